@@ -1,0 +1,18 @@
+//! The words and the bytes of Weir: what every room agrees on, without doing any I/O.
+//!
+//! ```text
+//!   ids, slots, limits, error      the words: names, positions, sizes, refusals
+//!   batch                          the record batch: one layout for disk, wire, binary HTTP and WebSocket
+//!   frame, rpc                     gateway ⇄ storage node and node ⇄ node: 24-byte header + message
+//!   ws                             client ⇄ gateway over WebSocket: 16-byte header + message, and its JSON view
+//! ```
+//!
+//! Byte layouts are described once, in a table at the type that encodes them, and pinned by golden files.
+
+pub mod checksum;
+pub mod error;
+pub mod frame;
+pub mod ids;
+pub mod limits;
+pub mod rpc;
+pub mod slots;
