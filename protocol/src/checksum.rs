@@ -10,16 +10,34 @@ pub fn crc32c(bytes: &[u8]) -> u32 {
     crc
 }
 
-/// CRC-32C of several slices as if they were one.
-#[must_use]
-pub fn crc32c_parts(parts: &[&[u8]]) -> u32 {
-    let mut digest = Digest::new(CrcAlgorithm::Crc32Iscsi);
-    for part in parts {
-        digest.update(part);
+/// CRC-32C of bytes that come in parts.
+pub struct Crc32c(Digest);
+
+impl Crc32c {
+    /// Of no bytes yet.
+    #[must_use]
+    pub fn new() -> Self {
+        Self(Digest::new(CrcAlgorithm::Crc32Iscsi))
     }
-    #[expect(clippy::cast_possible_truncation, reason = "a CRC-32 fits 32 bits; the library widens it")]
-    let crc = digest.finalize() as u32;
-    crc
+
+    /// Continues with `part`.
+    pub fn update(&mut self, part: &[u8]) {
+        self.0.update(part);
+    }
+
+    /// The checksum of all parts so far.
+    #[must_use]
+    pub fn finish(&self) -> u32 {
+        #[expect(clippy::cast_possible_truncation, reason = "a CRC-32 fits 32 bits; the library widens it")]
+        let crc = self.0.finalize() as u32;
+        crc
+    }
+}
+
+impl Default for Crc32c {
+    fn default() -> Self {
+        Self::new()
+    }
 }
 
 #[cfg(test)]
@@ -29,6 +47,8 @@ mod tests {
     #[test]
     fn matches_the_published_check_value() {
         assert_eq!(crc32c(b"123456789"), 0xe306_9283);
-        assert_eq!(crc32c_parts(&[b"1234", b"", b"56789"]), 0xe306_9283);
+        let mut parts = Crc32c::new();
+        [&b"1234"[..], b"", b"56789"].iter().for_each(|part| parts.update(part));
+        assert_eq!(parts.finish(), 0xe306_9283);
     }
 }

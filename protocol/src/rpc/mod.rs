@@ -1,0 +1,118 @@
+//! Messages between gateway and storage node: what is asked ([`Method`]) and answered.
+//!
+//! ```text
+//!   session   Hello, Welcome, Credit
+//!   refusal   Refusal: why not, and the numbers a client needs to go on
+//!   cluster   who leads which shard, slots, namespaces          (meta group, shard 0)
+//!   topic     create, describe, update, delete, list topics     (the topic's home shard)
+//!   publish   record batches in, offsets out, per confirm level (the partition's shard)
+//!   read      one read, a subscription stream, statistics       (the partition's shard)
+//! ```
+//!
+//! Messages are Protocol Buffers (prost), so that fields can be added. Those that carry record batches are
+//! [`Packet`]s: a message followed by the batches' bytes, which are never re-encoded or copied on decode.
+//! Field numbers are never reused.
+
+mod cluster;
+mod packet;
+mod publish;
+mod read;
+mod refusal;
+mod session;
+mod topic;
+
+pub use cluster::*;
+pub use packet::*;
+pub use publish::*;
+pub use read::*;
+pub use refusal::*;
+pub use session::*;
+pub use topic::*;
+
+/// What a request frame asks for. `A → B`: request message A is answered by B (once unless said otherwise).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[repr(u16)]
+pub enum Method {
+    /// [`ClusterMapRequest`] → [`ClusterMap`]. Any node answers.
+    ClusterMap = 1,
+    /// [`PutNamespaceRequest`] → [`NamespacePut`]. Shard 0.
+    PutNamespace = 2,
+    /// [`DeleteNamespaceRequest`] → empty. Shard 0.
+    DeleteNamespace = 3,
+    /// [`ListNamespacesRequest`] → [`NamespaceList`]. Shard 0.
+    ListNamespaces = 4,
+
+    /// [`CreateTopicRequest`] → [`TopicCreated`]. Home shard. Answered when every partition's shard has it.
+    CreateTopic = 10,
+    /// [`DescribeTopicRequest`] → [`TopicDescription`]. Home shard.
+    DescribeTopic = 11,
+    /// [`UpdateTopicRequest`] → [`TopicDescription`]. Home shard. Answered when every partition's shard has it.
+    UpdateTopic = 12,
+    /// [`DeleteTopicRequest`] → empty. Home shard.
+    DeleteTopic = 13,
+    /// [`ListTopicsRequest`] → [`TopicList`]. Any data shard: topics at home in it.
+    ListTopics = 14,
+
+    /// [`Packet`] of [`PublishRequest`] → one [`PublishAnswer`] per requested level, lowest first.
+    Publish = 20,
+    /// [`ReadRequest`] → [`Packet`] of [`ReadAnswer`]. May wait for records.
+    Read = 21,
+    /// [`SubscribeRequest`] → any number of [`Packet`]s of [`SubscribeEvent`], within the credit granted.
+    Subscribe = 22,
+    /// [`PartitionStatsRequest`] → [`PartitionStatsList`].
+    PartitionStats = 23,
+    /// [`ProducerStateRequest`] → [`ProducerState`].
+    ProducerState = 24,
+    /// [`ConfirmStateRequest`] → [`ConfirmState`]. May wait for the level.
+    ConfirmState = 25,
+}
+
+impl Method {
+    /// The method a peer sent as a number; `None` from a newer peer.
+    #[must_use]
+    pub const fn from_number(number: u16) -> Option<Self> {
+        Some(match number {
+            1 => Self::ClusterMap,
+            2 => Self::PutNamespace,
+            3 => Self::DeleteNamespace,
+            4 => Self::ListNamespaces,
+            10 => Self::CreateTopic,
+            11 => Self::DescribeTopic,
+            12 => Self::UpdateTopic,
+            13 => Self::DeleteTopic,
+            14 => Self::ListTopics,
+            20 => Self::Publish,
+            21 => Self::Read,
+            22 => Self::Subscribe,
+            23 => Self::PartitionStats,
+            24 => Self::ProducerState,
+            25 => Self::ConfirmState,
+            _ => return None,
+        })
+    }
+}
+
+/// 128 bits on the wire.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, prost::Message)]
+pub struct U128 {
+    /// Upper half.
+    #[prost(fixed64, tag = "1")]
+    pub high: u64,
+    /// Lower half.
+    #[prost(fixed64, tag = "2")]
+    pub low: u64,
+}
+
+impl From<u128> for U128 {
+    fn from(value: u128) -> Self {
+        #[expect(clippy::cast_possible_truncation, reason = "split into halves")]
+        let (high, low) = ((value >> 64) as u64, value as u64);
+        Self { high, low }
+    }
+}
+
+impl From<U128> for u128 {
+    fn from(value: U128) -> Self {
+        Self::from(value.high) << 64 | Self::from(value.low)
+    }
+}

@@ -1,0 +1,289 @@
+//! Reading and following a partition.
+
+use super::{Credit, Refusal};
+
+/// Where to start.
+#[derive(Clone, Copy, PartialEq, Eq, prost::Message)]
+pub struct Position {
+    /// Exactly one.
+    #[prost(oneof = "At", tags = "1, 2, 3, 4, 5")]
+    pub at: Option<At>,
+}
+
+/// The kinds of [`Position`].
+#[derive(Clone, Copy, PartialEq, Eq, prost::Oneof)]
+pub enum At {
+    /// This offset.
+    #[prost(uint64, tag = "1")]
+    Offset(u64),
+    /// The oldest record there is.
+    #[prost(bool, tag = "2")]
+    Earliest(bool),
+    /// The end: only records that come later.
+    #[prost(bool, tag = "3")]
+    Latest(bool),
+    /// The first record at or after this time, milliseconds since the epoch; the end if there is none.
+    #[prost(uint64, tag = "4")]
+    TimestampMs(u64),
+    /// This many records before the end, or the oldest.
+    #[prost(uint64, tag = "5")]
+    Tail(u64),
+}
+
+impl From<At> for Position {
+    fn from(at: At) -> Self {
+        Self { at: Some(at) }
+    }
+}
+
+/// Reads once.
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct ReadRequest {
+    /// The topic's life.
+    #[prost(uint64, tag = "1")]
+    pub incarnation: u64,
+    /// Configuration version the sender acted on.
+    #[prost(uint32, tag = "2")]
+    pub config_version: u32,
+    /// Partition.
+    #[prost(uint32, tag = "3")]
+    pub partition: u32,
+    /// Where to start.
+    #[prost(message, required, tag = "4")]
+    pub from: Position,
+    /// Read no record at or beyond this position: an offset or a time.
+    #[prost(message, optional, tag = "5")]
+    pub until: Option<Position>,
+    /// At most this many records.
+    #[prost(uint32, tag = "6")]
+    pub max_records: u32,
+    /// Stop once this many encoded bytes are collected; one record is always returned.
+    #[prost(uint64, tag = "7")]
+    pub max_bytes: u64,
+    /// If there is nothing to read, wait up to this long for something.
+    #[prost(uint64, tag = "8")]
+    pub wait_ms: u64,
+    /// Memory or quorum; `Unset`: the topic's `deliver_from`.
+    #[prost(enumeration = "super::Level", tag = "9")]
+    pub min_level: i32,
+    /// A position outside what exists is moved to the nearest that does, instead of being refused.
+    #[prost(bool, tag = "10")]
+    pub clamp: bool,
+}
+
+/// Records `[first, first + take)` of the next `batch_bytes` of the payload, a record batch stamped with its
+/// offsets. A batch may hold more records than are meant.
+#[derive(Clone, Copy, PartialEq, Eq, prost::Message)]
+pub struct Slice {
+    /// Offset of the first record meant.
+    #[prost(uint64, tag = "1")]
+    pub first: u64,
+    /// Number of records meant.
+    #[prost(uint32, tag = "2")]
+    pub take: u32,
+    /// Length of the batch in the payload.
+    #[prost(uint32, tag = "3")]
+    pub batch_bytes: u32,
+}
+
+/// The answer to [`ReadRequest`]; payload: the batches of `slices`.
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct ReadAnswer {
+    /// What was read, in offset order.
+    #[prost(message, repeated, tag = "1")]
+    pub slices: Vec<Slice>,
+    /// Where it was read from.
+    #[prost(uint64, tag = "2")]
+    pub from: u64,
+    /// Where to read on.
+    #[prost(uint64, tag = "3")]
+    pub next: u64,
+    /// Oldest offset that exists.
+    #[prost(uint64, tag = "4")]
+    pub start: u64,
+    /// End of what is committed.
+    #[prost(uint64, tag = "5")]
+    pub committed_end: u64,
+    /// `next` is the end of what may be seen.
+    #[prost(bool, tag = "6")]
+    pub up_to_date: bool,
+    /// Current term of the shard; names what lies beyond `committed_end`.
+    #[prost(uint64, tag = "7")]
+    pub term: u64,
+    /// The topic is closed: nothing will follow the end.
+    #[prost(bool, tag = "8")]
+    pub closed: bool,
+}
+
+/// Follows a partition.
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct SubscribeRequest {
+    /// The topic's life.
+    #[prost(uint64, tag = "1")]
+    pub incarnation: u64,
+    /// Configuration version the sender acted on.
+    #[prost(uint32, tag = "2")]
+    pub config_version: u32,
+    /// Partition.
+    #[prost(uint32, tag = "3")]
+    pub partition: u32,
+    /// Where to start. An offset below what exists starts at the oldest record after a [`Gap`].
+    #[prost(message, required, tag = "4")]
+    pub from: Position,
+    /// Memory or quorum; `Unset`: the topic's `deliver_from`.
+    #[prost(enumeration = "super::Level", tag = "5")]
+    pub min_level: i32,
+    /// First limit; raised by credit frames.
+    #[prost(message, required, tag = "6")]
+    pub limit: Credit,
+    /// A reader below quorum resumes: the term in which the record before `from` was seen.
+    #[prost(uint64, optional, tag = "7")]
+    pub seen_term: Option<u64>,
+}
+
+/// What happens on a subscription; payload: the batches of a [`Records`] event.
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct SubscribeEvent {
+    /// Exactly one.
+    #[prost(oneof = "Event", tags = "1, 2, 3, 4, 5, 6")]
+    pub event: Option<Event>,
+}
+
+/// The kinds of [`SubscribeEvent`].
+#[derive(Clone, PartialEq, prost::Oneof)]
+pub enum Event {
+    /// Always first.
+    #[prost(message, tag = "1")]
+    Started(Started),
+    /// Records.
+    #[prost(message, tag = "2")]
+    Records(Records),
+    /// Records that no longer exist were skipped.
+    #[prost(message, tag = "3")]
+    Gap(Gap),
+    /// Everything up to here was sent. Sent each time the end is reached after having been behind.
+    #[prost(message, tag = "4")]
+    CaughtUp(CaughtUp),
+    /// Everything below is committed (readers below quorum).
+    #[prost(message, tag = "5")]
+    Firm(Firm),
+    /// Everything from here on was lost with its term and shall be forgotten (readers below quorum).
+    #[prost(message, tag = "6")]
+    Retract(Retract),
+}
+
+/// Where a subscription starts.
+#[derive(Clone, Copy, PartialEq, Eq, prost::Message)]
+pub struct Started {
+    /// First offset that will be sent.
+    #[prost(uint64, tag = "1")]
+    pub from: u64,
+    /// End at this moment.
+    #[prost(uint64, tag = "2")]
+    pub tail: u64,
+}
+
+/// Records, in offset order, each exactly once.
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct Records {
+    /// The records.
+    #[prost(message, repeated, tag = "1")]
+    pub slices: Vec<Slice>,
+    /// End of what is committed.
+    #[prost(uint64, tag = "2")]
+    pub committed_end: u64,
+    /// Term of the shard; names what lies beyond `committed_end`.
+    #[prost(uint64, tag = "3")]
+    pub term: u64,
+}
+
+/// Offsets `[from, to)` were skipped.
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct Gap {
+    /// First missing offset.
+    #[prost(uint64, tag = "1")]
+    pub from: u64,
+    /// First offset that exists.
+    #[prost(uint64, tag = "2")]
+    pub to: u64,
+    /// `retention` or `corrupt`.
+    #[prost(string, tag = "3")]
+    pub why: String,
+}
+
+/// The end was reached.
+#[derive(Clone, Copy, PartialEq, Eq, prost::Message)]
+pub struct CaughtUp {
+    /// The end.
+    #[prost(uint64, tag = "1")]
+    pub end: u64,
+}
+
+/// Everything below `upto` is committed.
+#[derive(Clone, Copy, PartialEq, Eq, prost::Message)]
+pub struct Firm {
+    /// Exclusive.
+    #[prost(uint64, tag = "1")]
+    pub upto: u64,
+}
+
+/// Offsets from `from` on were lost.
+#[derive(Clone, Copy, PartialEq, Eq, prost::Message)]
+pub struct Retract {
+    /// First lost offset.
+    #[prost(uint64, tag = "1")]
+    pub from: u64,
+}
+
+/// Asks for the statistics of partitions in one shard.
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct PartitionStatsRequest {
+    /// Which.
+    #[prost(message, repeated, tag = "1")]
+    pub partitions: Vec<PartitionRef>,
+}
+
+/// A partition of one life of a topic.
+#[derive(Clone, Copy, PartialEq, Eq, prost::Message)]
+pub struct PartitionRef {
+    /// The topic's life.
+    #[prost(uint64, tag = "1")]
+    pub incarnation: u64,
+    /// Partition.
+    #[prost(uint32, tag = "2")]
+    pub partition: u32,
+}
+
+/// One answer per partition asked for, in order.
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct PartitionStatsList {
+    /// The statistics.
+    #[prost(message, repeated, tag = "1")]
+    pub partitions: Vec<PartitionStats>,
+}
+
+/// Statistics of a partition.
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct PartitionStats {
+    /// Why there are none.
+    #[prost(message, optional, tag = "1")]
+    pub refused: Option<Refusal>,
+    /// Oldest offset that exists.
+    #[prost(uint64, tag = "2")]
+    pub start: u64,
+    /// End of what is committed.
+    #[prost(uint64, tag = "3")]
+    pub committed_end: u64,
+    /// Encoded bytes of the batches between the two.
+    #[prost(uint64, tag = "4")]
+    pub bytes: u64,
+    /// Records published per second, over about the last ten seconds.
+    #[prost(double, tag = "5")]
+    pub publish_records_per_second: f64,
+    /// Encoded bytes published per second, likewise.
+    #[prost(double, tag = "6")]
+    pub publish_bytes_per_second: f64,
+    /// Records delivered to readers per second, likewise.
+    #[prost(double, tag = "7")]
+    pub deliver_records_per_second: f64,
+}
