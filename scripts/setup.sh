@@ -1,0 +1,87 @@
+# Sourced by the other scripts: installs what they need, once, and says what it does.
+# Everything but Debian packages goes into .cache/ inside the checkout.
+# shellcheck shell=bash
+set -euo pipefail
+ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+cd "$ROOT"
+# shellcheck source=scripts/versions.env
+. "$ROOT/scripts/versions.env"
+TOOLS="$ROOT/.cache/tools"
+export PATH="$TOOLS/bin:$PATH"
+export CARGO_TERM_PROGRESS_WHEN=${CARGO_TERM_PROGRESS_WHEN:-never}
+TARGET_DIR=${CARGO_TARGET_DIR:-$ROOT/target}
+WEIR="$TARGET_DIR/debug/weir"
+
+say() { printf '\033[1m==> %s\033[0m\n' "$*"; }
+die() { printf 'error: %s\n' "$*" >&2; exit 1; }
+
+# at_least HAVE WANT: true if version HAVE is WANT or newer.
+at_least() { [ "$(printf '%s\n%s\n' "$2" "$1" | sort -V | head -n 1)" = "$2" ]; }
+
+need_rust() {
+  command -v cargo >/dev/null || die "cargo is missing. Install Rust with rustup (https://rustup.rs), open a new shell and run this again."
+  need_packages cc:gcc c++:g++ cmake:cmake make:make pkg-config:pkg-config
+}
+
+need_node() {
+  command -v node >/dev/null && command -v npm >/dev/null || die "node and npm are missing. Install Node.js $NODE_MIN or newer and run this again."
+  local have; have=$(node --version | tr -d v)
+  at_least "$have" "$NODE_MIN" || die "Node.js $have is too old: $NODE_MIN or newer is needed."
+}
+
+need_go() {
+  command -v go >/dev/null || die "go is missing (it builds k6). Install Go $GO_MIN or newer and run this again."
+  local have; have=$(go env GOVERSION | tr -d go)
+  at_least "$have" "$GO_MIN" || die "Go $have is too old: $GO_MIN or newer is needed."
+}
+
+# need_packages COMMAND:PACKAGE ...: installs the Debian packages whose command is missing.
+need_packages() {
+  local missing=() pair
+  for pair in "$@"; do command -v "${pair%%:*}" >/dev/null || missing+=("${pair##*:}"); done
+  [ ${#missing[@]} -eq 0 ] && return 0
+  command -v apt-get >/dev/null || die "missing: ${missing[*]}. Install them with your package manager and run this again."
+  local sudo=()
+  if [ "$(id -u)" != 0 ]; then
+    command -v sudo >/dev/null || die "missing: ${missing[*]}. Run as root: apt-get install ${missing[*]}"
+    sudo=(sudo)
+  fi
+  say "installing Debian packages: ${missing[*]}"
+  "${sudo[@]}" apt-get update -qq
+  DEBIAN_FRONTEND=noninteractive "${sudo[@]}" apt-get install -y -qq --no-install-recommends "${missing[@]}" >/dev/null
+}
+
+need_k6() {
+  if [ -x "$TOOLS/bin/k6" ] && [ "$(cat "$TOOLS/k6.version" 2>/dev/null)" = "$K6_VERSION" ]; then return 0; fi
+  need_go
+  say "building k6 $K6_VERSION (once, a few minutes)"
+  mkdir -p "$TOOLS/bin"
+  GOBIN="$TOOLS/bin" GOFLAGS=-modcacherw go install "go.k6.io/k6@$K6_VERSION"
+  echo "$K6_VERSION" >"$TOOLS/k6.version"
+}
+
+need_cargo_deny() {
+  if [ -x "$TOOLS/bin/cargo-deny" ] && [ "$(cat "$TOOLS/cargo-deny.version" 2>/dev/null)" = "$CARGO_DENY_VERSION" ]; then return 0; fi
+  say "building cargo-deny $CARGO_DENY_VERSION (once, a few minutes)"
+  cargo install --quiet --locked --root "$TOOLS" --target-dir "$ROOT/.cache/cargo-deny-target" "cargo-deny@$CARGO_DENY_VERSION"
+  rm -rf "$ROOT/.cache/cargo-deny-target"
+  echo "$CARGO_DENY_VERSION" >"$TOOLS/cargo-deny.version"
+}
+
+# Dependencies of the console, reinstalled only when its lock file changed.
+need_console_packages() {
+  need_node
+  if [ ! -f console/node_modules/.package-lock.json ] || [ console/package-lock.json -nt console/node_modules/.package-lock.json ]; then
+    say "installing the console's packages"
+    (cd console && npm ci --no-audit --no-fund --loglevel=error)
+  fi
+}
+
+# console/dist, rebuilt when a source is newer. The gateway's build script embeds it.
+need_console() {
+  need_console_packages
+  if [ ! -f console/dist/index.html ] || [ -n "$(find console/src console/index.html console/package-lock.json console/vite.config.ts -newer console/dist/index.html -print -quit)" ]; then
+    say "building the console"
+    (cd console && npm run --silent build)
+  fi
+}
