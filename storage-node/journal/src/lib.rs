@@ -1,1 +1,45 @@
-//! placeholder
+//! The journal: makes bytes durable on local disk in groups, gives them back, and recovers them after a crash.
+//!
+//! One journal serves all the streams (shards) of a node. One writer thread takes what waits, writes it as one
+//! block in place into a zero-filled file, syncs once, and answers every waiter of that block.
+//!
+//! ```text
+//!  append ─┐                  ┌─▶ wal/0000000000000001.wal  (rotated, .idx beside it)
+//!  vote   ─┼─▶ queue ─▶ writer┼─▶ wal/0000000000000002.wal  (current)
+//!  purge  ─┘   (memory)       └─▶ wal/0000000000000003.wal  (next, prepared in the background)
+//!     reads: memory while in flight, then the files through a bounded index
+//! ```
+//!
+//! | module | job |
+//! |---|---|
+//! | [`Journal`] | the handle: append, vote, truncate, purge, read, admit |
+//! | [`format`] | bytes of file header, block and frame |
+//! | [`disk`] | the disk behind a trait: the real one and a simulated one |
+//! | [`Blobs`] | small durable files beside the journal |
+//!
+//! This is the only crate that syncs, opens files past the page cache, or locks them.
+
+mod blobs;
+mod completion;
+mod config;
+pub mod disk;
+mod entry;
+mod error;
+pub mod format;
+mod identity;
+mod journal;
+mod metrics;
+mod recovered;
+mod space;
+
+pub use blobs::Blobs;
+pub use completion::{Completion, Synced};
+pub use config::{BLOCK_ALIGN, Backend, ConfigError, JournalConfig, SyncMode};
+pub use disk::{Disk, RealDisk};
+pub use entry::{Entry, EntryKind, FileSeq, Location, LogPosition, Lsn, StreamId};
+pub use error::{AppendError, Damage, Failure, Full, OpenError, ReadError, SealedError};
+pub use identity::Identity;
+pub use journal::{Journal, Rotated, Tail, TailEntry};
+pub use metrics::{Metrics, SYNC_BUCKETS_US};
+pub use recovered::{Recovered, RecoveredStream, TornTail};
+pub use space::{Class, FileUsage, Permit, Usage};

@@ -1,0 +1,153 @@
+//! Settings of a journal; read once at open.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use crate::identity::Identity;
+
+const KIB: u64 = 1024;
+const MIB: u64 = 1024 * KIB;
+
+/// Blocks start at multiples of this many bytes: the largest sector a device may write as a whole, so that a
+/// torn write never touches bytes that were acknowledged before.
+pub const BLOCK_ALIGN: u32 = 4096;
+
+/// What an answered append promises.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SyncMode {
+    /// Each commit is synced before it is answered: survives power loss. The default.
+    Always,
+    /// Answered when the operating system has the bytes; nothing is synced but a finished file. Survives the end
+    /// of the process, **not** a power cut or a kernel crash, which may lose any part of the last file's
+    /// unsynced commits.
+    Os,
+}
+
+/// How bytes reach the disk.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Backend {
+    /// `pwrite` through the page cache, then `fdatasync`. The default; works on every file system.
+    Pwrite,
+    /// `O_DIRECT | O_DSYNC` writes: no page cache, no separate sync call. Refused at open where the file system
+    /// has no direct I/O (tmpfs).
+    Direct,
+}
+
+/// Settings of a journal. Sizes are in bytes.
+#[derive(Debug, Clone)]
+pub struct JournalConfig {
+    /// Directory of the journal; made if missing. Holds `LOCK`, `IDENTITY`, `wal/` and `blobs/`.
+    pub dir: PathBuf,
+    /// Whose journal it is; compared with the `IDENTITY` file, which is written if the directory is new.
+    pub identity: Identity,
+    /// Bytes of one journal file. Default 128 MiB, range 64 KiB ..= 2 GiB, a multiple of 4 KiB and at least four
+    /// times `max_block_bytes`. May change between starts: files keep the size they were made with.
+    pub file_bytes: u32,
+    /// Journal bytes in use at which admission ends: files that hold live data, whole, and the written part of the
+    /// current one. Default 8 GiB, at least two files. On disk there may be up to `spare_files` + 1 files more.
+    pub max_bytes: u64,
+    /// Part of `max_bytes` that only [`crate::Class::Control`] may use. Default 64 MiB; less than `max_bytes`.
+    pub control_reserve_bytes: u64,
+    /// Largest commit block. Default 4 MiB, range 16 KiB ..= 16 MiB, a multiple of 4 KiB.
+    pub max_block_bytes: u32,
+    /// What an answered append promises. Default [`SyncMode::Always`].
+    pub sync: SyncMode,
+    /// Shortest time between the starts of two commits, counted from the end of the previous sync. Default 0: a
+    /// lone append never waits.
+    pub min_fsync_interval: Duration,
+    /// How bytes reach the disk. Default [`Backend::Pwrite`].
+    pub backend: Backend,
+    /// Bytes that may wait in the writer's queue, and that permits may hold. Default 64 MiB. Beyond it admission
+    /// answers [`crate::Full::Busy`] and appends [`crate::AppendError::QueueFull`].
+    pub pending_bytes_max: u64,
+    /// Bytes of synced entries kept in memory for readers that follow closely, all streams together. Default
+    /// 16 MiB. Beyond it the oldest are read from disk.
+    pub recent_bytes_max: u64,
+    /// Memory of the index of random reads. Default 32 MiB. At the limit the index is thinned: a read scans more.
+    pub index_bytes_max: u64,
+    /// Zero-filled files kept ready besides the next one. Default 0; recycled files are kept up to this, or one.
+    pub spare_files: u32,
+}
+
+impl JournalConfig {
+    /// The defaults, for `identity` in `dir`.
+    #[must_use]
+    pub fn new(dir: impl Into<PathBuf>, identity: Identity) -> Self {
+        Self {
+            dir: dir.into(),
+            identity,
+            file_bytes: 128 << 20,
+            max_bytes: 8192 * MIB,
+            control_reserve_bytes: 64 * MIB,
+            max_block_bytes: 4 << 20,
+            sync: SyncMode::Always,
+            min_fsync_interval: Duration::ZERO,
+            backend: Backend::Pwrite,
+            pending_bytes_max: 64 * MIB,
+            recent_bytes_max: 16 * MIB,
+            index_bytes_max: 32 * MIB,
+            spare_files: 0,
+        }
+    }
+
+    /// Small files and limits (256 KiB files, 32 KiB blocks, 4 MiB in all), for tests.
+    #[must_use]
+    pub fn small(dir: impl Into<PathBuf>, identity: Identity) -> Self {
+        Self {
+            file_bytes: 256 << 10,
+            max_bytes: 4 * MIB,
+            control_reserve_bytes: 256 * KIB,
+            max_block_bytes: 32 << 10,
+            pending_bytes_max: MIB,
+            recent_bytes_max: 64 * KIB,
+            index_bytes_max: 64 * KIB,
+            ..Self::new(dir, identity)
+        }
+    }
+
+    /// Largest payload of one entry: what fits a block with the block's and the frame's headers.
+    #[must_use]
+    pub fn entry_bytes_max(&self) -> usize {
+        self.max_block_bytes as usize - crate::format::BLOCK_HEADER_BYTES - crate::format::FRAME_HEADER_BYTES
+    }
+
+    /// Says which setting is out of its range.
+    ///
+    /// # Errors
+    /// The name of the setting and its range.
+    pub fn check(&self) -> Result<(), ConfigError> {
+        let range = |ok: bool, setting, range| if ok { Ok(()) } else { Err(ConfigError { setting, range }) };
+        range(
+            (64 << 10..=2 << 30).contains(&self.file_bytes) && self.file_bytes % BLOCK_ALIGN == 0,
+            "file_bytes",
+            "64 KiB ..= 2 GiB, a multiple of 4 KiB",
+        )?;
+        range(
+            (16 << 10..=16 << 20).contains(&self.max_block_bytes) && self.max_block_bytes % BLOCK_ALIGN == 0,
+            "max_block_bytes",
+            "16 KiB ..= 16 MiB, a multiple of 4 KiB",
+        )?;
+        range(
+            self.max_block_bytes <= self.file_bytes / 4,
+            "max_block_bytes",
+            "at most a quarter of file_bytes",
+        )?;
+        range(self.max_bytes >= 2 * u64::from(self.file_bytes), "max_bytes", "at least two files")?;
+        range(self.control_reserve_bytes < self.max_bytes, "control_reserve_bytes", "less than max_bytes")?;
+        range(
+            self.pending_bytes_max >= u64::from(self.max_block_bytes),
+            "pending_bytes_max",
+            "at least max_block_bytes",
+        )
+    }
+}
+
+/// A setting out of its range.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("journal setting {setting} is out of its range: {range}")]
+pub struct ConfigError {
+    /// The setting's name.
+    pub setting: &'static str,
+    /// What it may be.
+    pub range: &'static str,
+}

@@ -1,0 +1,144 @@
+//! The operating system's file system.
+
+use std::fs::{File, OpenOptions, TryLockError};
+use std::io::{self, Read, Seek, Write};
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::path::Path;
+use std::sync::Arc;
+
+use super::{DirLock, Disk, DiskFile, FileName, LockError, OpenMode};
+
+const ZEROS: usize = 1 << 20;
+
+/// The operating system's file system.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct RealDisk;
+
+impl Disk for RealDisk {
+    fn open(&self, path: &Path, mode: OpenMode) -> io::Result<Arc<dyn DiskFile>> {
+        let mut options = OpenOptions::new();
+        match mode {
+            OpenMode::Read => options.read(true),
+            OpenMode::Write => options.read(true).write(true),
+            OpenMode::WriteDirect => options.write(true).custom_flags(libc::O_DIRECT | libc::O_DSYNC),
+            OpenMode::Create => options.read(true).write(true).create(true).truncate(true),
+        };
+        // A direct file is written with O_DSYNC: its writes are durable when they return.
+        Ok(Arc::new(RealFile { file: options.open(path)?, synced_writes: mode == OpenMode::WriteDirect }))
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        std::fs::rename(from, to)
+    }
+
+    fn remove(&self, path: &Path) -> io::Result<()> {
+        std::fs::remove_file(path)
+    }
+
+    fn list(&self, dir: &Path) -> io::Result<Vec<FileName>> {
+        let entries = match std::fs::read_dir(dir) {
+            Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+            other => other?,
+        };
+        let mut names = Vec::new();
+        for entry in entries {
+            let entry = entry?;
+            let metadata = entry.metadata()?;
+            if metadata.is_file()
+                && let Ok(name) = entry.file_name().into_string()
+            {
+                names.push(FileName { name, len: metadata.len() });
+            }
+        }
+        Ok(names)
+    }
+
+    fn make_dir(&self, dir: &Path) -> io::Result<()> {
+        if dir.is_dir() {
+            return Ok(());
+        }
+        std::fs::create_dir_all(dir)?;
+        // The new names must survive as well: sync each directory up to one that cannot be opened.
+        for parent in dir.ancestors().skip(1) {
+            let parent = if parent.as_os_str().is_empty() { Path::new(".") } else { parent };
+            match File::open(parent) {
+                Ok(opened) => opened.sync_all()?,
+                Err(_) => break,
+            }
+        }
+        Ok(())
+    }
+
+    fn sync_dir(&self, dir: &Path) -> io::Result<()> {
+        File::open(dir)?.sync_all()
+    }
+
+    fn lock(&self, path: &Path, holder: &str) -> Result<Box<dyn DirLock>, LockError> {
+        let mut file = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path)?;
+        match file.try_lock() {
+            Ok(()) => {}
+            Err(TryLockError::WouldBlock) => {
+                let mut text = String::new();
+                file.read_to_string(&mut text)?;
+                return Err(LockError::Held { holder: text.trim().to_owned() });
+            }
+            Err(TryLockError::Error(e)) => return Err(e.into()),
+        }
+        file.set_len(0)?;
+        file.rewind()?;
+        file.write_all(holder.as_bytes())?;
+        Ok(Box::new(HeldFile { _file: file }))
+    }
+}
+
+/// The lock is the open file description: the system frees it when the file is closed.
+#[derive(Debug)]
+struct HeldFile {
+    _file: File,
+}
+
+impl DirLock for HeldFile {}
+
+#[derive(Debug)]
+struct RealFile {
+    file: File,
+    synced_writes: bool,
+}
+
+impl DiskFile for RealFile {
+    fn read_at(&self, buf: &mut [u8], pos: u64) -> io::Result<usize> {
+        let mut done = 0;
+        while done < buf.len() {
+            match self.file.read_at(&mut buf[done..], pos + done as u64) {
+                Ok(0) => break,
+                Ok(n) => done += n,
+                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+                Err(e) => return Err(e),
+            }
+        }
+        Ok(done)
+    }
+
+    fn write_at(&self, buf: &[u8], pos: u64) -> io::Result<()> {
+        self.file.write_all_at(buf, pos)
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        if self.synced_writes { Ok(()) } else { self.file.sync_data() }
+    }
+
+    fn len(&self) -> io::Result<u64> {
+        Ok(self.file.metadata()?.len())
+    }
+
+    fn fill_zero(&self, len: u64) -> io::Result<()> {
+        let zeros = vec![0_u8; ZEROS];
+        let mut pos = 0;
+        while pos < len {
+            let n = usize::try_from(len - pos).unwrap_or(ZEROS).min(ZEROS);
+            self.file.write_all_at(&zeros[..n], pos)?;
+            pos += n as u64;
+        }
+        Ok(())
+    }
+}

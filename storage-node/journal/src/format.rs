@@ -1,0 +1,55 @@
+//! The bytes of the journal's files. Little-endian throughout; a version in each layer.
+//!
+//! ```text
+//! file:   | file header 4 KiB | block | block | ... zeros or bytes of an earlier life |
+//! block:  | header 64 B | frame | frame | ... | zeros to the next multiple of 4 KiB |
+//! frame:  | header 40 B | payload |
+//! ```
+
+mod block;
+mod file_header;
+mod frame;
+
+pub use block::{BLOCK_HEADER_BYTES, BlockError, BlockHeader, FLAG_FILE_HEAD, FLAG_SESSION_START};
+pub use file_header::{FILE_HEADER_BYTES, FILE_VERSION, FileHeader, FileHeaderError};
+pub use frame::{FRAME_HEADER_BYTES, Frame, FrameError, FrameHeader, FrameKind, Frames};
+
+use crc_fast::{CrcAlgorithm, Digest};
+
+/// CRC-32C of two slices as if they were one.
+pub(crate) fn crc32c_pair(first: &[u8], second: &[u8]) -> u32 {
+    let mut digest = Digest::new(CrcAlgorithm::Crc32Iscsi);
+    digest.update(first);
+    digest.update(second);
+    narrow(digest.finalize())
+}
+
+/// CRC-32C of a slice.
+pub(crate) fn crc32c(bytes: &[u8]) -> u32 {
+    narrow(crc_fast::checksum(CrcAlgorithm::Crc32Iscsi, bytes))
+}
+
+fn narrow(crc: u64) -> u32 {
+    #[expect(clippy::cast_possible_truncation, reason = "a CRC-32 fits 32 bits; the library widens it")]
+    let crc = crc as u32;
+    crc
+}
+
+/// The next multiple of the block alignment.
+#[must_use]
+pub const fn align_up(pos: u32) -> u32 {
+    pos.next_multiple_of(crate::config::BLOCK_ALIGN)
+}
+
+/// Reads fixed-width fields of a header whose length was checked.
+pub(crate) fn u32_at(bytes: &[u8], at: usize) -> u32 {
+    u32::from_le_bytes(bytes[at..at + 4].try_into().expect("the slice has four bytes"))
+}
+
+pub(crate) fn u64_at(bytes: &[u8], at: usize) -> u64 {
+    u64::from_le_bytes(bytes[at..at + 8].try_into().expect("the slice has eight bytes"))
+}
+
+pub(crate) fn u128_at(bytes: &[u8], at: usize) -> u128 {
+    u128::from_le_bytes(bytes[at..at + 16].try_into().expect("the slice has sixteen bytes"))
+}

@@ -1,0 +1,172 @@
+//! The header of a block: one group commit.
+
+use super::{crc32c_pair, u32_at, u64_at};
+use crate::entry::{FileSeq, Lsn};
+
+/// Bytes of a block header.
+pub const BLOCK_HEADER_BYTES: usize = 64;
+/// First block of a journal's life between two opens. Its sequence number may jump forward.
+pub const FLAG_SESSION_START: u8 = 1;
+/// First block of a file: begins with the newest vote, purge, commit and meta of every stream.
+pub const FLAG_FILE_HEAD: u8 = 2;
+
+const MAGIC: u32 = u32::from_le_bytes(*b"WJB1");
+const VERSION: u8 = 1;
+const CRC_AT: usize = 12;
+
+/// Header of a block.
+///
+/// | offset | size | meaning |
+/// |---|---|---|
+/// | 0 | 4 | magic `WJB1` |
+/// | 4 | 1 | version, 1 |
+/// | 5 | 1 | flags: 1 session start, 2 file head |
+/// | 6 | 2 | frames |
+/// | 8 | 4 | bytes of all frames, padding not included |
+/// | 12 | 4 | CRC-32C of bytes 0..12, 16..64 and the frames |
+/// | 16 | 8 | block sequence: session << 32 \| count; never repeats in a journal |
+/// | 24 | 8 | number of the file: a recycled file's old blocks have another |
+/// | 32 | 8 | durable LSN: everything below was durable when this block was made |
+/// | 40 | 8 | time, milliseconds since 1970 |
+/// | 48 | 4 | file head: where the blocks of the file before end; else 0 |
+/// | 52 | 12 | zero |
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct BlockHeader {
+    /// [`FLAG_SESSION_START`] and [`FLAG_FILE_HEAD`].
+    pub flags: u8,
+    /// Frames in the block.
+    pub frames: u16,
+    /// Bytes of all frames.
+    pub body_len: u32,
+    /// Session and count; never repeats.
+    pub block_seq: u64,
+    /// The file it was written into.
+    pub file: FileSeq,
+    /// Everything below was durable when this block was made.
+    pub durable: Lsn,
+    /// Milliseconds since 1970.
+    pub ts_ms: u64,
+    /// Where the blocks of the previous file end (file heads only).
+    pub prev_end: u32,
+}
+
+/// Why bytes are not a block.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum BlockError {
+    /// No block starts here.
+    #[error("no block starts here")]
+    NoMagic,
+    /// A block of another format version.
+    #[error("block version {0}")]
+    Version(u8),
+    /// A block of another life of the file.
+    #[error("a block of file {0}")]
+    OtherFile(FileSeq),
+    /// The lengths do not fit.
+    #[error("block is longer than the file or than allowed")]
+    Length,
+    /// The bytes changed.
+    #[error("block checksum does not match")]
+    Checksum,
+}
+
+impl BlockHeader {
+    /// Whether `later` may follow a block with the sequence number `self_seq`.
+    #[must_use]
+    pub fn follows(&self, previous_seq: u64) -> bool {
+        self.block_seq == previous_seq + 1
+            || (self.flags & FLAG_SESSION_START != 0 && self.block_seq > previous_seq)
+    }
+
+    /// The session part of the sequence number.
+    #[must_use]
+    pub fn session(&self) -> u32 {
+        session_of(self.block_seq)
+    }
+
+    /// Header and frames, without padding.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        BLOCK_HEADER_BYTES + self.body_len as usize
+    }
+
+    /// Never: a block has at least its header.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        false
+    }
+
+    /// Writes the header over the first 64 bytes of `block` and checksums the whole of it.
+    ///
+    /// # Panics
+    /// If `block` is not exactly the header's space and `body_len` bytes of frames.
+    pub fn seal(&self, block: &mut [u8]) {
+        assert_eq!(block.len(), self.len(), "block {} has another length than its header", self.block_seq);
+        let header = &mut block[..BLOCK_HEADER_BYTES];
+        header.fill(0);
+        header[0..4].copy_from_slice(&MAGIC.to_le_bytes());
+        header[4] = VERSION;
+        header[5] = self.flags;
+        header[6..8].copy_from_slice(&self.frames.to_le_bytes());
+        header[8..12].copy_from_slice(&self.body_len.to_le_bytes());
+        header[16..24].copy_from_slice(&self.block_seq.to_le_bytes());
+        header[24..32].copy_from_slice(&self.file.0.to_le_bytes());
+        header[32..40].copy_from_slice(&self.durable.0.to_le_bytes());
+        header[40..48].copy_from_slice(&self.ts_ms.to_le_bytes());
+        header[48..52].copy_from_slice(&self.prev_end.to_le_bytes());
+        let crc = crc32c_pair(&block[..CRC_AT], &block[CRC_AT + 4..]);
+        block[CRC_AT..CRC_AT + 4].copy_from_slice(&crc.to_le_bytes());
+    }
+
+    /// Reads a header without its checksum, which covers the frames too: see [`BlockHeader::verify`].
+    ///
+    /// # Errors
+    /// If no block of `file` starts here, or its length is more than `len_max`.
+    ///
+    /// # Panics
+    /// If `bytes` is shorter than a header.
+    pub fn parse(bytes: &[u8], file: FileSeq, len_max: usize) -> Result<Self, BlockError> {
+        if u32_at(bytes, 0) != MAGIC {
+            return Err(BlockError::NoMagic);
+        }
+        if bytes[4] != VERSION {
+            return Err(BlockError::Version(bytes[4]));
+        }
+        let header = Self {
+            flags: bytes[5],
+            frames: u16::from_le_bytes([bytes[6], bytes[7]]),
+            body_len: u32_at(bytes, 8),
+            block_seq: u64_at(bytes, 16),
+            file: FileSeq(u64_at(bytes, 24)),
+            durable: Lsn(u64_at(bytes, 32)),
+            ts_ms: u64_at(bytes, 40),
+            prev_end: u32_at(bytes, 48),
+        };
+        if header.file != file {
+            return Err(BlockError::OtherFile(header.file));
+        }
+        if header.len() > len_max {
+            return Err(BlockError::Length);
+        }
+        Ok(header)
+    }
+
+    /// Checks the whole block, header and frames.
+    ///
+    /// # Errors
+    /// [`BlockError::Checksum`].
+    ///
+    /// # Panics
+    /// If `block` is shorter than a header.
+    pub fn verify(block: &[u8]) -> Result<(), BlockError> {
+        let crc = crc32c_pair(&block[..CRC_AT], &block[CRC_AT + 4..]);
+        if crc == u32_at(block, CRC_AT) { Ok(()) } else { Err(BlockError::Checksum) }
+    }
+}
+
+/// The session part of a block sequence number.
+pub(crate) fn session_of(block_seq: u64) -> u32 {
+    #[expect(clippy::cast_possible_truncation, reason = "the upper half of 64 bits")]
+    let session = (block_seq >> 32) as u32;
+    session
+}
