@@ -1,0 +1,192 @@
+//! What can be typed. The help texts here are the command line's manual.
+
+use std::path::PathBuf;
+
+use clap::{Args as ClapArgs, Parser, Subcommand};
+
+/// Durable messaging over plain HTTP and WebSocket.
+#[derive(Debug, Parser)]
+#[command(name = "weir", version, propagate_version = true, max_term_width = 100)]
+pub(crate) struct Args {
+    /// Where the gateway is.
+    #[command(flatten)]
+    pub(crate) connect: Connect,
+    /// What to do.
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+/// How clients reach a gateway.
+#[derive(Debug, Clone, ClapArgs)]
+pub(crate) struct Connect {
+    /// Gateway to talk to, http:// or https://
+    #[arg(
+        long,
+        env = "WEIR_URL",
+        default_value = "http://127.0.0.1:8080",
+        global = true,
+        value_name = "URL"
+    )]
+    pub(crate) url: String,
+    /// Namespace of the topics named
+    #[arg(long = "ns", env = "WEIR_NS", default_value = "default", global = true, value_name = "NAME")]
+    pub(crate) namespace: String,
+    /// Trust this certificate authority or self-signed certificate (PEM), in addition to the system's
+    #[arg(long, env = "WEIR_CA_CERT", global = true, value_name = "FILE")]
+    pub(crate) ca_cert: Option<PathBuf>,
+    /// Print JSON for programs instead of text for people
+    #[arg(long, global = true)]
+    pub(crate) json: bool,
+}
+
+/// The commands.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Create, list, change and delete topics
+    #[command(subcommand)]
+    Topic(TopicCommand),
+}
+
+/// What can be done with topics.
+#[derive(Debug, Subcommand)]
+pub(crate) enum TopicCommand {
+    /// List topics with their rates
+    #[command(visible_alias = "ls")]
+    List {
+        /// Only names that contain this text
+        #[arg(long, value_name = "TEXT")]
+        query: Option<String>,
+        /// Stop after this many
+        #[arg(long, default_value_t = 1000, value_name = "N")]
+        limit: u32,
+    },
+    /// Create a topic; does nothing if it exists with the same configuration
+    Create {
+        /// Name: A-Z a-z 0-9 . _ ~ -
+        name: String,
+        /// Configuration fields
+        #[command(flatten)]
+        config: ConfigFields,
+    },
+    /// Show a topic's configuration, partitions and offsets
+    #[command(visible_alias = "show")]
+    Get {
+        /// Name
+        name: String,
+    },
+    /// Change configuration fields of a topic; the others stay as they are
+    Set {
+        /// Name
+        name: String,
+        /// Configuration fields
+        #[command(flatten)]
+        config: ConfigFields,
+    },
+    /// Delete a topic and all its messages
+    #[command(visible_alias = "rm")]
+    Delete {
+        /// Name
+        name: String,
+        /// Do not ask
+        #[arg(long)]
+        yes: bool,
+    },
+}
+
+/// A topic's configuration, as flags. Absent flags leave the server's default (create) or value (set).
+#[derive(Debug, Default, ClapArgs)]
+pub(crate) struct ConfigFields {
+    /// Number of partitions (create only) [default: 1]
+    #[arg(long, value_name = "N")]
+    pub(crate) partitions: Option<u32>,
+    /// Remove messages older than this, e.g. 90s, 15m, 36h, 7d; `unlimited` keeps them
+    #[arg(long, value_name = "AGE", value_parser = parse_age)]
+    pub(crate) retention_age: Option<Limit>,
+    /// Per partition, remove the oldest messages beyond this size, e.g. 512MiB, 20GiB; or `unlimited`
+    #[arg(long, value_name = "SIZE", value_parser = parse_size)]
+    pub(crate) retention_bytes: Option<Limit>,
+    /// Per partition, remove the oldest messages beyond this many; or `unlimited`
+    #[arg(long, value_name = "N", value_parser = parse_count)]
+    pub(crate) retention_records: Option<Limit>,
+    /// Confirm level of publishes that name none: memory, durable or quorum
+    #[arg(long, value_name = "LEVEL")]
+    pub(crate) default_confirm: Option<String>,
+    /// Level from which readers see a message: memory or quorum
+    #[arg(long, value_name = "LEVEL")]
+    pub(crate) deliver_from: Option<String>,
+    /// Refuse publishes that ask for less than this level
+    #[arg(long, value_name = "LEVEL")]
+    pub(crate) min_confirm: Option<String>,
+    /// Content type of messages that name none
+    #[arg(long, value_name = "TYPE")]
+    pub(crate) content_type: Option<String>,
+    /// Accept no more messages (true) or accept them again (false)
+    #[arg(long, value_name = "BOOL")]
+    pub(crate) closed: Option<bool>,
+}
+
+/// A limit that may be lifted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Limit {
+    /// No limit.
+    Unlimited,
+    /// At most this; the flag names the unit.
+    At(u64),
+}
+
+fn parse_age(text: &str) -> Result<Limit, String> {
+    scaled(text, &[("ms", 1), ("s", 1000), ("m", 60_000), ("h", 3_600_000), ("d", 86_400_000)])
+}
+
+fn parse_size(text: &str) -> Result<Limit, String> {
+    const K: u64 = 1024;
+    scaled(text, &[("KiB", K), ("MiB", K * K), ("GiB", K * K * K), ("TiB", K * K * K * K), ("B", 1), ("", 1)])
+}
+
+fn parse_count(text: &str) -> Result<Limit, String> {
+    scaled(text, &[("", 1)])
+}
+
+/// `<digits><unit>` in the smallest unit, or `unlimited`.
+fn scaled(text: &str, units: &[(&str, u64)]) -> Result<Limit, String> {
+    if text == "unlimited" {
+        return Ok(Limit::Unlimited);
+    }
+    let split = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
+    let (digits, unit) = text.split_at(split);
+    let names =
+        || units.iter().map(|(name, _)| *name).filter(|name| !name.is_empty()).collect::<Vec<_>>().join(", ");
+    let factor = units.iter().find(|(name, _)| *name == unit.trim()).map(|(_, factor)| *factor);
+    let number = digits.parse::<u64>().ok();
+    match (number, factor) {
+        (Some(number), Some(factor)) => {
+            number.checked_mul(factor).map(Limit::At).ok_or_else(|| "too large".to_owned())
+        }
+        _ if names().is_empty() => Err("expected a number or `unlimited`".to_owned()),
+        _ => Err(format!("expected a number with one of the units {}, or `unlimited`", names())),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn limits_take_units_and_can_be_lifted() {
+        assert_eq!(parse_age("90s"), Ok(Limit::At(90_000)));
+        assert_eq!(parse_age("7d"), Ok(Limit::At(604_800_000)));
+        assert_eq!(parse_size("20GiB"), Ok(Limit::At(20 << 30)));
+        assert_eq!(parse_size("4096"), Ok(Limit::At(4096)));
+        assert_eq!(parse_count("unlimited"), Ok(Limit::Unlimited));
+        assert!(parse_age("7").is_err(), "an age without a unit is ambiguous");
+        assert!(parse_size("1GB").is_err(), "decimal units are not offered");
+        assert!(parse_size("99999999999TiB").is_err());
+        assert!(parse_count("ten").is_err());
+    }
+
+    #[test]
+    fn the_command_line_is_well_formed() {
+        use clap::CommandFactory as _;
+        Args::command().debug_assert();
+    }
+}

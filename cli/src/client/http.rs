@@ -1,0 +1,148 @@
+//! Requests to the gateway's HTTP interface, with its problems turned into errors people can act on.
+
+use std::time::Duration;
+
+use anyhow::{Context as _, bail};
+use bytes::Bytes;
+use http::header::{ACCEPT, CONTENT_TYPE};
+use http::{HeaderMap, Method, Request, StatusCode, Uri};
+use http_body_util::{BodyExt as _, Full, Limited};
+use hyper_rustls::HttpsConnector;
+use hyper_util::client::legacy::Client;
+use hyper_util::client::legacy::connect::HttpConnector;
+use hyper_util::rt::TokioExecutor;
+use serde::Deserialize;
+
+use crate::args::Connect;
+use crate::client::tls;
+
+/// Largest answer that is read. Lists and single messages stay far below it.
+const ANSWER_BYTES_MAX: usize = 16 << 20;
+/// How long an answer may take. Long polls ask for less.
+const ANSWER_TIME_MAX: Duration = Duration::from_secs(75);
+
+/// One gateway's HTTP interface. Connections are kept and reused.
+#[derive(Clone)]
+pub(crate) struct Api {
+    client: Client<HttpsConnector<HttpConnector>, Full<Bytes>>,
+    base: Uri,
+    namespace: String,
+}
+
+/// An answer that is not a problem.
+pub(crate) struct Reply {
+    /// Status.
+    pub(crate) status: StatusCode,
+    /// Headers.
+    pub(crate) headers: HeaderMap,
+    /// Body.
+    pub(crate) body: Bytes,
+}
+
+impl Reply {
+    /// The body as JSON.
+    pub(crate) fn json(&self) -> anyhow::Result<serde_json::Value> {
+        serde_json::from_slice(&self.body).context("the gateway's answer is not JSON")
+    }
+}
+
+/// A problem document (RFC 9457) as the gateway sends it.
+#[derive(Debug, Deserialize)]
+struct Problem {
+    code: String,
+    title: String,
+    detail: Option<String>,
+    outcome: Option<String>,
+    #[serde(default)]
+    retryable: bool,
+}
+
+impl Api {
+    /// Prepares requests; nothing is sent yet.
+    pub(crate) fn new(connect: &Connect) -> anyhow::Result<Self> {
+        let base: Uri = connect.url.trim_end_matches('/').parse().context("--url is not a URL")?;
+        anyhow::ensure!(
+            matches!(base.scheme_str(), Some("http" | "https")) && base.authority().is_some(),
+            "--url starts with http:// or https:// and names a host"
+        );
+        let tls = tls::client_config(connect.ca_cert.as_deref())?;
+        let connector = hyper_rustls::HttpsConnectorBuilder::new()
+            .with_tls_config((*tls).clone())
+            .https_or_http()
+            .enable_http1()
+            .build();
+        let client = Client::builder(TokioExecutor::new()).build(connector);
+        Ok(Self { client, base, namespace: connect.namespace.clone() })
+    }
+
+    /// Path of something in the namespace, e.g. `topics/orders`.
+    pub(crate) fn path(&self, rest: &str) -> String {
+        format!("/v1/ns/{}/{rest}", self.namespace)
+    }
+
+    /// GETs JSON.
+    pub(crate) async fn get(&self, path: &str) -> anyhow::Result<Reply> {
+        self.send(Method::GET, path, HeaderMap::new(), Bytes::new()).await
+    }
+
+    /// Sends one request and reads its whole answer.
+    ///
+    /// # Errors
+    /// If the gateway cannot be reached, does not answer in time, or answers with a problem.
+    pub(crate) async fn send(
+        &self,
+        method: Method,
+        path: &str,
+        headers: HeaderMap,
+        body: impl Into<Bytes>,
+    ) -> anyhow::Result<Reply> {
+        let url = format!("{}{path}", self.base.to_string().trim_end_matches('/'));
+        let body = body.into();
+        let mut request = Request::builder().method(method).uri(&url).body(Full::new(body.clone()))?;
+        *request.headers_mut() = headers;
+        request.headers_mut().entry(ACCEPT).or_insert(http::HeaderValue::from_static("application/json"));
+        if !body.is_empty() {
+            request
+                .headers_mut()
+                .entry(CONTENT_TYPE)
+                .or_insert(http::HeaderValue::from_static("application/json"));
+        }
+        let exchange = async {
+            let answer = self.client.request(request).await.with_context(|| unreachable_hint(&self.base))?;
+            let (head, body) = answer.into_parts();
+            let body = Limited::new(body, ANSWER_BYTES_MAX).collect().await;
+            let body = body.map_err(|error| anyhow::anyhow!("the answer broke off: {error}"))?.to_bytes();
+            anyhow::Ok(Reply { status: head.status, headers: head.headers, body })
+        };
+        let reply = tokio::time::timeout(ANSWER_TIME_MAX, exchange)
+            .await
+            .with_context(|| format!("no answer from {url} within {} s", ANSWER_TIME_MAX.as_secs()))??;
+        if reply.status.is_client_error() || reply.status.is_server_error() {
+            bail!(describe(&reply));
+        }
+        Ok(reply)
+    }
+}
+
+fn unreachable_hint(base: &Uri) -> String {
+    format!("cannot reach {base} (is it running? `weir dev` starts one; --url names another)")
+}
+
+/// A problem in one line: what, why, and whether it helps to try again.
+fn describe(reply: &Reply) -> String {
+    let Ok(problem) = serde_json::from_slice::<Problem>(&reply.body) else {
+        return format!("the gateway answered {}", reply.status);
+    };
+    let mut line = format!("{} ({})", problem.title, problem.code);
+    if let Some(detail) = problem.detail.filter(|detail| !detail.is_empty()) {
+        line.push_str(": ");
+        line.push_str(&detail);
+    }
+    if problem.outcome.as_deref() == Some("unknown") {
+        line.push_str("; nobody knows whether it took effect");
+    }
+    if problem.retryable {
+        line.push_str("; trying again later may help");
+    }
+    line
+}

@@ -1,0 +1,64 @@
+//! What is printed. Results go to standard output, everything else to standard error.
+#![expect(clippy::print_stderr, reason = "the one place that prints")]
+
+use std::io::{IsTerminal as _, Write as _};
+
+/// Prints why a command failed, cause by cause.
+pub(crate) fn failure(error: &anyhow::Error) {
+    eprintln!("error: {error:#}");
+}
+
+/// Prints a line of results.
+pub(crate) fn line(text: impl std::fmt::Display) {
+    let mut out = std::io::stdout().lock();
+    // A reader that went away (`| head`) ends the command quietly.
+    if writeln!(out, "{text}").is_err() {
+        std::process::exit(0);
+    }
+}
+
+/// Prints a remark that is not a result.
+pub(crate) fn note(text: impl std::fmt::Display) {
+    eprintln!("{text}");
+}
+
+/// Prints rows below their headings, columns aligned; the last column is not padded.
+pub(crate) fn table(headings: &[&str], rows: &[Vec<String>]) {
+    let widths: Vec<usize> = (0..headings.len())
+        .map(|column| {
+            let cells = rows.iter().map(|row| row[column].chars().count());
+            cells.chain([headings[column].len()]).max().unwrap_or(0)
+        })
+        .collect();
+    let print = |cells: Vec<&str>| {
+        let padded = cells.iter().zip(&widths).map(|(cell, width)| format!("{cell:<width$}"));
+        line(padded.collect::<Vec<_>>().join("  ").trim_end());
+    };
+    print(headings.to_vec());
+    for row in rows {
+        print(row.iter().map(String::as_str).collect());
+    }
+}
+
+/// Asks a yes/no question; no without a terminal to ask on.
+pub(crate) fn confirmed(question: &str) -> bool {
+    if !std::io::stdin().is_terminal() {
+        return false;
+    }
+    eprint!("{question} [y/N] ");
+    let mut answer = String::new();
+    std::io::stdin().read_line(&mut answer).is_ok() && matches!(answer.trim(), "y" | "Y" | "yes")
+}
+
+/// Bytes with a binary unit, e.g. `1.5 GiB`.
+pub(crate) fn bytes(count: u64) -> String {
+    const UNITS: [&str; 5] = ["B", "KiB", "MiB", "GiB", "TiB"];
+    #[expect(clippy::cast_precision_loss, reason = "three digits are shown")]
+    let mut value = count as f64;
+    let mut unit = 0;
+    while value >= 1024.0 && unit + 1 < UNITS.len() {
+        value /= 1024.0;
+        unit += 1;
+    }
+    if unit == 0 { format!("{count} B") } else { format!("{value:.1} {}", UNITS[unit]) }
+}
