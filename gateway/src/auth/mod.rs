@@ -1,0 +1,15 @@
+//! Who may do what. One function decides, for every HTTP handler and every WebSocket `open` and `sub`.
+//!
+//! ```text
+//!   request ─▶ Authenticator ─▶ Principal ─┐
+//!   operation table ───────────▶ Op ───────┼─▶ authorize ─▶ Ok | Denied (names the missing grant)
+//!   path, query or frame ──────▶ Resource ─┘
+//! ```
+
+mod authenticate;
+mod authorize;
+mod principal;
+
+pub use authenticate::{AuthError, Authenticator, Credentials, LoopbackAuthenticator, OpenAuthenticator};
+pub use authorize::{Denied, authorize};
+pub use principal::{Grant, Grants, Op, OpSet, Pattern, Principal, Resource};
