@@ -4,11 +4,11 @@
 //!   ids, slots, limits, error      the words: names, positions, sizes, refusals
 //!   batch                          the record batch: one layout for disk, wire, binary HTTP and WebSocket
 //!   frame, rpc                     gateway ⇄ storage node and node ⇄ node: 24-byte header + message
-//!   ws                             client ⇄ gateway over WebSocket: 16-byte header + message, and its JSON view
 //! ```
 //!
 //! Byte layouts are described once, in a table at the type that encodes them, and pinned by golden files.
 
+pub mod batch;
 pub mod checksum;
 pub mod error;
 pub mod frame;
