@@ -1,1 +1,38 @@
-//! placeholder
+//! Pipelined, multiplexed calls over any byte stream: gateway → storage node and node → node.
+//!
+//! ```text
+//!   caller ── Link ── calls (correlation) ── Outbox ─▶ writer ══ bytes ══▶ FrameReader ── Service::call ── Reply
+//!             │ reconnects, fails fast           one vectored write           │ zero-copy slices      │ answers on Drop
+//!             └── Answers ◀── FrameReader ◀══════ bytes ══════ writer ◀─ Outbox ◀─────────────────────┘
+//! ```
+//!
+//! * [`client`]: [`Link`], a handle to one reconnecting peer; [`Answers`] of calls with many answers.
+//! * [`server`]: [`Listener`], the [`Service`] it calls, and the [`Reply`] that answers.
+//! * `splitter`, `staging`, `liveness`: pure cores, bytes and times in, decisions out.
+//! * `outbox`: the bounded queue of a connection and the task that writes it.
+//! * `handshake`: who is there, before anything else is read.
+//!
+//! What frames and messages look like is described in [`weir_protocol::frame`] and [`weir_protocol::rpc`].
+
+mod handshake;
+mod liveness;
+mod metrics;
+mod outbox;
+mod splitter;
+mod staging;
+mod wire;
+
+pub mod client;
+pub mod server;
+
+pub use client::{
+    Answers, CallError, ClientTls, Connect, ConnectError, Link, LinkConfig, NotSent, Priority, TcpConnect,
+};
+pub use handshake::HandshakeError;
+pub use metrics::{Metrics, MetricsSnapshot};
+pub use server::{
+    CallState, ConnectionClosed, CreditHandle, Identity, Listener, Peer, Reply, Request, Server,
+    ServerConfig, Service,
+};
+pub use splitter::{Frame, SplitError, Splitter};
+pub use wire::{ReadError, Wire};

@@ -1,0 +1,289 @@
+//! The outbound queue of a connection and the loop that writes it.
+//!
+//! What bounds it, so that a peer that does not read never makes it grow:
+//! * answers of streams wait for room: at most `stream_bytes_max` of them are queued (default 8 MiB);
+//! * unary requests and answers are bounded by the calls in flight, and a call is in flight until the last byte of
+//!   its answer is written; above `queued_bytes_max` no further call is admitted;
+//! * everything else (refusals, pongs, credit) is small and counted: above `small_frames_max` the connection is
+//!   closed.
+
+use std::future::poll_fn;
+use std::io::{self, IoSlice};
+use std::pin::Pin;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use bytes::Bytes;
+use tokio::io::{AsyncWrite, AsyncWriteExt};
+use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
+use weir_protocol::frame::{FrameHead, HEADER_BYTES};
+
+use crate::metrics::{self, Metrics};
+use crate::staging::{SLICES_MAX, Staging};
+
+/// What becomes of the bookkeeping when a frame is written.
+#[derive(Debug)]
+pub(crate) enum Weight {
+    /// Not the last answer of a call, or a request.
+    Plain,
+    /// The last answer of a call: the call is in flight until it is written.
+    EndsCall,
+    /// Counted against `small_frames_max`.
+    Small,
+    /// An answer of a stream; holds its room until it is written.
+    Stream { ends_call: bool, _room: OwnedSemaphorePermit },
+}
+
+/// A frame that waits to be written.
+#[derive(Debug)]
+pub(crate) struct Outbound {
+    header: [u8; HEADER_BYTES],
+    body: Vec<Bytes>,
+    bytes: usize,
+    call: u64,
+    weight: Weight,
+}
+
+/// The connection is closed: nothing was queued.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("the connection is closed")]
+pub struct ConnectionClosed;
+
+/// Limits of an outbox.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct OutboxLimits {
+    pub(crate) stream_bytes_max: usize,
+    pub(crate) small_frames_max: usize,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Phase {
+    Open,
+    /// What is queued is still written.
+    Finishing,
+    Closed,
+}
+
+#[derive(Debug)]
+struct Queue {
+    frames: Vec<Outbound>,
+    phase: Phase,
+}
+
+/// See the module.
+#[derive(Debug)]
+pub(crate) struct Outbox {
+    queue: Mutex<Queue>,
+    ready: Notify,
+    room: Arc<Semaphore>,
+    limits: OutboxLimits,
+    queued_bytes: AtomicUsize,
+    small_frames: AtomicUsize,
+    calls_in_flight: AtomicUsize,
+    idle: Notify,
+    metrics: Arc<Metrics>,
+}
+
+enum Taken {
+    Frames,
+    Nothing,
+    Finished,
+}
+
+impl Outbox {
+    pub(crate) fn new(limits: OutboxLimits, metrics: Arc<Metrics>) -> Self {
+        Self {
+            queue: Mutex::new(Queue { frames: Vec::new(), phase: Phase::Open }),
+            ready: Notify::new(),
+            room: Arc::new(Semaphore::new(limits.stream_bytes_max)),
+            limits,
+            queued_bytes: AtomicUsize::new(0),
+            small_frames: AtomicUsize::new(0),
+            calls_in_flight: AtomicUsize::new(0),
+            idle: Notify::new(),
+            metrics,
+        }
+    }
+
+    /// Queues a frame.
+    ///
+    /// # Errors
+    /// [`ConnectionClosed`], also if a `Small` frame exceeds its limit: the caller closes the connection.
+    pub(crate) fn push(
+        &self,
+        head: FrameHead,
+        body: Vec<Bytes>,
+        weight: Weight,
+    ) -> Result<(), ConnectionClosed> {
+        if matches!(weight, Weight::Small)
+            && self.small_frames.fetch_add(1, Ordering::Relaxed) >= self.limits.small_frames_max
+        {
+            self.small_frames.fetch_sub(1, Ordering::Relaxed);
+            return Err(ConnectionClosed);
+        }
+        // Encoded, and so checksummed, outside the lock.
+        let header = head.encode(&body);
+        let bytes = HEADER_BYTES + body.iter().map(Bytes::len).sum::<usize>();
+        let frame = Outbound { header, body, bytes, call: head.call, weight };
+        let mut queue = self.lock();
+        if queue.phase != Phase::Open {
+            drop(queue);
+            self.account(&frame, false);
+            return Err(ConnectionClosed);
+        }
+        self.queued_bytes.fetch_add(bytes, Ordering::Relaxed);
+        metrics::add(&self.metrics.queued_bytes, bytes);
+        let was_empty = queue.frames.is_empty();
+        queue.frames.push(frame);
+        drop(queue);
+        if was_empty {
+            self.ready.notify_one();
+        }
+        Ok(())
+    }
+
+    /// Waits for room for a stream's answer of `bytes`. First come, first served.
+    ///
+    /// # Errors
+    /// [`ConnectionClosed`].
+    ///
+    /// # Cancel safety
+    /// Dropping it gives up the place in the line and nothing else.
+    pub(crate) async fn room(&self, bytes: usize) -> Result<OwnedSemaphorePermit, ConnectionClosed> {
+        // An answer larger than all the room waits for all of it.
+        let permits = (bytes + HEADER_BYTES).min(self.limits.stream_bytes_max);
+        let permits = u32::try_from(permits).unwrap_or(u32::MAX);
+        if let Ok(permit) = Arc::clone(&self.room).try_acquire_many_owned(permits) {
+            return Ok(permit);
+        }
+        metrics::add(&self.metrics.backpressure_waits, 1);
+        Arc::clone(&self.room).acquire_many_owned(permits).await.map_err(|_| ConnectionClosed)
+    }
+
+    /// Bytes queued and not written.
+    pub(crate) fn queued_bytes(&self) -> usize {
+        self.queued_bytes.load(Ordering::Relaxed)
+    }
+
+    /// Counts a call in, unless `max` are.
+    pub(crate) fn admit_call(&self, max: usize) -> bool {
+        if self.calls_in_flight.fetch_add(1, Ordering::AcqRel) >= max {
+            self.call_ended();
+            return false;
+        }
+        metrics::add(&self.metrics.calls_in_flight, 1);
+        true
+    }
+
+    /// True if no call waits for its last answer to be written.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.calls_in_flight.load(Ordering::Acquire) == 0
+    }
+
+    /// Wakes when the last call in flight ended; check [`Outbox::is_idle`] after it.
+    pub(crate) async fn became_idle(&self) {
+        self.idle.notified().await;
+    }
+
+    /// Refuses new frames; what is queued is still written.
+    pub(crate) fn finish(&self) {
+        let mut queue = self.lock();
+        if queue.phase == Phase::Open {
+            queue.phase = Phase::Finishing;
+        }
+        drop(queue);
+        self.room.close();
+        self.ready.notify_one();
+    }
+
+    /// Refuses new frames and drops what is queued. Returns the calls of the frames of which no byte was given
+    /// to the stream.
+    pub(crate) fn close(&self) -> Vec<u64> {
+        let mut queue = self.lock();
+        queue.phase = Phase::Closed;
+        let frames = std::mem::take(&mut queue.frames);
+        drop(queue);
+        self.room.close();
+        self.ready.notify_one();
+        frames.iter().for_each(|frame| self.account(frame, true));
+        frames.iter().map(|frame| frame.call).collect()
+    }
+
+    /// Writes what is queued until [`Outbox::finish`] or [`Outbox::close`]: takes everything there is, one
+    /// vectored write.
+    ///
+    /// # Errors
+    /// The stream's error; the batch that was being written may have been received in part.
+    pub(crate) async fn run(&self, mut writer: impl AsyncWrite + Unpin) -> io::Result<()> {
+        let (mut batch, mut staging) = (Vec::new(), Staging::default());
+        loop {
+            match self.take(&mut batch) {
+                Taken::Nothing => self.ready.notified().await,
+                Taken::Finished => return writer.shutdown().await,
+                Taken::Frames => {
+                    batch.iter().for_each(|frame: &Outbound| staging.push(&frame.header, &frame.body));
+                    let written = self.write(&mut staging, &mut writer).await;
+                    staging.clear();
+                    metrics::add(&self.metrics.frames_out, batch.len());
+                    batch.drain(..).for_each(|frame| self.account(&frame, true));
+                    written?;
+                }
+            }
+        }
+    }
+
+    fn take(&self, batch: &mut Vec<Outbound>) -> Taken {
+        let mut queue = self.lock();
+        if !queue.frames.is_empty() {
+            // The queue gets the emptied batch back, so neither is allocated again.
+            std::mem::swap(&mut queue.frames, batch);
+            return Taken::Frames;
+        }
+        if queue.phase == Phase::Open { Taken::Nothing } else { Taken::Finished }
+    }
+
+    async fn write(&self, staging: &mut Staging, writer: &mut (impl AsyncWrite + Unpin)) -> io::Result<()> {
+        while !staging.is_done() {
+            let written = poll_fn(|context| {
+                let mut slices = [IoSlice::new(&[]); SLICES_MAX];
+                let used = staging.fill(&mut slices);
+                Pin::new(&mut *writer).poll_write_vectored(context, &slices[..used])
+            })
+            .await?;
+            if written == 0 {
+                return Err(io::ErrorKind::WriteZero.into());
+            }
+            metrics::add(&self.metrics.bytes_out, written);
+            metrics::add(&self.metrics.writes, 1);
+            staging.advance(written);
+        }
+        writer.flush().await
+    }
+
+    fn account(&self, frame: &Outbound, was_queued: bool) {
+        if was_queued {
+            self.queued_bytes.fetch_sub(frame.bytes, Ordering::Relaxed);
+            metrics::sub(&self.metrics.queued_bytes, frame.bytes);
+        }
+        match frame.weight {
+            Weight::Plain | Weight::Stream { ends_call: false, .. } => {}
+            Weight::Small => {
+                self.small_frames.fetch_sub(1, Ordering::Relaxed);
+            }
+            Weight::EndsCall | Weight::Stream { ends_call: true, .. } => {
+                metrics::sub(&self.metrics.calls_in_flight, 1);
+                self.call_ended();
+            }
+        }
+    }
+
+    fn call_ended(&self) {
+        if self.calls_in_flight.fetch_sub(1, Ordering::AcqRel) == 1 {
+            self.idle.notify_one();
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Queue> {
+        self.queue.lock().expect("no code panics while it holds the queue")
+    }
+}
