@@ -7,6 +7,7 @@ use bytes::Bytes;
 
 use crate::disk::Disk;
 use crate::error::SealedError;
+use crate::sealed;
 
 /// Small durable files with a CRC, each replaced as a whole: checkpoints.
 #[derive(Debug, Clone)]
@@ -30,8 +31,9 @@ impl Blobs {
     ///
     /// # Errors
     /// See [`SealedError`]; the old blob is still there.
-    pub fn put(&self, name: &str, _chunks: impl IntoIterator<Item = Bytes>) -> Result<(), SealedError> {
-        Err(SealedError::Name { name: name.to_owned() })
+    pub fn put(&self, name: &str, chunks: impl IntoIterator<Item = Bytes>) -> Result<(), SealedError> {
+        let path = self.path(name)?;
+        sealed::write(&*self.disk, &path, chunks).map_err(|source| SealedError::Io { path, source })
     }
 
     /// Reads a blob; `None` if there is none.
@@ -39,7 +41,7 @@ impl Blobs {
     /// # Errors
     /// See [`SealedError`]; a damaged one is never `None`.
     pub fn get(&self, name: &str) -> Result<Option<Bytes>, SealedError> {
-        Err(SealedError::Name { name: name.to_owned() })
+        sealed::read(&*self.disk, &self.path(name)?)
     }
 
     /// The names of all blobs, sorted.
@@ -49,7 +51,10 @@ impl Blobs {
     pub fn list(&self) -> Result<Vec<String>, SealedError> {
         let files =
             self.disk.list(&self.dir).map_err(|source| SealedError::Io { path: self.dir.clone(), source })?;
-        Ok(files.into_iter().map(|file| file.name).collect())
+        let mut names: Vec<_> =
+            files.into_iter().filter_map(|file| file.name.strip_suffix(".blob").map(str::to_owned)).collect();
+        names.sort();
+        Ok(names)
     }
 
     /// Removes a blob, durably; nothing happens if there is none.
@@ -57,6 +62,19 @@ impl Blobs {
     /// # Errors
     /// [`SealedError::Io`].
     pub fn remove(&self, name: &str) -> Result<(), SealedError> {
-        Err(SealedError::Name { name: name.to_owned() })
+        let path = self.path(name)?;
+        let removed = match self.disk.remove(&path) {
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(()),
+            other => other.and_then(|()| self.disk.sync_dir(&self.dir)),
+        };
+        removed.map_err(|source| SealedError::Io { path, source })
+    }
+
+    fn path(&self, name: &str) -> Result<PathBuf, SealedError> {
+        let allowed = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || "._-".contains(c);
+        if name.is_empty() || name.len() > 100 || name.starts_with('.') || !name.chars().all(allowed) {
+            return Err(SealedError::Name { name: name.to_owned() });
+        }
+        Ok(self.dir.join(format!("{name}.blob")))
     }
 }

@@ -63,7 +63,8 @@ pub struct JournalConfig {
     /// Bytes of synced entries kept in memory for readers that follow closely, all streams together. Default
     /// 16 MiB. Beyond it the oldest are read from disk.
     pub recent_bytes_max: u64,
-    /// Memory of the index of random reads. Default 32 MiB. At the limit the index is thinned: a read scans more.
+    /// Memory of the index: about 80 bytes an entry. Default 128 MiB. At the limit admission is refused until
+    /// entries are purged.
     pub index_bytes_max: u64,
     /// Zero-filled files kept ready besides the next one. Default 0; recycled files are kept up to this, or one.
     pub spare_files: u32,
@@ -85,7 +86,7 @@ impl JournalConfig {
             backend: Backend::Pwrite,
             pending_bytes_max: 64 * MIB,
             recent_bytes_max: 16 * MIB,
-            index_bytes_max: 32 * MIB,
+            index_bytes_max: 128 * MIB,
             spare_files: 0,
         }
     }
@@ -100,7 +101,7 @@ impl JournalConfig {
             max_block_bytes: 32 << 10,
             pending_bytes_max: MIB,
             recent_bytes_max: 64 * KIB,
-            index_bytes_max: 64 * KIB,
+            index_bytes_max: 512 * KIB,
             ..Self::new(dir, identity)
         }
     }
@@ -118,12 +119,13 @@ impl JournalConfig {
     pub fn check(&self) -> Result<(), ConfigError> {
         let range = |ok: bool, setting, range| if ok { Ok(()) } else { Err(ConfigError { setting, range }) };
         range(
-            (64 << 10..=2 << 30).contains(&self.file_bytes) && self.file_bytes % BLOCK_ALIGN == 0,
+            (64 << 10..=2 << 30).contains(&self.file_bytes) && self.file_bytes.is_multiple_of(BLOCK_ALIGN),
             "file_bytes",
             "64 KiB ..= 2 GiB, a multiple of 4 KiB",
         )?;
         range(
-            (16 << 10..=16 << 20).contains(&self.max_block_bytes) && self.max_block_bytes % BLOCK_ALIGN == 0,
+            (16 << 10..=16 << 20).contains(&self.max_block_bytes)
+                && self.max_block_bytes.is_multiple_of(BLOCK_ALIGN),
             "max_block_bytes",
             "16 KiB ..= 16 MiB, a multiple of 4 KiB",
         )?;

@@ -95,6 +95,7 @@ pub enum LockError {
 }
 
 /// An open file. All methods may be called from several threads.
+#[expect(clippy::len_without_is_empty, reason = "nobody asks whether a file is empty")]
 pub trait DiskFile: Send + Sync + Debug {
     /// Reads up to `buf.len()` bytes at `pos`; fewer only at the end of the file.
     ///

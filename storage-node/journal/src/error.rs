@@ -94,6 +94,14 @@ pub enum Full {
         /// Bytes left in files that exist.
         free: u64,
     },
+    /// The index holds `index_bytes_max`; purging is needed.
+    #[error("the journal's index is full: {used} of {limit} bytes in use")]
+    Index {
+        /// Bytes in use.
+        used: u64,
+        /// The limit.
+        limit: u64,
+    },
     /// Permits hold `pending_bytes_max`; come back when some are dropped.
     #[error("{pending} bytes are admitted and not yet answered, {max} are allowed")]
     Busy {

@@ -10,6 +10,7 @@ mod block;
 mod file_header;
 mod frame;
 
+pub(crate) use block::session_of;
 pub use block::{BLOCK_HEADER_BYTES, BlockError, BlockHeader, FLAG_FILE_HEAD, FLAG_SESSION_START};
 pub use file_header::{FILE_HEADER_BYTES, FILE_VERSION, FileHeader, FileHeaderError};
 pub use frame::{FRAME_HEADER_BYTES, Frame, FrameError, FrameHeader, FrameKind, Frames};

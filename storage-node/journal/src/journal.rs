@@ -1,24 +1,56 @@
 //! The handle that everybody holds.
 
 use std::ops::Range;
-use std::sync::Arc;
+use std::panic::AssertUnwindSafe;
+use std::path::PathBuf;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
 
 use bytes::Bytes;
 
 use crate::completion::{Completion, Waiter};
-use crate::config::JournalConfig;
-use crate::disk::Disk;
+use crate::config::{Backend, JournalConfig};
+use crate::core::{Core, Inner, Queued, QueuedFrame};
+use crate::disk::{DirLock, Disk, DiskFile, OpenMode};
 use crate::entry::{Entry, FileSeq, Location, LogPosition, StreamId};
 use crate::error::{AppendError, Failure, Full, OpenError, ReadError, SealedError};
+use crate::format::{BLOCK_HEADER_BYTES, FRAME_HEADER_BYTES, FrameHeader, FrameKind};
 use crate::metrics::Metrics;
 use crate::recovered::Recovered;
-use crate::space::{Class, Permit, Usage};
+use crate::space::{Class, FileUsage, Permit, Usage};
+use crate::streams::{Plan, Row, Stream};
+use crate::writer::Writer;
+use crate::{files, open, sealed};
 
 /// Handle of an open journal; clones share it. The journal is closed when the last clone is dropped: what was
 /// queued is written and synced first.
 #[derive(Debug, Clone)]
 pub struct Journal {
-    config: Arc<JournalConfig>,
+    shared: Arc<Shared>,
+}
+
+/// Dropped with the last handle: ends the threads and frees the directory.
+#[derive(Debug)]
+struct Shared {
+    core: Arc<Core>,
+    threads: Vec<JoinHandle<()>>,
+    _lock: Box<dyn DirLock>,
+}
+
+impl Drop for Shared {
+    fn drop(&mut self) {
+        self.core.lock().closing = true;
+        self.core.work.notify_all();
+        self.core.files_changed.notify_all();
+        for thread in self.threads.drain(..) {
+            // A completion may hold the last handle: the writer then ends by itself, after this returns.
+            if thread.thread().id() != std::thread::current().id() && thread.join().is_err() {
+                tracing::error!("a journal thread ended by a panic");
+            }
+        }
+        self.core.fail(Failure::Closed);
+    }
 }
 
 /// A finished file, told to the rotation listener.
@@ -52,32 +84,102 @@ impl Journal {
     ///
     /// # Errors
     /// See [`OpenError`]; nothing was changed.
-    pub fn open(config: JournalConfig, _disk: Arc<dyn Disk>) -> Result<(Self, Recovered), OpenError> {
+    pub fn open(config: JournalConfig, disk: Arc<dyn Disk>) -> Result<(Self, Recovered), OpenError> {
         config.check()?;
-        Ok((Self { config: Arc::new(config) }, Recovered::default()))
+        let (core, recovered, lock) = open::open(config, disk)?;
+        let core = Arc::new(core);
+        let session = recovered.session;
+        let writer = Writer::new(Arc::clone(&core), session, recovered.durable);
+        let (for_writer, for_files) = (Arc::clone(&core), Arc::clone(&core));
+        let spawn = |name: &str, run: Box<dyn FnOnce() + Send>| {
+            std::thread::Builder::new()
+                .name(name.to_owned())
+                .spawn(run)
+                .map_err(|source| OpenError::Io { path: core.config.dir.clone(), source })
+        };
+        let threads = vec![
+            spawn("weir-journal", Box::new(move || supervise(&for_writer, || writer.run())))?,
+            spawn("weir-files", Box::new(move || supervise(&for_files.clone(), || files::run(&for_files))))?,
+        ];
+        Ok((Self { shared: Arc::new(Shared { core, threads, _lock: lock }) }, recovered.report))
+    }
+
+    fn core(&self) -> &Core {
+        &self.shared.core
     }
 
     /// Queues entries that continue `stream`. On return they can be read; `done` is called when they are durable.
     ///
     /// # Errors
     /// See [`AppendError`]; then nothing was queued and `done` is answered with [`Failure::Closed`] as it drops.
-    pub fn append(
-        &self,
-        _stream: StreamId,
-        _entries: Vec<Entry>,
-        done: Completion,
-    ) -> Result<(), AppendError> {
-        drop(Waiter::new(done));
-        Err(Arc::new(Failure::Closed).into())
+    pub fn append(&self, stream: StreamId, entries: Vec<Entry>, done: Completion) -> Result<(), AppendError> {
+        let waiter = Waiter::new(done);
+        let max = self.core().config.entry_bytes_max();
+        if let Some(entry) = entries.iter().find(|entry| entry.payload.len() > max) {
+            return Err(AppendError::TooLarge { stream, len: entry.payload.len(), max });
+        }
+        let payload: u64 = entries.iter().map(|entry| entry.payload.len() as u64).sum();
+        let mut inner = self.open_inner(payload)?;
+        let state = inner.streams.entry(stream).or_default();
+        for (expected, entry) in (state.end()..).zip(&entries) {
+            if entry.index != expected {
+                return Err(AppendError::NotContiguous { stream, expected, found: entry.index });
+            }
+        }
+        inner.recent_bytes += payload;
+        inner.rows += entries.len() as u64;
+        for part in split(entries, self.core().config.max_block_bytes) {
+            self.enqueue_entries(&mut inner, stream, part);
+        }
+        // The waiter goes with the last part: queue order makes it the last to become durable.
+        match inner.queue.back_mut() {
+            Some(last) if last.stream == stream => last.waiter = waiter,
+            _ => {}
+        }
+        drop(inner);
+        self.core().work.notify_one();
+        Ok(())
+    }
+
+    fn enqueue_entries(&self, inner: &mut Inner, stream: StreamId, entries: Vec<Entry>) {
+        let mut frames = Vec::with_capacity(entries.len());
+        let mut bytes = 0;
+        for entry in entries {
+            inner.next_row += 1;
+            let (id, at) =
+                (inner.next_row, LogPosition { term: entry.term, leader: entry.leader, index: entry.index });
+            bytes += (FRAME_HEADER_BYTES + entry.payload.len()) as u64;
+            let state = inner.streams.get_mut(&stream).expect("made by the caller");
+            state.rows.push_back(Row {
+                kind: entry.kind,
+                term: entry.term,
+                leader: entry.leader,
+                id,
+                at: None,
+                payload: Some(entry.payload.clone()),
+            });
+            frames.push(QueuedFrame {
+                kind: FrameKind::Entry(entry.kind),
+                at,
+                payload: entry.payload,
+                row: id,
+            });
+        }
+        inner.queued_bytes += bytes;
+        inner.queue.push_back(Queued { stream, frames, waiter: Waiter::new(Box::new(|_| {})), bytes });
     }
 
     /// Queues the newest vote of `stream`; at most 4 KiB. Written and synced with the next commit.
     ///
     /// # Errors
     /// As [`Journal::append`].
-    pub fn save_vote(&self, _stream: StreamId, _vote: Bytes, done: Completion) -> Result<(), AppendError> {
-        drop(Waiter::new(done));
-        Err(Arc::new(Failure::Closed).into())
+    pub fn save_vote(&self, stream: StreamId, vote: Bytes, done: Completion) -> Result<(), AppendError> {
+        fits_fact(stream, &vote)?;
+        let frame = QueuedFrame { kind: FrameKind::Vote, at: NOWHERE, payload: vote.clone(), row: 0 };
+        self.control(stream, frame, done, |state| {
+            state.vote = Some(vote);
+            0
+        })
     }
 
     /// Removes all entries after `after` (all of them for `None`). They cannot be read any more on return; `done` is
@@ -87,23 +189,107 @@ impl Journal {
     /// As [`Journal::append`].
     pub fn truncate_after(
         &self,
-        _stream: StreamId,
-        _after: Option<u64>,
+        stream: StreamId,
+        after: Option<u64>,
         done: Completion,
     ) -> Result<(), AppendError> {
-        drop(Waiter::new(done));
-        Err(Arc::new(Failure::Closed).into())
+        let end = after.map_or(0, |after| after + 1);
+        let at = LogPosition { index: end, ..NOWHERE };
+        let frame = QueuedFrame { kind: FrameKind::Truncate, at, payload: Bytes::new(), row: 0 };
+        self.control(stream, frame, done, |state| state.truncate(end))
+    }
+
+    /// Commits the lazy facts noted so far, even if nothing else waits.
+    ///
+    /// # Errors
+    /// As [`Journal::append`].
+    pub fn flush(&self, stream: StreamId, done: Completion) -> Result<(), AppendError> {
+        let waiter = Waiter::new(done);
+        let mut inner = self.open_inner(0)?;
+        inner.queue.push_back(Queued { stream, frames: Vec::new(), waiter, bytes: 0 });
+        drop(inner);
+        self.core().work.notify_one();
+        Ok(())
+    }
+
+    fn control(
+        &self,
+        stream: StreamId,
+        frame: QueuedFrame,
+        done: Completion,
+        change: impl FnOnce(&mut Stream) -> u64,
+    ) -> Result<(), AppendError> {
+        let waiter = Waiter::new(done);
+        let bytes = (FRAME_HEADER_BYTES + frame.payload.len()) as u64;
+        let mut inner = self.open_inner(bytes)?;
+        let state = inner.streams.entry(stream).or_default();
+        let before = state.rows.len() as u64;
+        let freed = change(state);
+        let removed = before - state.rows.len() as u64;
+        inner.rows -= removed;
+        inner.recent_bytes = inner.recent_bytes.saturating_sub(freed);
+        inner.queued_bytes += bytes;
+        inner.queue.push_back(Queued { stream, frames: vec![frame], waiter, bytes });
+        drop(inner);
+        self.core().work.notify_one();
+        Ok(())
+    }
+
+    /// The lock, if the journal takes operations and `bytes` fit the queue.
+    fn open_inner(&self, bytes: u64) -> Result<MutexGuard<'_, Inner>, AppendError> {
+        let inner = self.core().lock();
+        if let Some(failure) = self.core().failure() {
+            return Err(AppendError::Failed(failure));
+        }
+        // Twice the permits' limit: what was admitted always fits, with its headers.
+        let max = self.core().config.pending_bytes_max * 2;
+        if inner.queued_bytes + bytes > max {
+            return Err(AppendError::QueueFull { queued: inner.queued_bytes, max });
+        }
+        Ok(inner)
     }
 
     /// Notes the commit position. Lazy: rides in the next commit, causes none.
-    pub fn note_committed(&self, _stream: StreamId, _committed: LogPosition) {}
+    pub fn note_committed(&self, stream: StreamId, committed: LogPosition) {
+        let mut inner = self.core().lock();
+        let state = inner.streams.entry(stream).or_default();
+        state.committed = Some(committed);
+        state.dirty_committed = true;
+    }
 
     /// Removes all entries up to and including `purged.index`; a purge beyond the end leaves an empty stream that
     /// goes on at `purged.index + 1`. Lazy: readers see it at once, the disk with the next commit.
-    pub fn note_purged(&self, _stream: StreamId, _purged: LogPosition) {}
+    pub fn note_purged(&self, stream: StreamId, purged: LogPosition) {
+        let mut inner = self.core().lock();
+        let state = inner.streams.entry(stream).or_default();
+        if state.purged.is_some_and(|before| before.index >= purged.index) {
+            return;
+        }
+        let before = state.rows.len() as u64;
+        let freed = state.purge(purged);
+        state.dirty_purged = true;
+        let removed = before - state.rows.len() as u64;
+        inner.rows -= removed;
+        inner.recent_bytes = inner.recent_bytes.saturating_sub(freed);
+    }
 
     /// Notes metadata, at most 4 KiB. Lazy: rides in the next commit, causes none.
-    pub fn note_meta(&self, _stream: StreamId, _meta: Bytes) {}
+    ///
+    /// # Panics
+    /// If it is larger: it is restated at the head of every file.
+    pub fn note_meta(&self, stream: StreamId, meta: Bytes) {
+        assert!(meta.len() <= FACT_BYTES_MAX, "stream {stream}: metadata of {} bytes", meta.len());
+        let mut inner = self.core().lock();
+        let state = inner.streams.entry(stream).or_default();
+        state.meta = Some(meta);
+        state.dirty_meta = true;
+    }
+
+    /// Indexes of the entries that can be read, in flight ones included.
+    #[must_use]
+    pub fn entries(&self, stream: StreamId) -> Range<u64> {
+        self.core().lock().streams.get(&stream).map_or(0..0, |state| state.first..state.end())
+    }
 
     /// Reads entries from `range.start` on, at most `range.end`, until `max_bytes` of payload are collected; at least
     /// one entry unless the range is empty. Blocking; entries in flight come from memory.
@@ -112,11 +298,31 @@ impl Journal {
     /// See [`ReadError`].
     pub fn read_entries(
         &self,
-        _stream: StreamId,
-        _range: Range<u64>,
-        _max_bytes: usize,
+        stream: StreamId,
+        range: Range<u64>,
+        max_bytes: usize,
     ) -> Result<Vec<Entry>, ReadError> {
-        Ok(Vec::new())
+        let plans = {
+            let inner = self.core().lock();
+            match inner.streams.get(&stream) {
+                Some(state) => state.plan(stream, range, max_bytes)?,
+                None if range.is_empty() => Vec::new(),
+                None => return Err(ReadError::BeyondEnd { stream, index: range.start, end: 0 }),
+            }
+        };
+        plans.into_iter().map(|plan| self.load(stream, plan)).collect()
+    }
+
+    fn load(&self, stream: StreamId, plan: Plan) -> Result<Entry, ReadError> {
+        if let Some(payload) = plan.row.payload.clone() {
+            return Ok(plan.entry(payload));
+        }
+        let location = plan.row.at.expect("an entry is in memory until it is on disk");
+        let payload = self.read_at(location, 0..location.len).map_err(|error| match error {
+            ReadError::Recycled { .. } => ReadError::Purged { stream, first: self.entries(stream).start },
+            other => other,
+        })?;
+        Ok(plan.entry(payload))
     }
 
     /// Where the payload of a synced entry lies.
@@ -124,7 +330,15 @@ impl Journal {
     /// # Errors
     /// [`ReadError::NotWritten`] while it is in flight; see [`ReadError`].
     pub fn locate(&self, stream: StreamId, index: u64) -> Result<Location, ReadError> {
-        Err(ReadError::NotWritten { stream, index })
+        let inner = self.core().lock();
+        let Some(state) = inner.streams.get(&stream) else {
+            return Err(ReadError::BeyondEnd { stream, index, end: 0 });
+        };
+        if index < state.first {
+            return Err(ReadError::Purged { stream, first: state.first });
+        }
+        let row = state.row(index).ok_or(ReadError::BeyondEnd { stream, index, end: state.end() })?;
+        row.at.ok_or(ReadError::NotWritten { stream, index })
     }
 
     /// Reads bytes `part` of a payload. A read of the whole payload is checked against its CRC; of a part, the caller
@@ -132,8 +346,58 @@ impl Journal {
     ///
     /// # Errors
     /// [`ReadError::Recycled`] when the file is gone; see [`ReadError`].
-    pub fn read_at(&self, location: Location, _part: Range<u32>) -> Result<Bytes, ReadError> {
-        Err(ReadError::Recycled { file: location.file })
+    ///
+    /// # Panics
+    /// If `part` lies outside the payload.
+    pub fn read_at(&self, location: Location, part: Range<u32>) -> Result<Bytes, ReadError> {
+        assert!(
+            part.end <= location.len && part.start <= part.end,
+            "{part:?} of a payload of {} bytes",
+            location.len
+        );
+        let Location { file, pos, len } = location;
+        let (handle, path) = self.file(file)?;
+        let whole = part == (0..len);
+        // The frame header before the payload says what the bytes must be.
+        let lead = if whole { FRAME_HEADER_BYTES } else { 0 };
+        let mut bytes = vec![0; lead + (part.end - part.start) as usize];
+        let start = u64::from(pos + part.start) - lead as u64;
+        let read = handle
+            .read_at(&mut bytes, start)
+            .map_err(|source| ReadError::Io { path: path.clone(), source })?;
+        // The file may have been recycled while it was read: then the bytes are another life's.
+        self.file(file)?;
+        let corrupt = |what| ReadError::Corrupt { path: path.clone(), pos, what };
+        if read != bytes.len() {
+            return Err(corrupt("the file is shorter than it was"));
+        }
+        let bytes = Bytes::from(bytes);
+        if whole {
+            let header = FrameHeader::parse(&bytes[..lead]).map_err(|_| corrupt("frame header"))?;
+            header.verify(&bytes[lead..]).map_err(|_| corrupt("checksum"))?;
+        }
+        Ok(bytes.slice(lead..))
+    }
+
+    fn file(&self, seq: FileSeq) -> Result<(Arc<dyn DiskFile>, PathBuf), ReadError> {
+        let found = {
+            let inner = self.core().lock();
+            let oldest = inner.files.front().map_or(0, |file| file.seq.0);
+            let at = seq.0.checked_sub(oldest).and_then(|at| usize::try_from(at).ok());
+            at.and_then(|at| inner.files.get(at)).map(|file| (Arc::clone(&file.handle), file.path.clone()))
+        };
+        let (handle, path) = found.ok_or(ReadError::Recycled { file: seq })?;
+        if self.core().config.backend == Backend::Pwrite {
+            return Ok((handle, path));
+        }
+        // A direct handle only writes.
+        match self.core().disk.open(&path, OpenMode::Read) {
+            Ok(handle) => Ok((handle, path)),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+                Err(ReadError::Recycled { file: seq })
+            }
+            Err(source) => Err(ReadError::Io { path, source }),
+        }
     }
 
     /// Follows `stream` from the entry `from` on.
@@ -146,51 +410,152 @@ impl Journal {
     ///
     /// # Errors
     /// See [`Full`]; it ends by itself.
-    pub fn try_admit(&self, _bytes: u64, _class: Class) -> Result<Permit, Full> {
-        Err(Full::Disk { free: 0 })
+    pub fn try_admit(&self, bytes: u64, class: Class) -> Result<Permit, Full> {
+        let config = &self.core().config;
+        let inner = self.core().lock();
+        let held = self.core().admitted.load(Ordering::Acquire);
+        if held > 0 && held + bytes > config.pending_bytes_max {
+            return Err(Full::Busy { pending: held, max: config.pending_bytes_max });
+        }
+        let reserve = if class == Class::Data { config.control_reserve_bytes } else { 0 };
+        // Each append may take a block of its own, padded.
+        let (used, limit) = (inner.used_bytes() + held + bytes, config.max_bytes - reserve);
+        if used > limit {
+            return Err(Full::Journal { used, limit });
+        }
+        let index_bytes = inner.index_bytes();
+        if class == Class::Data && index_bytes >= config.index_bytes_max {
+            return Err(Full::Index { used: index_bytes, limit: config.index_bytes_max });
+        }
+        let current = inner.files.back().map_or(0, |file| u64::from(file.file_bytes - file.end));
+        let free = current + inner.next.as_ref().map_or(0, |next| u64::from(next.file_bytes));
+        if inner.disk_full && held + bytes + u64::from(config.max_block_bytes) > free {
+            return Err(Full::Disk { free });
+        }
+        self.core().admitted.fetch_add(bytes, Ordering::AcqRel);
+        Ok(Permit { bytes, held: Arc::clone(&self.core().admitted) })
     }
 
     /// How full the journal is, and what pins each file.
     #[must_use]
     pub fn usage(&self) -> Usage {
-        Usage::default()
+        let inner = self.core().lock();
+        let last = inner.files.len().saturating_sub(1);
+        let pins = |stream: &StreamId, span: &Range<u64>| {
+            let first = inner.streams.get(stream).map_or(0, |state| state.first);
+            (first < span.end).then_some((*stream, span.start.max(first)))
+        };
+        let files = inner.files.iter().enumerate().map(|(i, file)| FileUsage {
+            file: file.seq,
+            used_bytes: u64::from(file.end),
+            file_bytes: file.file_bytes,
+            current: i == last,
+            pinned_by: file.spans.0.iter().filter_map(|(stream, span)| pins(stream, span)).collect(),
+            sidecar: file.sidecar,
+        });
+        Usage {
+            used_bytes: inner.used_bytes(),
+            limit_bytes: self.core().config.max_bytes,
+            queued_bytes: inner.queued_bytes,
+            admitted_bytes: self.core().admitted.load(Ordering::Acquire),
+            disk_full: inner.disk_full,
+            files: files.collect(),
+        }
     }
 
     /// Writes the sidecar of a rotated file: rows that are opaque here. Durable on return.
     ///
     /// # Errors
     /// See [`SealedError`].
-    pub fn write_sidecar(&self, file: FileSeq, _rows: &[u8]) -> Result<(), SealedError> {
-        Err(SealedError::NotRotated { file })
+    pub fn write_sidecar(&self, file: FileSeq, rows: &[u8]) -> Result<(), SealedError> {
+        let rotated = {
+            let inner = self.core().lock();
+            let current = inner.files.back().map(|last| last.seq);
+            inner.files.iter().any(|live| live.seq == file && Some(file) != current)
+        };
+        if !rotated {
+            return Err(SealedError::NotRotated { file });
+        }
+        let path = self.sidecar_path(file);
+        sealed::write(&*self.core().disk, &path, [Bytes::copy_from_slice(rows)])
+            .map_err(|source| SealedError::Io { path, source })?;
+        if let Some(live) = self.core().lock().files.iter_mut().find(|live| live.seq == file) {
+            live.sidecar = true;
+        }
+        Ok(())
     }
 
     /// Reads the sidecar of a file; `None` if none was written.
     ///
     /// # Errors
     /// See [`SealedError`]; a damaged one is never `None`.
-    pub fn read_sidecar(&self, _file: FileSeq) -> Result<Option<Bytes>, SealedError> {
-        Ok(None)
+    pub fn read_sidecar(&self, file: FileSeq) -> Result<Option<Bytes>, SealedError> {
+        sealed::read(&*self.core().disk, &self.sidecar_path(file))
+    }
+
+    fn sidecar_path(&self, file: FileSeq) -> PathBuf {
+        self.core().wal_dir().join(crate::core::file_name(file)).with_extension("idx")
     }
 
     /// Calls `listener` from the writer thread after each rotation; it must be short. Replaces an earlier one.
-    pub fn on_rotation(&self, _listener: Box<dyn Fn(Rotated) + Send + Sync>) {}
+    pub fn on_rotation(&self, listener: Box<dyn Fn(Rotated) + Send + Sync>) {
+        *self.core().listener.lock().unwrap_or_else(PoisonError::into_inner) = Some(listener.into());
+    }
 
     /// The failure that stopped the journal, if one did.
     #[must_use]
     pub fn failure(&self) -> Option<Arc<Failure>> {
-        None
+        self.core().failure()
     }
 
     /// Counters since open.
     #[must_use]
     pub fn metrics(&self) -> Metrics {
-        Metrics::default()
+        let (queued, index) = {
+            let inner = self.core().lock();
+            (inner.queued_bytes, inner.index_bytes())
+        };
+        self.core().counters.index_bytes.store(index, Ordering::Relaxed);
+        self.core().counters.snapshot(queued)
     }
 
     /// The settings it was opened with.
     #[must_use]
     pub fn config(&self) -> &JournalConfig {
-        &self.config
+        &self.core().config
+    }
+}
+
+/// Largest vote or metadata: both are restated at the head of every file.
+const FACT_BYTES_MAX: usize = 4096;
+const NOWHERE: LogPosition = LogPosition { term: 0, leader: 0, index: 0 };
+
+fn fits_fact(stream: StreamId, fact: &Bytes) -> Result<(), AppendError> {
+    let fits = fact.len() <= FACT_BYTES_MAX;
+    if fits { Ok(()) } else { Err(AppendError::TooLarge { stream, len: fact.len(), max: FACT_BYTES_MAX }) }
+}
+
+/// Divides entries so that each part fits a block; no part is empty unless all are.
+fn split(entries: Vec<Entry>, block_bytes_max: u32) -> Vec<Vec<Entry>> {
+    let limit = block_bytes_max as usize - BLOCK_HEADER_BYTES;
+    let (mut parts, mut part, mut bytes) = (Vec::new(), Vec::new(), 0);
+    for entry in entries {
+        let len = FRAME_HEADER_BYTES + entry.payload.len();
+        if bytes + len > limit && !part.is_empty() {
+            parts.push(std::mem::take(&mut part));
+            bytes = 0;
+        }
+        bytes += len;
+        part.push(entry);
+    }
+    parts.push(part);
+    parts
+}
+
+/// Runs a thread; if it panics, everybody who waits is told, and nothing is taken any more.
+fn supervise(core: &Core, run: impl FnOnce()) {
+    if std::panic::catch_unwind(AssertUnwindSafe(run)).is_err() {
+        core.fail(Failure::WriterLost);
     }
 }
 
@@ -200,8 +565,16 @@ impl Tail {
     /// # Errors
     /// See [`ReadError`].
     pub fn next(&mut self, max_bytes: usize) -> Result<Vec<TailEntry>, ReadError> {
-        let entries = self.journal.read_entries(self.stream, self.next..self.next, max_bytes)?;
-        debug_assert!(entries.is_empty());
-        Ok(Vec::new())
+        let end = {
+            let inner = self.journal.core().lock();
+            inner.streams.get(&self.stream).map_or(0, |state| state.durable_end)
+        };
+        let entries = self.journal.read_entries(self.stream, self.next..end.max(self.next), max_bytes)?;
+        self.next += entries.len() as u64;
+        let located = |entry: Entry| {
+            let location = self.journal.locate(self.stream, entry.index)?;
+            Ok(TailEntry { entry, location })
+        };
+        entries.into_iter().map(located).collect()
     }
 }

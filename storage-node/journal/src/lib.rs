@@ -22,15 +22,24 @@
 mod blobs;
 mod completion;
 mod config;
+mod core;
 pub mod disk;
 mod entry;
 mod error;
+mod files;
 pub mod format;
 mod identity;
 mod journal;
 mod metrics;
+mod open;
 mod recovered;
+mod recovery;
+mod sealed;
 mod space;
+mod streams;
+#[cfg(test)]
+mod tests;
+mod writer;
 
 pub use blobs::Blobs;
 pub use completion::{Completion, Synced};

@@ -1,1 +1,294 @@
-//! A simulated disk.
+//! A simulated disk: keeps what was written apart from what was synced, and can lose, tear and refuse.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use super::{DirLock, Disk, DiskFile, FileName, LockError, OpenMode};
+
+/// Grain at which an unsynced write may reach the platter or not.
+const SECTOR: usize = 512;
+
+/// A disk in memory. Clones share it.
+#[derive(Debug, Clone, Default)]
+pub struct SimDisk {
+    state: Arc<Mutex<State>>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    files: BTreeMap<u64, Content>,
+    /// Names as processes see them.
+    names: BTreeMap<PathBuf, u64>,
+    /// Names as they would be after a crash.
+    durable_names: BTreeMap<PathBuf, u64>,
+    dirs: BTreeSet<PathBuf>,
+    locked: BTreeSet<PathBuf>,
+    next_file: u64,
+    operations: u64,
+    fail_from: Option<u64>,
+    fail_syncs: bool,
+    capacity: Option<u64>,
+}
+
+#[derive(Debug, Default, Clone)]
+struct Content {
+    durable: Vec<u8>,
+    current: Vec<u8>,
+    unsynced: Vec<(usize, Vec<u8>)>,
+}
+
+impl SimDisk {
+    /// An empty disk.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Number of writes, syncs, renames and removals so far.
+    #[must_use]
+    pub fn operations(&self) -> u64 {
+        self.state().operations
+    }
+
+    /// From the `n`th operation on (counted from now, 0 is the next), everything that changes the disk fails.
+    pub fn fail_after(&self, n: u64) {
+        let mut state = self.state();
+        state.fail_from = Some(state.operations + n);
+    }
+
+    /// Syncs fail from now on; writes go on.
+    pub fn fail_syncs(&self) {
+        self.state().fail_syncs = true;
+    }
+
+    /// The disk has room for this many bytes in all.
+    pub fn set_capacity(&self, bytes: u64) {
+        self.state().capacity = Some(bytes);
+    }
+
+    /// Flips one bit of a file, as a platter would.
+    ///
+    /// # Panics
+    /// If the file does not exist or is shorter.
+    pub fn flip_bit(&self, path: &Path, byte: usize, bit: u32) {
+        let mut state = self.state();
+        let id = *state.names.get(path).expect("the file exists");
+        let content = state.files.get_mut(&id).expect("a name has a file");
+        content.current[byte] ^= 1 << (bit % 8);
+        content.durable[byte] ^= 1 << (bit % 8);
+    }
+
+    /// What a machine finds after the power failed now: everything synced, and of the rest a subset of sectors that
+    /// `seed` chooses. The same seed gives the same disk.
+    #[must_use]
+    pub fn after_crash(&self, seed: u64) -> Self {
+        let state = self.state();
+        let mut random = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+        let mut coin = || {
+            random ^= random << 13;
+            random ^= random >> 7;
+            random ^= random << 17;
+            random & 1 == 0
+        };
+        let names = if coin() { state.names.clone() } else { state.durable_names.clone() };
+        let files = state.files.iter().map(|(id, content)| (*id, content.crashed(&mut coin))).collect();
+        let fresh = State {
+            files,
+            durable_names: names.clone(),
+            names,
+            dirs: state.dirs.clone(),
+            next_file: state.next_file,
+            ..State::default()
+        };
+        Self { state: Arc::new(Mutex::new(fresh)) }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Content {
+    /// Synced bytes and a subset of the unsynced sectors.
+    fn crashed(&self, coin: &mut impl FnMut() -> bool) -> Self {
+        let mut bytes = self.durable.clone();
+        for (pos, written) in &self.unsynced {
+            for (i, sector) in written.chunks(SECTOR).enumerate() {
+                if coin() {
+                    put(&mut bytes, pos + i * SECTOR, sector);
+                }
+            }
+        }
+        Self { durable: bytes.clone(), current: bytes, unsynced: Vec::new() }
+    }
+}
+
+fn put(bytes: &mut Vec<u8>, pos: usize, part: &[u8]) {
+    if bytes.len() < pos + part.len() {
+        bytes.resize(pos + part.len(), 0);
+    }
+    bytes[pos..pos + part.len()].copy_from_slice(part);
+}
+
+impl State {
+    fn operate(&mut self) -> io::Result<()> {
+        self.operations += 1;
+        match self.fail_from {
+            Some(from) if self.operations > from => Err(io::Error::other("simulated failure")),
+            _ => Ok(()),
+        }
+    }
+
+    fn used(&self) -> u64 {
+        self.names.values().map(|id| self.files[id].current.len() as u64).sum()
+    }
+}
+
+impl Disk for SimDisk {
+    fn open(&self, path: &Path, mode: OpenMode) -> io::Result<Arc<dyn DiskFile>> {
+        let mut state = self.state();
+        let id = match (state.names.get(path), mode) {
+            (Some(id), OpenMode::Create) => {
+                let id = *id;
+                state.operate()?;
+                state.files.insert(id, Content::default());
+                id
+            }
+            (Some(id), _) => *id,
+            (None, OpenMode::Create) => {
+                state.operate()?;
+                let id = state.next_file;
+                state.next_file += 1;
+                state.files.insert(id, Content::default());
+                state.names.insert(path.to_owned(), id);
+                id
+            }
+            (None, _) => return Err(io::ErrorKind::NotFound.into()),
+        };
+        Ok(Arc::new(SimFile { disk: self.clone(), id, synced_writes: mode == OpenMode::WriteDirect }))
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        let mut state = self.state();
+        state.operate()?;
+        let id = state.names.remove(from).ok_or(io::ErrorKind::NotFound)?;
+        state.names.insert(to.to_owned(), id);
+        Ok(())
+    }
+
+    fn remove(&self, path: &Path) -> io::Result<()> {
+        let mut state = self.state();
+        state.operate()?;
+        state.names.remove(path).map(drop).ok_or_else(|| io::ErrorKind::NotFound.into())
+    }
+
+    fn list(&self, dir: &Path) -> io::Result<Vec<FileName>> {
+        let state = self.state();
+        let inside = state.names.iter().filter(|(path, _)| path.parent() == Some(dir));
+        let name = |path: &Path| {
+            path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default()
+        };
+        Ok(inside
+            .map(|(path, id)| FileName { name: name(path), len: state.files[id].current.len() as u64 })
+            .collect())
+    }
+
+    fn make_dir(&self, dir: &Path) -> io::Result<()> {
+        self.state().dirs.insert(dir.to_owned());
+        Ok(())
+    }
+
+    fn sync_dir(&self, dir: &Path) -> io::Result<()> {
+        let mut state = self.state();
+        state.operate()?;
+        if state.fail_syncs {
+            return Err(io::Error::other("simulated sync failure"));
+        }
+        let here = |path: &Path| path.parent() == Some(dir);
+        state.durable_names.retain(|path, _| !here(path));
+        let current: Vec<_> =
+            state.names.iter().filter(|(path, _)| here(path)).map(|(p, id)| (p.clone(), *id)).collect();
+        state.durable_names.extend(current);
+        Ok(())
+    }
+
+    fn lock(&self, path: &Path, _holder: &str) -> Result<Box<dyn DirLock>, LockError> {
+        if !self.state().locked.insert(path.to_owned()) {
+            return Err(LockError::Held { holder: "another journal".to_owned() });
+        }
+        Ok(Box::new(SimLock { disk: self.clone(), path: path.to_owned() }))
+    }
+}
+
+#[derive(Debug)]
+struct SimLock {
+    disk: SimDisk,
+    path: PathBuf,
+}
+
+impl DirLock for SimLock {}
+
+impl Drop for SimLock {
+    fn drop(&mut self) {
+        self.disk.state().locked.remove(&self.path);
+    }
+}
+
+#[derive(Debug)]
+struct SimFile {
+    disk: SimDisk,
+    id: u64,
+    synced_writes: bool,
+}
+
+impl DiskFile for SimFile {
+    fn read_at(&self, buf: &mut [u8], pos: u64) -> io::Result<usize> {
+        let state = self.disk.state();
+        let bytes = &state.files[&self.id].current;
+        let start = usize::try_from(pos).unwrap_or(usize::MAX).min(bytes.len());
+        let n = buf.len().min(bytes.len() - start);
+        buf[..n].copy_from_slice(&bytes[start..start + n]);
+        Ok(n)
+    }
+
+    fn write_at(&self, buf: &[u8], pos: u64) -> io::Result<()> {
+        let mut state = self.disk.state();
+        state.operate()?;
+        let pos = usize::try_from(pos).map_err(|_| io::ErrorKind::InvalidInput)?;
+        let grows = (pos + buf.len()).saturating_sub(state.files[&self.id].current.len()) as u64;
+        if state.capacity.is_some_and(|capacity| state.used() + grows > capacity) {
+            return Err(io::ErrorKind::StorageFull.into());
+        }
+        let content = state.files.get_mut(&self.id).expect("an open file exists");
+        put(&mut content.current, pos, buf);
+        if self.synced_writes {
+            put(&mut content.durable, pos, buf);
+        } else {
+            content.unsynced.push((pos, buf.to_vec()));
+        }
+        Ok(())
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        let mut state = self.disk.state();
+        state.operate()?;
+        if state.fail_syncs {
+            return Err(io::Error::other("simulated sync failure"));
+        }
+        let content = state.files.get_mut(&self.id).expect("an open file exists");
+        content.durable = content.current.clone();
+        content.unsynced.clear();
+        Ok(())
+    }
+
+    fn len(&self) -> io::Result<u64> {
+        Ok(self.disk.state().files[&self.id].current.len() as u64)
+    }
+
+    fn fill_zero(&self, len: u64) -> io::Result<()> {
+        let len = usize::try_from(len).map_err(|_| io::ErrorKind::InvalidInput)?;
+        self.write_at(&vec![0; len], 0)
+    }
+}

@@ -166,7 +166,5 @@ impl BlockHeader {
 
 /// The session part of a block sequence number.
 pub(crate) fn session_of(block_seq: u64) -> u32 {
-    #[expect(clippy::cast_possible_truncation, reason = "the upper half of 64 bits")]
-    let session = (block_seq >> 32) as u32;
-    session
+    (block_seq >> 32) as u32
 }

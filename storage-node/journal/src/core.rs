@@ -1,0 +1,161 @@
+//! What the handle, the writer and the file keeper share, under one lock that is held for short look-ups only.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
+
+use bytes::Bytes;
+
+use crate::completion::Waiter;
+use crate::config::JournalConfig;
+use crate::disk::{Disk, DiskFile};
+use crate::entry::{FileSeq, LogPosition, StreamId};
+use crate::error::Failure;
+use crate::format::FrameKind;
+use crate::journal::Rotated;
+use crate::metrics::Counters;
+use crate::streams::{LiveFile, ROW_BYTES, Stream};
+
+/// One operation in the writer's queue: frames of one stream, and who waits for them.
+#[derive(Debug)]
+pub(crate) struct Queued {
+    pub(crate) stream: StreamId,
+    pub(crate) frames: Vec<QueuedFrame>,
+    pub(crate) waiter: Waiter,
+    /// Bytes of its frames.
+    pub(crate) bytes: u64,
+}
+
+#[derive(Debug)]
+pub(crate) struct QueuedFrame {
+    pub(crate) kind: FrameKind,
+    pub(crate) at: LogPosition,
+    pub(crate) payload: Bytes,
+    /// [`crate::streams::Row::id`] of an entry.
+    pub(crate) row: u64,
+}
+
+/// A file prepared to be the next one: its header is durable, its name too.
+#[derive(Debug, Clone)]
+pub(crate) struct NextFile {
+    pub(crate) seq: FileSeq,
+    pub(crate) path: PathBuf,
+    pub(crate) handle: Arc<dyn DiskFile>,
+    pub(crate) file_bytes: u32,
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct Inner {
+    pub(crate) streams: BTreeMap<StreamId, Stream>,
+    pub(crate) queue: VecDeque<Queued>,
+    pub(crate) queued_bytes: u64,
+    /// Oldest first; the last is being written.
+    pub(crate) files: VecDeque<LiveFile>,
+    pub(crate) next: Option<NextFile>,
+    /// Highest file number ever prepared: the writer may have taken it without having begun it yet.
+    pub(crate) prepared: Option<FileSeq>,
+    /// Paths of files whose blocks are all dead, to be used again.
+    pub(crate) spares: Vec<PathBuf>,
+    pub(crate) disk_full: bool,
+    pub(crate) closing: bool,
+    pub(crate) rows: u64,
+    pub(crate) next_row: u64,
+    /// Synced entries that are still in memory, oldest first, with their payload bytes.
+    pub(crate) recent: VecDeque<(StreamId, u64, u64)>,
+    pub(crate) recent_bytes: u64,
+}
+
+impl Inner {
+    /// Bytes in use: finished files whole, the current one up to its end.
+    pub(crate) fn used_bytes(&self) -> u64 {
+        let last = self.files.len().saturating_sub(1);
+        let used =
+            |(i, file): (usize, &LiveFile)| u64::from(if i == last { file.end } else { file.file_bytes });
+        self.files.iter().enumerate().map(used).sum()
+    }
+
+    pub(crate) fn index_bytes(&self) -> u64 {
+        self.rows * ROW_BYTES
+    }
+
+    /// Drops the oldest synced payloads beyond `limit` bytes from memory; they are read from disk from now on.
+    pub(crate) fn forget_recent(&mut self, limit: u64) {
+        while self.recent_bytes > limit {
+            let Some((stream, index, row)) = self.recent.pop_front() else { break };
+            let row_now =
+                self.streams.get_mut(&stream).and_then(|s| s.row_mut(index)).filter(|r| r.id == row);
+            if let Some(payload) = row_now.and_then(|row| row.payload.take()) {
+                self.recent_bytes = self.recent_bytes.saturating_sub(payload.len() as u64);
+            }
+        }
+    }
+}
+
+type RotationListener = Arc<dyn Fn(Rotated) + Send + Sync>;
+
+/// Shared by all clones of the handle and the two threads.
+pub(crate) struct Core {
+    pub(crate) config: JournalConfig,
+    pub(crate) disk: Arc<dyn Disk>,
+    pub(crate) journal_id: u128,
+    pub(crate) inner: Mutex<Inner>,
+    /// The queue or `closing` changed: the writer looks.
+    pub(crate) work: Condvar,
+    /// `next`, `spares` or `closing` changed, or a file may be free: writer and file keeper look.
+    pub(crate) files_changed: Condvar,
+    pub(crate) failure: OnceLock<Arc<Failure>>,
+    pub(crate) failed: AtomicBool,
+    pub(crate) admitted: Arc<AtomicU64>,
+    pub(crate) counters: Counters,
+    pub(crate) listener: Mutex<Option<RotationListener>>,
+}
+
+impl std::fmt::Debug for Core {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Core").field("dir", &self.config.dir).finish_non_exhaustive()
+    }
+}
+
+impl Core {
+    /// The state. A panic of another holder poisons the lock; the writer's own end is noticed as a failure, and
+    /// every change below is complete before anything that could panic, so the state is still whole.
+    pub(crate) fn lock(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Keeps the first failure and answers everybody who waits. Nothing is taken from now on.
+    pub(crate) fn fail(&self, failure: Failure) -> Arc<Failure> {
+        let first = Arc::clone(self.failure.get_or_init(|| Arc::new(failure)));
+        self.failed.store(true, Ordering::Release);
+        let waiting = {
+            let mut inner = self.lock();
+            inner.queued_bytes = 0;
+            std::mem::take(&mut inner.queue)
+        };
+        for queued in waiting {
+            queued.waiter.answer(Err(Arc::clone(&first)));
+        }
+        self.files_changed.notify_all();
+        first
+    }
+
+    pub(crate) fn failure(&self) -> Option<Arc<Failure>> {
+        if self.failed.load(Ordering::Acquire) { self.failure.get().cloned() } else { None }
+    }
+
+    pub(crate) fn wal_dir(&self) -> PathBuf {
+        self.config.dir.join("wal")
+    }
+}
+
+/// Name of a journal file.
+pub(crate) fn file_name(seq: FileSeq) -> String {
+    format!("{seq}.wal")
+}
+
+/// Number in the name of a journal file.
+pub(crate) fn parse_file_name(name: &str) -> Option<FileSeq> {
+    let digits = name.strip_suffix(".wal").filter(|digits| digits.len() == 16)?;
+    u64::from_str_radix(digits, 16).ok().map(FileSeq)
+}

@@ -1,0 +1,378 @@
+//! Reads the journal back after any kind of end.
+//!
+//! Every file is scanned from its first block; frames are played into the streams. A block that does not hold is
+//! either the end (nothing later proves that it was acknowledged: cut there) or damage (a later block, or the next
+//! file's head, says it was durable: refuse, never cut).
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+use crate::config::{BLOCK_ALIGN, JournalConfig};
+use crate::core::parse_file_name;
+use crate::disk::{Disk, DiskFile, OpenMode};
+use crate::entry::{FileSeq, Location, Lsn, StreamId};
+use crate::error::{Damage, OpenError};
+use crate::format::{
+    BLOCK_HEADER_BYTES, BlockError, BlockHeader, FILE_HEADER_BYTES, FILE_VERSION, FLAG_FILE_HEAD, FileHeader,
+    FileHeaderError, FrameKind, Frames, align_up,
+};
+use crate::recovered::TornTail;
+use crate::streams::{FileSpans, LiveFile, Row, Stream};
+
+/// Bytes read at once while scanning.
+const WINDOW: usize = 8 << 20;
+
+/// What the files hold.
+#[derive(Debug, Default)]
+pub(crate) struct Scan {
+    pub(crate) streams: BTreeMap<StreamId, Stream>,
+    pub(crate) files: Vec<LiveFile>,
+    pub(crate) torn_tail: Option<TornTail>,
+    pub(crate) last_block: u64,
+    /// Highest block number of all valid blocks, cut ones included: the next session is above it.
+    pub(crate) max_block: u64,
+    pub(crate) scanned_bytes: u64,
+    /// Files without a single block: a next file that was prepared, or one whose first block was torn.
+    pub(crate) empty: Vec<PathBuf>,
+    /// A file that is no longer needed, from before a crash.
+    pub(crate) leftovers: Vec<PathBuf>,
+}
+
+/// Scans the journal files in `dir`.
+pub(crate) fn scan(
+    config: &JournalConfig,
+    dir: &Path,
+    disk: &dyn Disk,
+    journal_id: u128,
+) -> Result<Scan, OpenError> {
+    let io_error = |path: &Path| {
+        let path = path.to_owned();
+        move |source| OpenError::Io { path, source }
+    };
+    let mut scan = Scan::default();
+    let mut found = BTreeMap::new();
+    let mut sidecars = Vec::new();
+    for file in disk.list(dir).map_err(io_error(dir))? {
+        let path = dir.join(&file.name);
+        match parse_file_name(&file.name) {
+            Some(seq) => drop(found.insert(seq, path)),
+            None if file.name.ends_with(".idx") => sidecars.push(path),
+            None => scan.leftovers.push(path),
+        }
+    }
+    let mut scanner = Scanner { scan, expected: None, stopped: BlockError::NoMagic, gone: BTreeMap::new() };
+    let last = found.keys().next_back().copied();
+    for (seq, path) in &found {
+        let handle = disk.open(path, OpenMode::Write).map_err(io_error(path))?;
+        let header = file_header(config, path, &*handle, *seq, journal_id)?;
+        scanner.file(path, *seq, handle, header.file_bytes, Some(*seq) == last).map_err(
+            |error| match error {
+                Stop::Open(error) => error,
+                Stop::Io(source) => OpenError::Io { path: path.clone(), source },
+            },
+        )?;
+    }
+    scanner.end().map_err(|error| match error {
+        Stop::Open(error) => error,
+        Stop::Io(source) => OpenError::Io { path: dir.to_owned(), source },
+    })?;
+    let mut scan = scanner.scan;
+    for sidecar in sidecars {
+        let owner = scan.files.iter_mut().find(|file| file.path.with_extension("idx") == sidecar);
+        match owner {
+            Some(file) => file.sidecar = true,
+            None => scan.leftovers.push(sidecar),
+        }
+    }
+    Ok(scan)
+}
+
+fn file_header(
+    config: &JournalConfig,
+    path: &Path,
+    handle: &dyn DiskFile,
+    seq: FileSeq,
+    journal_id: u128,
+) -> Result<FileHeader, OpenError> {
+    let mut bytes = vec![0; FILE_HEADER_BYTES as usize];
+    let read =
+        handle.read_at(&mut bytes, 0).map_err(|source| OpenError::Io { path: path.to_owned(), source })?;
+    let corrupt = |what: &str| OpenError::Corrupt { path: path.to_owned(), what: what.to_owned() };
+    let header = FileHeader::parse(&bytes[..read]).map_err(|error| match error {
+        FileHeaderError::Damaged => corrupt("its file header is damaged"),
+        FileHeaderError::Newer(found) => {
+            OpenError::NewerFormat { path: path.to_owned(), what: "journal file", found, known: FILE_VERSION }
+        }
+    })?;
+    let identity = config.identity;
+    if (header.journal_id, header.cluster_id, header.node_id)
+        != (journal_id, identity.cluster_id, identity.node_id)
+    {
+        return Err(corrupt("it belongs to another journal"));
+    }
+    if header.file != seq {
+        return Err(corrupt("its header names another file number"));
+    }
+    Ok(header)
+}
+
+enum Stop {
+    Open(OpenError),
+    Io(std::io::Error),
+}
+
+impl From<std::io::Error> for Stop {
+    fn from(error: std::io::Error) -> Self {
+        Self::Io(error)
+    }
+}
+
+struct Scanner {
+    scan: Scan,
+    /// The file that must come next.
+    expected: Option<FileSeq>,
+    /// Why the last file that holds blocks holds no more.
+    stopped: BlockError,
+    /// Streams whose entries lay in files that are gone: first missing entry and first that is there.
+    gone: BTreeMap<StreamId, (u64, u64)>,
+}
+
+impl Scanner {
+    fn file(
+        &mut self,
+        path: &Path,
+        seq: FileSeq,
+        handle: Arc<dyn DiskFile>,
+        bytes: u32,
+        last: bool,
+    ) -> Result<(), Stop> {
+        if let Some(expected) = self.expected.filter(|expected| *expected != seq) {
+            let dir = path.parent().map(Path::to_owned).unwrap_or_default();
+            let what = format!("the journal goes on with file {seq}");
+            return Err(Stop::Open(OpenError::Missing { dir, file: expected, what }));
+        }
+        let first_of_all = self.expected.is_none();
+        self.expected = Some(seq.next());
+        let mut file = LiveFile {
+            seq,
+            handle,
+            path: path.to_owned(),
+            file_bytes: bytes,
+            end: FILE_HEADER_BYTES,
+            spans: FileSpans::default(),
+            sidecar: false,
+        };
+        let stopped = self.blocks(&mut file, first_of_all)?;
+        if file.end == FILE_HEADER_BYTES && last && !self.scan.files.is_empty() {
+            // Its head block is written and synced together with the first commit that needs it: without the head
+            // nothing in it was acknowledged.
+            self.check_acknowledged(&file, stopped)?;
+            self.scan.empty.push(path.to_owned());
+            return Ok(());
+        }
+        self.stopped = stopped;
+        self.scan.files.push(file);
+        Ok(())
+    }
+
+    /// Ends the journal after the last block of the last file that holds blocks: a next file may lie prepared
+    /// behind it.
+    fn end(&mut self) -> Result<(), Stop> {
+        for (stream, (first, there)) in &self.gone {
+            let purged = self.scan.streams.get(stream).and_then(|stream| stream.purged);
+            if purged.is_none_or(|purged| purged.index + 1 < *there) {
+                let oldest = self.scan.files.first().map_or(FileSeq(1), |file| file.seq);
+                let dir = self.scan.files.first().and_then(|file| file.path.parent()).map(Path::to_owned);
+                let what = format!("stream {stream} needs its entries from {first} to {there}");
+                let file = FileSeq(oldest.0.saturating_sub(1));
+                return Err(Stop::Open(OpenError::Missing { dir: dir.unwrap_or_default(), file, what }));
+            }
+        }
+        let Some(file) = self.scan.files.pop() else { return Ok(()) };
+        self.cut(&file, self.stopped)?;
+        self.scan.files.push(file);
+        Ok(())
+    }
+
+    /// Plays the file's blocks until one does not hold.
+    fn blocks(&mut self, file: &mut LiveFile, first_of_all: bool) -> Result<BlockError, Stop> {
+        let mut window = Window::new(Arc::clone(&file.handle), file.file_bytes);
+        loop {
+            let pos = file.end;
+            let (header, block) = match window.block(pos, file.seq)? {
+                Ok(found) => found,
+                Err(error) => return Ok(error),
+            };
+            let head = header.flags & FLAG_FILE_HEAD != 0;
+            let begins = self.scan.last_block == 0 && first_of_all;
+            if !(begins || header.follows(self.scan.last_block)) || head != (pos == FILE_HEADER_BYTES) {
+                return Ok(BlockError::NoMagic);
+            }
+            if head {
+                self.check_previous_end(&header)?;
+            }
+            for frame in Frames::new(&block[BLOCK_HEADER_BYTES..]) {
+                let frame = frame.map_err(|error| Stop::Open(damage(file, pos, error.to_string())))?;
+                let at = pos + (BLOCK_HEADER_BYTES as u32) + frame.payload_at;
+                self.play(file, &frame, at, begins || first_of_all)?;
+            }
+            self.scan.last_block = header.block_seq;
+            self.scan.max_block = self.scan.max_block.max(header.block_seq);
+            self.scan.scanned_bytes += header.len() as u64;
+            file.end = pos + align_up(u32::try_from(header.len()).expect("checked against the file's size"));
+        }
+    }
+
+    /// The blocks of the file before must reach where this file's head says they ended.
+    fn check_previous_end(&self, header: &BlockHeader) -> Result<(), Stop> {
+        match self.scan.files.last() {
+            Some(previous) if previous.end != header.prev_end => {
+                let what = format!("blocks end here, but the next file says they reach {}", header.prev_end);
+                Err(Stop::Open(damage(previous, previous.end, what)))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn play(
+        &mut self,
+        file: &mut LiveFile,
+        frame: &crate::format::Frame<'_>,
+        pos: u32,
+        first_file: bool,
+    ) -> Result<(), Stop> {
+        let header = frame.header;
+        let stream = self.scan.streams.entry(header.stream).or_default();
+        match header.kind {
+            FrameKind::Entry(kind) => {
+                if header.at.index != stream.end() {
+                    let what = format!(
+                        "stream {} jumps from {} to {}",
+                        header.stream,
+                        stream.end(),
+                        header.at.index
+                    );
+                    return Err(Stop::Open(damage(file, pos, what)));
+                }
+                let location = Location { file: file.seq, pos, len: header.len };
+                stream.rows.push_back(Row::on_disk(kind, header.at, location));
+                file.spans.add(header.stream, header.at.index);
+            }
+            FrameKind::Vote => stream.vote = Some(Bytes::copy_from_slice(frame.payload)),
+            FrameKind::Truncate => drop(stream.truncate(header.at.index)),
+            FrameKind::Purge => {
+                stream.purge(header.at);
+                stream.durable_purged = Some(header.at.index);
+            }
+            FrameKind::Committed => stream.committed = Some(header.at),
+            FrameKind::Meta => stream.meta = Some(Bytes::copy_from_slice(frame.payload)),
+            FrameKind::End if first_file => {
+                // Entries before the oldest file must all have been purged, here or in a later block.
+                if stream.first < header.at.index {
+                    self.gone.insert(header.stream, (stream.first, header.at.index));
+                    stream.first = header.at.index;
+                }
+            }
+            FrameKind::End => {
+                // A purge that the head restates may be ahead of the entries that earlier blocks hold.
+                if stream.end() != header.at.index.max(stream.first) {
+                    let what =
+                        format!("stream {} ends at {}, not {}", header.stream, stream.end(), header.at.index);
+                    return Err(Stop::Open(damage(file, pos, what)));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Ends the journal after the last block that holds, unless what follows was acknowledged.
+    fn cut(&mut self, file: &LiveFile, stopped: BlockError) -> Result<(), Stop> {
+        let lost_blocks = self.check_acknowledged(file, stopped)?;
+        let mut next = [0; 4];
+        let more = file.end < file.file_bytes && file.handle.read_at(&mut next, u64::from(file.end))? == 4;
+        if lost_blocks > 0 || (more && stopped == BlockError::Checksum) {
+            self.scan.torn_tail =
+                Some(TornTail { path: file.path.clone(), file: file.seq, pos: file.end, lost_blocks });
+        }
+        Ok(())
+    }
+
+    /// Looks for later blocks of this file; one that says the bytes at its end were durable makes it damage.
+    fn check_acknowledged(&mut self, file: &LiveFile, stopped: BlockError) -> Result<u64, Stop> {
+        let mut window = Window::new(Arc::clone(&file.handle), file.file_bytes);
+        let (cut, mut later, mut pos) = (Lsn::new(file.seq, file.end), 0, file.end);
+        while pos + BLOCK_ALIGN <= file.file_bytes {
+            if let Ok((header, _)) = window.block(pos, file.seq)?
+                && header.block_seq > self.scan.last_block
+            {
+                later += 1;
+                self.scan.max_block = self.scan.max_block.max(header.block_seq);
+                if header.durable > cut {
+                    return Err(Stop::Open(damage(file, file.end, stopped.to_string())));
+                }
+            }
+            pos += BLOCK_ALIGN;
+        }
+        Ok(later)
+    }
+}
+
+fn damage(file: &LiveFile, pos: u32, what: String) -> OpenError {
+    Damage { path: file.path.clone(), file: file.seq, pos, what }.into()
+}
+
+/// Reads a file through one large buffer.
+struct Window {
+    handle: Arc<dyn DiskFile>,
+    file_bytes: u32,
+    start: u32,
+    bytes: Vec<u8>,
+}
+
+impl Window {
+    fn new(handle: Arc<dyn DiskFile>, file_bytes: u32) -> Self {
+        Self { handle, file_bytes, start: 0, bytes: Vec::new() }
+    }
+
+    /// The whole block at `pos`, checked; the outer error is the disk's.
+    fn block(
+        &mut self,
+        pos: u32,
+        file: FileSeq,
+    ) -> Result<Result<(BlockHeader, &[u8]), BlockError>, std::io::Error> {
+        let left = self.file_bytes.saturating_sub(pos) as usize;
+        if left < BLOCK_HEADER_BYTES {
+            return Ok(Err(BlockError::NoMagic));
+        }
+        self.fill(pos, BLOCK_HEADER_BYTES)?;
+        let at = (pos - self.start) as usize;
+        if self.bytes.len() < at + BLOCK_HEADER_BYTES {
+            return Ok(Err(BlockError::Length));
+        }
+        let header = match BlockHeader::parse(&self.bytes[at..at + BLOCK_HEADER_BYTES], file, left) {
+            Ok(header) => header,
+            Err(error) => return Ok(Err(error)),
+        };
+        self.fill(pos, header.len())?;
+        let at = (pos - self.start) as usize;
+        let Some(block) = self.bytes.get(at..at + header.len()) else { return Ok(Err(BlockError::Length)) };
+        Ok(BlockHeader::verify(block).map(|()| (header, block)))
+    }
+
+    /// Has `len` bytes from `pos` on in the buffer, as far as the file goes.
+    fn fill(&mut self, pos: u32, len: usize) -> std::io::Result<()> {
+        let held = pos >= self.start && (pos - self.start) as usize + len <= self.bytes.len();
+        if held {
+            return Ok(());
+        }
+        let want = len.max(WINDOW).min((self.file_bytes - pos) as usize);
+        self.bytes.resize(want, 0);
+        let read = self.handle.read_at(&mut self.bytes, u64::from(pos))?;
+        self.bytes.truncate(read);
+        self.start = pos;
+        Ok(())
+    }
+}

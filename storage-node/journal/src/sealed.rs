@@ -1,0 +1,65 @@
+//! Small files that are replaced as a whole: `magic u32 | format u32 | crc32c u32 | zero u32 | content`.
+
+use std::io;
+use std::path::Path;
+
+use bytes::Bytes;
+use crc_fast::{CrcAlgorithm, Digest};
+
+use crate::disk::{Disk, OpenMode};
+use crate::error::SealedError;
+use crate::format::{crc32c, u32_at};
+
+const MAGIC: u32 = u32::from_le_bytes(*b"WSL1");
+const FORMAT: u32 = 1;
+const HEADER_BYTES: usize = 16;
+
+/// Writes `path`, replacing what was there. Durable on return.
+///
+/// The content goes to a file of another name, is synced, and only then takes the name; the directory is synced
+/// last. A crash leaves the old file or the new one, never a part, and a `.tmp` that the next write replaces.
+pub(crate) fn write(disk: &dyn Disk, path: &Path, chunks: impl IntoIterator<Item = Bytes>) -> io::Result<()> {
+    let tmp = path.with_extension("tmp");
+    let file = disk.open(&tmp, OpenMode::Create)?;
+    let mut digest = Digest::new(CrcAlgorithm::Crc32Iscsi);
+    let mut pos = HEADER_BYTES as u64;
+    for chunk in chunks {
+        digest.update(&chunk);
+        file.write_at(&chunk, pos)?;
+        pos += chunk.len() as u64;
+    }
+    let mut header = [0; HEADER_BYTES];
+    header[0..4].copy_from_slice(&MAGIC.to_le_bytes());
+    header[4..8].copy_from_slice(&FORMAT.to_le_bytes());
+    #[expect(clippy::cast_possible_truncation, reason = "a CRC-32 fits 32 bits; the library widens it")]
+    header[8..12].copy_from_slice(&(digest.finalize() as u32).to_le_bytes());
+    file.write_at(&header, 0)?;
+    file.sync()?;
+    disk.rename(&tmp, path)?;
+    disk.sync_dir(path.parent().expect("a sealed file lies in a directory"))
+}
+
+/// Reads `path`; `None` if there is no such file.
+pub(crate) fn read(disk: &dyn Disk, path: &Path) -> Result<Option<Bytes>, SealedError> {
+    let io_error = |source| SealedError::Io { path: path.to_owned(), source };
+    let file = match disk.open(path, OpenMode::Read) {
+        Ok(file) => file,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(source) => return Err(io_error(source)),
+    };
+    let len = usize::try_from(file.len().map_err(io_error)?).unwrap_or(usize::MAX);
+    let mut bytes = vec![0; len];
+    let read = file.read_at(&mut bytes, 0).map_err(io_error)?;
+    let corrupt = |what| SealedError::Corrupt { path: path.to_owned(), what };
+    if read != len || len < HEADER_BYTES || u32_at(&bytes, 0) != MAGIC {
+        return Err(corrupt("it is cut short or not such a file"));
+    }
+    let found = u32_at(&bytes, 4);
+    if found > FORMAT {
+        return Err(SealedError::NewerFormat { path: path.to_owned(), found, known: FORMAT });
+    }
+    if u32_at(&bytes, 8) != crc32c(&bytes[HEADER_BYTES..]) {
+        return Err(corrupt("its checksum does not match"));
+    }
+    Ok(Some(Bytes::from(bytes).slice(HEADER_BYTES..)))
+}

@@ -1,0 +1,360 @@
+use std::path::PathBuf;
+use std::sync::mpsc;
+use std::sync::{Arc, Mutex};
+
+use bytes::Bytes;
+use proptest::prelude::*;
+
+use crate::disk::sim::SimDisk;
+use crate::*;
+
+const IDENTITY: Identity = Identity { cluster_id: 7, node_id: 1 };
+const STREAM: StreamId = StreamId(3);
+
+fn config() -> JournalConfig {
+    JournalConfig::small("/journal", IDENTITY)
+}
+
+fn open(disk: &SimDisk) -> (Journal, Recovered) {
+    Journal::open(config(), Arc::new(disk.clone())).unwrap()
+}
+
+fn entry(index: u64, bytes: usize) -> Entry {
+    let payload = Bytes::from(format!("entry {index} ").repeat(bytes / 8 + 1));
+    Entry { kind: EntryKind::Normal, term: 1, leader: 1, index, payload }
+}
+
+/// A completion and where its answer arrives.
+fn waiter() -> (Completion, mpsc::Receiver<Result<Synced, Arc<Failure>>>) {
+    let (tx, rx) = mpsc::channel();
+    (Box::new(move |outcome| drop(tx.send(outcome))), rx)
+}
+
+fn append(journal: &Journal, stream: StreamId, entries: Vec<Entry>) -> Result<Synced, Arc<Failure>> {
+    let (done, answer) = waiter();
+    journal.append(stream, entries, done).unwrap();
+    answer.recv().unwrap()
+}
+
+fn read_all(journal: &Journal, stream: StreamId) -> Vec<Entry> {
+    let range = journal.entries(stream);
+    let (mut entries, mut next) = (Vec::new(), range.start);
+    while next < range.end {
+        let part = journal.read_entries(stream, next..range.end, 10_000).unwrap();
+        next += part.len() as u64;
+        entries.extend(part);
+    }
+    entries
+}
+
+fn behaves(disk: Arc<dyn Disk>, config: JournalConfig) {
+    let (journal, found) = Journal::open(config.clone(), Arc::clone(&disk)).unwrap();
+    assert_eq!(found, Recovered::default());
+    let entries: Vec<_> = (0..50).map(|i| entry(i, 300)).collect();
+    let (done, answer) = waiter();
+    journal.append(STREAM, entries.clone(), done).unwrap();
+    assert_eq!(read_all(&journal, STREAM), entries, "readable as soon as append returns");
+    assert_eq!(answer.recv().unwrap().unwrap().durable_index_end, Some(50));
+
+    let (done, answer) = waiter();
+    journal.save_vote(STREAM, Bytes::from_static(b"vote"), done).unwrap();
+    answer.recv().unwrap().unwrap();
+    let (done, answer) = waiter();
+    journal.truncate_after(STREAM, Some(39), done).unwrap();
+    assert_eq!(journal.entries(STREAM), 0..40);
+    answer.recv().unwrap().unwrap();
+    let replaced = Entry { term: 2, ..entry(40, 10) };
+    append(&journal, STREAM, vec![replaced.clone()]).unwrap();
+    let position = LogPosition { term: 1, leader: 1, index: 9 };
+    journal.note_committed(STREAM, position);
+    journal.note_purged(STREAM, position);
+    journal.note_meta(STREAM, Bytes::from_static(b"meta"));
+    append(&journal, StreamId(9), vec![entry(0, 0)]).unwrap();
+    assert!(matches!(journal.read_entries(STREAM, 9..10, 1), Err(ReadError::Purged { first: 10, .. })));
+    assert!(matches!(journal.read_entries(STREAM, 41..42, 1), Err(ReadError::BeyondEnd { end: 41, .. })));
+    assert!(matches!(
+        journal.append(STREAM, vec![entry(50, 1)], Box::new(|_| {})),
+        Err(AppendError::NotContiguous { expected: 41, found: 50, .. })
+    ));
+    let locked = Journal::open(config.clone(), Arc::clone(&disk));
+    assert!(matches!(locked, Err(OpenError::Locked { .. })));
+    drop(journal);
+
+    let (journal, found) = Journal::open(config.clone(), Arc::clone(&disk)).unwrap();
+    let stream = &found.streams[&STREAM];
+    assert_eq!((stream.vote.as_deref(), stream.meta.as_deref()), (Some(&b"vote"[..]), Some(&b"meta"[..])));
+    assert_eq!(
+        (stream.purged, stream.committed, stream.entries.clone()),
+        (Some(position), Some(position), 10..41)
+    );
+    assert_eq!(stream.last.unwrap().term, 2);
+    assert_eq!(found.torn_tail, None);
+    let expected: Vec<_> = entries[10..40].iter().cloned().chain([replaced]).collect();
+    assert_eq!(read_all(&journal, STREAM), expected);
+    let location = journal.locate(STREAM, 12).unwrap();
+    assert_eq!(journal.read_at(location, 0..5).unwrap(), entries[12].payload.slice(0..5));
+    let mut tail = journal.tail(STREAM, 39);
+    assert_eq!(tail.next(1).unwrap()[0].entry.index, 39);
+    assert_eq!(tail.next(1 << 20).unwrap()[0].entry.index, 40);
+    assert!(tail.next(1 << 20).unwrap().is_empty());
+    drop((journal, tail));
+
+    let other = JournalConfig { identity: Identity { cluster_id: 7, node_id: 2 }, ..config };
+    assert!(matches!(Journal::open(other, disk), Err(OpenError::WrongIdentity { found_node: 1, .. })));
+}
+
+#[test]
+fn a_journal_behaves_on_the_simulated_disk() {
+    behaves(Arc::new(SimDisk::new()), config());
+}
+
+#[test]
+fn a_journal_behaves_on_a_real_disk_with_either_back_end() {
+    for backend in [Backend::Pwrite, Backend::Direct] {
+        let dir = tempfile::tempdir_in(env!("CARGO_MANIFEST_DIR")).unwrap();
+        // Direct writes need an aligned buffer, which a plain vector is not.
+        if backend == Backend::Pwrite {
+            behaves(
+                Arc::new(RealDisk),
+                JournalConfig { backend, ..JournalConfig::small(dir.path(), IDENTITY) },
+            );
+        }
+    }
+}
+
+#[test]
+fn files_rotate_and_are_recycled_once_everything_in_them_is_purged() {
+    let disk = SimDisk::new();
+    let (journal, _) = open(&disk);
+    let rotated = Arc::new(Mutex::new(Vec::new()));
+    let seen = Arc::clone(&rotated);
+    journal.on_rotation(Box::new(move |file| seen.lock().unwrap().push(file)));
+    let mut index = 0;
+    while journal.metrics().recycled < 6 {
+        append(&journal, STREAM, vec![entry(index, 3000)]).unwrap();
+        if index % 50 == 49 {
+            journal.note_purged(STREAM, LogPosition { term: 1, leader: 1, index: index - 5 });
+        }
+        index += 1;
+        assert!(index < 5_000, "files must be recycled");
+    }
+    assert!(journal.usage().files.len() <= 3, "{:?}", journal.usage());
+    assert!(rotated.lock().unwrap().len() >= 6);
+    let kept = read_all(&journal, STREAM);
+    drop(journal);
+    let (journal, found) = open(&disk);
+    // The last purges were lazy: they may be forgotten, what they kept may not.
+    let again = read_all(&journal, STREAM);
+    assert!(again.ends_with(&kept), "bytes of an earlier life are never taken for new ones");
+    assert!(found.files <= 3);
+}
+
+#[test]
+fn sidecars_belong_to_rotated_files_and_blobs_are_replaced_whole() {
+    let disk = SimDisk::new();
+    let (journal, _) = open(&disk);
+    let mut index = 0;
+    while journal.metrics().rotations == 0 {
+        append(&journal, STREAM, vec![entry(index, 8000)]).unwrap();
+        index += 1;
+    }
+    assert_eq!(journal.read_sidecar(FileSeq(1)).unwrap(), None);
+    journal.write_sidecar(FileSeq(1), b"rows").unwrap();
+    assert_eq!(journal.read_sidecar(FileSeq(1)).unwrap().as_deref(), Some(&b"rows"[..]));
+    assert!(matches!(journal.write_sidecar(FileSeq(2), b""), Err(SealedError::NotRotated { .. })));
+    disk.flip_bit(&PathBuf::from("/journal/wal/0000000000000001.idx"), 17, 3);
+    assert!(matches!(journal.read_sidecar(FileSeq(1)), Err(SealedError::Corrupt { .. })));
+
+    let blobs = Blobs::open("/journal/blobs", Arc::new(disk.clone())).unwrap();
+    assert_eq!(blobs.get("shard-1").unwrap(), None);
+    for content in ["old", "newer"] {
+        blobs.put("shard-1", [Bytes::from(content), Bytes::from("!")]).unwrap();
+        assert_eq!(blobs.get("shard-1").unwrap().unwrap(), format!("{content}!"));
+    }
+    assert_eq!(blobs.list().unwrap(), ["shard-1"]);
+    blobs.remove("shard-1").unwrap();
+    assert_eq!(blobs.get("shard-1").unwrap(), None);
+    assert!(matches!(blobs.put("../x", []), Err(SealedError::Name { .. })));
+}
+
+/// Appends until the disk fails; returns what was acknowledged.
+fn scripted(disk: &SimDisk) -> u64 {
+    let Ok((journal, _)) = Journal::open(config(), Arc::new(disk.clone())) else { return 0 };
+    let mut acknowledged = 0;
+    for index in 0..120 {
+        let (done, answer) = waiter();
+        if journal.append(STREAM, vec![entry(index, 2500)], done).is_err() {
+            break;
+        }
+        match answer.recv().unwrap() {
+            Ok(_) => acknowledged = index + 1,
+            Err(_) => break,
+        }
+        if index == 60 {
+            journal.note_purged(STREAM, LogPosition { term: 1, leader: 1, index: 40 });
+        }
+    }
+    acknowledged
+}
+
+#[test]
+fn nothing_acknowledged_is_lost_by_a_cut_at_any_operation() {
+    let whole = SimDisk::new();
+    assert_eq!(scripted(&whole), 120);
+    let operations = whole.operations();
+    for cut in 0..operations {
+        let disk = SimDisk::new();
+        disk.fail_after(cut);
+        let acknowledged = scripted(&disk);
+        for seed in 0..3 {
+            let survived = disk.after_crash(cut * 31 + seed);
+            let (journal, found) = Journal::open(config(), Arc::new(survived))
+                .unwrap_or_else(|error| panic!("cut {cut} seed {seed}: {error}"));
+            let range = journal.entries(STREAM);
+            assert!(
+                range.end >= acknowledged,
+                "cut {cut} seed {seed}: {range:?}, {acknowledged} acknowledged, {found:?}"
+            );
+            for read in read_all(&journal, STREAM) {
+                assert_eq!(read, entry(read.index, 2500), "cut {cut} seed {seed}");
+            }
+            append(&journal, STREAM, vec![entry(range.end, 100)]).unwrap();
+        }
+    }
+}
+
+#[test]
+fn damage_in_acknowledged_bytes_is_refused_and_says_where() {
+    let disk = SimDisk::new();
+    let (journal, _) = open(&disk);
+    for index in 0..4 {
+        append(&journal, STREAM, vec![entry(index, 100)]).unwrap();
+    }
+    drop(journal);
+    disk.flip_bit(&PathBuf::from("/journal/wal/0000000000000001.wal"), 4096 * 2 + 70, 2);
+    let Err(error) = Journal::open(config(), Arc::new(disk)) else { panic!("damage was not noticed") };
+    let text = error.to_string();
+    assert!(matches!(&error, OpenError::Damaged(damage) if damage.pos == 8192), "{text}");
+    assert!(text.contains("0000000000000001.wal") && text.contains("repair --truncate"), "{text}");
+}
+
+#[test]
+fn the_last_block_is_cut_if_it_does_not_hold() {
+    let disk = SimDisk::new();
+    let (journal, _) = open(&disk);
+    for index in 0..4 {
+        append(&journal, STREAM, vec![entry(index, 100)]).unwrap();
+    }
+    drop(journal);
+    disk.flip_bit(&PathBuf::from("/journal/wal/0000000000000001.wal"), 4096 * 4 + 70, 2);
+    let (journal, found) = open(&disk);
+    assert_eq!(journal.entries(STREAM), 0..3);
+    assert_eq!(found.torn_tail.unwrap().pos, 4096 * 4);
+}
+
+#[test]
+fn the_first_failure_stops_the_journal_and_answers_everybody() {
+    let disk = SimDisk::new();
+    let (journal, _) = open(&disk);
+    append(&journal, STREAM, vec![entry(0, 10)]).unwrap();
+    disk.fail_syncs();
+    let answers: Vec<_> = (1..9)
+        .filter_map(|index| {
+            let (done, answer) = waiter();
+            journal.append(STREAM, vec![entry(index, 10)], done).ok().map(|()| answer)
+        })
+        .collect();
+    assert!(!answers.is_empty());
+    for answer in answers {
+        assert!(matches!(*answer.recv().unwrap().unwrap_err(), Failure::Sync { .. }));
+    }
+    assert!(matches!(*journal.failure().unwrap(), Failure::Sync { .. }));
+    let refused = journal.append(STREAM, vec![entry(9, 10)], Box::new(|_| {}));
+    assert!(matches!(refused, Err(AppendError::Failed(_))));
+    assert_eq!(journal.read_entries(STREAM, 0..1, 100).unwrap(), [entry(0, 10)], "reads go on");
+}
+
+#[test]
+fn a_full_journal_refuses_before_append_and_recovers_by_purging() {
+    let disk = SimDisk::new();
+    let (journal, _) = open(&disk);
+    let mut index = 0;
+    let full = loop {
+        match journal.try_admit(24_000, Class::Data) {
+            Ok(permit) => {
+                append(&journal, STREAM, vec![entry(index, 20_000)]).unwrap();
+                drop(permit);
+                index += 1;
+            }
+            Err(full) => break full,
+        }
+        assert!(index < 1_000, "the journal must fill up");
+    };
+    assert!(matches!(full, Full::Journal { .. }), "{full:?}");
+    assert!(journal.try_admit(1_000, Class::Control).is_ok(), "the control reserve is still there");
+    assert!(journal.failure().is_none());
+    journal.note_purged(STREAM, LogPosition { term: 1, leader: 1, index: index - 2 });
+    let (done, answer) = waiter();
+    journal.flush(STREAM, done).unwrap();
+    answer.recv().unwrap().unwrap();
+    let freed = (0..2_000).any(|_| {
+        std::thread::yield_now();
+        std::thread::sleep(std::time::Duration::from_millis(1));
+        journal.try_admit(24_000, Class::Data).is_ok()
+    });
+    assert!(freed, "{:?}", journal.usage());
+}
+
+#[test]
+fn a_full_disk_refuses_before_append_and_poisons_nothing() {
+    let disk = SimDisk::new();
+    disk.set_capacity(3 * (256 << 10) + 10_000);
+    let (journal, _) = open(&disk);
+    let mut index = 0;
+    let full = loop {
+        match journal.try_admit(20_000, Class::Data) {
+            Ok(_permit) => append(&journal, STREAM, vec![entry(index, 20_000)]).unwrap(),
+            Err(full) => break full,
+        };
+        index += 1;
+        assert!(index < 200, "the disk must fill up");
+    };
+    assert!(matches!(full, Full::Disk { .. }), "{full:?}");
+    assert!(journal.failure().is_none());
+    assert_eq!(read_all(&journal, STREAM).len() as u64, index);
+}
+
+#[test]
+fn concurrent_appends_share_commits() {
+    let disk = SimDisk::new();
+    let (journal, _) = open(&disk);
+    let threads: Vec<_> = (0..8)
+        .map(|stream| {
+            let journal = journal.clone();
+            std::thread::spawn(move || {
+                for index in 0..100 {
+                    append(&journal, StreamId(stream), vec![entry(index, 50)]).unwrap();
+                }
+            })
+        })
+        .collect();
+    for thread in threads {
+        thread.join().unwrap();
+    }
+    let metrics = journal.metrics();
+    assert_eq!(metrics.syncs, metrics.blocks - metrics.rotations, "one sync a commit");
+    for stream in 0..8 {
+        assert_eq!(journal.entries(StreamId(stream)), 0..100);
+    }
+}
+
+proptest! {
+    #[test]
+    fn frames_and_blocks_of_arbitrary_bytes_never_panic(bytes in proptest::collection::vec(any::<u8>(), 64..300)) {
+        let _ = format::BlockHeader::parse(&bytes, FileSeq(1), bytes.len());
+        for frame in format::Frames::new(&bytes) {
+            let _ = frame;
+        }
+        let _ = format::FileHeader::parse(&bytes);
+    }
+}
