@@ -7,16 +7,24 @@ use prost::Message;
 use tokio::io::{AsyncWrite, AsyncWriteExt};
 use weir_protocol::error::ErrorCode;
 use weir_protocol::frame::{FLAG_END, FLAG_REFUSED, FrameHead, FrameKind};
-use weir_protocol::ids::ClusterId;
+use weir_protocol::ids::{ClusterId, NodeId};
 use weir_protocol::rpc::{Hello, PROTOCOL_VERSION, Refusal, Welcome};
 
-use crate::server::Identity;
 use crate::wire::{FrameReader, ReadError};
 
 /// Largest body that is buffered of a peer that is not known yet, in bytes.
 pub(crate) const EARLY_BODY_BYTES_MAX: usize = 4 * 1024;
 /// Longest detail of a refused `Hello`, so that the refusal fits the other side's limit.
 const DETAIL_BYTES_MAX: usize = 512;
+
+/// Who this node is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Identity {
+    /// Its cluster; a peer that means another is refused.
+    pub cluster_id: ClusterId,
+    /// Itself.
+    pub node_id: NodeId,
+}
 
 /// Why a connection did not come to be.
 #[derive(Debug, thiserror::Error)]

@@ -84,6 +84,24 @@ pub(crate) struct Outbox {
     metrics: Arc<Metrics>,
 }
 
+/// Frames that are being written. Also if the writer is dropped among them, they are accounted for.
+struct Batch<'a> {
+    outbox: &'a Outbox,
+    frames: Vec<Outbound>,
+}
+
+impl Batch<'_> {
+    fn settle(&mut self) {
+        self.frames.drain(..).for_each(|frame| self.outbox.account(&frame, true));
+    }
+}
+
+impl Drop for Batch<'_> {
+    fn drop(&mut self) {
+        self.settle();
+    }
+}
+
 enum Taken {
     Frames,
     Nothing,
@@ -175,6 +193,12 @@ impl Outbox {
         true
     }
 
+    /// Counts a call out that was admitted.
+    pub(crate) fn uncount_call(&self) {
+        metrics::sub(&self.metrics.calls_in_flight, 1);
+        self.call_ended();
+    }
+
     /// True if no call waits for its last answer to be written.
     pub(crate) fn is_idle(&self) -> bool {
         self.calls_in_flight.load(Ordering::Acquire) == 0
@@ -215,18 +239,17 @@ impl Outbox {
     /// # Errors
     /// The stream's error; the batch that was being written may have been received in part.
     pub(crate) async fn run(&self, mut writer: impl AsyncWrite + Unpin) -> io::Result<()> {
-        let (mut batch, mut staging) = (Vec::new(), Staging::default());
+        let (mut batch, mut staging) = (Batch { outbox: self, frames: Vec::new() }, Staging::default());
         loop {
-            match self.take(&mut batch) {
+            match self.take(&mut batch.frames) {
                 Taken::Nothing => self.ready.notified().await,
                 Taken::Finished => return writer.shutdown().await,
                 Taken::Frames => {
-                    batch.iter().for_each(|frame: &Outbound| staging.push(&frame.header, &frame.body));
-                    let written = self.write(&mut staging, &mut writer).await;
+                    batch.frames.iter().for_each(|frame| staging.push(&frame.header, &frame.body));
+                    self.write(&mut staging, &mut writer).await?;
                     staging.clear();
-                    metrics::add(&self.metrics.frames_out, batch.len());
-                    batch.drain(..).for_each(|frame| self.account(&frame, true));
-                    written?;
+                    metrics::add(&self.metrics.frames_out, batch.frames.len());
+                    batch.settle();
                 }
             }
         }
@@ -271,8 +294,7 @@ impl Outbox {
                 self.small_frames.fetch_sub(1, Ordering::Relaxed);
             }
             Weight::EndsCall | Weight::Stream { ends_call: true, .. } => {
-                metrics::sub(&self.metrics.calls_in_flight, 1);
-                self.call_ended();
+                self.uncount_call();
             }
         }
     }

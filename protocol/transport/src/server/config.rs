@@ -5,18 +5,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use weir_protocol::ids::{ClusterId, NodeId};
 
+use crate::handshake::Identity;
 use crate::metrics::Metrics;
-
-/// Who this node is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Identity {
-    /// Its cluster; a peer that means another is refused.
-    pub cluster_id: ClusterId,
-    /// Itself.
-    pub node_id: NodeId,
-}
 
 /// Settings of a [`crate::Listener`]. Start from [`ServerConfig::new`].
 #[derive(Debug, Clone)]

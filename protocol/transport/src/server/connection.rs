@@ -123,7 +123,8 @@ impl Shared {
         }
     }
 
-    fn cancel_all(&self) {
+    /// Tells every running call to end.
+    pub(super) fn cancel_all(&self) {
         for state in self.lock().values_mut() {
             state.get_or_insert_with(Self::new_state).send_if_modified(cancel);
         }
@@ -163,7 +164,7 @@ pub(super) struct Connection<'a> {
 
 impl Connection<'_> {
     /// Serves the peer until it leaves, breaks the protocol, falls silent, cannot be written to
-    /// (`writer_ended`), or the server drained. Afterwards no call is left without a cancelled state.
+    /// (`writer_ended`), or the server drained.
     pub(super) async fn run(
         &self,
         mut reader: FrameReader,
@@ -174,34 +175,32 @@ impl Connection<'_> {
         let first = tokio::time::Instant::now() + self.config.ping_interval;
         let mut ticks = interval_at(first, self.config.ping_interval);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        let reason = loop {
+        loop {
             if let Err(reason) = self.take_frames(&mut reader) {
-                break reason;
+                return reason;
             }
             let is_draining = self.shared.is_draining.load(Ordering::Relaxed);
             if is_draining && self.shared.outbox.is_idle() {
-                break EndReason::Drained;
+                return EndReason::Drained;
             }
             // Biased: a dead writer and the order to drain come before more work; ticks come before reading so
             // that a peer that sends without pause is still pinged and drained. Every arm is cancel-safe.
             tokio::select! {
                 biased;
-                () = writer_ended.cancelled() => break EndReason::Write,
+                () = writer_ended.cancelled() => return EndReason::Write,
                 () = drain.cancelled(), if !is_draining => self.start_draining(),
                 () = self.shared.outbox.became_idle(), if is_draining => {}
                 _ = ticks.tick() => {
                     let now = tokio::time::Instant::now().into_std();
                     match liveness.tick(now, reader.received_bytes()) {
                         Verdict::Alive => {}
-                        Verdict::Ping => if let Err(reason) = self.push_small(FrameKind::Ping, 0) { break reason },
-                        Verdict::Dead => break EndReason::Silent(self.config.ping_timeout),
+                        Verdict::Ping => if let Err(reason) = self.push_small(FrameKind::Ping, 0) { return reason },
+                        Verdict::Dead => return EndReason::Silent(self.config.ping_timeout),
                     }
                 }
-                filled = reader.fill() => if let Err(error) = filled { break error.into() },
+                filled = reader.fill() => if let Err(error) = filled { return error.into() },
             }
-        };
-        self.shared.cancel_all();
-        reason
+        }
     }
 
     fn start_draining(&self) {
@@ -253,7 +252,7 @@ impl Connection<'_> {
         match self.shared.lock().entry(call) {
             Entry::Vacant(entry) => entry.insert(None),
             Entry::Occupied(_) => {
-                // The place that was taken for the second call goes with the whole connection.
+                self.shared.outbox.uncount_call();
                 return Err(EndReason::Violation("two calls at once with the same number"));
             }
         };

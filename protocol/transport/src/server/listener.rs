@@ -171,7 +171,7 @@ impl OpenConnection<'_> {
     ) -> EndReason {
         let writer_ended = CancellationToken::new();
         let (shared, ended) = (Arc::clone(&self.shared), writer_ended.clone().drop_guard());
-        let mut writing = tokio::spawn(async move {
+        let mut writing = self.inner.tasks.spawn(async move {
             let _ended = ended;
             shared.outbox.run(writer).await
         });
@@ -180,6 +180,7 @@ impl OpenConnection<'_> {
         let connection =
             Connection { shared: Arc::clone(&self.shared), config: &self.inner.config, service, peer };
         let reason = connection.run(reader, &self.inner.drain, &writer_ended).await;
+        self.shared.cancel_all();
         // What was answered before the end is still written, if the peer takes it.
         self.shared.outbox.finish();
         let _ = timeout(FLUSH_DEADLINE, &mut writing).await;
@@ -189,6 +190,7 @@ impl OpenConnection<'_> {
 
 impl Drop for OpenConnection<'_> {
     fn drop(&mut self) {
+        self.shared.cancel_all();
         self.shared.outbox.close();
         metrics::sub(&self.inner.config.metrics.connections, 1);
     }

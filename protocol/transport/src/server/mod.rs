@@ -14,8 +14,9 @@ mod listener;
 mod reply;
 mod service;
 
+pub use crate::handshake::Identity;
 pub use crate::outbox::ConnectionClosed;
-pub use config::{Identity, ServerConfig};
+pub use config::ServerConfig;
 pub use listener::{Listener, Server};
 pub use reply::{CallState, CreditHandle, Reply};
 pub use service::{Peer, Request, Service};
