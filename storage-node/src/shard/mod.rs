@@ -1,0 +1,3 @@
+pub mod command;
+pub mod entry;
+pub mod state;
