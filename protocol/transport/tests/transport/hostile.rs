@@ -185,3 +185,33 @@ async fn a_caller_that_reads_nothing_is_closed_before_its_refusals_pile_up() {
     }
     assert_eq!(metrics.snapshot().connections_opened, 1);
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_caller_that_leaves_answers_unread_gets_no_further_calls_admitted() {
+    let mut config = server_config();
+    config.queued_bytes_max = 300_000;
+    let metrics = Arc::clone(&config.metrics);
+    let answer = bytes::Bytes::from(vec![1; 100_000]);
+    let server = Server::new(config, service(move |_, request| request.reply.finish(vec![answer.clone()])));
+    let mut stream = played_caller(&server);
+    introduce(&mut stream, &hello()).await.unwrap();
+    for call in 1..=50 {
+        write_frame(&mut stream, request_head(Method::Read as u16, call), b"").await;
+    }
+    // With the clock paused this returns once every task waits.
+    tokio::time::sleep(Duration::from_millis(10)).await;
+    let seen = metrics.snapshot();
+    assert!(seen.queued_bytes < 300_000 + 2 * 101_000, "{seen:?}");
+    assert!(seen.refused >= 40, "{seen:?}");
+    let mut answered = 0;
+    for _ in 1..=50 {
+        let (answer, body) = read_frame(&mut stream).await.unwrap();
+        if answer.flags == FLAG_END {
+            answered += 1;
+        } else {
+            let refusal = Refusal::decode(body).unwrap();
+            assert_eq!((refusal.error_code(), refusal.effect()), (ErrorCode::TooManyRequests, Outcome::None));
+        }
+    }
+    assert_eq!(answered + seen.refused, 50, "every call is answered once");
+}

@@ -246,3 +246,29 @@ async fn a_newer_caller_is_welcomed_with_the_version_of_this_build() {
     assert_eq!((welcome.version, welcome.node_id), (1, 1));
     assert_eq!(welcome.cluster_id, Some(7u128.into()));
 }
+
+#[tokio::test]
+async fn a_link_does_not_talk_to_a_node_of_another_cluster() {
+    let (link, mut peer) = played_link(link_config());
+    let welcoming = async {
+        read_frame(&mut peer).await.unwrap();
+        let welcome =
+            weir_protocol::rpc::Welcome { version: 1, cluster_id: Some(8u128.into()), ..Default::default() };
+        write_frame(&mut peer, head(FrameKind::Welcome, 0, 0), &welcome.encode_to_vec()).await;
+        assert!(read_frame(&mut peer).await.is_none(), "nothing is sent to it");
+    };
+    let (answer, ()) = tokio::join!(call(&link, "x"), welcoming);
+    assert!(matches!(answer, Err(CallError::NotSent(NotSent::Down(_)))), "{answer:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn requests_beyond_the_links_queued_bytes_are_not_sent() {
+    let mut config = link_config();
+    config.queued_bytes_max = 1_000_000;
+    let (link, mut peer) = played_link(config);
+    let large = || vec![Bytes::from(vec![0; 1 << 20])];
+    let (first, ()) = tokio::join!(link.open(Method::Publish, SHARD, large()), welcome(&mut peer));
+    let _first = first.unwrap();
+    let error = link.open(Method::Publish, SHARD, large()).await.unwrap_err();
+    assert!(matches!(error, CallError::NotSent(NotSent::Full)), "{error:?}");
+}

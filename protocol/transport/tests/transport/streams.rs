@@ -48,6 +48,15 @@ async fn expect(answers: &mut Answers, range: std::ops::Range<u64>) {
     }
 }
 
+async fn until_ended(ended: &AtomicUsize, count: usize) {
+    let reached = async {
+        while ended.load(Ordering::SeqCst) < count {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(SOON, reached).await.expect("streams whose caller is gone end");
+}
+
 async fn open(link: &Link) -> Answers {
     link.open(Method::Subscribe, SHARD, Vec::new()).await.unwrap()
 }
@@ -75,16 +84,12 @@ async fn dropping_the_answers_cancels_the_stream_and_leaves_others_alone() {
     dropped.grant(records(10));
     expect(&mut dropped, 0..1).await;
     drop(dropped);
-    while ended.load(Ordering::SeqCst) == 0 {
-        tokio::task::yield_now().await;
-    }
+    until_ended(&ended, 1).await;
     kept.grant(records(4));
     expect(&mut kept, 0..4).await;
     assert_eq!(ended.load(Ordering::SeqCst), 1);
     drop((kept, link));
-    while ended.load(Ordering::SeqCst) < 2 {
-        tokio::task::yield_now().await;
-    }
+    until_ended(&ended, 2).await;
     server.shutdown(SOON).await;
 }
 
