@@ -1,1 +1,19 @@
+//! A storage node: shards over one journal, answering gateways.
+//!
+//! ```text
+//!   server ─ frames ─▶ shard ─ proposer ─▶ raft ─▶ journal (one fsync for all shards)
+//!      │                 ▲ state ◀─ apply ──┘
+//!      └─ read: journal entries ◀─ rows of the state
+//! ```
+//!
+//! [`Node::start`] makes it run; `weir dev` runs one beside a gateway.
+
+pub mod config;
+pub mod node;
+pub mod raft;
+pub mod read;
+pub mod server;
 pub mod shard;
+
+pub use config::{NodeConfig, SyncMode};
+pub use node::{Node, RunningNode, StartError};

@@ -1,0 +1,110 @@
+//! Which call goes where.
+
+use std::collections::BTreeMap;
+use std::future::Future;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use bytes::Bytes;
+use prost::Message;
+use weir_journal::Journal;
+use weir_protocol::error::ErrorCode;
+use weir_protocol::ids::{ClusterId, ShardId};
+use weir_protocol::rpc::{ClusterMap, Method, NodeInfo, Refusal, ShardInfo, SlotRun};
+use weir_protocol::slots::SLOTS;
+use weir_transport::{Peer, Reply, Request, Service};
+
+use super::{cursor, publish, topics};
+use crate::shard::ShardHandle;
+
+/// What answers a node's gateways.
+pub struct NodeService {
+    /// Shards by number; 0 is the meta group.
+    pub shards: BTreeMap<ShardId, ShardHandle>,
+    /// The journal that all of them share.
+    pub journal: Journal,
+    /// The cluster.
+    pub cluster_id: ClusterId,
+    /// This node.
+    pub node_id: u64,
+    /// Where gateways reach it.
+    pub address: String,
+    /// Publishes wait for a sync; without it, levels above memory are refused.
+    pub is_synced: bool,
+    /// No new work is taken.
+    pub is_draining: AtomicBool,
+}
+
+impl Service for NodeService {
+    fn call(&self, _peer: &Peer, request: Request) {
+        if self.is_draining.load(Ordering::Acquire) && request.method != Method::ClusterMap {
+            return request.reply.refuse(Refusal::new(ErrorCode::Draining, "the node is shutting down"));
+        }
+        if request.method == Method::ClusterMap {
+            return request.reply.finish(vec![self.map().encode_to_vec().into()]);
+        }
+        let Some(shard) = self.shards.get(&request.shard).cloned() else {
+            let detail = format!("shard {} is not on this node", request.shard);
+            return request.reply.refuse(Refusal::new(ErrorCode::NotLeader, detail));
+        };
+        let Request { method, body, reply, received, .. } = request;
+        match method {
+            Method::ClusterMap => unreachable!("answered above"),
+            Method::Publish => publish::publish(&shard, self.is_synced, (body, received), reply),
+            Method::Read => spawn(cursor::read(shard, body, reply)),
+            Method::Subscribe => spawn(cursor::subscribe(shard, body, reply)),
+            Method::PartitionStats => answer(reply, topics::partition_stats(&shard, body)),
+            Method::ProducerState => answer(reply, topics::producer_state(&shard, body)),
+            Method::ConfirmState => answer(reply, topics::confirm_state(&shard, body)),
+            Method::DescribeTopic => answer(reply, topics::describe(&shard, body)),
+            Method::ListTopics => answer(reply, topics::list(&shard, body)),
+            Method::ListNamespaces => answer(reply, topics::list_namespaces(&shard, body)),
+            Method::CreateTopic
+            | Method::UpdateTopic
+            | Method::DeleteTopic
+            | Method::PutNamespace
+            | Method::DeleteNamespace => {
+                let journal = self.journal.clone();
+                spawn(async move { answer_bytes(reply, topics::change(shard, journal, method, body).await) });
+            }
+        }
+    }
+}
+
+impl NodeService {
+    fn map(&self) -> ClusterMap {
+        let leader = |shard: &ShardHandle| ShardInfo { shard: shard.shard.0, leader_node: self.node_id, term: 0 };
+        let data: Vec<u32> = self.shards.keys().map(|shard| shard.0).filter(|shard| *shard != 0).collect();
+        let count = u32::try_from(data.len()).unwrap_or(1).max(1);
+        // Slots are divided evenly, in order; their table becomes an entry of the meta group with the second node.
+        let share = |i: u32| u32::from(SLOTS) * i / count;
+        let runs = (0..count).zip(&data).map(|(i, shard)| SlotRun { start: share(i), end: share(i + 1), shard: *shard });
+        ClusterMap {
+            version: 1,
+            cluster_id: Some(self.cluster_id.0.into()),
+            nodes: vec![NodeInfo { node_id: self.node_id, address: self.address.clone() }],
+            shards: self.shards.values().map(leader).collect(),
+            slots: runs.collect(),
+        }
+    }
+}
+
+/// Runs a call that waits. It ends with its reply: by an answer, or when the caller is gone.
+fn spawn(call: impl Future<Output = ()> + Send + 'static) {
+    tokio::spawn(call);
+}
+
+fn answer<M: Message>(reply: Reply, result: Result<M, Refusal>) {
+    answer_bytes(reply, result.map(|message| message.encode_to_vec().into()));
+}
+
+fn answer_bytes(reply: Reply, result: Result<Bytes, Refusal>) {
+    match result {
+        Ok(message) => reply.finish(vec![message]),
+        Err(refusal) => reply.refuse(refusal),
+    }
+}
+
+/// Reads a request's message.
+pub(super) fn decode<M: Message + Default>(body: Bytes) -> Result<M, Refusal> {
+    M::decode(body).map_err(|error| Refusal::new(ErrorCode::Malformed, error.to_string()))
+}

@@ -1,0 +1,143 @@
+//! Topics, namespaces and what is known of partitions.
+
+use bytes::Bytes;
+use prost::Message as _;
+use weir_journal::{Class, Journal};
+use weir_protocol::error::ErrorCode;
+use weir_protocol::ids::{Incarnation, Offset, PartitionId, ProducerKey};
+use weir_protocol::limits::PARTITIONS_MAX;
+use weir_protocol::rpc::{
+    ConfirmState, ConfirmStateRequest, CreateTopicRequest, DeleteNamespaceRequest, DeleteTopicRequest,
+    DescribeTopicRequest, Level, ListNamespacesRequest, ListTopicsRequest, Method, NamespaceList, PartitionRef,
+    PartitionStats, PartitionStatsList, PartitionStatsRequest, ProducerState, ProducerStateRequest,
+    PutNamespaceRequest, Refusal, TopicConfig, TopicDescription, TopicList, UpdateTopicRequest,
+};
+
+use super::dispatch::decode;
+use super::publish::full_refusal;
+use crate::shard::ShardHandle;
+use crate::shard::command::{Change, Command, CreateTopic, DeleteNamespace, DeleteTopic, PutNamespace, UpdateTopic};
+use crate::shard::entry::SubBatch;
+use crate::shard::state::Verdict;
+
+/// Proposes a change of topics or namespaces and answers with what it became.
+pub(super) async fn change(shard: ShardHandle, journal: Journal, method: Method, body: Bytes) -> Result<Bytes, Refusal> {
+    let change = command(method, body)?;
+    let command = Bytes::from(Command { change: Some(change) }.encode_to_vec());
+    let permit = journal
+        .try_admit(command.len() as u64 + 4096, Class::Control)
+        .map_err(|full| full_refusal(&shard, full))?;
+    let verdicts = shard.change(vec![SubBatch::command(command)], permit).await?;
+    match verdicts.into_iter().next() {
+        Some(Verdict::Refused(refusal)) => Err(refusal),
+        Some(Verdict::TopicCreated(made)) => Ok(made.encode_to_vec().into()),
+        Some(Verdict::Topic(topic)) if method == Method::UpdateTopic => Ok(topic.encode_to_vec().into()),
+        Some(Verdict::Namespace(put)) => Ok(put.encode_to_vec().into()),
+        Some(Verdict::Done | Verdict::Topic(_)) => Ok(Bytes::new()),
+        Some(Verdict::Placed(_)) | None => Err(Refusal::new(ErrorCode::Internal, "the change has no verdict")),
+    }
+}
+
+fn command(method: Method, body: Bytes) -> Result<Change, Refusal> {
+    let missing = || Refusal::new(ErrorCode::Malformed, "a required field is missing");
+    Ok(match method {
+        Method::CreateTopic => {
+            let request: CreateTopicRequest = decode(body)?;
+            let config = checked(request.config.ok_or_else(missing)?)?;
+            let name = request.name.ok_or_else(missing)?;
+            Change::CreateTopic(CreateTopic { name, config, accept_existing: request.accept_existing })
+        }
+        Method::UpdateTopic => {
+            let request: UpdateTopicRequest = decode(body)?;
+            Change::UpdateTopic(UpdateTopic {
+                name: request.name.ok_or_else(missing)?,
+                config: checked(request.config.ok_or_else(missing)?)?,
+                incarnation: request.incarnation,
+                expected_version: request.expected_version,
+            })
+        }
+        Method::DeleteTopic => {
+            let request: DeleteTopicRequest = decode(body)?;
+            let name = request.name.ok_or_else(missing)?;
+            let (incarnation, expected_version) = (request.incarnation, request.expected_version);
+            Change::DeleteTopic(DeleteTopic { name, incarnation, expected_version })
+        }
+        Method::PutNamespace => {
+            let request: PutNamespaceRequest = decode(body)?;
+            let namespace = request.namespace.ok_or_else(missing)?;
+            Change::PutNamespace(PutNamespace { namespace, expected_version: request.expected_version })
+        }
+        Method::DeleteNamespace => {
+            let request: DeleteNamespaceRequest = decode(body)?;
+            Change::DeleteNamespace(DeleteNamespace { tenant: request.tenant, name: request.name })
+        }
+        other => return Err(Refusal::new(ErrorCode::Internal, format!("{other:?} changes nothing"))),
+    })
+}
+
+fn checked(config: TopicConfig) -> Result<TopicConfig, Refusal> {
+    if (1..=PARTITIONS_MAX).contains(&config.partitions) {
+        return Ok(config);
+    }
+    let detail = format!("{} partitions; 1 to {PARTITIONS_MAX} are allowed", config.partitions);
+    Err(Refusal::new(ErrorCode::InvalidConfig, detail))
+}
+
+pub(super) fn describe(shard: &ShardHandle, body: Bytes) -> Result<TopicDescription, Refusal> {
+    let request: DescribeTopicRequest = decode(body)?;
+    let name = request.name.ok_or_else(|| Refusal::new(ErrorCode::Malformed, "no name"))?;
+    shard.state.read().topics().describe(&name).cloned()
+}
+
+pub(super) fn list(shard: &ShardHandle, body: Bytes) -> Result<TopicList, Refusal> {
+    let request: ListTopicsRequest = decode(body)?;
+    Ok(shard.state.read().topics().list(&request))
+}
+
+pub(super) fn list_namespaces(shard: &ShardHandle, body: Bytes) -> Result<NamespaceList, Refusal> {
+    let request: ListNamespacesRequest = decode(body)?;
+    Ok(shard.state.read().topics().list_namespaces(&request))
+}
+
+pub(super) fn partition_stats(shard: &ShardHandle, body: Bytes) -> Result<PartitionStatsList, Refusal> {
+    let request: PartitionStatsRequest = decode(body)?;
+    let state = shard.state.read();
+    let stats = |at: &PartitionRef| match state.partition((Incarnation(at.incarnation), PartitionId(at.partition))) {
+        Err(refusal) => PartitionStats { refused: Some(refusal), ..PartitionStats::default() },
+        Ok(partition) => PartitionStats {
+            start: partition.start.0,
+            committed_end: partition.end.0,
+            bytes: partition.bytes,
+            ..PartitionStats::default()
+        },
+    };
+    Ok(PartitionStatsList { partitions: request.partitions.iter().map(stats).collect() })
+}
+
+pub(super) fn producer_state(shard: &ShardHandle, body: Bytes) -> Result<ProducerState, Refusal> {
+    let request: ProducerStateRequest = decode(body)?;
+    let at = (Incarnation(request.incarnation), PartitionId(request.partition));
+    let state = shard.state.read();
+    state.partition(at)?;
+    let producer = state.dedupe().producer(at, ProducerKey(request.producer.into()));
+    let producer = producer.ok_or_else(|| Refusal::new(ErrorCode::ProducerNotFound, "the producer is not known"))?;
+    Ok(ProducerState {
+        epoch: producer.epoch.0,
+        last_seq: producer.last_seq.0,
+        last_offset: producer.last_offset.0,
+    })
+}
+
+pub(super) fn confirm_state(shard: &ShardHandle, body: Bytes) -> Result<ConfirmState, Refusal> {
+    let request: ConfirmStateRequest = decode(body)?;
+    let at = (Incarnation(request.incarnation), PartitionId(request.partition));
+    let state = shard.state.read();
+    let partition = state.partition(at)?;
+    let exists = Offset(request.offset) < partition.end;
+    let row = partition.rows.get(partition.row_at(Offset(request.offset))).filter(|_| exists);
+    Ok(ConfirmState {
+        level: if exists { Level::Quorum } else { Level::None } as i32,
+        lost: !exists,
+        ts_ms: row.map_or(0, |row| row.ts.0),
+    })
+}
