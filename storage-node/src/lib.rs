@@ -9,6 +9,7 @@
 //! [`Node::start`] makes it run; `weir dev` runs one beside a gateway.
 
 pub mod config;
+pub mod metrics;
 pub mod node;
 pub mod raft;
 pub mod read;

@@ -1,0 +1,171 @@
+//! Counters of the serving side.
+
+use prometheus::{
+    Histogram, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGauge, Opts, Registry,
+};
+use weir_protocol::error::ErrorCode;
+use weir_protocol::rpc::{Level, Stages};
+
+/// Upper bounds of stage histograms, in seconds: 25 µs to 1.6 s, each twice the one before.
+const STAGE_BUCKETS: [f64; 17] = [
+    25e-6, 50e-6, 100e-6, 200e-6, 400e-6, 800e-6, 1.6e-3, 3.2e-3, 6.4e-3, 12.8e-3, 25.6e-3, 51.2e-3, 102.4e-3,
+    204.8e-3, 409.6e-3, 819.2e-3, 1.638_4,
+];
+
+/// Counters of one node; clones share them.
+#[derive(Debug, Clone)]
+pub struct NodeMetrics {
+    queue: Histogram,
+    write: Histogram,
+    fsync: Histogram,
+    quorum: Histogram,
+    total: Histogram,
+    confirmed: IntCounterVec,
+    refused: IntCounterVec,
+    published_records: IntCounter,
+    published_bytes: IntCounter,
+    delivered_records: IntCounter,
+    delivered_bytes: IntCounter,
+    subscriptions: IntGauge,
+    ring_hits: IntCounter,
+    ring_misses: IntCounter,
+}
+
+impl NodeMetrics {
+    /// Makes the metrics and registers them.
+    ///
+    /// # Errors
+    /// If the registry already holds a storage node's metrics.
+    pub fn register(registry: &Registry) -> prometheus::Result<Self> {
+        let stages = HistogramVec::new(
+            HistogramOpts::new("weir_node_publish_stage_seconds", "Time that publishes spend per stage.")
+                .buckets(STAGE_BUCKETS.to_vec()),
+            &["stage"],
+        )?;
+        registry.register(Box::new(stages.clone()))?;
+        let labelled = |name, help, label| {
+            let counters = IntCounterVec::new(Opts::new(name, help), &[label])?;
+            registry.register(Box::new(counters.clone()))?;
+            Ok::<_, prometheus::Error>(counters)
+        };
+        let counter = |name, help| {
+            let counter = IntCounter::new(name, help)?;
+            registry.register(Box::new(counter.clone()))?;
+            Ok::<_, prometheus::Error>(counter)
+        };
+        let subscriptions = IntGauge::new("weir_node_subscriptions", "Subscriptions that are open.")?;
+        registry.register(Box::new(subscriptions.clone()))?;
+        Ok(Self {
+            queue: stages.with_label_values(&["queue"]),
+            write: stages.with_label_values(&["write"]),
+            fsync: stages.with_label_values(&["fsync"]),
+            quorum: stages.with_label_values(&["quorum"]),
+            total: stages.with_label_values(&["total"]),
+            confirmed: labelled(
+                "weir_node_confirmed_total",
+                "Publish calls answered, by confirm level.",
+                "level",
+            )?,
+            refused: labelled("weir_node_refused_total", "Batches and calls refused, by code.", "code")?,
+            published_records: counter("weir_node_published_records_total", "Records that were confirmed.")?,
+            published_bytes: counter(
+                "weir_node_published_bytes_total",
+                "Encoded bytes of the batches that were confirmed.",
+            )?,
+            delivered_records: counter(
+                "weir_node_delivered_records_total",
+                "Records sent to readers and subscriptions.",
+            )?,
+            delivered_bytes: counter(
+                "weir_node_delivered_bytes_total",
+                "Encoded bytes of the batches sent to readers and subscriptions.",
+            )?,
+            subscriptions,
+            ring_hits: counter("weir_node_tail_ring_hits_total", "Entries read from memory.")?,
+            ring_misses: counter("weir_node_tail_ring_misses_total", "Entries read from the journal.")?,
+        })
+    }
+
+    /// Counts where a confirmed publish call spent its time.
+    pub fn stages(&self, stages: &Stages) {
+        let seconds = |us: u32| f64::from(us) * 1e-6;
+        self.queue.observe(seconds(stages.queue_us));
+        self.write.observe(seconds(stages.write_us));
+        self.fsync.observe(seconds(stages.fsync_us));
+        self.quorum.observe(seconds(stages.quorum_us));
+        self.total.observe(seconds(stages.node_us));
+    }
+
+    /// Counts a publish call that was answered at `level`.
+    pub fn confirmed(&self, level: Level) {
+        self.confirmed.with_label_values(&[level.as_str()]).inc();
+    }
+
+    /// Counts a refusal.
+    pub fn refused(&self, code: ErrorCode) {
+        self.refused.with_label_values(&[code.as_str()]).inc();
+    }
+
+    /// Counts what a publish added.
+    pub fn published(&self, records: u64, bytes: u64) {
+        self.published_records.inc_by(records);
+        self.published_bytes.inc_by(bytes);
+    }
+
+    /// Counts what a reader was sent.
+    pub fn delivered(&self, records: u64, bytes: u64) {
+        self.delivered_records.inc_by(records);
+        self.delivered_bytes.inc_by(bytes);
+    }
+
+    /// Counts where an entry was read from.
+    pub fn entry_read(&self, from_memory: bool) {
+        if from_memory { &self.ring_hits } else { &self.ring_misses }.inc();
+    }
+
+    /// Counts a subscription for as long as the guard lives.
+    #[must_use]
+    pub fn subscription(&self) -> SubscriptionGuard {
+        self.subscriptions.inc();
+        SubscriptionGuard(self.subscriptions.clone())
+    }
+}
+
+/// See [`NodeMetrics::subscription`].
+#[derive(Debug)]
+pub struct SubscriptionGuard(IntGauge);
+
+impl Drop for SubscriptionGuard {
+    fn drop(&mut self) {
+        self.0.dec();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_counted_can_be_scraped_and_a_second_node_is_refused() {
+        let registry = Registry::new();
+        let metrics = NodeMetrics::register(&registry).unwrap();
+        metrics.stages(&Stages { node_us: 300, ..Stages::default() });
+        metrics.confirmed(Level::Quorum);
+        metrics.refused(ErrorCode::Busy);
+        metrics.published(3, 900);
+        let open = metrics.subscription();
+        let text = prometheus::TextEncoder::new().encode_to_string(&registry.gather()).unwrap();
+        for line in [
+            "weir_node_publish_stage_seconds_bucket{stage=\"total\",le=\"0.0004\"} 1",
+            "weir_node_confirmed_total{level=\"quorum\"} 1",
+            "weir_node_refused_total{code=\"busy\"} 1",
+            "weir_node_published_bytes_total 900",
+            "weir_node_subscriptions 1",
+        ] {
+            assert!(text.contains(line), "{line} in {text}");
+        }
+        drop(open);
+        assert_eq!(metrics.subscriptions.get(), 0);
+        assert!(NodeMetrics::register(&registry).is_err());
+    }
+}
