@@ -41,7 +41,8 @@ pub struct BatchBuilder {
     producer: ProducerKey,
     epoch: Epoch,
     base_seq: Seq,
-    records: Vec<u8>,
+    /// Space for the header, then the records; empty before the first record.
+    bytes: Vec<u8>,
     count: u32,
 }
 
@@ -49,7 +50,7 @@ impl BatchBuilder {
     /// An empty batch of `producer`, whose first record has its number `base_seq`.
     #[must_use]
     pub fn new(producer: ProducerKey, epoch: Epoch, base_seq: Seq) -> Self {
-        Self { producer, epoch, base_seq, records: Vec::new(), count: 0 }
+        Self { producer, epoch, base_seq, bytes: Vec::new(), count: 0 }
     }
 
     /// An empty batch without a producer.
@@ -61,7 +62,8 @@ impl BatchBuilder {
     /// Adds a record and returns its size.
     ///
     /// # Errors
-    /// [`BatchError::Record`], [`BatchError::Count`] or [`BatchError::TooLarge`]; the batch is as before.
+    /// [`BatchError::Record`]: it can never be added. [`BatchError::Count`], [`BatchError::TooLarge`]: this
+    /// batch is full, the next may take it. The batch is as before.
     pub fn push(&mut self, record: RecordParts<'_>) -> Result<usize, BatchError> {
         let index = self.count;
         let refuse = |why| BatchError::Record { index, why };
@@ -73,7 +75,7 @@ impl BatchBuilder {
             return Err(refuse("key is too long"));
         }
         let headers = record.headers.encoded();
-        Headers::split(&bytes::Bytes::copy_from_slice(headers)).map_err(refuse)?;
+        Headers::check(headers).map_err(refuse)?;
         let place = u64::from(index);
         let fixed = 2 * varint::len(place)
             + 2
@@ -84,20 +86,24 @@ impl BatchBuilder {
         if size > RECORD_BYTES_MAX {
             return Err(refuse("larger than the limit"));
         }
-        if HEADER_BYTES + self.records.len() + size > BATCH_BYTES_MAX {
-            return Err(BatchError::TooLarge(HEADER_BYTES + self.records.len() + size));
+        let total = HEADER_BYTES + self.size() + size;
+        if total > BATCH_BYTES_MAX {
+            return Err(BatchError::TooLarge(total));
         }
-        self.records.reserve(size);
-        varint::put(&mut self.records, len as u64);
-        varint::put(&mut self.records, place);
-        varint::put(&mut self.records, place);
-        self.records.push(0); // timestamp delta: the batch's own time
-        self.records.push(if record.key.is_some() { ATTR_KEY } else { 0 });
-        varint::put(&mut self.records, key.len() as u64);
-        self.records.extend_from_slice(key);
-        self.records.extend_from_slice(headers);
-        varint::put(&mut self.records, record.value.len() as u64);
-        self.records.extend_from_slice(record.value);
+        if self.bytes.is_empty() {
+            self.bytes.reserve(total);
+            self.bytes.resize(HEADER_BYTES, 0);
+        }
+        varint::put(&mut self.bytes, len as u64);
+        varint::put(&mut self.bytes, place);
+        varint::put(&mut self.bytes, place);
+        self.bytes.push(0); // timestamp delta: the batch's own time
+        self.bytes.push(if record.key.is_some() { ATTR_KEY } else { 0 });
+        varint::put(&mut self.bytes, key.len() as u64);
+        self.bytes.extend_from_slice(key);
+        self.bytes.extend_from_slice(headers);
+        varint::put(&mut self.bytes, record.value.len() as u64);
+        self.bytes.extend_from_slice(record.value);
         self.count += 1;
         Ok(size)
     }
@@ -111,7 +117,7 @@ impl BatchBuilder {
     /// Encoded bytes of the records so far, uncompressed.
     #[must_use]
     pub fn size(&self) -> usize {
-        self.records.len()
+        self.bytes.len().saturating_sub(HEADER_BYTES)
     }
 
     /// The batch.
@@ -122,9 +128,8 @@ impl BatchBuilder {
         if self.count == 0 {
             return Err(BatchError::Count(0));
         }
-        let raw_bytes =
-            u32::try_from(self.records.len()).map_err(|_| BatchError::TooLarge(self.records.len()))?;
-        let compressed = compress(&self.records, compression);
+        let raw_bytes = u32::try_from(self.size()).expect("push keeps it below the largest batch, a u32");
+        let compressed = compress(&self.bytes[HEADER_BYTES..], compression);
         let codec = compressed.as_ref().map_or(Codec::None, |(codec, _)| *codec);
         let header = BatchHeader {
             base_offset: Offset(0),
@@ -137,13 +142,15 @@ impl BatchBuilder {
             base_seq: self.base_seq,
             raw_bytes,
         };
-        let records = compressed.as_ref().map_or(&self.records, |(_, bytes)| bytes);
-        Ok(Batch::assemble(header, records))
+        Ok(match compressed {
+            Some((_, records)) => Batch::assemble(header, &records),
+            None => Batch::assemble_in_place(header, self.bytes),
+        })
     }
 }
 
 /// The compressed form, unless it does not pay or does not get smaller.
-fn compress(records: &[u8], compression: Compression) -> Option<(Codec, Vec<u8>)> {
+pub(crate) fn compress(records: &[u8], compression: Compression) -> Option<(Codec, Vec<u8>)> {
     let (codec, bytes) = match compression {
         Compression::None => return None,
         Compression::Auto if records.len() < COMPRESS_FROM_BYTES => return None,

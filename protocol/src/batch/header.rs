@@ -13,7 +13,7 @@ pub const HEADER_BYTES: usize = 72;
 const CHECKED_FROM: usize = 32;
 const VERSION: u8 = 1;
 /// Most bytes that the records of one batch decompress to: what a decoder may have to hold.
-const RAW_BYTES_MAX: usize = BATCH_BYTES_MAX;
+pub(crate) const RAW_BYTES_MAX: usize = BATCH_BYTES_MAX - HEADER_BYTES;
 
 const _: () =
     assert!(SUB_BATCH_BYTES_TARGET < RAW_BYTES_MAX, "a gateway's sub-batch is never too large to decode");
@@ -163,22 +163,34 @@ impl Batch {
 
     /// Puts records behind a header. `records` is already compressed by `header.codec`.
     pub(crate) fn assemble(header: BatchHeader, records: &[u8]) -> Self {
-        let total = HEADER_BYTES + records.len();
-        let mut bytes = BytesMut::zeroed(HEADER_BYTES);
-        bytes.reserve(records.len());
+        let mut bytes = Vec::with_capacity(HEADER_BYTES + records.len());
+        bytes.resize(HEADER_BYTES, 0);
+        bytes.extend_from_slice(records);
+        Self::assemble_in_place(header, bytes)
+    }
+
+    /// Fills in the header in front of records that already stand behind [`HEADER_BYTES`] of space.
+    pub(crate) fn assemble_in_place(header: BatchHeader, mut bytes: Vec<u8>) -> Self {
+        let total = bytes.len();
+        assert!(
+            (HEADER_BYTES..=BATCH_BYTES_MAX).contains(&total),
+            "a batch of {total} bytes is outside {HEADER_BYTES}..={BATCH_BYTES_MAX}"
+        );
         bytes[0..4]
-            .copy_from_slice(&u32::try_from(total - 4).expect("the builder limits a batch").to_le_bytes());
+            .copy_from_slice(&u32::try_from(total - 4).expect("asserted to be a batch's size").to_le_bytes());
         bytes[4] = VERSION;
+        bytes[8..16].copy_from_slice(&header.base_offset.0.to_le_bytes());
+        bytes[16..24].copy_from_slice(&header.base_ts.0.to_le_bytes());
+        bytes[24..28].copy_from_slice(&header.partition.0.to_le_bytes());
         bytes[32] = header.codec as u8;
         bytes[36..40].copy_from_slice(&header.count.to_le_bytes());
         bytes[40..56].copy_from_slice(&header.producer.0.to_le_bytes());
         bytes[56..60].copy_from_slice(&header.epoch.0.to_le_bytes());
         bytes[60..64].copy_from_slice(&header.raw_bytes.to_le_bytes());
         bytes[64..72].copy_from_slice(&header.base_seq.0.to_le_bytes());
-        bytes.extend_from_slice(records);
         let crc = crc32c(&bytes[CHECKED_FROM..]);
         bytes[28..32].copy_from_slice(&crc.to_le_bytes());
-        Self { bytes: bytes.freeze(), header }
+        Self { bytes: bytes.into(), header }
     }
 
     /// The header.
@@ -229,19 +241,17 @@ impl Batch {
         Ok(Records::new(self.header, self.raw()?))
     }
 
-    /// Walks every record and all its bounds; done once, where a batch enters.
+    /// Walks every record, all its bounds, and what a publisher may not set: done once, where a batch enters.
+    /// Times come from the shard's leader, so a published record has none of its own.
     ///
     /// # Errors
-    /// [`BatchError::Decompress`] and [`BatchError::Record`].
+    /// [`BatchError::Decompress`], [`BatchError::Record`], and [`BatchError::Trailing`] for bytes after the
+    /// last record.
     pub fn validate_records(&self) -> Result<(), BatchError> {
-        let mut records = self.records()?;
-        for record in &mut records {
-            record?;
-        }
-        records.finished()
+        super::record::validate(&self.header, &self.raw()?)
     }
 
-    fn raw(&self) -> Result<Bytes, BatchError> {
+    pub(crate) fn raw(&self) -> Result<Bytes, BatchError> {
         let stored = self.bytes.slice(HEADER_BYTES..);
         let raw_bytes = self.header.raw_bytes;
         let refused = BatchError::Decompress(raw_bytes);

@@ -1,8 +1,12 @@
 //! A record's headers: `varint count, (varint name length, name, varint value length, value)*`.
+//!
+//! A name occurs at most once. Users' names are UTF-8 and start with a byte from 0x20 on; what they may hold
+//! beyond that (HTTP's grammar, say) is the matter of the protocol that shows them.
 
 use bytes::Bytes;
 
 use super::varint;
+use crate::ids::TimestampMs;
 use crate::limits::{RECORD_HEADERS_BYTES_MAX, RECORD_HEADERS_MAX};
 
 /// Headers that Weir itself gives a meaning. Their names are one byte below 0x20, which users cannot set.
@@ -37,26 +41,48 @@ pub enum Reserved {
 
 const RESERVED_END: u8 = 0x20;
 
+impl Reserved {
+    const ALL: [Self; 7] = [
+        Self::ContentType,
+        Self::ContentEncoding,
+        Self::Digest,
+        Self::DeliverAt,
+        Self::TtlMs,
+        Self::TraceParent,
+        Self::TraceState,
+    ];
+
+    /// True if `value` has the encoding of the table.
+    fn admits(self, value: &[u8]) -> bool {
+        match self {
+            Self::DeliverAt | Self::TtlMs => value.len() == 8,
+            _ => std::str::from_utf8(value).is_ok(),
+        }
+    }
+}
+
 /// Encoded headers of one record.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Headers(Bytes);
 
 impl Headers {
-    /// Checks the headers at the front of `bytes` and returns them with the number of bytes they take.
-    pub(crate) fn split(bytes: &Bytes) -> Result<(Self, usize), &'static str> {
-        let mut rest = &bytes[..];
+    /// Takes the headers that [`Headers::measure`] found at the front of `bytes`.
+    pub(crate) fn from_measured(bytes: Bytes) -> Self {
+        Self(bytes)
+    }
+
+    /// How many bytes the headers at the front of `bytes` take. Checks bounds and the total length, which is
+    /// what reading back needs.
+    pub(crate) fn measure(bytes: &[u8]) -> Result<usize, &'static str> {
+        let mut rest = bytes;
         let count = varint::take(&mut rest).ok_or("header count is cut short")?;
-        if count > RECORD_HEADERS_MAX as u64 {
+        if count > (RECORD_HEADERS_MAX + Reserved::ALL.len()) as u64 {
             return Err("too many headers");
         }
         for _ in 0..count {
             let name = take_part(&mut rest).ok_or("header name is cut short")?;
-            let reserved = name.first().is_some_and(|first| *first < RESERVED_END);
-            if name.is_empty() || (reserved && name.len() != 1) {
+            if name.is_empty() {
                 return Err("invalid header name");
-            }
-            if !reserved && std::str::from_utf8(name).is_err() {
-                return Err("header name is not UTF-8");
             }
             take_part(&mut rest).ok_or("header value is cut short")?;
         }
@@ -64,14 +90,37 @@ impl Headers {
         if taken > RECORD_HEADERS_BYTES_MAX {
             return Err("headers are too large");
         }
-        Ok((Self(bytes.slice(..taken)), taken))
+        Ok(taken)
+    }
+
+    /// Checks what [`Headers::measure`] does and every rule for a publisher's headers.
+    pub(crate) fn check(encoded: &[u8]) -> Result<(), &'static str> {
+        if Self::measure(encoded)? != encoded.len() {
+            return Err("bytes follow the headers");
+        }
+        let mut users = 0;
+        for (at, (name, value)) in pairs(encoded).enumerate() {
+            if name[0] < RESERVED_END {
+                let known = Reserved::ALL.into_iter().find(|known| *name == [*known as u8]);
+                let known = known.ok_or("unknown reserved header")?;
+                if !known.admits(value) {
+                    return Err("a reserved header does not have its encoding");
+                }
+            } else if std::str::from_utf8(name).is_err() {
+                return Err("header name is not UTF-8");
+            } else {
+                users += 1;
+            }
+            if pairs(encoded).take(at).any(|(earlier, _)| earlier == name) {
+                return Err("a header name occurs twice");
+            }
+        }
+        if users > RECORD_HEADERS_MAX { Err("too many headers") } else { Ok(()) }
     }
 
     /// Names and values in the order they were added, reserved ones included.
     pub fn iter(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
-        let mut rest = &self.0[..];
-        let count = if rest.is_empty() { 0 } else { varint::take(&mut rest).unwrap_or(0) };
-        (0..count).map_while(move |_| Some((take_part(&mut rest)?, take_part(&mut rest)?)))
+        pairs(&self.0)
     }
 
     /// The users' headers. Names are UTF-8; values may be any bytes.
@@ -90,7 +139,51 @@ impl Headers {
     /// Media type of the value, if it is text.
     #[must_use]
     pub fn content_type(&self) -> Option<&str> {
-        std::str::from_utf8(self.reserved(Reserved::ContentType)?).ok()
+        self.text(Reserved::ContentType)
+    }
+
+    /// Encoding of the value.
+    #[must_use]
+    pub fn content_encoding(&self) -> Option<&str> {
+        self.text(Reserved::ContentEncoding)
+    }
+
+    /// Digest of the value, as `Content-Digest` has it.
+    #[must_use]
+    pub fn digest(&self) -> Option<&str> {
+        self.text(Reserved::Digest)
+    }
+
+    /// Not to be delivered to queues before this time.
+    #[must_use]
+    pub fn deliver_at(&self) -> Option<TimestampMs> {
+        self.number(Reserved::DeliverAt).map(TimestampMs)
+    }
+
+    /// Expires this many milliseconds after it was accepted.
+    #[must_use]
+    pub fn ttl_ms(&self) -> Option<u64> {
+        self.number(Reserved::TtlMs)
+    }
+
+    /// Trace context (W3C).
+    #[must_use]
+    pub fn trace_parent(&self) -> Option<&str> {
+        self.text(Reserved::TraceParent)
+    }
+
+    /// Trace context (W3C), vendor part.
+    #[must_use]
+    pub fn trace_state(&self) -> Option<&str> {
+        self.text(Reserved::TraceState)
+    }
+
+    fn text(&self, which: Reserved) -> Option<&str> {
+        std::str::from_utf8(self.reserved(which)?).ok()
+    }
+
+    fn number(&self, which: Reserved) -> Option<u64> {
+        Some(u64::from_le_bytes(self.reserved(which)?.try_into().ok()?))
     }
 
     /// The encoded form; empty for no headers.
@@ -111,6 +204,21 @@ impl HeadersBuilder {
     pub fn reserved(&mut self, which: Reserved, value: &[u8]) -> &mut Self {
         self.push(&[which as u8], value);
         self
+    }
+
+    /// Media type of the value.
+    pub fn content_type(&mut self, media_type: &str) -> &mut Self {
+        self.reserved(Reserved::ContentType, media_type.as_bytes())
+    }
+
+    /// Not to be delivered to queues before this time.
+    pub fn deliver_at(&mut self, at: TimestampMs) -> &mut Self {
+        self.reserved(Reserved::DeliverAt, &at.0.to_le_bytes())
+    }
+
+    /// Expires this many milliseconds after it was accepted.
+    pub fn ttl_ms(&mut self, ttl_ms: u64) -> &mut Self {
+        self.reserved(Reserved::TtlMs, &ttl_ms.to_le_bytes())
     }
 
     /// Adds a user's header.
@@ -145,6 +253,13 @@ impl HeadersBuilder {
         self.count = 0;
         Headers(bytes.into())
     }
+}
+
+/// Names and values of well-formed headers; stops at the first that is not.
+fn pairs(encoded: &[u8]) -> impl Iterator<Item = (&[u8], &[u8])> {
+    let mut rest = encoded;
+    let count = if rest.is_empty() { 0 } else { varint::take(&mut rest).unwrap_or(0) };
+    (0..count).map_while(move |_| Some((take_part(&mut rest)?, take_part(&mut rest)?)))
 }
 
 fn take_part<'a>(rest: &mut &'a [u8]) -> Option<&'a [u8]> {

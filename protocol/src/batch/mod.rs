@@ -6,6 +6,7 @@
 //!   record    one record, and the decoder that walks them
 //!   headers   a record's headers, user and reserved
 //!   builder   records in, batch out
+//!   slice     a part of a batch as a batch of its own
 //! ```
 //!
 //! A batch is built once, at the edge, and then only sliced: the journal stores its bytes, a reader gets the
@@ -15,6 +16,7 @@ mod builder;
 mod header;
 mod headers;
 mod record;
+mod slice;
 #[cfg(test)]
 mod tests;
 mod varint;

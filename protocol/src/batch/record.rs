@@ -1,5 +1,7 @@
 //! One record, and the decoder that walks a batch's records.
 
+use std::ops::Range;
+
 use bytes::Bytes;
 
 use super::header::{BatchError, BatchHeader};
@@ -38,74 +40,38 @@ pub struct Record {
 #[derive(Debug)]
 pub struct Records {
     header: BatchHeader,
-    rest: Bytes,
+    raw: Bytes,
+    at: usize,
     index: u32,
     failed: bool,
 }
 
 impl Records {
     pub(crate) fn new(header: BatchHeader, raw: Bytes) -> Self {
-        Self { header, rest: raw, index: 0, failed: false }
+        Self { header, raw, at: 0, index: 0, failed: false }
     }
 
-    /// Checks that nothing follows the last record.
-    pub(crate) fn finished(&self) -> Result<(), BatchError> {
-        if self.rest.is_empty() { Ok(()) } else { Err(BatchError::Trailing(self.rest.len())) }
+    /// Only the records of `[first, first + take)`, as a slice of a placed batch names them; the others are
+    /// stepped over, and errors are kept.
+    pub fn within(self, first: Offset, take: u32) -> impl Iterator<Item = Result<Record, BatchError>> {
+        let end = Offset(first.0.saturating_add(u64::from(take)));
+        self.filter(move |record| record.as_ref().map_or(true, |it| (first..end).contains(&it.offset)))
     }
 
-    fn decode(&mut self) -> Result<Record, &'static str> {
-        let mut rest = &self.rest[..];
-        let len = varint::take(&mut rest).ok_or("length is cut short")?;
-        let prefix = self.rest.len() - rest.len();
-        let len =
-            usize::try_from(len).ok().filter(|len| *len <= rest.len()).ok_or("length exceeds the batch")?;
-        let size = prefix + len;
-        if size > RECORD_BYTES_MAX {
-            return Err("larger than the limit");
-        }
-        let body = self.rest.slice(prefix..size);
-        let record = self.decode_body(&body, size)?;
-        self.rest = self.rest.slice(size..);
-        Ok(record)
-    }
-
-    fn decode_body(&self, body: &Bytes, size: usize) -> Result<Record, &'static str> {
+    fn record(&self, layout: &Layout) -> Result<Record, &'static str> {
         let place = u64::from(self.index);
-        let mut rest = &body[..];
-        let offset_delta = varint::take(&mut rest).ok_or("offset is cut short")?;
-        let seq_delta = varint::take(&mut rest).ok_or("sequence number is cut short")?;
-        if offset_delta != place || seq_delta != place {
-            return Err("not at its place in the batch");
-        }
-        let ts_delta = varint::unzigzag(varint::take(&mut rest).ok_or("timestamp is cut short")?);
-        let (&attr, after) = rest.split_first().ok_or("attributes are cut short")?;
-        if attr & !ATTR_KEY != 0 {
-            return Err("unknown attribute");
-        }
-        rest = after;
-        let key_len = varint::take(&mut rest).ok_or("key is cut short")?;
-        let key_len = usize::try_from(key_len).ok().filter(|len| *len <= KEY_BYTES_MAX.min(rest.len()));
-        let key_len = key_len.ok_or("key is too long")?;
-        if attr & ATTR_KEY == 0 && key_len != 0 {
-            return Err("a key without its attribute");
-        }
-        let at = body.len() - rest.len();
-        let key = (attr & ATTR_KEY != 0).then(|| body.slice(at..at + key_len));
-        let (headers, taken) = Headers::split(&body.slice(at + key_len..))?;
-        let mut rest = &body[at + key_len + taken..];
-        let value_len = varint::take(&mut rest).ok_or("value is cut short")?;
-        if value_len != rest.len() as u64 {
-            return Err("value length does not match the record's");
-        }
-        let value = body.slice(body.len() - rest.len()..);
+        let header = &self.header;
+        let offset = header.base_offset.0.checked_add(place).ok_or("offset exceeds 64 bits")?;
+        let seq = header.base_seq.0.checked_add(place).ok_or("sequence number exceeds 64 bits")?;
+        let ts = header.base_ts.0.checked_add_signed(layout.ts_delta).ok_or("time exceeds 64 bits")?;
         Ok(Record {
-            offset: self.header.base_offset.plus(place),
-            seq: Seq(self.header.base_seq.0.wrapping_add(place)),
-            ts: TimestampMs(self.header.base_ts.0.saturating_add_signed(ts_delta)),
-            key,
-            headers,
-            value,
-            size,
+            offset: Offset(offset),
+            seq: Seq(seq),
+            ts: TimestampMs(ts),
+            key: layout.key.clone().map(|key| self.raw.slice(key)),
+            headers: Headers::from_measured(self.raw.slice(layout.headers.clone())),
+            value: self.raw.slice(layout.value.clone()),
+            size: layout.whole.len(),
         })
     }
 }
@@ -118,9 +84,100 @@ impl Iterator for Records {
             return None;
         }
         let index = self.index;
-        let decoded = self.decode();
-        self.failed = decoded.is_err();
+        let read = Layout::read(&self.raw, self.at, index)
+            .and_then(|layout| Ok((self.record(&layout)?, layout.whole.end)));
         self.index += 1;
-        Some(decoded.map_err(|why| BatchError::Record { index, why }))
+        match read {
+            Ok((record, end)) => {
+                self.at = end;
+                Some(Ok(record))
+            }
+            Err(why) => {
+                self.failed = true;
+                Some(Err(BatchError::Record { index, why }))
+            }
+        }
+    }
+}
+
+/// Walks all records without taking references to them, under the rules for what a publisher sends.
+pub(crate) fn validate(header: &BatchHeader, raw: &[u8]) -> Result<(), BatchError> {
+    let last = u64::from(header.count) - 1;
+    let refuse = |index, why| BatchError::Record { index, why };
+    for (base, why) in [
+        (header.base_offset.0, "offset exceeds 64 bits"),
+        (header.base_seq.0, "sequence number exceeds 64 bits"),
+    ] {
+        if base.checked_add(last).is_none() {
+            return Err(refuse(header.count - 1, why));
+        }
+    }
+    let mut at = 0;
+    for index in 0..header.count {
+        let layout = Layout::read(raw, at, index).map_err(|why| refuse(index, why))?;
+        Headers::check(&raw[layout.headers.clone()]).map_err(|why| refuse(index, why))?;
+        if layout.ts_delta != 0 {
+            return Err(refuse(index, "a published record has no time of its own"));
+        }
+        at = layout.whole.end;
+    }
+    if at == raw.len() { Ok(()) } else { Err(BatchError::Trailing(raw.len() - at)) }
+}
+
+/// Where the parts of one record are in the records section.
+#[derive(Debug)]
+pub(crate) struct Layout {
+    /// The record with its length prefix.
+    pub(crate) whole: Range<usize>,
+    pub(crate) ts_delta: i64,
+    pub(crate) key: Option<Range<usize>>,
+    pub(crate) headers: Range<usize>,
+    pub(crate) value: Range<usize>,
+}
+
+impl Layout {
+    /// Reads the record that starts at `start`, the `index`th of its batch. All ranges lie within `raw`.
+    pub(crate) fn read(raw: &[u8], start: usize, index: u32) -> Result<Self, &'static str> {
+        let mut rest = &raw[start..];
+        let len = varint::take(&mut rest).ok_or("length is cut short")?;
+        let len = usize::try_from(len).ok().filter(|len| *len <= rest.len());
+        let len = len.ok_or("length exceeds the batch")?;
+        let end = raw.len() - rest.len() + len;
+        if end - start > RECORD_BYTES_MAX {
+            return Err("larger than the limit");
+        }
+        let mut rest = &rest[..len];
+        let offset_delta = varint::take(&mut rest).ok_or("offset is cut short")?;
+        let seq_delta = varint::take(&mut rest).ok_or("sequence number is cut short")?;
+        if offset_delta != u64::from(index) || seq_delta != u64::from(index) {
+            return Err("not at its place in the batch");
+        }
+        let ts_delta = varint::unzigzag(varint::take(&mut rest).ok_or("timestamp is cut short")?);
+        let (&attr, mut rest) = rest.split_first().ok_or("attributes are cut short")?;
+        if attr & !ATTR_KEY != 0 {
+            return Err("unknown attribute");
+        }
+        let key_len = varint::take(&mut rest).ok_or("key is cut short")?;
+        let key_len = usize::try_from(key_len).ok().filter(|len| *len <= KEY_BYTES_MAX.min(rest.len()));
+        let key_len = key_len.ok_or("key is too long")?;
+        let has_key = attr & ATTR_KEY != 0;
+        if !has_key && key_len != 0 {
+            return Err("a key without its attribute");
+        }
+        let key_start = end - rest.len();
+        let headers_start = key_start + key_len;
+        let headers_end = headers_start + Headers::measure(&raw[headers_start..end])?;
+        let mut rest = &raw[headers_end..end];
+        let value_len = varint::take(&mut rest).ok_or("value is cut short")?;
+        if value_len != rest.len() as u64 {
+            return Err("value length does not match the record's");
+        }
+        Ok(Self {
+            whole: start..end,
+            ts_delta,
+            key: has_key.then_some(key_start..headers_start),
+            headers: headers_start..headers_end,
+            value: end - rest.len()..end,
+        })
     }
 }

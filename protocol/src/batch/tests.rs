@@ -35,7 +35,9 @@ fn sample() -> Vec<Parts> {
 
 fn any_parts() -> impl Strategy<Value = Parts> {
     let bytes = |n| proptest::collection::vec(any::<u8>(), 0..n);
-    (proptest::option::of(bytes(20)), proptest::collection::vec(("[a-z]{1,5}", bytes(9)), 0..4), bytes(300))
+    let headers = proptest::collection::btree_map("[a-z]{1,5}", bytes(9), 0..4)
+        .prop_map(|pairs| pairs.into_iter().collect::<Vec<_>>());
+    (proptest::option::of(bytes(20)), headers, bytes(300))
 }
 
 proptest! {
@@ -148,6 +150,156 @@ fn the_layout_is_pinned_by_golden_files() {
         assert!(read.records().unwrap().eq(batch.records().unwrap()), "{path}");
         if compression == Compression::None {
             assert_eq!(batch.bytes(), &golden, "the uncompressed layout is exact");
+        }
+    }
+}
+
+/// The one-record batch of `value`, with bytes of its record section changed by `edit`, checksum made right.
+fn forged(headers: &Headers, edit: impl FnOnce(&mut Vec<u8>)) -> Batch {
+    let mut builder = BatchBuilder::anonymous();
+    builder.push(RecordParts { key: None, headers, value: b"v" }).unwrap();
+    let mut bytes = builder.build(Compression::None).unwrap().bytes().to_vec();
+    edit(&mut bytes);
+    let raw = (bytes.len() - HEADER_BYTES) as u32;
+    bytes[0..4].copy_from_slice(&(raw + HEADER_BYTES as u32 - 4).to_le_bytes());
+    bytes[60..64].copy_from_slice(&raw.to_le_bytes());
+    let crc = crate::checksum::crc32c(&bytes[32..]);
+    bytes[28..32].copy_from_slice(&crc.to_le_bytes());
+    Batch::parse(bytes.into()).unwrap()
+}
+
+#[test]
+fn numbers_that_overflow_are_refused_instead_of_panicking() {
+    // Two records whose second would have offset or sequence number 2^64.
+    for (field, expected) in [(8..16, "offset exceeds 64 bits"), (64..72, "sequence number exceeds 64 bits")]
+    {
+        let mut bytes =
+            build(&[(None, vec![], vec![]), (None, vec![], vec![])], Compression::None).bytes().to_vec();
+        bytes[field].fill(0xff);
+        let crc = crate::checksum::crc32c(&bytes[32..]);
+        bytes[28..32].copy_from_slice(&crc.to_le_bytes());
+        let refused = Batch::parse(bytes.into()).unwrap().validate_records();
+        assert_eq!(refused, Err(BatchError::Record { index: 1, why: expected }));
+    }
+}
+
+fn why(index: u32, why: &'static str) -> Result<(), BatchError> {
+    Err(BatchError::Record { index, why })
+}
+
+#[test]
+fn a_publisher_cannot_set_times_or_unknown_reserved_headers() {
+    let none = Headers::default();
+    // Layout of the only record: len, offset, seq, ts, attr, key length, header count, value length, value.
+    let timed = forged(&none, |bytes| bytes[HEADER_BYTES + 3] = 2);
+    assert_eq!(timed.validate_records(), why(0, "a published record has no time of its own"));
+    assert!(timed.records().unwrap().all(|record| record.unwrap().ts == TimestampMs(1)), "readers see it");
+
+    let header = |name: u8, value: &[u8]| {
+        let mut builder = HeadersBuilder::default();
+        builder.content_type("a").user("n", value).unwrap();
+        let headers = builder.finish();
+        forged(&headers, |bytes| {
+            let at = bytes.windows(2).rposition(|pair| pair == [1, b'n']).unwrap();
+            bytes[at + 1] = name;
+        })
+        .validate_records()
+    };
+    assert_eq!(header(b'n', b"x"), Ok(()));
+    assert_eq!(header(0x08, b"x"), why(0, "unknown reserved header"));
+    assert_eq!(header(0x01, b"x"), why(0, "a header name occurs twice"));
+    assert_eq!(header(0x05, b"1234567"), why(0, "a reserved header does not have its encoding"));
+    assert_eq!(header(0x05, b"12345678"), Ok(()));
+    assert_eq!(header(0x07, &[0xff]), why(0, "a reserved header does not have its encoding"));
+    assert_eq!(header(0xff, b"x"), why(0, "header name is not UTF-8"));
+}
+
+#[test]
+fn bytes_after_the_last_record_are_refused() {
+    let batch = forged(&Headers::default(), |bytes| bytes.extend_from_slice(&[0; 3]));
+    assert_eq!(batch.validate_records(), Err(BatchError::Trailing(3)));
+}
+
+#[test]
+fn reserved_headers_do_not_count_against_the_users() {
+    let mut headers = HeadersBuilder::default();
+    let users = crate::limits::RECORD_HEADERS_MAX;
+    let mut push = |count: usize| {
+        headers.content_type("text/plain").ttl_ms(5_000).deliver_at(TimestampMs(7));
+        for n in 0..count {
+            headers.user(&format!("h{n}"), b"").unwrap();
+        }
+        let headers = headers.finish();
+        assert_eq!((headers.ttl_ms(), headers.deliver_at()), (Some(5_000), Some(TimestampMs(7))));
+        BatchBuilder::anonymous().push(RecordParts { key: None, headers: &headers, value: b"" }).map(|_| ())
+    };
+    assert_eq!(push(users), Ok(()));
+    assert_eq!(push(users + 1), why(0, "too many headers"));
+}
+
+/// A record of exactly the largest size, pushed into an empty batch.
+#[test]
+fn the_largest_record_fits_a_batch_and_one_byte_more_does_not() {
+    let none = Headers::default();
+    let value = vec![7; crate::limits::RECORD_BYTES_MAX];
+    // len (4 bytes), offset, seq, ts, attr, key length, header count, value length (4 bytes).
+    let fits = value.len() - 14;
+    let mut builder = BatchBuilder::anonymous();
+    let mut push = |len: usize| builder.push(RecordParts { key: None, headers: &none, value: &value[..len] });
+    assert_eq!(push(fits + 1), Err(BatchError::Record { index: 0, why: "larger than the limit" }));
+    assert_eq!(push(fits), Ok(value.len()));
+    assert!(matches!(push(fits), Err(BatchError::TooLarge(_))));
+    let batch = builder.build(Compression::None).unwrap();
+    Batch::parse(batch.bytes().clone()).unwrap().validate_records().unwrap();
+}
+
+#[test]
+fn a_small_input_cannot_make_a_decoder_hold_more_than_the_largest_batch() {
+    let bomb = lz4_flex::block::compress(&vec![0; 64 << 20]);
+    let mut batch = build(&sample(), Compression::Lz4).bytes()[..HEADER_BYTES].to_vec();
+    batch.extend_from_slice(&bomb);
+    let len = batch.len() as u32 - 4;
+    batch[0..4].copy_from_slice(&len.to_le_bytes());
+    for (raw_bytes, refused_at_parse) in [(64 << 20, true), (1 << 20, false)] {
+        batch[60..64].copy_from_slice(&u32::to_le_bytes(raw_bytes));
+        let crc = crate::checksum::crc32c(&batch[32..]);
+        batch[28..32].copy_from_slice(&crc.to_le_bytes());
+        match Batch::parse(batch.clone().into()) {
+            Err(error) => assert_eq!((error, refused_at_parse), (BatchError::TooLarge(64 << 20), true)),
+            Ok(batch) => {
+                assert!(!refused_at_parse);
+                assert_eq!(batch.validate_records(), Err(BatchError::Decompress(raw_bytes)));
+            }
+        }
+    }
+}
+
+proptest! {
+    #[test]
+    fn a_part_holds_the_same_records_at_the_same_places(
+        records in proptest::collection::vec(any_parts(), 1..200), codec in 0usize..4,
+        base in 0u64..1000, first in 0u64..1200, take in 0u32..250,
+    ) {
+        let batch = build(&records, CODECS[codec]);
+        let placed = batch.placed(Offset(base), TimestampMs(9), PartitionId(4)).concat();
+        let placed = Batch::parse(placed.into()).unwrap();
+        let wanted: Vec<_> = placed.records().unwrap().within(Offset(first), take)
+            .map(|record| { let it = record.unwrap(); (it.offset, it.seq, it.ts, it.key, it.headers, it.value) })
+            .collect();
+        match placed.slice_of(Offset(first), take) {
+            Err(error) => {
+                prop_assert_eq!(error, BatchError::Count(0));
+                prop_assert!(wanted.is_empty());
+            }
+            Ok(part) => {
+                let part = Batch::parse(part.bytes().clone()).unwrap();
+                part.validate_records().unwrap();
+                let got: Vec<_> = part.records().unwrap()
+                    .map(|record| { let it = record.unwrap(); (it.offset, it.seq, it.ts, it.key, it.headers, it.value) })
+                    .collect();
+                prop_assert_eq!(got, wanted);
+                prop_assert_eq!(part.header().partition, PartitionId(4));
+            }
         }
     }
 }

@@ -1,4 +1,6 @@
-//! LEB128 numbers as Protocol Buffers write them: 7 bits a byte, low bits first, at most 10 bytes.
+//! LEB128 numbers: 7 bits a byte, low bits first, at most 10 bytes, shortest form only.
+//!
+//! One form per number makes a record's bytes, and with them its size in credit, a function of its content.
 
 /// Appends `value`.
 pub(crate) fn put(out: &mut Vec<u8>, mut value: u64) {
@@ -14,7 +16,7 @@ pub(crate) fn len(value: u64) -> usize {
     ((64 - (value | 1).leading_zeros()) as usize).div_ceil(7)
 }
 
-/// Takes a number off the front; `None` if it is cut short, longer than 10 bytes or above 64 bits.
+/// Takes a number off the front; `None` if it is cut short, above 64 bits, or longer than it need be.
 pub(crate) fn take(bytes: &mut &[u8]) -> Option<u64> {
     let mut value = 0u64;
     for (i, &byte) in bytes.iter().enumerate().take(10) {
@@ -25,13 +27,18 @@ pub(crate) fn take(bytes: &mut &[u8]) -> Option<u64> {
         value |= bits << (7 * i);
         if byte & 0x80 == 0 {
             *bytes = &bytes[i + 1..];
-            return Some(value);
+            return (byte != 0 || i == 0).then_some(value);
         }
     }
     None
 }
 
-/// Undoes zigzag, which turns small magnitudes of either sign into small numbers.
+/// Turns small magnitudes of either sign into small numbers.
+pub(crate) fn zigzag(value: i64) -> u64 {
+    (value.cast_unsigned() << 1) ^ (value >> 63).cast_unsigned()
+}
+
+/// Undoes [`zigzag`].
 pub(crate) fn unzigzag(value: u64) -> i64 {
     (value >> 1).cast_signed() ^ -(value & 1).cast_signed()
 }
@@ -41,10 +48,6 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-
-    fn zigzag(value: i64) -> u64 {
-        (value.cast_unsigned() << 1) ^ (value >> 63).cast_unsigned()
-    }
 
     proptest! {
         #[test]
@@ -61,8 +64,10 @@ mod tests {
     }
 
     #[test]
-    fn numbers_above_64_bits_are_refused() {
-        assert_eq!(take(&mut &[0xff; 10][..]), None);
-        assert_eq!(take(&mut &[0x80; 11][..]), None);
+    fn numbers_above_64_bits_or_in_a_longer_form_are_refused() {
+        for bad in [&[0xff; 10][..], &[0x80; 11], &[0x80, 0], &[0xff, 0x80, 0]] {
+            assert_eq!(take(&mut &bad[..]), None, "{bad:02x?}");
+        }
+        assert_eq!(take(&mut &[0][..]), Some(0));
     }
 }
