@@ -1,0 +1,87 @@
+import createClient from 'openapi-fetch';
+import type { components, paths } from './schema';
+
+export type Problem = components['schemas']['Problem'];
+export type Topic = components['schemas']['Topic'];
+export type TopicConfig = components['schemas']['TopicConfig'];
+export type TopicPage = components['schemas']['TopicPage'];
+export type Level = components['schemas']['Level'];
+export type Published = components['schemas']['Published'];
+export type Service = components['schemas']['Service'];
+
+/** Longest wait for an answer. */
+const TIMEOUT_MS = 15_000;
+
+/** The gateway refused, or failed and said so. */
+export class Refused extends Error {
+  constructor(readonly problem: Problem) {
+    super(`${problem.code}: ${problem.detail}`);
+    this.name = 'Refused';
+  }
+}
+
+/** There was no answer that could be understood: nobody listens, the network broke, or it took too long. */
+export class Unreachable extends Error {
+  constructor(
+    message: string,
+    /** True if the request may have had an effect all the same. */
+    readonly uncertain: boolean,
+  ) {
+    super(message);
+    this.name = 'Unreachable';
+  }
+}
+
+/** `fetch` that throws nothing but `Refused` and `Unreachable`, except when the caller gave it up. */
+export async function ask(input: string | Request, init?: RequestInit): Promise<Response> {
+  const request = new Request(input, init);
+  const timeout = AbortSignal.timeout(TIMEOUT_MS);
+  let response: Response;
+  try {
+    response = await fetch(request, { signal: AbortSignal.any([request.signal, timeout]) });
+  } catch (error) {
+    if (request.signal.aborted) throw error;
+    const why = timeout.aborted ? `no answer within ${TIMEOUT_MS / 1000} s` : 'no connection to the gateway';
+    throw new Unreachable(why, request.method !== 'GET');
+  }
+  if (response.ok || response.status === 304) return response;
+  throw new Refused(await problemOf(response, request.method));
+}
+
+async function problemOf(response: Response, method: string): Promise<Problem> {
+  const text = await response.text().catch(() => '');
+  if (response.headers.get('Content-Type')?.startsWith('application/problem+json')) {
+    try {
+      return JSON.parse(text) as Problem;
+    } catch {
+      // Cut off on the way: told below as what it is.
+    }
+  }
+  return {
+    type: 'about:blank',
+    title: `Something on the way answered ${response.status}`,
+    status: response.status,
+    code: `http_${response.status}`,
+    detail: text.slice(0, 300) || response.statusText || 'without a body',
+    outcome: method === 'GET' ? 'none' : 'unknown',
+    retryable: response.status >= 500,
+    retry_after_ms: null,
+    request_id: response.headers.get('X-Request-Id') ?? '',
+    'violated-policies': [],
+  };
+}
+
+/** Where the API is, without a slash at the end. The console may live under a prefix; the API never does. */
+export const origin = () => location.origin;
+
+export const api = createClient<paths>({ baseUrl: origin(), fetch: (request) => ask(request) });
+
+/** The body of an answer that has one. */
+export function bodyOf<T>({ data }: { data?: T }): T {
+  if (data === undefined) throw new Unreachable('the gateway sent an empty answer', false);
+  return data;
+}
+
+export const topicPath = (ns: string, topic: string) => `/v1/ns/${ns}/topics/${topic}`;
+export const topicUrl = (ns: string, topic: string) => origin() + topicPath(ns, topic);
+export const socketUrl = () => `${origin().replace(/^http/, 'ws')}/v1/ws`;

@@ -1,0 +1,80 @@
+import { readPage } from '../tail/message';
+import { ask, type Published, topicUrl } from './client';
+
+export interface ReadAt {
+  readonly from: string;
+  readonly partition?: number | undefined;
+  readonly limit: number;
+}
+
+export function readUrl(ns: string, topic: string, { from, partition, limit }: ReadAt): string {
+  const query = new URLSearchParams({ from, limit: String(limit) });
+  if (partition !== undefined) query.set('partition', String(partition));
+  return `${topicUrl(ns, topic)}/messages?${query.toString().replaceAll('%3A', ':')}`;
+}
+
+/** Looks at messages. Reading has no effect on anyone else. */
+export async function readMessages(ns: string, topic: string, at: ReadAt, signal?: AbortSignal) {
+  const response = await ask(readUrl(ns, topic, at), {
+    headers: { Accept: 'application/json' },
+    signal: signal ?? null,
+  });
+  return readPage(await response.text());
+}
+
+export const messageUrl = (ns: string, topic: string, partition: number, offset: number) =>
+  `${topicUrl(ns, topic)}/messages/${partition}/${offset}`;
+
+/** The body of one message, byte for byte as it was published. */
+export async function readBody(
+  ns: string,
+  topic: string,
+  partition: number,
+  offset: number,
+  signal?: AbortSignal,
+) {
+  const response = await ask(messageUrl(ns, topic, partition, offset), { signal: signal ?? null });
+  return {
+    bytes: new Uint8Array(await response.arrayBuffer()),
+    contentType: response.headers.get('Content-Type'),
+  };
+}
+
+export interface Outgoing {
+  readonly body: string;
+  readonly contentType: string;
+  readonly key: string;
+  readonly headers: readonly (readonly [string, string])[];
+  /** Empty: the topic's default. */
+  readonly confirm: string;
+}
+
+/** The request that publishes it, also shown as curl. */
+export function publishRequest(ns: string, topic: string, out: Outgoing) {
+  const headers: Record<string, string> = { 'Content-Type': out.contentType };
+  if (out.key) headers['Message-Key'] = out.key;
+  if (out.confirm) headers.Confirm = out.confirm;
+  for (const [name, value] of out.headers) headers[`Message-Header-${name}`] = value;
+  return { method: 'POST' as const, url: `${topicUrl(ns, topic)}/messages`, headers, body: out.body };
+}
+
+export interface Receipt {
+  readonly published: Published;
+  readonly serverTiming: string | null;
+  readonly location: string | null;
+  /** Milliseconds between sending and the answer, as this browser saw it. */
+  readonly roundTrip: number;
+}
+
+export async function publish(ns: string, topic: string, out: Outgoing): Promise<Receipt> {
+  const { method, url, headers, body } = publishRequest(ns, topic, out);
+  const start = performance.now();
+  const response = await ask(url, { method, headers, body: new TextEncoder().encode(body) });
+  const roundTrip = performance.now() - start;
+  return {
+    published: (await response.json()) as Published,
+    serverTiming: response.headers.get('Server-Timing'),
+    location: response.headers.get('Location'),
+    roundTrip,
+  };
+}

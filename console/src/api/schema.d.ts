@@ -1,0 +1,1884 @@
+// Written by `npm run gen` from openapi/openapi.json. Do not edit.
+export interface paths {
+    "/healthz": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Whether the process answers
+         * @description Needs the grant `status`.
+         */
+        get: operations["readHealth"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/metrics": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Metrics in the Prometheus text format
+         * @description Needs the grant `metrics`.
+         */
+        get: operations["readMetrics"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/openapi.json": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * This document
+         * @description Needs the grant `status`.
+         */
+        get: operations["readOpenapi"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/readyz": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Whether requests would be served: storage is reachable and the gateway is not draining
+         * @description Needs the grant `status`.
+         */
+        get: operations["readReadiness"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Version, limits, levels
+         * @description Needs the grant `status`.
+         */
+        get: operations["describeService"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/ns": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List namespaces
+         * @description Needs the grant `list`.
+         */
+        get: operations["listNamespaces"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/ns/{ns}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Read a namespace
+         * @description Needs the grant `describe`.
+         */
+        get: operations["readNamespace"];
+        /**
+         * Create a namespace
+         * @description Idempotent. Without `If-Match` an existing namespace with other settings is 409 `config_mismatch`; with it the settings are replaced.
+         *
+         *     Needs the grant `manage`.
+         */
+        put: operations["createNamespace"];
+        post?: never;
+        /**
+         * Delete a namespace that has no topics
+         * @description Needs the grant `manage`.
+         */
+        delete: operations["deleteNamespace"];
+        options?: never;
+        head?: never;
+        /**
+         * Change a namespace
+         * @description Needs the grant `manage`.
+         */
+        patch: operations["updateNamespace"];
+        trace?: never;
+    };
+    "/v1/ns/{ns}/events": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Follow several topics as server-sent events
+         * @description `id` is an opaque cursor over all topics. Events: `message` (a record with its `topic`), `caught-up`, `gap`, `goaway`, `end`. A comment is sent every 15 s.
+         *
+         *     Needs the grant `subscribe`.
+         */
+        get: operations["followEvents"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/ns/{ns}/topics": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List topics
+         * @description Needs the grant `list`.
+         */
+        get: operations["listTopics"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/ns/{ns}/topics/{topic}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Read a topic: configuration, partitions, rates
+         * @description Needs the grant `describe`.
+         */
+        get: operations["readTopic"];
+        /**
+         * Create a topic
+         * @description Idempotent. Without `If-Match` an existing topic with another configuration is 409 `config_mismatch`; with it the configuration is replaced.
+         *
+         *     Needs the grant `manage`.
+         */
+        put: operations["createTopic"];
+        post?: never;
+        /**
+         * Delete a topic with all its messages
+         * @description Needs the grant `manage`.
+         */
+        delete: operations["deleteTopic"];
+        options?: never;
+        head?: never;
+        /**
+         * Change a topic's configuration
+         * @description Fields that are left out stay as they are; `null` removes a limit.
+         *
+         *     Needs the grant `manage`.
+         */
+        patch: operations["updateTopic"];
+        trace?: never;
+    };
+    "/v1/ns/{ns}/topics/{topic}/messages": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Read messages, or follow them as server-sent events
+         * @description The form is chosen by `Accept`. Reading at the end answers an empty page; beyond it 416; below the oldest message 410. With `text/event-stream` the answer does not end: events `message`, `caught-up`, `gap`, `goaway`, `end`; `limit`, `max_bytes`, `wait` and `until` do not apply.
+         *
+         *     Needs the grant `subscribe`.
+         */
+        get: operations["readMessages"];
+        put?: never;
+        /**
+         * Publish one message
+         * @description The body is the payload, stored as it is with its `Content-Type` and `Content-Encoding`. `Message-Header-X: y` stores the user header `x: y`. CloudEvents: `ce-*` headers are stored as attributes; a body of `application/cloudevents+json` is one event in structured mode.
+         *
+         *     Needs the grant `publish`.
+         */
+        post: operations["publishMessage"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/ns/{ns}/topics/{topic}/messages/{partition}/{offset}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Read one message
+         * @description The body is the payload as it was published, with its `Content-Type` and `Content-Encoding`; the key and user headers are in `Message-Key` and `Message-Header-*`.
+         *
+         *     Needs the grant `subscribe`.
+         */
+        get: operations["readMessage"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/ns/{ns}/topics/{topic}/messages:batch": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Publish many messages
+         * @description Results are in input order. Lines are `BatchLine` objects, one per line.
+         *
+         *     Needs the grant `publish`.
+         */
+        post: operations["publishBatch"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/ns/{ns}/topics/{topic}/producers/{producer}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * What the topic knows of a producer
+         * @description `{producer}` is the id, percent-encoded.
+         *
+         *     Needs the grant `publish`.
+         */
+        get: operations["readProducer"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/ns/{ns}/topics/{topic}/receipts/{receipt}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Resolve or upgrade a confirm
+         * @description Needs the grant `publish`.
+         */
+        get: operations["readReceipt"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/ws": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Publish and follow over one WebSocket
+         * @description Subprotocols `weir.v1.json` and `weir.v1.bin`. Every `open` and `sub` on it is authorised on its own.
+         *
+         *     Needs the grant `connect`.
+         */
+        get: operations["openWebSocket"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+}
+export type webhooks = Record<string, never>;
+export interface components {
+    schemas: {
+        /** @description One line of an NDJSON batch. At most one of `data` and `data_base64`. */
+        BatchLine: {
+            /**
+             * @description Key.
+             * @default null
+             */
+            key: string;
+            /**
+             * @description User headers.
+             * @default {}
+             */
+            headers: {
+                [key: string]: string;
+            };
+            /**
+             * @description Content type; `application/json` with `data`, `application/octet-stream` with `data_base64` by default.
+             * @default null
+             */
+            content_type: string;
+            /** @description The payload as a JSON value; with a `text/*` content type a string is its text. */
+            data?: unknown;
+            /**
+             * @description The payload in Base64.
+             * @default null
+             */
+            data_base64: string;
+            /**
+             * @description Not to be delivered by queues before this time (RFC 3339).
+             * @default null
+             */
+            deliver_at: string;
+            /**
+             * Format: int64
+             * @description Expires after this many milliseconds.
+             * @default null
+             */
+            ttl_ms: number;
+        };
+        /** @description The answer to a batch, one result per message in input order. */
+        BatchPublished: {
+            /** @description What became of each message. */
+            results: components["schemas"]["BatchResult"][];
+            /** @description The level that all accepted messages have reached. */
+            level: components["schemas"]["Level"];
+        };
+        /** @description What an administrator sets. Fields that are left out take their default. */
+        NamespaceConfig: {
+            /**
+             * @description Publishing to a topic that does not exist creates it with the defaults.
+             * @default false
+             */
+            auto_create: boolean;
+            /**
+             * @description Browser origins that may use it, exact (`https://app.example`).
+             * @default []
+             */
+            cors_origins: string[];
+        };
+        /** @description A page of namespaces, in name order. */
+        NamespacePage: {
+            /** @description The namespaces. */
+            items: components["schemas"]["Namespace"][];
+            /** @description Pass as `cursor` for the next page; `null` on the last. */
+            next?: string | null;
+        };
+        /** @description Changes to a namespace. Fields that are left out stay. */
+        NamespacePatch: {
+            /**
+             * @description Publishing to a topic that does not exist creates it with the defaults.
+             * @default null
+             */
+            auto_create: boolean;
+            /**
+             * @description Browser origins that may use it.
+             * @default null
+             */
+            cors_origins: string[];
+        };
+        /**
+         * @description Why a request was refused or failed, whether it had an effect, and what the client needs to go on.
+         *     Sent with every error answer, in WebSocket `err` and `reject` frames, and per item of a mixed batch.
+         */
+        Problem: {
+            /**
+             * @description URI that identifies the kind: `urn:weir:problem:…`, or an IANA-registered one for 429 and 503.
+             * @example urn:weir:problem:topic-not-found
+             */
+            type: string;
+            /** @description One line for people, the same for every occurrence of the code. */
+            title: string;
+            /**
+             * Format: int32
+             * @description The HTTP status.
+             */
+            status: number;
+            /**
+             * @description The stable text to match on.
+             * @example topic_not_found
+             */
+            code: string;
+            /** @description What exactly was wrong this time. */
+            detail: string;
+            /** @description `none`: provably no effect. `applied`: it took effect. `unknown`: ask the receipt or the producer. */
+            outcome: components["schemas"]["ProblemOutcome"];
+            /** @description True if the same request may succeed later without being changed. */
+            retryable: boolean;
+            /**
+             * Format: int64
+             * @description When a retry makes sense, in milliseconds from now.
+             */
+            retry_after_ms?: number | null;
+            /** @description Identifies the request in logs; also in the header `X-Request-Id`. Empty for items of a batch. */
+            request_id: string;
+            /** @description How things stand, where that helps to go on. */
+            current?: components["schemas"]["Current"];
+            /** @description The field, parameter or header that was refused. */
+            field?: string;
+            /**
+             * Format: int64
+             * @description The limit that was exceeded, in the unit that `detail` names.
+             */
+            limit?: number;
+            /** @description The grant that is missing, as `operation resource`. */
+            missing_grant?: string;
+            /** @description Policies of `RateLimit-Policy` that were exceeded. */
+            "violated-policies"?: string[];
+        };
+        /**
+         * @description Whether a refused or failed request had an effect.
+         * @enum {string}
+         */
+        ProblemOutcome: "none" | "applied" | "unknown";
+        /** @description A producer as the partitions know it. */
+        Producer: {
+            /** @description Its id. */
+            id: string;
+            /** @description Its state on every partition that has seen it. */
+            partitions: components["schemas"]["ProducerPartition"][];
+        };
+        /** @description A published message. */
+        Published: {
+            /**
+             * Format: int32
+             * @description Partition.
+             */
+            partition: number;
+            /**
+             * Format: int64
+             * @description Its offset; absent at level `none`.
+             */
+            offset?: number;
+            /**
+             * Format: int64
+             * @description When it was accepted, milliseconds since the epoch; absent at level `none`.
+             */
+            ts?: number;
+            /** @description The level reached. */
+            level: components["schemas"]["Level"];
+            /** @description The offset cannot change any more. */
+            final: boolean;
+            /**
+             * Format: int64
+             * @description Term in which the offset was given, while it is not final.
+             */
+            term?: number;
+            /** @description It had been accepted before; nothing was added. */
+            duplicate: boolean;
+        };
+        /** @description What a read found. */
+        ReadPage: {
+            /** @description The records, in offset order per partition. */
+            messages: components["schemas"]["Record"][];
+            /** @description Where to read on: an offset, or an opaque cursor if several partitions were read. */
+            next: components["schemas"]["Next"];
+            /** @description `next` is the end of what may be seen. */
+            up_to_date: boolean;
+        };
+        /** @description What has become of a confirm. */
+        Receipt: {
+            /** @description The receipt. */
+            receipt: string;
+            /**
+             * Format: int32
+             * @description Partition.
+             */
+            partition: number;
+            /**
+             * Format: int64
+             * @description Offset that was answered.
+             */
+            offset: number;
+            /** @description The level reached by now. */
+            level: components["schemas"]["Level"];
+            /** @description The offset cannot change any more. */
+            final: boolean;
+            /** @description The record was lost with its leader below `quorum`: it does not exist. */
+            lost: boolean;
+            /**
+             * Format: int64
+             * @description When it was accepted, milliseconds since the epoch; absent if it is lost.
+             */
+            ts?: number;
+        };
+        /** @description What this gateway is and what it accepts. */
+        Service: {
+            /** @description `weir`. */
+            service: string;
+            /** @description Version of the gateway. */
+            version: string;
+            /** @description Sizes and times it accepts. */
+            limits: components["schemas"]["Limits"];
+            /** @description Confirm levels that a publish may ask for. */
+            levels: components["schemas"]["Level"][];
+            /** @description WebSocket subprotocols. */
+            subprotocols: string[];
+        };
+        /** @description What an administrator sets. Fields that are left out take their default. */
+        TopicConfig: {
+            /**
+             * Format: int32
+             * @description Number of partitions, 1 to 1024. Cannot be changed later.
+             * @default 1
+             */
+            partitions: number;
+            /**
+             * @description Content type of records that name none.
+             * @default null
+             * @example application/json
+             */
+            content_type: string | null;
+            /**
+             * @default {
+             *       "age_ms": null,
+             *       "bytes": null,
+             *       "records": null,
+             *       "until_settled": false
+             *     }
+             */
+            retention: components["schemas"]["Retention"];
+            /** @default none */
+            compaction: components["schemas"]["Compaction"];
+            /** @default quorum */
+            default_confirm: components["schemas"]["Level"];
+            /** @default quorum */
+            deliver_from: components["schemas"]["Level"];
+            /** @default none */
+            min_confirm: components["schemas"]["Level"];
+            /**
+             * @default {
+             *       "window_ms": 600000
+             *     }
+             */
+            dedupe: components["schemas"]["Dedupe"];
+            /**
+             * Format: int64
+             * @description Records expire after this many milliseconds unless they say otherwise.
+             * @default null
+             */
+            ttl_ms: number | null;
+            /**
+             * @description No more records are accepted.
+             * @default false
+             */
+            closed: boolean;
+        };
+        /** @description A page of topics, in name order. */
+        TopicPage: {
+            /** @description The topics. */
+            items: components["schemas"]["Topic"][];
+            /** @description Pass as `cursor` for the next page; `null` on the last. */
+            next?: string | null;
+        };
+        /** @description Changes to a configuration. Fields that are left out stay; `null` removes a limit. */
+        TopicPatch: {
+            /**
+             * Format: int32
+             * @description Must be what it is: growing is not supported yet.
+             * @default null
+             */
+            partitions: number;
+            /**
+             * @description Content type of records that name none.
+             * @default null
+             */
+            content_type: string | null;
+            /** @default null */
+            retention: components["schemas"]["RetentionPatch"];
+            /** @default null */
+            compaction: components["schemas"]["Compaction"];
+            /** @default null */
+            default_confirm: components["schemas"]["Level"];
+            /** @default null */
+            deliver_from: components["schemas"]["Level"];
+            /** @default null */
+            min_confirm: components["schemas"]["Level"];
+            /** @default null */
+            dedupe: components["schemas"]["Dedupe"];
+            /**
+             * Format: int64
+             * @description Records expire after this many milliseconds unless they say otherwise.
+             * @default null
+             */
+            ttl_ms: number | null;
+            /**
+             * @description No more records are accepted.
+             * @default null
+             */
+            closed: boolean;
+        };
+        Topic: {
+            ns: string;
+            name: string;
+            incarnation: number;
+            version: number;
+            created_ms: number;
+            config: components["schemas"]["TopicConfig"];
+            partitions: components["schemas"]["Partition"][];
+            rates: components["schemas"]["Rates"];
+        };
+        Partition: {
+            partition: number;
+            start: number | null;
+            end: number | null;
+            bytes: number | null;
+            shard: number;
+        };
+        Rates: {
+            publish_records_per_second: number;
+            publish_bytes_per_second: number;
+            deliver_records_per_second: number;
+        };
+        Namespace: {
+            name: string;
+            auto_create: boolean;
+            cors_origins: string[];
+            version: number;
+        };
+        Retention: {
+            age_ms?: number | null;
+            bytes?: number | null;
+            records?: number | null;
+            until_settled?: boolean;
+        };
+        RetentionPatch: {
+            age_ms?: number | null;
+            bytes?: number | null;
+            records?: number | null;
+            until_settled?: boolean;
+        };
+        /** @enum {string} */
+        Compaction: "none" | "key";
+        /** @enum {string} */
+        Level: "none" | "memory" | "durable" | "quorum" | "archived";
+        Dedupe: {
+            window_ms?: number;
+        };
+        Record: {
+            partition: number;
+            offset: number;
+            ts: number;
+            headers: Record<string, never>;
+        };
+        Next: number | string;
+        BatchResult: Record<string, never>;
+        ProducerPartition: Record<string, never>;
+        Limits: {
+            record_bytes: number;
+            partitions: number;
+        };
+        Current: {
+            etag?: string;
+        };
+    };
+    responses: never;
+    parameters: never;
+    requestBodies: never;
+    headers: never;
+    pathItems: never;
+}
+export type $defs = Record<string, never>;
+export interface operations {
+    readHealth: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description It does. */
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            /** @description Refused or failed. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    readMetrics: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The metrics. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "text/plain": unknown;
+                };
+            };
+            /** @description Refused or failed. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    readOpenapi: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OpenAPI 3.1. */
+            200: {
+                headers: {
+                    /** @description Tag of the document. */
+                    ETag?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": unknown;
+                };
+            };
+            /** @description Refused or failed. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    readReadiness: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description They would. */
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            /** @description Refused or failed. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    describeService: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description What the gateway is and accepts. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Service"];
+                };
+            };
+            /** @description Refused or failed. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    listNamespaces: {
+        parameters: {
+            query?: {
+                /** @description Only names that contain this text. */
+                q?: string;
+                /** @description Order of the items; `name` is the only one. */
+                sort?: "name";
+                /** @description Most items of the page; 100 by default. */
+                limit?: number;
+                /** @description `next` of the page before. */
+                cursor?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description A page. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["NamespacePage"];
+                };
+            };
+            /** @description Refused or failed. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    readNamespace: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description Answer 304 if the tag is still this. */
+                "If-None-Match"?: string;
+            };
+            path: {
+                /** @description Namespace. */
+                ns: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The namespace. */
+            200: {
+                headers: {
+                    /** @description Tag of the configuration, for `If-Match` and `If-None-Match`. */
+                    ETag?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Namespace"];
+                };
+            };
+            /** @description Its tag is the one you have. */
+            304: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            /** @description Refused or failed. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    createNamespace: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description Only if the configuration still has this tag; 412 otherwise. */
+                "If-Match"?: string;
+                /** @description `*`: only if it does not exist; 412 otherwise. */
+                "If-None-Match"?: string;
+            };
+            path: {
+                /** @description Namespace. */
+                ns: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: {
+            content: {
+                "application/json": components["schemas"]["NamespaceConfig"];
+            };
+        };
+        responses: {
+            /** @description It stands like that. */
+            200: {
+                headers: {
+                    /** @description Tag of the configuration, for `If-Match` and `If-None-Match`. */
+                    ETag?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Namespace"];
+                };
+            };
+            /** @description Created. */
+            201: {
+                headers: {
+                    /** @description Tag of the configuration, for `If-Match` and `If-None-Match`. */
+                    ETag?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Namespace"];
+                };
+            };
+            /** @description Refused or failed. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    deleteNamespace: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description Namespace. */
+                ns: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Deleted. */
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            /** @description Refused or failed. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    updateNamespace: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description Only if the configuration still has this tag; 412 otherwise. */
+                "If-Match"?: string;
+            };
+            path: {
+                /** @description Namespace. */
+                ns: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["NamespacePatch"];
+                "application/merge-patch+json": components["schemas"]["NamespacePatch"];
+            };
+        };
+        responses: {
+            /** @description Changed. */
+            200: {
+                headers: {
+                    /** @description Tag of the configuration, for `If-Match` and `If-None-Match`. */
+                    ETag?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Namespace"];
+                };
+            };
+            /** @description Refused or failed. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    followEvents: {
+        parameters: {
+            query: {
+                /** @description A topic; repeat it for more, at most 100. */
+                topic: string[];
+                /** @description As for reading, without offsets; `latest` by default. */
+                from?: string;
+                /** @description The same as the header `Last-Event-ID`. */
+                last_event_id?: string;
+                /** @description Lowest level you are willing to see; the topic's `deliver_from` by default. */
+                min_level?: "memory" | "quorum";
+            };
+            header?: {
+                /** @description `id` of the last event received: continue after it. */
+                "Last-Event-ID"?: string;
+            };
+            path: {
+                /** @description Namespace. */
+                ns: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Events, without end. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "text/event-stream": unknown;
+                };
+            };
+            /** @description Refused or failed. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    listTopics: {
+        parameters: {
+            query?: {
+                /** @description Only names that contain this text. */
+                q?: string;
+                /** @description Order of the items; `name` is the only one. */
+                sort?: "name";
+                /** @description Most items of the page; 100 by default. */
+                limit?: number;
+                /** @description `next` of the page before. */
+                cursor?: string;
+            };
+            header?: never;
+            path: {
+                /** @description Namespace. */
+                ns: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description A page. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["TopicPage"];
+                };
+            };
+            /** @description Refused or failed. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    readTopic: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description Answer 304 if the tag is still this. */
+                "If-None-Match"?: string;
+            };
+            path: {
+                /** @description Namespace. */
+                ns: string;
+                /** @description Topic. */
+                topic: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The topic. */
+            200: {
+                headers: {
+                    /** @description Tag of the configuration, for `If-Match` and `If-None-Match`. */
+                    ETag?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Topic"];
+                };
+            };
+            /** @description Its configuration has the tag that you have; offsets and rates may differ. */
+            304: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            /** @description Refused or failed. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    createTopic: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description Only if the configuration still has this tag; 412 otherwise. */
+                "If-Match"?: string;
+                /** @description `*`: only if it does not exist; 412 otherwise. */
+                "If-None-Match"?: string;
+            };
+            path: {
+                /** @description Namespace. */
+                ns: string;
+                /** @description Topic. */
+                topic: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: {
+            content: {
+                "application/json": components["schemas"]["TopicConfig"];
+            };
+        };
+        responses: {
+            /** @description It stands like that. */
+            200: {
+                headers: {
+                    /** @description Tag of the configuration, for `If-Match` and `If-None-Match`. */
+                    ETag?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Topic"];
+                };
+            };
+            /** @description Created. */
+            201: {
+                headers: {
+                    /** @description Tag of the configuration, for `If-Match` and `If-None-Match`. */
+                    ETag?: string;
+                    /** @description Its path. */
+                    Location?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Topic"];
+                };
+            };
+            /** @description Refused or failed. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    deleteTopic: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description Only if the configuration still has this tag; 412 otherwise. */
+                "If-Match"?: string;
+            };
+            path: {
+                /** @description Namespace. */
+                ns: string;
+                /** @description Topic. */
+                topic: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Deleted. */
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            /** @description Refused or failed. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    updateTopic: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description Only if the configuration still has this tag; 412 otherwise. */
+                "If-Match"?: string;
+            };
+            path: {
+                /** @description Namespace. */
+                ns: string;
+                /** @description Topic. */
+                topic: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["TopicPatch"];
+                "application/merge-patch+json": components["schemas"]["TopicPatch"];
+            };
+        };
+        responses: {
+            /** @description Changed. */
+            200: {
+                headers: {
+                    /** @description Tag of the configuration, for `If-Match` and `If-None-Match`. */
+                    ETag?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Topic"];
+                };
+            };
+            /** @description Refused or failed. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    readMessages: {
+        parameters: {
+            query?: {
+                /** @description `earliest` (default), `latest`, an offset, `ts:` and RFC 3339 or milliseconds, `tail:` and a number of messages, `cursor:` and an opaque cursor. */
+                from?: string;
+                /** @description Most messages; 100 by default. */
+                limit?: number;
+                /** @description Stop at this many encoded bytes; 1 MiB by default. One message is always returned. */
+                max_bytes?: number;
+                /** @description If there is nothing to read, wait up to this many seconds. */
+                wait?: number;
+                /** @description Only this partition; all by default. */
+                partition?: number;
+                /** @description Stop before this: an offset, or `ts:` and a time. */
+                until?: string;
+                /** @description Move a position outside what exists to the nearest that does. */
+                clamp?: boolean;
+                /** @description Lowest level you are willing to see; the topic's `deliver_from` by default. */
+                min_level?: "memory" | "quorum";
+                /** @description The same as the header `Last-Event-ID`. */
+                last_event_id?: string;
+            };
+            header?: {
+                /** @description Answer 304 if the range has this tag. */
+                "If-None-Match"?: string;
+                /** @description `id` of the last event received: continue after it. */
+                "Last-Event-ID"?: string;
+            };
+            path: {
+                /** @description Namespace. */
+                ns: string;
+                /** @description Topic. */
+                topic: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Messages. */
+            200: {
+                headers: {
+                    /** @description `immutable` for full ranges of committed messages, `no-store` at the tail. */
+                    "Cache-Control"?: string;
+                    /** @description `true` if nothing will follow the end. */
+                    Closed?: string;
+                    /** @description Where to read on, opaque; valid for all partitions read. */
+                    Cursor?: string;
+                    /** @description Tag of the range and of the topic's life. */
+                    ETag?: string;
+                    /** @description `rel=next`. */
+                    Link?: string;
+                    /** @description Where to read on (one partition). */
+                    "Next-Offset"?: string;
+                    /** @description `true` if that is the end. */
+                    "Up-To-Date"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ReadPage"];
+                    "application/x-ndjson": components["schemas"]["Record"];
+                    "application/vnd.weir.batch": unknown;
+                    "text/event-stream": unknown;
+                };
+            };
+            /** @description Nothing came while waiting. */
+            204: {
+                headers: {
+                    /** @description `immutable` for full ranges of committed messages, `no-store` at the tail. */
+                    "Cache-Control"?: string;
+                    /** @description `true` if nothing will follow the end. */
+                    Closed?: string;
+                    /** @description Where to read on, opaque; valid for all partitions read. */
+                    Cursor?: string;
+                    /** @description Tag of the range and of the topic's life. */
+                    ETag?: string;
+                    /** @description `rel=next`. */
+                    Link?: string;
+                    /** @description Where to read on (one partition). */
+                    "Next-Offset"?: string;
+                    /** @description `true` if that is the end. */
+                    "Up-To-Date"?: string;
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            /** @description The range has the tag that you have. */
+            304: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            /** @description Refused or failed. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    publishMessage: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description Key: chooses the partition, and orders. `ce-partitionkey` is the same. */
+                "Message-Key"?: string;
+                /** @description Level to wait for; the topic's `default_confirm` by default. */
+                Confirm?: "none" | "memory" | "durable" | "quorum" | "archived";
+                /** @description If the level is not reached in this time, answer 202 with the level reached so far and the receipt. */
+                "Confirm-Deadline-Ms"?: number;
+                /** @description With `Producer-Epoch` and `Producer-Seq`: accept each number once. */
+                "Producer-Id"?: string;
+                /** @description A higher epoch fences all lower ones. */
+                "Producer-Epoch"?: number;
+                /** @description The producer's number of this message (of a batch: of its first), from 0 in each epoch, without gaps. */
+                "Producer-Seq"?: number;
+                /** @description Structured-field string. The same key with the same message is answered as before; with another one it is 422. */
+                "Idempotency-Key"?: string;
+                /** @description Append only if the tail still has this tag; 412 otherwise. */
+                "If-Match"?: string;
+                /** @description `*`: only as the partition's first message; 412 otherwise. */
+                "If-None-Match"?: string;
+                /** @description The message expires after this many milliseconds. */
+                "Message-TTL-Ms"?: number;
+                /** @description RFC 3339. Not to be delivered by queues before. */
+                "Deliver-At"?: string;
+                /** @description The same, in milliseconds from now. */
+                "Deliver-Delay-Ms"?: number;
+                /** @description RFC 9530, `sha-256`: verified against the body. */
+                "Content-Digest"?: string;
+                /** @description W3C trace context; stored, continued on delivery. */
+                traceparent?: string;
+                /** @description W3C trace context; stored. */
+                tracestate?: string;
+                /** @description `return=minimal`: answer 204 with headers only (201 otherwise). */
+                Prefer?: string;
+            };
+            path: {
+                /** @description Namespace. */
+                ns: string;
+                /** @description Topic. */
+                topic: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: {
+            content: {
+                "*/*": unknown;
+            };
+        };
+        responses: {
+            /** @description It had been stored before; nothing was added. */
+            200: {
+                headers: {
+                    /** @description The level reached. */
+                    "Confirm-Level"?: string;
+                    /** @description `true` if an Idempotency-Key was recognised. */
+                    "Idempotency-Replayed"?: string;
+                    /** @description Path of the stored message. */
+                    Location?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Published"];
+                };
+            };
+            /** @description Stored. */
+            201: {
+                headers: {
+                    /** @description The level reached. */
+                    "Confirm-Level"?: string;
+                    /** @description Resolve or upgrade the confirm with it. */
+                    "Confirm-Receipt"?: string;
+                    /** @description Tag of the partition's tail, for `If-Match`. */
+                    ETag?: string;
+                    /** @description Path of the stored message. */
+                    Location?: string;
+                    /** @description Offset after the message. */
+                    "Next-Offset"?: string;
+                    /** @description What is left of it. */
+                    RateLimit?: string;
+                    /** @description The publish budget in bytes. */
+                    "RateLimit-Policy"?: string;
+                    /** @description Milliseconds per stage: gw, net, queue, write, fsync, quorum, total; and the shared batch. */
+                    "Server-Timing"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Published"];
+                };
+            };
+            /** @description Accepted at a level below `durable`, or below the one asked for when the deadline came. */
+            202: {
+                headers: {
+                    /** @description The level reached. */
+                    "Confirm-Level"?: string;
+                    /** @description Resolve or upgrade the confirm with it. */
+                    "Confirm-Receipt"?: string;
+                    /** @description Tag of the partition's tail, for `If-Match`. */
+                    ETag?: string;
+                    /** @description Path of the stored message. */
+                    Location?: string;
+                    /** @description Offset after the message. */
+                    "Next-Offset"?: string;
+                    /** @description What is left of it. */
+                    RateLimit?: string;
+                    /** @description The publish budget in bytes. */
+                    "RateLimit-Policy"?: string;
+                    /** @description Milliseconds per stage: gw, net, queue, write, fsync, quorum, total; and the shared batch. */
+                    "Server-Timing"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Published"];
+                };
+            };
+            /** @description Stored; `Prefer: return=minimal`. */
+            204: {
+                headers: {
+                    /** @description The level reached. */
+                    "Confirm-Level"?: string;
+                    /** @description Resolve or upgrade the confirm with it. */
+                    "Confirm-Receipt"?: string;
+                    /** @description Tag of the partition's tail, for `If-Match`. */
+                    ETag?: string;
+                    /** @description Path of the stored message. */
+                    Location?: string;
+                    /** @description Offset after the message. */
+                    "Next-Offset"?: string;
+                    /** @description What is left of it. */
+                    RateLimit?: string;
+                    /** @description The publish budget in bytes. */
+                    "RateLimit-Policy"?: string;
+                    /** @description Milliseconds per stage: gw, net, queue, write, fsync, quorum, total; and the shared batch. */
+                    "Server-Timing"?: string;
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            /** @description Refused or failed. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    readMessage: {
+        parameters: {
+            query?: {
+                /** @description Lowest level you are willing to see; the topic's `deliver_from` by default. */
+                min_level?: "memory" | "quorum";
+            };
+            header?: {
+                /** @description Answer 304 if it has this tag. */
+                "If-None-Match"?: string;
+            };
+            path: {
+                /** @description Namespace. */
+                ns: string;
+                /** @description Topic. */
+                topic: string;
+                /** @description Partition, from 0. */
+                partition: number;
+                /** @description Offset. */
+                offset: number;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The payload. */
+            200: {
+                headers: {
+                    /** @description `immutable` once it is committed. */
+                    "Cache-Control"?: string;
+                    /** @description Tag of the message. */
+                    ETag?: string;
+                    /** @description When it was accepted, milliseconds since the epoch. */
+                    "Message-Timestamp"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "*/*": unknown;
+                };
+            };
+            /** @description It has the tag that you have. */
+            304: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            /** @description Refused or failed. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    publishBatch: {
+        parameters: {
+            query?: {
+                /** @description All messages of one partition are accepted or refused together; at most 3 MiB. */
+                atomic?: boolean;
+            };
+            header?: {
+                /** @description Level to wait for; the topic's `default_confirm` by default. */
+                Confirm?: "none" | "memory" | "durable" | "quorum" | "archived";
+                /** @description If the level is not reached in this time, answer 202 with the level reached so far and the receipt. */
+                "Confirm-Deadline-Ms"?: number;
+                /** @description With `Producer-Epoch` and `Producer-Seq`: accept each number once. */
+                "Producer-Id"?: string;
+                /** @description A higher epoch fences all lower ones. */
+                "Producer-Epoch"?: number;
+                /** @description The producer's number of this message (of a batch: of its first), from 0 in each epoch, without gaps. */
+                "Producer-Seq"?: number;
+                /** @description RFC 9530, `sha-256`: verified against the body. */
+                "Content-Digest"?: string;
+                /** @description W3C trace context; stored, continued on delivery. */
+                traceparent?: string;
+                /** @description `return=minimal`: answer 204 with headers only (201 otherwise). */
+                Prefer?: string;
+            };
+            path: {
+                /** @description Namespace. */
+                ns: string;
+                /** @description Topic. */
+                topic: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/cloudevents+json": unknown;
+                "application/cloudevents-batch+json": unknown;
+                "application/vnd.weir.batch": unknown;
+                "application/x-ndjson": components["schemas"]["BatchLine"];
+            };
+        };
+        responses: {
+            /** @description All were accepted. */
+            200: {
+                headers: {
+                    /** @description The level reached. */
+                    "Confirm-Level"?: string;
+                    /** @description Milliseconds per stage. */
+                    "Server-Timing"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["BatchPublished"];
+                };
+            };
+            /** @description All were accepted, below the level asked for. */
+            202: {
+                headers: {
+                    /** @description The level reached. */
+                    "Confirm-Level"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["BatchPublished"];
+                };
+            };
+            /** @description All were accepted; `Prefer: return=minimal`. */
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            /** @description Some were refused; each has its problem. */
+            207: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["BatchPublished"];
+                };
+            };
+            /** @description Refused or failed. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    readProducer: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description Namespace. */
+                ns: string;
+                /** @description Topic. */
+                topic: string;
+                /** @description `Producer-Id`. */
+                producer: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Its state. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Producer"];
+                };
+            };
+            /** @description Refused or failed. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    readReceipt: {
+        parameters: {
+            query?: {
+                /** @description Wait for this level … */
+                level?: "memory" | "durable" | "quorum" | "archived";
+                /** @description … for at most this many seconds; 0 by default. */
+                wait?: number;
+            };
+            header?: never;
+            path: {
+                /** @description Namespace. */
+                ns: string;
+                /** @description Topic. */
+                topic: string;
+                /** @description `Confirm-Receipt` of a publish. */
+                receipt: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description What it has reached. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Receipt"];
+                };
+            };
+            /** @description Refused or failed. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    openWebSocket: {
+        parameters: {
+            query?: never;
+            header: {
+                /** @description `weir.v1.json` or `weir.v1.bin`. */
+                "Sec-WebSocket-Protocol": string;
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The connection is a WebSocket now. */
+            101: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            /** @description Refused or failed. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+}

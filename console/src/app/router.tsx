@@ -1,0 +1,83 @@
+import {
+  createRootRoute,
+  createRoute,
+  createRouter,
+  lazyRouteComponent,
+  redirect,
+} from '@tanstack/react-router';
+import * as z from 'zod/mini';
+import { TopicsPage } from '../topics/list';
+import { QuickStartPage } from '../topics/quickstart';
+import { Lost, Shell, Trouble } from './shell';
+
+const text = z.catch(z.optional(z.string()), undefined);
+const flag = z.catch(z.optional(z.boolean()), undefined);
+
+const root = createRootRoute({ component: Shell, errorComponent: Trouble, notFoundComponent: Lost });
+
+const home = createRoute({
+  getParentRoute: () => root,
+  path: '/',
+  beforeLoad: () => {
+    throw redirect({ to: '/ns/$ns/topics', params: { ns: 'default' } });
+  },
+});
+
+const topics = createRoute({
+  getParentRoute: () => root,
+  path: '/ns/$ns/topics',
+  validateSearch: z.object({ q: text, sort: text, create: flag }),
+  component: TopicsPage,
+});
+
+const start = createRoute({ getParentRoute: () => root, path: '/ns/$ns/start', component: QuickStartPage });
+
+const topic = createRoute({
+  getParentRoute: () => root,
+  path: '/ns/$ns/topics/$topic',
+  validateSearch: z.object({ publish: flag, delete: flag }),
+  component: lazyRouteComponent(() => import('../topic/page'), 'TopicPage'),
+});
+
+const overview = createRoute({
+  getParentRoute: () => topic,
+  path: '/',
+  component: lazyRouteComponent(() => import('../topic/overview'), 'OverviewTab'),
+});
+
+const messages = createRoute({
+  getParentRoute: () => topic,
+  path: 'messages',
+  validateSearch: z.object({
+    publish: flag,
+    delete: flag,
+    from: text,
+    partition: z.catch(z.optional(z.number().check(z.nonnegative())), undefined),
+    live: flag,
+    open: text,
+  }),
+  component: lazyRouteComponent(() => import('../topic/messages'), 'MessagesTab'),
+});
+
+const config = createRoute({
+  getParentRoute: () => topic,
+  path: 'config',
+  component: lazyRouteComponent(() => import('../topic/config'), 'ConfigTab'),
+});
+
+/** The prefix that the gateway wrote into `<base href>`. */
+const basepath = new URL(document.baseURI).pathname.replace(/\/$/, '') || '/';
+
+export const router = createRouter({
+  routeTree: root.addChildren([home, topics, start, topic.addChildren([overview, messages, config])]),
+  basepath,
+  defaultErrorComponent: Trouble,
+  defaultNotFoundComponent: Lost,
+  scrollRestoration: false,
+});
+
+declare module '@tanstack/react-router' {
+  interface Register {
+    router: typeof router;
+  }
+}

@@ -1,0 +1,140 @@
+import { useIsFetching, useQueryClient } from '@tanstack/react-query';
+import { type ErrorComponentProps, Link, Outlet, useParams } from '@tanstack/react-router';
+import { useEffect, useState } from 'react';
+import { Unreachable } from '../api/client';
+import { useService } from '../api/topics';
+import { localZone, zoneName } from '../format/time';
+import { MoonIcon, StartIcon, SunIcon, TopicsIcon, WeirMark } from '../ui/icons';
+import { ProblemBox } from '../ui/problem';
+import { change, useSettings } from './settings';
+
+export function Shell() {
+  const ns = useNamespace();
+  return (
+    <div className="shell">
+      <a className="skip" href="#main" onClick={focusMain}>
+        Skip to content
+      </a>
+      <header className="bar">
+        <Link to="/ns/$ns/topics" params={{ ns }} className="brand" aria-label="Weir console, topics">
+          <WeirMark />
+          <span className="brand-name">Weir</span>
+        </Link>
+        <span className="bar-ns" title="Namespace">
+          {ns}
+        </span>
+        <Connection />
+        <ZoneSwitch />
+        <ThemeSwitch />
+      </header>
+      <nav className="rail" aria-label="Screens">
+        <Link to="/ns/$ns/topics" params={{ ns }} className="rail-item">
+          <TopicsIcon /> Topics
+        </Link>
+        <Link to="/ns/$ns/start" params={{ ns }} className="rail-item">
+          <StartIcon /> Quick start
+        </Link>
+        <ServiceNote />
+      </nav>
+      <main id="main" className="main" tabIndex={-1}>
+        <Outlet />
+      </main>
+    </div>
+  );
+}
+
+/** A fragment link would resolve against <base href>, so the jump is made by hand. */
+function focusMain(event: React.MouseEvent) {
+  event.preventDefault();
+  document.getElementById('main')?.focus();
+}
+
+export function useNamespace(): string {
+  return useParams({ strict: false }).ns ?? 'default';
+}
+
+function ServiceNote() {
+  const { data } = useService();
+  if (!data) return null;
+  return (
+    <p className="rail-note">
+      {data.service} {data.version}
+    </p>
+  );
+}
+
+/** Says whether the gateway answers: derived from every request the page makes. */
+function Connection() {
+  const client = useQueryClient();
+  const [lost, setLost] = useState(false);
+  const fetching = useIsFetching() > 0;
+  useEffect(
+    () =>
+      client.getQueryCache().subscribe(() => {
+        const states = client.getQueryCache().findAll({ type: 'active' });
+        setLost(states.some(({ state }) => (state.error ?? state.fetchFailureReason) instanceof Unreachable));
+      }),
+    [client],
+  );
+  return (
+    <span className="connection" data-state={lost ? 'lost' : 'ok'} role="status">
+      <span className="dot" data-busy={fetching || undefined} />
+      {lost ? 'Gateway unreachable, retrying' : 'Connected'}
+    </span>
+  );
+}
+
+function ZoneSwitch() {
+  const { zone } = useSettings();
+  const other = zone === 'utc' ? 'local' : 'utc';
+  return (
+    <button
+      type="button"
+      className="quiet"
+      onClick={() => change({ zone: other })}
+      title={`All times are in ${zoneName(zone)}. Switch to ${other === 'utc' ? 'UTC' : localZone()}.`}
+    >
+      <span className="visually-hidden">Time zone: </span>
+      {zoneName(zone)}
+    </button>
+  );
+}
+
+function ThemeSwitch() {
+  const { theme } = useSettings();
+  const systemDark = matchMedia('(prefers-color-scheme: dark)').matches;
+  const dark = theme === 'dark' || (theme === 'auto' && systemDark);
+  return (
+    <button
+      type="button"
+      className="quiet icon-only"
+      aria-label={dark ? 'Use the light theme' : 'Use the dark theme'}
+      onClick={() => change({ theme: dark ? 'light' : 'dark' })}
+    >
+      {dark ? <SunIcon /> : <MoonIcon />}
+    </button>
+  );
+}
+
+export function Trouble({ error, reset }: ErrorComponentProps) {
+  return (
+    <div className="page">
+      <ProblemBox error={error} onRetry={reset} />
+    </div>
+  );
+}
+
+export function Lost() {
+  const ns = useNamespace();
+  return (
+    <div className="page narrow">
+      <h1>There is nothing here</h1>
+      <p>This address is not a page of the console.</p>
+      <p>
+        <Link to="/ns/$ns/topics" params={{ ns }}>
+          Go to topics
+        </Link>
+      </p>
+    </div>
+  );
+}

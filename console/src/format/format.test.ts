@@ -1,0 +1,88 @@
+import { describe, expect, test } from 'vitest';
+import { bytes, counted, grouped, rate } from './number';
+import { durationText, parseCount, parseDuration, parseSize, sizeText } from './quantity';
+import { clock, instant, offsetOf, parseInstant } from './time';
+
+describe('numbers', () => {
+  test('digits are grouped and never rounded', () => {
+    expect(grouped(18446744073709551615n)).toBe('18,446,744,073,709,551,615');
+    expect(grouped(Number.MAX_SAFE_INTEGER)).toBe('9,007,199,254,740,991');
+    expect(grouped(999)).toBe('999');
+  });
+  test.each([
+    [0, '0'],
+    [0.04, '< 0.1'],
+    [0.5, '0.5'],
+    [12, '12'],
+    [12.34, '12.3'],
+    [999.7, '1 k'],
+    [1210, '1.21 k'],
+    [48_230, '48.2 k'],
+    [1_284_000, '1.28 M'],
+    [Number.NaN, '–'],
+  ])('rate %d reads %s', (value, text) => expect(rate(value)).toBe(text));
+  test.each([
+    [0, '0 B'],
+    [1023, '1023 B'],
+    [1024, '1 KiB'],
+    [1536, '1.5 KiB'],
+    [1048575, '1 MiB'],
+  ])('%d bytes read %s', (value, text) => expect(bytes(value).replace('.0', '')).toBe(text));
+  test('one is singular', () => {
+    expect(counted(1, 'message')).toBe('1 message');
+    expect(counted(2000, 'message')).toBe('2,000 messages');
+  });
+});
+
+describe('quantities', () => {
+  test.each([
+    ['7d', 604_800_000],
+    ['1.5 h', 5_400_000],
+    ['250', 250],
+    ['604,800,000', 604_800_000],
+    ['9007199254740991', Number.MAX_SAFE_INTEGER],
+  ])('duration %s is %d ms', (text, value) => expect(parseDuration(text)).toEqual({ ok: true, value }));
+  test.each(['-1', '1w', '1e3', '0', '0.5', '9007199254740992', 'abc'])('duration %s is refused', (text) =>
+    expect(parseDuration(text).ok).toBe(false),
+  );
+  test('empty means no limit', () => expect(parseSize(' ')).toEqual({ ok: true, value: null }));
+  test('sizes are binary', () => {
+    expect(parseSize('1.5 GiB')).toEqual({ ok: true, value: 1_610_612_736 });
+    expect(parseSize('10g')).toEqual({ ok: true, value: 10_737_418_240 });
+    expect(parseCount('5k').ok).toBe(false);
+  });
+  test.each([1, 999, 60_000, 86_400_000, 604_800_001])('the text of %d ms is read back as it', (ms) => {
+    expect(parseDuration(durationText(ms))).toEqual({ ok: true, value: ms });
+  });
+  test.each([1, 1023, 1024, 10_737_418_240, Number.MAX_SAFE_INTEGER])(
+    'the text of %d bytes is read back',
+    (n) => {
+      expect(parseSize(sizeText(n))).toEqual({ ok: true, value: n });
+    },
+  );
+});
+
+describe('times', () => {
+  const ms = Date.UTC(2026, 10, 21, 3, 35, 0, 123);
+  test('are written in the chosen zone to the millisecond', () => {
+    expect(instant(ms, 'utc')).toBe('2026-11-21 03:35:00.123');
+    expect(instant(ms, 'local', 'Asia/Kolkata')).toBe('2026-11-21 09:05:00.123');
+    expect(clock(ms, 'local', 'Asia/Kolkata')).toBe('09:05:00.123');
+    expect(offsetOf(ms, 'local', 'Asia/Kolkata')).toBe('+05:30');
+    expect(offsetOf(ms, 'utc')).toBe('Z');
+  });
+  test('what is written is read back', () => {
+    for (const zone of ['UTC', 'Asia/Kolkata', 'America/St_Johns', 'Pacific/Kiritimati']) {
+      expect(parseInstant(instant(ms, 'local', zone), 'local', zone)).toBe(ms);
+    }
+  });
+  test('a skipped hour is refused, a repeated one is its earlier instant', () => {
+    expect(parseInstant('2026-03-29 02:30', 'local', 'Europe/Berlin')).toBeNull();
+    expect(parseInstant('2026-10-25 02:30', 'local', 'Europe/Berlin')).toBe(Date.UTC(2026, 9, 25, 0, 30));
+    expect(parseInstant('2026-10-25 03:30', 'local', 'Europe/Berlin')).toBe(Date.UTC(2026, 9, 25, 2, 30));
+  });
+  test.each(['', '2026-02-30 10:00', '2026-13-01 10:00', 'yesterday', '2026-01-01'])(
+    '%s is no time',
+    (text) => expect(parseInstant(text, 'utc')).toBeNull(),
+  );
+});

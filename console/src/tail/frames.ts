@@ -1,0 +1,72 @@
+import { elements, members } from '../json/slices';
+import { deliveredMessage, type Message, utf8Length } from './message';
+
+/** A message and what it costs of the credit, in bytes. */
+export interface Delivery {
+  readonly message: Message;
+  readonly bytes: number;
+}
+
+/** What a gateway says on a channel of `weir.v1.json` that only follows a topic. */
+export type Frame =
+  | { readonly t: 'deliveries'; readonly deliveries: readonly Delivery[] }
+  | {
+      readonly t: 'gap';
+      readonly partition: number;
+      readonly from: number;
+      readonly to: number;
+      readonly why: string;
+    }
+  | { readonly t: 'problem'; readonly problem: Record<string, unknown> }
+  | { readonly t: 'welcome'; readonly hbMs: number }
+  | { readonly t: 'other'; readonly name: string };
+
+/**
+ * Upper estimate of a delivery's encoded length: its JSON text with the names left in, and room for what JSON
+ * does not show. Too much is harmless, since it only raises the limit; too little would starve the channel.
+ */
+const HIDDEN_BYTES = 128;
+
+function deliveryAt(text: string, start: number, end: number): Delivery {
+  return { message: deliveredMessage(text, start), bytes: utf8Length(text.slice(start, end)) + HIDDEN_BYTES };
+}
+
+/** Reads one WebSocket text message: frames, one per line. Throws `SyntaxError` on what is not such a frame. */
+export function parseFrames(text: string): Frame[] {
+  return text
+    .split('\n')
+    .filter((line) => line.trim() !== '')
+    .map(parseFrame);
+}
+
+function parseFrame(line: string): Frame {
+  const found = members(line);
+  const value = (name: string): unknown => {
+    const slice = found.get(name);
+    return slice ? JSON.parse(line.slice(slice.start, slice.end)) : undefined;
+  };
+  const name = value('t');
+  switch (name) {
+    case 'msg':
+      return { t: 'deliveries', deliveries: [deliveryAt(line, 0, line.length)] };
+    case 'msgs': {
+      const list = found.get('msgs');
+      const places = list ? elements(line, list.start) : [];
+      return { t: 'deliveries', deliveries: places.map(({ start, end }) => deliveryAt(line, start, end)) };
+    }
+    case 'gap':
+      return {
+        t: 'gap',
+        partition: Number(value('p') ?? 0),
+        from: Number(value('from')),
+        to: Number(value('to')),
+        why: String(value('why') ?? 'unknown'),
+      };
+    case 'welcome':
+      return { t: 'welcome', hbMs: Number(value('hb_ms') ?? 20_000) };
+    case 'err':
+      return { t: 'problem', problem: (value('problem') ?? JSON.parse(line)) as Record<string, unknown> };
+    default:
+      return { t: 'other', name: String(name) };
+  }
+}

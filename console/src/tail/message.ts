@@ -1,0 +1,89 @@
+import { elements, members, type Slice } from '../json/slices';
+
+/** A message as the list shows it. Its body stays on the gateway: only a preview is kept. */
+export interface Message {
+  readonly kind: 'message';
+  readonly partition: number;
+  readonly offset: number;
+  /** Milliseconds since the epoch. */
+  readonly ts: number;
+  readonly key: string | null;
+  readonly headers: readonly (readonly [string, string])[];
+  readonly contentType: string | null;
+  readonly preview: string;
+  /** Length of the body in bytes; of a JSON body as it travelled here. */
+  readonly size: number;
+}
+
+export const PREVIEW_CHARS = 320;
+
+/** Identity of a message within its topic: `partition:offset`. */
+export const idOf = (message: { partition: number; offset: number }) =>
+  `${message.partition}:${message.offset}`;
+
+const encoder = new TextEncoder();
+/** Bytes of `text` in UTF-8. */
+export function utf8Length(text: string): number {
+  // biome-ignore lint/suspicious/noControlCharactersInRegex: ASCII is exactly this range
+  return /^[\x00-\x7f]*$/.test(text) ? text.length : encoder.encode(text).length;
+}
+
+/** Names of the same fields on the WebSocket and in a read. */
+const WEBSOCKET = { partition: 'p', offset: 'o', headers: 'h', base64: 'b64' };
+const READ = { partition: 'partition', offset: 'offset', headers: 'headers', base64: 'data_base64' };
+
+function messageIn(text: string, at: number, names: typeof READ): Message {
+  const found = members(text, at);
+  const slice = (name: string) => found.get(name);
+  const value = (name: string): unknown => {
+    const place = slice(name);
+    return place ? JSON.parse(text.slice(place.start, place.end)) : undefined;
+  };
+  const base64 = value(names.base64);
+  const contentType = (value('content_type') ?? value('ct') ?? null) as string | null;
+  const body = typeof base64 === 'string' ? binaryBody(base64) : textBody(text, slice('data'), contentType);
+  const key = value('key') ?? value('key_base64') ?? null;
+  return {
+    kind: 'message',
+    partition: Number(value(names.partition)),
+    offset: Number(value(names.offset)),
+    ts: Number(value('ts')),
+    key: key === null ? null : String(key),
+    headers: Object.entries((value(names.headers) ?? {}) as Record<string, string>),
+    contentType,
+    ...body,
+  };
+}
+
+function binaryBody(base64: string): { preview: string; size: number } {
+  const size = Math.floor((base64.replace(/=+$/, '').length * 3) / 4);
+  const start = atob(base64.slice(0, 128));
+  const hex = [...start].map((char) => char.charCodeAt(0).toString(16).padStart(2, '0'));
+  return { preview: hex.join(' ') + (size > start.length ? ' …' : ''), size };
+}
+
+function textBody(text: string, place: Slice | undefined, contentType: string | null) {
+  if (!place) return { preview: '', size: 0 };
+  const raw = text.slice(place.start, place.end);
+  const isText = contentType?.startsWith('text/') ?? false;
+  const body = isText && raw.startsWith('"') ? (JSON.parse(raw) as string) : raw;
+  return { preview: body.slice(0, PREVIEW_CHARS), size: utf8Length(body) };
+}
+
+/** The messages of an answer to `GET …/messages`, and where to read on. */
+export function readPage(text: string): { messages: Message[]; next: string; upToDate: boolean } {
+  const found = members(text);
+  const messages = found.get('messages');
+  const next = found.get('next');
+  const upToDate = found.get('up_to_date');
+  if (!messages || !next) throw new SyntaxError('a page has no messages or no next');
+  const position: unknown = JSON.parse(text.slice(next.start, next.end));
+  return {
+    messages: elements(text, messages.start).map(({ start }) => messageIn(text, start, READ)),
+    next: typeof position === 'number' ? String(position) : `cursor:${position}`,
+    upToDate: upToDate ? text.slice(upToDate.start, upToDate.end) === 'true' : false,
+  };
+}
+
+/** A message of a WebSocket `msg` frame, or of one element of `msgs`. */
+export const deliveredMessage = (text: string, at = 0): Message => messageIn(text, at, WEBSOCKET);

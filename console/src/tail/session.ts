@@ -1,0 +1,259 @@
+import { type Amount, Credit, type CreditView } from './credit';
+import { type Delivery, parseFrames } from './frames';
+import type { Message } from './message';
+
+/** The part of `WebSocket` that a session uses, so that tests can play the gateway. */
+export interface Socket {
+  onopen: (() => void) | null;
+  onmessage: ((event: { data: unknown }) => void) | null;
+  onclose: ((event: { code: number; reason: string }) => void) | null;
+  send(text: string): void;
+  close(code?: number): void;
+}
+
+export interface Gap {
+  readonly kind: 'gap';
+  readonly partition: number;
+  /** Offsets `[from, to)` were not shown. */
+  readonly from: number;
+  readonly to: number;
+  readonly why: string;
+}
+
+export type Row = Message | Gap;
+
+export interface Target {
+  readonly ns: string;
+  readonly topic: string;
+  /** Position in the grammar of `from`; single-partition topics resume by offset, others by time. */
+  readonly from: string;
+  readonly partitions: number;
+  /** Show this partition alone; `null`: all. */
+  readonly only: number | null;
+}
+
+export type Phase = 'connecting' | 'live' | 'waiting' | 'ended';
+
+export interface Status {
+  readonly phase: Phase;
+  readonly credit: CreditView;
+  /** Why it waits or ended, for people; `null` while all is well. */
+  readonly why: string | null;
+  readonly problem: Record<string, unknown> | null;
+  /** Reconnects since the session began. */
+  readonly reconnects: number;
+}
+
+export interface SessionEvents {
+  rows(rows: readonly Row[], cost: Amount): void;
+  status(status: Status): void;
+}
+
+export interface Surroundings {
+  connect(): Socket;
+  /** Calls back after `ms`; the answer cancels it. */
+  after(ms: number, callback: () => void): () => void;
+  /** In `[0, 1)`. */
+  random(): number;
+}
+
+export const WINDOW: Amount = { msgs: 1000, bytes: 4 * 1024 * 1024 };
+const CHANNEL = 1;
+const BACKOFF_MS = [250, 500, 1000, 2000, 2500];
+/** A resume by time reads this much again, since partitions stamp their messages independently. */
+const OVERLAP_MS = 5000;
+
+/**
+ * Follows a topic over `weir.v1.json` until it is stopped. After a lost connection it reconnects, resumes behind
+ * the last message seen, drops what it has seen already, and reports offsets that are missing as a gap.
+ * Credit is raised by `took` alone.
+ */
+export class TailSession {
+  private socket: Socket | null = null;
+  private credit = new Credit(WINDOW);
+  private phase: Phase = 'connecting';
+  private why: string | null = null;
+  private problem: Record<string, unknown> | null = null;
+  private reconnects = 0;
+  private failures = 0;
+  private cancelTimer: () => void = () => {};
+  private silenceMs = 45_000;
+  private cancelSilence: () => void = () => {};
+  /** Per partition: offset after the last message seen. */
+  private readonly nextOffset = new Map<number, number>();
+  private lastTs = 0;
+  private epoch = 0;
+
+  constructor(
+    private readonly target: Target,
+    private readonly events: SessionEvents,
+    private readonly around: Surroundings,
+  ) {}
+
+  start(): void {
+    this.connect();
+  }
+
+  /** Ends the session. No event follows. */
+  stop(): void {
+    this.phase = 'ended';
+    this.cancelTimer();
+    this.dropSocket();
+  }
+
+  /** The reader has taken rows that cost this much, of subscription number `epoch`; older ones are void. */
+  took(cost: Amount, epoch: number): void {
+    if (epoch !== this.epoch) return;
+    const limit = this.credit.take(cost);
+    if (limit && this.phase === 'live') this.send({ t: 'limit', ch: CHANNEL, ...limit });
+    if (limit) this.report();
+  }
+
+  /** Number of the current subscription: credit starts anew with each. */
+  get subscription(): number {
+    return this.epoch;
+  }
+
+  private connect(): void {
+    this.dropSocket();
+    const socket = this.around.connect();
+    this.socket = socket;
+    this.phase = 'connecting';
+    this.report();
+    socket.onopen = () => this.send({ t: 'hello', v: 1, client: 'console/0.1', resume: null });
+    socket.onmessage = ({ data }) => this.receive(String(data));
+    socket.onclose = ({ code, reason }) => this.lost(code, reason);
+    this.watchSilence();
+  }
+
+  private dropSocket(): void {
+    this.cancelSilence();
+    const socket = this.socket;
+    this.socket = null;
+    if (!socket) return;
+    socket.onopen = null;
+    socket.onmessage = null;
+    socket.onclose = null;
+    socket.close(1000);
+  }
+
+  private watchSilence(): void {
+    this.cancelSilence();
+    this.cancelSilence = this.around.after(this.silenceMs, () =>
+      this.lost(4002, 'nothing was heard from the gateway'),
+    );
+  }
+
+  private receive(text: string): void {
+    this.watchSilence();
+    let frames: ReturnType<typeof parseFrames>;
+    try {
+      frames = parseFrames(text);
+    } catch (error) {
+      this.end(`The gateway sent something that is not weir.v1.json: ${String(error)}`);
+      return;
+    }
+    const rows: Row[] = [];
+    const cost = { msgs: 0, bytes: 0 };
+    for (const frame of frames) {
+      if (frame.t === 'deliveries') {
+        for (const delivery of frame.deliveries) this.deliver(delivery, rows, cost);
+      } else if (frame.t === 'gap') {
+        rows.push({
+          kind: 'gap',
+          partition: frame.partition,
+          from: frame.from,
+          to: frame.to,
+          why: frame.why,
+        });
+        this.nextOffset.set(frame.partition, Math.max(frame.to, this.nextOffset.get(frame.partition) ?? 0));
+      } else if (frame.t === 'welcome') this.subscribe(frame.hbMs);
+      else if (frame.t === 'problem') this.problem = frame.problem;
+      else this.control(frame.name);
+      if (this.phase === 'ended') break;
+    }
+    if (cost.msgs > 0 || rows.length > 0) this.events.rows(rows, cost);
+    this.report();
+  }
+
+  private deliver({ message, bytes }: Delivery, rows: Row[], cost: { msgs: number; bytes: number }): void {
+    this.credit.receive(bytes);
+    cost.msgs += 1;
+    cost.bytes += bytes;
+    const { partition, offset } = message;
+    this.lastTs = Math.max(this.lastTs, message.ts);
+    if (this.target.only !== null && this.target.only !== partition) return;
+    const expected = this.nextOffset.get(partition);
+    if (expected !== undefined && offset < expected) return;
+    if (expected !== undefined && offset > expected) {
+      rows.push({ kind: 'gap', partition, from: expected, to: offset, why: 'missed' });
+    }
+    this.nextOffset.set(partition, offset + 1);
+    rows.push(message);
+  }
+
+  private subscribe(hbMs: number): void {
+    this.silenceMs = hbMs * 2.5;
+    this.credit = new Credit(WINDOW);
+    this.epoch += 1;
+    const { ns, topic } = this.target;
+    this.send({ t: 'sub', ch: CHANNEL, ns, topic, from: this.resumeFrom(), limit: this.credit.granted });
+  }
+
+  private resumeFrom(): string {
+    if (this.lastTs === 0) return this.target.from;
+    if (this.target.partitions === 1) return String(this.nextOffset.get(0) ?? this.target.from);
+    return `ts:${this.lastTs - OVERLAP_MS}`;
+  }
+
+  private control(name: string): void {
+    if (name === 'ping') this.send({ t: 'pong' });
+    else if (name === 'subscribed') {
+      this.phase = 'live';
+      this.failures = 0;
+      this.why = null;
+      this.problem = null;
+    } else if (name === 'goaway' || name === 'moved') this.lost(4000, 'the gateway is going away');
+  }
+
+  /** Codes from 4500 on are final; so is a refusal that names a problem which no retry can help. */
+  private lost(code: number, reason: string): void {
+    this.dropSocket();
+    if (this.phase === 'ended') return;
+    const hopeless = this.problem !== null && this.problem.retryable === false;
+    if ((code >= 4500 && code < 5000) || hopeless) {
+      this.end(
+        String(this.problem?.detail ?? reason) || `The gateway closed the connection with code ${code}.`,
+      );
+      return;
+    }
+    const pause = BACKOFF_MS[Math.min(this.failures, BACKOFF_MS.length - 1)] ?? 2500;
+    this.failures += 1;
+    this.reconnects += 1;
+    this.phase = 'waiting';
+    this.why = reason || (code === 1006 ? 'the connection broke' : `the gateway closed with code ${code}`);
+    this.cancelTimer = this.around.after(pause * (0.5 + this.around.random() / 2), () => this.connect());
+    this.report();
+  }
+
+  private end(why: string): void {
+    this.dropSocket();
+    this.phase = 'ended';
+    this.why = why;
+    this.report();
+  }
+
+  private send(frame: Record<string, unknown>): void {
+    this.socket?.send(JSON.stringify(frame));
+  }
+
+  private report(): void {
+    this.events.status({
+      phase: this.phase,
+      credit: this.credit.view(),
+      why: this.why,
+      problem: this.problem,
+      reconnects: this.reconnects,
+    });
+  }
+}

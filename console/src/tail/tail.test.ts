@@ -1,0 +1,234 @@
+import { describe, expect, test } from 'vitest';
+import { Credit } from './credit';
+import { parseFrames } from './frames';
+import { readPage } from './message';
+import { Ring } from './ring';
+import { type Row, type Socket, type Status, TailSession, type Target, WINDOW } from './session';
+
+describe('ring', () => {
+  test('keeps the newest and counts the rest', () => {
+    const ring = new Ring<number>(3);
+    for (let i = 0; i < 8; i += 1) ring.push(i);
+    expect([0, 1, 2, 3, -1].map((i) => ring.newest(i))).toEqual([7, 6, 5, undefined, undefined]);
+    expect([ring.length, ring.total]).toEqual([3, 8]);
+  });
+  test('is newest first before it is full', () => {
+    const ring = new Ring<number>(3);
+    ring.push(1);
+    ring.push(2);
+    expect([ring.newest(0), ring.newest(1), ring.newest(2)]).toEqual([2, 1, undefined]);
+  });
+});
+
+describe('credit', () => {
+  test('receiving uses it up and only taking raises it', () => {
+    const credit = new Credit({ msgs: 8, bytes: 1000 });
+    for (let i = 0; i < 8; i += 1) credit.receive(10);
+    expect(credit.view().left).toEqual({ msgs: 0, bytes: 920 });
+    expect(credit.take({ msgs: 1, bytes: 10 })).toBeNull();
+    expect(credit.take({ msgs: 1, bytes: 10 })).toEqual({ msgs: 10, bytes: 1020 });
+    expect(credit.view().left).toEqual({ msgs: 2, bytes: 940 });
+  });
+  test('bytes alone make a grant due', () => {
+    const credit = new Credit({ msgs: 1000, bytes: 100 });
+    credit.receive(90);
+    expect(credit.take({ msgs: 1, bytes: 90 })).toEqual({ msgs: 1001, bytes: 190 });
+  });
+  test('an oversize message shows as no credit, never as less', () => {
+    const credit = new Credit({ msgs: 10, bytes: 100 });
+    credit.receive(5000);
+    expect(credit.view().left).toEqual({ msgs: 9, bytes: 0 });
+  });
+});
+
+describe('frames', () => {
+  const BIG = '{"id":18446744073709551615,"f":1.10}';
+  test('a payload keeps its digits', () => {
+    const [frame] = parseFrames(
+      `{"t":"msg","ch":1,"n":1,"p":2,"o":9007199254740991,"ts":5,"key":"k","h":{"a":"b"},"data":${BIG}}`,
+    );
+    expect(frame?.t === 'deliveries' && frame.deliveries[0]?.message).toEqual({
+      kind: 'message',
+      partition: 2,
+      offset: 9007199254740991,
+      ts: 5,
+      key: 'k',
+      headers: [['a', 'b']],
+      contentType: null,
+      preview: BIG,
+      size: BIG.length,
+    });
+  });
+  test('lines are frames, and grouped messages are all found', () => {
+    const frames = parseFrames(
+      '{"t":"ping","now":1}\n{"t":"msgs","ch":1,"msgs":[{"n":1,"p":0,"o":1,"ts":1,"data":1},{"n":2,"p":0,"o":2,"ts":1,"data":2}]}\n',
+    );
+    expect(frames.map((frame) => frame.t)).toEqual(['other', 'deliveries']);
+    expect(frames[1]?.t === 'deliveries' && frames[1].deliveries.map((d) => d.message.preview)).toEqual([
+      '1',
+      '2',
+    ]);
+  });
+  test('binary bodies are previewed as hex with their size', () => {
+    const page = readPage(
+      '{"messages":[{"partition":0,"offset":1,"ts":2,"headers":{},"data_base64":"AP/+QQ=="}],"next":2,"up_to_date":true}',
+    );
+    expect(page.messages[0]).toMatchObject({ preview: '00 ff fe 41', size: 4 });
+    expect(page).toMatchObject({ next: '2', upToDate: true });
+  });
+  test('text is shown as text, and a cursor is a position', () => {
+    const page = readPage(
+      '{"messages":[{"partition":0,"offset":1,"ts":2,"headers":{},"content_type":"text/plain","data":"<b>é"}],"next":"AbC","up_to_date":false}',
+    );
+    expect(page.messages[0]).toMatchObject({ preview: '<b>é', size: 5 });
+    expect(page.next).toBe('cursor:AbC');
+  });
+});
+
+/** A gateway played by the test. */
+function played(partitions = 1) {
+  const sockets: (Socket & { sent: Record<string, unknown>[]; closed: boolean })[] = [];
+  const timers: { ms: number; callback: () => void }[] = [];
+  const rows: Row[] = [];
+  let status: Status | null = null;
+  const target: Target = { ns: 'default', topic: 't', from: 'latest', partitions, only: null };
+  const session = new TailSession(
+    target,
+    {
+      rows: (more) => rows.push(...more),
+      status: (next) => {
+        status = next;
+      },
+    },
+    {
+      connect: () => {
+        const socket = {
+          onopen: null,
+          onmessage: null,
+          onclose: null,
+          sent: [] as Record<string, unknown>[],
+          closed: false,
+          send: (text: string) => void socket.sent.push(JSON.parse(text)),
+          close: () => {
+            socket.closed = true;
+          },
+        };
+        sockets.push(socket);
+        return socket;
+      },
+      after: (ms, callback) => {
+        const timer = { ms, callback };
+        timers.push(timer);
+        return () => void timers.splice(timers.indexOf(timer) >>> 0, 1);
+      },
+      random: () => 0,
+    },
+  );
+  session.start();
+  const socket = () => sockets.at(-1) as (typeof sockets)[number];
+  return {
+    session,
+    sockets,
+    socket,
+    timers,
+    rows,
+    status: () => status as unknown as Status,
+    say: (...frames: object[]) =>
+      socket().onmessage?.({ data: frames.map((frame) => JSON.stringify(frame)).join('\n') }),
+    open: () => {
+      socket().onopen?.();
+      socket().onmessage?.({ data: '{"t":"welcome","sid":"s","hb_ms":20000}' });
+      socket().onmessage?.({ data: '{"t":"subscribed","ch":1,"inc":1}' });
+    },
+    msg: (o: number, p = 0, ts = 10_000) => ({ t: 'msg', ch: 1, n: o, p, o, ts, data: o }),
+  };
+}
+
+describe('session', () => {
+  test('greets, subscribes with its window, then is live', () => {
+    const gateway = played();
+    gateway.open();
+    expect(gateway.socket().sent).toEqual([
+      { t: 'hello', v: 1, client: 'console/0.1', resume: null },
+      { t: 'sub', ch: 1, ns: 'default', topic: 't', from: 'latest', limit: WINDOW },
+    ]);
+    expect(gateway.status().phase).toBe('live');
+  });
+
+  test('grants nothing while nothing is taken', () => {
+    const gateway = played();
+    gateway.open();
+    for (let o = 0; o < WINDOW.msgs; o += 1) gateway.say(gateway.msg(o));
+    expect(gateway.status().credit.left.msgs).toBe(0);
+    expect(gateway.socket().sent).toHaveLength(2);
+    gateway.session.took({ msgs: 500, bytes: 0 }, gateway.session.subscription);
+    expect(gateway.socket().sent.at(-1)).toEqual({ t: 'limit', ch: 1, msgs: 1500, bytes: WINDOW.bytes });
+    expect(gateway.status().credit.left.msgs).toBe(500);
+  });
+
+  test('resumes behind the last message, drops repeats and marks what is missing', () => {
+    const gateway = played();
+    gateway.open();
+    gateway.say(gateway.msg(5), gateway.msg(6));
+    gateway.socket().onclose?.({ code: 1006, reason: '' });
+    expect(gateway.status()).toMatchObject({ phase: 'waiting', why: 'the connection broke', reconnects: 1 });
+    gateway.timers.at(-1)?.callback();
+    gateway.open();
+    expect(gateway.socket().sent[1]).toMatchObject({ t: 'sub', from: '7' });
+    gateway.say(gateway.msg(6), gateway.msg(7), gateway.msg(10));
+    expect(
+      gateway.rows.map((row) => (row.kind === 'gap' ? `gap ${row.from}-${row.to}` : row.offset)),
+    ).toEqual([5, 6, 7, 'gap 8-10', 10]);
+  });
+
+  test('several partitions resume by time, each without repeats', () => {
+    const gateway = played(2);
+    gateway.open();
+    gateway.say(gateway.msg(3, 0, 90_000), gateway.msg(8, 1, 91_000));
+    gateway.socket().onclose?.({ code: 4000, reason: 'drain' });
+    gateway.timers.at(-1)?.callback();
+    gateway.open();
+    expect(gateway.socket().sent[1]).toMatchObject({ from: 'ts:86000' });
+    gateway.say(gateway.msg(8, 1, 91_000), gateway.msg(4, 0, 92_000));
+    expect(gateway.rows).toHaveLength(3);
+  });
+
+  test('what was taken of an earlier subscription does not count for this one', () => {
+    const gateway = played();
+    gateway.open();
+    const before = gateway.session.subscription;
+    gateway.socket().onclose?.({ code: 1006, reason: '' });
+    gateway.timers.at(-1)?.callback();
+    gateway.open();
+    gateway.session.took({ msgs: 900, bytes: 0 }, before);
+    expect(gateway.socket().sent).toHaveLength(2);
+  });
+
+  test('a terminal code ends it with the problem named', () => {
+    const gateway = played();
+    gateway.open();
+    gateway.say({ t: 'err', problem: { code: 'topic_not_found', detail: 'no topic t', retryable: false } });
+    gateway.socket().onclose?.({ code: 4505, reason: 'not found' });
+    expect(gateway.status()).toMatchObject({ phase: 'ended', why: 'no topic t' });
+    expect(gateway.sockets).toHaveLength(1);
+  });
+
+  test('answers pings and gives up on a silent connection', () => {
+    const gateway = played();
+    gateway.open();
+    gateway.say({ t: 'ping', now: 1 });
+    expect(gateway.socket().sent.at(-1)).toEqual({ t: 'pong' });
+    expect(gateway.timers.map((timer) => timer.ms)).toEqual([50_000]);
+    gateway.timers[0]?.callback();
+    expect(gateway.status().phase).toBe('waiting');
+    expect(gateway.sockets[0]?.closed).toBe(true);
+  });
+
+  test('is silent after stop', () => {
+    const gateway = played();
+    gateway.open();
+    gateway.session.stop();
+    expect(gateway.socket().closed).toBe(true);
+    expect(gateway.timers).toHaveLength(0);
+  });
+});

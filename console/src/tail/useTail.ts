@@ -1,0 +1,67 @@
+import { useCallback, useEffect, useRef, useState } from 'react';
+import { Ring } from './ring';
+import type { Row, Status, Target } from './session';
+import type { Batch, ToWorker } from './tail.worker';
+
+export const RING_ROWS = 5000;
+
+export interface Tail {
+  readonly rows: Ring<Row>;
+  /** Changes whenever `rows` did. */
+  readonly version: number;
+  /** `null` while it is off. */
+  readonly status: Status | null;
+  /** Rows received but not shown because of the pause. */
+  readonly held: number;
+  readonly paused: boolean;
+  pause(on: boolean): void;
+  /** Starts anew from the newest message, leaving out what waits. */
+  skip(): void;
+}
+
+/** Follows `target` while it is not `null`. A hidden page holds, as a pause does. */
+export function useTail(target: Target | null, url: string): Tail {
+  const ring = useRef(new Ring<Row>(RING_ROWS));
+  const worker = useRef<Worker | null>(null);
+  const [view, setView] = useState<{ version: number; status: Status | null; held: number }>({
+    version: 0,
+    status: null,
+    held: 0,
+  });
+  const [paused, setPaused] = useState(false);
+  const [skips, setSkips] = useState(0);
+  const identity = target ? JSON.stringify(target) : null;
+
+  useEffect(() => {
+    if (identity === null) return;
+    const followed = JSON.parse(identity) as Target;
+    const current = new Worker(new URL('./tail.worker.ts', import.meta.url), { type: 'module' });
+    const tell = (message: ToWorker) => current.postMessage(message);
+    worker.current = current;
+    ring.current.clear();
+    setPaused(false);
+    current.onmessage = ({ data }: MessageEvent<Batch>) => {
+      for (const row of data.rows) ring.current.push(row);
+      if (data.cost.msgs > 0) tell({ type: 'took', cost: data.cost, subscription: data.subscription });
+      setView((before) => ({ version: before.version + 1, status: data.status, held: data.held }));
+    };
+    tell({ type: 'start', url, target: skips > 0 ? { ...followed, from: 'latest' } : followed });
+    return () => {
+      current.terminate();
+      worker.current = null;
+      setView((before) => ({ version: before.version + 1, status: null, held: 0 }));
+    };
+  }, [identity, url, skips]);
+
+  useEffect(() => {
+    if (identity === null) return;
+    const apply = () =>
+      worker.current?.postMessage({ type: 'hold', on: paused || document.hidden } satisfies ToWorker);
+    apply();
+    document.addEventListener('visibilitychange', apply);
+    return () => document.removeEventListener('visibilitychange', apply);
+  }, [paused, identity]);
+
+  const skip = useCallback(() => setSkips((count) => count + 1), []);
+  return { rows: ring.current, ...view, paused, pause: setPaused, skip };
+}

@@ -1,0 +1,334 @@
+import { useQuery } from '@tanstack/react-query';
+import { useNavigate, useParams, useSearch } from '@tanstack/react-router';
+import { useMemo, useRef } from 'react';
+import { socketUrl, type Topic } from '../api/client';
+import { readMessages, readUrl } from '../api/messages';
+import { useTopic } from '../api/topics';
+import { useSettings } from '../app/settings';
+import { curl } from '../curl/curl';
+import { bytes, counted, grouped } from '../format/number';
+import { clock, instant } from '../format/time';
+import { idOf, type Message } from '../tail/message';
+import type { Row, Target } from '../tail/session';
+import { type Tail, useTail } from '../tail/useTail';
+import { CopyButton } from '../ui/copy';
+import { type Column, Grid } from '../ui/grid';
+import { useNarrow } from '../ui/narrow';
+import { Loading, ProblemBox } from '../ui/problem';
+import { LiveBar } from './live';
+import { MessagePanel } from './panel';
+import { SeekBar } from './seek';
+
+export const NEWEST = 'tail:50';
+const PAGE = 50;
+const NO_MESSAGES: readonly Message[] = [];
+
+export function MessagesTab() {
+  const { ns, topic: name } = useParams({ from: '/ns/$ns/topics/$topic' });
+  const described = useTopic(ns, name).data;
+  return described ? <Messages key={described.topic.incarnation} ns={ns} topic={described.topic} /> : null;
+}
+
+function Messages({ ns, topic }: { ns: string; topic: Topic }) {
+  const search = useSearch({ from: '/ns/$ns/topics/$topic/messages' });
+  const navigate = useNavigate({ from: '/ns/$ns/topics/$topic/messages' });
+  const set = (next: Partial<typeof search>, replace = false) =>
+    void navigate({ search: (before) => ({ ...before, ...next }), replace });
+  const from = search.from ?? NEWEST;
+  const { partition } = search;
+  const at = { from, partition, limit: PAGE };
+  const page = useQuery({
+    queryKey: ['messages', ns, topic.name, topic.incarnation, from, partition],
+    queryFn: ({ signal }) => readMessages(ns, topic.name, at, signal),
+    staleTime: Number.POSITIVE_INFINITY,
+    gcTime: 30_000,
+  });
+  const peeked = useMemo(() => newestFirst(page.data?.messages ?? NO_MESSAGES), [page.data]);
+  const live = search.live === true && page.isSuccess;
+  const tail = useTail(live ? targetOf(ns, topic, partition, page.data) : null, socketUrl());
+  const gridRef = useRef<HTMLDivElement>(null);
+  const open = (id: string | undefined) => {
+    if (id !== undefined && live) tail.pause(true);
+    set({ open: id }, search.open !== undefined && id !== undefined);
+  };
+  const close = () => {
+    open(undefined);
+    gridRef.current?.focus();
+  };
+  const opened = placeOf(search.open);
+  return (
+    <div className="messages" data-panel={opened !== null || undefined}>
+      <div className="toolbar">
+        <SeekBar
+          // Typing is kept until the position changes by itself.
+          key={`${from}${partition}`}
+          topic={topic}
+          from={from}
+          partition={partition}
+          disabled={search.live === true}
+          onSeek={(next) =>
+            set({
+              from: next.from === NEWEST ? undefined : next.from,
+              partition: next.partition,
+              open: undefined,
+            })
+          }
+        />
+        <span className="spacer" />
+        <CopyButton text={() => tailCurl(ns, topic.name, at, search.live === true)} label="curl" />
+        <button
+          type="button"
+          onClick={() => void page.refetch()}
+          disabled={search.live === true || page.isFetching}
+        >
+          Refresh
+        </button>
+        <button
+          type="button"
+          className="toggle"
+          aria-pressed={search.live === true}
+          onClick={() => {
+            if (search.live) void page.refetch();
+            set({ live: search.live ? undefined : true, from: undefined });
+          }}
+        >
+          <span className="pulse" /> Live
+        </button>
+      </div>
+      {live && (
+        <LiveBar
+          tail={tail}
+          onResume={() => {
+            tail.pause(false);
+            gridRef.current?.scrollTo({ top: 0 });
+          }}
+        />
+      )}
+      {page.error && (
+        <ProblemBox
+          error={page.error}
+          title="The messages were not read"
+          onRetry={() => void page.refetch()}
+        />
+      )}
+      <div className="split">
+        <MessageGrid
+          tail={tail}
+          peeked={peeked}
+          topic={topic}
+          openKey={search.open}
+          onOpen={open}
+          gridRef={gridRef}
+          empty={
+            page.isPending ? (
+              <Loading what="messages" />
+            ) : page.error ? null : (
+              <Nothing live={live} from={from} />
+            )
+          }
+        />
+        {opened && (
+          <MessagePanel
+            key={search.open}
+            ns={ns}
+            topic={topic.name}
+            partition={opened.partition}
+            offset={opened.offset}
+            known={find(tail, peeked, search.open)}
+            onClose={close}
+          />
+        )}
+      </div>
+      {!live && (
+        <Pager
+          topic={topic}
+          partition={partition}
+          peeked={peeked}
+          next={page.data?.next}
+          upToDate={page.data?.upToDate}
+          onFrom={(next) => set({ from: next, open: undefined })}
+        />
+      )}
+    </div>
+  );
+}
+
+/** Follows from where the page ended, so that nothing lies between the two. */
+function targetOf(
+  ns: string,
+  topic: Topic,
+  partition: number | undefined,
+  page: { next: string } | undefined,
+): Target {
+  const partitions = topic.config.partitions;
+  const whole = partition === undefined || partitions === 1;
+  return {
+    ns,
+    topic: topic.name,
+    from: whole ? (page?.next ?? 'latest') : 'latest',
+    partitions,
+    only: whole ? null : partition,
+  };
+}
+
+const newestFirst = (messages: readonly Message[]) =>
+  [...messages].sort((a, b) => b.ts - a.ts || b.partition - a.partition || b.offset - a.offset);
+
+function placeOf(id: string | undefined): { partition: number; offset: number } | null {
+  const match = /^(\d{1,4}):(\d{1,16})$/.exec(id ?? '');
+  return match ? { partition: Number(match[1]), offset: Number(match[2]) } : null;
+}
+
+function find(tail: Tail, peeked: readonly Message[], id: string | undefined): Message | undefined {
+  for (let i = 0; i < tail.rows.length; i += 1) {
+    const row = tail.rows.newest(i);
+    if (row?.kind === 'message' && idOf(row) === id) return row;
+  }
+  return peeked.find((message) => idOf(message) === id);
+}
+
+function tailCurl(ns: string, topic: string, at: Parameters<typeof readUrl>[2], live: boolean): string {
+  if (!live) return curl({ url: readUrl(ns, topic, at) });
+  const url = readUrl(ns, topic, { ...at, from: 'latest' }).replace(/&limit=\d+/, '');
+  return curl({ url, headers: { Accept: 'text/event-stream' }, streaming: true });
+}
+
+interface MessageGridProps {
+  readonly tail: Tail;
+  readonly peeked: readonly Message[];
+  readonly topic: Topic;
+  readonly openKey: string | undefined;
+  readonly onOpen: (id: string) => void;
+  readonly gridRef: React.RefObject<HTMLDivElement | null>;
+  readonly empty: React.ReactNode;
+}
+
+function MessageGrid({ tail, peeked, topic, openKey, onOpen, gridRef, empty }: MessageGridProps) {
+  const narrow = useNarrow(760);
+  const { zone } = useSettings();
+  const several = topic.config.partitions > 1;
+  const columns = useMemo(
+    () => messageColumns(zone, several, narrow || openKey !== undefined, narrow),
+    [zone, several, narrow, openKey],
+  );
+  const following = tail.status !== null;
+  const live = following ? tail.rows.length : 0;
+  const room = Math.max(0, tail.rows.capacity - live);
+  return (
+    <Grid<Row>
+      label="Messages, newest first"
+      columns={columns}
+      count={live + Math.min(room, peeked.length)}
+      row={(index) => (index < live ? tail.rows.newest(index) : peeked[index - live])}
+      rowKey={(row) => (row.kind === 'gap' ? `gap ${row.partition}:${row.from}` : idOf(row))}
+      rowClass={(row) => (row.kind === 'gap' ? 'gap' : undefined)}
+      onOpen={(row) => row.kind === 'message' && onOpen(idOf(row))}
+      openKey={openKey}
+      gridRef={gridRef}
+      onScrolled={(top) => {
+        if (following && !tail.paused && top > 48) tail.pause(true);
+      }}
+      empty={empty}
+    />
+  );
+}
+
+function messageColumns(
+  zone: 'utc' | 'local',
+  several: boolean,
+  compact: boolean,
+  narrow: boolean,
+): Column<Row>[] {
+  const of = (show: (message: Message) => React.ReactNode) => (row: Row) =>
+    row.kind === 'gap' ? null : show(row);
+  const columns: (Column<Row> | false)[] = [
+    {
+      id: 'time',
+      head: 'Time',
+      width: compact ? '6.6rem' : '12.4rem',
+      cell: of(({ ts }) => (
+        <time className="mono faint" title={instant(ts, zone)}>
+          {compact ? clock(ts, zone) : instant(ts, zone)}
+        </time>
+      )),
+    },
+    several && {
+      id: 'partition',
+      head: <abbr title="Partition">P</abbr>,
+      numeric: true,
+      width: '3rem',
+      cell: of(({ partition }) => partition),
+    },
+    {
+      id: 'offset',
+      head: 'Offset',
+      numeric: true,
+      width: narrow ? '4.2rem' : '6.5rem',
+      cell: of(({ offset }) => <span className="mono">{grouped(offset)}</span>),
+    },
+    !compact && {
+      id: 'key',
+      head: 'Key',
+      width: 'minmax(5rem, 1fr)',
+      cell: of(({ key }) =>
+        key === null ? <span className="faint">–</span> : <span className="mono">{key}</span>,
+      ),
+    },
+    {
+      id: 'body',
+      head: 'Body',
+      width: 'minmax(0, 5fr)',
+      cell: (row) => (row.kind === 'gap' ? gapText(row) : <span className="mono">{row.preview}</span>),
+    },
+    !narrow && {
+      id: 'size',
+      head: 'Size',
+      numeric: true,
+      width: '5.5rem',
+      cell: of(({ size }) => <span className="faint">{bytes(size)}</span>),
+    },
+  ];
+  return columns.filter((column) => column !== false);
+}
+
+function gapText({ partition, from, to, why }: Extract<Row, { kind: 'gap' }>): string {
+  const reason = why === 'retention' ? 'removed by retention' : why === 'missed' ? 'not received' : why;
+  return `${counted(to - from, 'message')} not shown: partition ${partition}, offsets ${grouped(from)} to ${grouped(to - 1)} (${reason})`;
+}
+
+function Nothing({ live, from }: { live: boolean; from: string }) {
+  if (live) return <p>Waiting for the next message.</p>;
+  return <p>{from === NEWEST || from === 'earliest' ? 'No messages yet.' : 'No messages from here on.'}</p>;
+}
+
+interface PagerProps {
+  readonly topic: Topic;
+  readonly partition: number | undefined;
+  readonly peeked: readonly Message[];
+  readonly next: string | undefined;
+  readonly upToDate: boolean | undefined;
+  readonly onFrom: (from: string | undefined) => void;
+}
+
+/** Walks through one partition by offset; through several only forwards, by cursor. */
+function Pager({ topic, partition, peeked, next, upToDate, onFrom }: PagerProps) {
+  const single = topic.config.partitions === 1 ? 0 : partition;
+  const oldest = peeked.at(-1)?.offset;
+  const start = topic.partitions.find((one) => one.partition === single)?.start ?? 0;
+  const older =
+    single !== undefined && oldest !== undefined && oldest > start ? Math.max(start, oldest - PAGE) : null;
+  return (
+    <div className="pager">
+      <button type="button" disabled={older === null} onClick={() => onFrom(String(older))}>
+        Older
+      </button>
+      <button type="button" disabled={!next || upToDate !== false} onClick={() => onFrom(next)}>
+        Newer
+      </button>
+      <span className="faint">
+        {counted(peeked.length, 'message')} read. Looking has no effect on any consumer.
+        {single === undefined && ' Choose a partition to go back by offset.'}
+      </span>
+    </div>
+  );
+}

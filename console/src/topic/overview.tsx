@@ -1,0 +1,191 @@
+import { Link, useParams } from '@tanstack/react-router';
+import { useEffect, useState } from 'react';
+import type { Topic } from '../api/client';
+import { totals, useTopic } from '../api/topics';
+import { useSettings } from '../app/settings';
+import { bytes, grouped, rate } from '../format/number';
+import { durationText, sizeText } from '../format/quantity';
+import { ago, instant, zoneName } from '../format/time';
+import { useNow } from '../ui/now';
+import { Sparkline } from '../ui/sparkline';
+
+/** Samples kept for the shape beside a rate: two minutes, one every two seconds. */
+const SAMPLES = 60;
+
+interface Sample {
+  readonly at: number;
+  readonly publish: number;
+  readonly deliver: number;
+}
+
+export function OverviewTab() {
+  const { ns, topic: name } = useParams({ from: '/ns/$ns/topics/$topic' });
+  const query = useTopic(ns, name);
+  const samples = useSamples(query.data?.topic, query.dataUpdatedAt);
+  if (!query.data) return null;
+  const { topic } = query.data;
+  const { records, bytes: size } = totals(topic);
+  return (
+    <div className="tab-body">
+      <div className="tiles">
+        <Tile label="Messages" value={records === null ? 'unknown' : grouped(records)} />
+        <Tile
+          label="Size"
+          value={size === null ? 'unknown' : bytes(size)}
+          note={size === null ? undefined : `${grouped(size)} B encoded`}
+        />
+        <Tile
+          label="Publish"
+          value={`${rate(topic.rates.publish_records_per_second)} /s`}
+          note={`${bytes(Math.round(topic.rates.publish_bytes_per_second))}/s`}
+        >
+          <Sparkline
+            values={samples.map((sample) => sample.publish)}
+            label="Publish rate over the last two minutes"
+          />
+        </Tile>
+        <Tile label="Deliver" value={`${rate(topic.rates.deliver_records_per_second)} /s`} note="to readers">
+          <Sparkline
+            values={samples.map((sample) => sample.deliver)}
+            label="Deliver rate over the last two minutes"
+          />
+        </Tile>
+      </div>
+      <Partitions ns={ns} topic={topic} />
+      <Facts topic={topic} updatedAt={query.dataUpdatedAt} />
+    </div>
+  );
+}
+
+function useSamples(topic: Topic | undefined, at: number): readonly Sample[] {
+  const [samples, setSamples] = useState<readonly Sample[]>([]);
+  const publish = topic?.rates.publish_records_per_second;
+  const deliver = topic?.rates.deliver_records_per_second;
+  useEffect(() => {
+    if (publish === undefined || deliver === undefined) return;
+    setSamples((before) =>
+      before.at(-1)?.at === at ? before : [...before.slice(1 - SAMPLES), { at, publish, deliver }],
+    );
+  }, [at, publish, deliver]);
+  return samples;
+}
+
+interface TileProps {
+  readonly label: string;
+  readonly value: string;
+  readonly note?: string | undefined;
+  readonly children?: React.ReactNode;
+}
+
+function Tile({ label, value, note, children }: TileProps) {
+  return (
+    <div className="tile">
+      <span className="tile-label">{label}</span>
+      <span className="tile-value">{value}</span>
+      {note && <span className="tile-note">{note}</span>}
+      {children}
+    </div>
+  );
+}
+
+function Partitions({ ns, topic }: { ns: string; topic: Topic }) {
+  const most = Math.max(1, ...topic.partitions.map(({ start, end }) => (end ?? 0) - (start ?? 0)));
+  return (
+    <section aria-labelledby="partitions">
+      <h2 id="partitions">Partitions and offsets</h2>
+      {/* biome-ignore lint/a11y/noNoninteractiveTabindex: a region that scrolls must be reachable by keyboard */}
+      <section className="table-scroll" aria-label="Partitions" tabIndex={0}>
+        <table className="table">
+          <thead>
+            <tr>
+              <th scope="col" className="numeric">
+                Partition
+              </th>
+              <th scope="col" className="numeric">
+                Shard
+              </th>
+              <th scope="col" className="numeric">
+                Oldest offset
+              </th>
+              <th scope="col" className="numeric">
+                Next offset
+              </th>
+              <th scope="col" className="numeric">
+                Messages
+              </th>
+              <th scope="col" className="wide">
+                Share
+              </th>
+              <th scope="col" className="numeric">
+                Size
+              </th>
+            </tr>
+          </thead>
+          <tbody>
+            {topic.partitions.map(({ partition, shard, start, end, bytes: size }) => (
+              <tr key={partition}>
+                <th scope="row" className="numeric">
+                  <Link
+                    to="/ns/$ns/topics/$topic/messages"
+                    params={{ ns, topic: topic.name }}
+                    search={{ partition }}
+                  >
+                    {partition}
+                  </Link>
+                </th>
+                <td className="numeric">{shard}</td>
+                <td className="numeric">{known(start)}</td>
+                <td className="numeric">{known(end)}</td>
+                <td className="numeric">
+                  {start == null || end == null ? known(null) : grouped(end - start)}
+                </td>
+                <td className="wide">
+                  <span className="share">
+                    <span style={{ width: `${(((end ?? 0) - (start ?? 0)) / most) * 100}%` }} />
+                  </span>
+                </td>
+                <td className="numeric">{size == null ? known(null) : bytes(size)}</td>
+              </tr>
+            ))}
+          </tbody>
+        </table>
+      </section>
+    </section>
+  );
+}
+
+const known = (value: number | null | undefined) =>
+  value == null ? (
+    <span title="The shard of this partition cannot be reached now">unknown</span>
+  ) : (
+    grouped(value)
+  );
+
+function Facts({ topic, updatedAt }: { topic: Topic; updatedAt: number }) {
+  const { zone } = useSettings();
+  const now = useNow(1000);
+  const { retention, default_confirm, deliver_from } = topic.config;
+  const limits = [
+    retention.age_ms != null && `for ${durationText(retention.age_ms)}`,
+    retention.bytes != null && `up to ${sizeText(retention.bytes)} per partition`,
+    retention.records != null && `up to ${grouped(retention.records)} messages per partition`,
+  ].filter(Boolean);
+  return (
+    <dl className="facts">
+      <dt>Confirm</dt>
+      <dd>
+        at <code>{default_confirm}</code>, delivered from <code>{deliver_from}</code>
+      </dd>
+      <dt>Kept</dt>
+      <dd>{limits.length > 0 ? limits.join(', ') : 'without limit'}</dd>
+      <dt>Created</dt>
+      <dd title={ago(topic.created_ms, now)}>
+        {instant(topic.created_ms, zone)} {zoneName(zone)}
+      </dd>
+      <dt>Incarnation</dt>
+      <dd className="mono">{topic.incarnation}</dd>
+      <dt>Read</dt>
+      <dd>{ago(updatedAt, now)}</dd>
+    </dl>
+  );
+}

@@ -1,0 +1,101 @@
+import { Link, Outlet, useNavigate, useParams, useSearch } from '@tanstack/react-router';
+import { Refused, topicUrl } from '../api/client';
+import { useTopic } from '../api/topics';
+import { curl } from '../curl/curl';
+import { counted } from '../format/number';
+import { Tier } from '../topics/list';
+import { DeleteTopic } from '../topics/remove';
+import { CopyButton } from '../ui/copy';
+import { Sheet } from '../ui/dialog';
+import { Loading, ProblemBox } from '../ui/problem';
+import { PublishForm } from './publish';
+
+const TABS = [
+  { to: '/ns/$ns/topics/$topic', label: 'Overview', exact: true },
+  { to: '/ns/$ns/topics/$topic/messages', label: 'Messages', exact: false },
+  { to: '/ns/$ns/topics/$topic/config', label: 'Config', exact: false },
+] as const;
+
+export function TopicPage() {
+  const { ns, topic } = useParams({ from: '/ns/$ns/topics/$topic' });
+  const query = useTopic(ns, topic);
+  const data = query.data;
+  const gone = query.error instanceof Refused && query.error.problem.status === 404;
+  return (
+    <div className="page fill">
+      <div className="page-head">
+        <h1 className="crumbs">
+          <Link to="/ns/$ns/topics" params={{ ns }}>
+            Topics
+          </Link>
+          <span aria-hidden="true">/</span>
+          <span className="mono crumb-name">{topic}</span>
+        </h1>
+        {data && !gone && (
+          <span className="count">
+            <Tier config={data.topic.config} /> · {counted(data.topic.config.partitions, 'partition')}
+          </span>
+        )}
+        <span className="spacer" />
+        {data && !gone && <TopicActions ns={ns} topic={topic} />}
+      </div>
+      {gone ? (
+        <ProblemBox error={query.error} title={`There is no topic ${topic}`} />
+      ) : (
+        <>
+          <nav className="tabs" aria-label="Topic">
+            {TABS.map(({ to, label, exact }) => (
+              <Link
+                key={to}
+                to={to}
+                params={{ ns, topic }}
+                activeOptions={{ exact, includeSearch: false }}
+                className="tab"
+              >
+                {label}
+              </Link>
+            ))}
+          </nav>
+          {query.error && <ProblemBox error={query.error} onRetry={() => void query.refetch()} />}
+          {data ? <Outlet /> : !query.error && <Loading what={topic} />}
+        </>
+      )}
+      {data && !gone && <TopicDialogs ns={ns} topic={topic} />}
+    </div>
+  );
+}
+
+function TopicActions({ ns, topic }: { ns: string; topic: string }) {
+  const navigate = useNavigate();
+  const open = (name: 'publish' | 'delete') =>
+    void navigate({ to: '.', search: (before) => ({ ...before, [name]: true }) });
+  return (
+    <>
+      <CopyButton text={curl({ url: topicUrl(ns, topic) })} label="curl" />
+      <CopyButton text={() => location.href} label="Link" />
+      <button type="button" onClick={() => open('delete')}>
+        Delete
+      </button>
+      <button type="button" className="primary" onClick={() => open('publish')}>
+        Publish test
+      </button>
+    </>
+  );
+}
+
+function TopicDialogs({ ns, topic }: { ns: string; topic: string }) {
+  const search = useSearch({ strict: false });
+  const navigate = useNavigate();
+  const data = useTopic(ns, topic).data;
+  const close = () =>
+    void navigate({ to: '.', search: (before) => ({ ...before, publish: undefined, delete: undefined }) });
+  if (!data) return null;
+  return (
+    <>
+      <Sheet title="Publish a test message" place="side" open={search.publish === true} onClose={close}>
+        <PublishForm ns={ns} topic={topic} config={data.topic.config} />
+      </Sheet>
+      <DeleteTopic topic={data.topic} open={search.delete === true} onClose={close} />
+    </>
+  );
+}

@@ -1,0 +1,172 @@
+import { useQuery } from '@tanstack/react-query';
+import { useEffect, useState } from 'react';
+import { messageUrl, readBody, readMessages } from '../api/messages';
+import { useSettings } from '../app/settings';
+import { curl } from '../curl/curl';
+import { bytes, grouped } from '../format/number';
+import { instant, zoneName } from '../format/time';
+import type { Message } from '../tail/message';
+import { CopyButton } from '../ui/copy';
+import { Segments } from '../ui/field';
+import { CloseIcon } from '../ui/icons';
+import { Loading, ProblemBox } from '../ui/problem';
+import { BodyView, HexView, textOf } from './body';
+
+/** Larger bodies are read when asked for. */
+const AUTO_BYTES = 64 * 1024;
+/** Still larger ones are only downloaded. */
+const SHOW_BYTES = 1024 * 1024;
+
+interface PanelProps {
+  readonly ns: string;
+  readonly topic: string;
+  readonly partition: number;
+  readonly offset: number;
+  /** The row that was opened, if it is on the screen. */
+  readonly known: Message | undefined;
+  readonly onClose: () => void;
+}
+
+export function MessagePanel({ ns, topic, partition, offset, known, onClose }: PanelProps) {
+  const { zone } = useSettings();
+  const row = useQuery({
+    queryKey: ['message', ns, topic, partition, offset],
+    queryFn: async ({ signal }) => {
+      const page = await readMessages(ns, topic, { from: String(offset), partition, limit: 1 }, signal);
+      return page.messages.find((message) => message.offset === offset) ?? null;
+    },
+    enabled: known === undefined,
+    staleTime: Number.POSITIVE_INFINITY,
+  });
+  const message = known ?? row.data ?? undefined;
+  useEffect(() => {
+    const onKey = (event: KeyboardEvent) => {
+      if (event.key === 'Escape' && !(event.target as HTMLElement).closest('[role=dialog], [role=listbox]'))
+        onClose();
+    };
+    addEventListener('keydown', onKey);
+    return () => removeEventListener('keydown', onKey);
+  }, [onClose]);
+  const url = messageUrl(ns, topic, partition, offset);
+  return (
+    <aside className="panel" aria-label={`Message ${partition}:${offset}`}>
+      <div className="panel-head">
+        <h2>
+          Offset <span className="mono">{grouped(offset)}</span>
+        </h2>
+        <span className="spacer" />
+        <CopyButton text={curl({ url })} label="curl" />
+        <CopyButton text={() => location.href} label="Link" />
+        <button type="button" className="quiet icon-only" aria-label="Close message" onClick={onClose}>
+          <CloseIcon />
+        </button>
+      </div>
+      {row.isLoading && <Loading what="the message" />}
+      {row.error && <ProblemBox error={row.error} onRetry={() => void row.refetch()} />}
+      {row.data === null && !known && <p>There is no message at this offset any more, or not yet.</p>}
+      {message && (
+        <>
+          <dl className="facts">
+            <dt>Partition</dt>
+            <dd>{partition}</dd>
+            <dt>Time</dt>
+            <dd className="mono">
+              {instant(message.ts, zone)} <span className="faint">{zoneName(zone)}</span>
+            </dd>
+            <dt>Key</dt>
+            <dd className="mono">{message.key ?? <span className="faint">none</span>}</dd>
+            <dt>Content type</dt>
+            <dd className="mono">{message.contentType ?? <span className="faint">not named</span>}</dd>
+          </dl>
+          <Headers headers={message.headers} />
+          <Body ns={ns} topic={topic} message={message} url={url} />
+        </>
+      )}
+    </aside>
+  );
+}
+
+function Headers({ headers }: { headers: Message['headers'] }) {
+  return (
+    <section>
+      <h3>Headers</h3>
+      {headers.length === 0 ? (
+        <p className="faint">none</p>
+      ) : (
+        <dl className="facts headers">
+          {headers.map(([name, value]) => (
+            <div key={name}>
+              <dt className="mono">{name}</dt>
+              <dd className="mono">{value}</dd>
+            </div>
+          ))}
+        </dl>
+      )}
+    </section>
+  );
+}
+
+interface BodyProps {
+  readonly ns: string;
+  readonly topic: string;
+  readonly message: Message;
+  readonly url: string;
+}
+
+function Body({ ns, topic, message, url }: BodyProps) {
+  const { partition, offset, size } = message;
+  const [wanted, setWanted] = useState(size <= AUTO_BYTES);
+  const [view, setView] = useState<'body' | 'raw' | 'hex' | null>(null);
+  const body = useQuery({
+    queryKey: ['body', ns, topic, partition, offset],
+    queryFn: ({ signal }) => readBody(ns, topic, partition, offset, signal),
+    enabled: wanted,
+    staleTime: Number.POSITIVE_INFINITY,
+    gcTime: 10_000,
+  });
+  const data = body.data?.bytes;
+  const text = data ? textOf(data) : null;
+  const shown = view ?? (data && text === null ? 'hex' : 'body');
+  return (
+    <section className="panel-body">
+      <div className="panel-row">
+        <h3>Body</h3>
+        <span className="faint">{bytes(data?.length ?? size)}</span>
+        <span className="spacer" />
+        {text !== null && <CopyButton text={text} label="Copy" />}
+        <a className="button quiet" href={url} download={`${topic}-${partition}-${offset}`}>
+          Download
+        </a>
+      </div>
+      {data && (
+        <Segments
+          label="Show the body as"
+          value={shown}
+          options={[
+            { id: 'body', label: 'Formatted', disabled: text === null },
+            { id: 'raw', label: 'Raw', disabled: text === null },
+            { id: 'hex', label: 'Hex' },
+          ]}
+          onChange={setView}
+        />
+      )}
+      {body.isFetching && <Loading what="the body" />}
+      {body.error && <ProblemBox error={body.error} onRetry={() => void body.refetch()} />}
+      {!wanted &&
+        (size <= SHOW_BYTES ? (
+          <button type="button" onClick={() => setWanted(true)}>
+            Load body, {bytes(size)}
+          </button>
+        ) : (
+          <p className="note">Too large to be shown here. Download it.</p>
+        ))}
+      {data && text === null && shown === 'hex' && <p className="note">This is not UTF-8 text.</p>}
+      {data &&
+        (shown === 'hex' || text === null ? (
+          <HexView data={data} />
+        ) : (
+          <BodyView text={text} formatted={shown === 'body'} />
+        ))}
+    </section>
+  );
+}

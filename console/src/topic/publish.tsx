@@ -1,0 +1,155 @@
+import { useMutation, useQueryClient } from '@tanstack/react-query';
+import { Link } from '@tanstack/react-router';
+import { type FormEvent, type KeyboardEvent, useId, useState } from 'react';
+import type { TopicConfig } from '../api/client';
+import { type Outgoing, publish, publishRequest, type Receipt } from '../api/messages';
+import { topicKey } from '../api/topics';
+import { curl } from '../curl/curl';
+import { grouped } from '../format/number';
+import { confirmStages, parseServerTiming } from '../timing/serverTiming';
+import { StageStrip } from '../timing/stages';
+import { CopyButton } from '../ui/copy';
+import { Choice, Field } from '../ui/field';
+import { ProblemBox } from '../ui/problem';
+
+const TYPES = ['application/json', 'text/plain', 'application/octet-stream'].map((id) => ({ id, label: id }));
+
+interface PublishProps {
+  readonly ns: string;
+  readonly topic: string;
+  readonly config: TopicConfig;
+}
+
+export function PublishForm({ ns, topic, config }: PublishProps) {
+  const client = useQueryClient();
+  const bodyId = useId();
+  const [body, setBody] = useState('{"hello":"weir"}');
+  const [contentType, setContentType] = useState('application/json');
+  const [key, setKey] = useState('');
+  const [headers, setHeaders] = useState('');
+  const [confirm, setConfirm] = useState('');
+  const parsed = headerLines(headers);
+  const notJson = contentType === 'application/json' && !isJson(body);
+  const out: Outgoing = { body, contentType, key, headers: parsed.pairs, confirm };
+  const send = useMutation({
+    mutationFn: () => publish(ns, topic, out),
+    onSuccess: () => void client.invalidateQueries({ queryKey: topicKey(ns, topic) }),
+  });
+  const submit = (event: FormEvent) => {
+    event.preventDefault();
+    if (!parsed.error) send.mutate();
+  };
+  const onKeyDown = (event: KeyboardEvent) => {
+    if (event.key === 'Enter' && (event.ctrlKey || event.metaKey)) submit(event);
+  };
+  const levels = [
+    { id: '', label: `topic’s default (${config.default_confirm})` },
+    ...['quorum', 'durable', 'memory', 'none'].map((id) => ({ id, label: id })),
+  ];
+  return (
+    <form onSubmit={submit} onKeyDown={onKeyDown} noValidate>
+      <div className="field">
+        <label htmlFor={bodyId}>Body</label>
+        <textarea
+          id={bodyId}
+          className="mono"
+          rows={7}
+          spellCheck={false}
+          value={body}
+          onChange={(event) => setBody(event.target.value)}
+          aria-describedby={notJson ? `${bodyId}-note` : undefined}
+        />
+        {notJson && (
+          <p id={`${bodyId}-note`} className="note warn">
+            This is not valid JSON. It can be sent all the same, byte for byte.
+          </p>
+        )}
+      </div>
+      <div className="fields two">
+        <Choice label="Content type" value={contentType} options={TYPES} onChange={setContentType} />
+        <Choice label="Wait for" value={confirm} options={levels} onChange={setConfirm} />
+        <Field label="Key" mono value={key} onChange={setKey} hint="Same key, same partition, in order." />
+        <Field
+          label="Headers"
+          mono
+          placeholder="region: eu; tenant: acme"
+          value={headers}
+          error={parsed.error}
+          onChange={setHeaders}
+        />
+      </div>
+      <div className="actions">
+        <CopyButton
+          text={() => curl(publishRequest(ns, topic, out)).replace('-sS', '-sSi')}
+          label="Copy as curl"
+        />
+        <span className="spacer" />
+        <button type="submit" className="primary" disabled={send.isPending || parsed.error !== null}>
+          {send.isPending ? 'Publishing …' : 'Publish'} <kbd>Ctrl ↵</kbd>
+        </button>
+      </div>
+      <div aria-live="polite">
+        {send.error && <ProblemBox error={send.error} title="The message was not confirmed" />}
+        {send.data && <Confirmed ns={ns} topic={topic} receipt={send.data} />}
+      </div>
+    </form>
+  );
+}
+
+function Confirmed({ ns, topic, receipt }: { ns: string; topic: string; receipt: Receipt }) {
+  const { published, serverTiming, roundTrip } = receipt;
+  const { stages, total, batch } = confirmStages(parseServerTiming(serverTiming));
+  const { partition, offset } = published;
+  return (
+    <section className="confirmed" aria-label="Confirm">
+      <h3>
+        Confirmed at <code>{published.level}</code>
+        {published.duplicate && ' (it had been stored before)'}
+        {!published.final && ' · not final yet'}
+      </h3>
+      <p>
+        {offset === undefined ? (
+          'At this level no offset is known yet.'
+        ) : (
+          <>
+            Partition {partition}, offset{' '}
+            <Link
+              to="/ns/$ns/topics/$topic/messages"
+              params={{ ns, topic }}
+              search={{ open: `${partition}:${offset}` }}
+              className="mono"
+            >
+              {grouped(offset)}
+            </Link>
+          </>
+        )}
+      </p>
+      <StageStrip stages={stages} total={total} />
+      <p className="note">
+        {batch && `Shared group commit: ${batch}. `}
+        This browser waited {roundTrip.toFixed(1)} ms in all.
+      </p>
+    </section>
+  );
+}
+
+function isJson(text: string): boolean {
+  try {
+    JSON.parse(text);
+    return true;
+  } catch {
+    return false;
+  }
+}
+
+/** `region: eu; tenant: acme` as pairs. Values may hold anything but a semicolon. */
+function headerLines(text: string): { pairs: [string, string][]; error: string | null } {
+  const pairs: [string, string][] = [];
+  for (const piece of text.split(';')) {
+    if (piece.trim() === '') continue;
+    const match = /^\s*([!#$%&'*+.^_`|~0-9A-Za-z-]+)\s*:\s*([\x20-\x7e]*?)\s*$/.exec(piece);
+    if (!match) return { pairs, error: 'Write them like region: eu; tenant: acme.' };
+    pairs.push([match[1] ?? '', match[2] ?? '']);
+  }
+  return { pairs, error: null };
+}

@@ -1,0 +1,118 @@
+import { type FormEvent, useState } from 'react';
+import type { Topic } from '../api/client';
+import { useSettings } from '../app/settings';
+import { instant, parseInstant, zoneName } from '../format/time';
+import { Choice, Segments } from '../ui/field';
+
+type Kind = 'newest' | 'oldest' | 'offset' | 'time' | 'cursor';
+
+interface Position {
+  readonly from: string;
+  readonly partition: number | undefined;
+}
+
+interface SeekBarProps {
+  readonly topic: Topic;
+  readonly from: string;
+  readonly partition: number | undefined;
+  readonly disabled: boolean;
+  readonly onSeek: (position: Position) => void;
+}
+
+function kindOf(from: string): Kind {
+  if (from.startsWith('tail:') || from === 'latest') return 'newest';
+  if (from === 'earliest') return 'oldest';
+  if (from.startsWith('ts:')) return 'time';
+  return from.startsWith('cursor:') ? 'cursor' : 'offset';
+}
+
+/** Where to look: chosen here, kept in the address. */
+export function SeekBar({ topic, from, partition, disabled, onSeek }: SeekBarProps) {
+  const { zone } = useSettings();
+  const [kind, setKind] = useState<Kind>(() => kindOf(from));
+  const [text, setText] = useState(() => textOf(from, zone));
+  const [error, setError] = useState<string | null>(null);
+  const several = topic.config.partitions > 1;
+
+  const choose = (next: Kind) => {
+    setKind(next);
+    setError(null);
+    if (next === 'newest') onSeek({ from: 'tail:50', partition });
+    else if (next === 'oldest') onSeek({ from: 'earliest', partition });
+    else setText(next === 'time' ? instant(Date.now() - 3_600_000, zone).slice(0, 19) : '');
+  };
+  const submit = (event: FormEvent) => {
+    event.preventDefault();
+    if (kind === 'offset') {
+      if (/^\d{1,16}$/.test(text.trim())) onSeek({ from: text.trim(), partition: partition ?? 0 });
+      else setError('An offset is a number.');
+    } else {
+      const ms = parseInstant(text, zone);
+      if (ms === null) setError('Like 2026-01-31 14:05:00');
+      else onSeek({ from: `ts:${ms}`, partition });
+    }
+  };
+  return (
+    <div className="seek">
+      <Segments
+        label="Start at"
+        value={kind}
+        options={[
+          { id: 'newest', label: 'Newest', disabled },
+          { id: 'oldest', label: 'Oldest', disabled },
+          { id: 'offset', label: 'Offset', disabled },
+          { id: 'time', label: 'Time', disabled },
+        ]}
+        onChange={choose}
+      />
+      {(kind === 'offset' || kind === 'time') && !disabled && (
+        <form onSubmit={submit} className="seek-form">
+          <input
+            className="mono"
+            aria-label={kind === 'offset' ? 'Offset' : `Time, ${zoneName(zone)}`}
+            aria-invalid={error ? true : undefined}
+            size={kind === 'offset' ? 12 : 20}
+            value={text}
+            autoComplete="off"
+            onChange={(event) => setText(event.target.value)}
+          />
+          <button type="submit">Go</button>
+          {error && (
+            <span className="note bad" role="alert">
+              {error}
+            </span>
+          )}
+        </form>
+      )}
+      {several && (
+        <Choice
+          label="Partition"
+          hideLabel
+          value={partition === undefined ? 'all' : String(partition)}
+          options={[
+            { id: 'all', label: 'All partitions' },
+            ...topic.partitions.map((one) => ({
+              id: String(one.partition),
+              label: `Partition ${one.partition}`,
+            })),
+          ]}
+          onChange={(id) =>
+            onSeek({
+              from:
+                kindOf(from) === 'cursor' || (id === 'all' && kindOf(from) === 'offset') ? 'tail:50' : from,
+              partition: id === 'all' ? undefined : Number(id),
+            })
+          }
+        />
+      )}
+    </div>
+  );
+}
+
+function textOf(from: string, zone: 'utc' | 'local'): string {
+  if (from.startsWith('ts:')) {
+    const ms = Number(from.slice(3));
+    return Number.isFinite(ms) ? instant(ms, zone) : from.slice(3);
+  }
+  return /^\d+$/.test(from) ? from : '';
+}

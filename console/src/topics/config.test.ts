@@ -1,0 +1,43 @@
+import { describe, expect, test } from 'vitest';
+import { changes, DEFAULTS, draftOf, nameError, patchOf, readDraft, rebase } from './config';
+
+const week = { ...DEFAULTS, retention: { ...DEFAULTS.retention, age_ms: 604_800_000 } };
+
+describe('configuration form', () => {
+  test('an untouched form changes nothing', () => {
+    const odd = {
+      ...week,
+      ttl_ms: 1,
+      retention: { age_ms: 86_400_001, bytes: Number.MAX_SAFE_INTEGER, records: 7, until_settled: true },
+    };
+    const { config, errors } = readDraft(draftOf(odd), odd);
+    expect(errors).toEqual({});
+    expect(changes(odd, config)).toEqual([]);
+  });
+  test('the patch names only what was changed, and null lifts a limit', () => {
+    const { config } = readDraft({ ...draftOf(week), age: '', records: '1000', closed: true }, week);
+    expect(patchOf(changes(week, config))).toEqual({
+      retention: { age_ms: null, records: 1000 },
+      closed: true,
+    });
+  });
+  test('each wrong field is named', () => {
+    const { errors } = readDraft({ ...draftOf(week), age: 'soon', dedupe: '', contentType: 'json' }, week);
+    expect(Object.keys(errors).sort()).toEqual(['age', 'contentType', 'dedupe']);
+  });
+});
+
+test('a rebase keeps my fields and takes theirs elsewhere', () => {
+  const mine = { ...week, ttl_ms: 5000 };
+  const theirs = { ...week, closed: true, retention: { ...week.retention, bytes: 10 } };
+  expect(changes(theirs, rebase(week, mine, theirs))).toEqual([
+    { field: 'ttl_ms', before: null, after: 5000 },
+  ]);
+});
+
+test.each(['', '.', '..', 'a b', 'a/b', '<img>', 'x'.repeat(256)])('topic name %j is refused', (name) =>
+  expect(nameError(name)).not.toBeNull(),
+);
+test.each(['orders', 'a.b_c~d-e', '...', 'x'.repeat(255)])('topic name %j is fine', (name) =>
+  expect(nameError(name)).toBeNull(),
+);

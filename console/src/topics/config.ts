@@ -1,0 +1,144 @@
+import type { Level, TopicConfig } from '../api/client';
+import type { ConfigPatch } from '../api/topics';
+import {
+  durationText,
+  parseCount,
+  parseDuration,
+  parseSize,
+  type Quantity,
+  sizeText,
+} from '../format/quantity';
+
+/** A topic's configuration as it stands in the form: texts as they were typed. */
+export interface Draft {
+  readonly contentType: string;
+  readonly age: string;
+  readonly bytes: string;
+  readonly records: string;
+  readonly ttl: string;
+  readonly dedupe: string;
+  readonly defaultConfirm: Level;
+  readonly deliverFrom: Level;
+  readonly minConfirm: Level;
+  readonly closed: boolean;
+}
+
+export const DEFAULTS: TopicConfig = {
+  partitions: 1,
+  content_type: null,
+  retention: { age_ms: null, bytes: null, records: null, until_settled: false },
+  compaction: 'none',
+  default_confirm: 'quorum',
+  deliver_from: 'quorum',
+  min_confirm: 'none',
+  dedupe: { window_ms: 600_000 },
+  ttl_ms: null,
+  closed: false,
+};
+
+export function draftOf(config: TopicConfig): Draft {
+  return {
+    contentType: config.content_type ?? '',
+    age: durationText(config.retention.age_ms),
+    bytes: sizeText(config.retention.bytes),
+    records: config.retention.records == null ? '' : String(config.retention.records),
+    ttl: durationText(config.ttl_ms),
+    dedupe: durationText(config.dedupe.window_ms),
+    defaultConfirm: config.default_confirm,
+    deliverFrom: config.deliver_from,
+    minConfirm: config.min_confirm,
+    closed: config.closed,
+  };
+}
+
+export type DraftErrors = Partial<Record<keyof Draft, string>>;
+
+/** `base` with what the form says, or what is wrong with each field. Fields the form does not show stay. */
+export function readDraft(draft: Draft, base: TopicConfig): { config: TopicConfig; errors: DraftErrors } {
+  const errors: DraftErrors = {};
+  const take = (field: keyof Draft, quantity: Quantity): number | null => {
+    if (quantity.ok) return quantity.value;
+    errors[field] = quantity.why;
+    return null;
+  };
+  const contentType = draft.contentType.trim();
+  if (contentType !== '' && !/^[\w!#$&^.+-]+\/[\w!#$&^.+-]+(\s*;.*)?$/.test(contentType)) {
+    errors.contentType = 'Write it like application/json.';
+  }
+  const window = take('dedupe', parseDuration(draft.dedupe));
+  if (window === null && !errors.dedupe) errors.dedupe = 'Needed: how long idempotency keys are remembered.';
+  const config: TopicConfig = {
+    ...base,
+    content_type: contentType === '' ? null : contentType,
+    retention: {
+      ...base.retention,
+      age_ms: take('age', parseDuration(draft.age)),
+      bytes: take('bytes', parseSize(draft.bytes)),
+      records: take('records', parseCount(draft.records)),
+    },
+    ttl_ms: take('ttl', parseDuration(draft.ttl)),
+    dedupe: { window_ms: window ?? base.dedupe.window_ms },
+    default_confirm: draft.defaultConfirm,
+    deliver_from: draft.deliverFrom,
+    min_confirm: draft.minConfirm,
+    closed: draft.closed,
+  };
+  return { config, errors };
+}
+
+/** One value that differs. */
+export interface Change {
+  /** Path in the API, e.g. `retention.age_ms`. */
+  readonly field: string;
+  readonly before: unknown;
+  readonly after: unknown;
+}
+
+/** What differs between two configurations, field by field, in the order of the API. */
+export function changes(before: TopicConfig, after: TopicConfig): Change[] {
+  const found: Change[] = [];
+  const compare = (path: string, a: unknown, b: unknown) => {
+    if (isObject(a) && isObject(b)) {
+      for (const name of new Set([...Object.keys(a), ...Object.keys(b)])) {
+        compare(path ? `${path}.${name}` : name, a[name], b[name]);
+      }
+    } else if ((a ?? null) !== (b ?? null)) found.push({ field: path, before: a ?? null, after: b ?? null });
+  };
+  compare('', before, after);
+  return found;
+}
+
+const isObject = (value: unknown): value is Record<string, unknown> =>
+  typeof value === 'object' && value !== null;
+
+/** The changes in the form that `PATCH` takes. */
+export function patchOf(list: readonly Change[]): ConfigPatch {
+  const patch: ConfigPatch = {};
+  for (const { field, after } of list) {
+    const [outer, inner] = field.split('.') as [string, string?];
+    if (inner === undefined) patch[outer] = after;
+    else patch[outer] = { ...(patch[outer] as object | undefined), [inner]: after };
+  }
+  return patch;
+}
+
+/** `mine` as made on `base`, made on `theirs` instead: fields I did not touch take their value. */
+export function rebase(base: TopicConfig, mine: TopicConfig, theirs: TopicConfig): TopicConfig {
+  const result = structuredClone(theirs) as Record<string, unknown>;
+  for (const { field, after } of changes(base, mine)) {
+    const [outer, inner] = field.split('.') as [string, string?];
+    if (inner === undefined) result[outer] = after;
+    else result[outer] = { ...(result[outer] as object), [inner]: after };
+  }
+  return result as TopicConfig;
+}
+
+const NAME = /^[A-Za-z0-9._~-]{1,255}$/;
+
+/** What is wrong with a topic name; `null` if nothing is. */
+export function nameError(name: string): string | null {
+  if (name === '') return 'A topic needs a name.';
+  if (name === '.' || name === '..') return 'This name is reserved.';
+  if (name.length > 255) return 'At most 255 characters.';
+  return NAME.test(name) ? null : 'Letters, digits and . _ ~ - only.';
+}

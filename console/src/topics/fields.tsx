@@ -1,0 +1,139 @@
+import type { Level } from '../api/client';
+import { grouped } from '../format/number';
+import { parseDuration, parseSize } from '../format/quantity';
+import { Check, Choice, Field } from '../ui/field';
+import type { Draft, DraftErrors } from './config';
+
+const LEVELS: readonly { id: Level; label: string; about: string }[] = [
+  { id: 'quorum', label: 'quorum', about: 'synced on a majority of replicas' },
+  { id: 'durable', label: 'durable', about: 'synced on the leader’s disk' },
+  { id: 'memory', label: 'memory', about: 'the leader gave it an offset' },
+  { id: 'none', label: 'none', about: 'a gateway admitted it' },
+];
+
+interface FieldsProps {
+  readonly draft: Draft;
+  readonly errors: DraftErrors;
+  readonly onChange: (draft: Draft) => void;
+}
+
+type SetDraft = <K extends keyof Draft>(field: K, value: Draft[K]) => void;
+
+export function SafetyFields({ draft, onChange }: FieldsProps) {
+  const set: SetDraft = (field, value) => onChange({ ...draft, [field]: value });
+  return (
+    <div className="fields">
+      <Choice
+        label="Confirm publishes at"
+        value={draft.defaultConfirm}
+        options={LEVELS}
+        onChange={(level) => set('defaultConfirm', level)}
+        hint="For publishes that name no level."
+      />
+      <Choice
+        label="Deliver from"
+        value={draft.deliverFrom}
+        options={LEVELS.filter(({ id }) => id === 'quorum' || id === 'memory')}
+        onChange={(level) => set('deliverFrom', level)}
+        hint={
+          draft.deliverFrom === 'memory'
+            ? 'Readers may see what is lost in a failover.'
+            : 'Readers see only what cannot be lost.'
+        }
+      />
+      <Choice
+        label="Refuse publishes below"
+        value={draft.minConfirm}
+        options={LEVELS.map((level) =>
+          level.id === 'none' ? { ...level, label: 'no floor', about: '' } : level,
+        )}
+        onChange={(level) => set('minConfirm', level)}
+      />
+    </div>
+  );
+}
+
+export function RetentionFields({ draft, errors, onChange }: FieldsProps) {
+  const set: SetDraft = (field, value) => onChange({ ...draft, [field]: value });
+  return (
+    <div className="fields">
+      <Field
+        label="Remove after"
+        mono
+        placeholder="never"
+        value={draft.age}
+        error={errors.age}
+        hint={exactly(parseDuration(draft.age), 'ms') ?? 'Age, like 7d or 36h. Empty: never.'}
+        onChange={(value) => set('age', value)}
+      />
+      <Field
+        label="Keep at most, per partition"
+        mono
+        placeholder="no limit"
+        value={draft.bytes}
+        error={errors.bytes}
+        hint={exactly(parseSize(draft.bytes), 'B') ?? 'Size, like 10 GiB. Empty: no limit.'}
+        onChange={(value) => set('bytes', value)}
+      />
+      <Field
+        label="Messages at most, per partition"
+        mono
+        placeholder="no limit"
+        value={draft.records}
+        error={errors.records}
+        hint="A number. Empty: no limit."
+        onChange={(value) => set('records', value)}
+      />
+    </div>
+  );
+}
+
+export function OtherFields({ draft, errors, onChange }: FieldsProps) {
+  const set: SetDraft = (field, value) => onChange({ ...draft, [field]: value });
+  return (
+    <div className="fields">
+      <Field
+        label="Messages expire after"
+        mono
+        placeholder="never"
+        value={draft.ttl}
+        error={errors.ttl}
+        hint={exactly(parseDuration(draft.ttl), 'ms') ?? 'Unless a message says otherwise. Empty: never.'}
+        onChange={(value) => set('ttl', value)}
+      />
+      <Field
+        label="Remember idempotency keys for"
+        mono
+        value={draft.dedupe}
+        error={errors.dedupe}
+        hint={exactly(parseDuration(draft.dedupe), 'ms')}
+        onChange={(value) => set('dedupe', value)}
+      />
+      <Field
+        label="Content type"
+        mono
+        placeholder="as published"
+        value={draft.contentType}
+        error={errors.contentType}
+        hint="Of messages that name none."
+        onChange={(value) => set('contentType', value)}
+      />
+    </div>
+  );
+}
+
+export function ClosedField({ draft, onChange }: FieldsProps) {
+  return (
+    <Check
+      label="Closed: accept no more messages"
+      checked={draft.closed}
+      onChange={(closed) => onChange({ ...draft, closed })}
+      hint="What is stored stays readable."
+    />
+  );
+}
+
+/** `= 604,800,000 ms`, so that a unit is never taken for another. */
+function exactly(quantity: ReturnType<typeof parseDuration>, unit: string): string | null {
+  return quantity.ok && quantity.value !== null ? `= ${grouped(quantity.value)} ${unit}` : null;
+}

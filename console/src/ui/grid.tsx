@@ -1,0 +1,166 @@
+import { useVirtualizer } from '@tanstack/react-virtual';
+import { type KeyboardEvent, type ReactNode, type Ref, useEffect, useId, useRef, useState } from 'react';
+
+export interface Column<T> {
+  readonly id: string;
+  readonly head: ReactNode;
+  /** Grid track, e.g. `minmax(12rem, 3fr)`. */
+  readonly width: string;
+  readonly cell: (row: T) => ReactNode;
+  readonly numeric?: boolean;
+  readonly sorted?: 'ascending' | 'descending' | undefined;
+}
+
+interface GridProps<T> {
+  readonly label: string;
+  readonly columns: readonly Column<T>[];
+  readonly count: number;
+  readonly row: (index: number) => T | undefined;
+  readonly rowKey: (row: T) => string;
+  readonly onOpen: (row: T) => void;
+  /** Key of the row that is open beside the list. */
+  readonly openKey?: string | undefined;
+  /** Called with the range of rows on the screen whenever it changes. */
+  readonly onRange?: (first: number, last: number) => void;
+  /** `End` was pressed: read the rest first, then answer. */
+  readonly onEnd?: () => Promise<unknown>;
+  readonly onScrolled?: (top: number) => void;
+  readonly gridRef?: Ref<HTMLDivElement>;
+  readonly rowClass?: (row: T) => string | undefined;
+  readonly empty?: ReactNode;
+}
+
+const ROW = 32;
+
+/**
+ * A table of any length: only the rows on the screen exist, which a <table> cannot do.
+ * Arrows, Home, End and Page keys move, Enter opens.
+ */
+export function Grid<T>(props: GridProps<T>) {
+  const { columns, count, row, rowKey, onOpen, onRange, onEnd } = props;
+  const scroller = useRef<HTMLDivElement>(null);
+  const id = useId();
+  const [active, setActive] = useState(0);
+  const virtual = useVirtualizer({
+    count,
+    getScrollElement: () => scroller.current,
+    estimateSize: () => ROW,
+    overscan: 8,
+    scrollPaddingStart: ROW,
+  });
+  const items = virtual.getVirtualItems();
+  const first = items[0]?.index ?? 0;
+  const last = items.at(-1)?.index ?? 0;
+  useEffect(() => onRange?.(first, last), [first, last, onRange]);
+
+  const move = (to: number) => {
+    const next = Math.max(0, Math.min(count - 1, to));
+    setActive(next);
+    virtual.scrollToIndex(next, { align: 'auto' });
+  };
+  const pageRows = Math.max(1, Math.floor((scroller.current?.clientHeight ?? ROW) / ROW) - 2);
+  const steps: Record<string, number> = { ArrowDown: 1, ArrowUp: -1, PageDown: pageRows, PageUp: -pageRows };
+  const onKeyDown = (event: KeyboardEvent) => {
+    if (event.target !== event.currentTarget || event.ctrlKey || event.metaKey || event.altKey) return;
+    const step = steps[event.key];
+    if (step !== undefined) move(active + step);
+    else if (event.key === 'Home') move(0);
+    else if (event.key === 'End') void (onEnd?.() ?? Promise.resolve()).then(() => setToEnd((n) => n + 1));
+    else if (event.key === 'Enter') {
+      const current = row(active);
+      if (current) onOpen(current);
+    } else return;
+    event.preventDefault();
+  };
+  // The rows that `End` had to read exist only after the next render.
+  const [toEnd, setToEnd] = useState(0);
+  // biome-ignore lint/correctness/useExhaustiveDependencies: runs once per press of End
+  useEffect(() => {
+    if (toEnd > 0) move(count - 1);
+  }, [toEnd]);
+
+  const current = Math.min(active, Math.max(0, count - 1));
+  return (
+    <div
+      className="grid"
+      role="grid"
+      aria-label={props.label}
+      aria-rowcount={count + 1}
+      aria-colcount={columns.length}
+      aria-activedescendant={
+        count > 0 && current >= first && current <= last ? `${id}-${current}` : undefined
+      }
+      tabIndex={0}
+      onKeyDown={onKeyDown}
+      onScroll={(event) => props.onScrolled?.(event.currentTarget.scrollTop)}
+      ref={(element) => {
+        scroller.current = element;
+        if (typeof props.gridRef === 'function') props.gridRef(element);
+        else if (props.gridRef) props.gridRef.current = element;
+      }}
+      style={{ '--tracks': columns.map(({ width }) => width).join(' ') } as React.CSSProperties}
+    >
+      <div role="rowgroup" className="grid-head">
+        <div role="row" className="grid-row head" aria-rowindex={1} tabIndex={-1}>
+          {columns.map((column) => (
+            <div
+              key={column.id}
+              role="columnheader"
+              className={column.numeric ? 'cell numeric' : 'cell'}
+              aria-sort={column.sorted}
+              tabIndex={-1}
+            >
+              {column.head}
+            </div>
+          ))}
+        </div>
+      </div>
+      {count === 0 && props.empty ? (
+        <div role="rowgroup">
+          <div role="row" tabIndex={-1}>
+            <div role="gridcell" className="grid-empty" tabIndex={-1}>
+              {props.empty}
+            </div>
+          </div>
+        </div>
+      ) : (
+        <div role="rowgroup" className="grid-rows" style={{ height: virtual.getTotalSize() }}>
+          {items.map(({ index, start }) => {
+            const value = row(index);
+            if (value === undefined) return null;
+            const key = rowKey(value);
+            return (
+              // biome-ignore lint/a11y/useKeyWithClickEvents: keys are handled by the grid, which has the focus
+              <div
+                key={key}
+                id={`${id}-${index}`}
+                role="row"
+                aria-rowindex={index + 2}
+                aria-selected={props.openKey === key}
+                className={`grid-row ${props.rowClass?.(value) ?? ''}`}
+                data-active={index === current || undefined}
+                tabIndex={-1}
+                style={{ transform: `translateY(${start}px)` }}
+                onClick={() => {
+                  setActive(index);
+                  onOpen(value);
+                }}
+              >
+                {columns.map((column) => (
+                  <div
+                    key={column.id}
+                    role="gridcell"
+                    className={column.numeric ? 'cell numeric' : 'cell'}
+                    tabIndex={-1}
+                  >
+                    {column.cell(value)}
+                  </div>
+                ))}
+              </div>
+            );
+          })}
+        </div>
+      )}
+    </div>
+  );
+}

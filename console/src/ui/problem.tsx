@@ -1,0 +1,74 @@
+import { type Problem, Refused, Unreachable } from '../api/client';
+
+interface ProblemBoxProps {
+  readonly error: unknown;
+  readonly onRetry?: (() => void) | undefined;
+  readonly title?: string | undefined;
+}
+
+const EFFECT: Record<Problem['outcome'], string> = {
+  none: 'Nothing was changed.',
+  applied: 'The change took effect all the same.',
+  unknown: 'It is not known whether it took effect: look before you repeat it.',
+};
+
+/** What went wrong, whether it had an effect, and what can be done: never just "something". */
+export function ProblemBox({ error, onRetry, title }: ProblemBoxProps) {
+  const retry = onRetry && (
+    <button type="button" onClick={onRetry}>
+      Try again
+    </button>
+  );
+  if (error instanceof Refused) return <RefusedBox problem={error.problem} retry={retry} title={title} />;
+  const unreachable = error instanceof Unreachable;
+  return (
+    <div className="problem" role="alert">
+      <strong>
+        {title ?? (unreachable ? 'The gateway cannot be reached' : 'The console met an error of its own')}
+      </strong>
+      <p>{unreachable ? `There was ${error.message}.` : String(error)}</p>
+      <p>{unreachable && error.uncertain ? EFFECT.unknown : 'Nothing was changed.'}</p>
+      {retry}
+    </div>
+  );
+}
+
+function RefusedBox(props: { problem: Problem; retry: React.ReactNode; title: string | undefined }) {
+  const { problem, retry, title } = props;
+  const seconds = problem.retry_after_ms ? Math.ceil(problem.retry_after_ms / 1000) : null;
+  return (
+    <div className="problem" role="alert">
+      <strong>{title ?? problem.title}</strong>
+      <p>{problem.detail || problem.title}</p>
+      {problem.missing_grant && (
+        <p>
+          Missing grant: <code>{problem.missing_grant}</code>
+        </p>
+      )}
+      <p>
+        {EFFECT[problem.outcome]}
+        {problem.retryable && ` A retry may succeed${seconds ? ` in ${seconds} s` : ''}.`}
+      </p>
+      <p className="problem-code">
+        <code>{problem.code}</code> · {problem.status}
+        {problem.field && (
+          <>
+            {' '}
+            · field <code>{problem.field}</code>
+          </>
+        )}
+        {problem.request_id && ` · request ${problem.request_id}`}
+      </p>
+      {retry}
+    </div>
+  );
+}
+
+/** A page that has no data yet. */
+export function Loading({ what }: { what: string }) {
+  return (
+    <p className="loading" role="status">
+      Loading {what} …
+    </p>
+  );
+}
