@@ -42,9 +42,34 @@ pub(crate) struct Connect {
 /// The commands.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
+    /// Run the product on this machine: gateway and storage node in one process
+    Dev(DevArgs),
     /// Create, list, change and delete topics
     #[command(subcommand)]
     Topic(TopicCommand),
+}
+
+/// How `weir dev` runs.
+#[derive(Debug, ClapArgs)]
+pub(crate) struct DevArgs {
+    /// Directory of the data; made if missing
+    #[arg(long, env = "WEIR_DATA_DIR", default_value = "./weir-data", value_name = "DIR")]
+    pub(crate) data_dir: PathBuf,
+    /// Where clients connect; port 0 takes a free one
+    #[arg(long, env = "WEIR_LISTEN", default_value = "127.0.0.1:8080", value_name = "ADDR")]
+    pub(crate) listen: std::net::SocketAddr,
+    /// Serve an address that other machines can reach although nobody is authenticated
+    #[arg(long)]
+    pub(crate) insecure_public: bool,
+    /// Data shards of a new data directory, 1 to 64
+    #[arg(long, default_value_t = 4, value_name = "N")]
+    pub(crate) data_shards: u32,
+    /// Size at which the journal refuses publishes until retention has freed some, e.g. 8GiB
+    #[arg(long, default_value = "8GiB", value_name = "SIZE", value_parser = parse_size)]
+    pub(crate) journal_max: Limit,
+    /// Write the gateway's URL into this file once everything answers (for scripts)
+    #[arg(long, value_name = "FILE")]
+    pub(crate) ready_file: Option<PathBuf>,
 }
 
 /// What can be done with topics.

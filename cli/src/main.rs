@@ -1,15 +1,16 @@
-//! `weir`: runs the product on one machine, manages topics, publishes, subscribes and measures.
+//! `weir`: runs the product on one machine, manages topics from the public interface.
 //!
 //! ```text
 //!   args                 what can be typed, with its help
-//!   dev, settings        `weir dev`: node and gateway in one process; flags > environment > TOML
-//!   topic, publish, subscribe, bench      one module per command, over
-//!   client               HTTP and WebSocket as any user would speak them
+//!   dev                  `weir dev`: node and gateway in one process
+//!   topic                one module per command, over
+//!   client               HTTP as any user would speak it
 //!   output               what is printed, for people and with --json
 //! ```
 
 mod args;
 mod client;
+mod dev;
 mod output;
 mod topic;
 
@@ -33,6 +34,7 @@ fn main() -> ExitCode {
 fn run(args: Args) -> anyhow::Result<()> {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     match args.command {
+        Command::Dev(dev) => runtime.block_on(dev::run(dev)),
         Command::Topic(command) => runtime.block_on(topic::run(&args.connect, command)),
     }
 }

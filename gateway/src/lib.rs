@@ -1,7 +1,19 @@
-//! The gateway speaks HTTP and WebSocket to the world and frames to storage nodes. It holds no truth.
+//! The gateway speaks HTTP to the world and frames to storage nodes. It holds no truth.
 //!
 //! ```text
+//!   gateway    listens, serves connections, drains
+//!   edge       a request: host, origin, route, authorize, handler
+//!   storage    topic → slot → shard → leader; publishes that wait together share a frame
 //!   auth       who may do what: one `authorize`
+//!   api        what clients see: JSON types, problems, the operation table, the OpenAPI document
 //! ```
 
+pub mod api;
 pub mod auth;
+mod config;
+mod edge;
+mod gateway;
+mod storage;
+
+pub use config::GatewayConfig;
+pub use gateway::{Gateway, RunningGateway, StartError};

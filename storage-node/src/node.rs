@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use openraft::async_runtime::WatchReceiver as _;
 use prost::Message as _;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
@@ -16,7 +17,7 @@ use weir_transport::server::Identity as ServerIdentity;
 use weir_transport::{Listener, ServerConfig};
 
 use crate::config::{NodeConfig, SyncMode};
-use crate::raft::{LogStore, Machine, NoPeers, ShardRaft};
+use crate::raft::{LogStore, Machine, NoPeers, ShardRaft, TypeConfig};
 use crate::server::NodeService;
 use crate::shard::command::{Change, Command, PutNamespace};
 use crate::shard::entry::{Kind, SubBatch};
@@ -85,7 +86,12 @@ impl Node {
         for shard in (0..=data_shards).map(ShardId) {
             let started = start_shard(shard, &journal, &recovered, &blobs).await;
             let started = started.map_err(|why| StartError::Shard { shard, why })?;
-            housekeeping.push(tokio::spawn(keep_house(started.handle.clone(), started.grown, config.checkpoint_bytes, stop.clone())));
+            housekeeping.push(tokio::spawn(keep_house(
+                started.handle.clone(),
+                started.grown,
+                config.checkpoint_bytes,
+                stop.clone(),
+            )));
             proposers.push(started.proposer);
             shards.insert(shard, started.handle);
         }
@@ -100,7 +106,8 @@ impl Node {
             is_draining: AtomicBool::new(false),
         };
         ensure_default_namespace(&service, config.auto_create).await?;
-        let identity = ServerIdentity { cluster_id: ClusterId(identity.cluster_id), node_id: NodeId(NODE_ID) };
+        let identity =
+            ServerIdentity { cluster_id: ClusterId(identity.cluster_id), node_id: NodeId(NODE_ID) };
         // The port must be known before the map can name it, so a free one is taken first.
         let addr = free_port(config.listen).map_err(StartError::Listen)?;
         service.address = addr.to_string();
@@ -149,9 +156,12 @@ impl RunningNode {
                 tracing::warn!(shard = %shard.shard, %error, "the shard did not stop cleanly");
             }
         }
-        drop(self.service);
         for task in self.proposers {
             task.abort();
+        }
+        let journal = self.journal;
+        if tokio::task::spawn_blocking(move || journal.close()).await.is_err() {
+            tracing::error!("the journal did not close cleanly");
         }
     }
 }
@@ -182,14 +192,22 @@ struct Started {
     grown: Arc<AtomicU64>,
 }
 
-async fn start_shard(shard: ShardId, journal: &Journal, found: &Recovered, blobs: &Blobs) -> Result<Started, String> {
+async fn start_shard(
+    shard: ShardId,
+    journal: &Journal,
+    found: &Recovered,
+    blobs: &Blobs,
+) -> Result<Started, String> {
     let stream = StreamId(shard.0);
     let text = |error: &dyn std::fmt::Display| error.to_string();
     let log = LogStore::new(journal.clone(), stream, found.streams.get(&stream)).map_err(|e| text(&e))?;
     let shared = Arc::new(ShardShared::default());
-    let machine = Machine::open(shard, NODE_ID, log.clone(), blobs.clone(), Arc::clone(&shared) as _).map_err(|e| text(&e))?;
+    let machine = Machine::open(shard, NODE_ID, log.clone(), blobs.clone(), Arc::clone(&shared) as _)
+        .map_err(|e| text(&e))?;
     let (state, grown) = (machine.state(), machine.bytes_since_checkpoint());
-    let raft = ShardRaft::new(NODE_ID, raft_config(shard)?, NoPeers, log.clone(), machine).await.map_err(|e| text(&e))?;
+    let raft = ShardRaft::new(NODE_ID, raft_config(shard)?, NoPeers, log.clone(), machine)
+        .await
+        .map_err(|e| text(&e))?;
     if !raft.is_initialized().await.map_err(|e| text(&e))? {
         let members = BTreeMap::from([(NODE_ID, openraft::impls::BasicNode::default())]);
         raft.initialize(members).await.map_err(|e| text(&e))?;
@@ -205,16 +223,15 @@ async fn start_shard(shard: ShardId, journal: &Journal, found: &Recovered, blobs
 
 /// Waits until the shard leads and has applied everything its log held: reads are then as new as before the restart.
 async fn lead(raft: &ShardRaft) -> Result<(), String> {
-    let mut metrics = raft.metrics();
-    let leads = metrics.wait_for(|metrics| {
+    let leads = |metrics: &openraft::RaftMetrics<TypeConfig>| {
         metrics.state == openraft::ServerState::Leader
             && metrics.last_applied.as_ref().map(|id| id.index) == metrics.last_log_index
-    });
-    match tokio::time::timeout(LEADER_DEADLINE, leads).await {
-        Ok(Ok(_)) => Ok(()),
-        Ok(Err(_)) => Err("it stopped while it started; the log says why".to_owned()),
-        Err(_) => Err(format!("it does not lead after {} s", LEADER_DEADLINE.as_secs())),
-    }
+    };
+    raft.wait(Some(LEADER_DEADLINE))
+        .metrics(leads, "leads")
+        .await
+        .map(drop)
+        .map_err(|error| error.to_string())
 }
 
 fn raft_config(shard: ShardId) -> Result<Arc<openraft::Config>, String> {
@@ -235,7 +252,12 @@ fn raft_config(shard: ShardId) -> Result<Arc<openraft::Config>, String> {
 }
 
 /// Retention and checkpoints of one shard, until the node stops.
-async fn keep_house(shard: ShardHandle, grown: Arc<AtomicU64>, checkpoint_bytes: u64, mut stop: watch::Receiver<bool>) {
+async fn keep_house(
+    shard: ShardHandle,
+    grown: Arc<AtomicU64>,
+    checkpoint_bytes: u64,
+    mut stop: watch::Receiver<bool>,
+) {
     let mut purged = 0;
     loop {
         tokio::select! {
@@ -243,15 +265,29 @@ async fn keep_house(shard: ShardHandle, grown: Arc<AtomicU64>, checkpoint_bytes:
             () = tokio::time::sleep(HOUSEKEEPING) => {}
         }
         trim(&shard).await;
+        // Under pressure every shard that is behind writes one: the quiet ones keep old files too.
         let usage = shard.journal.usage();
-        let is_pressed = usage.used_bytes * 10 > usage.limit_bytes * 8 && grown.load(Ordering::Relaxed) > 0;
+        let is_pressed = usage.used_bytes * 10 > usage.limit_bytes * 8 && is_behind(&shard);
         if grown.load(Ordering::Relaxed) >= checkpoint_bytes || is_pressed {
             if let Err(error) = shard.raft.trigger().snapshot().await {
                 tracing::warn!(shard = %shard.shard, %error, "no checkpoint");
             }
         }
         purged = purge(&shard, purged).await;
+        // A purge is lazy; without publishes nothing would carry it to the disk, and its files would stay.
+        let is_held =
+            usage.files.first().is_some_and(|oldest| !oldest.current && oldest.pinned_by.is_empty());
+        if is_held && let Err(error) = shard.journal.flush(shard.stream(), Box::new(|_| {})) {
+            tracing::debug!(shard = %shard.shard, %error, "the purge waits for the next commit");
+        }
     }
+}
+
+/// Whether entries were applied that no checkpoint covers.
+fn is_behind(shard: &ShardHandle) -> bool {
+    let metrics = shard.raft.metrics();
+    let metrics = metrics.borrow_watched();
+    metrics.last_applied.as_ref().map(|id| id.index) > metrics.snapshot.as_ref().map(|id| id.index)
 }
 
 /// Proposes the trims that retention asks for.
@@ -286,7 +322,7 @@ async fn trim(shard: &ShardHandle) {
 
 /// Frees the log below the newest checkpoint and the oldest live record; returns how far.
 async fn purge(shard: &ShardHandle, purged: u64) -> u64 {
-    let covered = shard.raft.metrics().borrow().snapshot.as_ref().map_or(0, |id| id.index);
+    let covered = shard.raft.metrics().borrow_watched().snapshot.as_ref().map_or(0, |id| id.index);
     let needed = shard.state.read().needed_from().map_or(u64::MAX, |index| index.0.saturating_sub(1));
     let upto = covered.min(needed);
     if upto <= purged {
@@ -295,10 +331,6 @@ async fn purge(shard: &ShardHandle, purged: u64) -> u64 {
     if let Err(error) = shard.raft.trigger().purge_log(upto).await {
         tracing::warn!(shard = %shard.shard, %error, "the log was not freed");
         return purged;
-    }
-    // The purge is lazy; without publishes nothing would carry it to the disk.
-    if let Err(error) = shard.journal.flush(shard.stream(), Box::new(|_| {})) {
-        tracing::debug!(shard = %shard.shard, %error, "the purge waits for the next commit");
     }
     upto
 }

@@ -88,7 +88,10 @@ impl Reader {
         }
         if offset < start {
             let detail = format!("offset {offset} was removed; the oldest is {start}");
-            return Err(Refusal { earliest: Some(start.0), ..Refusal::new(ErrorCode::OffsetTrimmed, detail) });
+            return Err(Refusal {
+                earliest: Some(start.0),
+                ..Refusal::new(ErrorCode::OffsetTrimmed, detail)
+            });
         }
         if offset > end {
             let detail = format!("offset {offset} is beyond the end, {end}");
@@ -114,10 +117,15 @@ impl Reader {
             let body = payload.slice(row.pos as usize..(row.pos + row.len) as usize);
             entry = Some((row.index.0, payload));
             // The entry was checked when it was read from disk; this reads the header.
-            let batch = Batch::parse(body).map_err(|error| Refusal::new(ErrorCode::Corrupt, error.to_string()))?;
+            let batch =
+                Batch::parse(body).map_err(|error| Refusal::new(ErrorCode::Corrupt, error.to_string()))?;
             let first = from.max(row.base_offset);
             let take = (row.end().0 - first.0).min(max_records - read.records);
-            read.slices.push(Slice { first: first.0, take: u32::try_from(take).unwrap_or(u32::MAX), batch_bytes: row.len });
+            read.slices.push(Slice {
+                first: first.0,
+                take: u32::try_from(take).unwrap_or(u32::MAX),
+                batch_bytes: row.len,
+            });
             read.payload.extend(batch.placed(row.base_offset, row.ts, self.key.1));
             read.records += take;
             read.bytes += u64::from(row.len);
@@ -132,7 +140,9 @@ impl Reader {
         let (mut rows, mut records, mut bytes) = (Vec::new(), 0, 0);
         for row in partition.rows.range(partition.row_at(from)..) {
             let len = u64::from(row.len);
-            if records >= max_records || (!rows.is_empty() && bytes + len > max_bytes.min(STEP_BYTES_MAX as u64)) {
+            if records >= max_records
+                || (!rows.is_empty() && bytes + len > max_bytes.min(STEP_BYTES_MAX as u64))
+            {
                 break;
             }
             records += row.end().0 - from.max(row.base_offset).0;
@@ -145,7 +155,8 @@ impl Reader {
     /// An entry's payload: from memory while it is recent, else from disk, off the runtime's threads.
     async fn load(&self, index: u64) -> Result<Bytes, Refusal> {
         let (journal, stream) = (self.shard.journal.clone(), self.shard.stream());
-        let read = tokio::task::spawn_blocking(move || journal.read_entries(stream, index..index + 1, 0)).await;
+        let read =
+            tokio::task::spawn_blocking(move || journal.read_entries(stream, index..index + 1, 0)).await;
         let entries = read.map_err(|error| Refusal::new(ErrorCode::Internal, error.to_string()))?;
         let entries = entries.map_err(|error| match error {
             ReadError::Purged { .. } | ReadError::Recycled { .. } => {
@@ -154,7 +165,9 @@ impl Reader {
             other => Refusal::new(ErrorCode::Corrupt, other.to_string()),
         })?;
         let entry = entries.into_iter().next();
-        entry.map(|entry| entry.payload).ok_or_else(|| Refusal::new(ErrorCode::Internal, "the entry is not there"))
+        entry
+            .map(|entry| entry.payload)
+            .ok_or_else(|| Refusal::new(ErrorCode::Internal, "the entry is not there"))
     }
 }
 

@@ -4,7 +4,7 @@ use std::ops::Range;
 use std::panic::AssertUnwindSafe;
 use std::path::PathBuf;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 
 use bytes::Bytes;
@@ -34,22 +34,30 @@ pub struct Journal {
 #[derive(Debug)]
 struct Shared {
     core: Arc<Core>,
-    threads: Vec<JoinHandle<()>>,
-    _lock: Box<dyn DirLock>,
+    threads: Mutex<Vec<JoinHandle<()>>>,
+    lock: Mutex<Option<Box<dyn DirLock>>>,
 }
 
-impl Drop for Shared {
-    fn drop(&mut self) {
+impl Shared {
+    fn close(&self) {
         self.core.lock().closing = true;
         self.core.work.notify_all();
         self.core.files_changed.notify_all();
-        for thread in self.threads.drain(..) {
+        let threads = std::mem::take(&mut *self.threads.lock().unwrap_or_else(PoisonError::into_inner));
+        for thread in threads {
             // A completion may hold the last handle: the writer then ends by itself, after this returns.
             if thread.thread().id() != std::thread::current().id() && thread.join().is_err() {
                 tracing::error!("a journal thread ended by a panic");
             }
         }
         self.core.fail(Failure::Closed);
+        drop(self.lock.lock().unwrap_or_else(PoisonError::into_inner).take());
+    }
+}
+
+impl Drop for Shared {
+    fn drop(&mut self) {
+        self.close();
     }
 }
 
@@ -101,7 +109,18 @@ impl Journal {
             spawn("weir-journal", Box::new(move || supervise(&for_writer, || writer.run())))?,
             spawn("weir-files", Box::new(move || supervise(&for_files.clone(), || files::run(&for_files))))?,
         ];
-        Ok((Self { shared: Arc::new(Shared { core, threads, _lock: lock }) }, recovered.report))
+        Ok((
+            Self {
+                shared: Arc::new(Shared { core, threads: Mutex::new(threads), lock: Mutex::new(Some(lock)) }),
+            },
+            recovered.report,
+        ))
+    }
+
+    /// Writes and syncs what is queued, ends the threads and frees the directory, whoever still holds a handle. From
+    /// then on appends are refused with [`Failure::Closed`]; reads go on.
+    pub fn close(&self) {
+        self.shared.close();
     }
 
     fn core(&self) -> &Core {

@@ -36,7 +36,6 @@ openraft::declare_raft_types!(
         R = AppliedEntry,
         NodeId = u64,
         Node = openraft::impls::BasicNode,
-        Responder<T> = openraft::impls::OneshotResponder<Self, T> where T: openraft::OptionalSend + 'static,
 );
 
 /// One shard's Raft.

@@ -9,8 +9,8 @@ use weir_protocol::error::ErrorCode;
 use weir_protocol::ids::{Incarnation, Offset, PartitionId};
 use weir_protocol::limits::{READ_RECORDS_MAX, WAIT_MS_MAX};
 use weir_protocol::rpc::{
-    At, CaughtUp, Credit, Event, Gap, Position, ReadAnswer, ReadRequest, Records, Refusal, Started, SubscribeEvent,
-    SubscribeRequest, encode_packet,
+    At, CaughtUp, Credit, Event, Gap, Position, ReadAnswer, ReadRequest, Records, Refusal, Started,
+    SubscribeEvent, SubscribeRequest, encode_packet,
 };
 use weir_transport::Reply;
 
@@ -102,7 +102,10 @@ async fn follow(shard: ShardHandle, body: Bytes, reply: &Reply) -> Result<(), Re
         if state.is_cancelled {
             return Ok(());
         }
-        limit = Credit { records: limit.records.max(state.credit.records), bytes: limit.bytes.max(state.credit.bytes) };
+        limit = Credit {
+            records: limit.records.max(state.credit.records),
+            bytes: limit.bytes.max(state.credit.bytes),
+        };
         // Enabled before the state is read: a change in between is not missed.
         let changed = reader.changed.notified();
         match cursor.step(&reader, limit).await? {
@@ -143,7 +146,9 @@ impl Cursor {
     fn start(reader: &Reader, from: Position) -> Result<Self, Refusal> {
         // Below what exists: the gap is told with the first step. Beyond it: refused.
         let next = match (reader.resolve(from, false), from.at) {
-            (Err(refusal), Some(At::Offset(offset))) if refusal.error_code() == ErrorCode::OffsetTrimmed => Offset(offset),
+            (Err(refusal), Some(At::Offset(offset))) if refusal.error_code() == ErrorCode::OffsetTrimmed => {
+                Offset(offset)
+            }
             (resolved, _) => resolved?,
         };
         Ok(Self { next, sent: Credit { records: 0, bytes: 0 }, was_caught_up: false })

@@ -72,12 +72,17 @@ impl Service for NodeService {
 
 impl NodeService {
     fn map(&self) -> ClusterMap {
-        let leader = |shard: &ShardHandle| ShardInfo { shard: shard.shard.0, leader_node: self.node_id, term: 0 };
+        let leader =
+            |shard: &ShardHandle| ShardInfo { shard: shard.shard.0, leader_node: self.node_id, term: 0 };
         let data: Vec<u32> = self.shards.keys().map(|shard| shard.0).filter(|shard| *shard != 0).collect();
         let count = u32::try_from(data.len()).unwrap_or(1).max(1);
         // Slots are divided evenly, in order; their table becomes an entry of the meta group with the second node.
         let share = |i: u32| u32::from(SLOTS) * i / count;
-        let runs = (0..count).zip(&data).map(|(i, shard)| SlotRun { start: share(i), end: share(i + 1), shard: *shard });
+        let runs = (0..count).zip(&data).map(|(i, shard)| SlotRun {
+            start: share(i),
+            end: share(i + 1),
+            shard: *shard,
+        });
         ClusterMap {
             version: 1,
             cluster_id: Some(self.cluster_id.0.into()),

@@ -26,11 +26,20 @@ const ENTRY_OVERHEAD_BYTES: usize = 4 << 10;
 ///
 /// Nothing is queued before it is admitted. All levels of a single voter are reached by the same sync, so they are
 /// answered together, once the entry is applied: a confirm at `memory` is then better than asked for.
-pub(super) fn publish(shard: &ShardHandle, is_synced: bool, (body, received): (Bytes, Instant), reply: Reply) {
+pub(super) fn publish(
+    shard: &ShardHandle,
+    is_synced: bool,
+    (body, received): (Bytes, Instant),
+    reply: Reply,
+) {
     let prepared = prepare(body).and_then(|(levels, subs)| {
         let above_memory = levels & !(Level::Memory.bit() | Level::None.bit()) != 0;
         if levels & Level::Archived.bit() != 0 || (above_memory && !is_synced) {
-            let detail = if is_synced { "archived needs object storage" } else { "this node syncs nothing: at most memory" };
+            let detail = if is_synced {
+                "archived needs object storage"
+            } else {
+                "this node syncs nothing: at most memory"
+            };
             return Err(Refusal::new(ErrorCode::LevelUnavailable, detail));
         }
         Ok((levels, subs))
@@ -78,13 +87,16 @@ fn sub_batch(item: PublishItem, payload: &mut Bytes) -> Result<SubBatch, Refusal
     if payload.len() < item.batch_bytes as usize {
         return Err(refuse("the payload is shorter than its items say".to_owned()));
     }
-    let batch = Batch::parse(payload.split_to(item.batch_bytes as usize)).map_err(|error| refuse(error.to_string()))?;
+    let batch = Batch::parse(payload.split_to(item.batch_bytes as usize))
+        .map_err(|error| refuse(error.to_string()))?;
     Ok(SubBatch {
         incarnation: Incarnation(item.incarnation),
         partition: PartitionId(item.partition),
         kind: Kind::Publish,
         expected_end: item.expected_end.map(Offset),
-        idempotency: item.idempotency.map(|used| Idempotency { key: used.key.into(), fingerprint: used.fingerprint.into() }),
+        idempotency: item
+            .idempotency
+            .map(|used| Idempotency { key: used.key.into(), fingerprint: used.fingerprint.into() }),
         body: batch.unplaced().bytes().clone(),
     })
 }
@@ -101,7 +113,8 @@ fn result(verdict: Verdict) -> PublishResult {
 }
 
 fn send(reply: Reply, levels: u32, results: &[PublishResult], stages: Stages) {
-    let asked = [Level::Memory, Level::Durable, Level::Quorum].into_iter().filter(|level| levels & level.bit() != 0);
+    let asked =
+        [Level::Memory, Level::Durable, Level::Quorum].into_iter().filter(|level| levels & level.bit() != 0);
     let mut answers: Vec<Level> = asked.collect();
     let last = answers.pop().unwrap_or(Level::Unset);
     let message = |level: Level| {
@@ -117,10 +130,14 @@ fn send(reply: Reply, levels: u32, results: &[PublishResult], stages: Stages) {
 /// Why there is no room, and who keeps it.
 pub(super) fn full_refusal(shard: &ShardHandle, full: Full) -> Refusal {
     match full {
-        Full::Busy { .. } => Refusal { retry_after_ms: Some(100), ..Refusal::new(ErrorCode::Busy, full.to_string()) },
+        Full::Busy { .. } => {
+            Refusal { retry_after_ms: Some(100), ..Refusal::new(ErrorCode::Busy, full.to_string()) }
+        }
         Full::Journal { .. } | Full::Index { .. } | Full::Disk { .. } => {
             let pinned = shard.state.read().oldest_topics(5).join(", ");
-            let detail = format!("{full}; the oldest messages belong to: {pinned}. Shorten retention or delete topics");
+            let detail = format!(
+                "{full}; the oldest messages belong to: {pinned}. Shorten retention or delete topics"
+            );
             Refusal { retry_after_ms: Some(1_000), ..Refusal::new(ErrorCode::JournalFull, detail) }
         }
     }

@@ -8,20 +8,28 @@ use weir_protocol::ids::{Incarnation, Offset, PartitionId, ProducerKey};
 use weir_protocol::limits::PARTITIONS_MAX;
 use weir_protocol::rpc::{
     ConfirmState, ConfirmStateRequest, CreateTopicRequest, DeleteNamespaceRequest, DeleteTopicRequest,
-    DescribeTopicRequest, Level, ListNamespacesRequest, ListTopicsRequest, Method, NamespaceList, PartitionRef,
-    PartitionStats, PartitionStatsList, PartitionStatsRequest, ProducerState, ProducerStateRequest,
-    PutNamespaceRequest, Refusal, TopicConfig, TopicDescription, TopicList, UpdateTopicRequest,
+    DescribeTopicRequest, Level, ListNamespacesRequest, ListTopicsRequest, Method, NamespaceList,
+    PartitionRef, PartitionStats, PartitionStatsList, PartitionStatsRequest, ProducerState,
+    ProducerStateRequest, PutNamespaceRequest, Refusal, TopicConfig, TopicDescription, TopicList,
+    UpdateTopicRequest,
 };
 
 use super::dispatch::decode;
 use super::publish::full_refusal;
 use crate::shard::ShardHandle;
-use crate::shard::command::{Change, Command, CreateTopic, DeleteNamespace, DeleteTopic, PutNamespace, UpdateTopic};
+use crate::shard::command::{
+    Change, Command, CreateTopic, DeleteNamespace, DeleteTopic, PutNamespace, UpdateTopic,
+};
 use crate::shard::entry::SubBatch;
 use crate::shard::state::Verdict;
 
 /// Proposes a change of topics or namespaces and answers with what it became.
-pub(super) async fn change(shard: ShardHandle, journal: Journal, method: Method, body: Bytes) -> Result<Bytes, Refusal> {
+pub(super) async fn change(
+    shard: ShardHandle,
+    journal: Journal,
+    method: Method,
+    body: Bytes,
+) -> Result<Bytes, Refusal> {
     let change = command(method, body)?;
     let command = Bytes::from(Command { change: Some(change) }.encode_to_vec());
     let permit = journal
@@ -34,7 +42,9 @@ pub(super) async fn change(shard: ShardHandle, journal: Journal, method: Method,
         Some(Verdict::Topic(topic)) if method == Method::UpdateTopic => Ok(topic.encode_to_vec().into()),
         Some(Verdict::Namespace(put)) => Ok(put.encode_to_vec().into()),
         Some(Verdict::Done | Verdict::Topic(_)) => Ok(Bytes::new()),
-        Some(Verdict::Placed(_)) | None => Err(Refusal::new(ErrorCode::Internal, "the change has no verdict")),
+        Some(Verdict::Placed(_)) | None => {
+            Err(Refusal::new(ErrorCode::Internal, "the change has no verdict"))
+        }
     }
 }
 
@@ -102,15 +112,16 @@ pub(super) fn list_namespaces(shard: &ShardHandle, body: Bytes) -> Result<Namesp
 pub(super) fn partition_stats(shard: &ShardHandle, body: Bytes) -> Result<PartitionStatsList, Refusal> {
     let request: PartitionStatsRequest = decode(body)?;
     let state = shard.state.read();
-    let stats = |at: &PartitionRef| match state.partition((Incarnation(at.incarnation), PartitionId(at.partition))) {
-        Err(refusal) => PartitionStats { refused: Some(refusal), ..PartitionStats::default() },
-        Ok(partition) => PartitionStats {
-            start: partition.start.0,
-            committed_end: partition.end.0,
-            bytes: partition.bytes,
-            ..PartitionStats::default()
-        },
-    };
+    let stats =
+        |at: &PartitionRef| match state.partition((Incarnation(at.incarnation), PartitionId(at.partition))) {
+            Err(refusal) => PartitionStats { refused: Some(refusal), ..PartitionStats::default() },
+            Ok(partition) => PartitionStats {
+                start: partition.start.0,
+                committed_end: partition.end.0,
+                bytes: partition.bytes,
+                ..PartitionStats::default()
+            },
+        };
     Ok(PartitionStatsList { partitions: request.partitions.iter().map(stats).collect() })
 }
 
@@ -120,7 +131,8 @@ pub(super) fn producer_state(shard: &ShardHandle, body: Bytes) -> Result<Produce
     let state = shard.state.read();
     state.partition(at)?;
     let producer = state.dedupe().producer(at, ProducerKey(request.producer.into()));
-    let producer = producer.ok_or_else(|| Refusal::new(ErrorCode::ProducerNotFound, "the producer is not known"))?;
+    let producer =
+        producer.ok_or_else(|| Refusal::new(ErrorCode::ProducerNotFound, "the producer is not known"))?;
     Ok(ProducerState {
         epoch: producer.epoch.0,
         last_seq: producer.last_seq.0,

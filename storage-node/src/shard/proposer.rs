@@ -7,7 +7,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use futures_util::StreamExt as _;
 use futures_util::stream::FuturesOrdered;
-use openraft::impls::OneshotResponder;
+use openraft::impls::ProgressResponder;
 use tokio::sync::{mpsc, oneshot};
 use weir_journal::Permit;
 use weir_protocol::error::{ErrorCode, Outcome};
@@ -86,7 +86,7 @@ pub async fn run(raft: ShardRaft, log: LogStore, mut queue: mpsc::UnboundedRecei
         while flying.len() < ENTRIES_IN_FLIGHT && !waiting.is_empty() {
             last_ts = now().max(last_ts);
             let (entry, in_flight) = build(&mut waiting, last_ts);
-            let (responder, result) = OneshotResponder::new_pair();
+            let (responder, result) = ProgressResponder::complete_only();
             match raft.client_write_ff(EntryData(entry), Some(responder)).await {
                 Ok(()) => {
                     results.push_back(result);

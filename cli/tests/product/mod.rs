@@ -1,0 +1,145 @@
+//! The product as a child process, spoken to over plain sockets as any HTTP client would.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// A running `weir dev`; killed when dropped.
+pub struct Product {
+    child: Child,
+    /// `host:port` of the gateway.
+    pub address: String,
+}
+
+impl Product {
+    /// Starts on `dir` and returns once it answers.
+    pub fn start(dir: &Path) -> Self {
+        let ready = dir.join("ready");
+        let _ = std::fs::remove_file(&ready);
+        let mut child = Command::new(env!("CARGO_BIN_EXE_weir"))
+            .args(["dev", "--listen", "127.0.0.1:0", "--data-dir"])
+            .arg(dir.join("data"))
+            .arg("--ready-file")
+            .arg(&ready)
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        let deadline = Instant::now() + Duration::from_secs(60);
+        loop {
+            let url = std::fs::read_to_string(&ready).unwrap_or_default();
+            if let Some(address) = url.strip_prefix("http://").filter(|address| !address.is_empty()) {
+                return Self { child, address: address.to_owned() };
+            }
+            assert!(child.try_wait().unwrap().is_none(), "weir dev ended before it was ready");
+            assert!(Instant::now() < deadline, "weir dev was not ready within a minute");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+
+    /// Ends the process as a crash would: SIGKILL.
+    pub fn kill(&mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+
+    /// Asks it to stop (SIGTERM) and waits; true if it stopped by itself with success.
+    pub fn stop(&mut self) -> bool {
+        let pid = self.child.id().to_string();
+        assert!(Command::new("kill").arg(pid).status().unwrap().success());
+        self.child.wait().unwrap().success()
+    }
+}
+
+impl Drop for Product {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// An answer.
+#[derive(Debug)]
+pub struct Answer {
+    pub status: u16,
+    pub headers: Vec<(String, String)>,
+    pub body: Vec<u8>,
+}
+
+impl Answer {
+    pub fn json(&self) -> serde_json::Value {
+        serde_json::from_slice(&self.body).unwrap_or_else(|error| panic!("{error}: {}", self.text()))
+    }
+
+    pub fn text(&self) -> String {
+        String::from_utf8_lossy(&self.body).into_owned()
+    }
+
+    pub fn header(&self, name: &str) -> Option<&str> {
+        self.headers
+            .iter()
+            .find(|(found, _)| found.eq_ignore_ascii_case(name))
+            .map(|(_, value)| value.as_str())
+    }
+}
+
+/// A keep-alive HTTP/1.1 connection.
+pub struct Connection {
+    stream: BufReader<TcpStream>,
+}
+
+impl Connection {
+    pub fn open(address: &str) -> std::io::Result<Self> {
+        let stream = TcpStream::connect(address)?;
+        stream.set_nodelay(true)?;
+        stream.set_read_timeout(Some(Duration::from_secs(20)))?;
+        Ok(Self { stream: BufReader::new(stream) })
+    }
+
+    /// Sends one request and reads its answer; an error if the server went away.
+    pub fn request(&mut self, line: &str, headers: &[(&str, &str)], body: &[u8]) -> std::io::Result<Answer> {
+        self.send(line, headers, body)?;
+        let (status, headers) = self.head()?;
+        let length = headers.iter().find(|(name, _)| name.eq_ignore_ascii_case("content-length"));
+        let length: usize = length.map_or(0, |(_, value)| value.parse().unwrap());
+        let mut body = vec![0; length];
+        self.stream.read_exact(&mut body)?;
+        Ok(Answer { status, headers, body })
+    }
+
+    pub fn send(&mut self, line: &str, headers: &[(&str, &str)], body: &[u8]) -> std::io::Result<()> {
+        let mut text = format!("{line} HTTP/1.1\r\nHost: localhost\r\nContent-Length: {}\r\n", body.len());
+        for (name, value) in headers {
+            text.push_str(&format!("{name}: {value}\r\n"));
+        }
+        text.push_str("\r\n");
+        let mut bytes = text.into_bytes();
+        bytes.extend_from_slice(body);
+        self.stream.get_mut().write_all(&bytes)
+    }
+
+    /// Reads an answer's status and headers.
+    pub fn head(&mut self) -> std::io::Result<(u16, Vec<(String, String)>)> {
+        let status = self.line()?;
+        let gone = || std::io::Error::from(std::io::ErrorKind::UnexpectedEof);
+        let status = status.split(' ').nth(1).and_then(|status| status.parse().ok()).ok_or_else(gone)?;
+        let mut headers = Vec::new();
+        loop {
+            let line = self.line()?;
+            match line.split_once(": ") {
+                Some((name, value)) => headers.push((name.to_owned(), value.to_owned())),
+                None => return Ok((status, headers)),
+            }
+        }
+    }
+
+    /// Reads one line, without its end.
+    pub fn line(&mut self) -> std::io::Result<String> {
+        let mut line = String::new();
+        if self.stream.read_line(&mut line)? == 0 {
+            return Err(std::io::ErrorKind::UnexpectedEof.into());
+        }
+        Ok(line.trim_end().to_owned())
+    }
+}

@@ -1,0 +1,119 @@
+//! kill -9 while publishing: nothing confirmed is ever lost.
+#![expect(dead_code, reason = "each test uses a part of the product's client")]
+
+mod product;
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use product::{Connection, Product};
+
+const WRITERS: u64 = 8;
+const LEVELS: [&str; 4] = ["quorum", "durable", "memory", "none"];
+
+/// Confirmed messages: topic and offset to payload.
+type Confirmed = Arc<Mutex<BTreeMap<(String, u64), String>>>;
+
+/// `TORTURE_ROUNDS` rounds (3 by default): eight writers at mixed levels, a kill at a random moment, a restart, and
+/// every message that was ever confirmed at `durable` or `quorum` is read back at its offset, with its bytes.
+#[test]
+fn torture_kill_while_eight_writers_publish_loses_nothing_confirmed() {
+    let rounds: u64 = std::env::var("TORTURE_ROUNDS").ok().and_then(|n| n.parse().ok()).unwrap_or(3);
+    let seed: u64 = std::env::var("TORTURE_SEED")
+        .ok()
+        .and_then(|n| n.parse().ok())
+        .unwrap_or_else(|| u64::from(std::process::id()));
+    println!("TORTURE_SEED={seed}");
+    let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let confirmed = Confirmed::default();
+    let mut random = seed | 1;
+    for round in 0..rounds {
+        random ^= random << 13;
+        random ^= random >> 7;
+        random ^= random << 17;
+        publish_and_kill(dir.path(), round, Duration::from_millis(20 + random % 700), &confirmed);
+        let product = Product::start(dir.path());
+        let count = read_back(&product, &confirmed);
+        println!("round {round}: {count} confirmed messages are there");
+    }
+    assert!(
+        confirmed.lock().unwrap().len() as u64 > rounds * 10,
+        "too little was confirmed to prove anything"
+    );
+}
+
+fn publish_and_kill(dir: &Path, round: u64, after: Duration, confirmed: &Confirmed) {
+    let mut product = Product::start(dir);
+    let stopping = Arc::new(AtomicBool::new(false));
+    let writers: Vec<_> = (0..WRITERS)
+        .map(|writer| {
+            let (address, confirmed) = (product.address.clone(), Arc::clone(confirmed));
+            let stopping = Arc::clone(&stopping);
+            std::thread::spawn(move || write(&address, (round, writer), &stopping, &confirmed))
+        })
+        .collect();
+    std::thread::sleep(after);
+    product.kill();
+    stopping.store(true, Ordering::Release);
+    for writer in writers {
+        writer.join().unwrap();
+    }
+}
+
+/// Publishes until the server is gone. Two writers share a topic.
+fn write(address: &str, (round, writer): (u64, u64), stopping: &AtomicBool, confirmed: &Confirmed) {
+    let topic = format!("torture-{}", writer / 2);
+    let Ok(mut connection) = Connection::open(address) else { return };
+    for n in 0u64.. {
+        let level = LEVELS[usize::try_from((n + writer) % 4).unwrap()];
+        let payload =
+            format!("round {round} writer {writer} message {n} {}", "x".repeat((n % 50) as usize * 20));
+        let headers = [("Content-Type", "text/plain"), ("Confirm", level)];
+        let line = format!("POST /v1/topics/{topic}/messages");
+        let Ok(answer) = connection.request(&line, &headers, payload.as_bytes()) else { return };
+        if stopping.load(Ordering::Acquire) {
+            return;
+        }
+        if answer.status == 201 {
+            let offset = answer.json()["offset"].as_u64().unwrap();
+            let before = confirmed.lock().unwrap().insert((topic.clone(), offset), payload);
+            assert_eq!(before, None, "offset {offset} of {topic} was given twice");
+        } else {
+            assert_eq!(answer.status, 202, "{}", answer.text());
+        }
+    }
+}
+
+fn read_back(product: &Product, confirmed: &Confirmed) -> usize {
+    let mut connection = Connection::open(&product.address).unwrap();
+    let confirmed = confirmed.lock().unwrap();
+    let mut found = BTreeMap::new();
+    for topic in (0..WRITERS / 2).map(|n| format!("torture-{n}")) {
+        let mut next = 0;
+        loop {
+            let line = format!("GET /v1/topics/{topic}/messages?from={next}&limit=5000&max_bytes=3000000");
+            let answer = connection.request(&line, &[], b"").unwrap();
+            if answer.status == 404 {
+                break;
+            }
+            assert_eq!(answer.status, 200, "{}", answer.text());
+            let page = answer.json();
+            for message in page["messages"].as_array().unwrap() {
+                let offset = message["offset"].as_u64().unwrap();
+                assert_eq!(offset, next, "offsets of {topic} are dense");
+                next += 1;
+                found.insert((topic.clone(), offset), message["data"].as_str().unwrap().to_owned());
+            }
+            if page["up_to_date"] == true {
+                break;
+            }
+        }
+    }
+    for (at, payload) in confirmed.iter() {
+        assert_eq!(found.get(at), Some(payload), "{at:?} was confirmed");
+    }
+    confirmed.len()
+}

@@ -1,0 +1,95 @@
+//! What `GET /v1` publishes.
+
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+use weir_protocol::limits;
+
+/// What this gateway is and what it accepts.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Service {
+    /// `weir`.
+    pub service: String,
+    /// Version of the gateway.
+    pub version: String,
+    /// Sizes and times it accepts.
+    pub limits: Limits,
+    /// Confirm levels that a publish may ask for.
+    pub levels: Vec<super::Level>,
+    /// WebSocket subprotocols.
+    pub subprotocols: Vec<String>,
+}
+
+/// Sizes in bytes, times in milliseconds.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Limits {
+    /// Largest payload of one message.
+    pub record_bytes: u64,
+    /// Largest body of a batch.
+    pub batch_bytes: u64,
+    /// Most messages of a batch.
+    pub batch_records: u32,
+    /// Largest atomic batch.
+    pub atomic_batch_bytes: u64,
+    /// Longest key.
+    pub key_bytes: u64,
+    /// Most user headers of a message.
+    pub headers: u32,
+    /// User headers of a message, names and values together.
+    pub headers_bytes: u64,
+    /// Longest producer id or idempotency key.
+    pub client_id_bytes: u64,
+    /// Most messages of one read.
+    pub read_records: u32,
+    /// Most bytes of one read.
+    pub read_bytes: u64,
+    /// Longest wait of a read.
+    pub wait_ms: u64,
+    /// Longest delivery delay.
+    pub delay_ms: u64,
+    /// Most topics of one event stream.
+    pub sse_topics: u32,
+    /// Most channels of one WebSocket.
+    pub ws_channels: u32,
+    /// Largest WebSocket message a client may send.
+    pub ws_message_bytes: u64,
+    /// Most partitions of a topic.
+    pub partitions: u32,
+    /// How long idempotency keys are remembered unless the topic says otherwise.
+    pub dedupe_window_ms: u64,
+    /// How long an idle producer is remembered.
+    pub producer_idle_ms: u64,
+}
+
+/// Most encoded bytes that one read collects.
+pub const READ_BYTES_MAX: u64 = 4 * 1024 * 1024;
+
+impl Limits {
+    /// The limits of a gateway that takes records of up to `record_bytes`.
+    #[must_use]
+    pub fn with_record_bytes(record_bytes: usize) -> Self {
+        Self {
+            record_bytes: record_bytes as u64,
+            batch_bytes: limits::HTTP_BATCH_BYTES_MAX as u64,
+            batch_records: limits::HTTP_BATCH_RECORDS_MAX,
+            atomic_batch_bytes: limits::ATOMIC_BATCH_BYTES_MAX as u64,
+            key_bytes: limits::KEY_BYTES_MAX as u64,
+            headers: count(limits::RECORD_HEADERS_MAX),
+            headers_bytes: limits::RECORD_HEADERS_BYTES_MAX as u64,
+            client_id_bytes: limits::CLIENT_ID_BYTES_MAX as u64,
+            read_records: limits::READ_RECORDS_MAX,
+            read_bytes: READ_BYTES_MAX,
+            wait_ms: limits::WAIT_MS_MAX,
+            delay_ms: limits::DELAY_MS_MAX,
+            sse_topics: count(limits::SSE_TOPICS_MAX),
+            ws_channels: count(limits::WS_CHANNELS_MAX),
+            ws_message_bytes: limits::WS_MESSAGE_BYTES_MAX as u64,
+            partitions: limits::PARTITIONS_MAX,
+            dedupe_window_ms: limits::DEDUPE_WINDOW_MS_DEFAULT,
+            producer_idle_ms: limits::PRODUCER_IDLE_MS,
+        }
+    }
+}
+
+fn count(limit: usize) -> u32 {
+    u32::try_from(limit).expect("published counts are small")
+}

@@ -1,0 +1,28 @@
+//! What clients see: the words of the HTTP API and its documents. Knows nothing of storage or sockets.
+//!
+//! ```text
+//!   topic, namespace, message, limits   JSON bodies (serde) with their schemas (utoipa)
+//!   problem                             the one error body, RFC 9457
+//!   operations                          every operation as data: path, grant, parameters, answers
+//!   openapi                             the OpenAPI 3.1 document of all that
+//! ```
+
+mod limits;
+mod message;
+mod namespace;
+pub mod openapi;
+pub mod operations;
+mod problem;
+mod topic;
+
+pub use limits::{Limits, READ_BYTES_MAX, Service};
+pub use message::{
+    BatchLine, BatchPublished, BatchResult, Next, Producer, ProducerPartition, Published, ReadPage, Receipt,
+    Record,
+};
+pub use namespace::{Namespace, NamespaceConfig, NamespacePage, NamespacePatch};
+pub use problem::{Current, Problem, ProblemOutcome};
+pub use topic::{
+    Compaction, Dedupe, Level, Partition, Rates, Retention, RetentionPatch, Topic, TopicConfig, TopicPage,
+    TopicPatch,
+};

@@ -1,0 +1,265 @@
+//! The OpenAPI 3.1 document, made from the operation table and the schemas of the JSON types.
+
+use std::collections::BTreeSet;
+
+use utoipa::openapi::path::{OperationBuilder, Parameter, ParameterBuilder, ParameterIn, PathsBuilder};
+use utoipa::openapi::request_body::{RequestBody, RequestBodyBuilder};
+use utoipa::openapi::schema::{ArrayBuilder, KnownFormat, ObjectBuilder, SchemaFormat, Type};
+use utoipa::openapi::{
+    Components, ComponentsBuilder, ContentBuilder, HeaderBuilder, HttpMethod, InfoBuilder, LicenseBuilder,
+    OpenApi, OpenApiBuilder, PathItem, Ref, RefOr, Required, ResponseBuilder, Schema,
+};
+
+use super::operations::{Answer, Body, Content, Kind, OPERATIONS, Operation, Param, Verb};
+use super::{
+    BatchLine, BatchPublished, NamespaceConfig, NamespacePage, NamespacePatch, Problem, ProblemOutcome,
+    Producer, Published, ReadPage, Receipt, Service, TopicConfig, TopicPage, TopicPatch,
+};
+
+const ABOUT: &str = "Durable messaging over HTTP and WebSocket. Paths with `/v1/ns/{ns}/topics` also exist as \
+    `/v1/topics` for the namespace `default`. Every error is an RFC 9457 problem with a `code`, and says with \
+    `outcome` whether it had an effect. Unknown JSON fields and query parameters are refused by name. Numbers \
+    that Weir itself puts into JSON stay below 2^53.";
+
+/// The document.
+#[must_use]
+pub fn document() -> OpenApi {
+    let mut paths = PathsBuilder::new();
+    for operation in OPERATIONS {
+        paths = paths.path(operation.path, PathItem::new(method(operation.verb), describe(operation)));
+    }
+    let info = InfoBuilder::new()
+        .title("Weir")
+        .version(env!("CARGO_PKG_VERSION"))
+        .description(Some(ABOUT))
+        .license(Some(LicenseBuilder::new().name("Apache-2.0").identifier(Some("Apache-2.0")).build()))
+        .build();
+    OpenApiBuilder::new().info(info).paths(paths.build()).components(Some(components())).build()
+}
+
+/// The document as it is served and checked in: indented, ending in a line feed.
+#[must_use]
+pub fn document_json() -> String {
+    let mut text = document().to_pretty_json().expect("the document has only strings and numbers");
+    text.push('\n');
+    text
+}
+
+const fn method(verb: Verb) -> HttpMethod {
+    match verb {
+        Verb::Get => HttpMethod::Get,
+        Verb::Put => HttpMethod::Put,
+        Verb::Patch => HttpMethod::Patch,
+        Verb::Post => HttpMethod::Post,
+        Verb::Delete => HttpMethod::Delete,
+    }
+}
+
+fn describe(operation: &Operation) -> utoipa::openapi::path::Operation {
+    let mut builder = OperationBuilder::new()
+        .operation_id(Some(operation.id))
+        .tag(operation.tag)
+        .summary(Some(operation.summary))
+        .request_body(request_body(&operation.body));
+    let grant = format!("Needs the grant `{}`.", operation.op);
+    builder = builder.description(Some(if operation.about.is_empty() {
+        grant
+    } else {
+        format!("{}\n\n{grant}", operation.about)
+    }));
+    for name in path_params(operation.path) {
+        builder = builder.parameter(path_param(name));
+    }
+    for param in operation.query {
+        builder = builder.parameter(parameter(param, ParameterIn::Query));
+    }
+    for param in operation.headers {
+        builder = builder.parameter(parameter(param, ParameterIn::Header));
+    }
+    for answer in operation.answers {
+        builder = builder.response(answer.status.to_string(), response(answer));
+    }
+    let problem = ResponseBuilder::new()
+        .description("Refused or failed.")
+        .content("application/problem+json", content(Some("Problem")))
+        .build();
+    builder.response("default", problem).build()
+}
+
+/// Names in braces, in order.
+pub(crate) fn path_params(path: &'static str) -> impl Iterator<Item = &'static str> {
+    path.split('/').filter_map(|segment| segment.strip_prefix('{')?.strip_suffix('}'))
+}
+
+fn path_param(name: &'static str) -> Parameter {
+    let (about, schema) = match name {
+        "ns" => ("Namespace.", name_schema()),
+        "topic" => ("Topic.", name_schema()),
+        "partition" => {
+            ("Partition, from 0.", kind_schema(Kind::Integer { min: 0, max: u64::from(u32::MAX) }))
+        }
+        "offset" => ("Offset.", kind_schema(Kind::Integer { min: 0, max: (1 << 53) - 1 })),
+        "receipt" => ("`Confirm-Receipt` of a publish.", kind_schema(Kind::Text)),
+        "producer" => ("`Producer-Id`.", kind_schema(Kind::Text)),
+        other => unreachable!("the path parameter {other} has no description"),
+    };
+    ParameterBuilder::new()
+        .name(name)
+        .parameter_in(ParameterIn::Path)
+        .required(Required::True)
+        .description(Some(about))
+        .schema(Some(schema))
+        .build()
+}
+
+fn parameter(param: &Param, place: ParameterIn) -> Parameter {
+    ParameterBuilder::new()
+        .name(param.name)
+        .parameter_in(place)
+        .required(if param.required { Required::True } else { Required::False })
+        .description(Some(param.about))
+        .schema(Some(kind_schema(param.kind)))
+        .build()
+}
+
+fn name_schema() -> Schema {
+    ObjectBuilder::new()
+        .schema_type(Type::String)
+        .pattern(Some("^[A-Za-z0-9._~-]{1,255}$"))
+        .min_length(Some(1))
+        .max_length(Some(255))
+        .build()
+        .into()
+}
+
+fn kind_schema(kind: Kind) -> Schema {
+    match kind {
+        Kind::Text => ObjectBuilder::new().schema_type(Type::String).build().into(),
+        Kind::Integer { min, max } => ObjectBuilder::new()
+            .schema_type(Type::Integer)
+            .format(Some(SchemaFormat::KnownFormat(KnownFormat::Int64)))
+            .minimum(Some(json_integer(min)))
+            .maximum(Some(json_integer(max)))
+            .build()
+            .into(),
+        Kind::Boolean => ObjectBuilder::new().schema_type(Type::Boolean).build().into(),
+        Kind::OneOf(values) => ObjectBuilder::new()
+            .schema_type(Type::String)
+            .enum_values(Some(values.iter().copied()))
+            .build()
+            .into(),
+        Kind::Texts => {
+            ArrayBuilder::new().items(ObjectBuilder::new().schema_type(Type::String)).build().into()
+        }
+    }
+}
+
+fn json_integer(value: u64) -> i64 {
+    i64::try_from(value).expect("published bounds are below 2^53")
+}
+
+fn request_body(body: &Body) -> Option<RequestBody> {
+    let (forms, required) = match body {
+        Body::None => return None,
+        Body::Required(forms) => (forms, Required::True),
+        Body::Optional(forms) => (forms, Required::False),
+    };
+    let mut builder = RequestBodyBuilder::new().required(Some(required));
+    for Content { media, schema } in *forms {
+        builder = builder.content(*media, content(*schema));
+    }
+    Some(builder.build())
+}
+
+fn response(answer: &Answer) -> utoipa::openapi::Response {
+    let mut builder = ResponseBuilder::new().description(answer.about);
+    for Content { media, schema } in answer.content {
+        builder = builder.content(*media, content(*schema));
+    }
+    for (name, about) in answer.headers {
+        builder = builder.header(
+            *name,
+            HeaderBuilder::new().description(Some(*about)).schema(kind_schema(Kind::Text)).build(),
+        );
+    }
+    builder.build()
+}
+
+fn content(schema: Option<&'static str>) -> utoipa::openapi::Content {
+    ContentBuilder::new().schema(schema.map(|name| RefOr::<Schema>::Ref(Ref::from_schema_name(name)))).build()
+}
+
+fn components() -> Components {
+    ComponentsBuilder::new()
+        .schema_from::<Problem>()
+        .schema_from::<ProblemOutcome>()
+        .schema_from::<Service>()
+        .schema_from::<NamespaceConfig>()
+        .schema_from::<NamespacePatch>()
+        .schema_from::<NamespacePage>()
+        .schema_from::<TopicConfig>()
+        .schema_from::<TopicPatch>()
+        .schema_from::<TopicPage>()
+        .schema_from::<Published>()
+        .schema_from::<BatchPublished>()
+        .schema_from::<BatchLine>()
+        .schema_from::<Receipt>()
+        .schema_from::<Producer>()
+        .schema_from::<ReadPage>()
+        .build()
+}
+
+/// Component schemas that `text` refers to but that do not exist. Empty in a sound document.
+#[must_use]
+pub fn dangling_references(document: &serde_json::Value) -> BTreeSet<String> {
+    fn walk(value: &serde_json::Value, found: &mut BTreeSet<String>) {
+        match value {
+            serde_json::Value::Object(fields) => {
+                if let Some(serde_json::Value::String(target)) = fields.get("$ref") {
+                    found.insert(target.clone());
+                }
+                fields.values().for_each(|field| walk(field, found));
+            }
+            serde_json::Value::Array(items) => items.iter().for_each(|item| walk(item, found)),
+            _ => {}
+        }
+    }
+    let mut found = BTreeSet::new();
+    walk(document, &mut found);
+    found.retain(|target| target.strip_prefix('#').is_none_or(|pointer| document.pointer(pointer).is_none()));
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_document_refers_to_nothing_that_it_does_not_hold() {
+        let document = serde_json::from_str(&document_json()).unwrap();
+        assert_eq!(dangling_references(&document), BTreeSet::new());
+    }
+
+    #[test]
+    fn operation_ids_are_unique_and_no_method_of_a_path_is_declared_twice() {
+        let ids: BTreeSet<_> = OPERATIONS.iter().map(|operation| operation.id).collect();
+        assert_eq!(ids.len(), OPERATIONS.len());
+        let places: BTreeSet<_> =
+            OPERATIONS.iter().map(|operation| (operation.path, format!("{:?}", operation.verb))).collect();
+        assert_eq!(places.len(), OPERATIONS.len());
+    }
+
+    /// `WEIR_WRITE_OPENAPI=1` writes the file instead.
+    #[test]
+    fn the_checked_in_document_is_current() {
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../openapi/openapi.json");
+        if std::env::var_os("WEIR_WRITE_OPENAPI").is_some() {
+            std::fs::write(path, document_json()).unwrap();
+        }
+        let file = std::fs::read_to_string(path).unwrap_or_default();
+        assert!(
+            file == document_json(),
+            "openapi/openapi.json is not current: cargo run -p weir-gateway --bin weir-openapi > openapi/openapi.json"
+        );
+    }
+}

@@ -1,0 +1,47 @@
+//! Every operation of the HTTP API, once, as data.
+//!
+//! ```text
+//!   this table ─┬─▶ the router: method and path, what is authorised, which query parameters exist
+//!               └─▶ the OpenAPI document
+//! ```
+//! So what is documented is what is served, an operation cannot be reached without being authorised, and an
+//! unknown query parameter is refused by name.
+
+mod operation;
+mod publishing;
+mod reading;
+mod status;
+mod topics;
+
+pub use operation::{Answer, Body, Content, Kind, Operation, Param, Target, Verb};
+pub use publishing::{PUBLISH, READ_PRODUCER};
+pub use reading::{FOLLOW_EVENTS, READ_MESSAGE, READ_MESSAGES};
+pub use status::{DESCRIBE_SERVICE, READ_HEALTH, READ_METRICS, READ_OPENAPI, READ_READINESS};
+pub use topics::{
+    CREATE_NAMESPACE, CREATE_TOPIC, DELETE_NAMESPACE, DELETE_TOPIC, LIST_NAMESPACES, LIST_TOPICS,
+    READ_NAMESPACE, READ_TOPIC, UPDATE_NAMESPACE, UPDATE_TOPIC,
+};
+
+/// All operations, in the order of the document.
+pub const OPERATIONS: &[&Operation] = &[
+    &READ_HEALTH,
+    &READ_READINESS,
+    &READ_METRICS,
+    &READ_OPENAPI,
+    &DESCRIBE_SERVICE,
+    &LIST_NAMESPACES,
+    &CREATE_NAMESPACE,
+    &READ_NAMESPACE,
+    &UPDATE_NAMESPACE,
+    &DELETE_NAMESPACE,
+    &LIST_TOPICS,
+    &CREATE_TOPIC,
+    &READ_TOPIC,
+    &UPDATE_TOPIC,
+    &DELETE_TOPIC,
+    &PUBLISH,
+    &READ_MESSAGES,
+    &READ_MESSAGE,
+    &READ_PRODUCER,
+    &FOLLOW_EVENTS,
+];

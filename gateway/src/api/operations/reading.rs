@@ -1,0 +1,127 @@
+//! Reading and following.
+
+use weir_protocol::limits::{PARTITIONS_MAX, READ_RECORDS_MAX, WAIT_MS_MAX};
+
+use super::{Answer, Body, Content, Kind, Operation, Param, Target, Verb};
+use crate::api::limits::READ_BYTES_MAX;
+use crate::auth::Op;
+
+const MIN_LEVEL: Param = Param::optional(
+    "min_level",
+    Kind::OneOf(&["memory", "quorum"]),
+    "Lowest level you are willing to see; the topic's `deliver_from` by default.",
+);
+const LAST_EVENT_ID: Param =
+    Param::optional("Last-Event-ID", Kind::Text, "`id` of the last event received: continue after it.");
+
+const READ_HEADERS: &[(&str, &str)] = &[
+    ("Next-Offset", "Where to read on (one partition)."),
+    ("Cursor", "Where to read on, opaque; valid for all partitions read."),
+    ("Up-To-Date", "`true` if that is the end."),
+    ("Closed", "`true` if nothing will follow the end."),
+    ("ETag", "Tag of the range and of the topic's life."),
+    ("Link", "`rel=next`."),
+    ("Cache-Control", "`immutable` for full ranges of committed messages, `no-store` at the tail."),
+];
+
+const EVENTS: Content = Content { media: "text/event-stream", schema: None };
+const JSON: Content = Content { media: "application/json", schema: Some("ReadPage") };
+
+/// Reads messages.
+pub const READ_MESSAGES: Operation = Operation {
+    id: "readMessages",
+    verb: Verb::Get,
+    path: "/v1/ns/{ns}/topics/{topic}/messages",
+    op: Op::Subscribe,
+    target: Target::Topic,
+    tag: "messages",
+    summary: "Read messages, or follow them as server-sent events",
+    about: "The form is chosen by `Accept`. Reading at the end answers an empty page; beyond it 416; below the \
+            oldest message 410. With `text/event-stream` the answer does not end: events `message`, \
+            `caught-up`, `gap`, `goaway`, `end`; `limit`, `max_bytes`, `wait` and `until` do not apply.",
+    query: &[
+        Param::optional(
+            "from",
+            Kind::Text,
+            "`earliest` (default), `latest`, an offset, `ts:` and RFC 3339 or milliseconds, `tail:` and a number \
+             of messages, `cursor:` and an opaque cursor.",
+        ),
+        Param::optional(
+            "limit",
+            Kind::Integer { min: 1, max: READ_RECORDS_MAX as u64 },
+            "Most messages; 100 by default.",
+        ),
+        Param::optional(
+            "max_bytes",
+            Kind::Integer { min: 1, max: READ_BYTES_MAX },
+            "Stop at this many encoded bytes; 1 MiB by default. One message is always returned.",
+        ),
+        Param::optional(
+            "wait",
+            Kind::Integer { min: 0, max: WAIT_MS_MAX / 1000 },
+            "If there is nothing to read, wait up to this many seconds.",
+        ),
+        Param::optional(
+            "partition",
+            Kind::Integer { min: 0, max: PARTITIONS_MAX as u64 - 1 },
+            "Only this partition; all by default.",
+        ),
+        Param::optional("until", Kind::Text, "Stop before this: an offset, or `ts:` and a time."),
+        Param::optional(
+            "clamp",
+            Kind::Boolean,
+            "Move a position outside what exists to the nearest that does.",
+        ),
+        MIN_LEVEL,
+        Param::optional("last_event_id", Kind::Text, "The same as the header `Last-Event-ID`."),
+    ],
+    headers: &[LAST_EVENT_ID],
+    body: Body::None,
+    answers: &[Answer { status: 200, about: "Messages.", content: &[JSON, EVENTS], headers: READ_HEADERS }],
+};
+
+/// Reads one message.
+pub const READ_MESSAGE: Operation = Operation {
+    id: "readMessage",
+    path: "/v1/ns/{ns}/topics/{topic}/messages/{partition}/{offset}",
+    summary: "Read one message",
+    about: "The body is the payload as it was published, with its `Content-Type` and `Content-Encoding`; the key \
+            and user headers are in `Message-Key` and `Message-Header-*`.",
+    query: &[MIN_LEVEL],
+    headers: &[],
+    answers: &[Answer {
+        status: 200,
+        about: "The payload.",
+        content: &[Content { media: "*/*", schema: None }],
+        headers: &[
+            ("ETag", "Tag of the message."),
+            ("Cache-Control", "`immutable` once it is committed."),
+            ("Message-Timestamp", "When it was accepted, milliseconds since the epoch."),
+        ],
+    }],
+    ..READ_MESSAGES
+};
+
+/// Follows several topics.
+pub const FOLLOW_EVENTS: Operation = Operation {
+    id: "followEvents",
+    path: "/v1/ns/{ns}/events",
+    target: Target::TopicsOfQuery,
+    summary: "Follow several topics as server-sent events",
+    about: "`id` is an opaque cursor over all topics. Events: `message` (a record with its `topic`), `caught-up`, \
+            `gap`, `goaway`, `end`. A comment is sent every 15 s.",
+    query: &[
+        Param {
+            name: "topic",
+            required: true,
+            kind: Kind::Texts,
+            about: "A topic; repeat it for more, at most 100.",
+        },
+        Param::optional("from", Kind::Text, "As for reading, without offsets; `latest` by default."),
+        Param::optional("last_event_id", Kind::Text, "The same as the header `Last-Event-ID`."),
+        MIN_LEVEL,
+    ],
+    headers: &[LAST_EVENT_ID],
+    answers: &[Answer { status: 200, about: "Events, without end.", content: &[EVENTS], headers: &[] }],
+    ..READ_MESSAGES
+};

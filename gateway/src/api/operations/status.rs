@@ -1,0 +1,87 @@
+//! The gateway itself.
+
+use super::{Answer, Body, Content, Operation, Target, Verb};
+use crate::auth::Op;
+
+const fn status(
+    id: &'static str,
+    path: &'static str,
+    op: Op,
+    summary: &'static str,
+    answers: &'static [Answer],
+) -> Operation {
+    Operation {
+        id,
+        verb: Verb::Get,
+        path,
+        op,
+        target: Target::Gateway,
+        tag: "gateway",
+        summary,
+        about: "",
+        query: &[],
+        headers: &[],
+        body: Body::None,
+        answers,
+    }
+}
+
+/// Alive.
+pub const READ_HEALTH: Operation = status(
+    "readHealth",
+    "/healthz",
+    Op::Status,
+    "Whether the process answers",
+    &[Answer::empty(204, "It does.")],
+);
+
+/// Ready.
+pub const READ_READINESS: Operation = status(
+    "readReadiness",
+    "/readyz",
+    Op::Status,
+    "Whether requests would be served: storage is reachable and the gateway is not draining",
+    &[Answer::empty(204, "They would.")],
+);
+
+/// Metrics.
+pub const READ_METRICS: Operation = status(
+    "readMetrics",
+    "/metrics",
+    Op::Metrics,
+    "Metrics in the Prometheus text format",
+    &[Answer {
+        status: 200,
+        about: "The metrics.",
+        content: &[Content { media: "text/plain", schema: None }],
+        headers: &[],
+    }],
+);
+
+/// This document.
+pub const READ_OPENAPI: Operation = status(
+    "readOpenapi",
+    "/openapi.json",
+    Op::Status,
+    "This document",
+    &[Answer {
+        status: 200,
+        about: "OpenAPI 3.1.",
+        content: &[Content { media: "application/json", schema: None }],
+        headers: &[("ETag", "Tag of the document.")],
+    }],
+);
+
+/// Limits.
+pub const DESCRIBE_SERVICE: Operation = status(
+    "describeService",
+    "/v1",
+    Op::Status,
+    "Version, limits, levels",
+    &[Answer {
+        status: 200,
+        about: "What the gateway is and accepts.",
+        content: &[Content { media: "application/json", schema: Some("Service") }],
+        headers: &[],
+    }],
+);

@@ -1,0 +1,186 @@
+//! Namespaces and topics.
+
+use super::{Answer, Body, Content, Kind, Operation, Param, Target, Verb};
+use crate::auth::Op;
+
+const ETAG: (&str, &str) = ("ETag", "Tag of the configuration, for `If-Match` and `If-None-Match`.");
+
+const PAGE: &[Param] = &[
+    Param::optional("q", Kind::Text, "Only names that contain this text."),
+    Param::optional("sort", Kind::OneOf(&["name"]), "Order of the items; `name` is the only one."),
+    Param::optional("limit", Kind::Integer { min: 1, max: 1000 }, "Most items of the page; 100 by default."),
+    Param::optional("cursor", Kind::Text, "`next` of the page before."),
+];
+
+const IF_MATCH: Param =
+    Param::optional("If-Match", Kind::Text, "Only if the configuration still has this tag; 412 otherwise.");
+const IF_NONE_MATCH_STAR: Param =
+    Param::optional("If-None-Match", Kind::Text, "`*`: only if it does not exist; 412 otherwise.");
+const IF_NONE_MATCH: Param =
+    Param::optional("If-None-Match", Kind::Text, "Answer 304 if the tag is still this.");
+
+const NAMESPACE: Operation = Operation {
+    id: "",
+    verb: Verb::Get,
+    path: "/v1/ns/{ns}",
+    op: Op::Describe,
+    target: Target::Namespace,
+    tag: "namespaces",
+    summary: "",
+    about: "",
+    query: &[],
+    headers: &[],
+    body: Body::None,
+    answers: &[],
+};
+
+const fn json(schema: &'static str) -> Content {
+    Content { media: "application/json", schema: Some(schema) }
+}
+
+/// Lists namespaces.
+pub const LIST_NAMESPACES: Operation = Operation {
+    id: "listNamespaces",
+    path: "/v1/ns",
+    op: Op::List,
+    target: Target::Gateway,
+    summary: "List namespaces",
+    query: PAGE,
+    answers: &[Answer { status: 200, about: "A page.", content: &[json("NamespacePage")], headers: &[] }],
+    ..NAMESPACE
+};
+
+/// Creates or replaces a namespace's settings.
+pub const CREATE_NAMESPACE: Operation = Operation {
+    id: "createNamespace",
+    verb: Verb::Put,
+    op: Op::Manage,
+    summary: "Create a namespace",
+    about: "Idempotent. Without `If-Match` an existing namespace with other settings is 409 `config_mismatch`; \
+            with it the settings are replaced.",
+    headers: &[IF_MATCH, IF_NONE_MATCH_STAR],
+    body: Body::Optional(&[json("NamespaceConfig")]),
+    answers: &[
+        Answer { status: 201, about: "Created.", content: &[json("Namespace")], headers: &[ETAG] },
+        Answer {
+            status: 200,
+            about: "It stands like that.",
+            content: &[json("Namespace")],
+            headers: &[ETAG],
+        },
+    ],
+    ..NAMESPACE
+};
+
+/// Reads a namespace.
+pub const READ_NAMESPACE: Operation = Operation {
+    id: "readNamespace",
+    summary: "Read a namespace",
+    headers: &[IF_NONE_MATCH],
+    answers: &[
+        Answer { status: 200, about: "The namespace.", content: &[json("Namespace")], headers: &[ETAG] },
+        Answer::empty(304, "Its tag is the one you have."),
+    ],
+    ..NAMESPACE
+};
+
+/// Changes a namespace.
+pub const UPDATE_NAMESPACE: Operation = Operation {
+    id: "updateNamespace",
+    verb: Verb::Patch,
+    op: Op::Manage,
+    summary: "Change a namespace",
+    headers: &[IF_MATCH],
+    body: Body::Required(&[
+        json("NamespacePatch"),
+        Content { media: "application/merge-patch+json", schema: Some("NamespacePatch") },
+    ]),
+    answers: &[Answer { status: 200, about: "Changed.", content: &[json("Namespace")], headers: &[ETAG] }],
+    ..NAMESPACE
+};
+
+/// Deletes a namespace.
+pub const DELETE_NAMESPACE: Operation = Operation {
+    id: "deleteNamespace",
+    verb: Verb::Delete,
+    op: Op::Manage,
+    summary: "Delete a namespace that has no topics",
+    answers: &[Answer::empty(204, "Deleted.")],
+    ..NAMESPACE
+};
+
+const TOPIC: Operation =
+    Operation { path: "/v1/ns/{ns}/topics/{topic}", target: Target::Topic, tag: "topics", ..NAMESPACE };
+
+/// Lists topics.
+pub const LIST_TOPICS: Operation = Operation {
+    id: "listTopics",
+    path: "/v1/ns/{ns}/topics",
+    op: Op::List,
+    target: Target::Namespace,
+    summary: "List topics",
+    query: PAGE,
+    answers: &[Answer { status: 200, about: "A page.", content: &[json("TopicPage")], headers: &[] }],
+    ..TOPIC
+};
+
+/// Creates a topic, or replaces its configuration.
+pub const CREATE_TOPIC: Operation = Operation {
+    id: "createTopic",
+    verb: Verb::Put,
+    op: Op::Manage,
+    summary: "Create a topic",
+    about: "Idempotent. Without `If-Match` an existing topic with another configuration is 409 \
+            `config_mismatch`; with it the configuration is replaced.",
+    headers: &[IF_MATCH, IF_NONE_MATCH_STAR],
+    body: Body::Optional(&[json("TopicConfig")]),
+    answers: &[
+        Answer {
+            status: 201,
+            about: "Created.",
+            content: &[json("Topic")],
+            headers: &[ETAG, ("Location", "Its path.")],
+        },
+        Answer { status: 200, about: "It stands like that.", content: &[json("Topic")], headers: &[ETAG] },
+    ],
+    ..TOPIC
+};
+
+/// Reads a topic.
+pub const READ_TOPIC: Operation = Operation {
+    id: "readTopic",
+    summary: "Read a topic: configuration, partitions, rates",
+    headers: &[IF_NONE_MATCH],
+    answers: &[
+        Answer { status: 200, about: "The topic.", content: &[json("Topic")], headers: &[ETAG] },
+        Answer::empty(304, "Its configuration has the tag that you have; offsets and rates may differ."),
+    ],
+    ..TOPIC
+};
+
+/// Changes a topic.
+pub const UPDATE_TOPIC: Operation = Operation {
+    id: "updateTopic",
+    verb: Verb::Patch,
+    op: Op::Manage,
+    summary: "Change a topic's configuration",
+    about: "Fields that are left out stay as they are; `null` removes a limit.",
+    headers: &[IF_MATCH],
+    body: Body::Required(&[
+        json("TopicPatch"),
+        Content { media: "application/merge-patch+json", schema: Some("TopicPatch") },
+    ]),
+    answers: &[Answer { status: 200, about: "Changed.", content: &[json("Topic")], headers: &[ETAG] }],
+    ..TOPIC
+};
+
+/// Deletes a topic.
+pub const DELETE_TOPIC: Operation = Operation {
+    id: "deleteTopic",
+    verb: Verb::Delete,
+    op: Op::Manage,
+    summary: "Delete a topic with all its messages",
+    headers: &[IF_MATCH],
+    answers: &[Answer::empty(204, "Deleted.")],
+    ..TOPIC
+};

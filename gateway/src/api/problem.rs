@@ -1,0 +1,247 @@
+//! The one error body of the API: RFC 9457 `application/problem+json`.
+
+use std::borrow::Cow;
+
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+use weir_protocol::error::{ErrorCode, Outcome};
+use weir_protocol::rpc::Refusal;
+
+/// Why a request was refused or failed, whether it had an effect, and what the client needs to go on.
+/// Sent with every error answer, in WebSocket `err` and `reject` frames, and per item of a mixed batch.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct Problem {
+    /// URI that identifies the kind: `urn:weir:problem:…`, or an IANA-registered one for 429 and 503.
+    #[serde(rename = "type")]
+    #[schema(value_type = String, example = "urn:weir:problem:topic-not-found")]
+    pub kind: Cow<'static, str>,
+    /// One line for people, the same for every occurrence of the code.
+    #[schema(value_type = String)]
+    pub title: Cow<'static, str>,
+    /// The HTTP status.
+    pub status: u16,
+    /// The stable text to match on.
+    #[schema(value_type = String, example = "topic_not_found")]
+    pub code: Cow<'static, str>,
+    /// What exactly was wrong this time.
+    pub detail: String,
+    /// `none`: provably no effect. `applied`: it took effect. `unknown`: ask the receipt or the producer.
+    #[schema(value_type = ProblemOutcome)]
+    pub outcome: Cow<'static, str>,
+    /// True if the same request may succeed later without being changed.
+    pub retryable: bool,
+    /// When a retry makes sense, in milliseconds from now.
+    pub retry_after_ms: Option<u64>,
+    /// Identifies the request in logs; also in the header `X-Request-Id`. Empty for items of a batch.
+    pub request_id: String,
+    /// How things stand, where that helps to go on.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    pub current: Option<Box<Current>>,
+    /// The field, parameter or header that was refused.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    pub field: Option<String>,
+    /// The limit that was exceeded, in the unit that `detail` names.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    pub limit: Option<u64>,
+    /// The grant that is missing, as `operation resource`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    pub missing_grant: Option<String>,
+    /// Policies of `RateLimit-Policy` that were exceeded.
+    #[serde(rename = "violated-policies", default, skip_serializing_if = "Vec::is_empty")]
+    #[schema(required = false)]
+    pub violated_policies: Vec<String>,
+}
+
+/// Whether a refused or failed request had an effect.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum ProblemOutcome {
+    /// Provably no effect.
+    None,
+    /// It took effect.
+    Applied,
+    /// Not known.
+    Unknown,
+}
+
+/// How things stand. Only what belongs to the code is present.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(default)]
+pub struct Current {
+    /// Partition that the positions below are of.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    pub partition: Option<u32>,
+    /// End of the partition (`beyond_tail`, `tail_mismatch`).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    pub tail: Option<u64>,
+    /// Tail tag for `If-Match` (`tail_mismatch`), or the tag of the configuration (`version_mismatch`).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    pub etag: Option<String>,
+    /// Earliest offset that still exists (`offset_trimmed`).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    pub earliest: Option<u64>,
+    /// Sequence number the producer was expected to send (`producer_gap`).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    pub expected_seq: Option<u64>,
+    /// Highest sequence number accepted (`seq_overlap`, `seq_too_old`).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    pub last_seq: Option<u64>,
+    /// The producer's current epoch (`stale_epoch`).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    pub epoch: Option<u32>,
+    /// Current incarnation of the topic (`incarnation_gone`).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    pub incarnation: Option<u64>,
+    /// Current version of the configuration (`version_mismatch`).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    pub config_version: Option<u32>,
+}
+
+impl Problem {
+    /// A problem that provably had no effect.
+    #[must_use]
+    pub fn new(code: ErrorCode, detail: impl Into<String>) -> Self {
+        Self {
+            kind: kind_of(code),
+            title: code.title().into(),
+            status: code.status(),
+            code: code.as_str().into(),
+            detail: detail.into(),
+            outcome: Outcome::None.as_str().into(),
+            retryable: code.retryable(),
+            retry_after_ms: None,
+            request_id: String::new(),
+            current: None,
+            field: None,
+            limit: None,
+            missing_grant: None,
+            violated_policies: Vec::new(),
+        }
+    }
+
+    /// The same with another outcome.
+    #[must_use]
+    pub fn with_outcome(mut self, outcome: Outcome) -> Self {
+        self.outcome = outcome.as_str().into();
+        self
+    }
+
+    /// The same, naming what was refused.
+    #[must_use]
+    pub fn with_field(mut self, field: impl Into<String>) -> Self {
+        self.field = Some(field.into());
+        self
+    }
+
+    /// The same, naming the limit that was exceeded.
+    #[must_use]
+    pub fn with_limit(mut self, limit: u64) -> Self {
+        self.limit = Some(limit);
+        self
+    }
+
+    /// The same with a time after which a retry makes sense, in milliseconds.
+    #[must_use]
+    pub fn with_retry_after_ms(mut self, retry_after_ms: u64) -> Self {
+        self.retry_after_ms = Some(retry_after_ms);
+        self
+    }
+
+    /// The same, saying how things stand.
+    #[must_use]
+    pub fn with_current(mut self, current: Current) -> Self {
+        self.current = (current != Current::default()).then(|| Box::new(current));
+        self
+    }
+
+    /// A header with a value outside its grammar.
+    #[must_use]
+    pub fn invalid_header(name: &'static str, why: impl std::fmt::Display) -> Self {
+        Self::new(ErrorCode::InvalidHeader, format!("{name}: {why}")).with_field(name)
+    }
+
+    /// A query parameter that is unknown or has a value outside its grammar.
+    #[must_use]
+    pub fn invalid_parameter(name: &str, why: impl std::fmt::Display) -> Self {
+        Self::new(ErrorCode::InvalidParameter, format!("{name}: {why}")).with_field(name)
+    }
+
+    /// The body as it is sent.
+    #[must_use]
+    pub fn to_json(&self) -> Vec<u8> {
+        serde_json::to_vec(self).expect("a problem has only strings and numbers")
+    }
+}
+
+impl From<&Refusal> for Problem {
+    /// A node's refusal with all its numbers. Codes that are never shown to clients become `unavailable`:
+    /// the router retries them itself, and what is left of them is that the leader was not reached.
+    fn from(refusal: &Refusal) -> Self {
+        let code = match refusal.error_code() {
+            ErrorCode::NotLeader | ErrorCode::ConfigBehind | ErrorCode::ConfigStale => ErrorCode::Unavailable,
+            code => code,
+        };
+        let mut problem = Self::new(code, refusal.detail.clone()).with_outcome(refusal.effect());
+        problem.retry_after_ms = refusal.retry_after_ms;
+        problem.with_current(Current {
+            tail: refusal.tail,
+            earliest: refusal.earliest,
+            expected_seq: refusal.expected_seq,
+            last_seq: refusal.last_seq,
+            epoch: refusal.epoch,
+            incarnation: refusal.incarnation,
+            config_version: refusal.config_version,
+            partition: None,
+            etag: None,
+        })
+    }
+}
+
+/// `type` of a code. 429 and 503 have registered problem types; all others are ours.
+fn kind_of(code: ErrorCode) -> Cow<'static, str> {
+    match code.status() {
+        429 => "https://iana.org/assignments/http-problem-types#quota-exceeded".into(),
+        503 => "https://iana.org/assignments/http-problem-types#temporary-reduced-capacity".into(),
+        _ => format!("urn:weir:problem:{}", code.as_str().replace('_', "-")).into(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_refusal_keeps_its_numbers_and_its_outcome() {
+        let refusal = Refusal { expected_seq: Some(7), ..Refusal::new(ErrorCode::ProducerGap, "seq 9") }
+            .with_outcome(Outcome::Unknown);
+        let json: serde_json::Value = serde_json::from_slice(&Problem::from(&refusal).to_json()).unwrap();
+        assert_eq!(
+            json,
+            serde_json::json!({
+                "type": "urn:weir:problem:producer-gap", "title": "Producer sequence has a gap", "status": 409,
+                "code": "producer_gap", "detail": "seq 9", "outcome": "unknown", "retryable": false,
+                "retry_after_ms": null, "request_id": "", "current": {"expected_seq": 7}
+            })
+        );
+    }
+
+    #[test]
+    fn codes_between_rooms_never_reach_clients() {
+        for code in [ErrorCode::NotLeader, ErrorCode::ConfigBehind, ErrorCode::ConfigStale] {
+            assert_eq!(Problem::from(&Refusal::new(code, "")).code, "unavailable");
+        }
+    }
+}

@@ -1,0 +1,39 @@
+//! What a gateway is told. Every field has a default that suits a laptop.
+
+use std::net::SocketAddr;
+
+use serde::{Deserialize, Serialize};
+
+/// Settings of a gateway.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct GatewayConfig {
+    /// Where clients connect. Default `127.0.0.1:8080`; port 0 takes a free one.
+    pub listen: SocketAddr,
+    /// A storage node, `host:port`.
+    pub storage: String,
+    /// Names that `Host` may have besides localhost, 127.0.0.1, [::1] and the listening address; without port.
+    pub hosts: Vec<String>,
+    /// Browser origins that may use the gateway besides those of localhost and 127.0.0.1.
+    pub origins: Vec<String>,
+    /// Serve a public or wildcard address although nobody is authenticated. Default false: such an address is refused.
+    pub insecure_public: bool,
+    /// Largest payload of one message in bytes, at most 3 MiB. Default 1 MiB.
+    pub record_bytes_max: usize,
+    /// Most connections at once; further ones wait. Default 10,000.
+    pub connections_max: usize,
+}
+
+impl Default for GatewayConfig {
+    fn default() -> Self {
+        Self {
+            listen: SocketAddr::from(([127, 0, 0, 1], 8080)),
+            storage: String::new(),
+            hosts: Vec::new(),
+            origins: Vec::new(),
+            insecure_public: false,
+            record_bytes_max: weir_protocol::limits::RECORD_BYTES_DEFAULT,
+            connections_max: 10_000,
+        }
+    }
+}

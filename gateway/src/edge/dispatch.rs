@@ -1,0 +1,325 @@
+//! One function for every request: who, where, may it, then the handler.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Instant;
+
+use axum::body::Body;
+use axum::response::Response;
+use bytes::Bytes;
+use http::header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE, RETRY_AFTER};
+use http::{HeaderMap, HeaderValue, Method, Request, StatusCode};
+use http_body_util::{BodyExt as _, Limited};
+use parking_lot::Mutex;
+use prometheus::{HistogramVec, IntCounterVec, Registry};
+use serde::Serialize;
+use weir_protocol::error::ErrorCode;
+use weir_protocol::ids::{Name, TopicPath};
+use weir_protocol::rpc::{Level, Refusal};
+
+use super::route::Route;
+use super::{events, origin, publish, read, topics};
+use crate::api::operations::Target;
+use crate::api::{Limits, Problem, Service, openapi};
+use crate::auth::{Authenticator, Credentials, Principal, Resource, authorize};
+use crate::config::GatewayConfig;
+use crate::storage::Storage;
+
+/// Largest JSON body of a configuration.
+const CONFIG_BYTES_MAX: usize = 64 << 10;
+/// A body must have arrived within this.
+const BODY_TIME_MAX: std::time::Duration = std::time::Duration::from_secs(30);
+
+/// What every request needs.
+pub struct Edge {
+    /// Settings.
+    pub config: GatewayConfig,
+    /// The way to storage.
+    pub storage: Storage,
+    /// Who is calling.
+    pub authenticator: Box<dyn Authenticator>,
+    /// Counters and histograms.
+    pub registry: Registry,
+    /// Requests by operation and status class.
+    pub requests: IntCounterVec,
+    /// Seconds per stage of confirmed publishes.
+    pub stages: HistogramVec,
+    /// No new work: `/readyz` says so.
+    pub is_draining: AtomicBool,
+}
+
+/// A request that may be handled.
+pub(super) struct Call {
+    pub(super) edge: Arc<Edge>,
+    pub(super) route: Route,
+    pub(super) principal: Principal,
+    pub(super) headers: HeaderMap,
+    pub(super) received: Instant,
+    /// Behind a lock only because a body may not be shared between threads; a call has one owner.
+    body: Mutex<Option<Body>>,
+}
+
+impl Call {
+    /// The topic that the path names.
+    pub(super) fn topic(&self) -> Result<TopicPath, Problem> {
+        Ok(TopicPath {
+            tenant: self.principal.tenant.clone(),
+            namespace: self.route.name("ns")?,
+            topic: self.route.name("topic")?,
+        })
+    }
+
+    /// A header's text.
+    pub(super) fn header(&self, name: &'static str) -> Result<Option<&str>, Problem> {
+        let mut values = self.headers.get_all(name).iter();
+        let Some(value) = values.next() else { return Ok(None) };
+        if values.next().is_some() {
+            return Err(Problem::invalid_header(name, "given twice"));
+        }
+        value.to_str().map(Some).map_err(|_| Problem::invalid_header(name, "not visible ASCII"))
+    }
+
+    /// A header's number.
+    pub(super) fn header_number(&self, name: &'static str) -> Result<Option<u64>, Problem> {
+        let parse = |text: &str| {
+            text.parse().map_err(|_| Problem::invalid_header(name, format!("{text:?} is no number")))
+        };
+        self.header(name)?.map(parse).transpose()
+    }
+
+    /// The whole body, at most `limit` bytes; more is refused before it is buffered.
+    pub(super) async fn body(&mut self, limit: usize) -> Result<Bytes, Problem> {
+        let too_large = || {
+            Problem::new(ErrorCode::TooLarge, format!("the body exceeds {limit} bytes"))
+                .with_limit(limit as u64)
+        };
+        let declared = self.headers.get(http::header::CONTENT_LENGTH).and_then(|text| text.to_str().ok());
+        if declared.and_then(|text| text.parse::<usize>().ok()).is_some_and(|length| length > limit) {
+            return Err(too_large());
+        }
+        let Some(body) = self.body.get_mut().take() else { return Ok(Bytes::new()) };
+        match tokio::time::timeout(BODY_TIME_MAX, Limited::new(body, limit).collect()).await {
+            Ok(Ok(collected)) => Ok(collected.to_bytes()),
+            Ok(Err(error)) if error.is::<http_body_util::LengthLimitError>() => Err(too_large()),
+            Ok(Err(error)) => Err(Problem::new(ErrorCode::Malformed, format!("the body broke off: {error}"))),
+            Err(_) => Err(Problem::new(ErrorCode::RequestTimeout, "the body did not arrive in time")),
+        }
+    }
+
+    /// The body as JSON; an empty one is the type's default.
+    pub(super) async fn json<T: serde::de::DeserializeOwned + Default>(&mut self) -> Result<T, Problem> {
+        let body = self.body(CONFIG_BYTES_MAX).await?;
+        if body.is_empty() {
+            return Ok(T::default());
+        }
+        serde_json::from_slice(&body).map_err(|error| {
+            let text = error.to_string();
+            let code = if text.starts_with("unknown field") {
+                ErrorCode::UnknownField
+            } else {
+                ErrorCode::Malformed
+            };
+            let field = text.split('`').nth(1).map(str::to_owned);
+            let problem = Problem::new(code, text);
+            if let (ErrorCode::UnknownField, Some(field)) = (code, field) {
+                problem.with_field(field)
+            } else {
+                problem
+            }
+        })
+    }
+}
+
+/// Answers one request.
+pub async fn handle(edge: Arc<Edge>, peer: IpAddr, request: Request<Body>) -> Response {
+    let received = Instant::now();
+    let (head, body) = request.into_parts();
+    let request_id = ulid::Ulid::new().to_string();
+    let is_head = head.method == Method::HEAD;
+    let request_headers = head.headers.clone();
+    let (operation, result) = serve(&edge, peer, head, body, received).await;
+    let mut response = result.unwrap_or_else(|problem| problem_response(problem, &request_id));
+    let headers = response.headers_mut();
+    if let Ok(id) = HeaderValue::from_str(&request_id) {
+        headers.insert("x-request-id", id);
+    }
+    headers.insert("x-content-type-options", HeaderValue::from_static("nosniff"));
+    headers.insert("cross-origin-resource-policy", HeaderValue::from_static("same-origin"));
+    origin::add_cors(&request_headers, headers);
+    let class = format!("{}xx", response.status().as_u16() / 100);
+    edge.requests.with_label_values(&[operation, class.as_str()]).inc();
+    if is_head {
+        *response.body_mut() = Body::empty();
+    }
+    response
+}
+
+async fn serve(
+    edge: &Arc<Edge>,
+    peer: IpAddr,
+    head: http::request::Parts,
+    body: Body,
+    received: Instant,
+) -> (&'static str, Result<Response, Problem>) {
+    let checked = origin::check_host(&edge.config, &head.uri, &head.headers)
+        .and_then(|()| origin::check_origin(&edge.config, &head.headers));
+    if let Err(problem) = checked {
+        return ("none", Err(problem));
+    }
+    if head.method == Method::OPTIONS {
+        let mut response = empty(StatusCode::NO_CONTENT);
+        origin::preflight(&head.headers, response.headers_mut());
+        return ("preflight", Ok(response));
+    }
+    let route = match Route::find(&head.method, &head.uri) {
+        Ok(route) => route,
+        Err(problem) => return ("none", Err(problem)),
+    };
+    let id = route.operation.id;
+    let credentials = Credentials { peer, headers: &head.headers, token: None };
+    let principal = match edge.authenticator.authenticate(&credentials) {
+        Ok(principal) => principal,
+        Err(error) => return (id, Err(Problem::new(ErrorCode::Unauthorized, error.to_string()))),
+    };
+    if let Err(problem) = allowed(&route, &principal) {
+        return (id, Err(problem));
+    }
+    let call = Call {
+        edge: Arc::clone(edge),
+        route,
+        principal,
+        headers: head.headers,
+        received,
+        body: Mutex::new(Some(body)),
+    };
+    (id, run(id, call).await)
+}
+
+/// Asks the one decision for everything the operation touches.
+fn allowed(route: &Route, principal: &Principal) -> Result<(), Problem> {
+    let ask = |resource: Resource<'_>| {
+        authorize(principal, route.operation.op, &resource).map_err(|denied| {
+            let mut problem = Problem::new(ErrorCode::Forbidden, denied.to_string());
+            problem.missing_grant = Some(format!("{} {}", denied.op, denied.resource));
+            problem
+        })
+    };
+    match route.operation.target {
+        Target::Gateway => ask(Resource::Gateway),
+        Target::Namespace => ask(Resource::Namespace(&route.name("ns")?)),
+        Target::Topic => ask(Resource::Topic { namespace: &route.name("ns")?, topic: &route.name("topic")? }),
+        Target::TopicsOfQuery => {
+            let namespace = route.name("ns")?;
+            for topic in route.query_all("topic") {
+                let topic =
+                    Name::new(topic).map_err(|e| Problem::new(ErrorCode::InvalidName, e.to_string()))?;
+                ask(Resource::Topic { namespace: &namespace, topic: &topic })?;
+            }
+            Ok(())
+        }
+    }
+}
+
+async fn run(id: &'static str, call: Call) -> Result<Response, Problem> {
+    match id {
+        "readHealth" => Ok(empty(StatusCode::NO_CONTENT)),
+        "readReadiness" => ready(&call.edge).await,
+        "readMetrics" => metrics(&call.edge),
+        "readOpenapi" => Ok(with_type("application/json", openapi::document_json().into())),
+        "describeService" => service(&call.edge),
+        "listNamespaces" => topics::list_namespaces(call).await,
+        "createNamespace" => topics::put_namespace(call).await,
+        "readNamespace" => topics::read_namespace(call).await,
+        "updateNamespace" => topics::patch_namespace(call).await,
+        "deleteNamespace" => topics::delete_namespace(call).await,
+        "listTopics" => topics::list(call).await,
+        "createTopic" => topics::create(call).await,
+        "readTopic" => topics::read(call).await,
+        "updateTopic" => topics::update(call).await,
+        "deleteTopic" => topics::delete(call).await,
+        "publishMessage" => publish::publish(call).await,
+        "readProducer" => publish::producer(call).await,
+        "readMessages" if events::is_wanted(&call) => events::one_topic(call).await,
+        "readMessages" => read::page(call).await,
+        "readMessage" => read::one(call).await,
+        "followEvents" => events::many_topics(call).await,
+        other => Err(Problem::new(ErrorCode::Internal, format!("the operation {other} has no handler"))),
+    }
+}
+
+async fn ready(edge: &Edge) -> Result<Response, Problem> {
+    if edge.is_draining.load(Ordering::Acquire) {
+        return Err(Problem::new(ErrorCode::Draining, "the gateway is shutting down"));
+    }
+    edge.storage.map().await.map_err(|refusal| Problem::from(&refusal))?;
+    Ok(empty(StatusCode::NO_CONTENT))
+}
+
+fn metrics(edge: &Edge) -> Result<Response, Problem> {
+    let text = prometheus::TextEncoder::new().encode_to_string(&edge.registry.gather());
+    let text = text.map_err(|error| Problem::new(ErrorCode::Internal, error.to_string()))?;
+    Ok(with_type("text/plain; version=0.0.4", text.into()))
+}
+
+fn service(edge: &Edge) -> Result<Response, Problem> {
+    json(
+        StatusCode::OK,
+        &Service {
+            service: "weir".to_owned(),
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            limits: Limits::with_record_bytes(edge.config.record_bytes_max),
+            levels: [Level::None, Level::Memory, Level::Durable, Level::Quorum].map(topics::level).to_vec(),
+            subprotocols: Vec::new(),
+        },
+    )
+}
+
+/// A refusal of storage as a problem.
+pub(super) fn refused(refusal: &Refusal) -> Problem {
+    Problem::from(refusal)
+}
+
+/// An answer without a body.
+pub(super) fn empty(status: StatusCode) -> Response {
+    let mut response = Response::new(Body::empty());
+    *response.status_mut() = status;
+    response
+}
+
+fn with_type(media: &'static str, body: Bytes) -> Response {
+    let mut response = Response::new(Body::from(body));
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(media));
+    response
+}
+
+/// A JSON answer.
+pub(super) fn json(status: StatusCode, value: &impl Serialize) -> Result<Response, Problem> {
+    let body =
+        serde_json::to_vec(value).map_err(|error| Problem::new(ErrorCode::Internal, error.to_string()))?;
+    let mut response = with_type("application/json", body.into());
+    *response.status_mut() = status;
+    Ok(response)
+}
+
+fn problem_response(mut problem: Problem, request_id: &str) -> Response {
+    problem.request_id = request_id.to_owned();
+    let mut response = with_type("application/problem+json", problem.to_json().into());
+    *response.status_mut() =
+        StatusCode::from_u16(problem.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+    let headers = response.headers_mut();
+    headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    if let Some(ms) = problem.retry_after_ms {
+        headers.insert(RETRY_AFTER, HeaderValue::from(ms.div_ceil(1000)));
+    }
+    if problem.status == 405
+        && let Some(methods) = problem.detail.rsplit(": ").next()
+        && let Ok(methods) = HeaderValue::from_str(methods)
+    {
+        headers.insert(ALLOW, methods);
+    }
+    if problem.status == 401 {
+        headers.insert(http::header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+    }
+    response
+}

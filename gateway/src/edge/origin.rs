@@ -1,0 +1,157 @@
+//! Which hosts are served and which browser origins may ask.
+
+use http::header::{
+    ACCESS_CONTROL_ALLOW_HEADERS, ACCESS_CONTROL_ALLOW_METHODS, ACCESS_CONTROL_ALLOW_ORIGIN,
+    ACCESS_CONTROL_EXPOSE_HEADERS, ACCESS_CONTROL_MAX_AGE, ACCESS_CONTROL_REQUEST_HEADERS, HOST, ORIGIN,
+    VARY,
+};
+use http::{HeaderMap, HeaderValue, Uri};
+use weir_protocol::error::ErrorCode;
+
+use crate::api::Problem;
+use crate::config::GatewayConfig;
+
+/// Request headers that browsers may send, by prefix or whole name.
+const ALLOWED: [&str; 21] = [
+    "authorization",
+    "content-type",
+    "content-encoding",
+    "content-digest",
+    "deliver-",
+    "prefer",
+    "if-none-match",
+    "if-match",
+    "idempotency-key",
+    "producer-",
+    "stream-",
+    "confirm",
+    "message-",
+    "ce-",
+    "traceparent",
+    "tracestate",
+    "last-event-id",
+    "accept",
+    "cache-control",
+    "x-request-id",
+    "pragma",
+];
+const EXPOSED: &str = "Next-Offset, Up-To-Date, Closed, Cursor, Link, Confirm-Level, Confirm-Receipt, \
+    Idempotency-Replayed, ETag, Location, Server-Timing, RateLimit, RateLimit-Policy, Retry-After, X-Request-Id";
+
+/// Refuses hosts that are not this gateway's: a page must not reach it under another name (DNS rebinding).
+pub(super) fn check_host(config: &GatewayConfig, uri: &Uri, headers: &HeaderMap) -> Result<(), Problem> {
+    let host = uri.authority().map(http::uri::Authority::as_str);
+    let host = host.or_else(|| headers.get(HOST).and_then(|host| host.to_str().ok())).unwrap_or_default();
+    let name = without_port(host);
+    let own = config.listen.ip().to_string();
+    let is_own = is_local(name)
+        || name.trim_matches(['[', ']']) == own
+        || config.hosts.iter().any(|known| known == name);
+    if is_own {
+        Ok(())
+    } else {
+        Err(Problem::new(ErrorCode::UnknownHost, format!("{host:?} is not served here")))
+    }
+}
+
+/// Refuses origins that are neither local, nor this host, nor allowed.
+pub(super) fn check_origin(config: &GatewayConfig, headers: &HeaderMap) -> Result<(), Problem> {
+    let Some(origin) = headers.get(ORIGIN) else { return Ok(()) };
+    let text = origin.to_str().unwrap_or_default();
+    let authority = text.split_once("://").map_or("", |(_, authority)| authority);
+    let same = headers.get(HOST).is_some_and(|host| host.as_bytes() == authority.as_bytes());
+    if same || is_local(without_port(authority)) || config.origins.iter().any(|allowed| allowed == text) {
+        return Ok(());
+    }
+    Err(Problem::new(ErrorCode::OriginForbidden, format!("the origin {text:?} is not on the allow-list")))
+}
+
+/// Adds what browsers need to see the answer; the origin was checked.
+pub(super) fn add_cors(request: &HeaderMap, response: &mut HeaderMap) {
+    let Some(origin) = request.get(ORIGIN) else { return };
+    response.insert(ACCESS_CONTROL_ALLOW_ORIGIN, origin.clone());
+    response.insert(ACCESS_CONTROL_EXPOSE_HEADERS, HeaderValue::from_static(EXPOSED));
+    response.insert("timing-allow-origin", origin.clone());
+    response.append(VARY, HeaderValue::from_static("Origin"));
+}
+
+/// The answer to a preflight: the requested names that are allowed.
+pub(super) fn preflight(request: &HeaderMap, response: &mut HeaderMap) {
+    let asked =
+        request.get(ACCESS_CONTROL_REQUEST_HEADERS).and_then(|names| names.to_str().ok()).unwrap_or_default();
+    let names = asked.split(',').map(|name| name.trim().to_ascii_lowercase());
+    let allowed: Vec<_> = names.filter(|name| ALLOWED.iter().any(|known| is_allowed(known, name))).collect();
+    if let Ok(names) = HeaderValue::from_str(&allowed.join(", ")) {
+        response.insert(ACCESS_CONTROL_ALLOW_HEADERS, names);
+    }
+    response.insert(ACCESS_CONTROL_ALLOW_METHODS, HeaderValue::from_static("GET, PUT, PATCH, POST, DELETE"));
+    response.insert(ACCESS_CONTROL_MAX_AGE, HeaderValue::from_static("7200"));
+}
+
+fn is_allowed(known: &str, name: &str) -> bool {
+    if known.ends_with('-') || known == "confirm" { name.starts_with(known) } else { name == known }
+}
+
+fn without_port(authority: &str) -> &str {
+    match authority.rfind(':') {
+        Some(colon) if !authority[colon..].contains(']') => &authority[..colon],
+        _ => authority,
+    }
+}
+
+fn is_local(name: &str) -> bool {
+    matches!(name, "localhost" | "127.0.0.1" | "[::1]")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_own_names_and_local_or_allowed_origins_pass() {
+        let config = GatewayConfig {
+            hosts: vec!["weir.example".into()],
+            origins: vec!["https://app.example".into()],
+            ..GatewayConfig::default()
+        };
+        let headers = |name, value: &str| {
+            let mut headers = HeaderMap::new();
+            headers.insert::<http::HeaderName>(name, value.parse().unwrap());
+            headers
+        };
+        let uri: Uri = "/".parse().unwrap();
+        for (host, ok) in [
+            ("localhost:8080", true),
+            ("127.0.0.1", true),
+            ("[::1]:9", true),
+            ("weir.example", true),
+            ("evil.example", false),
+            ("localhost.evil.example", false),
+            ("", false),
+        ] {
+            assert_eq!(check_host(&config, &uri, &headers(HOST, host)).is_ok(), ok, "{host}");
+        }
+        for (origin, ok) in [
+            ("http://localhost:3000", true),
+            ("http://127.0.0.1:5173", true),
+            ("https://app.example", true),
+            ("https://evil.example", false),
+            ("null", false),
+            ("http://localhost.evil.example", false),
+        ] {
+            assert_eq!(check_origin(&config, &headers(ORIGIN, origin)).is_ok(), ok, "{origin}");
+        }
+    }
+
+    #[test]
+    fn a_preflight_is_answered_with_the_allowed_names_only() {
+        let mut request = HeaderMap::new();
+        request.insert(
+            ACCESS_CONTROL_REQUEST_HEADERS,
+            "Message-Header-X, confirm, cookie, Producer-Id".parse().unwrap(),
+        );
+        let mut response = HeaderMap::new();
+        preflight(&request, &mut response);
+        assert_eq!(response[ACCESS_CONTROL_ALLOW_HEADERS], "message-header-x, confirm, producer-id");
+    }
+}

@@ -1,0 +1,200 @@
+//! Finds the operation of a request and checks its parameters against the table.
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+
+use http::{Method, Uri};
+use weir_protocol::error::ErrorCode;
+use weir_protocol::ids::Name;
+
+use crate::api::Problem;
+use crate::api::operations::{Kind, OPERATIONS, Operation, Verb};
+
+/// A request's operation and what its path and query name.
+#[derive(Debug)]
+pub(super) struct Route {
+    pub(super) operation: &'static Operation,
+    path: BTreeMap<&'static str, String>,
+    query: Vec<(String, String)>,
+}
+
+impl Route {
+    /// # Errors
+    /// `route_not_found`, `method_not_allowed` (with the methods that are), `invalid_parameter`, `malformed`.
+    pub(super) fn find(method: &Method, uri: &Uri) -> Result<Self, Problem> {
+        let segments = segments(uri.path())?;
+        let mut allowed = Vec::new();
+        for operation in OPERATIONS {
+            let Some(path) = matches(operation.path, &segments) else { continue };
+            if verb_of(method) == Some(operation.verb) {
+                let query = query(operation, uri.query().unwrap_or_default())?;
+                return Ok(Self { operation, path, query });
+            }
+            allowed.push(format!("{:?}", operation.verb).to_uppercase());
+        }
+        if allowed.is_empty() {
+            return Err(Problem::new(ErrorCode::RouteNotFound, format!("there is no {}", uri.path())));
+        }
+        let detail = format!("{method} is not among the methods of this resource: {}", allowed.join(", "));
+        Err(Problem::new(ErrorCode::MethodNotAllowed, detail))
+    }
+
+    /// A path parameter of the operation's template.
+    pub(super) fn path(&self, name: &'static str) -> &str {
+        self.path.get(name).map_or("", String::as_str)
+    }
+
+    /// A path parameter that is a name.
+    pub(super) fn name(&self, name: &'static str) -> Result<Name, Problem> {
+        let text = if name == "ns" && !self.path.contains_key("ns") { "default" } else { self.path(name) };
+        Name::new(text)
+            .map_err(|error| Problem::new(ErrorCode::InvalidName, error.to_string()).with_field(name))
+    }
+
+    pub(super) fn query(&self, name: &str) -> Option<&str> {
+        self.query.iter().find(|(found, _)| found == name).map(|(_, value)| value.as_str())
+    }
+
+    pub(super) fn query_all<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a str> {
+        self.query.iter().filter(move |(found, _)| found == name).map(|(_, value)| value.as_str())
+    }
+
+    /// An integer parameter; its range was checked.
+    pub(super) fn integer(&self, name: &str) -> Option<u64> {
+        self.query(name).and_then(|text| text.parse().ok())
+    }
+}
+
+fn verb_of(method: &Method) -> Option<Verb> {
+    match *method {
+        Method::GET | Method::HEAD => Some(Verb::Get),
+        Method::PUT => Some(Verb::Put),
+        Method::PATCH => Some(Verb::Patch),
+        Method::POST => Some(Verb::Post),
+        Method::DELETE => Some(Verb::Delete),
+        _ => None,
+    }
+}
+
+fn segments(path: &str) -> Result<Vec<String>, Problem> {
+    path.trim_start_matches('/').split('/').map(|segment| decode(segment).map(Cow::into_owned)).collect()
+}
+
+/// Percent-decoding; `+` stays a plus sign.
+fn decode(text: &str) -> Result<Cow<'_, str>, Problem> {
+    if !text.contains('%') {
+        return Ok(Cow::Borrowed(text));
+    }
+    let malformed = || Problem::new(ErrorCode::Malformed, format!("{text:?} is not percent-encoded UTF-8"));
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.as_bytes();
+    while let Some((&byte, after)) = rest.split_first() {
+        rest = after;
+        if byte != b'%' {
+            bytes.push(byte);
+            continue;
+        }
+        let digits =
+            rest.get(..2).and_then(|digits| std::str::from_utf8(digits).ok()).ok_or_else(malformed)?;
+        bytes.push(u8::from_str_radix(digits, 16).map_err(|_| malformed())?);
+        rest = &rest[2..];
+    }
+    String::from_utf8(bytes).map(Cow::Owned).map_err(|_| malformed())
+}
+
+/// Matches a template, and its short form without `ns/{ns}`.
+fn matches(template: &'static str, segments: &[String]) -> Option<BTreeMap<&'static str, String>> {
+    let full: Vec<&'static str> = template.trim_start_matches('/').split('/').collect();
+    bind(&full, segments).or_else(|| {
+        let rest = template.strip_prefix("/v1/ns/{ns}/").filter(|rest| rest.starts_with("topics"))?;
+        let short: Vec<&'static str> = std::iter::once("v1").chain(rest.split('/')).collect();
+        bind(&short, segments)
+    })
+}
+
+fn bind(template: &[&'static str], segments: &[String]) -> Option<BTreeMap<&'static str, String>> {
+    if template.len() != segments.len() {
+        return None;
+    }
+    let mut bound = BTreeMap::new();
+    for (part, segment) in template.iter().zip(segments) {
+        match part.strip_prefix('{').and_then(|part| part.strip_suffix('}')) {
+            Some(name) => drop(bound.insert(name, segment.clone())),
+            None if *part == segment => {}
+            None => return None,
+        }
+    }
+    Some(bound)
+}
+
+fn query(operation: &Operation, query: &str) -> Result<Vec<(String, String)>, Problem> {
+    let mut found: Vec<(String, String)> = Vec::new();
+    for pair in query.split('&').filter(|pair| !pair.is_empty()) {
+        let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
+        let (name, value) = (decode(name)?, decode(value)?);
+        let known = operation.query.iter().find(|param| param.name == name);
+        let Some(param) = known else { return Err(Problem::invalid_parameter(&name, "unknown here")) };
+        if param.kind != Kind::Texts && found.iter().any(|(earlier, _)| *earlier == name) {
+            return Err(Problem::invalid_parameter(&name, "given twice"));
+        }
+        check(param.name, param.kind, &value)?;
+        found.push((name.into_owned(), value.into_owned()));
+    }
+    let missing = operation
+        .query
+        .iter()
+        .find(|param| param.required && !found.iter().any(|(name, _)| name == param.name));
+    match missing {
+        Some(param) => Err(Problem::invalid_parameter(param.name, "required")),
+        None => Ok(found),
+    }
+}
+
+fn check(name: &str, kind: Kind, value: &str) -> Result<(), Problem> {
+    let why = match kind {
+        Kind::Text | Kind::Texts => return Ok(()),
+        Kind::Boolean if matches!(value, "true" | "false") => return Ok(()),
+        Kind::Boolean => "true or false".to_owned(),
+        Kind::OneOf(values) if values.contains(&value) => return Ok(()),
+        Kind::OneOf(values) => format!("one of {}", values.join(", ")),
+        Kind::Integer { min, max } => match value.parse::<u64>() {
+            Ok(number) if (min..=max).contains(&number) => return Ok(()),
+            _ => format!("an integer from {min} to {max}"),
+        },
+    };
+    Err(Problem::invalid_parameter(name, format!("{value:?} is not {why}")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn find(method: Method, uri: &str) -> Result<Route, String> {
+        Route::find(&method, &uri.parse().unwrap()).map_err(|problem| problem.code.into_owned())
+    }
+
+    #[test]
+    fn long_and_short_paths_name_the_same_operation() {
+        let long = find(Method::POST, "/v1/ns/default/topics/a%2Db/messages").unwrap();
+        let short = find(Method::POST, "/v1/topics/a-b/messages").unwrap();
+        assert_eq!((long.operation.id, short.operation.id), ("publishMessage", "publishMessage"));
+        assert_eq!(long.name("topic").unwrap(), short.name("topic").unwrap());
+        assert_eq!(short.name("ns").unwrap().as_str(), "default");
+    }
+
+    #[test]
+    fn what_the_table_does_not_hold_is_refused_by_name() {
+        assert_eq!(find(Method::GET, "/v1/topics/a/messages?form=1").unwrap_err(), "invalid_parameter");
+        assert_eq!(find(Method::GET, "/v1/topics/a/messages?limit=0").unwrap_err(), "invalid_parameter");
+        assert_eq!(
+            find(Method::GET, "/v1/topics/a/messages?limit=1&limit=2").unwrap_err(),
+            "invalid_parameter"
+        );
+        assert_eq!(find(Method::GET, "/v1/ns/a/events").unwrap_err(), "invalid_parameter");
+        assert_eq!(find(Method::DELETE, "/v1/topics/a/messages").unwrap_err(), "method_not_allowed");
+        assert_eq!(find(Method::GET, "/v1/nothing").unwrap_err(), "route_not_found");
+        assert_eq!(find(Method::GET, "/v1/topics/%ff").unwrap_err(), "malformed");
+        let route = find(Method::GET, "/v1/topics/a%2Fb").unwrap();
+        assert_eq!(route.name("topic").unwrap_err().code, "invalid_name");
+    }
+}

@@ -1,0 +1,187 @@
+//! A gateway as a whole: listens, serves connections, drains.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use axum::body::Body;
+use http::Request;
+use hyper::body::Incoming;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use hyper_util::server::conn::auto;
+use hyper_util::server::graceful::GracefulShutdown;
+use prometheus::{HistogramOpts, HistogramVec, IntCounterVec, Opts, Registry};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{Semaphore, watch};
+use tokio::task::JoinHandle;
+
+use crate::auth::{Authenticator, LoopbackAuthenticator, OpenAuthenticator};
+use crate::config::GatewayConfig;
+use crate::edge::{Edge, handle};
+use crate::storage::Storage;
+
+/// A request's header section must have arrived within this: a slow one holds a connection no longer.
+const HEADER_TIME_MAX: Duration = Duration::from_secs(10);
+/// Bytes of one request's header section.
+const HEADER_BYTES_MAX: usize = 64 << 10;
+/// Requests in flight on one HTTP/2 connection.
+const STREAMS_MAX: u32 = 256;
+
+/// Why a gateway did not start.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// The address is reachable from elsewhere and nobody is authenticated.
+    #[error(
+        "{0} can be reached from other machines and nobody is authenticated: listen on 127.0.0.1, or pass \
+         --insecure-public if that is what you want"
+    )]
+    Public(SocketAddr),
+    /// The address cannot be listened on.
+    #[error("cannot listen on {addr}: {source}")]
+    Listen {
+        /// The address.
+        addr: SocketAddr,
+        /// What the operating system said.
+        source: std::io::Error,
+    },
+    /// A metric could not be registered: a defect.
+    #[error(transparent)]
+    Metrics(#[from] prometheus::Error),
+}
+
+/// A gateway that runs. Stop it with [`RunningGateway::shutdown`].
+pub struct RunningGateway {
+    edge: Arc<Edge>,
+    addr: SocketAddr,
+    stopping: watch::Sender<bool>,
+    accepting: JoinHandle<GracefulShutdown>,
+}
+
+/// Starts gateways.
+pub struct Gateway;
+
+impl Gateway {
+    /// Listens and serves. Storage need not be reachable yet.
+    ///
+    /// # Errors
+    /// [`StartError`].
+    pub async fn start(config: GatewayConfig, registry: Registry) -> Result<RunningGateway, StartError> {
+        let authenticator: Box<dyn Authenticator> = if config.insecure_public {
+            Box::<OpenAuthenticator>::default()
+        } else {
+            Box::<LoopbackAuthenticator>::default()
+        };
+        if !config.listen.ip().is_loopback()
+            && !config.insecure_public
+            && !authenticator.demands_credentials()
+        {
+            return Err(StartError::Public(config.listen));
+        }
+        let requests = Opts::new("weir_gateway_requests_total", "Requests by operation and status class.");
+        let requests = IntCounterVec::new(requests, &["operation", "class"])?;
+        let buckets = prometheus::exponential_buckets(50e-6, 2.0, 16)?;
+        let stages = HistogramOpts::new(
+            "weir_gateway_publish_stage_seconds",
+            "Seconds per stage of confirmed publishes.",
+        );
+        let stages = HistogramVec::new(stages.buckets(buckets), &["stage"])?;
+        registry.register(Box::new(requests.clone()))?;
+        registry.register(Box::new(stages.clone()))?;
+        let listen_error = |source| StartError::Listen { addr: config.listen, source };
+        let listener = TcpListener::bind(config.listen).await.map_err(listen_error)?;
+        let addr = listener.local_addr().map_err(listen_error)?;
+        let storage = Storage::new(config.storage.clone());
+        let is_draining = AtomicBool::new(false);
+        let edge = Arc::new(Edge { config, storage, authenticator, registry, requests, stages, is_draining });
+        let (stopping, stop) = watch::channel(false);
+        let accepting = tokio::spawn(accept(listener, Arc::clone(&edge), stop));
+        Ok(RunningGateway { edge, addr, stopping, accepting })
+    }
+}
+
+impl RunningGateway {
+    /// Where clients connect.
+    #[must_use]
+    pub fn local_addr(&self) -> SocketAddr {
+        self.addr
+    }
+
+    /// Accepts no more, lets requests finish within `deadline`, and stops.
+    pub async fn shutdown(self, deadline: Duration) {
+        self.edge.is_draining.store(true, Ordering::Release);
+        self.stopping.send_replace(true);
+        match self.accepting.await {
+            Ok(connections) => {
+                // Event streams have no end of their own: the deadline ends them.
+                if tokio::time::timeout(deadline, connections.shutdown()).await.is_err() {
+                    tracing::info!("closed the connections that were still open at the deadline");
+                }
+            }
+            Err(error) => tracing::error!(%error, "the listener ended unexpectedly"),
+        }
+    }
+}
+
+async fn accept(listener: TcpListener, edge: Arc<Edge>, mut stop: watch::Receiver<bool>) -> GracefulShutdown {
+    let connections = GracefulShutdown::new();
+    let places = Arc::new(Semaphore::new(edge.config.connections_max));
+    loop {
+        let accepted = tokio::select! {
+            biased;
+            _ = stop.wait_for(|stopping| *stopping) => return connections,
+            accepted = listener.accept() => accepted,
+        };
+        let (stream, peer) = match accepted {
+            Ok(accepted) => accepted,
+            // Out of descriptors, or the peer was gone already: others go on.
+            Err(error) => {
+                tracing::warn!(%error, "a connection was not accepted");
+                tokio::time::sleep(Duration::from_millis(20)).await;
+                continue;
+            }
+        };
+        let Ok(place) = Arc::clone(&places).acquire_owned().await else { return connections };
+        let connection = serve(stream, peer, Arc::clone(&edge), &connections);
+        tokio::spawn(async move {
+            connection.await;
+            drop(place);
+        });
+    }
+}
+
+fn serve(
+    stream: TcpStream,
+    peer: SocketAddr,
+    edge: Arc<Edge>,
+    connections: &GracefulShutdown,
+) -> impl Future<Output = ()> + Send + 'static {
+    // A confirm is a small packet that somebody waits for.
+    if let Err(error) = stream.set_nodelay(true) {
+        tracing::debug!(%error, "no TCP_NODELAY");
+    }
+    let mut builder = auto::Builder::new(TokioExecutor::new());
+    builder
+        .http1()
+        .timer(TokioTimer::new())
+        .header_read_timeout(HEADER_TIME_MAX)
+        .max_buf_size(HEADER_BYTES_MAX);
+    builder
+        .http2()
+        .timer(TokioTimer::new())
+        .max_header_list_size(u32::try_from(HEADER_BYTES_MAX).unwrap_or(u32::MAX))
+        .max_concurrent_streams(STREAMS_MAX)
+        .keep_alive_interval(Duration::from_secs(20));
+    let service = service_fn(move |request: Request<Incoming>| {
+        let edge = Arc::clone(&edge);
+        async move { Ok::<_, std::convert::Infallible>(handle(edge, peer.ip(), request.map(Body::new)).await) }
+    });
+    let connection = builder.serve_connection(TokioIo::new(stream), service).into_owned();
+    let watched = connections.watch(connection);
+    async move {
+        if let Err(error) = watched.await {
+            tracing::debug!(%peer, %error, "a connection ended");
+        }
+    }
+}

@@ -1,0 +1,245 @@
+//! A node over real TCP and a real disk, spoken to as a gateway would.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use prost::Message;
+use weir_protocol::batch::{Batch, BatchBuilder, Compression, Headers, RecordParts};
+use weir_protocol::error::ErrorCode;
+use weir_protocol::ids::{Epoch, ProducerKey, Seq, ShardId};
+use weir_protocol::rpc::{
+    At, CreateTopicRequest, Credit, DeleteTopicRequest, Event, Level, Method, Packet, Placed, PublishAnswer,
+    PublishItem, PublishRequest, ReadAnswer, ReadRequest, SubscribeEvent, SubscribeRequest, TopicConfig,
+    TopicCreated, TopicName, encode_packet,
+};
+use weir_storage_node::{Node, NodeConfig, RunningNode};
+use weir_transport::{CallError, Link, LinkConfig, Priority, TcpConnect};
+
+const WAIT: Duration = Duration::from_secs(20);
+const SHARD: ShardId = ShardId(1);
+
+async fn start(dir: &Path) -> (RunningNode, Link) {
+    let config = NodeConfig {
+        data_dir: dir.to_owned(),
+        data_shards: 2,
+        journal_file_bytes: 16 << 20,
+        journal_max_bytes: 64 << 20,
+        ..NodeConfig::default()
+    };
+    let node = Node::start(config).await.unwrap();
+    let connect = TcpConnect { address: node.local_addr().to_string(), tls: None };
+    let link = Link::new(LinkConfig::new(Priority::Bulk, LinkConfig::gateway_hello()), Arc::new(connect));
+    (node, link)
+}
+
+async fn call<A: Message + Default>(
+    link: &Link,
+    method: Method,
+    message: &impl Message,
+) -> Result<A, CallError> {
+    let body = Bytes::from(message.encode_to_vec());
+    let answer = link.call(method, SHARD, vec![body], WAIT).await?;
+    Ok(A::decode(answer).unwrap())
+}
+
+async fn create(link: &Link, topic: &str, config: TopicConfig) -> u64 {
+    let request =
+        CreateTopicRequest { name: Some(name(topic)), config: Some(config), accept_existing: false };
+    let made: TopicCreated = call(link, Method::CreateTopic, &request).await.unwrap();
+    made.topic.unwrap().incarnation
+}
+
+fn name(topic: &str) -> TopicName {
+    TopicName { tenant: "default".into(), namespace: "default".into(), topic: topic.into() }
+}
+
+fn config() -> TopicConfig {
+    TopicConfig { partitions: 1, dedupe_window_ms: 60_000, ..TopicConfig::default() }
+}
+
+fn batch(producer: u128, seq: u64, values: &[&str]) -> Batch {
+    let mut builder = BatchBuilder::new(ProducerKey(producer), Epoch(0), Seq(seq));
+    for value in values {
+        builder
+            .push(RecordParts { key: None, headers: &Headers::default(), value: value.as_bytes() })
+            .unwrap();
+    }
+    builder.build(Compression::None).unwrap()
+}
+
+async fn publish(link: &Link, life: u64, batch: &Batch) -> Result<Placed, ErrorCode> {
+    let item =
+        PublishItem { incarnation: life, batch_bytes: batch.bytes().len() as u32, ..PublishItem::default() };
+    let request = PublishRequest { levels: Level::Quorum.bit(), items: vec![item] };
+    let answer =
+        link.call(Method::Publish, SHARD, encode_packet(&request, [batch.bytes().clone()]), WAIT).await;
+    let answer = match answer {
+        Ok(answer) => PublishAnswer::decode(answer).unwrap(),
+        Err(CallError::Refused(refusal)) => return Err(refusal.error_code()),
+        Err(other) => panic!("{other}"),
+    };
+    assert_eq!(answer.level, Level::Quorum as i32);
+    assert!(answer.stages.unwrap().node_us > 0);
+    let result = answer.results.into_iter().next().unwrap();
+    result.placed.ok_or_else(|| result.refused.unwrap().error_code())
+}
+
+async fn read(
+    link: &Link,
+    life: u64,
+    from: At,
+    wait_ms: u64,
+) -> Result<(ReadAnswer, Vec<String>), ErrorCode> {
+    let request = ReadRequest {
+        incarnation: life,
+        from: from.into(),
+        max_records: 1000,
+        max_bytes: 1 << 20,
+        wait_ms,
+        ..ReadRequest::default()
+    };
+    let body = vec![Bytes::from(request.encode_to_vec())];
+    match link.call(Method::Read, SHARD, body, WAIT).await {
+        Ok(answer) => {
+            let packet = Packet::<ReadAnswer>::decode(answer).unwrap();
+            let values = values(&packet.message.slices, packet.payload);
+            Ok((packet.message, values))
+        }
+        Err(CallError::Refused(refusal)) => Err(refusal.error_code()),
+        Err(other) => panic!("{other}"),
+    }
+}
+
+fn values(slices: &[weir_protocol::rpc::Slice], mut payload: Bytes) -> Vec<String> {
+    let mut values = Vec::new();
+    for slice in slices {
+        let batch = Batch::take_from(&mut payload).unwrap();
+        let wanted = slice.first..slice.first + u64::from(slice.take);
+        for record in batch.records().unwrap().map(Result::unwrap).filter(|r| wanted.contains(&r.offset.0)) {
+            values.push(String::from_utf8(record.value.to_vec()).unwrap());
+        }
+    }
+    values
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_was_confirmed_is_read_back_before_and_after_a_restart() {
+    let dir = tempfile::tempdir().unwrap();
+    let (node, link) = start(dir.path()).await;
+    let life = create(&link, "orders", config()).await;
+    assert_eq!(publish(&link, life, &batch(0, 0, &["a", "b"])).await.unwrap().base_offset, 0);
+    assert_eq!(publish(&link, life, &batch(9, 0, &["c"])).await.unwrap().base_offset, 2);
+    let again = publish(&link, life, &batch(9, 0, &["c"])).await.unwrap();
+    assert_eq!((again.base_offset, again.duplicate), (2, true));
+    for from in [At::Earliest(true), At::Offset(0), At::Tail(3), At::TimestampMs(1)] {
+        assert_eq!(read(&link, life, from, 0).await.unwrap().1, ["a", "b", "c"], "{from:?}");
+    }
+    assert_eq!(read(&link, life, At::Offset(1), 0).await.unwrap().1, ["b", "c"]);
+    assert_eq!(read(&link, life, At::Offset(4), 0).await.unwrap_err(), ErrorCode::BeyondTail);
+    drop(link);
+    node.shutdown(Duration::from_secs(5)).await;
+
+    let (node, link) = start(dir.path()).await;
+    let (answer, found) = read(&link, life, At::Earliest(true), 0).await.unwrap();
+    assert_eq!(
+        (found, answer.committed_end, answer.up_to_date),
+        (vec!["a".into(), "b".into(), "c".into()], 3, true)
+    );
+    assert!(publish(&link, life, &batch(9, 0, &["c"])).await.unwrap().duplicate, "dedupe survives a restart");
+    assert_eq!(publish(&link, life, &batch(9, 1, &["d"])).await.unwrap().base_offset, 3);
+    let delete = DeleteTopicRequest { name: Some(name("orders")), ..DeleteTopicRequest::default() };
+    link.call(Method::DeleteTopic, SHARD, vec![delete.encode_to_vec().into()], WAIT).await.unwrap();
+    assert_eq!(publish(&link, life, &batch(0, 0, &["e"])).await, Err(ErrorCode::IncarnationGone));
+    node.shutdown(Duration::from_secs(5)).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_read_waits_for_a_record_and_answers_as_soon_as_it_comes() {
+    let dir = tempfile::tempdir().unwrap();
+    let (node, link) = start(dir.path()).await;
+    let life = create(&link, "orders", config()).await;
+    let waiting = {
+        let link = link.clone();
+        tokio::spawn(async move { read(&link, life, At::Latest(true), 15_000).await.unwrap() })
+    };
+    // The read is in flight on the same connection, so it is waiting before the publish is handled.
+    publish(&link, life, &batch(0, 0, &["late"])).await.unwrap();
+    let (_, found) = waiting.await.unwrap();
+    assert!(found.is_empty() || found == ["late"], "{found:?}");
+    assert_eq!(read(&link, life, At::Earliest(true), 0).await.unwrap().1, ["late"]);
+    node.shutdown(Duration::from_secs(5)).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_subscription_never_sends_more_records_than_its_limit() {
+    let dir = tempfile::tempdir().unwrap();
+    let (node, link) = start(dir.path()).await;
+    let life = create(&link, "orders", config()).await;
+    publish(&link, life, &batch(0, 0, &["a", "b", "c", "d", "e"])).await.unwrap();
+    let request = SubscribeRequest {
+        incarnation: life,
+        from: At::Earliest(true).into(),
+        limit: Credit { records: 2, bytes: 1 << 20 },
+        ..SubscribeRequest::default()
+    };
+    let body = vec![Bytes::from(request.encode_to_vec())];
+    let mut answers = link.open(Method::Subscribe, SHARD, body).await.unwrap();
+    let mut seen = Vec::new();
+    let mut granted = 2;
+    while seen.len() < 6 {
+        let answer = tokio::time::timeout(WAIT, answers.next()).await.unwrap().unwrap().unwrap();
+        let packet = Packet::<SubscribeEvent>::decode(answer).unwrap();
+        match packet.message.event.unwrap() {
+            Event::Records(records) => seen.extend(values(&records.slices, packet.payload)),
+            Event::CaughtUp(caught_up) => {
+                assert_eq!(caught_up.end, 5);
+                publish(&link, life, &batch(0, 0, &["f"])).await.unwrap();
+            }
+            Event::Started(started) => assert_eq!((started.from, started.tail), (0, 5)),
+            other => panic!("{other:?}"),
+        }
+        assert!(seen.len() <= granted, "{seen:?} with a limit of {granted}");
+        if seen.len() == granted {
+            granted += 2;
+            answers.grant(Credit { records: granted as u64, bytes: 1 << 20 });
+        }
+    }
+    assert_eq!(seen, ["a", "b", "c", "d", "e", "f"]);
+    drop(answers);
+    node.shutdown(Duration::from_secs(5)).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_full_journal_refuses_publishes_keeps_reads_and_recovers_without_a_restart() {
+    let dir = tempfile::tempdir().unwrap();
+    let (node, link) = start(dir.path()).await;
+    let life = create(&link, "orders", config()).await;
+    let large = "x".repeat(900_000);
+    let mut confirmed = 0;
+    let refused = loop {
+        match publish(&link, life, &batch(0, 0, &[&large])).await {
+            Ok(_) => confirmed += 1,
+            Err(code) => break code,
+        }
+        assert!(confirmed < 200, "the journal must fill up");
+    };
+    assert_eq!(refused, ErrorCode::JournalFull);
+    assert_eq!(read(&link, life, At::Tail(1), 0).await.unwrap().0.committed_end, confirmed);
+    let update = weir_protocol::rpc::UpdateTopicRequest {
+        name: Some(name("orders")),
+        config: Some(TopicConfig { retention_records: Some(2), ..config() }),
+        incarnation: life,
+        expected_version: 1,
+    };
+    let _: weir_protocol::rpc::TopicDescription = call(&link, Method::UpdateTopic, &update).await.unwrap();
+    let recovered = async {
+        while publish(&link, life, &batch(0, 0, &[&large])).await.is_err() {
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+    };
+    tokio::time::timeout(WAIT, recovered).await.expect("retention frees the journal");
+    assert_eq!(read(&link, life, At::Offset(0), 0).await.unwrap_err(), ErrorCode::OffsetTrimmed);
+    node.shutdown(Duration::from_secs(5)).await;
+}
