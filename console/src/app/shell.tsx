@@ -12,9 +12,9 @@ export function Shell() {
   const ns = useNamespace();
   return (
     <div className="shell">
-      <a className="skip" href="#main" onClick={focusMain}>
+      <button type="button" className="skip" onClick={focusMain}>
         Skip to content
-      </a>
+      </button>
       <header className="bar">
         <Link to="/ns/$ns/topics" params={{ ns }} className="brand" aria-label="Weir console, topics">
           <WeirMark />
@@ -43,9 +43,8 @@ export function Shell() {
   );
 }
 
-/** A fragment link would resolve against <base href>, so the jump is made by hand. */
-function focusMain(event: React.MouseEvent) {
-  event.preventDefault();
+/** By hand: a fragment link would resolve against <base href>. */
+function focusMain() {
   document.getElementById('main')?.focus();
 }
 

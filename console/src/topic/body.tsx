@@ -25,6 +25,7 @@ export function BodyView({ text, formatted }: { text: string; formatted: boolean
       {text === '' && <span className="faint">empty</span>}
       {coloured
         ? tokens.map((token, index) => (
+            // biome-ignore lint/suspicious/noArrayIndexKey: tokens of one text never change places
             <span key={index} className={`t-${token.kind}`}>
               {token.text}
             </span>
