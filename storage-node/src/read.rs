@@ -138,7 +138,7 @@ impl Reader {
         let state = self.shard.state.read();
         let partition = state.partition(self.key)?;
         let (mut rows, mut records, mut bytes) = (Vec::new(), 0, 0);
-        for row in partition.rows.range(partition.row_at(from)..) {
+        for row in partition.batches_from(from) {
             let len = u64::from(row.len);
             if records >= max_records
                 || (!rows.is_empty() && bytes + len > max_bytes.min(STEP_BYTES_MAX as u64))
@@ -147,7 +147,7 @@ impl Reader {
             }
             records += row.end().0 - from.max(row.base_offset).0;
             bytes += len;
-            rows.push(*row);
+            rows.push(row);
         }
         Ok(rows)
     }

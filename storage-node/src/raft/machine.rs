@@ -16,7 +16,7 @@ use weir_protocol::ids::{LogIndex, ShardId};
 
 use super::log::LogStore;
 use super::types::{AppliedEntry, EntryData, Members, StoredMembers, TypeConfig, log_id, position};
-use crate::shard::state::{PartitionKey, ShardState};
+use crate::shard::state::{Frozen, PartitionKey, ShardState};
 
 /// Told of every entry that was applied, in order, on the task that applies: it must be short.
 pub trait AppliedLog: Send + Sync + 'static {
@@ -125,13 +125,14 @@ impl Machine {
         );
     }
 
-    fn checkpoint(&self) -> Checkpoint {
+    /// The state of this moment and its place in the log; the place's `state` is still empty.
+    fn freeze(&self) -> (Checkpoint, Frozen) {
         // Both under the state's lock, so that they belong to the same moment.
         let state = self.state.read();
         let applied = self.applied.lock().clone();
         let at = applied.last.as_ref().map_or(LogPosition { term: 0, leader: 0, index: 0 }, position);
         let members = applied.members;
-        Checkpoint {
+        let checkpoint = Checkpoint {
             term: at.term,
             leader: at.leader,
             index: at.index,
@@ -140,8 +141,9 @@ impl Machine {
                 let at = position(id);
                 StoredLogId { term: at.term, leader: at.leader, index: at.index }
             }),
-            state: state.encode(),
-        }
+            state: Bytes::new(),
+        };
+        (checkpoint, state.freeze())
     }
 }
 
@@ -207,11 +209,8 @@ impl RaftStateMachine<TypeConfig> for Machine {
 
     async fn get_snapshot_builder(&mut self) -> CheckpointWriter {
         self.bytes_since_checkpoint.store(0, Ordering::Relaxed);
-        CheckpointWriter {
-            checkpoint: self.checkpoint(),
-            blobs: self.blobs.clone(),
-            name: blob_name(self.shard),
-        }
+        let (checkpoint, frozen) = self.freeze();
+        CheckpointWriter { checkpoint, frozen, blobs: self.blobs.clone(), name: blob_name(self.shard) }
     }
 
     async fn install_snapshot(
@@ -239,9 +238,10 @@ impl RaftStateMachine<TypeConfig> for Machine {
     }
 }
 
-/// Writes one checkpoint. The state was copied when it was made; writing goes on beside apply.
+/// Writes one checkpoint. The state was frozen when it was made; encoding and writing go on beside apply.
 pub struct CheckpointWriter {
     checkpoint: Checkpoint,
+    frozen: Frozen,
     blobs: Blobs,
     name: String,
 }
@@ -250,10 +250,13 @@ impl RaftSnapshotBuilder<TypeConfig> for CheckpointWriter {
     type SnapshotData = CheckpointFile;
 
     async fn build_snapshot(&mut self) -> Result<SnapshotOf<TypeConfig, CheckpointFile>, io::Error> {
-        let bytes = Bytes::from(self.checkpoint.encode_to_vec());
-        let (blobs, name, content) = (self.blobs.clone(), self.name.clone(), bytes.clone());
-        let written = tokio::task::spawn_blocking(move || blobs.put(&name, [content])).await;
-        written.map_err(io::Error::other)?.map_err(io::Error::other)?;
+        let (checkpoint, frozen) = (self.checkpoint.clone(), self.frozen.clone());
+        let (blobs, name) = (self.blobs.clone(), self.name.clone());
+        let written = tokio::task::spawn_blocking(move || {
+            let bytes = Bytes::from(Checkpoint { state: frozen.encode(), ..checkpoint }.encode_to_vec());
+            blobs.put(&name, [bytes.clone()]).map(|()| bytes)
+        });
+        let bytes = written.await.map_err(io::Error::other)?.map_err(io::Error::other)?;
         let at = LogPosition {
             term: self.checkpoint.term,
             leader: self.checkpoint.leader,

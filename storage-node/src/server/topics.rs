@@ -146,7 +146,7 @@ pub(super) fn confirm_state(shard: &ShardHandle, body: Bytes) -> Result<ConfirmS
     let state = shard.state.read();
     let partition = state.partition(at)?;
     let exists = Offset(request.offset) < partition.end;
-    let row = partition.rows.get(partition.row_at(Offset(request.offset))).filter(|_| exists);
+    let row = partition.batch_at(Offset(request.offset));
     Ok(ConfirmState {
         level: if exists { Level::Quorum } else { Level::None } as i32,
         lost: !exists,

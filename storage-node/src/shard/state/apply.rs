@@ -1,18 +1,22 @@
 //! Applying entries.
 
-use std::collections::HashMap;
+use std::sync::Arc;
 
 use bytes::Bytes;
 use prost::Message as _;
-use weir_protocol::batch::{Batch, BatchError};
+use weir_protocol::batch::{Batch, BatchError, BatchHeader};
 use weir_protocol::error::ErrorCode;
 use weir_protocol::ids::{ConfigVersion, Incarnation, LogIndex, Offset, PartitionId, ShardId, TimestampMs};
+use weir_protocol::limits::DEDUPE_ENTRIES_MAX;
 use weir_protocol::rpc::{NamespacePut, Placed, Refusal, TopicCreated, TopicDescription};
 
 use super::super::command::{Change, Command};
 use super::super::entry::{Entry, EntryError, Kind, SubBatch};
+use super::cow_map::CowMap;
 use super::dedupe::{Check, Dedupe, PartitionKey, Placement};
-use super::partition::{BatchRow, Partition};
+use super::floors::Floors;
+use super::partition::{Marks, Partition};
+use super::rows::BatchRow;
 use super::topics::Topics;
 
 /// A committed entry that cannot be applied: written by a newer build or damaged. The shard stops; nothing is
@@ -69,38 +73,54 @@ pub struct Applied {
     pub touched: Vec<PartitionKey>,
 }
 
-/// Everything a shard remembers, but for the records' bytes, which stay in the log.
+/// Everything a shard remembers, but for the records' bytes, which stay in the log. Cheap to clone: parts are shared
+/// and copied when they change.
+///
+/// ```text
+///   partitions ─▶ floors (what retention and purging need, ordered)
+///   topics · dedupe · last time
+/// ```
 #[derive(Debug, Clone)]
 pub struct ShardState {
-    pub(super) partitions: HashMap<PartitionKey, Partition>,
+    pub(super) partitions: CowMap<PartitionKey, Arc<Partition>>,
     pub(super) topics: Topics,
     pub(super) dedupe: Dedupe,
     pub(super) last_ts: TimestampMs,
+    pub(super) floors: Floors,
 }
 
 impl ShardState {
-    /// The state before the first entry.
+    /// The state before the first entry, remembering up to [`DEDUPE_ENTRIES_MAX`] producers and as many keys.
     #[must_use]
     pub fn new(shard: ShardId) -> Self {
+        Self::with_dedupe_rows(shard, DEDUPE_ENTRIES_MAX)
+    }
+
+    /// The same, remembering up to `rows_max` producers and as many keys. Part of the state: every replica of a shard
+    /// must start with the same, and checkpoints carry it.
+    #[must_use]
+    pub fn with_dedupe_rows(shard: ShardId, rows_max: usize) -> Self {
         Self {
-            partitions: HashMap::new(),
+            partitions: CowMap::default(),
             topics: Topics::new(shard),
-            dedupe: Dedupe::default(),
+            dedupe: Dedupe::new(rows_max),
             last_ts: TimestampMs(0),
+            floors: Floors::default(),
         }
     }
 
-    /// Applies one committed entry.
+    /// Applies one committed entry. Offsets in its verdicts are final.
     ///
     /// # Errors
-    /// [`StateError`]: stop the shard.
+    /// [`StateError`]: stop the shard; the state is then not to be used any more.
     pub fn apply(&mut self, index: LogIndex, term: u64, payload: &Bytes) -> Result<Applied, StateError> {
         let entry = Entry::parse(payload).map_err(|source| StateError::Entry { index, source })?;
         // Stamped monotone by the proposer; a new leader's clock may be behind the old one's.
         let ts = entry.ts.max(self.last_ts);
         self.last_ts = ts;
-        self.dedupe.expire(ts);
+        self.dedupe.sweep(index, ts, |key| self.partitions.get(&key).is_some());
         let mut applied = Applied::default();
+        applied.verdicts.reserve(entry.subs.len());
         for (pos, sub) in entry.subs {
             let at = At { index, term, ts, pos };
             let verdict = match sub.kind {
@@ -109,6 +129,9 @@ impl ShardState {
                 Kind::Command => self.command(at, &sub.body, &mut applied.touched)?,
             };
             applied.verdicts.push(verdict);
+        }
+        if cfg!(debug_assertions) {
+            applied.touched.iter().filter_map(|key| self.partitions.get(key)).for_each(|p| p.check());
         }
         Ok(applied)
     }
@@ -123,39 +146,16 @@ impl ShardState {
         let batch = Batch::parse(sub.body.clone()).map_err(|source| StateError::Batch { index, source })?;
         let header = batch.header();
         let key = (sub.incarnation, sub.partition);
-        let partition = match find(&mut self.partitions, key) {
-            Ok(partition) => partition,
-            Err(refusal) => return Ok(Verdict::Refused(refusal)),
+        let Some(partition) = self.partitions.get(&key) else {
+            return Ok(Verdict::Refused(missing(key)));
         };
-        let placed = |placement: Placement, duplicate| {
-            Verdict::Placed(Placed {
-                base_offset: placement.base_offset.0,
-                count: placement.count,
-                ts_ms: placement.ts.0,
-                term: at.term,
-                is_final: true,
-                duplicate,
-            })
-        };
-        // Whether it was seen comes first: a retry gets its first answer, whatever has changed since.
-        let by_key = sub.idempotency.as_ref().map_or(Check::New, |used| self.dedupe.check_key(key, used));
-        let by_producer = || self.dedupe.check_producer(key, &header, partition.config.partitions == 1);
-        match if by_key == Check::New { by_producer() } else { by_key } {
+        match self.judge(key, partition, sub, &header, at.ts) {
             Check::New => {}
-            Check::Duplicate(placement) => return Ok(placed(placement, true)),
+            Check::Duplicate(placement) => return Ok(placed(placement, at.term, true)),
             Check::Refused(refusal) => return Ok(Verdict::Refused(refusal)),
         }
-        if partition.config.closed {
-            return Ok(Verdict::Refused(Refusal::new(
-                ErrorCode::TopicClosed,
-                "the topic takes no more messages",
-            )));
-        }
-        if let Some(expected) = sub.expected_end.filter(|expected| *expected != partition.end) {
-            let detail = format!("the partition ends at {}, not at {expected}", partition.end);
-            let refusal = Refusal::new(ErrorCode::TailMismatch, detail);
-            return Ok(Verdict::Refused(Refusal { tail: Some(partition.end.0), ..refusal }));
-        }
+        let is_dense = partition.config.partitions == 1;
+        let window = partition.config.dedupe_window_ms;
         let row = BatchRow {
             base_offset: partition.end,
             count: header.count,
@@ -164,28 +164,68 @@ impl ShardState {
             index,
             pos: at.pos,
         };
-        partition.push(row);
+        self.change(key, |partition| partition.push(&row));
         let placement = Placement { base_offset: row.base_offset, count: row.count, ts: at.ts };
-        let window = partition.config.dedupe_window_ms;
-        self.dedupe.accepted(key, &header, placement);
+        self.dedupe.accepted(key, &header, placement, is_dense);
         if let Some(used) = &sub.idempotency {
             self.dedupe.key_used(key, used, placement, window);
         }
         touched.push(key);
-        Ok(placed(placement, false))
+        Ok(placed(placement, at.term, false))
     }
 
+    /// Whether a batch may be appended. What was seen comes first: a retry gets its first answer, whatever has changed
+    /// since.
+    fn judge(
+        &self,
+        key: PartitionKey,
+        partition: &Partition,
+        sub: &SubBatch,
+        header: &BatchHeader,
+        ts: TimestampMs,
+    ) -> Check {
+        let by_key = sub.idempotency.as_ref().map_or(Check::New, |used| self.dedupe.check_key(key, used, ts));
+        if by_key != Check::New {
+            return by_key;
+        }
+        match self.dedupe.check_producer(key, header, partition.config.partitions == 1, ts) {
+            Check::New => {}
+            Check::Duplicate(seen) => {
+                // A run of batches has the time of its newest; the row, while there is one, has the exact time.
+                let ts = partition.batch_at(seen.base_offset).map_or(seen.ts, |row| row.ts);
+                return Check::Duplicate(Placement { ts, ..seen });
+            }
+            refused @ Check::Refused(_) => return refused,
+        }
+        if partition.config.closed {
+            return Check::Refused(Refusal::new(ErrorCode::TopicClosed, "the topic takes no more messages"));
+        }
+        if let Some(expected) = sub.expected_end.filter(|expected| *expected != partition.end) {
+            let detail = format!("the partition ends at {}, not at {expected}", partition.end);
+            let refusal = Refusal::new(ErrorCode::TailMismatch, detail);
+            return Check::Refused(Refusal { tail: Some(partition.end.0), ..refusal });
+        }
+        Check::New
+    }
+
+    /// Changes a partition that exists, and what follows from it.
+    fn change(&mut self, key: PartitionKey, change: impl FnOnce(&mut Partition)) {
+        let shared = self.partitions.get_mut(&key).expect("looked up by the caller");
+        let partition = Arc::make_mut(shared);
+        let before = partition.marks();
+        change(partition);
+        let after = partition.marks();
+        self.floors.moved(key, before, after);
+    }
+
+    /// A trim of a partition that is gone has nothing left to do: the records went with it.
     fn trim(&mut self, sub: &SubBatch, touched: &mut Vec<PartitionKey>) -> Verdict {
         let key = (sub.incarnation, sub.partition);
-        match (find(&mut self.partitions, key), sub.expected_end) {
-            (Ok(partition), Some(upto)) => {
-                partition.trim(upto);
-                touched.push(key);
-                Verdict::Done
-            }
-            // The topic went meanwhile, and its records with it.
-            _ => Verdict::Done,
+        if let (Some(_), Some(upto)) = (self.partitions.get(&key), sub.expected_end) {
+            self.change(key, |partition| partition.trim(upto));
+            touched.push(key);
         }
+        Verdict::Done
     }
 
     fn command(
@@ -220,21 +260,21 @@ impl ShardState {
     }
 
     fn open_partitions(&mut self, topic: &TopicDescription) {
-        let config = topic.config.clone().unwrap_or_default();
-        for partition in 0..config.partitions {
-            let key = (Incarnation(topic.incarnation), PartitionId(partition));
-            self.partitions.insert(key, Partition::new(config.clone(), ConfigVersion(topic.version)));
+        let config = Arc::new(topic.config.clone().unwrap_or_default());
+        for key in keys_of(topic) {
+            let partition = Partition::new(Arc::clone(&config), ConfigVersion(topic.version));
+            self.partitions.insert(key, Arc::new(partition));
         }
     }
 
     fn configure_partitions(&mut self, topic: &TopicDescription) -> Vec<PartitionKey> {
-        let config = topic.config.clone().unwrap_or_default();
+        let config = Arc::new(topic.config.clone().unwrap_or_default());
         let keys = keys_of(topic);
         for key in &keys {
-            if let Some(partition) = self.partitions.get_mut(key) {
-                partition.config = config.clone();
+            self.change(*key, |partition| {
+                partition.config = Arc::clone(&config);
                 partition.version = ConfigVersion(topic.version);
-            }
+            });
         }
         keys
     }
@@ -242,9 +282,10 @@ impl ShardState {
     fn close_partitions(&mut self, topic: &TopicDescription) -> Vec<PartitionKey> {
         let keys = keys_of(topic);
         for key in &keys {
-            self.partitions.remove(key);
+            let removed = self.partitions.remove(key).expect("a topic has its partitions");
+            self.floors.moved(*key, removed.marks(), Marks::default());
         }
-        self.dedupe.forget_topic(Incarnation(topic.incarnation));
+        self.dedupe.topic_deleted();
         keys
     }
 
@@ -253,7 +294,7 @@ impl ShardState {
     /// # Errors
     /// `incarnation_gone` if its topic was deleted, `partition_not_found` if it never had it.
     pub fn partition(&self, key: PartitionKey) -> Result<&Partition, Refusal> {
-        self.partitions.get(&key).ok_or_else(|| missing(key))
+        self.partitions.get(&key).map(|partition| &**partition).ok_or_else(|| missing(key))
     }
 
     /// Topics and namespaces.
@@ -274,44 +315,64 @@ impl ShardState {
         self.last_ts
     }
 
-    /// Trims that retention asks for at `now`, at most `most`.
+    /// Trims that retention asks for at `now`, at most `most`, longest due first. Visits only partitions that have
+    /// something to trim.
     #[must_use]
     pub fn due_trims(&self, now: TimestampMs, most: usize) -> Vec<(PartitionKey, Offset)> {
-        let due =
-            self.partitions.iter().filter_map(|(key, partition)| Some((*key, partition.due_trim(now)?)));
-        due.take(most).collect()
+        let trim = |key| Some((key, self.partitions.get(&key)?.due_trim(now)?));
+        self.floors.due(now).take(most).filter_map(trim).collect()
     }
 
     /// Lowest entry that still holds a live record; `None` if none does. Everything below may be purged.
     #[must_use]
     pub fn needed_from(&self) -> Option<LogIndex> {
-        self.partitions.values().filter_map(|partition| partition.rows.front().map(|row| row.index)).min()
+        self.floors.pins().next().map(|(index, _)| index)
     }
 
     /// Full names of the topics whose records keep the oldest entries, at most `most`.
     #[must_use]
     pub fn oldest_topics(&self, most: usize) -> Vec<String> {
-        let mut lives: Vec<_> = self
-            .partitions
-            .iter()
-            .filter_map(|(key, partition)| Some((partition.rows.front()?.index, key.0)))
-            .collect();
-        lives.sort_unstable();
-        lives.dedup_by_key(|(_, life)| *life);
-        let name = |life: Incarnation| {
-            self.topics.by_name.values().find(|topic| topic.incarnation == life.0)?.name.clone()
-        };
-        let named = lives.into_iter().filter_map(|(_, life)| name(life));
-        named.take(most).map(|name| format!("{}/{}", name.namespace, name.topic)).collect()
+        let mut names = Vec::new();
+        for (_, (life, _)) in self.floors.pins() {
+            if names.len() == most {
+                break;
+            }
+            let name = self.topics.life(life).and_then(|topic| topic.name.as_ref());
+            let name = name.map(|name| format!("{}/{}", name.namespace, name.topic));
+            names.extend(name.filter(|name| !names.contains(name)));
+        }
+        names
     }
 
-    /// Checks every partition's invariant.
+    /// Checks every invariant, visiting every partition and topic.
     ///
     /// # Panics
     /// If one does not hold.
     pub fn check(&self) {
-        self.partitions.values().for_each(Partition::check);
+        self.topics.check();
+        self.partitions.iter().for_each(|(_, partition)| partition.check());
+        assert_eq!(self.floors, self.floors_of_partitions(), "the order follows from the partitions");
     }
+
+    /// The order computed anew.
+    pub(super) fn floors_of_partitions(&self) -> Floors {
+        let mut floors = Floors::default();
+        for (key, partition) in self.partitions.iter() {
+            floors.moved(*key, Marks::default(), partition.marks());
+        }
+        floors
+    }
+}
+
+fn placed(placement: Placement, term: u64, duplicate: bool) -> Verdict {
+    Verdict::Placed(Placed {
+        base_offset: placement.base_offset.0,
+        count: placement.count,
+        ts_ms: placement.ts.0,
+        term,
+        is_final: true,
+        duplicate,
+    })
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -320,13 +381,6 @@ struct At {
     term: u64,
     ts: TimestampMs,
     pos: u32,
-}
-
-fn find(
-    partitions: &mut HashMap<PartitionKey, Partition>,
-    key: PartitionKey,
-) -> Result<&mut Partition, Refusal> {
-    partitions.get_mut(&key).ok_or_else(|| missing(key))
 }
 
 fn missing((incarnation, partition): PartitionKey) -> Refusal {

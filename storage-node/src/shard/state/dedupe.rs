@@ -1,17 +1,17 @@
-//! What was published before: producers and idempotency keys, bounded.
-
-use std::collections::{HashMap, VecDeque};
+//! What was published before: producers and idempotency keys, bounded in number and in the work they cause.
 
 use weir_protocol::batch::BatchHeader;
 use weir_protocol::error::ErrorCode;
-use weir_protocol::ids::{Epoch, Incarnation, Offset, PartitionId, ProducerKey, Seq, TimestampMs};
-use weir_protocol::limits::{DEDUPE_ENTRIES_MAX, PRODUCER_IDLE_MS};
+use weir_protocol::ids::{Incarnation, LogIndex, Offset, PartitionId, ProducerKey, TimestampMs};
+use weir_protocol::limits::PRODUCER_IDLE_MS;
 use weir_protocol::rpc::Refusal;
 
 use super::super::entry::Idempotency;
+use super::cow_map::{BUCKETS, CowMap};
+use super::producers::{self, Producer};
 
-/// Batches of one producer whose placement is remembered, so that a retry gets the offsets it got the first time.
-const REMEMBERED_BATCHES: usize = 16;
+/// One bucket of each table is swept with every so many entries of the log.
+const SWEEP_EVERY: u64 = 4;
 
 /// A partition of one life of a topic.
 pub type PartitionKey = (Incarnation, PartitionId);
@@ -27,22 +27,7 @@ pub struct Placement {
     pub ts: TimestampMs,
 }
 
-/// A producer on one partition.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Producer {
-    /// Its epoch; lower ones are fenced.
-    pub epoch: Epoch,
-    /// Highest sequence number accepted.
-    pub last_seq: Seq,
-    /// Offset of the record with that number.
-    pub last_offset: Offset,
-    /// When it was last heard of.
-    pub seen: TimestampMs,
-    /// Its newest batches: first sequence number and placement.
-    pub recent: VecDeque<(Seq, Placement)>,
-}
-
-/// What a producer's batch is.
+/// What a batch is to those who remember.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Check {
     /// New.
@@ -53,113 +38,104 @@ pub enum Check {
     Refused(Refusal),
 }
 
+/// What an idempotency key was used for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct UsedKey {
+    pub(super) fingerprint: u128,
+    pub(super) placement: Placement,
+    /// Forgotten from this time on.
+    pub(super) until: TimestampMs,
+}
+
 /// Producers and idempotency keys of one shard.
-#[derive(Debug, Default, Clone)]
+///
+/// A row that has expired counts as absent from that moment of the log's time on; its memory is freed when its bucket
+/// is swept. Sweeping goes by entry index, so that replicas, and replays from any checkpoint, hold the same rows.
+#[derive(Debug, Clone)]
 pub struct Dedupe {
-    pub(super) producers: HashMap<(PartitionKey, ProducerKey), Producer>,
-    pub(super) keys: HashMap<(PartitionKey, u128), (u128, Placement)>,
-    /// Keys by the time they are forgotten. Windows differ by topic, so this is ordered by insertion and checked.
-    pub(super) key_order: VecDeque<(TimestampMs, PartitionKey, u128)>,
+    pub(super) producers: CowMap<(PartitionKey, ProducerKey), Producer>,
+    pub(super) keys: CowMap<(PartitionKey, u128), UsedKey>,
+    /// Most rows of each table; part of the state, since verdicts depend on it.
+    pub(super) rows_max: usize,
+    /// The next bucket to sweep.
+    pub(super) next_bucket: usize,
+    /// Buckets still to be searched for rows of deleted topics.
+    pub(super) orphaned_buckets: usize,
 }
 
 impl Dedupe {
-    /// Compares a batch with what its producer sent before. `dense`: the topic has one partition, so sequence
-    /// numbers must be contiguous; on several they only rise.
+    pub(super) fn new(rows_max: usize) -> Self {
+        Self {
+            producers: CowMap::default(),
+            keys: CowMap::default(),
+            rows_max,
+            next_bucket: 0,
+            orphaned_buckets: 0,
+        }
+    }
+
+    /// Compares a batch with what its producer sent before. `dense`: the topic has one partition.
     #[must_use]
-    pub fn check_producer(&self, at: PartitionKey, header: &BatchHeader, dense: bool) -> Check {
+    pub fn check_producer(
+        &self,
+        at: PartitionKey,
+        header: &BatchHeader,
+        dense: bool,
+        now: TimestampMs,
+    ) -> Check {
         if header.producer.is_none() {
             return Check::New;
         }
-        let (first, last) = (header.base_seq.0, header.base_seq.0 + u64::from(header.count) - 1);
-        let refuse = |code, detail: String| Refusal::new(code, detail);
-        let known = self.producers.get(&(at, header.producer));
-        let Some(known) = known.filter(|known| known.epoch >= header.epoch) else {
-            if dense && first != 0 {
-                let (code, what) = match known {
-                    Some(_) => (ErrorCode::EpochStart, "a new epoch"),
-                    None => (ErrorCode::ProducerGap, "a new producer"),
-                };
-                let detail = format!("{what} starts at sequence number 0, not {first}");
-                return Check::Refused(Refusal { expected_seq: Some(0), ..refuse(code, detail) });
-            }
-            if known.is_none() && self.producers.len() >= DEDUPE_ENTRIES_MAX {
-                let detail = format!("{DEDUPE_ENTRIES_MAX} producers are remembered");
-                return Check::Refused(refuse(ErrorCode::DedupeFull, detail));
-            }
-            return Check::New;
-        };
-        if known.epoch > header.epoch {
-            let detail = format!("epoch {} is fenced by epoch {}", header.epoch, known.epoch);
-            let refusal = Refusal { epoch: Some(known.epoch.0), ..refuse(ErrorCode::StaleEpoch, detail) };
-            return Check::Refused(refusal);
+        let row = self.producers.get(&(at, header.producer));
+        let check = producers::check(row.filter(|row| !is_idle(row, now)), header, dense);
+        if check == Check::New && row.is_none() && self.producers.len() >= self.rows_max {
+            return self.full("producers");
         }
-        let last_seq = known.last_seq.0;
-        if first == last_seq + 1 || (!dense && first > last_seq) {
-            return Check::New;
-        }
-        if first > last_seq {
-            let detail = format!("sequence number {first} after {last_seq}");
-            let gap = Refusal { expected_seq: Some(last_seq + 1), ..refuse(ErrorCode::ProducerGap, detail) };
-            return Check::Refused(gap);
-        }
-        if last > last_seq {
-            let detail = format!("{first} to {last} overlap what was accepted up to {last_seq}");
-            let overlap = Refusal { last_seq: Some(last_seq), ..refuse(ErrorCode::SeqOverlap, detail) };
-            return Check::Refused(overlap);
-        }
-        remembered(known, first, header.count).map_or_else(
-            || {
-                let detail = format!("{first} to {last} were accepted, too long ago to know where");
-                Check::Refused(Refusal { last_seq: Some(last_seq), ..refuse(ErrorCode::SeqTooOld, detail) })
-            },
-            Check::Duplicate,
-        )
+        check
     }
 
     /// Compares an idempotency key with what it was used for before.
     #[must_use]
-    pub fn check_key(&self, at: PartitionKey, idempotency: &Idempotency) -> Check {
+    pub fn check_key(&self, at: PartitionKey, idempotency: &Idempotency, now: TimestampMs) -> Check {
         match self.keys.get(&(at, idempotency.key)) {
-            Some((fingerprint, placement)) if *fingerprint == idempotency.fingerprint => {
-                Check::Duplicate(*placement)
+            Some(used) if used.until <= now => Check::New,
+            Some(used) if used.fingerprint == idempotency.fingerprint => Check::Duplicate(used.placement),
+            Some(_) => {
+                let detail = "the idempotency key was used for another message";
+                Check::Refused(Refusal::new(ErrorCode::KeyReused, detail))
             }
-            Some(_) => Check::Refused(Refusal::new(
-                ErrorCode::KeyReused,
-                "the idempotency key was used for another message",
-            )),
-            None if self.keys.len() >= DEDUPE_ENTRIES_MAX => {
-                let detail = format!("{DEDUPE_ENTRIES_MAX} idempotency keys are remembered");
-                Check::Refused(Refusal::new(ErrorCode::DedupeFull, detail))
-            }
+            None if self.keys.len() >= self.rows_max => self.full("idempotency keys"),
             None => Check::New,
         }
     }
 
-    pub(super) fn accepted(&mut self, at: PartitionKey, header: &BatchHeader, placement: Placement) {
+    fn full(&self, what: &str) -> Check {
+        let detail = format!("{} {what} are remembered", self.rows_max);
+        Check::Refused(Refusal::new(ErrorCode::DedupeFull, detail))
+    }
+
+    /// A batch that was [`Check::New`] to its producer is now at `placement`.
+    pub(super) fn accepted(
+        &mut self,
+        at: PartitionKey,
+        header: &BatchHeader,
+        placement: Placement,
+        dense: bool,
+    ) {
         if header.producer.is_none() {
             return;
         }
-        let last = u64::from(header.count) - 1;
-        let producer = self.producers.entry((at, header.producer)).or_insert_with(|| Producer {
-            epoch: header.epoch,
-            last_seq: Seq(0),
-            last_offset: Offset(0),
-            seen: placement.ts,
-            recent: VecDeque::new(),
-        });
-        if producer.epoch != header.epoch {
-            producer.recent.clear();
-            producer.epoch = header.epoch;
+        let key = (at, header.producer);
+        let is_known = |row: &&Producer| row.epoch == header.epoch && !is_idle(row, placement.ts);
+        if self.producers.get(&key).filter(is_known).is_some() {
+            let row = self.producers.get_mut(&key).expect("found just now");
+            row.accept(header, placement);
+        } else {
+            self.producers.insert(key, Producer::new(header, placement, dense));
         }
-        producer.last_seq = Seq(header.base_seq.0 + last);
-        producer.last_offset = placement.base_offset.plus(last);
-        producer.seen = placement.ts;
-        if producer.recent.len() == REMEMBERED_BATCHES {
-            producer.recent.pop_front();
-        }
-        producer.recent.push_back((header.base_seq, placement));
     }
 
+    /// A key that was [`Check::New`] is now used; it is remembered for `window_ms`.
     pub(super) fn key_used(
         &mut self,
         at: PartitionKey,
@@ -167,42 +143,44 @@ impl Dedupe {
         placement: Placement,
         window_ms: u64,
     ) {
-        self.keys.insert((at, used.key), (used.fingerprint, placement));
-        self.key_order.push_back((TimestampMs(placement.ts.0 + window_ms), at, used.key));
+        let until = TimestampMs(placement.ts.0.saturating_add(window_ms));
+        let used_key = UsedKey { fingerprint: used.fingerprint, placement, until };
+        self.keys.insert((at, used.key), used_key);
     }
 
-    /// Forgets keys whose window has passed, and idle producers when there are many.
-    pub(super) fn expire(&mut self, now: TimestampMs) {
-        while let Some((_, at, key)) = self.key_order.pop_front_if(|(until, ..)| *until <= now) {
-            self.keys.remove(&(at, key));
+    /// Frees the rows of one bucket that have expired by `now`, or whose partition `exists` no more.
+    pub(super) fn sweep(&mut self, entry: LogIndex, now: TimestampMs, exists: impl Fn(PartitionKey) -> bool) {
+        if !entry.0.is_multiple_of(SWEEP_EVERY) {
+            return;
         }
-        // Walking all producers is worth it only when room is needed.
-        if self.producers.len() >= DEDUPE_ENTRIES_MAX {
-            self.producers.retain(|_, producer| producer.seen.0 + PRODUCER_IDLE_MS > now.0);
-        }
+        let search_orphans = self.orphaned_buckets > 0;
+        let is_orphan = |at| search_orphans && !exists(at);
+        let bucket = self.next_bucket;
+        self.producers.sweep(bucket, |(at, _), row| !is_idle(row, now) && !is_orphan(*at));
+        self.keys.sweep(bucket, |(at, _), used| used.until > now && !is_orphan(*at));
+        self.orphaned_buckets = self.orphaned_buckets.saturating_sub(1);
+        self.next_bucket = (bucket + 1) % BUCKETS;
     }
 
-    pub(super) fn forget_topic(&mut self, incarnation: Incarnation) {
-        self.producers.retain(|((life, _), _), _| *life != incarnation);
-        self.keys.retain(|((life, _), _), _| *life != incarnation);
-        self.key_order.retain(|(_, (life, _), _)| *life != incarnation);
+    /// A topic was deleted: its rows are freed by the sweeps of the next round. Nobody can ask for them meanwhile, its
+    /// incarnation never comes back.
+    pub(super) fn topic_deleted(&mut self) {
+        self.orphaned_buckets = BUCKETS;
     }
 
-    /// A producer's state.
+    /// A producer's state; `None` if it never published there or was idle too long.
     #[must_use]
     pub fn producer(&self, at: PartitionKey, key: ProducerKey) -> Option<&Producer> {
         self.producers.get(&(at, key))
     }
+
+    /// Producers and idempotency keys that take up room.
+    #[must_use]
+    pub fn rows(&self) -> (usize, usize) {
+        (self.producers.len(), self.keys.len())
+    }
 }
 
-/// Placement of the batch that held exactly these records, or of the part of one.
-fn remembered(producer: &Producer, first: u64, count: u32) -> Option<Placement> {
-    let batch = producer.recent.iter().rev().find(|(base, placement)| {
-        base.0 <= first && first + u64::from(count) <= base.0 + u64::from(placement.count)
-    });
-    batch.map(|(base, placement)| Placement {
-        base_offset: placement.base_offset.plus(first - base.0),
-        count,
-        ts: placement.ts,
-    })
+fn is_idle(row: &Producer, now: TimestampMs) -> bool {
+    row.seen.0.saturating_add(PRODUCER_IDLE_MS) <= now.0
 }

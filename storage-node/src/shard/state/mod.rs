@@ -1,23 +1,35 @@
 //! The state of one shard: a function of its log alone.
 //!
 //! ```text
-//!   partition   start ≤ end, rows: where each batch lies in the log
-//!   dedupe      producers and idempotency keys
-//!   topics      topics at home here; namespaces (shard 0)
-//!   snapshot    to bytes and back
+//!   apply ──▶ partitions   start ≤ end, rows: where each batch lies in the log
+//!     │         └▶ floors  what retention and purging look at, ordered
+//!     ├─────▶ dedupe       producers and idempotency keys
+//!     └─────▶ topics       topics at home here; namespaces (shard 0)
+//!   snapshot               to bytes and back, while apply goes on
 //! ```
 //!
-//! Apply has no clock, no randomness and no I/O: time is the entry's. Offsets are final here.
+//! Apply has no clock, no randomness and no I/O: time is the entry's. Offsets are final here (docs/adr/0005).
 
 mod apply;
+mod cow_map;
 mod dedupe;
+mod floors;
+#[cfg(test)]
+mod golden;
+#[cfg(test)]
+mod model;
 mod partition;
+mod producers;
+mod rows;
 mod snapshot;
 #[cfg(test)]
 mod tests;
 mod topics;
 
 pub use apply::{Applied, ShardState, StateError, Verdict};
-pub use dedupe::{Check, Dedupe, PartitionKey, Placement, Producer};
-pub use partition::{BatchRow, Partition};
+pub use dedupe::{Check, Dedupe, PartitionKey, Placement};
+pub use partition::Partition;
+pub use producers::Producer;
+pub use rows::BatchRow;
+pub use snapshot::{Frozen, SnapshotError};
 pub use topics::Topics;

@@ -1,36 +1,18 @@
-//! One partition: where its records lie in the shard's log.
+//! One partition: its bounds, its configuration, and where its records lie in the shard's log.
 
-use std::collections::VecDeque;
+use std::sync::Arc;
 
 use weir_protocol::ids::{ConfigVersion, LogIndex, Offset, TimestampMs};
 use weir_protocol::rpc::TopicConfig;
 
-/// A record batch that was accepted.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct BatchRow {
-    /// Offset of its first record.
-    pub base_offset: Offset,
-    /// Records in it.
-    pub count: u32,
-    /// Bytes of the batch.
-    pub len: u32,
-    /// When it was accepted.
-    pub ts: TimestampMs,
-    /// The entry that carries it.
-    pub index: LogIndex,
-    /// Where it starts in the entry's payload.
-    pub pos: u32,
-}
+use super::rows::{BatchRow, Rows};
 
-impl BatchRow {
-    /// One past its last record.
-    #[must_use]
-    pub fn end(&self) -> Offset {
-        self.base_offset.plus(u64::from(self.count))
-    }
-}
-
-/// A partition. `start ≤ end`; rows cover `[start, end)` without holes, the first possibly from below `start`.
+/// A partition. Cheap to clone: full chunks of rows are shared.
+///
+/// ```text
+///   start ≤ end      rows cover [start, end) without holes; the first may reach below start
+///   └ oldest: the first row that reaches beyond start; none exactly when start = end
+/// ```
 #[derive(Debug, Clone)]
 pub struct Partition {
     /// Oldest record that exists.
@@ -40,51 +22,115 @@ pub struct Partition {
     /// Encoded bytes of the batches that hold live records.
     pub bytes: u64,
     /// The topic's configuration, as far as this partition has seen it.
-    pub config: TopicConfig,
+    pub config: Arc<TopicConfig>,
     /// Its version.
     pub version: ConfigVersion,
-    /// Live batches in offset order.
-    pub rows: VecDeque<BatchRow>,
+    oldest: Option<BatchRow>,
+    rows: Rows,
+    /// Bytes of batches in the first chunk that hold no live record any more: part of the chunk's sum, not of `bytes`.
+    dead_bytes: u64,
+}
+
+/// What the shard wants to know of a partition without visiting it.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct Marks {
+    /// From when on retention has something to remove.
+    pub(super) due: Option<TimestampMs>,
+    /// The entry of the oldest live record.
+    pub(super) pin: Option<LogIndex>,
 }
 
 impl Partition {
     /// An empty partition.
     #[must_use]
-    pub fn new(config: TopicConfig, version: ConfigVersion) -> Self {
-        Self { start: Offset(0), end: Offset(0), bytes: 0, config, version, rows: VecDeque::new() }
+    pub fn new(config: Arc<TopicConfig>, version: ConfigVersion) -> Self {
+        let rows = Rows::default();
+        Self {
+            start: Offset(0),
+            end: Offset(0),
+            bytes: 0,
+            config,
+            version,
+            oldest: None,
+            rows,
+            dead_bytes: 0,
+        }
     }
 
-    pub(super) fn push(&mut self, row: BatchRow) {
-        debug_assert_eq!(row.base_offset, self.end, "offsets are dense");
+    /// A partition from a checkpoint; `None` if its rows do not cover its bounds.
+    pub(super) fn restored(
+        bounds: std::ops::Range<Offset>,
+        config: Arc<TopicConfig>,
+        version: ConfigVersion,
+        rows: Rows,
+    ) -> Option<Self> {
+        let mut partition = Self { end: bounds.end, rows, ..Self::new(config, version) };
+        let mut chunks = partition.rows.chunks();
+        let covered_from = chunks.next().map_or(bounds.end, |chunk| chunk.first.0);
+        let covered_to =
+            chunks.last().or(partition.rows.chunks().last()).map_or(bounds.end, |chunk| chunk.end);
+        partition.bytes = partition.rows.chunks().map(|chunk| chunk.batch_bytes).sum();
+        let is_covered =
+            covered_from <= bounds.start && bounds.start <= bounds.end && covered_to == bounds.end;
+        is_covered.then(|| {
+            partition.trim(bounds.start);
+            partition
+        })
+    }
+
+    pub(super) fn push(&mut self, row: &BatchRow) {
+        assert_eq!(row.base_offset, self.end, "offsets of a partition are dense");
         self.end = row.end();
         self.bytes += u64::from(row.len);
-        self.rows.push_back(row);
+        self.oldest.get_or_insert(*row);
+        self.rows.push(row);
     }
 
-    /// Removes records below `upto`; batches go when their last record goes.
+    /// Removes records below `upto`, at most all; batches go when their last record goes.
     pub(super) fn trim(&mut self, upto: Offset) {
         self.start = self.start.max(upto.min(self.end));
-        while let Some(front) = self.rows.front().filter(|row| row.end() <= self.start) {
-            self.bytes -= u64::from(front.len);
-            self.rows.pop_front();
+        let dropped = self.rows.drop_below(self.start);
+        if dropped > 0 {
+            self.bytes -= dropped - self.dead_bytes;
+            self.dead_bytes = 0;
         }
-        self.check();
+        self.oldest = self.rows.from(self.start).next();
+        let dead_bytes = match self.rows.chunks().next() {
+            Some(first) => {
+                let dead = first.iter().take_while(|row| row.end() <= self.start);
+                dead.map(|row| u64::from(row.len)).sum()
+            }
+            None => 0,
+        };
+        self.bytes -= dead_bytes - self.dead_bytes;
+        self.dead_bytes = dead_bytes;
     }
 
-    /// The row that holds `offset`, or the next one; `rows.len()` if there is none.
+    /// The batch that holds the oldest live record.
     #[must_use]
-    pub fn row_at(&self, offset: Offset) -> usize {
-        self.rows.partition_point(|row| row.end() <= offset)
+    pub fn oldest(&self) -> Option<BatchRow> {
+        self.oldest
+    }
+
+    /// The batches that hold records from `offset` on, in order; the first may hold earlier ones too.
+    pub fn batches_from(&self, offset: Offset) -> impl Iterator<Item = BatchRow> {
+        self.rows.from(offset.max(self.start))
+    }
+
+    /// The batch that holds the live record `offset`.
+    #[must_use]
+    pub fn batch_at(&self, offset: Offset) -> Option<BatchRow> {
+        self.rows.from(offset).next().filter(|row| offset >= self.start && row.base_offset <= offset)
     }
 
     /// First record at or after `ts`; the end if there is none. Records of one batch share its time.
     #[must_use]
     pub fn offset_at(&self, ts: TimestampMs) -> Offset {
-        let row = self.rows.partition_point(|row| row.ts < ts);
-        self.rows.get(row).map_or(self.end, |row| row.base_offset.max(self.start))
+        self.rows.at_time(ts).map_or(self.end, |row| row.base_offset.max(self.start))
     }
 
-    /// How far retention allows to trim at `now`; `None` if nothing is due.
+    /// How far retention allows to trim at `now`; `None` if nothing is due. By age and bytes whole batches go, by
+    /// records it is exact. The newest batch stays, whatever its bytes.
     #[must_use]
     pub fn due_trim(&self, now: TimestampMs) -> Option<Offset> {
         let mut upto = self.start;
@@ -96,28 +142,54 @@ impl Partition {
             upto = upto.max(Offset(self.end.0.saturating_sub(records)));
         }
         if let Some(limit) = self.config.retention_bytes {
-            let mut bytes = self.bytes;
-            for row in &self.rows {
-                if bytes <= limit {
-                    break;
-                }
-                bytes -= u64::from(row.len);
-                upto = upto.max(row.end());
-            }
+            upto = upto.max(self.start_within(limit));
         }
         (upto > self.start).then_some(upto)
     }
 
-    /// Checks the invariant in the type's description.
+    /// The start that leaves at most `limit` bytes, or only the newest batch.
+    fn start_within(&self, limit: u64) -> Offset {
+        let (mut bytes, mut start) = (self.bytes, self.start);
+        for row in self.rows.from(self.start) {
+            if bytes <= limit || row.end() == self.end {
+                break;
+            }
+            bytes -= u64::from(row.len);
+            start = row.end();
+        }
+        start
+    }
+
+    /// What retention and purging need to know.
+    pub(super) fn marks(&self) -> Marks {
+        let Some(oldest) = self.oldest else { return Marks::default() };
+        let records = self.config.retention_records.is_some_and(|most| self.end.0 - self.start.0 > most);
+        let bytes = self.config.retention_bytes.is_some_and(|most| self.bytes > most);
+        let due = if records || (bytes && oldest.end() < self.end) {
+            Some(TimestampMs(0))
+        } else {
+            // Trimmed once it is older than the age, not when it just reaches it.
+            let age = self.config.retention_age_ms;
+            age.map(|age| TimestampMs(oldest.ts.0.saturating_add(age).saturating_add(1)))
+        };
+        Marks { due, pin: Some(oldest.index) }
+    }
+
+    pub(super) fn rows(&self) -> &Rows {
+        &self.rows
+    }
+
+    /// Checks the invariant in the type's drawing, by decoding at most the first chunk.
     ///
     /// # Panics
     /// If it does not hold: going on would invent or lose records.
     pub fn check(&self) {
-        assert!(self.start <= self.end, "start {} beyond end {}", self.start, self.end);
-        let covered = match (self.rows.front(), self.rows.back()) {
-            (Some(first), Some(last)) => first.base_offset <= self.start && last.end() == self.end,
-            _ => self.start == self.end,
-        };
-        assert!(covered, "rows do not cover {}..{}", self.start, self.end);
+        let (start, end) = (self.start, self.end);
+        assert!(start <= end, "start {start} is beyond end {end}");
+        assert_eq!(self.oldest, self.rows.from(start).next(), "oldest batch of {start}..{end}");
+        assert_eq!(self.oldest.is_none(), start == end, "live batches of {start}..{end}");
+        assert!(self.oldest.is_none_or(|row| row.base_offset <= start), "rows do not cover {start}..{end}");
+        let last = self.rows.chunks().last().map_or(end, |chunk| chunk.end);
+        assert_eq!(last, end, "rows end elsewhere than {start}..{end}");
     }
 }

@@ -1,288 +1,397 @@
 //! A shard's state as bytes: what a checkpoint holds. Deterministic: equal states give equal bytes.
 
-use bytes::Bytes;
-use prost::Message as _;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use bytes::{BufMut, Bytes, BytesMut};
+use prost::Message;
 use weir_protocol::ids::{
-    ConfigVersion, Epoch, Incarnation, LogIndex, Offset, PartitionId, ProducerKey, Seq, ShardId, TimestampMs,
+    ConfigVersion, Epoch, Incarnation, Offset, PartitionId, ProducerKey, Seq, ShardId, TimestampMs,
 };
 use weir_protocol::rpc::{Namespace, TopicConfig, TopicDescription, U128};
 
 use super::apply::ShardState;
-use super::dedupe::{Dedupe, PartitionKey, Placement, Producer};
-use super::partition::{BatchRow, Partition};
+use super::cow_map::{BUCKETS, CowMap};
+use super::dedupe::{Dedupe, PartitionKey, Placement, UsedKey};
+use super::partition::Partition;
+use super::producers::{Producer, Run};
+use super::rows::{Rows, StoredChunk};
 use super::topics::Topics;
 
-/// Format of these messages; a newer one is refused.
+/// Format of these messages; any other is refused.
 const FORMAT: u32 = 1;
 
 /// Why a checkpoint cannot be used. The caller refuses to start: the log before it may be gone.
 #[derive(Debug, thiserror::Error)]
 pub enum SnapshotError {
     /// Not a checkpoint.
-    #[error("the checkpoint is damaged")]
+    #[error("the checkpoint is damaged: {0}")]
     Decode(#[from] prost::DecodeError),
-    /// Written by a newer build.
+    /// Its parts contradict each other.
+    #[error("the checkpoint is damaged: {0}")]
+    Contradiction(String),
+    /// Written by another build.
     #[error("the checkpoint has format {0}; this build reads {FORMAT}")]
-    Newer(u32),
+    Format(u32),
 }
 
-#[derive(Clone, PartialEq, prost::Message)]
+#[derive(Clone, PartialEq, Message)]
 struct Stored {
-    #[prost(uint32, tag = "1")]
-    format: u32,
-    #[prost(uint64, tag = "2")]
-    last_ts: u64,
-    #[prost(uint64, tag = "3")]
-    next_counter: u64,
-    #[prost(message, repeated, tag = "4")]
+    #[prost(message, required, tag = "1")]
+    head: Head,
+    #[prost(message, repeated, tag = "2")]
     topics: Vec<TopicDescription>,
-    #[prost(message, repeated, tag = "5")]
+    #[prost(message, repeated, tag = "3")]
     namespaces: Vec<Namespace>,
-    #[prost(message, repeated, tag = "6")]
+    #[prost(message, repeated, tag = "4")]
     partitions: Vec<StoredPartition>,
-    #[prost(message, repeated, tag = "7")]
+    #[prost(message, repeated, tag = "5")]
     producers: Vec<StoredProducer>,
-    #[prost(message, repeated, tag = "8")]
+    #[prost(message, repeated, tag = "6")]
     keys: Vec<StoredKey>,
 }
 
-#[derive(Clone, PartialEq, prost::Message)]
-struct StoredPartition {
-    #[prost(uint64, tag = "1")]
-    incarnation: u64,
+/// What there is one of. The counts say that nothing was cut off.
+#[derive(Clone, Copy, PartialEq, Message)]
+struct Head {
+    #[prost(uint32, tag = "1")]
+    format: u32,
     #[prost(uint32, tag = "2")]
-    partition: u32,
+    shard: u32,
     #[prost(uint64, tag = "3")]
-    start: u64,
+    last_ts: u64,
     #[prost(uint64, tag = "4")]
-    end: u64,
-    #[prost(uint32, tag = "5")]
-    version: u32,
-    #[prost(message, required, tag = "6")]
-    config: TopicConfig,
-    #[prost(message, repeated, tag = "7")]
-    rows: Vec<StoredRow>,
-}
-
-#[derive(Clone, Copy, PartialEq, prost::Message)]
-struct StoredRow {
-    #[prost(uint64, tag = "1")]
-    base_offset: u64,
-    #[prost(uint32, tag = "2")]
-    count: u32,
-    #[prost(uint32, tag = "3")]
-    len: u32,
-    #[prost(uint64, tag = "4")]
-    ts: u64,
+    next_counter: u64,
     #[prost(uint64, tag = "5")]
-    index: u64,
-    #[prost(uint32, tag = "6")]
-    pos: u32,
-}
-
-#[derive(Clone, Copy, PartialEq, prost::Message)]
-struct StoredPlacement {
-    #[prost(uint64, tag = "1")]
-    base_offset: u64,
-    #[prost(uint32, tag = "2")]
-    count: u32,
-    #[prost(uint64, tag = "3")]
-    ts: u64,
-    #[prost(uint64, tag = "4")]
-    base_seq: u64,
-}
-
-#[derive(Clone, PartialEq, prost::Message)]
-struct StoredProducer {
-    #[prost(uint64, tag = "1")]
-    incarnation: u64,
-    #[prost(uint32, tag = "2")]
-    partition: u32,
-    #[prost(message, required, tag = "3")]
-    key: U128,
-    #[prost(uint32, tag = "4")]
-    epoch: u32,
-    #[prost(uint64, tag = "5")]
-    last_seq: u64,
+    dedupe_rows_max: u64,
     #[prost(uint64, tag = "6")]
-    last_offset: u64,
+    next_bucket: u64,
     #[prost(uint64, tag = "7")]
-    seen: u64,
-    #[prost(message, repeated, tag = "8")]
-    recent: Vec<StoredPlacement>,
+    orphaned_buckets: u64,
+    #[prost(uint64, tag = "8")]
+    topics: u64,
+    #[prost(uint64, tag = "9")]
+    partitions: u64,
+    #[prost(uint64, tag = "10")]
+    producers: u64,
+    #[prost(uint64, tag = "11")]
+    keys: u64,
+    #[prost(uint64, tag = "12")]
+    namespaces: u64,
 }
 
-#[derive(Clone, PartialEq, prost::Message)]
-struct StoredKey {
-    #[prost(uint64, tag = "1")]
-    until: u64,
+#[derive(Clone, PartialEq, Message)]
+struct StoredPartition {
+    #[prost(message, required, tag = "1")]
+    key: StoredPartitionKey,
     #[prost(uint64, tag = "2")]
+    start: u64,
+    #[prost(uint64, tag = "3")]
+    end: u64,
+    #[prost(message, repeated, tag = "4")]
+    rows: Vec<StoredChunk>,
+}
+
+#[derive(Clone, Copy, PartialEq, Message)]
+struct StoredPartitionKey {
+    #[prost(uint64, tag = "1")]
     incarnation: u64,
-    #[prost(uint32, tag = "3")]
+    #[prost(uint32, tag = "2")]
     partition: u32,
-    #[prost(message, required, tag = "4")]
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct StoredProducer {
+    #[prost(message, required, tag = "1")]
+    at: StoredPartitionKey,
+    #[prost(message, required, tag = "2")]
     key: U128,
-    #[prost(message, required, tag = "5")]
+    #[prost(uint32, tag = "3")]
+    epoch: u32,
+    #[prost(uint64, tag = "4")]
+    last_seq: u64,
+    #[prost(uint64, tag = "5")]
+    last_offset: u64,
+    #[prost(uint64, tag = "6")]
+    seen: u64,
+    #[prost(message, repeated, tag = "7")]
+    runs: Vec<StoredRun>,
+    /// Absent on topics of one partition.
+    #[prost(fixed64, repeated, tag = "8")]
+    window: Vec<u64>,
+}
+
+#[derive(Clone, Copy, PartialEq, Message)]
+struct StoredRun {
+    #[prost(uint64, tag = "1")]
+    first: u64,
+    #[prost(uint64, tag = "2")]
+    base_offset: u64,
+    #[prost(uint64, tag = "3")]
+    count: u64,
+    #[prost(uint64, tag = "4")]
+    ts: u64,
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct StoredKey {
+    #[prost(message, required, tag = "1")]
+    at: StoredPartitionKey,
+    #[prost(message, required, tag = "2")]
+    key: U128,
+    #[prost(message, required, tag = "3")]
     fingerprint: U128,
-    #[prost(message, required, tag = "6")]
-    placement: StoredPlacement,
+    #[prost(uint64, tag = "4")]
+    base_offset: u64,
+    #[prost(uint32, tag = "5")]
+    count: u32,
+    #[prost(uint64, tag = "6")]
+    ts: u64,
+    #[prost(uint64, tag = "7")]
+    until: u64,
+}
+
+/// The state of one moment, shared with the state that goes on. Made in microseconds however large the state is;
+/// encoding it takes long and belongs on another thread.
+#[derive(Debug, Clone)]
+pub struct Frozen {
+    head: Head,
+    topics: CowMap<Incarnation, Arc<TopicDescription>>,
+    namespaces: Arc<BTreeMap<(String, String), Namespace>>,
+    partitions: CowMap<PartitionKey, Arc<Partition>>,
+    dedupe: Dedupe,
 }
 
 impl ShardState {
-    /// The state as bytes.
+    /// The state of this moment, for a checkpoint.
+    #[must_use]
+    pub fn freeze(&self) -> Frozen {
+        let (topics, dedupe) = (&self.topics, &self.dedupe);
+        let head = Head {
+            format: FORMAT,
+            shard: topics.shard().0,
+            last_ts: self.last_ts.0,
+            next_counter: topics.next_counter,
+            dedupe_rows_max: dedupe.rows_max as u64,
+            next_bucket: dedupe.next_bucket as u64,
+            orphaned_buckets: dedupe.orphaned_buckets as u64,
+            topics: topics.lives.len() as u64,
+            partitions: self.partitions.len() as u64,
+            producers: dedupe.producers.len() as u64,
+            keys: dedupe.keys.len() as u64,
+            namespaces: topics.namespaces.len() as u64,
+        };
+        Frozen {
+            head,
+            topics: topics.lives.clone(),
+            namespaces: Arc::clone(&topics.namespaces),
+            partitions: self.partitions.clone(),
+            dedupe: dedupe.clone(),
+        }
+    }
+
+    /// The state as bytes. Takes long where there is much; beside apply use [`ShardState::freeze`].
     #[must_use]
     pub fn encode(&self) -> Bytes {
-        let mut partitions: Vec<_> = self.partitions.iter().map(stored_partition).collect();
-        partitions.sort_by_key(|stored| (stored.incarnation, stored.partition));
-        let mut producers: Vec<_> = self.dedupe.producers.iter().map(stored_producer).collect();
-        producers
-            .sort_by_key(|stored| (stored.incarnation, stored.partition, stored.key.high, stored.key.low));
-        let stored = Stored {
-            format: FORMAT,
-            last_ts: self.last_ts.0,
-            next_counter: self.topics.next_counter,
-            topics: self.topics.by_name.values().cloned().collect(),
-            namespaces: self.topics.namespaces.values().cloned().collect(),
-            partitions,
-            producers,
-            keys: self
-                .dedupe
-                .key_order
-                .iter()
-                .filter_map(|queued| stored_key(&self.dedupe, queued))
-                .collect(),
-        };
-        stored.encode_to_vec().into()
+        self.freeze().encode()
     }
 
-    /// The state from [`ShardState::encode`]'s bytes.
+    /// The state from [`Frozen::encode`]'s bytes.
     ///
     /// # Errors
-    /// [`SnapshotError`].
+    /// [`SnapshotError`]: the shard must not start with it.
     pub fn decode(shard: ShardId, bytes: &Bytes) -> Result<Self, SnapshotError> {
         let stored = Stored::decode(bytes.clone())?;
-        if stored.format > FORMAT {
-            return Err(SnapshotError::Newer(stored.format));
+        let head = stored.head;
+        if head.format != FORMAT {
+            return Err(SnapshotError::Format(head.format));
         }
-        let mut state = Self::new(shard);
-        state.last_ts = TimestampMs(stored.last_ts);
-        state.topics = topics(shard, stored.next_counter, stored.topics, stored.namespaces);
-        state.partitions = stored.partitions.into_iter().map(partition).collect();
-        state.dedupe.producers = stored.producers.into_iter().map(producer).collect();
+        check_head(&head, shard, &stored)?;
+        let mut state = Self::with_dedupe_rows(shard, number(head.dedupe_rows_max)?);
+        state.last_ts = TimestampMs(head.last_ts);
+        state.topics = Topics::restored(shard, head.next_counter, stored.topics, stored.namespaces)
+            .ok_or_else(|| SnapshotError::Contradiction("two topics share a name or life".to_owned()))?;
+        state.restore_partitions(stored.partitions)?;
+        state.dedupe.next_bucket = number(head.next_bucket)? % BUCKETS;
+        state.dedupe.orphaned_buckets = number(head.orphaned_buckets)?;
+        for stored in stored.producers {
+            let (key, producer) = producer(stored)?;
+            state.dedupe.producers.insert(key, producer);
+        }
         for stored in stored.keys {
-            let at = (Incarnation(stored.incarnation), PartitionId(stored.partition));
-            let key = u128::from(stored.key);
-            state.dedupe.keys.insert((at, key), (stored.fingerprint.into(), placement(&stored.placement)));
-            state.dedupe.key_order.push_back((TimestampMs(stored.until), at, key));
+            let (key, used) = used_key(&stored);
+            state.dedupe.keys.insert(key, used);
         }
+        state.floors = state.floors_of_partitions();
         Ok(state)
     }
-}
 
-fn topics(
-    shard: ShardId,
-    next_counter: u64,
-    topics: Vec<TopicDescription>,
-    namespaces: Vec<Namespace>,
-) -> Topics {
-    let key = |topic: &TopicDescription| {
-        let name = topic.name.clone().unwrap_or_default();
-        (name.tenant, name.namespace, name.topic)
-    };
-    Topics {
-        shard,
-        next_counter,
-        by_name: topics.into_iter().map(|topic| (key(&topic), topic)).collect(),
-        namespaces: namespaces.into_iter().map(|n| ((n.tenant.clone(), n.name.clone()), n)).collect(),
+    fn restore_partitions(&mut self, stored: Vec<StoredPartition>) -> Result<(), SnapshotError> {
+        // Partitions share their topic's configuration in memory, so it is stored once, with the topic.
+        let mut configs: BTreeMap<Incarnation, Arc<TopicConfig>> = BTreeMap::new();
+        for stored in stored {
+            let key = PartitionKey::from(stored.key);
+            let wrong = |what: &str| SnapshotError::Contradiction(format!("partition {key:?} {what}"));
+            let topic = self.topics.life(key.0).ok_or_else(|| wrong("has no topic"))?;
+            let config = || Arc::new(topic.config.clone().unwrap_or_default());
+            let config = Arc::clone(configs.entry(key.0).or_insert_with(config));
+            let rows = Rows::from_chunks(stored.rows).ok_or_else(|| wrong("has damaged rows"))?;
+            let bounds = Offset(stored.start)..Offset(stored.end);
+            let partition = Partition::restored(bounds, config, ConfigVersion(topic.version), rows);
+            let partition = partition.ok_or_else(|| wrong("is not covered by its rows"))?;
+            if self.partitions.insert(key, Arc::new(partition)).is_some() {
+                return Err(wrong("is there twice"));
+            }
+        }
+        Ok(())
     }
 }
 
-fn stored_partition((key, partition): (&PartitionKey, &Partition)) -> StoredPartition {
-    let row = |row: &BatchRow| StoredRow {
-        base_offset: row.base_offset.0,
-        count: row.count,
-        len: row.len,
-        ts: row.ts.0,
-        index: row.index.0,
-        pos: row.pos,
-    };
+impl Frozen {
+    /// The bytes, in one buffer. Rows are encoded one by one, so nothing but the result takes memory.
+    #[must_use]
+    pub fn encode(&self) -> Bytes {
+        let mut buffer = BytesMut::new();
+        put(&mut buffer, 1, &self.head);
+        self.topics.ordered().for_each(|(_, topic)| put(&mut buffer, 2, &**topic));
+        self.namespaces.values().for_each(|namespace| put(&mut buffer, 3, namespace));
+        for (key, partition) in self.partitions.ordered() {
+            put(&mut buffer, 4, &stored_partition(*key, partition));
+        }
+        for (key, producer) in self.dedupe.producers.ordered() {
+            put(&mut buffer, 5, &stored_producer(*key, producer));
+        }
+        for (key, used) in self.dedupe.keys.ordered() {
+            put(&mut buffer, 6, &stored_key(*key, used));
+        }
+        buffer.freeze()
+    }
+}
+
+/// Appends field `tag` of [`Stored`].
+fn put(buffer: &mut BytesMut, tag: u32, message: &impl Message) {
+    if buffer.capacity() - buffer.len() < message.encoded_len() + 16 {
+        // Doubling, so that the whole is copied a few times at most.
+        buffer.reserve(buffer.len().max(64 << 10).max(message.encoded_len() + 16));
+    }
+    prost::encoding::message::encode(tag, message, buffer);
+    debug_assert!(buffer.remaining_mut() > 0, "a growing buffer");
+}
+
+fn check_head(head: &Head, shard: ShardId, stored: &Stored) -> Result<(), SnapshotError> {
+    if head.shard != shard.0 {
+        let detail = format!("it is of shard {}, not of shard {shard}", head.shard);
+        return Err(SnapshotError::Contradiction(detail));
+    }
+    let counts = [
+        ("topics", head.topics, stored.topics.len()),
+        ("partitions", head.partitions, stored.partitions.len()),
+        ("producers", head.producers, stored.producers.len()),
+        ("keys", head.keys, stored.keys.len()),
+        ("namespaces", head.namespaces, stored.namespaces.len()),
+    ];
+    match counts.into_iter().find(|(_, said, found)| *said != *found as u64) {
+        Some((what, said, found)) => {
+            Err(SnapshotError::Contradiction(format!("it has {found} of {said} {what}")))
+        }
+        None => Ok(()),
+    }
+}
+
+fn number(stored: u64) -> Result<usize, SnapshotError> {
+    usize::try_from(stored).map_err(|_| SnapshotError::Contradiction(format!("a count of {stored}")))
+}
+
+impl From<PartitionKey> for StoredPartitionKey {
+    fn from((incarnation, partition): PartitionKey) -> Self {
+        Self { incarnation: incarnation.0, partition: partition.0 }
+    }
+}
+
+impl From<StoredPartitionKey> for PartitionKey {
+    fn from(stored: StoredPartitionKey) -> Self {
+        (Incarnation(stored.incarnation), PartitionId(stored.partition))
+    }
+}
+
+fn stored_partition(key: PartitionKey, partition: &Partition) -> StoredPartition {
+    let chunks = partition.rows().chunks().map(|chunk| StoredChunk {
+        offset: chunk.first.0.0,
+        ts: chunk.first.1.0,
+        index: chunk.first.2.0,
+        packed: chunk.packed.clone(),
+    });
     StoredPartition {
-        incarnation: key.0.0,
-        partition: key.1.0,
+        key: key.into(),
         start: partition.start.0,
         end: partition.end.0,
-        version: partition.version.0,
-        config: partition.config.clone(),
-        rows: partition.rows.iter().map(row).collect(),
+        rows: chunks.collect(),
     }
 }
 
-fn partition(stored: StoredPartition) -> (PartitionKey, Partition) {
-    let row = |row: &StoredRow| BatchRow {
-        base_offset: Offset(row.base_offset),
-        count: row.count,
-        len: row.len,
-        ts: TimestampMs(row.ts),
-        index: LogIndex(row.index),
-        pos: row.pos,
+fn stored_producer((at, key): (PartitionKey, ProducerKey), producer: &Producer) -> StoredProducer {
+    let run = |run: &Run| StoredRun {
+        first: run.first.0,
+        base_offset: run.base_offset.0,
+        count: run.count,
+        ts: run.ts.0,
     };
-    let partition = Partition {
-        start: Offset(stored.start),
-        end: Offset(stored.end),
-        bytes: stored.rows.iter().map(|row| u64::from(row.len)).sum(),
-        config: stored.config,
-        version: ConfigVersion(stored.version),
-        rows: stored.rows.iter().map(row).collect(),
-    };
-    ((Incarnation(stored.incarnation), PartitionId(stored.partition)), partition)
-}
-
-fn stored_placement(base_seq: u64, placement: &Placement) -> StoredPlacement {
-    StoredPlacement {
-        base_offset: placement.base_offset.0,
-        count: placement.count,
-        ts: placement.ts.0,
-        base_seq,
-    }
-}
-
-fn placement(stored: &StoredPlacement) -> Placement {
-    Placement { base_offset: Offset(stored.base_offset), count: stored.count, ts: TimestampMs(stored.ts) }
-}
-
-fn stored_producer(((at, key), producer): (&(PartitionKey, ProducerKey), &Producer)) -> StoredProducer {
     StoredProducer {
-        incarnation: at.0.0,
-        partition: at.1.0,
+        at: at.into(),
         key: key.0.into(),
         epoch: producer.epoch.0,
         last_seq: producer.last_seq.0,
         last_offset: producer.last_offset.0,
         seen: producer.seen.0,
-        recent: producer.recent.iter().map(|(seq, placed)| stored_placement(seq.0, placed)).collect(),
+        runs: producer.runs.iter().map(run).collect(),
+        window: producer.window.iter().flat_map(|window| window.iter().copied()).collect(),
     }
 }
 
-fn producer(stored: StoredProducer) -> ((PartitionKey, ProducerKey), Producer) {
-    let at = (Incarnation(stored.incarnation), PartitionId(stored.partition));
+fn producer(stored: StoredProducer) -> Result<((PartitionKey, ProducerKey), Producer), SnapshotError> {
+    let run = |run: &StoredRun| Run {
+        first: Seq(run.first),
+        base_offset: Offset(run.base_offset),
+        count: run.count,
+        ts: TimestampMs(run.ts),
+    };
+    let window =
+        match stored.window.len() {
+            0 => None,
+            _ => Some(stored.window.try_into().map_err(|_| {
+                SnapshotError::Contradiction("a producer's window has another size".to_owned())
+            })?),
+        };
     let producer = Producer {
         epoch: Epoch(stored.epoch),
         last_seq: Seq(stored.last_seq),
         last_offset: Offset(stored.last_offset),
         seen: TimestampMs(stored.seen),
-        recent: stored.recent.iter().map(|placed| (Seq(placed.base_seq), placement(placed))).collect(),
+        runs: stored.runs.iter().map(run).collect(),
+        window: window.map(Box::new),
     };
-    ((at, ProducerKey(stored.key.into())), producer)
+    Ok(((stored.at.into(), ProducerKey(stored.key.into())), producer))
 }
 
-fn stored_key(dedupe: &Dedupe, (until, at, key): &(TimestampMs, PartitionKey, u128)) -> Option<StoredKey> {
-    let (fingerprint, placed) = dedupe.keys.get(&(*at, *key))?;
-    Some(StoredKey {
-        until: until.0,
-        incarnation: at.0.0,
-        partition: at.1.0,
-        key: (*key).into(),
-        fingerprint: (*fingerprint).into(),
-        placement: stored_placement(0, placed),
-    })
+fn stored_key((at, key): (PartitionKey, u128), used: &UsedKey) -> StoredKey {
+    StoredKey {
+        at: at.into(),
+        key: key.into(),
+        fingerprint: used.fingerprint.into(),
+        base_offset: used.placement.base_offset.0,
+        count: used.placement.count,
+        ts: used.placement.ts.0,
+        until: used.until.0,
+    }
+}
+
+fn used_key(stored: &StoredKey) -> ((PartitionKey, u128), UsedKey) {
+    let placement = Placement {
+        base_offset: Offset(stored.base_offset),
+        count: stored.count,
+        ts: TimestampMs(stored.ts),
+    };
+    let used =
+        UsedKey { fingerprint: stored.fingerprint.into(), placement, until: TimestampMs(stored.until) };
+    ((stored.at.into(), stored.key.into()), used)
 }

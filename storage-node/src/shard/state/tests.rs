@@ -1,3 +1,5 @@
+use std::sync::Arc;
+
 use bytes::Bytes;
 use proptest::prelude::*;
 use prost::Message as _;
@@ -12,7 +14,7 @@ use super::super::command::{Change, Command, CreateTopic, DeleteTopic, UpdateTop
 use super::super::entry::{EntryBuilder, Idempotency, Kind, SubBatch};
 use super::*;
 
-fn config(partitions: u32) -> TopicConfig {
+pub(super) fn config(partitions: u32) -> TopicConfig {
     TopicConfig {
         partitions,
         default_confirm: Level::Quorum as i32,
@@ -23,11 +25,11 @@ fn config(partitions: u32) -> TopicConfig {
     }
 }
 
-fn name(topic: &str) -> TopicName {
+pub(super) fn name(topic: &str) -> TopicName {
     TopicName { tenant: "default".into(), namespace: "default".into(), topic: topic.into() }
 }
 
-fn batch(producer: u128, epoch: u32, base_seq: u64, count: u32) -> Bytes {
+pub(super) fn batch(producer: u128, epoch: u32, base_seq: u64, count: u32) -> Bytes {
     let mut builder = BatchBuilder::new(ProducerKey(producer), Epoch(epoch), Seq(base_seq));
     for i in 0..count {
         let value = format!("{producer}/{epoch}/{}", base_seq + u64::from(i));
@@ -105,7 +107,8 @@ fn offsets_are_dense_per_partition_and_rows_find_them() {
     assert_eq!(placed(log.one(publish(life, 0, batch(0, 0, 0, 2)))).base_offset, 3);
     let partition = log.state.partition((Incarnation(life), PartitionId(0))).unwrap();
     assert_eq!((partition.start, partition.end), (Offset(0), Offset(5)));
-    assert_eq!(partition.rows[partition.row_at(Offset(4))].base_offset, Offset(3));
+    assert_eq!(partition.batch_at(Offset(4)).unwrap().base_offset, Offset(3));
+    assert_eq!(partition.batch_at(Offset(5)), None);
     assert_eq!(refused(log.one(publish(life, 2, batch(0, 0, 0, 1)))), ErrorCode::IncarnationGone);
 }
 
@@ -194,12 +197,14 @@ fn retention_trims_record_exact_and_frees_entries() {
     let trim = SubBatch { kind: Kind::Trim, expected_end: Some(Offset(5)), ..publish(life, 0, Bytes::new()) };
     assert_eq!(log.one(trim), Verdict::Done);
     let partition = log.state.partition(key).unwrap();
-    assert_eq!((partition.start, partition.rows.len()), (Offset(5), 2));
+    assert_eq!((partition.start, partition.batches_from(Offset(0)).count()), (Offset(5), 2));
+    assert_eq!(partition.bytes, partition.batches_from(Offset(0)).map(|row| u64::from(row.len)).sum::<u64>());
     assert_eq!(log.state.needed_from(), Some(LogIndex(2)));
     assert!(log.state.due_trims(TimestampMs(20), 10).is_empty());
-    let by_age =
-        Partition { config: TopicConfig { retention_age_ms: Some(8), ..config(1) }, ..partition.clone() };
-    assert_eq!(by_age.due_trim(TimestampMs(20)), Some(Offset(6)));
+    let by_age = TopicConfig { retention_age_ms: Some(8), ..config(1) };
+    let mut aged = partition.clone();
+    aged.config = Arc::new(by_age);
+    assert_eq!(aged.due_trim(TimestampMs(20)), Some(Offset(6)));
 }
 
 fn any_sub(lives: u64) -> impl Strategy<Value = SubBatch> {

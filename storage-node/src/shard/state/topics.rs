@@ -2,29 +2,37 @@
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
+use std::sync::Arc;
 
 use weir_protocol::error::ErrorCode;
-use weir_protocol::ids::{Incarnation, ShardId, TimestampMs};
+use weir_protocol::ids::{Incarnation, Name, ShardId, TimestampMs, TopicPath};
+use weir_protocol::limits::PARTITIONS_MAX;
 use weir_protocol::rpc::{
-    ListNamespacesRequest, ListTopicsRequest, Namespace, NamespaceList, NamespacePut, Refusal, TopicCreated,
-    TopicDescription, TopicList, TopicName,
+    ListNamespacesRequest, ListTopicsRequest, Namespace, NamespaceList, NamespacePut, Refusal, TopicConfig,
+    TopicCreated, TopicDescription, TopicList, TopicName,
 };
 
 use super::super::command::{CreateTopic, DeleteTopic, PutNamespace, UpdateTopic};
-
-type NameKey = (String, String, String);
+use super::cow_map::CowMap;
 
 /// Topics by name, and namespaces by name.
-#[derive(Debug, Clone, Default)]
+///
+/// Every topic is in `lives`; `by_name` follows from it, so checkpoints do not hold it.
+#[derive(Debug, Clone)]
 pub struct Topics {
-    pub(super) shard: ShardId,
+    shard: ShardId,
     pub(super) next_counter: u64,
-    pub(super) by_name: BTreeMap<NameKey, TopicDescription>,
-    pub(super) namespaces: BTreeMap<(String, String), Namespace>,
+    pub(super) lives: CowMap<Incarnation, Arc<TopicDescription>>,
+    by_name: BTreeMap<NameKey, Incarnation>,
+    pub(super) namespaces: Arc<BTreeMap<(String, String), Namespace>>,
 }
 
+/// Tenant, namespace and topic with a zero byte after each of the first two. No name contains one, so the order is
+/// that of the three names.
+type NameKey = Box<str>;
+
 fn key(name: &TopicName) -> NameKey {
-    (name.tenant.clone(), name.namespace.clone(), name.topic.clone())
+    format!("{}\0{}\0{}", name.tenant, name.namespace, name.topic).into()
 }
 
 fn label(name: &TopicName) -> String {
@@ -33,7 +41,32 @@ fn label(name: &TopicName) -> String {
 
 impl Topics {
     pub(super) fn new(shard: ShardId) -> Self {
-        Self { shard, next_counter: 1, ..Self::default() }
+        Self {
+            shard,
+            next_counter: 1,
+            lives: CowMap::default(),
+            by_name: BTreeMap::new(),
+            namespaces: Arc::default(),
+        }
+    }
+
+    /// The topics of a checkpoint; `None` if two have one name.
+    pub(super) fn restored(
+        shard: ShardId,
+        next_counter: u64,
+        topics: Vec<TopicDescription>,
+        namespaces: Vec<Namespace>,
+    ) -> Option<Self> {
+        let namespaces = namespaces.into_iter().map(|n| ((n.tenant.clone(), n.name.clone()), n)).collect();
+        let mut restored = Self { next_counter, namespaces: Arc::new(namespaces), ..Self::new(shard) };
+        for topic in topics {
+            let life = Incarnation(topic.incarnation);
+            let is_new_name = restored.by_name.insert(key(topic.name.as_ref()?), life).is_none();
+            if !is_new_name || restored.lives.insert(life, Arc::new(topic)).is_some() {
+                return None;
+            }
+        }
+        Some(restored)
     }
 
     /// A topic by name.
@@ -41,19 +74,45 @@ impl Topics {
     /// # Errors
     /// `topic_not_found`.
     pub fn describe(&self, name: &TopicName) -> Result<&TopicDescription, Refusal> {
-        self.by_name.get(&key(name)).ok_or_else(|| {
+        let life = self.by_name.get(&key(name)).ok_or_else(|| {
             Refusal::new(ErrorCode::TopicNotFound, format!("there is no topic {}", label(name)))
-        })
+        })?;
+        Ok(self.life(*life).expect("names and lives change together"))
+    }
+
+    /// The topic whose current life this is.
+    #[must_use]
+    pub fn life(&self, incarnation: Incarnation) -> Option<&TopicDescription> {
+        self.lives.get(&incarnation).map(|topic| &**topic)
+    }
+
+    pub(super) fn shard(&self) -> ShardId {
+        self.shard
+    }
+
+    /// Number of topics.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.by_name.len()
+    }
+
+    /// True if there is no topic.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.by_name.is_empty()
     }
 
     pub(super) fn create(&mut self, create: &CreateTopic, ts: TimestampMs) -> Result<TopicCreated, Refusal> {
-        if let Some(existing) = self.by_name.get(&key(&create.name)) {
+        if let Ok(existing) = self.describe(&create.name) {
             if !create.accept_existing && existing.config.as_ref() != Some(&create.config) {
                 let detail = format!("topic {} exists with another configuration", label(&create.name));
                 return Err(Refusal::new(ErrorCode::ConfigMismatch, detail));
             }
             return Ok(TopicCreated { topic: Some(existing.clone()), created: false });
         }
+        TopicPath::try_from(&create.name)
+            .map_err(|error| Refusal::new(ErrorCode::InvalidName, error.to_string()))?;
+        check_partitions(&create.config)?;
         let incarnation = Incarnation::compose(self.shard, self.next_counter);
         self.next_counter += 1;
         let partitions = create.config.partitions as usize;
@@ -65,45 +124,46 @@ impl Topics {
             shards: vec![self.shard.0; partitions],
             created_ms: ts.0,
         };
-        self.by_name.insert(key(&create.name), topic.clone());
+        self.by_name.insert(key(&create.name), incarnation);
+        self.lives.insert(incarnation, Arc::new(topic.clone()));
         Ok(TopicCreated { topic: Some(topic), created: true })
     }
 
     pub(super) fn update(&mut self, update: &UpdateTopic) -> Result<TopicDescription, Refusal> {
-        self.describe(&update.name)?;
-        let topic = self.by_name.get_mut(&key(&update.name)).expect("described above");
-        expect_life(topic, Some(update.incarnation), Some(update.expected_version))?;
-        if topic.config.as_ref().is_some_and(|config| config.partitions != update.config.partitions) {
+        let current = self.describe(&update.name)?;
+        expect_life(current, Some(update.incarnation), Some(update.expected_version))?;
+        if current.config.as_ref().is_some_and(|config| config.partitions != update.config.partitions) {
             let detail = "the number of partitions cannot be changed yet";
             return Err(Refusal::new(ErrorCode::NotSupported, detail));
         }
+        let mut topic = current.clone();
         if topic.config.as_ref() != Some(&update.config) {
             topic.config = Some(update.config.clone());
             topic.version += 1;
+            self.lives.insert(Incarnation(topic.incarnation), Arc::new(topic.clone()));
         }
-        Ok(topic.clone())
+        Ok(topic)
     }
 
     pub(super) fn delete(&mut self, delete: &DeleteTopic) -> Result<TopicDescription, Refusal> {
         expect_life(self.describe(&delete.name)?, delete.incarnation, delete.expected_version)?;
-        Ok(self.by_name.remove(&key(&delete.name)).expect("described above"))
+        let life = self.by_name.remove(&key(&delete.name)).expect("described above");
+        let topic = self.lives.remove(&life).expect("names and lives change together");
+        Ok(Arc::unwrap_or_clone(topic))
     }
 
     /// Topics in name order.
     #[must_use]
     pub fn list(&self, request: &ListTopicsRequest) -> TopicList {
-        let name = |topic: &str| (request.tenant.clone(), request.namespace.clone(), topic.to_owned());
-        let from = match &request.after {
-            Some(after) => Bound::Excluded(name(after)),
-            None => Bound::Included(name("")),
-        };
-        let here = |key: &NameKey| key.0 == request.tenant && key.1 == request.namespace;
+        let prefix = format!("{}\0{}\0", request.tenant, request.namespace);
+        let from: NameKey = format!("{prefix}{}", request.after.as_deref().unwrap_or_default()).into();
+        // No topic has the empty name, so without `after` nothing is left out.
         let mut found = self
             .by_name
-            .range((from, Bound::Unbounded))
-            .take_while(|(key, _)| here(key))
-            .filter(|(key, _)| request.contains.as_ref().is_none_or(|text| key.2.contains(text.as_str())))
-            .map(|(_, topic)| topic);
+            .range((Bound::Excluded(from), Bound::Unbounded))
+            .map_while(|(key, life)| Some((key.strip_prefix(&prefix)?, life)))
+            .filter(|(topic, _)| request.contains.as_ref().is_none_or(|text| topic.contains(text.as_str())))
+            .map(|(_, life)| self.life(*life).expect("names and lives change together"));
         let topics: Vec<_> = found.by_ref().take(request.limit as usize).cloned().collect();
         TopicList { topics, more: found.next().is_some() }
     }
@@ -118,12 +178,15 @@ impl Topics {
             return Err(Refusal { config_version: Some(version), ..refusal });
         }
         let created = current.is_none();
+        for name in [&put.namespace.tenant, &put.namespace.name] {
+            Name::new(name).map_err(|error| Refusal::new(ErrorCode::InvalidName, error.to_string()))?;
+        }
         let wanted = Namespace { version, ..put.namespace.clone() };
         if current == Some(&wanted) {
             return Ok(NamespacePut { namespace: Some(wanted), created: false, changed: false });
         }
         let namespace = Namespace { version: version + 1, ..wanted };
-        self.namespaces.insert(key, namespace.clone());
+        Arc::make_mut(&mut self.namespaces).insert(key, namespace.clone());
         Ok(NamespacePut { namespace: Some(namespace), created, changed: true })
     }
 
@@ -132,10 +195,24 @@ impl Topics {
             let detail = "the namespace default always exists";
             return Err(Refusal::new(ErrorCode::NotSupported, detail));
         }
-        let removed = self.namespaces.remove(&(tenant.to_owned(), name.to_owned()));
+        let key = (tenant.to_owned(), name.to_owned());
+        let removed = Arc::make_mut(&mut self.namespaces).remove(&key);
         removed.map(drop).ok_or_else(|| {
             Refusal::new(ErrorCode::NamespaceNotFound, format!("there is no namespace {name}"))
         })
+    }
+
+    /// Checks that names and lives agree.
+    ///
+    /// # Panics
+    /// If they do not.
+    pub(super) fn check(&self) {
+        assert_eq!(self.by_name.len(), self.lives.len(), "every topic has one name");
+        for (name, life) in &self.by_name {
+            let topic = self.lives.get(life).and_then(|topic| topic.name.as_ref());
+            assert_eq!(topic.map(key).as_ref(), Some(name), "name of incarnation {life}");
+            assert!(life.0 < Incarnation::compose(self.shard, self.next_counter).0, "counter behind {life}");
+        }
     }
 
     /// Namespaces in name order.
@@ -150,6 +227,15 @@ impl Topics {
         let namespaces: Vec<_> = here.by_ref().take(request.limit as usize).cloned().collect();
         NamespaceList { namespaces, more: here.next().is_some() }
     }
+}
+
+/// Apply opens a partition for each, so it does not take the server's word for their number.
+fn check_partitions(config: &TopicConfig) -> Result<(), Refusal> {
+    if (1..=PARTITIONS_MAX).contains(&config.partitions) {
+        return Ok(());
+    }
+    let detail = format!("{} partitions; 1 to {PARTITIONS_MAX} are allowed", config.partitions);
+    Err(Refusal::new(ErrorCode::InvalidConfig, detail))
 }
 
 /// Refuses unless the topic is the life and version that is meant.

@@ -1,0 +1,152 @@
+//! Pins what state version 1 means: a log of 40 entries and the checkpoint it must lead to, byte for byte.
+//!
+//! A build that fails here would read its predecessor's log differently: raise `STATE_VERSION` and keep the old rules.
+//! To write the files of a *new* version: `WEIR_GOLDEN_DIR=storage-node/src/shard/state/golden cargo test -p
+//! weir-storage-node golden`.
+
+use bytes::{Buf, Bytes};
+use prost::Message as _;
+use weir_protocol::ids::{Incarnation, LogIndex, Offset, PartitionId, ShardId, TimestampMs};
+use weir_protocol::rpc::{Namespace, TopicConfig};
+
+use super::super::command::{
+    Change, Command, CreateTopic, DeleteNamespace, DeleteTopic, PutNamespace, UpdateTopic,
+};
+use super::super::entry::{EntryBuilder, Idempotency, Kind, SubBatch};
+use super::tests::{batch, config, name};
+use super::{ShardState, Verdict};
+
+const SHARD: ShardId = ShardId(5);
+const LOG: &[u8] = include_bytes!("golden/v1.log");
+const CHECKPOINT: &[u8] = include_bytes!("golden/v1.checkpoint");
+
+fn command(change: Change) -> SubBatch {
+    SubBatch::command(Command { change: Some(change) }.encode_to_vec().into())
+}
+
+fn life(counter: u64) -> u64 {
+    Incarnation::compose(SHARD, counter).0
+}
+
+fn publish(counter: u64, partition: u32, body: Bytes) -> SubBatch {
+    let (incarnation, partition) = (Incarnation(life(counter)), PartitionId(partition));
+    SubBatch { incarnation, partition, kind: Kind::Publish, expected_end: None, idempotency: None, body }
+}
+
+fn set_up() -> Vec<SubBatch> {
+    let create = |topic: &str, config: TopicConfig| {
+        command(Change::CreateTopic(CreateTopic { name: name(topic), config, accept_existing: false }))
+    };
+    let namespace = Namespace {
+        tenant: "default".into(),
+        name: "shop".into(),
+        auto_create: true,
+        cors_origins: vec!["https://app.example".into()],
+        version: 0,
+    };
+    vec![
+        create("orders", TopicConfig { retention_age_ms: Some(60_000), ..config(1) }),
+        create("clicks", config(2)),
+        create("gone", config(1)),
+        create("clicks", config(3)),
+        command(Change::PutNamespace(PutNamespace { namespace, expected_version: None })),
+        command(Change::DeleteNamespace(DeleteNamespace {
+            tenant: "default".into(),
+            name: "nothing".into(),
+        })),
+    ]
+}
+
+/// Every kind, every condition, accepted and refused; enough batches for a full chunk of rows.
+fn log() -> Vec<Bytes> {
+    let entry = |ts: u64, subs: &[SubBatch]| {
+        let mut builder = EntryBuilder::new(TimestampMs(ts), 0);
+        subs.iter().for_each(|sub| builder.push(sub));
+        builder.build()
+    };
+    let mut entries = vec![entry(1_000, &set_up())];
+    for i in 0..35u64 {
+        let keyed = Idempotency { key: u128::from(i % 5), fingerprint: u128::from(i % 2) };
+        let subs = [
+            publish(1, 0, batch(7, 0, i * 2, 2)),
+            publish(1, 0, batch(0, 0, 0, 1)),
+            publish(2, (i % 2) as u32, batch(8, 1, i * 3 % 50, 1)),
+            SubBatch { idempotency: Some(keyed), ..publish(2, 1, batch(0, 0, 0, 1)) },
+            SubBatch { expected_end: Some(Offset(i)), ..publish(3, 0, batch(0, 0, 0, 1)) },
+        ];
+        entries.push(entry(2_000 + i * 40, &subs));
+    }
+    let update = UpdateTopic {
+        name: name("orders"),
+        config: TopicConfig { closed: true, ..config(1) },
+        incarnation: life(1),
+        expected_version: 1,
+    };
+    let delete = DeleteTopic { name: name("gone"), incarnation: None, expected_version: Some(1) };
+    let trim = SubBatch { kind: Kind::Trim, expected_end: Some(Offset(70)), ..publish(1, 0, Bytes::new()) };
+    entries.push(entry(9_000, &[trim, command(Change::DeleteTopic(delete))]));
+    entries.push(entry(9_001, &[command(Change::UpdateTopic(update)), publish(1, 0, batch(0, 0, 0, 1))]));
+    // A clock that went back, a producer that was fenced, a topic that is gone.
+    entries.push(entry(8_000, &[publish(2, 0, batch(8, 2, 0, 3)), publish(3, 0, batch(0, 0, 0, 1))]));
+    entries.push(entry(9_500, &[publish(2, 0, batch(8, 1, 60, 1)), publish(2, 0, batch(8, 2, 0, 3))]));
+    entries
+}
+
+fn joined(entries: &[Bytes]) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    for entry in entries {
+        bytes.extend_from_slice(&u32::try_from(entry.len()).unwrap().to_le_bytes());
+        bytes.extend_from_slice(entry);
+    }
+    bytes
+}
+
+fn apply(mut log: &[u8]) -> (ShardState, Vec<Verdict>) {
+    let mut state = ShardState::with_dedupe_rows(SHARD, 6);
+    let (mut index, mut verdicts) = (0, Vec::new());
+    while log.has_remaining() {
+        let len = log.get_u32_le() as usize;
+        let applied = state.apply(LogIndex(index), 2, &log.copy_to_bytes(len)).unwrap();
+        verdicts.extend(applied.verdicts);
+        state.check();
+        index += 1;
+    }
+    (state, verdicts)
+}
+
+#[test]
+fn the_golden_log_leads_to_the_golden_checkpoint() {
+    let (written, entries) = (joined(&log()), log().len());
+    let (state, verdicts) = apply(&written);
+    if let Ok(dir) = std::env::var("WEIR_GOLDEN_DIR") {
+        std::fs::write(format!("{dir}/v1.log"), &written).unwrap();
+        std::fs::write(format!("{dir}/v1.checkpoint"), state.encode()).unwrap();
+        return;
+    }
+    assert_eq!(entries, 40);
+    assert!(written == LOG, "this build writes another log");
+    assert!(state.encode() == CHECKPOINT, "this build applies the log differently");
+    let refused = verdicts.iter().filter(|verdict| matches!(verdict, Verdict::Refused(_))).count();
+    assert!((20..100).contains(&refused), "{refused} of {} were refused", verdicts.len());
+}
+
+#[test]
+fn the_golden_checkpoint_is_read_and_every_cut_of_it_is_refused() {
+    let golden = Bytes::from_static(CHECKPOINT);
+    let state = ShardState::decode(SHARD, &golden).unwrap();
+    state.check();
+    assert_eq!(state.encode(), golden);
+    for cut in 0..golden.len() {
+        assert!(ShardState::decode(SHARD, &golden.slice(..cut)).is_err(), "cut at {cut}");
+    }
+    assert!(ShardState::decode(ShardId(6), &golden).is_err(), "of another shard");
+}
+
+#[test]
+fn a_damaged_checkpoint_never_panics() {
+    for at in 0..CHECKPOINT.len() {
+        let mut damaged = CHECKPOINT.to_vec();
+        damaged[at] ^= 0x11;
+        let _ = ShardState::decode(SHARD, &damaged.into());
+    }
+}

@@ -1,0 +1,315 @@
+//! Producers: what each has sent to a partition, so that a retry is recognised and an old epoch fenced.
+
+use weir_protocol::batch::BatchHeader;
+use weir_protocol::error::{ErrorCode, Outcome};
+use weir_protocol::ids::{Epoch, Offset, Seq, TimestampMs};
+use weir_protocol::limits::PRODUCER_WINDOW;
+use weir_protocol::rpc::Refusal;
+
+use super::dedupe::{Check, Placement};
+
+/// Runs of which the placement is remembered. A run is one batch, or any number that followed one another both in
+/// sequence and in the partition: a lone producer has one run.
+const RUNS: usize = 8;
+const WINDOW_WORDS: usize = 16;
+
+const _: () = assert!(WINDOW_WORDS as u64 * 64 == PRODUCER_WINDOW, "the window is what is published");
+
+/// A producer on one partition.
+///
+/// On a topic of one partition its sequence is contiguous: `last_seq` says all. On several, a partition sees some of
+/// the numbers, and not always in order: then `window` says which of the 1,024 up to `last_seq` it saw.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Producer {
+    /// Its epoch; lower ones are fenced.
+    pub epoch: Epoch,
+    /// Highest sequence number accepted.
+    pub last_seq: Seq,
+    /// Offset of the record with that number.
+    pub last_offset: Offset,
+    /// When it was last heard of.
+    pub seen: TimestampMs,
+    pub(super) runs: Vec<Run>,
+    /// Bit `i % 64` of word `i / 64`: number `last_seq - i` was seen.
+    pub(super) window: Option<Box<[u64; WINDOW_WORDS]>>,
+}
+
+/// Records that follow one another in sequence and in the partition.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Run {
+    pub(super) first: Seq,
+    pub(super) base_offset: Offset,
+    pub(super) count: u64,
+    /// When its newest batch was accepted.
+    pub(super) ts: TimestampMs,
+}
+
+/// The sequence numbers of one batch, `first..=last`.
+#[derive(Debug, Clone, Copy)]
+struct Span {
+    first: u64,
+    last: u64,
+}
+
+/// How a batch relates to what `known` has sent. `dense`: the topic has one partition.
+///
+/// One partition, the rules of Durable Streams: a new producer or epoch starts at 0, the next batch follows the last
+/// one, what was seen is a duplicate. Several partitions: unseen numbers inside the window are accepted in any order,
+/// seen ones are duplicates, older ones cannot be told apart and are refused.
+/// Partly seen batches are refused whole.
+pub(super) fn check(known: Option<&Producer>, header: &BatchHeader, dense: bool) -> Check {
+    let first = header.base_seq.0;
+    let Some(last) = first.checked_add(u64::from(header.count) - 1).filter(|last| *last < u64::MAX) else {
+        return refuse(ErrorCode::InvalidBatch, format!("sequence number {first} is too high"));
+    };
+    let span = Span { first, last };
+    match known {
+        Some(known) if known.epoch > header.epoch => {
+            let detail = format!("epoch {} is fenced by epoch {}", header.epoch, known.epoch);
+            let refusal = Refusal::new(ErrorCode::StaleEpoch, detail);
+            Check::Refused(Refusal { epoch: Some(known.epoch.0), ..refusal })
+        }
+        Some(known) if known.epoch == header.epoch => match &known.window {
+            None => check_dense(known, span),
+            Some(window) => check_window(known, window, span),
+        },
+        _ if dense && first != 0 => {
+            let (code, what) = match known {
+                Some(_) => (ErrorCode::EpochStart, "epoch"),
+                None => (ErrorCode::ProducerGap, "producer"),
+            };
+            let refusal =
+                Refusal::new(code, format!("a new {what} starts at sequence number 0, not {first}"));
+            Check::Refused(Refusal { expected_seq: Some(0), ..refusal })
+        }
+        _ => Check::New,
+    }
+}
+
+fn check_dense(known: &Producer, span: Span) -> Check {
+    let last_seq = known.last_seq.0;
+    if span.first == last_seq + 1 {
+        return Check::New;
+    }
+    if span.first > last_seq {
+        let detail = format!("sequence number {} after {last_seq}", span.first);
+        let refusal = Refusal::new(ErrorCode::ProducerGap, detail);
+        return Check::Refused(Refusal { expected_seq: Some(last_seq + 1), ..refusal });
+    }
+    if span.last > last_seq { overlap(known, span) } else { seen(known, span) }
+}
+
+fn check_window(known: &Producer, window: &[u64; WINDOW_WORDS], span: Span) -> Check {
+    let last_seq = known.last_seq.0;
+    if span.first > last_seq {
+        return Check::New;
+    }
+    if last_seq - span.first >= PRODUCER_WINDOW {
+        let detail = format!("sequence number {} is too far below {last_seq} to tell", span.first);
+        let refusal = Refusal::new(ErrorCode::SeqTooOld, detail);
+        return Check::Refused(
+            Refusal { last_seq: Some(last_seq), ..refusal }.with_outcome(Outcome::Unknown),
+        );
+    }
+    let is_seen = |seq: u64| seq <= last_seq && bit(window, last_seq - seq);
+    match (span.first..=span.last).filter(|seq| is_seen(*seq)).count() as u64 {
+        0 => Check::New,
+        n if n == span.last - span.first + 1 => seen(known, span),
+        _ => overlap(known, span),
+    }
+}
+
+fn overlap(known: &Producer, span: Span) -> Check {
+    let last_seq = known.last_seq.0;
+    let detail = format!("{} to {} overlap what was accepted up to {last_seq}", span.first, span.last);
+    let refusal = Refusal::new(ErrorCode::SeqOverlap, detail);
+    Check::Refused(Refusal { last_seq: Some(last_seq), ..refusal })
+}
+
+/// All of it was accepted before: where, if that is remembered. If not, the refusal says that it took effect.
+fn seen(known: &Producer, Span { first, last }: Span) -> Check {
+    let holds = |run: &&Run| run.first.0 <= first && last < run.first.0 + run.count;
+    if let Some(run) = known.runs.iter().rev().find(holds) {
+        let base_offset = run.base_offset.plus(first - run.first.0);
+        let count = u32::try_from(last - first + 1).expect("the span of a batch");
+        return Check::Duplicate(Placement { base_offset, count, ts: run.ts });
+    }
+    let detail = format!("{first} to {last} were accepted, too long ago to know where");
+    let refusal = Refusal::new(ErrorCode::SeqTooOld, detail).with_outcome(Outcome::Applied);
+    Check::Refused(Refusal { last_seq: Some(known.last_seq.0), ..refusal })
+}
+
+fn refuse(code: ErrorCode, detail: String) -> Check {
+    Check::Refused(Refusal::new(code, detail))
+}
+
+impl Producer {
+    /// The producer of a first batch, accepted at `placement`.
+    pub(super) fn new(header: &BatchHeader, placement: Placement, dense: bool) -> Self {
+        let mut producer = Self {
+            epoch: header.epoch,
+            last_seq: header.base_seq,
+            last_offset: placement.base_offset,
+            seen: placement.ts,
+            runs: Vec::new(),
+            window: (!dense).then(Box::default),
+        };
+        producer.accept(header, placement);
+        producer
+    }
+
+    /// Its next batch was accepted at `placement`, in the same epoch.
+    pub(super) fn accept(&mut self, header: &BatchHeader, placement: Placement) {
+        let (first, count) = (header.base_seq.0, u64::from(header.count));
+        let last = first + count - 1;
+        self.seen = placement.ts;
+        if last >= self.last_seq.0 {
+            if let Some(window) = &mut self.window {
+                shift(window, last - self.last_seq.0);
+            }
+            self.last_seq = Seq(last);
+            self.last_offset = placement.base_offset.plus(count - 1);
+        }
+        if let Some(window) = &mut self.window {
+            let oldest = self.last_seq.0.saturating_sub(PRODUCER_WINDOW - 1);
+            for seq in first.max(oldest)..=last {
+                let age = self.last_seq.0 - seq;
+                window[(age / 64) as usize] |= 1 << (age % 64);
+            }
+        }
+        self.remember(Run { first: Seq(first), base_offset: placement.base_offset, count, ts: placement.ts });
+    }
+
+    fn remember(&mut self, run: Run) {
+        if let Some(newest) = self.runs.last_mut()
+            && newest.first.0 + newest.count == run.first.0
+            && newest.base_offset.plus(newest.count) == run.base_offset
+        {
+            newest.count += run.count;
+            newest.ts = run.ts;
+            return;
+        }
+        if self.runs.len() == RUNS {
+            self.runs.remove(0);
+        }
+        self.runs.reserve_exact(1);
+        self.runs.push(run);
+    }
+}
+
+fn bit(window: &[u64; WINDOW_WORDS], age: u64) -> bool {
+    age < PRODUCER_WINDOW && window[(age / 64) as usize] >> (age % 64) & 1 == 1
+}
+
+/// Makes all numbers `by` older.
+fn shift(window: &mut [u64; WINDOW_WORDS], by: u64) {
+    if by >= PRODUCER_WINDOW {
+        *window = [0; WINDOW_WORDS];
+        return;
+    }
+    let (words, bits) = ((by / 64) as usize, (by % 64) as u32);
+    for to in (0..WINDOW_WORDS).rev() {
+        let word = |at: Option<usize>| at.map_or(0, |at| window[at]);
+        let (near, far) = (word(to.checked_sub(words)), word(to.checked_sub(words + 1)));
+        window[to] = if bits == 0 { near } else { near << bits | far >> (64 - bits) };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use proptest::prelude::*;
+    use weir_protocol::batch::{BatchBuilder, Compression, Headers, RecordParts};
+    use weir_protocol::ids::ProducerKey;
+
+    use super::*;
+
+    fn header(epoch: u32, first: u64, count: u32) -> BatchHeader {
+        let mut builder = BatchBuilder::new(ProducerKey(1), Epoch(epoch), Seq(first));
+        let headers = Headers::default();
+        for _ in 0..count {
+            builder.push(RecordParts { key: None, headers: &headers, value: b"" }).unwrap();
+        }
+        builder.build(Compression::None).unwrap().header()
+    }
+
+    fn at(base_offset: u64, count: u32) -> Placement {
+        Placement { base_offset: Offset(base_offset), count, ts: TimestampMs(1) }
+    }
+
+    fn code(check: &Check) -> Option<ErrorCode> {
+        match check {
+            Check::Refused(refusal) => Some(refusal.error_code()),
+            _ => None,
+        }
+    }
+
+    proptest! {
+        /// On several partitions: what the window says equals what a set of all numbers says.
+        #[test]
+        fn the_window_knows_what_a_set_knows(
+            batches in proptest::collection::vec((0u64..3_000, 1u32..40), 1..120), jumps: bool,
+        ) {
+            let mut seen = BTreeSet::new();
+            let mut producer: Option<Producer> = None;
+            let mut end = 0;
+            for (seq, count) in batches {
+                let first = if jumps { seq * 7 } else { seq };
+                let header = header(0, first, count);
+                let numbers = first..first + u64::from(count);
+                let check = check(producer.as_ref(), &header, false);
+                let highest = seen.last().copied();
+                let known = numbers.clone().filter(|seq| seen.contains(seq)).count();
+                if highest.is_some_and(|highest| first + PRODUCER_WINDOW <= highest) {
+                    prop_assert_eq!(code(&check), Some(ErrorCode::SeqTooOld));
+                } else if known == 0 {
+                    prop_assert_eq!(&check, &Check::New);
+                } else if known as u32 == count {
+                    let is_answered = matches!(&check, Check::Duplicate(placed) if placed.count == count)
+                        || code(&check) == Some(ErrorCode::SeqTooOld);
+                    prop_assert!(is_answered, "{check:?}");
+                } else {
+                    prop_assert_eq!(code(&check), Some(ErrorCode::SeqOverlap));
+                }
+                if check == Check::New {
+                    seen.extend(numbers);
+                    match &mut producer {
+                        Some(producer) => producer.accept(&header, at(end, count)),
+                        None => producer = Some(Producer::new(&header, at(end, count), false)),
+                    }
+                    end += u64::from(count);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_lone_producer_has_one_run_and_every_retry_gets_its_offsets() {
+        let mut producer = Producer::new(&header(0, 0, 3), at(0, 3), true);
+        for i in 1..1_000 {
+            producer.accept(&header(0, i * 3, 3), at(i * 3, 3));
+        }
+        assert_eq!(producer.runs.len(), 1);
+        assert_eq!(check(Some(&producer), &header(0, 6, 3), true), Check::Duplicate(at(6, 3)));
+    }
+
+    #[test]
+    fn what_was_accepted_too_long_ago_is_refused_as_applied() {
+        let mut producer = Producer::new(&header(0, 0, 1), at(0, 1), true);
+        for i in 1..20 {
+            producer.accept(&header(0, i, 1), at(i * 2, 1));
+        }
+        let Check::Refused(refusal) = check(Some(&producer), &header(0, 0, 1), true) else { panic!() };
+        assert_eq!((refusal.error_code(), refusal.effect()), (ErrorCode::SeqTooOld, Outcome::Applied));
+        assert_eq!(check(Some(&producer), &header(0, 12, 1), true), Check::Duplicate(at(24, 1)));
+    }
+
+    #[test]
+    fn sequence_numbers_that_would_overflow_are_refused() {
+        for first in [u64::MAX, u64::MAX - 2] {
+            let check = check(None, &header(0, first, 3), false);
+            assert_eq!(code(&check), Some(ErrorCode::InvalidBatch));
+        }
+    }
+}
