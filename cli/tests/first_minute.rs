@@ -1,5 +1,6 @@
 //! What a newcomer does first, through the public interface of the real product.
 #![expect(dead_code, reason = "each test uses a part of the product's client")]
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod product;
 

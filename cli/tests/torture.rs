@@ -1,5 +1,6 @@
 //! kill -9 while publishing: nothing confirmed is ever lost.
 #![expect(dead_code, reason = "each test uses a part of the product's client")]
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod product;
 

@@ -9,6 +9,7 @@ import './styles/tokens.css';
 import './styles/layout.css';
 import './styles/controls.css';
 import './styles/screens.css';
+import './styles/messages.css';
 
 applyTheme();
 

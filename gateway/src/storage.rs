@@ -18,7 +18,7 @@ use weir_protocol::slots::slot_of;
 use weir_transport::{Answers, CallError, Link, LinkConfig, Priority, TcpConnect};
 
 /// How long storage may take to answer, beyond what a caller asked to wait.
-pub const ANSWER_TIME_MAX: Duration = Duration::from_secs(15);
+pub(crate) const ANSWER_TIME_MAX: Duration = Duration::from_secs(15);
 /// Bytes of batches that share a frame.
 const FRAME_BYTES_TARGET: usize = 1 << 20;
 /// Items that share a frame.
@@ -29,7 +29,7 @@ const FRAMES_IN_FLIGHT: usize = 8;
 const PUBLISH_BYTES_MAX: usize = 64 << 20;
 
 /// What became of one publish.
-pub type PublishOutcome = Result<(PublishResult, Stages), Refusal>;
+pub(crate) type PublishOutcome = Result<(PublishResult, Stages), Refusal>;
 
 /// One batch on its way.
 struct Pending {
@@ -48,7 +48,7 @@ struct Lane {
 
 /// Storage, as gateways reach it. Cheap to clone.
 #[derive(Clone)]
-pub struct Storage {
+pub(crate) struct Storage {
     inner: Arc<Inner>,
 }
 
@@ -76,7 +76,7 @@ fn refusal(error: CallError) -> Refusal {
 impl Storage {
     /// Starts connecting to the node at `address`. Must be called within a tokio runtime.
     #[must_use]
-    pub fn new(address: String) -> Self {
+    pub(crate) fn new(address: String) -> Self {
         let config = LinkConfig::new(Priority::Bulk, LinkConfig::gateway_hello());
         let link = Link::new(config, Arc::new(TcpConnect { address, tls: None }));
         let inner = Inner {
@@ -92,7 +92,7 @@ impl Storage {
     ///
     /// # Errors
     /// `unavailable` while storage cannot be reached.
-    pub async fn map(&self) -> Result<&ClusterMap, Refusal> {
+    pub(crate) async fn map(&self) -> Result<&ClusterMap, Refusal> {
         let load = || async {
             self.call(Method::ClusterMap, ShardId::META, &ClusterMapRequest {}, Duration::ZERO).await
         };
@@ -103,7 +103,7 @@ impl Storage {
     ///
     /// # Errors
     /// As [`Storage::map`].
-    pub async fn home_of(&self, path: &TopicPath) -> Result<ShardId, Refusal> {
+    pub(crate) async fn home_of(&self, path: &TopicPath) -> Result<ShardId, Refusal> {
         let slot = u32::from(slot_of(path).0);
         let run = self.map().await?.slots.iter().find(|run| run.start <= slot && slot < run.end).copied();
         run.map(|run| ShardId(run.shard))
@@ -114,7 +114,7 @@ impl Storage {
     ///
     /// # Errors
     /// The node's refusal, or what is known of a call without an answer.
-    pub async fn call<A: Message + Default>(
+    pub(crate) async fn call<A: Message + Default>(
         &self,
         method: Method,
         shard: ShardId,
@@ -129,7 +129,7 @@ impl Storage {
     ///
     /// # Errors
     /// As [`Storage::call`].
-    pub async fn call_raw(
+    pub(crate) async fn call_raw(
         &self,
         method: Method,
         shard: ShardId,
@@ -144,7 +144,7 @@ impl Storage {
     ///
     /// # Errors
     /// `unavailable` while storage cannot be reached.
-    pub async fn open(
+    pub(crate) async fn open(
         &self,
         method: Method,
         shard: ShardId,
@@ -161,7 +161,7 @@ impl Storage {
     ///
     /// # Cancel safety
     /// If it is dropped, the batch may still be published.
-    pub async fn publish(
+    pub(crate) async fn publish(
         &self,
         shard: ShardId,
         item: PublishItem,

@@ -1,7 +1,7 @@
 //! A storage node: shards over one journal, answering gateways.
 //!
 //! ```text
-//!   server ─ frames ─▶ shard ─ proposer ─▶ raft ─▶ journal (one fsync for all shards)
+//!   server ─ frames ─▶ replica ─ proposer ─▶ raft ─▶ journal (one fsync for all shards)
 //!      │                 ▲ state ◀─ apply ──┘
 //!      └─ read: journal entries ◀─ rows of the state
 //! ```
@@ -13,6 +13,7 @@ pub mod metrics;
 pub mod node;
 pub mod raft;
 pub mod read;
+pub mod replica;
 pub mod server;
 pub mod shard;
 

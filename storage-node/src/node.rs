@@ -18,10 +18,10 @@ use weir_transport::{Listener, ServerConfig};
 
 use crate::config::{NodeConfig, SyncMode};
 use crate::raft::{LogStore, Machine, NoPeers, ShardRaft, TypeConfig};
+use crate::replica::{ShardHandle, ShardShared, proposer};
 use crate::server::NodeService;
 use crate::shard::command::{Change, Command, PutNamespace};
 use crate::shard::entry::{Kind, SubBatch};
-use crate::shard::{ShardHandle, ShardShared, proposer};
 
 /// The only node there is yet.
 const NODE_ID: u64 = 1;
@@ -268,10 +268,9 @@ async fn keep_house(
         // Under pressure every shard that is behind writes one: the quiet ones keep old files too.
         let usage = shard.journal.usage();
         let is_pressed = usage.used_bytes * 10 > usage.limit_bytes * 8 && is_behind(&shard);
-        if grown.load(Ordering::Relaxed) >= checkpoint_bytes || is_pressed {
-            if let Err(error) = shard.raft.trigger().snapshot().await {
-                tracing::warn!(shard = %shard.shard, %error, "no checkpoint");
-            }
+        let is_due = grown.load(Ordering::Relaxed) >= checkpoint_bytes || is_pressed;
+        if is_due && let Err(error) = shard.raft.trigger().snapshot().await {
+            tracing::warn!(shard = %shard.shard, %error, "no checkpoint");
         }
         purged = purge(&shard, purged).await;
         // A purge is lazy; without publishes nothing would carry it to the disk, and its files would stay.

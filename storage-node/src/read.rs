@@ -10,7 +10,7 @@ use weir_protocol::error::ErrorCode;
 use weir_protocol::ids::{Offset, TimestampMs};
 use weir_protocol::rpc::{At, Position, Refusal, Slice};
 
-use crate::shard::ShardHandle;
+use crate::replica::ShardHandle;
 use crate::shard::state::{BatchRow, Partition, PartitionKey};
 
 /// Bytes of log that one step of a read may load.

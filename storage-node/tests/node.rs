@@ -1,4 +1,5 @@
 //! A node over real TCP and a real disk, spoken to as a gateway would.
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::path::Path;
 use std::sync::Arc;

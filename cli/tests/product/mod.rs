@@ -7,15 +7,15 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 /// A running `weir dev`; killed when dropped.
-pub struct Product {
+pub(crate) struct Product {
     child: Child,
     /// `host:port` of the gateway.
-    pub address: String,
+    pub(crate) address: String,
 }
 
 impl Product {
     /// Starts on `dir` and returns once it answers.
-    pub fn start(dir: &Path) -> Self {
+    pub(crate) fn start(dir: &Path) -> Self {
         let ready = dir.join("ready");
         let _ = std::fs::remove_file(&ready);
         let mut child = Command::new(env!("CARGO_BIN_EXE_weir"))
@@ -39,13 +39,13 @@ impl Product {
     }
 
     /// Ends the process as a crash would: SIGKILL.
-    pub fn kill(&mut self) {
+    pub(crate) fn kill(&mut self) {
         self.child.kill().unwrap();
         self.child.wait().unwrap();
     }
 
     /// Asks it to stop (SIGTERM) and waits; true if it stopped by itself with success.
-    pub fn stop(&mut self) -> bool {
+    pub(crate) fn stop(&mut self) -> bool {
         let pid = self.child.id().to_string();
         assert!(Command::new("kill").arg(pid).status().unwrap().success());
         self.child.wait().unwrap().success()
@@ -61,22 +61,22 @@ impl Drop for Product {
 
 /// An answer.
 #[derive(Debug)]
-pub struct Answer {
-    pub status: u16,
-    pub headers: Vec<(String, String)>,
-    pub body: Vec<u8>,
+pub(crate) struct Answer {
+    pub(crate) status: u16,
+    pub(crate) headers: Vec<(String, String)>,
+    pub(crate) body: Vec<u8>,
 }
 
 impl Answer {
-    pub fn json(&self) -> serde_json::Value {
+    pub(crate) fn json(&self) -> serde_json::Value {
         serde_json::from_slice(&self.body).unwrap_or_else(|error| panic!("{error}: {}", self.text()))
     }
 
-    pub fn text(&self) -> String {
+    pub(crate) fn text(&self) -> String {
         String::from_utf8_lossy(&self.body).into_owned()
     }
 
-    pub fn header(&self, name: &str) -> Option<&str> {
+    pub(crate) fn header(&self, name: &str) -> Option<&str> {
         self.headers
             .iter()
             .find(|(found, _)| found.eq_ignore_ascii_case(name))
@@ -85,12 +85,12 @@ impl Answer {
 }
 
 /// A keep-alive HTTP/1.1 connection.
-pub struct Connection {
+pub(crate) struct Connection {
     stream: BufReader<TcpStream>,
 }
 
 impl Connection {
-    pub fn open(address: &str) -> std::io::Result<Self> {
+    pub(crate) fn open(address: &str) -> std::io::Result<Self> {
         let stream = TcpStream::connect(address)?;
         stream.set_nodelay(true)?;
         stream.set_read_timeout(Some(Duration::from_secs(20)))?;
@@ -98,7 +98,12 @@ impl Connection {
     }
 
     /// Sends one request and reads its answer; an error if the server went away.
-    pub fn request(&mut self, line: &str, headers: &[(&str, &str)], body: &[u8]) -> std::io::Result<Answer> {
+    pub(crate) fn request(
+        &mut self,
+        line: &str,
+        headers: &[(&str, &str)],
+        body: &[u8],
+    ) -> std::io::Result<Answer> {
         self.send(line, headers, body)?;
         let (status, headers) = self.head()?;
         let length = headers.iter().find(|(name, _)| name.eq_ignore_ascii_case("content-length"));
@@ -108,7 +113,7 @@ impl Connection {
         Ok(Answer { status, headers, body })
     }
 
-    pub fn send(&mut self, line: &str, headers: &[(&str, &str)], body: &[u8]) -> std::io::Result<()> {
+    pub(crate) fn send(&mut self, line: &str, headers: &[(&str, &str)], body: &[u8]) -> std::io::Result<()> {
         let mut text = format!("{line} HTTP/1.1\r\nHost: localhost\r\nContent-Length: {}\r\n", body.len());
         for (name, value) in headers {
             text.push_str(&format!("{name}: {value}\r\n"));
@@ -120,7 +125,7 @@ impl Connection {
     }
 
     /// Reads an answer's status and headers.
-    pub fn head(&mut self) -> std::io::Result<(u16, Vec<(String, String)>)> {
+    pub(crate) fn head(&mut self) -> std::io::Result<(u16, Vec<(String, String)>)> {
         let status = self.line()?;
         let gone = || std::io::Error::from(std::io::ErrorKind::UnexpectedEof);
         let status = status.split(' ').nth(1).and_then(|status| status.parse().ok()).ok_or_else(gone)?;
@@ -135,7 +140,7 @@ impl Connection {
     }
 
     /// Reads one line, without its end.
-    pub fn line(&mut self) -> std::io::Result<String> {
+    pub(crate) fn line(&mut self) -> std::io::Result<String> {
         let mut line = String::new();
         if self.stream.read_line(&mut line)? == 0 {
             return Err(std::io::ErrorKind::UnexpectedEof.into());

@@ -32,21 +32,21 @@ const CONFIG_BYTES_MAX: usize = 64 << 10;
 const BODY_TIME_MAX: std::time::Duration = std::time::Duration::from_secs(30);
 
 /// What every request needs.
-pub struct Edge {
+pub(crate) struct Edge {
     /// Settings.
-    pub config: GatewayConfig,
+    pub(crate) config: GatewayConfig,
     /// The way to storage.
-    pub storage: Storage,
+    pub(crate) storage: Storage,
     /// Who is calling.
-    pub authenticator: Box<dyn Authenticator>,
+    pub(crate) authenticator: Box<dyn Authenticator>,
     /// Counters and histograms.
-    pub registry: Registry,
+    pub(crate) registry: Registry,
     /// Requests by operation and status class.
-    pub requests: IntCounterVec,
+    pub(crate) requests: IntCounterVec,
     /// Seconds per stage of confirmed publishes.
-    pub stages: HistogramVec,
+    pub(crate) stages: HistogramVec,
     /// No new work: `/readyz` says so.
-    pub is_draining: AtomicBool,
+    pub(crate) is_draining: AtomicBool,
 }
 
 /// A request that may be handled.
@@ -132,7 +132,7 @@ impl Call {
 }
 
 /// Answers one request.
-pub async fn handle(edge: Arc<Edge>, peer: IpAddr, request: Request<Body>) -> Response {
+pub(crate) async fn handle(edge: Arc<Edge>, peer: IpAddr, request: Request<Body>) -> Response {
     let received = Instant::now();
     let (head, body) = request.into_parts();
     let request_id = ulid::Ulid::new().to_string();

@@ -15,4 +15,4 @@ mod read;
 mod route;
 mod topics;
 
-pub use dispatch::{Edge, handle};
+pub(crate) use dispatch::{Edge, handle};

@@ -3,14 +3,11 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use crate::identity::Identity;
+use crate::entry::Identity;
+use crate::format::BLOCK_ALIGN;
 
 const KIB: u64 = 1024;
 const MIB: u64 = 1024 * KIB;
-
-/// Blocks start at multiples of this many bytes: the largest sector a device may write as a whole, so that a
-/// torn write never touches bytes that were acknowledged before.
-pub const BLOCK_ALIGN: u32 = 4096;
 
 /// What an answered append promises.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

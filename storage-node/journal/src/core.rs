@@ -10,10 +10,9 @@ use bytes::Bytes;
 use crate::completion::Waiter;
 use crate::config::JournalConfig;
 use crate::disk::{Disk, DiskFile};
-use crate::entry::{FileSeq, LogPosition, StreamId};
+use crate::entry::{FileSeq, LogPosition, Rotated, StreamId};
 use crate::error::Failure;
 use crate::format::FrameKind;
-use crate::journal::Rotated;
 use crate::metrics::Counters;
 use crate::streams::{LiveFile, ROW_BYTES, Stream};
 

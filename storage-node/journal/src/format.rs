@@ -17,6 +17,10 @@ pub use frame::{FRAME_HEADER_BYTES, Frame, FrameError, FrameHeader, FrameKind, F
 
 use crc_fast::{CrcAlgorithm, Digest};
 
+/// Blocks start at multiples of this many bytes: the largest sector a device may write as a whole, so that a
+/// torn write never touches bytes that were acknowledged before.
+pub const BLOCK_ALIGN: u32 = 4096;
+
 /// CRC-32C of two slices as if they were one.
 pub(crate) fn crc32c_pair(first: &[u8], second: &[u8]) -> u32 {
     let mut digest = Digest::new(CrcAlgorithm::Crc32Iscsi);
@@ -39,7 +43,7 @@ fn narrow(crc: u64) -> u32 {
 /// The next multiple of the block alignment.
 #[must_use]
 pub const fn align_up(pos: u32) -> u32 {
-    pos.next_multiple_of(crate::config::BLOCK_ALIGN)
+    pos.next_multiple_of(BLOCK_ALIGN)
 }
 
 /// Reads fixed-width fields of a header whose length was checked.

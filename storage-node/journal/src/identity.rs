@@ -4,17 +4,9 @@ use std::path::Path;
 use std::sync::Arc;
 
 use crate::disk::{DirLock, Disk, LockError, OpenMode};
+use crate::entry::Identity;
 use crate::error::OpenError;
 use crate::format::{crc32c, u32_at, u64_at, u128_at};
-
-/// Whose journal it is. Written into the directory when it is made, compared at every open.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Identity {
-    /// The cluster.
-    pub cluster_id: u128,
-    /// The node; never used again for another disk.
-    pub node_id: u64,
-}
 
 /// Newest directory format that this build writes and reads.
 const FORMAT: u32 = 1;

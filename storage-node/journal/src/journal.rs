@@ -13,7 +13,7 @@ use crate::completion::{Completion, Waiter};
 use crate::config::{Backend, JournalConfig};
 use crate::core::{Core, Inner, Queued, QueuedFrame};
 use crate::disk::{DirLock, Disk, DiskFile, OpenMode};
-use crate::entry::{Entry, FileSeq, Location, LogPosition, StreamId};
+use crate::entry::{Entry, FileSeq, Location, LogPosition, Rotated, StreamId};
 use crate::error::{AppendError, Failure, Full, OpenError, ReadError, SealedError};
 use crate::format::{BLOCK_HEADER_BYTES, FRAME_HEADER_BYTES, FrameHeader, FrameKind};
 use crate::metrics::Metrics;
@@ -59,15 +59,6 @@ impl Drop for Shared {
     fn drop(&mut self) {
         self.close();
     }
-}
-
-/// A finished file, told to the rotation listener.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Rotated {
-    /// The file that is finished and durable: the one to write a sidecar for.
-    pub file: FileSeq,
-    /// Indexes of the live entries in it, per stream.
-    pub entries: Vec<(StreamId, Range<u64>)>,
 }
 
 /// A synced entry read by [`Tail`].

@@ -43,12 +43,12 @@ mod writer;
 
 pub use blobs::Blobs;
 pub use completion::{Completion, Synced};
-pub use config::{BLOCK_ALIGN, Backend, ConfigError, JournalConfig, SyncMode};
+pub use config::{Backend, ConfigError, JournalConfig, SyncMode};
 pub use disk::{Disk, RealDisk};
-pub use entry::{Entry, EntryKind, FileSeq, Location, LogPosition, Lsn, StreamId};
+pub use entry::{Entry, EntryKind, FileSeq, Identity, Location, LogPosition, Lsn, Rotated, StreamId};
 pub use error::{AppendError, Damage, Failure, Full, OpenError, ReadError, SealedError};
-pub use identity::Identity;
-pub use journal::{Journal, Rotated, Tail, TailEntry};
+pub use format::BLOCK_ALIGN;
+pub use journal::{Journal, Tail, TailEntry};
 pub use metrics::{Metrics, SYNC_BUCKETS_US};
 pub use recovered::{Recovered, RecoveredStream, TornTail};
 pub use space::{Class, FileUsage, Permit, Usage};

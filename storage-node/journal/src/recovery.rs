@@ -10,14 +10,14 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use crate::config::{BLOCK_ALIGN, JournalConfig};
+use crate::config::JournalConfig;
 use crate::core::parse_file_name;
 use crate::disk::{Disk, DiskFile, OpenMode};
 use crate::entry::{FileSeq, Location, Lsn, StreamId};
 use crate::error::{Damage, OpenError};
 use crate::format::{
-    BLOCK_HEADER_BYTES, BlockError, BlockHeader, FILE_HEADER_BYTES, FILE_VERSION, FLAG_FILE_HEAD, FileHeader,
-    FileHeaderError, FrameKind, Frames, align_up,
+    BLOCK_ALIGN, BLOCK_HEADER_BYTES, BlockError, BlockHeader, FILE_HEADER_BYTES, FILE_VERSION,
+    FLAG_FILE_HEAD, FileHeader, FileHeaderError, FrameKind, Frames, align_up,
 };
 use crate::recovered::TornTail;
 use crate::streams::{FileSpans, LiveFile, Row, Stream};

@@ -15,13 +15,12 @@ use crate::completion::{Synced, Waiter};
 use crate::config::{Backend, SyncMode};
 use crate::core::{Core, Inner, NextFile, Queued};
 use crate::disk::OpenMode;
-use crate::entry::{FileSeq, Location, LogPosition, Lsn, StreamId};
+use crate::entry::{FileSeq, Location, LogPosition, Lsn, Rotated, StreamId};
 use crate::error::Failure;
 use crate::format::{
     BLOCK_HEADER_BYTES, BlockHeader, FILE_HEADER_BYTES, FLAG_FILE_HEAD, FLAG_SESSION_START,
     FRAME_HEADER_BYTES, FrameHeader, FrameKind, align_up,
 };
-use crate::journal::Rotated;
 use crate::metrics::add;
 use crate::streams::{FileSpans, LiveFile, Stream};
 
@@ -240,7 +239,7 @@ impl Writer {
         };
         header.seal(&mut self.block);
         let (len, padded) =
-            (self.block.len(), self.block.len().next_multiple_of(crate::config::BLOCK_ALIGN as usize));
+            (self.block.len(), self.block.len().next_multiple_of(crate::format::BLOCK_ALIGN as usize));
         self.block.resize(padded, 0);
         self.next_block += 1;
         let counters = &self.core.counters;

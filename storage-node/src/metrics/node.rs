@@ -8,8 +8,8 @@ use weir_protocol::rpc::{Level, Stages};
 
 /// Upper bounds of stage histograms, in seconds: 25 µs to 1.6 s, each twice the one before.
 const STAGE_BUCKETS: [f64; 17] = [
-    25e-6, 50e-6, 100e-6, 200e-6, 400e-6, 800e-6, 1.6e-3, 3.2e-3, 6.4e-3, 12.8e-3, 25.6e-3, 51.2e-3, 102.4e-3,
-    204.8e-3, 409.6e-3, 819.2e-3, 1.638_4,
+    25e-6, 50e-6, 100e-6, 200e-6, 400e-6, 800e-6, 1.6e-3, 3.2e-3, 6.4e-3, 12.8e-3, 25.6e-3, 51.2e-3,
+    102.4e-3, 204.8e-3, 409.6e-3, 819.2e-3, 1.638_4,
 ];
 
 /// Counters of one node; clones share them.

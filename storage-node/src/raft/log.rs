@@ -66,7 +66,7 @@ impl LogStore {
             .transpose()
             .map_err(io::Error::other)?;
         let purged = found.and_then(|found| found.purged).map(log_id);
-        let last = found.and_then(|found| found.last).map(log_id).or_else(|| purged.clone());
+        let last = found.and_then(|found| found.last).map(log_id).or(purged);
         let shared = Shared {
             vote: Mutex::new(vote),
             committed: Mutex::new(found.and_then(|found| found.committed).map(log_id)),

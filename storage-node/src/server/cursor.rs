@@ -16,7 +16,7 @@ use weir_transport::Reply;
 
 use super::dispatch::decode;
 use crate::read::{ReadBatches, Reader};
-use crate::shard::ShardHandle;
+use crate::replica::ShardHandle;
 
 /// Encoded bytes that one step of a subscription reads.
 const STEP_BYTES: u64 = 1 << 20;

@@ -14,7 +14,7 @@ use weir_protocol::slots::SLOTS;
 use weir_transport::{Peer, Reply, Request, Service};
 
 use super::{cursor, publish, topics};
-use crate::shard::ShardHandle;
+use crate::replica::ShardHandle;
 
 /// What answers a node's gateways.
 pub struct NodeService {

@@ -14,9 +14,9 @@ use weir_protocol::rpc::{
 };
 use weir_transport::Reply;
 
-use crate::shard::ShardHandle;
+use crate::replica::ShardHandle;
+use crate::replica::proposer::Proposal;
 use crate::shard::entry::{Idempotency, Kind, SubBatch};
-use crate::shard::proposer::Proposal;
 use crate::shard::state::Verdict;
 
 /// Bytes an entry takes besides its sub-batches, with room to spare.

@@ -16,7 +16,7 @@ use weir_protocol::rpc::{
 
 use super::dispatch::decode;
 use super::publish::full_refusal;
-use crate::shard::ShardHandle;
+use crate::replica::ShardHandle;
 use crate::shard::command::{
     Change, Command, CreateTopic, DeleteNamespace, DeleteTopic, PutNamespace, UpdateTopic,
 };

@@ -1,7 +1,5 @@
 //! Publishing, and what became of it.
 
-use weir_protocol::limits::{DELAY_MS_MAX, WAIT_MS_MAX};
-
 use super::{Answer, Body, Content, Kind, Operation, Param, Target, Verb};
 use crate::auth::Op;
 

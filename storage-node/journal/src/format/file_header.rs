@@ -59,7 +59,7 @@ impl FileHeader {
         bytes[8..12].copy_from_slice(&FILE_VERSION.to_le_bytes());
         bytes[16..24].copy_from_slice(&self.file.0.to_le_bytes());
         bytes[24..28].copy_from_slice(&self.file_bytes.to_le_bytes());
-        bytes[28..32].copy_from_slice(&crate::config::BLOCK_ALIGN.to_le_bytes());
+        bytes[28..32].copy_from_slice(&crate::format::BLOCK_ALIGN.to_le_bytes());
         bytes[32..48].copy_from_slice(&self.journal_id.to_le_bytes());
         bytes[48..64].copy_from_slice(&self.cluster_id.to_le_bytes());
         bytes[64..72].copy_from_slice(&self.node_id.to_le_bytes());

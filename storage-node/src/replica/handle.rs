@@ -10,10 +10,10 @@ use weir_protocol::error::ErrorCode;
 use weir_protocol::ids::{LogIndex, ShardId};
 use weir_protocol::rpc::Refusal;
 
-use super::entry::SubBatch;
 use super::proposer::Proposal;
-use super::state::{PartitionKey, ShardState, Verdict};
 use crate::raft::{AppliedLog, ShardRaft};
+use crate::shard::entry::SubBatch;
+use crate::shard::state::{PartitionKey, ShardState, Verdict};
 
 /// Wakes whoever follows a partition.
 #[derive(Debug, Default)]

@@ -14,9 +14,9 @@ use weir_protocol::error::{ErrorCode, Outcome};
 use weir_protocol::ids::TimestampMs;
 use weir_protocol::rpc::{Refusal, Stages};
 
-use super::entry::{EntryBuilder, SubBatch};
-use super::state::Verdict;
 use crate::raft::{EntryData, LogStore, ShardRaft, TypeConfig};
+use crate::shard::entry::{EntryBuilder, SubBatch};
+use crate::shard::state::Verdict;
 
 /// An entry takes proposals until it has this many bytes …
 const ENTRY_BYTES_TARGET: usize = 256 << 10;
