@@ -61,6 +61,9 @@ pub(crate) struct DevArgs {
     /// Serve an address that other machines can reach although nobody is authenticated
     #[arg(long)]
     pub(crate) insecure_public: bool,
+    /// Where the operator console is served: a path that starts and ends with a slash
+    #[arg(long, env = "WEIR_CONSOLE_PREFIX", default_value = "/console/", value_name = "PATH")]
+    pub(crate) console_prefix: String,
     /// Data shards of a new data directory, 1 to 64
     #[arg(long, default_value_t = 4, value_name = "N")]
     pub(crate) data_shards: u32,

@@ -37,6 +37,7 @@ pub(crate) async fn run(args: DevArgs) -> anyhow::Result<()> {
         listen: args.listen,
         storage: node.local_addr().to_string(),
         insecure_public: args.insecure_public,
+        console_prefix: args.console_prefix.clone(),
         ..GatewayConfig::default()
     };
     let registry = prometheus::Registry::new();
@@ -65,6 +66,7 @@ pub(crate) async fn run(args: DevArgs) -> anyhow::Result<()> {
 fn welcome(url: &str, args: &DevArgs) {
     output::note(format_args!(
         "Weir is running, data in {}\n\n  \
+         console        {url}{console}\n  \
          API            {url}/v1\n  \
          OpenAPI        {url}/openapi.json\n  \
          metrics        {url}/metrics\n\n\
@@ -73,6 +75,7 @@ fn welcome(url: &str, args: &DevArgs) {
          curl {url}/v1/topics/greetings/messages\n  \
          curl -N -H 'Accept: text/event-stream' {url}/v1/topics/greetings/messages\n\n\
          Stop with Ctrl-C.",
-        args.data_dir.display()
+        args.data_dir.display(),
+        console = args.console_prefix,
     ));
 }

@@ -20,6 +20,8 @@ pub struct GatewayConfig {
     pub insecure_public: bool,
     /// Largest payload of one message in bytes, at most 3 MiB. Default 1 MiB.
     pub record_bytes_max: usize,
+    /// Where the operator console is served: a path that starts and ends with a slash. Default `/console/`.
+    pub console_prefix: String,
     /// Most connections at once; further ones wait. Default 10,000.
     pub connections_max: usize,
 }
@@ -33,6 +35,7 @@ impl Default for GatewayConfig {
             origins: Vec::new(),
             insecure_public: false,
             record_bytes_max: weir_protocol::limits::RECORD_BYTES_DEFAULT,
+            console_prefix: "/console/".to_owned(),
             connections_max: 10_000,
         }
     }

@@ -19,7 +19,7 @@ use tokio::task::JoinHandle;
 
 use crate::auth::{Authenticator, LoopbackAuthenticator, OpenAuthenticator};
 use crate::config::GatewayConfig;
-use crate::edge::{Edge, handle};
+use crate::edge::{Console, Edge, handle};
 use crate::storage::Storage;
 
 /// A request's header section must have arrived within this: a slow one holds a connection no longer.
@@ -45,6 +45,14 @@ pub enum StartError {
         addr: SocketAddr,
         /// What the operating system said.
         source: std::io::Error,
+    },
+    /// The console cannot be served below this path.
+    #[error("the console prefix {prefix:?} is not possible: {reason}")]
+    ConsolePrefix {
+        /// The prefix.
+        prefix: String,
+        /// What is wrong with it.
+        reason: &'static str,
     },
     /// A metric could not be registered: a defect.
     #[error(transparent)]
@@ -79,6 +87,8 @@ impl Gateway {
         {
             return Err(StartError::Public(config.listen));
         }
+        let console = Console::new(&config.console_prefix)
+            .map_err(|reason| StartError::ConsolePrefix { prefix: config.console_prefix.clone(), reason })?;
         let requests = Opts::new("weir_gateway_requests_total", "Requests by operation and status class.");
         let requests = IntCounterVec::new(requests, &["operation", "class"])?;
         let buckets = prometheus::exponential_buckets(50e-6, 2.0, 16)?;
@@ -94,7 +104,16 @@ impl Gateway {
         let addr = listener.local_addr().map_err(listen_error)?;
         let storage = Storage::new(config.storage.clone());
         let is_draining = AtomicBool::new(false);
-        let edge = Arc::new(Edge { config, storage, authenticator, registry, requests, stages, is_draining });
+        let edge = Arc::new(Edge {
+            config,
+            console,
+            storage,
+            authenticator,
+            registry,
+            requests,
+            stages,
+            is_draining,
+        });
         let (stopping, stop) = watch::channel(false);
         let accepting = tokio::spawn(accept(listener, Arc::clone(&edge), stop));
         Ok(RunningGateway { edge, addr, stopping, accepting })

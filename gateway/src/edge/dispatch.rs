@@ -18,6 +18,7 @@ use weir_protocol::error::ErrorCode;
 use weir_protocol::ids::{Name, TopicPath};
 use weir_protocol::rpc::{Level, Refusal};
 
+use super::console::Console;
 use super::route::Route;
 use super::{events, origin, publish, read, topics};
 use crate::api::operations::Target;
@@ -35,6 +36,8 @@ const BODY_TIME_MAX: std::time::Duration = std::time::Duration::from_secs(30);
 pub(crate) struct Edge {
     /// Settings.
     pub(crate) config: GatewayConfig,
+    /// The operator console.
+    pub(crate) console: Console,
     /// The way to storage.
     pub(crate) storage: Storage,
     /// Who is calling.
@@ -171,6 +174,9 @@ async fn serve(
         let mut response = empty(StatusCode::NO_CONTENT);
         origin::preflight(&head.headers, response.headers_mut());
         return ("preflight", Ok(response));
+    }
+    if let Some(answer) = edge.console.answer(&head.method, head.uri.path(), &head.headers) {
+        return ("console", answer);
     }
     let route = match Route::find(&head.method, &head.uri) {
         Ok(route) => route,

@@ -1,0 +1,244 @@
+//! The operator console: files built in `console/`, embedded, served below a prefix.
+//!
+//! One build works under any prefix: `index.html` is rendered per request with the prefix in `<base href>` and a
+//! fresh nonce for the one `<style>` that the console's widgets add; every other file is as it was built. The
+//! files hold no data, so they need no grant: what the console shows it asks of the API, which does.
+
+use axum::body::Body;
+use axum::response::Response;
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use http::header::{
+    ACCEPT_ENCODING, CACHE_CONTROL, CONTENT_ENCODING, CONTENT_SECURITY_POLICY, CONTENT_TYPE, LOCATION,
+    REFERRER_POLICY, VARY,
+};
+use http::{HeaderMap, HeaderValue, Method, StatusCode};
+use rust_embed::{EmbeddedFile, RustEmbed};
+use weir_protocol::error::ErrorCode;
+
+use super::dispatch::empty;
+use crate::api::Problem;
+
+/// `console/dist`. A release build embeds it; a debug build reads it when asked, so that the console can be
+/// rebuilt below a running gateway.
+#[derive(RustEmbed)]
+#[folder = "$CARGO_MANIFEST_DIR/../console/dist/"]
+#[allow_missing = true]
+struct Files;
+
+/// What `npm run build` leaves in `index.html` to be replaced.
+const BUILT_BASE: &str = r#"<base href="/console/" />"#;
+const BUILT_NONCE: &str = "__CSP_NONCE__";
+const PLACEHOLDER: &str = "<!doctype html><html lang=\"en\"><meta charset=\"utf-8\"><title>Weir</title>\
+    <h1>The console is not part of this build</h1><p>Run <code>npm ci &amp;&amp; npm run build</code> in \
+    <code>console/</code> and build <code>weir</code> again. The API is there all the same: \
+    <a href=\"/openapi.json\">/openapi.json</a></html>";
+
+/// Serves the console below one prefix.
+#[derive(Debug)]
+pub(crate) struct Console {
+    /// Starts and ends with a slash.
+    prefix: String,
+}
+
+impl Console {
+    /// # Errors
+    /// The reason, if `prefix` does not start and end with a slash, holds other characters than names may, or
+    /// would hide the API.
+    pub(crate) fn new(prefix: &str) -> Result<Self, &'static str> {
+        let allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"/._~-".contains(&byte);
+        if prefix.len() < 3 || !prefix.starts_with('/') || !prefix.ends_with('/') || prefix.contains("//") {
+            return Err("it must start and end with a slash and name something, like /console/");
+        }
+        if !prefix.bytes().all(allowed) || prefix.split('/').any(|part| part == "." || part == "..") {
+            return Err("it may hold letters, digits and . _ ~ - only, in parts other than . and ..");
+        }
+        if prefix.starts_with("/v1/") {
+            return Err("it would hide the API");
+        }
+        Ok(Self { prefix: prefix.to_owned() })
+    }
+
+    /// Answers requests below the prefix; `None` for all others.
+    pub(super) fn answer(
+        &self,
+        method: &Method,
+        path: &str,
+        headers: &HeaderMap,
+    ) -> Option<Result<Response, Problem>> {
+        if path == self.prefix.trim_end_matches('/') {
+            return Some(Ok(self.redirect()));
+        }
+        let rest = path.strip_prefix(&self.prefix)?;
+        if !matches!(*method, Method::GET | Method::HEAD) {
+            let detail = format!("{method} is not among the methods of the console's files: {}", "GET, HEAD");
+            return Some(Err(Problem::new(ErrorCode::MethodNotAllowed, detail)));
+        }
+        if rest != "index.html"
+            && let Some(file) = Files::get(rest)
+        {
+            return Some(Ok(asset(rest, file, headers)));
+        }
+        // Assets carry a hash in their name: one that is not there belongs to another build.
+        if rest.starts_with("assets/") {
+            let detail = format!("the console has no {rest}");
+            return Some(Err(Problem::new(ErrorCode::RouteNotFound, detail)));
+        }
+        Some(Ok(self.page()))
+    }
+
+    fn redirect(&self) -> Response {
+        let mut response = empty(StatusCode::PERMANENT_REDIRECT);
+        if let Ok(location) = HeaderValue::from_str(&self.prefix) {
+            response.headers_mut().insert(LOCATION, location);
+        }
+        response
+    }
+
+    /// `index.html`, for every address that is a view of the console.
+    fn page(&self) -> Response {
+        let nonce = STANDARD.encode(rand::random::<[u8; 16]>());
+        let index = Files::get("index.html");
+        let built = index.as_ref().and_then(|file| std::str::from_utf8(&file.data).ok());
+        let html = built.map_or_else(
+            || PLACEHOLDER.to_owned(),
+            |html| {
+                let base = format!("<base href=\"{}\" />", self.prefix);
+                html.replacen(BUILT_BASE, &base, 1).replace(BUILT_NONCE, &nonce)
+            },
+        );
+        let policy = format!(
+            "default-src 'none'; script-src 'self'; style-src 'self' 'nonce-{nonce}'; connect-src 'self'; \
+             img-src 'self' data:; worker-src 'self'; base-uri 'self'; form-action 'none'; \
+             frame-ancestors 'none'"
+        );
+        let mut response = Response::new(Body::from(html));
+        let headers = response.headers_mut();
+        headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/html; charset=utf-8"));
+        headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-cache, private"));
+        headers.insert(REFERRER_POLICY, HeaderValue::from_static("no-referrer"));
+        if let Ok(policy) = HeaderValue::from_str(&policy) {
+            headers.insert(CONTENT_SECURITY_POLICY, policy);
+        }
+        response
+    }
+}
+
+/// A file as it was built, in the smallest encoding that the client takes.
+fn asset(path: &str, file: EmbeddedFile, headers: &HeaderMap) -> Response {
+    let packed = [("br", "br"), ("gzip", "gz")].into_iter().find_map(|(encoding, ending)| {
+        accepts(headers, encoding)
+            .then(|| Files::get(&format!("{path}.{ending}")))
+            .flatten()
+            .map(|f| (encoding, f))
+    });
+    let (encoding, data) = match packed {
+        Some((encoding, packed)) => (Some(encoding), packed.data),
+        None => (None, file.data),
+    };
+    let mut response = Response::new(Body::from(data.into_owned()));
+    let headers = response.headers_mut();
+    let media = mime_guess::from_path(path).first_or_octet_stream();
+    if let Ok(media) = HeaderValue::from_str(media.as_ref()) {
+        headers.insert(CONTENT_TYPE, media);
+    }
+    if let Some(encoding) = encoding {
+        headers.insert(CONTENT_ENCODING, HeaderValue::from_static(encoding));
+    }
+    headers.insert(VARY, HeaderValue::from_static("Accept-Encoding"));
+    let is_hashed = path.starts_with("assets/");
+    let cache = if is_hashed { "public, max-age=31536000, immutable" } else { "public, max-age=3600" };
+    headers.insert(CACHE_CONTROL, HeaderValue::from_static(cache));
+    response
+}
+
+/// True if `Accept-Encoding` names the encoding without refusing it.
+fn accepts(headers: &HeaderMap, encoding: &str) -> bool {
+    headers.get_all(ACCEPT_ENCODING).iter().filter_map(|value| value.to_str().ok()).any(|value| {
+        value.split(',').any(|item| {
+            let (name, rest) = item.split_once(';').unwrap_or((item, ""));
+            let quality = rest.trim().strip_prefix("q=").and_then(|text| text.parse::<f32>().ok());
+            name.trim().eq_ignore_ascii_case(encoding) && quality.is_none_or(|quality| quality > 0.0)
+        })
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use http_body_util::BodyExt as _;
+
+    use super::*;
+
+    fn get(console: &Console, path: &str) -> Option<Result<Response, Problem>> {
+        console.answer(&Method::GET, path, &HeaderMap::new())
+    }
+
+    async fn text(response: Response) -> String {
+        String::from_utf8(response.into_body().collect().await.unwrap().to_bytes().to_vec()).unwrap()
+    }
+
+    #[test]
+    fn a_prefix_is_one_or_more_named_parts_outside_the_api() {
+        for good in ["/console/", "/ops/console/", "/a.b_c~d-e/"] {
+            assert!(Console::new(good).is_ok(), "{good}");
+        }
+        for bad in
+            ["", "/", "//", "console/", "/console", "/a//b/", "/../", "/a b/", "/\"/", "/v1/", "/v1/x/"]
+        {
+            assert!(Console::new(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[tokio::test]
+    async fn every_view_is_the_page_with_its_prefix_and_a_fresh_nonce() {
+        let console = Console::new("/ops/console/").unwrap();
+        let mut policies = Vec::new();
+        for path in ["/ops/console/", "/ops/console/ns/default/topics/orders.paid", "/ops/console/index.html"]
+        {
+            let response = get(&console, path).unwrap().unwrap();
+            assert_eq!(response.status(), 200);
+            assert_eq!(response.headers()[CACHE_CONTROL], "no-cache, private");
+            let policy = response.headers()[CONTENT_SECURITY_POLICY].to_str().unwrap().to_owned();
+            let html = text(response).await;
+            if Files::get("index.html").is_some() {
+                let nonce = policy.split("'nonce-").nth(1).unwrap().split('\'').next().unwrap();
+                assert!(html.contains(r#"<base href="/ops/console/" />"#) && html.contains(nonce), "{html}");
+            }
+            assert!(!html.contains(BUILT_NONCE));
+            policies.push(policy);
+        }
+        policies.dedup();
+        assert_eq!(policies.len(), 3);
+    }
+
+    #[test]
+    fn what_is_not_below_the_prefix_is_left_to_the_api() {
+        let console = Console::new("/console/").unwrap();
+        for path in ["/", "/v1", "/consoles/", "/healthz"] {
+            assert!(get(&console, path).is_none(), "{path}");
+        }
+        let redirect = get(&console, "/console").unwrap().unwrap();
+        assert_eq!(
+            (redirect.status(), &redirect.headers()[LOCATION]),
+            (StatusCode::PERMANENT_REDIRECT, &HeaderValue::from_static("/console/"))
+        );
+    }
+
+    #[test]
+    fn assets_of_another_build_and_writes_are_refused() {
+        let console = Console::new("/console/").unwrap();
+        assert_eq!(get(&console, "/console/assets/gone-12345678.js").unwrap().unwrap_err().status, 404);
+        let post = console.answer(&Method::POST, "/console/", &HeaderMap::new()).unwrap();
+        assert_eq!(post.unwrap_err().status, 405);
+    }
+
+    #[test]
+    fn encodings_are_chosen_by_name_and_quality() {
+        let headers =
+            |value: &'static str| HeaderMap::from_iter([(ACCEPT_ENCODING, HeaderValue::from_static(value))]);
+        assert!(accepts(&headers("gzip, deflate, br"), "br"));
+        assert!(accepts(&headers("br;q=0.5"), "br"));
+        assert!(!accepts(&headers("br;q=0, gzip"), "br"));
+        assert!(!accepts(&HeaderMap::new(), "gzip"));
+    }
+}
