@@ -77,7 +77,7 @@ need_console_packages() {
   fi
 }
 
-# console/dist, rebuilt when a source is newer. The gateway's build script embeds it.
+# console/dist, rebuilt when a source is newer.
 need_console() {
   need_console_packages
   if [ ! -f console/dist/index.html ] || [ -n "$(find console/src console/index.html console/package-lock.json console/vite.config.ts -newer console/dist/index.html -print -quit)" ]; then
