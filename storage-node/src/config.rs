@@ -40,6 +40,9 @@ pub struct NodeConfig {
     /// A checkpoint is written when a shard's log has grown by this many bytes since the last one; only what a
     /// checkpoint covers can be freed. Default 64 MiB.
     pub checkpoint_bytes: u64,
+    /// Bytes of the newest entries kept in memory for live readers, divided evenly among the data shards. Default
+    /// 64 MiB; beyond it the oldest are read from the journal.
+    pub tail_ring_bytes: usize,
 }
 
 impl Default for NodeConfig {
@@ -53,6 +56,7 @@ impl Default for NodeConfig {
             journal_max_bytes: 8 << 30,
             journal_file_bytes: 128 << 20,
             checkpoint_bytes: 64 << 20,
+            tail_ring_bytes: 64 << 20,
         }
     }
 }

@@ -9,6 +9,7 @@
 //! [`Node::start`] makes it run; `weir dev` runs one beside a gateway.
 
 pub mod config;
+pub mod keeper;
 pub mod metrics;
 pub mod node;
 pub mod raft;
@@ -16,6 +17,7 @@ pub mod read;
 pub mod replica;
 pub mod server;
 pub mod shard;
+pub mod shutdown;
 
 pub use config::{NodeConfig, SyncMode};
-pub use node::{Node, RunningNode, StartError};
+pub use node::{Node, RunningNode, StartError, Surroundings};

@@ -1,36 +1,36 @@
-//! A storage node as a whole: opens its data, starts its shards, answers gateways, keeps house, stops.
+//! A storage node as a whole: opens its data, starts its shards, answers gateways, stops.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::time::Duration;
 
-use openraft::async_runtime::WatchReceiver as _;
+use prometheus::Registry;
 use prost::Message as _;
-use tokio::sync::watch;
-use tokio::task::JoinHandle;
-use weir_journal::{Blobs, Class, Identity, Journal, JournalConfig, RealDisk, Recovered, StreamId};
-use weir_protocol::ids::{ClusterId, NodeId, ShardId, TimestampMs};
+use tokio::sync::{mpsc, watch};
+use weir_journal::{Blobs, Class, Disk, Identity, Journal, JournalConfig, RealDisk, Recovered, StreamId};
+use weir_protocol::ids::{ClusterId, NodeId, ShardId};
 use weir_protocol::rpc::Namespace;
 use weir_transport::server::Identity as ServerIdentity;
 use weir_transport::{Listener, ServerConfig};
 
 use crate::config::{NodeConfig, SyncMode};
-use crate::raft::{LogStore, Machine, NoPeers, ShardRaft, TypeConfig};
-use crate::replica::{ShardHandle, ShardShared, proposer};
+use crate::keeper::Keeper;
+use crate::metrics::{JournalCollector, NodeMetrics};
+use crate::raft::tripwire::Tripwire;
+use crate::raft::{LogStore, Machine, group};
+use crate::replica::proposer::Proposer;
+use crate::replica::{ShardHandle, ShardShared};
 use crate::server::NodeService;
 use crate::shard::command::{Change, Command, PutNamespace};
-use crate::shard::entry::{Kind, SubBatch};
+use crate::shard::entry::SubBatch;
+use crate::shutdown::Tasks;
 
 /// The only node there is yet.
 const NODE_ID: u64 = 1;
-/// How often retention and checkpoints are looked after.
-const HOUSEKEEPING: Duration = Duration::from_secs(1);
-/// Trims that one shard proposes in one round.
-const TRIMS_PER_ROUND: usize = 1_000;
-/// A shard of one voter leads at once; longer means that its disk hangs.
-const LEADER_DEADLINE: Duration = Duration::from_secs(30);
+/// Room for an entry's header and its journal frame.
+const ENTRY_OVERHEAD_BYTES: u64 = 4 << 10;
 
 /// Why a node did not start.
 #[derive(Debug, thiserror::Error)]
@@ -47,6 +47,9 @@ pub enum StartError {
     /// The listener could not be opened.
     #[error("cannot listen: {0}")]
     Listen(#[source] std::io::Error),
+    /// Metrics of another node are in the registry.
+    #[error("metrics: {0}")]
+    Metrics(#[from] prometheus::Error),
     /// A shard did not start.
     #[error("shard {shard}: {why}")]
     Shard {
@@ -57,53 +60,79 @@ pub enum StartError {
     },
 }
 
+/// What a node takes from its surroundings.
+#[derive(Debug, Clone)]
+pub struct Surroundings {
+    /// The disk; a simulated one in tests.
+    pub disk: Arc<dyn Disk>,
+    /// Where its metrics are registered.
+    pub registry: Registry,
+}
+
+impl Default for Surroundings {
+    fn default() -> Self {
+        Self { disk: Arc::new(RealDisk), registry: Registry::new() }
+    }
+}
+
 /// A node that runs. Stop it with [`RunningNode::shutdown`].
 pub struct RunningNode {
     service: Arc<NodeService>,
     listener: Listener,
     journal: Journal,
-    stopping: watch::Sender<bool>,
-    housekeeping: Vec<JoinHandle<()>>,
-    proposers: Vec<JoinHandle<()>>,
+    registry: Registry,
+    tasks: Tasks,
 }
 
 /// Starts nodes.
 pub struct Node;
 
 impl Node {
-    /// Opens the data directory, or makes it, starts every shard and waits until each leads.
+    /// [`Node::start_in`] on the real disk and with a registry of its own.
     ///
     /// # Errors
     /// [`StartError`].
     pub async fn start(config: NodeConfig) -> Result<RunningNode, StartError> {
+        Self::start_in(config, Surroundings::default()).await
+    }
+
+    /// Opens the data directory, or makes it, starts every shard, waits until each leads and has applied its log, and
+    /// answers gateways from then on.
+    ///
+    /// # Errors
+    /// [`StartError`].
+    pub async fn start_in(config: NodeConfig, around: Surroundings) -> Result<RunningNode, StartError> {
         config.check().map_err(StartError::Config)?;
-        let (journal, recovered, identity) = open_journal(&config)?;
-        let blobs = Blobs::open(config.data_dir.join("blobs"), Arc::new(RealDisk))?;
+        let (journal, recovered, identity) = open_journal(&config, &around.disk)?;
+        let blobs = Blobs::open(config.data_dir.join("blobs"), Arc::clone(&around.disk))?;
+        let metrics = NodeMetrics::register(&around.registry)?;
+        around.registry.register(Box::new(JournalCollector::new(journal.clone())))?;
         let known = recovered.streams.keys().map(|stream| stream.0).max().unwrap_or(0);
         let data_shards = if known == 0 { config.data_shards } else { known };
-        let (stopping, stop) = watch::channel(false);
-        let (mut shards, mut housekeeping, mut proposers) = (BTreeMap::new(), Vec::new(), Vec::new());
+        let mut tasks = Tasks::default();
+        let mut shards = BTreeMap::new();
+        let starter = Starter {
+            ring_bytes_max: config.tail_ring_bytes / data_shards as usize,
+            checkpoint_bytes: config.checkpoint_bytes,
+            journal: journal.clone(),
+            recovered,
+            blobs,
+            metrics: metrics.clone(),
+            used_permille: Arc::default(),
+        };
         for shard in (0..=data_shards).map(ShardId) {
-            let started = start_shard(shard, &journal, &recovered, &blobs).await;
-            let started = started.map_err(|why| StartError::Shard { shard, why })?;
-            housekeeping.push(tokio::spawn(keep_house(
-                started.handle.clone(),
-                started.grown,
-                config.checkpoint_bytes,
-                stop.clone(),
-            )));
-            proposers.push(started.proposer);
-            shards.insert(shard, started.handle);
+            let handle = starter.start(shard, &mut tasks).await;
+            shards.insert(shard, handle.map_err(|why| StartError::Shard { shard, why })?);
         }
-        let is_synced = config.sync == SyncMode::Always;
         let mut service = NodeService {
             shards,
             journal: journal.clone(),
             cluster_id: ClusterId(identity.cluster_id),
             node_id: NODE_ID,
             address: String::new(),
-            is_synced,
+            is_synced: config.sync == SyncMode::Always,
             is_draining: AtomicBool::new(false),
+            metrics,
         };
         ensure_default_namespace(&service, config.auto_create).await?;
         let identity =
@@ -114,7 +143,7 @@ impl Node {
         let service = Arc::new(service);
         let listener = Listener::bind(ServerConfig::new(addr, identity), Arc::clone(&service) as _).await;
         let listener = listener.map_err(StartError::Listen)?;
-        Ok(RunningNode { service, listener, journal, stopping, housekeeping, proposers })
+        Ok(RunningNode { service, listener, journal, registry: around.registry, tasks })
     }
 }
 
@@ -123,6 +152,12 @@ impl RunningNode {
     #[must_use]
     pub fn local_addr(&self) -> SocketAddr {
         self.listener.local_addr()
+    }
+
+    /// The registry with this node's metrics.
+    #[must_use]
+    pub fn registry(&self) -> &Registry {
+        &self.registry
     }
 
     /// The journal's counters.
@@ -137,38 +172,43 @@ impl RunningNode {
         self.journal.failure().map(|failure| failure.to_string())
     }
 
-    /// Takes no new work, finishes what is in flight within `deadline`, writes checkpoints and stops.
+    /// True once the node stops by itself, because one of its tasks ended: shut it down then.
+    #[must_use]
+    pub fn stopping(&self) -> watch::Receiver<bool> {
+        self.tasks.stop()
+    }
+
+    /// Takes no new work, finishes what is in flight within `deadline`, writes checkpoints and closes the journal.
+    /// On return nothing of the node runs and its directory is free.
     pub async fn shutdown(self, deadline: Duration) {
-        self.service.is_draining.store(true, Ordering::Release);
-        self.stopping.send_replace(true);
-        self.listener.shutdown(deadline).await;
-        for task in self.housekeeping {
-            if let Err(error) = task.await {
-                tracing::error!(%error, "housekeeping ended unexpectedly");
-            }
-        }
-        for shard in self.service.shards.values() {
+        let Self { service, listener, journal, tasks, registry } = self;
+        service.is_draining.store(true, Ordering::Release);
+        tasks.begin_stop();
+        listener.shutdown(deadline).await;
+        for shard in service.shards.values() {
             // A checkpoint makes the next start fast; without one the log is replayed.
-            if let Err(error) = shard.raft.trigger().snapshot().await {
-                tracing::warn!(shard = %shard.shard, %error, "no checkpoint at shutdown");
+            if let Err(why) = group::checkpoint(&shard.raft, deadline).await {
+                tracing::warn!(shard = %shard.shard, %why, "no checkpoint at shutdown");
             }
             if let Err(error) = shard.raft.shutdown().await {
                 tracing::warn!(shard = %shard.shard, %error, "the shard did not stop cleanly");
             }
         }
-        for task in self.proposers {
-            task.abort();
-        }
-        let journal = self.journal;
+        // With the last handles of the shards their proposers end.
+        drop((listener, service, registry));
+        tasks.join().await;
         if tokio::task::spawn_blocking(move || journal.close()).await.is_err() {
             tracing::error!("the journal did not close cleanly");
         }
     }
 }
 
-fn open_journal(config: &NodeConfig) -> Result<(Journal, Recovered, Identity), StartError> {
+fn open_journal(
+    config: &NodeConfig,
+    disk: &Arc<dyn Disk>,
+) -> Result<(Journal, Recovered, Identity), StartError> {
     let fresh = Identity { cluster_id: ulid::Ulid::new().0, node_id: NODE_ID };
-    let identity = Identity::of_dir(&config.data_dir, &RealDisk)?.unwrap_or(fresh);
+    let identity = Identity::of_dir(&config.data_dir, &**disk)?.unwrap_or(fresh);
     let journal = JournalConfig {
         file_bytes: config.journal_file_bytes,
         max_bytes: config.journal_max_bytes,
@@ -177,161 +217,52 @@ fn open_journal(config: &NodeConfig) -> Result<(Journal, Recovered, Identity), S
             SyncMode::Always => weir_journal::SyncMode::Always,
             SyncMode::Os => weir_journal::SyncMode::Os,
         },
+        // The tail ring serves live readers; the journal's own memory is for what is in flight.
+        recent_bytes_max: 1 << 20,
         ..JournalConfig::new(&config.data_dir, identity)
     };
-    let (journal, recovered) = Journal::open(journal, Arc::new(RealDisk))?;
+    let (journal, recovered) = Journal::open(journal, Arc::clone(disk))?;
     if let Some(torn) = &recovered.torn_tail {
         tracing::warn!(path = %torn.path.display(), pos = torn.pos, "cut an unacknowledged tail of the journal");
     }
     Ok((journal, recovered, identity))
 }
 
-struct Started {
-    handle: ShardHandle,
-    proposer: JoinHandle<()>,
-    grown: Arc<AtomicU64>,
-}
-
-async fn start_shard(
-    shard: ShardId,
-    journal: &Journal,
-    found: &Recovered,
-    blobs: &Blobs,
-) -> Result<Started, String> {
-    let stream = StreamId(shard.0);
-    let text = |error: &dyn std::fmt::Display| error.to_string();
-    let log = LogStore::new(journal.clone(), stream, found.streams.get(&stream)).map_err(|e| text(&e))?;
-    let shared = Arc::new(ShardShared::default());
-    let machine = Machine::open(shard, NODE_ID, log.clone(), blobs.clone(), Arc::clone(&shared) as _)
-        .map_err(|e| text(&e))?;
-    let (state, grown) = (machine.state(), machine.bytes_since_checkpoint());
-    let raft = ShardRaft::new(NODE_ID, raft_config(shard)?, NoPeers, log.clone(), machine)
-        .await
-        .map_err(|e| text(&e))?;
-    if !raft.is_initialized().await.map_err(|e| text(&e))? {
-        let members = BTreeMap::from([(NODE_ID, openraft::impls::BasicNode::default())]);
-        raft.initialize(members).await.map_err(|e| text(&e))?;
-    } else {
-        // One voter need not wait for anybody.
-        raft.trigger().elect(false).await.map_err(|e| text(&e))?;
-    }
-    lead(&raft).await?;
-    let (proposals, proposer) = proposer::spawn(raft.clone(), log);
-    let handle = ShardHandle { shard, state, shared, raft, journal: journal.clone(), proposals };
-    Ok(Started { handle, proposer, grown })
-}
-
-/// Waits until the shard leads and has applied everything its log held: reads are then as new as before the restart.
-async fn lead(raft: &ShardRaft) -> Result<(), String> {
-    let leads = |metrics: &openraft::RaftMetrics<TypeConfig>| {
-        metrics.state == openraft::ServerState::Leader
-            && metrics.last_applied.as_ref().map(|id| id.index) == metrics.last_log_index
-    };
-    raft.wait(Some(LEADER_DEADLINE))
-        .metrics(leads, "leads")
-        .await
-        .map(drop)
-        .map_err(|error| error.to_string())
-}
-
-fn raft_config(shard: ShardId) -> Result<Arc<openraft::Config>, String> {
-    let config = openraft::Config {
-        cluster_name: format!("shard-{shard}"),
-        heartbeat_interval: 500,
-        election_timeout_min: 1_000,
-        election_timeout_max: 2_000,
-        max_payload_entries: 1_024,
-        snapshot_policy: openraft::SnapshotPolicy::Never,
-        max_in_snapshot_log_to_keep: u64::MAX,
-        replication_lag_threshold: 1 << 20,
-        enable_pre_vote: Some(true),
-        enable_leader_restore: Some(false),
-        ..openraft::Config::default()
-    };
-    config.validate().map(Arc::new).map_err(|error| error.to_string())
-}
-
-/// Retention and checkpoints of one shard, until the node stops.
-async fn keep_house(
-    shard: ShardHandle,
-    grown: Arc<AtomicU64>,
+/// What all shards are started with.
+struct Starter {
+    ring_bytes_max: usize,
     checkpoint_bytes: u64,
-    mut stop: watch::Receiver<bool>,
-) {
-    let mut purged = 0;
-    loop {
-        tokio::select! {
-            _ = stop.wait_for(|stopping| *stopping) => return,
-            () = tokio::time::sleep(HOUSEKEEPING) => {}
-        }
-        trim(&shard).await;
-        // Under pressure every shard that is behind writes one: the quiet ones keep old files too.
-        let usage = shard.journal.usage();
-        let is_pressed = usage.used_bytes * 10 > usage.limit_bytes * 8 && is_behind(&shard);
-        let is_due = grown.load(Ordering::Relaxed) >= checkpoint_bytes || is_pressed;
-        if is_due && let Err(error) = shard.raft.trigger().snapshot().await {
-            tracing::warn!(shard = %shard.shard, %error, "no checkpoint");
-        }
-        purged = purge(&shard, purged).await;
-        // A purge is lazy; without publishes nothing would carry it to the disk, and its files would stay.
-        let is_held =
-            usage.files.first().is_some_and(|oldest| !oldest.current && oldest.pinned_by.is_empty());
-        if is_held && let Err(error) = shard.journal.flush(shard.stream(), Box::new(|_| {})) {
-            tracing::debug!(shard = %shard.shard, %error, "the purge waits for the next commit");
-        }
-    }
+    journal: Journal,
+    recovered: Recovered,
+    blobs: Blobs,
+    metrics: NodeMetrics,
+    used_permille: Arc<AtomicU32>,
 }
 
-/// Whether entries were applied that no checkpoint covers.
-fn is_behind(shard: &ShardHandle) -> bool {
-    let metrics = shard.raft.metrics();
-    let metrics = metrics.borrow_watched();
-    metrics.last_applied.as_ref().map(|id| id.index) > metrics.snapshot.as_ref().map(|id| id.index)
-}
-
-/// Proposes the trims that retention asks for.
-async fn trim(shard: &ShardHandle) {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    let now = TimestampMs(u64::try_from(since.as_millis()).unwrap_or(u64::MAX));
-    let due = shard.state.read().due_trims(now, TRIMS_PER_ROUND);
-    if due.is_empty() {
-        return;
+impl Starter {
+    async fn start(&self, shard: ShardId, tasks: &mut Tasks) -> Result<ShardHandle, String> {
+        let text = |error: &dyn std::fmt::Display| error.to_string();
+        let found = self.recovered.streams.get(&StreamId(shard.0));
+        let recovered_end = found.map_or(0, |found| found.entries.end);
+        let tripwire = Arc::new(Tripwire::new(shard, NODE_ID, recovered_end));
+        let log = LogStore::open(self.journal.clone(), shard, NODE_ID, found, Arc::clone(&tripwire))
+            .map_err(|error| text(&error))?;
+        let shared = Arc::new(ShardShared::new(self.ring_bytes_max, self.metrics.clone()));
+        let (blobs, listener) = (self.blobs.clone(), Arc::clone(&shared) as _);
+        let machine =
+            Machine::open(shard, log.clone(), tripwire, blobs, listener).map_err(|error| text(&error))?;
+        let (state, applied_bytes) = (machine.state(), machine.applied_bytes());
+        let raft = group::start(shard, NODE_ID, log, machine).await.map_err(|error| text(&error))?;
+        let (proposals, queue) = mpsc::unbounded_channel();
+        let (journal, used) = (self.journal.clone(), Arc::clone(&self.used_permille));
+        let proposer = Proposer::new(raft.clone(), Arc::clone(&state), Arc::clone(&shared), journal, used);
+        tasks.spawn(format!("proposer of shard {shard}"), proposer.run(queue));
+        let handle = ShardHandle { shard, state, shared, raft, journal: self.journal.clone(), proposals };
+        let used = Arc::clone(&self.used_permille);
+        let keeper = Keeper::new(handle.clone(), self.checkpoint_bytes, applied_bytes, used);
+        tasks.spawn(format!("keeper of shard {shard}"), keeper.run(tasks.stop()));
+        Ok(handle)
     }
-    let trims: Vec<_> = due
-        .into_iter()
-        .map(|((incarnation, partition), upto)| SubBatch {
-            incarnation,
-            partition,
-            kind: Kind::Trim,
-            expected_end: Some(upto),
-            idempotency: None,
-            body: bytes::Bytes::new(),
-        })
-        .collect();
-    let bytes: usize = trims.iter().map(SubBatch::encoded_bytes).sum();
-    match shard.journal.try_admit(bytes as u64 + 4096, Class::Control) {
-        Ok(permit) => {
-            if let Err(refusal) = shard.change(trims, permit).await {
-                tracing::warn!(shard = %shard.shard, why = refusal.detail, "retention could not trim");
-            }
-        }
-        Err(full) => tracing::warn!(shard = %shard.shard, %full, "no room to trim"),
-    }
-}
-
-/// Frees the log below the newest checkpoint and the oldest live record; returns how far.
-async fn purge(shard: &ShardHandle, purged: u64) -> u64 {
-    let covered = shard.raft.metrics().borrow_watched().snapshot.as_ref().map_or(0, |id| id.index);
-    let needed = shard.state.read().needed_from().map_or(u64::MAX, |index| index.0.saturating_sub(1));
-    let upto = covered.min(needed);
-    if upto <= purged {
-        return purged;
-    }
-    if let Err(error) = shard.raft.trigger().purge_log(upto).await {
-        tracing::warn!(shard = %shard.shard, %error, "the log was not freed");
-        return purged;
-    }
-    upto
 }
 
 async fn ensure_default_namespace(service: &NodeService, auto_create: bool) -> Result<(), StartError> {
@@ -347,7 +278,7 @@ async fn ensure_default_namespace(service: &NodeService, auto_create: bool) -> R
     // Only if it does not exist: an administrator's settings stay.
     let put = PutNamespace { namespace, expected_version: Some(0) };
     let command = Command { change: Some(Change::PutNamespace(put)) }.encode_to_vec();
-    let permit = service.journal.try_admit(8192, Class::Control);
+    let permit = service.journal.try_admit(2 * ENTRY_OVERHEAD_BYTES, Class::Control);
     let permit = permit.map_err(|full| StartError::Shard { shard, why: full.to_string() })?;
     let change = handle.change(vec![SubBatch::command(command.into())], permit).await;
     change.map(drop).map_err(|refusal| StartError::Shard { shard, why: refusal.detail })

@@ -161,6 +161,19 @@ impl Batch {
         Ok(Self { bytes: bytes.split_to(want), header })
     }
 
+    /// Takes exactly one batch whose checksum was verified before by this process: reads the header alone.
+    ///
+    /// # Errors
+    /// As [`Batch::parse`], but for the checksum.
+    pub fn from_checked(bytes: Bytes) -> Result<Self, BatchError> {
+        let have = bytes.len();
+        if have < HEADER_BYTES || have != u32_at(&bytes, 0) as usize + 4 {
+            return Err(BatchError::Truncated { have, want: HEADER_BYTES });
+        }
+        let header = read_header(&bytes[..HEADER_BYTES])?;
+        Ok(Self { bytes, header })
+    }
+
     /// Puts records behind a header. `records` is already compressed by `header.codec`.
     pub(crate) fn assemble(header: BatchHeader, records: &[u8]) -> Self {
         let mut bytes = Vec::with_capacity(HEADER_BYTES + records.len());

@@ -1,177 +1,238 @@
-//! A shard's log as a stream of the journal.
+//! A shard's Raft log and vote in the node's journal.
 //!
-//! openraft asks that entries are readable when `append` returns and that its callback comes after the sync: that
-//! is the journal's contract. Vote and entries keep their order because both go through the journal's one queue.
+//! Entries that are appended but not applied yet stay in memory here: apply takes them without touching the disk
+//! or the journal's lock. There are few, the proposer keeps at most four in flight.
 
+use std::collections::VecDeque;
 use std::fmt::Debug;
 use std::io;
 use std::ops::{Bound, RangeBounds};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
-use bytes::Bytes;
-use openraft::alias::{EntryOf, LogIdOf, VoteOf};
-use openraft::storage::{IOFlushed, RaftLogStorage};
-use openraft::{EntryPayload, LogState, OptionalSend, RaftLogReader};
+use futures_util::{Stream, stream};
+use openraft::entry::RaftEntry as _;
+use openraft::storage::{IOFlushed, LogState, RaftLogStorage};
+use openraft::{EntryPayload, OptionalSend, RaftLogReader};
 use parking_lot::Mutex;
-use prost::Message as _;
-use tokio::sync::oneshot;
-use weir_journal::{
-    AppendError, Entry, EntryKind, Failure, Journal, LogPosition, RecoveredStream, StreamId, Synced,
+use weir_journal::{Entry, EntryKind, Failure, Journal, LogPosition, RecoveredStream, StreamId, Synced};
+use weir_protocol::ids::ShardId;
+
+use super::tripwire::Tripwire;
+use super::types::{
+    EntryData, LogEntry, LogId, TypeConfig, Vote, decode_membership, decode_vote, encode_membership,
+    encode_vote, log_id, term_of,
 };
 
-use super::types::{Members, StoredMembers, TypeConfig, decode_vote, encode_vote, log_id, position};
-use crate::raft::EntryData;
-
-/// Most payload bytes that one read of the log returns.
+/// Most payload bytes that one step of replication or apply reads.
 const READ_BYTES_MAX: usize = 4 << 20;
 
-/// What the newest commits took, for the stages that publishers are told.
-#[derive(Debug, Clone, Copy)]
-pub struct CommitMarks {
-    /// Entries below this index were durable then.
-    pub durable_end: u64,
-    /// The commit.
-    pub synced: Synced,
-}
-
-/// One shard's log.
+/// Handle of one shard's log; clones share it.
 #[derive(Debug, Clone)]
 pub struct LogStore {
-    journal: Journal,
-    stream: StreamId,
     shared: Arc<Shared>,
 }
 
 #[derive(Debug)]
 struct Shared {
-    vote: Mutex<Option<VoteOf<TypeConfig>>>,
-    committed: Mutex<Option<LogIdOf<TypeConfig>>>,
-    purged: Mutex<Option<LogIdOf<TypeConfig>>>,
-    last: Mutex<Option<LogIdOf<TypeConfig>>>,
-    /// One past the newest entry that is durable here: the leader's own part of a quorum.
-    durable_end: AtomicU64,
-    marks: Mutex<Option<CommitMarks>>,
+    journal: Journal,
+    stream: StreamId,
+    node: u64,
+    tripwire: Arc<Tripwire>,
+    inner: Mutex<Inner>,
+}
+
+#[derive(Debug, Default)]
+struct Inner {
+    vote: Option<Vote>,
+    committed: Option<LogId>,
+    purged: Option<LogId>,
+    last: Option<LogId>,
+    /// Entries that are not applied yet, contiguous, up to `last`; what is missing before them is in the journal.
+    unapplied: VecDeque<LogEntry>,
+    /// Commits of the journal and the end each made durable, until their entries are applied.
+    commits: VecDeque<(u64, Synced)>,
 }
 
 impl LogStore {
-    /// The log of `stream` as recovery found it.
+    /// The log of `shard` as recovery found it.
     ///
     /// # Errors
-    /// If the stored vote is damaged.
-    pub fn new(journal: Journal, stream: StreamId, found: Option<&RecoveredStream>) -> io::Result<Self> {
-        let vote = found
-            .and_then(|found| found.vote.as_ref())
-            .map(decode_vote)
-            .transpose()
-            .map_err(io::Error::other)?;
-        let purged = found.and_then(|found| found.purged).map(log_id);
-        let last = found.and_then(|found| found.last).map(log_id).or(purged);
-        let shared = Shared {
-            vote: Mutex::new(vote),
-            committed: Mutex::new(found.and_then(|found| found.committed).map(log_id)),
-            purged: Mutex::new(purged),
-            durable_end: AtomicU64::new(last.as_ref().map_or(0, |last| last.index + 1)),
-            last: Mutex::new(last),
-            marks: Mutex::new(None),
-        };
-        Ok(Self { journal, stream, shared: Arc::new(shared) })
-    }
-
-    /// One past the newest entry that is durable on this node.
-    #[must_use]
-    pub fn durable_end(&self) -> u64 {
-        self.shared.durable_end.load(Ordering::Acquire)
-    }
-
-    /// The newest commit's marks.
-    #[must_use]
-    pub fn marks(&self) -> Option<CommitMarks> {
-        *self.shared.marks.lock()
-    }
-
-    fn entry(&self, entry: EntryOf<TypeConfig>) -> Entry {
-        let LogPosition { term, leader, index } = position(&entry.log_id);
-        let (kind, payload) = match entry.payload {
-            EntryPayload::Blank => (EntryKind::Blank, Bytes::new()),
-            EntryPayload::Normal(EntryData(bytes)) => (EntryKind::Normal, bytes),
-            EntryPayload::Membership(members) => {
-                (EntryKind::Membership, StoredMembers::from(&members).encode_to_vec().into())
-            }
-        };
-        Entry { kind, term, leader, index, payload }
-    }
-
-    async fn wait(
-        &self,
-        queue: impl FnOnce(weir_journal::Completion) -> Result<(), AppendError>,
-    ) -> io::Result<()> {
-        let (tx, rx) = oneshot::channel();
-        queue(Box::new(move |outcome| drop(tx.send(outcome)))).map_err(io::Error::other)?;
-        match rx.await {
-            Ok(outcome) => outcome.map(drop).map_err(|failure| io::Error::other(failure.to_string())),
-            Err(_) => Err(io::Error::other("the journal was closed")),
+    /// If its vote cannot be read: the node could vote twice.
+    pub fn open(
+        journal: Journal,
+        shard: ShardId,
+        node: u64,
+        recovered: Option<&RecoveredStream>,
+        tripwire: Arc<Tripwire>,
+    ) -> io::Result<Self> {
+        let position = |at: LogPosition| log_id(at.term, at.index);
+        let mut inner = Inner::default();
+        if let Some(recovered) = recovered {
+            inner.vote = recovered.vote.clone().map(decode_vote).transpose().map_err(io::Error::other)?;
+            inner.committed = recovered.committed.map(position);
+            inner.purged = recovered.purged.map(position);
+            inner.last = recovered.last.map(position).or(inner.purged);
         }
+        let shared = Shared { journal, stream: StreamId(shard.0), node, tripwire, inner: Mutex::new(inner) };
+        Ok(Self { shared: Arc::new(shared) })
+    }
+
+    /// Where the time of the entry `index` went, once it is applied; forgets it and all before it.
+    pub fn applied(&self, index: u64) -> Option<Synced> {
+        let mut inner = self.shared.inner.lock();
+        while inner.unapplied.front().is_some_and(|entry| entry.index() <= index) {
+            inner.unapplied.pop_front();
+        }
+        while inner.commits.front().is_some_and(|(end, _)| *end <= index) {
+            inner.commits.pop_front();
+        }
+        inner.commits.front().map(|(_, synced)| *synced)
+    }
+
+    /// Entries of `range` from memory or disk, at least one unless the range is empty, at most `bytes_max`.
+    async fn read(&self, range: std::ops::Range<u64>, bytes_max: usize) -> io::Result<Vec<LogEntry>> {
+        if range.is_empty() {
+            return Ok(Vec::new());
+        }
+        if let Some(entries) = self.in_memory(&range, bytes_max) {
+            return Ok(entries);
+        }
+        let shared = Arc::clone(&self.shared);
+        let read = move || shared.journal.read_entries(shared.stream, range, bytes_max);
+        let entries = tokio::task::spawn_blocking(read).await.map_err(io::Error::other)?;
+        entries.map_err(io::Error::other)?.into_iter().map(from_journal).collect()
+    }
+
+    fn in_memory(&self, range: &std::ops::Range<u64>, bytes_max: usize) -> Option<Vec<LogEntry>> {
+        let inner = self.shared.inner.lock();
+        let first = inner.unapplied.front()?.index();
+        let skip = usize::try_from(range.start.checked_sub(first)?).ok()?;
+        let mut entries = Vec::new();
+        let mut bytes = 0;
+        for entry in inner.unapplied.iter().skip(skip).take_while(|entry| entry.index() < range.end) {
+            bytes += payload_bytes(entry);
+            if !entries.is_empty() && bytes > bytes_max {
+                break;
+            }
+            entries.push(entry.clone());
+        }
+        (!entries.is_empty()).then_some(entries)
+    }
+
+    /// Waits until the journal says that an operation is durable.
+    async fn durably(
+        queue: impl FnOnce(weir_journal::Completion) -> Result<(), weir_journal::AppendError>,
+    ) -> io::Result<()> {
+        let (tell, told) = tokio::sync::oneshot::channel();
+        queue(Box::new(move |outcome| drop(tell.send(outcome)))).map_err(io::Error::other)?;
+        match told.await {
+            Ok(Ok(_)) => Ok(()),
+            Ok(Err(failure)) => Err(io::Error::other(failure)),
+            Err(_) => Err(io::Error::other(Failure::Closed)),
+        }
+    }
+
+    fn position(&self, at: &LogId) -> LogPosition {
+        LogPosition { term: term_of(at), leader: 0, index: at.index }
     }
 }
 
-/// An entry as openraft knows it.
-fn raft_entry(entry: Entry) -> io::Result<EntryOf<TypeConfig>> {
-    let id = log_id(LogPosition { term: entry.term, leader: entry.leader, index: entry.index });
+impl Shared {
+    /// The proposing leader, where this node knows it: the journal keeps it for people who read logs.
+    fn leader_of(&self, inner: &Inner, term: u64) -> u64 {
+        inner.vote.filter(|vote| vote.leader_id.term == term).map_or(0, |vote| vote.leader_id.voted_for)
+    }
+}
+
+fn payload_bytes(entry: &LogEntry) -> usize {
+    match &entry.payload {
+        EntryPayload::Normal(payload) => payload.0.len(),
+        EntryPayload::Blank | EntryPayload::Membership(_) => 0,
+    }
+}
+
+fn to_journal(entry: &LogEntry, leader: u64) -> Entry {
+    let (kind, payload) = match &entry.payload {
+        EntryPayload::Blank => (EntryKind::Blank, bytes::Bytes::new()),
+        EntryPayload::Normal(payload) => (EntryKind::Normal, payload.0.clone()),
+        EntryPayload::Membership(members) => (EntryKind::Membership, encode_membership(members)),
+    };
+    Entry { kind, term: term_of(&entry.log_id), leader, index: entry.log_id.index, payload }
+}
+
+fn from_journal(entry: Entry) -> io::Result<LogEntry> {
     let payload = match entry.kind {
         EntryKind::Blank => EntryPayload::Blank,
         EntryKind::Normal => EntryPayload::Normal(EntryData(entry.payload)),
         EntryKind::Membership => {
-            let stored = StoredMembers::decode(entry.payload).map_err(io::Error::other)?;
-            EntryPayload::Membership(Members::try_from(stored).map_err(io::Error::other)?)
+            EntryPayload::Membership(decode_membership(&entry.payload).map_err(io::Error::other)?)
         }
     };
-    Ok(EntryOf::<TypeConfig> { log_id: id, payload })
+    Ok(LogEntry { log_id: log_id(entry.term, entry.index), payload })
+}
+
+fn half_open(range: &impl RangeBounds<u64>, end: u64) -> std::ops::Range<u64> {
+    let first = match range.start_bound() {
+        Bound::Included(first) => *first,
+        Bound::Excluded(before) => before + 1,
+        Bound::Unbounded => 0,
+    };
+    let last = match range.end_bound() {
+        Bound::Included(last) => last + 1,
+        Bound::Excluded(end) => *end,
+        Bound::Unbounded => end,
+    };
+    first..last.min(end)
 }
 
 impl RaftLogReader<TypeConfig> for LogStore {
+    async fn entries_stream<RB>(
+        &mut self,
+        range: RB,
+    ) -> impl Stream<Item = Result<LogEntry, io::Error>> + OptionalSend
+    where
+        RB: RangeBounds<u64> + Clone + Debug + OptionalSend,
+    {
+        // A restarted leader applies everything since its checkpoint in one call: read it in steps.
+        let range = half_open(&range, u64::MAX);
+        let state = (self.clone(), range, VecDeque::new());
+        Box::pin(stream::unfold(state, |(log, mut range, mut ready)| async move {
+            if ready.is_empty() && !range.is_empty() {
+                match log.read(range.clone(), READ_BYTES_MAX).await {
+                    Ok(entries) => {
+                        range.start += entries.len() as u64;
+                        ready.extend(entries);
+                    }
+                    Err(error) => return Some((Err(error), (log, 0..0, ready))),
+                }
+            }
+            let entry: LogEntry = ready.pop_front()?;
+            Some((Ok(entry), (log, range, ready)))
+        }))
+    }
+
     async fn try_get_log_entries<RB: RangeBounds<u64> + Clone + Debug + OptionalSend>(
         &mut self,
         range: RB,
-    ) -> Result<Vec<EntryOf<TypeConfig>>, io::Error> {
-        let live = self.journal.entries(self.stream);
-        let start = match range.start_bound() {
-            Bound::Included(start) => *start,
-            Bound::Excluded(before) => before + 1,
-            Bound::Unbounded => live.start,
-        };
-        let end = match range.end_bound() {
-            Bound::Included(last) => last + 1,
-            Bound::Excluded(end) => *end,
-            Bound::Unbounded => live.end,
-        };
-        let (mut next, end, mut entries) = (start, end.min(live.end), Vec::new());
-        while next < end {
-            let read = self
-                .journal
-                .read_entries(self.stream, next..end, READ_BYTES_MAX)
-                .map_err(io::Error::other)?;
-            next += read.len() as u64;
-            for entry in read {
-                entries.push(raft_entry(entry)?);
-            }
+    ) -> Result<Vec<LogEntry>, io::Error> {
+        let held = self.shared.journal.entries(self.shared.stream);
+        let mut range = half_open(&range, held.end);
+        range.start = range.start.max(held.start);
+        let mut entries = Vec::new();
+        while !range.is_empty() {
+            let more = self.read(range.clone(), READ_BYTES_MAX).await?;
+            range.start += more.len() as u64;
+            entries.extend(more);
         }
         Ok(entries)
     }
 
-    async fn limited_get_log_entries(
-        &mut self,
-        start: u64,
-        end: u64,
-    ) -> Result<Vec<EntryOf<TypeConfig>>, io::Error> {
-        // Bounded in bytes, not only in entries: an entry may be megabytes.
-        let read =
-            self.journal.read_entries(self.stream, start..end, READ_BYTES_MAX).map_err(io::Error::other)?;
-        read.into_iter().map(raft_entry).collect()
+    async fn read_vote(&mut self) -> Result<Option<Vote>, io::Error> {
+        Ok(self.shared.inner.lock().vote)
     }
 
-    async fn read_vote(&mut self) -> Result<Option<VoteOf<TypeConfig>>, io::Error> {
-        Ok(*self.shared.vote.lock())
+    async fn limited_get_log_entries(&mut self, start: u64, end: u64) -> Result<Vec<LogEntry>, io::Error> {
+        self.read(start..end, READ_BYTES_MAX).await
     }
 }
 
@@ -179,80 +240,88 @@ impl RaftLogStorage<TypeConfig> for LogStore {
     type LogReader = Self;
 
     async fn get_log_state(&mut self) -> Result<LogState<TypeConfig>, io::Error> {
-        let (purged, last) = (*self.shared.purged.lock(), *self.shared.last.lock());
-        Ok(LogState { last_purged_log_id: purged, last_log_id: last })
+        let inner = self.shared.inner.lock();
+        Ok(LogState { last_purged_log_id: inner.purged, last_log_id: inner.last })
     }
 
     async fn get_log_reader(&mut self) -> Self {
         self.clone()
     }
 
-    async fn save_vote(&mut self, vote: &VoteOf<TypeConfig>) -> Result<(), io::Error> {
-        let bytes = encode_vote(vote);
-        self.wait(|done| self.journal.save_vote(self.stream, bytes, done)).await?;
-        *self.shared.vote.lock() = Some(*vote);
-        Ok(())
-    }
-
-    async fn save_committed(&mut self, committed: Option<LogIdOf<TypeConfig>>) -> Result<(), io::Error> {
-        if let Some(committed) = &committed {
-            self.journal.note_committed(self.stream, position(committed));
+    async fn save_vote(&mut self, vote: &Vote) -> Result<(), io::Error> {
+        let shared = &self.shared;
+        if vote.leader_id.voted_for != shared.node {
+            shared.tripwire.leading(false);
         }
-        *self.shared.committed.lock() = committed;
+        // The journal keeps its operations in order, so a vote is never behind entries queued after it.
+        Self::durably(|done| shared.journal.save_vote(shared.stream, encode_vote(vote), done)).await?;
+        shared.inner.lock().vote = Some(*vote);
         Ok(())
     }
 
-    async fn read_committed(&mut self) -> Result<Option<LogIdOf<TypeConfig>>, io::Error> {
-        Ok(*self.shared.committed.lock())
+    async fn save_committed(&mut self, committed: Option<LogId>) -> Result<(), io::Error> {
+        if let Some(committed) = committed {
+            self.shared.journal.note_committed(self.shared.stream, self.position(&committed));
+            self.shared.inner.lock().committed = Some(committed);
+        }
+        Ok(())
+    }
+
+    async fn read_committed(&mut self) -> Result<Option<LogId>, io::Error> {
+        Ok(self.shared.inner.lock().committed)
     }
 
     async fn append<I>(&mut self, entries: I, callback: IOFlushed<TypeConfig>) -> Result<(), io::Error>
     where
-        I: IntoIterator<Item = EntryOf<TypeConfig>> + OptionalSend,
+        I: IntoIterator<Item = LogEntry> + OptionalSend,
         I::IntoIter: OptionalSend,
     {
-        let mut last = None;
-        let entries: Vec<Entry> = entries
-            .into_iter()
-            .map(|entry| {
-                last = Some(entry.log_id);
-                self.entry(entry)
-            })
-            .collect();
-        if entries.is_empty() {
+        let shared = Arc::clone(&self.shared);
+        let mut queued = Vec::new();
+        {
+            let mut inner = shared.inner.lock();
+            for entry in entries {
+                let leader = shared.leader_of(&inner, term_of(&entry.log_id));
+                queued.push(to_journal(&entry, leader));
+                inner.last = Some(entry.log_id);
+                inner.unapplied.push_back(entry);
+            }
+        }
+        let Some(last) = queued.last().map(|entry| entry.index) else {
             callback.io_completed(Ok(()));
             return Ok(());
-        }
-        let shared = Arc::clone(&self.shared);
+        };
+        let told = Arc::clone(&shared);
         let done = move |outcome: Result<Synced, Arc<Failure>>| match outcome {
             Ok(synced) => {
-                let durable_end = synced.durable_index_end.unwrap_or(0);
-                shared.durable_end.fetch_max(durable_end, Ordering::AcqRel);
-                *shared.marks.lock() = Some(CommitMarks { durable_end, synced });
+                told.inner.lock().commits.push_back((last + 1, synced));
+                told.tripwire.flushed_here(last + 1);
                 callback.io_completed(Ok(()));
             }
-            Err(failure) => callback.io_completed(Err(io::Error::other(failure.to_string()))),
+            Err(failure) => callback.io_completed(Err(io::Error::other(failure))),
         };
-        self.journal.append(self.stream, entries, Box::new(done)).map_err(io::Error::other)?;
-        *self.shared.last.lock() = last;
-        Ok(())
+        shared.journal.append(shared.stream, queued, Box::new(done)).map_err(io::Error::other)
     }
 
-    async fn truncate_after(&mut self, last_log_id: Option<LogIdOf<TypeConfig>>) -> Result<(), io::Error> {
-        let after = last_log_id.as_ref().map(|id| id.index);
-        self.shared.durable_end.fetch_min(after.map_or(0, |after| after + 1), Ordering::AcqRel);
-        self.wait(|done| self.journal.truncate_after(self.stream, after, done)).await?;
-        *self.shared.last.lock() = last_log_id.or(*self.shared.purged.lock());
-        Ok(())
-    }
-
-    async fn purge(&mut self, id: LogIdOf<TypeConfig>) -> Result<(), io::Error> {
-        self.journal.note_purged(self.stream, position(&id));
-        let mut last = self.shared.last.lock();
-        if last.as_ref().is_none_or(|last| last.index < id.index) {
-            *last = Some(id);
+    async fn truncate_after(&mut self, last_log_id: Option<LogId>) -> Result<(), io::Error> {
+        let shared = &self.shared;
+        let end = last_log_id.map_or(0, |last| last.index + 1);
+        {
+            let mut inner = shared.inner.lock();
+            inner.unapplied.retain(|entry| entry.index() < end);
+            inner.last = last_log_id.or(inner.purged);
+            shared.tripwire.truncated_here(end);
         }
-        *self.shared.purged.lock() = Some(id);
+        let after = last_log_id.map(|last| last.index);
+        Self::durably(|done| shared.journal.truncate_after(shared.stream, after, done)).await
+    }
+
+    async fn purge(&mut self, upto: LogId) -> Result<(), io::Error> {
+        self.shared.journal.note_purged(self.shared.stream, self.position(&upto));
+        let mut inner = self.shared.inner.lock();
+        inner.unapplied.retain(|entry| entry.index() > upto.index);
+        inner.purged = Some(upto);
+        inner.last = inner.last.max(Some(upto));
         Ok(())
     }
 }

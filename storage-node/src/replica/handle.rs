@@ -1,8 +1,11 @@
 //! How others reach a shard: its state for reading, its proposer for changing.
 
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
+use std::time::Instant;
 
+use bytes::Bytes;
 use parking_lot::{Mutex, RwLock};
 use tokio::sync::{Notify, mpsc};
 use weir_journal::{Journal, Permit, StreamId};
@@ -10,19 +13,38 @@ use weir_protocol::error::ErrorCode;
 use weir_protocol::ids::{LogIndex, ShardId};
 use weir_protocol::rpc::Refusal;
 
-use super::proposer::Proposal;
+use super::proposal::Proposal;
+use super::rates::{Rate, Rates};
+use super::ring::TailRing;
+use crate::metrics::NodeMetrics;
 use crate::raft::{AppliedLog, ShardRaft};
 use crate::shard::entry::SubBatch;
-use crate::shard::state::{PartitionKey, ShardState, Verdict};
+use crate::shard::state::{BatchRow, PartitionKey, ShardState, Verdict};
 
-/// Wakes whoever follows a partition.
-#[derive(Debug, Default)]
+/// What a shard's apply leaves for readers: the newest entries, who waits for them, and how busy partitions are.
+#[derive(Debug)]
 pub struct ShardShared {
     watchers: Mutex<HashMap<PartitionKey, Weak<Notify>>>,
+    ring: Mutex<TailRing>,
+    rates: Mutex<Rates>,
+    term: AtomicU64,
+    metrics: NodeMetrics,
 }
 
 impl ShardShared {
-    /// Notified each time the partition gains records or changes. Enable the notification before looking at the
+    /// For one shard, whose newest entries take at most `ring_bytes_max`.
+    #[must_use]
+    pub fn new(ring_bytes_max: usize, metrics: NodeMetrics) -> Self {
+        Self {
+            watchers: Mutex::default(),
+            ring: Mutex::new(TailRing::new(ring_bytes_max)),
+            rates: Mutex::default(),
+            term: AtomicU64::new(0),
+            metrics,
+        }
+    }
+
+    /// Notified each time the partition gains records or changes. Take the notification before looking at the
     /// state, and nothing is missed.
     #[must_use]
     pub fn watch(&self, key: PartitionKey) -> Arc<Notify> {
@@ -38,19 +60,73 @@ impl ShardShared {
         watchers.insert(key, Arc::downgrade(&notify));
         notify
     }
+
+    /// Bodies of the rows whose entries are still in memory.
+    #[must_use]
+    pub fn recent(&self, rows: &[BatchRow]) -> Vec<Option<Bytes>> {
+        let ring = self.ring.lock();
+        let body =
+            |row: &BatchRow| Some(ring.get(row.index)?.slice(row.pos as usize..(row.pos + row.len) as usize));
+        let bodies: Vec<_> = rows.iter().map(body).collect();
+        drop(ring);
+        bodies.iter().for_each(|body| self.metrics.entry_read(body.is_some()));
+        bodies
+    }
+
+    /// Term of the newest applied entry: names what a reader sees.
+    #[must_use]
+    pub fn term(&self) -> u64 {
+        self.term.load(Ordering::Acquire)
+    }
+
+    /// Counts what a publish added.
+    pub fn published(&self, key: PartitionKey, records: u32, bytes: usize, now: Instant) {
+        self.metrics.published(u64::from(records), bytes as u64);
+        self.rates.lock().published(key, records, bytes, now);
+    }
+
+    /// Counts what a reader was given.
+    pub fn delivered(&self, key: PartitionKey, records: u64, bytes: u64, now: Instant) {
+        if records > 0 {
+            self.metrics.delivered(records, bytes);
+            self.rates.lock().delivered(key, records, now);
+        }
+    }
+
+    /// How busy a partition is.
+    #[must_use]
+    pub fn rate(&self, key: PartitionKey) -> Rate {
+        self.rates.lock().of(key, Instant::now())
+    }
+
+    /// The node's counters.
+    #[must_use]
+    pub fn metrics(&self) -> &NodeMetrics {
+        &self.metrics
+    }
 }
 
 impl AppliedLog for ShardShared {
-    fn applied(&self, _index: LogIndex, touched: &[PartitionKey]) {
-        let watchers = self.watchers.lock();
-        if watchers.is_empty() {
+    fn applied(&self, index: LogIndex, term: u64, payload: &Bytes, touched: &[PartitionKey]) {
+        self.term.store(term, Ordering::Release);
+        self.ring.lock().push(index, payload.clone());
+        if touched.is_empty() {
             return;
         }
-        for key in touched {
-            if let Some(notify) = watchers.get(key).and_then(Weak::upgrade) {
-                notify.notify_waiters();
+        let woken: Vec<Arc<Notify>> = {
+            let watchers = self.watchers.lock();
+            if watchers.is_empty() {
+                return;
             }
-        }
+            touched.iter().filter_map(|key| watchers.get(key)?.upgrade()).collect()
+        };
+        woken.iter().for_each(|notify| notify.notify_waiters());
+    }
+
+    fn replaced(&self) {
+        self.ring.lock().clear();
+        let woken: Vec<Arc<Notify>> = self.watchers.lock().values().filter_map(Weak::upgrade).collect();
+        woken.iter().for_each(|notify| notify.notify_waiters());
     }
 }
 

@@ -1,12 +1,27 @@
 //! A shard that runs on this node.
 //!
 //! ```text
-//!   server ─▶ handle ─▶ proposer ─ one entry for all that waits ─▶ raft ─▶ journal
-//!                          ▲ verdicts                               │ committed
-//!                          └──────────────── state: apply(entry) ◀──┘
+//!   server ─▶ handle ─▶ backlog ─▶ proposer ─ one entry for all that waits ─▶ raft ─▶ journal
+//!                          answers ◀─ in_flight ◀───────── state: apply(entry) ◀──┘ committed
+//!                          readers ◀─ handle: ring, watchers ◀──────┘
 //! ```
+//!
+//! | module | job |
+//! |---|---|
+//! | `handle` | how others reach a shard; what its apply leaves for readers |
+//! | [`proposal`] | what is proposed, and who waits for it |
+//! | `backlog` | whose turn it is |
+//! | [`proposer`] | the task that proposes |
+//! | `in_flight` | the answers that an entry owes |
+//! | `ring` | the newest entries in memory |
+//! | `rates` | how busy partitions are |
 
+mod backlog;
 mod handle;
+mod in_flight;
+pub mod proposal;
 pub mod proposer;
+mod rates;
+mod ring;
 
 pub use handle::{ShardHandle, ShardShared};

@@ -1,204 +1,214 @@
 //! The task that proposes: one entry for all that waits, up to four in flight.
 //!
 //! It clocks itself: while entries are in flight, the next one collects what comes. No timer forms a batch.
+//! Answers are given where entries are applied (`in_flight`), not here.
 
-use std::collections::VecDeque;
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
-use futures_util::StreamExt as _;
-use futures_util::stream::FuturesOrdered;
-use openraft::impls::ProgressResponder;
-use tokio::sync::{mpsc, oneshot};
-use weir_journal::Permit;
-use weir_protocol::error::{ErrorCode, Outcome};
+use parking_lot::{Mutex, RwLock};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
+use weir_journal::Journal;
+use weir_protocol::batch::BatchHeader;
+use weir_protocol::error::Outcome;
 use weir_protocol::ids::TimestampMs;
-use weir_protocol::rpc::{Refusal, Stages};
+use weir_protocol::rpc::{Placed, Refusal};
 
-use crate::raft::{EntryData, LogStore, ShardRaft, TypeConfig};
-use crate::shard::entry::{EntryBuilder, SubBatch};
-use crate::shard::state::Verdict;
+use super::backlog::{Backlog, EntryTarget};
+use super::handle::ShardShared;
+use super::in_flight::{EntryInFlight, Flight, hold_back, stages};
+use super::proposal::Proposal;
+use crate::raft::types::Callback;
+use crate::raft::{EntryData, ShardRaft};
+use crate::shard::entry::{EntryBuilder, Kind, SubBatch};
+use crate::shard::staged::{Outlook, Publish};
+use crate::shard::state::{ShardState, Verdict};
 
-/// An entry takes proposals until it has this many bytes …
-const ENTRY_BYTES_TARGET: usize = 256 << 10;
-/// … or this many sub-batches. One proposal is never divided.
-const ENTRY_SUBS_TARGET: usize = 512;
+/// An entry takes proposals until it has this much. One proposal is never divided.
+const ENTRY_TARGET: EntryTarget = EntryTarget { bytes: 256 << 10, subs: 512 };
 /// Entries in flight: enough to keep the journal busy while the next is built.
-const ENTRIES_IN_FLIGHT: usize = 4;
+const ENTRIES_IN_FLIGHT: u32 = 4;
 
-/// What became of a proposal: verdicts of its sub-batches, and where the time went.
-pub type Outcomes = Result<(Vec<Verdict>, Stages), Refusal>;
-
-/// Changes that belong together, and who waits for them.
-pub struct Proposal {
-    subs: Vec<SubBatch>,
-    bytes: usize,
-    received: Instant,
-    answer: Box<dyn FnOnce(Outcomes) + Send>,
-    _permit: Permit,
+/// The proposer's state; [`Proposer::run`] is its task.
+pub struct Proposer {
+    raft: ShardRaft,
+    state: Arc<RwLock<ShardState>>,
+    shared: Arc<ShardShared>,
+    flight: Arc<Flight>,
+    places: Arc<Semaphore>,
+    backlog: Backlog<Proposal>,
+    used_permille: Arc<AtomicU32>,
+    last_ts: TimestampMs,
 }
 
-impl Proposal {
-    /// A proposal that answers by calling `answer`, once, from the proposer's task: it must be short.
+impl Proposer {
+    /// A proposer for a shard that leads. `used_permille` says how full the journal is.
     #[must_use]
     pub fn new(
-        subs: Vec<SubBatch>,
-        permit: Permit,
-        received: Instant,
-        answer: Box<dyn FnOnce(Outcomes) + Send>,
+        raft: ShardRaft,
+        state: Arc<RwLock<ShardState>>,
+        shared: Arc<ShardShared>,
+        journal: Journal,
+        used_permille: Arc<AtomicU32>,
     ) -> Self {
-        let bytes = subs.iter().map(SubBatch::encoded_bytes).sum();
-        Self { subs, bytes, received, answer, _permit: permit }
-    }
-
-    /// A proposal whose verdicts can be awaited.
-    #[must_use]
-    pub fn waiting(
-        subs: Vec<SubBatch>,
-        permit: Permit,
-    ) -> (Self, oneshot::Receiver<Result<Vec<Verdict>, Refusal>>) {
-        let (tx, rx) = oneshot::channel();
-        let answer = move |outcomes: Outcomes| drop(tx.send(outcomes.map(|(verdicts, _)| verdicts)));
-        (Self::new(subs, permit, Instant::now(), Box::new(answer)), rx)
-    }
-
-    pub(crate) fn refuse(self, refusal: &Refusal) {
-        (self.answer)(Err(refusal.clone()));
-    }
-}
-
-type Written = Result<openraft::raft::ClientWriteResult<TypeConfig>, tokio::sync::oneshot::error::RecvError>;
-
-/// An entry in flight: the proposals in it, in order.
-struct InFlight {
-    proposals: Vec<Proposal>,
-    bytes: usize,
-    subs: usize,
-}
-
-/// Runs until the shard's handles are gone or the shard can no longer commit.
-pub async fn run(raft: ShardRaft, log: LogStore, mut queue: mpsc::UnboundedReceiver<Proposal>) {
-    let mut waiting: VecDeque<Proposal> = VecDeque::new();
-    let mut flying: VecDeque<InFlight> = VecDeque::new();
-    let mut results = FuturesOrdered::new();
-    let mut last_ts = TimestampMs(0);
-    let mut is_open = true;
-    while is_open || !flying.is_empty() || !waiting.is_empty() {
-        while flying.len() < ENTRIES_IN_FLIGHT && !waiting.is_empty() {
-            last_ts = now().max(last_ts);
-            let (entry, in_flight) = build(&mut waiting, last_ts);
-            let (responder, result) = ProgressResponder::complete_only();
-            match raft.client_write_ff(EntryData(entry), Some(responder)).await {
-                Ok(()) => {
-                    results.push_back(result);
-                    flying.push_back(in_flight);
-                }
-                Err(fatal) => refuse_all(in_flight.proposals, &stopped(&fatal.to_string(), Outcome::None)),
-            }
+        let last_ts = state.read().last_ts();
+        let flight = Flight { staged: Mutex::default(), is_rejected: AtomicBool::new(false), journal };
+        Self {
+            raft,
+            state,
+            shared,
+            flight: Arc::new(flight),
+            places: Arc::new(Semaphore::new(ENTRIES_IN_FLIGHT as usize)),
+            backlog: Backlog::default(),
+            used_permille,
+            last_ts,
         }
-        // Results first: they free places and answer clients; then what came meanwhile, all of it.
-        tokio::select! {
-            biased;
-            Some(result) = results.next(), if !flying.is_empty() => {
-                let in_flight = flying.pop_front().expect("one result per entry");
-                answer(in_flight, result, &log);
-            }
-            received = queue.recv(), if is_open => match received {
-                Some(proposal) => {
-                    waiting.push_back(proposal);
-                    while let Ok(more) = queue.try_recv() {
-                        waiting.push_back(more);
+    }
+
+    /// Proposes what comes, until the shard's handles are gone; then finishes what is in flight.
+    pub async fn run(mut self, mut queue: mpsc::UnboundedReceiver<Proposal>) {
+        let mut is_open = true;
+        while is_open || !self.backlog.is_empty() {
+            // A place first: it lets the oldest go. What came meanwhile is taken before the entry is built.
+            tokio::select! {
+                biased;
+                place = Arc::clone(&self.places).acquire_owned(), if !self.backlog.is_empty() => {
+                    while let Ok(proposal) = queue.try_recv() {
+                        self.backlog.push(proposal);
                     }
+                    let place = place.expect("the semaphore is never closed");
+                    let pause = hold_back(self.used_permille.load(Ordering::Relaxed));
+                    if !pause.is_zero() {
+                        tokio::time::sleep(pause).await;
+                    }
+                    self.propose(place).await;
                 }
-                None => is_open = false,
-            },
+                received = queue.recv(), if is_open => match received {
+                    Some(proposal) => self.backlog.push(proposal),
+                    None => is_open = false,
+                },
+            }
         }
+        self.land().await;
+    }
+
+    /// Waits until nothing is in flight.
+    async fn land(&mut self) {
+        let all = self.places.acquire_many(ENTRIES_IN_FLIGHT).await;
+        drop(all.expect("the semaphore is never closed"));
+    }
+
+    async fn propose(&mut self, place: OwnedSemaphorePermit) {
+        if self.flight.is_rejected.load(Ordering::Acquire) {
+            drop(place);
+            return self.recover().await;
+        }
+        let taken = self.backlog.take(ENTRY_TARGET);
+        self.last_ts = now().max(self.last_ts);
+        let mut entry = EntryBuilder::new(self.last_ts, taken.iter().map(|proposal| proposal.bytes).sum());
+        let mut proposals = Vec::with_capacity(taken.len());
+        let mut staged = Vec::new();
+        for mut proposal in taken {
+            let outlooks = self.stage(&mut proposal);
+            if proposal.logged().next().is_none() {
+                let settled = proposal.verdicts(&mut std::iter::empty());
+                let spent = stages(proposal.received, None, Instant::now());
+                proposal.waiter.done(Ok((settled, spent)));
+                continue;
+            }
+            proposal.logged().for_each(|change| entry.push(&change.sub));
+            if let Some(verdicts) = outlooks.filter(|_| proposal.waiter.wants_staged()) {
+                staged.push((proposals.len(), verdicts));
+            }
+            proposals.push(proposal);
+        }
+        if proposals.is_empty() {
+            return;
+        }
+        for (at, verdicts) in staged {
+            proposals[at].waiter.staged(&verdicts);
+        }
+        let in_flight = EntryInFlight::new(proposals, Arc::clone(&self.flight), place);
+        let answer = Callback::new(move |result| in_flight.landed(result));
+        // If openraft has stopped, the callback is dropped, and that answers.
+        if let Err(fatal) = self.raft.client_write_ff(EntryData(entry.build()), Some(answer)).await {
+            tracing::debug!(%fatal, "a proposal met a shard that has stopped");
+            let refusal = self.flight.stopped(Outcome::None);
+            self.backlog.drain().into_iter().for_each(|proposal| proposal.refuse(&refusal));
+        }
+    }
+
+    /// Judges a proposal's changes on top of what is in flight, notes which need no log, and returns the verdicts to
+    /// expect if all can be told.
+    fn stage(&self, proposal: &mut Proposal) -> Option<Vec<Verdict>> {
+        let mut staged = self.flight.staged.lock();
+        let state = self.state.read();
+        let mut expected = Some(Vec::with_capacity(proposal.changes.len()));
+        let mut settled = Vec::with_capacity(proposal.changes.len());
+        for change in &proposal.changes {
+            let (verdict, early) = match (&change.header, change.sub.kind) {
+                (Some(header), _) => match staged.publish(&state, &self.publish(&change.sub, header)) {
+                    Outlook::Accepted(base) => (Some(self.placed(base.0, header.count)), None),
+                    Outlook::Settled(verdict) => {
+                        let verdict = self.in_this_term(*verdict);
+                        (Some(verdict.clone()), Some(verdict))
+                    }
+                    Outlook::Unclear => (None, None),
+                },
+                (None, Kind::Command) => {
+                    staged.change();
+                    (None, None)
+                }
+                (None, _) => (None, None),
+            };
+            settled.push(early);
+            expected = expected.zip(verdict).map(|(mut all, verdict)| {
+                all.push(verdict);
+                all
+            });
+        }
+        proposal.settled = settled;
+        expected
+    }
+
+    fn publish<'a>(&self, sub: &'a SubBatch, header: &'a BatchHeader) -> Publish<'a> {
+        Publish { key: (sub.incarnation, sub.partition), sub, header, ts: self.last_ts }
+    }
+
+    fn in_this_term(&self, verdict: Verdict) -> Verdict {
+        match verdict {
+            Verdict::Placed(seen) => Verdict::Placed(Placed { term: self.shared.term(), ..seen }),
+            other => other,
+        }
+    }
+
+    fn placed(&self, base_offset: u64, count: u32) -> Verdict {
+        Verdict::Placed(Placed {
+            base_offset,
+            count,
+            ts_ms: self.last_ts.0,
+            term: self.shared.term(),
+            is_final: false,
+            duplicate: false,
+        })
+    }
+
+    /// After a rejected proposal: what is in flight lands, what waits is refused, and only a new term's proposals go
+    /// on. A staged offset therefore differs from the final one only after a lost term.
+    async fn recover(&mut self) {
+        self.land().await;
+        let refusal = Refusal::new(weir_protocol::error::ErrorCode::NotLeader, "the shard lost its term");
+        self.backlog.drain().into_iter().for_each(|proposal| proposal.refuse(&refusal));
+        if let Err(why) = crate::raft::lead_again(&self.raft).await {
+            tracing::warn!(%why, "the shard does not lead; publishes are refused");
+        }
+        self.last_ts = self.state.read().last_ts().max(self.last_ts);
+        self.flight.is_rejected.store(false, Ordering::Release);
     }
 }
 
 fn now() -> TimestampMs {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     TimestampMs(u64::try_from(since.as_millis()).unwrap_or(u64::MAX))
-}
-
-fn build(waiting: &mut VecDeque<Proposal>, ts: TimestampMs) -> (bytes::Bytes, InFlight) {
-    let (mut taken, mut bytes, mut subs) = (Vec::new(), 0, 0);
-    while let Some(next) = waiting.front() {
-        let fits = bytes + next.bytes <= ENTRY_BYTES_TARGET && subs + next.subs.len() <= ENTRY_SUBS_TARGET;
-        if !fits && !taken.is_empty() {
-            break;
-        }
-        let Some(next) = waiting.pop_front() else { break };
-        bytes += next.bytes;
-        subs += next.subs.len();
-        taken.push(next);
-    }
-    let mut entry = EntryBuilder::new(ts, bytes);
-    taken.iter().flat_map(|proposal| &proposal.subs).for_each(|sub| entry.push(sub));
-    (entry.build(), InFlight { proposals: taken, bytes, subs })
-}
-
-fn answer(in_flight: InFlight, result: Written, log: &LogStore) {
-    let applied = Instant::now();
-    match result {
-        Ok(Ok(written)) => {
-            let mut verdicts = written.data.verdicts.into_iter();
-            let (bytes, subs) = (in_flight.bytes, in_flight.subs);
-            for proposal in in_flight.proposals {
-                let own: Vec<_> = verdicts.by_ref().take(proposal.subs.len()).collect();
-                assert_eq!(
-                    own.len(),
-                    proposal.subs.len(),
-                    "entry {} has a verdict per sub-batch",
-                    written.log_id.index
-                );
-                let stages = stages(proposal.received, applied, log, (bytes, subs));
-                (proposal.answer)(Ok((own, stages)));
-            }
-        }
-        // Not appended: no effect.
-        Ok(Err(error @ openraft::errors::ClientWriteError::ForwardToLeader(_))) => {
-            let refusal = Refusal::new(ErrorCode::NotLeader, error.to_string());
-            refuse_all(in_flight.proposals, &refusal);
-        }
-        Ok(Err(error)) => refuse_all(in_flight.proposals, &stopped(&error.to_string(), Outcome::Unknown)),
-        Err(_) => refuse_all(in_flight.proposals, &stopped("the shard stopped", Outcome::Unknown)),
-    }
-}
-
-fn stages(received: Instant, applied: Instant, log: &LogStore, (bytes, subs): (usize, usize)) -> Stages {
-    let us = |duration: Duration| u32::try_from(duration.as_micros()).unwrap_or(u32::MAX);
-    let mut stages = Stages {
-        node_us: us(applied - received),
-        batch_bytes: u32::try_from(bytes).unwrap_or(u32::MAX),
-        batch_records: u32::try_from(subs).unwrap_or(u32::MAX),
-        ..Stages::default()
-    };
-    // The newest commit is this entry's or a later one's: commits are few, so the marks are close.
-    if let Some(marks) = log.marks() {
-        let synced = marks.synced;
-        stages.queue_us = us(synced.taken.saturating_duration_since(received));
-        stages.write_us = us(synced.written.saturating_duration_since(synced.taken));
-        stages.fsync_us = us(synced.synced.saturating_duration_since(synced.written));
-        stages.quorum_us = us(applied.saturating_duration_since(synced.synced));
-    }
-    stages
-}
-
-fn stopped(why: &str, outcome: Outcome) -> Refusal {
-    Refusal::new(ErrorCode::StorageFailed, why).with_outcome(outcome)
-}
-
-fn refuse_all(proposals: Vec<Proposal>, refusal: &Refusal) {
-    for proposal in proposals {
-        proposal.refuse(refusal);
-    }
-}
-
-/// Keeps a proposer's queue and its task together.
-pub(crate) fn spawn(
-    raft: ShardRaft,
-    log: LogStore,
-) -> (mpsc::UnboundedSender<Proposal>, tokio::task::JoinHandle<()>) {
-    let (tx, rx) = mpsc::unbounded_channel();
-    (tx, tokio::spawn(run(raft, log, rx)))
 }

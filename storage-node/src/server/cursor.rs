@@ -15,7 +15,7 @@ use weir_protocol::rpc::{
 use weir_transport::Reply;
 
 use super::dispatch::decode;
-use crate::read::{ReadBatches, Reader};
+use crate::read::{Allowance, ReadBatches, Reader};
 use crate::replica::ShardHandle;
 
 /// Encoded bytes that one step of a subscription reads.
@@ -49,8 +49,9 @@ async fn read_once(shard: ShardHandle, body: Bytes) -> Result<(ReadAnswer, ReadB
         let bounds = reader.bounds()?;
         let end = until.map_or(bounds.end, |until| until.min(bounds.end));
         if from < end {
-            let most = max_records.min(end.0 - from.0);
-            let read = reader.read(from, most, request.max_bytes.clamp(1, READ_BYTES_MAX)).await?;
+            let allowance =
+                Allowance { records: max_records, bytes: request.max_bytes.clamp(1, READ_BYTES_MAX) };
+            let read = reader.read(from, end, allowance).await?;
             let answer = ReadAnswer {
                 slices: read.slices.clone(),
                 from: from.0,
@@ -58,7 +59,7 @@ async fn read_once(shard: ShardHandle, body: Bytes) -> Result<(ReadAnswer, ReadB
                 start: bounds.start.0,
                 committed_end: bounds.end.0,
                 up_to_date: read.next >= bounds.end,
-                term: 0,
+                term: bounds.term,
                 closed: bounds.closed,
             };
             return Ok((answer, read));
@@ -71,6 +72,7 @@ async fn read_once(shard: ShardHandle, body: Bytes) -> Result<(ReadAnswer, ReadB
                 start: bounds.start.0,
                 committed_end: bounds.end.0,
                 up_to_date: from >= bounds.end,
+                term: bounds.term,
                 closed: bounds.closed,
                 ..ReadAnswer::default()
             };
@@ -90,8 +92,10 @@ pub(super) async fn subscribe(shard: ShardHandle, body: Bytes, reply: Reply) {
 async fn follow(shard: ShardHandle, body: Bytes, reply: &Reply) -> Result<(), Refusal> {
     let request: SubscribeRequest = decode(body)?;
     let key = (Incarnation(request.incarnation), PartitionId(request.partition));
+    let metrics = shard.shared.metrics().clone();
     let reader = Reader::new(shard, key);
     let mut cursor = Cursor::start(&reader, request.from)?;
+    let _counted = metrics.subscription();
     let mut credit = reply.credit();
     let mut limit = request.limit;
     if send(reply, cursor.started(&reader)?).await.is_err() {
@@ -114,6 +118,7 @@ async fn follow(shard: ShardHandle, body: Bytes, reply: &Reply) -> Result<(), Re
                     return Ok(());
                 }
             }
+            Step::Again => {}
             Step::Wait => {
                 tokio::select! {
                     () = changed => {}
@@ -131,11 +136,12 @@ async fn send(reply: &Reply, event: SubscribeEvent) -> Result<(), weir_transport
 
 enum Step {
     Send(SubscribeEvent, Vec<Bytes>),
+    Again,
     Wait,
     Over,
 }
 
-/// Where a subscription is. Records sent never exceed the limit; bytes exceed it by at most one step's last batch.
+/// Where a subscription is. Records sent never exceed the limit; bytes exceed it by at most one record.
 struct Cursor {
     next: Offset,
     sent: Credit,
@@ -179,16 +185,17 @@ impl Cursor {
         if records == 0 || bytes == 0 {
             return Ok(Step::Wait);
         }
-        let read = match reader.read(self.next, records, bytes.min(STEP_BYTES)).await {
+        let allowance = Allowance { records, bytes: bytes.min(STEP_BYTES) };
+        let read = match reader.read(self.next, bounds.end, allowance).await {
             // Retention was faster than this reader: the next step tells the gap.
-            Err(refusal) if refusal.error_code() == ErrorCode::OffsetTrimmed => return Ok(Step::Wait),
+            Err(refusal) if refusal.error_code() == ErrorCode::OffsetTrimmed => return Ok(Step::Again),
             read => read?,
         };
         self.was_caught_up = read.next < bounds.end && self.was_caught_up;
         self.next = read.next;
         self.sent.records += read.records;
         self.sent.bytes += read.bytes;
-        let records = Records { slices: read.slices, committed_end: bounds.end.0, term: 0 };
+        let records = Records { slices: read.slices, committed_end: bounds.end.0, term: bounds.term };
         Ok(Step::Send(SubscribeEvent { event: Some(Event::Records(records)) }, read.payload))
     }
 }

@@ -14,6 +14,7 @@ use weir_protocol::slots::SLOTS;
 use weir_transport::{Peer, Reply, Request, Service};
 
 use super::{cursor, publish, topics};
+use crate::metrics::NodeMetrics;
 use crate::replica::ShardHandle;
 
 /// What answers a node's gateways.
@@ -32,6 +33,8 @@ pub struct NodeService {
     pub is_synced: bool,
     /// No new work is taken.
     pub is_draining: AtomicBool,
+    /// What is counted.
+    pub metrics: NodeMetrics,
 }
 
 impl Service for NodeService {
@@ -72,8 +75,11 @@ impl Service for NodeService {
 
 impl NodeService {
     fn map(&self) -> ClusterMap {
-        let leader =
-            |shard: &ShardHandle| ShardInfo { shard: shard.shard.0, leader_node: self.node_id, term: 0 };
+        let leader = |shard: &ShardHandle| ShardInfo {
+            shard: shard.shard.0,
+            leader_node: self.node_id,
+            term: shard.shared.term(),
+        };
         let data: Vec<u32> = self.shards.keys().map(|shard| shard.0).filter(|shard| *shard != 0).collect();
         let count = u32::try_from(data.len()).unwrap_or(1).max(1);
         // Slots are divided evenly, in order; their table becomes an entry of the meta group with the second node.

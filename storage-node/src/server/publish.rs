@@ -1,5 +1,7 @@
 //! Publishing: checks what came, takes a permit or refuses, hands it to the shard's proposer.
 
+use std::cmp::Ordering;
+use std::sync::Arc;
 use std::time::Instant;
 
 use bytes::Bytes;
@@ -14,56 +16,157 @@ use weir_protocol::rpc::{
 };
 use weir_transport::Reply;
 
-use crate::replica::ShardHandle;
-use crate::replica::proposer::Proposal;
+use crate::replica::proposal::{Change, Outcomes, Proposal, Waiter};
+use crate::replica::{ShardHandle, ShardShared};
 use crate::shard::entry::{Idempotency, Kind, SubBatch};
-use crate::shard::state::Verdict;
+use crate::shard::state::{PartitionKey, Verdict};
 
 /// Bytes an entry takes besides its sub-batches, with room to spare.
 const ENTRY_OVERHEAD_BYTES: usize = 4 << 10;
 
-/// Answers one publish call, at every level it asks for.
+/// Answers one publish call, at every level it asks for, lowest first. Nothing is queued before it is admitted.
 ///
-/// Nothing is queued before it is admitted. All levels of a single voter are reached by the same sync, so they are
-/// answered together, once the entry is applied: a confirm at `memory` is then better than asked for.
+/// `memory` is answered when the entry is on its way to the journal, with an offset that holds unless the term is
+/// lost; `durable` and `quorum` when it is applied: with one voter the same sync reaches both.
 pub(super) fn publish(
     shard: &ShardHandle,
     is_synced: bool,
     (body, received): (Bytes, Instant),
     reply: Reply,
 ) {
-    let prepared = prepare(body).and_then(|(levels, subs)| {
-        let above_memory = levels & !(Level::Memory.bit() | Level::None.bit()) != 0;
-        if levels & Level::Archived.bit() != 0 || (above_memory && !is_synced) {
-            let detail = if is_synced {
-                "archived needs object storage"
-            } else {
-                "this node syncs nothing: at most memory"
-            };
-            return Err(Refusal::new(ErrorCode::LevelUnavailable, detail));
-        }
-        Ok((levels, subs))
-    });
-    let (levels, subs) = match prepared {
-        Ok(prepared) => prepared,
-        Err(refusal) => return reply.refuse(refusal),
+    let metrics = shard.shared.metrics();
+    let refuse = |reply: Reply, refusal: Refusal| {
+        metrics.refused(refusal.error_code());
+        reply.refuse(refusal);
     };
-    let bytes: usize = subs.iter().map(SubBatch::encoded_bytes).sum::<usize>() + ENTRY_OVERHEAD_BYTES;
+    let (levels, changes) = match prepare(shard, body).and_then(|ready| reachable(ready, is_synced)) {
+        Ok(prepared) => prepared,
+        Err(refusal) => return refuse(reply, refusal),
+    };
+    let bytes: usize =
+        changes.iter().map(|change| change.sub.encoded_bytes()).sum::<usize>() + ENTRY_OVERHEAD_BYTES;
+    if let Some(failure) = shard.journal.failure() {
+        return refuse(reply, Refusal::new(ErrorCode::StorageFailed, failure.to_string()));
+    }
     let permit = match shard.journal.try_admit(bytes as u64, Class::Data) {
         Ok(permit) => permit,
-        Err(full) => return reply.refuse(full_refusal(shard, full)),
+        Err(full) => return refuse(reply, full_refusal(shard, full)),
     };
-    let answer = move |outcomes: Result<(Vec<Verdict>, Stages), Refusal>| match outcomes {
-        Ok((verdicts, stages)) => {
-            let results: Vec<_> = verdicts.into_iter().map(result).collect();
-            send(reply, levels, &results, stages);
-        }
-        Err(refusal) => reply.refuse(refusal),
-    };
-    shard.propose(Proposal::new(subs, permit, received, Box::new(answer)));
+    let counted = changes.iter().map(Counted::of).collect();
+    let call = PublishCall { reply: Some(reply), levels, counted, shared: Arc::clone(&shard.shared) };
+    shard.propose(Proposal::new(changes, permit, received, Box::new(call)));
 }
 
-fn prepare(body: Bytes) -> Result<(u32, Vec<SubBatch>), Refusal> {
+fn reachable((levels, changes): (u32, Vec<Change>), is_synced: bool) -> Result<(u32, Vec<Change>), Refusal> {
+    let detail = if levels & Level::Archived.bit() != 0 {
+        "archived needs object storage"
+    } else if levels & (Level::Durable.bit() | Level::Quorum.bit()) != 0 && !is_synced {
+        "this node syncs nothing: at most memory"
+    } else {
+        return Ok((levels, changes));
+    };
+    Err(Refusal::new(ErrorCode::LevelUnavailable, detail))
+}
+
+/// What is counted of a batch once it is confirmed.
+struct Counted {
+    key: PartitionKey,
+    records: u32,
+    bytes: usize,
+}
+
+impl Counted {
+    fn of(change: &Change) -> Self {
+        Self {
+            key: (change.sub.incarnation, change.sub.partition),
+            records: change.header.map_or(0, |header| header.count),
+            bytes: change.sub.body.len(),
+        }
+    }
+}
+
+/// A publish call that waits for its entry.
+struct PublishCall {
+    /// Taken by the last answer.
+    reply: Option<Reply>,
+    /// Levels that are still to be answered; empty: one answer once staged.
+    levels: u32,
+    counted: Vec<Counted>,
+    shared: Arc<ShardShared>,
+}
+
+impl PublishCall {
+    fn is_early(&self) -> bool {
+        self.levels == 0 || self.levels & Level::Memory.bit() != 0
+    }
+
+    /// Answers at the lowest level that is asked for and not above `reached`; the last answer ends the call.
+    fn answer(&mut self, reached: Level, verdicts: &[Verdict], stages: Option<Stages>) {
+        let asked = [Level::Memory, Level::Durable, Level::Quorum];
+        let due = asked.into_iter().filter(|level| *level <= reached && self.levels & level.bit() != 0);
+        let mut due: Vec<Level> = due.collect();
+        if self.levels == 0 {
+            due.push(Level::Unset);
+        }
+        let results: Vec<PublishResult> = verdicts.iter().map(result).collect();
+        for level in due {
+            self.levels &= !level.bit();
+            let answer = PublishAnswer { level: level as i32, results: results.clone(), stages };
+            let message = vec![Bytes::from(answer.encode_to_vec())];
+            self.shared.metrics().confirmed(level);
+            if self.levels & !Level::None.bit() & !Level::Unset.bit() == 0 {
+                if let Some(reply) = self.reply.take() {
+                    reply.finish(message);
+                }
+            } else if let Some(reply) = &self.reply {
+                reply.send(message);
+            }
+        }
+    }
+
+    fn count(&self, verdicts: &[Verdict]) {
+        let now = Instant::now();
+        for (counted, verdict) in self.counted.iter().zip(verdicts) {
+            match verdict {
+                Verdict::Placed(placed) if !placed.duplicate => {
+                    self.shared.published(counted.key, counted.records, counted.bytes, now);
+                }
+                Verdict::Refused(refusal) => self.shared.metrics().refused(refusal.error_code()),
+                _ => {}
+            }
+        }
+    }
+}
+
+impl Waiter for PublishCall {
+    fn wants_staged(&self) -> bool {
+        self.is_early()
+    }
+
+    fn staged(&mut self, verdicts: &[Verdict]) {
+        self.answer(Level::Memory, verdicts, None);
+    }
+
+    fn done(mut self: Box<Self>, outcomes: Outcomes) {
+        match outcomes {
+            Ok((verdicts, stages)) => {
+                self.count(&verdicts);
+                self.shared.metrics().stages(&stages);
+                if self.reply.is_some() {
+                    self.answer(Level::Quorum, &verdicts, Some(stages));
+                }
+            }
+            Err(refusal) => {
+                self.shared.metrics().refused(refusal.error_code());
+                if let Some(reply) = self.reply.take() {
+                    reply.refuse(refusal);
+                }
+            }
+        }
+    }
+}
+
+fn prepare(shard: &ShardHandle, body: Bytes) -> Result<(u32, Vec<Change>), Refusal> {
     let packet = Packet::<PublishRequest>::decode(body)
         .map_err(|error| Refusal::new(ErrorCode::Malformed, error.to_string()))?;
     let mut payload = packet.payload;
@@ -71,25 +174,46 @@ fn prepare(body: Bytes) -> Result<(u32, Vec<SubBatch>), Refusal> {
         let detail = format!("{} bytes in one call; {} are allowed", payload.len(), ENTRY_BYTES_MAX);
         return Err(Refusal::new(ErrorCode::TooLarge, detail));
     }
-    let mut subs = Vec::with_capacity(packet.message.items.len());
-    for item in packet.message.items {
-        subs.push(sub_batch(item, &mut payload)?);
+    let mut changes = Vec::with_capacity(packet.message.items.len());
+    for item in &packet.message.items {
+        changes.push(change(item, &mut payload)?);
     }
-    if subs.is_empty() || !payload.is_empty() {
+    if changes.is_empty() || !payload.is_empty() {
         return Err(Refusal::new(ErrorCode::Malformed, "items and payload do not match"));
     }
-    Ok((packet.message.levels, subs))
+    for item in &packet.message.items {
+        check_version(shard, item)?;
+    }
+    Ok((packet.message.levels, changes))
+}
+
+/// A sender that acted on an older configuration refreshes it first. One that knows a newer one is ahead of this
+/// partition, which hears of it soon. Zero: the sender does not care.
+fn check_version(shard: &ShardHandle, item: &PublishItem) -> Result<(), Refusal> {
+    let state = shard.state.read();
+    let key = (Incarnation(item.incarnation), PartitionId(item.partition));
+    // A partition that does not exist is refused in order, by the proposer.
+    let Ok(partition) = state.partition(key) else { return Ok(()) };
+    let known = partition.version.0;
+    let code = match item.config_version.cmp(&known) {
+        _ if item.config_version == 0 => return Ok(()),
+        Ordering::Equal => return Ok(()),
+        Ordering::Less => ErrorCode::ConfigStale,
+        Ordering::Greater => ErrorCode::ConfigBehind,
+    };
+    let detail = format!("the configuration is at version {known}, not at {}", item.config_version);
+    Err(Refusal { config_version: Some(known), ..Refusal::new(code, detail) })
 }
 
 /// One item. Its batch's checksum is verified here, once, and by every reader; records were walked by the gateway.
-fn sub_batch(item: PublishItem, payload: &mut Bytes) -> Result<SubBatch, Refusal> {
+fn change(item: &PublishItem, payload: &mut Bytes) -> Result<Change, Refusal> {
     let refuse = |detail: String| Refusal::new(ErrorCode::InvalidBatch, detail);
     if payload.len() < item.batch_bytes as usize {
         return Err(refuse("the payload is shorter than its items say".to_owned()));
     }
     let batch = Batch::parse(payload.split_to(item.batch_bytes as usize))
         .map_err(|error| refuse(error.to_string()))?;
-    Ok(SubBatch {
+    let sub = SubBatch {
         incarnation: Incarnation(item.incarnation),
         partition: PartitionId(item.partition),
         kind: Kind::Publish,
@@ -98,33 +222,19 @@ fn sub_batch(item: PublishItem, payload: &mut Bytes) -> Result<SubBatch, Refusal
             .idempotency
             .map(|used| Idempotency { key: used.key.into(), fingerprint: used.fingerprint.into() }),
         body: batch.unplaced().bytes().clone(),
-    })
+    };
+    Ok(Change { sub, header: Some(batch.header()) })
 }
 
-fn result(verdict: Verdict) -> PublishResult {
+fn result(verdict: &Verdict) -> PublishResult {
     match verdict {
-        Verdict::Placed(placed) => PublishResult { placed: Some(placed), refused: None },
-        Verdict::Refused(refusal) => PublishResult { placed: None, refused: Some(refusal) },
+        Verdict::Placed(placed) => PublishResult { placed: Some(*placed), refused: None },
+        Verdict::Refused(refusal) => PublishResult { placed: None, refused: Some(refusal.clone()) },
         other => {
             let refusal = Refusal::new(ErrorCode::Internal, format!("a publish was answered with {other:?}"));
             PublishResult { placed: None, refused: Some(refusal) }
         }
     }
-}
-
-fn send(reply: Reply, levels: u32, results: &[PublishResult], stages: Stages) {
-    let asked =
-        [Level::Memory, Level::Durable, Level::Quorum].into_iter().filter(|level| levels & level.bit() != 0);
-    let mut answers: Vec<Level> = asked.collect();
-    let last = answers.pop().unwrap_or(Level::Unset);
-    let message = |level: Level| {
-        let answer = PublishAnswer { level: level as i32, results: results.to_vec(), stages: Some(stages) };
-        vec![Bytes::from(answer.encode_to_vec())]
-    };
-    for level in answers {
-        reply.send(message(level));
-    }
-    reply.finish(message(last));
 }
 
 /// Why there is no room, and who keeps it.

@@ -115,12 +115,18 @@ pub(super) fn partition_stats(shard: &ShardHandle, body: Bytes) -> Result<Partit
     let stats =
         |at: &PartitionRef| match state.partition((Incarnation(at.incarnation), PartitionId(at.partition))) {
             Err(refusal) => PartitionStats { refused: Some(refusal), ..PartitionStats::default() },
-            Ok(partition) => PartitionStats {
-                start: partition.start.0,
-                committed_end: partition.end.0,
-                bytes: partition.bytes,
-                ..PartitionStats::default()
-            },
+            Ok(partition) => {
+                let rate = shard.shared.rate((Incarnation(at.incarnation), PartitionId(at.partition)));
+                PartitionStats {
+                    refused: None,
+                    start: partition.start.0,
+                    committed_end: partition.end.0,
+                    bytes: partition.bytes,
+                    publish_records_per_second: rate.published_records,
+                    publish_bytes_per_second: rate.published_bytes,
+                    deliver_records_per_second: rate.delivered_records,
+                }
+            }
         };
     Ok(PartitionStatsList { partitions: request.partitions.iter().map(stats).collect() })
 }

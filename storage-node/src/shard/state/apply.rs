@@ -176,7 +176,7 @@ impl ShardState {
 
     /// Whether a batch may be appended. What was seen comes first: a retry gets its first answer, whatever has changed
     /// since.
-    fn judge(
+    pub(in crate::shard) fn judge(
         &self,
         key: PartitionKey,
         partition: &Partition,

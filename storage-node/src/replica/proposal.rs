@@ -1,0 +1,116 @@
+//! What is proposed to a shard, and who waits for it.
+
+use std::time::Instant;
+
+use tokio::sync::oneshot;
+use weir_journal::Permit;
+use weir_protocol::batch::BatchHeader;
+use weir_protocol::rpc::{Refusal, Stages};
+
+use super::backlog::Weighted;
+use crate::shard::entry::{Kind, SubBatch};
+use crate::shard::state::{PartitionKey, Verdict};
+
+/// What became of a proposal: verdicts of its sub-batches, and where the time went.
+pub type Outcomes = Result<(Vec<Verdict>, Stages), Refusal>;
+
+/// Waits for a proposal. Called from tasks that others wait for: it must be short.
+pub trait Waiter: Send {
+    /// Wants to hear of [`Waiter::staged`].
+    fn wants_staged(&self) -> bool {
+        false
+    }
+
+    /// The entry is on its way; these verdicts hold unless the term is lost. Called at most once, before
+    /// [`Waiter::done`], and only if it can be told for every sub-batch.
+    fn staged(&mut self, _verdicts: &[Verdict]) {}
+
+    /// The final word. Called once.
+    fn done(self: Box<Self>, outcomes: Outcomes);
+}
+
+/// A sub-batch and, of a publish, its batch's header.
+#[derive(Debug)]
+pub struct Change {
+    /// What goes into the log.
+    pub sub: SubBatch,
+    /// Header of the batch in it.
+    pub header: Option<BatchHeader>,
+}
+
+/// Changes that belong together, and who waits for them.
+pub struct Proposal {
+    pub(super) changes: Vec<Change>,
+    pub(super) bytes: usize,
+    pub(super) received: Instant,
+    pub(super) waiter: Box<dyn Waiter>,
+    /// Verdicts that are final without being logged, by place; empty until staged.
+    pub(super) settled: Vec<Option<Verdict>>,
+    _permit: Permit,
+}
+
+impl Proposal {
+    /// A proposal; `permit` is held until it is answered.
+    #[must_use]
+    pub fn new(changes: Vec<Change>, permit: Permit, received: Instant, waiter: Box<dyn Waiter>) -> Self {
+        let bytes = changes.iter().map(|change| change.sub.encoded_bytes()).sum();
+        Self { changes, bytes, received, waiter, settled: Vec::new(), _permit: permit }
+    }
+
+    /// A proposal of the shard's own changes whose verdicts can be awaited.
+    #[must_use]
+    pub fn waiting(
+        subs: Vec<SubBatch>,
+        permit: Permit,
+    ) -> (Self, oneshot::Receiver<Result<Vec<Verdict>, Refusal>>) {
+        let (tx, rx) = oneshot::channel();
+        let changes = subs.into_iter().map(|sub| Change { sub, header: None }).collect();
+        (Self::new(changes, permit, Instant::now(), Box::new(Told(tx))), rx)
+    }
+
+    pub(super) fn refuse(self, refusal: &Refusal) {
+        self.waiter.done(Err(refusal.clone()));
+    }
+
+    /// Sub-batches that go into the log.
+    pub(super) fn logged(&self) -> impl Iterator<Item = &Change> {
+        let is_logged = |at: usize| self.settled.get(at).is_none_or(Option::is_none);
+        self.changes.iter().enumerate().filter(move |(at, _)| is_logged(*at)).map(|(_, change)| change)
+    }
+
+    /// All verdicts in order: those settled early, and `applied` for the rest.
+    pub(super) fn verdicts(&mut self, applied: &mut impl Iterator<Item = Verdict>) -> Vec<Verdict> {
+        let mut settled = std::mem::take(&mut self.settled);
+        settled.resize_with(self.changes.len(), || None);
+        settled
+            .into_iter()
+            .map(|early| early.or_else(|| applied.next()))
+            .map(|verdict| verdict.expect("apply gives a verdict per sub-batch"))
+            .collect()
+    }
+}
+
+impl Weighted for Proposal {
+    fn turn(&self) -> Option<PartitionKey> {
+        self.changes
+            .first()
+            .filter(|change| change.sub.kind == Kind::Publish)
+            .map(|change| (change.sub.incarnation, change.sub.partition))
+    }
+
+    fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    fn subs(&self) -> usize {
+        self.changes.len()
+    }
+}
+
+struct Told(oneshot::Sender<Result<Vec<Verdict>, Refusal>>);
+
+impl Waiter for Told {
+    fn done(self: Box<Self>, outcomes: Outcomes) {
+        drop(self.0.send(outcomes.map(|(verdicts, _)| verdicts)));
+    }
+}

@@ -1,0 +1,262 @@
+//! What is in flight, on top of the applied state: lets the proposer answer early.
+//!
+//! Apply repeats every check and its verdict is final. What is said here holds unless the term is lost: an entry
+//! that is in flight is applied exactly behind those before it.
+
+use std::collections::{HashMap, HashSet};
+
+use weir_protocol::batch::BatchHeader;
+use weir_protocol::ids::{Epoch, Offset, ProducerKey, Seq, TimestampMs};
+use weir_protocol::limits::DEDUPE_ENTRIES_MAX;
+use weir_protocol::rpc::Placed;
+
+use super::entry::SubBatch;
+use super::state::{Check, PartitionKey, ShardState, Verdict};
+
+/// More batches than can be in flight.
+const IN_FLIGHT_MAX: usize = 4_096;
+
+/// What becomes of a publish, as far as it can be told before its entry is applied.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Outlook {
+    /// It gets this offset, unless the term is lost.
+    Accepted(Offset),
+    /// Final already, from applied state: a duplicate, or refused. It need not be logged.
+    Settled(Box<Verdict>),
+    /// It depends on something in flight: apply will tell.
+    Unclear,
+}
+
+/// A publish to be judged.
+#[derive(Debug, Clone, Copy)]
+pub struct Publish<'a> {
+    /// Its partition.
+    pub key: PartitionKey,
+    /// Its sub-batch.
+    pub sub: &'a SubBatch,
+    /// Header of its batch.
+    pub header: &'a BatchHeader,
+    /// Time of its entry.
+    pub ts: TimestampMs,
+}
+
+/// Ends, producers and keys in flight, by partition. Empty while nothing is in flight.
+#[derive(Debug, Default)]
+pub struct Staged {
+    partitions: HashMap<PartitionKey, InFlight>,
+    /// Changes of topics in flight; while there are any, nothing is told early.
+    changes: usize,
+}
+
+#[derive(Debug)]
+struct InFlight {
+    batches: usize,
+    /// One past the newest staged record; `None` once something unclear was staged.
+    end: Option<Offset>,
+    producers: HashMap<ProducerKey, (Epoch, Seq)>,
+    keys: HashSet<u128>,
+}
+
+impl Staged {
+    /// Judges a publish and counts it in if it is to be logged. `state` was read after `self` was locked.
+    pub fn publish(&mut self, state: &ShardState, on: &Publish<'_>) -> Outlook {
+        let Publish { key, sub, header, .. } = *on;
+        let outlook = self.judge(state, on);
+        if matches!(outlook, Outlook::Settled(_)) {
+            return outlook;
+        }
+        let flying = self.partitions.entry(key).or_insert_with(|| InFlight {
+            batches: 0,
+            end: state.partition(key).ok().map(|partition| partition.end),
+            producers: HashMap::new(),
+            keys: HashSet::new(),
+        });
+        flying.batches += 1;
+        match outlook {
+            Outlook::Accepted(base) => flying.end = Some(base.plus(u64::from(header.count))),
+            _ => flying.end = None,
+        }
+        if !header.producer.is_none() {
+            let last = Seq(header.base_seq.0.saturating_add(u64::from(header.count) - 1));
+            flying.producers.insert(header.producer, (header.epoch, last));
+        }
+        flying.keys.extend(sub.idempotency.map(|used| used.key));
+        outlook
+    }
+
+    /// Counts a change of topics in.
+    pub fn change(&mut self) {
+        self.changes += 1;
+    }
+
+    /// A publish was applied, or is known to be lost.
+    pub fn landed(&mut self, key: PartitionKey) {
+        if let Some(flying) = self.partitions.get_mut(&key) {
+            flying.batches -= 1;
+            if flying.batches == 0 {
+                self.partitions.remove(&key);
+            }
+        }
+    }
+
+    /// A change of topics was applied, or is known to be lost.
+    pub fn change_landed(&mut self) {
+        self.changes -= 1;
+    }
+
+    fn judge(&self, state: &ShardState, on: &Publish<'_>) -> Outlook {
+        if self.changes > 0 || !has_room(state) {
+            return Outlook::Unclear;
+        }
+        let partition = match state.partition(on.key) {
+            Ok(partition) => partition,
+            Err(refusal) => return settled(Verdict::Refused(refusal)),
+        };
+        let Some(flying) = self.partitions.get(&on.key) else {
+            return match state.judge(on.key, partition, on.sub, on.header, on.ts) {
+                Check::New => Outlook::Accepted(partition.end),
+                Check::Duplicate(seen) => settled(Verdict::Placed(Placed {
+                    base_offset: seen.base_offset.0,
+                    count: seen.count,
+                    ts_ms: seen.ts.0,
+                    term: 0,
+                    is_final: true,
+                    duplicate: true,
+                })),
+                Check::Refused(refusal) => settled(Verdict::Refused(refusal)),
+            };
+        };
+        let is_accepted = !partition.config.closed
+            && flying.continues(on.header, |header| {
+                let dense = partition.config.partitions == 1;
+                state.dedupe().check_producer(on.key, header, dense, on.ts) == Check::New
+            })
+            && on.sub.idempotency.is_none_or(|used| {
+                !flying.keys.contains(&used.key)
+                    && state.dedupe().check_key(on.key, &used, on.ts) == Check::New
+            });
+        match flying.end {
+            // What is in flight may still be lost, so nothing is refused because of it.
+            Some(end) if is_accepted && on.sub.expected_end.is_none_or(|expected| expected == end) => {
+                Outlook::Accepted(end)
+            }
+            _ => Outlook::Unclear,
+        }
+    }
+}
+
+impl InFlight {
+    /// Whether a producer's batch is new, given what is in flight of it; `applied` judges by what is applied.
+    fn continues(&self, header: &BatchHeader, applied: impl Fn(&BatchHeader) -> bool) -> bool {
+        match self.producers.get(&header.producer) {
+            Some((epoch, last)) => header.epoch == *epoch && Some(header.base_seq.0) == last.0.checked_add(1),
+            None => applied(header),
+        }
+    }
+}
+
+/// What is in flight may fill the deduplication tables; close to their limit nothing is told early.
+fn has_room(state: &ShardState) -> bool {
+    let (producers, keys) = state.dedupe().rows();
+    producers.max(keys) + IN_FLIGHT_MAX < DEDUPE_ENTRIES_MAX
+}
+
+fn settled(verdict: Verdict) -> Outlook {
+    Outlook::Settled(Box::new(verdict))
+}
+
+#[cfg(test)]
+mod tests {
+    use prost::Message as _;
+    use weir_protocol::batch::{Batch, BatchBuilder, Compression, Headers, RecordParts};
+    use weir_protocol::ids::{Incarnation, LogIndex, PartitionId, ShardId};
+    use weir_protocol::rpc::{TopicConfig, TopicName};
+
+    use super::super::command::{Change, Command, CreateTopic};
+    use super::super::entry::{EntryBuilder, Idempotency, Kind};
+    use super::*;
+
+    const KEY: PartitionKey = (Incarnation(1 << 40 | 1), PartitionId(0));
+
+    fn apply(state: &mut ShardState, index: u64, subs: &[SubBatch]) -> Vec<Verdict> {
+        let mut entry = EntryBuilder::new(TimestampMs(1_000 + index), 0);
+        subs.iter().for_each(|sub| entry.push(sub));
+        state.apply(LogIndex(index), 1, &entry.build()).unwrap().verdicts
+    }
+
+    fn with_topic() -> ShardState {
+        let mut state = ShardState::new(ShardId(1));
+        let name = TopicName { tenant: "t".into(), namespace: "n".into(), topic: "a".into() };
+        let config = TopicConfig { partitions: 1, dedupe_window_ms: 60_000, ..TopicConfig::default() };
+        let change = Change::CreateTopic(CreateTopic { name, config, accept_existing: false });
+        let command = Command { change: Some(change) }.encode_to_vec();
+        apply(&mut state, 0, &[SubBatch::command(command.into())]);
+        state
+    }
+
+    fn batch(producer: u128, seq: u64) -> Batch {
+        let mut builder = BatchBuilder::new(ProducerKey(producer), Epoch(0), Seq(seq));
+        builder.push(RecordParts { key: None, headers: &Headers::default(), value: b"v" }).unwrap();
+        builder.build(Compression::None).unwrap()
+    }
+
+    fn sub(batch: &Batch) -> SubBatch {
+        SubBatch {
+            incarnation: KEY.0,
+            partition: KEY.1,
+            kind: Kind::Publish,
+            expected_end: None,
+            idempotency: None,
+            body: batch.bytes().clone(),
+        }
+    }
+
+    fn stage(staged: &mut Staged, state: &ShardState, sub: &SubBatch) -> Outlook {
+        let header = Batch::parse(sub.body.clone()).unwrap().header();
+        staged.publish(state, &Publish { key: KEY, sub, header: &header, ts: TimestampMs(2_000) })
+    }
+
+    #[test]
+    fn what_is_told_early_is_what_apply_says() {
+        let mut state = with_topic();
+        let mut staged = Staged::default();
+        let subs: Vec<SubBatch> =
+            [batch(0, 0), batch(7, 0), batch(7, 1), batch(0, 0)].iter().map(sub).collect();
+        let told: Vec<Outlook> = subs.iter().map(|sub| stage(&mut staged, &state, sub)).collect();
+        let verdicts = apply(&mut state, 1, &subs);
+        for (told, verdict) in told.iter().zip(&verdicts) {
+            let Verdict::Placed(placed) = verdict else { panic!("{verdict:?}") };
+            assert_eq!(*told, Outlook::Accepted(Offset(placed.base_offset)));
+        }
+        subs.iter().for_each(|_| staged.landed(KEY));
+        let again = stage(&mut staged, &state, &subs[1]);
+        let Outlook::Settled(verdict) = again else { panic!("{again:?}") };
+        assert!(matches!(*verdict, Verdict::Placed(Placed { duplicate: true, base_offset: 1, .. })));
+    }
+
+    #[test]
+    fn what_depends_on_something_in_flight_is_left_to_apply() {
+        let state = with_topic();
+        let mut staged = Staged::default();
+        let once = Idempotency { key: 5, fingerprint: 6 };
+        let keyed = SubBatch { idempotency: Some(once), ..sub(&batch(0, 0)) };
+        assert_eq!(stage(&mut staged, &state, &keyed), Outlook::Accepted(Offset(0)));
+        assert_eq!(stage(&mut staged, &state, &keyed), Outlook::Unclear, "the key is in flight");
+        assert_eq!(stage(&mut staged, &state, &sub(&batch(0, 0))), Outlook::Unclear, "so the end is unclear");
+        (0..3).for_each(|_| staged.landed(KEY));
+        assert_eq!(stage(&mut staged, &state, &sub(&batch(0, 0))), Outlook::Accepted(Offset(0)));
+        staged.change();
+        assert_eq!(stage(&mut staged, &state, &sub(&batch(0, 0))), Outlook::Unclear, "the topic may go");
+    }
+
+    #[test]
+    fn a_condition_on_the_tail_is_refused_only_by_what_is_applied() {
+        let state = with_topic();
+        let mut staged = Staged::default();
+        let at = |end| SubBatch { expected_end: Some(Offset(end)), ..sub(&batch(0, 0)) };
+        assert!(matches!(stage(&mut staged, &state, &at(9)), Outlook::Settled(_)));
+        assert_eq!(stage(&mut staged, &state, &at(0)), Outlook::Accepted(Offset(0)));
+        assert_eq!(stage(&mut staged, &state, &at(1)), Outlook::Accepted(Offset(1)));
+        assert_eq!(stage(&mut staged, &state, &at(0)), Outlook::Unclear);
+    }
+}
