@@ -27,6 +27,7 @@ pub struct NodeMetrics {
     delivered_records: IntCounter,
     delivered_bytes: IntCounter,
     subscriptions: IntGauge,
+    ring_bytes: IntGauge,
     ring_hits: IntCounter,
     ring_misses: IntCounter,
 }
@@ -55,6 +56,9 @@ impl NodeMetrics {
         };
         let subscriptions = IntGauge::new("weir_node_subscriptions", "Subscriptions that are open.")?;
         registry.register(Box::new(subscriptions.clone()))?;
+        let ring_bytes =
+            IntGauge::new("weir_node_tail_ring_bytes", "Bytes of the newest entries in memory.")?;
+        registry.register(Box::new(ring_bytes.clone()))?;
         Ok(Self {
             queue: stages.with_label_values(&["queue"]),
             write: stages.with_label_values(&["write"]),
@@ -81,6 +85,7 @@ impl NodeMetrics {
                 "Encoded bytes of the batches sent to readers and subscriptions.",
             )?,
             subscriptions,
+            ring_bytes,
             ring_hits: counter("weir_node_tail_ring_hits_total", "Entries read from memory.")?,
             ring_misses: counter("weir_node_tail_ring_misses_total", "Entries read from the journal.")?,
         })
@@ -121,6 +126,12 @@ impl NodeMetrics {
     /// Counts where an entry was read from.
     pub fn entry_read(&self, from_memory: bool) {
         if from_memory { &self.ring_hits } else { &self.ring_misses }.inc();
+    }
+
+    /// A tail ring that held `before` bytes now holds `after`.
+    pub fn ring_changed(&self, before: usize, after: usize) {
+        let signed = |bytes: usize| i64::try_from(bytes).unwrap_or(i64::MAX);
+        self.ring_bytes.add(signed(after) - signed(before));
     }
 
     /// Counts a subscription for as long as the guard lives.

@@ -109,7 +109,12 @@ impl ShardShared {
 impl AppliedLog for ShardShared {
     fn applied(&self, index: LogIndex, term: u64, payload: &Bytes, touched: &[PartitionKey]) {
         self.term.store(term, Ordering::Release);
-        self.ring.lock().push(index, payload.clone());
+        {
+            let mut ring = self.ring.lock();
+            let before = ring.bytes();
+            ring.push(index, payload.clone());
+            self.metrics.ring_changed(before, ring.bytes());
+        }
         if touched.is_empty() {
             return;
         }

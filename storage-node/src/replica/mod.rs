@@ -10,18 +10,18 @@
 //! |---|---|
 //! | `handle` | how others reach a shard; what its apply leaves for readers |
 //! | [`proposal`] | what is proposed, and who waits for it |
-//! | `backlog` | whose turn it is |
+//! | [`backlog`] | whose turn it is |
 //! | [`proposer`] | the task that proposes |
-//! | `in_flight` | the answers that an entry owes |
-//! | `ring` | the newest entries in memory |
-//! | `rates` | how busy partitions are |
+//! | [`in_flight`] | the answers that an entry owes |
+//! | [`ring`] | the newest entries in memory |
+//! | [`rates`] | how busy partitions are |
 
-mod backlog;
+pub mod backlog;
 mod handle;
-mod in_flight;
+pub mod in_flight;
 pub mod proposal;
 pub mod proposer;
-mod rates;
-mod ring;
+pub mod rates;
+pub mod ring;
 
 pub use handle::{ShardHandle, ShardShared};
