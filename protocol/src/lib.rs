@@ -16,3 +16,5 @@ pub mod ids;
 pub mod limits;
 pub mod rpc;
 pub mod slots;
+pub mod start;
+pub mod ws;

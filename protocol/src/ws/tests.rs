@@ -1,0 +1,604 @@
+use bytes::{Bytes, BytesMut};
+use proptest::prelude::*;
+
+use super::*;
+use crate::batch::{Batch, BatchBuilder, Compression, Headers, HeadersBuilder, RecordParts, Reserved};
+use crate::ids::{Epoch, Offset, PartitionId, ProducerKey, Seq, Term, TimestampMs};
+use crate::rpc::{At, Level};
+use crate::start::Start;
+
+fn raw(json: &str) -> RawJson {
+    RawJson::from_text(json).unwrap()
+}
+
+fn batch(values: &[&str]) -> Batch {
+    let mut builder = BatchBuilder::new(ProducerKey(7), Epoch(3), Seq(118));
+    for value in values {
+        let parts = RecordParts { key: Some(b"k"), headers: &Headers::default(), value: value.as_bytes() };
+        builder.push(parts).unwrap();
+    }
+    builder.build(Compression::None).unwrap()
+}
+
+fn range(first: u64, last: u64) -> NumberRange {
+    NumberRange { first, last }
+}
+
+const CREDIT: Limit = Limit { msgs: 500, bytes: 1_048_576 };
+
+fn hello() -> Hello {
+    let limit = Some(Limit { msgs: 1_500, bytes: 3_145_728 });
+    let seen = vec![Seen { p: 0, o: 76_531, term: Some(4) }, Seen { p: 1, o: 9, term: None }];
+    let acked = vec![range(1, 8_990), range(8_992, 8_992)];
+    let publishing = ResumeChannel { ch: 1, ..Default::default() };
+    Hello {
+        v: 1,
+        token: Some(Secret("t".into())),
+        client: Some("js/1.0".into()),
+        resume: Some("rt_1".into()),
+        channels: vec![publishing, ResumeChannel { ch: 2, n: Some(9_001), seen, acked, limit }],
+    }
+}
+
+/// Every frame of a client that both forms have.
+fn client_frames() -> Vec<(Channel, ClientFrame)> {
+    let connection = |frame| (Channel::CONNECTION, frame);
+    let channel = |frame| (Channel(2), frame);
+    vec![
+        connection(ClientFrame::Hello(hello())),
+        channel(ClientFrame::Open(Open {
+            ns: Some("shop".into()),
+            topic: "orders".into(),
+            producer: Some(Producer { id: "tab-9".into(), epoch: 0 }),
+            confirm: vec![Level::Memory, Level::Quorum],
+        })),
+        channel(ClientFrame::Sub(Sub {
+            topic: Some("orders".into()),
+            p: Some(3),
+            from: Some(Start::At(At::Tail(10))),
+            min_level: Some(Level::Quorum),
+            limit: CREDIT,
+            ..Default::default()
+        })),
+        channel(ClientFrame::Sub(Sub { sub: Some("billing".into()), limit: CREDIT, ..Default::default() })),
+        channel(ClientFrame::Limit(Limit { msgs: 1_500, bytes: 3_145_728 })),
+        channel(ClientFrame::Ack(Ack { n: vec![range(8_990, 9_001), range(9_003, 9_003)], cum: false })),
+        channel(ClientFrame::Nack(Nack {
+            n: vec![range(9_002, 9_002)],
+            delay_ms: Some(5_000),
+            reason: None,
+        })),
+        channel(ClientFrame::Extend(Extend { n: vec![range(8_990, 9_001)], ms: 60_000 })),
+        channel(ClientFrame::Seek(Seek { from: Start::Cursor("AAE".into()) })),
+        channel(ClientFrame::Pause(Pause { on: false })),
+        channel(ClientFrame::Unsub(Unsub {})),
+        channel(ClientFrame::ClosePub(ClosePub {})),
+        connection(ClientFrame::Auth(Auth { token: Secret("t2".into()) })),
+        connection(ClientFrame::Ping(ClientPing { id: 5 })),
+        connection(ClientFrame::Pong(Pong { id: 6 })),
+        connection(ClientFrame::Bye(Bye { why: None })),
+    ]
+}
+
+fn publish() -> Pub {
+    Pub {
+        seq: 118,
+        key: Some("cust-42".into()),
+        h: HeaderMap(vec![("z".into(), "1".into()), ("a".into(), "é".into())]),
+        data: Some(raw(r#"{"total":9007199254740993.10,"b":null}"#)),
+        deliver_at: Some(1_787_654_321_123),
+        ttl_ms: Some(60_000),
+        ..Default::default()
+    }
+}
+
+fn client_json() -> Vec<(Channel, ClientFrame)> {
+    let mut frames = client_frames();
+    frames.push((Channel(1), ClientFrame::Pub(publish())));
+    frames
+}
+
+fn client_binary() -> Vec<(Channel, ClientFrame)> {
+    let mut frames = client_frames();
+    let batch = batch(&["first", "second"]);
+    frames.push((Channel(1), ClientFrame::PubBatch { first_seq: Seq(118), batch }));
+    frames
+}
+
+fn confirm() -> Confirm {
+    Confirm {
+        upto: Some(240),
+        level: Level::Quorum,
+        term: None,
+        base: vec![Base { seq: 118, n: 60, p: 0, o: 76_531 }, Base { seq: 178, n: 63, p: 1, o: 7 }],
+        us: StageMicros { gw: 70, net: 110, queue: 380, write: 40, fsync: 550, quorum: 0, total: 1_210 },
+    }
+}
+
+/// Every frame of a gateway that both forms have.
+fn server_frames() -> Vec<(Channel, ServerFrame)> {
+    let connection = |frame| (Channel::CONNECTION, frame);
+    let channel = |frame| (Channel(2), frame);
+    let problem = raw(r#"{"status":409,"code":"seq_overlap","outcome":"none"}"#);
+    let limits =
+        Limits { message_bytes: 1 << 22, record_bytes: 1 << 20, batch_records: 10_000, channels: 1_000 };
+    vec![
+        connection(ServerFrame::Welcome(Welcome {
+            sid: "s1".into(),
+            resume: "rt_2".into(),
+            grace_ms: 30_000,
+            hb_ms: 20_000,
+            now: 1_787_654_321_123,
+            limits,
+        })),
+        channel(ServerFrame::Opened(Opened { last_seq: None, inc: 7, partitions: 2, pub_limit: CREDIT })),
+        channel(ServerFrame::Confirm(confirm())),
+        channel(ServerFrame::Confirm(Confirm {
+            upto: None,
+            level: Level::Memory,
+            term: Some(4),
+            ..confirm()
+        })),
+        channel(ServerFrame::Reject(Reject { seq: 241, n: 1, problem: problem.clone() })),
+        channel(ServerFrame::PubLimit(Limit { msgs: 3_000, bytes: 9_437_184 })),
+        channel(ServerFrame::Subscribed(Subscribed {
+            inc: 7,
+            parts: vec![Part { p: 0, start: 5, tail: 9 }, Part { p: 1, start: 0, tail: 0 }],
+            recovered: true,
+            ..Default::default()
+        })),
+        channel(ServerFrame::Settled(Settled { upto: 9_001 })),
+        channel(ServerFrame::LeaseLost(LeaseLost { n: vec![range(8_991, 8_991)] })),
+        channel(ServerFrame::Gap(Gap { p: 0, from: 5, to: 9, why: "retention".into() })),
+        channel(ServerFrame::CaughtUp(CaughtUp { p: 0, end: 9 })),
+        channel(ServerFrame::Retract(Retract { p: 0, from: 8 })),
+        channel(ServerFrame::Firm(Firm { p: 0, upto: 8 })),
+        channel(ServerFrame::Moved(Moved { why: "leader".into() })),
+        connection(ServerFrame::Goaway(Goaway { deadline_ms: 15_000, why: "drain".into() })),
+        connection(ServerFrame::AuthExpiring(AuthExpiring { in_ms: 60_000 })),
+        channel(ServerFrame::Err(Problem { problem: problem.clone() })),
+        connection(ServerFrame::Err(Problem { problem })),
+        connection(ServerFrame::Ping(ServerPing {
+            id: 1,
+            now: 1_787_654_321_123,
+            tails: vec![Tail { ch: 2, p: 0, tail: 76_540 }],
+            throttled: true,
+        })),
+        connection(ServerFrame::Pong(Pong { id: 5 })),
+    ]
+}
+
+fn msg() -> Msg {
+    Msg {
+        n: 9_001,
+        o: 76_531,
+        ts: 1_787_654_321_123,
+        lvl: Level::Memory,
+        term: Some(4),
+        size: 52,
+        key: Some("cust-42".into()),
+        ct: Some("application/json".into()),
+        data: Some(raw(r#"{"total":9007199254740993}"#)),
+        lease: Some(Lease { ms: 30_000, attempt: 1, fence: 981 }),
+        ..Default::default()
+    }
+}
+
+fn server_json() -> Vec<(Channel, ServerFrame)> {
+    let mut frames = server_frames();
+    frames.push((Channel(2), ServerFrame::Msg(Box::new(msg()))));
+    frames.push((
+        Channel(2),
+        ServerFrame::Msgs(Msgs { msgs: vec![msg(), Msg { data: Some(raw("null")), ..msg() }] }),
+    ));
+    frames
+}
+
+fn deliveries() -> Deliveries {
+    let place =
+        |batch: &Batch, offset| batch.placed(Offset(offset), TimestampMs(1_787_654_321_123), PartitionId(4));
+    Deliveries {
+        n: 9_001,
+        staged: Some(Term(4)),
+        slices: vec![
+            Delivery { first: Offset(11), take: 2, batch: place(&batch(&["a", "b", "c", "d"]), 10) },
+            Delivery { first: Offset(20), take: 1, batch: place(&batch(&["e"]), 20) },
+        ],
+    }
+}
+
+fn server_binary() -> Vec<(Channel, ServerFrame)> {
+    let mut frames = server_frames();
+    frames.push((Channel(2), ServerFrame::Deliveries(deliveries())));
+    frames
+}
+
+fn text<F>(frames: &[(Channel, F)], put: fn(&mut String, Channel, &F)) -> String {
+    let mut message = String::new();
+    frames.iter().for_each(|(ch, frame)| put(&mut message, *ch, frame));
+    message
+}
+
+fn bytes<F>(frames: &[(Channel, F)], put: fn(&mut BytesMut, Channel, &F)) -> Bytes {
+    let mut message = BytesMut::new();
+    frames.iter().for_each(|(ch, frame)| put(&mut message, *ch, frame));
+    message.freeze()
+}
+
+type Take<F> = fn(&mut Bytes) -> Result<Option<(Channel, F)>, WsError>;
+
+fn take_all<F>(mut message: Bytes, take: Take<F>) -> Result<Vec<(Channel, F)>, WsError> {
+    std::iter::from_fn(|| take(&mut message).transpose()).collect()
+}
+
+/// Batches of deliveries come back in one part: compares them as one.
+fn joined(mut frames: Vec<(Channel, ServerFrame)>) -> Vec<(Channel, ServerFrame)> {
+    for (_, frame) in &mut frames {
+        if let ServerFrame::Deliveries(deliveries) = frame {
+            for slice in &mut deliveries.slices {
+                slice.batch = [slice.batch.concat().into(), Bytes::new()];
+            }
+        }
+    }
+    frames
+}
+
+fn refused(line: &str) -> WsError {
+    json::client_frames(line).last().unwrap().unwrap_err()
+}
+
+#[test]
+fn every_frame_round_trips_in_json() {
+    let message = text(&client_json(), json::put_client_frame);
+    assert_eq!(message.lines().count(), client_json().len(), "a frame is a line");
+    let read: Result<Vec<_>, _> = json::client_frames(&message).collect();
+    assert_eq!(read.unwrap(), client_json());
+    let message = text(&server_json(), json::put_server_frame);
+    let read: Result<Vec<_>, _> = json::server_frames(&message).collect();
+    assert_eq!(read.unwrap(), server_json());
+}
+
+#[test]
+fn every_frame_round_trips_in_binary() {
+    let message = bytes(&client_binary(), binary::put_client_frame);
+    assert_eq!(take_all(message, binary::take_client_frame).unwrap(), client_binary());
+    let message = bytes(&server_binary(), binary::put_server_frame);
+    assert_eq!(take_all(message, binary::take_server_frame).unwrap(), joined(server_binary()));
+}
+
+#[test]
+fn the_samples_above_cover_every_frame_type() {
+    for &frame in FrameType::ALL {
+        let sent = client_json().iter().any(|(_, it)| it.frame_type() == frame)
+            || server_json().iter().any(|(_, it)| it.frame_type() == frame);
+        assert!(sent, "{frame:?}");
+        assert_eq!(FrameType::from_number(frame as u8), Some(frame));
+        assert_eq!(FrameType::from_text(frame.as_str()), Some(frame));
+    }
+}
+
+#[test]
+fn the_published_examples_are_understood() {
+    for line in [
+        r#"{"t":"hello","v":1,"token":"…","client":"js/1.0","resume":null}"#,
+        r#"{"t":"open","ch":1,"ns":"shop","topic":"orders","producer":{"id":"tab-9","epoch":0},"confirm":["quorum"]}"#,
+        r#"{"t":"pub","ch":1,"seq":118,"key":"cust-42","data":{"a":1}}"#,
+        r#"{"t":"sub","ch":2,"ns":"shop","topic":"orders","from":"latest","min_level":"quorum","limit":{"msgs":500,"bytes":1048576}}"#,
+        r#"{"t":"sub","ch":2,"ns":"shop","sub":"billing","from":76531,"limit":{"msgs":0,"bytes":0}}"#,
+        r#"{"t":"limit","ch":2,"msgs":1500,"bytes":3145728}"#,
+        r#"{"t":"ack","ch":2,"n":[[8990,9001]],"cum":false}"#,
+        r#"{"t":"nack","ch":2,"n":[9002],"delay_ms":5000}"#,
+        r#"{"t":"extend","ch":2,"n":[[8990,9001]],"ms":60000}"#,
+    ] {
+        json::client_frames(line).for_each(|frame| drop(frame.unwrap()));
+    }
+    for line in [
+        r#"{"t":"welcome","sid":"s","resume":"rt_1","grace_ms":30000,"hb_ms":20000,"now":1,"limits":{"message_bytes":1,"record_bytes":1,"batch_records":1,"channels":1,"later":1}}"#,
+        r#"{"t":"opened","ch":1,"last_seq":117,"inc":7,"partitions":1,"pub_limit":{"msgs":1000,"bytes":4194304}}"#,
+        r#"{"t":"confirm","ch":1,"upto":240,"level":"quorum","base":[{"seq":118,"n":60,"p":0,"o":76531}],"us":{"queue":380,"fsync":550,"total":1210}}"#,
+        r#"{"t":"settled","ch":2,"upto":9001,"added_later":true}"#,
+        r#"{"t":"lease_lost","ch":2,"n":[8991]}"#,
+        r#"{"t":"gap","ch":2,"from":1,"to":2,"why":"retention"}"#,
+        r#"{"t":"goaway","deadline_ms":15000,"why":"drain"}"#,
+    ] {
+        json::server_frames(line).for_each(|frame| drop(frame.unwrap()));
+    }
+}
+
+#[test]
+fn payload_digits_stay_as_they_were_sent() {
+    let number = "123456789012345678901234567890.000100";
+    let line = format!(r#"{{"data":{{"b":{number},"a":[ 1e400 ]}},"seq":0,"ch":1,"t":"pub"}}"#);
+    let (_, frame) = json::client_frames(&line).next().unwrap().unwrap();
+    let ClientFrame::Pub(publish) = &frame else { panic!("{frame:?}") };
+    let content = publish.content().unwrap();
+    assert_eq!(content.value, format!(r#"{{"b":{number},"a":[ 1e400 ]}}"#).as_bytes());
+    assert_eq!(content.content_type, Some("application/json"));
+    let again = text(&[(Channel(1), frame)], json::put_client_frame);
+    assert!(again.contains(number), "{again}");
+}
+
+#[test]
+fn unknown_missing_and_repeated_fields_are_refused_by_name() {
+    for (line, name) in [
+        (r#"{"t":"limit","ch":2,"msgs":1,"bytes":1,"colour":1}"#, "unknown field `colour`"),
+        (r#"{"t":"limit","ch":2,"msgs":1}"#, "missing field `bytes`"),
+        (r#"{"t":"limit","ch":2,"msgs":1,"msgs":2,"bytes":1}"#, "duplicate field `msgs`"),
+        (r#"{"t":"limit","ch":2,"msgs":-1,"bytes":1}"#, "invalid value"),
+        (r#"{"t":"sub","ch":2,"topic":"a","limit":{"msgs":1,"bytes":1,"x":0}}"#, "unknown field `x`"),
+        (r#"{"t":"sub","ch":2,"topic":"a","from":"soon","limit":{"msgs":1,"bytes":1}}"#, "expected earliest"),
+        (r#"{"t":"open","ch":2,"topic":"a","confirm":["fast"]}"#, "unknown variant `fast`"),
+        (r#"{"t":"pub","ch":2,"seq":1,"data":1,"h":{"a":"1","a":"2"}}"#, "header `a` occurs twice"),
+        (r#"{"t":"ack","ch":2,"n":[[9,8]]}"#, "range [9,8] ends before it starts"),
+        (r#"{"t":"ack","ch":2,"n":[[9,9,9]]}"#, "invalid length 3"),
+    ] {
+        let error = refused(line);
+        assert!(matches!(error, WsError::Fields { .. }), "{error}");
+        assert!(error.to_string().contains(name), "{error} does not say {name}");
+        assert_eq!(error.close_code(), CloseCode::BadFrame);
+    }
+    let twice = refused(r#"{"t":"unsub","t":"bye","ch":2}"#).to_string();
+    assert!(twice.contains("duplicate field `t`"), "{twice}");
+}
+
+#[test]
+fn what_is_no_frame_for_this_side_is_refused() {
+    assert!(matches!(refused("[]"), WsError::Object(_)));
+    assert!(matches!(refused(r#"{"ch":1}"#), WsError::Object(_)));
+    assert!(matches!(refused(r#"{"t":"unsub","ch":65536}"#), WsError::Object(_)));
+    assert_eq!(refused(r#"{"t":"nope"}"#), WsError::UnknownName("nope".into()));
+    assert_eq!(refused(r#"{"t":"goaway","deadline_ms":1,"why":""}"#), WsError::Misplaced(FrameType::Goaway));
+    assert_eq!(refused(r#"{"t":"unsub"}"#), WsError::Channel { frame: FrameType::Unsub, ch: 0 });
+    assert_eq!(refused(r#"{"t":"bye","ch":3}"#), WsError::Channel { frame: FrameType::Bye, ch: 3 });
+    let version = refused(r#"{"t":"hello","v":2}"#);
+    assert_eq!((version.close_code(), version), (CloseCode::UnsupportedVersion, WsError::Version(2)));
+    let frames: Vec<_> = json::client_frames("{\"t\":\"bye\"}\n\n{\"t\":\"x\"}\n").collect();
+    assert!(
+        matches!(frames[..], [Ok(_), Err(WsError::UnknownName(_))]),
+        "what came before stands: {frames:?}"
+    );
+}
+
+#[test]
+fn credentials_are_not_shown_in_debug_output() {
+    let frame = ClientFrame::Auth(Auth { token: Secret("hunter2".into()) });
+    assert!(
+        !format!("{frame:?} {:?}", Hello { token: Some(Secret("hunter2".into())), ..hello() })
+            .contains("hunter2")
+    );
+}
+
+#[test]
+fn a_message_beyond_the_limit_is_refused_whole() {
+    let long = crate::limits::WS_MESSAGE_BYTES_MAX + 1;
+    let message = format!("{{\"t\":\"bye\"}}\n{}", " ".repeat(long - 12));
+    assert_eq!(json::client_frames(&message).collect::<Vec<_>>(), [Err(WsError::TooLarge(long))]);
+    assert_eq!(binary::take_client_frame(&mut vec![0; long].into()), Err(WsError::TooLarge(long)));
+}
+
+fn header(kind: u8, flags: u8, ch: u16, arg: u64, body: &[u8]) -> Bytes {
+    let len = body.len() as u32;
+    let head = [&[kind, flags][..], &ch.to_le_bytes(), &len.to_le_bytes(), &arg.to_le_bytes()].concat();
+    [&head[..], body].concat().into()
+}
+
+#[test]
+fn binary_headers_are_checked() {
+    let client = |kind, flags, ch, arg, body: &[u8]| {
+        binary::take_client_frame(&mut header(kind, flags, ch, arg, body)).unwrap_err()
+    };
+    assert_eq!(client(0, 0, 0, 0, b""), WsError::UnknownType(0));
+    assert_eq!(client(0x83, 0, 1, 0, b""), WsError::Misplaced(FrameType::Confirm));
+    assert_eq!(client(16, 1, 0, 0, b""), WsError::Flags { frame: FrameType::Bye, flags: 1 });
+    assert_eq!(client(16, 0, 0, 1, b""), WsError::Body(FrameType::Bye));
+    assert_eq!(client(16, 0, 0, 0, b"\xff"), WsError::Body(FrameType::Bye));
+    assert_eq!(client(5, 0, 1, 0, &[0; 15]), WsError::Body(FrameType::Limit));
+    assert!(matches!(client(3, 0, 1, 0, &[0; 80]), WsError::Batch { frame: FrameType::Pub, .. }));
+    let named = client(16, 0, 0, 0, br#"{"t":"bye"}"#).to_string();
+    assert!(named.contains("unknown field `t`"), "the header already says it: {named}");
+    let server = |kind, flags, body: &[u8]| {
+        binary::take_server_frame(&mut header(kind, flags, 1, 0, body)).unwrap_err()
+    };
+    let leases = server(0x88, 2, b"");
+    assert_eq!(leases, WsError::Flags { frame: FrameType::Msgs, flags: 2 }, "kept for the lease column");
+    assert_eq!(server(0x88, 0, b""), WsError::Body(FrameType::Msgs));
+    assert_eq!(server(0x87, 0, b"{}"), WsError::Misplaced(FrameType::Msg));
+    assert_eq!(server(0x83, 0, &[0; 48]), WsError::Body(FrameType::Confirm), "level 0");
+}
+
+#[test]
+fn a_range_outside_its_batch_is_refused() {
+    for (first, take) in [(9, 1), (14, 1), (10, 5), (10, 0), (u64::MAX, 1)] {
+        let mut wrong = deliveries();
+        wrong.slices[0].first = Offset(first);
+        wrong.slices[0].take = take;
+        let message = bytes(&[(Channel(1), ServerFrame::Deliveries(wrong))], binary::put_server_frame);
+        let refused = take_all(message, binary::take_server_frame);
+        assert_eq!(refused, Err(WsError::Body(FrameType::Msgs)), "{first} {take}");
+    }
+}
+
+#[test]
+fn delivered_batches_are_not_copied_and_only_the_records_meant_are_seen() {
+    let mut message = bytes(&[(Channel(2), ServerFrame::Deliveries(deliveries()))], binary::put_server_frame);
+    let memory = message.as_ptr_range();
+    let (_, frame) = binary::take_server_frame(&mut message).unwrap().unwrap();
+    let ServerFrame::Deliveries(read) = frame else { panic!("{frame:?}") };
+    assert!(read.slices.iter().all(|slice| memory.contains(&slice.batch[0].as_ptr())));
+    assert_eq!((read.count(), read.staged), (3, Some(Term(4))));
+    let seen: Vec<_> = read
+        .slices
+        .iter()
+        .flat_map(|slice| slice.records().unwrap())
+        .map(|record| record.map(|it| (it.offset.0, it.value)).unwrap())
+        .collect();
+    assert_eq!(seen, [(11, "b".into()), (12, "c".into()), (20, "e".into())]);
+    let sent = deliveries().slices[0].records().unwrap().count();
+    assert_eq!(sent, 2, "a batch in two parts reads the same");
+}
+
+#[test]
+fn every_truncation_is_refused_or_ends_between_frames() {
+    let message = bytes(&client_binary(), binary::put_client_frame);
+    let mut ends = vec![0];
+    client_binary().iter().for_each(|frame| {
+        ends.push(ends[ends.len() - 1] + bytes(std::slice::from_ref(frame), binary::put_client_frame).len())
+    });
+    for cut in 0..message.len() {
+        let read = take_all(message.slice(..cut), binary::take_client_frame);
+        assert_eq!(read.is_ok(), ends.contains(&cut), "cut at {cut}");
+    }
+    let message = bytes(&server_binary(), binary::put_server_frame);
+    let whole = take_all(message.clone(), binary::take_server_frame).unwrap().len();
+    for cut in 0..message.len() {
+        if let Ok(frames) = take_all(message.slice(..cut), binary::take_server_frame) {
+            assert!(frames.len() < whole, "cut at {cut}");
+        }
+    }
+}
+
+fn record(headers: &Headers, key: Option<&[u8]>, value: &[u8]) -> Msg {
+    let mut builder = BatchBuilder::anonymous();
+    builder.push(RecordParts { key, headers, value }).unwrap();
+    let batch = builder.build(Compression::None).unwrap();
+    Msg::of(&batch.records().unwrap().next().unwrap().unwrap(), 1, PartitionId(2))
+}
+
+fn typed(content_type: &str, value: &[u8]) -> Msg {
+    record(&HeadersBuilder::default().content_type(content_type).finish(), None, value)
+}
+
+#[test]
+fn a_record_is_shown_by_its_content_type() {
+    let shown = |content_type, value: &[u8]| {
+        let msg = typed(content_type, value);
+        let back = msg.value().unwrap();
+        assert_eq!(
+            back,
+            value
+                .iter()
+                .map(|b| if *b == b'\n' && msg.ct.as_deref() == Some("application/json") { b' ' } else { *b })
+                .collect::<Vec<_>>()
+        );
+        msg.data.map(|it| it.get().to_owned())
+    };
+    assert_eq!(shown("application/json", b"{\"a\":1.10}").as_deref(), Some("{\"a\":1.10}"));
+    assert_eq!(shown("application/json", b"{\n\"a\":1}").as_deref(), Some("{ \"a\":1}"), "a line is a frame");
+    assert_eq!(shown("application/problem+json; x=y", b"[]").as_deref(), Some("[]"));
+    assert_eq!(shown("text/plain; charset=\"UTF-8\"", b"a\nb").as_deref(), Some("\"a\\nb\""));
+    for (content_type, value) in [
+        ("application/json", &b"{\"a\":"[..]),
+        ("text/plain", b"\xff"),
+        ("text/plain; charset=latin1", b"a"),
+        ("application/octet-stream", b"a"),
+    ] {
+        assert_eq!(shown(content_type, value), None, "{content_type}");
+    }
+}
+
+#[test]
+fn what_is_not_text_is_shown_in_base64() {
+    let mut headers = HeadersBuilder::default();
+    headers.user("text", b"eu").unwrap().user("bin", &[0xff]).unwrap();
+    headers.content_type("application/json").reserved(Reserved::ContentEncoding, b"gzip");
+    let msg = record(&headers.finish(), Some(&[0xfe]), b"[]");
+    assert_eq!((msg.key.clone(), msg.key_b64.as_deref()), (None, Some("/g==")));
+    assert_eq!(msg.h, HeaderMap(vec![("text".into(), "eu".into())]));
+    assert_eq!(msg.h_b64, HeaderMap(vec![("bin".into(), "/w==".into())]));
+    assert_eq!((msg.data.clone(), msg.b64.as_deref()), (None, Some("W10=")), "an encoded value is no JSON");
+    assert_eq!(msg.value().unwrap(), &b"[]"[..]);
+}
+
+#[test]
+fn a_publish_has_one_payload_and_one_key() {
+    let data = Some(raw("\"text\""));
+    let b64 = Some("AAE=".to_owned());
+    let content = |publish: &Pub| publish.content().map(|it| it.value.into_owned());
+    assert_eq!(content(&Pub::default()), Err(ContentError::OnePayload));
+    assert_eq!(
+        content(&Pub { data: data.clone(), b64: b64.clone(), ..Pub::default() }),
+        Err(ContentError::OnePayload)
+    );
+    assert_eq!(content(&Pub { b64: b64.clone(), ..Pub::default() }), Ok(vec![0, 1]));
+    assert_eq!(content(&Pub { b64: Some("AAE".into()), ..Pub::default() }), Err(ContentError::Base64("b64")));
+    let two_keys = Pub { key: Some("a".into()), key_b64: b64, data: data.clone(), ..Pub::default() };
+    assert_eq!(content(&two_keys), Err(ContentError::OneKey));
+    let text =
+        |ct: &str, data: &str| content(&Pub { ct: Some(ct.into()), data: Some(raw(data)), ..Pub::default() });
+    assert_eq!(text("text/plain", "\"a\\n\""), Ok(b"a\n".to_vec()));
+    assert_eq!(text("text/plain", "1"), Err(ContentError::Text));
+    assert_eq!(text("image/png", "1"), Err(ContentError::ContentType));
+    let null = r#"{"t":"pub","ch":1,"seq":0,"data":null}"#;
+    let (_, ClientFrame::Pub(null)) = json::client_frames(null).next().unwrap().unwrap() else { panic!() };
+    assert_eq!(content(&null), Ok(b"null".to_vec()), "null is a payload");
+}
+
+#[test]
+fn a_publish_becomes_the_record_that_is_delivered() {
+    let publish = publish();
+    let content = publish.content().unwrap();
+    let mut headers = HeadersBuilder::default();
+    publish.add_headers(content.content_type, &mut headers).unwrap();
+    let headers = headers.finish();
+    assert_eq!(
+        (headers.deliver_at(), headers.ttl_ms()),
+        (Some(TimestampMs(1_787_654_321_123)), Some(60_000))
+    );
+    let msg = record(&headers, content.key.as_deref(), &content.value);
+    assert_eq!((msg.h, msg.key, msg.data), (publish.h.clone(), publish.key.clone(), publish.data.clone()));
+    let unnamed = Pub { h: HeaderMap(vec![("\u{1}".into(), String::new())]), ..publish };
+    assert_eq!(unnamed.add_headers(None, &mut HeadersBuilder::default()), Err(ContentError::HeaderName));
+}
+
+fn golden(name: &str, bytes: &[u8]) {
+    let path = format!("{}/tests/golden/{name}", env!("CARGO_MANIFEST_DIR"));
+    if std::env::var_os("UPDATE_GOLDEN").is_some() {
+        std::fs::write(&path, bytes).unwrap();
+    }
+    assert!(std::fs::read(&path).unwrap() == bytes, "{path} differs: the layout is public");
+}
+
+#[test]
+fn the_layout_is_pinned_by_golden_files() {
+    golden("ws-client.bin", &bytes(&client_binary(), binary::put_client_frame));
+    golden("ws-server.bin", &bytes(&server_binary(), binary::put_server_frame));
+    golden("ws-client.jsonl", text(&client_json(), json::put_client_frame).as_bytes());
+    golden("ws-server.jsonl", text(&server_json(), json::put_server_frame).as_bytes());
+}
+
+proptest! {
+    #[test]
+    fn a_flipped_bit_never_panics_and_is_never_seen_in_a_batch(bit in 0usize..1 << 20) {
+        let message = bytes(&client_binary(), binary::put_client_frame);
+        let bit = bit % (message.len() * 8);
+        let mut flipped = message.to_vec();
+        flipped[bit / 8] ^= 1 << (bit % 8);
+        if let Ok(frames) = take_all(flipped.into(), binary::take_client_frame) {
+            let batches = frames.iter().filter_map(|(_, frame)| match frame {
+                ClientFrame::PubBatch { batch, .. } => Some(batch.unplaced()),
+                _ => None,
+            });
+            prop_assert!(batches.eq([batch(&["first", "second"])]), "the checksum covers all but what is stamped");
+        }
+    }
+
+    #[test]
+    fn confirms_round_trip_in_both_forms(
+        upto: Option<u64>, level in 1i32..6, term: Option<u64>,
+        base in proptest::collection::vec((0u64..1 << 53, any::<u32>(), any::<u32>(), 0u64..1 << 53), 0..20),
+        us: [u32; 7],
+    ) {
+        let [gw, net, queue, write, fsync, quorum, total] = us;
+        let confirm = Confirm {
+            upto, term, level: Level::try_from(level).unwrap(),
+            base: base.into_iter().map(|(seq, n, p, o)| Base { seq, n, p, o }).collect(),
+            us: StageMicros { gw, net, queue, write, fsync, quorum, total },
+        };
+        let frames = vec![(Channel(9), ServerFrame::Confirm(confirm))];
+        let message = bytes(&frames, binary::put_server_frame);
+        prop_assert_eq!(&take_all(message, binary::take_server_frame).unwrap(), &frames);
+        let message = text(&frames, json::put_server_frame);
+        let read: Result<Vec<_>, _> = json::server_frames(&message).collect();
+        prop_assert_eq!(&read.unwrap(), &frames);
+    }
+}
