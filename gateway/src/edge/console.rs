@@ -22,7 +22,7 @@ use crate::api::Problem;
 /// `console/dist`. A release build embeds it; a debug build reads it when asked, so that the console can be
 /// rebuilt below a running gateway.
 #[derive(RustEmbed)]
-#[folder = "$CARGO_MANIFEST_DIR/../console/dist/"]
+#[folder = "../console/dist/"]
 #[allow_missing = true]
 struct Files;
 
