@@ -20,7 +20,7 @@ use tokio::task::JoinHandle;
 use crate::auth::{Authenticator, LoopbackAuthenticator, OpenAuthenticator};
 use crate::config::GatewayConfig;
 use crate::edge::{Console, Edge, handle};
-use crate::storage::Storage;
+use crate::storage::{Storage, StorageConfig, TcpDial};
 
 /// A request's header section must have arrived within this: a slow one holds a connection no longer.
 const HEADER_TIME_MAX: Duration = Duration::from_secs(10);
@@ -102,7 +102,8 @@ impl Gateway {
         let listen_error = |source| StartError::Listen { addr: config.listen, source };
         let listener = TcpListener::bind(config.listen).await.map_err(listen_error)?;
         let addr = listener.local_addr().map_err(listen_error)?;
-        let storage = Storage::new(config.storage.clone());
+        let storage =
+            Storage::new(StorageConfig::new(vec![config.storage.clone()]), Arc::new(TcpDial::default()));
         let is_draining = AtomicBool::new(false);
         let edge = Arc::new(Edge {
             config,

@@ -3,7 +3,8 @@
 //! ```text
 //!   gateway    listens, serves connections, drains
 //!   edge       a request: host, origin, route, authorize, handler
-//!   storage    topic → slot → shard → leader; publishes that wait together share a frame
+//!   service    what a request means: publish, read, follow, topics, namespaces
+//!   storage    the way to the storage nodes: router, retry policy, publish lanes
 //!   auth       who may do what: one `authorize`
 //!   api        what clients see: JSON types, problems, the operation table, the OpenAPI document
 //! ```
@@ -13,7 +14,8 @@ pub mod auth;
 mod config;
 mod edge;
 mod gateway;
-mod storage;
+pub mod service;
+pub mod storage;
 
 pub use config::GatewayConfig;
 pub use gateway::{Gateway, RunningGateway, StartError};

@@ -258,7 +258,8 @@ async fn ready(edge: &Edge) -> Result<Response, Problem> {
     if edge.is_draining.load(Ordering::Acquire) {
         return Err(Problem::new(ErrorCode::Draining, "the gateway is shutting down"));
     }
-    edge.storage.map().await.map_err(|refusal| Problem::from(&refusal))?;
+    let known = edge.storage.ready(edge.storage.deadline()).await;
+    known.map_err(|failure| Problem::from(failure.refusal()))?;
     Ok(empty(StatusCode::NO_CONTENT))
 }
 

@@ -198,11 +198,10 @@ pub(super) async fn list(call: Call) -> Result<Response, Problem> {
         after: call.route.query("cursor").map(str::to_owned),
         limit,
     };
-    let map = call.edge.storage.map().await.map_err(|refusal| refused(&refusal))?;
+    let shards = data_shards(&call.edge).await?;
     let (mut found, mut more) = (Vec::new(), false);
-    for shard in map.shards.iter().filter(|shard| shard.shard != 0) {
-        let part: TopicList =
-            self::call(&call.edge, Method::ListTopics, ShardId(shard.shard), &request).await?;
+    for shard in shards {
+        let part: TopicList = self::call(&call.edge, Method::ListTopics, shard, &request).await?;
         more |= part.more;
         found.extend(part.topics);
     }
@@ -215,6 +214,11 @@ pub(super) async fn list(call: Call) -> Result<Response, Problem> {
     }
     let next = items.last().filter(|_| more).map(|topic: &Topic| topic.name.clone());
     json(StatusCode::OK, &TopicPage { items, next })
+}
+
+async fn data_shards(edge: &Edge) -> Result<Vec<ShardId>, Problem> {
+    let shards = edge.storage.data_shards(edge.storage.deadline()).await;
+    shards.map_err(|failure| refused(failure.refusal()))
 }
 
 /// A namespace.
@@ -304,16 +308,15 @@ async fn store_namespace(
 
 pub(super) async fn delete_namespace(call: Call) -> Result<Response, Problem> {
     let (tenant, name) = (call.principal.tenant.to_string(), call.route.name("ns")?.to_string());
-    let map = call.edge.storage.map().await.map_err(|refusal| refused(&refusal))?;
-    for shard in map.shards.iter().filter(|shard| shard.shard != 0) {
+    let shards = data_shards(&call.edge).await?;
+    for shard in shards {
         let request = ListTopicsRequest {
             tenant: tenant.clone(),
             namespace: name.clone(),
             limit: 1,
             ..ListTopicsRequest::default()
         };
-        let found: TopicList =
-            self::call(&call.edge, Method::ListTopics, ShardId(shard.shard), &request).await?;
+        let found: TopicList = self::call(&call.edge, Method::ListTopics, shard, &request).await?;
         if !found.topics.is_empty() {
             return Err(Problem::new(ErrorCode::NamespaceNotEmpty, format!("namespace {name} has topics")));
         }

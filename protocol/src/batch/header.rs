@@ -246,6 +246,22 @@ impl Batch {
         Self { bytes: bytes.freeze(), header }
     }
 
+    /// The same records under another producer's name, with nothing stamped: one copy, and the checksum anew. For
+    /// clients that leave it to the gateway to name them.
+    #[must_use]
+    pub fn with_producer(&self, producer: ProducerKey, epoch: Epoch, base_seq: Seq) -> Self {
+        let header = BatchHeader {
+            producer,
+            epoch,
+            base_seq,
+            base_offset: Offset(0),
+            base_ts: TimestampMs(0),
+            partition: PartitionId(0),
+            ..self.header
+        };
+        Self::assemble(header, &self.bytes[HEADER_BYTES..])
+    }
+
     /// The records, decompressed if need be: at most `raw_bytes` are held.
     ///
     /// # Errors

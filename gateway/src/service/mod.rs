@@ -1,0 +1,28 @@
+//! What a request means, in the words of the protocol: no HTTP, no sockets, no JSON, no authorisation.
+//!
+//! ```text
+//!   Services ─┬─ topics      create, describe, change, delete, list; auto-create
+//!             ├─ namespaces  the same for namespaces
+//!             ├─ publisher   records in, offsets out; receipts; producers; channels of sockets
+//!             └─ reader      one read, or a subscription over partitions and topics
+//! ```
+//!
+//! All of them are cheap clones. Whoever calls them has authorised the caller.
+
+mod namespaces;
+mod page;
+pub mod publish;
+pub mod read;
+mod services;
+mod token;
+mod topics;
+
+pub use namespaces::Namespaces;
+pub use page::Page;
+pub use publish::Publisher;
+pub use read::Reader;
+pub use services::{ServiceConfig, Services};
+pub use topics::{ListTopics, TopicView, Topics, default_topic_config};
+
+/// Why a request was not done. Converts one to one into a problem body.
+pub use crate::storage::Failure as ServiceError;

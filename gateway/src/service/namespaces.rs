@@ -1,0 +1,156 @@
+//! Namespaces: kept by the meta group.
+
+use prost::Message;
+use tokio::time::Instant;
+use weir_protocol::error::ErrorCode;
+use weir_protocol::ids::{Name, ShardId};
+use weir_protocol::rpc::{
+    DeleteNamespaceRequest, ListNamespacesRequest, ListTopicsRequest, Method, Namespace, NamespaceList,
+    NamespacePut, PutNamespaceRequest, TopicList,
+};
+
+use super::ServiceError;
+use super::page::{Page, cursor_after, name_of};
+use crate::storage::{CallFor, Safety, Storage};
+
+/// Manages namespaces. `default` always exists, whether the meta group was told of it or not.
+#[derive(Debug, Clone)]
+pub struct Namespaces {
+    storage: Storage,
+    default_auto_create: bool,
+}
+
+impl Namespaces {
+    pub(super) fn new(storage: Storage, default_auto_create: bool) -> Self {
+        Self { storage, default_auto_create }
+    }
+
+    /// One namespace.
+    ///
+    /// # Errors
+    /// `namespace_not_found`, or what the meta group's leader says.
+    pub async fn get(&self, tenant: &Name, name: &Name) -> Result<Namespace, ServiceError> {
+        self.find(tenant, name, self.storage.deadline()).await
+    }
+
+    pub(super) async fn find(
+        &self,
+        tenant: &Name,
+        name: &Name,
+        deadline: Instant,
+    ) -> Result<Namespace, ServiceError> {
+        let request = ListNamespacesRequest {
+            tenant: tenant.to_string(),
+            name: Some(name.to_string()),
+            after: None,
+            limit: 1,
+        };
+        let list: NamespaceList =
+            self.storage.ask(meta(Method::ListNamespaces, Safety::Repeatable, deadline), &request).await?;
+        if let Some(namespace) = list.namespaces.into_iter().next() {
+            return Ok(namespace);
+        }
+        if *name == Name::default_name() {
+            return Ok(self.unwritten_default(tenant));
+        }
+        Err(ServiceError::new(ErrorCode::NamespaceNotFound, format!("there is no namespace {name}")))
+    }
+
+    /// Creates a namespace or replaces its settings, unconditionally or only at `expected_version` (0: only if it
+    /// does not exist).
+    ///
+    /// # Errors
+    /// `version_mismatch`; `outcome_unknown` if the answer was lost: asking again tells.
+    pub async fn put(
+        &self,
+        namespace: Namespace,
+        expected_version: Option<u32>,
+    ) -> Result<NamespacePut, ServiceError> {
+        let safety = if expected_version.is_some() { Safety::Once } else { Safety::Repeatable };
+        let call = meta(Method::PutNamespace, safety, self.storage.deadline());
+        self.storage.ask(call, &PutNamespaceRequest { namespace: Some(namespace), expected_version }).await
+    }
+
+    /// Deletes a namespace without topics.
+    ///
+    /// # Errors
+    /// `namespace_not_empty`, `namespace_not_found`, `not_supported` for `default`.
+    pub async fn delete(&self, tenant: &Name, name: &Name) -> Result<(), ServiceError> {
+        if *name == Name::default_name() {
+            return Err(ServiceError::new(ErrorCode::NotSupported, "the namespace default always exists"));
+        }
+        let deadline = self.storage.deadline();
+        self.find(tenant, name, deadline).await?;
+        for shard in self.storage.data_shards(deadline).await? {
+            let request = ListTopicsRequest {
+                tenant: tenant.to_string(),
+                namespace: name.to_string(),
+                contains: None,
+                after: None,
+                limit: 1,
+            };
+            let call = CallFor { shard, method: Method::ListTopics, safety: Safety::Repeatable, deadline };
+            let list: TopicList = self.storage.ask(call, &request).await?;
+            if !list.topics.is_empty() {
+                let detail = format!("the namespace {name} has topics");
+                return Err(ServiceError::new(ErrorCode::NamespaceNotEmpty, detail));
+            }
+        }
+        let request = DeleteNamespaceRequest { tenant: tenant.to_string(), name: name.to_string() };
+        let call = meta(Method::DeleteNamespace, Safety::Once, deadline);
+        self.storage.send(call, vec![request.encode_to_vec().into()]).await.map(|_| ())
+    }
+
+    /// A page of at most `limit` namespaces in name order; the first one contains `default`.
+    ///
+    /// # Errors
+    /// `invalid_cursor`, or what the meta group's leader says.
+    pub async fn list(
+        &self,
+        tenant: &Name,
+        limit: u32,
+        cursor: Option<&str>,
+    ) -> Result<Page<Namespace>, ServiceError> {
+        let after = cursor.map(name_of).transpose()?;
+        let request =
+            ListNamespacesRequest { tenant: tenant.to_string(), name: None, after: after.clone(), limit };
+        let call = meta(Method::ListNamespaces, Safety::Repeatable, self.storage.deadline());
+        let list: NamespaceList = self.storage.ask(call, &request).await?;
+        let (mut items, mut more) = (list.namespaces, list.more);
+        self.add_default(tenant, after.as_deref(), more, &mut items);
+        if items.len() > limit as usize {
+            items.truncate(limit as usize);
+            more = true;
+        }
+        let next = items.last().filter(|_| more).map(|last| cursor_after(&last.name));
+        Ok(Page { items, next })
+    }
+
+    /// Puts `default` in its place if it belongs on this page and the meta group was never told of it.
+    fn add_default(&self, tenant: &Name, after: Option<&str>, more: bool, items: &mut Vec<Namespace>) {
+        let default = self.unwritten_default(tenant);
+        let name = default.name.as_str();
+        let is_before_page = after.is_some_and(|after| name <= after);
+        let is_behind_page = more && items.last().is_some_and(|last| name > last.name.as_str());
+        if is_before_page || is_behind_page {
+            return;
+        }
+        if let Err(place) = items.binary_search_by(|item| item.name.as_str().cmp(name)) {
+            items.insert(place, default);
+        }
+    }
+
+    fn unwritten_default(&self, tenant: &Name) -> Namespace {
+        Namespace {
+            tenant: tenant.to_string(),
+            name: Name::default_name().to_string(),
+            auto_create: self.default_auto_create,
+            cors_origins: Vec::new(),
+            version: 0,
+        }
+    }
+}
+
+fn meta(method: Method, safety: Safety, deadline: Instant) -> CallFor {
+    CallFor { shard: ShardId::META, method, safety, deadline }
+}

@@ -1,0 +1,35 @@
+//! Pages of lists in name order.
+
+use weir_protocol::error::ErrorCode;
+
+use super::ServiceError;
+use super::token::{TokenReader, TokenWriter};
+
+const VERSION: u8 = 1;
+
+/// A page and the cursor of the next one.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Page<T> {
+    /// What is on it, in name order.
+    pub items: Vec<T>,
+    /// Opaque cursor of the next page; `None` on the last.
+    pub next: Option<String>,
+}
+
+/// The cursor after `name`.
+pub(super) fn cursor_after(name: &str) -> String {
+    TokenWriter::new(VERSION).text(name).finish()
+}
+
+/// The name that a cursor stands after.
+pub(super) fn name_of(cursor: &str) -> Result<String, ServiceError> {
+    let read = || {
+        let mut reader = TokenReader::new(VERSION, cursor)?;
+        let name = reader.text()?;
+        reader.end()?;
+        Some(name)
+    };
+    read().ok_or_else(|| {
+        ServiceError::new(ErrorCode::InvalidCursor, "the cursor is not one of this list").with_field("cursor")
+    })
+}

@@ -1,0 +1,235 @@
+//! What all subscriptions of this gateway may be owed at once.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use tokio::sync::Notify;
+
+use super::config::ReadConfig;
+
+/// Bytes granted to storage nodes and not handed on yet, over all subscriptions. Never above its limit.
+#[derive(Debug)]
+pub struct Budget {
+    config: ReadConfig,
+    granted: AtomicU64,
+    members: AtomicU64,
+    throttled: AtomicU64,
+    freed: Notify,
+}
+
+/// How the budget stands.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct BudgetMetrics {
+    /// Bytes granted and not handed on.
+    pub granted_bytes: u64,
+    /// Their limit.
+    pub granted_bytes_max: u64,
+    /// Partitions followed.
+    pub feeds: u64,
+    /// How often a grant had to wait.
+    pub throttled: u64,
+}
+
+impl Budget {
+    pub(super) fn new(config: ReadConfig) -> Self {
+        Self {
+            config,
+            granted: AtomicU64::new(0),
+            members: AtomicU64::new(0),
+            throttled: AtomicU64::new(0),
+            freed: Notify::new(),
+        }
+    }
+
+    /// How it stands.
+    #[must_use]
+    pub fn metrics(&self) -> BudgetMetrics {
+        BudgetMetrics {
+            granted_bytes: self.granted.load(Ordering::Relaxed),
+            granted_bytes_max: self.config.credit_bytes_max,
+            feeds: self.members.load(Ordering::Relaxed),
+            throttled: self.throttled.load(Ordering::Relaxed),
+        }
+    }
+
+    /// What one feed may be owed, with as many of them as there are now. An eighth of an equal share, because
+    /// those who came when there were fewer hold more.
+    fn window(&self) -> u64 {
+        let members = self.members.load(Ordering::Relaxed).max(1);
+        let (min, max) = (self.config.window_bytes_min, self.config.window_bytes_max);
+        (self.config.credit_bytes_max / (8 * members)).clamp(min.min(max), max)
+    }
+
+    /// Takes up to `wanted`; returns what it got.
+    fn reserve(&self, wanted: u64) -> u64 {
+        let mut granted = self.granted.load(Ordering::Relaxed);
+        loop {
+            let got = wanted.min(self.config.credit_bytes_max.saturating_sub(granted));
+            let exchanged = self.granted.compare_exchange_weak(
+                granted,
+                granted + got,
+                Ordering::Relaxed,
+                Ordering::Relaxed,
+            );
+            match exchanged {
+                Ok(_) => return got,
+                Err(now) => granted = now,
+            }
+        }
+    }
+
+    fn release(&self, bytes: u64) {
+        if bytes > 0 {
+            self.granted.fetch_sub(bytes, Ordering::Relaxed);
+            self.freed.notify_waiters();
+        }
+    }
+}
+
+/// One feed's part of the budget, given back when it is dropped.
+#[derive(Debug)]
+pub(super) struct Share {
+    budget: Arc<Budget>,
+    /// Bytes granted since the start, absolute.
+    granted: u64,
+    /// Bytes handed on since the start.
+    handed: u64,
+    /// Of what was granted, still reserved.
+    reserved: u64,
+    is_throttled: bool,
+}
+
+impl Share {
+    pub(super) fn new(budget: Arc<Budget>) -> Self {
+        budget.members.fetch_add(1, Ordering::Relaxed);
+        Self { budget, granted: 0, handed: 0, reserved: 0, is_throttled: false }
+    }
+
+    /// Raises the grant towards `limit` as far as window and budget go; the absolute grant.
+    pub(super) fn raise(&mut self, limit: u64) -> u64 {
+        let window = self.budget.window();
+        let target = limit.min(self.handed.saturating_add(window));
+        let wanted = target.saturating_sub(self.granted);
+        // Small raises wait until they are worth a frame, unless nothing is granted at all.
+        let is_worth_it = wanted >= window / 4 || self.granted <= self.handed || target == limit;
+        if wanted > 0 && is_worth_it {
+            let got = self.budget.reserve(wanted);
+            self.granted += got;
+            self.reserved += got;
+            // With something granted the feed moves on and asks again.
+            let is_throttled = got == 0 && self.granted <= self.handed;
+            if is_throttled && !self.is_throttled {
+                self.budget.throttled.fetch_add(1, Ordering::Relaxed);
+            }
+            self.is_throttled = is_throttled;
+        } else if wanted == 0 {
+            self.is_throttled = false;
+        }
+        self.granted
+    }
+
+    /// This much was handed on.
+    pub(super) fn hand_on(&mut self, bytes: u64) {
+        self.handed += bytes;
+        // The last record may overshoot what was granted.
+        let back = bytes.min(self.reserved);
+        self.reserved -= back;
+        // After an overshoot the rest of the grant is worth nothing any more.
+        self.granted = self.granted.max(self.handed);
+        self.budget.release(back);
+    }
+
+    /// A grant is waiting for others to give back.
+    pub(super) fn is_throttled(&self) -> bool {
+        self.is_throttled
+    }
+
+    /// Waits until something was given back.
+    ///
+    /// # Cancel safety
+    /// A wake-up may be missed between two calls: callers that wait again raise again first, and whoever gives
+    /// back wakes all.
+    pub(super) fn freed(&self) -> impl Future<Output = ()> + use<> {
+        let budget = Arc::clone(&self.budget);
+        async move { budget.freed.notified().await }
+    }
+}
+
+impl Drop for Share {
+    fn drop(&mut self) {
+        self.budget.members.fetch_sub(1, Ordering::Relaxed);
+        self.budget.release(self.reserved);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn budget(max: u64) -> Arc<Budget> {
+        let config = ReadConfig {
+            credit_bytes_max: max,
+            window_bytes_max: 100,
+            window_bytes_min: 10,
+            ..Default::default()
+        };
+        Arc::new(Budget::new(config))
+    }
+
+    #[test]
+    fn a_grant_is_limited_by_client_window_and_budget_and_comes_back() {
+        let budget = budget(8_000);
+        let mut share = Share::new(Arc::clone(&budget));
+        assert_eq!(share.raise(30), 30, "the client's limit");
+        assert_eq!(share.raise(1_000), 100, "the window");
+        share.hand_on(100);
+        assert_eq!(share.raise(1_000), 200);
+        drop(share);
+        assert_eq!(budget.metrics().granted_bytes, 0);
+        assert_eq!(budget.metrics().feeds, 0);
+    }
+
+    #[test]
+    fn who_finds_nothing_left_is_throttled_until_others_give_back() {
+        let budget = budget(20);
+        let (mut a, mut b) = (Share::new(Arc::clone(&budget)), Share::new(Arc::clone(&budget)));
+        assert_eq!(a.raise(1_000), 10);
+        assert_eq!(b.raise(1_000), 10);
+        let mut c = Share::new(Arc::clone(&budget));
+        assert_eq!(c.raise(1_000), 0);
+        assert!(c.is_throttled() && !a.is_throttled());
+        a.hand_on(10);
+        assert_eq!(c.raise(1_000), 10);
+        assert!(!c.is_throttled());
+    }
+
+    proptest! {
+        #[test]
+        fn the_sum_of_grants_never_exceeds_the_budget_and_all_of_it_comes_back(
+            steps in proptest::collection::vec((0usize..4, 0u64..300, any::<bool>()), 0..200),
+        ) {
+            let budget = budget(64);
+            let mut shares: Vec<_> = (0..4).map(|_| Share::new(Arc::clone(&budget))).collect();
+            let mut limits = [0u64; 4];
+            for (who, amount, raises) in steps {
+                let share = &mut shares[who];
+                if raises {
+                    limits[who] = limits[who].max(amount * 3);
+                    let before = share.granted;
+                    let granted = share.raise(limits[who]);
+                    prop_assert!(granted >= before, "grants are absolute and never fall");
+                    prop_assert!(granted <= limits[who].max(before));
+                } else if share.granted > share.handed {
+                    share.hand_on(amount % 40);
+                }
+                let owed: u64 = shares.iter().map(|share| share.reserved).sum();
+                prop_assert_eq!(owed, budget.metrics().granted_bytes);
+                prop_assert!(owed <= 64);
+            }
+            drop(shares);
+            prop_assert_eq!(budget.metrics().granted_bytes, 0);
+        }
+    }
+}

@@ -1,0 +1,175 @@
+//! Positions on many partitions and topics as one opaque token.
+
+use std::collections::BTreeMap;
+
+use weir_protocol::error::ErrorCode;
+use weir_protocol::ids::{Incarnation, Offset, PartitionId, Term, TopicPath, hash128};
+use weir_protocol::limits::{PARTITIONS_MAX, SSE_TOPICS_MAX};
+
+use crate::service::ServiceError;
+use crate::service::token::{TokenReader, TokenWriter};
+use crate::storage::Topic;
+
+const VERSION: u8 = 1;
+
+/// Where a reader is. Topics are named by a hash of their path and by their incarnation, so that a recreated topic
+/// is never mistaken for the old one.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Cursor {
+    topics: BTreeMap<u32, TopicPositions>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct TopicPositions {
+    incarnation: Incarnation,
+    partitions: BTreeMap<PartitionId, At>,
+}
+
+/// A position on one partition.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct At {
+    /// Next offset to be read.
+    pub(super) next: Offset,
+    /// Term in which the record before it was seen, if it was not committed.
+    pub(super) term: Option<Term>,
+}
+
+impl Cursor {
+    /// Sets a position.
+    pub(super) fn set(&mut self, topic: &Topic, partition: PartitionId, at: At) {
+        let fresh = || TopicPositions { incarnation: topic.incarnation, partitions: BTreeMap::new() };
+        let positions = self.topics.entry(name_hash(&topic.path)).or_insert_with(fresh);
+        if positions.incarnation != topic.incarnation {
+            *positions = fresh();
+        }
+        positions.partitions.insert(partition, at);
+    }
+
+    /// The position on a partition; `None` if the cursor does not know the topic or the partition.
+    ///
+    /// # Errors
+    /// `incarnation_gone` if it is of another life of the topic.
+    pub(super) fn at(&self, topic: &Topic, partition: PartitionId) -> Result<Option<At>, ServiceError> {
+        let Some(positions) = self.topics.get(&name_hash(&topic.path)) else { return Ok(None) };
+        if positions.incarnation != topic.incarnation {
+            let detail = format!("the cursor is of another topic {} that was deleted", topic.path.topic);
+            let refusal = weir_protocol::rpc::Refusal {
+                incarnation: Some(topic.incarnation.0),
+                ..weir_protocol::rpc::Refusal::new(ErrorCode::IncarnationGone, detail)
+            };
+            return Err(refusal.into());
+        }
+        Ok(positions.partitions.get(&partition).copied())
+    }
+
+    /// The token, without `cursor:`.
+    #[must_use]
+    pub fn encode(&self) -> String {
+        let mut writer = TokenWriter::new(VERSION);
+        writer.number(self.topics.len() as u64);
+        for (name, positions) in &self.topics {
+            writer.number(u64::from(*name)).number(positions.incarnation.0);
+            writer.number(positions.partitions.len() as u64);
+            for (partition, at) in &positions.partitions {
+                writer.number(u64::from(partition.0)).number(at.next.0);
+                // Terms are positive, so zero says that there is none.
+                writer.number(at.term.map_or(0, |term| term.0));
+            }
+        }
+        writer.finish()
+    }
+
+    /// Reads a token, without `cursor:`.
+    ///
+    /// # Errors
+    /// `invalid_cursor` for what no gateway wrote.
+    pub fn decode(token: &str) -> Result<Self, ServiceError> {
+        read(token)
+            .ok_or_else(|| ServiceError::new(ErrorCode::InvalidCursor, "the cursor is none of this service"))
+    }
+}
+
+fn read(token: &str) -> Option<Cursor> {
+    let mut reader = TokenReader::new(VERSION, token)?;
+    let mut cursor = Cursor::default();
+    let topics = reader.number()?;
+    if topics > SSE_TOPICS_MAX as u64 {
+        return None;
+    }
+    for _ in 0..topics {
+        let (name, incarnation) = (reader.small()?, Incarnation(reader.number()?));
+        let count = reader.number()?;
+        if count > u64::from(PARTITIONS_MAX) {
+            return None;
+        }
+        let mut partitions = BTreeMap::new();
+        for _ in 0..count {
+            let partition = PartitionId(reader.small()?);
+            let next = Offset(reader.number()?);
+            let term = Some(reader.number()?).filter(|term| *term != 0).map(Term);
+            partitions.insert(partition, At { next, term });
+        }
+        cursor.topics.insert(name, TopicPositions { incarnation, partitions });
+    }
+    reader.end()?;
+    Some(cursor)
+}
+
+/// 32 bits of the path's hash: two topics of one cursor share it once in 10^5 cursors of 100 topics, and then their
+/// incarnations differ, which is answered as gone, never as the wrong position.
+fn name_hash(path: &TopicPath) -> u32 {
+    let parts = [path.tenant.as_str(), path.namespace.as_str(), path.topic.as_str()].map(str::as_bytes);
+    #[expect(clippy::cast_possible_truncation, reason = "the low quarter is what the token holds")]
+    let low = hash128(&parts) as u32;
+    low
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use weir_protocol::ids::{ConfigVersion, Name, ShardId, TimestampMs};
+    use weir_protocol::rpc::TopicConfig;
+
+    use super::*;
+
+    fn topic(name: &str, incarnation: u64) -> Topic {
+        Topic {
+            path: TopicPath {
+                tenant: Name::default_name(),
+                namespace: Name::default_name(),
+                topic: Name::new(name).unwrap(),
+            },
+            incarnation: Incarnation(incarnation),
+            version: ConfigVersion(1),
+            config: TopicConfig::default(),
+            shards: vec![ShardId(1)],
+            created: TimestampMs(0),
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn every_position_comes_back(
+            positions in proptest::collection::vec((0u64..5, 0u32..50, any::<u64>(), 0u64..4), 0..40),
+        ) {
+            let mut cursor = Cursor::default();
+            for &(name, partition, next, term) in &positions {
+                let term = Some(term).filter(|term| *term > 0).map(Term);
+                cursor.set(&topic(&format!("t{name}"), name + 1), PartitionId(partition), At { next: Offset(next), term });
+            }
+            prop_assert_eq!(Cursor::decode(&cursor.encode()).unwrap(), cursor);
+        }
+    }
+
+    #[test]
+    fn a_cursor_of_a_deleted_topic_is_gone_and_of_an_unknown_one_says_nothing() {
+        let mut cursor = Cursor::default();
+        cursor.set(&topic("a", 1), PartitionId(0), At { next: Offset(9), term: None });
+        assert_eq!(cursor.at(&topic("a", 1), PartitionId(0)).unwrap().unwrap().next, Offset(9));
+        assert_eq!(cursor.at(&topic("a", 1), PartitionId(1)).unwrap(), None);
+        assert_eq!(cursor.at(&topic("b", 1), PartitionId(0)).unwrap(), None);
+        let gone = cursor.at(&topic("a", 2), PartitionId(0)).unwrap_err();
+        assert_eq!(gone.code(), ErrorCode::IncarnationGone);
+        assert_eq!(gone.refusal().incarnation, Some(2));
+    }
+}

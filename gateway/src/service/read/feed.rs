@@ -1,0 +1,275 @@
+//! One partition, followed across changes of its leader.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use prost::Message;
+use tokio::time::Instant;
+use weir_protocol::error::{ErrorCode, Outcome};
+use weir_protocol::ids::{Offset, PartitionId, ShardId, Term};
+use weir_protocol::rpc::{At, Credit, Event, Level, Method, Packet, SubscribeEvent, SubscribeRequest};
+use weir_transport::{Answers, CallError};
+
+use super::config::ReadConfig;
+use super::cursor::At as CursorAt;
+use super::records::{Origin, RecordSlice, unpack};
+use crate::service::ServiceError;
+use crate::storage::{Attempts, Storage, Topic};
+
+/// What happens on one partition.
+#[derive(Debug)]
+pub(super) enum FeedEvent {
+    /// Always first, and once.
+    Started {
+        from: Offset,
+        tail: Offset,
+    },
+    /// Records and their size.
+    Records {
+        slices: Vec<RecordSlice>,
+        bytes: u64,
+    },
+    Gap {
+        from: Offset,
+        to: Offset,
+        why: String,
+    },
+    CaughtUp,
+    Firm {
+        upto: Offset,
+    },
+    Retract {
+        from: Offset,
+    },
+}
+
+/// Follows one partition. Leaders come and go; what is delivered goes on where it was.
+pub(super) struct Feed {
+    storage: Storage,
+    config: ReadConfig,
+    pub(super) topic: Arc<Topic>,
+    pub(super) partition: PartitionId,
+    shard: ShardId,
+    min_level: Level,
+    start: At,
+    /// Next offset, once it is known.
+    next: Option<Offset>,
+    /// Term in which the record before `next` was seen, if it was not committed.
+    seen_term: Option<Term>,
+    stream: Option<Stream>,
+    attempts: Option<Attempts>,
+    is_started: bool,
+    /// Absolute limits since the start.
+    limit: Credit,
+    received: Credit,
+}
+
+struct Stream {
+    answers: Answers,
+    /// What had been received when it was opened: its own limits count from there.
+    base: Credit,
+    granted: Credit,
+}
+
+impl Feed {
+    pub(super) fn new(
+        storage: Storage,
+        config: ReadConfig,
+        topic: Arc<Topic>,
+        partition: PartitionId,
+        start: FeedStart,
+    ) -> Self {
+        let shard = topic.shard(partition).expect("one of the topic's partitions");
+        Self {
+            storage,
+            config,
+            topic,
+            partition,
+            shard,
+            min_level: start.min_level,
+            start: start.at,
+            next: None,
+            seen_term: start.seen_term,
+            stream: None,
+            attempts: None,
+            is_started: false,
+            limit: Credit::default(),
+            received: Credit::default(),
+        }
+    }
+
+    /// Raises the limits; lower or repeated values change nothing.
+    pub(super) fn raise(&mut self, limit: Credit) {
+        self.limit.records = self.limit.records.max(limit.records);
+        self.limit.bytes = self.limit.bytes.max(limit.bytes);
+        if let Some(stream) = &mut self.stream {
+            stream.grant(self.limit);
+        }
+    }
+
+    /// Where a reader goes on that has seen everything delivered so far.
+    pub(super) fn at(&self) -> Option<CursorAt> {
+        Some(CursorAt { next: self.next?, term: self.seen_term })
+    }
+
+    /// The next event.
+    ///
+    /// # Errors
+    /// The feed is over: refused, or no leader within the deadline.
+    ///
+    /// # Cancel safety
+    /// Nothing is lost.
+    pub(super) async fn next(&mut self) -> Result<FeedEvent, ServiceError> {
+        loop {
+            let Some(stream) = &mut self.stream else {
+                self.open().await?;
+                continue;
+            };
+            match stream.answers.next().await {
+                Some(Ok(body)) => {
+                    self.attempts = None;
+                    if let Some(event) = self.take(body)? {
+                        return Ok(event);
+                    }
+                }
+                Some(Err(error)) => self.reopen(error).await?,
+                // A node that ends a stream without a reason is going away.
+                None => self.reopen(CallError::Unknown).await?,
+            }
+        }
+    }
+
+    async fn open(&mut self) -> Result<(), ServiceError> {
+        let left = Credit {
+            records: self.limit.records.saturating_sub(self.received.records),
+            bytes: self.limit.bytes.saturating_sub(self.received.bytes),
+        };
+        let request = SubscribeRequest {
+            incarnation: self.topic.incarnation.0,
+            config_version: self.topic.version.0,
+            partition: self.partition.0,
+            from: self.next.map_or(self.start, |next| At::Offset(next.0)).into(),
+            min_level: self.min_level as i32,
+            limit: left,
+            seen_term: self.seen_term.map(|term| term.0),
+        };
+        let segments = vec![Bytes::from(request.encode_to_vec())];
+        match self.storage.stream(self.shard, Method::Subscribe, segments).await {
+            Ok(answers) => {
+                self.stream = Some(Stream { answers, base: self.received, granted: self.limit });
+                Ok(())
+            }
+            Err(error) => self.reopen(error).await,
+        }
+    }
+
+    /// Does what the retry policy says; the next call opens a new stream.
+    async fn reopen(&mut self, error: CallError) -> Result<(), ServiceError> {
+        self.stream = None;
+        let patience = self.config.resubscribe_deadline;
+        let storage = self.storage.clone();
+        let attempts = self.attempts.get_or_insert_with(|| storage.attempts(Instant::now() + patience));
+        if let CallError::Refused(refusal) = &error
+            && refusal.error_code() == ErrorCode::ConfigStale
+        {
+            return self.refresh().await;
+        }
+        let recovered = storage.recover(self.shard, error, attempts).await;
+        recovered.map_err(|failure| failure.with_partition(self.partition))
+    }
+
+    async fn refresh(&mut self) -> Result<(), ServiceError> {
+        let topic = self.storage.describe(&self.topic.path, self.storage.deadline()).await?;
+        if topic.incarnation != self.topic.incarnation {
+            let detail = format!("the topic {} was deleted and recreated", topic.path.topic);
+            return Err(ServiceError::new(ErrorCode::IncarnationGone, detail).with_partition(self.partition));
+        }
+        if topic.version <= self.topic.version {
+            let detail = "a storage node knows of a newer configuration than the topic's home shard";
+            return Err(ServiceError::new(ErrorCode::Unavailable, detail).with_partition(self.partition));
+        }
+        self.topic = topic;
+        Ok(())
+    }
+
+    fn take(&mut self, body: Bytes) -> Result<Option<FeedEvent>, ServiceError> {
+        let bad = |what: &str| ServiceError::bad_answer(what, Outcome::None).with_partition(self.partition);
+        let packet = Packet::<SubscribeEvent>::decode(body).map_err(|error| bad(&error.to_string()))?;
+        let event = packet.message.event.ok_or_else(|| bad("an event of no kind"))?;
+        Ok(Some(match event {
+            Event::Started(started) => {
+                let is_first = !std::mem::replace(&mut self.is_started, true);
+                self.next = Some(Offset(started.from));
+                if !is_first {
+                    return Ok(None);
+                }
+                FeedEvent::Started { from: Offset(started.from), tail: Offset(started.tail) }
+            }
+            Event::Records(records) => {
+                let origin = Origin {
+                    partition: self.partition,
+                    committed_end: Offset(records.committed_end),
+                    term: Term(records.term),
+                };
+                let slices = unpack(&records.slices, packet.payload, origin)?;
+                return self.records(slices, origin).map(Some);
+            }
+            Event::Gap(gap) => {
+                self.next = Some(Offset(gap.to));
+                FeedEvent::Gap { from: Offset(gap.from), to: Offset(gap.to), why: gap.why }
+            }
+            Event::CaughtUp(_) => FeedEvent::CaughtUp,
+            Event::Firm(firm) => {
+                if self.next.is_some_and(|next| next.0 <= firm.upto) {
+                    self.seen_term = None;
+                }
+                FeedEvent::Firm { upto: Offset(firm.upto) }
+            }
+            Event::Retract(retract) => {
+                self.next = Some(Offset(retract.from));
+                self.seen_term = None;
+                FeedEvent::Retract { from: Offset(retract.from) }
+            }
+        }))
+    }
+
+    /// Each record exactly once and in order, whatever the node says.
+    fn records(&mut self, slices: Vec<RecordSlice>, origin: Origin) -> Result<FeedEvent, ServiceError> {
+        let (mut bytes, mut count) = (0, 0);
+        for slice in &slices {
+            if self.next.is_some_and(|next| next != slice.first) {
+                let detail = format!("records from {} follow those before {:?}", slice.first, self.next);
+                return Err(ServiceError::bad_answer(&detail, Outcome::None).with_partition(self.partition));
+            }
+            self.next = Some(slice.end());
+            bytes += slice.size()?;
+            count += u64::from(slice.take);
+        }
+        self.received.records += count;
+        self.received.bytes += bytes;
+        self.seen_term = self.next.filter(|next| *next > origin.committed_end).map(|_| origin.term);
+        Ok(FeedEvent::Records { slices, bytes })
+    }
+}
+
+/// How a feed starts.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct FeedStart {
+    pub(super) at: At,
+    pub(super) seen_term: Option<Term>,
+    pub(super) min_level: Level,
+}
+
+impl Stream {
+    /// Passes limits on, counted from where this stream started.
+    fn grant(&mut self, limit: Credit) {
+        if limit == self.granted {
+            return;
+        }
+        self.granted = limit;
+        self.answers.grant(Credit {
+            records: limit.records.saturating_sub(self.base.records),
+            bytes: limit.bytes.saturating_sub(self.base.bytes),
+        });
+    }
+}

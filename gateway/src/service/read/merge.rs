@@ -1,0 +1,272 @@
+//! Several partitions as one stream. Each has a bounded window of its own, so that none starves the others and a
+//! client without credit makes the gateway hold no more than the windows.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use futures_util::StreamExt;
+use futures_util::future::BoxFuture;
+use futures_util::stream::FuturesUnordered;
+use weir_protocol::ids::Offset;
+use weir_protocol::rpc::Credit;
+
+use super::budget::{Budget, Share};
+use super::cursor::{At, Cursor};
+use super::feed::{Feed, FeedEvent};
+use super::records::RecordSlice;
+use super::subscription::{CreditCell, PartitionOf, Started, SubscriptionEvent, records_event, small_event};
+use crate::service::ServiceError;
+use crate::storage::Topic;
+
+/// Events of one partition that wait to be handed on; then it is not asked for more.
+const WAITING_MAX: usize = 64;
+
+type Stepped = (usize, Box<Feed>, Result<FeedEvent, ServiceError>);
+
+struct Slot {
+    of: PartitionOf,
+    share: Share,
+    grant: Arc<CreditCell>,
+    /// Position after the last event handed on.
+    at: Option<At>,
+    started: Option<Started>,
+    is_caught_up: bool,
+    waiting: usize,
+    /// The feed, while too many of its events wait.
+    parked: Option<Box<Feed>>,
+}
+
+/// Feeds and what came from them.
+pub(super) struct Merge {
+    slots: Vec<Slot>,
+    running: FuturesUnordered<BoxFuture<'static, Stepped>>,
+    ready: VecDeque<(usize, FeedEvent)>,
+    is_started: bool,
+    sent: Credit,
+}
+
+impl Merge {
+    pub(super) fn new(feeds: Vec<(PartitionOf, Feed)>, budget: &Arc<Budget>) -> Self {
+        let running = FuturesUnordered::new();
+        let mut slots = Vec::with_capacity(feeds.len());
+        for (place, (of, feed)) in feeds.into_iter().enumerate() {
+            let grant = Arc::new(CreditCell::default());
+            running.push(step(place, Box::new(feed), Arc::clone(&grant)));
+            slots.push(Slot {
+                of,
+                share: Share::new(Arc::clone(budget)),
+                grant,
+                at: None,
+                started: None,
+                is_caught_up: false,
+                waiting: 0,
+                parked: None,
+            });
+        }
+        let mut merge =
+            Self { slots, running, ready: VecDeque::new(), is_started: false, sent: Credit::default() };
+        merge.slots.iter_mut().for_each(Slot::raise);
+        merge
+    }
+
+    pub(super) fn cursor(&self, topics: &[Arc<Topic>]) -> Cursor {
+        let mut cursor = Cursor::default();
+        for slot in &self.slots {
+            if let Some(at) = slot.at {
+                cursor.set(&topics[slot.of.topic], slot.of.partition, at);
+            }
+        }
+        cursor
+    }
+
+    /// The next event. Cancel safe: what arrived is kept.
+    pub(super) async fn next(&mut self, credit: &CreditCell) -> Result<SubscriptionEvent, ServiceError> {
+        loop {
+            let limit = credit.latest();
+            if let Some(event) = self.pop(limit)? {
+                return Ok(event);
+            }
+            let throttled = self.slots.iter().find(|slot| slot.share.is_throttled());
+            credit.set_throttled(throttled.is_some());
+            let freed = throttled.map(|slot| slot.share.freed());
+            let is_throttled = freed.is_some();
+            tokio::select! {
+                biased;
+                () = credit.changed(limit) => {}
+                Some((place, feed, event)) = self.running.next() => self.take(place, feed, event?),
+                () = async { if let Some(freed) = freed { freed.await } }, if is_throttled => {
+                    self.slots.iter_mut().filter(|slot| slot.share.is_throttled()).for_each(Slot::raise);
+                }
+            }
+        }
+    }
+
+    fn take(&mut self, place: usize, feed: Box<Feed>, event: FeedEvent) {
+        let slot = &mut self.slots[place];
+        slot.waiting += 1;
+        self.ready.push_back((place, event));
+        if slot.waiting < WAITING_MAX {
+            self.running.push(step(place, feed, Arc::clone(&slot.grant)));
+        } else {
+            slot.parked = Some(feed);
+        }
+    }
+
+    /// What may be handed on now.
+    fn pop(&mut self, limit: Credit) -> Result<Option<SubscriptionEvent>, ServiceError> {
+        if !self.is_started {
+            return Ok(self.pop_started());
+        }
+        while let Some((place, event)) = self.ready.pop_front() {
+            let of = self.slots[place].of;
+            match event {
+                FeedEvent::Records { slices, .. } => return self.pop_records(place, slices, limit),
+                FeedEvent::CaughtUp => {
+                    self.slots[place].is_caught_up = true;
+                    self.popped(place);
+                    if self.slots.iter().all(|slot| slot.is_caught_up) {
+                        self.slots.iter_mut().for_each(|slot| slot.is_caught_up = false);
+                        return Ok(Some(SubscriptionEvent::CaughtUp));
+                    }
+                }
+                FeedEvent::Gap { to: next, .. } | FeedEvent::Retract { from: next } => {
+                    self.slots[place].at = Some(At { next, term: None });
+                    self.popped(place);
+                    return Ok(Some(small_event(of, event)));
+                }
+                FeedEvent::Firm { upto } => {
+                    if let Some(at) = self.slots[place].at.as_mut().filter(|at| at.next <= upto) {
+                        at.term = None;
+                    }
+                    self.popped(place);
+                    return Ok(Some(small_event(of, event)));
+                }
+                // Once per feed, and taken by `pop_started`.
+                FeedEvent::Started { .. } => self.popped(place),
+            }
+        }
+        Ok(None)
+    }
+
+    /// Starts of all partitions, once all are there. Nothing else is handed on before.
+    fn pop_started(&mut self) -> Option<SubscriptionEvent> {
+        let mut kept = VecDeque::with_capacity(self.ready.len());
+        for (place, event) in std::mem::take(&mut self.ready) {
+            if let FeedEvent::Started { from, tail } = event {
+                let slot = &mut self.slots[place];
+                slot.started = Some(Started { of: slot.of, from, tail });
+                slot.at = Some(At { next: from, term: None });
+                self.popped(place);
+            } else {
+                kept.push_back((place, event));
+            }
+        }
+        self.ready = kept;
+        let started: Option<Vec<_>> = self.slots.iter().map(|slot| slot.started).collect();
+        self.is_started = started.is_some();
+        started.map(SubscriptionEvent::Started)
+    }
+
+    fn pop_records(
+        &mut self,
+        place: usize,
+        slices: Vec<RecordSlice>,
+        limit: Credit,
+    ) -> Result<Option<SubscriptionEvent>, ServiceError> {
+        let left = Credit {
+            records: limit.records.saturating_sub(self.sent.records),
+            bytes: limit.bytes.saturating_sub(self.sent.bytes),
+        };
+        let split = split(slices, left)?;
+        if !split.rest.is_empty() {
+            let bytes = 0; // counted again when it is its turn
+            self.ready.push_front((place, FeedEvent::Records { slices: split.rest, bytes }));
+        } else {
+            self.popped(place);
+        }
+        let Some(last) = split.now.last() else { return Ok(None) };
+        let slot = &mut self.slots[place];
+        slot.at = Some(At { next: last.end(), term: term_beyond(last) });
+        slot.share.hand_on(split.used.bytes);
+        slot.raise();
+        self.sent.records += split.used.records;
+        self.sent.bytes += split.used.bytes;
+        Ok(Some(records_event(slot.of, split.now, split.used.bytes)))
+    }
+
+    /// One event less waits.
+    fn popped(&mut self, place: usize) {
+        let slot = &mut self.slots[place];
+        slot.waiting -= 1;
+        if let Some(feed) = slot.parked.take() {
+            self.running.push(step(place, feed, Arc::clone(&slot.grant)));
+        }
+    }
+}
+
+impl Slot {
+    fn raise(&mut self) {
+        let bytes = self.share.raise(u64::MAX);
+        self.grant.raise(Credit { records: u64::MAX, bytes });
+    }
+}
+
+fn term_beyond(slice: &RecordSlice) -> Option<weir_protocol::ids::Term> {
+    let end: Offset = slice.end();
+    (end > slice.committed_end).then_some(slice.term)
+}
+
+/// The feed's next event, with grants that come meanwhile.
+fn step(place: usize, mut feed: Box<Feed>, grant: Arc<CreditCell>) -> BoxFuture<'static, Stepped> {
+    Box::pin(async move {
+        loop {
+            let limit = grant.latest();
+            feed.raise(limit);
+            tokio::select! {
+                biased;
+                () = grant.changed(limit) => {}
+                event = feed.next() => return (place, feed, event),
+            }
+        }
+    })
+}
+
+/// Records divided by credit.
+struct Split {
+    now: Vec<RecordSlice>,
+    rest: Vec<RecordSlice>,
+    used: Credit,
+}
+
+/// As many records as credit allows: while there is any, another goes, and the last may overshoot the bytes.
+fn split(slices: Vec<RecordSlice>, left: Credit) -> Result<Split, ServiceError> {
+    let mut split = Split { now: Vec::new(), rest: Vec::new(), used: Credit::default() };
+    for slice in slices {
+        if !split.rest.is_empty() {
+            split.rest.push(slice);
+            continue;
+        }
+        let records = left.records - split.used.records;
+        let bytes = left.bytes.saturating_sub(split.used.bytes);
+        let size = slice.size()?;
+        if u64::from(slice.take) <= records && size <= bytes {
+            split.used.records += u64::from(slice.take);
+            split.used.bytes += size;
+            split.now.push(slice);
+            continue;
+        }
+        match slice.prefix(records, bytes)? {
+            None => split.rest.push(slice),
+            Some((prefix, size)) => {
+                split.used.records += u64::from(prefix.take);
+                split.used.bytes += size;
+                split.rest.extend(slice.after(prefix.take));
+                split.now.push(prefix);
+            }
+        }
+    }
+    Ok(split)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,288 @@
+//! Reads, and opens subscriptions.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::StreamExt;
+use futures_util::future::try_join_all;
+use futures_util::stream::FuturesUnordered;
+use prost::Message;
+use tokio::time::Instant;
+use weir_protocol::error::{ErrorCode, Outcome};
+use weir_protocol::ids::{Offset, PartitionId, Term, TopicPath};
+use weir_protocol::rpc::{At, Level, Method, Packet, Position, ReadAnswer, ReadRequest};
+
+use super::budget::Budget;
+use super::config::ReadConfig;
+use super::cursor::{At as CursorAt, Cursor};
+use super::page::{PartitionEdge, ReadPage};
+use super::records::{Origin, RecordSlice, unpack};
+use super::start::{StartAt, Until};
+use crate::service::ServiceError;
+use crate::service::topics::Topics;
+use crate::storage::{CallFor, Safety, Storage, Topic};
+
+/// Attempts of a read whose topic is changed while it is under way.
+const ATTEMPTS: u32 = 3;
+
+/// One read.
+#[derive(Debug, Clone)]
+pub struct Read {
+    /// What is read.
+    pub topic: TopicPath,
+    /// Only this partition; `None`: all.
+    pub partition: Option<PartitionId>,
+    /// Where to start.
+    pub from: StartAt,
+    /// Where to stop.
+    pub until: Option<Until>,
+    /// Most records, at least 1.
+    pub limit: u32,
+    /// Stop once this many encoded bytes are collected; one record is always returned.
+    pub max_bytes: u64,
+    /// If there is nothing, wait this long for something.
+    pub wait: Duration,
+    /// Memory or quorum; `Unset`: the topic's `deliver_from`.
+    pub min_level: Level,
+    /// A position outside what exists is moved to the nearest that does.
+    pub clamp: bool,
+}
+
+/// Reads. Clones share the credit budget of subscriptions.
+#[derive(Debug, Clone)]
+pub struct Reader {
+    pub(super) storage: Storage,
+    pub(super) topics: Topics,
+    pub(super) config: ReadConfig,
+    pub(super) budget: Arc<Budget>,
+}
+
+impl Reader {
+    pub(in crate::service) fn new(storage: Storage, topics: Topics, config: ReadConfig) -> Self {
+        Self { storage, topics, config, budget: Arc::new(Budget::new(config)) }
+    }
+
+    /// The credit budget of this gateway's subscriptions.
+    #[must_use]
+    pub fn budget(&self) -> &Budget {
+        &self.budget
+    }
+
+    /// Reads once.
+    ///
+    /// # Errors
+    /// `offset_trimmed`, `beyond_tail`, `incarnation_gone` (of a cursor), `topic_not_found`,
+    /// `partition_not_found`, `invalid_parameter` for an offset without a partition on a topic of several.
+    pub async fn read(&self, read: &Read) -> Result<ReadPage, ServiceError> {
+        let deadline = self.storage.deadline() + read.wait;
+        let mut attempts = ATTEMPTS;
+        loop {
+            attempts -= 1;
+            let topic = self.topics.known(&read.topic, deadline).await?;
+            match self.read_from(Arc::clone(&topic), read, deadline).await {
+                Err(failure) if attempts > 0 && is_stale(&failure) => {
+                    self.storage.forget(&read.topic, (topic.incarnation, topic.version));
+                }
+                page => return page,
+            }
+        }
+    }
+
+    async fn read_from(
+        &self,
+        topic: Arc<Topic>,
+        read: &Read,
+        deadline: Instant,
+    ) -> Result<ReadPage, ServiceError> {
+        let partitions = partitions_of(&topic, read.partition)?;
+        let mut starts = Vec::with_capacity(partitions.len());
+        for partition in &partitions {
+            starts.push(position(&topic, *partition, &read.from, partitions.len())?);
+        }
+        let is_single = partitions.len() == 1;
+        let count = u32::try_from(partitions.len()).expect("below the limit of partitions");
+        let share = Share {
+            records: read.limit.div_ceil(count).max(1),
+            bytes: (read.max_bytes / u64::from(count)).max(1),
+            // Several partitions are asked without waiting first, so that none waits for an empty one.
+            wait: if is_single { read.wait } else { Duration::ZERO },
+        };
+        let asked = partitions
+            .iter()
+            .zip(&starts)
+            .map(|(partition, start)| self.read_partition(&topic, *partition, *start, read, share, deadline));
+        let mut answers = try_join_all(asked).await?;
+        if !is_single && !read.wait.is_zero() && answers.iter().all(|answer| answer.slices.is_empty()) {
+            self.wait_for_any(&topic, read, share, deadline, &mut answers).await?;
+        }
+        Ok(page_of(topic, answers))
+    }
+
+    /// Nothing is there: replaces the answer of the first partition that gets something.
+    async fn wait_for_any(
+        &self,
+        topic: &Topic,
+        read: &Read,
+        share: Share,
+        deadline: Instant,
+        answers: &mut [PartitionRead],
+    ) -> Result<(), ServiceError> {
+        let share = Share { wait: read.wait, ..share };
+        let mut waiting: FuturesUnordered<_> = answers
+            .iter()
+            .enumerate()
+            .map(|(place, answer)| {
+                let start = At::Offset(answer.edge.next.0);
+                let partition = answer.edge.partition;
+                async move {
+                    let answer = self.read_partition(topic, partition, start, read, share, deadline).await;
+                    answer.map(|answer| (place, answer))
+                }
+            })
+            .collect();
+        let mut found = None;
+        while let Some(answer) = waiting.next().await {
+            let (place, answer) = answer?;
+            if !answer.slices.is_empty() {
+                found = Some((place, answer));
+                break;
+            }
+        }
+        drop(waiting);
+        if let Some((place, answer)) = found {
+            answers[place] = answer;
+        }
+        Ok(())
+    }
+
+    #[expect(clippy::too_many_arguments, reason = "one call, one place; a struct would only rename them")]
+    async fn read_partition(
+        &self,
+        topic: &Topic,
+        partition: PartitionId,
+        start: At,
+        read: &Read,
+        share: Share,
+        deadline: Instant,
+    ) -> Result<PartitionRead, ServiceError> {
+        let request = ReadRequest {
+            incarnation: topic.incarnation.0,
+            config_version: topic.version.0,
+            partition: partition.0,
+            from: start.into(),
+            until: read.until.map(|until| match until {
+                Until::Offset(offset) => Position::from(At::Offset(offset.0)),
+                Until::Timestamp(ts) => Position::from(At::TimestampMs(ts.0)),
+            }),
+            max_records: share.records,
+            max_bytes: share.bytes,
+            wait_ms: u64::try_from(share.wait.as_millis()).unwrap_or(u64::MAX),
+            min_level: read.min_level as i32,
+            clamp: read.clamp,
+        };
+        let shard = topic.shard(partition).expect("one of the topic's partitions");
+        let call = CallFor { shard, method: Method::Read, safety: Safety::Repeatable, deadline };
+        let answer = self.storage.send(call, vec![request.encode_to_vec().into()]).await;
+        let body = answer.map_err(|failure| failure.with_partition(partition))?;
+        let packet = Packet::<ReadAnswer>::decode(body)
+            .map_err(|error| ServiceError::bad_answer(&error.to_string(), Outcome::None))?;
+        let answer = packet.message;
+        let origin =
+            Origin { partition, committed_end: Offset(answer.committed_end), term: Term(answer.term) };
+        Ok(PartitionRead {
+            slices: unpack(&answer.slices, packet.payload, origin)?,
+            edge: PartitionEdge {
+                partition,
+                from: Offset(answer.from),
+                next: Offset(answer.next),
+                start: Offset(answer.start),
+                committed_end: origin.committed_end,
+            },
+            term: origin.term,
+            up_to_date: answer.up_to_date,
+            closed: answer.closed,
+        })
+    }
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Share {
+    records: u32,
+    bytes: u64,
+    wait: Duration,
+}
+
+struct PartitionRead {
+    slices: Vec<RecordSlice>,
+    edge: PartitionEdge,
+    term: Term,
+    up_to_date: bool,
+    closed: bool,
+}
+
+fn page_of(topic: Arc<Topic>, answers: Vec<PartitionRead>) -> ReadPage {
+    let mut cursor = Cursor::default();
+    for answer in &answers {
+        let is_seen_early = answer.edge.next > answer.edge.committed_end;
+        let at = CursorAt { next: answer.edge.next, term: is_seen_early.then_some(answer.term) };
+        cursor.set(&topic, answer.edge.partition, at);
+    }
+    let up_to_date = answers.iter().all(|answer| answer.up_to_date);
+    let closed = answers.iter().all(|answer| answer.closed);
+    let partitions: Vec<_> = answers.iter().map(|answer| answer.edge).collect();
+    let mut slices: Vec<_> = answers.into_iter().flat_map(|answer| answer.slices).collect();
+    if partitions.len() > 1 {
+        // Stable, and times never fall within a partition: offsets stay in order.
+        slices.sort_by_key(|slice| slice.batch.header().base_ts);
+    }
+    ReadPage { topic, slices, partitions, cursor, up_to_date, closed }
+}
+
+/// The partitions meant.
+pub(super) fn partitions_of(
+    topic: &Topic,
+    partition: Option<PartitionId>,
+) -> Result<Vec<PartitionId>, ServiceError> {
+    match partition {
+        None => Ok(topic.partition_ids().collect()),
+        Some(partition) if topic.shard(partition).is_some() => Ok(vec![partition]),
+        Some(partition) => {
+            let detail = format!("the topic has partitions 0 to {}", topic.partitions() - 1);
+            Err(ServiceError::new(ErrorCode::PartitionNotFound, detail).with_partition(partition))
+        }
+    }
+}
+
+/// Where one of `count` partitions starts.
+pub(super) fn position(
+    topic: &Topic,
+    partition: PartitionId,
+    from: &StartAt,
+    count: usize,
+) -> Result<At, ServiceError> {
+    Ok(match from {
+        StartAt::Earliest => At::Earliest(true),
+        StartAt::Latest => At::Latest(true),
+        StartAt::Offset(offset) if count == 1 => At::Offset(offset.0),
+        StartAt::Offset(_) => {
+            let detail = "an offset belongs to one partition: name it, or start from a cursor";
+            return Err(ServiceError::new(ErrorCode::InvalidParameter, detail).with_field("from"));
+        }
+        StartAt::Timestamp(ts) => At::TimestampMs(ts.0),
+        StartAt::Tail(records) => At::Tail(*records),
+        StartAt::Cursor(cursor) => match cursor.at(topic, partition)? {
+            Some(at) => At::Offset(at.next.0),
+            None => {
+                let detail = format!("the cursor knows no position on partition {partition} of this topic");
+                return Err(ServiceError::new(ErrorCode::InvalidCursor, detail).with_field("from"));
+            }
+        },
+    })
+}
+
+/// Refused because the gateway's picture of the topic was old.
+pub(super) fn is_stale(failure: &ServiceError) -> bool {
+    matches!(failure.refusal().error_code(), ErrorCode::ConfigStale | ErrorCode::IncarnationGone)
+        // A cursor's own incarnation is checked here, before any node is asked.
+        && failure.partition.is_some()
+}

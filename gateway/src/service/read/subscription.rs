@@ -1,0 +1,318 @@
+//! Following one or several partitions, within the client's credit.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use parking_lot::Mutex;
+use tokio::sync::Notify;
+use weir_protocol::ids::{Offset, PartitionId, TopicPath};
+use weir_protocol::rpc::{At, Credit, Level};
+
+use super::budget::Share;
+use super::cursor::Cursor;
+use super::feed::{Feed, FeedEvent, FeedStart};
+use super::merge::Merge;
+use super::reader::{Reader, partitions_of, position};
+use super::records::RecordSlice;
+use super::start::StartAt;
+use crate::service::ServiceError;
+use crate::storage::Topic;
+
+/// What to follow.
+#[derive(Debug, Clone)]
+pub struct Subscribe {
+    /// Topics, at least one.
+    pub topics: Vec<TopicPath>,
+    /// Only this partition of each; `None`: all.
+    pub partition: Option<PartitionId>,
+    /// Where to start. Topics that a cursor does not know start at their end.
+    pub from: StartAt,
+    /// Memory or quorum; `Unset`: each topic's `deliver_from`.
+    pub min_level: Level,
+    /// First limit, absolute from now on.
+    pub limit: Credit,
+}
+
+/// A partition of a subscription.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct PartitionOf {
+    /// Place of the topic in [`Subscription::topics`].
+    pub topic: usize,
+    /// The partition.
+    pub partition: PartitionId,
+}
+
+/// Where a partition starts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Started {
+    /// Which.
+    pub of: PartitionOf,
+    /// First offset that will come.
+    pub from: Offset,
+    /// Its end at that moment.
+    pub tail: Offset,
+}
+
+/// What happens on a subscription.
+#[derive(Debug)]
+pub enum SubscriptionEvent {
+    /// Always first, and once: all partitions have started.
+    Started(Vec<Started>),
+    /// Records, per partition in offset order, each exactly once.
+    Records {
+        /// Of which partition.
+        of: PartitionOf,
+        /// The records.
+        slices: Vec<RecordSlice>,
+        /// Their number.
+        count: u64,
+        /// Their encoded bytes: what credit counts.
+        bytes: u64,
+    },
+    /// Offsets `[from, to)` no longer exist and were skipped.
+    Gap {
+        /// Of which partition.
+        of: PartitionOf,
+        /// First missing offset.
+        from: Offset,
+        /// First that exists.
+        to: Offset,
+        /// `retention` or `corrupt`.
+        why: String,
+    },
+    /// Every partition has reached its end at least once since the last time this was said.
+    CaughtUp,
+    /// Everything below is committed (readers below quorum).
+    Firm {
+        /// Of which partition.
+        of: PartitionOf,
+        /// Exclusive.
+        upto: Offset,
+    },
+    /// Everything from here on was lost and shall be forgotten (readers below quorum).
+    Retract {
+        /// Of which partition.
+        of: PartitionOf,
+        /// First lost offset.
+        from: Offset,
+    },
+}
+
+/// Raises a subscription's limit from anywhere. Clones share it.
+#[derive(Debug, Clone)]
+pub struct SubscriptionCredit(pub(super) Arc<CreditCell>);
+
+impl SubscriptionCredit {
+    /// Raises the limit to these absolute totals; lower or repeated values change nothing.
+    pub fn raise(&self, limit: Credit) {
+        self.0.raise(limit);
+    }
+
+    /// True while a grant waits for the gateway's budget.
+    #[must_use]
+    pub fn is_throttled(&self) -> bool {
+        self.0.is_throttled.load(Ordering::Relaxed)
+    }
+}
+
+/// A limit and who waits for it. For one waiter.
+#[derive(Debug, Default)]
+pub(super) struct CreditCell {
+    limit: Mutex<Credit>,
+    raised: Notify,
+    is_throttled: AtomicBool,
+}
+
+impl CreditCell {
+    pub(super) fn raise(&self, limit: Credit) {
+        {
+            let mut now = self.limit.lock();
+            let raised =
+                Credit { records: now.records.max(limit.records), bytes: now.bytes.max(limit.bytes) };
+            if raised == *now {
+                return;
+            }
+            *now = raised;
+        }
+        self.raised.notify_one();
+    }
+
+    pub(super) fn latest(&self) -> Credit {
+        *self.limit.lock()
+    }
+
+    /// Waits until the limit is another than `seen`. Cancel safe.
+    pub(super) async fn changed(&self, seen: Credit) {
+        while self.latest() == seen {
+            self.raised.notified().await;
+        }
+    }
+
+    pub(super) fn set_throttled(&self, is_throttled: bool) {
+        self.is_throttled.store(is_throttled, Ordering::Relaxed);
+    }
+}
+
+/// A running subscription. Dropping it ends it.
+pub struct Subscription {
+    /// The topics, as they were when it started.
+    pub topics: Vec<Arc<Topic>>,
+    credit: Arc<CreditCell>,
+    source: Source,
+}
+
+enum Source {
+    One(Box<One>),
+    Many(Box<Merge>),
+}
+
+struct One {
+    feed: Feed,
+    share: Share,
+}
+
+impl std::fmt::Debug for Subscription {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Subscription").field("topics", &self.topics.len()).finish_non_exhaustive()
+    }
+}
+
+impl Reader {
+    /// Starts to follow. Positions that do not exist are told by the first [`Subscription::next`].
+    ///
+    /// # Errors
+    /// `topic_not_found`, `partition_not_found`, `incarnation_gone` (of a cursor), `invalid_parameter` for an
+    /// offset on several partitions.
+    pub async fn subscribe(&self, subscribe: Subscribe) -> Result<Subscription, ServiceError> {
+        let mut topics = Vec::with_capacity(subscribe.topics.len());
+        for path in &subscribe.topics {
+            // Not from memory: a later `incarnation_gone` then means that the topic was deleted meanwhile.
+            topics.push(self.topics.get(path).await?);
+        }
+        let mut feeds = Vec::new();
+        let several = topics.len() > 1;
+        for (place, topic) in topics.iter().enumerate() {
+            let partitions = partitions_of(topic, subscribe.partition)?;
+            let count = if several { usize::MAX } else { partitions.len() };
+            for partition in partitions {
+                let start = feed_start(topic, partition, &subscribe, count)?;
+                let feed = Feed::new(self.storage.clone(), self.config, Arc::clone(topic), partition, start);
+                feeds.push((PartitionOf { topic: place, partition }, feed));
+            }
+        }
+        let credit = Arc::new(CreditCell::default());
+        credit.raise(subscribe.limit);
+        let source = if feeds.len() == 1 {
+            let (_, feed) = feeds.remove(0);
+            Source::One(Box::new(One { feed, share: Share::new(Arc::clone(&self.budget)) }))
+        } else {
+            Source::Many(Box::new(Merge::new(feeds, &self.budget)))
+        };
+        Ok(Subscription { topics, credit, source })
+    }
+}
+
+fn feed_start(
+    topic: &Topic,
+    partition: PartitionId,
+    subscribe: &Subscribe,
+    count: usize,
+) -> Result<FeedStart, ServiceError> {
+    let min_level =
+        if subscribe.min_level == Level::Unset { topic.deliver_from() } else { subscribe.min_level };
+    if let StartAt::Cursor(cursor) = &subscribe.from {
+        let at = cursor.at(topic, partition)?;
+        let start = at.map_or(At::Latest(true), |at| At::Offset(at.next.0));
+        return Ok(FeedStart { at: start, seen_term: at.and_then(|at| at.term), min_level });
+    }
+    Ok(FeedStart { at: position(topic, partition, &subscribe.from, count)?, seen_term: None, min_level })
+}
+
+impl Subscription {
+    /// A handle that raises the limit while [`Subscription::next`] waits.
+    #[must_use]
+    pub fn credit(&self) -> SubscriptionCredit {
+        SubscriptionCredit(Arc::clone(&self.credit))
+    }
+
+    /// Raises the limit to these absolute totals; lower or repeated values change nothing.
+    pub fn raise_limit(&self, limit: Credit) {
+        self.credit.raise(limit);
+    }
+
+    /// Where a reader goes on that has seen everything up to the last event. Complete after the first event.
+    #[must_use]
+    pub fn cursor(&self) -> Cursor {
+        match &self.source {
+            Source::Many(merge) => merge.cursor(&self.topics),
+            Source::One(one) => {
+                let mut cursor = Cursor::default();
+                if let Some(at) = one.feed.at() {
+                    cursor.set(&one.feed.topic, one.feed.partition, at);
+                }
+                cursor
+            }
+        }
+    }
+
+    /// The next event, as soon as the limit allows it.
+    ///
+    /// # Errors
+    /// The subscription is over: a position beyond the tail, a deleted topic, no leader in time, damage.
+    ///
+    /// # Cancel safety
+    /// Nothing is lost.
+    pub async fn next(&mut self) -> Result<SubscriptionEvent, ServiceError> {
+        match &mut self.source {
+            Source::One(one) => one.next(&self.credit).await,
+            Source::Many(merge) => merge.next(&self.credit).await,
+        }
+    }
+}
+
+impl One {
+    async fn next(&mut self, credit: &CreditCell) -> Result<SubscriptionEvent, ServiceError> {
+        let event = loop {
+            let freed = self.share.freed();
+            let limit = credit.latest();
+            let bytes = self.share.raise(limit.bytes);
+            self.feed.raise(Credit { records: limit.records, bytes });
+            let is_throttled = self.share.is_throttled();
+            credit.set_throttled(is_throttled);
+            tokio::select! {
+                // Grants first: they let the node send while what came is handled.
+                biased;
+                () = credit.changed(limit) => {}
+                () = freed, if is_throttled => {}
+                event = self.feed.next() => break event?,
+            }
+        };
+        let of = PartitionOf { topic: 0, partition: self.feed.partition };
+        Ok(match event {
+            FeedEvent::Started { from, tail } => SubscriptionEvent::Started(vec![Started { of, from, tail }]),
+            FeedEvent::Records { slices, bytes } => {
+                self.share.hand_on(bytes);
+                records_event(of, slices, bytes)
+            }
+            FeedEvent::CaughtUp => SubscriptionEvent::CaughtUp,
+            other => small_event(of, other),
+        })
+    }
+}
+
+pub(super) fn records_event(of: PartitionOf, slices: Vec<RecordSlice>, bytes: u64) -> SubscriptionEvent {
+    let count = slices.iter().map(|slice| u64::from(slice.take)).sum();
+    SubscriptionEvent::Records { of, slices, count, bytes }
+}
+
+/// Events that are the same for one partition and for several.
+pub(super) fn small_event(of: PartitionOf, event: FeedEvent) -> SubscriptionEvent {
+    match event {
+        FeedEvent::Gap { from, to, why } => SubscriptionEvent::Gap { of, from, to, why },
+        FeedEvent::Firm { upto } => SubscriptionEvent::Firm { of, upto },
+        FeedEvent::Retract { from } => SubscriptionEvent::Retract { of, from },
+        FeedEvent::CaughtUp => SubscriptionEvent::CaughtUp,
+        FeedEvent::Started { from, tail } => SubscriptionEvent::Started(vec![Started { of, from, tail }]),
+        FeedEvent::Records { slices, bytes } => records_event(of, slices, bytes),
+    }
+}

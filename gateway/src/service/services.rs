@@ -1,0 +1,46 @@
+//! Everything that handlers are given.
+
+use super::namespaces::Namespaces;
+use super::publish::{PublishConfig, Publisher};
+use super::read::{ReadConfig, Reader};
+use super::topics::Topics;
+use crate::storage::Storage;
+
+/// Settings of the services.
+#[derive(Debug, Clone, Default)]
+pub struct ServiceConfig {
+    /// Whether publishing to a topic that does not exist creates it in the namespace `default`, as long as nobody
+    /// configured that namespace; default no.
+    pub default_auto_create: bool,
+    /// Publishing.
+    pub publish: PublishConfig,
+    /// Reading.
+    pub read: ReadConfig,
+}
+
+/// The services of a gateway. Clones share everything.
+#[derive(Debug, Clone)]
+pub struct Services {
+    /// Namespaces.
+    pub namespaces: Namespaces,
+    /// Topics.
+    pub topics: Topics,
+    /// Publishing.
+    pub publisher: Publisher,
+    /// Reading and following.
+    pub reader: Reader,
+    /// What they all use.
+    pub storage: Storage,
+}
+
+impl Services {
+    /// Services over `storage`.
+    #[must_use]
+    pub fn new(storage: Storage, config: ServiceConfig) -> Self {
+        let namespaces = Namespaces::new(storage.clone(), config.default_auto_create);
+        let topics = Topics::new(storage.clone(), namespaces.clone());
+        let publisher = Publisher::new(storage.clone(), topics.clone(), config.publish);
+        let reader = Reader::new(storage.clone(), topics.clone(), config.read);
+        Self { namespaces, topics, publisher, reader, storage }
+    }
+}

@@ -1,0 +1,89 @@
+//! A topic as its home shard described it.
+
+use weir_protocol::error::Outcome;
+use weir_protocol::ids::{ConfigVersion, Incarnation, PartitionId, ShardId, TimestampMs, TopicPath};
+use weir_protocol::rpc::{Level, TopicConfig, TopicDescription};
+
+use super::failure::Failure;
+
+/// One version of one life of a topic.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Topic {
+    /// Full name.
+    pub path: TopicPath,
+    /// This life of it.
+    pub incarnation: Incarnation,
+    /// Version of its configuration.
+    pub version: ConfigVersion,
+    /// Its configuration.
+    pub config: TopicConfig,
+    /// Shard of each partition; at least one.
+    pub shards: Vec<ShardId>,
+    /// When it was created.
+    pub created: TimestampMs,
+}
+
+impl Topic {
+    /// Number of partitions, at least 1.
+    #[must_use]
+    pub fn partitions(&self) -> u32 {
+        u32::try_from(self.shards.len()).expect("checked when it was read")
+    }
+
+    /// All partitions.
+    pub fn partition_ids(&self) -> impl Iterator<Item = PartitionId> + use<> {
+        (0..self.partitions()).map(PartitionId)
+    }
+
+    /// Shard of a partition; `None` if the topic has no such partition.
+    #[must_use]
+    pub fn shard(&self, partition: PartitionId) -> Option<ShardId> {
+        self.shards.get(partition.0 as usize).copied()
+    }
+
+    /// Confirm level of publishes that name none.
+    #[must_use]
+    pub fn default_confirm(&self) -> Level {
+        self.config.default_confirm().or(Level::Quorum)
+    }
+
+    /// Level from which readers that name none see a record.
+    #[must_use]
+    pub fn deliver_from(&self) -> Level {
+        self.config.deliver_from().or(Level::Quorum)
+    }
+}
+
+/// `Unset` gives way.
+trait OrLevel {
+    fn or(self, otherwise: Level) -> Level;
+}
+
+impl OrLevel for Level {
+    fn or(self, otherwise: Level) -> Level {
+        if self == Level::Unset { otherwise } else { self }
+    }
+}
+
+impl TryFrom<TopicDescription> for Topic {
+    type Error = Failure;
+
+    fn try_from(description: TopicDescription) -> Result<Self, Failure> {
+        let bad = |what| Failure::bad_answer(what, Outcome::None);
+        let name = description.name.ok_or_else(|| bad("a topic without a name"))?;
+        let path = TopicPath::try_from(&name).map_err(|_| bad("a topic with an invalid name"))?;
+        let config = description.config.ok_or_else(|| bad("a topic without a configuration"))?;
+        let shards: Vec<_> = description.shards.into_iter().map(ShardId).collect();
+        if shards.is_empty() || u32::try_from(shards.len()).ok() != Some(config.partitions) {
+            return Err(bad("a topic whose partitions have no shards"));
+        }
+        Ok(Self {
+            path,
+            incarnation: Incarnation(description.incarnation),
+            version: ConfigVersion(description.version),
+            config,
+            shards,
+            created: TimestampMs(description.created_ms),
+        })
+    }
+}
