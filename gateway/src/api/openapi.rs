@@ -1,7 +1,8 @@
 //! The OpenAPI 3.1 document, made from the operation table and the schemas of the JSON types.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
+use utoipa::ToSchema;
 use utoipa::openapi::path::{OperationBuilder, Parameter, ParameterBuilder, ParameterIn, PathsBuilder};
 use utoipa::openapi::request_body::{RequestBody, RequestBodyBuilder};
 use utoipa::openapi::schema::{ArrayBuilder, KnownFormat, ObjectBuilder, SchemaFormat, Type};
@@ -12,8 +13,8 @@ use utoipa::openapi::{
 
 use super::operations::{Answer, Body, Content, Kind, OPERATIONS, Operation, Param, Verb};
 use super::{
-    BatchLine, BatchPublished, NamespaceConfig, NamespacePage, NamespacePatch, Problem, ProblemOutcome,
-    Producer, Published, ReadPage, Receipt, Service, TopicConfig, TopicPage, TopicPatch,
+    NamespaceConfig, NamespacePage, NamespacePatch, Problem, ProblemOutcome, Producer, Published, ReadPage,
+    Service, TopicConfig, TopicPage, TopicPatch,
 };
 
 const ABOUT: &str = "Durable messaging over HTTP and WebSocket. Paths with `/v1/ns/{ns}/topics` also exist as \
@@ -190,23 +191,28 @@ fn content(schema: Option<&'static str>) -> utoipa::openapi::Content {
 }
 
 fn components() -> Components {
-    ComponentsBuilder::new()
-        .schema_from::<Problem>()
-        .schema_from::<ProblemOutcome>()
-        .schema_from::<Service>()
-        .schema_from::<NamespaceConfig>()
-        .schema_from::<NamespacePatch>()
-        .schema_from::<NamespacePage>()
-        .schema_from::<TopicConfig>()
-        .schema_from::<TopicPatch>()
-        .schema_from::<TopicPage>()
-        .schema_from::<Published>()
-        .schema_from::<BatchPublished>()
-        .schema_from::<BatchLine>()
-        .schema_from::<Receipt>()
-        .schema_from::<Producer>()
-        .schema_from::<ReadPage>()
-        .build()
+    let mut found = Vec::new();
+    collect::<Problem>(&mut found);
+    collect::<ProblemOutcome>(&mut found);
+    collect::<Service>(&mut found);
+    collect::<NamespaceConfig>(&mut found);
+    collect::<NamespacePatch>(&mut found);
+    collect::<NamespacePage>(&mut found);
+    collect::<TopicConfig>(&mut found);
+    collect::<TopicPatch>(&mut found);
+    collect::<TopicPage>(&mut found);
+    collect::<Published>(&mut found);
+    collect::<Producer>(&mut found);
+    collect::<ReadPage>(&mut found);
+    // In name order: the document must not depend on the order above.
+    let found: BTreeMap<_, _> = found.into_iter().collect();
+    found.into_iter().fold(ComponentsBuilder::new(), |all, (name, schema)| all.schema(name, schema)).build()
+}
+
+/// A type's schema and those of all types in it.
+fn collect<T: ToSchema>(found: &mut Vec<(String, RefOr<Schema>)>) {
+    found.push((T::name().into_owned(), T::schema()));
+    T::schemas(found);
 }
 
 /// Component schemas that `text` refers to but that do not exist. Empty in a sound document.
