@@ -249,7 +249,7 @@ export interface paths {
         put?: never;
         /**
          * Publish one message
-         * @description The body is the payload, stored as it is with its `Content-Type` and `Content-Encoding`. `Message-Header-X: y` stores the user header `x: y`. CloudEvents: `ce-*` headers are stored as attributes; a body of `application/cloudevents+json` is one event in structured mode.
+         * @description The body is the payload, stored as it is with its `Content-Type` and `Content-Encoding`. `Message-Header-X: y` stores the user header `x: y`. CloudEvents in binary mode: `ce-*` headers are stored.
          *
          *     Needs the grant `publish`.
          */
@@ -282,28 +282,6 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
-    "/v1/ns/{ns}/topics/{topic}/messages:batch": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        get?: never;
-        put?: never;
-        /**
-         * Publish many messages
-         * @description Results are in input order. Lines are `BatchLine` objects, one per line.
-         *
-         *     Needs the grant `publish`.
-         */
-        post: operations["publishBatch"];
-        delete?: never;
-        options?: never;
-        head?: never;
-        patch?: never;
-        trace?: never;
-    };
     "/v1/ns/{ns}/topics/{topic}/producers/{producer}": {
         parameters: {
             query?: never;
@@ -326,96 +304,191 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
-    "/v1/ns/{ns}/topics/{topic}/receipts/{receipt}": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        /**
-         * Resolve or upgrade a confirm
-         * @description Needs the grant `publish`.
-         */
-        get: operations["readReceipt"];
-        put?: never;
-        post?: never;
-        delete?: never;
-        options?: never;
-        head?: never;
-        patch?: never;
-        trace?: never;
-    };
-    "/v1/ws": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        /**
-         * Publish and follow over one WebSocket
-         * @description Subprotocols `weir.v1.json` and `weir.v1.bin`. Every `open` and `sub` on it is authorised on its own.
-         *
-         *     Needs the grant `connect`.
-         */
-        get: operations["openWebSocket"];
-        put?: never;
-        post?: never;
-        delete?: never;
-        options?: never;
-        head?: never;
-        patch?: never;
-        trace?: never;
-    };
 }
 export type webhooks = Record<string, never>;
 export interface components {
     schemas: {
-        /** @description One line of an NDJSON batch. At most one of `data` and `data_base64`. */
-        BatchLine: {
+        /**
+         * @description Whether older records of a key are dropped.
+         * @enum {string}
+         */
+        Compaction: "none" | "key";
+        /** @description How things stand. Only what belongs to the code is present. */
+        Current: {
             /**
-             * @description Key.
+             * Format: int32
+             * @description Partition that the positions below are of.
              * @default null
              */
-            key: string;
-            /**
-             * @description User headers.
-             * @default {}
-             */
-            headers: {
-                [key: string]: string;
-            };
-            /**
-             * @description Content type; `application/json` with `data`, `application/octet-stream` with `data_base64` by default.
-             * @default null
-             */
-            content_type: string;
-            /** @description The payload as a JSON value; with a `text/*` content type a string is its text. */
-            data?: unknown;
-            /**
-             * @description The payload in Base64.
-             * @default null
-             */
-            data_base64: string;
-            /**
-             * @description Not to be delivered by queues before this time (RFC 3339).
-             * @default null
-             */
-            deliver_at: string;
+            partition: number;
             /**
              * Format: int64
-             * @description Expires after this many milliseconds.
+             * @description End of the partition (`beyond_tail`, `tail_mismatch`).
              * @default null
              */
-            ttl_ms: number;
+            tail: number;
+            /**
+             * @description Tail tag for `If-Match` (`tail_mismatch`), or the tag of the configuration (`version_mismatch`).
+             * @default null
+             */
+            etag: string;
+            /**
+             * Format: int64
+             * @description Earliest offset that still exists (`offset_trimmed`).
+             * @default null
+             */
+            earliest: number;
+            /**
+             * Format: int64
+             * @description Sequence number the producer was expected to send (`producer_gap`).
+             * @default null
+             */
+            expected_seq: number;
+            /**
+             * Format: int64
+             * @description Highest sequence number accepted (`seq_overlap`, `seq_too_old`).
+             * @default null
+             */
+            last_seq: number;
+            /**
+             * Format: int32
+             * @description The producer's current epoch (`stale_epoch`).
+             * @default null
+             */
+            epoch: number;
+            /**
+             * Format: int64
+             * @description Current incarnation of the topic (`incarnation_gone`).
+             * @default null
+             */
+            incarnation: number;
+            /**
+             * Format: int32
+             * @description Current version of the configuration (`version_mismatch`).
+             * @default null
+             */
+            config_version: number;
         };
-        /** @description The answer to a batch, one result per message in input order. */
-        BatchPublished: {
-            /** @description What became of each message. */
-            results: components["schemas"]["BatchResult"][];
-            /** @description The level that all accepted messages have reached. */
-            level: components["schemas"]["Level"];
+        /** @description How long idempotency keys are remembered. */
+        Dedupe: {
+            /**
+             * Format: int64
+             * @description Milliseconds. 600,000 by default.
+             * @default 600000
+             */
+            window_ms: number;
+        };
+        /**
+         * @description How safe a record is. Ordered: each level includes those before it.
+         * @enum {string}
+         */
+        Level: "none" | "memory" | "durable" | "quorum" | "archived";
+        /** @description Sizes in bytes, times in milliseconds. */
+        Limits: {
+            /**
+             * Format: int64
+             * @description Largest payload of one message.
+             */
+            record_bytes: number;
+            /**
+             * Format: int64
+             * @description Largest body of a batch.
+             */
+            batch_bytes: number;
+            /**
+             * Format: int32
+             * @description Most messages of a batch.
+             */
+            batch_records: number;
+            /**
+             * Format: int64
+             * @description Largest atomic batch.
+             */
+            atomic_batch_bytes: number;
+            /**
+             * Format: int64
+             * @description Longest key.
+             */
+            key_bytes: number;
+            /**
+             * Format: int32
+             * @description Most user headers of a message.
+             */
+            headers: number;
+            /**
+             * Format: int64
+             * @description User headers of a message, names and values together.
+             */
+            headers_bytes: number;
+            /**
+             * Format: int64
+             * @description Longest producer id or idempotency key.
+             */
+            client_id_bytes: number;
+            /**
+             * Format: int32
+             * @description Most messages of one read.
+             */
+            read_records: number;
+            /**
+             * Format: int64
+             * @description Most bytes of one read.
+             */
+            read_bytes: number;
+            /**
+             * Format: int64
+             * @description Longest wait of a read.
+             */
+            wait_ms: number;
+            /**
+             * Format: int64
+             * @description Longest delivery delay.
+             */
+            delay_ms: number;
+            /**
+             * Format: int32
+             * @description Most topics of one event stream.
+             */
+            sse_topics: number;
+            /**
+             * Format: int32
+             * @description Most channels of one WebSocket.
+             */
+            ws_channels: number;
+            /**
+             * Format: int64
+             * @description Largest WebSocket message a client may send.
+             */
+            ws_message_bytes: number;
+            /**
+             * Format: int32
+             * @description Most partitions of a topic.
+             */
+            partitions: number;
+            /**
+             * Format: int64
+             * @description How long idempotency keys are remembered unless the topic says otherwise.
+             */
+            dedupe_window_ms: number;
+            /**
+             * Format: int64
+             * @description How long an idle producer is remembered.
+             */
+            producer_idle_ms: number;
+        };
+        /** @description A namespace: a set of topics with common settings. */
+        Namespace: {
+            /** @description Name. `default` always exists. */
+            name: string;
+            /** @description Publishing to a topic that does not exist creates it with the defaults. */
+            auto_create: boolean;
+            /** @description Browser origins that may use it, exact (`https://app.example`). */
+            cors_origins: string[];
+            /**
+             * Format: int32
+             * @description From 1, raised by every change. Also in the `ETag`.
+             */
+            version: number;
         };
         /** @description What an administrator sets. Fields that are left out take their default. */
         NamespaceConfig: {
@@ -449,6 +522,36 @@ export interface components {
              * @default null
              */
             cors_origins: string[];
+        };
+        /** @description Where to read on. */
+        Next: number | string;
+        /** @description A partition. Its records are `[start, end)`. */
+        Partition: {
+            /**
+             * Format: int32
+             * @description Its number, from 0.
+             */
+            partition: number;
+            /**
+             * Format: int64
+             * @description Oldest offset that exists; `null` while its shard cannot be reached.
+             */
+            start?: number | null;
+            /**
+             * Format: int64
+             * @description End of what is committed, exclusive; `null` while its shard cannot be reached.
+             */
+            end?: number | null;
+            /**
+             * Format: int64
+             * @description Encoded bytes between the two; `null` while its shard cannot be reached.
+             */
+            bytes?: number | null;
+            /**
+             * Format: int32
+             * @description The shard that holds it.
+             */
+            shard: number;
         };
         /**
          * @description Why a request was refused or failed, whether it had an effect, and what the client needs to go on.
@@ -511,6 +614,29 @@ export interface components {
             /** @description Its state on every partition that has seen it. */
             partitions: components["schemas"]["ProducerPartition"][];
         };
+        /** @description A producer as one partition knows it. */
+        ProducerPartition: {
+            /**
+             * Format: int32
+             * @description Partition.
+             */
+            partition: number;
+            /**
+             * Format: int32
+             * @description Its epoch.
+             */
+            epoch: number;
+            /**
+             * Format: int64
+             * @description Highest sequence number accepted.
+             */
+            last_seq: number;
+            /**
+             * Format: int64
+             * @description Offset of the record with that number.
+             */
+            last_offset: number;
+        };
         /** @description A published message. */
         Published: {
             /**
@@ -540,6 +666,24 @@ export interface components {
             /** @description It had been accepted before; nothing was added. */
             duplicate: boolean;
         };
+        /** @description Averages over about the last ten seconds, all partitions together. */
+        Rates: {
+            /**
+             * Format: double
+             * @description Records published per second.
+             */
+            publish_records_per_second: number;
+            /**
+             * Format: double
+             * @description Encoded bytes published per second.
+             */
+            publish_bytes_per_second: number;
+            /**
+             * Format: double
+             * @description Records delivered to readers per second.
+             */
+            deliver_records_per_second: number;
+        };
         /** @description What a read found. */
         ReadPage: {
             /** @description The records, in offset order per partition. */
@@ -549,10 +693,8 @@ export interface components {
             /** @description `next` is the end of what may be seen. */
             up_to_date: boolean;
         };
-        /** @description What has become of a confirm. */
-        Receipt: {
-            /** @description The receipt. */
-            receipt: string;
+        /** @description A stored record. Exactly one of `data` and `data_base64` is present. */
+        Record: {
             /**
              * Format: int32
              * @description Partition.
@@ -560,20 +702,82 @@ export interface components {
             partition: number;
             /**
              * Format: int64
-             * @description Offset that was answered.
+             * @description Position in the partition.
              */
             offset: number;
-            /** @description The level reached by now. */
-            level: components["schemas"]["Level"];
-            /** @description The offset cannot change any more. */
-            final: boolean;
-            /** @description The record was lost with its leader below `quorum`: it does not exist. */
-            lost: boolean;
             /**
              * Format: int64
-             * @description When it was accepted, milliseconds since the epoch; absent if it is lost.
+             * @description When it was accepted, milliseconds since the epoch.
              */
-            ts?: number;
+            ts: number;
+            /** @description Its key; absent if it has none or one that is not UTF-8. */
+            key?: string;
+            /** @description Its key in Base64, if it is not UTF-8. */
+            key_base64?: string;
+            /** @description User headers. */
+            headers?: {
+                [key: string]: string;
+            };
+            /** @description Content type of the payload. */
+            content_type?: string;
+            /** @description Content encoding of the payload, which is then in `data_base64` as it was sent. */
+            content_encoding?: string;
+            /** @description The JSON value of a JSON payload, digit for digit; the text of a `text/*` payload. */
+            data?: unknown;
+            /** @description Any other payload. */
+            data_base64?: string;
+        };
+        /** @description What is removed. Absent limits mean unlimited. */
+        Retention: {
+            /**
+             * Format: int64
+             * @description Records older than this many milliseconds.
+             * @default null
+             */
+            age_ms: number | null;
+            /**
+             * Format: int64
+             * @description Per partition: the oldest records beyond this many encoded bytes.
+             * @default null
+             */
+            bytes: number | null;
+            /**
+             * Format: int64
+             * @description Per partition: the oldest records beyond this many.
+             * @default null
+             */
+            records: number | null;
+            /**
+             * @description Records settled by every subscription.
+             * @default false
+             */
+            until_settled: boolean;
+        };
+        /** @description Changes to what is removed. Fields that are left out stay; `null` removes a limit. */
+        RetentionPatch: {
+            /**
+             * Format: int64
+             * @description Records older than this many milliseconds.
+             * @default null
+             */
+            age_ms: number | null;
+            /**
+             * Format: int64
+             * @description Per partition: the oldest records beyond this many encoded bytes.
+             * @default null
+             */
+            bytes: number | null;
+            /**
+             * Format: int64
+             * @description Per partition: the oldest records beyond this many.
+             * @default null
+             */
+            records: number | null;
+            /**
+             * @description Records settled by every subscription.
+             * @default null
+             */
+            until_settled: boolean;
         };
         /** @description What this gateway is and what it accepts. */
         Service: {
@@ -587,6 +791,34 @@ export interface components {
             levels: components["schemas"]["Level"][];
             /** @description WebSocket subprotocols. */
             subprotocols: string[];
+        };
+        /** @description A topic. */
+        Topic: {
+            /** @description Namespace. */
+            ns: string;
+            /** @description Name. */
+            name: string;
+            /**
+             * Format: int64
+             * @description This life of it; a recreated topic has another.
+             */
+            incarnation: number;
+            /**
+             * Format: int32
+             * @description Version of the configuration, from 1. Also in the `ETag`.
+             */
+            version: number;
+            /**
+             * Format: int64
+             * @description When it was created, milliseconds since the epoch.
+             */
+            created_ms: number;
+            /** @description Its configuration, complete. */
+            config: components["schemas"]["TopicConfig"];
+            /** @description Its partitions, by number. */
+            partitions: components["schemas"]["Partition"][];
+            /** @description What goes in and out at the moment. */
+            rates: components["schemas"]["Rates"];
         };
         /** @description What an administrator sets. Fields that are left out take their default. */
         TopicConfig: {
@@ -680,69 +912,6 @@ export interface components {
              * @default null
              */
             closed: boolean;
-        };
-        Topic: {
-            ns: string;
-            name: string;
-            incarnation: number;
-            version: number;
-            created_ms: number;
-            config: components["schemas"]["TopicConfig"];
-            partitions: components["schemas"]["Partition"][];
-            rates: components["schemas"]["Rates"];
-        };
-        Partition: {
-            partition: number;
-            start: number | null;
-            end: number | null;
-            bytes: number | null;
-            shard: number;
-        };
-        Rates: {
-            publish_records_per_second: number;
-            publish_bytes_per_second: number;
-            deliver_records_per_second: number;
-        };
-        Namespace: {
-            name: string;
-            auto_create: boolean;
-            cors_origins: string[];
-            version: number;
-        };
-        Retention: {
-            age_ms?: number | null;
-            bytes?: number | null;
-            records?: number | null;
-            until_settled?: boolean;
-        };
-        RetentionPatch: {
-            age_ms?: number | null;
-            bytes?: number | null;
-            records?: number | null;
-            until_settled?: boolean;
-        };
-        /** @enum {string} */
-        Compaction: "none" | "key";
-        /** @enum {string} */
-        Level: "none" | "memory" | "durable" | "quorum" | "archived";
-        Dedupe: {
-            window_ms?: number;
-        };
-        Record: {
-            partition: number;
-            offset: number;
-            ts: number;
-            headers: Record<string, never>;
-        };
-        Next: number | string;
-        BatchResult: Record<string, never>;
-        ProducerPartition: Record<string, never>;
-        Limits: {
-            record_bytes: number;
-            partitions: number;
-        };
-        Current: {
-            etag?: string;
         };
     };
     responses: never;
@@ -1395,8 +1564,6 @@ export interface operations {
                 last_event_id?: string;
             };
             header?: {
-                /** @description Answer 304 if the range has this tag. */
-                "If-None-Match"?: string;
                 /** @description `id` of the last event received: continue after it. */
                 "Last-Event-ID"?: string;
             };
@@ -1431,38 +1598,8 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["ReadPage"];
-                    "application/x-ndjson": components["schemas"]["Record"];
-                    "application/vnd.weir.batch": unknown;
                     "text/event-stream": unknown;
                 };
-            };
-            /** @description Nothing came while waiting. */
-            204: {
-                headers: {
-                    /** @description `immutable` for full ranges of committed messages, `no-store` at the tail. */
-                    "Cache-Control"?: string;
-                    /** @description `true` if nothing will follow the end. */
-                    Closed?: string;
-                    /** @description Where to read on, opaque; valid for all partitions read. */
-                    Cursor?: string;
-                    /** @description Tag of the range and of the topic's life. */
-                    ETag?: string;
-                    /** @description `rel=next`. */
-                    Link?: string;
-                    /** @description Where to read on (one partition). */
-                    "Next-Offset"?: string;
-                    /** @description `true` if that is the end. */
-                    "Up-To-Date"?: string;
-                    [name: string]: unknown;
-                };
-                content?: never;
-            };
-            /** @description The range has the tag that you have. */
-            304: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content?: never;
             };
             /** @description Refused or failed. */
             default: {
@@ -1483,8 +1620,6 @@ export interface operations {
                 "Message-Key"?: string;
                 /** @description Level to wait for; the topic's `default_confirm` by default. */
                 Confirm?: "none" | "memory" | "durable" | "quorum" | "archived";
-                /** @description If the level is not reached in this time, answer 202 with the level reached so far and the receipt. */
-                "Confirm-Deadline-Ms"?: number;
                 /** @description With `Producer-Epoch` and `Producer-Seq`: accept each number once. */
                 "Producer-Id"?: string;
                 /** @description A higher epoch fences all lower ones. */
@@ -1499,10 +1634,6 @@ export interface operations {
                 "If-None-Match"?: string;
                 /** @description The message expires after this many milliseconds. */
                 "Message-TTL-Ms"?: number;
-                /** @description RFC 3339. Not to be delivered by queues before. */
-                "Deliver-At"?: string;
-                /** @description The same, in milliseconds from now. */
-                "Deliver-Delay-Ms"?: number;
                 /** @description RFC 9530, `sha-256`: verified against the body. */
                 "Content-Digest"?: string;
                 /** @description W3C trace context; stored, continued on delivery. */
@@ -1546,18 +1677,12 @@ export interface operations {
                 headers: {
                     /** @description The level reached. */
                     "Confirm-Level"?: string;
-                    /** @description Resolve or upgrade the confirm with it. */
-                    "Confirm-Receipt"?: string;
                     /** @description Tag of the partition's tail, for `If-Match`. */
                     ETag?: string;
                     /** @description Path of the stored message. */
                     Location?: string;
                     /** @description Offset after the message. */
                     "Next-Offset"?: string;
-                    /** @description What is left of it. */
-                    RateLimit?: string;
-                    /** @description The publish budget in bytes. */
-                    "RateLimit-Policy"?: string;
                     /** @description Milliseconds per stage: gw, net, queue, write, fsync, quorum, total; and the shared batch. */
                     "Server-Timing"?: string;
                     [name: string]: unknown;
@@ -1566,23 +1691,17 @@ export interface operations {
                     "application/json": components["schemas"]["Published"];
                 };
             };
-            /** @description Accepted at a level below `durable`, or below the one asked for when the deadline came. */
+            /** @description Accepted at a level below `durable`, because that was asked for. */
             202: {
                 headers: {
                     /** @description The level reached. */
                     "Confirm-Level"?: string;
-                    /** @description Resolve or upgrade the confirm with it. */
-                    "Confirm-Receipt"?: string;
                     /** @description Tag of the partition's tail, for `If-Match`. */
                     ETag?: string;
                     /** @description Path of the stored message. */
                     Location?: string;
                     /** @description Offset after the message. */
                     "Next-Offset"?: string;
-                    /** @description What is left of it. */
-                    RateLimit?: string;
-                    /** @description The publish budget in bytes. */
-                    "RateLimit-Policy"?: string;
                     /** @description Milliseconds per stage: gw, net, queue, write, fsync, quorum, total; and the shared batch. */
                     "Server-Timing"?: string;
                     [name: string]: unknown;
@@ -1596,18 +1715,12 @@ export interface operations {
                 headers: {
                     /** @description The level reached. */
                     "Confirm-Level"?: string;
-                    /** @description Resolve or upgrade the confirm with it. */
-                    "Confirm-Receipt"?: string;
                     /** @description Tag of the partition's tail, for `If-Match`. */
                     ETag?: string;
                     /** @description Path of the stored message. */
                     Location?: string;
                     /** @description Offset after the message. */
                     "Next-Offset"?: string;
-                    /** @description What is left of it. */
-                    RateLimit?: string;
-                    /** @description The publish budget in bytes. */
-                    "RateLimit-Policy"?: string;
                     /** @description Milliseconds per stage: gw, net, queue, write, fsync, quorum, total; and the shared batch. */
                     "Server-Timing"?: string;
                     [name: string]: unknown;
@@ -1631,10 +1744,7 @@ export interface operations {
                 /** @description Lowest level you are willing to see; the topic's `deliver_from` by default. */
                 min_level?: "memory" | "quorum";
             };
-            header?: {
-                /** @description Answer 304 if it has this tag. */
-                "If-None-Match"?: string;
-            };
+            header?: never;
             path: {
                 /** @description Namespace. */
                 ns: string;
@@ -1662,105 +1772,6 @@ export interface operations {
                 };
                 content: {
                     "*/*": unknown;
-                };
-            };
-            /** @description It has the tag that you have. */
-            304: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content?: never;
-            };
-            /** @description Refused or failed. */
-            default: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-        };
-    };
-    publishBatch: {
-        parameters: {
-            query?: {
-                /** @description All messages of one partition are accepted or refused together; at most 3 MiB. */
-                atomic?: boolean;
-            };
-            header?: {
-                /** @description Level to wait for; the topic's `default_confirm` by default. */
-                Confirm?: "none" | "memory" | "durable" | "quorum" | "archived";
-                /** @description If the level is not reached in this time, answer 202 with the level reached so far and the receipt. */
-                "Confirm-Deadline-Ms"?: number;
-                /** @description With `Producer-Epoch` and `Producer-Seq`: accept each number once. */
-                "Producer-Id"?: string;
-                /** @description A higher epoch fences all lower ones. */
-                "Producer-Epoch"?: number;
-                /** @description The producer's number of this message (of a batch: of its first), from 0 in each epoch, without gaps. */
-                "Producer-Seq"?: number;
-                /** @description RFC 9530, `sha-256`: verified against the body. */
-                "Content-Digest"?: string;
-                /** @description W3C trace context; stored, continued on delivery. */
-                traceparent?: string;
-                /** @description `return=minimal`: answer 204 with headers only (201 otherwise). */
-                Prefer?: string;
-            };
-            path: {
-                /** @description Namespace. */
-                ns: string;
-                /** @description Topic. */
-                topic: string;
-            };
-            cookie?: never;
-        };
-        requestBody: {
-            content: {
-                "application/cloudevents+json": unknown;
-                "application/cloudevents-batch+json": unknown;
-                "application/vnd.weir.batch": unknown;
-                "application/x-ndjson": components["schemas"]["BatchLine"];
-            };
-        };
-        responses: {
-            /** @description All were accepted. */
-            200: {
-                headers: {
-                    /** @description The level reached. */
-                    "Confirm-Level"?: string;
-                    /** @description Milliseconds per stage. */
-                    "Server-Timing"?: string;
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["BatchPublished"];
-                };
-            };
-            /** @description All were accepted, below the level asked for. */
-            202: {
-                headers: {
-                    /** @description The level reached. */
-                    "Confirm-Level"?: string;
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["BatchPublished"];
-                };
-            };
-            /** @description All were accepted; `Prefer: return=minimal`. */
-            204: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content?: never;
-            };
-            /** @description Some were refused; each has its problem. */
-            207: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["BatchPublished"];
                 };
             };
             /** @description Refused or failed. */
@@ -1798,77 +1809,6 @@ export interface operations {
                 content: {
                     "application/json": components["schemas"]["Producer"];
                 };
-            };
-            /** @description Refused or failed. */
-            default: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-        };
-    };
-    readReceipt: {
-        parameters: {
-            query?: {
-                /** @description Wait for this level … */
-                level?: "memory" | "durable" | "quorum" | "archived";
-                /** @description … for at most this many seconds; 0 by default. */
-                wait?: number;
-            };
-            header?: never;
-            path: {
-                /** @description Namespace. */
-                ns: string;
-                /** @description Topic. */
-                topic: string;
-                /** @description `Confirm-Receipt` of a publish. */
-                receipt: string;
-            };
-            cookie?: never;
-        };
-        requestBody?: never;
-        responses: {
-            /** @description What it has reached. */
-            200: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["Receipt"];
-                };
-            };
-            /** @description Refused or failed. */
-            default: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-        };
-    };
-    openWebSocket: {
-        parameters: {
-            query?: never;
-            header: {
-                /** @description `weir.v1.json` or `weir.v1.bin`. */
-                "Sec-WebSocket-Protocol": string;
-            };
-            path?: never;
-            cookie?: never;
-        };
-        requestBody?: never;
-        responses: {
-            /** @description The connection is a WebSocket now. */
-            101: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content?: never;
             };
             /** @description Refused or failed. */
             default: {
