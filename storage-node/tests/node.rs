@@ -1,5 +1,4 @@
 //! A node over real TCP and a real disk, spoken to as a gateway would.
-#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 #![expect(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 
 use std::path::Path;

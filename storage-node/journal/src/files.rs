@@ -8,6 +8,7 @@ use std::time::Duration;
 use crate::core::{Core, Inner, NextFile, file_name};
 use crate::disk::{Disk, OpenMode};
 use crate::entry::FileSeq;
+use crate::error::Failure;
 use crate::format::FileHeader;
 use crate::metrics::add;
 
@@ -43,6 +44,13 @@ pub(crate) fn run(core: &Core) {
                 inner.disk_full = false;
                 drop(inner);
                 core.files_changed.notify_all();
+            }
+            // Anything but a full disk is the disk failing: the writer may be waiting for this file, and whoever
+            // waits for the writer must be answered.
+            Err(source) if source.kind() != io::ErrorKind::StorageFull => {
+                let path = core.wal_dir().join(file_name(seq));
+                core.fail(Failure::Write { path, pos: 0, len: core.config.file_bytes, source });
+                return;
             }
             // A full disk poisons nothing: no acknowledged byte is touched by preparing a file. Admission refuses
             // until it works again.

@@ -377,7 +377,8 @@ impl Writer {
                 self.core.files_changed.notify_all();
                 return Ok(next);
             }
-            if inner.closing && inner.disk_full {
+            // The file keeper failed (its reason is kept), or it will not come any more.
+            if self.core.failure().is_some() || (inner.closing && inner.disk_full) {
                 return Err(Failure::Closed);
             }
             if !std::mem::replace(&mut waited, true) {

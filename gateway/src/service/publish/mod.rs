@@ -2,11 +2,9 @@
 //!
 //! ```text
 //!   Publish ── plan (pure: which partition, which batches) ── Publisher ── lanes ──▶ Published
-//!   socket ──▶ PublishChannel ── plan ── lanes ──▶ Confirm … (one queue per socket)
 //!   Receipt: what a client keeps to ask again
 //! ```
 
-mod channel;
 mod config;
 mod plan;
 mod published;
@@ -14,7 +12,6 @@ mod publisher;
 mod receipt;
 mod request;
 
-pub use channel::{ChannelPublish, OpenChannel, PublishChannel};
 pub use config::PublishConfig;
 pub use published::{Confirmed, Published, PublishedPart, RecordResult, Timing};
 pub use publisher::{ProducerPartition, Publisher, ReceiptState};
