@@ -1,129 +1,15 @@
-//! A node over real TCP and a real disk, spoken to as a gateway would.
-#![expect(clippy::unwrap_used, reason = "a test stops at the first surprise")]
+//! Publish, read, follow, restart, run full.
 
-use std::path::Path;
-use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
 use prost::Message;
-use weir_protocol::batch::{Batch, BatchBuilder, Compression, Headers, RecordParts};
 use weir_protocol::error::ErrorCode;
-use weir_protocol::ids::{Epoch, ProducerKey, Seq, ShardId};
 use weir_protocol::rpc::{
-    At, CreateTopicRequest, Credit, DeleteTopicRequest, Event, Level, Method, Packet, Placed, PublishAnswer,
-    PublishItem, PublishRequest, ReadAnswer, ReadRequest, SubscribeEvent, SubscribeRequest, TopicConfig,
-    TopicCreated, TopicName, encode_packet,
+    At, Credit, DeleteTopicRequest, Event, Method, Packet, SubscribeEvent, SubscribeRequest, TopicConfig,
 };
-use weir_storage_node::{Node, NodeConfig, RunningNode};
-use weir_transport::{CallError, Link, LinkConfig, Priority, TcpConnect};
 
-const WAIT: Duration = Duration::from_secs(20);
-const SHARD: ShardId = ShardId(1);
-
-async fn start(dir: &Path) -> (RunningNode, Link) {
-    let config = NodeConfig {
-        data_dir: dir.to_owned(),
-        data_shards: 2,
-        journal_file_bytes: 16 << 20,
-        journal_max_bytes: 64 << 20,
-        ..NodeConfig::default()
-    };
-    let node = Node::start(config).await.unwrap();
-    let connect = TcpConnect { address: node.local_addr().to_string(), tls: None };
-    let link = Link::new(LinkConfig::new(Priority::Bulk, LinkConfig::gateway_hello()), Arc::new(connect));
-    (node, link)
-}
-
-async fn call<A: Message + Default>(
-    link: &Link,
-    method: Method,
-    message: &impl Message,
-) -> Result<A, CallError> {
-    let body = Bytes::from(message.encode_to_vec());
-    let answer = link.call(method, SHARD, vec![body], WAIT).await?;
-    Ok(A::decode(answer).unwrap())
-}
-
-async fn create(link: &Link, topic: &str, config: TopicConfig) -> u64 {
-    let request =
-        CreateTopicRequest { name: Some(name(topic)), config: Some(config), accept_existing: false };
-    let made: TopicCreated = call(link, Method::CreateTopic, &request).await.unwrap();
-    made.topic.unwrap().incarnation
-}
-
-fn name(topic: &str) -> TopicName {
-    TopicName { tenant: "default".into(), namespace: "default".into(), topic: topic.into() }
-}
-
-fn config() -> TopicConfig {
-    TopicConfig { partitions: 1, dedupe_window_ms: 60_000, ..TopicConfig::default() }
-}
-
-fn batch(producer: u128, seq: u64, values: &[&str]) -> Batch {
-    let mut builder = BatchBuilder::new(ProducerKey(producer), Epoch(0), Seq(seq));
-    for value in values {
-        builder
-            .push(RecordParts { key: None, headers: &Headers::default(), value: value.as_bytes() })
-            .unwrap();
-    }
-    builder.build(Compression::None).unwrap()
-}
-
-async fn publish(link: &Link, life: u64, batch: &Batch) -> Result<Placed, ErrorCode> {
-    let item =
-        PublishItem { incarnation: life, batch_bytes: batch.bytes().len() as u32, ..PublishItem::default() };
-    let request = PublishRequest { levels: Level::Quorum.bit(), items: vec![item] };
-    let answer =
-        link.call(Method::Publish, SHARD, encode_packet(&request, [batch.bytes().clone()]), WAIT).await;
-    let answer = match answer {
-        Ok(answer) => PublishAnswer::decode(answer).unwrap(),
-        Err(CallError::Refused(refusal)) => return Err(refusal.error_code()),
-        Err(other) => panic!("{other}"),
-    };
-    assert_eq!(answer.level, Level::Quorum as i32);
-    assert!(answer.stages.unwrap().node_us > 0);
-    let result = answer.results.into_iter().next().unwrap();
-    result.placed.ok_or_else(|| result.refused.unwrap().error_code())
-}
-
-async fn read(
-    link: &Link,
-    life: u64,
-    from: At,
-    wait_ms: u64,
-) -> Result<(ReadAnswer, Vec<String>), ErrorCode> {
-    let request = ReadRequest {
-        incarnation: life,
-        from: from.into(),
-        max_records: 1000,
-        max_bytes: 1 << 20,
-        wait_ms,
-        ..ReadRequest::default()
-    };
-    let body = vec![Bytes::from(request.encode_to_vec())];
-    match link.call(Method::Read, SHARD, body, WAIT).await {
-        Ok(answer) => {
-            let packet = Packet::<ReadAnswer>::decode(answer).unwrap();
-            let values = values(&packet.message.slices, packet.payload);
-            Ok((packet.message, values))
-        }
-        Err(CallError::Refused(refusal)) => Err(refusal.error_code()),
-        Err(other) => panic!("{other}"),
-    }
-}
-
-fn values(slices: &[weir_protocol::rpc::Slice], mut payload: Bytes) -> Vec<String> {
-    let mut values = Vec::new();
-    for slice in slices {
-        let batch = Batch::take_from(&mut payload).unwrap();
-        let wanted = slice.first..slice.first + u64::from(slice.take);
-        for record in batch.records().unwrap().map(Result::unwrap).filter(|r| wanted.contains(&r.offset.0)) {
-            values.push(String::from_utf8(record.value.to_vec()).unwrap());
-        }
-    }
-    values
-}
+use crate::client::{SHARD, WAIT, batch, call, config, create, name, publish, read, start, values};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_was_confirmed_is_read_back_before_and_after_a_restart() {

@@ -1,0 +1,149 @@
+//! Confirm levels, configuration versions, and what is counted.
+
+use std::time::Duration;
+
+use prost::Message;
+use weir_protocol::error::ErrorCode;
+use weir_protocol::rpc::{
+    Level, Method, PartitionRef, PartitionStatsList, PartitionStatsRequest, TopicDescription,
+    UpdateTopicRequest,
+};
+use weir_storage_node::{Surroundings, SyncMode};
+
+use crate::client::{
+    SHARD, WAIT, batch, call, config, create, name, publish, publish_at, read, settings, start, start_in,
+};
+
+const ALL: u32 = Level::Memory.bit() | Level::Durable.bit() | Level::Quorum.bit();
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn each_level_is_answered_lowest_first_and_memory_is_not_final() {
+    let dir = tempfile::tempdir().unwrap();
+    let (node, link) = start(dir.path()).await;
+    let life = create(&link, "orders", config()).await;
+    publish(&link, life, &batch(0, 0, &["before"])).await.unwrap();
+    let answers = publish_at(&link, life, ALL, &batch(0, 0, &["a", "b"])).await;
+    let levels: Vec<i32> = answers.iter().map(|answer| answer.level).collect();
+    assert_eq!(levels, [Level::Memory as i32, Level::Durable as i32, Level::Quorum as i32]);
+    let placed: Vec<_> = answers.iter().map(|answer| answer.results[0].placed.unwrap()).collect();
+    assert!(placed.iter().all(|placed| (placed.base_offset, placed.count) == (1, 2)), "{placed:?}");
+    assert_eq!(placed.iter().map(|placed| placed.is_final).collect::<Vec<_>>(), [false, true, true]);
+    assert!(placed.iter().all(|each| each.term > 0 && each.term == placed[0].term), "one term");
+    assert_eq!(placed[0].ts_ms, placed[2].ts_ms, "the time is stamped once");
+    assert!(answers[0].stages.is_none() && answers[2].stages.unwrap().node_us > 0);
+
+    let unset = publish_at(&link, life, 0, &batch(0, 0, &["c"])).await;
+    assert_eq!(unset.len(), 1);
+    assert_eq!(unset[0].level, Level::Unset as i32);
+    assert_eq!(unset[0].results[0].placed.unwrap().base_offset, 3);
+    node.shutdown(Duration::from_secs(5)).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_duplicate_is_answered_at_every_level_with_its_first_place() {
+    let dir = tempfile::tempdir().unwrap();
+    let (node, link) = start(dir.path()).await;
+    let life = create(&link, "orders", config()).await;
+    publish(&link, life, &batch(7, 0, &["a"])).await.unwrap();
+    publish(&link, life, &batch(7, 1, &["b"])).await.unwrap();
+    for answer in publish_at(&link, life, ALL, &batch(7, 0, &["a"])).await {
+        let placed = answer.results[0].placed.unwrap();
+        assert_eq!((placed.base_offset, placed.duplicate), (0, true), "{answer:?}");
+    }
+    assert_eq!(read(&link, life, weir_protocol::rpc::At::Earliest(true), 0).await.unwrap().1, ["a", "b"]);
+    node.shutdown(Duration::from_secs(5)).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_node_that_syncs_nothing_confirms_at_most_memory() {
+    let dir = tempfile::tempdir().unwrap();
+    let config = weir_storage_node::NodeConfig { sync: SyncMode::Os, ..settings(dir.path()) };
+    let (node, link) = start_in(config, Surroundings::default()).await;
+    let life = create(&link, "orders", crate::client::config()).await;
+    assert_eq!(publish(&link, life, &batch(0, 0, &["a"])).await, Err(ErrorCode::LevelUnavailable));
+    let answers = publish_at(&link, life, Level::Memory.bit(), &batch(0, 0, &["a"])).await;
+    assert_eq!(answers[0].results[0].placed.unwrap().base_offset, 0);
+    node.shutdown(Duration::from_secs(5)).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_sender_with_another_configuration_is_told_which_one_counts() {
+    let dir = tempfile::tempdir().unwrap();
+    let (node, link) = start(dir.path()).await;
+    let life = create(&link, "orders", config()).await;
+    let with_version = |config_version| {
+        let batch = batch(0, 0, &["a"]);
+        let item = weir_protocol::rpc::PublishItem {
+            incarnation: life,
+            config_version,
+            batch_bytes: u32::try_from(batch.bytes().len()).unwrap(),
+            ..Default::default()
+        };
+        let request = weir_protocol::rpc::PublishRequest { levels: Level::Quorum.bit(), items: vec![item] };
+        let body = weir_protocol::rpc::encode_packet(&request, [batch.bytes().clone()]);
+        let link = link.clone();
+        async move {
+            match link.call(Method::Publish, SHARD, body, WAIT).await {
+                Ok(_) => None,
+                Err(weir_transport::CallError::Refused(refusal)) => Some(refusal),
+                Err(other) => panic!("{other}"),
+            }
+        }
+    };
+    assert_eq!(with_version(1).await, None);
+    let behind = with_version(2).await.unwrap();
+    assert_eq!((behind.error_code(), behind.config_version), (ErrorCode::ConfigBehind, Some(1)));
+    let update = UpdateTopicRequest {
+        name: Some(name("orders")),
+        config: Some(weir_protocol::rpc::TopicConfig { retention_records: Some(9), ..config() }),
+        incarnation: life,
+        expected_version: 1,
+    };
+    let _: TopicDescription = call(&link, Method::UpdateTopic, &update).await.unwrap();
+    let stale = with_version(1).await.unwrap();
+    assert_eq!((stale.error_code(), stale.config_version), (ErrorCode::ConfigStale, Some(2)));
+    node.shutdown(Duration::from_secs(5)).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_was_done_shows_in_metrics_and_in_the_partitions_rates() {
+    let dir = tempfile::tempdir().unwrap();
+    let (node, link) = start(dir.path()).await;
+    let life = create(&link, "orders", config()).await;
+    publish(&link, life, &batch(0, 0, &["a", "b", "c"])).await.unwrap();
+    read(&link, life, weir_protocol::rpc::At::Earliest(true), 0).await.unwrap();
+    let text = prometheus::TextEncoder::new().encode_to_string(&node.registry().gather()).unwrap();
+    for line in [
+        "weir_node_published_records_total 3",
+        "weir_node_delivered_records_total 3",
+        "weir_node_confirmed_total{level=\"quorum\"} 1",
+        "weir_node_tail_ring_hits_total 1",
+        "weir_node_publish_stage_seconds_count{stage=\"fsync\"} 1",
+        "weir_journal_syncs_total",
+    ] {
+        assert!(text.contains(line), "{line} in {text}");
+    }
+    let request =
+        PartitionStatsRequest { partitions: vec![PartitionRef { incarnation: life, partition: 0 }] };
+    let body = vec![request.encode_to_vec().into()];
+    let stats = link.call(Method::PartitionStats, SHARD, body, WAIT).await.unwrap();
+    let stats = PartitionStatsList::decode(stats).unwrap().partitions.remove(0);
+    assert_eq!((stats.start, stats.committed_end), (0, 3));
+    assert!(stats.publish_records_per_second > 0.0 && stats.deliver_records_per_second > 0.0, "{stats:?}");
+    node.shutdown(Duration::from_secs(5)).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_idle_node_neither_writes_nor_syncs() {
+    let dir = tempfile::tempdir().unwrap();
+    let (node, link) = start(dir.path()).await;
+    for n in 0..20 {
+        create(&link, &format!("topic-{n}"), config()).await;
+    }
+    let before = node.journal_metrics();
+    // Longer than a heartbeat, an election timeout and a few rounds of every keeper.
+    tokio::time::sleep(Duration::from_secs(4)).await;
+    let after = node.journal_metrics();
+    assert_eq!((before.syncs, before.blocks), (after.syncs, after.blocks));
+    node.shutdown(Duration::from_secs(5)).await;
+}

@@ -1,0 +1,115 @@
+//! Disks that fail, machines that lose power, nodes that stop.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use weir_journal::disk::sim::SimDisk;
+use weir_protocol::error::{ErrorCode, Outcome};
+use weir_protocol::rpc::At;
+use weir_storage_node::{NodeConfig, RunningNode, Surroundings};
+use weir_transport::Link;
+
+use crate::client::{
+    batch, config, connect, create, publish, publish_refused, read, settings, start, start_in,
+};
+
+const DIR: &str = "/data";
+
+async fn start_on(disk: &SimDisk) -> (RunningNode, Link) {
+    let config = NodeConfig { checkpoint_bytes: 4 << 10, ..settings(Path::new(DIR)) };
+    start_in(config, Surroundings { disk: Arc::new(disk.clone()), ..Surroundings::default() }).await
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_failed_sync_ends_confirming_with_its_reason_and_keeps_reads() {
+    let disk = SimDisk::new();
+    let (node, link) = start_on(&disk).await;
+    let life = create(&link, "orders", config()).await;
+    publish(&link, life, &batch(0, 0, &["kept"])).await.unwrap();
+    disk.fail_syncs();
+    let unlucky = publish_refused(&link, life, &batch(0, 0, &["lost"])).await.unwrap_err();
+    assert_eq!((unlucky.error_code(), unlucky.effect()), (ErrorCode::StorageFailed, Outcome::Unknown));
+    let later = publish_refused(&link, life, &batch(0, 0, &["refused"])).await.unwrap_err();
+    assert_eq!((later.error_code(), later.effect()), (ErrorCode::StorageFailed, Outcome::None));
+    assert_eq!(Some(&later.detail), node.failure().as_ref(), "the first reason is kept and told");
+    assert_eq!(read(&link, life, At::Earliest(true), 0).await.unwrap().1, ["kept"]);
+    tokio::time::timeout(Duration::from_secs(20), node.shutdown(Duration::from_secs(2))).await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_was_confirmed_survives_a_power_cut_at_any_moment() {
+    for seed in 0..12 {
+        let disk = SimDisk::new();
+        let (node, link) = start_on(&disk).await;
+        let life = create(&link, "orders", config()).await;
+        let writers: Vec<_> = (0..4)
+            .map(|writer| {
+                let link = link.clone();
+                tokio::spawn(async move {
+                    let mut confirmed = Vec::new();
+                    for n in 0.. {
+                        let value = format!("{writer}/{n}");
+                        match publish_refused(&link, life, &batch(0, 0, &[&value])).await {
+                            Ok(placed) => confirmed.push((placed.base_offset, value)),
+                            Err(_) => return confirmed,
+                        }
+                    }
+                    confirmed
+                })
+            })
+            .collect();
+        // The cut: from here on nothing reaches the disk.
+        tokio::time::sleep(Duration::from_millis(20 + 7 * seed)).await;
+        disk.fail_after(seed);
+        let mut confirmed = Vec::new();
+        for writer in writers {
+            confirmed.extend(writer.await.unwrap());
+        }
+        let after = disk.after_crash(seed);
+        node.shutdown(Duration::from_millis(200)).await;
+        let (node, link) = start_on(&after).await;
+        let mut found = Vec::new();
+        loop {
+            let (answer, values) = read(&link, life, At::Offset(found.len() as u64), 0).await.unwrap();
+            found.extend(values);
+            if answer.up_to_date {
+                break;
+            }
+        }
+        assert!(!confirmed.is_empty(), "seed {seed} cut too early to tell anything");
+        for (offset, value) in &confirmed {
+            let at = usize::try_from(*offset).unwrap();
+            assert_eq!(found.get(at), Some(value), "seed {seed}: offset {offset}");
+        }
+        node.shutdown(Duration::from_secs(2)).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_drain_answers_everything_and_leaves_the_directory_free() {
+    let dir = tempfile::tempdir().unwrap();
+    let (node, link) = start(dir.path()).await;
+    let life = create(&link, "orders", config()).await;
+    let publishes: Vec<_> = (0..200)
+        .map(|n| {
+            let link = link.clone();
+            tokio::spawn(async move { publish(&link, life, &batch(0, 0, &[&n.to_string()])).await })
+        })
+        .collect();
+    node.shutdown(Duration::from_secs(10)).await;
+    let mut confirmed = 0;
+    for publish in publishes {
+        match publish.await {
+            Ok(Ok(_)) => confirmed += 1,
+            Ok(Err(code)) => assert_eq!(code, ErrorCode::Draining),
+            // The connection was closed before the call was sent.
+            Err(panicked) => assert!(panicked.is_panic()),
+        }
+    }
+    let (node, _) = start(dir.path()).await;
+    let link = connect(&node);
+    let (answer, _) = read(&link, life, At::Latest(true), 0).await.unwrap();
+    assert!(answer.committed_end >= confirmed, "{} of {confirmed}", answer.committed_end);
+    node.shutdown(Duration::from_secs(5)).await;
+}

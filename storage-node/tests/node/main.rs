@@ -1,0 +1,8 @@
+//! A node over real TCP, on a real or a simulated disk, spoken to as a gateway would.
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod basics;
+mod client;
+mod confirms;
+mod failures;
+mod following;
