@@ -6,7 +6,7 @@ use anyhow::Context as _;
 use tokio::signal::unix::{SignalKind, signal};
 use tracing_subscriber::EnvFilter;
 use weir_gateway::{Gateway, GatewayConfig};
-use weir_storage_node::{Node, NodeConfig};
+use weir_storage_node::{Node, NodeConfig, Surroundings};
 
 use crate::args::{DevArgs, Limit};
 use crate::output;
@@ -31,8 +31,13 @@ pub(crate) async fn run(args: DevArgs) -> anyhow::Result<()> {
         },
         ..NodeConfig::default()
     };
-    let node =
-        Node::start(node).await.with_context(|| format!("cannot start on {}", args.data_dir.display()))?;
+    // One registry for both, so that `/metrics` shows the whole process.
+    let registry = prometheus::Registry::new();
+    let around = Surroundings { registry: registry.clone(), ..Surroundings::default() };
+    let node = Node::start_in(node, around)
+        .await
+        .with_context(|| format!("cannot start on {}", args.data_dir.display()))?;
+    let mut node_stops = node.stopping();
     let gateway = GatewayConfig {
         listen: args.listen,
         storage: node.local_addr().to_string(),
@@ -40,7 +45,6 @@ pub(crate) async fn run(args: DevArgs) -> anyhow::Result<()> {
         console_prefix: args.console_prefix.clone(),
         ..GatewayConfig::default()
     };
-    let registry = prometheus::Registry::new();
     let gateway = match Gateway::start(gateway, registry).await {
         Ok(gateway) => gateway,
         Err(error) => {
@@ -56,6 +60,7 @@ pub(crate) async fn run(args: DevArgs) -> anyhow::Result<()> {
     tokio::select! {
         _ = terminate.recv() => {}
         _ = interrupt.recv() => {}
+        _ = node_stops.wait_for(|stopping| *stopping) => output::note("the storage node has to stop; see the log"),
     }
     output::note("stopping: finishing what is in flight");
     gateway.shutdown(DRAIN_TIME).await;
