@@ -12,7 +12,7 @@ pub struct GatewayConfig {
     pub listen: SocketAddr,
     /// A storage node, `host:port`.
     pub storage: String,
-    /// Names that `Host` may have besides localhost, 127.0.0.1, [::1] and the listening address; without port.
+    /// Names that `Host` may have besides localhost, 127.0.0.1, `[::1]` and the listening address; without port.
     pub hosts: Vec<String>,
     /// Browser origins that may use the gateway besides those of localhost and 127.0.0.1.
     pub origins: Vec<String>,

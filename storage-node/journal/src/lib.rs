@@ -13,7 +13,7 @@
 //! | module | job |
 //! |---|---|
 //! | [`Journal`] | the handle: append, vote, truncate, purge, read, admit |
-//! | [`format`] | bytes of file header, block and frame |
+//! | [`mod@format`] | bytes of file header, block and frame |
 //! | [`disk`] | the disk behind a trait: the real one and a simulated one |
 //! | [`Blobs`] | small durable files beside the journal |
 //!
