@@ -59,10 +59,9 @@ impl Records {
     }
 
     fn record(&self, layout: &Layout) -> Result<Record, &'static str> {
-        let place = u64::from(self.index);
         let header = &self.header;
-        let offset = header.base_offset.0.checked_add(place).ok_or("offset exceeds 64 bits")?;
-        let seq = header.base_seq.0.checked_add(place).ok_or("sequence number exceeds 64 bits")?;
+        let offset = place(header.base_offset.0, self.index).ok_or("offset exceeds 64 bits")?;
+        let seq = place(header.base_seq.0, self.index).ok_or("sequence number exceeds 64 bits")?;
         let ts = header.base_ts.0.checked_add_signed(layout.ts_delta).ok_or("time exceeds 64 bits")?;
         Ok(Record {
             offset: Offset(offset),
@@ -100,16 +99,21 @@ impl Iterator for Records {
     }
 }
 
+/// The `index`th position from `base` on. `None` if it or its exclusive end exceeds 64 bits.
+fn place(base: u64, index: u32) -> Option<u64> {
+    base.checked_add(u64::from(index)).filter(|position| *position < u64::MAX)
+}
+
 /// Walks all records without taking references to them, under the rules for what a publisher sends.
 pub(crate) fn validate(header: &BatchHeader, raw: &[u8]) -> Result<(), BatchError> {
-    let last = u64::from(header.count) - 1;
+    let last = header.count - 1;
     let refuse = |index, why| BatchError::Record { index, why };
     for (base, why) in [
         (header.base_offset.0, "offset exceeds 64 bits"),
         (header.base_seq.0, "sequence number exceeds 64 bits"),
     ] {
-        if base.checked_add(last).is_none() {
-            return Err(refuse(header.count - 1, why));
+        if place(base, last).is_none() {
+            return Err(refuse(last, why));
         }
     }
     let mut at = 0;

@@ -16,7 +16,9 @@ impl Batch {
     /// [`BatchError::Record`] if the stored records are damaged.
     pub fn slice_of(&self, first: Offset, take: u32) -> Result<Self, BatchError> {
         let header = self.header();
-        let batch = header.base_offset.0..header.base_offset.0.saturating_add(u64::from(header.count));
+        let damaged = |index, why| BatchError::Record { index, why };
+        let end = header.base_offset.0.checked_add(u64::from(header.count));
+        let batch = header.base_offset.0..end.ok_or(damaged(header.count - 1, "offset exceeds 64 bits"))?;
         let (start, end) = (first.0.max(batch.start), first.0.saturating_add(u64::from(take)).min(batch.end));
         if start >= end {
             return Err(BatchError::Count(0));
@@ -27,8 +29,7 @@ impl Batch {
         let count = |n: u64| u32::try_from(n).expect("a part of a batch's count");
         let (skip, keep) = (count(start - batch.start), count(end - start));
         let base_seq = header.base_seq.0.checked_add(u64::from(skip));
-        let base_seq =
-            Seq(base_seq.ok_or(BatchError::Record { index: skip, why: "sequence number exceeds 64 bits" })?);
+        let base_seq = Seq(base_seq.ok_or(damaged(skip, "sequence number exceeds 64 bits"))?);
         let records = renumbered(&self.raw()?, skip, keep)?;
         let compressed = match header.codec {
             Codec::None => None,
