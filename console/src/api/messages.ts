@@ -1,4 +1,4 @@
-import { readPage } from '../tail/message';
+import { type Message, readPage } from '../tail/message';
 import { ask, type Published, topicUrl } from './client';
 
 export interface ReadAt {
@@ -13,7 +13,44 @@ export function readUrl(ns: string, topic: string, { from, partition, limit }: R
   return `${topicUrl(ns, topic)}/messages?${query.toString().replaceAll('%3A', ':')}`;
 }
 
-/** Looks at messages. Reading has no effect on anyone else. */
+/** What was found, newest first, and where each partition that was read goes on. */
+export interface Peek {
+  readonly messages: readonly Message[];
+  /** Offset after the last message that was read, by partition. */
+  readonly next: ReadonlyMap<number, number>;
+  readonly upToDate: boolean;
+}
+
+/**
+ * Looks at one partition, or at all of them and keeps those nearest to where it looked. Reading has no effect on
+ * anyone else.
+ */
+export async function peek(
+  ns: string,
+  topic: string,
+  at: ReadAt,
+  partitions: readonly number[],
+  signal?: AbortSignal,
+): Promise<Peek> {
+  const wanted = at.partition === undefined ? partitions : [at.partition];
+  const pages = await Promise.all(
+    wanted.map(async (partition) => ({
+      partition,
+      ...(await readMessages(ns, topic, { ...at, partition }, signal)),
+    })),
+  );
+  const messages = pages
+    .flatMap((page) => page.messages)
+    .sort((a, b) => b.ts - a.ts || b.partition - a.partition || b.offset - a.offset);
+  const fromEnd = at.from.startsWith('tail:');
+  return {
+    messages: fromEnd ? messages.slice(0, at.limit) : messages.slice(-at.limit),
+    next: new Map(pages.map(({ partition, next }) => [partition, next])),
+    upToDate: pages.every(({ upToDate }) => upToDate),
+  };
+}
+
+/** One page of one partition. */
 export async function readMessages(ns: string, topic: string, at: ReadAt, signal?: AbortSignal) {
   const response = await ask(readUrl(ns, topic, at), {
     headers: { Accept: 'application/json' },

@@ -5,6 +5,7 @@ import { Unreachable } from '../api/client';
 import { useService } from '../api/topics';
 import { localZone, zoneName } from '../format/time';
 import { MoonIcon, StartIcon, SunIcon, TopicsIcon, WeirMark } from '../ui/icons';
+import { useMedia } from '../ui/narrow';
 import { ProblemBox } from '../ui/problem';
 import { change, useSettings } from './settings';
 
@@ -101,7 +102,7 @@ function ZoneSwitch() {
 
 function ThemeSwitch() {
   const { theme } = useSettings();
-  const systemDark = matchMedia('(prefers-color-scheme: dark)').matches;
+  const systemDark = useMedia('(prefers-color-scheme: dark)');
   const dark = theme === 'dark' || (theme === 'auto' && systemDark);
   return (
     <button

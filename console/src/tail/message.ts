@@ -70,17 +70,16 @@ function textBody(text: string, place: Slice | undefined, contentType: string | 
   return { preview: body.slice(0, PREVIEW_CHARS), size: utf8Length(body) };
 }
 
-/** The messages of an answer to `GET …/messages`, and where to read on. */
-export function readPage(text: string): { messages: Message[]; next: string; upToDate: boolean } {
+/** The messages of an answer to `GET …/messages` of one partition, and the offset to read on from. */
+export function readPage(text: string): { messages: Message[]; next: number; upToDate: boolean } {
   const found = members(text);
   const messages = found.get('messages');
   const next = found.get('next');
   const upToDate = found.get('up_to_date');
   if (!messages || !next) throw new SyntaxError('a page has no messages or no next');
-  const position: unknown = JSON.parse(text.slice(next.start, next.end));
   return {
     messages: elements(text, messages.start).map(({ start }) => messageIn(text, start, READ)),
-    next: typeof position === 'number' ? String(position) : `cursor:${position}`,
+    next: Number(text.slice(next.start, next.end)),
     upToDate: upToDate ? text.slice(upToDate.start, upToDate.end) === 'true' : false,
   };
 }

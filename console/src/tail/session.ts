@@ -28,6 +28,8 @@ export interface Target {
   /** Position in the grammar of `from`; single-partition topics resume by offset, others by time. */
   readonly from: string;
   readonly partitions: number;
+  /** Per partition, the offset after what is shown already: what lies between is marked as missing. */
+  readonly known: readonly (readonly [number, number])[];
   /** Show this partition alone; `null`: all. */
   readonly only: number | null;
 }
@@ -80,7 +82,7 @@ export class TailSession {
   private silenceMs = 45_000;
   private cancelSilence: () => void = () => {};
   /** Per partition: offset after the last message seen. */
-  private readonly nextOffset = new Map<number, number>();
+  private readonly nextOffset: Map<number, number>;
   private lastTs = 0;
   private epoch = 0;
 
@@ -88,7 +90,9 @@ export class TailSession {
     private readonly target: Target,
     private readonly events: SessionEvents,
     private readonly around: Surroundings,
-  ) {}
+  ) {
+    this.nextOffset = new Map(target.known);
+  }
 
   start(): void {
     this.connect();

@@ -2,7 +2,7 @@ import { useQuery } from '@tanstack/react-query';
 import { useNavigate, useParams, useSearch } from '@tanstack/react-router';
 import { useMemo, useRef } from 'react';
 import { socketUrl, type Topic } from '../api/client';
-import { readMessages, readUrl } from '../api/messages';
+import { type Peek, peek, readUrl } from '../api/messages';
 import { useTopic } from '../api/topics';
 import { useSettings } from '../app/settings';
 import { curl } from '../curl/curl';
@@ -39,11 +39,11 @@ function Messages({ ns, topic }: { ns: string; topic: Topic }) {
   const at = { from, partition, limit: PAGE };
   const page = useQuery({
     queryKey: ['messages', ns, topic.name, topic.incarnation, from, partition],
-    queryFn: ({ signal }) => readMessages(ns, topic.name, at, signal),
+    queryFn: ({ signal }) => peek(ns, topic.name, at, partitionsOf(topic), signal),
     staleTime: Number.POSITIVE_INFINITY,
     gcTime: 30_000,
   });
-  const peeked = useMemo(() => newestFirst(page.data?.messages ?? NO_MESSAGES), [page.data]);
+  const peeked = page.data?.messages ?? NO_MESSAGES;
   const live = search.live === true && page.isSuccess;
   const tail = useTail(live ? targetOf(ns, topic, partition, page.data) : null, socketUrl());
   const gridRef = useRef<HTMLDivElement>(null);
@@ -143,9 +143,7 @@ function Messages({ ns, topic }: { ns: string; topic: Topic }) {
         <Pager
           topic={topic}
           partition={partition}
-          peeked={peeked}
-          next={page.data?.next}
-          upToDate={page.data?.upToDate}
+          page={page.data}
           onFrom={(next) => set({ from: next, open: undefined })}
         />
       )}
@@ -153,26 +151,21 @@ function Messages({ ns, topic }: { ns: string; topic: Topic }) {
   );
 }
 
-/** Follows from where the page ended, so that nothing lies between the two. */
-function targetOf(
-  ns: string,
-  topic: Topic,
-  partition: number | undefined,
-  page: { next: string } | undefined,
-): Target {
+const partitionsOf = (topic: Topic) => topic.partitions.map(({ partition }) => partition);
+
+/** Follows from where the page ended. Of several partitions it starts at the end and marks what lies between. */
+function targetOf(ns: string, topic: Topic, partition: number | undefined, page: Peek | undefined): Target {
   const partitions = topic.config.partitions;
-  const whole = partition === undefined || partitions === 1;
+  const next = partitions === 1 ? page?.next.get(0) : undefined;
   return {
     ns,
     topic: topic.name,
-    from: whole ? (page?.next ?? 'latest') : 'latest',
+    from: next === undefined ? 'latest' : String(next),
     partitions,
-    only: whole ? null : partition,
+    known: [...(page?.next ?? [])],
+    only: partitions === 1 ? null : (partition ?? null),
   };
 }
-
-const newestFirst = (messages: readonly Message[]) =>
-  [...messages].sort((a, b) => b.ts - a.ts || b.partition - a.partition || b.offset - a.offset);
 
 function placeOf(id: string | undefined): { partition: number; offset: number } | null {
   const match = /^(\d{1,4}):(\d{1,16})$/.exec(id ?? '');
@@ -304,30 +297,30 @@ function Nothing({ live, from }: { live: boolean; from: string }) {
 interface PagerProps {
   readonly topic: Topic;
   readonly partition: number | undefined;
-  readonly peeked: readonly Message[];
-  readonly next: string | undefined;
-  readonly upToDate: boolean | undefined;
-  readonly onFrom: (from: string | undefined) => void;
+  readonly page: Peek | undefined;
+  readonly onFrom: (from: string) => void;
 }
 
-/** Walks through one partition by offset; through several only forwards, by cursor. */
-function Pager({ topic, partition, peeked, next, upToDate, onFrom }: PagerProps) {
+/** Walks through one partition by offset. */
+function Pager({ topic, partition, page, onFrom }: PagerProps) {
   const single = topic.config.partitions === 1 ? 0 : partition;
-  const oldest = peeked.at(-1)?.offset;
+  const messages = page?.messages ?? NO_MESSAGES;
+  const oldest = messages.at(-1)?.offset;
   const start = topic.partitions.find((one) => one.partition === single)?.start ?? 0;
   const older =
     single !== undefined && oldest !== undefined && oldest > start ? Math.max(start, oldest - PAGE) : null;
+  const newer = single !== undefined && page && !page.upToDate ? page.next.get(single) : undefined;
   return (
     <div className="pager">
       <button type="button" disabled={older === null} onClick={() => onFrom(String(older))}>
         Older
       </button>
-      <button type="button" disabled={!next || upToDate !== false} onClick={() => onFrom(next)}>
+      <button type="button" disabled={newer === undefined} onClick={() => onFrom(String(newer))}>
         Newer
       </button>
       <span className="faint">
-        {counted(peeked.length, 'message')} read. Looking has no effect on any consumer.
-        {single === undefined && ' Choose a partition to go back by offset.'}
+        {counted(messages.length, 'message')} read. Looking has no effect on any consumer.
+        {single === undefined && ' Choose a partition to page through it.'}
       </span>
     </div>
   );

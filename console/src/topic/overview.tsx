@@ -3,7 +3,7 @@ import { useEffect, useState } from 'react';
 import type { Topic } from '../api/client';
 import { totals, useTopic } from '../api/topics';
 import { useSettings } from '../app/settings';
-import { bytes, grouped, rate } from '../format/number';
+import { bytes, counted, grouped, rate } from '../format/number';
 import { durationText, sizeText } from '../format/quantity';
 import { ago, instant, zoneName } from '../format/time';
 import { useNow } from '../ui/now';
@@ -28,7 +28,11 @@ export function OverviewTab() {
   return (
     <div className="tab-body">
       <div className="tiles">
-        <Tile label="Messages" value={records === null ? 'unknown' : grouped(records)} />
+        <Tile
+          label="Messages"
+          value={records === null ? 'unknown' : grouped(records)}
+          note={`in ${counted(topic.partitions.length, 'partition')}`}
+        />
         <Tile
           label="Size"
           value={size === null ? 'unknown' : bytes(size)}

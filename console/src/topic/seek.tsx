@@ -4,7 +4,7 @@ import { useSettings } from '../app/settings';
 import { instant, parseInstant, zoneName } from '../format/time';
 import { Choice, Segments } from '../ui/field';
 
-type Kind = 'newest' | 'oldest' | 'offset' | 'time' | 'cursor';
+type Kind = 'newest' | 'oldest' | 'offset' | 'time';
 
 interface Position {
   readonly from: string;
@@ -23,7 +23,7 @@ function kindOf(from: string): Kind {
   if (from.startsWith('tail:') || from === 'latest') return 'newest';
   if (from === 'earliest') return 'oldest';
   if (from.startsWith('ts:')) return 'time';
-  return from.startsWith('cursor:') ? 'cursor' : 'offset';
+  return 'offset';
 }
 
 /** Where to look: chosen here, kept in the address. */
@@ -98,8 +98,7 @@ export function SeekBar({ topic, from, partition, disabled, onSeek }: SeekBarPro
           ]}
           onChange={(id) =>
             onSeek({
-              from:
-                kindOf(from) === 'cursor' || (id === 'all' && kindOf(from) === 'offset') ? 'tail:50' : from,
+              from: id === 'all' && kindOf(from) === 'offset' ? 'tail:50' : from,
               partition: id === 'all' ? undefined : Number(id),
             })
           }

@@ -1,8 +1,10 @@
 import { useSyncExternalStore } from 'react';
 
 /** True while the window is at most `width` CSS pixels wide. */
-export function useNarrow(width: number): boolean {
-  const query = `(max-width: ${width}px)`;
+export const useNarrow = (width: number) => useMedia(`(max-width: ${width}px)`);
+
+/** True while the media query holds. */
+export function useMedia(query: string): boolean {
   return useSyncExternalStore(
     (listener) => {
       const list = matchMedia(query);

@@ -1,0 +1,77 @@
+import AxeBuilder from '@axe-core/playwright';
+import { test as base, expect, type Page } from '@playwright/test';
+import { Product } from './product';
+
+interface Own {
+  /** Opens a path below the console's prefix. */
+  readonly open: (path?: string) => Promise<void>;
+  /** Complaints of the page that a test provokes on purpose. */
+  readonly tolerate: RegExp[];
+  readonly clean: undefined;
+}
+
+interface Shared {
+  readonly product: Product;
+}
+
+export const test = base.extend<Own, Shared>({
+  product: [
+    async ({ browserName: _ }, use, info) => {
+      const product = await Product.start(info.project.metadata.prefix as string);
+      await use(product);
+      await product.remove();
+    },
+    { scope: 'worker' },
+  ],
+  clean: [
+    async ({ product }, use) => {
+      await product.clear();
+      await use(undefined);
+    },
+    { auto: true },
+  ],
+  // biome-ignore lint/correctness/noEmptyPattern: Playwright reads the names of what a fixture needs from here
+  tolerate: async ({}, use) => use([]),
+  page: async ({ page, tolerate }, use) => {
+    const complaints: string[] = [];
+    page.on('pageerror', (error) => complaints.push(`uncaught: ${error}`));
+    page.on('console', (message) => {
+      if (message.type() === 'error' || message.type() === 'warning')
+        complaints.push(`${message.type()}: ${message.text()}`);
+    });
+    await page.addInitScript(() => {
+      document.addEventListener('securitypolicyviolation', (event) => {
+        // biome-ignore lint/suspicious/noConsole: told to the test
+        console.error(`CSP: ${event.violatedDirective} ${event.blockedURI}`);
+      });
+    });
+    await use(page);
+    expect(complaints.filter((text) => !tolerate.some((known) => known.test(text)))).toEqual([]);
+  },
+  open: async ({ page, product }, use) => {
+    await use(async (path = '') => void (await page.goto(product.url + product.prefix + path)));
+  },
+});
+
+export { expect };
+
+/** No serious or critical finding, in both themes. */
+export async function expectAccessible(page: Page): Promise<void> {
+  for (const colorScheme of ['light', 'dark'] as const) {
+    await page.emulateMedia({ colorScheme, reducedMotion: 'reduce' });
+    const { violations } = await new AxeBuilder({ page })
+      .withTags(['wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa', 'wcag22aa'])
+      .analyze();
+    const grave = violations.filter(({ impact }) => impact === 'serious' || impact === 'critical');
+    const told = grave.map(
+      ({ id, nodes }) => `${colorScheme} ${id}: ${nodes.map((node) => node.html.slice(0, 160)).join('\n  ')}`,
+    );
+    expect(told).toEqual([]);
+  }
+  await page.emulateMedia({ colorScheme: null, reducedMotion: null });
+}
+
+/** The focus is on something: it was not lost by what just happened. */
+export async function expectFocusKept(page: Page): Promise<void> {
+  await expect.poll(() => page.evaluate(() => document.activeElement?.tagName)).not.toBe('BODY');
+}

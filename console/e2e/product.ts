@@ -1,0 +1,114 @@
+import { type ChildProcess, spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { mkdtemp, readFile, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join, resolve } from 'node:path';
+import { setTimeout as pause } from 'node:timers/promises';
+
+const BIN = process.env.WEIR_BIN ?? resolve(process.env.CARGO_TARGET_DIR ?? '../target', 'debug/weir');
+const START_MS = 20_000;
+
+/** `weir dev` on data of its own. */
+export class Product {
+  private child: ChildProcess | null = null;
+  private log = '';
+  /** `http://127.0.0.1:PORT`. */
+  url = '';
+
+  private constructor(
+    private readonly home: string,
+    readonly prefix: string,
+  ) {}
+
+  static async start(prefix: string): Promise<Product> {
+    const product = new Product(await mkdtemp(join(tmpdir(), 'weir-console-')), prefix);
+    await product.run('127.0.0.1:0');
+    return product;
+  }
+
+  /** Ends the process without warning. */
+  async kill(): Promise<void> {
+    const child = this.child;
+    if (!child || child.exitCode !== null || child.signalCode !== null) return;
+    child.kill('SIGKILL');
+    await once(child, 'exit');
+  }
+
+  /** Starts it again, on the same data and port. */
+  async restart(): Promise<void> {
+    await this.run(new URL(this.url).host);
+  }
+
+  async remove(): Promise<void> {
+    await this.kill();
+    await rm(this.home, { recursive: true, force: true });
+  }
+
+  private async run(listen: string): Promise<void> {
+    const ready = join(this.home, 'ready');
+    await rm(ready, { force: true });
+    const data = join(this.home, 'data');
+    const options = [
+      '--data-dir',
+      data,
+      '--listen',
+      listen,
+      '--ready-file',
+      ready,
+      '--console-prefix',
+      this.prefix,
+    ];
+    const child = spawn(BIN, ['dev', ...options], { stdio: ['ignore', 'pipe', 'pipe'] });
+    this.child = child;
+    this.log = '';
+    for (const stream of [child.stdout, child.stderr]) stream?.on('data', (text) => (this.log += text));
+    let failed: Error | null = null;
+    child.on('error', (error) => (failed = error));
+    for (const deadline = Date.now() + START_MS; Date.now() < deadline; await pause(20)) {
+      if (failed || child.exitCode !== null) break;
+      const url = await readFile(ready, 'utf8').catch(() => '');
+      if (url !== '' && (await fetch(`${url}/readyz`).catch(() => null))?.ok) {
+        this.url = url;
+        return;
+      }
+    }
+    throw new Error(`${BIN} did not start: ${failed ?? ''}\n${this.log}`);
+  }
+
+  /** A call of the API; anything but success is an error. */
+  async call(
+    method: string,
+    path: string,
+    body?: string | Uint8Array<ArrayBuffer>,
+    headers: Record<string, string> = {},
+  ) {
+    const response = await fetch(`${this.url}/v1${path}`, { method, body: body ?? null, headers });
+    const text = await response.text();
+    if (!response.ok) throw new Error(`${method} ${path}: ${response.status} ${text}`);
+    return { text, headers: response.headers };
+  }
+
+  create(topic: string, config: object = {}, ns = 'default') {
+    return this.call('PUT', `/ns/${ns}/topics/${topic}`, JSON.stringify(config), {
+      'Content-Type': 'application/json',
+    });
+  }
+
+  publish(topic: string, body: string | Uint8Array<ArrayBuffer>, headers: Record<string, string> = {}) {
+    return this.call('POST', `/topics/${topic}/messages`, body, {
+      'Content-Type': 'application/json',
+      ...headers,
+    });
+  }
+
+  /** Removes every topic, so that tests do not see each other's. */
+  async clear(): Promise<void> {
+    for (;;) {
+      const { items } = JSON.parse((await this.call('GET', '/topics?limit=1000')).text) as {
+        items: { name: string }[];
+      };
+      if (items.length === 0) return;
+      for (const { name } of items) await this.call('DELETE', `/topics/${name}`);
+    }
+  }
+}
