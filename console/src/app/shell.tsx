@@ -1,5 +1,5 @@
 import { useIsFetching, useQueryClient } from '@tanstack/react-query';
-import { type ErrorComponentProps, Link, Outlet, useParams } from '@tanstack/react-router';
+import { type ErrorComponentProps, Link, Outlet, useParams, useRouterState } from '@tanstack/react-router';
 import { useEffect, useState } from 'react';
 import { Unreachable } from '../api/client';
 import { useService } from '../api/topics';
@@ -11,6 +11,7 @@ import { change, useSettings } from './settings';
 
 export function Shell() {
   const ns = useNamespace();
+  useFocusKept();
   return (
     <div className="shell">
       <button type="button" className="skip" onClick={focusMain}>
@@ -47,6 +48,19 @@ export function Shell() {
 /** By hand: a fragment link would resolve against <base href>. */
 function focusMain() {
   document.getElementById('main')?.focus();
+}
+
+/** A view or dialog that goes away may take the focused element with it: the content then gets the focus. */
+function useFocusKept() {
+  const href = useRouterState({ select: ({ location }) => location.href });
+  // biome-ignore lint/correctness/useExhaustiveDependencies: runs after every change of the address
+  useEffect(() => {
+    // Dialogs give the focus back a few frames after they closed.
+    const timer = setTimeout(() => {
+      if (document.activeElement === document.body) focusMain();
+    }, 250);
+    return () => clearTimeout(timer);
+  }, [href]);
 }
 
 export function useNamespace(): string {

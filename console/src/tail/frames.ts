@@ -1,5 +1,5 @@
 import { elements, members } from '../json/slices';
-import { deliveredMessage, type Message, utf8Length } from './message';
+import { deliveredMessage, type Message } from './message';
 
 /** A message and what it costs of the credit, in bytes. */
 export interface Delivery {
@@ -21,14 +21,11 @@ export type Frame =
   | { readonly t: 'welcome'; readonly hbMs: number }
   | { readonly t: 'other'; readonly name: string };
 
-/**
- * Upper estimate of a delivery's encoded length: its JSON text with the names left in, and room for what JSON
- * does not show. Too much is harmless, since it only raises the limit; too little would starve the channel.
- */
-const HIDDEN_BYTES = 128;
-
-function deliveryAt(text: string, start: number, end: number): Delivery {
-  return { message: deliveredMessage(text, start), bytes: utf8Length(text.slice(start, end)) + HIDDEN_BYTES };
+/** The gateway says what a record costs: its encoded length, which JSON text does not show. */
+function deliveryAt(text: string, start: number): Delivery {
+  const size = members(text, start).get('size');
+  if (!size) throw new SyntaxError('a delivery without its size');
+  return { message: deliveredMessage(text, start), bytes: Number(text.slice(size.start, size.end)) };
 }
 
 /** Reads one WebSocket text message: frames, one per line. Throws `SyntaxError` on what is not such a frame. */
@@ -48,11 +45,11 @@ function parseFrame(line: string): Frame {
   const name = value('t');
   switch (name) {
     case 'msg':
-      return { t: 'deliveries', deliveries: [deliveryAt(line, 0, line.length)] };
+      return { t: 'deliveries', deliveries: [deliveryAt(line, 0)] };
     case 'msgs': {
       const list = found.get('msgs');
       const places = list ? elements(line, list.start) : [];
-      return { t: 'deliveries', deliveries: places.map(({ start, end }) => deliveryAt(line, start, end)) };
+      return { t: 'deliveries', deliveries: places.map(({ start }) => deliveryAt(line, start)) };
     }
     case 'gap':
       return {

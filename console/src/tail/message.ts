@@ -42,7 +42,7 @@ function messageIn(text: string, at: number, names: typeof READ): Message {
   const base64 = value(names.base64);
   const contentType = (value('content_type') ?? value('ct') ?? null) as string | null;
   const body = typeof base64 === 'string' ? binaryBody(base64) : textBody(text, slice('data'), contentType);
-  const key = value('key') ?? value('key_base64') ?? null;
+  const key = value('key') ?? value('key_base64') ?? value('key_b64') ?? null;
   return {
     kind: 'message',
     partition: Number(value(names.partition)),

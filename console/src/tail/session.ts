@@ -186,7 +186,6 @@ export class TailSession {
     cost.bytes += bytes;
     const { partition, offset } = message;
     this.lastTs = Math.max(this.lastTs, message.ts);
-    if (this.target.only !== null && this.target.only !== partition) return;
     const expected = this.nextOffset.get(partition);
     if (expected !== undefined && offset < expected) return;
     if (expected !== undefined && offset > expected) {
@@ -200,13 +199,15 @@ export class TailSession {
     this.silenceMs = hbMs * 2.5;
     this.credit = new Credit(WINDOW);
     this.epoch += 1;
-    const { ns, topic } = this.target;
-    this.send({ t: 'sub', ch: CHANNEL, ns, topic, from: this.resumeFrom(), limit: this.credit.granted });
+    const { ns, topic, only } = this.target;
+    const scope = only === null ? { ns, topic } : { ns, topic, p: only };
+    this.send({ t: 'sub', ch: CHANNEL, ...scope, from: this.resumeFrom(), limit: this.credit.granted });
   }
 
   private resumeFrom(): string {
     if (this.lastTs === 0) return this.target.from;
-    if (this.target.partitions === 1) return String(this.nextOffset.get(0) ?? this.target.from);
+    const single = this.target.partitions === 1 ? 0 : this.target.only;
+    if (single !== null) return String(this.nextOffset.get(single) ?? this.target.from);
     return `ts:${this.lastTs - OVERLAP_MS}`;
   }
 

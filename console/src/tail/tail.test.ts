@@ -45,7 +45,7 @@ describe('frames', () => {
   const BIG = '{"id":18446744073709551615,"f":1.10}';
   test('a payload keeps its digits', () => {
     const [frame] = parseFrames(
-      `{"t":"msg","ch":1,"n":1,"p":2,"o":9007199254740991,"ts":5,"key":"k","h":{"a":"b"},"data":${BIG}}`,
+      `{"t":"msg","ch":1,"n":1,"p":2,"o":9007199254740991,"ts":5,"size":99,"key":"k","h":{"a":"b"},"data":${BIG}}`,
     );
     expect(frame?.t === 'deliveries' && frame.deliveries[0]?.message).toEqual({
       kind: 'message',
@@ -61,13 +61,18 @@ describe('frames', () => {
   });
   test('lines are frames, and grouped messages are all found', () => {
     const frames = parseFrames(
-      '{"t":"ping","now":1}\n{"t":"msgs","ch":1,"msgs":[{"n":1,"p":0,"o":1,"ts":1,"data":1},{"n":2,"p":0,"o":2,"ts":1,"data":2}]}\n',
+      '{"t":"ping","now":1}\n{"t":"msgs","ch":1,"msgs":[{"n":1,"p":0,"o":1,"ts":1,"size":1,"data":1},{"n":2,"p":0,"o":2,"ts":1,"size":2,"data":2}]}\n',
     );
     expect(frames.map((frame) => frame.t)).toEqual(['other', 'deliveries']);
     expect(frames[1]?.t === 'deliveries' && frames[1].deliveries.map((d) => d.message.preview)).toEqual([
       '1',
       '2',
     ]);
+  });
+  test('a delivery costs what the gateway says, and is refused without that', () => {
+    const [frame] = parseFrames('{"t":"msg","ch":1,"n":1,"p":0,"o":1,"ts":1,"size":4711,"data":1}');
+    expect(frame?.t === 'deliveries' && frame.deliveries[0]?.bytes).toBe(4711);
+    expect(() => parseFrames('{"t":"msg","ch":1,"n":1,"p":0,"o":1,"ts":1,"data":1}')).toThrow(SyntaxError);
   });
   test('binary bodies are previewed as hex with their size', () => {
     const page = readPage(
@@ -85,12 +90,20 @@ describe('frames', () => {
 });
 
 /** A gateway played by the test. */
-function played(partitions = 1) {
+function played(partitions = 1, more: Partial<Target> = {}) {
   const sockets: (Socket & { sent: Record<string, unknown>[]; closed: boolean })[] = [];
   const timers: { ms: number; callback: () => void }[] = [];
   const rows: Row[] = [];
   let status: Status | null = null;
-  const target: Target = { ns: 'default', topic: 't', from: 'latest', partitions, known: [], only: null };
+  const target: Target = {
+    ns: 'default',
+    topic: 't',
+    from: 'latest',
+    partitions,
+    known: [],
+    only: null,
+    ...more,
+  };
   const session = new TailSession(
     target,
     {
@@ -139,7 +152,7 @@ function played(partitions = 1) {
       socket().onmessage?.({ data: '{"t":"welcome","sid":"s","hb_ms":20000}' });
       socket().onmessage?.({ data: '{"t":"subscribed","ch":1,"inc":1}' });
     },
-    msg: (o: number, p = 0, ts = 10_000) => ({ t: 'msg', ch: 1, n: o, p, o, ts, data: o }),
+    msg: (o: number, p = 0, ts = 10_000) => ({ t: 'msg', ch: 1, n: o, p, o, ts, size: 70, data: o }),
   };
 }
 
@@ -190,6 +203,18 @@ describe('session', () => {
     expect(gateway.socket().sent[1]).toMatchObject({ from: 'ts:86000' });
     gateway.say(gateway.msg(8, 1, 91_000), gateway.msg(4, 0, 92_000));
     expect(gateway.rows).toHaveLength(3);
+  });
+
+  test('one partition of several is followed alone, behind what is shown', () => {
+    const gateway = played(3, { only: 2, known: [[2, 40]], from: '40' });
+    gateway.open();
+    expect(gateway.socket().sent[1]).toMatchObject({ t: 'sub', p: 2, from: '40' });
+    gateway.say(gateway.msg(42, 2));
+    expect(gateway.rows.map((row) => row.kind)).toEqual(['gap', 'message']);
+    gateway.socket().onclose?.({ code: 1006, reason: '' });
+    gateway.timers.at(-1)?.callback();
+    gateway.open();
+    expect(gateway.socket().sent[1]).toMatchObject({ p: 2, from: '43' });
   });
 
   test('what was taken of an earlier subscription does not count for this one', () => {

@@ -156,7 +156,8 @@ const partitionsOf = (topic: Topic) => topic.partitions.map(({ partition }) => p
 /** Follows from where the page ended. Of several partitions it starts at the end and marks what lies between. */
 function targetOf(ns: string, topic: Topic, partition: number | undefined, page: Peek | undefined): Target {
   const partitions = topic.config.partitions;
-  const next = partitions === 1 ? page?.next.get(0) : undefined;
+  const single = partitions === 1 ? 0 : partition;
+  const next = single === undefined ? undefined : page?.next.get(single);
   return {
     ns,
     topic: topic.name,
@@ -238,7 +239,7 @@ function messageColumns(
     {
       id: 'time',
       head: 'Time',
-      width: compact ? '6.6rem' : '12.4rem',
+      width: compact ? '7.4rem' : '12.8rem',
       cell: of(({ ts }) => (
         <time className="mono faint" title={instant(ts, zone)}>
           {compact ? clock(ts, zone) : instant(ts, zone)}

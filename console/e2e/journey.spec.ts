@@ -1,0 +1,142 @@
+import { expect, expectFocusKept, test } from './fixtures';
+
+test('from nothing to a message and back to nothing, by keyboard alone', async ({ page, open }) => {
+  await open();
+  await expect(page.getByRole('heading', { name: 'Welcome to Weir' })).toBeVisible();
+
+  await page.keyboard.press('n');
+  const name = page.getByRole('dialog').getByRole('textbox', { name: 'Name' });
+  await expect(name).toBeFocused();
+  await page.keyboard.type('no spaces');
+  await page.keyboard.press('Enter');
+  await expect(name).toHaveAttribute('aria-invalid', 'true');
+  await page.keyboard.press('Control+a');
+  await page.keyboard.type('orders.paid');
+  await page.keyboard.press('Tab');
+  await page.keyboard.press('Control+a');
+  await page.keyboard.type('2');
+  await page.keyboard.press('Enter');
+  await expect(page).toHaveURL(/\/ns\/default\/topics\/orders\.paid$/);
+  await expect(page.getByText('committed · 2 partitions')).toBeVisible();
+  await expectFocusKept(page);
+
+  await page.getByRole('button', { name: 'Publish test' }).focus();
+  await page.keyboard.press('Enter');
+  const sheet = page.getByRole('dialog', { name: 'Publish a test message' });
+  await sheet.getByLabel('Body').focus();
+  await page.keyboard.press('Control+a');
+  await page.keyboard.type('{"id":18446744073709551615}');
+  await page.keyboard.press('Control+Enter');
+  await expect(sheet.getByRole('heading', { name: 'Confirmed at quorum' })).toBeVisible();
+  const stages = sheet.getByRole('table', { name: /Stages/ });
+  for (const stage of ['Gateway', 'Network', 'Queue', 'Write', 'Sync', 'Total']) {
+    await expect(stages.getByRole('row', { name: new RegExp(`^${stage}.*\\d ms`) })).toBeVisible();
+  }
+  await page.keyboard.press('Escape');
+  await expect(sheet).toBeHidden();
+  await expectFocusKept(page);
+
+  await page.getByRole('link', { name: 'Messages' }).press('Enter');
+  await page.getByRole('grid').focus();
+  await page.keyboard.press('Enter');
+  await expect(page.getByRole('complementary', { name: /^Message/ })).toContainText('18446744073709551615');
+  await page.keyboard.press('Escape');
+  await expect(page.getByRole('grid')).toBeFocused();
+
+  await page.getByRole('button', { name: 'Delete' }).press('Enter');
+  const remove = page.getByRole('alertdialog');
+  await expect(remove).toContainText('1 message');
+  await expect(remove.getByRole('button', { name: 'Delete topic' })).toBeDisabled();
+  await page.keyboard.type('orders.paid');
+  await page.keyboard.press('Enter');
+  await expect(page.getByRole('heading', { name: 'Welcome to Weir' })).toBeVisible();
+  await expectFocusKept(page);
+});
+
+test('an edit shows its difference and does not overwrite a faster one', async ({
+  page,
+  open,
+  product,
+  tolerate,
+}) => {
+  tolerate.push(/412/);
+  await product.create('orders', { retention: { age_ms: 604_800_000 } });
+  await open('ns/default/topics/orders/config');
+  await page.getByLabel('Remove after').fill('2d');
+  const review = page.getByRole('complementary', { name: 'Changes' });
+  await expect(review).toContainText('retention.age_ms');
+  await expect(review).toContainText('172800000');
+
+  await product.call('PATCH', '/topics/orders', '{"ttl_ms":5000}', { 'Content-Type': 'application/json' });
+  await review.getByRole('button', { name: 'Apply' }).click();
+  await expect(review.getByRole('alert')).toContainText('Changed meanwhile');
+  await expect(review.getByRole('alert')).toContainText('ttl_ms');
+  await review.getByRole('button', { name: 'Put mine on top' }).click();
+  await review.getByRole('button', { name: 'Apply' }).click();
+  await expect(review).toContainText('Applied. This is version 3.');
+  const { config } = JSON.parse((await product.call('GET', '/topics/orders')).text);
+  expect([config.retention.age_ms, config.ttl_ms]).toEqual([172_800_000, 5000]);
+});
+
+test('what is hostile stays text, and digits stay digits', async ({ page, open, product }) => {
+  await product.create('hostile');
+  const image = '<img src=x onerror=alert(1)>';
+  await product.publish('hostile', JSON.stringify({ image }), {
+    'Message-Key': image,
+    'Message-Header-x': image,
+  });
+  await product.publish('hostile', '{"max":9223372036854775807,"f":1.10,"big":1e400}');
+  await product.publish('hostile', new Uint8Array([255, 254, 0, 65]), { 'Content-Type': 'text/plain' });
+  await open('ns/default/topics/hostile/messages?open=0:0');
+  const panel = page.getByRole('complementary', { name: /^Message/ });
+  await expect(panel.getByText('"image"')).toBeVisible();
+  expect(await page.locator('img').count()).toBe(0);
+  await open('ns/default/topics/hostile/messages?open=0:1');
+  await expect(panel).toContainText('"max": 9223372036854775807');
+  await expect(panel).toContainText('1.10');
+  await panel.getByRole('button', { name: 'Copy' }).click();
+  expect(await page.evaluate(() => navigator.clipboard.readText())).toBe(
+    '{"max":9223372036854775807,"f":1.10,"big":1e400}',
+  );
+  await open('ns/default/topics/hostile/messages?open=0:2');
+  await expect(panel).toContainText('ff fe 00 41');
+});
+
+test('addresses restore what was seen', async ({ page, open, product }) => {
+  for (const name of ['alpha', 'beta', 'betamax']) await product.create(name);
+  await open('ns/default/topics?q=beta&sort=-name');
+  await expect(page.getByRole('row')).toContainText([/Name/, /betamax/, /beta/]);
+  await expect(page.getByRole('searchbox')).toHaveValue('beta');
+  await page.getByRole('link', { name: 'betamax' }).click();
+  await page.getByRole('link', { name: 'Config' }).click();
+  await page.reload();
+  await expect(page.getByRole('heading', { name: 'Safety' })).toBeVisible();
+  await page.goBack();
+  await page.goBack();
+  await expect(page.getByRole('searchbox')).toHaveValue('beta');
+});
+
+test('times are in one zone, the chosen one', async ({ page, open, product }) => {
+  await product.create('zones');
+  const { headers } = await product.publish('zones', '1');
+  const offset = headers.get('location')?.split('/').at(-1);
+  const { messages } = JSON.parse((await product.call('GET', `/topics/zones/messages?from=${offset}`)).text);
+  const utc = new Date(messages[0].ts).toISOString().slice(0, 23).replace('T', ' ');
+  const kolkata = new Date(messages[0].ts + 19_800_000).toISOString().slice(0, 23).replace('T', ' ');
+  await open('ns/default/topics/zones/messages');
+  await expect(page.getByRole('gridcell', { name: utc })).toBeVisible();
+  await page.getByRole('button', { name: 'Time zone' }).click();
+  await expect(page.getByRole('gridcell', { name: kolkata })).toBeVisible();
+});
+
+test('a gateway that dies is said to be gone, and found again', async ({ page, open, product, tolerate }) => {
+  tolerate.push(/ERR_CONNECTION|Failed to load/);
+  await product.create('orders');
+  await open('ns/default/topics/orders');
+  await expect(page.getByText('Connected')).toBeVisible();
+  await product.kill();
+  await expect(page.getByText('Gateway unreachable, retrying')).toBeVisible();
+  await expect(page.getByRole('heading', { name: 'Partitions and offsets' })).toBeVisible();
+  await product.restart();
+  await expect(page.getByText('Connected')).toBeVisible();
+});
