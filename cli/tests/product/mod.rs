@@ -124,6 +124,12 @@ impl Connection {
         self.stream.get_mut().write_all(&bytes)
     }
 
+    /// Sends the head of a request with a body of `length` bytes that never comes.
+    pub(crate) fn declare(&mut self, line: &str, length: usize) -> std::io::Result<()> {
+        let text = format!("{line} HTTP/1.1\r\nHost: localhost\r\nContent-Length: {length}\r\n\r\n");
+        self.stream.get_mut().write_all(text.as_bytes())
+    }
+
     /// Reads an answer's status and headers.
     pub(crate) fn head(&mut self) -> std::io::Result<(u16, Vec<(String, String)>)> {
         let status = self.line()?;
