@@ -12,7 +12,7 @@ use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
 use hyper_util::server::graceful::GracefulShutdown;
-use prometheus::{HistogramOpts, HistogramVec, IntCounterVec, Opts, Registry};
+use prometheus::{HistogramOpts, HistogramVec, IntCounterVec, IntGauge, Opts, Registry};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinHandle;
@@ -20,7 +20,10 @@ use tokio::task::JoinHandle;
 use crate::auth::{Authenticator, LoopbackAuthenticator, OpenAuthenticator};
 use crate::config::GatewayConfig;
 use crate::edge::{Console, Edge, handle};
+use crate::service::publish::PublishConfig;
+use crate::service::{ServiceConfig, Services};
 use crate::storage::{Storage, StorageConfig, TcpDial};
+use crate::ws::{SocketLimits, WebSockets};
 
 /// A request's header section must have arrived within this: a slow one holds a connection no longer.
 const HEADER_TIME_MAX: Duration = Duration::from_secs(10);
@@ -104,18 +107,25 @@ impl Gateway {
         let addr = listener.local_addr().map_err(listen_error)?;
         let storage =
             Storage::new(StorageConfig::new(vec![config.storage.clone()]), Arc::new(TcpDial::default()));
+        let services = Services::new(storage.clone(), service_config(&config));
+        let (stopping, stop) = watch::channel(false);
+        let limits =
+            SocketLimits { sockets_max: config.connections_max, record_bytes_max: config.record_bytes_max };
+        let open = IntGauge::new("weir_gateway_websockets", "WebSockets that are open.")?;
+        registry.register(Box::new(open.clone()))?;
+        let sockets = WebSockets::new(services, limits, open, stop.clone());
         let is_draining = AtomicBool::new(false);
         let edge = Arc::new(Edge {
             config,
             console,
             storage,
+            sockets,
             authenticator,
             registry,
             requests,
             stages,
             is_draining,
         });
-        let (stopping, stop) = watch::channel(false);
         let accepting = tokio::spawn(accept(listener, Arc::clone(&edge), stop));
         Ok(RunningGateway { edge, addr, stopping, accepting })
     }
@@ -134,14 +144,20 @@ impl RunningGateway {
         self.stopping.send_replace(true);
         match self.accepting.await {
             Ok(connections) => {
+                let ended = futures_util::future::join(connections.shutdown(), self.edge.sockets.closed());
                 // Event streams have no end of their own: the deadline ends them.
-                if tokio::time::timeout(deadline, connections.shutdown()).await.is_err() {
+                if tokio::time::timeout(deadline, ended).await.is_err() {
                     tracing::info!("closed the connections that were still open at the deadline");
                 }
             }
             Err(error) => tracing::error!(%error, "the listener ended unexpectedly"),
         }
     }
+}
+
+fn service_config(config: &GatewayConfig) -> ServiceConfig {
+    let publish = PublishConfig { record_bytes_max: config.record_bytes_max, ..PublishConfig::default() };
+    ServiceConfig { publish, ..ServiceConfig::default() }
 }
 
 async fn accept(listener: TcpListener, edge: Arc<Edge>, mut stop: watch::Receiver<bool>) -> GracefulShutdown {
@@ -197,7 +213,7 @@ fn serve(
         let edge = Arc::clone(&edge);
         async move { Ok::<_, std::convert::Infallible>(handle(edge, peer.ip(), request.map(Body::new)).await) }
     });
-    let connection = builder.serve_connection(TokioIo::new(stream), service).into_owned();
+    let connection = builder.serve_connection_with_upgrades(TokioIo::new(stream), service).into_owned();
     let watched = connections.watch(connection);
     async move {
         if let Err(error) = watched.await {

@@ -1,8 +1,9 @@
-//! The gateway speaks HTTP to the world and frames to storage nodes. It holds no truth.
+//! The gateway speaks HTTP and WebSocket to the world and frames to storage nodes. It holds no truth.
 //!
 //! ```text
 //!   gateway    listens, serves connections, drains
 //!   edge       a request: host, origin, route, authorize, handler
+//!   ws         WebSocket: sessions, channels, credit
 //!   service    what a request means: publish, read, follow, topics, namespaces
 //!   storage    the way to the storage nodes: router, retry policy, publish lanes
 //!   auth       who may do what: one `authorize`
@@ -16,6 +17,7 @@ mod edge;
 mod gateway;
 pub mod service;
 pub mod storage;
+mod ws;
 
 pub use config::GatewayConfig;
 pub use gateway::{Gateway, RunningGateway, StartError};

@@ -26,6 +26,7 @@ use crate::api::{Limits, Problem, Service, openapi};
 use crate::auth::{Authenticator, Credentials, Principal, Resource, authorize};
 use crate::config::GatewayConfig;
 use crate::storage::Storage;
+use crate::ws::{self, WebSockets};
 
 /// Largest JSON body of a configuration.
 const CONFIG_BYTES_MAX: usize = 64 << 10;
@@ -40,6 +41,8 @@ pub(crate) struct Edge {
     pub(crate) console: Console,
     /// The way to storage.
     pub(crate) storage: Storage,
+    /// WebSockets.
+    pub(crate) sockets: WebSockets,
     /// Who is calling.
     pub(crate) authenticator: Box<dyn Authenticator>,
     /// Counters and histograms.
@@ -191,6 +194,9 @@ async fn serve(
     if let Err(problem) = allowed(&route, &principal) {
         return (id, Err(problem));
     }
+    if id == "openWebSocket" {
+        return (id, open_websocket(edge, peer, head, principal).await);
+    }
     let call = Call {
         edge: Arc::clone(edge),
         route,
@@ -200,6 +206,24 @@ async fn serve(
         body: Mutex::new(Some(body)),
     };
     (id, run(id, call).await)
+}
+
+/// The connection becomes a WebSocket; each `open` and `sub` on it is authorised on its own.
+async fn open_websocket(
+    edge: &Arc<Edge>,
+    peer: IpAddr,
+    head: http::request::Parts,
+    principal: Principal,
+) -> Result<Response, Problem> {
+    if edge.is_draining.load(Ordering::Acquire) {
+        return Err(Problem::new(ErrorCode::Draining, "the gateway is shutting down"));
+    }
+    let (authenticating, headers) = (Arc::clone(edge), head.headers.clone());
+    let authenticate = Arc::new(move |token: &str| {
+        let credentials = Credentials { peer, headers: &headers, token: Some(token) };
+        authenticating.authenticator.authenticate(&credentials)
+    });
+    ws::upgrade(&edge.sockets, head, principal, authenticate).await
 }
 
 /// Asks the one decision for everything the operation touches.

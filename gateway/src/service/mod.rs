@@ -11,6 +11,7 @@
 
 mod namespaces;
 mod page;
+mod problem;
 pub mod publish;
 pub mod read;
 mod services;

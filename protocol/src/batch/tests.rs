@@ -308,3 +308,17 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn the_size_of_a_record_alone_is_what_the_builder_makes_of_it() {
+    let mut headers = HeadersBuilder::default();
+    headers.content_type("text/plain").user("x", b"y").unwrap();
+    let headers = headers.finish();
+    for (key, value) in [(None, 0), (Some(&b"k"[..]), 1), (Some(&[7; 200][..]), 300), (None, 70_000)] {
+        let value = vec![1; value];
+        for headers in [&headers, &Headers::default()] {
+            let parts = RecordParts { key, headers, value: &value };
+            assert_eq!(BatchBuilder::anonymous().push(parts), Ok(parts.size()));
+        }
+    }
+}

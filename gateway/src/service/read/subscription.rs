@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use parking_lot::Mutex;
 use tokio::sync::Notify;
-use weir_protocol::ids::{Offset, PartitionId, TopicPath};
+use weir_protocol::ids::{Offset, PartitionId, Term, TopicPath};
 use weir_protocol::rpc::{At, Credit, Level};
 
 use super::budget::Share;
@@ -27,10 +27,23 @@ pub struct Subscribe {
     pub partition: Option<PartitionId>,
     /// Where to start. Topics that a cursor does not know start at their end.
     pub from: StartAt,
+    /// Positions of the first topic's partitions that go before `from`: a reader continues where it was.
+    pub seen: Vec<SeenPartition>,
     /// Memory or quorum; `Unset`: each topic's `deliver_from`.
     pub min_level: Level,
     /// First limit, absolute from now on.
     pub limit: Credit,
+}
+
+/// Where a reader is on one partition.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SeenPartition {
+    /// The partition.
+    pub partition: PartitionId,
+    /// Next offset to be read.
+    pub next: Offset,
+    /// Term that the record before it was delivered with, if that was below quorum.
+    pub term: Option<Term>,
 }
 
 /// A partition of a subscription.
@@ -80,8 +93,15 @@ pub enum SubscriptionEvent {
         /// `retention` or `corrupt`.
         why: String,
     },
-    /// Every partition has reached its end at least once since the last time this was said.
-    CaughtUp,
+    /// A partition's end was reached.
+    CaughtUp {
+        /// Which partition.
+        of: PartitionOf,
+        /// Its end.
+        end: Offset,
+        /// Every partition has reached its end at least once since the last time this was true.
+        all: bool,
+    },
     /// Everything below is committed (readers below quorum).
     Firm {
         /// Of which partition.
@@ -220,6 +240,9 @@ fn feed_start(
 ) -> Result<FeedStart, ServiceError> {
     let min_level =
         if subscribe.min_level == Level::Unset { topic.deliver_from() } else { subscribe.min_level };
+    if let Some(seen) = subscribe.seen.iter().find(|seen| seen.partition == partition) {
+        return Ok(FeedStart { at: At::Offset(seen.next.0), seen_term: seen.term, min_level });
+    }
     if let StartAt::Cursor(cursor) = &subscribe.from {
         let at = cursor.at(topic, partition)?;
         let start = at.map_or(At::Latest(true), |at| At::Offset(at.next.0));
@@ -294,7 +317,6 @@ impl One {
                 self.share.hand_on(bytes);
                 records_event(of, slices, bytes)
             }
-            FeedEvent::CaughtUp => SubscriptionEvent::CaughtUp,
             other => small_event(of, other),
         })
     }
@@ -311,7 +333,7 @@ pub(super) fn small_event(of: PartitionOf, event: FeedEvent) -> SubscriptionEven
         FeedEvent::Gap { from, to, why } => SubscriptionEvent::Gap { of, from, to, why },
         FeedEvent::Firm { upto } => SubscriptionEvent::Firm { of, upto },
         FeedEvent::Retract { from } => SubscriptionEvent::Retract { of, from },
-        FeedEvent::CaughtUp => SubscriptionEvent::CaughtUp,
+        FeedEvent::CaughtUp { end } => SubscriptionEvent::CaughtUp { of, end, all: true },
         FeedEvent::Started { from, tail } => SubscriptionEvent::Started(vec![Started { of, from, tail }]),
         FeedEvent::Records { slices, bytes } => records_event(of, slices, bytes),
     }

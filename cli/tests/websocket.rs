@@ -1,0 +1,466 @@
+//! The WebSocket subprotocol in both forms, through the public interface of the real product.
+#![expect(dead_code, reason = "each test uses a part of the product's client")]
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod product;
+
+use std::time::Duration;
+
+use bytes::{Bytes, BytesMut};
+use futures_util::{SinkExt, StreamExt};
+use product::{Connection, Product};
+use tokio::net::TcpStream;
+use tokio::time::timeout;
+use tokio_tungstenite::tungstenite::Message;
+use tokio_tungstenite::tungstenite::client::IntoClientRequest;
+use tokio_tungstenite::tungstenite::http::HeaderValue;
+use tokio_tungstenite::{MaybeTlsStream, WebSocketStream, connect_async};
+use weir_protocol::batch::{BatchBuilder, Compression, Headers, RecordParts};
+use weir_protocol::ids::{Epoch, Incarnation, ProducerKey, Seq};
+use weir_protocol::rpc::Level;
+use weir_protocol::start::Start;
+use weir_protocol::ws::{
+    Channel, ClientFrame, CloseCode, Confirm, Hello, Limit, Open, Opened, Producer, Pub, RawJson,
+    ResumeChannel, Seen, ServerFrame, Sub, Unsub, binary, json,
+};
+
+const SOON: Duration = Duration::from_secs(20);
+const CREDIT: Limit = Limit { msgs: 100_000, bytes: 10 << 20 };
+
+/// A client of either form, which speaks frames.
+struct Client {
+    socket: WebSocketStream<MaybeTlsStream<TcpStream>>,
+    is_binary: bool,
+    frames: std::collections::VecDeque<(Channel, ServerFrame)>,
+}
+
+impl Client {
+    async fn connect(address: &str, subprotocol: &'static str) -> Self {
+        let mut request = format!("ws://{address}/v1/ws").into_client_request().unwrap();
+        request.headers_mut().insert("sec-websocket-protocol", HeaderValue::from_static(subprotocol));
+        let (socket, response) = connect_async(request).await.unwrap();
+        assert_eq!(response.headers()["sec-websocket-protocol"], subprotocol);
+        Self { socket, is_binary: subprotocol.ends_with("bin"), frames: std::collections::VecDeque::new() }
+    }
+
+    async fn welcomed(address: &str, subprotocol: &'static str) -> Self {
+        let mut client = Self::connect(address, subprotocol).await;
+        client.send(0, ClientFrame::Hello(Hello { v: 1, ..Hello::default() })).await;
+        let (_, frame) = client.next().await;
+        assert!(matches!(frame, ServerFrame::Welcome(_)), "{frame:?}");
+        client
+    }
+
+    async fn send(&mut self, ch: u16, frame: ClientFrame) {
+        let message = if self.is_binary {
+            let mut bytes = BytesMut::new();
+            binary::put_client_frame(&mut bytes, Channel(ch), &frame);
+            Message::Binary(bytes.freeze())
+        } else {
+            let mut text = String::new();
+            json::put_client_frame(&mut text, Channel(ch), &frame);
+            Message::Text(text.into())
+        };
+        self.socket.send(message).await.unwrap();
+    }
+
+    /// The next frame that is not a ping; what closed the socket instead.
+    async fn try_next(&mut self) -> Result<(Channel, ServerFrame), CloseCode> {
+        loop {
+            if let Some(frame) = self.frames.pop_front() {
+                return Ok(frame);
+            }
+            let message = timeout(SOON, self.socket.next()).await.expect("nothing came").unwrap().unwrap();
+            match message {
+                Message::Text(text) => {
+                    self.frames.extend(json::server_frames(text.as_str()).map(Result::unwrap));
+                }
+                Message::Binary(mut bytes) => {
+                    while let Some(frame) = binary::take_server_frame(&mut bytes).unwrap() {
+                        self.frames.push_back(frame);
+                    }
+                }
+                Message::Close(frame) => {
+                    return Err(CloseCode::from_number(frame.unwrap().code.into()).unwrap());
+                }
+                _ => {}
+            }
+        }
+    }
+
+    async fn next(&mut self) -> (Channel, ServerFrame) {
+        self.try_next().await.unwrap()
+    }
+
+    async fn closed(&mut self) -> (Vec<ServerFrame>, CloseCode) {
+        let mut before = Vec::new();
+        loop {
+            match self.try_next().await {
+                Ok((_, frame)) => before.push(frame),
+                Err(code) => return (before, code),
+            }
+        }
+    }
+
+    async fn open(&mut self, ch: u16, topic: &str, producer: Option<&str>) -> Opened {
+        let producer = producer.map(|id| Producer { id: id.into(), epoch: 0 });
+        self.send(ch, ClientFrame::Open(Open { topic: topic.into(), producer, ..Open::default() })).await;
+        match self.next().await {
+            (Channel(number), ServerFrame::Opened(opened)) if number == ch => opened,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    async fn sub(&mut self, ch: u16, topic: &str, from: &str, limit: Limit) {
+        let from: Start = from.parse().unwrap();
+        let sub = Sub { topic: Some(topic.into()), from: Some(from), limit, ..Sub::default() };
+        self.send(ch, ClientFrame::Sub(sub)).await;
+    }
+
+    /// Confirms up to `seq`, all their frames.
+    async fn confirmed(&mut self, seq: u64) -> Vec<Confirm> {
+        let mut confirms = Vec::new();
+        loop {
+            match self.next().await {
+                (_, ServerFrame::Confirm(confirm)) => confirms.push(confirm),
+                (_, ServerFrame::PubLimit(_)) => {}
+                other => panic!("{other:?}"),
+            }
+            if confirms.last().is_some_and(|confirm| confirm.upto == Some(seq)) {
+                return confirms;
+            }
+        }
+    }
+
+    /// Offsets of the next `count` deliveries; their delivery numbers are checked to be consecutive from `n` on.
+    async fn deliveries(&mut self, mut n: u64, count: usize) -> Vec<u64> {
+        let mut offsets = Vec::new();
+        while offsets.len() < count {
+            match self.next().await.1 {
+                ServerFrame::Msg(msg) => {
+                    assert_eq!(msg.n, n);
+                    offsets.push(msg.o);
+                    n += 1;
+                }
+                ServerFrame::Msgs(msgs) => {
+                    for msg in msgs.msgs {
+                        assert_eq!(msg.n, n);
+                        offsets.push(msg.o);
+                        n += 1;
+                    }
+                }
+                ServerFrame::Deliveries(frame) => {
+                    assert_eq!(frame.n, n);
+                    n += frame.count();
+                    for slice in &frame.slices {
+                        offsets.extend(slice.records().unwrap().map(|record| record.unwrap().offset.0));
+                    }
+                }
+                ServerFrame::CaughtUp(_) => {}
+                other => panic!("{other:?}"),
+            }
+        }
+        offsets
+    }
+}
+
+fn text(seq: u64, data: &str) -> ClientFrame {
+    ClientFrame::Pub(Pub { seq, data: RawJson::from_text(data), ..Pub::default() })
+}
+
+fn batch(opened: &Opened, producer: Option<&str>, seq: u64, count: u64) -> ClientFrame {
+    let mut builder = match producer {
+        Some(id) => BatchBuilder::new(ProducerKey::of(Incarnation(opened.inc), id), Epoch(0), Seq(seq)),
+        None => BatchBuilder::anonymous(),
+    };
+    for i in seq..seq + count {
+        let value = i.to_le_bytes();
+        let parts = RecordParts { key: None, headers: &Headers::default(), value: &value };
+        builder.push(parts).unwrap();
+    }
+    let batch = builder.build(Compression::None).unwrap();
+    ClientFrame::PubBatch { first_seq: Seq(seq), batch }
+}
+
+fn product() -> (tempfile::TempDir, Product) {
+    let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let product = Product::start(dir.path());
+    (dir, product)
+}
+
+#[tokio::test]
+async fn json_publishes_are_confirmed_and_delivered_within_credit_digit_for_digit() {
+    let (_dir, product) = product();
+    let mut client = Client::welcomed(&product.address, "weir.v1.json").await;
+    let opened = client.open(1, "orders", Some("tab-9")).await;
+    assert_eq!((opened.last_seq, opened.partitions), (None, 1));
+    for seq in 0..5 {
+        client.send(1, text(seq, &format!("{{\"i\":{seq},\"total\":9007199254740993.10}}"))).await;
+    }
+    let confirms = client.confirmed(4).await;
+    assert!(confirms.iter().all(|confirm| confirm.level == Level::Quorum && confirm.term.is_none()));
+    let records: u32 = confirms.iter().flat_map(|confirm| &confirm.base).map(|base| base.n).sum();
+    assert_eq!(records, 5, "every record is confirmed once");
+    assert!(confirms.last().unwrap().us.total > 0);
+
+    client.sub(2, "orders", "earliest", Limit { msgs: 2, bytes: 10_000 }).await;
+    match client.next().await {
+        (Channel(2), ServerFrame::Subscribed(started)) => {
+            assert_eq!((started.start, started.tail, started.recovered), (Some(0), Some(5), true));
+        }
+        other => panic!("{other:?}"),
+    }
+    assert_eq!(client.deliveries(1, 2).await, [0, 1]);
+    let more = timeout(Duration::from_millis(200), client.next()).await;
+    assert!(more.is_err(), "sent beyond the credit: {more:?}");
+    // A repeated and a lower grant change nothing; a higher one lets the rest go.
+    client.send(2, ClientFrame::Limit(Limit { msgs: 2, bytes: 10_000 })).await;
+    client.send(2, ClientFrame::Limit(Limit { msgs: 1, bytes: 1 })).await;
+    client.send(2, ClientFrame::Limit(Limit { msgs: 100, bytes: 10_000 })).await;
+    let Ok((_, frame)) = client.try_next().await else { panic!("closed") };
+    let first = match frame {
+        ServerFrame::Msgs(msgs) => msgs.msgs[0].clone(),
+        ServerFrame::Msg(msg) => *msg,
+        other => panic!("{other:?}"),
+    };
+    assert_eq!((first.n, first.o), (3, 2));
+    assert_eq!(first.data.unwrap().get(), r#"{"i":2,"total":9007199254740993.10}"#);
+}
+
+#[tokio::test]
+async fn binary_batches_come_back_as_they_were_published() {
+    let (_dir, product) = product();
+    let mut client = Client::welcomed(&product.address, "weir.v1.bin").await;
+    let opened = client.open(1, "ticks", Some("feed")).await;
+    for i in 0..20 {
+        client.send(1, batch(&opened, Some("feed"), i * 50, 50)).await;
+    }
+    client.confirmed(999).await;
+    client.sub(2, "ticks", "earliest", CREDIT).await;
+    assert!(matches!(client.next().await.1, ServerFrame::Subscribed(_)));
+    assert_eq!(client.deliveries(1, 1_000).await, (0..1_000).collect::<Vec<_>>());
+    // A batch without a producer of its own is stamped with the channel's.
+    client.send(1, batch(&opened, None, 1_000, 3)).await;
+    let mut seen = Vec::new();
+    while seen.len() < 3 {
+        match client.next().await.1 {
+            ServerFrame::Deliveries(frame) => {
+                for record in frame.slices.iter().flat_map(|slice| slice.records().unwrap()) {
+                    let record = record.unwrap();
+                    seen.push((record.offset.0, record.seq.0, record.value));
+                }
+            }
+            ServerFrame::Confirm(_) | ServerFrame::PubLimit(_) | ServerFrame::CaughtUp(_) => {}
+            other => panic!("{other:?}"),
+        }
+    }
+    let expected = |i: u64| (i, i, Bytes::copy_from_slice(&i.to_le_bytes()));
+    assert_eq!(seen, [expected(1_000), expected(1_001), expected(1_002)]);
+}
+
+#[tokio::test]
+async fn a_producer_goes_on_after_a_crash_without_losing_or_repeating_anything() {
+    let (dir, mut product) = product();
+    let mut client = Client::welcomed(&product.address, "weir.v1.bin").await;
+    let opened = client.open(1, "ledger", Some("p")).await;
+    for i in 0..40 {
+        client.send(1, batch(&opened, Some("p"), i * 10, 10)).await;
+    }
+    let ServerFrame::Confirm(Confirm { upto: Some(upto), .. }) = client.next().await.1 else {
+        panic!("the first thing to be said is a confirm");
+    };
+    product.kill();
+    let product = Product::start(dir.path());
+    let mut client = Client::welcomed(&product.address, "weir.v1.bin").await;
+    let opened = client.open(1, "ledger", Some("p")).await;
+    let last = opened.last_seq.expect("the producer is known");
+    assert!(last >= upto, "{upto} was confirmed before the crash");
+    // From what the client knows, not from what the gateway says: repeats are recognised.
+    for seq in upto + 1..400 {
+        client.send(1, batch(&opened, Some("p"), seq, 1)).await;
+    }
+    client.confirmed(399).await;
+    client.sub(2, "ledger", "earliest", CREDIT).await;
+    assert!(matches!(client.next().await.1, ServerFrame::Subscribed(_)));
+    assert_eq!(client.deliveries(1, 400).await, (0..400).collect::<Vec<_>>());
+    let more = timeout(Duration::from_millis(200), async {
+        loop {
+            if !matches!(client.next().await.1, ServerFrame::CaughtUp(_) | ServerFrame::PubLimit(_)) {
+                return;
+            }
+        }
+    });
+    assert!(more.await.is_err(), "a record came twice");
+}
+
+#[tokio::test]
+async fn a_reader_resumes_where_it_was_with_its_numbers() {
+    let (_dir, product) = product();
+    let mut client = Client::welcomed(&product.address, "weir.v1.json").await;
+    client.open(1, "log", None).await;
+    for seq in 0..6 {
+        client.send(1, text(seq, "1")).await;
+    }
+    client.confirmed(5).await;
+    let mut reader = Client::connect(&product.address, "weir.v1.json").await;
+    let seen = vec![Seen { p: 0, o: 3, term: None }];
+    let channel = ResumeChannel { ch: 9, n: Some(41), seen, ..ResumeChannel::default() };
+    let hello = Hello { v: 1, channels: vec![channel], ..Hello::default() };
+    reader.send(0, ClientFrame::Hello(hello)).await;
+    assert!(matches!(reader.next().await.1, ServerFrame::Welcome(_)));
+    reader.sub(9, "log", "latest", CREDIT).await;
+    match reader.next().await {
+        (Channel(9), ServerFrame::Subscribed(started)) => {
+            assert_eq!((started.start, started.recovered), (Some(4), true));
+        }
+        other => panic!("{other:?}"),
+    }
+    assert_eq!(reader.deliveries(42, 2).await, [4, 5]);
+    reader.send(9, ClientFrame::Unsub(Unsub {})).await;
+    client.send(1, text(6, "1")).await;
+    client.confirmed(6).await;
+    reader.sub(9, "log", "6", CREDIT).await;
+    loop {
+        // What was on its way before the channel was closed may still come.
+        if let ServerFrame::Subscribed(started) = reader.next().await.1 {
+            assert_eq!(started.start, Some(6));
+            break;
+        }
+    }
+    assert_eq!(reader.deliveries(1, 1).await, [6], "a new subscription counts anew");
+}
+
+#[tokio::test]
+async fn several_partitions_are_followed_as_one_and_none_is_lost() {
+    let (_dir, product) = product();
+    let mut http = Connection::open(&product.address).unwrap();
+    let made =
+        http.request("PUT /v1/topics/wide", &[("Content-Type", "application/json")], br#"{"partitions":4}"#);
+    assert_eq!(made.unwrap().status, 201);
+    let mut client = Client::welcomed(&product.address, "weir.v1.json").await;
+    assert_eq!(client.open(1, "wide", Some("p")).await.partitions, 4);
+    for seq in 0..200 {
+        let publish =
+            Pub { seq, key: Some(format!("k{}", seq % 17)), data: RawJson::from_text("7"), ..Pub::default() };
+        client.send(1, ClientFrame::Pub(publish)).await;
+    }
+    client.confirmed(199).await;
+    client.sub(2, "wide", "earliest", Limit { msgs: 50, bytes: 1 << 20 }).await;
+    match client.next().await.1 {
+        ServerFrame::Subscribed(started) => {
+            assert_eq!(started.parts.iter().map(|part| part.p).collect::<Vec<_>>(), [0, 1, 2, 3]);
+            assert_eq!(started.parts.iter().map(|part| part.tail).sum::<u64>(), 200);
+        }
+        other => panic!("{other:?}"),
+    }
+    client.deliveries(1, 50).await;
+    let more = timeout(Duration::from_millis(200), async {
+        while matches!(client.next().await.1, ServerFrame::CaughtUp(_)) {}
+    });
+    assert!(more.await.is_err(), "the credit is for the channel, not for each partition");
+    client.send(2, ClientFrame::Limit(CREDIT)).await;
+    client.deliveries(51, 150).await;
+}
+
+#[tokio::test]
+async fn what_makes_no_sense_is_told_and_closed_with_its_code() {
+    let (_dir, product) = product();
+    let address = product.address.as_str();
+    let refused = |frames: &[ServerFrame], code: &str| match &frames[frames.len() - 1] {
+        ServerFrame::Err(problem) => assert!(problem.problem.get().contains(code), "{problem:?}"),
+        other => panic!("{other:?}"),
+    };
+    // A frame before hello.
+    for subprotocol in ["weir.v1.json", "weir.v1.bin"] {
+        let mut client = Client::connect(address, subprotocol).await;
+        client.sub(1, "t", "latest", CREDIT).await;
+        let (frames, code) = client.closed().await;
+        assert_eq!(code, CloseCode::BadFrame);
+        refused(&frames, "\"malformed\"");
+    }
+    // Another version, an unknown field, no frame at all.
+    for (sent, code, problem) in [
+        (r#"{"t":"hello","v":2}"#, CloseCode::UnsupportedVersion, "\"malformed\""),
+        (r#"{"t":"hello","v":1,"tokn":"x"}"#, CloseCode::BadFrame, "tokn"),
+        ("nonsense", CloseCode::BadFrame, "\"malformed\""),
+    ] {
+        let mut client = Client::connect(address, "weir.v1.json").await;
+        client.socket.send(Message::Text(sent.into())).await.unwrap();
+        let (frames, found) = client.closed().await;
+        assert_eq!(found, code, "{sent}");
+        refused(&frames, problem);
+    }
+    // Publishing past the limit, and before there is one.
+    let mut client = Client::welcomed(address, "weir.v1.bin").await;
+    let opened = client.open(1, "t", None).await;
+    for i in 0..u64::MAX {
+        let frame = batch(&opened, None, i * 10_000, 10_000);
+        let mut bytes = BytesMut::new();
+        binary::put_client_frame(&mut bytes, Channel(1), &frame);
+        if client.socket.feed(Message::Binary(bytes.freeze())).await.is_err() || i > 2 {
+            break;
+        }
+    }
+    let _ = client.socket.flush().await;
+    assert_eq!(client.closed().await.1, CloseCode::CreditViolation);
+    // A damaged batch.
+    let mut client = Client::welcomed(address, "weir.v1.bin").await;
+    let opened = client.open(1, "t", None).await;
+    let mut bytes = BytesMut::new();
+    binary::put_client_frame(&mut bytes, Channel(1), &batch(&opened, None, 0, 3));
+    let last = bytes.len() - 1;
+    bytes[last] ^= 1;
+    client.socket.send(Message::Binary(bytes.freeze())).await.unwrap();
+    let (frames, code) = client.closed().await;
+    assert_eq!(code, CloseCode::BadFrame);
+    refused(&frames, "\"invalid_batch\"");
+}
+
+#[tokio::test]
+async fn refusals_of_one_channel_leave_the_others_alone() {
+    let (_dir, product) = product();
+    let mut client = Client::welcomed(&product.address, "weir.v1.json").await;
+    client.sub(1, "nowhere", "latest", CREDIT).await;
+    match client.next().await {
+        (Channel(1), ServerFrame::Err(problem)) => {
+            assert!(problem.problem.get().contains("\"topic_not_found\""), "{problem:?}");
+        }
+        other => panic!("{other:?}"),
+    }
+    client.open(2, "somewhere", None).await;
+    // One record too many in a hurry: only that one is refused.
+    client.send(2, text(0, "0")).await;
+    let large = format!("\"{}\"", "x".repeat((1 << 20) + 1));
+    client.send(2, text(1, &large)).await;
+    client.send(2, text(2, "2")).await;
+    let (mut rejected, mut upto) = (Vec::new(), None);
+    while upto != Some(2) {
+        match client.next().await.1 {
+            ServerFrame::Confirm(confirm) => upto = confirm.upto,
+            ServerFrame::Reject(reject) => {
+                assert!(reject.problem.get().contains("\"too_large\""), "{reject:?}");
+                rejected.push((reject.seq, reject.n));
+            }
+            ServerFrame::PubLimit(_) => {}
+            other => panic!("{other:?}"),
+        }
+    }
+    assert_eq!(rejected, [(1, 1)]);
+    client.sub(3, "somewhere", "earliest", CREDIT).await;
+    assert!(matches!(client.next().await.1, ServerFrame::Subscribed(_)));
+    assert_eq!(client.deliveries(1, 2).await, [0, 1]);
+}
+
+#[tokio::test]
+async fn a_stopping_gateway_says_goodbye() {
+    let (_dir, mut product) = product();
+    let mut client = Client::welcomed(&product.address, "weir.v1.json").await;
+    client.open(1, "t", None).await;
+    client.send(1, text(0, "0")).await;
+    client.confirmed(0).await;
+    let stopping = tokio::task::spawn_blocking(move || product.stop());
+    let (frames, code) = client.closed().await;
+    assert!(matches!(&frames[..], [ServerFrame::Goaway(_)]), "{frames:?}");
+    assert_eq!(code, CloseCode::GoingAway);
+    assert!(stopping.await.unwrap(), "it stopped by itself");
+}

@@ -1,0 +1,23 @@
+//! WebSocket: publish and follow over one connection, as JSON (`weir.v1.json`) or binary (`weir.v1.bin`).
+//!
+//! ```text
+//!   upgrade ─▶ socket: one task; reads, runs effects, writes with one flush per wake-up
+//!                │ frames, confirms, events, time          ▲ frames in either form (output)
+//!                ▼                                         │
+//!              session (pure) ── publishing, following (pure, one per channel) ─▶ effects
+//! ```
+//!
+//! The frames and their bytes are [`weir_protocol::ws`]. A slow client stops the reading of the log, nothing else:
+//! what one socket may hold is bounded by its credit and its output buffer.
+
+mod effect;
+mod following;
+mod output;
+mod prefix;
+mod publishing;
+mod session;
+mod socket;
+mod upgrade;
+mod window;
+
+pub(crate) use upgrade::{SocketLimits, WebSockets, upgrade};

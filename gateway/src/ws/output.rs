@@ -1,0 +1,241 @@
+//! Frames of one turn as WebSocket messages, in either form.
+
+use axum::extract::ws::Message;
+use bytes::{Bytes, BytesMut};
+use weir_protocol::batch::BatchError;
+use weir_protocol::ids::Term;
+use weir_protocol::rpc::Level;
+use weir_protocol::ws::{
+    Channel, Deliveries, Delivery, Msg, Msgs, SUBPROTOCOL_BINARY, SUBPROTOCOL_JSON, ServerFrame, binary, json,
+};
+
+use crate::service::read::RecordSlice;
+
+/// A message is sealed at this many bytes; one frame may overshoot.
+const MESSAGE_BYTES: usize = 128 << 10;
+/// A frame of records is sealed at this many bytes of payload.
+const FRAME_BYTES: u64 = 64 << 10;
+
+/// The two forms of the subprotocol.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Form {
+    Json,
+    Binary,
+}
+
+impl Form {
+    /// The form of a subprotocol's name.
+    pub(super) fn from_name(name: &str) -> Option<Self> {
+        match name {
+            SUBPROTOCOL_JSON => Some(Self::Json),
+            SUBPROTOCOL_BINARY => Some(Self::Binary),
+            _ => None,
+        }
+    }
+}
+
+/// Collects what one turn sends.
+#[derive(Debug)]
+pub(super) struct Output {
+    form: Form,
+    text: String,
+    bytes: BytesMut,
+    messages: Vec<Message>,
+    queued_bytes: usize,
+}
+
+impl Output {
+    pub(super) fn new(form: Form) -> Self {
+        Self { form, text: String::new(), bytes: BytesMut::new(), messages: Vec::new(), queued_bytes: 0 }
+    }
+
+    /// Bytes that wait to be sent.
+    pub(super) fn queued_bytes(&self) -> usize {
+        self.queued_bytes + self.text.len() + self.bytes.len()
+    }
+
+    /// Adds a frame that both forms have.
+    pub(super) fn put(&mut self, ch: Channel, frame: &ServerFrame) {
+        match self.form {
+            Form::Json => json::put_server_frame(&mut self.text, ch, frame),
+            Form::Binary => binary::put_server_frame(&mut self.bytes, ch, frame),
+        }
+        self.seal_at(MESSAGE_BYTES);
+    }
+
+    /// Adds records, the first as delivery `n`.
+    ///
+    /// # Errors
+    /// A batch cannot be read, which only the JSON form needs; what comes before it was added.
+    pub(super) fn deliver(
+        &mut self,
+        ch: Channel,
+        n: u64,
+        slices: Vec<RecordSlice>,
+    ) -> Result<(), BatchError> {
+        match self.form {
+            Form::Json => self.deliver_json(ch, n, &slices),
+            Form::Binary => {
+                self.deliver_binary(ch, n, slices);
+                Ok(())
+            }
+        }
+    }
+
+    /// Batches go out as they came, with the range of records that is meant.
+    fn deliver_binary(&mut self, ch: Channel, mut n: u64, slices: Vec<RecordSlice>) {
+        let mut frame = Deliveries { n, staged: None, slices: Vec::new() };
+        let mut frame_bytes = 0;
+        for slice in slices {
+            let (staged, bytes) = (staged_in(&slice), slice.batch.bytes().len() as u64);
+            if !frame.slices.is_empty() && (staged != frame.staged || frame_bytes + bytes > FRAME_BYTES) {
+                let full = std::mem::replace(&mut frame, Deliveries { n, staged, slices: Vec::new() });
+                self.put(ch, &ServerFrame::Deliveries(full));
+                frame_bytes = 0;
+            }
+            frame.staged = staged;
+            frame_bytes += bytes;
+            n += u64::from(slice.take);
+            let batch = [slice.batch.bytes().clone(), Bytes::new()];
+            frame.slices.push(Delivery { first: slice.first, take: slice.take, batch });
+        }
+        if !frame.slices.is_empty() {
+            self.put(ch, &ServerFrame::Deliveries(frame));
+        }
+    }
+
+    fn deliver_json(&mut self, ch: Channel, mut n: u64, slices: &[RecordSlice]) -> Result<(), BatchError> {
+        let (mut msgs, mut frame_bytes) = (Vec::new(), 0);
+        for slice in slices {
+            for record in slice.records()? {
+                let record = record?;
+                if frame_bytes >= FRAME_BYTES {
+                    self.put_msgs(ch, std::mem::take(&mut msgs));
+                    frame_bytes = 0;
+                }
+                frame_bytes += record.size as u64;
+                let mut msg = Msg::of(&record, n, slice.partition);
+                if record.offset >= slice.committed_end {
+                    msg.lvl = Level::Memory;
+                    msg.term = Some(slice.term.0);
+                }
+                msgs.push(msg);
+                n += 1;
+            }
+        }
+        self.put_msgs(ch, msgs);
+        Ok(())
+    }
+
+    fn put_msgs(&mut self, ch: Channel, mut msgs: Vec<Msg>) {
+        let frame = match msgs.len() {
+            0 => return,
+            1 => ServerFrame::Msg(Box::new(msgs.remove(0))),
+            _ => ServerFrame::Msgs(Msgs { msgs }),
+        };
+        self.put(ch, &frame);
+    }
+
+    fn seal_at(&mut self, bytes: usize) {
+        if self.text.len() >= bytes && !self.text.is_empty() {
+            let text = std::mem::take(&mut self.text);
+            self.queued_bytes += text.len();
+            self.messages.push(Message::Text(text.into()));
+        }
+        if self.bytes.len() >= bytes && !self.bytes.is_empty() {
+            let bytes = self.bytes.split().freeze();
+            self.queued_bytes += bytes.len();
+            self.messages.push(Message::Binary(bytes));
+        }
+    }
+
+    /// Takes the messages of the turn.
+    pub(super) fn take(&mut self) -> Vec<Message> {
+        self.seal_at(0);
+        self.queued_bytes = 0;
+        std::mem::take(&mut self.messages)
+    }
+}
+
+/// The term of records that are not all committed.
+fn staged_in(slice: &RecordSlice) -> Option<Term> {
+    (slice.end() > slice.committed_end).then_some(slice.term)
+}
+
+#[cfg(test)]
+mod tests {
+    use weir_protocol::batch::{Batch, BatchBuilder, Compression, HeadersBuilder, RecordParts};
+    use weir_protocol::ids::{Offset, PartitionId, TimestampMs};
+
+    use super::*;
+
+    fn slice(first: u64, take: u32, committed_end: u64) -> RecordSlice {
+        let mut builder = BatchBuilder::anonymous();
+        let mut headers = HeadersBuilder::default();
+        headers.content_type("application/json");
+        let headers = headers.finish();
+        for i in 0..4 {
+            let value = format!("{{\"i\":{i},\"big\":9007199254740993.10}}");
+            builder.push(RecordParts { key: None, headers: &headers, value: value.as_bytes() }).unwrap();
+        }
+        let placed =
+            builder.build(Compression::Lz4).unwrap().placed(Offset(10), TimestampMs(5), PartitionId(2));
+        RecordSlice {
+            partition: PartitionId(2),
+            batch: Batch::parse(placed.concat().into()).unwrap(),
+            first: Offset(first),
+            take,
+            committed_end: Offset(committed_end),
+            term: Term(3),
+        }
+    }
+
+    #[test]
+    fn json_keeps_every_digit_and_tells_what_may_still_change() {
+        let mut output = Output::new(Form::Json);
+        output.deliver(Channel(7), 41, vec![slice(11, 3, 13)]).unwrap();
+        let messages = output.take();
+        let Message::Text(text) = &messages[0] else { panic!("{messages:?}") };
+        assert_eq!(text.matches("9007199254740993.10").count(), 3, "{text}");
+        let frames: Vec<_> = json::server_frames(text).map(Result::unwrap).collect();
+        let [(Channel(7), ServerFrame::Msgs(Msgs { msgs }))] = &frames[..] else { panic!("{frames:?}") };
+        let seen: Vec<_> = msgs.iter().map(|msg| (msg.n, msg.o, msg.p, msg.lvl, msg.term)).collect();
+        let quorum = |n, o| (n, o, 2, Level::Quorum, None);
+        assert_eq!(seen, [quorum(41, 11), quorum(42, 12), (43, 13, 2, Level::Memory, Some(3))]);
+        assert_eq!(output.queued_bytes(), 0);
+    }
+
+    #[test]
+    fn binary_passes_batches_on_as_they_are() {
+        let mut output = Output::new(Form::Binary);
+        let (firm, staged) = (slice(10, 4, 99), slice(10, 2, 11));
+        output.deliver(Channel(7), 1, vec![firm.clone(), staged.clone()]).unwrap();
+        let messages = output.take();
+        let Message::Binary(bytes) = &messages[0] else { panic!("{messages:?}") };
+        let mut bytes = bytes.clone();
+        let mut frames = Vec::new();
+        while let Some((_, ServerFrame::Deliveries(frame))) = binary::take_server_frame(&mut bytes).unwrap() {
+            frames.push(frame);
+        }
+        assert_eq!(
+            frames.iter().map(|frame| (frame.n, frame.staged)).collect::<Vec<_>>(),
+            [(1, None), (5, Some(Term(3)))]
+        );
+        assert_eq!(frames[0].slices[0].batch[0], *firm.batch.bytes());
+        assert_eq!(frames[1].slices[0].take, 2);
+    }
+
+    #[test]
+    fn many_records_become_several_frames_and_messages() {
+        for form in [Form::Json, Form::Binary] {
+            let mut output = Output::new(form);
+            let slices = vec![slice(10, 4, 99); 3_000];
+            output.deliver(Channel(1), 1, slices).unwrap();
+            assert!(output.queued_bytes() > 2 * MESSAGE_BYTES);
+            let sizes: Vec<_> =
+                output.take().iter().map(|message| message.clone().into_data().len()).collect();
+            let most = MESSAGE_BYTES + 4 * usize::try_from(FRAME_BYTES).unwrap();
+            assert!(sizes.len() > 1 && sizes.iter().all(|size| *size <= most), "{sizes:?}");
+        }
+    }
+}

@@ -1,0 +1,326 @@
+//! One channel that publishes: numbers, credit, confirms. Pure.
+
+use std::ops::Range;
+
+use weir_protocol::rpc::{Level, Placed};
+use weir_protocol::ws::{Base, Confirm, Limit, StageMicros};
+
+use super::prefix::Prefix;
+use crate::service::publish::NewRecord;
+
+/// Records and their encoded bytes.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct Amount {
+    pub(super) msgs: u64,
+    pub(super) bytes: u64,
+}
+
+impl Amount {
+    pub(super) fn plus(self, other: Self) -> Self {
+        Self { msgs: self.msgs.saturating_add(other.msgs), bytes: self.bytes.saturating_add(other.bytes) }
+    }
+}
+
+impl From<Amount> for Limit {
+    fn from(amount: Amount) -> Self {
+        Self { msgs: amount.msgs, bytes: amount.bytes }
+    }
+}
+
+/// What the gateway found when it opened the channel.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Found {
+    /// Last number of the producer's accepted prefix.
+    pub(super) last_seq: Option<u64>,
+    /// The topic's life.
+    pub(super) incarnation: u64,
+    pub(super) partitions: u32,
+    /// Set of level bits that are told.
+    pub(super) levels: u32,
+    pub(super) has_producer: bool,
+}
+
+/// Why a number is not taken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum BadSeq {
+    /// A number was left out; this one was expected.
+    Gap(u64),
+    /// A channel without a producer cannot tell repeats apart; this was the last.
+    Repeat(u64),
+}
+
+/// ```text
+///   done ≤ sent ≤ limit        in messages; in bytes the last record may overshoot
+///   limit ≤ done + window
+/// ```
+#[derive(Debug)]
+pub(super) struct Publishing {
+    found: Found,
+    next_seq: u64,
+    window: Amount,
+    sent: Amount,
+    done: Amount,
+    limit: Amount,
+    levels: Vec<Told>,
+    /// Records that wait to become one batch at the end of the turn, and the number of the first.
+    pub(super) waiting: Vec<NewRecord>,
+    pub(super) waiting_from: u64,
+    pub(super) waiting_amount: Amount,
+    /// Calls whose last confirm is still to come.
+    pub(super) in_flight: usize,
+    /// The client closed it: forgotten with the last confirm.
+    pub(super) is_closing: bool,
+}
+
+/// What is told of one level.
+#[derive(Debug)]
+struct Told {
+    level: Level,
+    prefix: Prefix,
+    draft: Option<Confirm>,
+}
+
+/// Where part of a call went, and how long it took.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Reached {
+    pub(super) level: Level,
+    pub(super) partition: u32,
+    pub(super) placed: Placed,
+    pub(super) us: StageMicros,
+}
+
+impl Publishing {
+    pub(super) fn new(found: Found, window: Amount) -> Self {
+        let told = [Level::Memory, Level::Durable, Level::Quorum]
+            .into_iter()
+            .filter(|level| found.levels & level.bit() != 0)
+            .map(|level| Told { level, prefix: Prefix::after(found.last_seq), draft: None })
+            .collect();
+        Self {
+            found,
+            next_seq: found.last_seq.map_or(0, |last| last + 1),
+            window,
+            sent: Amount::default(),
+            done: Amount::default(),
+            limit: window,
+            levels: told,
+            waiting: Vec::new(),
+            waiting_from: 0,
+            waiting_amount: Amount::default(),
+            in_flight: 0,
+            is_closing: false,
+        }
+    }
+
+    pub(super) fn limit(&self) -> Limit {
+        self.limit.into()
+    }
+
+    /// Counts records that the client sent, of which the last has `last_bytes`. False: it had no credit for them.
+    pub(super) fn spend(&mut self, amount: Amount, last_bytes: u64) -> bool {
+        let before_last = Amount { msgs: amount.msgs - 1, bytes: amount.bytes - last_bytes };
+        let reached = self.sent.plus(before_last);
+        self.sent = self.sent.plus(amount);
+        reached.msgs < self.limit.msgs && reached.bytes < self.limit.bytes
+    }
+
+    /// True if `amount` fits the limit without overshoot: then nobody needs to know how long its last record is.
+    pub(super) fn fits(&self, amount: Amount) -> bool {
+        let after = self.sent.plus(amount);
+        after.msgs <= self.limit.msgs && after.bytes <= self.limit.bytes
+    }
+
+    /// Takes `count` numbers from `seq` on. Producers may repeat numbers, since repeats are recognised.
+    pub(super) fn take_seq(&mut self, seq: u64, count: u64) -> Result<(), BadSeq> {
+        if seq > self.next_seq || seq.checked_add(count).is_none() {
+            return Err(BadSeq::Gap(self.next_seq));
+        }
+        if seq < self.next_seq && !self.found.has_producer {
+            return Err(BadSeq::Repeat(self.next_seq - 1));
+        }
+        self.next_seq = seq + count;
+        Ok(())
+    }
+
+    /// A batch of the numbers `first + records` has reached a level.
+    pub(super) fn reached(&mut self, first: u64, records: &[Range<u32>], reached: Reached) {
+        let Some(told) = self.levels.iter_mut().find(|told| told.level == reached.level) else { return };
+        let draft = told.draft.get_or_insert_with(|| Confirm { level: reached.level, ..Confirm::default() });
+        let mut offset = reached.placed.base_offset;
+        for range in records {
+            let (seq, n) = (first + u64::from(range.start), range.end - range.start);
+            told.prefix.add(seq, seq + u64::from(n));
+            push_base(&mut draft.base, Base { seq, n, p: reached.partition, o: offset });
+            offset += u64::from(n);
+        }
+        if !reached.placed.is_final {
+            draft.term = Some(reached.placed.term);
+        }
+        if reached.us.total >= draft.us.total {
+            draft.us = reached.us;
+        }
+    }
+
+    /// Numbers that will not be confirmed. Without a producer nobody sends them again, so the prefix goes on behind
+    /// them; a producer has to.
+    pub(super) fn refused(&mut self, seq: u64, count: u64) {
+        if !self.found.has_producer {
+            self.levels.iter_mut().for_each(|told| told.prefix.add(seq, seq + count));
+        }
+    }
+
+    /// A call is over: its room is free again.
+    pub(super) fn finished(&mut self, amount: Amount) {
+        self.done = self.done.plus(amount);
+        assert!(
+            self.done.msgs <= self.sent.msgs && self.done.bytes <= self.sent.bytes,
+            "more is done than was sent: {:?} of {:?}",
+            self.done,
+            self.sent
+        );
+    }
+
+    /// What was confirmed since the last time, one frame per level.
+    pub(super) fn take_confirms(&mut self) -> impl Iterator<Item = Confirm> {
+        self.levels.iter_mut().filter_map(|told| {
+            let draft = told.draft.take()?;
+            Some(Confirm { upto: told.prefix.upto(), ..draft })
+        })
+    }
+
+    /// The raised limit, once it is worth a frame.
+    pub(super) fn take_limit(&mut self) -> Option<Limit> {
+        let raised = self.done.plus(self.window);
+        let more = Amount { msgs: raised.msgs - self.limit.msgs, bytes: raised.bytes - self.limit.bytes };
+        let is_worth_it =
+            more.msgs >= self.window.msgs.div_ceil(4) || more.bytes >= self.window.bytes.div_ceil(4);
+        // Whoever has spent it all waits for this, however little it is.
+        let is_empty = self.sent.msgs >= self.limit.msgs || self.sent.bytes >= self.limit.bytes;
+        if more == Amount::default() || !(is_worth_it || is_empty) {
+            return None;
+        }
+        self.limit = raised;
+        Some(raised.into())
+    }
+}
+
+/// Adds a run, as part of the last one where it continues it.
+fn push_base(bases: &mut Vec<Base>, base: Base) {
+    if let Some(last) = bases.last_mut() {
+        let n = u64::from(last.n);
+        if last.p == base.p
+            && last.seq + n == base.seq
+            && last.o + n == base.o
+            && last.n.checked_add(base.n).is_some()
+        {
+            last.n += base.n;
+            return;
+        }
+    }
+    bases.push(base);
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn found(last_seq: Option<u64>, has_producer: bool) -> Found {
+        Found { last_seq, incarnation: 1, partitions: 1, levels: Level::Quorum.bit(), has_producer }
+    }
+
+    fn channel(last_seq: Option<u64>, has_producer: bool) -> Publishing {
+        Publishing::new(found(last_seq, has_producer), Amount { msgs: 8, bytes: 800 })
+    }
+
+    fn at(offset: u64) -> Reached {
+        let placed = Placed { base_offset: offset, is_final: true, ..Placed::default() };
+        Reached { level: Level::Quorum, partition: 0, placed, us: StageMicros::default() }
+    }
+
+    #[test]
+    fn one_record_may_overshoot_the_bytes_and_the_next_may_not() {
+        let mut channel = channel(None, true);
+        assert!(channel.spend(Amount { msgs: 1, bytes: 5_000 }, 5_000));
+        assert!(!channel.spend(Amount { msgs: 1, bytes: 1 }, 1));
+    }
+
+    #[test]
+    fn of_a_batch_only_the_last_record_may_overshoot() {
+        assert!(channel(None, true).spend(Amount { msgs: 2, bytes: 900 }, 101));
+        assert!(!channel(None, true).spend(Amount { msgs: 2, bytes: 900 }, 100));
+        assert!(channel(None, true).spend(Amount { msgs: 8, bytes: 8 }, 1));
+        assert!(!channel(None, true).spend(Amount { msgs: 9, bytes: 9 }, 1));
+    }
+
+    #[test]
+    fn producers_may_repeat_numbers_and_nobody_may_skip_one() {
+        let mut producer = channel(Some(117), true);
+        assert_eq!(producer.take_seq(119, 1), Err(BadSeq::Gap(118)));
+        assert_eq!(producer.take_seq(118, 5), Ok(()));
+        assert_eq!(producer.take_seq(100, 2), Ok(()), "sent again");
+        assert_eq!(producer.take_seq(102, 1), Ok(()));
+        let mut anonymous = channel(None, false);
+        assert_eq!(anonymous.take_seq(0, 3), Ok(()));
+        assert_eq!(anonymous.take_seq(2, 1), Err(BadSeq::Repeat(2)));
+        assert_eq!(anonymous.take_seq(3, u64::MAX), Err(BadSeq::Gap(3)));
+    }
+
+    #[test]
+    fn confirms_are_cumulative_and_runs_are_joined() {
+        let mut channel = channel(Some(9), true);
+        channel.reached(12, std::slice::from_ref(&(0..2)), at(102));
+        let early: Vec<_> = channel.take_confirms().collect();
+        assert_eq!(early[0].upto, Some(9), "10 and 11 are missing");
+        channel.reached(10, std::slice::from_ref(&(0..1)), at(100));
+        channel.reached(11, std::slice::from_ref(&(0..1)), at(101));
+        let confirms: Vec<_> = channel.take_confirms().collect();
+        assert_eq!(confirms.len(), 1);
+        assert_eq!(confirms[0].upto, Some(13));
+        assert_eq!(confirms[0].base, [Base { seq: 10, n: 2, p: 0, o: 100 }]);
+        assert_eq!(channel.take_confirms().count(), 0);
+    }
+
+    #[test]
+    fn what_was_refused_holds_the_prefix_of_a_producer_only() {
+        for (has_producer, upto) in [(true, None), (false, Some(1))] {
+            let mut channel = channel(None, has_producer);
+            channel.refused(0, 1);
+            channel.reached(1, std::slice::from_ref(&(0..1)), at(0));
+            assert_eq!(channel.take_confirms().next().unwrap().upto, upto);
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn a_client_that_keeps_to_its_credit_is_never_stuck_and_never_owes_more_than_a_window(
+            records in proptest::collection::vec(1u64..400, 1..200), lag in 0usize..6,
+        ) {
+            let mut channel = channel(None, true);
+            let mut limit = channel.limit();
+            let (mut sent, mut under_way) = (Amount::default(), std::collections::VecDeque::new());
+            for bytes in records {
+                while !(sent.msgs < limit.msgs && sent.bytes < limit.bytes) {
+                    let oldest = under_way.pop_front();
+                    prop_assert!(oldest.is_some(), "no credit and nothing under way");
+                    channel.finished(oldest.unwrap());
+                    if let Some(raised) = channel.take_limit() {
+                        prop_assert!(raised.msgs >= limit.msgs && raised.bytes >= limit.bytes);
+                        limit = raised;
+                    }
+                }
+                let amount = Amount { msgs: 1, bytes };
+                prop_assert!(channel.spend(amount, bytes), "a client within its limit was found beyond it");
+                sent = sent.plus(amount);
+                under_way.push_back(amount);
+                prop_assert!(sent.msgs - channel.done.msgs <= 8);
+                prop_assert!(sent.bytes - channel.done.bytes < 800 + 400);
+                if under_way.len() > lag && let Some(oldest) = under_way.pop_front() {
+                    channel.finished(oldest);
+                    limit = channel.take_limit().unwrap_or(limit);
+                }
+            }
+        }
+    }
+}

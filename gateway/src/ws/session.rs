@@ -1,0 +1,383 @@
+//! What one socket means. Pure: frames, confirms, events and time in, effects out.
+
+mod opening;
+mod publishes;
+mod subscriptions;
+#[cfg(test)]
+mod tests;
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use tokio::time::Instant;
+use weir_protocol::error::ErrorCode;
+use weir_protocol::limits::{BATCH_RECORDS_MAX, RECORD_BYTES_MAX, WS_CHANNELS_MAX, WS_MESSAGE_BYTES_MAX};
+use weir_protocol::ws::{
+    Channel, ClientFrame, CloseCode, FrameType, Goaway, Limits, Pong, RawJson, ResumeChannel, ServerFrame,
+    ServerPing, Tail, Welcome, WsError,
+};
+
+use super::effect::{Closing, Effect, Use};
+use super::following::Following;
+use super::publishing::{Amount, Publishing};
+use super::window::Window;
+use crate::api::Problem;
+use crate::auth::{AuthError, Principal};
+
+pub(super) use publishes::CallPart;
+
+/// `hello` is due within this.
+const HELLO_TIME_MAX: Duration = Duration::from_secs(5);
+/// A ping comes at least this often; a client silent for twice as long is gone.
+const HEARTBEAT: Duration = Duration::from_secs(20);
+/// How long a session can be continued. Positions are the client's, so it costs nothing here.
+const GRACE: Duration = Duration::from_secs(30);
+/// How long a client may stay after it was told to go.
+const DRAIN_TIME: Duration = Duration::from_secs(2);
+const RESUME_PREFIX: &str = "rt_";
+
+/// What a session is told.
+#[derive(Debug, Clone)]
+pub(super) struct SessionConfig {
+    /// Largest payload of a record, in bytes.
+    pub(super) record_bytes_max: usize,
+    /// Credit of a publishing channel: what may be under way at once.
+    pub(super) window: Amount,
+}
+
+/// Checks a token.
+pub(super) type Authenticate = Arc<dyn Fn(&str) -> Result<Principal, AuthError> + Send + Sync>;
+
+/// The time, as a session needs it.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Now {
+    pub(super) instant: Instant,
+    /// Milliseconds since the epoch.
+    pub(super) epoch_ms: u64,
+}
+
+impl Now {
+    /// Reads the clocks.
+    pub(super) fn read() -> Self {
+        let epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        Self { instant: Instant::now(), epoch_ms: u64::try_from(epoch.as_millis()).unwrap_or(u64::MAX) }
+    }
+}
+
+/// What is known of a channel.
+#[derive(Debug)]
+enum State {
+    /// `open` is under way.
+    Opening {
+        has_producer: bool,
+        is_closing: bool,
+    },
+    Publishing(Box<Publishing>),
+    Following {
+        following: Box<Following>,
+        path: subscriptions::Followed,
+    },
+    /// Refused or ended by the gateway. What the client sent before it knew is ignored.
+    Ended,
+}
+
+#[derive(Debug)]
+struct Slot {
+    generation: u64,
+    state: State,
+}
+
+/// One socket's session.
+pub(super) struct Session {
+    config: SessionConfig,
+    id: String,
+    principal: Principal,
+    authenticate: Authenticate,
+    is_welcome: bool,
+    is_closed: bool,
+    /// Told to go; closed at the latest then.
+    drains_until: Option<Instant>,
+    started: Instant,
+    last_heard: Instant,
+    next_ping: Instant,
+    ping_id: u64,
+    slots: HashMap<Channel, Slot>,
+    next_generation: u64,
+    resume: HashMap<u16, ResumeChannel>,
+    calls: Window<publishes::Call>,
+    tickets: Window<publishes::TicketOf>,
+    /// Publishing channels to look at, at the end of the turn.
+    touched: Vec<Channel>,
+    effects: Vec<Effect>,
+}
+
+impl Session {
+    pub(super) fn new(
+        now: Now,
+        id: String,
+        config: SessionConfig,
+        principal: Principal,
+        authenticate: Authenticate,
+    ) -> Self {
+        Self {
+            config,
+            id,
+            principal,
+            authenticate,
+            is_welcome: false,
+            is_closed: false,
+            drains_until: None,
+            started: now.instant,
+            last_heard: now.instant,
+            next_ping: now.instant + HEARTBEAT,
+            ping_id: 0,
+            slots: HashMap::new(),
+            next_generation: 0,
+            resume: HashMap::new(),
+            calls: Window::default(),
+            tickets: Window::default(),
+            touched: Vec::new(),
+            effects: Vec::new(),
+        }
+    }
+
+    /// What is to be done, in order.
+    pub(super) fn take_effects(&mut self) -> Vec<Effect> {
+        std::mem::take(&mut self.effects)
+    }
+
+    /// True once the socket is to be closed; nothing that comes has an effect any more.
+    pub(super) fn is_closed(&self) -> bool {
+        self.is_closed
+    }
+
+    /// When [`Session::tick`] has something to do next.
+    pub(super) fn deadline(&self) -> Instant {
+        let silent = self.last_heard + 2 * HEARTBEAT;
+        let mut deadline = silent.min(self.next_ping);
+        if !self.is_welcome {
+            deadline = deadline.min(self.started + HELLO_TIME_MAX);
+        }
+        self.drains_until.map_or(deadline, |until| deadline.min(until))
+    }
+
+    /// A frame of the client.
+    pub(super) fn receive(&mut self, now: Now, ch: Channel, frame: ClientFrame) {
+        if self.is_closed {
+            return;
+        }
+        self.last_heard = now.instant;
+        if !self.is_welcome && !matches!(frame, ClientFrame::Hello(_)) {
+            return self.bad_frame(ch, &format!("{} before hello", frame.frame_type().as_str()));
+        }
+        match frame {
+            ClientFrame::Hello(hello) => self.hello(now, hello),
+            ClientFrame::Open(open) => self.open(ch, open),
+            ClientFrame::Pub(publish) => self.publish(now, ch, &publish),
+            ClientFrame::PubBatch { first_seq, batch } => self.publish_batch(now, ch, first_seq, batch),
+            ClientFrame::Sub(sub) => self.sub(ch, sub),
+            ClientFrame::Limit(limit) => self.limit(ch, limit),
+            ClientFrame::Seek(seek) => self.seek(ch, &seek),
+            ClientFrame::Pause(pause) => self.pause(ch, pause.on),
+            ClientFrame::Unsub(_) => self.unsub(ch),
+            ClientFrame::ClosePub(_) => self.close_pub(ch),
+            ClientFrame::Auth(auth) => self.authenticate_again(&auth.token.0),
+            ClientFrame::Ping(ping) => {
+                self.send(Channel::CONNECTION, ServerFrame::Pong(Pong { id: ping.id }));
+            }
+            ClientFrame::Pong(_) => {}
+            ClientFrame::Bye(_) => self.close(Closing::Normal),
+            frame @ (ClientFrame::Ack(_) | ClientFrame::Nack(_) | ClientFrame::Extend(_)) => {
+                let detail = format!("{} belongs to queue subscriptions", frame.frame_type().as_str());
+                self.refuse(ch, &Problem::new(ErrorCode::NotSupported, detail));
+            }
+        }
+    }
+
+    /// A sign of life below the frames.
+    pub(super) fn heard(&mut self, now: Now) {
+        self.last_heard = now.instant;
+    }
+
+    /// A message that holds no frame, or a frame that is malformed.
+    pub(super) fn malformed(&mut self, error: &WsError) {
+        if self.is_closed {
+            return;
+        }
+        let code = match error {
+            WsError::TooLarge(_) => ErrorCode::TooLarge,
+            WsError::Fields { detail, .. } if detail.starts_with("unknown field") => ErrorCode::UnknownField,
+            WsError::Batch { .. } => ErrorCode::InvalidBatch,
+            _ => ErrorCode::Malformed,
+        };
+        self.refuse(Channel::CONNECTION, &Problem::new(code, error.to_string()));
+        self.close(Closing::Code(error.close_code()));
+    }
+
+    /// Looks at the clock. `throttled`: some grant waits for the gateway's budget.
+    pub(super) fn tick(&mut self, now: Now, throttled: bool) {
+        if self.is_closed {
+            return;
+        }
+        if !self.is_welcome && now.instant >= self.started + HELLO_TIME_MAX {
+            let detail = "hello did not come within 5 seconds";
+            self.refuse(Channel::CONNECTION, &Problem::new(ErrorCode::RequestTimeout, detail));
+            return self.close(Closing::Code(CloseCode::HeartbeatTimeout));
+        }
+        if now.instant >= self.last_heard + 2 * HEARTBEAT {
+            return self.close(Closing::Code(CloseCode::HeartbeatTimeout));
+        }
+        if self.drains_until.is_some_and(|until| now.instant >= until) {
+            return self.close(Closing::Code(CloseCode::GoingAway));
+        }
+        if now.instant >= self.next_ping {
+            self.next_ping = now.instant + HEARTBEAT;
+            if self.is_welcome {
+                self.ping(now, throttled);
+            }
+        }
+    }
+
+    fn ping(&mut self, now: Now, throttled: bool) {
+        self.ping_id += 1;
+        let mut tails = Vec::new();
+        for (ch, slot) in &self.slots {
+            if let State::Following { following, .. } = &slot.state {
+                tails.extend(following.tails().map(|(p, tail)| Tail { ch: ch.0, p, tail }));
+            }
+        }
+        tails.sort_unstable_by_key(|tail| (tail.ch, tail.p));
+        let ping = ServerPing { id: self.ping_id, now: now.epoch_ms, tails, throttled };
+        self.send(Channel::CONNECTION, ServerFrame::Ping(ping));
+    }
+
+    /// The gateway stops: what is under way is still confirmed, nothing new is taken.
+    pub(super) fn drain(&mut self, now: Now) {
+        if self.is_closed || self.drains_until.is_some() {
+            return;
+        }
+        self.drains_until = Some(now.instant + DRAIN_TIME);
+        let deadline_ms = u64::try_from(DRAIN_TIME.as_millis()).expect("two seconds");
+        self.send(Channel::CONNECTION, ServerFrame::Goaway(Goaway { deadline_ms, why: "drain".into() }));
+    }
+
+    /// The end of a turn: everything that was there has been taken in. Says what there is to say of it.
+    pub(super) fn finish_turn(&mut self, now: Now) {
+        if self.is_closed {
+            return;
+        }
+        for ch in std::mem::take(&mut self.touched) {
+            self.publish_waiting(now, ch);
+            self.tell_publisher(ch);
+        }
+        if self.drains_until.is_some() && self.calls.len() == 0 {
+            self.close(Closing::Code(CloseCode::GoingAway));
+        }
+    }
+
+    fn hello(&mut self, now: Now, hello: weir_protocol::ws::Hello) {
+        if self.is_welcome {
+            return self.bad_frame(Channel::CONNECTION, "a second hello");
+        }
+        if let Some(token) = &hello.token {
+            match (self.authenticate)(&token.0) {
+                Ok(principal) => self.principal = principal,
+                Err(error) => return self.unauthorized(&error),
+            }
+        }
+        if let Some(token) = &hello.resume
+            && !is_resume_token(token)
+        {
+            let problem = Problem::new(ErrorCode::InvalidCursor, "the resume token is none of this service");
+            self.refuse(Channel::CONNECTION, &problem);
+            return self.close(Closing::Code(CloseCode::ResumeExpired));
+        }
+        if hello.channels.len() > WS_CHANNELS_MAX {
+            return self.bad_frame(Channel::CONNECTION, "more channels than a connection may have");
+        }
+        self.resume = hello.channels.into_iter().map(|channel| (channel.ch, channel)).collect();
+        self.is_welcome = true;
+        let limits = Limits {
+            message_bytes: WS_MESSAGE_BYTES_MAX as u64,
+            record_bytes: RECORD_BYTES_MAX.min(self.config.record_bytes_max) as u64,
+            batch_records: u64::from(BATCH_RECORDS_MAX),
+            channels: WS_CHANNELS_MAX as u64,
+        };
+        let welcome = Welcome {
+            sid: self.id.clone(),
+            resume: format!("{RESUME_PREFIX}{}", self.id),
+            grace_ms: millis(GRACE),
+            hb_ms: millis(HEARTBEAT),
+            now: now.epoch_ms,
+            limits,
+        };
+        self.send(Channel::CONNECTION, ServerFrame::Welcome(welcome));
+    }
+
+    fn authenticate_again(&mut self, token: &str) {
+        match (self.authenticate)(token) {
+            Ok(principal) if principal.tenant == self.principal.tenant => self.principal = principal,
+            // Channels of one tenant never end up with another.
+            Ok(_) => self.unauthorized(&AuthError::Rejected),
+            Err(error) => self.unauthorized(&error),
+        }
+    }
+
+    fn unauthorized(&mut self, error: &AuthError) {
+        self.refuse(Channel::CONNECTION, &Problem::new(ErrorCode::Unauthorized, error.to_string()));
+        self.close(Closing::Code(CloseCode::Unauthorized));
+    }
+
+    fn send(&mut self, ch: Channel, frame: ServerFrame) {
+        self.effects.push(Effect::Send(ch, frame));
+    }
+
+    /// Tells a problem; the channel and the connection stay as they are.
+    fn refuse(&mut self, ch: Channel, problem: &Problem) {
+        self.send(ch, ServerFrame::Err(weir_protocol::ws::Problem { problem: raw(problem) }));
+    }
+
+    /// A frame that makes no sense: says why, and closes.
+    fn bad_frame(&mut self, ch: Channel, detail: &str) {
+        self.refuse(ch, &Problem::new(ErrorCode::Malformed, detail));
+        self.close(Closing::Code(CloseCode::BadFrame));
+    }
+
+    fn close(&mut self, closing: Closing) {
+        self.is_closed = true;
+        self.effects.push(Effect::Close(closing));
+    }
+
+    fn touch(&mut self, ch: Channel) {
+        if self.touched.last() != Some(&ch) && !self.touched.contains(&ch) {
+            self.touched.push(ch);
+        }
+    }
+
+    /// The slot, if that use of the channel is still the current one.
+    fn current(&mut self, of: Use) -> Option<&mut Slot> {
+        self.slots.get_mut(&of.ch).filter(|slot| slot.generation == of.generation && !self.is_closed)
+    }
+
+    /// Nobody uses a channel any more, or it must be a channel's first frame.
+    fn wrong_channel(&mut self, ch: Channel, frame: FrameType) {
+        match self.slots.get(&ch).map(|slot| &slot.state) {
+            // The client could not know yet.
+            Some(State::Ended) => {}
+            _ => self.bad_frame(ch, &format!("{} on a channel that is not open for it", frame.as_str())),
+        }
+    }
+}
+
+fn raw(problem: &Problem) -> RawJson {
+    RawJson::of(problem).expect("a problem has only strings and numbers")
+}
+
+fn millis(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).expect("seconds")
+}
+
+fn is_resume_token(token: &str) -> bool {
+    token.strip_prefix(RESUME_PREFIX).is_some_and(|id| ulid::Ulid::from_string(id).is_ok())
+}

@@ -1,0 +1,359 @@
+//! Publishes: from frames to calls, from confirms to frames.
+
+use std::ops::Range;
+use std::time::Duration;
+
+use bytes::Bytes;
+use tokio::time::Instant;
+use weir_protocol::batch::{Batch, HeadersBuilder, RecordParts};
+use weir_protocol::error::ErrorCode;
+use weir_protocol::ids::Seq;
+use weir_protocol::limits::{SUB_BATCH_BYTES_TARGET, WS_CHANNELS_MAX};
+use weir_protocol::rpc::Stages;
+use weir_protocol::ws::{Channel, CloseCode, FrameType, Pub, Reject, ServerFrame, StageMicros};
+
+use super::{Now, Session, State, raw};
+use crate::api::{Current, Problem};
+use crate::service::ServiceError;
+use crate::service::publish::{ChannelPart, Confirm, Content, NewRecord};
+use crate::ws::effect::{Closing, Effect, Use};
+use crate::ws::publishing::{Amount, BadSeq, Publishing, Reached};
+
+/// Records that become one call at most.
+const CALL_RECORDS_MAX: usize = 1_000;
+
+const _: () = assert!(WS_CHANNELS_MAX < u16::MAX as usize, "channels are numbered by u16");
+
+/// Records that were handed to the publisher together.
+#[derive(Debug)]
+pub(super) struct Call {
+    of: Use,
+    first: u64,
+    count: u64,
+    amount: Amount,
+    received: Instant,
+    /// Batches whose last confirm is to come.
+    parts_left: usize,
+}
+
+/// The batch that a ticket stands for.
+#[derive(Debug)]
+pub(super) struct TicketOf {
+    call: u64,
+    part: CallPart,
+}
+
+/// One batch of a call.
+#[derive(Debug)]
+pub(in crate::ws) struct CallPart {
+    pub(in crate::ws) partition: u32,
+    /// Places of its records in the call.
+    pub(in crate::ws) records: Vec<Range<u32>>,
+}
+
+impl CallPart {
+    /// A part whose records are counted from the `first` of the call.
+    pub(in crate::ws) fn new(part: ChannelPart, first: u32) -> Self {
+        let records = part.records.into_iter().map(|range| range.start + first..range.end + first).collect();
+        Self { partition: part.partition.0, records }
+    }
+}
+
+impl Session {
+    /// The number that the next batch's ticket will have.
+    pub(in crate::ws) fn next_ticket(&self) -> u64 {
+        self.tickets.next()
+    }
+
+    pub(super) fn publish(&mut self, now: Now, ch: Channel, publish: &Pub) {
+        let Some(publishing) = self.publishing(ch) else {
+            return self.wrong_publisher(ch);
+        };
+        let record = record_of(publish);
+        let bytes = match &record {
+            Ok(record) => size_of(record),
+            // Whatever it is, it was sent: about as long as its payload.
+            Err(_) => publish.data.as_ref().map_or(0, |data| data.get().len()) as u64,
+        };
+        let amount = Amount { msgs: 1, bytes };
+        if !publishing.spend(amount, bytes) {
+            return self.credit_violation(ch);
+        }
+        if let Err(bad) = publishing.take_seq(publish.seq, 1) {
+            return self.reject_whole(ch, publish.seq, amount, bad_seq(bad));
+        }
+        match record {
+            Err(problem) => self.reject_whole(ch, publish.seq, amount, problem),
+            Ok(record) => self.wait_for_turn(now, ch, publish.seq, record, amount),
+        }
+    }
+
+    /// Records that follow each other become one batch at the end of the turn.
+    fn wait_for_turn(&mut self, now: Now, ch: Channel, seq: u64, record: NewRecord, amount: Amount) {
+        let Some(publishing) = self.publishing(ch) else { return };
+        let waiting = publishing.waiting.len();
+        let follows = publishing.waiting_from + waiting as u64 == seq;
+        let total = publishing.waiting_amount.plus(amount);
+        let is_full = waiting >= CALL_RECORDS_MAX || total.bytes > SUB_BATCH_BYTES_TARGET as u64;
+        if waiting > 0 && (!follows || is_full) {
+            self.publish_waiting(now, ch);
+        }
+        let Some(publishing) = self.publishing(ch) else { return };
+        if publishing.waiting.is_empty() {
+            publishing.waiting_from = seq;
+        }
+        publishing.waiting.push(record);
+        publishing.waiting_amount = publishing.waiting_amount.plus(amount);
+        self.touch(ch);
+    }
+
+    pub(super) fn publish_batch(&mut self, now: Now, ch: Channel, seq: Seq, batch: Batch) {
+        let header = batch.header();
+        let amount = Amount { msgs: u64::from(header.count), bytes: u64::from(header.raw_bytes) };
+        let Some(publishing) = self.publishing(ch) else {
+            return self.wrong_publisher(ch);
+        };
+        // Which of its records may overshoot is looked up only if one does.
+        let last = if publishing.fits(amount) { Some(0) } else { last_record_bytes(&batch) };
+        let Some(last) = last else {
+            return self.bad_frame(ch, "the batch's records cannot be read");
+        };
+        if !publishing.spend(amount, last) {
+            return self.credit_violation(ch);
+        }
+        if let Err(bad) = publishing.take_seq(seq.0, amount.msgs) {
+            return self.reject_whole(ch, seq.0, amount, bad_seq(bad));
+        }
+        self.publish_waiting(now, ch);
+        self.call(now, ch, seq, Content::Batches(vec![batch]), amount);
+    }
+
+    /// Makes one call of the records that wait.
+    pub(super) fn publish_waiting(&mut self, now: Now, ch: Channel) {
+        let Some(publishing) = self.publishing(ch) else { return };
+        if publishing.waiting.is_empty() {
+            return;
+        }
+        let records = std::mem::take(&mut publishing.waiting);
+        let amount = std::mem::take(&mut publishing.waiting_amount);
+        let seq = Seq(publishing.waiting_from);
+        self.call(now, ch, seq, Content::Records(records), amount);
+    }
+
+    fn call(&mut self, now: Now, ch: Channel, seq: Seq, content: Content, amount: Amount) {
+        let Some(of) = self.slots.get(&ch).map(|slot| Use { ch, generation: slot.generation }) else {
+            return;
+        };
+        if let Some(publishing) = self.publishing(ch) {
+            publishing.in_flight += 1;
+        }
+        let call = self.calls.push(Call {
+            of,
+            first: seq.0,
+            count: amount.msgs,
+            amount,
+            received: now.instant,
+            parts_left: 0,
+        });
+        self.effects.push(Effect::Publish { of, call, seq, content });
+    }
+
+    /// The publisher took a call, in these batches; the first has the ticket [`Session::next_ticket`]. The records at
+    /// the places in `refused` it did not take.
+    pub(in crate::ws) fn sent(&mut self, call: u64, parts: Vec<CallPart>, refused: &[(u32, ServiceError)]) {
+        let number = call;
+        let Some(call) = self.calls.get_mut(number) else { return };
+        call.parts_left = parts.len();
+        let (of, first) = (call.of, call.first);
+        for (place, failure) in refused {
+            self.reject(of, first + u64::from(*place), 1, &Problem::from(failure));
+        }
+        if parts.is_empty()
+            && let Some(call) = self.calls.take(number)
+        {
+            return self.finish_call(&call);
+        }
+        for part in parts {
+            self.tickets.push(TicketOf { call: number, part });
+        }
+    }
+
+    /// The publisher refused a call as a whole.
+    pub(in crate::ws) fn refused(&mut self, call: u64, failure: &ServiceError) {
+        let Some(call) = self.calls.take(call) else { return };
+        self.reject(call.of, call.first, call.count, &Problem::from(failure));
+        self.finish_call(&call);
+    }
+
+    /// A batch reached a level, or failed.
+    pub(in crate::ws) fn confirmed(&mut self, now: Now, confirm: Confirm) {
+        let is_last = confirm.is_last;
+        let Some(ticket) = self.tickets.get_mut(confirm.ticket) else { return };
+        let number = ticket.call;
+        let Some(call) = self.calls.get_mut(number) else { return };
+        let (of, first, received) = (call.of, call.first, call.received);
+        match confirm.result {
+            Ok(placed) => {
+                let us = stages(confirm.stages, confirm.round_trip, now.instant - received);
+                let reached = Reached { level: confirm.level, partition: ticket.part.partition, placed, us };
+                // Taken out for the call and put back, since both are parts of the session.
+                let records = std::mem::take(&mut ticket.part.records);
+                if let Some(publishing) = self.publishing_of(of) {
+                    publishing.reached(first, &records, reached);
+                }
+                if let Some(ticket) = self.tickets.get_mut(confirm.ticket) {
+                    ticket.part.records = records;
+                }
+            }
+            Err(failure) => {
+                let problem = Problem::from(&failure);
+                for range in ticket.part.records.clone() {
+                    self.reject(
+                        of,
+                        first + u64::from(range.start),
+                        u64::from(range.end - range.start),
+                        &problem,
+                    );
+                }
+            }
+        }
+        self.touch(of.ch);
+        if is_last {
+            self.finish_part(confirm.ticket, number);
+        }
+    }
+
+    fn finish_part(&mut self, ticket: u64, number: u64) {
+        self.tickets.take(ticket);
+        let Some(call) = self.calls.get_mut(number) else { return };
+        call.parts_left -= 1;
+        if call.parts_left == 0
+            && let Some(call) = self.calls.take(number)
+        {
+            self.finish_call(&call);
+        }
+    }
+
+    fn finish_call(&mut self, call: &Call) {
+        if let Some(publishing) = self.publishing_of(call.of) {
+            publishing.in_flight -= 1;
+            publishing.finished(call.amount);
+        }
+        self.touch(call.of.ch);
+    }
+
+    /// Confirms and credit of a channel, at the end of a turn.
+    pub(super) fn tell_publisher(&mut self, ch: Channel) {
+        let Some(publishing) = self.publishing(ch) else { return };
+        let confirms: Vec<_> = publishing.take_confirms().collect();
+        let limit = publishing.take_limit();
+        let is_over = publishing.is_closing && publishing.in_flight == 0;
+        for confirm in confirms {
+            self.send(ch, ServerFrame::Confirm(confirm));
+        }
+        if is_over && let Some(slot) = self.slots.get(&ch) {
+            return self.forget(Use { ch, generation: slot.generation });
+        }
+        if let Some(limit) = limit {
+            self.send(ch, ServerFrame::PubLimit(limit));
+        }
+    }
+
+    /// Refuses what was sent, before any call.
+    fn reject_whole(&mut self, ch: Channel, seq: u64, amount: Amount, problem: Problem) {
+        let Some(slot) = self.slots.get(&ch) else { return };
+        let of = Use { ch, generation: slot.generation };
+        self.reject(of, seq, amount.msgs, &problem);
+        if let Some(publishing) = self.publishing(ch) {
+            publishing.finished(amount);
+        }
+        self.touch(ch);
+    }
+
+    fn reject(&mut self, of: Use, seq: u64, count: u64, problem: &Problem) {
+        if let Some(publishing) = self.publishing_of(of) {
+            publishing.refused(seq, count);
+            let n = u32::try_from(count).expect("a batch's count is a u32");
+            self.send(of.ch, ServerFrame::Reject(Reject { seq, n, problem: raw(problem) }));
+        }
+    }
+
+    fn credit_violation(&mut self, ch: Channel) {
+        let detail = "more was published than pub_limit allows";
+        self.refuse(ch, &Problem::new(ErrorCode::TooManyRequests, detail));
+        self.close(Closing::Code(CloseCode::CreditViolation));
+    }
+
+    fn publishing(&mut self, ch: Channel) -> Option<&mut Publishing> {
+        match &mut self.slots.get_mut(&ch)?.state {
+            State::Publishing(publishing) => Some(publishing),
+            _ => None,
+        }
+    }
+
+    fn publishing_of(&mut self, of: Use) -> Option<&mut Publishing> {
+        match &mut self.current(of)?.state {
+            State::Publishing(publishing) => Some(publishing),
+            _ => None,
+        }
+    }
+
+    fn wrong_publisher(&mut self, ch: Channel) {
+        match self.slots.get(&ch).map(|slot| &slot.state) {
+            // No credit was given yet.
+            Some(State::Opening { .. }) => self.credit_violation(ch),
+            _ => self.wrong_channel(ch, FrameType::Pub),
+        }
+    }
+}
+
+fn record_of(publish: &Pub) -> Result<NewRecord, Problem> {
+    let malformed = |error: &dyn std::fmt::Display| Problem::new(ErrorCode::Malformed, error.to_string());
+    let content = publish.content().map_err(|error| malformed(&error))?;
+    let mut headers = HeadersBuilder::default();
+    publish.add_headers(content.content_type, &mut headers).map_err(|error| malformed(&error))?;
+    Ok(NewRecord {
+        key: content.key.map(|key| Bytes::from(key.into_owned())),
+        headers: headers.finish(),
+        value: Bytes::from(content.value.into_owned()),
+    })
+}
+
+fn size_of(record: &NewRecord) -> u64 {
+    RecordParts { key: record.key.as_deref(), headers: &record.headers, value: &record.value }.size() as u64
+}
+
+/// `None` if the records cannot be read.
+fn last_record_bytes(batch: &Batch) -> Option<u64> {
+    let last = batch.records().ok()?.last()?.ok()?;
+    Some(last.size as u64)
+}
+
+fn bad_seq(bad: BadSeq) -> Problem {
+    match bad {
+        BadSeq::Gap(expected) => {
+            let detail = format!("sequence number {expected} was expected");
+            let current = Current { expected_seq: Some(expected), ..Current::default() };
+            Problem::new(ErrorCode::ProducerGap, detail).with_current(current)
+        }
+        BadSeq::Repeat(last) => {
+            let detail = format!("sequence numbers up to {last} were taken; only a producer may repeat one");
+            let current = Current { last_seq: Some(last), ..Current::default() };
+            Problem::new(ErrorCode::SeqOverlap, detail).with_current(current)
+        }
+    }
+}
+
+fn stages(node: Option<Stages>, round_trip: Duration, total: Duration) -> StageMicros {
+    let us = |duration: Duration| u32::try_from(duration.as_micros()).unwrap_or(u32::MAX);
+    let node = node.unwrap_or_default();
+    StageMicros {
+        gw: us(total.saturating_sub(round_trip)),
+        net: us(round_trip).saturating_sub(node.node_us),
+        queue: node.queue_us,
+        write: node.write_us,
+        fsync: node.fsync_us,
+        quorum: node.quorum_us,
+        total: us(total),
+    }
+}

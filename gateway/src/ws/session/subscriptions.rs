@@ -1,0 +1,207 @@
+//! Subscriptions: from frames to feeds, from events to frames.
+
+use weir_protocol::error::ErrorCode;
+use weir_protocol::ids::{Offset, PartitionId, Term, TopicPath};
+use weir_protocol::rpc::Level;
+use weir_protocol::start::Start;
+use weir_protocol::ws::{
+    CaughtUp, Channel, Firm, FrameType, Gap, Limit, ResumeChannel, Retract, Seek, ServerFrame, Sub,
+};
+
+use super::{Session, State};
+use crate::api::Problem;
+use crate::auth::Op;
+use crate::service::ServiceError;
+use crate::service::read::{RecordSlice, SeenPartition, StartAt, Subscribe, SubscriptionEvent};
+use crate::ws::effect::{Effect, Use};
+use crate::ws::following::Following;
+use crate::ws::publishing::Amount;
+
+/// What a channel follows, to follow it from elsewhere.
+#[derive(Debug, Clone)]
+pub(super) struct Followed {
+    topic: TopicPath,
+    partition: Option<PartitionId>,
+    min_level: Level,
+}
+
+impl Session {
+    pub(super) fn sub(&mut self, ch: Channel, sub: Sub) {
+        let Some(of) = self.take_channel(ch, FrameType::Sub) else { return };
+        let resume = self.resume.remove(&ch.0);
+        let limit = sub.limit;
+        match self.checked_sub(sub) {
+            Err(problem) => self.end(of, &problem),
+            Ok((followed, from)) => {
+                let seen = resume.as_ref().map(seen_of).unwrap_or_default();
+                let following = Following::new(limit, resume.as_ref(), seen.clone());
+                self.follow(of, following, followed, from, seen);
+            }
+        }
+    }
+
+    fn follow(
+        &mut self,
+        of: Use,
+        following: Following,
+        path: Followed,
+        from: StartAt,
+        seen: Vec<SeenPartition>,
+    ) {
+        let subscribe = Subscribe {
+            topics: vec![path.topic.clone()],
+            partition: path.partition,
+            from,
+            seen,
+            min_level: path.min_level,
+            limit: following.credit(),
+        };
+        self.put(of, State::Following { following: Box::new(following), path });
+        self.effects.push(Effect::Subscribe { of, subscribe });
+    }
+
+    fn checked_sub(&self, sub: Sub) -> Result<(Followed, StartAt), Problem> {
+        let topic = match (&sub.topic, &sub.sub) {
+            (Some(topic), None) => topic,
+            (None, Some(_)) => {
+                let detail = "named subscriptions are not supported yet: follow a topic";
+                return Err(Problem::new(ErrorCode::NotSupported, detail).with_field("sub"));
+            }
+            _ => {
+                return Err(Problem::new(ErrorCode::Malformed, "exactly one of `topic` and `sub` is needed"));
+            }
+        };
+        let min_level = sub.min_level.unwrap_or(Level::Unset);
+        if !matches!(min_level, Level::Unset | Level::Memory | Level::Quorum) {
+            let detail = "min_level is memory or quorum";
+            return Err(Problem::new(ErrorCode::Malformed, detail).with_field("min_level"));
+        }
+        let topic = self.allowed_topic(sub.ns.as_deref(), topic, Op::Subscribe)?;
+        let from = start_at(sub.from.as_ref())?;
+        Ok((Followed { topic, partition: sub.p.map(PartitionId), min_level }, from))
+    }
+
+    pub(super) fn limit(&mut self, ch: Channel, limit: Limit) {
+        let Some(slot) = self.slots.get_mut(&ch) else {
+            return self.wrong_channel(ch, FrameType::Limit);
+        };
+        let of = Use { ch, generation: slot.generation };
+        match &mut slot.state {
+            State::Following { following, .. } => {
+                if following.raise(limit) {
+                    let limit = following.credit();
+                    self.effects.push(Effect::Raise { of, limit });
+                }
+            }
+            _ => self.wrong_channel(ch, FrameType::Limit),
+        }
+    }
+
+    /// Follows from elsewhere; numbers and totals go on.
+    pub(super) fn seek(&mut self, ch: Channel, seek: &Seek) {
+        let from = match start_at(Some(&seek.from)) {
+            Ok(from) => from,
+            Err(problem) => return self.refuse(ch, &problem),
+        };
+        let before = self.slots.remove(&ch);
+        match before.map(|slot| (slot.generation, slot.state)) {
+            Some((generation, State::Following { mut following, path })) => {
+                self.effects.push(Effect::Forget { of: Use { ch, generation } });
+                following.moved();
+                let of = Use { ch, generation: self.next_generation };
+                self.next_generation += 1;
+                self.follow(of, *following, path, from, Vec::new());
+            }
+            other => {
+                if let Some((generation, state)) = other {
+                    self.put(Use { ch, generation }, state);
+                }
+                self.wrong_channel(ch, FrameType::Seek);
+            }
+        }
+    }
+
+    pub(super) fn pause(&mut self, ch: Channel, on: bool) {
+        match self.slots.get(&ch) {
+            Some(slot) if matches!(slot.state, State::Following { .. }) => {
+                let of = Use { ch, generation: slot.generation };
+                self.effects.push(Effect::Hold { of, on });
+            }
+            _ => self.wrong_channel(ch, FrameType::Pause),
+        }
+    }
+
+    pub(super) fn unsub(&mut self, ch: Channel) {
+        match self.slots.get(&ch) {
+            Some(slot) if matches!(slot.state, State::Following { .. }) => {
+                self.forget(Use { ch, generation: slot.generation });
+            }
+            _ => self.wrong_channel(ch, FrameType::Unsub),
+        }
+    }
+
+    /// Something happened on a subscription. `incarnation` is its topic's.
+    pub(in crate::ws) fn happened(&mut self, of: Use, incarnation: u64, event: SubscriptionEvent) {
+        let Some(slot) = self.current(of) else { return };
+        let State::Following { following, .. } = &mut slot.state else { return };
+        let frame = match event {
+            SubscriptionEvent::Started(started) => {
+                ServerFrame::Subscribed(following.started(incarnation, &started))
+            }
+            SubscriptionEvent::Records { slices, count, bytes, .. } => {
+                for slice in &slices {
+                    following.set_tail(slice.partition.0, slice.committed_end.0.max(slice.end().0));
+                }
+                let amount = Amount { msgs: count, bytes };
+                let Some(n) = following.deliver(amount, || last_bytes(&slices)) else {
+                    let detail = "the gateway was sent more than the client's credit allows";
+                    return self.ended(of, &ServiceError::new(ErrorCode::Internal, detail));
+                };
+                return self.effects.push(Effect::Deliver { of, n, slices });
+            }
+            SubscriptionEvent::Gap { of, from, to, why } => {
+                ServerFrame::Gap(Gap { p: of.partition.0, from: from.0, to: to.0, why })
+            }
+            SubscriptionEvent::CaughtUp { of, end, .. } => {
+                following.set_tail(of.partition.0, end.0);
+                ServerFrame::CaughtUp(CaughtUp { p: of.partition.0, end: end.0 })
+            }
+            SubscriptionEvent::Firm { of, upto } => {
+                ServerFrame::Firm(Firm { p: of.partition.0, upto: upto.0 })
+            }
+            SubscriptionEvent::Retract { of, from } => {
+                ServerFrame::Retract(Retract { p: of.partition.0, from: from.0 })
+            }
+        };
+        self.send(of.ch, frame);
+    }
+
+    /// A subscription is over.
+    pub(in crate::ws) fn ended(&mut self, of: Use, failure: &ServiceError) {
+        if self.current(of).is_some() {
+            self.end(of, &Problem::from(failure));
+        }
+    }
+}
+
+fn start_at(from: Option<&Start>) -> Result<StartAt, Problem> {
+    match from {
+        None => Ok(StartAt::Latest),
+        Some(start) => StartAt::from_start(start).map_err(|failure| Problem::from(&failure)),
+    }
+}
+
+fn seen_of(resume: &ResumeChannel) -> Vec<SeenPartition> {
+    let next = |seen: &weir_protocol::ws::Seen| SeenPartition {
+        partition: PartitionId(seen.p),
+        next: Offset(seen.o.saturating_add(1)),
+        term: seen.term.map(Term),
+    };
+    resume.seen.iter().map(next).collect()
+}
+
+/// Size of the last record; 0 if it cannot be read, which whoever reads it will find out.
+fn last_bytes(slices: &[RecordSlice]) -> u64 {
+    let last = slices.last().and_then(|slice| slice.records().ok()?.last()?.ok());
+    last.map_or(0, |record| record.size as u64)
+}

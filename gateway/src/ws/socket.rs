@@ -1,0 +1,416 @@
+//! One task per socket: reads, runs the session's effects, writes with one flush per wake-up.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use axum::extract::ws::{CloseFrame, Message, WebSocket, close_code};
+use futures_util::future::{AbortHandle, Abortable, Aborted, BoxFuture};
+use futures_util::stream::FuturesUnordered;
+use futures_util::{FutureExt, SinkExt, StreamExt};
+use tokio::sync::{mpsc, watch};
+use tokio::time::{sleep_until, timeout};
+use weir_protocol::error::ErrorCode;
+use weir_protocol::ids::Seq;
+use weir_protocol::rpc::Credit;
+use weir_protocol::ws::{Channel, ClientFrame, WsError, binary, json};
+
+use super::effect::{Closing, Effect, Use};
+use super::output::{Form, Output};
+use super::publishing::Found;
+use super::session::{CallPart, Now, Session};
+use crate::service::publish::{ChannelPublish, Confirm, Content, PublishChannel};
+use crate::service::read::{Subscription, SubscriptionCredit, SubscriptionEvent};
+use crate::service::{ServiceError, Services};
+
+/// Output above which the log is not read on: what the client has not taken yet waits there.
+const OUTPUT_BYTES_MAX: usize = 256 << 10;
+/// Messages and events taken in during one turn, of each kind.
+const TURN_MAX: usize = 256;
+/// A client that takes nothing for this long is gone.
+const WRITE_TIME_MAX: Duration = Duration::from_secs(40);
+/// How long a client may take to answer a close.
+const CLOSE_TIME_MAX: Duration = Duration::from_secs(2);
+
+type Followed = (Use, Box<Subscription>, Result<SubscriptionEvent, ServiceError>);
+type Opened = (Use, Result<PublishChannel, ServiceError>);
+type Subscribed = (Use, Result<Subscription, ServiceError>);
+
+/// A running socket.
+pub(super) struct Socket {
+    socket: WebSocket,
+    form: Form,
+    services: Services,
+    session: Session,
+    output: Output,
+    closing: Option<Closing>,
+    publishers: HashMap<Use, PublishChannel>,
+    followers: HashMap<Use, Follower>,
+    opening: FuturesUnordered<BoxFuture<'static, Opened>>,
+    subscribing: FuturesUnordered<BoxFuture<'static, Result<Subscribed, Aborted>>>,
+    following: FuturesUnordered<BoxFuture<'static, Result<Followed, Aborted>>>,
+    confirm_to: mpsc::UnboundedSender<Confirm>,
+    confirms: mpsc::UnboundedReceiver<Confirm>,
+}
+
+/// A subscription, from outside of the future that drives it.
+struct Follower {
+    /// Ends the future, wherever it waits.
+    stop: AbortHandle,
+    /// `None` until the subscription has been made.
+    credit: Option<SubscriptionCredit>,
+    /// Limit that came before that.
+    limit: Option<Credit>,
+    is_held: bool,
+    /// What came while it was held.
+    waiting: Option<(Box<Subscription>, Result<SubscriptionEvent, ServiceError>)>,
+}
+
+/// What woke the task.
+enum Woken {
+    Drained,
+    Time,
+    Confirmed(Confirm),
+    Opened(Opened),
+    Subscribed(Result<Subscribed, Aborted>),
+    Followed(Result<Followed, Aborted>),
+    Received(Message),
+    /// The client is gone.
+    Gone,
+}
+
+impl Socket {
+    pub(super) fn new(socket: WebSocket, form: Form, services: Services, session: Session) -> Self {
+        let (confirm_to, confirms) = mpsc::unbounded_channel();
+        Self {
+            socket,
+            form,
+            services,
+            session,
+            output: Output::new(form),
+            closing: None,
+            publishers: HashMap::new(),
+            followers: HashMap::new(),
+            opening: FuturesUnordered::new(),
+            subscribing: FuturesUnordered::new(),
+            following: FuturesUnordered::new(),
+            confirm_to,
+            confirms,
+        }
+    }
+
+    /// Serves until either side is done.
+    pub(super) async fn run(mut self, mut drain: watch::Receiver<bool>) {
+        let mut is_told = false;
+        loop {
+            let woken = self.wait(&mut drain, is_told).await;
+            is_told |= matches!(woken, Woken::Drained);
+            let is_there = self.take(woken) && self.take_more();
+            if !is_there {
+                return;
+            }
+            self.session.finish_turn(Now::read());
+            self.run_effects();
+            if !self.write().await {
+                return;
+            }
+            if let Some(closing) = self.closing {
+                return self.close(closing).await;
+            }
+        }
+    }
+
+    async fn wait(&mut self, drain: &mut watch::Receiver<bool>, is_told: bool) -> Woken {
+        let deadline = self.session.deadline();
+        tokio::select! {
+            // Confirms first: somebody counts the microseconds. The client's frames last: it has credit for what
+            // it sends, and everything that is ready is taken in before the turn ends.
+            biased;
+            // An error means that the gateway is gone: the same.
+            _ = drain.wait_for(|drains| *drains), if !is_told => Woken::Drained,
+            Some(confirm) = self.confirms.recv() => Woken::Confirmed(confirm),
+            Some(opened) = self.opening.next() => Woken::Opened(opened),
+            Some(subscribed) = self.subscribing.next() => Woken::Subscribed(subscribed),
+            Some(followed) = self.following.next() => Woken::Followed(followed),
+            message = self.socket.recv() => match message {
+                Some(Ok(message)) => Woken::Received(message),
+                Some(Err(_)) | None => Woken::Gone,
+            },
+            () = sleep_until(deadline) => Woken::Time,
+        }
+    }
+
+    /// Takes in what woke the task; false if the client is gone.
+    fn take(&mut self, woken: Woken) -> bool {
+        match woken {
+            Woken::Drained => self.session.drain(Now::read()),
+            Woken::Time => {
+                let throttled = |follower: &Follower| {
+                    follower.credit.as_ref().is_some_and(SubscriptionCredit::is_throttled)
+                };
+                let is_throttled = self.followers.values().any(throttled);
+                self.session.tick(Now::read(), is_throttled);
+            }
+            Woken::Confirmed(confirm) => self.session.confirmed(Now::read(), confirm),
+            Woken::Opened((of, opened)) => self.opened(of, opened),
+            Woken::Subscribed(Ok((of, subscribed))) => self.subscribed(of, subscribed),
+            Woken::Followed(Ok(followed)) => self.followed(followed),
+            // Forgotten while it was under way.
+            Woken::Subscribed(Err(Aborted)) | Woken::Followed(Err(Aborted)) => {}
+            Woken::Received(message) => return self.received(message),
+            Woken::Gone => return false,
+        }
+        true
+    }
+
+    /// Takes in what else is ready, so that one flush serves all of it; false if the client is gone.
+    fn take_more(&mut self) -> bool {
+        for _ in 0..TURN_MAX {
+            let Ok(confirm) = self.confirms.try_recv() else { break };
+            self.session.confirmed(Now::read(), confirm);
+        }
+        for _ in 0..TURN_MAX {
+            match self.socket.recv().now_or_never() {
+                Some(Some(Ok(message))) => {
+                    if !self.received(message) {
+                        return false;
+                    }
+                }
+                Some(Some(Err(_)) | None) => return false,
+                None => break,
+            }
+        }
+        for _ in 0..TURN_MAX {
+            // Encoded at once: so it is known when the output is full and the log is not to be read on.
+            self.run_effects();
+            if self.output.queued_bytes() >= OUTPUT_BYTES_MAX {
+                break;
+            }
+            match self.following.next().now_or_never() {
+                Some(Some(Ok(followed))) => self.followed(followed),
+                Some(Some(Err(Aborted))) => {}
+                Some(None) | None => break,
+            }
+        }
+        true
+    }
+
+    /// A message of the client; false if it was its last.
+    fn received(&mut self, message: Message) -> bool {
+        match (message, self.form) {
+            (Message::Text(text), Form::Json) => {
+                for frame in json::client_frames(text.as_str()) {
+                    if !self.receive(frame) {
+                        break;
+                    }
+                }
+            }
+            (Message::Binary(mut bytes), Form::Binary) => {
+                while let Some(frame) = binary::take_client_frame(&mut bytes).transpose() {
+                    if !self.receive(frame) {
+                        break;
+                    }
+                }
+            }
+            (Message::Text(_) | Message::Binary(_), _) => {
+                let detail = "a message of the other form of the subprotocol";
+                self.session.malformed(&WsError::Object(detail.into()));
+            }
+            (Message::Ping(_) | Message::Pong(_), _) => self.session.heard(Now::read()),
+            (Message::Close(_), _) => return false,
+        }
+        true
+    }
+
+    /// False after a frame that ends the connection.
+    fn receive(&mut self, frame: Result<(Channel, ClientFrame), WsError>) -> bool {
+        match frame {
+            Ok((ch, frame)) => {
+                self.session.receive(Now::read(), ch, frame);
+                !self.session.is_closed()
+            }
+            Err(error) => {
+                self.session.malformed(&error);
+                false
+            }
+        }
+    }
+
+    fn opened(&mut self, of: Use, opened: Result<PublishChannel, ServiceError>) {
+        let found = opened.map(|channel| {
+            let found = Found {
+                last_seq: channel.last_seq.map(|seq| seq.0),
+                incarnation: channel.topic.incarnation.0,
+                partitions: channel.topic.partitions(),
+                levels: channel.levels(),
+                has_producer: false,
+            };
+            self.publishers.insert(of, channel);
+            found
+        });
+        self.session.opened(of, found);
+    }
+
+    fn subscribed(&mut self, of: Use, subscribed: Result<Subscription, ServiceError>) {
+        let Some(follower) = self.followers.get_mut(&of) else { return };
+        match subscribed {
+            Err(failure) => self.session.ended(of, &failure),
+            Ok(subscription) => {
+                let credit = subscription.credit();
+                if let Some(limit) = follower.limit {
+                    credit.raise(limit);
+                }
+                follower.credit = Some(credit);
+                self.follow_on(of, Box::new(subscription));
+            }
+        }
+    }
+
+    /// Waits for the subscription's next event.
+    fn follow_on(&mut self, of: Use, mut subscription: Box<Subscription>) {
+        let Some(follower) = self.followers.get_mut(&of) else { return };
+        let (stop, registration) = AbortHandle::new_pair();
+        follower.stop = stop;
+        let next = async move {
+            let event = subscription.next().await;
+            (of, subscription, event)
+        };
+        self.following.push(Box::pin(Abortable::new(next, registration)));
+    }
+
+    fn followed(&mut self, (of, subscription, event): Followed) {
+        let Some(follower) = self.followers.get_mut(&of) else { return };
+        if follower.is_held {
+            follower.waiting = Some((subscription, event));
+            return;
+        }
+        match event {
+            Err(failure) => self.session.ended(of, &failure),
+            Ok(event) => {
+                let incarnation = subscription.topics.first().map_or(0, |topic| topic.incarnation.0);
+                self.session.happened(of, incarnation, event);
+                self.follow_on(of, subscription);
+            }
+        }
+    }
+
+    /// Runs what the session wants, and what follows from that.
+    fn run_effects(&mut self) {
+        loop {
+            let effects = self.session.take_effects();
+            if effects.is_empty() || self.closing.is_some() {
+                return;
+            }
+            for effect in effects {
+                self.run_effect(effect);
+            }
+        }
+    }
+
+    fn run_effect(&mut self, effect: Effect) {
+        match effect {
+            Effect::Send(ch, frame) => self.output.put(ch, &frame),
+            Effect::Deliver { of, n, slices } => {
+                if let Err(error) = self.output.deliver(of.ch, n, slices) {
+                    let detail = format!("a record batch cannot be read: {error}");
+                    self.session.ended(of, &ServiceError::new(ErrorCode::Corrupt, detail));
+                }
+            }
+            Effect::Open { of, open } => {
+                let publisher = self.services.publisher.clone();
+                self.opening.push(Box::pin(async move { (of, publisher.open(open).await) }));
+            }
+            Effect::Publish { of, call, seq, content } => self.publish(of, call, seq, content),
+            Effect::Subscribe { of, subscribe } => {
+                let reader = self.services.reader.clone();
+                let (stop, registration) = AbortHandle::new_pair();
+                let made = async move { (of, reader.subscribe(subscribe).await) };
+                self.subscribing.push(Box::pin(Abortable::new(made, registration)));
+                let follower = Follower { stop, credit: None, limit: None, is_held: false, waiting: None };
+                self.followers.insert(of, follower);
+            }
+            Effect::Raise { of, limit } => match self.followers.get_mut(&of) {
+                Some(Follower { credit: Some(credit), .. }) => credit.raise(limit),
+                Some(follower) => follower.limit = Some(limit),
+                None => {}
+            },
+            Effect::Hold { of, on } => self.hold(of, on),
+            Effect::Forget { of } => {
+                self.publishers.remove(&of);
+                if let Some(follower) = self.followers.remove(&of) {
+                    follower.stop.abort();
+                }
+            }
+            Effect::Close(closing) => self.closing = Some(closing),
+        }
+    }
+
+    fn hold(&mut self, of: Use, on: bool) {
+        let Some(follower) = self.followers.get_mut(&of) else { return };
+        follower.is_held = on;
+        if !on && let Some((subscription, event)) = follower.waiting.take() {
+            self.followed((of, subscription, event));
+        }
+    }
+
+    fn publish(&mut self, of: Use, call: u64, seq: Seq, content: Content) {
+        let Some(channel) = self.publishers.get(&of) else {
+            let gone = ServiceError::new(ErrorCode::Internal, "the channel is gone");
+            return self.session.refused(call, &gone);
+        };
+        let ticket = self.session.next_ticket();
+        let publish = ChannelPublish { content, seq, ticket };
+        match (channel.publish(&publish, &self.confirm_to), publish.content) {
+            (Ok(parts), _) => {
+                let parts = parts.into_iter().map(|part| CallPart::new(part, 0)).collect();
+                self.session.sent(call, parts, &[]);
+            }
+            // One of them is to blame: each gets its own verdict.
+            (Err(failure), Content::Records(records))
+                if records.len() > 1 && failure.code() != ErrorCode::Busy =>
+            {
+                let (mut parts, mut refused) = (Vec::new(), Vec::new());
+                for (place, record) in (0u32..).zip(records) {
+                    let publish = ChannelPublish {
+                        content: Content::Records(vec![record]),
+                        seq: Seq(seq.0 + u64::from(place)),
+                        ticket: ticket + parts.len() as u64,
+                    };
+                    match channel.publish(&publish, &self.confirm_to) {
+                        Ok(sent) => parts.extend(sent.into_iter().map(|part| CallPart::new(part, place))),
+                        Err(failure) => refused.push((place, failure)),
+                    }
+                }
+                self.session.sent(call, parts, &refused);
+            }
+            (Err(failure), _) => self.session.refused(call, &failure),
+        }
+    }
+
+    /// Writes what the turn left, with one flush; false if the client is gone or takes nothing.
+    async fn write(&mut self) -> bool {
+        let messages = self.output.take();
+        let socket = &mut self.socket;
+        let written = async {
+            for message in messages {
+                socket.feed(message).await?;
+            }
+            socket.flush().await
+        };
+        matches!(timeout(WRITE_TIME_MAX, written).await, Ok(Ok(())))
+    }
+
+    async fn close(mut self, closing: Closing) {
+        let frame = match closing {
+            Closing::Normal => CloseFrame { code: close_code::NORMAL, reason: "bye".into() },
+            Closing::Code(code) => CloseFrame { code: code.number(), reason: code.as_str().into() },
+        };
+        let closed = async {
+            self.socket.send(Message::Close(Some(frame))).await?;
+            // Until the client has answered, what it still sends is read and dropped: closing at once would reset
+            // the connection under the close frame.
+            while let Some(Ok(_)) = self.socket.recv().await {}
+            Ok::<_, axum::Error>(())
+        };
+        let _ = timeout(CLOSE_TIME_MAX, closed).await;
+    }
+}
