@@ -457,3 +457,6 @@ fn fail_all(items: Vec<Queued>, error: &CallError) -> Landed {
 fn far_future() -> Instant {
     Instant::now() + Duration::from_secs(30 * 365 * 24 * 3600)
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,1 +1,298 @@
+//! The session without sockets: what clients may rely on whatever the network does.
 
+use proptest::prelude::*;
+use weir_protocol::ids::{Name, Offset, PartitionId};
+use weir_protocol::rpc::{Level, Placed};
+use weir_protocol::ws::{Hello, Limit, Open, Pub, Sub};
+
+use super::*;
+use crate::auth::{Grant, Op, OpSet, Pattern};
+use crate::service::ServiceError;
+use crate::service::publish::Confirm;
+use crate::service::read::{PartitionOf, Started, SubscriptionEvent};
+use crate::ws::publishing::Found;
+
+const CH: Channel = Channel(1);
+
+struct Play {
+    session: Session,
+    now: Now,
+}
+
+impl Play {
+    fn as_principal(principal: Principal) -> Self {
+        let now = Now { instant: Instant::now(), epoch_ms: 7 };
+        let config = SessionConfig { record_bytes_max: 1_000, window: Amount { msgs: 4, bytes: 4_000 } };
+        let authenticate: Authenticate = Arc::new(|_| Err(AuthError::Rejected));
+        let id = ulid::Ulid::nil().to_string();
+        Self { session: Session::new(now, id, config, principal, authenticate), now }
+    }
+
+    fn welcomed() -> Self {
+        let mut play = Self::as_principal(Principal::all(Name::default_name()));
+        play.receive(Channel::CONNECTION, ClientFrame::Hello(Hello { v: 1, ..Hello::default() }));
+        assert!(matches!(play.sent()[..], [ServerFrame::Welcome(_)]));
+        play
+    }
+
+    /// With a channel that publishes.
+    fn opened() -> (Self, Use) {
+        let mut play = Self::welcomed();
+        play.receive(CH, ClientFrame::Open(Open { topic: "t".into(), ..Open::default() }));
+        let of = match play.session.take_effects().pop() {
+            Some(Effect::Open { of, .. }) => of,
+            other => panic!("{other:?}"),
+        };
+        let levels = Level::Quorum.bit();
+        let found = Found { last_seq: None, incarnation: 1, partitions: 1, levels, has_producer: false };
+        play.session.opened(of, Ok(found));
+        assert!(matches!(play.sent()[..], [ServerFrame::Opened(_)]));
+        (play, of)
+    }
+
+    fn receive(&mut self, ch: Channel, frame: ClientFrame) {
+        self.session.receive(self.now, ch, frame);
+    }
+
+    fn publish(&mut self, seq: u64) {
+        let data = RawJson::from_text("1");
+        self.receive(CH, ClientFrame::Pub(Pub { seq, data, ..Pub::default() }));
+    }
+
+    fn after(&mut self, duration: Duration) {
+        self.now.instant += duration;
+        self.session.tick(self.now, false);
+    }
+
+    /// The calls of the turn.
+    fn calls(&mut self) -> Vec<u64> {
+        self.session.finish_turn(self.now);
+        let effects = self.session.take_effects();
+        effects
+            .into_iter()
+            .filter_map(|effect| match effect {
+                Effect::Publish { call, .. } => Some(call),
+                _ => None,
+            })
+            .collect()
+    }
+
+    fn sent(&mut self) -> Vec<ServerFrame> {
+        self.session.finish_turn(self.now);
+        let effects = self.session.take_effects();
+        effects
+            .into_iter()
+            .filter_map(|effect| match effect {
+                Effect::Send(_, frame) => Some(frame),
+                _ => None,
+            })
+            .collect()
+    }
+
+    fn closing(&mut self) -> Option<Closing> {
+        let effects = self.session.take_effects();
+        effects.into_iter().find_map(|effect| match effect {
+            Effect::Close(closing) => Some(closing),
+            _ => None,
+        })
+    }
+
+    fn confirm(&mut self, ticket: u64, offset: u64) {
+        let placed = Placed { base_offset: offset, count: 1, is_final: true, ..Placed::default() };
+        self.session.confirmed(
+            self.now,
+            Confirm {
+                ticket,
+                level: Level::Quorum,
+                result: Ok(placed),
+                stages: None,
+                round_trip: Duration::ZERO,
+                is_last: true,
+            },
+        );
+    }
+}
+
+fn one_part() -> Vec<CallPart> {
+    vec![CallPart { partition: 0, records: std::iter::once(0..1).collect() }]
+}
+
+#[test]
+fn hello_is_due_and_silence_ends_a_session() {
+    let mut play = Play::as_principal(Principal::all(Name::default_name()));
+    assert_eq!(play.session.deadline(), play.now.instant + HELLO_TIME_MAX);
+    play.after(HELLO_TIME_MAX);
+    assert_eq!(play.closing(), Some(Closing::Code(CloseCode::HeartbeatTimeout)));
+
+    let mut play = Play::welcomed();
+    play.after(HEARTBEAT);
+    assert!(matches!(play.sent()[..], [ServerFrame::Ping(_)]));
+    play.receive(Channel::CONNECTION, ClientFrame::Pong(Pong { id: 1 }));
+    play.after(HEARTBEAT);
+    play.after(HEARTBEAT - Duration::from_millis(1));
+    assert_eq!(play.closing(), None);
+    play.after(Duration::from_millis(1));
+    assert_eq!(play.closing(), Some(Closing::Code(CloseCode::HeartbeatTimeout)));
+}
+
+#[test]
+fn nothing_but_hello_comes_first_and_only_once() {
+    for frame in [
+        ClientFrame::Open(Open { topic: "t".into(), ..Open::default() }),
+        ClientFrame::Sub(Sub { topic: Some("t".into()), ..Sub::default() }),
+        ClientFrame::Pub(Pub::default()),
+        ClientFrame::Limit(Limit::default()),
+        ClientFrame::Pong(Pong { id: 0 }),
+        ClientFrame::Bye(weir_protocol::ws::Bye::default()),
+    ] {
+        let mut play = Play::as_principal(Principal::all(Name::default_name()));
+        play.receive(CH, frame);
+        assert_eq!(play.closing(), Some(Closing::Code(CloseCode::BadFrame)));
+    }
+    let mut play = Play::welcomed();
+    play.receive(Channel::CONNECTION, ClientFrame::Hello(Hello { v: 1, ..Hello::default() }));
+    assert_eq!(play.closing(), Some(Closing::Code(CloseCode::BadFrame)));
+}
+
+#[test]
+fn every_open_and_sub_is_authorised() {
+    let grants = Grant {
+        namespaces: Pattern::any(),
+        topics: Pattern::new("mine"),
+        ops: OpSet::of(&[Op::Connect, Op::Publish]),
+    };
+    let mut play = Play::as_principal(Principal::with_grants(Name::default_name(), vec![grants]));
+    play.receive(Channel::CONNECTION, ClientFrame::Hello(Hello { v: 1, ..Hello::default() }));
+    play.sent();
+    play.receive(Channel(1), ClientFrame::Open(Open { topic: "mine".into(), ..Open::default() }));
+    assert!(matches!(play.session.take_effects()[..], [Effect::Open { .. }]));
+    play.receive(Channel(2), ClientFrame::Open(Open { topic: "yours".into(), ..Open::default() }));
+    play.receive(Channel(3), ClientFrame::Sub(Sub { topic: Some("mine".into()), ..Sub::default() }));
+    let refused = play.sent();
+    assert_eq!(refused.len(), 2);
+    for frame in refused {
+        let ServerFrame::Err(problem) = frame else { panic!("{frame:?}") };
+        assert!(problem.problem.get().contains("\"forbidden\""), "{problem:?}");
+    }
+}
+
+#[test]
+fn a_token_that_does_not_verify_and_a_foreign_resume_token_end_the_session() {
+    let hello = |token: Option<&str>, resume: Option<&str>| {
+        let token = token.map(|token| weir_protocol::ws::Secret(token.into()));
+        let mut play = Play::as_principal(Principal::all(Name::default_name()));
+        let hello = Hello { v: 1, token, resume: resume.map(str::to_owned), ..Hello::default() };
+        play.receive(Channel::CONNECTION, ClientFrame::Hello(hello));
+        play.closing()
+    };
+    assert_eq!(hello(Some("x"), None), Some(Closing::Code(CloseCode::Unauthorized)));
+    assert_eq!(hello(None, Some("rt_x")), Some(Closing::Code(CloseCode::ResumeExpired)));
+    assert_eq!(hello(None, Some(&format!("rt_{}", ulid::Ulid::nil()))), None);
+}
+
+#[test]
+fn records_of_one_turn_are_one_call_and_a_refused_one_is_named() {
+    let (mut play, _) = Play::opened();
+    (0..3).for_each(|seq| play.publish(seq));
+    assert_eq!(play.calls(), [0]);
+    let refused = ServiceError::new(ErrorCode::TooLarge, "the second");
+    let parts = [0, 2].map(|at| CallPart { partition: 0, records: std::iter::once(at..at + 1).collect() });
+    play.session.sent(0, parts.into(), &[(1, refused)]);
+    play.confirm(0, 10);
+    play.confirm(1, 11);
+    let frames = play.sent();
+    let [ServerFrame::Reject(reject), ServerFrame::Confirm(confirm), ServerFrame::PubLimit(limit)] =
+        &frames[..]
+    else {
+        panic!("{frames:?}")
+    };
+    assert_eq!((reject.seq, reject.n, confirm.upto), (1, 1, Some(2)));
+    assert_eq!(limit.msgs, 7, "three are done, four may be under way");
+}
+
+#[test]
+fn a_closed_channel_is_forgotten_when_its_last_publish_is_confirmed() {
+    let (mut play, of) = Play::opened();
+    play.publish(0);
+    play.receive(CH, ClientFrame::ClosePub(weir_protocol::ws::ClosePub {}));
+    assert_eq!(play.calls(), [0]);
+    play.session.sent(0, one_part(), &[]);
+    play.confirm(0, 5);
+    play.session.finish_turn(play.now);
+    let effects = play.session.take_effects();
+    assert!(
+        matches!(&effects[..], [Effect::Send(_, ServerFrame::Confirm(_)), Effect::Forget { of: gone }] if *gone == of),
+        "{effects:?}"
+    );
+}
+
+#[test]
+fn draining_waits_for_what_is_under_way_and_takes_nothing_new() {
+    let (mut play, _) = Play::opened();
+    play.publish(0);
+    assert_eq!(play.calls(), [0]);
+    play.session.sent(0, one_part(), &[]);
+    play.session.drain(play.now);
+    play.receive(Channel(2), ClientFrame::Open(Open { topic: "t".into(), ..Open::default() }));
+    let frames = play.sent();
+    assert!(matches!(&frames[..], [ServerFrame::Goaway(_), ServerFrame::Err(_)]), "{frames:?}");
+    play.confirm(0, 0);
+    play.session.finish_turn(play.now);
+    assert_eq!(play.closing(), Some(Closing::Code(CloseCode::GoingAway)));
+}
+
+#[test]
+fn what_comes_late_for_another_use_of_a_channel_changes_nothing() {
+    let mut play = Play::welcomed();
+    let sub = || {
+        ClientFrame::Sub(Sub {
+            topic: Some("t".into()),
+            limit: Limit { msgs: 9, bytes: 9 },
+            ..Sub::default()
+        })
+    };
+    play.receive(CH, sub());
+    let Some(Effect::Subscribe { of: old, .. }) = play.session.take_effects().pop() else { panic!() };
+    play.receive(CH, ClientFrame::Unsub(weir_protocol::ws::Unsub {}));
+    play.receive(CH, sub());
+    play.session.take_effects();
+    let of = PartitionOf { topic: 0, partition: PartitionId(0) };
+    let started = vec![Started { of, from: Offset(0), tail: Offset(0) }];
+    play.session.happened(old, 1, SubscriptionEvent::Started(started));
+    play.session.ended(old, &ServiceError::new(ErrorCode::Internal, ""));
+    assert!(play.session.take_effects().is_empty());
+}
+
+proptest! {
+    #[test]
+    fn a_client_within_its_credit_is_never_closed_and_one_beyond_it_always(
+        steps in proptest::collection::vec(any::<bool>(), 1..120), cheats in any::<bool>(),
+    ) {
+        let (mut play, _) = Play::opened();
+        let (mut limit, mut seq, mut under_way) = (4, 0, std::collections::VecDeque::new());
+        for publishes in steps {
+            if publishes && seq < limit {
+                play.publish(seq);
+                seq += 1;
+                for call in play.calls() {
+                    under_way.push_back(play.session.next_ticket());
+                    play.session.sent(call, one_part(), &[]);
+                }
+            } else if let Some(ticket) = under_way.pop_front() {
+                play.confirm(ticket, 0);
+                for frame in play.sent() {
+                    if let ServerFrame::PubLimit(raised) = frame {
+                        prop_assert!(raised.msgs > limit, "absolute limits only rise");
+                        limit = raised.msgs;
+                    }
+                }
+            }
+            prop_assert!(!play.session.is_closed());
+            prop_assert!(limit > seq || !under_way.is_empty(), "stuck");
+        }
+        if cheats {
+            (seq..=limit).for_each(|seq| play.publish(seq));
+            prop_assert_eq!(play.closing(), Some(Closing::Code(CloseCode::CreditViolation)));
+        }
+    }
+}

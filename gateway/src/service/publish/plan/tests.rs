@@ -1,1 +1,121 @@
+use bytes::Bytes;
+use proptest::prelude::*;
+use weir_protocol::batch::Headers;
 
+use super::*;
+
+fn record(key: Option<&str>, bytes: usize) -> NewRecord {
+    let key = key.map(|key| Bytes::copy_from_slice(key.as_bytes()));
+    NewRecord { key, headers: Headers::default(), value: Bytes::from(vec![7; bytes]) }
+}
+
+fn placing(partitions: u32) -> Placing {
+    Placing { partitions, keyless: PartitionId(0), is_fixed: false, producer: None, atomic: false }
+}
+
+const PRODUCER: ProducerAt = ProducerAt { key: ProducerKey(9), epoch: Epoch(2), seq: Seq(100) };
+
+fn planned(records: &[NewRecord], placing: Placing) -> Result<Vec<Part>, ServiceError> {
+    plan(&Content::Records(records.to_vec()), placing, &PublishConfig::default())
+}
+
+fn batch(keys: &[Option<&str>]) -> Batch {
+    let mut builder = BatchBuilder::anonymous();
+    for key in keys {
+        let parts = RecordParts { key: key.map(str::as_bytes), headers: &Headers::default(), value: b"v" };
+        builder.push(parts).unwrap();
+    }
+    builder.build(Compression::None).unwrap()
+}
+
+proptest! {
+    #[test]
+    fn every_record_is_in_one_batch_of_its_keys_partition_in_order_and_with_its_number(
+        keys in proptest::collection::vec(proptest::option::of(0u8..20), 1..80), partitions in 1u32..6,
+        with_producer in any::<bool>(),
+    ) {
+        let keys: Vec<_> = keys.iter().map(|key| key.map(|key| format!("k{key}"))).collect();
+        let records: Vec<_> = keys.iter().map(|key| record(key.as_deref(), 10)).collect();
+        let producer = with_producer.then_some(PRODUCER);
+        let parts = planned(&records, Placing { producer, ..placing(partitions) }).unwrap();
+        let mut seen = vec![0; records.len()];
+        let mut last = std::collections::HashMap::new();
+        for part in &parts {
+            let places: Vec<_> = part.records.iter().cloned().flatten().collect();
+            let found: Vec<_> = part.batch.records().unwrap().map(Result::unwrap).collect();
+            prop_assert_eq!(places.len(), found.len());
+            for (place, record) in places.into_iter().zip(found) {
+                seen[place as usize] += 1;
+                let key = keys[place as usize].as_deref();
+                prop_assert_eq!(record.key.as_deref(), key.map(str::as_bytes));
+                let expected = key.map_or(PartitionId(0), |key| partition_of(key.as_bytes(), partitions));
+                prop_assert_eq!(part.partition, expected);
+                if with_producer {
+                    prop_assert_eq!(record.seq, Seq(100 + u64::from(place)));
+                }
+                let before = last.insert(part.partition, place);
+                prop_assert!(before.is_none_or(|before| before < place), "order within a partition");
+            }
+        }
+        prop_assert!(seen.iter().all(|times| *times == 1));
+    }
+}
+
+#[test]
+fn batches_end_at_their_size_unless_they_are_atomic() {
+    let records = vec![record(None, 600_000); 3];
+    assert_eq!(planned(&records, placing(1)).unwrap().len(), 3);
+    let atomic = Placing { atomic: true, ..placing(1) };
+    assert_eq!(planned(&records, atomic).unwrap().len(), 1);
+    let error = planned(&vec![record(None, 1_000_000); 4], atomic).unwrap_err();
+    assert_eq!(error.code(), ErrorCode::TooLarge);
+}
+
+#[test]
+fn a_record_beyond_the_limits_refuses_the_request() {
+    for (record, field) in
+        [(record(None, (1 << 20) + 1), "data"), (record(Some(&"k".repeat(1_025)), 1), "key")]
+    {
+        let error = planned(&[record], placing(1)).unwrap_err();
+        assert_eq!((error.code(), error.field), (ErrorCode::TooLarge, Some(field)));
+    }
+    assert_eq!(planned(&[], placing(1)).unwrap_err().code(), ErrorCode::Malformed);
+}
+
+#[test]
+fn a_named_partition_refuses_a_key_that_belongs_elsewhere() {
+    let key = (0..).map(|i| format!("k{i}")).find(|key| partition_of(key.as_bytes(), 4).0 == 2).unwrap();
+    for (partition, fits) in [(2, true), (3, false)] {
+        let fixed = Placing { keyless: PartitionId(partition), is_fixed: true, ..placing(4) };
+        assert_eq!(planned(&[record(Some(&key), 1)], fixed).is_ok(), fits);
+    }
+}
+
+#[test]
+fn a_clients_batch_passes_untouched_where_one_partition_takes_it() {
+    let config = PublishConfig::default();
+    let theirs = batch(&[None, Some("a"), Some("b")]);
+    let parts = plan(&Content::Batches(vec![theirs.clone()]), placing(1), &config).unwrap();
+    assert_eq!(parts[0].batch.bytes().as_ptr(), theirs.bytes().as_ptr(), "not copied");
+    let several = plan(&Content::Batches(vec![theirs.clone(), theirs]), placing(7), &config).unwrap();
+    let records: u32 =
+        several.iter().flat_map(|part| &part.records).map(|range| range.end - range.start).sum();
+    assert_eq!(records, 6);
+}
+
+#[test]
+fn a_batch_is_its_producers_or_is_stamped_or_is_refused() {
+    let config = PublishConfig::default();
+    let placing = Placing { producer: Some(PRODUCER), ..placing(1) };
+    let anonymous = batch(&[None, None]);
+    let content = Content::Batches(vec![anonymous.clone(), anonymous.clone()]);
+    let parts = plan(&content, placing, &config).unwrap();
+    let seqs: Vec<_> =
+        parts.iter().map(|part| (part.batch.header().producer, part.batch.header().base_seq)).collect();
+    assert_eq!(seqs, [(PRODUCER.key, Seq(100)), (PRODUCER.key, Seq(102))]);
+    let own = anonymous.with_producer(PRODUCER.key, PRODUCER.epoch, PRODUCER.seq);
+    assert!(plan(&Content::Batches(vec![own]), placing, &config).is_ok());
+    let other = anonymous.with_producer(PRODUCER.key, PRODUCER.epoch, Seq(7));
+    let refused = plan(&Content::Batches(vec![other]), placing, &config).unwrap_err();
+    assert_eq!(refused.code(), ErrorCode::InvalidBatch);
+}
