@@ -47,6 +47,12 @@ pub(crate) enum Command {
     /// Create, list, change and delete topics
     #[command(subcommand)]
     Topic(TopicCommand),
+    /// Measure, with proof that nothing was lost
+    ///
+    /// Without --running each run starts the product in a process and a directory of its own, so that its CPU time
+    /// and syncs can be told apart from the client's.
+    #[command(subcommand)]
+    Bench(BenchCommand),
 }
 
 /// How `weir dev` runs.
@@ -73,6 +79,132 @@ pub(crate) struct DevArgs {
     /// Write the gateway's URL into this file once everything answers (for scripts)
     #[arg(long, value_name = "FILE")]
     pub(crate) ready_file: Option<PathBuf>,
+}
+
+/// What can be measured.
+#[derive(Debug, Subcommand)]
+pub(crate) enum BenchCommand {
+    /// A thousand messages a second for five seconds, with everything checked
+    Smoke(BenchTarget),
+    /// Writers and readers over the binary WebSocket at given rates
+    Steady(SteadyArgs),
+    /// One message per POST on keep-alive HTTP/1.1, beside the same server answering an empty 204
+    Http(HttpArgs),
+    /// One POST at a time, beside the disk's own write and sync
+    Lone(LoneArgs),
+}
+
+/// What is measured.
+#[derive(Debug, Clone, ClapArgs)]
+pub(crate) struct BenchTarget {
+    /// Measure the gateway that --url names instead of starting one
+    #[arg(long)]
+    pub(crate) running: bool,
+    /// With --running on this machine: process whose CPU time and memory are read
+    #[arg(long, value_name = "PID", requires = "running")]
+    pub(crate) pid: Option<u32>,
+    /// Directory on the disk to measure; data goes into a new one below it, removed at the end [default: .]
+    #[arg(long, value_name = "DIR")]
+    pub(crate) dir: Option<PathBuf>,
+}
+
+/// How `weir bench steady` runs.
+#[derive(Debug, Clone, ClapArgs)]
+pub(crate) struct SteadyArgs {
+    /// What is measured
+    #[command(flatten)]
+    pub(crate) target: BenchTarget,
+    /// Messages per second of all writers together, e.g. 50k; several separated by commas run one after the
+    /// other; `max` publishes as fast as the window lets
+    #[arg(long, value_name = "RATE", value_delimiter = ',', default_value = "50k", value_parser = parse_rate)]
+    pub(crate) rate: Vec<Rate>,
+    /// Connections that publish
+    #[arg(long, default_value_t = 10, value_name = "N")]
+    pub(crate) writers: u32,
+    /// Connections that subscribe
+    #[arg(long, default_value_t = 10, value_name = "N")]
+    pub(crate) readers: u32,
+    /// Topics; members share them in turn [default: one per writer]
+    #[arg(long, value_name = "N")]
+    pub(crate) topics: Option<u32>,
+    /// Bytes of a message, at least 24
+    #[arg(long, default_value_t = 1_024, value_name = "BYTES")]
+    pub(crate) payload: usize,
+    /// Messages a writer may have unconfirmed
+    #[arg(long, default_value_t = 1_024, value_name = "N")]
+    pub(crate) window: u64,
+    /// Messages a reader lets come before it has taken them
+    #[arg(long, default_value_t = 16_384, value_name = "N")]
+    pub(crate) credit: u64,
+    /// Messages in one batch at most
+    #[arg(long, default_value_t = 256, value_name = "N")]
+    pub(crate) batch: u32,
+    /// Level to wait for: none, memory, durable or quorum
+    #[arg(long, default_value = "quorum", value_name = "LEVEL")]
+    pub(crate) confirm: String,
+    /// Seconds before what counts
+    #[arg(long, default_value_t = 3, value_name = "S")]
+    pub(crate) warmup: u64,
+    /// Seconds that count
+    #[arg(long, default_value_t = 10, value_name = "S")]
+    pub(crate) seconds: u64,
+}
+
+/// How `weir bench http` runs.
+#[derive(Debug, Clone, ClapArgs)]
+pub(crate) struct HttpArgs {
+    /// What is measured
+    #[command(flatten)]
+    pub(crate) target: BenchTarget,
+    /// Connections, each with one request at a time
+    #[arg(long, default_value_t = 64, value_name = "N")]
+    pub(crate) connections: u32,
+    /// Bytes of a message
+    #[arg(long, default_value_t = 1_024, value_name = "BYTES")]
+    pub(crate) payload: usize,
+    /// Seconds of each kind per round
+    #[arg(long, default_value_t = 3, value_name = "S")]
+    pub(crate) seconds: u64,
+    /// Rounds that count, after one that warms up
+    #[arg(long, default_value_t = 3, value_name = "N")]
+    pub(crate) rounds: u32,
+}
+
+/// How `weir bench lone` runs.
+#[derive(Debug, Clone, ClapArgs)]
+pub(crate) struct LoneArgs {
+    /// What is measured
+    #[command(flatten)]
+    pub(crate) target: BenchTarget,
+    /// POSTs, and syncs
+    #[arg(long, default_value_t = 2_000, value_name = "N")]
+    pub(crate) count: u64,
+    /// Bytes of a message
+    #[arg(long, default_value_t = 1_024, value_name = "BYTES")]
+    pub(crate) payload: usize,
+    /// Microseconds to wait before each
+    #[arg(long, default_value_t = 0, value_name = "US")]
+    pub(crate) gap_us: u64,
+}
+
+/// Messages per second.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Rate {
+    /// This many.
+    PerSecond(u64),
+    /// As many as go.
+    Max,
+}
+
+fn parse_rate(text: &str) -> Result<Rate, String> {
+    if text == "max" {
+        return Ok(Rate::Max);
+    }
+    let (digits, factor) = text.strip_suffix('k').map_or((text, 1), |digits| (digits, 1_000));
+    match digits.parse::<u64>().ok().and_then(|number| number.checked_mul(factor)) {
+        Some(rate) if rate > 0 => Ok(Rate::PerSecond(rate)),
+        _ => Err("expected messages per second, e.g. 500 or 150k, or `max`".to_owned()),
+    }
 }
 
 /// What can be done with topics.
@@ -210,6 +342,9 @@ mod tests {
         assert!(parse_size("1GB").is_err(), "decimal units are not offered");
         assert!(parse_size("99999999999TiB").is_err());
         assert!(parse_count("ten").is_err());
+        assert_eq!(parse_rate("150k"), Ok(Rate::PerSecond(150_000)));
+        assert_eq!(parse_rate("max"), Ok(Rate::Max));
+        assert!(parse_rate("0").is_err());
     }
 
     #[test]

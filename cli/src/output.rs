@@ -62,3 +62,10 @@ pub(crate) fn bytes(count: u64) -> String {
     }
     if unit == 0 { format!("{count} B") } else { format!("{value:.1} {}", UNITS[unit]) }
 }
+
+/// A sign of life on standard error while something takes long; nothing without a terminal.
+pub(crate) fn spinner(message: &'static str) -> indicatif::ProgressBar {
+    let bar = indicatif::ProgressBar::new_spinner().with_message(message);
+    bar.enable_steady_tick(std::time::Duration::from_millis(200));
+    bar
+}

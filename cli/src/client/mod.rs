@@ -2,5 +2,7 @@
 
 mod http;
 mod tls;
+mod wire;
 
 pub(crate) use http::Api;
+pub(crate) use wire::{Wire, WireError, problem_text};

@@ -1,0 +1,202 @@
+//! One writer: what is due goes out in batches, within window and credit.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use anyhow::bail;
+use rand::RngCore as _;
+use tokio::sync::watch;
+use weir_protocol::batch::{Batch, BatchBuilder, Compression, Headers, RecordParts};
+use weir_protocol::ids::{Epoch, Incarnation, ProducerKey, Seq};
+use weir_protocol::ws::{Channel, ClientFrame, Limit, Open, Producer, ServerFrame};
+
+use super::{Shared, Window};
+use crate::bench::identity::Identity;
+use crate::bench::schedule::Schedule;
+use crate::bench::tally::Tally;
+use crate::bench::target::Target;
+use crate::client::{Wire, problem_text};
+
+const CH: Channel = Channel(1);
+
+/// Messages with one due time that are not confirmed yet.
+struct Unconfirmed {
+    /// Number behind the last.
+    end: u64,
+    count: u64,
+    due_ns: u64,
+}
+
+/// A writer with its connection.
+pub(super) struct Writer {
+    number: u32,
+    shared: Arc<Shared>,
+    wire: Wire,
+    producer: ProducerKey,
+    limit: Limit,
+    payload: Vec<u8>,
+    sent: u64,
+    sent_bytes: u64,
+    confirmed: u64,
+    unconfirmed: VecDeque<Unconfirmed>,
+    tally: Tally,
+}
+
+impl Writer {
+    pub(super) async fn connect(target: &Target, shared: &Arc<Shared>, number: u32) -> anyhow::Result<Self> {
+        let mut wire = Wire::connect(&target.connect, Vec::new()).await?;
+        let id = format!("bench-{}-{number}", shared.run);
+        let open = Open {
+            ns: Some(target.connect.namespace.clone()),
+            topic: shared.shape.topic(&shared.run, number),
+            producer: Some(Producer { id: id.clone(), epoch: 0 }),
+            confirm: vec![shared.shape.confirm.unwrap_or(weir_protocol::rpc::Level::None)],
+        };
+        wire.put(CH, &ClientFrame::Open(open));
+        wire.flush().await?;
+        let opened = match wire.next().await? {
+            (_, ServerFrame::Opened(opened)) => opened,
+            (_, ServerFrame::Err(refused)) => bail!(problem_text(&refused.problem)),
+            (_, other) => bail!("open was answered with {other:?}"),
+        };
+        let mut payload = vec![0; shared.shape.payload];
+        rand::rng().fill_bytes(&mut payload);
+        Ok(Self {
+            number,
+            shared: Arc::clone(shared),
+            wire,
+            producer: ProducerKey::of(Incarnation(opened.inc), &id),
+            limit: opened.pub_limit,
+            payload,
+            sent: 0,
+            sent_bytes: 0,
+            confirmed: 0,
+            unconfirmed: VecDeque::new(),
+            tally: Tally::new(),
+        })
+    }
+
+    /// Publishes until the window is over and all of it is confirmed.
+    pub(super) async fn run(
+        mut self,
+        window: Window,
+        mut ticks: watch::Receiver<u64>,
+    ) -> anyhow::Result<Tally> {
+        let schedule = self.shared.per_writer.map(Schedule::new);
+        let last_tick = window.to_ns / 1_000_000;
+        loop {
+            let tick = *ticks.borrow_and_update();
+            let is_over = tick >= last_tick;
+            let due = match schedule {
+                Some(schedule) => schedule.due(tick.min(last_tick)),
+                None if is_over || tick == 0 => self.sent,
+                None => u64::MAX,
+            };
+            while self.room(due) > 0 {
+                self.put_batch(due, schedule, &window)?;
+                self.wire.flush().await?;
+            }
+            let waits_for_confirms = self.shared.shape.confirm.is_some() && self.confirmed < self.sent;
+            if is_over && self.sent >= due && !waits_for_confirms {
+                break;
+            }
+            tokio::select! {
+                biased;
+                frame = self.wire.next() => {
+                    self.take(frame?.1, &window)?;
+                    while self.wire.has_next() {
+                        let (_, frame) = self.wire.next().await?;
+                        self.take(frame, &window)?;
+                    }
+                }
+                _ = ticks.changed(), if self.sent >= due || !is_over => {}
+            }
+        }
+        self.tally.sent = self.sent;
+        self.tally.confirmed = self.confirmed;
+        self.shared.sent[self.number as usize].store(self.sent, Ordering::Release);
+        Ok(self.tally)
+    }
+
+    /// Messages that may go out now.
+    fn room(&self, due: u64) -> u64 {
+        let shape = &self.shared.shape;
+        let in_window = match shape.confirm {
+            Some(_) => shape.window.saturating_sub(self.sent - self.confirmed),
+            None => u64::MAX,
+        };
+        // A record's overhead is below this; so the limit in bytes is never crossed.
+        let record = self.payload.len() as u64 + 64;
+        let in_bytes = self.limit.bytes.saturating_sub(self.sent_bytes) / record;
+        let room = in_window.min(in_bytes).min(self.limit.msgs.saturating_sub(self.sent));
+        room.min(due.saturating_sub(self.sent)).min(u64::from(shape.batch_max))
+    }
+
+    fn put_batch(&mut self, due: u64, schedule: Option<Schedule>, window: &Window) -> anyhow::Result<()> {
+        let (first, now) = (self.sent, window.now_ns());
+        let batch = self.batch(self.room(due), schedule, now)?;
+        self.sent_bytes += u64::from(batch.header().raw_bytes);
+        self.wire.put(CH, &ClientFrame::PubBatch { first_seq: Seq(first), batch });
+        self.tally.batches += u64::from(window.counts(now));
+        let counted = window.counts(now).then_some(window);
+        for group in self.unconfirmed.iter().rev().take_while(|group| group.end > first) {
+            if counted.is_some() {
+                self.tally.late.record(now.saturating_sub(group.due_ns) / 1_000, group.count);
+            }
+        }
+        if self.shared.shape.confirm.is_none() {
+            self.unconfirmed.clear();
+        }
+        Ok(())
+    }
+
+    fn batch(&mut self, count: u64, schedule: Option<Schedule>, now: u64) -> anyhow::Result<Batch> {
+        let mut builder = BatchBuilder::new(self.producer, Epoch(0), Seq(self.sent));
+        let headers = Headers::default();
+        let mut is_first = true;
+        for seq in self.sent..self.sent + count {
+            let due_ns = schedule.map_or(now, |schedule| schedule.due_ns(seq));
+            Identity { writer: self.number, seq, due_ns }.stamp(&mut self.payload);
+            builder.push(RecordParts { key: None, headers: &headers, value: &self.payload })?;
+            match self.unconfirmed.back_mut() {
+                Some(group) if !is_first && group.due_ns == due_ns => {
+                    group.end += 1;
+                    group.count += 1;
+                }
+                _ => self.unconfirmed.push_back(Unconfirmed { end: seq + 1, count: 1, due_ns }),
+            }
+            is_first = false;
+        }
+        self.sent += count;
+        Ok(builder.build(Compression::None)?)
+    }
+
+    fn take(&mut self, frame: ServerFrame, window: &Window) -> anyhow::Result<()> {
+        match frame {
+            ServerFrame::Confirm(confirm) => {
+                if let (Some(upto), true) = (confirm.upto, Some(confirm.level) == self.shared.shape.confirm) {
+                    self.confirmed_to(upto + 1, window);
+                }
+            }
+            ServerFrame::PubLimit(limit) => self.limit = limit,
+            ServerFrame::Reject(reject) => bail!("message {}: {}", reject.seq, problem_text(&reject.problem)),
+            ServerFrame::Err(refused) => bail!(problem_text(&refused.problem)),
+            other => bail!("unexpected: {other:?}"),
+        }
+        Ok(())
+    }
+
+    fn confirmed_to(&mut self, end: u64, window: &Window) {
+        let now = window.now_ns();
+        self.confirmed = end;
+        while let Some(group) = self.unconfirmed.pop_front_if(|group| group.end <= end) {
+            if window.counts(group.due_ns) {
+                self.tally.confirm.record(now.saturating_sub(group.due_ns) / 1_000, group.count);
+            }
+            if window.counts(now) {
+                self.tally.confirmed_in_window += group.count;
+            }
+        }
+    }
+}

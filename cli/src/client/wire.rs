@@ -1,0 +1,209 @@
+//! The binary WebSocket subprotocol from the client's side: connect, send frames, take frames.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use anyhow::Context as _;
+use bytes::BytesMut;
+use futures_util::{SinkExt as _, StreamExt as _};
+use http::{HeaderValue, Uri};
+use serde::Deserialize;
+use tokio::net::TcpStream;
+use tokio::time::timeout;
+use tokio_tungstenite::tungstenite::client::IntoClientRequest as _;
+use tokio_tungstenite::tungstenite::protocol::WebSocketConfig;
+use tokio_tungstenite::tungstenite::{Error, Message};
+use tokio_tungstenite::{Connector, MaybeTlsStream, WebSocketStream, connect_async_tls_with_config};
+use weir_protocol::limits::WS_MESSAGE_BYTES_MAX;
+use weir_protocol::ws::{
+    Channel, ClientFrame, CloseCode, Hello, Pong, RawJson, ResumeChannel, SUBPROTOCOL_BINARY, ServerFrame,
+    VERSION, binary,
+};
+
+use crate::args::Connect;
+use crate::client::tls;
+
+/// How long a connection may take until it is welcomed.
+const CONNECT_TIME_MAX: Duration = Duration::from_secs(10);
+
+/// Why a connection is of no more use.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum WireError {
+    /// The network, or the gateway, is gone: connect again.
+    #[error("{0}")]
+    Lost(String),
+    /// Connecting again would end the same way.
+    #[error("{0}")]
+    Final(String),
+}
+
+/// One WebSocket.
+pub(crate) struct Wire {
+    socket: WebSocketStream<MaybeTlsStream<TcpStream>>,
+    out: BytesMut,
+    frames: VecDeque<(Channel, ServerFrame)>,
+}
+
+impl Wire {
+    /// Connects, says hello and waits to be welcomed. `channels` are where those of an earlier connection stood.
+    ///
+    /// # Errors
+    /// [`WireError`]; final if the gateway refuses, or is none.
+    pub(crate) async fn connect(connect: &Connect, channels: Vec<ResumeChannel>) -> Result<Self, WireError> {
+        let welcomed = timeout(CONNECT_TIME_MAX, Self::welcomed(connect, channels)).await;
+        welcomed.unwrap_or_else(|_| Err(WireError::Lost(format!("{} does not answer", connect.url))))
+    }
+
+    async fn welcomed(connect: &Connect, channels: Vec<ResumeChannel>) -> Result<Self, WireError> {
+        let unusable = |error: anyhow::Error| WireError::Final(format!("{error:#}"));
+        let url = websocket_url(&connect.url).map_err(unusable)?;
+        let mut request = url.into_client_request().map_err(|error| WireError::Final(error.to_string()))?;
+        let headers = request.headers_mut();
+        headers.insert("sec-websocket-protocol", HeaderValue::from_static(SUBPROTOCOL_BINARY));
+        let trust = tls::client_config(connect.ca_cert.as_deref()).map_err(unusable)?;
+        let config = WebSocketConfig::default()
+            .max_message_size(Some(WS_MESSAGE_BYTES_MAX))
+            .max_frame_size(Some(WS_MESSAGE_BYTES_MAX));
+        let connector = Some(Connector::Rustls(trust));
+        let (socket, _) = connect_async_tls_with_config(request, Some(config), true, connector)
+            .await
+            .map_err(|error| refused(&connect.url, error))?;
+        let mut wire = Self { socket, out: BytesMut::new(), frames: VecDeque::new() };
+        let client = Some(concat!("weir-cli/", env!("CARGO_PKG_VERSION")).to_owned());
+        let hello = Hello { v: VERSION, client, channels, ..Hello::default() };
+        wire.put(Channel::CONNECTION, &ClientFrame::Hello(hello));
+        wire.flush().await?;
+        match wire.next().await? {
+            (_, ServerFrame::Welcome(_)) => Ok(wire),
+            (_, ServerFrame::Err(refused)) => Err(WireError::Final(problem_text(&refused.problem))),
+            (_, other) => Err(WireError::Final(format!("the gateway answers hello with {other:?}"))),
+        }
+    }
+
+    /// Adds a frame to what [`Wire::flush`] sends.
+    pub(crate) fn put(&mut self, ch: Channel, frame: &ClientFrame) {
+        binary::put_client_frame(&mut self.out, ch, frame);
+    }
+
+    /// Sends what was put, as one message.
+    pub(crate) async fn flush(&mut self) -> Result<(), WireError> {
+        if self.out.is_empty() {
+            return Ok(());
+        }
+        let message = Message::Binary(self.out.split().freeze());
+        self.socket.send(message).await.map_err(|error| WireError::Lost(error.to_string()))
+    }
+
+    /// The next frame; pings are answered here.
+    ///
+    /// # Errors
+    /// [`WireError`] once the connection is over.
+    ///
+    /// # Cancel safety
+    /// Nothing is lost if it is dropped.
+    pub(crate) async fn next(&mut self) -> Result<(Channel, ServerFrame), WireError> {
+        loop {
+            if let Some(frame) = self.frames.pop_front() {
+                return Ok(frame);
+            }
+            let message = match self.socket.next().await {
+                Some(Ok(message)) => message,
+                Some(Err(error)) => return Err(WireError::Lost(error.to_string())),
+                None => return Err(WireError::Lost("the connection was closed".to_owned())),
+            };
+            self.take(message)?;
+            self.flush().await?;
+        }
+    }
+
+    /// True if [`Wire::next`] answers without waiting.
+    pub(crate) fn has_next(&self) -> bool {
+        !self.frames.is_empty()
+    }
+
+    fn take(&mut self, message: Message) -> Result<(), WireError> {
+        match message {
+            Message::Binary(mut bytes) => {
+                let broken = |error| WireError::Final(format!("the gateway's frame cannot be read: {error}"));
+                while let Some((ch, frame)) = binary::take_server_frame(&mut bytes).map_err(broken)? {
+                    match frame {
+                        ServerFrame::Ping(ping) => {
+                            let pong = ClientFrame::Pong(Pong { id: ping.id });
+                            self.put(Channel::CONNECTION, &pong);
+                        }
+                        frame => self.frames.push_back((ch, frame)),
+                    }
+                }
+                Ok(())
+            }
+            Message::Close(frame) => {
+                let (number, reason) = frame.map_or((1005, String::new()), |frame| {
+                    (u16::from(frame.code), frame.reason.as_str().to_owned())
+                });
+                let text = format!("the gateway closed the connection: {number} {reason}");
+                Err(if CloseCode::number_reconnects(number) {
+                    WireError::Lost(text)
+                } else {
+                    WireError::Final(text)
+                })
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+fn websocket_url(url: &str) -> anyhow::Result<String> {
+    let base = url.trim_end_matches('/');
+    let parsed: Uri = base.parse().context("--url is not a URL")?;
+    let rest = base.split_once("://").map_or("", |(_, rest)| rest);
+    match parsed.scheme_str() {
+        Some("http") => Ok(format!("ws://{rest}/v1/ws")),
+        Some("https") => Ok(format!("wss://{rest}/v1/ws")),
+        _ => anyhow::bail!("--url starts with http:// or https:// and names a host"),
+    }
+}
+
+fn refused(url: &str, error: Error) -> WireError {
+    match error {
+        Error::Http(response) if response.status().is_server_error() => {
+            WireError::Lost(format!("the gateway answered {}", response.status()))
+        }
+        Error::Http(response) => {
+            let body = response.body().as_deref().unwrap_or_default();
+            let detail = std::str::from_utf8(body).unwrap_or_default();
+            WireError::Final(format!("the gateway answered {}: {detail}", response.status()))
+        }
+        Error::Io(error) => WireError::Lost(format!("cannot reach {url}: {error}")),
+        other => WireError::Final(other.to_string()),
+    }
+}
+
+/// A problem of the subprotocol in one line.
+pub(crate) fn problem_text(problem: &RawJson) -> String {
+    #[derive(Deserialize)]
+    struct Problem {
+        code: String,
+        title: String,
+        detail: Option<String>,
+    }
+    match serde_json::from_str::<Problem>(problem.get()) {
+        Ok(Problem { code, title, detail }) => {
+            let detail = detail.filter(|detail| !detail.is_empty());
+            format!("{title} ({code}){}", detail.map_or(String::new(), |detail| format!(": {detail}")))
+        }
+        Err(_) => problem.get().to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_gateways_url_names_its_websocket() {
+        assert_eq!(websocket_url("http://h:80/").unwrap(), "ws://h:80/v1/ws");
+        assert_eq!(websocket_url("https://h").unwrap(), "wss://h/v1/ws");
+        assert!(websocket_url("ftp://h").is_err());
+        assert!(websocket_url("h").is_err());
+    }
+}
