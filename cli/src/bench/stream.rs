@@ -165,8 +165,7 @@ async fn measure(target: &Target, shape: &Shape, asked: Option<u64>) -> anyhow::
     let readers = connected(shape.readers, |n| reader::Reader::connect(target, &shared, n)).await?;
     let writers = connected(shape.writers, |n| writer::Writer::connect(target, &shared, n)).await?;
     let start = Instant::now() + LEAD;
-    let window =
-        Window { start, from_ns: nanos(shape.warmup), to_ns: nanos(shape.warmup + shape.measured) };
+    let window = Window { start, from_ns: nanos(shape.warmup), to_ns: nanos(shape.warmup + shape.measured) };
     let (written, all_written) = watch::channel(false);
     let (mut writing, mut reading) = (JoinSet::new(), JoinSet::new());
     for reader in readers {

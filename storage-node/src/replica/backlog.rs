@@ -1,13 +1,16 @@
-//! Proposals that wait, taken fairly: no partition waits behind another's backlog.
+//! Proposals that wait, taken fairly: no sender waits behind another's backlog.
 
 use std::collections::{HashMap, VecDeque};
 
-use crate::shard::state::PartitionKey;
+/// Who sent a proposal: a connection of a gateway. What one sender sends keeps its order, so batches of one producer
+/// stay in theirs, whatever partitions share their calls.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Sender(pub u64);
 
 /// What can wait.
 pub trait Weighted {
-    /// Whose turn it uses; `None` comes before all partitions.
-    fn turn(&self) -> Option<PartitionKey>;
+    /// Whose turn it uses; `None` comes before all senders.
+    fn turn(&self) -> Option<Sender>;
     /// Bytes it adds to an entry.
     fn bytes(&self) -> usize;
     /// Sub-batches it adds to an entry.
@@ -23,16 +26,16 @@ pub struct EntryTarget {
     pub subs: usize,
 }
 
-/// Bytes that a partition may take per round before the next one has its turn.
+/// Bytes that a sender may take per round before the next one has its turn.
 const QUANTUM_BYTES: usize = 64 << 10;
 
-/// Queues by partition, served by deficit round robin (Shreedhar and Varghese, 1995). Order within a partition is
-/// kept; the shard's own changes come first.
+/// Queues by sender, served by deficit round robin (Shreedhar and Varghese, 1995). A sender's order is kept; the
+/// shard's own changes come first.
 #[derive(Debug)]
 pub struct Backlog<T> {
     own: VecDeque<T>,
-    queues: HashMap<PartitionKey, Queue<T>>,
-    turns: VecDeque<PartitionKey>,
+    queues: HashMap<Sender, Queue<T>>,
+    turns: VecDeque<Sender>,
     len: usize,
 }
 
@@ -49,7 +52,7 @@ impl<T> Default for Backlog<T> {
 }
 
 impl<T: Weighted> Backlog<T> {
-    /// Adds an item behind those of its partition.
+    /// Adds an item behind those of its sender.
     pub fn push(&mut self, item: T) {
         self.len += 1;
         let Some(key) = item.turn() else { return self.own.push_back(item) };
@@ -84,13 +87,13 @@ impl<T: Weighted> Backlog<T> {
         taken.items
     }
 
-    /// Everything, in no particular order across partitions.
+    /// Everything, in no particular order across senders.
     pub fn drain(&mut self) -> Vec<T> {
         let all = std::mem::take(self);
         all.own.into_iter().chain(all.queues.into_values().flat_map(|queue| queue.items)).collect()
     }
 
-    /// Gives the next partition its turn; false if the entry is full.
+    /// Gives the next sender its turn; false if the entry is full.
     fn serve_next(&mut self, taken: &mut Taken<T>) -> bool {
         let Some(key) = self.turns.front().copied() else { return false };
         let queue = self.queues.get_mut(&key).expect("every turn has a queue");
@@ -102,7 +105,7 @@ impl<T: Weighted> Backlog<T> {
                 return true;
             }
             if !taken.fits(item) {
-                // The same partition goes on in the next entry; what it has not used it keeps.
+                // The same sender goes on in the next entry; what it has not used it keeps.
                 queue.deficit -= QUANTUM_BYTES.min(queue.deficit);
                 return false;
             }
@@ -136,8 +139,6 @@ impl<T: Weighted> Taken<T> {
 
 #[cfg(test)]
 mod tests {
-    use weir_protocol::ids::{Incarnation, PartitionId};
-
     use super::*;
 
     const TARGET: EntryTarget = EntryTarget { bytes: 256 << 10, subs: 512 };
@@ -146,8 +147,8 @@ mod tests {
     struct Item(u32, u32, usize);
 
     impl Weighted for Item {
-        fn turn(&self) -> Option<PartitionKey> {
-            (self.0 > 0).then_some((Incarnation(1), PartitionId(self.0)))
+        fn turn(&self) -> Option<Sender> {
+            (self.0 > 0).then_some(Sender(u64::from(self.0)))
         }
         fn bytes(&self) -> usize {
             self.2
@@ -158,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn a_small_partition_is_not_kept_waiting_by_a_large_backlog() {
+    fn a_small_sender_is_not_kept_waiting_by_a_large_backlog() {
         let mut backlog = Backlog::default();
         (0..100).for_each(|n| backlog.push(Item(1, n, 32 << 10)));
         backlog.push(Item(2, 0, 100));
@@ -168,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn everything_comes_out_once_and_in_order_within_a_partition() {
+    fn everything_comes_out_once_and_in_each_senders_order() {
         let mut backlog = Backlog::default();
         let items: Vec<Item> = (0..600).map(|n| Item(n % 7, n, (n as usize * 977) % 90_000)).collect();
         items.iter().for_each(|item| backlog.push(*item));
@@ -179,10 +180,10 @@ mod tests {
             assert!(entry.len() == 1 || entry.iter().map(|item| item.2).sum::<usize>() <= TARGET.bytes);
             seen.extend(entry);
         }
-        for partition in 0..7 {
+        for sender in 0..7 {
             let of =
-                |items: &[Item]| items.iter().filter(|item| item.0 == partition).copied().collect::<Vec<_>>();
-            assert_eq!(of(&seen), of(&items), "partition {partition}");
+                |items: &[Item]| items.iter().filter(|item| item.0 == sender).copied().collect::<Vec<_>>();
+            assert_eq!(of(&seen), of(&items), "sender {sender}");
         }
     }
 

@@ -24,4 +24,5 @@ pub mod proposer;
 pub mod rates;
 pub mod ring;
 
+pub use backlog::Sender;
 pub use handle::{ShardHandle, ShardShared};

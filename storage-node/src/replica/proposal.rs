@@ -7,9 +7,9 @@ use weir_journal::Permit;
 use weir_protocol::batch::BatchHeader;
 use weir_protocol::rpc::{Refusal, Stages};
 
-use super::backlog::Weighted;
-use crate::shard::entry::{Kind, SubBatch};
-use crate::shard::state::{PartitionKey, Verdict};
+use super::backlog::{Sender, Weighted};
+use crate::shard::entry::SubBatch;
+use crate::shard::state::Verdict;
 
 /// What became of a proposal: verdicts of its sub-batches, and where the time went.
 pub type Outcomes = Result<(Vec<Verdict>, Stages), Refusal>;
@@ -40,6 +40,7 @@ pub struct Change {
 
 /// Changes that belong together, and who waits for them.
 pub struct Proposal {
+    sender: Option<Sender>,
     pub(super) changes: Vec<Change>,
     pub(super) bytes: usize,
     pub(super) received: Instant,
@@ -50,11 +51,17 @@ pub struct Proposal {
 }
 
 impl Proposal {
-    /// A proposal; `permit` is held until it is answered.
+    /// A proposal of `sender`, or the shard's own; `permit` is held until it is answered.
     #[must_use]
-    pub fn new(changes: Vec<Change>, permit: Permit, received: Instant, waiter: Box<dyn Waiter>) -> Self {
+    pub fn new(
+        sender: Option<Sender>,
+        changes: Vec<Change>,
+        permit: Permit,
+        received: Instant,
+        waiter: Box<dyn Waiter>,
+    ) -> Self {
         let bytes = changes.iter().map(|change| change.sub.encoded_bytes()).sum();
-        Self { changes, bytes, received, waiter, settled: Vec::new(), _permit: permit }
+        Self { sender, changes, bytes, received, waiter, settled: Vec::new(), _permit: permit }
     }
 
     /// A proposal of the shard's own changes whose verdicts can be awaited.
@@ -65,7 +72,7 @@ impl Proposal {
     ) -> (Self, oneshot::Receiver<Result<Vec<Verdict>, Refusal>>) {
         let (tx, rx) = oneshot::channel();
         let changes = subs.into_iter().map(|sub| Change { sub, header: None }).collect();
-        (Self::new(changes, permit, Instant::now(), Box::new(Told(tx))), rx)
+        (Self::new(None, changes, permit, Instant::now(), Box::new(Told(tx))), rx)
     }
 
     pub(super) fn refuse(self, refusal: &Refusal) {
@@ -91,11 +98,8 @@ impl Proposal {
 }
 
 impl Weighted for Proposal {
-    fn turn(&self) -> Option<PartitionKey> {
-        self.changes
-            .first()
-            .filter(|change| change.sub.kind == Kind::Publish)
-            .map(|change| (change.sub.incarnation, change.sub.partition))
+    fn turn(&self) -> Option<Sender> {
+        self.sender
     }
 
     fn bytes(&self) -> usize {

@@ -15,7 +15,7 @@ use weir_transport::{Peer, Reply, Request, Service};
 
 use super::{cursor, publish, topics};
 use crate::metrics::NodeMetrics;
-use crate::replica::ShardHandle;
+use crate::replica::{Sender, ShardHandle};
 
 /// What answers a node's gateways.
 pub struct NodeService {
@@ -38,7 +38,7 @@ pub struct NodeService {
 }
 
 impl Service for NodeService {
-    fn call(&self, _peer: &Peer, request: Request) {
+    fn call(&self, peer: &Peer, request: Request) {
         if self.is_draining.load(Ordering::Acquire) && request.method != Method::ClusterMap {
             return request.reply.refuse(Refusal::new(ErrorCode::Draining, "the node is shutting down"));
         }
@@ -52,7 +52,10 @@ impl Service for NodeService {
         let Request { method, body, reply, received, .. } = request;
         match method {
             Method::ClusterMap => unreachable!("answered above"),
-            Method::Publish => publish::publish(&shard, self.is_synced, (body, received), reply),
+            Method::Publish => {
+                let sender = Sender(peer.connection);
+                publish::publish(&shard, sender, self.is_synced, (body, received), reply);
+            }
             Method::Read => spawn(cursor::read(shard, body, reply)),
             Method::Subscribe => spawn(cursor::subscribe(shard, body, reply)),
             Method::PartitionStats => answer(reply, topics::partition_stats(&shard, body)),

@@ -17,7 +17,7 @@ use weir_protocol::rpc::{
 use weir_transport::Reply;
 
 use crate::replica::proposal::{Change, Outcomes, Proposal, Waiter};
-use crate::replica::{ShardHandle, ShardShared};
+use crate::replica::{Sender, ShardHandle, ShardShared};
 use crate::shard::entry::{Idempotency, Kind, SubBatch};
 use crate::shard::state::{PartitionKey, Verdict};
 
@@ -30,6 +30,7 @@ const ENTRY_OVERHEAD_BYTES: usize = 4 << 10;
 /// lost; `durable` and `quorum` when it is applied: with one voter the same sync reaches both.
 pub(super) fn publish(
     shard: &ShardHandle,
+    sender: Sender,
     is_synced: bool,
     (body, received): (Bytes, Instant),
     reply: Reply,
@@ -54,7 +55,7 @@ pub(super) fn publish(
     };
     let counted = changes.iter().map(Counted::of).collect();
     let call = PublishCall { reply: Some(reply), levels, counted, shared: Arc::clone(&shard.shared) };
-    shard.propose(Proposal::new(changes, permit, received, Box::new(call)));
+    shard.propose(Proposal::new(Some(sender), changes, permit, received, Box::new(call)));
 }
 
 fn reachable((levels, changes): (u32, Vec<Change>), is_synced: bool) -> Result<(u32, Vec<Change>), Refusal> {

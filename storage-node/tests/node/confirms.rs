@@ -5,8 +5,8 @@ use std::time::Duration;
 use prost::Message;
 use weir_protocol::error::ErrorCode;
 use weir_protocol::rpc::{
-    Level, Method, PartitionRef, PartitionStatsList, PartitionStatsRequest, TopicDescription,
-    UpdateTopicRequest,
+    Level, Method, PartitionRef, PartitionStatsList, PartitionStatsRequest, PublishAnswer, PublishItem,
+    PublishRequest, TopicDescription, UpdateTopicRequest, encode_packet,
 };
 use weir_storage_node::{Surroundings, SyncMode};
 
@@ -145,5 +145,34 @@ async fn an_idle_node_neither_writes_nor_syncs() {
     tokio::time::sleep(Duration::from_secs(4)).await;
     let after = node.journal_metrics();
     assert_eq!((before.syncs, before.blocks), (after.syncs, after.blocks));
+    node.shutdown(Duration::from_secs(5)).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn producers_that_share_calls_keep_their_order_whoever_comes_first_in_a_call() {
+    let dir = tempfile::tempdir().unwrap();
+    let (node, link) = start(dir.path()).await;
+    let lives = [create(&link, "a", config()).await, create(&link, "b", config()).await];
+    let big = "x".repeat(40 << 10);
+    let mut answers = Vec::new();
+    for seq in 0..200u64 {
+        // Both topics in every call, in turns.
+        let order = if seq % 3 == 0 { [0, 1] } else { [1, 0] };
+        let batches = order.map(|at| batch(at as u128 + 1, seq, &[&big]));
+        let items = order.iter().zip(&batches).map(|(at, batch)| PublishItem {
+            incarnation: lives[*at],
+            batch_bytes: u32::try_from(batch.bytes().len()).unwrap(),
+            ..PublishItem::default()
+        });
+        let request = PublishRequest { levels: Level::Quorum.bit(), items: items.collect() };
+        let body = encode_packet(&request, batches.iter().map(|batch| batch.bytes().clone()));
+        answers.push(link.open(Method::Publish, SHARD, body).await.unwrap());
+    }
+    for mut answers in answers {
+        let answer = tokio::time::timeout(WAIT, answers.next()).await.unwrap().unwrap().unwrap();
+        for result in PublishAnswer::decode(answer).unwrap().results {
+            assert_eq!(result.refused, None);
+        }
+    }
     node.shutdown(Duration::from_secs(5)).await;
 }

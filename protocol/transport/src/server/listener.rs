@@ -3,6 +3,7 @@
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use tokio::net::{TcpListener, TcpStream};
@@ -37,6 +38,8 @@ struct Inner {
     config: ServerConfig,
     service: Arc<dyn Service>,
     places: Arc<Semaphore>,
+    /// Connections welcomed so far.
+    connections: AtomicU64,
     tasks: TaskTracker,
     /// Finish calls, accept none.
     drain: CancellationToken,
@@ -56,7 +59,17 @@ impl Server {
     pub fn new(config: ServerConfig, service: Arc<dyn Service>) -> Self {
         let places = Arc::new(Semaphore::new(config.connections_max.min(Semaphore::MAX_PERMITS)));
         let (drain, kill) = (CancellationToken::new(), CancellationToken::new());
-        Self { inner: Arc::new(Inner { config, service, places, tasks: TaskTracker::new(), drain, kill }) }
+        Self {
+            inner: Arc::new(Inner {
+                config,
+                service,
+                places,
+                connections: AtomicU64::new(0),
+                tasks: TaskTracker::new(),
+                drain,
+                kill,
+            }),
+        }
     }
 
     /// Serves one connection on a task of its own. Must be called within a tokio runtime.
@@ -151,7 +164,8 @@ impl Inner {
         let (hello, welcome) =
             handshake::receive(&mut reader, &mut writer, &self.config.identity, credential).await?;
         let node_id = (hello.node_id != 0).then_some(NodeId(hello.node_id));
-        Ok((reader, writer, Peer { node_id, address, version: welcome.version }))
+        let connection = self.connections.fetch_add(1, Ordering::Relaxed);
+        Ok((reader, writer, Peer { connection, node_id, address, version: welcome.version }))
     }
 }
 

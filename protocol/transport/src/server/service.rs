@@ -12,6 +12,8 @@ use super::reply::Reply;
 /// Who is on the other side of a connection, after its handshake.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Peer {
+    /// Number of the connection, unique in this listener: calls with the same number arrived in their order.
+    pub connection: u64,
     /// Its node id; `None` for a gateway. Node-only methods never arrive from a gateway.
     pub node_id: Option<NodeId>,
     /// Its address; `None` in memory.
