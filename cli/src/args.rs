@@ -47,6 +47,20 @@ pub(crate) enum Command {
     /// Create, list, change and delete topics
     #[command(subcommand)]
     Topic(TopicCommand),
+    /// Publish a message, or every line of a file
+    #[command(
+        after_help = "Examples:\n  weir pub greetings 'hello'\n  weir pub logs --file app.log --lines\n  \
+        weir pub orders --file orders.ndjson --lines --key-json .customer.id\n  \
+        weir pub logs --file app.log --lines --resume    # after an interruption, without duplicates\n  \
+        journalctl -f | weir pub journal --lines"
+    )]
+    Pub(PubArgs),
+    /// Follow topics and print what comes
+    #[command(
+        after_help = "Examples:\n  weir sub greetings\n  weir sub logs --from earliest --no-follow > copy.log\n  \
+        weir sub orders payments --from ts:2026-01-31T12:00:00Z --json | jq .data\n  weir sub logs --from tail:10"
+    )]
+    Sub(SubArgs),
     /// Measure, with proof that nothing was lost
     ///
     /// Without --running each run starts the product in a process and a directory of its own, so that its CPU time
@@ -79,6 +93,66 @@ pub(crate) struct DevArgs {
     /// Write the gateway's URL into this file once everything answers (for scripts)
     #[arg(long, value_name = "FILE")]
     pub(crate) ready_file: Option<PathBuf>,
+}
+
+/// How `weir pub` publishes.
+#[derive(Debug, Clone, ClapArgs)]
+pub(crate) struct PubArgs {
+    /// Topic
+    pub(crate) topic: String,
+    /// The message; without it standard input, or --file, is published
+    #[arg(conflicts_with = "file")]
+    pub(crate) message: Option<String>,
+    /// Read from this file; `-` is standard input
+    #[arg(long, short, value_name = "FILE")]
+    pub(crate) file: Option<PathBuf>,
+    /// Each line is a message
+    #[arg(long, short, conflicts_with = "message")]
+    pub(crate) lines: bool,
+    /// Key of every message
+    #[arg(long, value_name = "KEY", conflicts_with = "key_json")]
+    pub(crate) key: Option<String>,
+    /// Messages are JSON, and this member is the key, e.g. .customer.id
+    #[arg(long, value_name = "PATH")]
+    pub(crate) key_json: Option<String>,
+    /// Content type [default: text/plain, or application/json with --key-json]
+    #[arg(long, value_name = "TYPE")]
+    pub(crate) content_type: Option<String>,
+    /// Level to wait for [default: the topic's]
+    #[arg(long, value_name = "LEVEL", value_parser = ["none", "memory", "durable", "quorum"])]
+    pub(crate) confirm: Option<String>,
+    /// Go on where an earlier run of the same command stopped: what the topic has is skipped
+    #[arg(long, requires = "lines")]
+    pub(crate) resume: bool,
+    /// Name of the producer [default: made from namespace, topic and the file's path]
+    #[arg(long, value_name = "ID")]
+    pub(crate) producer: Option<String>,
+    /// Create the topic if it does not exist
+    #[arg(long)]
+    pub(crate) create: bool,
+}
+
+/// How `weir sub` follows.
+#[derive(Debug, Clone, ClapArgs)]
+pub(crate) struct SubArgs {
+    /// Topics, at most 100
+    #[arg(required = true, num_args = 1..=100, value_name = "TOPIC")]
+    pub(crate) topics: Vec<String>,
+    /// Where to start: earliest, latest, an offset, ts:<RFC 3339 or ms>, tail:<messages> or cursor:<opaque>
+    #[arg(long, default_value = "latest", value_name = "POSITION")]
+    pub(crate) from: String,
+    /// Stop after this many messages
+    #[arg(long, short = 'n', value_name = "N")]
+    pub(crate) count: Option<u64>,
+    /// Stop once everything that existed at the start has been printed
+    #[arg(long)]
+    pub(crate) no_follow: bool,
+    /// Only this partition
+    #[arg(long, value_name = "N")]
+    pub(crate) partition: Option<u32>,
+    /// Messages that may come before the last ones are printed
+    #[arg(long, default_value_t = 4_096, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
+    pub(crate) credit: u64,
 }
 
 /// What can be measured.

@@ -69,3 +69,15 @@ pub(crate) fn spinner(message: &'static str) -> indicatif::ProgressBar {
     bar.enable_steady_tick(std::time::Duration::from_millis(200));
     bar
 }
+
+/// A bar on standard error for input of `bytes`; a count alone if that is unknown. Nothing without a terminal.
+pub(crate) fn progress(bytes: Option<u64>) -> indicatif::ProgressBar {
+    use indicatif::{ProgressBar, ProgressStyle};
+    let (bar, template) = match bytes {
+        Some(bytes) => {
+            (ProgressBar::new(bytes), "{bar:30} {bytes}/{total_bytes} {bytes_per_sec} {msg} eta {eta}")
+        }
+        None => (ProgressBar::new_spinner(), "{spinner} {msg}"),
+    };
+    bar.with_style(ProgressStyle::with_template(template).expect("the template is a constant"))
+}

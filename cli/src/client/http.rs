@@ -85,6 +85,15 @@ impl Api {
         self.send(Method::GET, path, HeaderMap::new(), Bytes::new()).await
     }
 
+    /// GETs JSON; `None` if the gateway answers 404.
+    pub(crate) async fn get_if_any(&self, path: &str) -> anyhow::Result<Option<Reply>> {
+        let reply = self.exchange(Method::GET, path, HeaderMap::new(), Bytes::new()).await?;
+        if reply.status == StatusCode::NOT_FOUND {
+            return Ok(None);
+        }
+        checked(reply).map(Some)
+    }
+
     /// Sends one request and reads its whole answer.
     ///
     /// # Errors
@@ -96,8 +105,17 @@ impl Api {
         headers: HeaderMap,
         body: impl Into<Bytes>,
     ) -> anyhow::Result<Reply> {
+        checked(self.exchange(method, path, headers, body.into()).await?)
+    }
+
+    async fn exchange(
+        &self,
+        method: Method,
+        path: &str,
+        headers: HeaderMap,
+        body: Bytes,
+    ) -> anyhow::Result<Reply> {
         let url = format!("{}{path}", self.base.to_string().trim_end_matches('/'));
-        let body = body.into();
         let mut request = Request::builder().method(method).uri(&url).body(Full::new(body.clone()))?;
         *request.headers_mut() = headers;
         request.headers_mut().entry(ACCEPT).or_insert(http::HeaderValue::from_static("application/json"));
@@ -114,14 +132,17 @@ impl Api {
             let body = body.map_err(|error| anyhow::anyhow!("the answer broke off: {error}"))?.to_bytes();
             anyhow::Ok(Reply { status: head.status, headers: head.headers, body })
         };
-        let reply = tokio::time::timeout(ANSWER_TIME_MAX, exchange)
+        tokio::time::timeout(ANSWER_TIME_MAX, exchange)
             .await
-            .with_context(|| format!("no answer from {url} within {} s", ANSWER_TIME_MAX.as_secs()))??;
-        if reply.status.is_client_error() || reply.status.is_server_error() {
-            bail!(describe(&reply));
-        }
-        Ok(reply)
+            .with_context(|| format!("no answer from {url} within {} s", ANSWER_TIME_MAX.as_secs()))?
     }
+}
+
+fn checked(reply: Reply) -> anyhow::Result<Reply> {
+    if reply.status.is_client_error() || reply.status.is_server_error() {
+        bail!(describe(&reply));
+    }
+    Ok(reply)
 }
 
 fn unreachable_hint(base: &Uri) -> String {

@@ -1,8 +1,10 @@
 //! HTTP and WebSocket, as any user of the public interface would speak them.
 
+mod backoff;
 mod http;
 mod tls;
 mod wire;
 
+pub(crate) use backoff::Backoff;
 pub(crate) use http::Api;
 pub(crate) use wire::{Wire, WireError, problem_text};

@@ -16,10 +16,15 @@ pub(crate) struct Product {
 impl Product {
     /// Starts on `dir` and returns once it answers.
     pub(crate) fn start(dir: &Path) -> Self {
+        Self::start_at(dir, "127.0.0.1:0")
+    }
+
+    /// The same at a given address.
+    pub(crate) fn start_at(dir: &Path, listen: &str) -> Self {
         let ready = dir.join("ready");
         let _ = std::fs::remove_file(&ready);
         let mut child = Command::new(env!("CARGO_BIN_EXE_weir"))
-            .args(["dev", "--listen", "127.0.0.1:0", "--data-dir"])
+            .args(["dev", "--listen", listen, "--data-dir"])
             .arg(dir.join("data"))
             .arg("--ready-file")
             .arg(&ready)

@@ -43,18 +43,25 @@ pub struct Delivery {
 }
 
 impl Delivery {
+    /// The batch, checked. Copied only if its parts are apart.
+    ///
+    /// # Errors
+    /// [`BatchError`] if the bytes are no batch.
+    pub fn parsed(&self) -> Result<Batch, BatchError> {
+        let [head, rest] = &self.batch;
+        Batch::parse(match (head.is_empty(), rest.is_empty()) {
+            (_, true) => head.clone(),
+            (true, false) => rest.clone(),
+            _ => [&head[..], rest].concat().into(),
+        })
+    }
+
     /// The records meant.
     ///
     /// # Errors
     /// [`BatchError`] if the bytes are no batch; per record if its layout is damaged.
     pub fn records(&self) -> Result<impl Iterator<Item = Result<Record, BatchError>>, BatchError> {
-        let [head, rest] = &self.batch;
-        let whole = match (head.is_empty(), rest.is_empty()) {
-            (_, true) => head.clone(),
-            (true, false) => rest.clone(),
-            _ => [&head[..], rest].concat().into(),
-        };
-        Ok(Batch::parse(whole)?.records()?.within(self.first, self.take))
+        Ok(self.parsed()?.records()?.within(self.first, self.take))
     }
 }
 

@@ -1,0 +1,71 @@
+//! The producer of a run. Its name is made from what is published, so that a later run can continue an earlier one
+//! without having been told anything.
+
+use anyhow::{Context as _, bail};
+use serde::Deserialize;
+use weir_protocol::ids::hash128;
+
+use crate::args::{Connect, PubArgs};
+use crate::client::Api;
+
+/// A producer.
+#[derive(Debug, Clone)]
+pub(super) struct Identity {
+    pub(super) id: String,
+    pub(super) epoch: u32,
+    /// A later run can find it again.
+    pub(super) is_resumable: bool,
+}
+
+#[derive(Debug, Deserialize)]
+struct Known {
+    partitions: Vec<KnownPartition>,
+}
+
+#[derive(Debug, Deserialize)]
+struct KnownPartition {
+    epoch: u32,
+}
+
+impl Identity {
+    /// With `--resume` the earlier run's producer in its epoch; without, the same producer in a new epoch, which
+    /// fences an earlier run that is still going.
+    pub(super) async fn find(connect: &Connect, args: &PubArgs) -> anyhow::Result<Self> {
+        let Some(id) = name(connect, args)? else {
+            if args.resume {
+                bail!("--resume needs --file with a file, or the --producer of the earlier run");
+            }
+            let id = format!("cli-{}", ulid::Ulid::new());
+            return Ok(Self { id, epoch: 0, is_resumable: false });
+        };
+        let newest = known_epoch(connect, &args.topic, &id).await?;
+        let epoch = match newest {
+            Some(epoch) if args.resume => epoch,
+            Some(epoch) => epoch.checked_add(1).context("the producer has used up its epochs")?,
+            None => 0,
+        };
+        Ok(Self { id, epoch, is_resumable: true })
+    }
+}
+
+/// The name that another run with the same input has too.
+fn name(connect: &Connect, args: &PubArgs) -> anyhow::Result<Option<String>> {
+    if let Some(producer) = &args.producer {
+        return Ok(Some(producer.clone()));
+    }
+    let Some(file) = args.file.as_deref().filter(|file| args.lines && file.as_os_str() != "-") else {
+        return Ok(None);
+    };
+    let path = file.canonicalize().with_context(|| format!("cannot read {}", file.display()))?;
+    let parts = [connect.namespace.as_bytes(), args.topic.as_bytes(), path.as_os_str().as_encoded_bytes()];
+    Ok(Some(format!("cli-{:032x}", hash128(&parts))))
+}
+
+async fn known_epoch(connect: &Connect, topic: &str, id: &str) -> anyhow::Result<Option<u32>> {
+    let api = Api::new(connect)?;
+    let path = api.path(&format!("topics/{topic}/producers/{id}"));
+    let Some(reply) = api.get_if_any(&path).await? else { return Ok(None) };
+    let known: Known =
+        serde_json::from_slice(&reply.body).context("the gateway's answer is not a producer")?;
+    Ok(known.partitions.iter().map(|partition| partition.epoch).max())
+}

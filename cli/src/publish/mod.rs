@@ -1,0 +1,133 @@
+//! `weir pub`: one message, or a message per line, confirmed, and continued after an interruption.
+//!
+//! ```text
+//!   source ── chunks of records ──▶ session ── batches within credit ──▶ gateway
+//!                                     ▲ what is not confirmed is sent again on the next connection
+//!   identity   the producer, by which the gateway knows what it has
+//! ```
+
+mod identity;
+mod session;
+mod source;
+
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, bail};
+use serde::Serialize;
+use tokio::signal::ctrl_c;
+
+use self::identity::Identity;
+use self::session::{Ended, Session};
+use crate::args::{Connect, PubArgs};
+use crate::client::{Api, Backoff, WireError};
+use crate::output;
+
+/// Without a connection for this long, it gives up.
+const OFFLINE_TIME_MAX: Duration = Duration::from_secs(60);
+
+#[derive(Debug, Serialize)]
+struct Summary<'a> {
+    topic: &'a str,
+    /// Messages that are confirmed, those of earlier runs included.
+    confirmed: u64,
+    /// Of these, messages that an earlier run had confirmed.
+    skipped: u64,
+    seconds: f64,
+    producer: &'a str,
+    epoch: u32,
+}
+
+/// Publishes until the input ends.
+pub(crate) async fn run(connect: &Connect, args: &PubArgs) -> anyhow::Result<()> {
+    if args.create {
+        create(connect, &args.topic).await?;
+    }
+    let identity = Identity::find(connect, args).await?;
+    let (input, bytes_total) = source::open(args)?;
+    let progress = output::progress(bytes_total.filter(|_| args.lines && !connect.json));
+    let started = Instant::now();
+    let mut session = Session::new(connect, args, &identity, input, progress.clone());
+    let mut backoff = Backoff::default();
+    let mut offline_since = None;
+    let ended = loop {
+        let ended = tokio::select! {
+            biased;
+            _ = ctrl_c() => Ok(Ended::Interrupted),
+            ended = session.run(&mut offline_since) => ended,
+        };
+        match ended {
+            Ok(ended) => break ended,
+            Err(WireError::Final(why)) => {
+                progress.finish_and_clear();
+                bail!("{why}\n{}", left(&session, args, &identity));
+            }
+            Err(WireError::Lost(why)) => {
+                let since = *offline_since.get_or_insert_with(Instant::now);
+                if since.elapsed() > OFFLINE_TIME_MAX {
+                    progress.finish_and_clear();
+                    bail!("{why}\n{}", left(&session, args, &identity));
+                }
+                progress.println(format!("{why}; trying again"));
+                backoff.wait().await;
+            }
+        }
+    };
+    progress.finish_and_clear();
+    if matches!(ended, Ended::Interrupted) {
+        bail!("interrupted\n{}", left(&session, args, &identity));
+    }
+    report(connect, args, &identity, &session, started.elapsed())
+}
+
+fn report(
+    connect: &Connect,
+    args: &PubArgs,
+    identity: &Identity,
+    session: &Session,
+    took: Duration,
+) -> anyhow::Result<()> {
+    let (confirmed, skipped, seconds) = (session.confirmed(), session.skipped(), took.as_secs_f64());
+    if connect.json {
+        let summary = Summary {
+            topic: &args.topic,
+            confirmed,
+            skipped,
+            seconds,
+            producer: &identity.id,
+            epoch: identity.epoch,
+        };
+        output::line(serde_json::to_string(&summary)?);
+        return Ok(());
+    }
+    let verb = if args.confirm.as_deref() == Some("none") { "sent" } else { "confirmed" };
+    let before = if skipped > 0 { format!(", {skipped} of them by an earlier run") } else { String::new() };
+    #[expect(clippy::cast_precision_loss, reason = "a rate is shown without fractions")]
+    let rate = (confirmed - skipped) as f64 / seconds.max(1e-6);
+    output::note(format_args!("{confirmed} {verb}{before}, {seconds:.1} s, {rate:.0}/s"));
+    Ok(())
+}
+
+/// How far it came, and how to go on.
+fn left(session: &Session, args: &PubArgs, identity: &Identity) -> String {
+    let confirmed = session.confirmed();
+    if identity.is_resumable {
+        let producer =
+            args.producer.as_ref().map_or(String::new(), |producer| format!(" --producer {producer}"));
+        format!(
+            "{confirmed} messages are confirmed; the same command with --resume{producer} sends the rest, each once"
+        )
+    } else {
+        format!("{confirmed} messages are confirmed")
+    }
+}
+
+/// Makes the topic unless it exists, however it is configured.
+async fn create(connect: &Connect, topic: &str) -> anyhow::Result<()> {
+    let api = Api::new(connect)?;
+    let path = api.path(&format!("topics/{topic}"));
+    if api.get(&path).await.is_ok() {
+        return Ok(());
+    }
+    let made = api.send(http::Method::PUT, &path, http::HeaderMap::new(), "{}").await;
+    made.map(|_| ()).with_context(|| format!("cannot create {topic}"))
+}

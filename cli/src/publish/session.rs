@@ -1,0 +1,293 @@
+//! One run over as many connections as it takes. What is not confirmed is kept and sent again.
+
+use std::collections::VecDeque;
+use std::time::Instant;
+
+use indicatif::ProgressBar;
+use tokio::sync::mpsc;
+use weir_protocol::batch::{Batch, BatchBuilder, Compression, Headers, HeadersBuilder, RecordParts};
+use weir_protocol::ids::{Epoch, Incarnation, ProducerKey, Seq};
+use weir_protocol::rpc::Level;
+use weir_protocol::ws::{Bye, Channel, ClientFrame, Limit, Open, Opened, Producer, ServerFrame};
+
+use super::identity::Identity;
+use super::source::{Chunk, Input};
+use crate::args::{Connect, PubArgs};
+use crate::client::{Wire, WireError, problem_text};
+
+const CH: Channel = Channel(1);
+/// Batches that wait for their confirm at most; the gateway's credit is usually less.
+const PENDING_MAX: usize = 256;
+
+/// How a run ended.
+pub(super) enum Ended {
+    /// Everything is confirmed.
+    All,
+    /// The user stopped it.
+    Interrupted,
+}
+
+/// A batch that is not confirmed yet.
+struct Pending {
+    /// Number behind its last record.
+    end: u64,
+    batch: Batch,
+    input_bytes: u64,
+}
+
+/// The run.
+pub(super) struct Session<'a> {
+    connect: &'a Connect,
+    args: &'a PubArgs,
+    identity: &'a Identity,
+    input: mpsc::Receiver<Chunk>,
+    /// Nothing more is to be read; why not, if that was an error.
+    is_read: bool,
+    failed: Option<String>,
+    headers: Headers,
+    life: Option<Incarnation>,
+    next_seq: u64,
+    /// Numbers below are confirmed.
+    confirmed: u64,
+    /// Numbers below were confirmed before this run.
+    skipped: u64,
+    to_skip: u64,
+    pending: VecDeque<Pending>,
+    progress: ProgressBar,
+}
+
+/// One connection's share of it.
+struct Connection {
+    wire: Wire,
+    limit: Limit,
+    sent: Limit,
+    /// How many of the pending batches have gone out on it.
+    out: usize,
+}
+
+impl<'a> Session<'a> {
+    pub(super) fn new(
+        connect: &'a Connect,
+        args: &'a PubArgs,
+        identity: &'a Identity,
+        input: mpsc::Receiver<Chunk>,
+        progress: ProgressBar,
+    ) -> Self {
+        let mut headers = HeadersBuilder::default();
+        let default = if args.key_json.is_some() { "application/json" } else { "text/plain" };
+        headers.content_type(args.content_type.as_deref().unwrap_or(default));
+        Self {
+            connect,
+            args,
+            identity,
+            input,
+            is_read: false,
+            failed: None,
+            headers: headers.finish(),
+            life: None,
+            next_seq: 0,
+            confirmed: 0,
+            skipped: 0,
+            to_skip: 0,
+            pending: VecDeque::new(),
+            progress,
+        }
+    }
+
+    pub(super) fn confirmed(&self) -> u64 {
+        self.confirmed
+    }
+
+    pub(super) fn skipped(&self) -> u64 {
+        self.skipped
+    }
+
+    /// Publishes over one connection until all is confirmed or the connection is lost.
+    ///
+    /// # Errors
+    /// [`WireError::Lost`]: call it again. `offline_since` is cleared once the gateway has answered.
+    pub(super) async fn run(&mut self, offline_since: &mut Option<Instant>) -> Result<Ended, WireError> {
+        let mut connection = self.open().await?;
+        *offline_since = None;
+        loop {
+            self.send(&mut connection).await?;
+            if self.is_read && self.pending.is_empty() {
+                connection.wire.put(Channel::CONNECTION, &ClientFrame::Bye(Bye::default()));
+                connection.wire.flush().await?;
+                return self.failed.take().map_or(Ok(Ended::All), |why| Err(WireError::Final(why)));
+            }
+            let is_sent = connection.out == self.pending.len();
+            let has_room = !self.is_read && self.pending.len() < PENDING_MAX && is_sent;
+            tokio::select! {
+                frame = connection.wire.next() => self.take(frame?.1, &mut connection)?,
+                chunk = self.input.recv(), if has_room => self.read(chunk),
+            }
+        }
+    }
+
+    /// Opens the channel and learns what the gateway has: that is confirmed, the rest goes out again.
+    async fn open(&mut self) -> Result<Connection, WireError> {
+        let mut wire = Wire::connect(self.connect, Vec::new()).await?;
+        let open = Open {
+            ns: Some(self.connect.namespace.clone()),
+            topic: self.args.topic.clone(),
+            producer: Some(Producer { id: self.identity.id.clone(), epoch: self.identity.epoch }),
+            confirm: self.args.confirm.as_deref().and_then(level).into_iter().collect(),
+        };
+        wire.put(CH, &ClientFrame::Open(open));
+        wire.flush().await?;
+        let opened = match wire.next().await? {
+            (_, ServerFrame::Opened(opened)) => opened,
+            (_, ServerFrame::Err(refused)) => return Err(WireError::Final(problem_text(&refused.problem))),
+            (_, other) => return Err(WireError::Final(format!("open was answered with {other:?}"))),
+        };
+        self.opened(&opened)?;
+        Ok(Connection { wire, limit: opened.pub_limit, sent: Limit::default(), out: 0 })
+    }
+
+    fn opened(&mut self, opened: &Opened) -> Result<(), WireError> {
+        let life = Incarnation(opened.inc);
+        let is_first = self.life.is_none();
+        if *self.life.get_or_insert(life) != life {
+            return Err(WireError::Final("the topic was deleted and created anew meanwhile".to_owned()));
+        }
+        let known = opened.last_seq.map_or(0, |last| last + 1);
+        if is_first {
+            (self.next_seq, self.skipped, self.to_skip) = (known, known, known);
+        }
+        self.confirmed_to(known);
+        Ok(())
+    }
+
+    fn confirmed_to(&mut self, end: u64) {
+        self.confirmed = self.confirmed.max(end);
+        while let Some(done) = self.pending.pop_front_if(|pending| pending.end <= end) {
+            self.progress.inc(done.input_bytes);
+        }
+        self.progress.set_message(format!("{} confirmed", self.confirmed));
+    }
+
+    /// Takes what was read: the first of it belongs to an earlier run, the rest waits to be sent.
+    fn read(&mut self, chunk: Option<Chunk>) {
+        let mut records = match chunk {
+            Some(Ok(records)) => records,
+            Some(Err(error)) => {
+                self.failed = Some(format!("{error:#}"));
+                self.is_read = true;
+                return;
+            }
+            None => {
+                self.is_read = true;
+                return;
+            }
+        };
+        let skipped = usize::try_from(self.to_skip).unwrap_or(usize::MAX).min(records.len());
+        self.to_skip -= skipped as u64;
+        for record in records.drain(..skipped) {
+            self.progress.inc(record.value.len() as u64 + 1);
+        }
+        if let Err(error) = self.queue(&records) {
+            self.failed = Some(error.to_string());
+            self.is_read = true;
+            self.input.close();
+        }
+    }
+
+    /// Puts records into batches, each as large as one may be.
+    fn queue(&mut self, records: &[Input]) -> anyhow::Result<()> {
+        let mut rest = records;
+        while !rest.is_empty() {
+            let producer = ProducerKey::of(self.life.unwrap_or(Incarnation(0)), &self.identity.id);
+            let mut builder = BatchBuilder::new(producer, Epoch(self.identity.epoch), Seq(self.next_seq));
+            let (mut taken, mut input_bytes) = (0, 0);
+            for record in rest {
+                let parts =
+                    RecordParts { key: record.key.as_deref(), headers: &self.headers, value: &record.value };
+                match builder.push(parts) {
+                    Ok(_) => {}
+                    Err(_) if taken > 0 => break,
+                    Err(error) => anyhow::bail!("message {}: {error}", self.next_seq + 1),
+                }
+                input_bytes += record.value.len() as u64 + 1;
+                taken += 1;
+            }
+            self.next_seq += taken as u64;
+            let batch = builder.build(Compression::Auto)?;
+            self.pending.push_back(Pending { end: self.next_seq, batch, input_bytes });
+            rest = &rest[taken..];
+        }
+        Ok(())
+    }
+
+    /// Sends what credit allows.
+    async fn send(&mut self, connection: &mut Connection) -> Result<(), WireError> {
+        while let Some(pending) = self.pending.get(connection.out) {
+            let header = pending.batch.header();
+            let (count, bytes) = (u64::from(header.count), u64::from(header.raw_bytes));
+            let (limit, sent) = (connection.limit, connection.sent);
+            let fits = sent.msgs + count <= limit.msgs && sent.bytes + bytes <= limit.bytes;
+            // A record larger than all credit goes once everything before it is done.
+            let overshoots = count == 1 && sent.msgs < limit.msgs && sent.bytes < limit.bytes;
+            if !(fits || overshoots) {
+                break;
+            }
+            let first_seq = Seq(pending.end - count);
+            connection.wire.put(CH, &ClientFrame::PubBatch { first_seq, batch: pending.batch.clone() });
+            connection.sent = Limit { msgs: sent.msgs + count, bytes: sent.bytes + bytes };
+            connection.out += 1;
+        }
+        connection.wire.flush().await?;
+        if self.args.confirm.as_deref() == Some("none") {
+            let sent = self.pending.iter().take(connection.out).last().map_or(0, |last| last.end);
+            self.confirmed_to(sent);
+            connection.out = 0;
+        }
+        Ok(())
+    }
+
+    fn take(&mut self, frame: ServerFrame, connection: &mut Connection) -> Result<(), WireError> {
+        match frame {
+            ServerFrame::Confirm(confirm) => {
+                let before = self.pending.len();
+                if let Some(upto) = confirm.upto {
+                    self.confirmed_to(upto + 1);
+                }
+                connection.out -= before - self.pending.len();
+            }
+            ServerFrame::PubLimit(limit) => connection.limit = limit,
+            ServerFrame::Reject(reject) => return Err(rejected(reject.seq, &reject.problem)),
+            ServerFrame::Err(refused) => return Err(WireError::Final(problem_text(&refused.problem))),
+            ServerFrame::Goaway(_) => return Err(WireError::Lost("the gateway is shutting down".to_owned())),
+            // Frames of a newer gateway that change nothing for a publisher.
+            _ => {}
+        }
+        Ok(())
+    }
+}
+
+/// A refusal that another attempt may not meet loses the connection, any other ends the run.
+fn rejected(seq: u64, problem: &weir_protocol::ws::RawJson) -> WireError {
+    #[derive(serde::Deserialize)]
+    struct Retryable {
+        #[serde(default)]
+        retryable: bool,
+        #[serde(default)]
+        outcome: String,
+    }
+    let text = format!("message {}: {}", seq + 1, problem_text(problem));
+    match serde_json::from_str::<Retryable>(problem.get()) {
+        // The producer triple makes it safe to send again what may have been stored.
+        Ok(found) if found.retryable || found.outcome == "unknown" => WireError::Lost(text),
+        _ => WireError::Final(text),
+    }
+}
+
+fn level(name: &str) -> Option<Level> {
+    match name {
+        "none" => Some(Level::None),
+        "memory" => Some(Level::Memory),
+        "durable" => Some(Level::Durable),
+        "quorum" => Some(Level::Quorum),
+        _ => None,
+    }
+}

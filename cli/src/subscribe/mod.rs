@@ -1,0 +1,224 @@
+//! `weir sub`: follows topics and prints what comes, within credit, over as many connections as it takes.
+//!
+//! ```text
+//!   gateway ── deliveries ──▶ run ──▶ print ──▶ standard output
+//!      ▲──────── credit ───────┘ raised only as lines are written
+//! ```
+
+mod position;
+mod print;
+
+use std::time::{Duration, Instant};
+
+use anyhow::bail;
+use tokio::signal::ctrl_c;
+use weir_protocol::start::{Start, parse_from};
+use weir_protocol::ws::{Bye, Channel, ClientFrame, Deliveries, Gap, Limit, ServerFrame, Sub};
+
+use self::position::Position;
+use self::print::Printer;
+use crate::args::{Connect, SubArgs};
+use crate::client::{Backoff, Wire, WireError, problem_text};
+use crate::output;
+
+/// Without a connection for this long, it gives up.
+const OFFLINE_TIME_MAX: Duration = Duration::from_secs(300);
+
+/// What is followed on one channel.
+struct Follow {
+    topic: String,
+    position: Position,
+    /// Records and bytes taken since the channel was opened, and the credit given.
+    taken: Limit,
+    granted: Limit,
+}
+
+/// A run.
+struct Run<'a> {
+    connect: &'a Connect,
+    args: &'a SubArgs,
+    from: Start,
+    follows: Vec<Follow>,
+    printer: Printer,
+    left: Option<u64>,
+}
+
+/// Follows until it has what was asked for.
+pub(crate) async fn run(connect: &Connect, args: &SubArgs) -> anyhow::Result<()> {
+    let from = parse_from(&args.from).map_err(|error| anyhow::anyhow!("--from: {error}"))?;
+    let follow = |topic: &String| Follow {
+        topic: topic.clone(),
+        position: Position::default(),
+        taken: Limit::default(),
+        granted: Limit::default(),
+    };
+    let follows: Vec<_> = args.topics.iter().map(follow).collect();
+    let printer = Printer::new(connect.json, follows.len() > 1);
+    let mut run = Run { connect, args, from, follows, printer, left: args.count };
+    let mut backoff = Backoff::default();
+    let mut offline_since: Option<Instant> = None;
+    loop {
+        let ended = tokio::select! {
+            biased;
+            _ = ctrl_c() => Ok(()),
+            ended = run.connected(&mut offline_since, &mut backoff) => ended,
+        };
+        run.printer.flush();
+        match ended {
+            Ok(()) => return Ok(()),
+            Err(WireError::Final(why)) => bail!(why),
+            Err(WireError::Lost(why)) => {
+                if offline_since.get_or_insert_with(Instant::now).elapsed() > OFFLINE_TIME_MAX {
+                    bail!(why);
+                }
+                output::note(format_args!("{why}; trying again"));
+                backoff.wait().await;
+            }
+        }
+    }
+}
+
+impl Run<'_> {
+    /// One connection. On return there is nothing more to do.
+    async fn connected(
+        &mut self,
+        offline_since: &mut Option<Instant>,
+        backoff: &mut Backoff,
+    ) -> Result<(), WireError> {
+        let channels = (1..).zip(&self.follows).filter_map(|(ch, follow)| follow.position.resume(ch));
+        let mut wire = Wire::connect(self.connect, channels.collect()).await?;
+        for number in 0..self.follows.len() {
+            let sub = self.subscription(number);
+            wire.put(channel(number), &ClientFrame::Sub(sub));
+        }
+        wire.flush().await?;
+        *offline_since = None;
+        backoff.reset();
+        while !self.is_done() {
+            let (ch, frame) = wire.next().await?;
+            self.take(ch, frame)?;
+            if !wire.has_next() {
+                // What is printed is taken: only now it is worth new credit.
+                self.printer.flush();
+                self.give_credit(&mut wire).await?;
+            }
+        }
+        wire.put(Channel::CONNECTION, &ClientFrame::Bye(Bye::default()));
+        wire.flush().await
+    }
+
+    fn subscription(&mut self, number: usize) -> Sub {
+        let (credit, left) = (self.credit(), self.left);
+        let follow = &mut self.follows[number];
+        follow.taken = Limit::default();
+        follow.granted = Limit { msgs: left.map_or(credit.msgs, |left| left.min(credit.msgs)), ..credit };
+        Sub {
+            ns: Some(self.connect.namespace.clone()),
+            topic: Some(follow.topic.clone()),
+            p: self.args.partition,
+            from: Some(follow.position.from(&self.from)),
+            limit: follow.granted,
+            ..Sub::default()
+        }
+    }
+
+    fn credit(&self) -> Limit {
+        Limit { msgs: self.args.credit, bytes: self.args.credit.saturating_mul(4 << 10).max(1 << 20) }
+    }
+
+    fn is_done(&self) -> bool {
+        let has_all = self.left == Some(0);
+        has_all || (self.args.no_follow && self.follows.iter().all(|follow| follow.position.is_caught_up()))
+    }
+
+    fn take(&mut self, ch: Channel, frame: ServerFrame) -> Result<(), WireError> {
+        let number = usize::from(ch.0).wrapping_sub(1);
+        let Some(follow) = self.follows.get_mut(number) else {
+            return match frame {
+                ServerFrame::Err(refused) => Err(WireError::Final(problem_text(&refused.problem))),
+                ServerFrame::Goaway(_) => Err(WireError::Lost("the gateway is shutting down".to_owned())),
+                _ => Ok(()),
+            };
+        };
+        match frame {
+            ServerFrame::Deliveries(deliveries) => return self.print(number, &deliveries),
+            ServerFrame::Subscribed(started) => {
+                if !started.recovered {
+                    output::note(format_args!("{}: some messages may be missing here", follow.topic));
+                }
+                follow.position.started(&started);
+            }
+            ServerFrame::CaughtUp(caught_up) => follow.position.caught_up(caught_up.p, caught_up.end),
+            ServerFrame::Gap(gap) => {
+                note_gap(&follow.topic, &gap);
+                follow.position.skipped(gap.p, gap.to);
+            }
+            ServerFrame::Err(refused) => {
+                let why = format!("{}: {}", follow.topic, problem_text(&refused.problem));
+                return Err(WireError::Final(why));
+            }
+            // Frames of a newer gateway, and those of deliveries below quorum, which are printed as they come.
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn print(&mut self, number: usize, deliveries: &Deliveries) -> Result<(), WireError> {
+        let broken =
+            |error: &dyn std::fmt::Display| WireError::Final(format!("a delivery cannot be read: {error}"));
+        let follow = &mut self.follows[number];
+        let mut n = deliveries.n;
+        for slice in &deliveries.slices {
+            let batch = slice.parsed().map_err(|error| broken(&error))?;
+            let partition = batch.header().partition;
+            let records = batch.records().map_err(|error| broken(&error))?;
+            for record in records.within(slice.first, slice.take) {
+                let record = record.map_err(|error| broken(&error))?;
+                follow.taken.msgs += 1;
+                follow.taken.bytes += record.size as u64;
+                if self.left != Some(0) {
+                    self.printer.record(&follow.topic, partition, &record);
+                    self.left = self.left.map(|left| left - 1);
+                }
+                follow.position.took(n, partition.0, record.offset.0);
+                n += 1;
+            }
+        }
+        Ok(())
+    }
+
+    /// Raises each limit once half of it is used.
+    async fn give_credit(&mut self, wire: &mut Wire) -> Result<(), WireError> {
+        let credit = self.credit();
+        for (number, follow) in self.follows.iter_mut().enumerate() {
+            let left = Limit {
+                msgs: follow.granted.msgs.saturating_sub(follow.taken.msgs),
+                bytes: follow.granted.bytes.saturating_sub(follow.taken.bytes),
+            };
+            if left.msgs > credit.msgs / 2 && left.bytes > credit.bytes / 2 {
+                continue;
+            }
+            let more = self.left.map_or(credit.msgs, |left| left.min(credit.msgs));
+            let raised = Limit { msgs: follow.taken.msgs + more, bytes: follow.taken.bytes + credit.bytes };
+            if raised.msgs > follow.granted.msgs || raised.bytes > follow.granted.bytes {
+                follow.granted = raised;
+                wire.put(channel(number), &ClientFrame::Limit(raised));
+            }
+        }
+        wire.flush().await
+    }
+}
+
+fn channel(number: usize) -> Channel {
+    Channel(u16::try_from(number + 1).expect("the command line holds fewer topics"))
+}
+
+fn note_gap(topic: &str, gap: &Gap) {
+    output::note(format_args!(
+        "{topic}: messages {} to {} of partition {} no longer exist ({})",
+        gap.from,
+        gap.to.saturating_sub(1),
+        gap.p,
+        gap.why
+    ));
+}

@@ -1,0 +1,112 @@
+//! Where a subscription is, so that the next connection goes on there.
+
+use std::collections::BTreeMap;
+
+use weir_protocol::rpc::At;
+use weir_protocol::start::Start;
+use weir_protocol::ws::{ResumeChannel, Seen, Subscribed};
+
+/// Positions on the partitions of one topic.
+#[derive(Debug, Default)]
+pub(super) struct Position {
+    /// Number of the last delivery.
+    n: Option<u64>,
+    /// Next offset of each partition; empty before the first start.
+    next: BTreeMap<u32, u64>,
+    /// Partitions whose end was not reached yet; `None` before the first start.
+    behind: Option<BTreeMap<u32, u64>>,
+}
+
+impl Position {
+    /// The subscription has started.
+    pub(super) fn started(&mut self, started: &Subscribed) {
+        let single = started.start.zip(started.tail).map(|(start, tail)| (0, start, tail));
+        let several = started.parts.iter().map(|part| (part.p, part.start, part.tail));
+        let parts: Vec<_> =
+            if started.parts.is_empty() { single.into_iter().collect() } else { several.collect() };
+        for &(partition, start, _) in &parts {
+            self.next.insert(partition, start);
+        }
+        if self.behind.is_none() {
+            let behind = parts.into_iter().filter(|(_, start, tail)| start < tail);
+            self.behind = Some(behind.map(|(partition, _, tail)| (partition, tail)).collect());
+        }
+    }
+
+    /// A record came.
+    pub(super) fn took(&mut self, n: u64, partition: u32, offset: u64) {
+        self.n = Some(n);
+        self.skipped(partition, offset + 1);
+    }
+
+    /// What is below `next` is behind us.
+    pub(super) fn skipped(&mut self, partition: u32, next: u64) {
+        self.next.insert(partition, next);
+        if let Some(behind) = &mut self.behind {
+            behind.retain(|at, tail| *at != partition || next < *tail);
+        }
+    }
+
+    /// Everything below `end` has come.
+    pub(super) fn caught_up(&mut self, partition: u32, end: u64) {
+        if let Some(behind) = &mut self.behind {
+            behind.retain(|at, tail| *at != partition || end < *tail);
+        }
+    }
+
+    /// Everything that existed when it started has come.
+    pub(super) fn is_caught_up(&self) -> bool {
+        self.behind.as_ref().is_some_and(BTreeMap::is_empty)
+    }
+
+    /// What the next connection says of channel `ch`; `None` before the first start.
+    pub(super) fn resume(&self, ch: u16) -> Option<ResumeChannel> {
+        // A partition of which nothing exists yet has no last record; `from` says where it starts.
+        let seen = self.next.iter().filter(|(_, next)| **next > 0);
+        let seen = seen.map(|(p, next)| Seen { p: *p, o: next - 1, term: None }).collect();
+        (!self.next.is_empty()).then(|| ResumeChannel { ch, n: self.n, seen, ..ResumeChannel::default() })
+    }
+
+    /// Where the next connection starts what `resume` does not name.
+    pub(super) fn from(&self, asked: &Start) -> Start {
+        if self.next.is_empty() { asked.clone() } else { Start::At(At::Earliest(true)) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use weir_protocol::ws::Part;
+
+    use super::*;
+
+    #[test]
+    fn a_resumed_subscription_starts_behind_what_was_taken_on_every_partition() {
+        let latest = Start::At(At::Latest(true));
+        let mut position = Position::default();
+        assert_eq!(position.resume(1), None);
+        assert_eq!(position.from(&latest), latest);
+        let parts = vec![Part { p: 0, start: 5, tail: 5 }, Part { p: 1, start: 0, tail: 0 }];
+        position.started(&Subscribed { parts, recovered: true, ..Subscribed::default() });
+        position.took(1, 0, 5);
+        let resume = position.resume(7).unwrap();
+        assert_eq!((resume.ch, resume.n), (7, Some(1)));
+        assert_eq!(resume.seen, [Seen { p: 0, o: 5, term: None }]);
+        assert_eq!(
+            position.from(&latest),
+            Start::At(At::Earliest(true)),
+            "nothing of partition 1 may be left out"
+        );
+    }
+
+    #[test]
+    fn it_has_caught_up_when_every_partition_has() {
+        let mut position = Position::default();
+        assert!(!position.is_caught_up(), "nothing is known yet");
+        position.started(&Subscribed { start: Some(3), tail: Some(5), ..Subscribed::default() });
+        assert!(!position.is_caught_up());
+        position.took(1, 0, 3);
+        assert!(!position.is_caught_up());
+        position.took(2, 0, 4);
+        assert!(position.is_caught_up());
+    }
+}

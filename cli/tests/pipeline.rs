@@ -1,0 +1,195 @@
+//! `weir pub` and `weir sub` as people use them, across crashes of either side.
+#![expect(dead_code, reason = "each test uses a part of the product's client")]
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod product;
+
+use std::fmt::Write as _;
+use std::io::{Read as _, Write as _};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use product::Product;
+
+/// A log as programs write them: times, levels, now and then an empty line.
+fn log_file(dir: &Path, lines: usize) -> (PathBuf, String) {
+    let mut text = String::new();
+    for n in 0..lines {
+        match n % 97 {
+            0 => text.push('\n'),
+            _ => {
+                writeln!(text, "2026-01-31T12:00:{:02}Z INFO request {n} took {} us", n % 60, n * 7).unwrap()
+            }
+        }
+    }
+    let path = dir.join("app.log");
+    std::fs::write(&path, &text).unwrap();
+    (path, text)
+}
+
+fn weir(product: &Product, args: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_weir"));
+    command.arg("--url").arg(format!("http://{}", product.address)).args(args);
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command
+}
+
+fn run(product: &Product, args: &[&str]) -> Output {
+    weir(product, args).output().unwrap()
+}
+
+fn succeeded(output: &Output) -> String {
+    let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert!(output.status.success(), "{out}\n{err}");
+    out.into_owned()
+}
+
+fn product() -> (tempfile::TempDir, Product) {
+    let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let product = Product::start(dir.path());
+    (dir, product)
+}
+
+fn everything(product: &Product, topic: &str) -> String {
+    succeeded(&run(product, &["sub", topic, "--from", "earliest", "--no-follow"]))
+}
+
+/// Messages of a topic by its partition's end.
+fn stored(product: &Product, topic: &str) -> u64 {
+    let shown = run(product, &["--json", "topic", "get", topic]);
+    let Ok(shown) = serde_json::from_slice::<serde_json::Value>(&shown.stdout) else { return 0 };
+    shown["partitions"][0]["end"].as_u64().unwrap_or(0)
+}
+
+fn wait_until(what: &str, is_so: impl Fn() -> bool) {
+    let until = Instant::now() + Duration::from_secs(30);
+    while !is_so() {
+        assert!(Instant::now() < until, "{what}");
+        std::thread::sleep(Duration::from_millis(2));
+    }
+}
+
+#[test]
+fn every_line_of_a_log_arrives_in_order() {
+    let (dir, product) = product();
+    let (path, text) = log_file(dir.path(), 50_000);
+    let summary =
+        succeeded(&run(&product, &["--json", "pub", "app", "--lines", "--file", path.to_str().unwrap()]));
+    let summary: serde_json::Value = serde_json::from_str(&summary).unwrap();
+    assert_eq!(summary["confirmed"], 50_000);
+    assert_eq!(everything(&product, "app"), text);
+    let last = succeeded(&run(&product, &["sub", "app", "--from", "tail:2", "-n", "1"]));
+    assert_eq!(last.trim_end(), text.lines().nth(49_998).unwrap());
+}
+
+#[test]
+fn a_killed_publisher_goes_on_where_it_was_and_nothing_is_there_twice() {
+    let (dir, product) = product();
+    let (path, text) = log_file(dir.path(), 2_000);
+    // The input stops in the middle, so that the kill meets a run under way.
+    let half = text.len() / 2;
+    let args = ["pub", "app", "--lines", "--producer", "shipper"];
+    let mut child: Child = weir(&product, &args).stdin(Stdio::piped()).spawn().unwrap();
+    let mut input = child.stdin.take().unwrap();
+    input.write_all(&text.as_bytes()[..half]).unwrap();
+    wait_until("part of the log is stored", || stored(&product, "app") >= 256);
+    child.kill().unwrap();
+    child.wait().unwrap();
+    let before = stored(&product, "app");
+    assert!(before < 2_000);
+    let resumed = run(
+        &product,
+        &[
+            "--json",
+            "pub",
+            "app",
+            "--lines",
+            "--producer",
+            "shipper",
+            "--resume",
+            "-f",
+            path.to_str().unwrap(),
+        ],
+    );
+    let summary: serde_json::Value = serde_json::from_str(&succeeded(&resumed)).unwrap();
+    assert_eq!((&summary["confirmed"], &summary["skipped"]), (&2_000.into(), &before.into()));
+    assert_eq!(everything(&product, "app"), text);
+}
+
+#[test]
+fn publisher_and_follower_survive_a_crash_of_the_product() {
+    let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let mut product = Product::start(dir.path());
+    let (_, text) = log_file(dir.path(), 5_000);
+    let mut follower = weir(&product, &["sub", "app", "--from", "earliest", "-n", "5000", "--credit", "100"]);
+    let mut publisher =
+        weir(&product, &["pub", "app", "--lines", "--producer", "p"]).stdin(Stdio::piped()).spawn().unwrap();
+    let mut input = publisher.stdin.take().unwrap();
+    let third = text.len() / 3;
+    input.write_all(&text.as_bytes()[..third]).unwrap();
+    wait_until("the first third is being stored", || stored(&product, "app") > 0);
+    let mut follower = follower.spawn().unwrap();
+    product.kill();
+    let product = Product::start_at(dir.path(), &product.address);
+    input.write_all(&text.as_bytes()[third..]).unwrap();
+    drop(input);
+    let published = publisher.wait_with_output().unwrap();
+    succeeded(&published);
+    let mut seen = String::new();
+    follower.stdout.take().unwrap().read_to_string(&mut seen).unwrap();
+    assert!(follower.wait().unwrap().success());
+    assert_eq!(seen, text);
+    assert_eq!(everything(&product, "app"), text);
+}
+
+#[test]
+fn keys_come_from_json_and_bad_input_is_named_with_what_is_confirmed() {
+    let (dir, product) = product();
+    let path = dir.path().join("orders.ndjson");
+    std::fs::write(&path, "{\"id\":1,\"n\":9007199254740993.10}\n{\"id\":\"b\"}\nnot json\n").unwrap();
+    let failed =
+        run(&product, &["pub", "orders", "--lines", "--key-json", ".id", "-f", path.to_str().unwrap()]);
+    let error = String::from_utf8_lossy(&failed.stderr).into_owned();
+    assert!(!failed.status.success());
+    assert!(error.contains("line 3 is not JSON") && error.contains("2 messages are confirmed"), "{error}");
+    let lines = succeeded(&run(&product, &["--json", "sub", "orders", "--from", "earliest", "--no-follow"]));
+    let keys: Vec<_> = lines
+        .lines()
+        .map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap()["key"].clone())
+        .collect();
+    assert_eq!(keys, ["1", "b"]);
+    assert!(lines.contains("9007199254740993.10"), "digits are kept: {lines}");
+}
+
+#[test]
+fn what_cannot_be_followed_says_why() {
+    let (_dir, product) = product();
+    for (args, expected) in [
+        (vec!["sub", "nothing"], "topic_not_found"),
+        (vec!["sub", "nothing", "--from", "yesterday"], "--from"),
+        (vec!["pub", "a", "--resume", "--lines"], "--resume needs"),
+        (vec!["pub", "a", "m", "--confirm", "soon"], "possible values"),
+    ] {
+        let output = run(&product, &args);
+        let error = String::from_utf8_lossy(&output.stderr);
+        assert!(!output.status.success() && error.contains(expected), "{args:?}: {error}");
+    }
+}
+
+#[test]
+fn a_short_benchmark_proves_that_nothing_was_lost() {
+    let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let output = Command::new(env!("CARGO_BIN_EXE_weir"))
+        .args(["--json", "bench", "steady", "--rate", "2k", "--writers", "3", "--readers", "3"])
+        .args(["--warmup", "1", "--seconds", "2", "--dir"])
+        .arg(dir.path())
+        .output()
+        .unwrap();
+    let report: serde_json::Value = serde_json::from_str(&succeeded(&output)).unwrap();
+    assert_eq!((&report["missing"], &report["duplicates"]), (&0.into(), &0.into()));
+    assert!(report["confirmed"].as_u64().unwrap() >= 5_900, "{report}");
+    assert_eq!(report["sent"], report["delivered"]);
+    let left: Vec<_> = std::fs::read_dir(dir.path()).unwrap().collect();
+    assert!(left.is_empty(), "the data of the run is removed: {left:?}");
+}
