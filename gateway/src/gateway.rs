@@ -17,9 +17,10 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinHandle;
 
+use crate::api::openapi;
 use crate::auth::{Authenticator, LoopbackAuthenticator, OpenAuthenticator};
 use crate::config::GatewayConfig;
-use crate::edge::{Console, Edge, handle};
+use crate::edge::{Console, Edge, StageSeconds, handle};
 use crate::service::publish::PublishConfig;
 use crate::service::{ServiceConfig, Services};
 use crate::storage::{Storage, StorageConfig, TcpDial};
@@ -100,6 +101,16 @@ impl Gateway {
             "Seconds per stage of confirmed publishes.",
         );
         let stages = HistogramVec::new(stages.buckets(buckets), &["stage"])?;
+        let stage = |name| stages.with_label_values(&[name]);
+        let stage_seconds = StageSeconds {
+            gw: stage("gw"),
+            net: stage("net"),
+            queue: stage("queue"),
+            write: stage("write"),
+            fsync: stage("fsync"),
+            quorum: stage("quorum"),
+            total: stage("total"),
+        };
         registry.register(Box::new(requests.clone()))?;
         registry.register(Box::new(stages.clone()))?;
         let listen_error = |source| StartError::Listen { addr: config.listen, source };
@@ -107,23 +118,25 @@ impl Gateway {
         let addr = listener.local_addr().map_err(listen_error)?;
         let storage =
             Storage::new(StorageConfig::new(vec![config.storage.clone()]), Arc::new(TcpDial::default()));
-        let services = Services::new(storage.clone(), service_config(&config));
+        let services = Services::new(storage, service_config(&config));
         let (stopping, stop) = watch::channel(false);
         let limits =
             SocketLimits { sockets_max: config.connections_max, record_bytes_max: config.record_bytes_max };
         let open = IntGauge::new("weir_gateway_websockets", "WebSockets that are open.")?;
         registry.register(Box::new(open.clone()))?;
-        let sockets = WebSockets::new(services, limits, open, stop.clone());
+        let sockets = WebSockets::new(services.clone(), limits, open, stop.clone());
         let is_draining = AtomicBool::new(false);
         let edge = Arc::new(Edge {
             config,
             console,
-            storage,
+            services,
             sockets,
             authenticator,
             registry,
             requests,
-            stages,
+            stages: stage_seconds,
+            drain: stop.clone(),
+            openapi: openapi::document_json().into(),
             is_draining,
         });
         let accepting = tokio::spawn(accept(listener, Arc::clone(&edge), stop));

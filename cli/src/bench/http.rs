@@ -56,7 +56,7 @@ fn complete(answer: &[u8]) -> anyhow::Result<Option<u16>> {
     let Some(end) = answer.windows(4).position(|four| four == b"\r\n\r\n") else { return Ok(None) };
     let head = std::str::from_utf8(&answer[..end]).context("the answer's head is not text")?;
     let status = head.get(9..12).and_then(|status| status.parse().ok()).context("no status")?;
-    let mut length = head.lines().filter_map(|line| line.split_once(':'));
+    let length = head.lines().filter_map(|line| line.split_once(':'));
     let length = length.rev().find(|(name, _)| name.eq_ignore_ascii_case("content-length"));
     let length: usize = length.map_or(Ok(0), |(_, value)| value.trim().parse())?;
     Ok((answer.len() >= end + 4 + length).then_some(status))

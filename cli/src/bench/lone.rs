@@ -2,13 +2,12 @@
 //!
 //! Both wait equally long before they start: what a disk's sync costs depends on how long the machine was idle.
 
-use std::fs::File;
-use std::os::unix::fs::FileExt as _;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, ensure};
 use rand::RngCore as _;
 use serde::Serialize;
+use weir_journal::BareLoop;
 
 use super::http::Poster;
 use super::report::Percentiles;
@@ -17,10 +16,8 @@ use super::target::Target;
 use crate::args::{Connect, LoneArgs};
 use crate::output;
 
-/// What is synced in comparison: one block.
-const BLOCK_BYTES: usize = 4 << 10;
-/// Blocks of the file that is written in place, again and again.
-const BLOCKS: u64 = 2_048;
+/// Bytes of the file that is written in place, again and again.
+const DISK_BYTES: u64 = 8 << 20;
 
 #[derive(Debug, Serialize)]
 struct LoneReport {
@@ -39,7 +36,9 @@ pub(super) async fn run(connect: &Connect, args: &LoneArgs) -> anyhow::Result<()
     let topic = format!("bench-lone-{}", ulid::Ulid::new().to_string().to_lowercase());
     let line = format!("POST /v1/ns/{}/topics/{topic}/messages", target.connect.namespace);
     let mut poster = Poster::connect(&target.connect.url, &line, &body).await?;
-    let mut disk = Disk::prepare(&target.dir)?;
+    let dir = tempfile::Builder::new().prefix("weir-bench-disk-").tempdir_in(&target.dir);
+    let dir = dir.context("cannot write where the data is")?;
+    let mut disk = BareLoop::create(&dir.path().join("bare"), DISK_BYTES)?;
     let (mut posts, mut syncs) = (Latencies::new(), Latencies::new());
     let gap = Duration::from_micros(args.gap_us);
     for number in 0..args.count + args.count / 10 {
@@ -51,7 +50,9 @@ pub(super) async fn run(connect: &Connect, args: &LoneArgs) -> anyhow::Result<()
             start.elapsed()
         };
         pause(gap).await;
-        let synced = disk.sync_one(number)?;
+        let start = Instant::now();
+        disk.commit(&body)?;
+        let synced = start.elapsed();
         // The first tenth warms up.
         if number >= args.count / 10 {
             posts.record(micros(posted), 1);
@@ -84,33 +85,4 @@ async fn pause(gap: Duration) {
 
 fn micros(duration: Duration) -> u64 {
     u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)
-}
-
-/// A file as the journal's: filled with zeros before, written in place.
-struct Disk {
-    file: File,
-    block: Vec<u8>,
-    _dir: tempfile::TempDir,
-}
-
-impl Disk {
-    fn prepare(dir: &std::path::Path) -> anyhow::Result<Self> {
-        let dir = tempfile::Builder::new().prefix("weir-bench-disk-").tempdir_in(dir);
-        let dir = dir.context("cannot write where the data is")?;
-        let file = File::options().read(true).write(true).create_new(true).open(dir.path().join("blocks"))?;
-        let mut block = vec![0; BLOCK_BYTES];
-        for number in 0..BLOCKS {
-            file.write_all_at(&block, number * BLOCK_BYTES as u64)?;
-        }
-        file.sync_all()?;
-        rand::rng().fill_bytes(&mut block);
-        Ok(Self { file, block, _dir: dir })
-    }
-
-    fn sync_one(&mut self, number: u64) -> anyhow::Result<Duration> {
-        let start = Instant::now();
-        self.file.write_all_at(&self.block, number % BLOCKS * BLOCK_BYTES as u64)?;
-        self.file.sync_data()?;
-        Ok(start.elapsed())
-    }
 }

@@ -130,8 +130,10 @@ impl Connection {
     }
 
     /// Sends the head of a request with a body of `length` bytes that never comes.
-    pub(crate) fn declare(&mut self, line: &str, length: usize) -> std::io::Result<()> {
-        let text = format!("{line} HTTP/1.1\r\nHost: localhost\r\nContent-Length: {length}\r\n\r\n");
+    pub(crate) fn declare(&mut self, line: &str, media: &str, length: usize) -> std::io::Result<()> {
+        let text = format!(
+            "{line} HTTP/1.1\r\nHost: localhost\r\nContent-Type: {media}\r\nContent-Length: {length}\r\n\r\n"
+        );
         self.stream.get_mut().write_all(text.as_bytes())
     }
 

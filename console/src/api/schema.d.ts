@@ -249,7 +249,7 @@ export interface paths {
         put?: never;
         /**
          * Publish one message
-         * @description The body is the payload, stored as it is with its `Content-Type` and `Content-Encoding`. `Message-Header-X: y` stores the user header `x: y`. CloudEvents in binary mode: `ce-*` headers are stored.
+         * @description The body is the payload, stored as it is with its `Content-Type` and `Content-Encoding`. `Message-Header-X: y` stores the user header `x: y`. CloudEvents: `ce-*` headers are stored as attributes; a body of `application/cloudevents+json` is one event in structured mode.
          *
          *     Needs the grant `publish`.
          */
@@ -282,6 +282,28 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/ns/{ns}/topics/{topic}/messages:batch": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Publish many messages
+         * @description Results are in input order. Lines are `BatchLine` objects, one per line.
+         *
+         *     Needs the grant `publish`.
+         */
+        post: operations["publishBatch"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/ns/{ns}/topics/{topic}/producers/{producer}": {
         parameters: {
             query?: never;
@@ -296,6 +318,26 @@ export interface paths {
          *     Needs the grant `publish`.
          */
         get: operations["readProducer"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/ns/{ns}/topics/{topic}/receipts/{receipt}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Resolve or upgrade a confirm
+         * @description Needs the grant `publish`.
+         */
+        get: operations["readReceipt"];
         put?: never;
         post?: never;
         delete?: never;
@@ -330,6 +372,69 @@ export interface paths {
 export type webhooks = Record<string, never>;
 export interface components {
     schemas: {
+        /** @description One line of an NDJSON batch. At most one of `data` and `data_base64`. */
+        BatchLine: {
+            /**
+             * @description Key.
+             * @default null
+             */
+            key: string;
+            /**
+             * @description User headers.
+             * @default {}
+             */
+            headers: {
+                [key: string]: string;
+            };
+            /**
+             * @description Content type; `application/json` with `data`, `application/octet-stream` with `data_base64` by default.
+             * @default null
+             */
+            content_type: string;
+            /** @description The payload as a JSON value; with a `text/*` content type a string is its text. */
+            data?: unknown;
+            /**
+             * @description The payload in Base64.
+             * @default null
+             */
+            data_base64: string;
+            /**
+             * @description Not to be delivered by queues before this time (RFC 3339).
+             * @default null
+             */
+            deliver_at: string;
+            /**
+             * Format: int64
+             * @description Expires after this many milliseconds.
+             * @default null
+             */
+            ttl_ms: number;
+        };
+        /** @description The answer to a batch, one result per message in input order. */
+        BatchPublished: {
+            /** @description What became of each message. */
+            results: components["schemas"]["BatchResult"][];
+            /** @description The level that all accepted messages have reached. */
+            level: components["schemas"]["Level"];
+        };
+        /** @description What became of one message of a batch. */
+        BatchResult: {
+            /**
+             * Format: int32
+             * @description Partition.
+             */
+            partition: number;
+            /**
+             * Format: int64
+             * @description Its offset; absent at level `none`.
+             */
+            offset?: number;
+            /** @description It had been accepted before; nothing was added. */
+            duplicate?: boolean;
+        } | {
+            /** @description Why. */
+            problem: components["schemas"]["Problem"];
+        };
         /**
          * @description Whether older records of a key are dropped.
          * @enum {string}
@@ -714,6 +819,32 @@ export interface components {
             next: components["schemas"]["Next"];
             /** @description `next` is the end of what may be seen. */
             up_to_date: boolean;
+        };
+        /** @description What has become of a confirm. */
+        Receipt: {
+            /** @description The receipt. */
+            receipt: string;
+            /**
+             * Format: int32
+             * @description Partition.
+             */
+            partition: number;
+            /**
+             * Format: int64
+             * @description Offset that was answered.
+             */
+            offset: number;
+            /** @description The level reached by now. */
+            level: components["schemas"]["Level"];
+            /** @description The offset cannot change any more. */
+            final: boolean;
+            /** @description The record was lost with its leader below `quorum`: it does not exist. */
+            lost: boolean;
+            /**
+             * Format: int64
+             * @description When it was accepted, milliseconds since the epoch; absent if it is lost.
+             */
+            ts?: number;
         };
         /** @description A stored record. Exactly one of `data` and `data_base64` is present. */
         Record: {
@@ -1586,6 +1717,8 @@ export interface operations {
                 last_event_id?: string;
             };
             header?: {
+                /** @description Answer 304 if the range has this tag. */
+                "If-None-Match"?: string;
                 /** @description `id` of the last event received: continue after it. */
                 "Last-Event-ID"?: string;
             };
@@ -1620,8 +1753,38 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["ReadPage"];
+                    "application/x-ndjson": components["schemas"]["Record"];
+                    "application/vnd.weir.batch": unknown;
                     "text/event-stream": unknown;
                 };
+            };
+            /** @description Nothing came while waiting. */
+            204: {
+                headers: {
+                    /** @description `immutable` for full ranges of committed messages, `no-store` at the tail. */
+                    "Cache-Control"?: string;
+                    /** @description `true` if nothing will follow the end. */
+                    Closed?: string;
+                    /** @description Where to read on, opaque; valid for all partitions read. */
+                    Cursor?: string;
+                    /** @description Tag of the range and of the topic's life. */
+                    ETag?: string;
+                    /** @description `rel=next`. */
+                    Link?: string;
+                    /** @description Where to read on (one partition). */
+                    "Next-Offset"?: string;
+                    /** @description `true` if that is the end. */
+                    "Up-To-Date"?: string;
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            /** @description The range has the tag that you have. */
+            304: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
             };
             /** @description Refused or failed. */
             default: {
@@ -1642,6 +1805,8 @@ export interface operations {
                 "Message-Key"?: string;
                 /** @description Level to wait for; the topic's `default_confirm` by default. */
                 Confirm?: "none" | "memory" | "durable" | "quorum" | "archived";
+                /** @description If the level is not reached in this time, answer 202 with the level reached so far and the receipt. */
+                "Confirm-Deadline-Ms"?: number;
                 /** @description With `Producer-Epoch` and `Producer-Seq`: accept each number once. */
                 "Producer-Id"?: string;
                 /** @description A higher epoch fences all lower ones. */
@@ -1656,6 +1821,10 @@ export interface operations {
                 "If-None-Match"?: string;
                 /** @description The message expires after this many milliseconds. */
                 "Message-TTL-Ms"?: number;
+                /** @description RFC 3339. Not to be delivered by queues before. */
+                "Deliver-At"?: string;
+                /** @description The same, in milliseconds from now. */
+                "Deliver-Delay-Ms"?: number;
                 /** @description RFC 9530, `sha-256`: verified against the body. */
                 "Content-Digest"?: string;
                 /** @description W3C trace context; stored, continued on delivery. */
@@ -1699,12 +1868,18 @@ export interface operations {
                 headers: {
                     /** @description The level reached. */
                     "Confirm-Level"?: string;
+                    /** @description Resolve or upgrade the confirm with it. */
+                    "Confirm-Receipt"?: string;
                     /** @description Tag of the partition's tail, for `If-Match`. */
                     ETag?: string;
                     /** @description Path of the stored message. */
                     Location?: string;
                     /** @description Offset after the message. */
                     "Next-Offset"?: string;
+                    /** @description What is left of it. */
+                    RateLimit?: string;
+                    /** @description The publish budget in bytes. */
+                    "RateLimit-Policy"?: string;
                     /** @description Milliseconds per stage: gw, net, queue, write, fsync, quorum, total; and the shared batch. */
                     "Server-Timing"?: string;
                     [name: string]: unknown;
@@ -1713,17 +1888,23 @@ export interface operations {
                     "application/json": components["schemas"]["Published"];
                 };
             };
-            /** @description Accepted at a level below `durable`, because that was asked for. */
+            /** @description Accepted at a level below `durable`, or below the one asked for when the deadline came. */
             202: {
                 headers: {
                     /** @description The level reached. */
                     "Confirm-Level"?: string;
+                    /** @description Resolve or upgrade the confirm with it. */
+                    "Confirm-Receipt"?: string;
                     /** @description Tag of the partition's tail, for `If-Match`. */
                     ETag?: string;
                     /** @description Path of the stored message. */
                     Location?: string;
                     /** @description Offset after the message. */
                     "Next-Offset"?: string;
+                    /** @description What is left of it. */
+                    RateLimit?: string;
+                    /** @description The publish budget in bytes. */
+                    "RateLimit-Policy"?: string;
                     /** @description Milliseconds per stage: gw, net, queue, write, fsync, quorum, total; and the shared batch. */
                     "Server-Timing"?: string;
                     [name: string]: unknown;
@@ -1737,12 +1918,18 @@ export interface operations {
                 headers: {
                     /** @description The level reached. */
                     "Confirm-Level"?: string;
+                    /** @description Resolve or upgrade the confirm with it. */
+                    "Confirm-Receipt"?: string;
                     /** @description Tag of the partition's tail, for `If-Match`. */
                     ETag?: string;
                     /** @description Path of the stored message. */
                     Location?: string;
                     /** @description Offset after the message. */
                     "Next-Offset"?: string;
+                    /** @description What is left of it. */
+                    RateLimit?: string;
+                    /** @description The publish budget in bytes. */
+                    "RateLimit-Policy"?: string;
                     /** @description Milliseconds per stage: gw, net, queue, write, fsync, quorum, total; and the shared batch. */
                     "Server-Timing"?: string;
                     [name: string]: unknown;
@@ -1766,7 +1953,10 @@ export interface operations {
                 /** @description Lowest level you are willing to see; the topic's `deliver_from` by default. */
                 min_level?: "memory" | "quorum";
             };
-            header?: never;
+            header?: {
+                /** @description Answer 304 if it has this tag. */
+                "If-None-Match"?: string;
+            };
             path: {
                 /** @description Namespace. */
                 ns: string;
@@ -1794,6 +1984,105 @@ export interface operations {
                 };
                 content: {
                     "*/*": unknown;
+                };
+            };
+            /** @description It has the tag that you have. */
+            304: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            /** @description Refused or failed. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    publishBatch: {
+        parameters: {
+            query?: {
+                /** @description All messages of one partition are accepted or refused together; at most 3 MiB. */
+                atomic?: boolean;
+            };
+            header?: {
+                /** @description Level to wait for; the topic's `default_confirm` by default. */
+                Confirm?: "none" | "memory" | "durable" | "quorum" | "archived";
+                /** @description If the level is not reached in this time, answer 202 with the level reached so far and the receipt. */
+                "Confirm-Deadline-Ms"?: number;
+                /** @description With `Producer-Epoch` and `Producer-Seq`: accept each number once. */
+                "Producer-Id"?: string;
+                /** @description A higher epoch fences all lower ones. */
+                "Producer-Epoch"?: number;
+                /** @description The producer's number of this message (of a batch: of its first), from 0 in each epoch, without gaps. */
+                "Producer-Seq"?: number;
+                /** @description RFC 9530, `sha-256`: verified against the body. */
+                "Content-Digest"?: string;
+                /** @description W3C trace context; stored, continued on delivery. */
+                traceparent?: string;
+                /** @description `return=minimal`: answer 204 with headers only (201 otherwise). */
+                Prefer?: string;
+            };
+            path: {
+                /** @description Namespace. */
+                ns: string;
+                /** @description Topic. */
+                topic: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/cloudevents+json": unknown;
+                "application/cloudevents-batch+json": unknown;
+                "application/vnd.weir.batch": unknown;
+                "application/x-ndjson": components["schemas"]["BatchLine"];
+            };
+        };
+        responses: {
+            /** @description All were accepted. */
+            200: {
+                headers: {
+                    /** @description The level reached. */
+                    "Confirm-Level"?: string;
+                    /** @description Milliseconds per stage. */
+                    "Server-Timing"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["BatchPublished"];
+                };
+            };
+            /** @description All were accepted, below the level asked for. */
+            202: {
+                headers: {
+                    /** @description The level reached. */
+                    "Confirm-Level"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["BatchPublished"];
+                };
+            };
+            /** @description All were accepted; `Prefer: return=minimal`. */
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            /** @description Some were refused; each has its problem. */
+            207: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["BatchPublished"];
                 };
             };
             /** @description Refused or failed. */
@@ -1830,6 +2119,47 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["Producer"];
+                };
+            };
+            /** @description Refused or failed. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    readReceipt: {
+        parameters: {
+            query?: {
+                /** @description Wait for this level … */
+                level?: "memory" | "durable" | "quorum" | "archived";
+                /** @description … for at most this many seconds; 0 by default. */
+                wait?: number;
+            };
+            header?: never;
+            path: {
+                /** @description Namespace. */
+                ns: string;
+                /** @description Topic. */
+                topic: string;
+                /** @description `Confirm-Receipt` of a publish. */
+                receipt: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description What it has reached. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Receipt"];
                 };
             };
             /** @description Refused or failed. */

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use super::Level;
+use super::{Level, Problem};
 
 /// A stored record. Exactly one of `data` and `data_base64` is present.
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
@@ -66,6 +66,46 @@ pub enum Next {
     Cursor(String),
 }
 
+/// One line of an NDJSON batch. At most one of `data` and `data_base64`.
+#[derive(Debug, Clone, Default, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct BatchLine {
+    /// Key.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    pub key: Option<String>,
+    /// User headers.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub headers: BTreeMap<String, String>,
+    /// Content type; `application/json` with `data`, `application/octet-stream` with `data_base64` by default.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    pub content_type: Option<String>,
+    /// The payload as a JSON value; with a `text/*` content type a string is its text.
+    #[serde(deserialize_with = "present", skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<serde_json::Value>)]
+    pub data: Option<Box<serde_json::value::RawValue>>,
+    /// The payload in Base64.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    pub data_base64: Option<String>,
+    /// Not to be delivered by queues before this time (RFC 3339).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    pub deliver_at: Option<String>,
+    /// Expires after this many milliseconds.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    pub ttl_ms: Option<u64>,
+}
+
+/// `null` is a value too.
+fn present<'de, D: serde::Deserializer<'de>>(
+    deserializer: D,
+) -> Result<Option<Box<serde_json::value::RawValue>>, D::Error> {
+    Deserialize::deserialize(deserializer).map(Some)
+}
+
 /// A published message.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Published {
@@ -90,6 +130,61 @@ pub struct Published {
     pub term: Option<u64>,
     /// It had been accepted before; nothing was added.
     pub duplicate: bool,
+}
+
+/// The answer to a batch, one result per message in input order.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct BatchPublished {
+    /// What became of each message.
+    pub results: Vec<BatchResult>,
+    /// The level that all accepted messages have reached.
+    pub level: Level,
+}
+
+/// What became of one message of a batch.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(untagged)]
+pub enum BatchResult {
+    /// It was accepted.
+    Accepted {
+        /// Partition.
+        partition: u32,
+        /// Its offset; absent at level `none`.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        #[schema(nullable = false)]
+        offset: Option<u64>,
+        /// It had been accepted before; nothing was added.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        #[schema(required = false)]
+        duplicate: bool,
+    },
+    /// It was refused.
+    Refused {
+        /// Why.
+        problem: Box<Problem>,
+    },
+}
+
+/// What has become of a confirm.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Receipt {
+    /// The receipt.
+    pub receipt: String,
+    /// Partition.
+    pub partition: u32,
+    /// Offset that was answered.
+    pub offset: u64,
+    /// The level reached by now.
+    pub level: Level,
+    /// The offset cannot change any more.
+    #[serde(rename = "final")]
+    pub is_final: bool,
+    /// The record was lost with its leader below `quorum`: it does not exist.
+    pub lost: bool,
+    /// When it was accepted, milliseconds since the epoch; absent if it is lost.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    pub ts: Option<u64>,
 }
 
 /// A producer as the partitions know it.

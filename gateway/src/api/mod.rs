@@ -16,7 +16,10 @@ mod problem;
 mod topic;
 
 pub use limits::{Limits, READ_BYTES_MAX, Service};
-pub use message::{Next, Producer, ProducerPartition, Published, ReadPage, Record};
+pub use message::{
+    BatchLine, BatchPublished, BatchResult, Next, Producer, ProducerPartition, Published, ReadPage, Receipt,
+    Record,
+};
 pub use namespace::{Namespace, NamespaceConfig, NamespacePage, NamespacePatch};
 pub use problem::{Current, Problem, ProblemOutcome};
 pub use topic::{

@@ -13,8 +13,8 @@ use utoipa::openapi::{
 
 use super::operations::{Answer, Body, Content, Kind, OPERATIONS, Operation, Param, Verb};
 use super::{
-    NamespaceConfig, NamespacePage, NamespacePatch, Problem, ProblemOutcome, Producer, Published, ReadPage,
-    Service, TopicConfig, TopicPage, TopicPatch,
+    BatchLine, BatchPublished, NamespaceConfig, NamespacePage, NamespacePatch, Problem, ProblemOutcome,
+    Producer, Published, ReadPage, Receipt, Record, Service, TopicConfig, TopicPage, TopicPatch,
 };
 
 const ABOUT: &str = "Durable messaging over HTTP and WebSocket. Paths with `/v1/ns/{ns}/topics` also exist as \
@@ -202,6 +202,10 @@ fn components() -> Components {
     collect::<TopicPatch>(&mut found);
     collect::<TopicPage>(&mut found);
     collect::<Published>(&mut found);
+    collect::<BatchLine>(&mut found);
+    collect::<BatchPublished>(&mut found);
+    collect::<Receipt>(&mut found);
+    collect::<Record>(&mut found);
     collect::<Producer>(&mut found);
     collect::<ReadPage>(&mut found);
     // In name order: the document must not depend on the order above.

@@ -12,20 +12,22 @@ use http::header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE, RETRY_AFTER};
 use http::{HeaderMap, HeaderValue, Method, Request, StatusCode};
 use http_body_util::{BodyExt as _, Limited};
 use parking_lot::Mutex;
-use prometheus::{HistogramVec, IntCounterVec, Registry};
+use prometheus::{Histogram, IntCounterVec, Registry};
 use serde::Serialize;
+use tokio::sync::watch;
 use weir_protocol::error::ErrorCode;
 use weir_protocol::ids::{Name, TopicPath};
-use weir_protocol::rpc::{Level, Refusal};
+use weir_protocol::rpc::Level;
+use weir_protocol::ws::{SUBPROTOCOL_BINARY, SUBPROTOCOL_JSON};
 
 use super::console::Console;
 use super::route::Route;
-use super::{events, origin, publish, read, topics};
+use super::{events, namespaces, origin, publish, read, receipts, topics};
 use crate::api::operations::Target;
-use crate::api::{Limits, Problem, Service, openapi};
+use crate::api::{Limits, Problem, Service};
 use crate::auth::{Authenticator, Credentials, Principal, Resource, authorize};
 use crate::config::GatewayConfig;
-use crate::storage::Storage;
+use crate::service::Services;
 use crate::ws::{self, WebSockets};
 
 /// Largest JSON body of a configuration.
@@ -39,8 +41,8 @@ pub(crate) struct Edge {
     pub(crate) config: GatewayConfig,
     /// The operator console.
     pub(crate) console: Console,
-    /// The way to storage.
-    pub(crate) storage: Storage,
+    /// What handlers are given.
+    pub(crate) services: Services,
     /// WebSockets.
     pub(crate) sockets: WebSockets,
     /// Who is calling.
@@ -50,9 +52,25 @@ pub(crate) struct Edge {
     /// Requests by operation and status class.
     pub(crate) requests: IntCounterVec,
     /// Seconds per stage of confirmed publishes.
-    pub(crate) stages: HistogramVec,
+    pub(crate) stages: StageSeconds,
+    /// Becomes true when the gateway shuts down.
+    pub(crate) drain: watch::Receiver<bool>,
+    /// The OpenAPI document, made once.
+    pub(crate) openapi: Bytes,
     /// No new work: `/readyz` says so.
     pub(crate) is_draining: AtomicBool,
+}
+
+/// A histogram per stage of confirmed publishes, looked up once.
+#[derive(Debug, Clone)]
+pub(crate) struct StageSeconds {
+    pub(crate) gw: Histogram,
+    pub(crate) net: Histogram,
+    pub(crate) queue: Histogram,
+    pub(crate) write: Histogram,
+    pub(crate) fsync: Histogram,
+    pub(crate) quorum: Histogram,
+    pub(crate) total: Histogram,
 }
 
 /// A request that may be handled.
@@ -60,6 +78,8 @@ pub(super) struct Call {
     pub(super) edge: Arc<Edge>,
     pub(super) route: Route,
     pub(super) principal: Principal,
+    /// As it was requested, for links.
+    pub(super) path: String,
     pub(super) headers: HeaderMap,
     pub(super) received: Instant,
     /// Behind a lock only because a body may not be shared between threads; a call has one owner.
@@ -201,6 +221,7 @@ async fn serve(
         edge: Arc::clone(edge),
         route,
         principal,
+        path: head.uri.path().to_owned(),
         headers: head.headers,
         received,
         body: Mutex::new(Some(body)),
@@ -256,20 +277,22 @@ async fn run(id: &'static str, call: Call) -> Result<Response, Problem> {
         "readHealth" => Ok(empty(StatusCode::NO_CONTENT)),
         "readReadiness" => ready(&call.edge).await,
         "readMetrics" => metrics(&call.edge),
-        "readOpenapi" => Ok(with_type("application/json", openapi::document_json().into())),
+        "readOpenapi" => Ok(with_type("application/json", call.edge.openapi.clone())),
         "describeService" => service(&call.edge),
-        "listNamespaces" => topics::list_namespaces(call).await,
-        "createNamespace" => topics::put_namespace(call).await,
-        "readNamespace" => topics::read_namespace(call).await,
-        "updateNamespace" => topics::patch_namespace(call).await,
-        "deleteNamespace" => topics::delete_namespace(call).await,
+        "listNamespaces" => namespaces::list(call).await,
+        "createNamespace" => namespaces::put(call).await,
+        "readNamespace" => namespaces::read(call).await,
+        "updateNamespace" => namespaces::patch(call).await,
+        "deleteNamespace" => namespaces::delete(call).await,
         "listTopics" => topics::list(call).await,
         "createTopic" => topics::create(call).await,
         "readTopic" => topics::read(call).await,
         "updateTopic" => topics::update(call).await,
         "deleteTopic" => topics::delete(call).await,
-        "publishMessage" => publish::publish(call).await,
-        "readProducer" => publish::producer(call).await,
+        "publishMessage" => publish::one(call).await,
+        "publishBatch" => publish::batch(call).await,
+        "readReceipt" => receipts::receipt(call).await,
+        "readProducer" => receipts::producer(call).await,
         "readMessages" if events::is_wanted(&call) => events::one_topic(call).await,
         "readMessages" => read::page(call).await,
         "readMessage" => read::one(call).await,
@@ -282,8 +305,8 @@ async fn ready(edge: &Edge) -> Result<Response, Problem> {
     if edge.is_draining.load(Ordering::Acquire) {
         return Err(Problem::new(ErrorCode::Draining, "the gateway is shutting down"));
     }
-    let known = edge.storage.ready(edge.storage.deadline()).await;
-    known.map_err(|failure| Problem::from(failure.refusal()))?;
+    let known = edge.services.storage.ready(edge.services.storage.deadline()).await;
+    known?;
     Ok(empty(StatusCode::NO_CONTENT))
 }
 
@@ -301,14 +324,9 @@ fn service(edge: &Edge) -> Result<Response, Problem> {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             limits: Limits::with_record_bytes(edge.config.record_bytes_max),
             levels: [Level::None, Level::Memory, Level::Durable, Level::Quorum].map(topics::level).to_vec(),
-            subprotocols: Vec::new(),
+            subprotocols: vec![SUBPROTOCOL_JSON.to_owned(), SUBPROTOCOL_BINARY.to_owned()],
         },
     )
-}
-
-/// A refusal of storage as a problem.
-pub(super) fn refused(refusal: &Refusal) -> Problem {
-    Problem::from(refusal)
 }
 
 /// An answer without a body.

@@ -1,7 +1,10 @@
 //! HTTP: from a request to its handler and back.
 //!
 //! ```text
-//!   hyper ─▶ dispatch: Host, Origin, route, parameters, authorize ─▶ topics | publish | read | events
+//!   hyper ─▶ dispatch: Host, Origin, route, parameters, authorize ─▶ handlers ─▶ services
+//!   handlers   topics, namespaces, publish, receipts, read, events
+//!   input      bodies and headers as records       record    records as JSON and answers
+//!   confirm    what requests and answers say of confirms
 //! ```
 //!
 //! Below the console's prefix, `console` answers before the table is asked.
@@ -9,14 +12,19 @@
 //! The operation table ([`crate::api::operations`]) is the router: what it does not hold is not served, and nothing
 //! is served before it was authorised.
 
+mod confirm;
 mod console;
 mod dispatch;
 mod events;
+mod input;
+mod namespaces;
 mod origin;
 mod publish;
 mod read;
+mod receipts;
+mod record;
 mod route;
 mod topics;
 
 pub(crate) use console::Console;
-pub(crate) use dispatch::{Edge, handle};
+pub(crate) use dispatch::{Edge, StageSeconds, handle};

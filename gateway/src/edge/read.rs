@@ -1,232 +1,266 @@
 //! Reading messages, once.
 
-use std::collections::BTreeMap;
 use std::time::Duration;
 
 use axum::body::Body;
 use axum::response::Response;
-use base64::Engine as _;
-use base64::prelude::BASE64_STANDARD;
-use bytes::Bytes;
-use http::header::{CACHE_CONTROL, CONTENT_ENCODING, CONTENT_TYPE, ETAG};
-use http::{HeaderName, HeaderValue, StatusCode};
-use weir_protocol::batch::{Batch, Record as Stored, Reserved};
+use bytes::{BufMut as _, Bytes, BytesMut};
+use http::header::{ACCEPT, CACHE_CONTROL, CONTENT_TYPE, ETAG, IF_NONE_MATCH, LINK};
+use http::{HeaderValue, StatusCode};
+use weir_protocol::batch::BatchError;
 use weir_protocol::error::ErrorCode;
-use weir_protocol::ids::{PartitionId, ShardId};
-use weir_protocol::rpc::{At, Method, Packet, Position, ReadAnswer, ReadRequest, Slice, TopicDescription};
+use weir_protocol::ids::{Offset, PartitionId};
+use weir_protocol::rpc::Level;
 
-use super::dispatch::{Call, json, refused};
-use super::topics;
-use crate::api::{Next, Problem, ReadPage, Record};
+use super::dispatch::{Call, empty, json};
+use super::record;
+use crate::api::{Next, Problem, ReadPage};
+use crate::service::read::{self, Read, StartAt, Until};
 
 const LIMIT_DEFAULT: u64 = 100;
 const BYTES_DEFAULT: u64 = 1 << 20;
+const IMMUTABLE: &str = "private, max-age=31536000, immutable";
 
-/// A position as clients write it.
-pub(super) fn position(text: &str) -> Result<Position, Problem> {
-    let invalid = || {
-        let grammar = "earliest, latest, an offset, ts:<RFC 3339 or milliseconds> or tail:<messages>";
-        Problem::invalid_parameter("from", format!("{text:?} is not {grammar}"))
-    };
-    let number = |text: &str| text.parse::<u64>().map_err(|_| invalid());
-    let at = match text.split_once(':') {
-        Some(("tail", count)) => At::Tail(number(count)?),
-        Some(("ts", ms)) if ms.bytes().all(|b| b.is_ascii_digit()) && !ms.is_empty() => {
-            At::TimestampMs(number(ms)?)
-        }
-        Some(("ts", time)) => At::TimestampMs(milliseconds(time).ok_or_else(invalid)?),
-        Some(_) => return Err(invalid()),
-        None if text == "earliest" => At::Earliest(true),
-        None if text == "latest" => At::Latest(true),
-        None => At::Offset(number(text)?),
-    };
-    Ok(at.into())
+/// The forms of a page.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Form {
+    Json,
+    Lines,
+    Binary,
+    Events,
 }
 
-fn milliseconds(time: &str) -> Option<u64> {
-    let parsed = time::OffsetDateTime::parse(time, &time::format_description::well_known::Rfc3339).ok()?;
-    u64::try_from(parsed.unix_timestamp_nanos() / 1_000_000).ok()
-}
-
-/// The partition asked for. Without one a topic must have only one.
-pub(super) fn partition(call: &Call, topic: &TopicDescription) -> Result<PartitionId, Problem> {
-    let count = topic.shards.len() as u64;
-    match call.route.integer("partition") {
-        Some(partition) if partition < count => Ok(PartitionId(u32::try_from(partition).unwrap_or(0))),
-        Some(partition) => {
-            let detail = format!("the topic has {count} partitions, from 0; {partition} is not one");
-            Err(Problem::new(ErrorCode::PartitionNotFound, detail))
-        }
-        None if count == 1 => Ok(PartitionId(0)),
-        None => {
-            let why = format!("name one of the topic's {count} partitions: they are not interleaved yet");
-            Err(Problem::invalid_parameter("partition", why))
+impl Form {
+    fn media(self) -> &'static str {
+        match self {
+            Self::Json => "application/json",
+            Self::Lines => "application/x-ndjson",
+            Self::Binary => "application/vnd.weir.batch",
+            Self::Events => "application/cloudevents-batch+json",
         }
     }
+
+    /// The first form that the client names; JSON if it takes anything.
+    fn of(call: &Call) -> Result<Self, Problem> {
+        let Some(accept) = call.headers.get(ACCEPT) else { return Ok(Self::Json) };
+        let accept = accept.to_str().map_err(|_| Problem::invalid_header("Accept", "not visible ASCII"))?;
+        for wanted in accept.split(',') {
+            let media = super::input::essence(wanted);
+            let forms = [Self::Json, Self::Lines, Self::Binary, Self::Events];
+            if let Some(form) = forms.into_iter().find(|form| form.media() == media) {
+                return Ok(form);
+            }
+            if matches!(media.as_str(), "*/*" | "application/*" | "") {
+                return Ok(Self::Json);
+            }
+        }
+        let detail = "application/json, application/x-ndjson, application/vnd.weir.batch, \
+                      application/cloudevents-batch+json or text/event-stream";
+        Err(Problem::new(ErrorCode::NotAcceptable, detail).with_field("Accept"))
+    }
+}
+
+/// The lowest level that the client is willing to see.
+pub(super) fn min_level(call: &Call) -> Level {
+    call.route.query("min_level").and_then(Level::from_text).unwrap_or(Level::Unset)
+}
+
+/// A partition number of the query or path; which exist, the service knows.
+pub(super) fn partition(number: Option<u64>) -> Option<PartitionId> {
+    number.map(|number| PartitionId(u32::try_from(number).unwrap_or(u32::MAX)))
+}
+
+fn request(call: &Call) -> Result<Read, Problem> {
+    let limit = call.route.integer("limit").unwrap_or(LIMIT_DEFAULT);
+    Ok(Read {
+        topic: call.topic()?,
+        partition: partition(call.route.integer("partition")),
+        from: StartAt::parse(call.route.query("from").unwrap_or("earliest"))?,
+        until: call.route.query("until").map(Until::parse).transpose()?,
+        limit: u32::try_from(limit).unwrap_or(u32::MAX),
+        max_bytes: call.route.integer("max_bytes").unwrap_or(BYTES_DEFAULT),
+        wait: Duration::from_secs(call.route.integer("wait").unwrap_or(0)),
+        min_level: min_level(call),
+        clamp: call.route.query("clamp") == Some("true"),
+    })
 }
 
 pub(super) async fn page(call: Call) -> Result<Response, Problem> {
-    let topic = topics::find(&call.edge, &call.topic()?, false).await?;
-    let partition = partition(&call, &topic)?;
-    let wait = Duration::from_secs(call.route.integer("wait").unwrap_or(0));
-    let until = call.route.query("until").map(position).transpose()?;
-    let request = ReadRequest {
-        incarnation: topic.incarnation,
-        config_version: topic.version,
-        partition: partition.0,
-        from: position(call.route.query("from").unwrap_or("earliest"))?,
-        until,
-        max_records: u32::try_from(call.route.integer("limit").unwrap_or(LIMIT_DEFAULT)).unwrap_or(u32::MAX),
-        max_bytes: call.route.integer("max_bytes").unwrap_or(BYTES_DEFAULT),
-        wait_ms: u64::try_from(wait.as_millis()).unwrap_or(u64::MAX),
-        min_level: 0,
-        clamp: call.route.query("clamp") == Some("true"),
+    let form = Form::of(&call)?;
+    let read = request(&call)?;
+    let page = call.edge.services.reader.read(&read).await?;
+    let tag = tag(&page);
+    if call.headers.get(IF_NONE_MATCH).is_some_and(|known| known.as_bytes() == tag.as_bytes()) {
+        let mut response = empty(StatusCode::NOT_MODIFIED);
+        add_headers(&call, &read, &page, &tag, &mut response);
+        return Ok(response);
+    }
+    let mut response = if !read.wait.is_zero() && page.slices.is_empty() {
+        // Waited for in vain.
+        empty(StatusCode::NO_CONTENT)
+    } else {
+        match form {
+            Form::Json => json(StatusCode::OK, &json_page(&page)?)?,
+            Form::Lines => with_media(form, lines(&page)?),
+            Form::Binary => with_media(form, binary(&page)?),
+            Form::Events => with_media(form, events(&page)?),
+        }
     };
-    let packet = fetch(&call, &topic, partition, &request, wait).await?;
-    let messages = records(&packet.message.slices, packet.payload, partition)?;
-    let answer = packet.message;
-    let page = ReadPage { messages, next: Next::Offset(answer.next), up_to_date: answer.up_to_date };
-    let mut response = json(StatusCode::OK, &page)?;
-    let headers = response.headers_mut();
-    headers.insert("next-offset", HeaderValue::from(answer.next));
-    headers.insert("up-to-date", HeaderValue::from_static(if answer.up_to_date { "true" } else { "false" }));
-    headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
-    if answer.closed {
-        headers.insert("closed", HeaderValue::from_static("true"));
-    }
-    let tag = format!("\"{}:{partition}:{}:{}\"", topic.incarnation, answer.from, answer.next);
-    if let Ok(tag) = HeaderValue::from_str(&tag) {
-        headers.insert(ETAG, tag);
-    }
+    add_headers(&call, &read, &page, &tag, &mut response);
     Ok(response)
 }
 
-async fn fetch(
-    call: &Call,
-    topic: &TopicDescription,
-    partition: PartitionId,
-    request: &ReadRequest,
-    wait: Duration,
-) -> Result<Packet<ReadAnswer>, Problem> {
-    let shard = ShardId(topic.shards.get(partition.0 as usize).copied().unwrap_or_default());
-    let answer = call.edge.storage.call_raw(Method::Read, shard, request, wait).await;
-    let answer = answer.map_err(|refusal| refused(&refusal))?;
-    Packet::decode(answer).map_err(|error| Problem::new(ErrorCode::Internal, error.to_string()))
+fn with_media(form: Form, body: Bytes) -> Response {
+    let mut response = Response::new(Body::from(body));
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(form.media()));
+    response
 }
 
-/// The records that the slices mean, in order.
-pub(super) fn stored(slices: &[Slice], mut payload: Bytes) -> Result<Vec<Stored>, Problem> {
-    let corrupt = |error: &dyn std::fmt::Display| Problem::new(ErrorCode::Corrupt, error.to_string());
-    let mut found = Vec::new();
-    for slice in slices {
-        let batch = Batch::take_from(&mut payload).map_err(|error| corrupt(&error))?;
-        let wanted = slice.first..slice.first + u64::from(slice.take);
-        for record in batch.records().map_err(|error| corrupt(&error))? {
+fn corrupt(error: &BatchError) -> Problem {
+    Problem::new(ErrorCode::Corrupt, format!("a stored record batch is damaged: {error}"))
+}
+
+fn json_page(page: &read::ReadPage) -> Result<ReadPage, Problem> {
+    let mut messages = Vec::new();
+    for slice in &page.slices {
+        for record in slice.records().map_err(|error| corrupt(&error))? {
+            messages.push(record::shown(&record.map_err(|error| corrupt(&error))?, slice.partition));
+        }
+    }
+    let next = match page.single() {
+        Some(edge) => Next::Offset(edge.next.0),
+        None => Next::Cursor(page.cursor.encode()),
+    };
+    Ok(ReadPage { messages, next, up_to_date: page.up_to_date })
+}
+
+fn lines(page: &read::ReadPage) -> Result<Bytes, Problem> {
+    let mut out = BytesMut::new().writer();
+    for slice in &page.slices {
+        for record in slice.records().map_err(|error| corrupt(&error))? {
+            let shown = record::shown(&record.map_err(|error| corrupt(&error))?, slice.partition);
+            serde_json::to_writer(&mut out, &shown).expect("a record has a JSON form, and memory takes it");
+            out.get_mut().put_u8(b'\n');
+        }
+    }
+    Ok(out.into_inner().freeze())
+}
+
+fn events(page: &read::ReadPage) -> Result<Bytes, Problem> {
+    let mut out = String::from("[");
+    for slice in &page.slices {
+        for record in slice.records().map_err(|error| corrupt(&error))? {
             let record = record.map_err(|error| corrupt(&error))?;
-            if wanted.contains(&record.offset.0) {
-                found.push(record);
+            if out.len() > 1 {
+                out.push(',');
             }
+            out.push_str(&record::event(&record, page.topic.path.topic.as_str(), slice.partition));
         }
     }
-    Ok(found)
+    out.push(']');
+    Ok(out.into())
 }
 
-fn records(slices: &[Slice], payload: Bytes, partition: PartitionId) -> Result<Vec<Record>, Problem> {
-    Ok(stored(slices, payload)?.iter().map(|record| shown(record, partition)).collect())
-}
-
-/// A record as JSON. Payload digits stay what they are: JSON payloads are embedded untouched.
-pub(super) fn shown(record: &Stored, partition: PartitionId) -> Record {
-    let key_text = record.key.as_ref().and_then(|key| std::str::from_utf8(key).ok());
-    let content_type = record.headers.content_type().map(str::to_owned);
-    let (data, data_base64) = data(record, content_type.as_deref().unwrap_or_default());
-    let encoding = record.headers.reserved(Reserved::ContentEncoding);
-    Record {
-        partition: partition.0,
-        offset: record.offset.0,
-        ts: record.ts.0,
-        key: key_text.map(str::to_owned),
-        key_base64: record.key.as_ref().filter(|_| key_text.is_none()).map(|key| BASE64_STANDARD.encode(key)),
-        headers: user_headers(record),
-        content_type,
-        content_encoding: encoding.map(|value| String::from_utf8_lossy(value).into_owned()),
-        data,
-        data_base64,
-    }
-}
-
-fn user_headers(record: &Stored) -> BTreeMap<String, String> {
-    let text = |value: &[u8]| String::from_utf8_lossy(value).into_owned();
-    record.headers.user().map(|(name, value)| (name.to_owned(), text(value))).collect()
-}
-
-fn data(record: &Stored, content_type: &str) -> (Option<Box<serde_json::value::RawValue>>, Option<String>) {
-    let is_encoded = record.headers.reserved(Reserved::ContentEncoding).is_some();
-    let media = content_type.split(';').next().unwrap_or_default().trim();
-    let raw = |text: String| serde_json::value::RawValue::from_string(text).ok();
-    if !is_encoded && let Ok(text) = std::str::from_utf8(&record.value) {
-        if (media == "application/json" || media.ends_with("+json"))
-            && let Some(value) = raw(text.trim().to_owned())
-        {
-            return (Some(value), None);
-        }
-        if media.starts_with("text/")
-            && let Some(value) = serde_json::to_string(text).ok().and_then(raw)
-        {
-            return (Some(value), None);
+/// Whole batches go out as they are stored; of others the part that is meant is built anew.
+fn binary(page: &read::ReadPage) -> Result<Bytes, Problem> {
+    let mut out = BytesMut::new();
+    for slice in &page.slices {
+        if slice.is_whole() {
+            out.put_slice(slice.batch.bytes());
+        } else {
+            let part = slice.batch.slice_of(slice.first, slice.take).map_err(|error| corrupt(&error))?;
+            out.put_slice(part.bytes());
         }
     }
-    (None, Some(BASE64_STANDARD.encode(&record.value)))
+    Ok(out.freeze())
 }
 
-pub(super) async fn one(call: Call) -> Result<Response, Problem> {
-    let topic = topics::find(&call.edge, &call.topic()?, false).await?;
-    let partition = call.route.path("partition").parse().ok().map(PartitionId);
-    let partition = partition
-        .filter(|partition| (partition.0 as usize) < topic.shards.len())
-        .ok_or_else(|| Problem::new(ErrorCode::PartitionNotFound, "the topic has no such partition"))?;
-    let offset = call.route.path("offset").parse().map_err(|_| {
-        Problem::new(ErrorCode::Malformed, "an offset is a decimal number").with_field("offset")
-    })?;
-    let request = ReadRequest {
-        incarnation: topic.incarnation,
-        config_version: topic.version,
-        partition: partition.0,
-        from: At::Offset(offset).into(),
-        max_records: 1,
-        max_bytes: 1,
-        ..ReadRequest::default()
-    };
-    let packet = fetch(&call, &topic, partition, &request, Duration::ZERO).await?;
-    let mut found = stored(&packet.message.slices, packet.payload)?;
-    let Some(record) = found.pop() else {
-        return Err(Problem::new(ErrorCode::BeyondTail, format!("the partition ends at {offset}")));
-    };
-    let mut response = Response::new(Body::from(record.value.clone()));
+/// Names the range and the topic's life.
+fn tag(page: &read::ReadPage) -> String {
+    let closed = if page.closed { ":c" } else { "" };
+    let life = page.topic.incarnation;
+    match page.single() {
+        Some(edge) => format!("\"{life}:{}:{}:{}{closed}\"", edge.partition, edge.from, edge.next),
+        None => {
+            let ranges = page.partitions.iter().map(|edge| format!("{}-{}", edge.from, edge.next));
+            format!("\"{life}:*:{}{closed}\"", ranges.collect::<Vec<_>>().join(","))
+        }
+    }
+}
+
+fn add_headers(call: &Call, read: &Read, page: &read::ReadPage, tag: &str, response: &mut Response) {
     let headers = response.headers_mut();
-    for (name, which) in
-        [(CONTENT_TYPE, Reserved::ContentType), (CONTENT_ENCODING, Reserved::ContentEncoding)]
-    {
-        if let Some(value) =
-            record.headers.reserved(which).and_then(|value| HeaderValue::from_bytes(value).ok())
-        {
+    let yes_no = |yes| HeaderValue::from_static(if yes { "true" } else { "false" });
+    headers.insert("up-to-date", yes_no(page.up_to_date));
+    if page.closed {
+        headers.insert("closed", yes_no(true));
+    }
+    if let Some(edge) = page.single() {
+        headers.insert("next-offset", HeaderValue::from(edge.next.0));
+    }
+    let cursor = page.cursor.encode();
+    let next = match page.single() {
+        Some(edge) => edge.next.to_string(),
+        None => format!("cursor:{cursor}"),
+    };
+    let link = format!("<{}?from={next}{}>; rel=\"next\"", call.path, partition_query(read));
+    for (name, value) in [(ETAG.as_str(), tag), ("cursor", &cursor), (LINK.as_str(), &link)] {
+        if let (Ok(name), Ok(value)) = (http::HeaderName::try_from(name), HeaderValue::from_str(value)) {
             headers.insert(name, value);
         }
     }
-    if let Some(value) = record.key.as_ref().and_then(|key| HeaderValue::from_bytes(key).ok()) {
-        headers.insert("message-key", value);
-    }
-    for (name, value) in record.headers.user() {
-        let name = if name.starts_with("ce-") { name.to_owned() } else { format!("message-header-{name}") };
-        if let (Ok(name), Ok(value)) = (HeaderName::try_from(name), HeaderValue::from_bytes(value)) {
-            headers.append(name, value);
-        }
-    }
-    headers.insert("message-timestamp", HeaderValue::from(record.ts.0));
-    headers.insert(CACHE_CONTROL, HeaderValue::from_static("private, max-age=31536000, immutable"));
-    // A payload is somebody's input: shown by a browser it must not run as a page of this origin.
-    headers.insert("content-security-policy", HeaderValue::from_static("default-src 'none'; sandbox"));
-    if let Ok(tag) = HeaderValue::from_str(&format!("\"{}:{partition}:{offset}\"", topic.incarnation)) {
+    let caching = if is_immutable(read, page) { IMMUTABLE } else { "no-store" };
+    headers.insert(CACHE_CONTROL, HeaderValue::from_static(caching));
+}
+
+fn partition_query(read: &Read) -> String {
+    read.partition.map_or(String::new(), |partition| format!("&partition={partition}"))
+}
+
+/// The same request will be answered the same way for as long as the messages exist: it started at a fixed place,
+/// and more than it returned was committed.
+fn is_immutable(read: &Read, page: &read::ReadPage) -> bool {
+    let is_fixed = matches!(read.from, StartAt::Offset(_) | StartAt::Cursor(_)) && !read.clamp;
+    let is_committed = |next: Offset, end: Offset| next <= end;
+    let edges = &page.partitions;
+    is_fixed && !page.up_to_date && edges.iter().all(|edge| is_committed(edge.next, edge.committed_end))
+}
+
+pub(super) async fn one(call: Call) -> Result<Response, Problem> {
+    let number = |name: &'static str| {
+        let parsed = call.route.path(name).parse::<u64>();
+        parsed.map_err(|_| {
+            Problem::new(ErrorCode::Malformed, format!("{name} is a decimal number")).with_field(name)
+        })
+    };
+    let (partition_number, offset) = (number("partition")?, number("offset")?);
+    let read = Read {
+        topic: call.topic()?,
+        partition: partition(Some(partition_number)),
+        from: StartAt::Offset(Offset(offset)),
+        until: None,
+        limit: 1,
+        max_bytes: 1,
+        wait: Duration::ZERO,
+        min_level: min_level(&call),
+        clamp: false,
+    };
+    let page = call.edge.services.reader.read(&read).await?;
+    let Some(slice) = page.slices.first() else {
+        return Err(Problem::new(ErrorCode::BeyondTail, format!("the partition ends at {offset}")));
+    };
+    let found = slice.records().map_err(|error| corrupt(&error))?.next();
+    let found = found.ok_or_else(|| Problem::new(ErrorCode::Internal, "a slice without a record"))?;
+    let found = found.map_err(|error| corrupt(&error))?;
+    let tag = format!("\"{}:{partition_number}:{offset}\"", page.topic.incarnation);
+    let is_known = call.headers.get(IF_NONE_MATCH).is_some_and(|known| known.as_bytes() == tag.as_bytes());
+    let mut response = if is_known { empty(StatusCode::NOT_MODIFIED) } else { record::response(&found) };
+    let headers = response.headers_mut();
+    // Below its commit a record may still be lost with its leader.
+    let is_committed = found.offset < slice.committed_end;
+    headers
+        .insert(CACHE_CONTROL, HeaderValue::from_static(if is_committed { IMMUTABLE } else { "no-store" }));
+    if let Ok(tag) = HeaderValue::from_str(&tag) {
         headers.insert(ETAG, tag);
     }
     Ok(response)

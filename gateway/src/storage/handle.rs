@@ -130,6 +130,12 @@ impl Storage {
         }
     }
 
+    /// Bytes of publishes that may be under way at once, and how many of them are free.
+    pub(crate) fn publish_budget(&self) -> (u64, u64) {
+        let max = self.inner.config.publish_bytes_max as u64;
+        (max, self.inner.publish_bytes.available_permits() as u64)
+    }
+
     /// When a request that starts now has failed.
     #[must_use]
     pub fn deadline(&self) -> Instant {

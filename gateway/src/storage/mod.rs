@@ -16,7 +16,6 @@ mod failure;
 mod handle;
 mod lane;
 mod links;
-mod plain;
 mod retry;
 mod router;
 mod ticket;

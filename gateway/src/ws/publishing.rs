@@ -161,6 +161,17 @@ impl Publishing {
         }
     }
 
+    /// A repeated batch of the numbers `first + records` had been stored so long ago that nobody knows where: it is
+    /// confirmed without a place.
+    pub(super) fn stored_before(&mut self, first: u64, records: &[Range<u32>]) {
+        for told in &mut self.levels {
+            told.draft.get_or_insert_with(|| Confirm { level: told.level, ..Confirm::default() });
+            for range in records {
+                told.prefix.add(first + u64::from(range.start), first + u64::from(range.end));
+            }
+        }
+    }
+
     /// Numbers that will not be confirmed. Without a producer nobody sends them again, so the prefix goes on behind
     /// them; a producer has to.
     pub(super) fn refused(&mut self, seq: u64, count: u64) {
@@ -280,6 +291,14 @@ mod tests {
         assert_eq!(confirms[0].upto, Some(13));
         assert_eq!(confirms[0].base, [Base { seq: 10, n: 2, p: 0, o: 100 }]);
         assert_eq!(channel.take_confirms().count(), 0);
+    }
+
+    #[test]
+    fn a_repeat_too_old_to_be_placed_is_confirmed_all_the_same() {
+        let mut channel = channel(Some(9), true);
+        channel.stored_before(10, std::slice::from_ref(&(0..3)));
+        let confirm = channel.take_confirms().next().unwrap();
+        assert_eq!((confirm.upto, confirm.base), (Some(12), vec![]));
     }
 
     #[test]

@@ -19,6 +19,7 @@
 //!
 //! This is the only crate that syncs, opens files past the page cache, or locks them.
 
+mod bare;
 mod blobs;
 mod completion;
 mod config;
@@ -41,6 +42,7 @@ mod streams;
 mod tests;
 mod writer;
 
+pub use bare::BareLoop;
 pub use blobs::Blobs;
 pub use completion::{Completion, Synced};
 pub use config::{Backend, ConfigError, JournalConfig, SyncMode};

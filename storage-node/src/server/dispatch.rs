@@ -13,7 +13,7 @@ use weir_protocol::rpc::{ClusterMap, Method, NodeInfo, Refusal, ShardInfo, SlotR
 use weir_protocol::slots::SLOTS;
 use weir_transport::{Peer, Reply, Request, Service};
 
-use super::{cursor, publish, topics};
+use super::{cursor, publish, receipt, topics};
 use crate::metrics::NodeMetrics;
 use crate::replica::{Sender, ShardHandle};
 
@@ -60,7 +60,9 @@ impl Service for NodeService {
             Method::Subscribe => spawn(cursor::subscribe(shard, body, reply)),
             Method::PartitionStats => answer(reply, topics::partition_stats(&shard, body)),
             Method::ProducerState => answer(reply, topics::producer_state(&shard, body)),
-            Method::ConfirmState => answer(reply, topics::confirm_state(&shard, body)),
+            Method::ConfirmState => {
+                spawn(async move { answer(reply, receipt::confirm_state(shard, body).await) });
+            }
             Method::DescribeTopic => answer(reply, topics::describe(&shard, body)),
             Method::ListTopics => answer(reply, topics::list(&shard, body)),
             Method::ListNamespaces => answer(reply, topics::list_namespaces(&shard, body)),

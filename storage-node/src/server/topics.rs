@@ -4,14 +4,13 @@ use bytes::Bytes;
 use prost::Message as _;
 use weir_journal::{Class, Journal};
 use weir_protocol::error::ErrorCode;
-use weir_protocol::ids::{Incarnation, Offset, PartitionId, ProducerKey};
+use weir_protocol::ids::{Incarnation, PartitionId, ProducerKey};
 use weir_protocol::limits::PARTITIONS_MAX;
 use weir_protocol::rpc::{
-    ConfirmState, ConfirmStateRequest, CreateTopicRequest, DeleteNamespaceRequest, DeleteTopicRequest,
-    DescribeTopicRequest, Level, ListNamespacesRequest, ListTopicsRequest, Method, NamespaceList,
-    PartitionRef, PartitionStats, PartitionStatsList, PartitionStatsRequest, ProducerState,
-    ProducerStateRequest, PutNamespaceRequest, Refusal, TopicConfig, TopicDescription, TopicList,
-    UpdateTopicRequest,
+    CreateTopicRequest, DeleteNamespaceRequest, DeleteTopicRequest, DescribeTopicRequest,
+    ListNamespacesRequest, ListTopicsRequest, Method, NamespaceList, PartitionRef, PartitionStats,
+    PartitionStatsList, PartitionStatsRequest, ProducerState, ProducerStateRequest, PutNamespaceRequest,
+    Refusal, TopicConfig, TopicDescription, TopicList, UpdateTopicRequest,
 };
 
 use super::dispatch::decode;
@@ -143,19 +142,5 @@ pub(super) fn producer_state(shard: &ShardHandle, body: Bytes) -> Result<Produce
         epoch: producer.epoch.0,
         last_seq: producer.last_seq.0,
         last_offset: producer.last_offset.0,
-    })
-}
-
-pub(super) fn confirm_state(shard: &ShardHandle, body: Bytes) -> Result<ConfirmState, Refusal> {
-    let request: ConfirmStateRequest = decode(body)?;
-    let at = (Incarnation(request.incarnation), PartitionId(request.partition));
-    let state = shard.state.read();
-    let partition = state.partition(at)?;
-    let exists = Offset(request.offset) < partition.end;
-    let row = partition.batch_at(Offset(request.offset));
-    Ok(ConfirmState {
-        level: if exists { Level::Quorum } else { Level::None } as i32,
-        lost: !exists,
-        ts_ms: row.map_or(0, |row| row.ts.0),
     })
 }

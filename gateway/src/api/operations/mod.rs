@@ -14,7 +14,7 @@ mod status;
 mod topics;
 
 pub use operation::{Answer, Body, Content, Kind, Operation, Param, Target, Verb};
-pub use publishing::{PUBLISH, READ_PRODUCER};
+pub use publishing::{PUBLISH, PUBLISH_BATCH, READ_PRODUCER, READ_RECEIPT};
 pub use reading::{FOLLOW_EVENTS, OPEN_WEBSOCKET, READ_MESSAGE, READ_MESSAGES};
 pub use status::{DESCRIBE_SERVICE, READ_HEALTH, READ_METRICS, READ_OPENAPI, READ_READINESS};
 pub use topics::{
@@ -40,8 +40,10 @@ pub const OPERATIONS: &[&Operation] = &[
     &UPDATE_TOPIC,
     &DELETE_TOPIC,
     &PUBLISH,
+    &PUBLISH_BATCH,
     &READ_MESSAGES,
     &READ_MESSAGE,
+    &READ_RECEIPT,
     &READ_PRODUCER,
     &FOLLOW_EVENTS,
     &OPEN_WEBSOCKET,

@@ -1,5 +1,7 @@
 //! Publishing, and what became of it.
 
+use weir_protocol::limits::{DELAY_MS_MAX, WAIT_MS_MAX};
+
 use super::{Answer, Body, Content, Kind, Operation, Param, Target, Verb};
 use crate::auth::Op;
 
@@ -10,6 +12,11 @@ const CONFIRM: Param = Param::optional(
     "Confirm",
     Kind::OneOf(LEVELS),
     "Level to wait for; the topic's `default_confirm` by default.",
+);
+const CONFIRM_DEADLINE: Param = Param::optional(
+    "Confirm-Deadline-Ms",
+    Kind::Integer { min: 1, max: 60_000 },
+    "If the level is not reached in this time, answer 202 with the level reached so far and the receipt.",
 );
 const PRODUCER_ID: Param = Param::optional(
     "Producer-Id",
@@ -46,12 +53,15 @@ const TRACEPARENT: Param =
 const PUBLISHED_HEADERS: &[(&str, &str)] = &[
     ("Location", "Path of the stored message."),
     ("Confirm-Level", "The level reached."),
+    ("Confirm-Receipt", "Resolve or upgrade the confirm with it."),
     ("Next-Offset", "Offset after the message."),
     ("ETag", "Tag of the partition's tail, for `If-Match`."),
     (
         "Server-Timing",
         "Milliseconds per stage: gw, net, queue, write, fsync, quorum, total; and the shared batch.",
     ),
+    ("RateLimit-Policy", "The publish budget in bytes."),
+    ("RateLimit", "What is left of it."),
 ];
 
 const DUPLICATE_HEADERS: &[(&str, &str)] = &[
@@ -74,12 +84,13 @@ pub const PUBLISH: Operation = Operation {
     tag: "messages",
     summary: "Publish one message",
     about: "The body is the payload, stored as it is with its `Content-Type` and `Content-Encoding`. \
-            `Message-Header-X: y` stores the user header `x: y`. CloudEvents in binary mode: `ce-*` headers are \
-            stored.",
+            `Message-Header-X: y` stores the user header `x: y`. CloudEvents: `ce-*` headers are stored as \
+            attributes; a body of `application/cloudevents+json` is one event in structured mode.",
     query: &[],
     headers: &[
         MESSAGE_KEY,
         CONFIRM,
+        CONFIRM_DEADLINE,
         PRODUCER_ID,
         PRODUCER_EPOCH,
         PRODUCER_SEQ,
@@ -94,6 +105,12 @@ pub const PUBLISH: Operation = Operation {
             "Message-TTL-Ms",
             Kind::Integer { min: 1, max: JSON_MAX },
             "The message expires after this many milliseconds.",
+        ),
+        Param::optional("Deliver-At", Kind::Text, "RFC 3339. Not to be delivered by queues before."),
+        Param::optional(
+            "Deliver-Delay-Ms",
+            Kind::Integer { min: 0, max: DELAY_MS_MAX },
+            "The same, in milliseconds from now.",
         ),
         CONTENT_DIGEST,
         TRACEPARENT,
@@ -111,7 +128,7 @@ pub const PUBLISH: Operation = Operation {
         },
         Answer {
             status: 202,
-            about: "Accepted at a level below `durable`, because that was asked for.",
+            about: "Accepted at a level below `durable`, or below the one asked for when the deadline came.",
             content: &[json("Published")],
             headers: PUBLISHED_HEADERS,
         },
@@ -122,6 +139,92 @@ pub const PUBLISH: Operation = Operation {
             headers: PUBLISHED_HEADERS,
         },
     ],
+};
+
+/// Publishes many messages.
+pub const PUBLISH_BATCH: Operation = Operation {
+    id: "publishBatch",
+    path: "/v1/ns/{ns}/topics/{topic}/messages:batch",
+    summary: "Publish many messages",
+    about: "Results are in input order. Lines are `BatchLine` objects, one per line.",
+    query: &[Param::optional(
+        "atomic",
+        Kind::Boolean,
+        "All messages of one partition are accepted or refused together; at most 3 MiB.",
+    )],
+    headers: &[
+        CONFIRM,
+        CONFIRM_DEADLINE,
+        PRODUCER_ID,
+        PRODUCER_EPOCH,
+        PRODUCER_SEQ,
+        CONTENT_DIGEST,
+        TRACEPARENT,
+        PREFER,
+    ],
+    body: Body::Required(&[
+        Content { media: "application/x-ndjson", schema: Some("BatchLine") },
+        Content { media: "application/cloudevents-batch+json", schema: None },
+        Content { media: "application/cloudevents+json", schema: None },
+        Content { media: "application/vnd.weir.batch", schema: None },
+    ]),
+    answers: &[
+        Answer {
+            status: 200,
+            about: "All were accepted.",
+            content: &[json("BatchPublished")],
+            headers: &[("Confirm-Level", "The level reached."), ("Server-Timing", "Milliseconds per stage.")],
+        },
+        Answer {
+            status: 202,
+            about: "All were accepted, below the level asked for.",
+            content: &[json("BatchPublished")],
+            headers: &[("Confirm-Level", "The level reached.")],
+        },
+        Answer {
+            status: 204,
+            about: "All were accepted; `Prefer: return=minimal`.",
+            content: &[],
+            headers: &[],
+        },
+        Answer {
+            status: 207,
+            about: "Some were refused; each has its problem.",
+            content: &[json("BatchPublished")],
+            headers: &[],
+        },
+    ],
+    ..PUBLISH
+};
+
+/// Resolves a receipt.
+pub const READ_RECEIPT: Operation = Operation {
+    id: "readReceipt",
+    verb: Verb::Get,
+    path: "/v1/ns/{ns}/topics/{topic}/receipts/{receipt}",
+    summary: "Resolve or upgrade a confirm",
+    about: "",
+    query: &[
+        Param::optional(
+            "level",
+            Kind::OneOf(&["memory", "durable", "quorum", "archived"]),
+            "Wait for this level …",
+        ),
+        Param::optional(
+            "wait",
+            Kind::Integer { min: 0, max: WAIT_MS_MAX / 1000 },
+            "… for at most this many seconds; 0 by default.",
+        ),
+    ],
+    headers: &[],
+    body: Body::None,
+    answers: &[Answer {
+        status: 200,
+        about: "What it has reached.",
+        content: &[json("Receipt")],
+        headers: &[],
+    }],
+    ..PUBLISH
 };
 
 /// Reads a producer's state.

@@ -26,6 +26,8 @@ const READ_HEADERS: &[(&str, &str)] = &[
 
 const EVENTS: Content = Content { media: "text/event-stream", schema: None };
 const JSON: Content = Content { media: "application/json", schema: Some("ReadPage") };
+const NDJSON: Content = Content { media: "application/x-ndjson", schema: Some("Record") };
+const BATCH: Content = Content { media: "application/vnd.weir.batch", schema: None };
 
 /// Reads messages.
 pub const READ_MESSAGES: Operation = Operation {
@@ -75,9 +77,21 @@ pub const READ_MESSAGES: Operation = Operation {
         MIN_LEVEL,
         Param::optional("last_event_id", Kind::Text, "The same as the header `Last-Event-ID`."),
     ],
-    headers: &[LAST_EVENT_ID],
+    headers: &[
+        Param::optional("If-None-Match", Kind::Text, "Answer 304 if the range has this tag."),
+        LAST_EVENT_ID,
+    ],
     body: Body::None,
-    answers: &[Answer { status: 200, about: "Messages.", content: &[JSON, EVENTS], headers: READ_HEADERS }],
+    answers: &[
+        Answer {
+            status: 200,
+            about: "Messages.",
+            content: &[JSON, NDJSON, BATCH, EVENTS],
+            headers: READ_HEADERS,
+        },
+        Answer { status: 204, about: "Nothing came while waiting.", content: &[], headers: READ_HEADERS },
+        Answer::empty(304, "The range has the tag that you have."),
+    ],
 };
 
 /// Reads one message.
@@ -88,17 +102,20 @@ pub const READ_MESSAGE: Operation = Operation {
     about: "The body is the payload as it was published, with its `Content-Type` and `Content-Encoding`; the key \
             and user headers are in `Message-Key` and `Message-Header-*`.",
     query: &[MIN_LEVEL],
-    headers: &[],
-    answers: &[Answer {
-        status: 200,
-        about: "The payload.",
-        content: &[Content { media: "*/*", schema: None }],
-        headers: &[
-            ("ETag", "Tag of the message."),
-            ("Cache-Control", "`immutable` once it is committed."),
-            ("Message-Timestamp", "When it was accepted, milliseconds since the epoch."),
-        ],
-    }],
+    headers: &[Param::optional("If-None-Match", Kind::Text, "Answer 304 if it has this tag.")],
+    answers: &[
+        Answer {
+            status: 200,
+            about: "The payload.",
+            content: &[Content { media: "*/*", schema: None }],
+            headers: &[
+                ("ETag", "Tag of the message."),
+                ("Cache-Control", "`immutable` once it is committed."),
+                ("Message-Timestamp", "When it was accepted, milliseconds since the epoch."),
+            ],
+        },
+        Answer::empty(304, "It has the tag that you have."),
+    ],
     ..READ_MESSAGES
 };
 

@@ -22,5 +22,6 @@ pub use receipt::Receipt;
 pub use request::{Content, Expected, NewRecord, Producer, Publish};
 
 pub(crate) use channel::ChannelPart;
+pub(crate) use published::is_old_duplicate;
 
 pub(crate) use crate::storage::Confirm;

@@ -4,7 +4,7 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
-use weir_protocol::error::ErrorCode;
+use weir_protocol::error::{ErrorCode, Outcome};
 use weir_protocol::ids::{Offset, PartitionId, Term, TimestampMs};
 use weir_protocol::rpc::{Level, Placed, Stages};
 
@@ -56,7 +56,7 @@ pub enum RecordResult<'a> {
     Accepted {
         /// Partition.
         partition: PartitionId,
-        /// Its offset; `None` at [`Level::None`].
+        /// Its offset; `None` at [`Level::None`], and of a duplicate so old that nobody knows where it is.
         offset: Option<Offset>,
         /// When it was accepted; `None` at [`Level::None`].
         ts: Option<TimestampMs>,
@@ -80,6 +80,11 @@ pub struct Timing {
     pub total: Duration,
 }
 
+/// Refused, although it took effect: the same batch was accepted so long ago that nobody knows where.
+pub(crate) fn is_old_duplicate(failure: &ServiceError) -> bool {
+    failure.code() == ErrorCode::SeqTooOld && failure.effect() == Outcome::Applied
+}
+
 impl Published {
     /// One result per record, in the order of the request.
     #[must_use]
@@ -88,6 +93,12 @@ impl Published {
         for part in &self.parts {
             for (place, index) in part.records.iter().cloned().flatten().enumerate() {
                 let result = match &part.outcome {
+                    Err(failure) if is_old_duplicate(failure) => RecordResult::Accepted {
+                        partition: part.partition,
+                        offset: None,
+                        ts: None,
+                        duplicate: true,
+                    },
                     Err(failure) => RecordResult::Refused(failure),
                     Ok(confirmed) => RecordResult::Accepted {
                         partition: part.partition,

@@ -45,6 +45,11 @@ impl Cursor {
         positions.partitions.insert(partition, at);
     }
 
+    /// Moves behind the record before `next`, which was seen in `term` if it was not committed.
+    pub fn advance(&mut self, topic: &Topic, partition: PartitionId, next: Offset, term: Option<Term>) {
+        self.set(topic, partition, At { next, term });
+    }
+
     /// The position on a partition; `None` if the cursor does not know the topic or the partition.
     ///
     /// # Errors

@@ -115,7 +115,7 @@ impl Reader {
         if !is_single && !read.wait.is_zero() && answers.iter().all(|answer| answer.slices.is_empty()) {
             self.wait_for_any(&topic, read, share, deadline, &mut answers).await?;
         }
-        Ok(page_of(topic, answers))
+        Ok(page_of(topic, answers, u64::from(read.limit)))
     }
 
     /// Nothing is there: replaces the answer of the first partition that gets something.
@@ -220,7 +220,9 @@ struct PartitionRead {
     closed: bool,
 }
 
-fn page_of(topic: Arc<Topic>, answers: Vec<PartitionRead>) -> ReadPage {
+/// One page of all answers, at most `limit` records: what is left of a partition is read again next time.
+fn page_of(topic: Arc<Topic>, mut answers: Vec<PartitionRead>, limit: u64) -> ReadPage {
+    let slices = merged(&mut answers, limit);
     let mut cursor = Cursor::default();
     for answer in &answers {
         let is_seen_early = answer.edge.next > answer.edge.committed_end;
@@ -229,13 +231,36 @@ fn page_of(topic: Arc<Topic>, answers: Vec<PartitionRead>) -> ReadPage {
     }
     let up_to_date = answers.iter().all(|answer| answer.up_to_date);
     let closed = answers.iter().all(|answer| answer.closed);
-    let partitions: Vec<_> = answers.iter().map(|answer| answer.edge).collect();
-    let mut slices: Vec<_> = answers.into_iter().flat_map(|answer| answer.slices).collect();
-    if partitions.len() > 1 {
-        // Stable, and times never fall within a partition: offsets stay in order.
-        slices.sort_by_key(|slice| slice.batch.header().base_ts);
-    }
+    let partitions = answers.iter().map(|answer| answer.edge).collect();
     ReadPage { topic, slices, partitions, cursor, up_to_date, closed }
+}
+
+/// The records of all answers about in the order of time, at most `limit`; the answers end where they are cut.
+fn merged(answers: &mut [PartitionRead], limit: u64) -> Vec<RecordSlice> {
+    let mut slices: Vec<_> = answers
+        .iter_mut()
+        .enumerate()
+        .flat_map(|(place, answer)| {
+            std::mem::take(&mut answer.slices).into_iter().map(move |slice| (place, slice))
+        })
+        .collect();
+    // Stable, and times never fall within a partition: offsets stay in order.
+    slices.sort_by_key(|(_, slice)| slice.batch.header().base_ts);
+    let (mut kept, mut left) = (Vec::with_capacity(slices.len()), limit);
+    for (place, mut slice) in slices {
+        let take = u64::from(slice.take).min(left);
+        left -= take;
+        if take < u64::from(slice.take) {
+            let answer = &mut answers[place];
+            answer.edge.next = answer.edge.next.min(slice.first.plus(take));
+            answer.up_to_date = false;
+            slice.take = u32::try_from(take).expect("less than a slice has");
+        }
+        if slice.take > 0 {
+            kept.push(slice);
+        }
+    }
+    kept
 }
 
 /// The partitions meant.

@@ -15,7 +15,7 @@ use weir_protocol::ws::{Channel, CloseCode, FrameType, Pub, Reject, ServerFrame,
 use super::{Now, Session, State, raw};
 use crate::api::{Current, Problem};
 use crate::service::ServiceError;
-use crate::service::publish::{ChannelPart, Confirm, Content, NewRecord};
+use crate::service::publish::{ChannelPart, Confirm, Content, NewRecord, is_old_duplicate};
 use crate::ws::effect::{Closing, Effect, Use};
 use crate::ws::publishing::{Amount, BadSeq, Publishing, Reached};
 
@@ -203,6 +203,12 @@ impl Session {
                 }
                 if let Some(ticket) = self.tickets.get_mut(confirm.ticket) {
                     ticket.part.records = records;
+                }
+            }
+            Err(failure) if is_old_duplicate(&failure) => {
+                let records = ticket.part.records.clone();
+                if let Some(publishing) = self.publishing_of(of) {
+                    publishing.stored_before(first, &records);
                 }
             }
             Err(failure) => {

@@ -1,0 +1,349 @@
+//! The HTTP API beyond the first minute, through the real product: batches, receipts, deadlines, forms of reading.
+#![expect(dead_code, reason = "each test uses a part of the product's client")]
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod product;
+
+use product::{Answer, Connection, Product};
+use serde_json::{Value, json};
+use weir_protocol::batch::{Batch, BatchBuilder, Compression, Headers, RecordParts};
+
+const LINES: (&str, &str) = ("Content-Type", "application/x-ndjson");
+
+struct Api {
+    _dir: tempfile::TempDir,
+    _product: Product,
+    http: Connection,
+}
+
+impl Api {
+    fn start() -> Self {
+        let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+        let product = Product::start(dir.path());
+        let http = Connection::open(&product.address).unwrap();
+        Self { _dir: dir, _product: product, http }
+    }
+
+    fn with_topic(topic: &str, config: &str) -> Self {
+        let mut api = Self::start();
+        let made = api.send(&format!("PUT /v1/topics/{topic}"), &[], config.as_bytes());
+        assert_eq!(made.status, 201, "{}", made.text());
+        api
+    }
+
+    fn send(&mut self, line: &str, headers: &[(&str, &str)], body: &[u8]) -> Answer {
+        self.http.request(line, headers, body).unwrap()
+    }
+
+    fn get(&mut self, path: &str, headers: &[(&str, &str)]) -> Answer {
+        self.send(&format!("GET {path}"), headers, b"")
+    }
+
+    fn batch(&mut self, topic: &str, headers: &[(&str, &str)], body: impl AsRef<[u8]>) -> Answer {
+        self.send(&format!("POST /v1/topics/{topic}/messages:batch"), headers, body.as_ref())
+    }
+}
+
+fn codes(results: &Value) -> Vec<String> {
+    let code = |result: &Value| result["problem"]["code"].as_str().unwrap_or("ok").to_owned();
+    results.as_array().unwrap().iter().map(code).collect()
+}
+
+#[test]
+fn lines_are_published_in_order_and_come_back_digit_for_digit() {
+    let mut api = Api::with_topic("t", "{}");
+    let lines = "{\"key\":\"k\",\"headers\":{\"x\":\"y\"},\"data\":{\"n\":9007199254740993.10}}\n\
+                 {\"data\":\"text\",\"content_type\":\"text/plain\",\"ttl_ms\":9}\n{\"data_base64\":\"AAEC\"}\n";
+    let answer = api.batch("t", &[LINES], lines);
+    assert_eq!(answer.status, 200, "{}", answer.text());
+    assert_eq!(
+        answer.json(),
+        json!({"results":[{"partition":0,"offset":0},{"partition":0,"offset":1},{"partition":0,"offset":2}],"level":"quorum"})
+    );
+    assert!(answer.header("server-timing").unwrap().contains("fsync;dur="));
+    assert!(answer.header("ratelimit").unwrap().starts_with("\"pub\";r="));
+    let page = api.get("/v1/topics/t/messages", &[]);
+    assert!(page.text().contains("\"data\":{\"n\":9007199254740993.10}"), "{}", page.text());
+    let messages = &page.json()["messages"];
+    assert_eq!((&messages[0]["key"], &messages[0]["headers"]["x"]), (&json!("k"), &json!("y")));
+    assert_eq!((&messages[1]["data"], &messages[2]["data_base64"]), (&json!("text"), &json!("AAEC")));
+    let lines = api.get("/v1/topics/t/messages?from=1", &[("Accept", "application/x-ndjson")]);
+    assert_eq!(lines.header("content-type"), Some("application/x-ndjson"));
+    assert_eq!(lines.text().lines().count(), 2);
+}
+
+#[test]
+fn a_batch_that_cannot_be_understood_has_no_effect_and_names_the_line() {
+    let mut api = Api::with_topic("t", "{}");
+    for (content_type, body, status, code) in [
+        ("application/x-ndjson", "{\"data\":1}\n{\"dat\":1}", 400, "unknown_field"),
+        ("application/x-ndjson", "{\"data\":1}\n{", 400, "malformed"),
+        ("application/x-ndjson", "\n", 400, "malformed"),
+        ("application/json", "[1]", 415, "unsupported_media_type"),
+        ("application/vnd.weir.batch", "not a batch", 400, "invalid_batch"),
+        ("application/cloudevents-batch+json", "[{\"id\":\"1\"}]", 400, "malformed"),
+    ] {
+        let answer = api.batch("t", &[("Content-Type", content_type)], body);
+        assert_eq!(
+            (answer.status, answer.json()["code"].as_str()),
+            (status, Some(code)),
+            "{body}: {}",
+            answer.text()
+        );
+    }
+    let keyed = api.batch("t", &[LINES, ("Idempotency-Key", "\"x\"")], "{\"data\":1}");
+    assert_eq!(keyed.json()["code"], "not_supported");
+    api.http.declare("POST /v1/topics/t/messages:batch", LINES.1, (10 << 20) + 1).unwrap();
+    assert_eq!(api.http.head().unwrap().0, 413);
+    api.http = Connection::open(&api._product.address).unwrap();
+    assert_eq!(api.get("/v1/topics/t", &[]).json()["partitions"][0]["end"], 0);
+}
+
+#[test]
+fn what_one_partition_refuses_another_may_take_and_each_message_has_its_result() {
+    let mut api = Api::with_topic("wide", "{\"partitions\":4}");
+    let triple = [LINES, ("Producer-Id", "p"), ("Producer-Epoch", "0"), ("Producer-Seq", "0")];
+    let lines: String = (0..40).map(|n| format!("{{\"key\":\"k{n}\",\"data\":{n}}}\n")).collect();
+    let first = api.batch("wide", &triple, &lines);
+    assert_eq!(first.status, 200, "{}", first.text());
+    let again = api.batch("wide", &triple, &lines);
+    assert_eq!(again.status, 200);
+    assert!(again.json()["results"].as_array().unwrap().iter().all(|result| result["duplicate"] == true));
+    // The same numbers with one key changed: its partition sees a new number, the others what they had.
+    let changed = lines.replacen("\"k0\"", "\"other\"", 1);
+    let mixed = api.batch("wide", &triple, &changed);
+    assert!([200, 207].contains(&mixed.status), "{}", mixed.text());
+    if mixed.status == 207 {
+        assert!(codes(&mixed.json()["results"]).contains(&"seq_overlap".to_owned()), "{}", mixed.text());
+    }
+}
+
+#[test]
+fn a_mixed_batch_answers_207_with_a_problem_for_each_refused_message() {
+    let mut api = Api::with_topic("t", "{}");
+    // Two batches in one body: the second repeats a number of its producer with another content behind it.
+    let batch = |seq: u64, count: usize| {
+        let id = weir_protocol::ids::ProducerKey(7);
+        let mut builder = BatchBuilder::new(id, weir_protocol::ids::Epoch(0), weir_protocol::ids::Seq(seq));
+        for _ in 0..count {
+            builder.push(RecordParts { key: None, headers: &Headers::default(), value: b"v" }).unwrap();
+        }
+        builder.build(Compression::None).unwrap()
+    };
+    let body = [batch(0, 2).bytes().to_vec(), batch(5, 1).bytes().to_vec()].concat();
+    let answer = api.batch("t", &[("Content-Type", "application/vnd.weir.batch")], body);
+    assert_eq!(answer.status, 207, "{}", answer.text());
+    let body = answer.json();
+    assert_eq!(codes(&body["results"]), ["ok", "ok", "producer_gap"]);
+    assert_eq!(body["results"][2]["problem"]["outcome"], "none");
+    assert_eq!(api.get("/v1/topics/t", &[]).json()["partitions"][0]["end"], 2);
+}
+
+#[test]
+fn an_atomic_batch_is_one_batch_and_refused_whole_beyond_its_limit() {
+    let mut api = Api::with_topic("t", "{}");
+    let line = format!("{{\"data\":\"{}\"}}\n", "x".repeat(700_000));
+    let atomic =
+        api.send("POST /v1/topics/t/messages:batch?atomic=true", &[LINES], line.repeat(3).as_bytes());
+    assert_eq!(atomic.status, 200, "{}", atomic.text());
+    let binary =
+        api.get("/v1/topics/t/messages?max_bytes=4000000", &[("Accept", "application/vnd.weir.batch")]);
+    let mut stored = bytes::Bytes::from(binary.body);
+    assert_eq!(Batch::take_from(&mut stored).unwrap().header().count, 3, "one batch as it was stored");
+    assert!(stored.is_empty());
+    let beyond =
+        api.send("POST /v1/topics/t/messages:batch?atomic=true", &[LINES], line.repeat(6).as_bytes());
+    assert_eq!((beyond.status, beyond.json()["code"].as_str()), (413, Some("too_large")));
+    assert_eq!(api.get("/v1/topics/t", &[]).json()["partitions"][0]["end"], 3);
+}
+
+#[test]
+fn a_binary_batch_goes_in_and_comes_out_untouched() {
+    let mut api = Api::with_topic("t", "{}");
+    let mut builder = BatchBuilder::anonymous();
+    for n in 0..5u8 {
+        builder
+            .push(RecordParts { key: Some(b"k"), headers: &Headers::default(), value: &[n, 0, 255] })
+            .unwrap();
+    }
+    let batch = builder.build(Compression::Zstd).unwrap();
+    let media = "application/vnd.weir.batch";
+    assert_eq!(api.batch("t", &[("Content-Type", media)], batch.bytes()).status, 200);
+    let read = |api: &mut Api, query: &str| {
+        let answer = api.get(&format!("/v1/topics/t/messages{query}"), &[("Accept", media)]);
+        assert_eq!(answer.header("content-type"), Some(media));
+        let records = Batch::parse(answer.body.into()).unwrap();
+        records
+            .records()
+            .unwrap()
+            .map(|record| record.unwrap())
+            .map(|it| (it.offset.0, it.value[0]))
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(read(&mut api, ""), [(0, 0), (1, 1), (2, 2), (3, 3), (4, 4)]);
+    assert_eq!(read(&mut api, "?from=1&limit=2"), [(1, 1), (2, 2)], "only what was asked for");
+}
+
+#[test]
+fn cloudevents_come_and_go_in_all_their_modes() {
+    let mut api = Api::with_topic("t", "{}");
+    let event =
+        r#"{"specversion":"1.0","id":"1","source":"/s","type":"made","partitionkey":"k","data":{"n":1.10}}"#;
+    let structured = [("Content-Type", "application/cloudevents+json")];
+    assert_eq!(api.send("POST /v1/topics/t/messages", &structured, event.as_bytes()).status, 201);
+    let batched = [("Content-Type", "application/cloudevents-batch+json")];
+    assert_eq!(api.batch("t", &batched, format!("[{event},{event}]")).status, 200);
+    let binary = [
+        ("Content-Type", "text/plain"),
+        ("ce-specversion", "1.0"),
+        ("ce-id", "4"),
+        ("ce-source", "/s"),
+        ("ce-type", "said"),
+        ("ce-partitionkey", "k"),
+    ];
+    assert_eq!(api.send("POST /v1/topics/t/messages", &binary, b"hello").status, 201);
+    let one = api.get("/v1/topics/t/messages/0/0", &[]);
+    assert_eq!(
+        (one.text().as_str(), one.header("ce-type"), one.header("message-key")),
+        ("{\"n\":1.10}", Some("made"), Some("k"))
+    );
+    let events = api.get("/v1/topics/t/messages", &[("Accept", "application/cloudevents-batch+json")]);
+    assert!(events.text().contains("\"data\":{\"n\":1.10}"), "{}", events.text());
+    let events = events.json();
+    let types: Vec<_> = events.as_array().unwrap().iter().map(|event| event["type"].clone()).collect();
+    assert_eq!(types, ["made", "made", "made", "said"]);
+    assert_eq!((&events[3]["data"], &events[3]["partitionkey"]), (&json!("hello"), &json!("k")));
+}
+
+#[test]
+fn several_partitions_are_read_as_one_and_a_cursor_goes_on_exactly() {
+    let mut api = Api::with_topic("wide", "{\"partitions\":3}");
+    let lines: String = (0..60).map(|n| format!("{{\"key\":\"k{n}\",\"data\":{n}}}\n")).collect();
+    assert_eq!(api.batch("wide", &[LINES], &lines).status, 200);
+    let (mut from, mut seen, mut pages) = ("earliest".to_owned(), Vec::new(), 0);
+    loop {
+        let page = api.get(&format!("/v1/topics/wide/messages?limit=7&from={from}"), &[]);
+        assert_eq!(page.status, 200, "{}", page.text());
+        let body = page.json();
+        let messages = body["messages"].as_array().unwrap();
+        assert!(messages.len() <= 7, "{}", messages.len());
+        seen.extend(messages.iter().map(|message| message["data"].as_u64().unwrap()));
+        assert_eq!(page.header("next-offset"), None);
+        from = format!("cursor:{}", body["next"].as_str().unwrap());
+        assert_eq!(page.header("cursor"), body["next"].as_str());
+        pages += 1;
+        if body["up_to_date"] == true {
+            break;
+        }
+    }
+    seen.sort_unstable();
+    assert_eq!(seen, (0..60).collect::<Vec<_>>(), "each once");
+    assert!(pages >= 9);
+    let offset = api.get("/v1/topics/wide/messages?from=3", &[]);
+    assert_eq!((offset.status, offset.json()["code"].as_str()), (400, Some("invalid_parameter")));
+    assert_eq!(api.get("/v1/topics/wide/messages?from=0&partition=1", &[]).status, 200);
+    assert_eq!(api.get("/v1/topics/wide/messages?partition=3", &[]).json()["code"], "partition_not_found");
+    assert_eq!(api.get("/v1/topics/wide/messages?from=cursor:x", &[]).json()["code"], "invalid_cursor");
+}
+
+#[test]
+fn ranges_have_tags_and_may_be_kept_once_nothing_can_change_them() {
+    let mut api = Api::with_topic("t", "{}");
+    let lines: String = (0..10).map(|n| format!("{{\"data\":{n}}}\n")).collect();
+    api.batch("t", &[LINES], &lines);
+    let full = api.get("/v1/topics/t/messages?from=0&limit=5", &[]);
+    assert!(full.header("cache-control").unwrap().contains("immutable"));
+    assert_eq!(full.header("next-offset"), Some("5"));
+    assert_eq!(full.header("link"), Some("</v1/topics/t/messages?from=5>; rel=\"next\""));
+    let tag = full.header("etag").unwrap().to_owned();
+    let known = api.get("/v1/topics/t/messages?from=0&limit=5", &[("If-None-Match", &tag)]);
+    assert_eq!((known.status, known.body.len()), (304, 0));
+    for moving in ["?from=5&limit=5", "?from=earliest&limit=5", "?limit=100"] {
+        let page = api.get(&format!("/v1/topics/t/messages{moving}"), &[]);
+        assert_eq!(page.header("cache-control"), Some("no-store"), "{moving}");
+    }
+    let one = api.get("/v1/topics/t/messages/0/3", &[]);
+    let tag = one.header("etag").unwrap().to_owned();
+    assert!(one.header("cache-control").unwrap().contains("immutable"));
+    assert_eq!(api.get("/v1/topics/t/messages/0/3", &[("If-None-Match", &tag)]).status, 304);
+    assert_eq!(api.get("/v1/topics/t/messages/0/10", &[]).status, 416);
+    assert_eq!(api.get("/v1/topics/t/messages?from=10&wait=1", &[]).status, 204, "waited for in vain");
+    let unacceptable = api.get("/v1/topics/t/messages", &[("Accept", "image/png")]);
+    assert_eq!((unacceptable.status, unacceptable.json()["code"].as_str()), (406, Some("not_acceptable")));
+}
+
+#[test]
+fn every_level_has_its_status_and_a_receipt_that_tells_what_became_of_it() {
+    let mut api = Api::with_topic("t", "{}");
+    for (level, status) in [("none", 202), ("memory", 202), ("durable", 201), ("quorum", 201)] {
+        let answer = api.send("POST /v1/topics/t/messages", &[("Confirm", level)], b"x");
+        let body = answer.json();
+        assert_eq!((answer.status, body["level"].as_str()), (status, Some(level)), "{body}");
+        assert_eq!(answer.header("confirm-level"), Some(level));
+        assert_eq!(body["offset"].is_null(), level == "none");
+        if level == "none" {
+            continue;
+        }
+        assert_eq!(
+            body["final"] == false,
+            body["term"].is_u64(),
+            "a term while the offset may change: {body}"
+        );
+        let receipt = answer.header("confirm-receipt").unwrap().to_owned();
+        let resolved = api.get(&format!("/v1/topics/t/receipts/{receipt}?level=quorum&wait=5"), &[]);
+        assert_eq!(resolved.status, 200, "{}", resolved.text());
+        let resolved = resolved.json();
+        assert_eq!(
+            (&resolved["level"], &resolved["final"], &resolved["lost"]),
+            (&json!("quorum"), &json!(true), &json!(false))
+        );
+        assert_eq!(resolved["offset"], body["offset"]);
+    }
+    let foreign = api.get("/v1/topics/t/receipts/rcpt_x", &[]);
+    assert_eq!((foreign.status, foreign.json()["code"].as_str()), (400, Some("invalid_cursor")));
+    let minimal = api.send("POST /v1/topics/t/messages", &[("Prefer", "return=minimal")], b"x");
+    assert_eq!((minimal.status, minimal.body.len()), (204, 0));
+    assert!(minimal.header("location").is_some() && minimal.header("etag").is_some());
+    let patient = api.send("POST /v1/topics/t/messages", &[("Confirm-Deadline-Ms", "20000")], b"x");
+    assert_eq!((patient.status, patient.json()["level"].as_str()), (201, Some("quorum")));
+    let bad = api.send("POST /v1/topics/t/messages", &[("Confirm-Deadline-Ms", "0")], b"x");
+    assert_eq!(bad.json()["code"], "invalid_header");
+}
+
+#[test]
+fn topics_tell_their_rates_and_lists_go_on_with_a_cursor() {
+    let mut api = Api::with_topic("busy", "{\"partitions\":2}");
+    for n in 0..5 {
+        assert_eq!(api.send(&format!("PUT /v1/topics/other-{n}"), &[], b"{}").status, 201);
+    }
+    let lines: String = (0..500).map(|n| format!("{{\"key\":\"k{n}\",\"data\":{n}}}\n")).collect();
+    api.batch("busy", &[LINES], &lines);
+    let topic = api.get("/v1/topics/busy", &[]).json();
+    assert!(topic["rates"]["publish_records_per_second"].as_f64().unwrap() > 0.0, "{topic}");
+    let (mut names, mut cursor) = (Vec::new(), String::new());
+    loop {
+        let page = api.get(&format!("/v1/ns/default/topics?limit=2{cursor}"), &[]).json();
+        names.extend(
+            page["items"].as_array().unwrap().iter().map(|topic| topic["name"].as_str().unwrap().to_owned()),
+        );
+        match page["next"].as_str() {
+            Some(next) => cursor = format!("&cursor={next}"),
+            None => break,
+        }
+    }
+    assert_eq!(names, ["busy", "other-0", "other-1", "other-2", "other-3", "other-4"]);
+}
+
+#[test]
+fn a_follower_is_told_to_go_when_the_gateway_stops() {
+    let mut api = Api::with_topic("t", "{}");
+    let mut events = Connection::open(&api._product.address).unwrap();
+    events.send("GET /v1/topics/t/messages", &[("Accept", "text/event-stream")], b"").unwrap();
+    assert_eq!(events.head().unwrap().0, 200);
+    assert!(api._product.stop());
+    let mut lines = Vec::new();
+    while let Ok(line) = events.line() {
+        lines.push(line);
+    }
+    assert!(lines.iter().any(|line| line == "event: goaway"), "{lines:?}");
+}

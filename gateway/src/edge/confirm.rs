@@ -1,0 +1,207 @@
+//! What requests say of confirms, and what answers say of them.
+
+use std::time::Duration;
+
+use http::header::{ETAG, LOCATION};
+use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
+use weir_protocol::ids::{Epoch, Incarnation, Offset, PartitionId, Seq};
+use weir_protocol::limits::CLIENT_ID_BYTES_MAX;
+use weir_protocol::rpc::{Level, Stages};
+
+use super::dispatch::{Call, Edge};
+use crate::api::Problem;
+use crate::service::publish::{Expected, Producer, Publish, Published, PublishedPart, Timing};
+
+/// Longest `Confirm-Deadline-Ms`.
+const CONFIRM_DEADLINE_MS_MAX: u64 = 60_000;
+
+/// Reads what a single message and a batch have in common into `publish`.
+pub(super) fn options(call: &Call, publish: &mut Publish) -> Result<(), Problem> {
+    if let Some(text) = call.header("confirm")? {
+        let level = Level::from_text(text).ok_or_else(|| {
+            Problem::invalid_header("Confirm", "one of none, memory, durable, quorum, archived")
+        })?;
+        publish.confirm = Some(level);
+    }
+    if let Some(ms) = call.header_number("confirm-deadline-ms")? {
+        if ms == 0 || ms > CONFIRM_DEADLINE_MS_MAX {
+            let why = format!("from 1 to {CONFIRM_DEADLINE_MS_MAX}");
+            return Err(Problem::invalid_header("Confirm-Deadline-Ms", why));
+        }
+        publish.confirm_deadline = Some(Duration::from_millis(ms));
+    }
+    publish.producer = producer(call)?;
+    publish.received = call.received.into();
+    Ok(())
+}
+
+fn producer(call: &Call) -> Result<Option<Producer>, Problem> {
+    let (epoch, seq) = (call.header_number("producer-epoch")?, call.header_number("producer-seq")?);
+    match (call.header("producer-id")?, epoch, seq) {
+        (None, None, None) => Ok(None),
+        (Some(id), Some(epoch), Some(seq)) if !id.is_empty() && id.len() <= CLIENT_ID_BYTES_MAX => {
+            let epoch =
+                u32::try_from(epoch).map_err(|_| Problem::invalid_header("Producer-Epoch", "too large"))?;
+            Ok(Some(Producer { id: id.to_owned(), epoch: Epoch(epoch), seq: Seq(seq) }))
+        }
+        _ => Err(Problem::invalid_header(
+            "Producer-Id",
+            "Producer-Id, Producer-Epoch and Producer-Seq belong together",
+        )),
+    }
+}
+
+/// `Idempotency-Key`: a structured-field string (RFC 8941), so in double quotes, with `\"` and `\\` escaped.
+pub(super) fn idempotency_key(call: &Call) -> Result<Option<String>, Problem> {
+    let Some(text) = call.header("idempotency-key")? else { return Ok(None) };
+    let key = unquoted(text).filter(|key| !key.is_empty() && key.len() <= CLIENT_ID_BYTES_MAX);
+    key.map(Some).ok_or_else(|| {
+        let why = format!("a string in double quotes of 1 to {CLIENT_ID_BYTES_MAX} bytes");
+        Problem::invalid_header("Idempotency-Key", why)
+    })
+}
+
+fn unquoted(text: &str) -> Option<String> {
+    let inner = text.trim().strip_prefix('"')?.strip_suffix('"')?;
+    let mut key = String::with_capacity(inner.len());
+    let mut chars = inner.chars();
+    while let Some(c) = chars.next() {
+        match c {
+            '\\' => key.push(chars.next().filter(|c| matches!(c, '"' | '\\'))?),
+            '"' => return None,
+            ' '..='~' => key.push(c),
+            _ => return None,
+        }
+    }
+    Some(key)
+}
+
+/// The tail that the message must find: `If-Match: "incarnation:partition:end"`, or `If-None-Match: *`.
+pub(super) fn expected(call: &Call) -> Result<Option<Expected>, Problem> {
+    if let Some(text) = call.header("if-none-match")? {
+        let only_star = Problem::invalid_header("If-None-Match", "only * is understood");
+        return if text == "*" { Ok(Some(Expected::Empty)) } else { Err(only_star) };
+    }
+    let Some(text) = call.header("if-match")? else { return Ok(None) };
+    let tag = text.trim().strip_prefix('"').and_then(|text| text.strip_suffix('"'));
+    let parse = |tag: &str| {
+        let mut parts = tag.split(':');
+        let tail = Expected::Tail {
+            incarnation: Incarnation(parts.next()?.parse().ok()?),
+            partition: PartitionId(parts.next()?.parse().ok()?),
+            end: Offset(parts.next()?.parse().ok()?),
+        };
+        parts.next().is_none().then_some(tail)
+    };
+    let tail = tag.and_then(parse).ok_or_else(|| Problem::invalid_header("If-Match", "not a tail tag"))?;
+    Ok(Some(tail))
+}
+
+/// True if the client wants headers only (RFC 7240).
+pub(super) fn is_minimal(call: &Call) -> Result<bool, Problem> {
+    let prefer = call.header("prefer")?.unwrap_or_default();
+    Ok(prefer.split([',', ';']).any(|preference| preference.trim().eq_ignore_ascii_case("return=minimal")))
+}
+
+/// Status of a publish of which nothing was refused.
+pub(super) fn status(published: &Published, is_duplicate: bool) -> StatusCode {
+    if !published.is_complete() || published.level < Level::Durable {
+        StatusCode::ACCEPTED
+    } else if is_duplicate {
+        StatusCode::OK
+    } else {
+        StatusCode::CREATED
+    }
+}
+
+/// Adds what every publish says: the level, where the time went, what is left of the budget.
+pub(super) fn add_headers(edge: &Edge, published: &Published, headers: &mut HeaderMap) {
+    headers.insert("confirm-level", HeaderValue::from_static(published.level.as_str()));
+    if let Ok(value) = HeaderValue::from_str(&server_timing(&published.timing)) {
+        headers.insert("server-timing", value);
+    }
+    observe(edge, &published.timing);
+    add_budget(edge, headers);
+}
+
+/// Adds where one batch went.
+pub(super) fn add_place(published: &Published, part: &PublishedPart, headers: &mut HeaderMap) {
+    let Some(placed) = part.outcome.as_ref().ok().and_then(|confirmed| confirmed.placed) else { return };
+    let (path, partition) = (&published.topic.path, part.partition);
+    let next = placed.base_offset + u64::from(placed.count);
+    let location = format!(
+        "/v1/ns/{}/topics/{}/messages/{partition}/{}",
+        path.namespace, path.topic, placed.base_offset
+    );
+    let tag = format!("\"{}:{partition}:{next}\"", published.topic.incarnation);
+    let receipt = published.receipt(part).map(|receipt| receipt.encode());
+    headers.insert("next-offset", HeaderValue::from(next));
+    let named = [
+        (LOCATION, Some(location)),
+        (ETAG, Some(tag)),
+        (HeaderName::from_static("confirm-receipt"), receipt),
+    ];
+    for (name, value) in named {
+        if let Some(Ok(value)) = value.map(|value| HeaderValue::from_str(&value)) {
+            headers.insert(name, value);
+        }
+    }
+}
+
+/// The publish budget: bytes that may be on their way to storage at once.
+fn add_budget(edge: &Edge, headers: &mut HeaderMap) {
+    let (max, free) = edge.services.storage.publish_budget();
+    let policy = format!("\"pub\";q={max};qu=\"content-bytes\"");
+    let left = format!("\"pub\";r={free}");
+    for (name, value) in [("ratelimit-policy", policy), ("ratelimit", left)] {
+        if let Ok(value) = HeaderValue::from_str(&value) {
+            headers.insert(name, value);
+        }
+    }
+}
+
+/// Stages in milliseconds, as browsers and k6 read them.
+fn server_timing(timing: &Timing) -> String {
+    let ms = |duration: Duration| duration.as_secs_f64() * 1000.0;
+    let us = |us: u32| f64::from(us) / 1000.0;
+    let stages = timing.stages.unwrap_or_default();
+    format!(
+        "gw;dur={:.3}, net;dur={:.3}, queue;dur={:.3}, write;dur={:.3}, fsync;dur={:.3}, quorum;dur={:.3}, \
+         total;dur={:.3}, batch;desc=\"n={} b={}\"",
+        ms(timing.gw),
+        ms(timing.net),
+        us(stages.queue_us),
+        us(stages.write_us),
+        us(stages.fsync_us),
+        us(stages.quorum_us),
+        ms(timing.total),
+        stages.batch_records,
+        stages.batch_bytes,
+    )
+}
+
+fn observe(edge: &Edge, timing: &Timing) {
+    let Stages { queue_us, write_us, fsync_us, quorum_us, .. } = timing.stages.unwrap_or_default();
+    let us = |us: u32| f64::from(us) / 1e6;
+    edge.stages.gw.observe(timing.gw.as_secs_f64());
+    edge.stages.net.observe(timing.net.as_secs_f64());
+    edge.stages.queue.observe(us(queue_us));
+    edge.stages.write.observe(us(write_us));
+    edge.stages.fsync.observe(us(fsync_us));
+    edge.stages.quorum.observe(us(quorum_us));
+    edge.stages.total.observe(timing.total.as_secs_f64());
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_idempotency_key_is_a_structured_field_string() {
+        assert_eq!(unquoted("\"a b\"").as_deref(), Some("a b"));
+        assert_eq!(unquoted("\"a\\\"b\\\\\"").as_deref(), Some("a\"b\\"));
+        for bad in ["a", "\"a", "\"a\"b\"", "\"\\x\"", "\"ä\"", "\"a\\\""] {
+            assert_eq!(unquoted(bad), None, "{bad}");
+        }
+    }
+}

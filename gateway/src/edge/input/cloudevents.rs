@@ -1,0 +1,149 @@
+//! CloudEvents 1.0 in structured and batch mode. Attributes are stored as they are in binary mode: `ce-*` headers.
+
+use std::collections::BTreeMap;
+
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD;
+use bytes::Bytes;
+use serde_json::value::RawValue;
+use weir_protocol::batch::HeadersBuilder;
+use weir_protocol::error::ErrorCode;
+use weir_protocol::limits::HTTP_BATCH_RECORDS_MAX;
+
+use super::essence;
+use crate::api::Problem;
+use crate::service::publish::NewRecord;
+
+const REQUIRED: [&str; 4] = ["specversion", "id", "source", "type"];
+
+type Attributes = BTreeMap<String, Box<RawValue>>;
+
+/// One event.
+pub(super) fn event(body: &[u8]) -> Result<NewRecord, Problem> {
+    let event: Attributes = serde_json::from_slice(body).map_err(|error| malformed(&error))?;
+    record(event).map_err(|why| Problem::new(ErrorCode::Malformed, why))
+}
+
+/// An array of events.
+pub(super) fn batch(body: &[u8]) -> Result<Vec<NewRecord>, Problem> {
+    let events: Vec<Attributes> = serde_json::from_slice(body).map_err(|error| malformed(&error))?;
+    if events.len() > HTTP_BATCH_RECORDS_MAX as usize {
+        let limit = u64::from(HTTP_BATCH_RECORDS_MAX);
+        return Err(Problem::new(ErrorCode::TooLarge, format!("more than {limit} events")).with_limit(limit));
+    }
+    let numbered = events.into_iter().enumerate();
+    numbered
+        .map(|(place, event)| {
+            record(event).map_err(|why| Problem::new(ErrorCode::Malformed, format!("event {place}: {why}")))
+        })
+        .collect()
+}
+
+fn malformed(error: &serde_json::Error) -> Problem {
+    Problem::new(ErrorCode::Malformed, format!("not a CloudEvent: {error}"))
+}
+
+fn record(mut event: Attributes) -> Result<NewRecord, String> {
+    let (data, encoded) = (event.remove("data"), event.remove("data_base64"));
+    let content_type =
+        event.remove("datacontenttype").map(|value| text("datacontenttype", &value)).transpose()?;
+    if let Some(missing) = REQUIRED.into_iter().find(|name| !event.contains_key(*name)) {
+        return Err(format!("the attribute {missing} is missing"));
+    }
+    let mut headers = HeadersBuilder::default();
+    let value = match (data, encoded) {
+        (Some(data), None) => {
+            let content_type = content_type.unwrap_or_else(|| "application/json".to_owned());
+            headers.content_type(&content_type);
+            payload(&content_type, data)?
+        }
+        (None, Some(encoded)) => {
+            if let Some(content_type) = content_type {
+                headers.content_type(&content_type);
+            }
+            let decoded = BASE64_STANDARD.decode(text("data_base64", &encoded)?);
+            Bytes::from(decoded.map_err(|error| format!("data_base64: {error}"))?)
+        }
+        (None, None) => {
+            if let Some(content_type) = content_type {
+                headers.content_type(&content_type);
+            }
+            Bytes::new()
+        }
+        (Some(_), Some(_)) => return Err("an event has either data or data_base64".to_owned()),
+    };
+    let mut key = None;
+    for (name, value) in &event {
+        if name.is_empty() || !name.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit()) {
+            return Err(format!("{name:?} is no attribute name: a-z and 0-9 are allowed"));
+        }
+        let value = text(name, value)?;
+        if name == "specversion" && value != "1.0" {
+            return Err(format!("specversion is {value:?}; 1.0 is understood"));
+        }
+        if name == "partitionkey" {
+            key = Some(Bytes::from(value.clone()));
+        }
+        headers.user(&format!("ce-{name}"), value.as_bytes()).map_err(|why| format!("{name}: {why}"))?;
+    }
+    Ok(NewRecord { key, headers: headers.finish(), value })
+}
+
+/// JSON payloads are stored as their own text; with another content type a JSON string means its text.
+fn payload(content_type: &str, data: Box<RawValue>) -> Result<Bytes, String> {
+    let media = essence(content_type);
+    if media == "application/json" || media.ends_with("+json") || !data.get().starts_with('"') {
+        return Ok(String::from(Box::<str>::from(data)).into());
+    }
+    serde_json::from_str::<String>(data.get()).map(Bytes::from).map_err(|error| format!("data: {error}"))
+}
+
+/// An attribute's value: text as it is, numbers and booleans as they are written.
+fn text(name: &str, value: &RawValue) -> Result<String, String> {
+    let raw = value.get();
+    match raw.as_bytes().first() {
+        Some(b'"') => serde_json::from_str(raw).map_err(|error| format!("{name}: {error}")),
+        Some(b'{' | b'[') => Err(format!("{name} is not a text, number or boolean")),
+        _ => Ok(raw.to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const EVENT: &str = r#"{"specversion":"1.0","id":"7","source":"/s","type":"t","partitionkey":"k","n":3,
+        "datacontenttype":"application/json","data":{"big":9007199254740993.10}}"#;
+
+    #[test]
+    fn attributes_become_headers_and_json_keeps_its_digits() {
+        let record = event(EVENT.as_bytes()).unwrap();
+        assert_eq!(&record.value[..], br#"{"big":9007199254740993.10}"#);
+        assert_eq!(record.key.as_deref(), Some(b"k" as &[u8]));
+        assert_eq!(record.headers.content_type(), Some("application/json"));
+        let headers: Vec<_> = record.headers.user().collect();
+        assert!(
+            headers.contains(&("ce-id", b"7" as &[u8])) && headers.contains(&("ce-n", b"3")),
+            "{headers:?}"
+        );
+        assert_eq!(batch(format!("[{EVENT},{EVENT}]").as_bytes()).unwrap().len(), 2);
+    }
+
+    #[test]
+    fn what_is_no_event_is_refused_with_its_place() {
+        for (text, why) in [
+            (r#"[{"specversion":"1.0","id":"1","source":"s"}]"#, "event 0: the attribute type"),
+            (r#"[{"specversion":"0.3","id":"1","source":"s","type":"t"}]"#, "1.0 is understood"),
+            (r#"[{"specversion":"1.0","id":{},"source":"s","type":"t"}]"#, "id is not a text"),
+            (r#"[{"specversion":"1.0","id":"1","source":"s","type":"t","Bad":1}]"#, "no attribute name"),
+            (
+                r#"[{"specversion":"1.0","id":"1","source":"s","type":"t","data":1,"data_base64":""}]"#,
+                "either",
+            ),
+            ("{}", "not a CloudEvent"),
+        ] {
+            let problem = batch(text.as_bytes()).unwrap_err();
+            assert!(problem.detail.contains(why), "{text}: {}", problem.detail);
+        }
+    }
+}

@@ -1,0 +1,160 @@
+//! One message: its payload is the body, everything else is in headers.
+
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD;
+use bytes::Bytes;
+use http::HeaderMap;
+use weir_protocol::batch::{HeadersBuilder, Reserved};
+use weir_protocol::error::ErrorCode;
+use weir_protocol::ids::TimestampMs;
+
+use super::{check_deliver_at, time_ms};
+use crate::api::Problem;
+use crate::service::publish::NewRecord;
+
+const RESERVED: [(&str, Reserved); 5] = [
+    ("content-type", Reserved::ContentType),
+    ("content-encoding", Reserved::ContentEncoding),
+    ("content-digest", Reserved::Digest),
+    ("traceparent", Reserved::TraceParent),
+    ("tracestate", Reserved::TraceState),
+];
+
+/// The message that headers and body make. `now_ms` is what delays count from.
+///
+/// # Errors
+/// `invalid_header` by name.
+pub(in crate::edge) fn message(headers: &HeaderMap, body: Bytes, now_ms: u64) -> Result<NewRecord, Problem> {
+    let mut stored = HeadersBuilder::default();
+    for (name, which) in RESERVED {
+        if let Some(value) = headers.get(name) {
+            stored.reserved(which, value.as_bytes());
+        }
+    }
+    if let Some(at) = deliver_at(headers, now_ms)? {
+        stored.deliver_at(TimestampMs(at));
+    }
+    if let Some(ttl_ms) = number(headers, "message-ttl-ms")? {
+        stored.ttl_ms(ttl_ms);
+    }
+    let mut key = headers.get("message-key");
+    for (name, value) in headers {
+        let user = match name.as_str().strip_prefix("message-header-") {
+            Some(user) => user,
+            // CloudEvents in binary mode: attributes are stored under the names they came with.
+            None if name.as_str().starts_with("ce-") => name.as_str(),
+            None => continue,
+        };
+        if user == "ce-partitionkey" {
+            key = key.or(Some(value));
+        }
+        let added = stored.user(user, value.as_bytes());
+        added.map_err(|why| {
+            Problem::new(ErrorCode::InvalidHeader, format!("{name}: {why}")).with_field(name.as_str())
+        })?;
+    }
+    Ok(NewRecord {
+        key: key.map(|key| Bytes::copy_from_slice(key.as_bytes())),
+        headers: stored.finish(),
+        value: body,
+    })
+}
+
+fn deliver_at(headers: &HeaderMap, now_ms: u64) -> Result<Option<u64>, Problem> {
+    let delay = number(headers, "deliver-delay-ms")?;
+    let at = match (headers.get("deliver-at"), delay) {
+        (None, None) => return Ok(None),
+        (Some(_), Some(_)) => {
+            return Err(Problem::invalid_header("Deliver-At", "given together with Deliver-Delay-Ms"));
+        }
+        (Some(text), None) => text
+            .to_str()
+            .ok()
+            .and_then(time_ms)
+            .ok_or_else(|| Problem::invalid_header("Deliver-At", "not an RFC 3339 time"))?,
+        (None, Some(delay)) => now_ms.saturating_add(delay),
+    };
+    let name = if delay.is_some() { "Deliver-Delay-Ms" } else { "Deliver-At" };
+    check_deliver_at(at, now_ms).map(Some).map_err(|why| Problem::invalid_header(name, why))
+}
+
+fn number(headers: &HeaderMap, name: &'static str) -> Result<Option<u64>, Problem> {
+    let Some(value) = headers.get(name) else { return Ok(None) };
+    let parsed = value.to_str().ok().and_then(|text| text.parse().ok());
+    parsed.map(Some).ok_or_else(|| Problem::invalid_header(name, "not a number"))
+}
+
+/// Compares a body with the digest that came with it.
+///
+/// # Errors
+/// `digest_mismatch`, or `invalid_header` for an algorithm that is not understood.
+pub(in crate::edge) fn check_digest(headers: &HeaderMap, body: &[u8]) -> Result<(), Problem> {
+    let Some(text) = headers.get("content-digest") else { return Ok(()) };
+    let digests = text.to_str().unwrap_or_default().split(',').map(str::trim);
+    let sha256 = digests.filter_map(|digest| digest.strip_prefix("sha-256=:")?.strip_suffix(':')).next();
+    let Some(stated) = sha256 else {
+        return Err(Problem::invalid_header("Content-Digest", "sha-256=:base64: is understood"));
+    };
+    let computed = aws_lc_rs::digest::digest(&aws_lc_rs::digest::SHA256, body);
+    if BASE64_STANDARD.decode(stated).is_ok_and(|stated| stated == computed.as_ref()) {
+        return Ok(());
+    }
+    Err(Problem::new(ErrorCode::DigestMismatch, "the body's sha-256 is another"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn with(pairs: &[(&'static str, &str)]) -> HeaderMap {
+        let pairs =
+            pairs.iter().map(|(name, value)| (http::HeaderName::from_static(name), value.parse().unwrap()));
+        pairs.collect()
+    }
+
+    #[test]
+    fn headers_become_what_is_stored() {
+        let headers = with(&[
+            ("content-type", "text/plain"),
+            ("ce-partitionkey", "k"),
+            ("message-header-x", "y"),
+            ("deliver-delay-ms", "500"),
+            ("message-ttl-ms", "9"),
+            ("accept", "*/*"),
+        ]);
+        let record = message(&headers, Bytes::from_static(b"v"), 1_000).unwrap();
+        assert_eq!(record.key.as_deref(), Some(b"k" as &[u8]));
+        assert_eq!(record.headers.content_type(), Some("text/plain"));
+        assert_eq!(record.headers.deliver_at(), Some(TimestampMs(1_500)));
+        assert_eq!(record.headers.ttl_ms(), Some(9));
+        let user: Vec<_> = record.headers.user().map(|(name, _)| name).collect();
+        assert_eq!(user.len(), 2, "{user:?}");
+        let both = with(&[("message-key", "first"), ("ce-partitionkey", "second")]);
+        assert_eq!(message(&both, Bytes::new(), 0).unwrap().key.as_deref(), Some(b"first" as &[u8]));
+    }
+
+    #[test]
+    fn times_and_numbers_outside_their_grammar_are_refused_by_name() {
+        for (name, value) in [
+            ("deliver-at", "soon"),
+            ("deliver-delay-ms", "-1"),
+            ("deliver-delay-ms", "99999999999999"),
+            ("message-ttl-ms", "x"),
+        ] {
+            let problem = message(&with(&[(name, value)]), Bytes::new(), 0).unwrap_err();
+            assert_eq!(problem.code, "invalid_header", "{name}: {value}");
+        }
+    }
+
+    #[test]
+    fn a_digest_is_verified_among_others() {
+        let right = "sha-512=:AAAA:, sha-256=:LPJNul+wow4m6DsqxbninhsWHlwfp0JecwQzYpOLmCQ=:";
+        assert!(check_digest(&with(&[("content-digest", right)]), b"hello").is_ok());
+        let mismatch = check_digest(&with(&[("content-digest", right)]), b"hallo").unwrap_err();
+        assert_eq!(mismatch.code, "digest_mismatch");
+        assert_eq!(
+            check_digest(&with(&[("content-digest", "md5=:x:")]), b"").unwrap_err().code,
+            "invalid_header"
+        );
+    }
+}

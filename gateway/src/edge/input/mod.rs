@@ -1,0 +1,101 @@
+//! Request bodies and headers as records. Pure.
+//!
+//! ```text
+//!   headers      one message: key, content type, user headers, delay, digest
+//!   ndjson       a line per message          cloudevents   structured events, one or many
+//! ```
+
+mod cloudevents;
+mod headers;
+mod ndjson;
+
+use bytes::Bytes;
+use weir_protocol::batch::Batch;
+use weir_protocol::error::ErrorCode;
+
+use crate::api::Problem;
+use crate::service::publish::{Content, NewRecord};
+
+pub(super) use headers::{check_digest, message};
+
+/// The forms of a batch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Form {
+    /// A JSON object per line.
+    Lines,
+    /// Record batches, one behind the other.
+    Binary,
+    /// A JSON array of CloudEvents.
+    Events,
+    /// One CloudEvent.
+    Event,
+}
+
+impl Form {
+    /// The form that a content type names.
+    pub(super) fn of(content_type: &str) -> Option<Self> {
+        Some(match essence(content_type).as_str() {
+            "application/x-ndjson" | "application/ndjson" | "application/jsonl" => Self::Lines,
+            "application/vnd.weir.batch" => Self::Binary,
+            "application/cloudevents-batch+json" => Self::Events,
+            "application/cloudevents+json" => Self::Event,
+            _ => return None,
+        })
+    }
+
+    /// What a body of this form holds. `now_ms` is what delays count from.
+    ///
+    /// # Errors
+    /// One message that cannot be understood refuses the body, naming its line or place.
+    pub(super) fn read(self, body: &Bytes, now_ms: u64) -> Result<Content, Problem> {
+        let records = match self {
+            Self::Lines => ndjson::records(body, now_ms)?,
+            Self::Events => cloudevents::batch(body)?,
+            Self::Event => vec![cloudevents::event(body)?],
+            Self::Binary => return batches(body.clone()),
+        };
+        if records.is_empty() {
+            return Err(Problem::new(ErrorCode::Malformed, "the body holds no message"));
+        }
+        Ok(Content::Records(records))
+    }
+}
+
+/// A single event in structured mode.
+pub(super) fn structured_event(body: &Bytes) -> Result<NewRecord, Problem> {
+    cloudevents::event(body)
+}
+
+fn batches(mut body: Bytes) -> Result<Content, Problem> {
+    let mut batches = Vec::new();
+    while !body.is_empty() {
+        let batch = Batch::take_from(&mut body).map_err(|error| {
+            Problem::new(ErrorCode::InvalidBatch, format!("record batch {}: {error}", batches.len()))
+        })?;
+        batches.push(batch);
+    }
+    if batches.is_empty() {
+        return Err(Problem::new(ErrorCode::Malformed, "the body holds no record batch"));
+    }
+    Ok(Content::Batches(batches))
+}
+
+/// A media type without its parameters, in lower case.
+pub(super) fn essence(content_type: &str) -> String {
+    content_type.split(';').next().unwrap_or_default().trim().to_ascii_lowercase()
+}
+
+/// Milliseconds since the epoch of an RFC 3339 time.
+pub(super) fn time_ms(text: &str) -> Option<u64> {
+    let parsed = time::OffsetDateTime::parse(text, &time::format_description::well_known::Rfc3339).ok()?;
+    u64::try_from(parsed.unix_timestamp_nanos() / 1_000_000).ok()
+}
+
+/// Refuses a delivery time too far away.
+pub(super) fn check_deliver_at(at_ms: u64, now_ms: u64) -> Result<u64, String> {
+    let limit = weir_protocol::limits::DELAY_MS_MAX;
+    if at_ms.saturating_sub(now_ms) > limit {
+        return Err(format!("more than {limit} ms from now"));
+    }
+    Ok(at_ms)
+}

@@ -1,0 +1,138 @@
+//! A JSON object per line. Payloads keep their digits: a JSON value is stored as its own text.
+
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD;
+use bytes::Bytes;
+use weir_protocol::batch::HeadersBuilder;
+use weir_protocol::error::ErrorCode;
+use weir_protocol::ids::TimestampMs;
+use weir_protocol::limits::HTTP_BATCH_RECORDS_MAX;
+
+use super::{check_deliver_at, essence, time_ms};
+use crate::api::{BatchLine, Problem};
+use crate::service::publish::NewRecord;
+
+/// The records of all lines; empty lines are skipped.
+pub(super) fn records(body: &[u8], now_ms: u64) -> Result<Vec<NewRecord>, Problem> {
+    let mut records = Vec::new();
+    for (number, line) in (1..).zip(body.split(|byte| *byte == b'\n')) {
+        if line.iter().all(u8::is_ascii_whitespace) {
+            continue;
+        }
+        if records.len() == HTTP_BATCH_RECORDS_MAX as usize {
+            let detail = format!("more than {HTTP_BATCH_RECORDS_MAX} messages");
+            let limit = u64::from(HTTP_BATCH_RECORDS_MAX);
+            return Err(Problem::new(ErrorCode::TooLarge, detail).with_limit(limit));
+        }
+        let line: BatchLine = serde_json::from_slice(line).map_err(|error| malformed(number, &error))?;
+        let record = record(line, now_ms);
+        records.push(record.map_err(|(field, why)| refused(number, field, &why))?);
+    }
+    Ok(records)
+}
+
+fn malformed(number: usize, error: &serde_json::Error) -> Problem {
+    let text = error.to_string();
+    let unknown = text.strip_prefix("unknown field `").and_then(|rest| rest.split('`').next());
+    let code = if unknown.is_some() { ErrorCode::UnknownField } else { ErrorCode::Malformed };
+    let problem = Problem::new(code, format!("line {number}: {text}"));
+    match unknown {
+        Some(field) => problem.with_field(field),
+        None => problem,
+    }
+}
+
+fn refused(number: usize, field: &'static str, why: &str) -> Problem {
+    Problem::new(ErrorCode::Malformed, format!("line {number}: {field}: {why}")).with_field(field)
+}
+
+fn record(line: BatchLine, now_ms: u64) -> Result<NewRecord, (&'static str, String)> {
+    let (content_type, value) = match (line.data, line.data_base64) {
+        (Some(data), None) => {
+            let content_type = line.content_type.unwrap_or_else(|| "application/json".to_owned());
+            (content_type.clone(), text_or_json(&content_type, data)?)
+        }
+        (None, Some(text)) => {
+            let bytes = BASE64_STANDARD.decode(text).map_err(|error| ("data_base64", error.to_string()))?;
+            let octets = || "application/octet-stream".to_owned();
+            (line.content_type.unwrap_or_else(octets), Bytes::from(bytes))
+        }
+        _ => return Err(("data", "a message has either data or data_base64".to_owned())),
+    };
+    let mut headers = HeadersBuilder::default();
+    headers.content_type(&content_type);
+    if let Some(text) = line.deliver_at {
+        let at = time_ms(&text).ok_or_else(|| ("deliver_at", "not an RFC 3339 time".to_owned()))?;
+        let at = check_deliver_at(at, now_ms).map_err(|why| ("deliver_at", why))?;
+        headers.deliver_at(TimestampMs(at));
+    }
+    line.ttl_ms.map(|ttl_ms| headers.ttl_ms(ttl_ms));
+    for (name, value) in &line.headers {
+        headers.user(name, value.as_bytes()).map_err(|why| ("headers", format!("{name}: {why}")))?;
+    }
+    Ok(NewRecord { key: line.key.map(Bytes::from), headers: headers.finish(), value })
+}
+
+/// With a `text/*` content type a JSON string means its text.
+fn text_or_json(
+    content_type: &str,
+    data: Box<serde_json::value::RawValue>,
+) -> Result<Bytes, (&'static str, String)> {
+    if essence(content_type).starts_with("text/") {
+        let text: String = serde_json::from_str(data.get())
+            .map_err(|_| ("data", format!("a payload of {content_type} is a string")))?;
+        return Ok(text.into());
+    }
+    Ok(String::from(Box::<str>::from(data)).into())
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn values(text: &str) -> Result<Vec<Vec<u8>>, Problem> {
+        Ok(records(text.as_bytes(), 0)?.into_iter().map(|record| record.value.to_vec()).collect())
+    }
+
+    #[test]
+    fn payloads_keep_their_digits_and_texts_lose_their_quotes() {
+        let text = "{\"data\":{\"n\":9007199254740993.10}}\n\n{\"data\":\"a\\nb\",\"content_type\":\"text/plain\"}\n\
+                    {\"data\":null}\r\n{\"data_base64\":\"AAE=\"}";
+        let expected: [&[u8]; 4] = [b"{\"n\":9007199254740993.10}", b"a\nb", b"null", &[0, 1]];
+        assert_eq!(values(text).unwrap(), expected);
+    }
+
+    #[test]
+    fn what_is_wrong_is_named_with_its_line() {
+        for (text, code, detail) in [
+            ("{\"data\":1}\n{\"dta\":1}", "unknown_field", "line 2: unknown field `dta`"),
+            ("{\"data\":1", "malformed", "line 1"),
+            ("{}", "malformed", "line 1: data"),
+            ("{\"data\":1,\"data_base64\":\"\"}", "malformed", "either"),
+            ("{\"data_base64\":\"?\"}", "malformed", "data_base64"),
+            ("{\"data\":1,\"content_type\":\"text/plain\"}", "malformed", "is a string"),
+            ("{\"data\":1,\"deliver_at\":\"soon\"}", "malformed", "deliver_at"),
+            ("{\"data\":1,\"deliver_at\":\"2999-01-01T00:00:00Z\"}", "malformed", "from now"),
+            ("{\"data\":1,\"headers\":{\"\":\"x\"}}", "malformed", "headers"),
+        ] {
+            let problem = values(text).unwrap_err();
+            assert_eq!(problem.code, code, "{text}");
+            assert!(problem.detail.contains(detail), "{text}: {}", problem.detail);
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn no_body_makes_the_reader_panic(body in proptest::collection::vec(any::<u8>(), 0..200)) {
+            let _ = records(&body, 0);
+        }
+
+        #[test]
+        fn every_json_value_comes_back_as_it_was_written(number in "-?[1-9][0-9]{0,30}(\\.[0-9]{1,20})?") {
+            let line = format!("{{\"data\": {number} ,\"key\":\"k\"}}");
+            prop_assert_eq!(values(&line).unwrap(), [number.into_bytes()]);
+        }
+    }
+}

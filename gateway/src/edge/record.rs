@@ -1,0 +1,125 @@
+//! A stored record as clients see it: as JSON, or as an HTTP answer of its own.
+
+use std::collections::BTreeMap;
+
+use axum::body::Body;
+use axum::response::Response;
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD;
+use http::header::{CONTENT_ENCODING, CONTENT_TYPE};
+use http::{HeaderName, HeaderValue};
+use weir_protocol::batch::{Record as Stored, Reserved};
+use weir_protocol::ids::PartitionId;
+
+use super::input::essence;
+use crate::api::Record;
+
+/// A record as JSON. Payload digits stay what they are: JSON payloads are embedded untouched.
+pub(super) fn shown(record: &Stored, partition: PartitionId) -> Record {
+    let key_text = record.key.as_ref().and_then(|key| std::str::from_utf8(key).ok());
+    let content_type = record.headers.content_type().map(str::to_owned);
+    let (data, data_base64) = data(record, content_type.as_deref().unwrap_or_default());
+    let encoding = record.headers.reserved(Reserved::ContentEncoding);
+    Record {
+        partition: partition.0,
+        offset: record.offset.0,
+        ts: record.ts.0,
+        key: key_text.map(str::to_owned),
+        key_base64: record.key.as_ref().filter(|_| key_text.is_none()).map(|key| BASE64_STANDARD.encode(key)),
+        headers: user_headers(record),
+        content_type,
+        content_encoding: encoding.map(|value| String::from_utf8_lossy(value).into_owned()),
+        data,
+        data_base64,
+    }
+}
+
+fn user_headers(record: &Stored) -> BTreeMap<String, String> {
+    let text = |value: &[u8]| String::from_utf8_lossy(value).into_owned();
+    record.headers.user().map(|(name, value)| (name.to_owned(), text(value))).collect()
+}
+
+fn data(record: &Stored, content_type: &str) -> (Option<Box<serde_json::value::RawValue>>, Option<String>) {
+    let is_encoded = record.headers.reserved(Reserved::ContentEncoding).is_some();
+    let media = essence(content_type);
+    let raw = |text: String| serde_json::value::RawValue::from_string(text).ok();
+    if !is_encoded && let Ok(text) = std::str::from_utf8(&record.value) {
+        if (media == "application/json" || media.ends_with("+json"))
+            && let Some(value) = raw(text.trim().to_owned())
+        {
+            return (Some(value), None);
+        }
+        if media.starts_with("text/")
+            && let Some(value) = serde_json::to_string(text).ok().and_then(raw)
+        {
+            return (Some(value), None);
+        }
+    }
+    (None, Some(BASE64_STANDARD.encode(&record.value)))
+}
+
+/// A record as a CloudEvent in structured mode; what was not published as one gets the attributes that are missing.
+pub(super) fn event(record: &Stored, topic: &str, partition: PartitionId) -> String {
+    let shown = shown(record, partition);
+    let mut event: BTreeMap<String, serde_json::Value> = BTreeMap::new();
+    for (name, value) in &shown.headers {
+        if let Some(name) = name.strip_prefix("ce-") {
+            event.insert(name.to_owned(), value.as_str().into());
+        }
+    }
+    let mut add = |name: &str, value: String| {
+        event.entry(name.to_owned()).or_insert_with(|| value.into());
+    };
+    add("specversion", "1.0".to_owned());
+    add("id", format!("{partition}:{}", record.offset.0));
+    add("source", format!("/v1/topics/{topic}"));
+    add("type", "weir.message".to_owned());
+    if let Some(key) = shown.key {
+        add("partitionkey", key);
+    }
+    if let Some(content_type) = shown.content_type {
+        add("datacontenttype", content_type);
+    }
+    let mut text = serde_json::to_string(&event).expect("texts have a JSON form");
+    // The payload is put in as it is written, digit for digit.
+    text.pop();
+    match (shown.data, shown.data_base64) {
+        (Some(data), _) => text.push_str(&format!(",\"data\":{}}}", data.get())),
+        (None, Some(encoded)) => text.push_str(&format!(",\"data_base64\":\"{encoded}\"}}")),
+        (None, None) => text.push('}'),
+    }
+    text
+}
+
+/// A record as the answer to a request for it alone: its payload with its own headers.
+pub(super) fn response(record: &Stored) -> Response {
+    let mut response = Response::new(Body::from(record.value.clone()));
+    let headers = response.headers_mut();
+    for (name, which) in
+        [(CONTENT_TYPE, Reserved::ContentType), (CONTENT_ENCODING, Reserved::ContentEncoding)]
+    {
+        let value = record.headers.reserved(which).and_then(|value| HeaderValue::from_bytes(value).ok());
+        value.map(|value| headers.insert(name, value));
+    }
+    for (name, which) in [
+        ("content-digest", Reserved::Digest),
+        ("traceparent", Reserved::TraceParent),
+        ("tracestate", Reserved::TraceState),
+    ] {
+        let value = record.headers.reserved(which).and_then(|value| HeaderValue::from_bytes(value).ok());
+        value.map(|value| headers.insert(name, value));
+    }
+    if let Some(value) = record.key.as_ref().and_then(|key| HeaderValue::from_bytes(key).ok()) {
+        headers.insert("message-key", value);
+    }
+    for (name, value) in record.headers.user() {
+        let name = if name.starts_with("ce-") { name.to_owned() } else { format!("message-header-{name}") };
+        if let (Ok(name), Ok(value)) = (HeaderName::try_from(name), HeaderValue::from_bytes(value)) {
+            headers.append(name, value);
+        }
+    }
+    headers.insert("message-timestamp", HeaderValue::from(record.ts.0));
+    // A payload is somebody's input: shown by a browser it must not run as a page of this origin.
+    headers.insert("content-security-policy", HeaderValue::from_static("default-src 'none'; sandbox"));
+    response
+}

@@ -1,0 +1,91 @@
+//! What has become of a record whose offset was told before it was final.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use tokio::time::{Instant, timeout_at};
+use weir_protocol::error::ErrorCode;
+use weir_protocol::ids::{Incarnation, LogIndex, Offset, PartitionId};
+use weir_protocol::limits::WAIT_MS_MAX;
+use weir_protocol::rpc::{ConfirmState, ConfirmStateRequest, Level, Refusal};
+
+use super::dispatch::decode;
+use crate::replica::ShardHandle;
+
+/// What the shard says of a record at one moment.
+enum Found {
+    /// A committed record has this offset; its entry, and when it was accepted.
+    Committed(LogIndex, u64),
+    /// The end is not there yet, and the term goes on: it is under way.
+    Staged,
+    /// The end is not there, and the term is over: it will never come.
+    Lost,
+}
+
+/// Answers which level a record has, and waits for the one asked for.
+///
+/// # Errors
+/// `incarnation_gone`, `partition_not_found`; `storage_failed` if the entry's term cannot be read.
+pub(super) async fn confirm_state(shard: ShardHandle, body: Bytes) -> Result<ConfirmState, Refusal> {
+    let request: ConfirmStateRequest = decode(body)?;
+    let until = Instant::now() + Duration::from_millis(request.wait_ms.min(WAIT_MS_MAX));
+    let waits_for = request.level();
+    let key = (Incarnation(request.incarnation), PartitionId(request.partition));
+    let watch = shard.shared.watch(key);
+    loop {
+        // Registered before the state is read: what is applied in between wakes it.
+        let changed = watch.notified();
+        match look(&shard, &request)? {
+            Found::Committed(index, ts_ms) => return committed(&shard, &request, index, ts_ms).await,
+            Found::Lost => return Ok(ConfirmState { level: Level::None as i32, lost: true, ts_ms: 0 }),
+            Found::Staged => {
+                let is_enough = waits_for <= Level::Memory;
+                if is_enough || timeout_at(until, changed).await.is_err() {
+                    return Ok(ConfirmState { level: Level::Memory as i32, lost: false, ts_ms: 0 });
+                }
+            }
+        }
+    }
+}
+
+fn look(shard: &ShardHandle, request: &ConfirmStateRequest) -> Result<Found, Refusal> {
+    let key = (Incarnation(request.incarnation), PartitionId(request.partition));
+    let offset = Offset(request.offset);
+    let state = shard.state.read();
+    let partition = state.partition(key)?;
+    if offset < partition.start {
+        let detail = format!("offset {offset} is no longer kept; the oldest is {}", partition.start);
+        let refusal = Refusal::new(ErrorCode::OffsetTrimmed, detail);
+        return Err(Refusal { earliest: Some(partition.start.0), ..refusal });
+    }
+    if offset >= partition.end {
+        return Ok(if request.term == shard.shared.term() { Found::Staged } else { Found::Lost });
+    }
+    let row = partition.batch_at(offset).ok_or_else(|| {
+        Refusal::new(ErrorCode::Internal, format!("offset {offset} is within the partition and has no batch"))
+    })?;
+    Ok(Found::Committed(row.index, row.ts.0))
+}
+
+/// The record at the offset is the one that was told only if its entry is of the term that was told.
+async fn committed(
+    shard: &ShardHandle,
+    request: &ConfirmStateRequest,
+    index: LogIndex,
+    ts_ms: u64,
+) -> Result<ConfirmState, Refusal> {
+    let found = ConfirmState { level: Level::Quorum as i32, lost: false, ts_ms };
+    if request.term == shard.shared.term() {
+        return Ok(found);
+    }
+    let (journal, stream) = (shard.journal.clone(), shard.stream());
+    let read = move || journal.read_entries(stream, index.0..index.0 + 1, 1);
+    let failed = |why: String| Refusal::new(ErrorCode::StorageFailed, why);
+    let entries = tokio::task::spawn_blocking(read).await.map_err(|error| failed(error.to_string()))?;
+    let entries = entries.map_err(|error| failed(error.to_string()))?;
+    match entries.first() {
+        Some(entry) if entry.term == request.term => Ok(found),
+        Some(_) => Ok(ConfirmState { level: Level::None as i32, lost: true, ts_ms: 0 }),
+        None => Err(failed(format!("entry {index} cannot be read"))),
+    }
+}
