@@ -7,6 +7,7 @@ mod product;
 use product::{Answer, Connection, Product};
 use serde_json::{Value, json};
 use weir_protocol::batch::{Batch, BatchBuilder, Compression, Headers, RecordParts};
+use weir_protocol::slots::partition_of;
 
 const LINES: (&str, &str) = ("Content-Type", "application/x-ndjson");
 
@@ -99,23 +100,30 @@ fn a_batch_that_cannot_be_understood_has_no_effect_and_names_the_line() {
     assert_eq!(api.get("/v1/topics/t", &[]).json()["partitions"][0]["end"], 0);
 }
 
+/// A key of the partition, other than `not`.
+fn key_of(partition: u32, not: &str) -> String {
+    let keys = (0..).map(|n| format!("k{n}"));
+    let mut fitting = keys.filter(|key| partition_of(key.as_bytes(), 2).0 == partition && key != not);
+    fitting.next().unwrap()
+}
+
 #[test]
 fn what_one_partition_refuses_another_may_take_and_each_message_has_its_result() {
-    let mut api = Api::with_topic("wide", "{\"partitions\":4}");
+    let mut api = Api::with_topic("wide", "{\"partitions\":2}");
     let triple = [LINES, ("Producer-Id", "p"), ("Producer-Epoch", "0"), ("Producer-Seq", "0")];
-    let lines: String = (0..40).map(|n| format!("{{\"key\":\"k{n}\",\"data\":{n}}}\n")).collect();
-    let first = api.batch("wide", &triple, &lines);
-    assert_eq!(first.status, 200, "{}", first.text());
-    let again = api.batch("wide", &triple, &lines);
+    let (one, two) = (key_of(0, ""), key_of(1, ""));
+    let lines = |keys: [&str; 3]| keys.map(|key| format!("{{\"key\":\"{key}\",\"data\":1}}\n")).concat();
+    let first = api.batch("wide", &triple, lines([&two, &one, &two]));
+    assert_eq!((first.status, first.header("producer-seq")), (200, Some("2")), "{}", first.text());
+    let again = api.batch("wide", &triple, lines([&two, &one, &two]));
     assert_eq!(again.status, 200);
     assert!(again.json()["results"].as_array().unwrap().iter().all(|result| result["duplicate"] == true));
-    // The same numbers with one key changed: its partition sees a new number, the others what they had.
-    let changed = lines.replacen("\"k0\"", "\"other\"", 1);
-    let mixed = api.batch("wide", &triple, &changed);
-    assert!([200, 207].contains(&mixed.status), "{}", mixed.text());
-    if mixed.status == 207 {
-        assert!(codes(&mixed.json()["results"]).contains(&"seq_overlap".to_owned()), "{}", mixed.text());
-    }
+    // Number 0 moves to the partition that has seen 1 but not 0; the other one has seen 2.
+    let moved = api.batch("wide", &triple, lines([&key_of(0, &one), &one, &two]));
+    assert_eq!((moved.status, moved.header("producer-seq")), (207, None), "{}", moved.text());
+    let results = &moved.json()["results"];
+    assert_eq!(codes(results), ["seq_overlap", "seq_overlap", "ok"]);
+    assert_eq!((&results[0]["problem"]["outcome"], &results[2]["duplicate"]), (&json!("none"), &json!(true)));
 }
 
 #[test]
@@ -308,6 +316,47 @@ fn every_level_has_its_status_and_a_receipt_that_tells_what_became_of_it() {
     assert_eq!((patient.status, patient.json()["level"].as_str()), (201, Some("quorum")));
     let bad = api.send("POST /v1/topics/t/messages", &[("Confirm-Deadline-Ms", "0")], b"x");
     assert_eq!(bad.json()["code"], "invalid_header");
+}
+
+#[test]
+fn a_deadline_that_has_come_is_answered_with_the_level_reached_even_to_those_who_want_no_body() {
+    let mut api = Api::with_topic("t", "{}");
+    for (prefer, body_bytes) in [(None, 1), (Some(("Prefer", "return=minimal")), 0)] {
+        // The deadline counts from the head of the request; the body comes when it has passed.
+        let headers: Vec<_> = std::iter::once(("Confirm-Deadline-Ms", "1")).chain(prefer).collect();
+        let late = std::time::Duration::from_millis(5);
+        let answer = api.http.request_late("POST /v1/topics/t/messages", &headers, b"hello", late).unwrap();
+        assert_eq!((answer.status, answer.header("confirm-level")), (202, Some("none")), "{}", answer.text());
+        assert_eq!(answer.body.len().min(1), body_bytes);
+    }
+    // Not confirmed is not refused.
+    let page = api.get("/v1/topics/t/messages?from=1&wait=10", &[]);
+    assert_eq!((page.status, page.json()["next"].as_u64()), (200, Some(2)), "{}", page.text());
+}
+
+#[test]
+fn a_retry_too_old_to_be_placed_is_answered_as_the_success_that_it_was() {
+    let mut api = Api::with_topic("t", "{}");
+    let triple = |seq: &'static str| [("Producer-Id", "p"), ("Producer-Epoch", "0"), ("Producer-Seq", seq)];
+    for seq in ["0", "1", "2", "3", "4", "5", "6", "7", "8", "9"] {
+        let answer = api.send("POST /v1/topics/t/messages", &triple(seq), b"x");
+        assert_eq!((answer.status, answer.header("producer-seq")), (201, Some(seq)), "{}", answer.text());
+        // Another's message behind each: what lies side by side is remembered as one.
+        assert_eq!(api.send("POST /v1/topics/t/messages", &[], b"y").status, 201);
+    }
+    let old = api.send("POST /v1/topics/t/messages", &triple("0"), b"x");
+    assert_eq!(old.status, 200, "{}", old.text());
+    assert_eq!(
+        old.json(),
+        json!({"partition":0,"level":"quorum","final":true,"duplicate":true}),
+        "nobody knows where it is"
+    );
+    assert_eq!((old.header("confirm-level"), old.header("location")), (Some("quorum"), None));
+    let many = [LINES, triple("0")[0], triple("0")[1], triple("0")[2]];
+    let old = api.batch("t", &many, "{\"data\":1}");
+    assert_eq!((old.status, old.header("confirm-level")), (200, Some("quorum")), "{}", old.text());
+    assert_eq!(old.json()["results"], json!([{"partition":0,"duplicate":true}]));
+    assert_eq!(api.get("/v1/topics/t", &[]).json()["partitions"][0]["end"], 20);
 }
 
 #[test]

@@ -110,6 +110,31 @@ impl Connection {
         body: &[u8],
     ) -> std::io::Result<Answer> {
         self.send(line, headers, body)?;
+        self.answer()
+    }
+
+    /// The same, with a body that is sent `late` after the server has begun to wait for it.
+    pub(crate) fn request_late(
+        &mut self,
+        line: &str,
+        headers: &[(&str, &str)],
+        body: &[u8],
+        late: Duration,
+    ) -> std::io::Result<Answer> {
+        let mut text = format!("{line} HTTP/1.1\r\nHost: localhost\r\nContent-Length: {}\r\n", body.len());
+        for (name, value) in headers {
+            text.push_str(&format!("{name}: {value}\r\n"));
+        }
+        text.push_str("Expect: 100-continue\r\n\r\n");
+        self.stream.get_mut().write_all(text.as_bytes())?;
+        assert_eq!(self.head()?.0, 100);
+        std::thread::sleep(late);
+        self.stream.get_mut().write_all(body)?;
+        self.answer()
+    }
+
+    /// Reads one answer.
+    fn answer(&mut self) -> std::io::Result<Answer> {
         let (status, headers) = self.head()?;
         let length = headers.iter().find(|(name, _)| name.eq_ignore_ascii_case("content-length"));
         let length: usize = length.map_or(0, |(_, value)| value.parse().unwrap());

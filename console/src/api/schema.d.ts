@@ -1831,7 +1831,7 @@ export interface operations {
                 traceparent?: string;
                 /** @description W3C trace context; stored. */
                 tracestate?: string;
-                /** @description `return=minimal`: answer 204 with headers only (201 otherwise). */
+                /** @description `return=minimal`: headers only, with 204 instead of 200 and 201. */
                 Prefer?: string;
             };
             path: {
@@ -2023,9 +2023,7 @@ export interface operations {
                 "Producer-Seq"?: number;
                 /** @description RFC 9530, `sha-256`: verified against the body. */
                 "Content-Digest"?: string;
-                /** @description W3C trace context; stored, continued on delivery. */
-                traceparent?: string;
-                /** @description `return=minimal`: answer 204 with headers only (201 otherwise). */
+                /** @description `return=minimal`: headers only, with 204 instead of 200 and 201. */
                 Prefer?: string;
             };
             path: {

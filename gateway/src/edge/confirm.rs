@@ -2,13 +2,14 @@
 
 use std::time::Duration;
 
+use axum::response::Response;
 use http::header::{ETAG, LOCATION};
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use weir_protocol::ids::{Epoch, Incarnation, Offset, PartitionId, Seq};
 use weir_protocol::limits::CLIENT_ID_BYTES_MAX;
 use weir_protocol::rpc::{Level, Stages};
 
-use super::dispatch::{Call, Edge};
+use super::dispatch::{Call, Edge, empty};
 use crate::api::Problem;
 use crate::service::publish::{Expected, Producer, Publish, Published, PublishedPart, Timing};
 
@@ -79,6 +80,9 @@ fn unquoted(text: &str) -> Option<String> {
 /// The tail that the message must find: `If-Match: "incarnation:partition:end"`, or `If-None-Match: *`.
 pub(super) fn expected(call: &Call) -> Result<Option<Expected>, Problem> {
     if let Some(text) = call.header("if-none-match")? {
+        if call.headers.contains_key("if-match") {
+            return Err(Problem::invalid_header("If-None-Match", "given together with If-Match"));
+        }
         let only_star = Problem::invalid_header("If-None-Match", "only * is understood");
         return if text == "*" { Ok(Some(Expected::Empty)) } else { Err(only_star) };
     }
@@ -101,6 +105,24 @@ pub(super) fn expected(call: &Call) -> Result<Option<Expected>, Problem> {
 pub(super) fn is_minimal(call: &Call) -> Result<bool, Problem> {
     let prefer = call.header("prefer")?.unwrap_or_default();
     Ok(prefer.split([',', ';']).any(|preference| preference.trim().eq_ignore_ascii_case("return=minimal")))
+}
+
+/// An answer without a body. That a level was not reached is not lost on those who want no body.
+pub(super) fn minimal(status: StatusCode) -> Response {
+    let is_done = matches!(status, StatusCode::OK | StatusCode::CREATED);
+    let mut response = empty(if is_done { StatusCode::NO_CONTENT } else { status });
+    response.headers_mut().insert("preference-applied", HeaderValue::from_static("return=minimal"));
+    response
+}
+
+/// Adds the producer's epoch and the last of its numbers that this publish settled, once there is something to tell.
+pub(super) fn add_producer(published: &Published, producer: &Producer, headers: &mut HeaderMap) {
+    if published.level == Level::None {
+        return;
+    }
+    let last = producer.seq.0 + u64::from(published.records).saturating_sub(1);
+    headers.insert("producer-epoch", producer.epoch.0.into());
+    headers.insert("producer-seq", last.into());
 }
 
 /// Status of a publish of which nothing was refused.
@@ -180,8 +202,9 @@ fn server_timing(timing: &Timing) -> String {
     )
 }
 
+/// Confirmed publishes only: where no node has answered yet, there is nothing to measure.
 fn observe(edge: &Edge, timing: &Timing) {
-    let Stages { queue_us, write_us, fsync_us, quorum_us, .. } = timing.stages.unwrap_or_default();
+    let Some(Stages { queue_us, write_us, fsync_us, quorum_us, .. }) = timing.stages else { return };
     let us = |us: u32| f64::from(us) / 1e6;
     edge.stages.gw.observe(timing.gw.as_secs_f64());
     edge.stages.net.observe(timing.net.as_secs_f64());

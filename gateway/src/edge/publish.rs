@@ -8,7 +8,7 @@ use weir_protocol::error::ErrorCode;
 use weir_protocol::limits::HTTP_BATCH_BYTES_MAX;
 
 use super::confirm;
-use super::dispatch::{Call, empty, json};
+use super::dispatch::{Call, json};
 use super::input::{self, Form};
 use super::topics::level;
 use crate::api::{self, BatchPublished, BatchResult, Problem};
@@ -43,8 +43,9 @@ pub(super) async fn one(mut call: Call) -> Result<Response, Problem> {
     };
     let status =
         if part.outcome.is_err() { StatusCode::OK } else { confirm::status(&published, is_duplicate) };
-    let mut response = if confirm::is_minimal(&call)? {
-        empty(StatusCode::NO_CONTENT)
+    let is_minimal = confirm::is_minimal(&call)?;
+    let mut response = if is_minimal {
+        confirm::minimal(status)
     } else {
         let is_final = placed.map_or(part.outcome.is_err(), |placed| placed.is_final);
         let body = api::Published {
@@ -65,8 +66,7 @@ pub(super) async fn one(mut call: Call) -> Result<Response, Problem> {
         headers.insert("idempotency-replayed", http::HeaderValue::from_static("true"));
     }
     if let Some(producer) = producer {
-        headers.insert("producer-epoch", producer.epoch.0.into());
-        headers.insert("producer-seq", producer.seq.0.into());
+        confirm::add_producer(&published, &producer, headers);
     }
     Ok(response)
 }
@@ -93,8 +93,13 @@ pub(super) async fn batch(mut call: Call) -> Result<Response, Problem> {
     let mut publish = Publish::new(topic, form.read(&body, now_ms())?);
     confirm::options(&call, &mut publish)?;
     publish.atomic = call.route.query("atomic") == Some("true");
+    let producer = publish.producer.clone();
     let published = call.edge.services.publisher.publish(publish).await?;
-    answer(&call, &published)
+    let mut response = answer(&call, &published)?;
+    if let Some(producer) = producer.filter(|_| response.status() != StatusCode::MULTI_STATUS) {
+        confirm::add_producer(&published, &producer, response.headers_mut());
+    }
+    Ok(response)
 }
 
 fn answer(call: &Call, published: &Published) -> Result<Response, Problem> {
@@ -106,7 +111,7 @@ fn answer(call: &Call, published: &Published) -> Result<Response, Problem> {
         below => below,
     };
     let mut response = if refused == 0 && confirm::is_minimal(call)? {
-        empty(StatusCode::NO_CONTENT)
+        confirm::minimal(status)
     } else {
         json(status, &BatchPublished { results, level: level(published.level) })?
     };

@@ -90,7 +90,7 @@ pub(super) async fn page(call: Call) -> Result<Response, Problem> {
     let read = request(&call)?;
     let page = call.edge.services.reader.read(&read).await?;
     let tag = tag(&page);
-    if call.headers.get(IF_NONE_MATCH).is_some_and(|known| known.as_bytes() == tag.as_bytes()) {
+    if is_known(&call, &tag) {
         let mut response = empty(StatusCode::NOT_MODIFIED);
         add_headers(&call, &read, &page, &tag, &mut response);
         return Ok(response);
@@ -175,6 +175,13 @@ fn binary(page: &read::ReadPage) -> Result<Bytes, Problem> {
     Ok(out.freeze())
 }
 
+/// Whether the client has what the tag names. Compared weakly, as `If-None-Match` asks for; `*` has anything.
+fn is_known(call: &Call, tag: &str) -> bool {
+    let lists = call.headers.get_all(IF_NONE_MATCH).iter().filter_map(|list| list.to_str().ok());
+    // Tags with commas are compared whole, so a tag is looked for in the list rather than the list divided.
+    lists.map(str::trim).any(|list| list == "*" || list.contains(tag))
+}
+
 /// Names the range and the topic's life.
 fn tag(page: &read::ReadPage) -> String {
     let closed = if page.closed { ":c" } else { "" };
@@ -253,8 +260,8 @@ pub(super) async fn one(call: Call) -> Result<Response, Problem> {
     let found = found.ok_or_else(|| Problem::new(ErrorCode::Internal, "a slice without a record"))?;
     let found = found.map_err(|error| corrupt(&error))?;
     let tag = format!("\"{}:{partition_number}:{offset}\"", page.topic.incarnation);
-    let is_known = call.headers.get(IF_NONE_MATCH).is_some_and(|known| known.as_bytes() == tag.as_bytes());
-    let mut response = if is_known { empty(StatusCode::NOT_MODIFIED) } else { record::response(&found) };
+    let mut response =
+        if is_known(&call, &tag) { empty(StatusCode::NOT_MODIFIED) } else { record::response(&found) };
     let headers = response.headers_mut();
     // Below its commit a record may still be lost with its leader.
     let is_committed = found.offset < slice.committed_end;

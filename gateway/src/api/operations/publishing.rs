@@ -44,7 +44,7 @@ const MESSAGE_KEY: Param = Param::optional(
     "Key: chooses the partition, and orders. `ce-partitionkey` is the same.",
 );
 const PREFER: Param =
-    Param::optional("Prefer", Kind::Text, "`return=minimal`: answer 204 with headers only (201 otherwise).");
+    Param::optional("Prefer", Kind::Text, "`return=minimal`: headers only, with 204 instead of 200 and 201.");
 const CONTENT_DIGEST: Param =
     Param::optional("Content-Digest", Kind::Text, "RFC 9530, `sha-256`: verified against the body.");
 const TRACEPARENT: Param =
@@ -152,16 +152,7 @@ pub const PUBLISH_BATCH: Operation = Operation {
         Kind::Boolean,
         "All messages of one partition are accepted or refused together; at most 3 MiB.",
     )],
-    headers: &[
-        CONFIRM,
-        CONFIRM_DEADLINE,
-        PRODUCER_ID,
-        PRODUCER_EPOCH,
-        PRODUCER_SEQ,
-        CONTENT_DIGEST,
-        TRACEPARENT,
-        PREFER,
-    ],
+    headers: &[CONFIRM, CONFIRM_DEADLINE, PRODUCER_ID, PRODUCER_EPOCH, PRODUCER_SEQ, CONTENT_DIGEST, PREFER],
     body: Body::Required(&[
         Content { media: "application/x-ndjson", schema: Some("BatchLine") },
         Content { media: "application/cloudevents-batch+json", schema: None },

@@ -35,6 +35,9 @@ pub(in crate::edge) fn message(headers: &HeaderMap, body: Bytes, now_ms: u64) ->
         stored.deliver_at(TimestampMs(at));
     }
     if let Some(ttl_ms) = number(headers, "message-ttl-ms")? {
+        if ttl_ms == 0 {
+            return Err(Problem::invalid_header("Message-TTL-Ms", "at least 1"));
+        }
         stored.ttl_ms(ttl_ms);
     }
     let mut key = headers.get("message-key");
@@ -140,6 +143,7 @@ mod tests {
             ("deliver-delay-ms", "-1"),
             ("deliver-delay-ms", "99999999999999"),
             ("message-ttl-ms", "x"),
+            ("message-ttl-ms", "0"),
         ] {
             let problem = message(&with(&[(name, value)]), Bytes::new(), 0).unwrap_err();
             assert_eq!(problem.code, "invalid_header", "{name}: {value}");

@@ -66,6 +66,9 @@ fn record(line: BatchLine, now_ms: u64) -> Result<NewRecord, (&'static str, Stri
         let at = check_deliver_at(at, now_ms).map_err(|why| ("deliver_at", why))?;
         headers.deliver_at(TimestampMs(at));
     }
+    if line.ttl_ms == Some(0) {
+        return Err(("ttl_ms", "at least 1".to_owned()));
+    }
     line.ttl_ms.map(|ttl_ms| headers.ttl_ms(ttl_ms));
     for (name, value) in &line.headers {
         headers.user(name, value.as_bytes()).map_err(|why| ("headers", format!("{name}: {why}")))?;
@@ -116,6 +119,7 @@ mod tests {
             ("{\"data\":1,\"deliver_at\":\"soon\"}", "malformed", "deliver_at"),
             ("{\"data\":1,\"deliver_at\":\"2999-01-01T00:00:00Z\"}", "malformed", "from now"),
             ("{\"data\":1,\"headers\":{\"\":\"x\"}}", "malformed", "headers"),
+            ("{\"data\":1,\"ttl_ms\":0}", "malformed", "ttl_ms: at least 1"),
         ] {
             let problem = values(text).unwrap_err();
             assert_eq!(problem.code, code, "{text}");

@@ -19,7 +19,7 @@ use weir_protocol::slots::partition_of;
 
 use super::config::PublishConfig;
 use super::plan::{Part, Placing, ProducerAt, plan};
-use super::published::{Confirmed, Published, PublishedPart, Timing};
+use super::published::{Confirmed, Published, PublishedPart, Timing, is_old_duplicate};
 use super::receipt::Receipt;
 use super::request::{Content, Expected, Publish};
 use crate::service::ServiceError;
@@ -357,11 +357,18 @@ impl InFlight {
                     .map_err(|failure| failure.with_partition(part.partition)),
             })
             .collect();
-        let reached =
-            parts.iter().filter_map(|part| part.outcome.as_ref().ok()).map(|confirmed| confirmed.level);
-        let level = reached.min().unwrap_or(Level::None);
+        let level = level_reached(&parts, self.asked);
         Published { topic: self.topic, parts, records, asked: self.asked, level, timing }
     }
+}
+
+/// The level that all accepted parts have reached. What was accepted long ago has reached any that can be asked for.
+pub(super) fn level_reached(parts: &[PublishedPart], asked: Level) -> Level {
+    let reached = parts.iter().filter_map(|part| match &part.outcome {
+        Ok(confirmed) => Some(confirmed.level),
+        Err(failure) => is_old_duplicate(failure).then_some(asked),
+    });
+    reached.min().unwrap_or(Level::None)
 }
 
 /// The level to wait for.
