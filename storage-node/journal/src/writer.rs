@@ -8,8 +8,10 @@
 //! A crash between 2 and 3 leaves a block that nobody was told about: recovery keeps it if it is whole and cuts
 //! it if not. Between one sync and the next at most one commit is in flight (in `always` mode).
 
-use std::sync::Arc;
+use std::sync::{Arc, MutexGuard};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
+
+use bytes::Bytes;
 
 use crate::completion::{Synced, Waiter};
 use crate::config::{Backend, SyncMode};
@@ -46,10 +48,64 @@ struct Taken {
     at: Instant,
 }
 
+/// Something that is stated along with a commit and never causes one.
+struct Fact {
+    stream: StreamId,
+    kind: FrameKind,
+    at: LogPosition,
+    payload: Bytes,
+}
+
 /// What a commit achieved, for every stream.
 struct Outcomes {
     synced: Synced,
     ends: Vec<(StreamId, Option<u64>)>,
+}
+
+/// Takes what fits one block off the queue, and the lazy facts that changed, as far as there is room; the rest rides
+/// in the next block.
+fn drain(core: &Core, mut inner: MutexGuard<'_, Inner>) -> (Vec<Queued>, Vec<Fact>) {
+    let limit = u64::from(core.config.max_block_bytes);
+    let (mut bytes, mut frames) = (BLOCK_HEADER_BYTES as u64, 0);
+    let mut drained = Vec::with_capacity(inner.queue.len());
+    while let Some(front) = inner.queue.front() {
+        let fits = bytes + front.bytes <= limit && frames + front.frames.len() <= usize::from(u16::MAX);
+        if !fits && frames > 0 {
+            break;
+        }
+        let Some(queued) = inner.queue.pop_front() else { break };
+        inner.queued_bytes -= queued.bytes;
+        bytes += queued.bytes;
+        frames += queued.frames.len();
+        drained.push(queued);
+    }
+    let mut lazy = Vec::new();
+    for (id, stream) in &mut inner.streams {
+        let meta = stream.meta.as_ref().filter(|_| stream.dirty_meta);
+        let most = (3 * FRAME_HEADER_BYTES + meta.map_or(0, Bytes::len)) as u64;
+        if bytes + most > limit || frames + 3 > usize::from(u16::MAX) {
+            break;
+        }
+        let before = lazy.len();
+        let facts = [
+            (stream.dirty_purged, FrameKind::Purge, stream.purged),
+            (stream.dirty_committed, FrameKind::Committed, stream.committed),
+        ];
+        let facts = facts.into_iter().filter_map(|(dirty, kind, at)| Some((kind, at.filter(|_| dirty)?)));
+        lazy.extend(facts.map(|(kind, at)| Fact { stream: *id, kind, at, payload: Bytes::new() }));
+        lazy.extend(meta.cloned().map(|payload| Fact {
+            stream: *id,
+            kind: FrameKind::Meta,
+            at: NOWHERE,
+            payload,
+        }));
+        if lazy.len() > before {
+            bytes += most;
+            frames += lazy.len() - before;
+        }
+        (stream.dirty_purged, stream.dirty_committed, stream.dirty_meta) = (false, false, false);
+    }
+    (drained, lazy)
 }
 
 impl Writer {
@@ -110,21 +166,17 @@ impl Writer {
             inner = core.lock();
         }
         let at = Instant::now();
+        let (drained, lazy) = drain(&core, inner);
+        // Copied without the lock: a block of megabytes must not keep appends waiting.
         self.begin();
-        let mut waiters = Vec::new();
-        let limit = core.config.max_block_bytes as usize;
-        while let Some(front) = inner.queue.front() {
-            let fits = self.block.len() as u64 + front.bytes <= limit as u64
-                && usize::from(self.frames) + front.frames.len() <= usize::from(u16::MAX);
-            if !fits && self.frames > 0 {
-                break;
-            }
-            let Some(queued) = inner.queue.pop_front() else { break };
-            inner.queued_bytes -= queued.bytes;
+        let mut waiters = Vec::with_capacity(drained.len());
+        for queued in drained {
             self.put(&queued);
             waiters.push((queued.stream, queued.waiter));
         }
-        self.put_lazy(&mut inner, limit);
+        for fact in lazy {
+            self.put_frame(fact.stream, fact.kind, fact.at, &fact.payload);
+        }
         Some(Taken { waiters, at })
     }
 
@@ -154,30 +206,6 @@ impl Writer {
         self.facts.push((stream, kind, at));
         self.frames += 1;
         pos
-    }
-
-    /// States the lazy facts that changed, as far as there is room; the rest rides in the next block.
-    fn put_lazy(&mut self, inner: &mut Inner, limit: usize) {
-        for (id, stream) in &mut inner.streams {
-            let meta = stream.meta.as_ref().filter(|_| stream.dirty_meta);
-            let most = 3 * FRAME_HEADER_BYTES + meta.map_or(0, bytes::Bytes::len);
-            if self.block.len() + most > limit || usize::from(self.frames) + 3 > usize::from(u16::MAX) {
-                return;
-            }
-            let facts = [
-                (stream.dirty_purged, FrameKind::Purge, stream.purged),
-                (stream.dirty_committed, FrameKind::Committed, stream.committed),
-            ];
-            for (dirty, kind, at) in facts {
-                if let Some(at) = at.filter(|_| dirty) {
-                    self.put_frame(*id, kind, at, &[]);
-                }
-            }
-            if let Some(meta) = meta.cloned() {
-                self.put_frame(*id, FrameKind::Meta, NOWHERE, &meta);
-            }
-            (stream.dirty_purged, stream.dirty_committed, stream.dirty_meta) = (false, false, false);
-        }
     }
 
     /// Writes and syncs the block and makes it visible.
