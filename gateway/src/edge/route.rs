@@ -1,7 +1,7 @@
 //! Finds the operation of a request and checks its parameters against the table.
 
 use std::borrow::Cow;
-use std::collections::BTreeMap;
+use std::sync::LazyLock;
 
 use http::{Method, Uri};
 use weir_protocol::error::ErrorCode;
@@ -14,8 +14,39 @@ use crate::api::operations::{Kind, OPERATIONS, Operation, Verb};
 #[derive(Debug)]
 pub(super) struct Route {
     pub(super) operation: &'static Operation,
-    path: BTreeMap<&'static str, String>,
+    path: Vec<(&'static str, String)>,
     query: Vec<(String, String)>,
+}
+
+/// The operations with their paths divided, once: every request is compared with many of them.
+static TEMPLATES: LazyLock<Vec<Template>> = LazyLock::new(|| OPERATIONS.iter().map(Template::of).collect());
+
+struct Template {
+    operation: &'static Operation,
+    full: Vec<Part>,
+    /// Without `ns/{ns}`, for the namespace `default`.
+    short: Option<Vec<Part>>,
+}
+
+enum Part {
+    Text(&'static str),
+    Param(&'static str),
+}
+
+impl Template {
+    fn of(operation: &&'static Operation) -> Self {
+        let divided = |path: &'static str| path.trim_start_matches('/').split('/').map(Part::of);
+        let rest = operation.path.strip_prefix("/v1/ns/{ns}/").filter(|rest| rest.starts_with("topics"));
+        let short = rest.map(|rest| std::iter::once(Part::Text("v1")).chain(divided(rest)).collect());
+        Self { operation, full: divided(operation.path).collect(), short }
+    }
+}
+
+impl Part {
+    fn of(segment: &'static str) -> Self {
+        let name = segment.strip_prefix('{').and_then(|segment| segment.strip_suffix('}'));
+        name.map_or(Self::Text(segment), Self::Param)
+    }
 }
 
 impl Route {
@@ -24,11 +55,14 @@ impl Route {
     pub(super) fn find(method: &Method, uri: &Uri) -> Result<Self, Problem> {
         let segments = segments(uri.path())?;
         let mut allowed = Vec::new();
-        for operation in OPERATIONS {
-            let Some(path) = matches(operation.path, &segments) else { continue };
+        for Template { operation, full, short } in &*TEMPLATES {
+            let forms = [Some(full), short.as_ref()];
+            let Some(parts) = forms.into_iter().flatten().find(|parts| matches(parts, &segments)) else {
+                continue;
+            };
             if verb_of(method) == Some(operation.verb) {
                 let query = query(operation, uri.query().unwrap_or_default())?;
-                return Ok(Self { operation, path, query });
+                return Ok(Self { operation, path: bind(parts, segments), query });
             }
             allowed.push(format!("{:?}", operation.verb).to_uppercase());
         }
@@ -41,12 +75,14 @@ impl Route {
 
     /// A path parameter of the operation's template.
     pub(super) fn path(&self, name: &'static str) -> &str {
-        self.path.get(name).map_or("", String::as_str)
+        self.path.iter().find(|(found, _)| *found == name).map_or("", |(_, value)| value.as_str())
     }
 
     /// A path parameter that is a name.
     pub(super) fn name(&self, name: &'static str) -> Result<Name, Problem> {
-        let text = if name == "ns" && !self.path.contains_key("ns") { "default" } else { self.path(name) };
+        // Only the short form of a path names no namespace: a name that is there but empty is no name.
+        let is_named = self.path.iter().any(|(found, _)| *found == name);
+        let text = if name == "ns" && !is_named { "default" } else { self.path(name) };
         Name::new(text)
             .map_err(|error| Problem::new(ErrorCode::InvalidName, error.to_string()).with_field(name))
     }
@@ -76,8 +112,8 @@ fn verb_of(method: &Method) -> Option<Verb> {
     }
 }
 
-fn segments(path: &str) -> Result<Vec<String>, Problem> {
-    path.trim_start_matches('/').split('/').map(|segment| decode(segment).map(Cow::into_owned)).collect()
+fn segments(path: &str) -> Result<Vec<Cow<'_, str>>, Problem> {
+    path.trim_start_matches('/').split('/').map(decode).collect()
 }
 
 /// Percent-decoding; `+` stays a plus sign.
@@ -102,29 +138,20 @@ fn decode(text: &str) -> Result<Cow<'_, str>, Problem> {
     String::from_utf8(bytes).map(Cow::Owned).map_err(|_| malformed())
 }
 
-/// Matches a template, and its short form without `ns/{ns}`.
-fn matches(template: &'static str, segments: &[String]) -> Option<BTreeMap<&'static str, String>> {
-    let full: Vec<&'static str> = template.trim_start_matches('/').split('/').collect();
-    bind(&full, segments).or_else(|| {
-        let rest = template.strip_prefix("/v1/ns/{ns}/").filter(|rest| rest.starts_with("topics"))?;
-        let short: Vec<&'static str> = std::iter::once("v1").chain(rest.split('/')).collect();
-        bind(&short, segments)
-    })
+fn matches(parts: &[Part], segments: &[Cow<'_, str>]) -> bool {
+    parts.len() == segments.len()
+        && parts.iter().zip(segments).all(|(part, segment)| match part {
+            Part::Text(text) => text == segment,
+            Part::Param(_) => true,
+        })
 }
 
-fn bind(template: &[&'static str], segments: &[String]) -> Option<BTreeMap<&'static str, String>> {
-    if template.len() != segments.len() {
-        return None;
-    }
-    let mut bound = BTreeMap::new();
-    for (part, segment) in template.iter().zip(segments) {
-        match part.strip_prefix('{').and_then(|part| part.strip_suffix('}')) {
-            Some(name) => drop(bound.insert(name, segment.clone())),
-            None if *part == segment => {}
-            None => return None,
-        }
-    }
-    Some(bound)
+fn bind(parts: &[Part], segments: Vec<Cow<'_, str>>) -> Vec<(&'static str, String)> {
+    let bound = parts.iter().zip(segments).filter_map(|(part, segment)| match part {
+        Part::Text(_) => None,
+        Part::Param(name) => Some((*name, segment.into_owned())),
+    });
+    bound.collect()
 }
 
 fn query(operation: &Operation, query: &str) -> Result<Vec<(String, String)>, Problem> {
@@ -183,6 +210,21 @@ mod tests {
     }
 
     #[test]
+    fn every_operation_is_found_at_its_own_path_with_its_parameters() {
+        for operation in OPERATIONS {
+            let method = format!("{:?}", operation.verb).to_uppercase().parse().unwrap();
+            let path = operation.path.replace('{', "of-").replace('}', "");
+            let query: Vec<_> = operation.query.iter().filter(|param| param.required).collect();
+            let query: String = query.iter().map(|param| format!("{}=x&", param.name)).collect();
+            let route = find(method, &format!("{path}?{query}")).unwrap();
+            assert_eq!(route.operation.id, operation.id, "{path}");
+            for name in crate::api::openapi::path_params(operation.path) {
+                assert_eq!(route.path(name), format!("of-{name}"), "{path}");
+            }
+        }
+    }
+
+    #[test]
     fn what_the_table_does_not_hold_is_refused_by_name() {
         assert_eq!(find(Method::GET, "/v1/topics/a/messages?form=1").unwrap_err(), "invalid_parameter");
         assert_eq!(find(Method::GET, "/v1/topics/a/messages?limit=0").unwrap_err(), "invalid_parameter");
@@ -194,6 +236,10 @@ mod tests {
         assert_eq!(find(Method::DELETE, "/v1/topics/a/messages").unwrap_err(), "method_not_allowed");
         assert_eq!(find(Method::GET, "/v1/nothing").unwrap_err(), "route_not_found");
         assert_eq!(find(Method::GET, "/v1/topics/%ff").unwrap_err(), "malformed");
+        assert_eq!(
+            find(Method::POST, "/v1/ns//topics/a/messages").unwrap().name("ns").unwrap_err().code,
+            "invalid_name"
+        );
         let route = find(Method::GET, "/v1/topics/a%2Fb").unwrap();
         assert_eq!(route.name("topic").unwrap_err().code, "invalid_name");
     }
