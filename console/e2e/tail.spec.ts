@@ -1,0 +1,87 @@
+import { readFile } from 'node:fs/promises';
+import { resolve } from 'node:path';
+import type { Page } from '@playwright/test';
+import { expect, expectAccessible, test } from './fixtures';
+import type { Product } from './product';
+
+const lines = (from: number, count: number) =>
+  Array.from({ length: count }, (_, i) => JSON.stringify({ data: { n: from + i } })).join('\n');
+
+const batch = (product: Product, topic: string, from: number, count: number) =>
+  product.call('POST', `/topics/${topic}/messages:batch`, lines(from, count), {
+    'Content-Type': 'application/x-ndjson',
+  });
+
+const live = (page: Page) => page.locator('.live-state');
+const received = (page: Page) => page.locator('.live-count');
+
+test('a tail shows what comes, waits while paused, and goes on without a hole', async ({
+  page,
+  open,
+  product,
+}) => {
+  await product.create('orders');
+  await batch(product, 'orders', 0, 20);
+  await open('ns/default/topics/orders/messages');
+  await page.getByRole('button', { name: 'Live' }).press('Enter');
+  await expect(live(page)).toHaveText('Live');
+  const before = Number((await received(page).textContent())?.replace(/\D/g, ''));
+
+  await batch(product, 'orders', 20, 500);
+  await expect(received(page)).toHaveText(`${before + 500} received`);
+  await expect(page.getByRole('row').filter({ hasText: '"n":519' })).toBeVisible();
+  await expectAccessible(page);
+
+  // Paused, nothing is taken: the gateway sends what its credit allows and then waits.
+  await page.getByRole('button', { name: 'Pause' }).press('Enter');
+  await expect(live(page)).toHaveText('Paused');
+  for (let from = 520; from < 3520; from += 500) await batch(product, 'orders', from, 500);
+  await expect(page.locator('#credit-text')).toContainText('the gateway waits');
+  await expect(page.locator('#credit-text')).toContainText(/^0 of 1,?000 messages/);
+  await expect(received(page)).toHaveText(`${before + 500} received`);
+  await expectAccessible(page);
+
+  await page.getByRole('button', { name: /^Resume/ }).press('Enter');
+  await expect(received(page)).toHaveText(
+    new RegExp(`^(newest .* of )?${grouped(before + 3500)}( received)?$`),
+  );
+  await expect(page.getByRole('row').filter({ hasText: '"n":3519' })).toBeVisible();
+  await expect(page.getByText(/missed|no longer/)).toHaveCount(0);
+});
+
+test('a tail outlives a crash of the product and marks nothing as missing', async ({
+  page,
+  open,
+  product,
+  tolerate,
+}) => {
+  tolerate.push(/WebSocket connection|Failed to load resource|ERR_CONNECTION/);
+  await product.create('orders');
+  await open('ns/default/topics/orders/messages');
+  await page.getByRole('button', { name: 'Live' }).press('Enter');
+  await expect(live(page)).toHaveText('Live');
+  await batch(product, 'orders', 0, 50);
+  await expect(received(page)).toContainText('50 received');
+  await product.kill();
+  await expect(live(page)).toContainText('Reconnecting');
+  await product.restart();
+  await batch(product, 'orders', 50, 50);
+  await expect(received(page)).toContainText('100 received', { timeout: 15_000 });
+  await expect(received(page)).toContainText('reconnected');
+  await expect(page.getByText(/missed|no longer/)).toHaveCount(0);
+});
+
+test('the browser snippet of the README works as it stands', async ({ page, open, product }) => {
+  const readme = await readFile(resolve(import.meta.dirname, '../../README.md'), 'utf8');
+  const snippet = readme.split('```js\n')[1]?.split('```')[0];
+  expect(snippet, 'the README has a snippet').toBeDefined();
+  await product.create('greetings');
+  await open();
+  const said: string[] = [];
+  page.on('console', (message) => said.push(message.text()));
+  await page.evaluate((snippet ?? '').replaceAll('127.0.0.1:8080', new URL(product.url).host));
+  await expect.poll(() => said).toContain('0 hello from the browser');
+  expect(said).toContain('confirmed at quorum offset 0');
+});
+
+const grouped = (n: number) => n.toLocaleString('en-US').replace(',', '[,\\u202f\\u00a0 ]?');
