@@ -69,7 +69,7 @@ pub enum Next {
 /// One line of an NDJSON batch. At most one of `data` and `data_base64`.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields, default)]
-pub struct BatchLine {
+pub struct BatchLine<'a> {
     /// Key.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
@@ -82,9 +82,9 @@ pub struct BatchLine {
     #[schema(nullable = false)]
     pub content_type: Option<String>,
     /// The payload as a JSON value; with a `text/*` content type a string is its text.
-    #[serde(deserialize_with = "present", skip_serializing_if = "Option::is_none")]
+    #[serde(borrow, deserialize_with = "present", skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<serde_json::Value>)]
-    pub data: Option<Box<serde_json::value::RawValue>>,
+    pub data: Option<&'a serde_json::value::RawValue>,
     /// The payload in Base64.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
@@ -100,9 +100,9 @@ pub struct BatchLine {
 }
 
 /// `null` is a value too.
-fn present<'de, D: serde::Deserializer<'de>>(
+fn present<'de: 'a, 'a, D: serde::Deserializer<'de>>(
     deserializer: D,
-) -> Result<Option<Box<serde_json::value::RawValue>>, D::Error> {
+) -> Result<Option<&'a serde_json::value::RawValue>, D::Error> {
     Deserialize::deserialize(deserializer).map(Some)
 }
 

@@ -202,7 +202,7 @@ fn components() -> Components {
     collect::<TopicPatch>(&mut found);
     collect::<TopicPage>(&mut found);
     collect::<Published>(&mut found);
-    collect::<BatchLine>(&mut found);
+    collect::<BatchLine<'_>>(&mut found);
     collect::<BatchPublished>(&mut found);
     collect::<Receipt>(&mut found);
     collect::<Record>(&mut found);

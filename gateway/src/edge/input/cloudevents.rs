@@ -16,17 +16,17 @@ use crate::service::publish::NewRecord;
 
 const REQUIRED: [&str; 4] = ["specversion", "id", "source", "type"];
 
-type Attributes = BTreeMap<String, Box<RawValue>>;
+type Attributes<'a> = BTreeMap<String, &'a RawValue>;
 
 /// One event.
-pub(super) fn event(body: &[u8]) -> Result<NewRecord, Problem> {
-    let event: Attributes = serde_json::from_slice(body).map_err(|error| malformed(&error))?;
-    record(event).map_err(|why| Problem::new(ErrorCode::Malformed, why))
+pub(super) fn event(body: &Bytes) -> Result<NewRecord, Problem> {
+    let event: Attributes<'_> = serde_json::from_slice(body).map_err(|error| malformed(&error))?;
+    record(body, event).map_err(|why| Problem::new(ErrorCode::Malformed, why))
 }
 
 /// An array of events.
-pub(super) fn batch(body: &[u8]) -> Result<Vec<NewRecord>, Problem> {
-    let events: Vec<Attributes> = serde_json::from_slice(body).map_err(|error| malformed(&error))?;
+pub(super) fn batch(body: &Bytes) -> Result<Vec<NewRecord>, Problem> {
+    let events: Vec<Attributes<'_>> = serde_json::from_slice(body).map_err(|error| malformed(&error))?;
     if events.len() > HTTP_BATCH_RECORDS_MAX as usize {
         let limit = u64::from(HTTP_BATCH_RECORDS_MAX);
         return Err(Problem::new(ErrorCode::TooLarge, format!("more than {limit} events")).with_limit(limit));
@@ -34,7 +34,8 @@ pub(super) fn batch(body: &[u8]) -> Result<Vec<NewRecord>, Problem> {
     let numbered = events.into_iter().enumerate();
     numbered
         .map(|(place, event)| {
-            record(event).map_err(|why| Problem::new(ErrorCode::Malformed, format!("event {place}: {why}")))
+            record(body, event)
+                .map_err(|why| Problem::new(ErrorCode::Malformed, format!("event {place}: {why}")))
         })
         .collect()
 }
@@ -43,10 +44,10 @@ fn malformed(error: &serde_json::Error) -> Problem {
     Problem::new(ErrorCode::Malformed, format!("not a CloudEvent: {error}"))
 }
 
-fn record(mut event: Attributes) -> Result<NewRecord, String> {
+fn record(body: &Bytes, mut event: Attributes<'_>) -> Result<NewRecord, String> {
     let (data, encoded) = (event.remove("data"), event.remove("data_base64"));
     let content_type =
-        event.remove("datacontenttype").map(|value| text("datacontenttype", &value)).transpose()?;
+        event.remove("datacontenttype").map(|value| text("datacontenttype", value)).transpose()?;
     if let Some(missing) = REQUIRED.into_iter().find(|name| !event.contains_key(*name)) {
         return Err(format!("the attribute {missing} is missing"));
     }
@@ -55,13 +56,13 @@ fn record(mut event: Attributes) -> Result<NewRecord, String> {
         (Some(data), None) => {
             let content_type = content_type.unwrap_or_else(|| "application/json".to_owned());
             headers.content_type(&content_type);
-            payload(&content_type, data)?
+            payload(body, &content_type, data)?
         }
         (None, Some(encoded)) => {
             if let Some(content_type) = content_type {
                 headers.content_type(&content_type);
             }
-            let decoded = BASE64_STANDARD.decode(text("data_base64", &encoded)?);
+            let decoded = BASE64_STANDARD.decode(text("data_base64", encoded)?);
             Bytes::from(decoded.map_err(|error| format!("data_base64: {error}"))?)
         }
         (None, None) => {
@@ -90,10 +91,10 @@ fn record(mut event: Attributes) -> Result<NewRecord, String> {
 }
 
 /// JSON payloads are stored as their own text; with another content type a JSON string means its text.
-fn payload(content_type: &str, data: Box<RawValue>) -> Result<Bytes, String> {
+fn payload(body: &Bytes, content_type: &str, data: &RawValue) -> Result<Bytes, String> {
     let media = essence(content_type);
     if media == "application/json" || media.ends_with("+json") || !data.get().starts_with('"') {
-        return Ok(String::from(Box::<str>::from(data)).into());
+        return Ok(body.slice_ref(data.get().as_bytes()));
     }
     serde_json::from_str::<String>(data.get()).map(Bytes::from).map_err(|error| format!("data: {error}"))
 }
@@ -117,7 +118,7 @@ mod tests {
 
     #[test]
     fn attributes_become_headers_and_json_keeps_its_digits() {
-        let record = event(EVENT.as_bytes()).unwrap();
+        let record = event(&Bytes::from_static(EVENT.as_bytes())).unwrap();
         assert_eq!(&record.value[..], br#"{"big":9007199254740993.10}"#);
         assert_eq!(record.key.as_deref(), Some(b"k" as &[u8]));
         assert_eq!(record.headers.content_type(), Some("application/json"));
@@ -126,7 +127,7 @@ mod tests {
             headers.contains(&("ce-id", b"7" as &[u8])) && headers.contains(&("ce-n", b"3")),
             "{headers:?}"
         );
-        assert_eq!(batch(format!("[{EVENT},{EVENT}]").as_bytes()).unwrap().len(), 2);
+        assert_eq!(batch(&format!("[{EVENT},{EVENT}]").into()).unwrap().len(), 2);
     }
 
     #[test]
@@ -142,7 +143,7 @@ mod tests {
             ),
             ("{}", "not a CloudEvent"),
         ] {
-            let problem = batch(text.as_bytes()).unwrap_err();
+            let problem = batch(&Bytes::copy_from_slice(text.as_bytes())).unwrap_err();
             assert!(problem.detail.contains(why), "{text}: {}", problem.detail);
         }
     }

@@ -13,7 +13,7 @@ use crate::api::{BatchLine, Problem};
 use crate::service::publish::NewRecord;
 
 /// The records of all lines; empty lines are skipped.
-pub(super) fn records(body: &[u8], now_ms: u64) -> Result<Vec<NewRecord>, Problem> {
+pub(super) fn records(body: &Bytes, now_ms: u64) -> Result<Vec<NewRecord>, Problem> {
     let mut records = Vec::new();
     for (number, line) in (1..).zip(body.split(|byte| *byte == b'\n')) {
         if line.iter().all(u8::is_ascii_whitespace) {
@@ -24,8 +24,8 @@ pub(super) fn records(body: &[u8], now_ms: u64) -> Result<Vec<NewRecord>, Proble
             let limit = u64::from(HTTP_BATCH_RECORDS_MAX);
             return Err(Problem::new(ErrorCode::TooLarge, detail).with_limit(limit));
         }
-        let line: BatchLine = serde_json::from_slice(line).map_err(|error| malformed(number, &error))?;
-        let record = record(line, now_ms);
+        let line: BatchLine<'_> = serde_json::from_slice(line).map_err(|error| malformed(number, &error))?;
+        let record = record(body, line, now_ms);
         records.push(record.map_err(|(field, why)| refused(number, field, &why))?);
     }
     Ok(records)
@@ -46,11 +46,12 @@ fn refused(number: usize, field: &'static str, why: &str) -> Problem {
     Problem::new(ErrorCode::Malformed, format!("line {number}: {field}: {why}")).with_field(field)
 }
 
-fn record(line: BatchLine, now_ms: u64) -> Result<NewRecord, (&'static str, String)> {
+fn record(body: &Bytes, line: BatchLine<'_>, now_ms: u64) -> Result<NewRecord, (&'static str, String)> {
     let (content_type, value) = match (line.data, line.data_base64) {
         (Some(data), None) => {
             let content_type = line.content_type.unwrap_or_else(|| "application/json".to_owned());
-            (content_type.clone(), text_or_json(&content_type, data)?)
+            let value = text_or_json(body, &content_type, data)?;
+            (content_type, value)
         }
         (None, Some(text)) => {
             let bytes = BASE64_STANDARD.decode(text).map_err(|error| ("data_base64", error.to_string()))?;
@@ -78,15 +79,17 @@ fn record(line: BatchLine, now_ms: u64) -> Result<NewRecord, (&'static str, Stri
 
 /// With a `text/*` content type a JSON string means its text.
 fn text_or_json(
+    body: &Bytes,
     content_type: &str,
-    data: Box<serde_json::value::RawValue>,
+    data: &serde_json::value::RawValue,
 ) -> Result<Bytes, (&'static str, String)> {
     if essence(content_type).starts_with("text/") {
         let text: String = serde_json::from_str(data.get())
             .map_err(|_| ("data", format!("a payload of {content_type} is a string")))?;
         return Ok(text.into());
     }
-    Ok(String::from(Box::<str>::from(data)).into())
+    // A view of the body: the payload is copied once, into its batch.
+    Ok(body.slice_ref(data.get().as_bytes()))
 }
 
 #[cfg(test)]
@@ -96,7 +99,10 @@ mod tests {
     use super::*;
 
     fn values(text: &str) -> Result<Vec<Vec<u8>>, Problem> {
-        Ok(records(text.as_bytes(), 0)?.into_iter().map(|record| record.value.to_vec()).collect())
+        Ok(records(&Bytes::copy_from_slice(text.as_bytes()), 0)?
+            .into_iter()
+            .map(|record| record.value.to_vec())
+            .collect())
     }
 
     #[test]
@@ -130,7 +136,7 @@ mod tests {
     proptest! {
         #[test]
         fn no_body_makes_the_reader_panic(body in proptest::collection::vec(any::<u8>(), 0..200)) {
-            let _ = records(&body, 0);
+            let _ = records(&body.into(), 0);
         }
 
         #[test]
