@@ -153,4 +153,6 @@ fn retries_and_conditions_are_answered_as_promised() {
     assert_eq!(post(&[("If-Match", &tag)], "c").status, 201);
     let moved = post(&[("If-Match", &tag)], "d");
     assert_eq!((moved.status, moved.json()["current"]["tail"].as_u64()), (412, Some(3)));
+    let current = moved.json()["current"]["etag"].as_str().unwrap().to_owned();
+    assert_eq!(post(&[("If-Match", &current)], "d").status, 201, "the problem names the tag to go on with");
 }

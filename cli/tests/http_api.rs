@@ -221,6 +221,18 @@ fn cloudevents_come_and_go_in_all_their_modes() {
     let types: Vec<_> = events.as_array().unwrap().iter().map(|event| event["type"].clone()).collect();
     assert_eq!(types, ["made", "made", "made", "said"]);
     assert_eq!((&events[3]["data"], &events[3]["partitionkey"]), (&json!("hello"), &json!("k")));
+
+    // What was not published as an event is read as one, complete and with an id of its own.
+    let text = [("Content-Type", "text/plain")];
+    let plain = api.send("POST /v1/topics/t/messages", &text, b"plain");
+    let life = plain.header("etag").unwrap().trim_matches('"').split(':').next().unwrap().to_owned();
+    let events = api.get("/v1/topics/t/messages?from=4", &[("Accept", "application/cloudevents-batch+json")]);
+    let event = &events.json()[0];
+    assert_eq!(
+        (&event["specversion"], &event["source"], &event["id"], &event["data"]),
+        (&json!("1.0"), &json!("/v1/ns/default/topics/t"), &json!(format!("{life}:0:4")), &json!("plain"))
+    );
+    assert!(event["time"].as_str().unwrap().ends_with('Z') && event["type"].is_string(), "{event}");
 }
 
 #[test]

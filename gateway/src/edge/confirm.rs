@@ -5,12 +5,14 @@ use std::time::Duration;
 use axum::response::Response;
 use http::header::{ETAG, LOCATION};
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
+use weir_protocol::error::ErrorCode;
 use weir_protocol::ids::{Epoch, Incarnation, Offset, PartitionId, Seq};
 use weir_protocol::limits::CLIENT_ID_BYTES_MAX;
 use weir_protocol::rpc::{Level, Stages};
 
 use super::dispatch::{Call, Edge, empty};
 use crate::api::Problem;
+use crate::service::ServiceError;
 use crate::service::publish::{Expected, Producer, Publish, Published, PublishedPart, Timing};
 
 /// Longest `Confirm-Deadline-Ms`.
@@ -146,6 +148,21 @@ pub(super) fn add_headers(edge: &Edge, published: &Published, headers: &mut Head
     add_budget(edge, headers);
 }
 
+/// Why a message was refused; whose tail has moved is told the tag to try again with.
+pub(super) fn refused(published: &Published, part: &PublishedPart, failure: &ServiceError) -> Problem {
+    let mut problem = Problem::from(failure);
+    if let (Some(tail), Some(current)) = (failure.refusal().tail, &mut problem.current)
+        && failure.code() == ErrorCode::TailMismatch
+    {
+        current.etag = Some(tail_tag(published, part, tail));
+    }
+    problem
+}
+
+fn tail_tag(published: &Published, part: &PublishedPart, tail: u64) -> String {
+    format!("\"{}:{}:{tail}\"", published.topic.incarnation, part.partition)
+}
+
 /// Adds where one batch went.
 pub(super) fn add_place(published: &Published, part: &PublishedPart, headers: &mut HeaderMap) {
     let Some(placed) = part.outcome.as_ref().ok().and_then(|confirmed| confirmed.placed) else { return };
@@ -155,7 +172,7 @@ pub(super) fn add_place(published: &Published, part: &PublishedPart, headers: &m
         "/v1/ns/{}/topics/{}/messages/{partition}/{}",
         path.namespace, path.topic, placed.base_offset
     );
-    let tag = format!("\"{}:{partition}:{next}\"", published.topic.incarnation);
+    let tag = tail_tag(published, part, next);
     let receipt = published.receipt(part).map(|receipt| receipt.encode());
     headers.insert("next-offset", HeaderValue::from(next));
     let named = [

@@ -39,7 +39,7 @@ pub(super) async fn one(mut call: Call) -> Result<Response, Problem> {
             (confirmed.level, confirmed.placed, confirmed.placed.is_some_and(|placed| placed.duplicate))
         }
         Err(failure) if is_old_duplicate(failure) => (published.asked, None, true),
-        Err(failure) => return Err(failure.into()),
+        Err(failure) => return Err(confirm::refused(&published, part, failure)),
     };
     let status =
         if part.outcome.is_err() { StatusCode::OK } else { confirm::status(&published, is_duplicate) };

@@ -154,7 +154,7 @@ fn events(page: &read::ReadPage) -> Result<Bytes, Problem> {
             if out.len() > 1 {
                 out.push(',');
             }
-            out.push_str(&record::event(&record, page.topic.path.topic.as_str(), slice.partition));
+            out.push_str(&record::event(&record, &page.topic, slice.partition));
         }
     }
     out.push(']');

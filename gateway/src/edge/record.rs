@@ -11,8 +11,9 @@ use http::{HeaderName, HeaderValue};
 use weir_protocol::batch::{Record as Stored, Reserved};
 use weir_protocol::ids::PartitionId;
 
-use super::input::essence;
+use super::input::{essence, rfc3339};
 use crate::api::Record;
+use crate::storage::Topic;
 
 /// A record as JSON. Payload digits stay what they are: JSON payloads are embedded untouched.
 pub(super) fn shown(record: &Stored, partition: PartitionId) -> Record {
@@ -59,7 +60,7 @@ fn data(record: &Stored, content_type: &str) -> (Option<Box<serde_json::value::R
 }
 
 /// A record as a CloudEvent in structured mode; what was not published as one gets the attributes that are missing.
-pub(super) fn event(record: &Stored, topic: &str, partition: PartitionId) -> String {
+pub(super) fn event(record: &Stored, topic: &Topic, partition: PartitionId) -> String {
     let shown = shown(record, partition);
     let mut event: BTreeMap<String, serde_json::Value> = BTreeMap::new();
     for (name, value) in &shown.headers {
@@ -71,9 +72,13 @@ pub(super) fn event(record: &Stored, topic: &str, partition: PartitionId) -> Str
         event.entry(name.to_owned()).or_insert_with(|| value.into());
     };
     add("specversion", "1.0".to_owned());
-    add("id", format!("{partition}:{}", record.offset.0));
-    add("source", format!("/v1/topics/{topic}"));
+    // Unique per source, as the specification asks for, also across a topic that was deleted and made again.
+    add("id", format!("{}:{partition}:{}", topic.incarnation, record.offset.0));
+    add("source", format!("/v1/ns/{}/topics/{}", topic.path.namespace, topic.path.topic));
     add("type", "weir.message".to_owned());
+    if let Some(time) = rfc3339(record.ts.0) {
+        add("time", time);
+    }
     if let Some(key) = shown.key {
         add("partitionkey", key);
     }

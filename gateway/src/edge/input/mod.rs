@@ -91,6 +91,12 @@ pub(super) fn time_ms(text: &str) -> Option<u64> {
     u64::try_from(parsed.unix_timestamp_nanos() / 1_000_000).ok()
 }
 
+/// An RFC 3339 time of milliseconds since the epoch; `None` beyond the year 9999.
+pub(super) fn rfc3339(ms: u64) -> Option<String> {
+    let time = time::OffsetDateTime::from_unix_timestamp_nanos(i128::from(ms) * 1_000_000).ok()?;
+    time.format(&time::format_description::well_known::Rfc3339).ok()
+}
+
 /// Refuses a delivery time too far away.
 pub(super) fn check_deliver_at(at_ms: u64, now_ms: u64) -> Result<u64, String> {
     let limit = weir_protocol::limits::DELAY_MS_MAX;
@@ -98,4 +104,18 @@ pub(super) fn check_deliver_at(at_ms: u64, now_ms: u64) -> Result<u64, String> {
         return Err(format!("more than {limit} ms from now"));
     }
     Ok(at_ms)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn times_come_back_to_the_millisecond(ms in 0u64..253_402_300_800_000) {
+            prop_assert_eq!(time_ms(&rfc3339(ms).unwrap()), Some(ms));
+        }
+    }
 }
