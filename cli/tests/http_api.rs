@@ -395,6 +395,62 @@ fn topics_tell_their_rates_and_lists_go_on_with_a_cursor() {
     assert_eq!(names, ["busy", "other-0", "other-1", "other-2", "other-3", "other-4"]);
 }
 
+/// Reads `count` messages of an event stream: their payloads and the last id.
+fn messages(events: &mut Connection, count: usize) -> (Vec<u64>, String) {
+    let (mut seen, mut id, mut is_message) = (Vec::new(), String::new(), true);
+    while seen.len() < count {
+        let line = events.line().unwrap();
+        match line.split_once(": ") {
+            Some(("id", text)) => id = text.to_owned(),
+            Some(("event", _)) => is_message = false,
+            Some(("data", text)) if is_message => {
+                seen.push(serde_json::from_str::<Value>(text).unwrap()["data"].as_u64().unwrap());
+            }
+            _ if line.is_empty() => is_message = true,
+            _ => {}
+        }
+    }
+    (seen, id)
+}
+
+#[test]
+fn an_event_id_goes_on_exactly_over_several_topics_and_partitions() {
+    let mut api = Api::with_topic("a", "{\"partitions\":3}");
+    assert_eq!(api.send("PUT /v1/topics/b", &[], b"{}").status, 201);
+    let lines = |from: u64| -> String {
+        (from..from + 20).map(|n| format!("{{\"key\":\"k{n}\",\"data\":{n}}}\n")).collect()
+    };
+    assert_eq!(api.batch("a", &[LINES], lines(0)).status, 200);
+    assert_eq!(api.batch("b", &[LINES], lines(20)).status, 200);
+    let follow = |api: &Api, headers: &[(&str, &str)]| {
+        let mut events = Connection::open(&api._product.address).unwrap();
+        events.send("GET /v1/ns/default/events?topic=a&topic=b&from=earliest", headers, b"").unwrap();
+        assert_eq!(events.head().unwrap().0, 200);
+        events
+    };
+    let (mut all, id) = messages(&mut follow(&api, &[]), 17);
+    let (rest, id) = messages(&mut follow(&api, &[("Last-Event-ID", &id)]), 23);
+    all.extend(rest);
+    all.sort_unstable();
+    assert_eq!(all, (0..40).collect::<Vec<_>>(), "each once");
+    assert_eq!(
+        api.send("POST /v1/topics/b/messages", &[("Content-Type", "application/json")], b"40").status,
+        201
+    );
+    assert_eq!(messages(&mut follow(&api, &[("Last-Event-ID", &id)]), 1).0, [40], "nothing comes twice");
+
+    // Made again, a topic has a life that the id does not know.
+    assert_eq!(api.send("DELETE /v1/topics/b", &[], b"").status, 204);
+    assert_eq!(api.send("PUT /v1/topics/b", &[], b"{}").status, 201);
+    let gone = api.get("/v1/ns/default/events?topic=b", &[("Last-Event-ID", &id)]);
+    assert_eq!(
+        (gone.status, gone.json()["code"].as_str()),
+        (410, Some("incarnation_gone")),
+        "{}",
+        gone.text()
+    );
+}
+
 #[test]
 fn a_follower_is_told_to_go_when_the_gateway_stops() {
     let mut api = Api::with_topic("t", "{}");
