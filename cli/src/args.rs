@@ -78,6 +78,15 @@ pub(crate) struct DevArgs {
     /// Where clients connect; port 0 takes a free one
     #[arg(long, env = "WEIR_LISTEN", default_value = "127.0.0.1:8080", value_name = "ADDR")]
     pub(crate) listen: std::net::SocketAddr,
+    /// Serve HTTPS and WSS with this certificate chain (PEM) …
+    #[arg(long, env = "WEIR_TLS_CERT", value_name = "FILE", requires = "tls_key")]
+    pub(crate) tls_cert: Option<PathBuf>,
+    /// … and this private key (PEM)
+    #[arg(long, env = "WEIR_TLS_KEY", value_name = "FILE", requires = "tls_cert")]
+    pub(crate) tls_key: Option<PathBuf>,
+    /// Serve HTTPS and WSS with a certificate made for this machine and kept in the data directory
+    #[arg(long, conflicts_with = "tls_cert")]
+    pub(crate) tls_self_signed: bool,
     /// Serve an address that other machines can reach although nobody is authenticated
     #[arg(long)]
     pub(crate) insecure_public: bool,

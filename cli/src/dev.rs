@@ -5,7 +5,7 @@ use std::time::Duration;
 use anyhow::Context as _;
 use tokio::signal::unix::{SignalKind, signal};
 use tracing_subscriber::EnvFilter;
-use weir_gateway::{Gateway, GatewayConfig};
+use weir_gateway::{Gateway, GatewayConfig, TlsFiles};
 use weir_storage_node::{Node, NodeConfig, Surroundings};
 
 use crate::args::{DevArgs, Limit};
@@ -38,7 +38,16 @@ pub(crate) async fn run(args: DevArgs) -> anyhow::Result<()> {
         .await
         .with_context(|| format!("cannot start on {}", args.data_dir.display()))?;
     let mut node_stops = node.stopping();
+    let tls = tls_files(&args)?;
+    let scheme = if tls.is_some() { "https" } else { "http" };
+    if let (true, Some(files)) = (args.tls_self_signed, &tls) {
+        output::note(format_args!(
+            "clients trust it with --ca-cert {0} (curl: --cacert {0})",
+            files.cert.display()
+        ));
+    }
     let gateway = GatewayConfig {
+        tls,
         listen: args.listen,
         storage: node.local_addr().to_string(),
         insecure_public: args.insecure_public,
@@ -52,7 +61,7 @@ pub(crate) async fn run(args: DevArgs) -> anyhow::Result<()> {
             return Err(error.into());
         }
     };
-    let url = format!("http://{}", gateway.local_addr());
+    let url = format!("{scheme}://{}", gateway.local_addr());
     if let Some(path) = &args.ready_file {
         std::fs::write(path, &url).with_context(|| format!("cannot write {}", path.display()))?;
     }
@@ -66,6 +75,15 @@ pub(crate) async fn run(args: DevArgs) -> anyhow::Result<()> {
     gateway.shutdown(DRAIN_TIME).await;
     node.shutdown(DRAIN_TIME).await;
     Ok(())
+}
+
+/// The certificate to serve with, if any.
+fn tls_files(args: &DevArgs) -> anyhow::Result<Option<TlsFiles>> {
+    if args.tls_self_signed {
+        return Ok(Some(weir_gateway::self_signed(&args.data_dir)?));
+    }
+    let files = args.tls_cert.clone().zip(args.tls_key.clone());
+    Ok(files.map(|(cert, key)| TlsFiles { cert, key }))
 }
 
 fn welcome(url: &str, args: &DevArgs) {

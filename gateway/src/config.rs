@@ -4,17 +4,23 @@ use std::net::SocketAddr;
 
 use serde::{Deserialize, Serialize};
 
+use crate::tls::TlsFiles;
+
 /// Settings of a gateway.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct GatewayConfig {
-    /// Where clients connect. Default `127.0.0.1:8080`; port 0 takes a free one.
+    /// Where clients connect. Default `127.0.0.1:8080`; port 0 takes a free one. With `127.0.0.1` the same port of
+    /// `[::1]` is listened on too, where there is one.
     pub listen: SocketAddr,
+    /// Certificate and key for HTTPS and WSS. Default none: plain HTTP.
+    pub tls: Option<TlsFiles>,
     /// A storage node, `host:port`.
     pub storage: String,
     /// Names that `Host` may have besides localhost, 127.0.0.1, `[::1]` and the listening address; without port.
     pub hosts: Vec<String>,
-    /// Browser origins that may use the gateway besides those of localhost and 127.0.0.1.
+    /// Browser origins that may use the gateway besides its own, and besides localhost's and
+    /// 127.0.0.1's as long as it serves this machine only.
     pub origins: Vec<String>,
     /// Serve a public or wildcard address although nobody is authenticated. Default false: such an address is refused.
     pub insecure_public: bool,
@@ -30,6 +36,7 @@ impl Default for GatewayConfig {
     fn default() -> Self {
         Self {
             listen: SocketAddr::from(([127, 0, 0, 1], 8080)),
+            tls: None,
             storage: String::new(),
             hosts: Vec::new(),
             origins: Vec::new(),

@@ -1,21 +1,25 @@
 //! A gateway as a whole: listens, serves connections, drains.
 
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use axum::body::Body;
+use futures_util::future::select_all;
 use http::Request;
 use hyper::body::Incoming;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
-use hyper_util::server::graceful::GracefulShutdown;
+use hyper_util::server::graceful::{GracefulShutdown, Watcher};
 use prometheus::{HistogramOpts, HistogramVec, IntCounterVec, IntGauge, Opts, Registry};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::TcpListener;
 use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinHandle;
+use tokio::time::timeout;
+use tokio_rustls::TlsAcceptor;
 
 use crate::api::openapi;
 use crate::auth::{Authenticator, LoopbackAuthenticator, OpenAuthenticator};
@@ -24,10 +28,13 @@ use crate::edge::{Console, Edge, StageSeconds, handle};
 use crate::service::publish::PublishConfig;
 use crate::service::{ServiceConfig, Services};
 use crate::storage::{Storage, StorageConfig, TcpDial};
+use crate::tls::{self, TlsError};
 use crate::ws::{SocketLimits, WebSockets};
 
 /// A request's header section must have arrived within this: a slow one holds a connection no longer.
 const HEADER_TIME_MAX: Duration = Duration::from_secs(10);
+/// A TLS handshake must be done within this.
+const HANDSHAKE_TIME_MAX: Duration = Duration::from_secs(10);
 /// Bytes of one request's header section.
 const HEADER_BYTES_MAX: usize = 64 << 10;
 /// Requests in flight on one HTTP/2 connection.
@@ -58,6 +65,9 @@ pub enum StartError {
         /// What is wrong with it.
         reason: &'static str,
     },
+    /// Certificate or key cannot be used.
+    #[error(transparent)]
+    Tls(#[from] TlsError),
     /// A metric could not be registered: a defect.
     #[error(transparent)]
     Metrics(#[from] prometheus::Error),
@@ -114,8 +124,11 @@ impl Gateway {
         registry.register(Box::new(requests.clone()))?;
         registry.register(Box::new(stages.clone()))?;
         let listen_error = |source| StartError::Listen { addr: config.listen, source };
+        let tls = config.tls.as_ref().map(tls::server_config).transpose()?;
         let listener = TcpListener::bind(config.listen).await.map_err(listen_error)?;
         let addr = listener.local_addr().map_err(listen_error)?;
+        let mut listeners = vec![listener];
+        listeners.extend(listen_beside(addr).await);
         let storage =
             Storage::new(StorageConfig::new(vec![config.storage.clone()]), Arc::new(TcpDial::default()));
         let services = Services::new(storage, service_config(&config));
@@ -139,7 +152,8 @@ impl Gateway {
             openapi: openapi::document_json().into(),
             is_draining,
         });
-        let accepting = tokio::spawn(accept(listener, Arc::clone(&edge), stop));
+        let acceptor = tls.map(TlsAcceptor::from);
+        let accepting = tokio::spawn(accept(listeners, acceptor, Arc::clone(&edge), stop));
         Ok(RunningGateway { edge, addr, stopping, accepting })
     }
 }
@@ -173,14 +187,35 @@ fn service_config(config: &GatewayConfig) -> ServiceConfig {
     ServiceConfig { publish, ..ServiceConfig::default() }
 }
 
-async fn accept(listener: TcpListener, edge: Arc<Edge>, mut stop: watch::Receiver<bool>) -> GracefulShutdown {
+/// Who listens on 127.0.0.1 is expected under `localhost`, which browsers may look up as `::1` first.
+async fn listen_beside(addr: SocketAddr) -> Option<TcpListener> {
+    if addr.ip() != Ipv4Addr::LOCALHOST {
+        return None;
+    }
+    let beside = SocketAddr::from((Ipv6Addr::LOCALHOST, addr.port()));
+    match TcpListener::bind(beside).await {
+        Ok(listener) => Some(listener),
+        Err(error) => {
+            tracing::info!(%beside, %error, "not listening on the IPv6 loopback address as well");
+            None
+        }
+    }
+}
+
+async fn accept(
+    listeners: Vec<TcpListener>,
+    tls: Option<TlsAcceptor>,
+    edge: Arc<Edge>,
+    mut stop: watch::Receiver<bool>,
+) -> GracefulShutdown {
     let connections = GracefulShutdown::new();
     let places = Arc::new(Semaphore::new(edge.config.connections_max));
     loop {
+        let next = select_all(listeners.iter().map(|listener| Box::pin(listener.accept())));
         let accepted = tokio::select! {
             biased;
             _ = stop.wait_for(|stopping| *stopping) => return connections,
-            accepted = listener.accept() => accepted,
+            (accepted, ..) = next => accepted,
         };
         let (stream, peer) = match accepted {
             Ok(accepted) => accepted,
@@ -192,24 +227,31 @@ async fn accept(listener: TcpListener, edge: Arc<Edge>, mut stop: watch::Receive
             }
         };
         let Ok(place) = Arc::clone(&places).acquire_owned().await else { return connections };
-        let connection = serve(stream, peer, Arc::clone(&edge), &connections);
+        // A confirm is a small packet that somebody waits for.
+        if let Err(error) = stream.set_nodelay(true) {
+            tracing::debug!(%error, "no TCP_NODELAY");
+        }
+        let (edge, watcher, tls) = (Arc::clone(&edge), connections.watcher(), tls.clone());
         tokio::spawn(async move {
-            connection.await;
+            match tls {
+                None => serve(stream, peer, edge, watcher).await,
+                Some(tls) => match timeout(HANDSHAKE_TIME_MAX, tls.accept(stream)).await {
+                    Ok(Ok(stream)) => serve(stream, peer, edge, watcher).await,
+                    Ok(Err(error)) => tracing::debug!(%peer, %error, "no TLS"),
+                    Err(_) => tracing::debug!(%peer, "the TLS handshake took too long"),
+                },
+            }
             drop(place);
         });
     }
 }
 
-fn serve(
-    stream: TcpStream,
+async fn serve(
+    stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
     peer: SocketAddr,
     edge: Arc<Edge>,
-    connections: &GracefulShutdown,
-) -> impl Future<Output = ()> + Send + 'static {
-    // A confirm is a small packet that somebody waits for.
-    if let Err(error) = stream.set_nodelay(true) {
-        tracing::debug!(%error, "no TCP_NODELAY");
-    }
+    watcher: Watcher,
+) {
     let mut builder = auto::Builder::new(TokioExecutor::new());
     builder
         .http1()
@@ -227,10 +269,7 @@ fn serve(
         async move { Ok::<_, std::convert::Infallible>(handle(edge, peer.ip(), request.map(Body::new)).await) }
     });
     let connection = builder.serve_connection_with_upgrades(TokioIo::new(stream), service).into_owned();
-    let watched = connections.watch(connection);
-    async move {
-        if let Err(error) = watched.await {
-            tracing::debug!(%peer, %error, "a connection ended");
-        }
+    if let Err(error) = watcher.watch(connection).await {
+        tracing::debug!(%peer, %error, "a connection ended");
     }
 }

@@ -1,7 +1,7 @@
 //! The gateway speaks HTTP and WebSocket to the world and frames to storage nodes. It holds no truth.
 //!
 //! ```text
-//!   gateway    listens, serves connections, drains
+//!   gateway    listens, serves connections, drains       tls  certificates
 //!   edge       a request: host, origin, route, authorize, handler
 //!   ws         WebSocket: sessions, channels, credit
 //!   service    what a request means: publish, read, follow, topics, namespaces
@@ -17,7 +17,9 @@ mod edge;
 mod gateway;
 pub mod service;
 pub mod storage;
+mod tls;
 mod ws;
 
 pub use config::GatewayConfig;
 pub use gateway::{Gateway, RunningGateway, StartError};
+pub use tls::{TlsError, TlsFiles, self_signed};

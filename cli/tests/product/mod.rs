@@ -21,6 +21,11 @@ impl Product {
 
     /// The same at a given address.
     pub(crate) fn start_at(dir: &Path, listen: &str) -> Self {
+        Self::start_with(dir, listen, &[])
+    }
+
+    /// The same with more options.
+    pub(crate) fn start_with(dir: &Path, listen: &str, options: &[&str]) -> Self {
         let ready = dir.join("ready");
         let _ = std::fs::remove_file(&ready);
         let mut child = Command::new(env!("CARGO_BIN_EXE_weir"))
@@ -28,13 +33,14 @@ impl Product {
             .arg(dir.join("data"))
             .arg("--ready-file")
             .arg(&ready)
+            .args(options)
             .stderr(Stdio::null())
             .spawn()
             .unwrap();
         let deadline = Instant::now() + Duration::from_secs(60);
         loop {
             let url = std::fs::read_to_string(&ready).unwrap_or_default();
-            if let Some(address) = url.strip_prefix("http://").filter(|address| !address.is_empty()) {
+            if let Some((_, address)) = url.split_once("://").filter(|(_, address)| !address.is_empty()) {
                 return Self { child, address: address.to_owned() };
             }
             assert!(child.try_wait().unwrap().is_none(), "weir dev ended before it was ready");

@@ -189,7 +189,7 @@ async fn serve(
     received: Instant,
 ) -> (&'static str, Result<Response, Problem>) {
     let checked = origin::check_host(&edge.config, &head.uri, &head.headers)
-        .and_then(|()| origin::check_origin(&edge.config, &head.headers));
+        .and_then(|()| origin::check_origin(&edge.config, &head.uri, &head.headers));
     if let Err(problem) = checked {
         return ("none", Err(problem));
     }

@@ -54,13 +54,18 @@ pub(super) fn check_host(config: &GatewayConfig, uri: &Uri, headers: &HeaderMap)
     }
 }
 
-/// Refuses origins that are neither local, nor this host, nor allowed.
-pub(super) fn check_origin(config: &GatewayConfig, headers: &HeaderMap) -> Result<(), Problem> {
+/// Refuses origins that are neither this host, nor on the allow-list, nor, while only this machine is served, local.
+pub(super) fn check_origin(config: &GatewayConfig, uri: &Uri, headers: &HeaderMap) -> Result<(), Problem> {
     let Some(origin) = headers.get(ORIGIN) else { return Ok(()) };
     let text = origin.to_str().unwrap_or_default();
-    let authority = text.split_once("://").map_or("", |(_, authority)| authority);
-    let same = headers.get(HOST).is_some_and(|host| host.as_bytes() == authority.as_bytes());
-    if same || is_local(without_port(authority)) || config.origins.iter().any(|allowed| allowed == text) {
+    let (scheme, authority) = text.split_once("://").unwrap_or_default();
+    // HTTP/2 names the host in the request target, HTTP/1.1 in a header.
+    let host = uri.authority().map(http::uri::Authority::as_str);
+    let host = host.or_else(|| headers.get(HOST).and_then(|host| host.to_str().ok()));
+    let own_scheme = if config.tls.is_some() { "https" } else { "http" };
+    let same = scheme == own_scheme && host == Some(authority);
+    let local = !config.insecure_public && is_local(without_port(authority));
+    if same || local || config.origins.iter().any(|allowed| allowed == text) {
         return Ok(());
     }
     Err(Problem::new(ErrorCode::OriginForbidden, format!("the origin {text:?} is not on the allow-list")))
@@ -139,7 +144,17 @@ mod tests {
             ("null", false),
             ("http://localhost.evil.example", false),
         ] {
-            assert_eq!(check_origin(&config, &headers(ORIGIN, origin)).is_ok(), ok, "{origin}");
+            assert_eq!(check_origin(&config, &uri, &headers(ORIGIN, origin)).is_ok(), ok, "{origin}");
+        }
+        let public = GatewayConfig { insecure_public: true, ..config };
+        let http2: Uri = "http://weir.example:8080/v1".parse().unwrap();
+        for (origin, ok) in [
+            ("http://localhost:3000", false),
+            ("http://weir.example:8080", true),
+            ("https://weir.example:8080", false),
+            ("http://weir.example:9", false),
+        ] {
+            assert_eq!(check_origin(&public, &http2, &headers(ORIGIN, origin)).is_ok(), ok, "{origin}");
         }
     }
 
