@@ -78,7 +78,7 @@ pub(crate) struct DevArgs {
     /// Where clients connect; port 0 takes a free one
     #[arg(long, env = "WEIR_LISTEN", default_value = "127.0.0.1:8080", value_name = "ADDR")]
     pub(crate) listen: std::net::SocketAddr,
-    /// Serve HTTPS and WSS with this certificate chain (PEM) …
+    /// Serve HTTPS and WSS with this certificate chain (PEM), read again on SIGHUP …
     #[arg(long, env = "WEIR_TLS_CERT", value_name = "FILE", requires = "tls_key")]
     pub(crate) tls_cert: Option<PathBuf>,
     /// … and this private key (PEM)

@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use anyhow::Context as _;
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::signal::unix::{Signal, SignalKind, signal};
 use tracing_subscriber::EnvFilter;
-use weir_gateway::{Gateway, GatewayConfig, TlsFiles};
+use weir_gateway::{Gateway, GatewayConfig, RunningGateway, TlsSource};
 use weir_storage_node::{Node, NodeConfig, Surroundings};
 
 use crate::args::{DevArgs, Limit};
@@ -19,6 +19,8 @@ pub(crate) async fn run(args: DevArgs) -> anyhow::Result<()> {
     let filter = EnvFilter::try_from_env("WEIR_LOG")
         .unwrap_or_else(|_| EnvFilter::new("warn,weir=info,openraft=error"));
     tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).init();
+    // Caught from the start: nobody who asks for the certificate to be read anew means to end the process.
+    let mut hangup = signal(SignalKind::hangup())?;
     let (mut terminate, mut interrupt) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
     let node = NodeConfig {
         data_dir: args.data_dir.clone(),
@@ -38,20 +40,12 @@ pub(crate) async fn run(args: DevArgs) -> anyhow::Result<()> {
         .await
         .with_context(|| format!("cannot start on {}", args.data_dir.display()))?;
     let mut node_stops = node.stopping();
-    let tls = tls_files(&args)?;
-    let scheme = if tls.is_some() { "https" } else { "http" };
-    if let (true, Some(files)) = (args.tls_self_signed, &tls) {
-        output::note(format_args!(
-            "clients trust it with --ca-cert {0} (curl: --cacert {0})",
-            files.cert.display()
-        ));
-    }
     let gateway = GatewayConfig {
-        tls,
         listen: args.listen,
         storage: node.local_addr().to_string(),
         insecure_public: args.insecure_public,
         console_prefix: args.console_prefix.clone(),
+        tls: tls(&args),
         ..GatewayConfig::default()
     };
     let gateway = match Gateway::start(gateway, registry).await {
@@ -61,12 +55,13 @@ pub(crate) async fn run(args: DevArgs) -> anyhow::Result<()> {
             return Err(error.into());
         }
     };
-    let url = format!("{scheme}://{}", gateway.local_addr());
+    let url = format!("{}://{}", gateway.scheme(), gateway.local_addr());
     if let Some(path) = &args.ready_file {
         std::fs::write(path, &url).with_context(|| format!("cannot write {}", path.display()))?;
     }
-    welcome(&url, &args);
+    welcome(&url, &args, &gateway);
     tokio::select! {
+        () = reload(&mut hangup, &gateway) => {}
         _ = terminate.recv() => {}
         _ = interrupt.recv() => {}
         _ = node_stops.wait_for(|stopping| *stopping) => output::note("the storage node has to stop; see the log"),
@@ -77,16 +72,33 @@ pub(crate) async fn run(args: DevArgs) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The certificate to serve with, if any.
-fn tls_files(args: &DevArgs) -> anyhow::Result<Option<TlsFiles>> {
-    if args.tls_self_signed {
-        return Ok(Some(weir_gateway::self_signed(&args.data_dir)?));
+fn tls(args: &DevArgs) -> Option<TlsSource> {
+    match (&args.tls_cert, &args.tls_key) {
+        (Some(cert), Some(key)) => Some(TlsSource::Files { cert: cert.clone(), key: key.clone() }),
+        _ if args.tls_self_signed => Some(TlsSource::SelfSigned { dir: args.data_dir.clone() }),
+        _ => None,
     }
-    let files = args.tls_cert.clone().zip(args.tls_key.clone());
-    Ok(files.map(|(cert, key)| TlsFiles { cert, key }))
 }
 
-fn welcome(url: &str, args: &DevArgs) {
+/// Reads the certificate anew at every SIGHUP. Does not return.
+async fn reload(hangup: &mut Signal, gateway: &RunningGateway) {
+    while hangup.recv().await.is_some() {
+        match gateway.reload_certificate() {
+            Ok(()) => tracing::info!("read the certificate anew"),
+            Err(error) => tracing::error!(%error, "the certificate in use stays"),
+        }
+    }
+    std::future::pending::<()>().await;
+}
+
+fn welcome(url: &str, args: &DevArgs, gateway: &RunningGateway) {
+    let trust = match gateway.certificate() {
+        Some((file, sha256)) => {
+            output::note(format_args!("certificate {}\n  SHA-256 {sha256}\n", file.display()));
+            if args.tls_self_signed { format!("--cacert {} ", file.display()) } else { String::new() }
+        }
+        None => String::new(),
+    };
     output::note(format_args!(
         "Weir is running, data in {}\n\n  \
          console        {url}{console}\n  \
@@ -94,9 +106,9 @@ fn welcome(url: &str, args: &DevArgs) {
          OpenAPI        {url}/openapi.json\n  \
          metrics        {url}/metrics\n\n\
          Publish a message, read it back, follow the topic:\n\n  \
-         curl -d 'hello' -H 'Content-Type: text/plain' {url}/v1/topics/greetings/messages\n  \
-         curl {url}/v1/topics/greetings/messages\n  \
-         curl -N -H 'Accept: text/event-stream' {url}/v1/topics/greetings/messages\n\n\
+         curl {trust}-d 'hello' -H 'Content-Type: text/plain' {url}/v1/topics/greetings/messages\n  \
+         curl {trust}{url}/v1/topics/greetings/messages\n  \
+         curl {trust}-N -H 'Accept: text/event-stream' {url}/v1/topics/greetings/messages\n\n\
          Stop with Ctrl-C.",
         args.data_dir.display(),
         console = args.console_prefix,

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 
 use serde::{Deserialize, Serialize};
 
-use crate::tls::TlsFiles;
+use crate::tls::TlsSource;
 
 /// Settings of a gateway.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -13,8 +13,6 @@ pub struct GatewayConfig {
     /// Where clients connect. Default `127.0.0.1:8080`; port 0 takes a free one. With `127.0.0.1` the same port of
     /// `[::1]` is listened on too, where there is one.
     pub listen: SocketAddr,
-    /// Certificate and key for HTTPS and WSS. Default none: plain HTTP.
-    pub tls: Option<TlsFiles>,
     /// A storage node, `host:port`.
     pub storage: String,
     /// Names that `Host` may have besides localhost, 127.0.0.1, `[::1]` and the listening address; without port.
@@ -30,13 +28,16 @@ pub struct GatewayConfig {
     pub console_prefix: String,
     /// Most connections at once; further ones wait. Default 10,000.
     pub connections_max: usize,
+    /// Serve HTTPS and WSS with this certificate, and nothing else. Default none: HTTP and WS.
+    pub tls: Option<TlsSource>,
+    /// Milliseconds within which a TLS handshake must be done, waiting for its turn included. Default 10,000.
+    pub handshake_ms_max: u64,
 }
 
 impl Default for GatewayConfig {
     fn default() -> Self {
         Self {
             listen: SocketAddr::from(([127, 0, 0, 1], 8080)),
-            tls: None,
             storage: String::new(),
             hosts: Vec::new(),
             origins: Vec::new(),
@@ -44,6 +45,8 @@ impl Default for GatewayConfig {
             record_bytes_max: weir_protocol::limits::RECORD_BYTES_DEFAULT,
             console_prefix: "/console/".to_owned(),
             connections_max: 10_000,
+            tls: None,
+            handshake_ms_max: 10_000,
         }
     }
 }

@@ -1,44 +1,26 @@
 //! A gateway as a whole: listens, serves connections, drains.
 
-use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use axum::body::Body;
-use futures_util::future::select_all;
-use http::Request;
-use hyper::body::Incoming;
-use hyper::service::service_fn;
-use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
-use hyper_util::server::conn::auto;
-use hyper_util::server::graceful::{GracefulShutdown, Watcher};
+use hyper_util::server::graceful::GracefulShutdown;
 use prometheus::{HistogramOpts, HistogramVec, IntCounterVec, IntGauge, Opts, Registry};
-use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::net::TcpListener;
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::watch;
 use tokio::task::JoinHandle;
-use tokio::time::timeout;
-use tokio_rustls::TlsAcceptor;
 
 use crate::api::openapi;
 use crate::auth::{Authenticator, LoopbackAuthenticator, OpenAuthenticator};
 use crate::config::GatewayConfig;
-use crate::edge::{Console, Edge, StageSeconds, handle};
+use crate::edge::{Console, Edge, StageSeconds};
+use crate::listener::{self, Door};
 use crate::service::publish::PublishConfig;
 use crate::service::{ServiceConfig, Services};
 use crate::storage::{Storage, StorageConfig, TcpDial};
-use crate::tls::{self, TlsError};
+use crate::tls::{Tls, TlsError};
 use crate::ws::{SocketLimits, WebSockets};
-
-/// A request's header section must have arrived within this: a slow one holds a connection no longer.
-const HEADER_TIME_MAX: Duration = Duration::from_secs(10);
-/// A TLS handshake must be done within this.
-const HANDSHAKE_TIME_MAX: Duration = Duration::from_secs(10);
-/// Bytes of one request's header section.
-const HEADER_BYTES_MAX: usize = 64 << 10;
-/// Requests in flight on one HTTP/2 connection.
-const STREAMS_MAX: u32 = 256;
 
 /// Why a gateway did not start.
 #[derive(Debug, thiserror::Error)]
@@ -65,7 +47,7 @@ pub enum StartError {
         /// What is wrong with it.
         reason: &'static str,
     },
-    /// Certificate or key cannot be used.
+    /// There is no TLS.
     #[error(transparent)]
     Tls(#[from] TlsError),
     /// A metric could not be registered: a defect.
@@ -77,8 +59,10 @@ pub enum StartError {
 pub struct RunningGateway {
     edge: Arc<Edge>,
     addr: SocketAddr,
+    tls: Option<Arc<Tls>>,
     stopping: watch::Sender<bool>,
-    accepting: JoinHandle<GracefulShutdown>,
+    accepting: Vec<JoinHandle<()>>,
+    connections: Arc<GracefulShutdown>,
 }
 
 /// Starts gateways.
@@ -105,30 +89,13 @@ impl Gateway {
             .map_err(|reason| StartError::ConsolePrefix { prefix: config.console_prefix.clone(), reason })?;
         let requests = Opts::new("weir_gateway_requests_total", "Requests by operation and status class.");
         let requests = IntCounterVec::new(requests, &["operation", "class"])?;
-        let buckets = prometheus::exponential_buckets(50e-6, 2.0, 16)?;
-        let stages = HistogramOpts::new(
-            "weir_gateway_publish_stage_seconds",
-            "Seconds per stage of confirmed publishes.",
-        );
-        let stages = HistogramVec::new(stages.buckets(buckets), &["stage"])?;
-        let stage = |name| stages.with_label_values(&[name]);
-        let stage_seconds = StageSeconds {
-            gw: stage("gw"),
-            net: stage("net"),
-            queue: stage("queue"),
-            write: stage("write"),
-            fsync: stage("fsync"),
-            quorum: stage("quorum"),
-            total: stage("total"),
-        };
+        let stage_seconds = stage_seconds(&registry)?;
         registry.register(Box::new(requests.clone()))?;
-        registry.register(Box::new(stages.clone()))?;
-        let listen_error = |source| StartError::Listen { addr: config.listen, source };
-        let tls = config.tls.as_ref().map(tls::server_config).transpose()?;
-        let listener = TcpListener::bind(config.listen).await.map_err(listen_error)?;
-        let addr = listener.local_addr().map_err(listen_error)?;
-        let mut listeners = vec![listener];
-        listeners.extend(listen_beside(addr).await);
+        let tls = config.tls.as_ref().map(|tls| Tls::new(tls, &config.hosts, config.listen.ip()));
+        let tls = tls.transpose()?.map(Arc::new);
+        let listen_error = |(addr, source)| StartError::Listen { addr, source };
+        let listeners = listener::bind(config.listen).await.map_err(listen_error)?;
+        let addr = listeners[0].local_addr().map_err(|error| listen_error((config.listen, error)))?;
         let storage =
             Storage::new(StorageConfig::new(vec![config.storage.clone()]), Arc::new(TcpDial::default()));
         let services = Services::new(storage, service_config(&config));
@@ -138,6 +105,9 @@ impl Gateway {
         let open = IntGauge::new("weir_gateway_websockets", "WebSockets that are open.")?;
         registry.register(Box::new(open.clone()))?;
         let sockets = WebSockets::new(services.clone(), limits, open, stop.clone());
+        let refused = Opts::new("weir_gateway_tls_handshakes_failed_total", "TLS handshakes that failed.");
+        let refused = IntCounterVec::new(refused, &["reason"])?;
+        registry.register(Box::new(refused.clone()))?;
         let is_draining = AtomicBool::new(false);
         let edge = Arc::new(Edge {
             config,
@@ -152,9 +122,11 @@ impl Gateway {
             openapi: openapi::document_json().into(),
             is_draining,
         });
-        let acceptor = tls.map(TlsAcceptor::from);
-        let accepting = tokio::spawn(accept(listeners, acceptor, Arc::clone(&edge), stop));
-        Ok(RunningGateway { edge, addr, stopping, accepting })
+        let connections = Arc::new(GracefulShutdown::new());
+        let door = Arc::new(Door::new(Arc::clone(&edge), tls.clone(), refused, stop));
+        let accept = |socket| listener::accept(socket, Arc::clone(&door), Arc::clone(&connections));
+        let accepting = listeners.into_iter().map(|socket| tokio::spawn(accept(socket))).collect();
+        Ok(RunningGateway { edge, addr, tls, stopping, accepting, connections })
     }
 }
 
@@ -169,107 +141,60 @@ impl RunningGateway {
     pub async fn shutdown(self, deadline: Duration) {
         self.edge.is_draining.store(true, Ordering::Release);
         self.stopping.send_replace(true);
-        match self.accepting.await {
-            Ok(connections) => {
-                let ended = futures_util::future::join(connections.shutdown(), self.edge.sockets.closed());
-                // Event streams have no end of their own: the deadline ends them.
-                if tokio::time::timeout(deadline, ended).await.is_err() {
-                    tracing::info!("closed the connections that were still open at the deadline");
-                }
+        for accepting in self.accepting {
+            if let Err(error) = accepting.await {
+                tracing::error!(%error, "a listener ended unexpectedly");
             }
-            Err(error) => tracing::error!(%error, "the listener ended unexpectedly"),
+        }
+        // Only the listeners shared it.
+        let Some(connections) = Arc::into_inner(self.connections) else { return };
+        let ended = futures_util::future::join(connections.shutdown(), self.edge.sockets.closed());
+        // Event streams have no end of their own: the deadline ends them.
+        if tokio::time::timeout(deadline, ended).await.is_err() {
+            tracing::info!("closed the connections that were still open at the deadline");
         }
     }
+
+    /// `https` or `http`.
+    #[must_use]
+    pub fn scheme(&self) -> &'static str {
+        if self.tls.is_some() { "https" } else { "http" }
+    }
+
+    /// With TLS: the PEM file of the certificate and its SHA-256, as `AB:CD:…`.
+    #[must_use]
+    pub fn certificate(&self) -> Option<(PathBuf, String)> {
+        self.tls.as_ref().map(|tls| tls.certificate())
+    }
+
+    /// Reads the certificate's files anew, for connections from now on. Without TLS nothing happens.
+    ///
+    /// # Errors
+    /// [`TlsError`]; the certificate in use stays.
+    pub fn reload_certificate(&self) -> Result<(), TlsError> {
+        self.tls.as_ref().map_or(Ok(()), |tls| tls.reload())
+    }
+}
+
+fn stage_seconds(registry: &Registry) -> Result<StageSeconds, prometheus::Error> {
+    let buckets = prometheus::exponential_buckets(50e-6, 2.0, 16)?;
+    let stages =
+        HistogramOpts::new("weir_gateway_publish_stage_seconds", "Seconds per stage of confirmed publishes.");
+    let stages = HistogramVec::new(stages.buckets(buckets), &["stage"])?;
+    registry.register(Box::new(stages.clone()))?;
+    let stage = |name| stages.with_label_values(&[name]);
+    Ok(StageSeconds {
+        gw: stage("gw"),
+        net: stage("net"),
+        queue: stage("queue"),
+        write: stage("write"),
+        fsync: stage("fsync"),
+        quorum: stage("quorum"),
+        total: stage("total"),
+    })
 }
 
 fn service_config(config: &GatewayConfig) -> ServiceConfig {
     let publish = PublishConfig { record_bytes_max: config.record_bytes_max, ..PublishConfig::default() };
     ServiceConfig { publish, ..ServiceConfig::default() }
-}
-
-/// Who listens on 127.0.0.1 is expected under `localhost`, which browsers may look up as `::1` first.
-async fn listen_beside(addr: SocketAddr) -> Option<TcpListener> {
-    if addr.ip() != Ipv4Addr::LOCALHOST {
-        return None;
-    }
-    let beside = SocketAddr::from((Ipv6Addr::LOCALHOST, addr.port()));
-    match TcpListener::bind(beside).await {
-        Ok(listener) => Some(listener),
-        Err(error) => {
-            tracing::info!(%beside, %error, "not listening on the IPv6 loopback address as well");
-            None
-        }
-    }
-}
-
-async fn accept(
-    listeners: Vec<TcpListener>,
-    tls: Option<TlsAcceptor>,
-    edge: Arc<Edge>,
-    mut stop: watch::Receiver<bool>,
-) -> GracefulShutdown {
-    let connections = GracefulShutdown::new();
-    let places = Arc::new(Semaphore::new(edge.config.connections_max));
-    loop {
-        let next = select_all(listeners.iter().map(|listener| Box::pin(listener.accept())));
-        let accepted = tokio::select! {
-            biased;
-            _ = stop.wait_for(|stopping| *stopping) => return connections,
-            (accepted, ..) = next => accepted,
-        };
-        let (stream, peer) = match accepted {
-            Ok(accepted) => accepted,
-            // Out of descriptors, or the peer was gone already: others go on.
-            Err(error) => {
-                tracing::warn!(%error, "a connection was not accepted");
-                tokio::time::sleep(Duration::from_millis(20)).await;
-                continue;
-            }
-        };
-        let Ok(place) = Arc::clone(&places).acquire_owned().await else { return connections };
-        // A confirm is a small packet that somebody waits for.
-        if let Err(error) = stream.set_nodelay(true) {
-            tracing::debug!(%error, "no TCP_NODELAY");
-        }
-        let (edge, watcher, tls) = (Arc::clone(&edge), connections.watcher(), tls.clone());
-        tokio::spawn(async move {
-            match tls {
-                None => serve(stream, peer, edge, watcher).await,
-                Some(tls) => match timeout(HANDSHAKE_TIME_MAX, tls.accept(stream)).await {
-                    Ok(Ok(stream)) => serve(stream, peer, edge, watcher).await,
-                    Ok(Err(error)) => tracing::debug!(%peer, %error, "no TLS"),
-                    Err(_) => tracing::debug!(%peer, "the TLS handshake took too long"),
-                },
-            }
-            drop(place);
-        });
-    }
-}
-
-async fn serve(
-    stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
-    peer: SocketAddr,
-    edge: Arc<Edge>,
-    watcher: Watcher,
-) {
-    let mut builder = auto::Builder::new(TokioExecutor::new());
-    builder
-        .http1()
-        .timer(TokioTimer::new())
-        .header_read_timeout(HEADER_TIME_MAX)
-        .max_buf_size(HEADER_BYTES_MAX);
-    builder
-        .http2()
-        .timer(TokioTimer::new())
-        .max_header_list_size(u32::try_from(HEADER_BYTES_MAX).unwrap_or(u32::MAX))
-        .max_concurrent_streams(STREAMS_MAX)
-        .keep_alive_interval(Duration::from_secs(20));
-    let service = service_fn(move |request: Request<Incoming>| {
-        let edge = Arc::clone(&edge);
-        async move { Ok::<_, std::convert::Infallible>(handle(edge, peer.ip(), request.map(Body::new)).await) }
-    });
-    let connection = builder.serve_connection_with_upgrades(TokioIo::new(stream), service).into_owned();
-    if let Err(error) = watcher.watch(connection).await {
-        tracing::debug!(%peer, %error, "a connection ended");
-    }
 }

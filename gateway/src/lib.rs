@@ -1,7 +1,9 @@
 //! The gateway speaks HTTP and WebSocket to the world and frames to storage nodes. It holds no truth.
 //!
 //! ```text
-//!   gateway    listens, serves connections, drains       tls  certificates
+//!   gateway    starts, drains
+//!   listener   sockets and connections, up to the first request
+//!   tls        which certificate is shown
 //!   edge       a request: host, origin, route, authorize, handler
 //!   ws         WebSocket: sessions, channels, credit
 //!   service    what a request means: publish, read, follow, topics, namespaces
@@ -15,6 +17,7 @@ pub mod auth;
 mod config;
 mod edge;
 mod gateway;
+mod listener;
 pub mod service;
 pub mod storage;
 mod tls;
@@ -22,4 +25,4 @@ mod ws;
 
 pub use config::GatewayConfig;
 pub use gateway::{Gateway, RunningGateway, StartError};
-pub use tls::{TlsError, TlsFiles, self_signed};
+pub use tls::{TlsError, TlsSource};

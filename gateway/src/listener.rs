@@ -1,0 +1,200 @@
+//! Listening sockets, and connections from their first byte to the first request.
+
+use std::io;
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::body::Body;
+use http::Request;
+use hyper::body::Incoming;
+use hyper::rt::{Read, Write};
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use hyper_util::server::conn::auto;
+use hyper_util::server::graceful::{GracefulShutdown, Watcher};
+use prometheus::IntCounterVec;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{Semaphore, watch};
+
+use crate::edge::{Edge, handle};
+use crate::tls::Tls;
+
+/// A request's header section must have arrived within this: a slow one holds a connection no longer.
+const HEADER_TIME_MAX: Duration = Duration::from_secs(10);
+/// Bytes of one request's header section.
+const HEADER_BYTES_MAX: usize = 64 << 10;
+/// Requests in flight on one HTTP/2 connection.
+const STREAMS_MAX: u32 = 256;
+/// TLS handshakes at once: each costs a signature, and the requests of those who are in need the processor too.
+const HANDSHAKES_MAX: usize = 64;
+/// Ports tried when any port will do and the one that was free on IPv4 is taken on IPv6.
+const PORTS_TRIED: u32 = 16;
+
+/// What every listening socket of a gateway shares.
+pub(crate) struct Door {
+    edge: Arc<Edge>,
+    tls: Option<Arc<Tls>>,
+    places: Arc<Semaphore>,
+    handshakes: Semaphore,
+    refused: IntCounterVec,
+    stop: watch::Receiver<bool>,
+}
+
+impl Door {
+    pub(crate) fn new(
+        edge: Arc<Edge>,
+        tls: Option<Arc<Tls>>,
+        refused: IntCounterVec,
+        stop: watch::Receiver<bool>,
+    ) -> Self {
+        let places = Arc::new(Semaphore::new(edge.config.connections_max));
+        Self { edge, tls, places, handshakes: Semaphore::new(HANDSHAKES_MAX), refused, stop }
+    }
+}
+
+/// Binds `addr`. For 127.0.0.1 also the same port of `[::1]`, because `localhost` may mean either; a machine
+/// without IPv6 does without, and says so.
+///
+/// # Errors
+/// The address with which it failed, and why.
+pub(crate) async fn bind(addr: SocketAddr) -> Result<Vec<TcpListener>, (SocketAddr, io::Error)> {
+    let bind = async |addr| TcpListener::bind(addr).await.map_err(|error| (addr, error));
+    for attempt in 1.. {
+        let first = bind(addr).await?;
+        if addr.ip() != Ipv4Addr::LOCALHOST {
+            return Ok(vec![first]);
+        }
+        let port = first.local_addr().map_err(|error| (addr, error))?.port();
+        match bind(SocketAddr::from((Ipv6Addr::LOCALHOST, port))).await {
+            Ok(second) => return Ok(vec![first, second]),
+            Err((_, error)) if error.kind() == io::ErrorKind::AddrInUse => {
+                if addr.port() != 0 || attempt == PORTS_TRIED {
+                    return Err((SocketAddr::from((Ipv6Addr::LOCALHOST, port)), error));
+                }
+            }
+            Err((_, error)) => {
+                tracing::warn!(%error, "[::1] is not served: this machine has no IPv6 loopback");
+                return Ok(vec![first]);
+            }
+        }
+    }
+    Err((addr, io::ErrorKind::AddrInUse.into()))
+}
+
+/// Accepts until the gateway stops.
+pub(crate) async fn accept(listener: TcpListener, door: Arc<Door>, connections: Arc<GracefulShutdown>) {
+    let mut stop = door.stop.clone();
+    loop {
+        let accepted = tokio::select! {
+            biased;
+            _ = stop.wait_for(|stopping| *stopping) => return,
+            accepted = listener.accept() => accepted,
+        };
+        let (stream, peer) = match accepted {
+            Ok(accepted) => accepted,
+            // Out of descriptors, or the peer was gone already: others go on.
+            Err(error) => {
+                tracing::warn!(%error, "a connection was not accepted");
+                tokio::time::sleep(Duration::from_millis(20)).await;
+                continue;
+            }
+        };
+        let place = tokio::select! {
+            _ = stop.wait_for(|stopping| *stopping) => return,
+            place = Arc::clone(&door.places).acquire_owned() => place,
+        };
+        let Ok(place) = place else { return };
+        let (door, watcher) = (Arc::clone(&door), connections.watcher());
+        tokio::spawn(async move {
+            greet(&door, stream, peer, watcher).await;
+            drop(place);
+        });
+    }
+}
+
+/// Shakes hands, if that is the custom here, and serves.
+async fn greet(door: &Door, stream: TcpStream, peer: SocketAddr, watcher: Watcher) {
+    // A confirm is a small packet that somebody waits for.
+    if let Err(error) = stream.set_nodelay(true) {
+        tracing::debug!(%error, "no TCP_NODELAY");
+    }
+    let Some(tls) = &door.tls else {
+        return Box::pin(serve(&door.edge, TokioIo::new(stream), peer, watcher)).await;
+    };
+    let mut stop = door.stop.clone();
+    let shake = async {
+        let _turn = door.handshakes.acquire().await.map_err(io::Error::other)?;
+        tls.acceptor().accept(stream).await
+    };
+    let time = Duration::from_millis(door.edge.config.handshake_ms_max);
+    let shaken = tokio::select! {
+        _ = stop.wait_for(|stopping| *stopping) => return,
+        shaken = tokio::time::timeout(time, shake) => shaken,
+    };
+    match shaken {
+        Ok(Ok(stream)) => Box::pin(serve(&door.edge, TokioIo::new(stream), peer, watcher)).await,
+        Ok(Err(error)) => {
+            door.refused.with_label_values(&["failed"]).inc();
+            tracing::debug!(%peer, %error, "a TLS handshake failed");
+        }
+        Err(_) => {
+            door.refused.with_label_values(&["timeout"]).inc();
+            tracing::debug!(%peer, "a TLS handshake took too long");
+        }
+    }
+}
+
+async fn serve(
+    edge: &Arc<Edge>,
+    stream: impl Read + Write + Unpin + Send + 'static,
+    peer: SocketAddr,
+    watcher: Watcher,
+) {
+    let mut builder = auto::Builder::new(TokioExecutor::new());
+    builder
+        .http1()
+        .timer(TokioTimer::new())
+        .header_read_timeout(HEADER_TIME_MAX)
+        .max_buf_size(HEADER_BYTES_MAX);
+    builder
+        .http2()
+        .timer(TokioTimer::new())
+        .max_header_list_size(u32::try_from(HEADER_BYTES_MAX).unwrap_or(u32::MAX))
+        .max_concurrent_streams(STREAMS_MAX)
+        .keep_alive_interval(Duration::from_secs(20));
+    let edge = Arc::clone(edge);
+    let service = service_fn(move |request: Request<Incoming>| {
+        let edge = Arc::clone(&edge);
+        async move { Ok::<_, std::convert::Infallible>(handle(edge, peer.ip(), request.map(Body::new)).await) }
+    });
+    let connection = builder.serve_connection_with_upgrades(stream, service).into_owned();
+    if let Err(error) = watcher.watch(connection).await {
+        tracing::debug!(%peer, %error, "a connection ended");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn the_loopback_address_is_served_on_ipv6_under_the_same_port() {
+        let listeners = bind(SocketAddr::from(([127, 0, 0, 1], 0))).await.unwrap();
+        let port = listeners[0].local_addr().unwrap().port();
+        match listeners.get(1) {
+            Some(second) => {
+                assert_eq!(second.local_addr().unwrap(), SocketAddr::from((Ipv6Addr::LOCALHOST, port)));
+            }
+            None => assert!(TcpListener::bind((Ipv6Addr::LOCALHOST, 0)).await.is_err(), "IPv6 works here"),
+        }
+    }
+
+    #[tokio::test]
+    async fn a_port_that_somebody_else_has_on_ipv6_is_refused_by_name() {
+        let Ok(taken) = TcpListener::bind((Ipv6Addr::LOCALHOST, 0)).await else { return };
+        let port = taken.local_addr().unwrap().port();
+        let (addr, _) = bind(SocketAddr::from(([127, 0, 0, 1], port))).await.unwrap_err();
+        assert_eq!(addr.port(), port);
+    }
+}
