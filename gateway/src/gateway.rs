@@ -69,7 +69,7 @@ pub struct RunningGateway {
 pub struct Gateway;
 
 impl Gateway {
-    /// Listens and serves. Storage need not be reachable yet.
+    /// Listens and serves, with the development authenticators. Storage need not be reachable yet.
     ///
     /// # Errors
     /// [`StartError`].
@@ -79,6 +79,18 @@ impl Gateway {
         } else {
             Box::<LoopbackAuthenticator>::default()
         };
+        Self::start_with(config, registry, authenticator).await
+    }
+
+    /// The same with an authenticator of the caller's.
+    ///
+    /// # Errors
+    /// [`StartError`].
+    pub async fn start_with(
+        config: GatewayConfig,
+        registry: Registry,
+        authenticator: Box<dyn Authenticator>,
+    ) -> Result<RunningGateway, StartError> {
         if !config.listen.ip().is_loopback()
             && !config.insecure_public
             && !authenticator.demands_credentials()

@@ -1,6 +1,7 @@
 //! One function for every request: who, where, may it, then the handler.
 
 use std::net::IpAddr;
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
@@ -8,6 +9,7 @@ use std::time::Instant;
 use axum::body::Body;
 use axum::response::Response;
 use bytes::Bytes;
+use futures_util::FutureExt as _;
 use http::header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE, RETRY_AFTER};
 use http::{HeaderMap, HeaderValue, Method, Request, StatusCode};
 use http_body_util::{BodyExt as _, Limited};
@@ -15,7 +17,7 @@ use parking_lot::Mutex;
 use prometheus::{Histogram, IntCounterVec, Registry};
 use serde::Serialize;
 use tokio::sync::watch;
-use weir_protocol::error::ErrorCode;
+use weir_protocol::error::{ErrorCode, Outcome};
 use weir_protocol::ids::{Name, TopicPath};
 use weir_protocol::rpc::Level;
 use weir_protocol::ws::{SUBPROTOCOL_BINARY, SUBPROTOCOL_JSON};
@@ -23,15 +25,21 @@ use weir_protocol::ws::{SUBPROTOCOL_BINARY, SUBPROTOCOL_JSON};
 use super::console::Console;
 use super::route::Route;
 use super::{events, namespaces, origin, publish, read, receipts, topics};
-use crate::api::operations::Target;
+use crate::api::operations::{PUBLIC, Target};
 use crate::api::{Limits, Problem, Service};
 use crate::auth::{Authenticator, Credentials, Principal, Resource, authorize};
 use crate::config::GatewayConfig;
 use crate::service::Services;
 use crate::ws::{self, WebSockets};
 
+/// Header fields of one request.
+const HEADERS_MAX: usize = 64;
+/// Bytes of their names and values.
+const HEADER_BYTES_MAX: usize = 16 << 10;
 /// Largest JSON body of a configuration.
 const CONFIG_BYTES_MAX: usize = 64 << 10;
+/// Whoever asks whether the gateway is ready gets an answer within this.
+const READY_TIME_MAX: std::time::Duration = std::time::Duration::from_secs(1);
 /// A body must have arrived within this.
 const BODY_TIME_MAX: std::time::Duration = std::time::Duration::from_secs(30);
 
@@ -188,7 +196,8 @@ async fn serve(
     body: Body,
     received: Instant,
 ) -> (&'static str, Result<Response, Problem>) {
-    let checked = origin::check_host(&edge.config, &head.uri, &head.headers)
+    let checked = check_headers(&head.headers)
+        .and_then(|()| origin::check_host(&edge.config, &head.uri, &head.headers))
         .and_then(|()| origin::check_origin(&edge.config, &head.uri, &head.headers));
     if let Err(problem) = checked {
         return ("none", Err(problem));
@@ -206,14 +215,10 @@ async fn serve(
         Err(problem) => return ("none", Err(problem)),
     };
     let id = route.operation.id;
-    let credentials = Credentials { peer, headers: &head.headers, token: None };
-    let principal = match edge.authenticator.authenticate(&credentials) {
+    let principal = match known(edge, peer, &head.headers, &route) {
         Ok(principal) => principal,
-        Err(error) => return (id, Err(Problem::new(ErrorCode::Unauthorized, error.to_string()))),
+        Err(problem) => return (id, Err(problem)),
     };
-    if let Err(problem) = allowed(&route, &principal) {
-        return (id, Err(problem));
-    }
     if id == "openWebSocket" {
         return (id, open_websocket(edge, peer, head, principal).await);
     }
@@ -226,7 +231,8 @@ async fn serve(
         received,
         body: Mutex::new(Some(body)),
     };
-    (id, run(id, call).await)
+    let answer = AssertUnwindSafe(run(id, call)).catch_unwind().await;
+    (id, answer.unwrap_or_else(|_| Err(panicked(id))))
 }
 
 /// The connection becomes a WebSocket; each `open` and `sub` on it is authorised on its own.
@@ -245,6 +251,42 @@ async fn open_websocket(
         authenticating.authenticator.authenticate(&credentials)
     });
     ws::upgrade(&edge.sockets, head, principal, authenticate).await
+}
+
+/// Who asks, and that it may.
+fn known(edge: &Edge, peer: IpAddr, headers: &HeaderMap, route: &Route) -> Result<Principal, Problem> {
+    if PUBLIC.iter().any(|operation| operation.id == route.operation.id) {
+        return Ok(Principal::with_grants(Name::default_name(), Vec::new()));
+    }
+    let credentials = Credentials { peer, headers, token: None };
+    let principal = edge
+        .authenticator
+        .authenticate(&credentials)
+        .map_err(|error| Problem::new(ErrorCode::Unauthorized, error.to_string()))?;
+    allowed(route, &principal)?;
+    Ok(principal)
+}
+
+/// Refuses more header fields, or more bytes of them, than a request has a use for.
+fn check_headers(headers: &HeaderMap) -> Result<(), Problem> {
+    let bytes: usize = headers.iter().map(|(name, value)| name.as_str().len() + value.len()).sum();
+    let refuse = |detail: String, limit: usize| {
+        Err(Problem::new(ErrorCode::HeadersTooLarge, detail).with_limit(limit as u64))
+    };
+    if headers.len() > HEADERS_MAX {
+        return refuse(format!("{} header fields; {HEADERS_MAX} are allowed", headers.len()), HEADERS_MAX);
+    }
+    if bytes > HEADER_BYTES_MAX {
+        return refuse(format!("{bytes} bytes of headers; {HEADER_BYTES_MAX} are allowed"), HEADER_BYTES_MAX);
+    }
+    Ok(())
+}
+
+/// A defect in a handler is the answer to one request, not the end of a connection.
+fn panicked(id: &'static str) -> Problem {
+    tracing::error!(operation = id, "a handler panicked");
+    Problem::new(ErrorCode::Internal, "the gateway failed while it served this request")
+        .with_outcome(Outcome::Unknown)
 }
 
 /// Asks the one decision for everything the operation touches.
@@ -305,7 +347,7 @@ async fn ready(edge: &Edge) -> Result<Response, Problem> {
     if edge.is_draining.load(Ordering::Acquire) {
         return Err(Problem::new(ErrorCode::Draining, "the gateway is shutting down"));
     }
-    let known = edge.services.storage.ready(edge.services.storage.deadline()).await;
+    let known = edge.services.storage.ready((Instant::now() + READY_TIME_MAX).into()).await;
     known?;
     Ok(empty(StatusCode::NO_CONTENT))
 }

@@ -22,6 +22,9 @@ pub use topics::{
     READ_NAMESPACE, READ_TOPIC, UPDATE_NAMESPACE, UPDATE_TOPIC,
 };
 
+/// What anybody may ask without being known: whether the gateway lives and works. Load balancers do.
+pub const PUBLIC: &[&Operation] = &[&READ_HEALTH, &READ_READINESS];
+
 /// All operations, in the order of the document.
 pub const OPERATIONS: &[&Operation] = &[
     &READ_HEALTH,

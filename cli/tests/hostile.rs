@@ -1,0 +1,234 @@
+//! Malformed, oversize, truncated, slow and half-open input over raw sockets: an error or a close within a deadline,
+//! no effect, and the product serves on.
+#![expect(dead_code, reason = "each test uses a part of the product's client")]
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod product;
+
+use std::io::{Read as _, Write as _};
+use std::net::{Shutdown, TcpStream};
+use std::time::{Duration, Instant};
+
+use product::{Connection, Product};
+
+/// Whatever is wrong, an answer or a close comes within this.
+const DEADLINE: Duration = Duration::from_secs(20);
+const HEAD: &str = "POST /v1/topics/t/messages HTTP/1.1\r\nHost: localhost\r\n";
+
+fn product() -> (tempfile::TempDir, Product) {
+    let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let product = Product::start(dir.path());
+    let made = Connection::open(&product.address).unwrap().request("PUT /v1/topics/t", &[], b"{}").unwrap();
+    assert_eq!(made.status, 201);
+    (dir, product)
+}
+
+/// Everything that is answered until the connection ends. Writing may fail once the other side has closed.
+fn exchange(product: &Product, bytes: &[u8], then_close: bool) -> String {
+    let mut stream = TcpStream::connect(&product.address).unwrap();
+    stream.set_read_timeout(Some(DEADLINE)).unwrap();
+    let _ = stream.write_all(bytes);
+    if then_close {
+        let _ = stream.shutdown(Shutdown::Write);
+    }
+    let mut answer = Vec::new();
+    let mut chunk = [0; 4096];
+    loop {
+        match stream.read(&mut chunk) {
+            Ok(0) => break,
+            Ok(n) => answer.extend_from_slice(&chunk[..n]),
+            Err(error) if error.kind() == std::io::ErrorKind::ConnectionReset => break,
+            Err(error) => panic!("no answer within {DEADLINE:?}: {error}"),
+        }
+    }
+    String::from_utf8_lossy(&answer).into_owned()
+}
+
+fn end(product: &Product) -> u64 {
+    let mut http = Connection::open(&product.address).unwrap();
+    http.request("GET /v1/topics/t", &[], b"").unwrap().json()["partitions"][0]["end"].as_u64().unwrap()
+}
+
+#[test]
+fn requests_that_are_none_are_refused_and_have_no_effect() {
+    let (_dir, product) = product();
+    let many = (0..70).map(|n| format!("X-{n}: y\r\n")).collect::<String>();
+    let long = format!("X: {}\r\n", "y".repeat(20 << 10));
+    let longer = format!("X: {}\r\n", "y".repeat(200 << 10));
+    let close = "Connection: close\r\n\r\n";
+    for (request, expected) in [
+        ("\x16\x03\x01\x02\x00\x01\x00\x01\u{fc}\r\n\r\n".to_owned(), "400"),
+        ("GARBAGE\r\n\r\n".to_owned(), "400"),
+        ("GET / HTTP/9.9\r\n\r\n".to_owned(), "400"),
+        (format!("{HEAD}{many}{close}"), "431"),
+        (format!("{HEAD}{long}{close}"), "431"),
+        (format!("{HEAD}{longer}{close}"), "431"),
+        (format!("{HEAD}Content-Length: 3\r\nContent-Length: 4\r\n{close}abcd"), "400"),
+        (format!("{HEAD}Content-Length: -1\r\n{close}"), "400"),
+        (format!("{HEAD}Content-Length: abc\r\n{close}"), "400"),
+        (format!("{HEAD}Transfer-Encoding: chunked\r\n{close}XYZ\r\nabc\r\n0\r\n\r\n"), "400"),
+        (format!("{HEAD}Transfer-Encoding: gzip\r\n{close}abc"), "400"),
+        (format!("{HEAD}Bad Header: x\r\n{close}"), "400"),
+        (format!("{HEAD}Content-Length: 99999999\r\n{close}"), "413"),
+        (format!("GET /v1/topics/%zz HTTP/1.1\r\nHost: localhost\r\n{close}"), "400"),
+        (format!("GET /v1/topics/%ff HTTP/1.1\r\nHost: localhost\r\n{close}"), "400"),
+        (format!("GET /healthz HTTP/1.1\r\nHost: evil.example\r\n{close}"), "421"),
+        (format!("GET /healthz HTTP/1.1\r\n{close}"), "4"),
+    ] {
+        let answer = exchange(&product, request.as_bytes(), false);
+        let shown: String = request.chars().take(90).collect();
+        assert!(answer.starts_with(&format!("HTTP/1.1 {expected}")), "{shown:?}: {answer:.200}");
+    }
+    assert_eq!(end(&product), 0, "no refused request had an effect");
+}
+
+#[test]
+fn header_limits_are_answered_with_a_problem() {
+    let (_dir, product) = product();
+    let mut http = Connection::open(&product.address).unwrap();
+    let long = "y".repeat(20 << 10);
+    let answer = http.request("POST /v1/topics/t/messages", &[("X-Long", &long)], b"x").unwrap();
+    assert_eq!(answer.status, 431);
+    let problem = answer.json();
+    assert_eq!(
+        (problem["code"].as_str(), problem["limit"].as_u64()),
+        (Some("headers_too_large"), Some(16 << 10))
+    );
+    assert_eq!(problem["outcome"], "none");
+}
+
+#[test]
+fn bodies_that_break_off_have_no_effect() {
+    let (_dir, product) = product();
+    for request in [
+        format!("{HEAD}Content-Length: 100\r\n\r\nonly this"),
+        format!("{HEAD}Transfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n"),
+        format!("{HEAD}Transfer-Encoding: chunked\r\n\r\n5\r\nhe"),
+        HEAD.to_owned(),
+        "POST /v1/top".to_owned(),
+    ] {
+        let answer = exchange(&product, request.as_bytes(), true);
+        assert!(!answer.contains("201 Created"), "{request:?}: {answer}");
+    }
+    assert_eq!(end(&product), 0);
+}
+
+#[test]
+fn who_never_finishes_a_header_is_closed_and_does_not_hold_others_up() {
+    let (_dir, product) = product();
+    let mut slow: Vec<_> = (0..50).map(|_| TcpStream::connect(&product.address).unwrap()).collect();
+    for stream in &mut slow {
+        stream.write_all(HEAD.as_bytes()).unwrap();
+    }
+    let start = Instant::now();
+    let mut http = Connection::open(&product.address).unwrap();
+    assert_eq!(http.request("POST /v1/topics/t/messages", &[], b"x").unwrap().status, 201);
+    for mut stream in slow {
+        stream.set_read_timeout(Some(DEADLINE)).unwrap();
+        let mut answer = Vec::new();
+        // Closed, with an answer or without one.
+        let _ = stream.read_to_end(&mut answer).map_err(|error| {
+            assert_eq!(
+                error.kind(),
+                std::io::ErrorKind::ConnectionReset,
+                "still open after {:?}",
+                start.elapsed()
+            );
+        });
+        assert!(!String::from_utf8_lossy(&answer).contains("201"), "half a request was served");
+    }
+    assert_eq!(end(&product), 1);
+}
+
+/// A WebSocket after its handshake, as a bare stream.
+fn upgraded(product: &Product, subprotocol: &str) -> TcpStream {
+    let mut stream = TcpStream::connect(&product.address).unwrap();
+    stream.set_read_timeout(Some(DEADLINE)).unwrap();
+    let handshake = format!(
+        "GET /v1/ws HTTP/1.1\r\nHost: localhost\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\
+         Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\
+         Sec-WebSocket-Protocol: {subprotocol}\r\n\r\n"
+    );
+    stream.write_all(handshake.as_bytes()).unwrap();
+    let mut head = Vec::new();
+    let mut byte = [0];
+    while !head.ends_with(b"\r\n\r\n") {
+        stream.read_exact(&mut byte).unwrap();
+        head.push(byte[0]);
+    }
+    assert!(head.starts_with(b"HTTP/1.1 101"), "{}", String::from_utf8_lossy(&head));
+    stream
+}
+
+/// A client's frame: masked with zeros, which changes nothing.
+fn masked(first: u8, payload: &[u8]) -> Vec<u8> {
+    let mut frame = vec![first];
+    match payload.len() {
+        len @ 0..=125 => frame.push(0x80 | u8::try_from(len).unwrap()),
+        len @ 126..=0xffff => {
+            frame.push(0x80 | 126);
+            frame.extend_from_slice(&u16::try_from(len).unwrap().to_be_bytes());
+        }
+        len => {
+            frame.push(0x80 | 127);
+            frame.extend_from_slice(&(len as u64).to_be_bytes());
+        }
+    }
+    frame.extend_from_slice(&[0; 4]);
+    frame.extend_from_slice(payload);
+    frame
+}
+
+#[test]
+fn websockets_that_break_the_rules_are_closed() {
+    let (_dir, product) = product();
+    let oversize = {
+        let mut head = vec![0x82, 0x80 | 127];
+        head.extend_from_slice(&(1u64 << 40).to_be_bytes());
+        head.extend_from_slice(&[0; 4]);
+        head
+    };
+    let fragments: Vec<u8> = std::iter::once(masked(0x02, &[0; 1000]))
+        .chain((0..9000).map(|_| masked(0x00, &[0; 1000])))
+        .flatten()
+        .collect();
+    for (what, subprotocol, bytes) in [
+        ("unmasked", "weir.v1.json", vec![0x81, 2, b'{', b'}']),
+        ("reserved bits", "weir.v1.json", masked(0xf1, b"{}")),
+        ("unknown opcode", "weir.v1.json", masked(0x83, b"{}")),
+        ("not UTF-8", "weir.v1.json", masked(0x81, &[0xff, 0xfe])),
+        ("not JSON", "weir.v1.json", masked(0x81, b"{\"t\":")),
+        ("binary garbage", "weir.v1.bin", masked(0x82, &[0x7f; 64])),
+        ("a frame cut short", "weir.v1.bin", masked(0x82, &[1, 0, 0])),
+        ("text in the binary form", "weir.v1.bin", masked(0x81, b"{\"t\":\"hello\",\"v\":1}")),
+        ("a length beyond all limits", "weir.v1.bin", oversize),
+        ("fragments without end", "weir.v1.bin", fragments),
+        ("no hello", "weir.v1.json", Vec::new()),
+    ] {
+        let mut stream = upgraded(&product, subprotocol);
+        let _ = stream.write_all(&bytes);
+        let mut answer = Vec::new();
+        match stream.read_to_end(&mut answer) {
+            Ok(_) => {}
+            Err(error) => assert_eq!(error.kind(), std::io::ErrorKind::ConnectionReset, "{what}"),
+        }
+        assert!(!String::from_utf8_lossy(&answer).contains("welcome"), "{what}");
+    }
+    let mut http = Connection::open(&product.address).unwrap();
+    assert_eq!(http.request("POST /v1/topics/t/messages", &[], b"x").unwrap().status, 201, "it serves on");
+}
+
+#[test]
+fn a_handshake_without_our_subprotocol_is_refused() {
+    let (_dir, product) = product();
+    let mut http = Connection::open(&product.address).unwrap();
+    let headers = [
+        ("Connection", "Upgrade"),
+        ("Upgrade", "websocket"),
+        ("Sec-WebSocket-Version", "13"),
+        ("Sec-WebSocket-Key", "dGhlIHNhbXBsZSBub25jZQ=="),
+        ("Sec-WebSocket-Protocol", "mqtt"),
+    ];
+    let answer = http.request("GET /v1/ws", &headers, b"").unwrap();
+    assert_eq!((answer.status, answer.json()["code"].as_str()), (400, Some("invalid_header")));
+}
