@@ -1,16 +1,23 @@
-// Smoke: HTTP publishes at a constant arrival rate; every confirmed message is read back at its offset, and at the
-// end the whole topic is read: offsets dense, every payload once.
+// Smoke: HTTP publishes at a constant arrival rate while a WebSocket follows within credit. Every confirmed message is
+// read back at its offset and delivered once, in order; at the end the whole topic is read: offsets dense, every
+// payload once.
 //   scripts/loadtest smoke        RATE (per second, 100), DURATION (10s)
 import { check } from 'k6';
 import http from 'k6/http';
 import { Counter, Trend } from 'k6/metrics';
 import exec from 'k6/execution';
+import { WebSocket } from 'k6/websockets';
 
 const BASE = __ENV.WEIR_URL;
 const STAGES = ['gw', 'net', 'queue', 'write', 'fsync', 'quorum', 'total'];
 const stages = Object.fromEntries(STAGES.map((stage) => [stage, new Trend(`weir_${stage}_ms`)]));
 const confirmed = new Counter('weir_confirmed');
 const wrong = new Counter('weir_read_back_wrong');
+const delivered = new Counter('weir_delivered');
+const misplaced = new Counter('weir_delivered_misplaced');
+const deliver = new Trend('weir_deliver_ms');
+const SECONDS = Number((__ENV.DURATION || '10s').replace('s', ''));
+const CREDIT = 200;
 
 export const options = {
   scenarios: {
@@ -22,12 +29,15 @@ export const options = {
       preAllocatedVUs: 20,
       maxVUs: 100,
     },
+    follow: { executor: 'per-vu-iterations', exec: 'follow', vus: 2, iterations: 1, maxDuration: `${SECONDS + 30}s` },
   },
   thresholds: {
     checks: ['rate==1'],
     weir_read_back_wrong: ['count==0'],
     dropped_iterations: ['count==0'],
     weir_confirmed: ['count>0'],
+    weir_delivered: ['count>0'],
+    weir_delivered_misplaced: ['count==0'],
   },
 };
 
@@ -49,6 +59,41 @@ export default function publish({ topic }) {
   const { partition, offset } = sent.json();
   const read = http.get(`${BASE}/v1/topics/${topic}/messages/${partition}/${offset}`);
   if (!check(read, { 'read back': (answer) => answer.status === 200 && answer.body === payload })) wrong.add(1);
+}
+
+// Follows from the beginning; done when it has everything that was there once publishing was over.
+export function follow({ topic }) {
+  const socket = new WebSocket(`${BASE.replace('http', 'ws')}/v1/ws`, 'weir.v1.json');
+  const send = (frame) => socket.send(JSON.stringify(frame));
+  let next = 0;
+  let end = Infinity;
+  const limit = () => ({ msgs: next + CREDIT, bytes: (next + CREDIT) * 10000 });
+  const isDone = () => next >= end && socket.close();
+  socket.onopen = () => send({ t: 'hello', v: 1, client: 'k6' });
+  socket.onerror = (event) => check(event, { 'the WebSocket works': () => false });
+  socket.onmessage = ({ data }) => {
+    for (const frame of data.trim().split('\n').map((line) => JSON.parse(line))) {
+      if (frame.t === 'welcome') send({ t: 'sub', ch: 1, topic, from: 'earliest', limit: limit() });
+      if (frame.t === 'ping') send({ t: 'pong', id: frame.id });
+      if (frame.t === 'err') check(frame, { 'no refusal': () => false });
+      for (const msg of frame.msgs || (frame.t === 'msg' ? [frame] : [])) {
+        if (msg.o !== next) misplaced.add(1);
+        next = msg.o + 1;
+        delivered.add(1);
+        deliver.add(Date.now() - msg.ts);
+      }
+      if (next % (CREDIT / 4) === 0 || frame.t === 'msgs') send({ t: 'limit', ch: 1, ...limit() });
+    }
+    isDone();
+  };
+  setTimeout(() => {
+    end = http.get(`${BASE}/v1/topics/${topic}`).json().partitions[0].end;
+    isDone();
+  }, (SECONDS + 2) * 1000);
+  setTimeout(() => {
+    check(next, { 'everything was delivered': (count) => count === end });
+    socket.close();
+  }, (SECONDS + 10) * 1000);
 }
 
 export function teardown({ topic }) {

@@ -156,7 +156,7 @@ impl Client {
                         offsets.extend(slice.records().unwrap().map(|record| record.unwrap().offset.0));
                     }
                 }
-                ServerFrame::CaughtUp(_) => {}
+                ServerFrame::CaughtUp(_) | ServerFrame::PubLimit(_) => {}
                 other => panic!("{other:?}"),
             }
         }
@@ -281,7 +281,8 @@ async fn a_producer_goes_on_after_a_crash_without_losing_or_repeating_anything()
     }
     client.confirmed(399).await;
     client.sub(2, "ledger", "earliest", CREDIT).await;
-    assert!(matches!(client.next().await.1, ServerFrame::Subscribed(_)));
+    // Credit of the publishing channel may still be told.
+    while !matches!(client.next().await.1, ServerFrame::Subscribed(_)) {}
     assert_eq!(client.deliveries(1, 400).await, (0..400).collect::<Vec<_>>());
     let more = timeout(Duration::from_millis(200), async {
         loop {
@@ -463,4 +464,14 @@ async fn a_stopping_gateway_says_goodbye() {
     assert!(matches!(&frames[..], [ServerFrame::Goaway(_)]), "{frames:?}");
     assert_eq!(code, CloseCode::GoingAway);
     assert!(stopping.await.unwrap(), "it stopped by itself");
+}
+
+#[tokio::test]
+async fn a_client_that_closes_is_answered_with_a_close() {
+    let (_dir, product) = product();
+    let mut client = Client::welcomed(&product.address, "weir.v1.json").await;
+    client.socket.close(None).await.unwrap();
+    let answer = timeout(SOON, client.socket.next()).await.unwrap();
+    assert!(matches!(answer, Some(Ok(Message::Close(_)))), "{answer:?}");
+    assert!(timeout(SOON, client.socket.next()).await.unwrap().is_none());
 }

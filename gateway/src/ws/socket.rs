@@ -106,7 +106,7 @@ impl Socket {
             is_told |= matches!(woken, Woken::Drained);
             let is_there = self.take(woken) && self.take_more();
             if !is_there {
-                return;
+                return self.answer_close().await;
             }
             self.session.finish_turn(Now::read());
             self.run_effects();
@@ -397,6 +397,12 @@ impl Socket {
             socket.flush().await
         };
         matches!(timeout(WRITE_TIME_MAX, written).await, Ok(Ok(())))
+    }
+
+    /// A client that closes is owed a close frame; one that is gone is not there to take it.
+    async fn answer_close(mut self) {
+        let answered = async { while let Some(Ok(_)) = self.socket.recv().await {} };
+        let _ = timeout(CLOSE_TIME_MAX, answered).await;
     }
 
     async fn close(mut self, closing: Closing) {
