@@ -29,7 +29,14 @@ pub(crate) struct Connect {
     )]
     pub(crate) url: String,
     /// Namespace of the topics named
-    #[arg(long = "ns", env = "WEIR_NS", default_value = "default", global = true, value_name = "NAME")]
+    #[arg(
+        id = "ns",
+        long = "ns",
+        env = "WEIR_NS",
+        default_value = "default",
+        global = true,
+        value_name = "NAME"
+    )]
     pub(crate) namespace: String,
     /// Trust this certificate authority or self-signed certificate (PEM), in addition to the system's
     #[arg(long, env = "WEIR_CA_CERT", global = true, value_name = "FILE")]
@@ -37,6 +44,9 @@ pub(crate) struct Connect {
     /// Print JSON for programs instead of text for people
     #[arg(long, global = true)]
     pub(crate) json: bool,
+    /// Read settings from this TOML file [env: WEIR_CONFIG] [default: weir.toml, if there is one]
+    #[arg(long, global = true, value_name = "FILE")]
+    pub(crate) config: Option<PathBuf>,
 }
 
 /// The commands.
@@ -61,6 +71,9 @@ pub(crate) enum Command {
         weir sub orders payments --from ts:2026-01-31T12:00:00Z --json | jq .data\n  weir sub logs --from tail:10"
     )]
     Sub(SubArgs),
+    /// Show and check settings: flags win over the environment, that over weir.toml
+    #[command(subcommand)]
+    Config(ConfigCommand),
     /// Measure, with proof that nothing was lost
     ///
     /// Without --running each run starts the product in a process and a directory of its own, so that its CPU time
@@ -90,6 +103,12 @@ pub(crate) struct DevArgs {
     /// Serve an address that other machines can reach although nobody is authenticated
     #[arg(long)]
     pub(crate) insecure_public: bool,
+    /// Name that clients may address this gateway by, besides localhost and the listening address; repeatable
+    #[arg(long = "host-name", id = "host_name", value_name = "NAME")]
+    pub(crate) host_names: Vec<String>,
+    /// Browser origin, such as https://app.example, whose pages may use this gateway; repeatable
+    #[arg(long = "allow-origin", id = "allow_origin", value_name = "ORIGIN")]
+    pub(crate) origins: Vec<String>,
     /// Where the operator console is served: a path that starts and ends with a slash
     #[arg(long, env = "WEIR_CONSOLE_PREFIX", default_value = "/console/", value_name = "PATH")]
     pub(crate) console_prefix: String,
@@ -102,6 +121,22 @@ pub(crate) struct DevArgs {
     /// Write the gateway's URL into this file once everything answers (for scripts)
     #[arg(long, value_name = "FILE")]
     pub(crate) ready_file: Option<PathBuf>,
+}
+
+/// What can be done with settings.
+#[derive(Debug, Subcommand)]
+pub(crate) enum ConfigCommand {
+    /// Print every setting with its meaning, value and where that comes from, as a file that can be read again
+    Print {
+        /// Leave out the file and print the defaults
+        #[arg(long)]
+        defaults: bool,
+    },
+    /// Check a file; the one that would be read if none is named
+    Check {
+        /// The file
+        file: Option<PathBuf>,
+    },
 }
 
 /// How `weir pub` publishes.

@@ -44,6 +44,8 @@ pub(crate) async fn run(args: DevArgs) -> anyhow::Result<()> {
         listen: args.listen,
         storage: node.local_addr().to_string(),
         insecure_public: args.insecure_public,
+        hosts: args.host_names.clone(),
+        origins: args.origins.clone(),
         console_prefix: args.console_prefix.clone(),
         tls: tls(&args),
         ..GatewayConfig::default()

@@ -3,6 +3,7 @@
 //! ```text
 //!   args                 what can be typed, with its help
 //!   dev                  `weir dev`: node and gateway in one process
+//!   config               settings from a file
 //!   topic, publish, subscribe, bench    one module per command, over
 //!   client               HTTP as any user would speak it
 //!   output               what is printed, for people and with --json
@@ -11,6 +12,7 @@
 mod args;
 mod bench;
 mod client;
+mod config;
 mod dev;
 mod output;
 mod publish;
@@ -19,9 +21,10 @@ mod topic;
 
 use std::process::ExitCode;
 
-use clap::Parser as _;
+use clap::FromArgMatches as _;
 
 use crate::args::{Args, Command};
+use crate::config::FileConfig;
 
 /// Batches are freed on other threads than they were made on, which the system's allocator is slow at (measured:
 /// docs/performance/experiments.md).
@@ -29,8 +32,7 @@ use crate::args::{Args, Command};
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
-    let args = Args::parse();
-    match run(args) {
+    match configured() {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             output::failure(&error);
@@ -39,10 +41,19 @@ fn main() -> ExitCode {
     }
 }
 
-fn run(args: Args) -> anyhow::Result<()> {
+/// The file's settings are the defaults of the command line.
+fn configured() -> anyhow::Result<()> {
+    let file = FileConfig::find(std::env::args())?;
+    let matches = file.command()?.get_matches();
+    let args = Args::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
+    run(args, &file)
+}
+
+fn run(args: Args, file: &FileConfig) -> anyhow::Result<()> {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     let Args { connect, command } = args;
     match command {
+        Command::Config(command) => config::run(&connect, file, &command),
         Command::Dev(dev) => runtime.block_on(dev::run(dev)),
         Command::Pub(publish) => runtime.block_on(publish::run(&connect, &publish)),
         Command::Sub(subscribe) => runtime.block_on(subscribe::run(&connect, &subscribe)),

@@ -121,6 +121,12 @@ fn bad_requests_get_a_precise_answer_and_no_effect() {
         );
         assert_eq!(answer.header("content-type"), Some("application/problem+json"));
     }
+    let wrong_method = http.request("POST /v1/topics/orders", &[], b"").unwrap();
+    assert_eq!(wrong_method.header("allow"), Some("PUT, GET, PATCH, DELETE"));
+    for (origin, may_read) in [("http://localhost:3000", true), ("https://evil.example", false)] {
+        let answer = http.request("GET /v1/topics/orders", &[("Origin", origin)], b"").unwrap();
+        assert_eq!(answer.header("access-control-allow-origin").is_some(), may_read, "{origin}");
+    }
     // Refused by its declared length, before a byte of it is read.
     http.declare("POST /v1/topics/orders/messages", "text/plain", (1 << 20) + 1).unwrap();
     assert_eq!(http.head().unwrap().0, 413);

@@ -54,6 +54,10 @@ pub struct Problem {
     #[serde(rename = "violated-policies", default, skip_serializing_if = "Vec::is_empty")]
     #[schema(required = false)]
     pub violated_policies: Vec<String>,
+    /// Methods that the resource has, for the header `Allow`.
+    #[serde(skip)]
+    #[schema(ignore)]
+    pub allow: Option<String>,
 }
 
 /// Whether a refused or failed request had an effect.
@@ -129,6 +133,7 @@ impl Problem {
             limit: None,
             missing_grant: None,
             violated_policies: Vec::new(),
+            allow: None,
         }
     }
 

@@ -72,7 +72,9 @@ impl Console {
         let rest = path.strip_prefix(&self.prefix)?;
         if !matches!(*method, Method::GET | Method::HEAD) {
             let detail = format!("{method} is not among the methods of the console's files: {}", "GET, HEAD");
-            return Some(Err(Problem::new(ErrorCode::MethodNotAllowed, detail)));
+            let mut problem = Problem::new(ErrorCode::MethodNotAllowed, detail);
+            problem.allow = Some("GET, HEAD".to_owned());
+            return Some(Err(problem));
         }
         if rest != "index.html"
             && let Some(file) = Files::get(rest)

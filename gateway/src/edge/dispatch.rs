@@ -172,6 +172,7 @@ pub(crate) async fn handle(edge: Arc<Edge>, peer: IpAddr, request: Request<Body>
     let request_id = ulid::Ulid::new().to_string();
     let is_head = head.method == Method::HEAD;
     let request_headers = head.headers.clone();
+    let may_read = origin::check_origin(&edge.config, &head.uri, &head.headers).is_ok();
     let (operation, result) = serve(&edge, peer, head, body, received).await;
     let mut response = result.unwrap_or_else(|problem| problem_response(problem, &request_id));
     let headers = response.headers_mut();
@@ -180,7 +181,10 @@ pub(crate) async fn handle(edge: Arc<Edge>, peer: IpAddr, request: Request<Body>
     }
     headers.insert("x-content-type-options", HeaderValue::from_static("nosniff"));
     headers.insert("cross-origin-resource-policy", HeaderValue::from_static("same-origin"));
-    origin::add_cors(&request_headers, headers);
+    // Whose origin was refused learns nothing from the answer but its status.
+    if may_read {
+        origin::add_cors(&request_headers, headers);
+    }
     let class = format!("{}xx", response.status().as_u16() / 100);
     edge.requests.with_label_values(&[operation, class.as_str()]).inc();
     if is_head {
@@ -403,10 +407,7 @@ fn problem_response(mut problem: Problem, request_id: &str) -> Response {
     if let Some(ms) = problem.retry_after_ms {
         headers.insert(RETRY_AFTER, HeaderValue::from(ms.div_ceil(1000)));
     }
-    if problem.status == 405
-        && let Some(methods) = problem.detail.rsplit(": ").next()
-        && let Ok(methods) = HeaderValue::from_str(methods)
-    {
+    if let Some(Ok(methods)) = problem.allow.as_deref().map(HeaderValue::from_str) {
         headers.insert(ALLOW, methods);
     }
     if problem.status == 401 {

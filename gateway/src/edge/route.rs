@@ -70,7 +70,9 @@ impl Route {
             return Err(Problem::new(ErrorCode::RouteNotFound, format!("there is no {}", uri.path())));
         }
         let detail = format!("{method} is not among the methods of this resource: {}", allowed.join(", "));
-        Err(Problem::new(ErrorCode::MethodNotAllowed, detail))
+        let mut problem = Problem::new(ErrorCode::MethodNotAllowed, detail);
+        problem.allow = Some(allowed.join(", "));
+        Err(problem)
     }
 
     /// A path parameter of the operation's template.

@@ -148,7 +148,7 @@ pub enum ReadError {
         index: u64,
     },
     /// Bytes that were acknowledged are not what was written: fail the replica, never skip.
-    #[error("{} is damaged at {pos}: {what}; restore the directory or this replica, or run repair", path.display())]
+    #[error("{} is damaged at {pos}: {what}; restore the directory from a copy", path.display())]
     Corrupt {
         /// The journal file.
         path: PathBuf,
@@ -171,8 +171,8 @@ pub enum ReadError {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
     "{} is damaged at byte {pos} ({what}), and a later block proves that these bytes had been acknowledged. \
-     Restore this file from a copy, or replace this node by a new one that rebuilds from its peers; \
-     if there is no other copy, `repair --truncate` cuts the journal here and gives up what follows",
+     Restore this file from a copy, or replace this node by a new one. It does not start without them: \
+     what follows this place was confirmed to somebody",
     path.display()
 )]
 pub struct Damage {

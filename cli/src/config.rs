@@ -1,0 +1,278 @@
+//! Settings from a file. What can be set is what can be typed: keys are the long flags with underscores, in the
+//! sections `[client]` (flags of every command) and `[dev]`. Flags win over the environment, that over the file.
+//!
+//! The file's values become the defaults of the command line's own definitions, so there is one schema, one parser
+//! and one help text.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context as _, bail};
+use clap::parser::ValueSource;
+use clap::{Arg, ArgAction, ArgMatches, Command, CommandFactory as _};
+use serde::Serialize;
+
+use crate::args::{Args, ConfigCommand, Connect};
+use crate::output;
+
+/// Read if it is there and no other file is named.
+const DEFAULT_FILE: &str = "weir.toml";
+/// Names the file, like `--config`.
+const ENV: &str = "WEIR_CONFIG";
+const SECTIONS: [&str; 2] = ["client", "dev"];
+/// Flags that say how to run one command rather than how things are set up.
+const NOT_SETTINGS: [&str; 5] = ["config", "help", "version", "json", "ready_file"];
+
+/// A file's values by section and key, as they would be typed.
+#[derive(Debug, Default)]
+pub(crate) struct FileConfig {
+    path: Option<PathBuf>,
+    values: BTreeMap<(String, String), String>,
+}
+
+/// A setting as it stands.
+#[derive(Debug, Serialize)]
+struct Setting {
+    section: &'static str,
+    key: String,
+    value: Option<String>,
+    /// `default`, `file` or `env`.
+    source: &'static str,
+    env: Option<String>,
+    about: String,
+}
+
+impl FileConfig {
+    /// The file that `--config` among `args` names, else the environment, else `weir.toml` if it exists.
+    pub(crate) fn find(args: impl Iterator<Item = String>) -> anyhow::Result<Self> {
+        let args: Vec<String> = args.collect();
+        let flag = args.iter().enumerate().find_map(|(at, arg)| match arg.strip_prefix("--config") {
+            Some("") => args.get(at + 1).cloned(),
+            Some(rest) => rest.strip_prefix('=').map(str::to_owned),
+            None => None,
+        });
+        match flag.or_else(|| std::env::var(ENV).ok()) {
+            Some(path) => Self::read(Path::new(&path)),
+            None if Path::new(DEFAULT_FILE).exists() => Self::read(Path::new(DEFAULT_FILE)),
+            None => Ok(Self::default()),
+        }
+    }
+
+    /// Reads a file; its keys are checked by [`FileConfig::command`].
+    pub(crate) fn read(path: &Path) -> anyhow::Result<Self> {
+        let text =
+            std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
+        let table: toml::Table =
+            toml::from_str(&text).with_context(|| format!("{} is not TOML", path.display()))?;
+        let mut values = BTreeMap::new();
+        for (section, content) in table {
+            let toml::Value::Table(content) = content else {
+                bail!("{}: {section} stands outside of [client] and [dev]", path.display());
+            };
+            for (key, value) in content {
+                let typed = match value {
+                    toml::Value::String(text) => text,
+                    toml::Value::Integer(number) => number.to_string(),
+                    toml::Value::Boolean(flag) => flag.to_string(),
+                    _ => bail!("{}: {section}.{key} is not a text, integer or boolean", path.display()),
+                };
+                values.insert((section.clone(), key), typed);
+            }
+        }
+        Ok(Self { path: Some(path.to_owned()), values })
+    }
+
+    /// The command line with the file's values as its defaults.
+    ///
+    /// # Errors
+    /// An unknown section or key, by name.
+    pub(crate) fn command(&self) -> anyhow::Result<Command> {
+        let mut command = Args::command();
+        for ((section, key), value) in &self.values {
+            let known = SECTIONS.contains(&section.as_str()) && !NOT_SETTINGS.contains(&key.as_str());
+            let place = if section == "dev" { command.find_subcommand("dev") } else { Some(&command) };
+            let exists =
+                place.is_some_and(|place| place.get_arguments().any(|arg| arg.get_id() == key.as_str()));
+            if !(known && exists) {
+                let path = self.path.as_deref().unwrap_or(Path::new(DEFAULT_FILE));
+                bail!(
+                    "{}: {section}.{key} is unknown; `weir config print --defaults` lists what can be set",
+                    path.display()
+                );
+            }
+            let (id, value) = (key.clone(), value.clone());
+            let with_default =
+                |arg: Arg| arg.default_value(clap::builder::Str::from(value.leak() as &'static str));
+            command = if section == "dev" {
+                command.mut_subcommand("dev", |dev| dev.mut_arg(id, with_default))
+            } else {
+                command.mut_arg(id, with_default)
+            };
+        }
+        Ok(command)
+    }
+
+    fn settings(&self) -> anyhow::Result<Vec<Setting>> {
+        let command = self.command()?;
+        let matches = command.clone().try_get_matches_from(["weir", "dev"])?;
+        let dev = matches.subcommand_matches("dev").context("dev is a command")?;
+        let dev_command = command.find_subcommand("dev").context("dev is a command")?;
+        let is_setting = |arg: &&Arg| !NOT_SETTINGS.contains(&arg.get_id().as_str());
+        let client = command.get_arguments().filter(is_setting).map(|arg| self.setting("client", arg, dev));
+        let dev = dev_command.get_arguments().filter(is_setting).filter(|arg| !arg.is_global_set());
+        let dev: Vec<_> = dev
+            .map(|arg| self.setting("dev", arg, matches.subcommand_matches("dev").expect("looked up above")))
+            .collect();
+        Ok(client.chain(dev).collect())
+    }
+
+    fn setting(&self, section: &'static str, arg: &Arg, matches: &ArgMatches) -> Setting {
+        let key = arg.get_id().as_str();
+        let is_in_file = self.values.contains_key(&(section.to_owned(), key.to_owned()));
+        let source = match matches.value_source(key) {
+            Some(ValueSource::EnvVariable) => "env",
+            Some(ValueSource::DefaultValue) if is_in_file => "file",
+            _ => "default",
+        };
+        let value = match arg.get_action() {
+            ArgAction::SetTrue => Some(matches.get_flag(key).to_string()),
+            _ => matches
+                .get_raw(key)
+                .and_then(|mut values| values.next())
+                .map(|value| value.to_string_lossy().into_owned()),
+        };
+        Setting {
+            section,
+            key: key.to_owned(),
+            value,
+            source,
+            env: arg.get_env().map(|name| name.to_string_lossy().into_owned()),
+            about: arg.get_help().map(ToString::to_string).unwrap_or_default(),
+        }
+    }
+}
+
+/// `weir config`.
+pub(crate) fn run(connect: &Connect, file: &FileConfig, command: &ConfigCommand) -> anyhow::Result<()> {
+    match command {
+        ConfigCommand::Check { file: named } => {
+            let read;
+            let file = match named {
+                Some(path) => {
+                    read = FileConfig::read(path)?;
+                    &read
+                }
+                None => file,
+            };
+            file.settings()?;
+            match &file.path {
+                Some(path) => output::note(format_args!(
+                    "{}: {} settings, all valid",
+                    path.display(),
+                    file.values.len()
+                )),
+                None => output::note("there is no file; the defaults and the environment are valid"),
+            }
+            Ok(())
+        }
+        ConfigCommand::Print { defaults } => {
+            let none = FileConfig::default();
+            let settings = if *defaults { none.settings()? } else { file.settings()? };
+            if connect.json {
+                output::line(serde_json::to_string(&settings)?);
+                return Ok(());
+            }
+            print(&settings);
+            Ok(())
+        }
+    }
+}
+
+/// As a file that could be read again.
+fn print(settings: &[Setting]) {
+    for section in SECTIONS {
+        output::line(format_args!("[{section}]"));
+        for setting in settings.iter().filter(|setting| setting.section == section) {
+            let env = setting.env.as_ref().map_or(String::new(), |env| format!(" ({env})"));
+            output::line(format_args!("# {}{env}", setting.about));
+            match &setting.value {
+                Some(value) => {
+                    output::line(format_args!("{} = {}  # {}", setting.key, quoted(value), setting.source))
+                }
+                None => output::line(format_args!("# {} =", setting.key)),
+            }
+        }
+        output::line("");
+    }
+}
+
+fn quoted(value: &str) -> String {
+    if value.parse::<i64>().is_ok() || matches!(value, "true" | "false") {
+        value.to_owned()
+    } else {
+        toml::Value::String(value.to_owned()).to_string()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn file(text: &str) -> (tempfile::TempDir, anyhow::Result<FileConfig>) {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("w.toml");
+        std::fs::write(&path, text).unwrap();
+        let read = FileConfig::read(&path);
+        (dir, read)
+    }
+
+    #[test]
+    fn flags_win_over_the_file_and_the_file_over_defaults() {
+        let (_dir, read) = file("[client]\nns = \"shop\"\n[dev]\ndata_shards = 7\ninsecure_public = true\n");
+        let command = read.unwrap().command().unwrap();
+        let matches = command.clone().try_get_matches_from(["weir", "dev"]).unwrap();
+        let dev = matches.subcommand_matches("dev").unwrap();
+        assert_eq!(dev.get_one::<u32>("data_shards"), Some(&7));
+        assert!(dev.get_flag("insecure_public"));
+        assert_eq!(dev.get_one::<String>("ns").map(String::as_str), Some("shop"));
+        let flags = command.try_get_matches_from(["weir", "dev", "--data-shards", "9"]).unwrap();
+        assert_eq!(flags.subcommand_matches("dev").unwrap().get_one::<u32>("data_shards"), Some(&9));
+    }
+
+    #[test]
+    fn what_cannot_be_set_is_named() {
+        for (text, expected) in [
+            ("[dev]\nlissten = \"x\"", "dev.lissten is unknown"),
+            ("[server]\nlisten = \"x\"", "server.listen is unknown"),
+            ("[dev]\nready_file = \"x\"", "dev.ready_file is unknown"),
+            ("listen = \"x\"", "listen stands outside"),
+            ("[dev]\nlisten = [1]", "dev.listen is not a text"),
+            ("[dev", "is not TOML"),
+            ("[dev]\nlisten = \"nowhere\"", "nowhere"),
+        ] {
+            let (_dir, read) = file(text);
+            let error = read.and_then(|file| file.settings().map(|_| ())).unwrap_err();
+            assert!(format!("{error:#}").contains(expected), "{text}: {error:#}");
+        }
+    }
+
+    #[test]
+    fn what_is_printed_can_be_read_again() {
+        let printed: String = FileConfig::default()
+            .settings()
+            .unwrap()
+            .iter()
+            .filter_map(|setting| {
+                Some(format!(
+                    "[{}]\n{} = {}\n",
+                    setting.section,
+                    setting.key,
+                    quoted(setting.value.as_ref()?)
+                ))
+            })
+            .take(1)
+            .collect();
+        let (_dir, read) = file(&printed);
+        read.unwrap().settings().unwrap();
+    }
+}
