@@ -4,11 +4,15 @@ use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{self, Read, Seek, Write};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use crate::format::BLOCK_ALIGN;
 
 use super::{DirLock, Disk, DiskFile, FileName, LockError, OpenMode};
 
 const ZEROS: usize = 1 << 20;
+/// What direct writes are aligned to.
+const ALIGN: usize = BLOCK_ALIGN as usize;
 
 /// The operating system's file system.
 #[derive(Debug, Clone, Copy, Default)]
@@ -19,12 +23,12 @@ impl Disk for RealDisk {
         let mut options = OpenOptions::new();
         match mode {
             OpenMode::Read => options.read(true),
-            OpenMode::Write => options.read(true).write(true),
-            OpenMode::WriteDirect => options.write(true).custom_flags(libc::O_DIRECT | libc::O_DSYNC),
+            OpenMode::Write | OpenMode::WriteDirect => options.read(true).write(true),
             OpenMode::Create => options.read(true).write(true).create(true).truncate(true),
         };
-        // A direct file is written with O_DSYNC: its writes are durable when they return.
-        Ok(Arc::new(RealFile { file: options.open(path)?, synced_writes: mode == OpenMode::WriteDirect }))
+        let file = options.open(path)?;
+        let direct = (mode == OpenMode::WriteDirect).then(|| Direct::open(path)).transpose()?;
+        Ok(Arc::new(RealFile { file, direct }))
     }
 
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
@@ -101,8 +105,36 @@ impl DirLock for HeldFile {}
 
 #[derive(Debug)]
 struct RealFile {
+    /// Reads, and writes unless they go past the page cache.
     file: File,
-    synced_writes: bool,
+    direct: Option<Direct>,
+}
+
+/// A second way into the same file, past the page cache. The kernel wants memory, positions and lengths aligned;
+/// a journal's blocks are, their memory is made so by a copy. Written with `O_DSYNC`: durable when a write returns.
+#[derive(Debug)]
+struct Direct {
+    file: File,
+    /// Copies of what is written, kept for the next. One writer uses it at a time.
+    aligned: Mutex<Vec<u8>>,
+}
+
+impl Direct {
+    fn open(path: &Path) -> io::Result<Self> {
+        let mut options = OpenOptions::new();
+        options.write(true).custom_flags(libc::O_DIRECT | libc::O_DSYNC);
+        Ok(Self { file: options.open(path)?, aligned: Mutex::default() })
+    }
+
+    fn write_at(&self, bytes: &[u8], pos: u64) -> io::Result<()> {
+        // A panic elsewhere cannot leave it half written: it is overwritten before it is used.
+        let mut buffer = self.aligned.lock().unwrap_or_else(PoisonError::into_inner);
+        buffer.resize(bytes.len() + ALIGN, 0);
+        let start = buffer.as_ptr().align_offset(ALIGN);
+        let aligned = &mut buffer[start..start + bytes.len()];
+        aligned.copy_from_slice(bytes);
+        self.file.write_all_at(aligned, pos)
+    }
 }
 
 impl DiskFile for RealFile {
@@ -120,11 +152,14 @@ impl DiskFile for RealFile {
     }
 
     fn write_at(&self, buf: &[u8], pos: u64) -> io::Result<()> {
-        self.file.write_all_at(buf, pos)
+        match &self.direct {
+            Some(direct) => direct.write_at(buf, pos),
+            None => self.file.write_all_at(buf, pos),
+        }
     }
 
     fn sync(&self) -> io::Result<()> {
-        if self.synced_writes { Ok(()) } else { self.file.sync_data() }
+        if self.direct.is_some() { Ok(()) } else { self.file.sync_data() }
     }
 
     fn len(&self) -> io::Result<u64> {
