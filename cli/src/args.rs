@@ -106,7 +106,7 @@ pub(crate) struct DevArgs {
     /// Name that clients may address this gateway by, besides localhost and the listening address; repeatable
     #[arg(long = "host-name", id = "host_name", value_name = "NAME")]
     pub(crate) host_names: Vec<String>,
-    /// Browser origin, such as https://app.example, whose pages may use this gateway; repeatable
+    /// Browser origin, scheme and host, whose pages may use this gateway; repeatable
     #[arg(long = "allow-origin", id = "allow_origin", value_name = "ORIGIN")]
     pub(crate) origins: Vec<String>,
     /// Where the operator console is served: a path that starts and ends with a slash
@@ -182,7 +182,7 @@ pub(crate) struct SubArgs {
     /// Topics, at most 100
     #[arg(required = true, num_args = 1..=100, value_name = "TOPIC")]
     pub(crate) topics: Vec<String>,
-    /// Where to start: earliest, latest, an offset, ts:<RFC 3339 or ms>, tail:<messages> or cursor:<opaque>
+    /// Where to start: earliest, latest, an offset, ts:TIME (RFC 3339 or ms), tail:N or cursor:C
     #[arg(long, default_value = "latest", value_name = "POSITION")]
     pub(crate) from: String,
     /// Stop after this many messages
