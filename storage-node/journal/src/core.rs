@@ -49,6 +49,8 @@ pub(crate) struct Inner {
     pub(crate) streams: BTreeMap<StreamId, Stream>,
     pub(crate) queue: VecDeque<Queued>,
     pub(crate) queued_bytes: u64,
+    /// Without a sync per commit: purges written into the current file, durable when that is synced.
+    pub(crate) unsynced_purges: BTreeMap<StreamId, u64>,
     /// Oldest first; the last is being written.
     pub(crate) files: VecDeque<LiveFile>,
     pub(crate) next: Option<NextFile>,

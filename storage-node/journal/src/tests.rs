@@ -1,6 +1,7 @@
 use std::path::PathBuf;
 use std::sync::mpsc;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use bytes::Bytes;
 use proptest::prelude::*;
@@ -227,6 +228,61 @@ fn nothing_acknowledged_is_lost_by_a_cut_at_any_operation() {
                 assert_eq!(read, entry(read.index, 2500), "cut {cut} seed {seed}");
             }
             append(&journal, STREAM, vec![entry(range.end, 100)]).unwrap();
+        }
+    }
+}
+
+#[test]
+fn commits_keep_their_distance_and_closing_does_not_wait_for_it() {
+    let disk = SimDisk::new();
+    let config = JournalConfig { min_fsync_interval: Duration::from_secs(3600), ..config() };
+    let (journal, _) = Journal::open(config, Arc::new(disk.clone())).unwrap();
+    append(&journal, STREAM, vec![entry(0, 10)]).unwrap();
+    let answers: Vec<_> = (1..4)
+        .map(|index| {
+            let (done, answer) = waiter();
+            journal.append(STREAM, vec![entry(index, 10)], done).unwrap();
+            answer
+        })
+        .collect();
+    assert!(answers[0].try_recv().is_err(), "an hour has not passed");
+    let syncs = journal.metrics().syncs;
+    journal.close();
+    assert!(answers.iter().all(|answer| answer.recv().unwrap().is_ok()));
+    let (journal, _) = open(&disk);
+    assert_eq!((journal.entries(STREAM), syncs), (0..4, 1));
+}
+
+/// Without syncs a cut may lose what was acknowledged, but it leaves a prefix that opens.
+#[test]
+fn a_journal_that_does_not_sync_opens_after_a_cut_at_any_operation() {
+    let config = || JournalConfig { sync: SyncMode::Os, ..config() };
+    let run = |disk: &SimDisk| {
+        let Ok((journal, _)) = Journal::open(config(), Arc::new(disk.clone())) else { return };
+        for index in 0..160u64 {
+            let (done, answer) = waiter();
+            let queued = journal.append(STREAM, vec![entry(index, 2500)], done);
+            if queued.is_err() || answer.recv().unwrap().is_err() {
+                return;
+            }
+            if index % 10 == 9 {
+                journal.note_purged(STREAM, LogPosition { term: 1, leader: 1, index: index - 5 });
+            }
+        }
+    };
+    let whole = SimDisk::new();
+    run(&whole);
+    for cut in 0..whole.operations() {
+        let disk = SimDisk::new();
+        disk.fail_after(cut);
+        run(&disk);
+        for seed in 0..4 {
+            let survived = disk.after_crash(cut * 31 + seed);
+            let (journal, _) = Journal::open(config(), Arc::new(survived))
+                .unwrap_or_else(|error| panic!("cut {cut} seed {seed}: {error}"));
+            for read in read_all(&journal, STREAM) {
+                assert_eq!(read, entry(read.index, 2500), "cut {cut} seed {seed}");
+            }
         }
     }
 }

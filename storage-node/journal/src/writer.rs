@@ -158,12 +158,13 @@ impl Writer {
             }
             inner = core.work.wait(inner).unwrap_or_else(std::sync::PoisonError::into_inner);
         }
-        if let Some(rest) = synced_at.and_then(|at| core.config.min_fsync_interval.checked_sub(at.elapsed()))
-            && !rest.is_zero()
+        // Counted from the last sync; whoever closes the journal does not wait for it.
+        let rest = |at: Instant| core.config.min_fsync_interval.checked_sub(at.elapsed());
+        while let Some(rest) = synced_at.and_then(rest).filter(|rest| !rest.is_zero())
+            && !inner.closing
         {
-            drop(inner);
-            std::thread::sleep(rest);
-            inner = core.lock();
+            let waited = core.work.wait_timeout(inner, rest);
+            inner = waited.unwrap_or_else(std::sync::PoisonError::into_inner).0;
         }
         let at = Instant::now();
         let (drained, lazy) = drain(&core, inner);
@@ -299,6 +300,10 @@ impl Writer {
             match kind {
                 FrameKind::Entry(_) => state.written_end = at.index + 1,
                 FrameKind::Truncate => state.written_end = at.index,
+                // Files are freed by what is purged, and that must not be forgotten when they are gone.
+                FrameKind::Purge if self.core.config.sync == SyncMode::Os => {
+                    inner.unsynced_purges.insert(*stream, at.index);
+                }
                 FrameKind::Purge => {
                     state.durable_purged = state.durable_purged.max(Some(at.index));
                     purged = true;
@@ -330,6 +335,13 @@ impl Writer {
         if core.config.sync == SyncMode::Os {
             old.sync().map_err(|source| Failure::Sync { path: old_path, source })?;
             self.durable = Lsn::new(next.seq, FILE_HEADER_BYTES);
+            let mut inner = core.lock();
+            for (stream, index) in std::mem::take(&mut inner.unsynced_purges) {
+                if let Some(state) = inner.streams.get_mut(&stream) {
+                    state.durable_purged = state.durable_purged.max(Some(index));
+                }
+            }
+            core.files_changed.notify_all();
         }
         let handle = open_for_writing(&core, &next)?;
         let waiting = (
