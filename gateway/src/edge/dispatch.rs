@@ -165,14 +165,25 @@ impl Call {
     }
 }
 
+const fn class(status: StatusCode) -> &'static str {
+    match status.as_u16() {
+        100..=199 => "1xx",
+        200..=299 => "2xx",
+        300..=399 => "3xx",
+        400..=499 => "4xx",
+        _ => "5xx",
+    }
+}
+
 /// Answers one request.
 pub(crate) async fn handle(edge: Arc<Edge>, peer: IpAddr, request: Request<Body>) -> Response {
     let received = Instant::now();
     let (head, body) = request.into_parts();
     let request_id = ulid::Ulid::new().to_string();
     let is_head = head.method == Method::HEAD;
-    let request_headers = head.headers.clone();
+    // Whose origin is refused learns nothing from the answer but its status.
     let may_read = origin::check_origin(&edge.config, &head.uri, &head.headers).is_ok();
+    let reader = head.headers.get(http::header::ORIGIN).filter(|_| may_read).cloned();
     let (operation, result) = serve(&edge, peer, head, body, received).await;
     let mut response = result.unwrap_or_else(|problem| problem_response(problem, &request_id));
     let headers = response.headers_mut();
@@ -181,12 +192,10 @@ pub(crate) async fn handle(edge: Arc<Edge>, peer: IpAddr, request: Request<Body>
     }
     headers.insert("x-content-type-options", HeaderValue::from_static("nosniff"));
     headers.insert("cross-origin-resource-policy", HeaderValue::from_static("same-origin"));
-    // Whose origin was refused learns nothing from the answer but its status.
-    if may_read {
-        origin::add_cors(&request_headers, headers);
+    if let Some(reader) = reader {
+        origin::add_cors(reader, headers);
     }
-    let class = format!("{}xx", response.status().as_u16() / 100);
-    edge.requests.with_label_values(&[operation, class.as_str()]).inc();
+    edge.requests.with_label_values(&[operation, class(response.status())]).inc();
     if is_head {
         *response.body_mut() = Body::empty();
     }

@@ -72,11 +72,10 @@ pub(super) fn check_origin(config: &GatewayConfig, uri: &Uri, headers: &HeaderMa
 }
 
 /// Adds what browsers need to see the answer; the origin was checked.
-pub(super) fn add_cors(request: &HeaderMap, response: &mut HeaderMap) {
-    let Some(origin) = request.get(ORIGIN) else { return };
+pub(super) fn add_cors(origin: HeaderValue, response: &mut HeaderMap) {
     response.insert(ACCESS_CONTROL_ALLOW_ORIGIN, origin.clone());
     response.insert(ACCESS_CONTROL_EXPOSE_HEADERS, HeaderValue::from_static(EXPOSED));
-    response.insert("timing-allow-origin", origin.clone());
+    response.insert("timing-allow-origin", origin);
     response.append(VARY, HeaderValue::from_static("Origin"));
 }
 
