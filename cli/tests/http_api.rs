@@ -374,6 +374,28 @@ fn a_retry_too_old_to_be_placed_is_answered_as_the_success_that_it_was() {
 }
 
 #[test]
+fn a_namespace_lets_pages_of_its_origins_in_and_no_others() {
+    let mut api = Api::start();
+    let shop = br#"{"auto_create":true,"cors_origins":["https://shop.example"]}"#;
+    assert_eq!(api.send("PUT /v1/ns/shop", &[], shop).status, 201);
+    for (path, origin, status) in [
+        ("/v1/ns/shop/topics/t/messages", "https://shop.example", 201),
+        ("/v1/ns/shop/topics/t/messages", "http://shop.example", 403),
+        ("/v1/ns/default/topics/t/messages", "https://shop.example", 403),
+        ("/v1/topics/t/messages", "https://shop.example", 403),
+    ] {
+        let answer = api.send(&format!("POST {path}"), &[("Origin", origin)], b"x");
+        assert_eq!(answer.status, status, "{path} from {origin}: {}", answer.text());
+        let readable = answer.header("access-control-allow-origin");
+        assert_eq!(readable, (status == 201).then_some(origin), "{path} from {origin}");
+    }
+    let preflight =
+        [("Origin", "https://shop.example"), ("Access-Control-Request-Headers", "message-key, cookie")];
+    let answer = api.send("OPTIONS /v1/ns/shop/topics/t/messages", &preflight, b"");
+    assert_eq!((answer.status, answer.header("access-control-allow-headers")), (204, Some("message-key")));
+}
+
+#[test]
 fn topics_tell_their_rates_and_lists_go_on_with_a_cursor() {
     let mut api = Api::with_topic("busy", "{\"partitions\":2}");
     for n in 0..5 {

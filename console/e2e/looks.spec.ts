@@ -94,6 +94,12 @@ test('a topic, with every tab and dialog', async ({ page, open, product }) => {
     .waitFor();
   await take(page, '06-message');
   await page.keyboard.press('Escape');
+  await page.getByRole('button', { name: 'Live' }).click();
+  await page.getByText('Live', { exact: true }).first().waitFor();
+  await product.publish('orders.paid', JSON.stringify({ order: 'live' }), { 'Message-Key': 'cust-live' });
+  await page.getByRole('row', { name: /cust-live/ }).waitFor();
+  await take(page, '11-live');
+  await page.getByRole('button', { name: 'Live' }).click();
   await page.getByRole('link', { name: 'Config' }).click();
   await page.getByLabel('Remove after').fill('2d');
   await page.getByLabel('Closed').check();

@@ -181,10 +181,13 @@ pub(crate) async fn handle(edge: Arc<Edge>, peer: IpAddr, request: Request<Body>
     let (head, body) = request.into_parts();
     let request_id = ulid::Ulid::new().to_string();
     let is_head = head.method == Method::HEAD;
+    let origin = known_origin(&edge, &head).await;
     // Whose origin is refused learns nothing from the answer but its status.
-    let may_read = origin::check_origin(&edge.config, &head.uri, &head.headers).is_ok();
-    let reader = head.headers.get(http::header::ORIGIN).filter(|_| may_read).cloned();
-    let (operation, result) = serve(&edge, peer, head, body, received).await;
+    let reader = head.headers.get(http::header::ORIGIN).filter(|_| origin.is_ok()).cloned();
+    let (operation, result) = match origin {
+        Ok(()) => serve(&edge, peer, head, body, received).await,
+        Err(problem) => ("none", Err(problem)),
+    };
     let mut response = result.unwrap_or_else(|problem| problem_response(problem, &request_id));
     let headers = response.headers_mut();
     if let Ok(id) = HeaderValue::from_str(&request_id) {
@@ -210,8 +213,7 @@ async fn serve(
     received: Instant,
 ) -> (&'static str, Result<Response, Problem>) {
     let checked = check_headers(&head.headers)
-        .and_then(|()| origin::check_host(&edge.config, &head.uri, &head.headers))
-        .and_then(|()| origin::check_origin(&edge.config, &head.uri, &head.headers));
+        .and_then(|()| origin::check_host(&edge.config, &head.uri, &head.headers));
     if let Err(problem) = checked {
         return ("none", Err(problem));
     }
@@ -264,6 +266,20 @@ async fn open_websocket(
         authenticating.authenticator.authenticate(&credentials)
     });
     ws::upgrade(&edge.sockets, head, principal, authenticate).await
+}
+
+/// Refuses origins that neither the gateway nor the namespace of the path knows.
+async fn known_origin(edge: &Edge, head: &http::request::Parts) -> Result<(), Problem> {
+    let Err(problem) = origin::check_origin(&edge.config, &head.uri, &head.headers) else { return Ok(()) };
+    let origin = head.headers.get(http::header::ORIGIN).and_then(|origin| origin.to_str().ok());
+    let (Some(origin), Some(namespace)) = (origin, origin::namespace(head.uri.path())) else {
+        return Err(problem);
+    };
+    // Asked of storage, so only for origins that nobody else vouches for.
+    match edge.services.namespaces.get(&Name::default_name(), &namespace).await {
+        Ok(found) if found.cors_origins.iter().any(|allowed| allowed == origin) => Ok(()),
+        _ => Err(problem),
+    }
 }
 
 /// Who asks, and that it may.

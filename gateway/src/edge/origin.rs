@@ -7,6 +7,7 @@ use http::header::{
 };
 use http::{HeaderMap, HeaderValue, Uri};
 use weir_protocol::error::ErrorCode;
+use weir_protocol::ids::Name;
 
 use crate::api::Problem;
 use crate::config::GatewayConfig;
@@ -69,6 +70,16 @@ pub(super) fn check_origin(config: &GatewayConfig, uri: &Uri, headers: &HeaderMa
         return Ok(());
     }
     Err(Problem::new(ErrorCode::OriginForbidden, format!("the origin {text:?} is not on the allow-list")))
+}
+
+/// The namespace that a path is about; `None` where it is about the gateway.
+pub(super) fn namespace(path: &str) -> Option<Name> {
+    let mut segments = path.strip_prefix("/v1/")?.split('/');
+    match segments.next()? {
+        "ns" => Name::new(segments.next()?).ok(),
+        "topics" => Some(Name::default_name()),
+        _ => None,
+    }
 }
 
 /// Adds what browsers need to see the answer; the origin was checked.
@@ -154,6 +165,16 @@ mod tests {
             ("http://weir.example:9", false),
         ] {
             assert_eq!(check_origin(&public, &http2, &headers(ORIGIN, origin)).is_ok(), ok, "{origin}");
+        }
+    }
+
+    #[test]
+    fn a_path_names_its_namespace() {
+        let of = |path: &str| namespace(path).map(|name| name.to_string());
+        assert_eq!(of("/v1/ns/shop/topics/t/messages").as_deref(), Some("shop"));
+        assert_eq!(of("/v1/topics/t").as_deref(), Some("default"));
+        for none in ["/v1/ws", "/v1/ns/a%2Fb/topics", "/metrics", "/v1"] {
+            assert_eq!(of(none), None, "{none}");
         }
     }
 
