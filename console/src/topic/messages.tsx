@@ -239,7 +239,7 @@ function messageColumns(
     {
       id: 'time',
       head: 'Time',
-      width: compact ? '7.4rem' : '12.8rem',
+      width: compact ? '7.4rem' : '14.2rem',
       cell: of(({ ts }) => (
         <time className="mono faint" title={instant(ts, zone)}>
           {compact ? clock(ts, zone) : instant(ts, zone)}
