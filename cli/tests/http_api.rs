@@ -374,6 +374,26 @@ fn a_retry_too_old_to_be_placed_is_answered_as_the_success_that_it_was() {
 }
 
 #[test]
+fn metrics_tell_what_is_bounded_and_never_whose_it_is() {
+    let mut api = Api::with_topic("secret-name", "{}");
+    api.send("POST /v1/topics/secret-name/messages", &[], b"x");
+    let text = api.get("/metrics", &[]).text();
+    for (name, expected) in [
+        ("weir_gateway_connections", "1"),
+        ("weir_gateway_publish_batches_total", "1"),
+        ("weir_gateway_publish_bytes", "0"),
+        ("weir_gateway_topics", "1"),
+        ("weir_node_published_records_total", "1"),
+    ] {
+        assert!(text.contains(&format!("\n{name} {expected}\n")), "{name} is not {expected}: {text}");
+    }
+    for bound in ["connections_max", "publish_bytes_max", "read_credit_bytes_max", "topics_max"] {
+        assert!(text.contains(&format!("\nweir_gateway_{bound} ")), "{bound}");
+    }
+    assert!(!text.contains("secret-name"), "labels come from closed sets");
+}
+
+#[test]
 fn a_namespace_lets_pages_of_its_origins_in_and_no_others() {
     let mut api = Api::start();
     let shop = br#"{"auto_create":true,"cors_origins":["https://shop.example"]}"#;

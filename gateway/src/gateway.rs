@@ -16,6 +16,7 @@ use crate::auth::{Authenticator, LoopbackAuthenticator, OpenAuthenticator};
 use crate::config::GatewayConfig;
 use crate::edge::{Console, Edge, StageSeconds};
 use crate::listener::{self, Door};
+use crate::metrics::BoundsCollector;
 use crate::service::publish::PublishConfig;
 use crate::service::{ServiceConfig, Services};
 use crate::storage::{Storage, StorageConfig, TcpDial};
@@ -136,6 +137,8 @@ impl Gateway {
         });
         let connections = Arc::new(GracefulShutdown::new());
         let door = Arc::new(Door::new(Arc::clone(&edge), tls.clone(), refused, stop));
+        let (services, places_max) = (edge.services.clone(), edge.config.connections_max);
+        edge.registry.register(Box::new(BoundsCollector::new(services, door.places(), places_max)?))?;
         let accept = |socket| listener::accept(socket, Arc::clone(&door), Arc::clone(&connections));
         let accepting = listeners.into_iter().map(|socket| tokio::spawn(accept(socket))).collect();
         Ok(RunningGateway { edge, addr, tls, stopping, accepting, connections })

@@ -9,6 +9,7 @@
 //!   service    what a request means: publish, read, follow, topics, namespaces
 //!   storage    the way to the storage nodes: router, retry policy, publish lanes
 //!   auth       who may do what: one `authorize`
+//!   metrics    what the bounded parts hold, at scrape time
 //!   api        what clients see: JSON types, problems, the operation table, the OpenAPI document
 //! ```
 
@@ -18,6 +19,7 @@ mod config;
 mod edge;
 mod gateway;
 mod listener;
+mod metrics;
 pub mod service;
 pub mod storage;
 mod tls;

@@ -51,6 +51,11 @@ impl Door {
         let places = Arc::new(Semaphore::new(edge.config.connections_max));
         Self { edge, tls, places, handshakes: Semaphore::new(HANDSHAKES_MAX), refused, stop }
     }
+
+    /// What is left of the connections that there may be.
+    pub(crate) fn places(&self) -> Arc<Semaphore> {
+        Arc::clone(&self.places)
+    }
 }
 
 /// Binds `addr`. For 127.0.0.1 also the same port of `[::1]`, because `localhost` may mean either; a machine
