@@ -113,7 +113,7 @@ pub(crate) struct DevArgs {
     #[arg(long, env = "WEIR_CONSOLE_PREFIX", default_value = "/console/", value_name = "PATH")]
     pub(crate) console_prefix: String,
     /// Data shards of a new data directory, 1 to 64
-    #[arg(long, default_value_t = 4, value_name = "N")]
+    #[arg(long, default_value_t = 4, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=64))]
     pub(crate) data_shards: u32,
     /// Size at which the journal refuses publishes until retention has freed some, e.g. 8GiB
     #[arg(long, default_value = "8GiB", value_name = "SIZE", value_parser = parse_size)]
@@ -322,6 +322,16 @@ fn parse_rate(text: &str) -> Result<Rate, String> {
     match digits.parse::<u64>().ok().and_then(|number| number.checked_mul(factor)) {
         Some(rate) if rate > 0 => Ok(Rate::PerSecond(rate)),
         _ => Err("expected messages per second, e.g. 500 or 150k, or `max`".to_owned()),
+    }
+}
+
+impl DevArgs {
+    /// What belongs together or excludes each other, wherever it was set.
+    pub(crate) fn check(&self) -> anyhow::Result<()> {
+        let (cert, key) = (self.tls_cert.is_some(), self.tls_key.is_some());
+        anyhow::ensure!(cert == key, "tls_cert and tls_key belong together");
+        anyhow::ensure!(!(cert && self.tls_self_signed), "tls_self_signed and tls_cert exclude each other");
+        Ok(())
     }
 }
 

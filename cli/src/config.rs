@@ -9,10 +9,10 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, bail};
 use clap::parser::ValueSource;
-use clap::{Arg, ArgAction, ArgMatches, Command, CommandFactory as _};
+use clap::{Arg, ArgAction, ArgMatches, Command, CommandFactory as _, FromArgMatches as _};
 use serde::Serialize;
 
-use crate::args::{Args, ConfigCommand, Connect};
+use crate::args::{Args, ConfigCommand, Connect, DevArgs};
 use crate::output;
 
 /// Read if it is there and no other file is named.
@@ -39,7 +39,16 @@ struct Setting {
     /// `default`, `file` or `env`.
     source: &'static str,
     env: Option<String>,
+    #[serde(skip)]
+    default: Option<String>,
     about: String,
+}
+
+impl Setting {
+    /// As it is where nobody has said anything, in the environment either.
+    fn reset(&mut self) {
+        (self.value, self.source) = (self.default.clone(), "default");
+    }
 }
 
 impl FileConfig {
@@ -116,6 +125,7 @@ impl FileConfig {
         let command = self.command()?;
         let matches = command.clone().try_get_matches_from(["weir", "dev"])?;
         let dev = matches.subcommand_matches("dev").context("dev is a command")?;
+        DevArgs::from_arg_matches(dev)?.check()?;
         let dev_command = command.find_subcommand("dev").context("dev is a command")?;
         let is_setting = |arg: &&Arg| !NOT_SETTINGS.contains(&arg.get_id().as_str());
         let client = command.get_arguments().filter(is_setting).map(|arg| self.setting("client", arg, dev));
@@ -146,6 +156,10 @@ impl FileConfig {
             key: key.to_owned(),
             value,
             source,
+            default: match arg.get_action() {
+                ArgAction::SetTrue => Some("false".to_owned()),
+                _ => arg.get_default_values().first().map(|value| value.to_string_lossy().into_owned()),
+            },
             env: arg.get_env().map(|name| name.to_string_lossy().into_owned()),
             about: arg.get_help().map(ToString::to_string).unwrap_or_default(),
         }
@@ -178,6 +192,10 @@ pub(crate) fn run(connect: &Connect, file: &FileConfig, command: &ConfigCommand)
         ConfigCommand::Print { defaults } => {
             let none = FileConfig::default();
             let settings = if *defaults { none.settings()? } else { file.settings()? };
+            let mut settings = settings;
+            if *defaults {
+                settings.iter_mut().for_each(Setting::reset);
+            }
             if connect.json {
                 output::line(serde_json::to_string(&settings)?);
                 return Ok(());
@@ -249,6 +267,8 @@ mod tests {
             ("[dev]\nlisten = [1]", "dev.listen is not a text"),
             ("[dev", "is not TOML"),
             ("[dev]\nlisten = \"nowhere\"", "nowhere"),
+            ("[dev]\ndata_shards = 999", "999"),
+            ("[dev]\ntls_cert = \"c.pem\"", "belong together"),
         ] {
             let (_dir, read) = file(text);
             let error = read.and_then(|file| file.settings().map(|_| ())).unwrap_err();

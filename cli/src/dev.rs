@@ -16,6 +16,7 @@ const DRAIN_TIME: Duration = Duration::from_secs(5);
 
 /// Runs until SIGTERM, SIGINT or a failure.
 pub(crate) async fn run(args: DevArgs) -> anyhow::Result<()> {
+    args.check()?;
     let filter = EnvFilter::try_from_env("WEIR_LOG")
         .unwrap_or_else(|_| EnvFilter::new("warn,weir=info,openraft=error"));
     tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).init();

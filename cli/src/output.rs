@@ -11,10 +11,18 @@ pub(crate) fn failure(error: &anyhow::Error) {
 /// Prints a line of results.
 pub(crate) fn line(text: impl std::fmt::Display) {
     let mut out = std::io::stdout().lock();
-    // A reader that went away (`| head`) ends the command quietly.
-    if writeln!(out, "{text}").is_err() {
+    if let Err(error) = writeln!(out, "{text}") {
+        cannot_write(&error);
+    }
+}
+
+/// Ends the command: quietly if the reader went away (`| head`), with an error if what was printed is not whole.
+pub(crate) fn cannot_write(error: &std::io::Error) -> ! {
+    if error.kind() == std::io::ErrorKind::BrokenPipe {
         std::process::exit(0);
     }
+    eprintln!("error: cannot write to standard output: {error}");
+    std::process::exit(1)
 }
 
 /// Prints a remark that is not a result.

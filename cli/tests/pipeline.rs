@@ -193,3 +193,30 @@ fn a_short_benchmark_proves_that_nothing_was_lost() {
     let left: Vec<_> = std::fs::read_dir(dir.path()).unwrap().collect();
     assert!(left.is_empty(), "the data of the run is removed: {left:?}");
 }
+
+#[test]
+fn one_partition_is_followed_to_its_end_whichever_it_is() {
+    let (_dir, product) = product();
+    succeeded(&run(&product, &["topic", "create", "wide", "--partitions", "4"]));
+    for n in 0..40 {
+        succeeded(&run(&product, &["pub", "wide", &format!("m{n}"), "--key", &format!("k{n}")]));
+    }
+    let of = |partition: &str| {
+        let args = ["sub", "wide", "--from", "earliest", "--no-follow", "--partition", partition];
+        succeeded(&run(&product, &args)).lines().map(str::to_owned).collect::<Vec<_>>()
+    };
+    let parts: Vec<_> = ["0", "1", "2", "3"].map(of).into();
+    assert_eq!(parts.iter().map(Vec::len).sum::<usize>(), 40, "{parts:?}");
+    assert!(parts.iter().filter(|part| !part.is_empty()).count() > 1, "{parts:?}");
+}
+
+#[test]
+fn output_that_cannot_be_written_is_an_error_and_a_reader_that_left_is_none() {
+    let (_dir, product) = product();
+    succeeded(&run(&product, &["pub", "t", "hello"]));
+    let full = std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+    let mut sub = weir(&product, &["sub", "t", "--from", "earliest", "--no-follow"]);
+    let output = sub.stdout(full).output().unwrap();
+    assert!(!output.status.success());
+    assert!(String::from_utf8_lossy(&output.stderr).contains("cannot write to standard output"));
+}

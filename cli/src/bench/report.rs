@@ -49,7 +49,10 @@ pub(super) struct StreamReport {
     pub(super) deliver: Percentiles,
     pub(super) missing: u64,
     pub(super) duplicates: u64,
-    pub(super) server_cpu_us_per_message: f64,
+    /// Topics that nobody read: what was confirmed there is not proven to be delivered.
+    pub(super) topics_without_reader: u32,
+    /// Absent if it is not known which process serves.
+    pub(super) server_cpu_us_per_message: Option<f64>,
     pub(super) client_cpu_us_per_message: f64,
     pub(super) syncs_per_s: f64,
     pub(super) messages_per_sync: f64,
@@ -78,7 +81,9 @@ impl StreamReport {
             deliver: Percentiles::of(&tally.deliver),
             missing: tally.missing,
             duplicates: tally.duplicates,
-            server_cpu_us_per_message: usage.server_cpu_s * 1e6 / confirmed,
+            topics_without_reader: 0,
+            server_cpu_us_per_message: (usage.server_cpu_s > 0.0)
+                .then_some(usage.server_cpu_s * 1e6 / confirmed),
             client_cpu_us_per_message: usage.client_cpu_s * 1e6 / confirmed,
             syncs_per_s: usage.syncs / seconds,
             messages_per_sync: confirmed / usage.syncs.max(1.0),
@@ -105,9 +110,9 @@ impl StreamReport {
         ];
         output::table(&["microseconds", "p50", "p99", "p99.9", "max"], &rows);
         output::line(format_args!(
-            "server {:.2} CPU-us per message, client {:.2}; {:.0} syncs/s, {:.1} messages per sync; \
+            "server {} CPU-us per message, client {:.2}; {:.0} syncs/s, {:.1} messages per sync; \
              server memory {} now, {} at most",
-            self.server_cpu_us_per_message,
+            self.server_cpu_us_per_message.map_or("unknown".to_owned(), |us| format!("{us:.2}")),
             self.client_cpu_us_per_message,
             self.syncs_per_s,
             self.messages_per_sync,
@@ -118,6 +123,12 @@ impl StreamReport {
             "identity: {} sent, {} confirmed, {} delivered, {} missing, {} twice",
             self.sent, self.confirmed, self.delivered, self.missing, self.duplicates
         ));
+        if self.topics_without_reader > 0 {
+            output::line(format_args!(
+                "{} topics had no reader: that their messages can be delivered is not proven",
+                self.topics_without_reader
+            ));
+        }
         Ok(())
     }
 }

@@ -191,7 +191,10 @@ async fn measure(target: &Target, shape: &Shape, asked: Option<u64>) -> anyhow::
         let path = api.path(&format!("topics/{}", shape.topic(&run, topic)));
         api.send(Method::DELETE, &path, HeaderMap::new(), "").await.context("cannot delete a topic")?;
     }
-    Ok(StreamReport::of(&tally, usage, shape.measured.as_secs_f64(), asked))
+    // Whole messages per second of each writer: what was really asked for.
+    let asked = shared.per_writer.map(|rate| rate * u64::from(shape.writers));
+    let report = StreamReport::of(&tally, usage, shape.measured.as_secs_f64(), asked);
+    Ok(StreamReport { topics_without_reader: shape.topics.saturating_sub(shape.readers), ..report })
 }
 
 /// Connects all at once, since each waits for answers.

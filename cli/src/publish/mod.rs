@@ -62,13 +62,20 @@ pub(crate) async fn run(connect: &Connect, args: &PubArgs) -> anyhow::Result<()>
                 bail!("{why}\n{}", left(&session, args, &identity));
             }
             Err(WireError::Lost(why)) => {
+                if offline_since.is_none() {
+                    backoff.reset();
+                }
                 let since = *offline_since.get_or_insert_with(Instant::now);
                 if since.elapsed() > OFFLINE_TIME_MAX {
                     progress.finish_and_clear();
                     bail!("{why}\n{}", left(&session, args, &identity));
                 }
                 progress.println(format!("{why}; trying again"));
-                backoff.wait().await;
+                tokio::select! {
+                    biased;
+                    _ = ctrl_c() => break Ended::Interrupted,
+                    () = backoff.wait() => {}
+                }
             }
         }
     };

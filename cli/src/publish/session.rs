@@ -252,7 +252,7 @@ impl<'a> Session<'a> {
                 if let Some(upto) = confirm.upto {
                     self.confirmed_to(upto + 1);
                 }
-                connection.out -= before - self.pending.len();
+                connection.out = connection.out.saturating_sub(before - self.pending.len());
             }
             ServerFrame::PubLimit(limit) => connection.limit = limit,
             ServerFrame::Reject(reject) => return Err(rejected(reject.seq, &reject.problem)),

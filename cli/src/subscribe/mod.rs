@@ -72,7 +72,11 @@ pub(crate) async fn run(connect: &Connect, args: &SubArgs) -> anyhow::Result<()>
                     bail!(why);
                 }
                 output::note(format_args!("{why}; trying again"));
-                backoff.wait().await;
+                tokio::select! {
+                    biased;
+                    _ = ctrl_c() => return Ok(()),
+                    () = backoff.wait() => {}
+                }
             }
         }
     }
@@ -146,7 +150,7 @@ impl Run<'_> {
                 if !started.recovered {
                     output::note(format_args!("{}: some messages may be missing here", follow.topic));
                 }
-                follow.position.started(&started);
+                follow.position.started(&started, self.args.partition);
             }
             ServerFrame::CaughtUp(caught_up) => follow.position.caught_up(caught_up.p, caught_up.end),
             ServerFrame::Gap(gap) => {

@@ -18,9 +18,10 @@ pub(super) struct Position {
 }
 
 impl Position {
-    /// The subscription has started.
-    pub(super) fn started(&mut self, started: &Subscribed) {
-        let single = started.start.zip(started.tail).map(|(start, tail)| (0, start, tail));
+    /// The subscription has started; `only` is the partition that was asked for, if one was.
+    pub(super) fn started(&mut self, started: &Subscribed, only: Option<u32>) {
+        let one = only.unwrap_or(0);
+        let single = started.start.zip(started.tail).map(|(start, tail)| (one, start, tail));
         let several = started.parts.iter().map(|part| (part.p, part.start, part.tail));
         let parts: Vec<_> =
             if started.parts.is_empty() { single.into_iter().collect() } else { several.collect() };
@@ -86,7 +87,7 @@ mod tests {
         assert_eq!(position.resume(1), None);
         assert_eq!(position.from(&latest), latest);
         let parts = vec![Part { p: 0, start: 5, tail: 5 }, Part { p: 1, start: 0, tail: 0 }];
-        position.started(&Subscribed { parts, recovered: true, ..Subscribed::default() });
+        position.started(&Subscribed { parts, recovered: true, ..Subscribed::default() }, None);
         position.took(1, 0, 5);
         let resume = position.resume(7).unwrap();
         assert_eq!((resume.ch, resume.n), (7, Some(1)));
@@ -102,11 +103,11 @@ mod tests {
     fn it_has_caught_up_when_every_partition_has() {
         let mut position = Position::default();
         assert!(!position.is_caught_up(), "nothing is known yet");
-        position.started(&Subscribed { start: Some(3), tail: Some(5), ..Subscribed::default() });
+        position.started(&Subscribed { start: Some(3), tail: Some(5), ..Subscribed::default() }, Some(2));
         assert!(!position.is_caught_up());
-        position.took(1, 0, 3);
+        position.took(1, 2, 3);
         assert!(!position.is_caught_up());
-        position.took(2, 0, 4);
+        position.took(2, 2, 4);
         assert!(position.is_caught_up());
     }
 }

@@ -7,6 +7,8 @@ use weir_protocol::batch::Record;
 use weir_protocol::ids::PartitionId;
 use weir_protocol::ws::{HeaderMap, Msg, RawJson};
 
+use crate::output;
+
 /// One line of `--json`: the API's record, with its topic.
 #[derive(Serialize)]
 struct Line<'a> {
@@ -78,7 +80,7 @@ fn write_prefix(out: &mut impl std::io::Write, topic: &str) -> std::io::Result<(
 }
 
 fn ended_quietly(written: std::io::Result<()>) {
-    if written.is_err() {
-        std::process::exit(0);
+    if let Err(error) = written {
+        output::cannot_write(&error);
     }
 }
