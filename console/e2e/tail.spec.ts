@@ -4,11 +4,14 @@ import type { Page } from '@playwright/test';
 import { expect, expectAccessible, test } from './fixtures';
 import type { Product } from './product';
 
-const lines = (from: number, count: number) =>
-  Array.from({ length: count }, (_, i) => JSON.stringify({ data: { n: from + i } })).join('\n');
+/** With keys they spread over the partitions. */
+const lines = (from: number, count: number, keyed: boolean) =>
+  Array.from({ length: count }, (_, i) =>
+    JSON.stringify({ data: { n: from + i }, ...(keyed && { key: `k${i}` }) }),
+  ).join('\n');
 
-const batch = (product: Product, topic: string, from: number, count: number) =>
-  product.call('POST', `/topics/${topic}/messages:batch`, lines(from, count), {
+const batch = (product: Product, topic: string, from: number, count: number, keyed = false) =>
+  product.call('POST', `/topics/${topic}/messages:batch`, lines(from, count, keyed), {
     'Content-Type': 'application/x-ndjson',
   });
 
@@ -69,6 +72,50 @@ test('a tail outlives a crash of the product and marks nothing as missing', asyn
   await expect(received(page)).toContainText('100 received', { timeout: 15_000 });
   await expect(received(page)).toContainText('reconnected');
   await expect(page.getByText(/missed|no longer/)).toHaveCount(0);
+});
+
+test('crashes cost no message of any partition, not even of those that had none', async ({
+  page,
+  open,
+  product,
+  tolerate,
+}) => {
+  tolerate.push(/WebSocket connection|Failed to load resource|ERR_CONNECTION/);
+  await product.create('spread', { partitions: 3 });
+  await open('ns/default/topics/spread/messages');
+  await page.getByRole('button', { name: 'Live' }).press('Enter');
+  await expect(live(page)).toHaveText('Live');
+  await product.kill();
+  // By now it waits seconds between its attempts: these messages are there before it is.
+  await expect(received(page)).toContainText('4× reconnected');
+  await product.restart();
+  await batch(product, 'spread', 0, 500, true);
+  await expect(received(page)).toContainText('500 received');
+
+  await page.getByRole('button', { name: 'Pause' }).press('Enter');
+  for (let from = 500; from < 3500; from += 500) await batch(product, 'spread', from, 500, true);
+  await expect(page.locator('#credit-text')).toContainText('the gateway waits');
+  await product.kill();
+  await expect(live(page)).toContainText('Reconnecting');
+  await product.restart();
+  await expect(live(page)).toHaveText('Paused');
+  await page.getByRole('button', { name: /^Resume/ }).press('Enter');
+  await expect(received(page)).toContainText('3,500 received', { timeout: 15_000 });
+  await expect(page.getByText(/not shown/)).toHaveCount(0);
+});
+
+test('a tail of a topic that is deleted says so', async ({ page, open, product, tolerate }) => {
+  tolerate.push(/404/);
+  await product.create('brief');
+  // The page itself must not learn of it first: only the tail is asked.
+  await open('ns/default/topics/brief/messages');
+  await page.getByRole('button', { name: 'Live' }).press('Enter');
+  await expect(live(page)).toHaveText('Live');
+  await page.route('**/v1/ns/default/topics/brief', (route) => route.abort());
+  tolerate.push(/ERR_FAILED|Failed to load resource/);
+  await product.call('DELETE', '/topics/brief');
+  await expect(live(page)).toContainText(/^Ended: /);
+  await expectAccessible(page);
 });
 
 test('the browser snippet of the README works as it stands', async ({ page, open, product }) => {

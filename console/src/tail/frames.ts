@@ -17,8 +17,11 @@ export type Frame =
       readonly to: number;
       readonly why: string;
     }
-  | { readonly t: 'problem'; readonly problem: Record<string, unknown> }
-  | { readonly t: 'welcome'; readonly hbMs: number }
+  /** `ch` is `null` where the whole connection is meant: a close follows. Of a channel it ends that alone. */
+  | { readonly t: 'problem'; readonly ch: number | null; readonly problem: Record<string, unknown> }
+  | { readonly t: 'welcome'; readonly hbMs: number; readonly resume: string | null }
+  /** Per partition the offset that comes first. */
+  | { readonly t: 'subscribed'; readonly starts: readonly (readonly [number | null, number])[] }
   | { readonly t: 'other'; readonly name: string };
 
 /** The gateway says what a record costs: its encoded length, which JSON text does not show. */
@@ -60,9 +63,26 @@ function parseFrame(line: string): Frame {
         why: String(value('why') ?? 'unknown'),
       };
     case 'welcome':
-      return { t: 'welcome', hbMs: Number(value('hb_ms') ?? 20_000) };
+      return {
+        t: 'welcome',
+        hbMs: Number(value('hb_ms') ?? 20_000),
+        resume: (value('resume') ?? null) as string | null,
+      };
+    case 'subscribed': {
+      // A subscription to one partition does not repeat which.
+      const start = value('start') as number | undefined;
+      const parts = (value('parts') ?? []) as { p: number; start: number }[];
+      return {
+        t: 'subscribed',
+        starts: start === undefined ? parts.map((part) => [part.p, part.start]) : [[null, start]],
+      };
+    }
     case 'err':
-      return { t: 'problem', problem: (value('problem') ?? JSON.parse(line)) as Record<string, unknown> };
+      return {
+        t: 'problem',
+        ch: (value('ch') ?? null) as number | null,
+        problem: (value('problem') ?? JSON.parse(line)) as Record<string, unknown>,
+      };
     default:
       return { t: 'other', name: String(name) };
   }

@@ -25,7 +25,7 @@ export type Row = Message | Gap;
 export interface Target {
   readonly ns: string;
   readonly topic: string;
-  /** Position in the grammar of `from`; single-partition topics resume by offset, others by time. */
+  /** Position in the grammar of `from`, for the first connection. */
   readonly from: string;
   readonly partitions: number;
   /** Per partition, the offset after what is shown already: what lies between is marked as missing. */
@@ -61,9 +61,10 @@ export interface Surroundings {
 
 export const WINDOW: Amount = { msgs: 1000, bytes: 4 * 1024 * 1024 };
 const CHANNEL = 1;
+/** Close codes: any that asks for a reconnect, and that which says the resume token is void. */
+const RETRY = 4000;
+const RESUME_EXPIRED = 4001;
 const BACKOFF_MS = [250, 500, 1000, 2000, 2500];
-/** A resume by time reads this much again, since partitions stamp their messages independently. */
-const OVERLAP_MS = 5000;
 
 /**
  * Follows a topic over `weir.v1.json` until it is stopped. After a lost connection it reconnects, resumes behind
@@ -81,9 +82,11 @@ export class TailSession {
   private cancelTimer: () => void = () => {};
   private silenceMs = 45_000;
   private cancelSilence: () => void = () => {};
-  /** Per partition: offset after the last message seen. */
+  /** Per partition: offset after the last message seen, or that of the first to come. */
   private readonly nextOffset: Map<number, number>;
-  private lastTs = 0;
+  /** Token of the latest `welcome`; `null` before, and once the gateway did not accept it. */
+  private token: string | null = null;
+  private hasSubscribed = false;
   private epoch = 0;
 
   constructor(
@@ -123,8 +126,9 @@ export class TailSession {
     const socket = this.around.connect();
     this.socket = socket;
     this.phase = 'connecting';
+    this.problem = null;
     this.report();
-    socket.onopen = () => this.send({ t: 'hello', v: 1, client: 'console/0.1', resume: null });
+    socket.onopen = () => this.greet();
     socket.onmessage = ({ data }) => this.receive(String(data));
     socket.onclose = ({ code, reason }) => this.lost(code, reason);
     this.watchSilence();
@@ -171,10 +175,13 @@ export class TailSession {
           why: frame.why,
         });
         this.nextOffset.set(frame.partition, Math.max(frame.to, this.nextOffset.get(frame.partition) ?? 0));
-      } else if (frame.t === 'welcome') this.subscribe(frame.hbMs);
-      else if (frame.t === 'problem') this.problem = frame.problem;
+      } else if (frame.t === 'welcome') {
+        this.subscribe(frame.hbMs);
+        this.token = frame.resume;
+      } else if (frame.t === 'subscribed') this.subscribed(frame.starts);
+      else if (frame.t === 'problem') this.refused(frame.ch, frame.problem);
       else this.control(frame.name);
-      if (this.phase === 'ended') break;
+      if (this.socket === null) break;
     }
     if (cost.msgs > 0 || rows.length > 0) this.events.rows(rows, cost);
     this.report();
@@ -185,7 +192,6 @@ export class TailSession {
     cost.msgs += 1;
     cost.bytes += bytes;
     const { partition, offset } = message;
-    this.lastTs = Math.max(this.lastTs, message.ts);
     const expected = this.nextOffset.get(partition);
     if (expected !== undefined && offset < expected) return;
     if (expected !== undefined && offset > expected) {
@@ -193,6 +199,17 @@ export class TailSession {
     }
     this.nextOffset.set(partition, offset + 1);
     rows.push(message);
+  }
+
+  private greet(): void {
+    const hello = { t: 'hello', v: 1, client: 'console/0.1', resume: this.token };
+    if (!this.resumesAll()) this.send({ ...hello, resume: null });
+    else {
+      const seen = [...this.nextOffset]
+        .filter(([, next]) => next > 0)
+        .map(([p, next]) => ({ p, o: next - 1 }));
+      this.send({ ...hello, channels: [{ ch: CHANNEL, seen }] });
+    }
   }
 
   private subscribe(hbMs: number): void {
@@ -204,28 +221,54 @@ export class TailSession {
     this.send({ t: 'sub', ch: CHANNEL, ...scope, from: this.resumeFrom(), limit: this.credit.granted });
   }
 
+  /** The only partition that is followed; `null` if there are several. */
+  private get single(): number | null {
+    return this.target.partitions === 1 ? 0 : this.target.only;
+  }
+
+  /** Whether the place in every one of several partitions can be named: offsets do not compare across them. */
+  private resumesAll(): boolean {
+    if (this.single !== null || this.token === null || !this.hasSubscribed) return false;
+    return this.nextOffset.size === this.target.partitions;
+  }
+
   private resumeFrom(): string {
-    if (this.lastTs === 0) return this.target.from;
-    const single = this.target.partitions === 1 ? 0 : this.target.only;
-    if (single !== null) return String(this.nextOffset.get(single) ?? this.target.from);
-    return `ts:${this.lastTs - OVERLAP_MS}`;
+    if (!this.hasSubscribed) return this.target.from;
+    // What `hello` named goes on where it was; the rest had nothing yet, and its first message is wanted.
+    if (this.resumesAll()) return 'earliest';
+    const next = this.single === null ? undefined : this.nextOffset.get(this.single);
+    return next === undefined ? this.target.from : String(next);
+  }
+
+  private subscribed(starts: readonly (readonly [number | null, number])[]): void {
+    for (const [named, start] of starts) {
+      const partition = named ?? this.single ?? 0;
+      if (!this.nextOffset.has(partition)) this.nextOffset.set(partition, start);
+    }
+    this.hasSubscribed = true;
+    this.phase = 'live';
+    this.failures = 0;
+    this.why = null;
+    this.problem = null;
   }
 
   private control(name: string): void {
     if (name === 'ping') this.send({ t: 'pong' });
-    else if (name === 'subscribed') {
-      this.phase = 'live';
-      this.failures = 0;
-      this.why = null;
-      this.problem = null;
-    } else if (name === 'goaway' || name === 'moved') this.lost(4000, 'the gateway is going away');
+    else if (name === 'goaway' || name === 'moved') this.lost(4000, 'the gateway is going away');
+  }
+
+  /** The gateway keeps the connection of a channel it refused, for others: this one has none. */
+  private refused(ch: number | null, problem: Record<string, unknown>): void {
+    this.problem = problem;
+    if (ch !== null) this.lost(RETRY, String(problem.detail ?? problem.title ?? problem.code));
   }
 
   /** Codes from 4500 on are final; so is a refusal that names a problem which no retry can help. */
   private lost(code: number, reason: string): void {
     this.dropSocket();
     if (this.phase === 'ended') return;
-    const hopeless = this.problem !== null && this.problem.retryable === false;
+    const hopeless = this.problem?.retryable === false && code !== RESUME_EXPIRED;
+    if (code === RESUME_EXPIRED) this.token = null;
     if ((code >= 4500 && code < 5000) || hopeless) {
       this.end(
         String(this.problem?.detail ?? reason) || `The gateway closed the connection with code ${code}.`,

@@ -193,16 +193,55 @@ describe('session', () => {
     ).toEqual([5, 6, 7, 'gap 8-10', 10]);
   });
 
-  test('several partitions resume by time, each without repeats', () => {
-    const gateway = played(2);
-    gateway.open();
-    gateway.say(gateway.msg(3, 0, 90_000), gateway.msg(8, 1, 91_000));
+  test('several partitions go on each where it was, also those that had nothing yet', () => {
+    const gateway = played(3);
+    gateway.socket().onopen?.();
+    gateway.say({ t: 'welcome', resume: 'rt_1', hb_ms: 20_000 });
+    const parts = [
+      { p: 0, start: 3, tail: 3 },
+      { p: 1, start: 8, tail: 8 },
+      { p: 2, start: 0, tail: 0 },
+    ];
+    gateway.say({ t: 'subscribed', ch: 1, inc: 1, parts });
+    gateway.say(gateway.msg(3, 0));
     gateway.socket().onclose?.({ code: 4000, reason: 'drain' });
     gateway.timers.at(-1)?.callback();
     gateway.open();
-    expect(gateway.socket().sent[1]).toMatchObject({ from: 'ts:86000' });
-    gateway.say(gateway.msg(8, 1, 91_000), gateway.msg(4, 0, 92_000));
-    expect(gateway.rows).toHaveLength(3);
+    expect(gateway.socket().sent[0]).toMatchObject({
+      t: 'hello',
+      resume: 'rt_1',
+      channels: [
+        {
+          ch: 1,
+          seen: [
+            { p: 0, o: 3 },
+            { p: 1, o: 7 },
+          ],
+        },
+      ],
+    });
+    expect(gateway.socket().sent[1]).toMatchObject({ t: 'sub', from: 'earliest' });
+    gateway.say(gateway.msg(8, 1), gateway.msg(0, 2), gateway.msg(4, 0));
+    expect(gateway.rows.map((row) => row.kind)).toEqual(['message', 'message', 'message', 'message']);
+  });
+
+  test('a resume that the gateway does not accept is tried without its token', () => {
+    const gateway = played(2);
+    gateway.socket().onopen?.();
+    gateway.say({ t: 'welcome', resume: 'rt_1', hb_ms: 20_000 });
+    gateway.say({ t: 'subscribed', ch: 1, inc: 1 }, gateway.msg(3, 0));
+    gateway.socket().onclose?.({ code: 1006, reason: '' });
+    gateway.timers.at(-1)?.callback();
+    gateway.socket().onopen?.();
+    gateway.say({ t: 'err', problem: { code: 'invalid_cursor', detail: 'none of this', retryable: false } });
+    gateway.socket().onclose?.({ code: 4001, reason: 'resume-expired' });
+    expect(gateway.status().phase).toBe('waiting');
+    gateway.timers.at(-1)?.callback();
+    gateway.open();
+    expect(gateway.socket().sent[0]).toEqual({ t: 'hello', v: 1, client: 'console/0.1', resume: null });
+    expect(gateway.socket().sent[1]).toMatchObject({ t: 'sub', from: 'latest' });
+    gateway.say(gateway.msg(6, 0));
+    expect(gateway.rows.map((row) => row.kind)).toEqual(['message', 'gap', 'message']);
   });
 
   test('one partition of several is followed alone, behind what is shown', () => {
@@ -235,6 +274,34 @@ describe('session', () => {
     gateway.socket().onclose?.({ code: 4505, reason: 'not found' });
     expect(gateway.status()).toMatchObject({ phase: 'ended', why: 'no topic t' });
     expect(gateway.sockets).toHaveLength(1);
+  });
+
+  test('a refused subscription ends it, though the gateway keeps the connection', () => {
+    const gateway = played();
+    gateway.open();
+    const problem = { code: 'incarnation_gone', detail: 'the topic was deleted', retryable: false };
+    gateway.say({ t: 'err', ch: 1, problem });
+    expect(gateway.status()).toMatchObject({ phase: 'ended', why: 'the topic was deleted' });
+    expect(gateway.socket().closed).toBe(true);
+    expect(gateway.timers).toHaveLength(0);
+  });
+
+  test('a subscription that is refused for now is tried again, each time later', () => {
+    const gateway = played();
+    const pauses: (number | undefined)[] = [];
+    for (let round = 0; round < 3; round += 1) {
+      gateway.socket().onopen?.();
+      gateway.say({ t: 'welcome', resume: 'rt_1', hb_ms: 20_000 });
+      gateway.say({
+        t: 'err',
+        ch: 1,
+        problem: { code: 'no_leader', detail: 'no leader now', retryable: true },
+      });
+      expect(gateway.status()).toMatchObject({ phase: 'waiting', why: 'no leader now' });
+      pauses.push(gateway.timers.at(-1)?.ms);
+      gateway.timers.at(-1)?.callback();
+    }
+    expect(pauses).toEqual([125, 250, 500]);
   });
 
   test('answers pings and gives up on a silent connection', () => {
