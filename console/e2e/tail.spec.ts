@@ -131,4 +131,14 @@ test('the browser snippet of the README works as it stands', async ({ page, open
   expect(said).toContain('confirmed at quorum offset 0');
 });
 
+test('the quick start shows a snippet that works where it is shown', async ({ page, open, product }) => {
+  await open();
+  const snippet = await page.locator('pre', { hasText: 'new WebSocket' }).textContent();
+  await product.create('orders');
+  const said: string[] = [];
+  page.on('console', (message) => said.push(message.text()));
+  await page.evaluate(snippet ?? '');
+  await expect.poll(() => said).toContain('0 hello from the browser');
+});
+
 const grouped = (n: number) => n.toLocaleString('en-US').replace(',', '[,\\u202f\\u00a0 ]?');

@@ -1,8 +1,9 @@
 import { useNavigate } from '@tanstack/react-router';
-import { origin, topicUrl } from '../api/client';
+import { origin, socketUrl, topicUrl } from '../api/client';
 import { useNamespace } from '../app/shell';
 import { curl } from '../curl/curl';
 import { Snippet } from '../ui/copy';
+import { browserSnippet } from './snippet';
 
 const NAME = 'orders';
 
@@ -63,10 +64,11 @@ export function QuickStart({ ns }: { ns: string }) {
       </li>
       <li>
         <h2>In a browser</h2>
-        <p>On a page of an allowed origin, without a library. It resumes by itself where it was cut off.</p>
-        <Snippet
-          text={`const events = new EventSource('${url}/messages?from=earliest');\nevents.addEventListener('message', (event) => console.log(JSON.parse(event.data)));`}
-        />
+        <p>
+          Over WebSocket, without a library: paste it into this page’s developer console. The gateway sends no
+          more than the limit allows, which the page raises as it takes messages.
+        </p>
+        <Snippet text={browserSnippet(socketUrl(), ns, NAME)} />
       </li>
       <li>
         <h2>Everything else</h2>
