@@ -16,6 +16,18 @@ async function take(page: Page, name: string) {
       await page.waitForTimeout(150);
       const overflow = await page.evaluate(() => document.documentElement.scrollWidth - innerWidth);
       if (overflow > 0) throw new Error(`${name} scrolls sideways by ${overflow} px at ${size}`);
+      const covering = await page.evaluate(() => {
+        const parts = [...document.querySelectorAll('.page-head > *, .page > .tabs')];
+        const boxes = parts.map((part) => part.getBoundingClientRect()).filter(({ width }) => width > 0);
+        return boxes.some((a, i) =>
+          boxes
+            .slice(i + 1)
+            .some(
+              (b) => a.left < b.right && b.left < a.right && a.top < b.bottom - 1 && b.top < a.bottom - 1,
+            ),
+        );
+      });
+      if (covering) throw new Error(`parts of the head of ${name} lie on each other at ${size}`);
       await page.screenshot({ path: `${DIR}/${name}-${colorScheme}-${size}.png` });
     }
   }
