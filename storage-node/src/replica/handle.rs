@@ -6,7 +6,7 @@ use std::sync::{Arc, Weak};
 use std::time::Instant;
 
 use bytes::Bytes;
-use parking_lot::{Mutex, RwLock};
+use parking_lot::{Mutex, MutexGuard, RwLock};
 use tokio::sync::{Notify, mpsc};
 use weir_journal::{Journal, Permit, StreamId};
 use weir_protocol::error::ErrorCode;
@@ -19,6 +19,7 @@ use super::ring::TailRing;
 use crate::metrics::NodeMetrics;
 use crate::raft::{AppliedLog, ShardRaft};
 use crate::shard::entry::SubBatch;
+use crate::shard::staged::Staged;
 use crate::shard::state::{BatchRow, PartitionKey, ShardState, Verdict};
 
 /// What a shard's apply leaves for readers: the newest entries, who waits for them, and how busy partitions are.
@@ -28,6 +29,8 @@ pub struct ShardShared {
     ring: Mutex<TailRing>,
     rates: Mutex<Rates>,
     term: AtomicU64,
+    /// What is in flight on top of the applied state. Locked before the state is read.
+    staged: Mutex<Staged>,
     metrics: NodeMetrics,
 }
 
@@ -40,6 +43,7 @@ impl ShardShared {
             ring: Mutex::new(TailRing::new(ring_bytes_max)),
             rates: Mutex::default(),
             term: AtomicU64::new(0),
+            staged: Mutex::default(),
             metrics,
         }
     }
@@ -73,10 +77,21 @@ impl ShardShared {
         bodies
     }
 
+    fn wake_all(&self) {
+        let woken: Vec<Arc<Notify>> = self.watchers.lock().values().filter_map(Weak::upgrade).collect();
+        woken.iter().for_each(|notify| notify.notify_waiters());
+    }
+
     /// Term of the newest applied entry: names what a reader sees.
     #[must_use]
     pub fn term(&self) -> u64 {
         self.term.load(Ordering::Acquire)
+    }
+
+    /// What is in flight on top of the applied state. Whoever needs both locks this first: an entry is applied before
+    /// it is taken off here, so nothing falls between the two.
+    pub(crate) fn staged(&self) -> MutexGuard<'_, Staged> {
+        self.staged.lock()
     }
 
     /// Counts what a publish added.
@@ -108,12 +123,16 @@ impl ShardShared {
 
 impl AppliedLog for ShardShared {
     fn applied(&self, index: LogIndex, term: u64, payload: &Bytes, touched: &[PartitionKey]) {
-        self.term.store(term, Ordering::Release);
+        // What was told of an earlier term may be lost with it: everybody looks again.
+        let is_new_term = self.term.swap(term, Ordering::AcqRel) != term;
         {
             let mut ring = self.ring.lock();
             let before = ring.bytes();
             ring.push(index, payload.clone());
             self.metrics.ring_changed(before, ring.bytes());
+        }
+        if is_new_term {
+            return self.wake_all();
         }
         if touched.is_empty() {
             return;
@@ -130,8 +149,7 @@ impl AppliedLog for ShardShared {
 
     fn replaced(&self) {
         self.ring.lock().clear();
-        let woken: Vec<Arc<Notify>> = self.watchers.lock().values().filter_map(Weak::upgrade).collect();
-        woken.iter().for_each(|notify| notify.notify_waiters());
+        self.wake_all();
     }
 }
 
@@ -177,5 +195,28 @@ impl ShardHandle {
         let (proposal, answer) = Proposal::waiting(subs, permit);
         self.propose(proposal);
         answer.await.unwrap_or_else(|_| Err(Refusal::new(ErrorCode::Draining, "the node is shutting down")))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures_util::FutureExt as _;
+    use prometheus::Registry;
+    use weir_protocol::ids::{Incarnation, PartitionId};
+
+    use super::*;
+
+    #[test]
+    fn a_new_term_wakes_who_waits_for_a_record_of_the_old_one() {
+        let shared = ShardShared::new(1 << 20, NodeMetrics::register(&Registry::new()).unwrap());
+        let watch = shared.watch((Incarnation(1), PartitionId(0)));
+        let entry = |index, term| shared.applied(LogIndex(index), term, &Bytes::new(), &[]);
+        entry(0, 1);
+        let woken = watch.notified();
+        entry(1, 1);
+        let mut woken = std::pin::pin!(woken);
+        assert!(woken.as_mut().now_or_never().is_none(), "nothing touched the partition");
+        entry(2, 2);
+        assert!(woken.now_or_never().is_some());
     }
 }

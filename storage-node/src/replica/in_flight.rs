@@ -5,23 +5,22 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use openraft::raft::ClientWriteResult;
-use parking_lot::Mutex;
 use tokio::sync::OwnedSemaphorePermit;
 use weir_journal::{Journal, Synced};
 use weir_protocol::error::{ErrorCode, Outcome};
 use weir_protocol::rpc::{Refusal, Stages};
 
+use super::handle::ShardShared;
 use super::proposal::Proposal;
 use crate::raft::TypeConfig;
 use crate::shard::entry::Kind;
-use crate::shard::staged::Staged;
 use crate::shard::state::Verdict;
 
 /// What the entries in flight share with the proposer.
 #[derive(Debug)]
 pub struct Flight {
-    /// What is in flight on top of the applied state.
-    pub staged: Mutex<Staged>,
+    /// Where the shard keeps what is in flight.
+    pub shared: Arc<ShardShared>,
     /// A proposal was rejected: the term is lost, the proposer stops and drains.
     pub is_rejected: AtomicBool,
     /// Tells why the shard stopped, if its journal did.
@@ -101,7 +100,7 @@ impl EntryInFlight {
     }
 
     fn unstage(&self) {
-        let mut staged = self.flight.staged.lock();
+        let mut staged = self.flight.shared.staged();
         for change in self.proposals.iter().flat_map(Proposal::logged) {
             match change.sub.kind {
                 Kind::Publish => staged.landed((change.sub.incarnation, change.sub.partition)),

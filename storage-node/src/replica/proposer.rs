@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
-use parking_lot::{Mutex, RwLock};
+use parking_lot::RwLock;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 use weir_journal::Journal;
 use weir_protocol::batch::BatchHeader;
@@ -53,7 +53,7 @@ impl Proposer {
         used_permille: Arc<AtomicU32>,
     ) -> Self {
         let last_ts = state.read().last_ts();
-        let flight = Flight { staged: Mutex::default(), is_rejected: AtomicBool::new(false), journal };
+        let flight = Flight { shared: Arc::clone(&shared), is_rejected: AtomicBool::new(false), journal };
         Self {
             raft,
             state,
@@ -142,7 +142,7 @@ impl Proposer {
     /// Judges a proposal's changes on top of what is in flight, notes which need no log, and returns the verdicts to
     /// expect if all can be told.
     fn stage(&self, proposal: &mut Proposal) -> Option<Vec<Verdict>> {
-        let mut staged = self.flight.staged.lock();
+        let mut staged = self.shared.staged();
         let state = self.state.read();
         let mut expected = Some(Vec::with_capacity(proposal.changes.len()));
         let mut settled = Vec::with_capacity(proposal.changes.len());

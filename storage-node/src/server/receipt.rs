@@ -25,7 +25,8 @@ enum Found {
 /// Answers which level a record has, and waits for the one asked for.
 ///
 /// # Errors
-/// `incarnation_gone`, `partition_not_found`; `storage_failed` if the entry's term cannot be read.
+/// `incarnation_gone`, `partition_not_found`, `offset_trimmed`; `beyond_tail` for an offset that nobody was ever told
+/// in this term; `storage_failed` if the entry's term cannot be read.
 pub(super) async fn confirm_state(shard: ShardHandle, body: Bytes) -> Result<ConfirmState, Refusal> {
     let request: ConfirmStateRequest = decode(body)?;
     let until = Instant::now() + Duration::from_millis(request.wait_ms.min(WAIT_MS_MAX));
@@ -39,10 +40,12 @@ pub(super) async fn confirm_state(shard: ShardHandle, body: Bytes) -> Result<Con
             Found::Committed(index, ts_ms) => return committed(&shard, &request, index, ts_ms).await,
             Found::Lost => return Ok(ConfirmState { level: Level::None as i32, lost: true, ts_ms: 0 }),
             Found::Staged => {
-                let is_enough = waits_for <= Level::Memory;
-                if is_enough || timeout_at(until, changed).await.is_err() {
+                let is_enough = waits_for <= Level::Memory || Instant::now() >= until;
+                if is_enough {
                     return Ok(ConfirmState { level: Level::Memory as i32, lost: false, ts_ms: 0 });
                 }
+                // Woken or not, what stands there now is the answer.
+                let _ = timeout_at(until, changed).await;
             }
         }
     }
@@ -51,6 +54,7 @@ pub(super) async fn confirm_state(shard: ShardHandle, body: Bytes) -> Result<Con
 fn look(shard: &ShardHandle, request: &ConfirmStateRequest) -> Result<Found, Refusal> {
     let key = (Incarnation(request.incarnation), PartitionId(request.partition));
     let offset = Offset(request.offset);
+    let staged = shard.shared.staged();
     let state = shard.state.read();
     let partition = state.partition(key)?;
     if offset < partition.start {
@@ -59,7 +63,15 @@ fn look(shard: &ShardHandle, request: &ConfirmStateRequest) -> Result<Found, Ref
         return Err(Refusal { earliest: Some(partition.start.0), ..refusal });
     }
     if offset >= partition.end {
-        return Ok(if request.term == shard.shared.term() { Found::Staged } else { Found::Lost });
+        if request.term != shard.shared.term() {
+            return Ok(Found::Lost);
+        }
+        if staged.may_hold(key, offset) {
+            return Ok(Found::Staged);
+        }
+        let detail = format!("no record has offset {offset}; the partition ends at {}", partition.end);
+        let refusal = Refusal::new(ErrorCode::BeyondTail, detail);
+        return Err(Refusal { tail: Some(partition.end.0), ..refusal });
     }
     let row = partition.batch_at(offset).ok_or_else(|| {
         Refusal::new(ErrorCode::Internal, format!("offset {offset} is within the partition and has no batch"))
@@ -67,7 +79,8 @@ fn look(shard: &ShardHandle, request: &ConfirmStateRequest) -> Result<Found, Ref
     Ok(Found::Committed(row.index, row.ts.0))
 }
 
-/// The record at the offset is the one that was told only if its entry is of the term that was told.
+/// An entry of a later term than the one that was told took the place of what was told. One of an earlier term is
+/// what was told: a retry is answered with the term it came in.
 async fn committed(
     shard: &ShardHandle,
     request: &ConfirmStateRequest,
@@ -84,7 +97,7 @@ async fn committed(
     let entries = tokio::task::spawn_blocking(read).await.map_err(|error| failed(error.to_string()))?;
     let entries = entries.map_err(|error| failed(error.to_string()))?;
     match entries.first() {
-        Some(entry) if entry.term == request.term => Ok(found),
+        Some(entry) if entry.term <= request.term => Ok(found),
         Some(_) => Ok(ConfirmState { level: Level::None as i32, lost: true, ts_ms: 0 }),
         None => Err(failed(format!("entry {index} cannot be read"))),
     }

@@ -84,6 +84,12 @@ impl Staged {
         outlook
     }
 
+    /// Whether a record under way may have this offset. Where that cannot be told yet, it may.
+    #[must_use]
+    pub fn may_hold(&self, key: PartitionKey, offset: Offset) -> bool {
+        self.partitions.get(&key).is_some_and(|flying| flying.end.is_none_or(|end| offset < end))
+    }
+
     /// Counts a change of topics in.
     pub fn change(&mut self) {
         self.changes += 1;

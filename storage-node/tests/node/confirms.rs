@@ -5,10 +5,12 @@ use std::time::Duration;
 use prost::Message;
 use weir_protocol::error::ErrorCode;
 use weir_protocol::rpc::{
-    Level, Method, PartitionRef, PartitionStatsList, PartitionStatsRequest, PublishAnswer, PublishItem,
-    PublishRequest, TopicDescription, UpdateTopicRequest, encode_packet,
+    ConfirmState, ConfirmStateRequest, Level, Method, PartitionRef, PartitionStatsList,
+    PartitionStatsRequest, PublishAnswer, PublishItem, PublishRequest, TopicDescription, UpdateTopicRequest,
+    encode_packet,
 };
 use weir_storage_node::{Surroundings, SyncMode};
+use weir_transport::CallError;
 
 use crate::client::{
     SHARD, WAIT, batch, call, config, create, name, publish, publish_at, read, settings, start, start_in,
@@ -174,5 +176,64 @@ async fn producers_that_share_calls_keep_their_order_whoever_comes_first_in_a_ca
             assert_eq!(result.refused, None);
         }
     }
+    node.shutdown(Duration::from_secs(5)).await;
+}
+
+/// What the shard says of a receipt.
+async fn state_of(
+    link: &weir_transport::Link,
+    life: u64,
+    placed: weir_protocol::rpc::Placed,
+) -> Result<ConfirmState, CallError> {
+    let request = ConfirmStateRequest {
+        incarnation: life,
+        partition: 0,
+        offset: placed.base_offset,
+        term: placed.term,
+        level: Level::Quorum as i32,
+        wait_ms: 0,
+    };
+    call(link, Method::ConfirmState, &request).await
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_record_confirmed_in_any_term_is_never_called_lost() {
+    let dir = tempfile::tempdir().unwrap();
+    let (node, link) = start(dir.path()).await;
+    let life = create(&link, "orders", config()).await;
+    let first = publish(&link, life, &batch(7, 0, &["a"])).await.unwrap();
+    node.shutdown(Duration::from_secs(5)).await;
+    // A retry in a later term is answered with that term, for a record of an earlier one.
+    let (node, link) = start(dir.path()).await;
+    let again = publish(&link, life, &batch(7, 0, &["a"])).await.unwrap();
+    assert!(again.duplicate && again.term > first.term, "{first:?} {again:?}");
+    node.shutdown(Duration::from_secs(5)).await;
+    let (node, link) = start(dir.path()).await;
+    for placed in [first, again] {
+        let state = state_of(&link, life, placed).await.unwrap();
+        assert_eq!(
+            (state.level(), state.lost, state.ts_ms),
+            (Level::Quorum, false, first.ts_ms),
+            "{placed:?}"
+        );
+    }
+    node.shutdown(Duration::from_secs(5)).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_offset_that_was_never_given_is_refused_and_one_of_a_lost_term_is_lost() {
+    let dir = tempfile::tempdir().unwrap();
+    let (node, link) = start(dir.path()).await;
+    let life = create(&link, "orders", config()).await;
+    let placed = publish(&link, life, &batch(0, 0, &["a"])).await.unwrap();
+    let invented = weir_protocol::rpc::Placed { base_offset: 99, ..placed };
+    match state_of(&link, life, invented).await {
+        Err(CallError::Refused(refusal)) => {
+            assert_eq!((refusal.error_code(), refusal.tail), (ErrorCode::BeyondTail, Some(1)));
+        }
+        other => panic!("{other:?}"),
+    }
+    let lost = weir_protocol::rpc::Placed { base_offset: 99, term: placed.term - 1, ..placed };
+    assert!(state_of(&link, life, lost).await.unwrap().lost);
     node.shutdown(Duration::from_secs(5)).await;
 }
