@@ -210,6 +210,8 @@ pub(crate) enum BenchCommand {
     Http(HttpArgs),
     /// One POST at a time, beside the disk's own write and sync
     Lone(LoneArgs),
+    /// Many topics that nobody uses
+    Idle(IdleArgs),
 }
 
 /// What is measured.
@@ -303,6 +305,20 @@ pub(crate) struct LoneArgs {
     /// Microseconds to wait before each
     #[arg(long, default_value_t = 0, value_name = "US")]
     pub(crate) gap_us: u64,
+}
+
+/// How `weir bench idle` runs.
+#[derive(Debug, Clone, ClapArgs)]
+pub(crate) struct IdleArgs {
+    /// What is measured
+    #[command(flatten)]
+    pub(crate) target: BenchTarget,
+    /// Topics; with --running they are left behind
+    #[arg(long, default_value_t = 10_000, value_name = "N")]
+    pub(crate) topics: u32,
+    /// Seconds that count
+    #[arg(long, default_value_t = 60, value_name = "S", value_parser = clap::value_parser!(u64).range(1..))]
+    pub(crate) seconds: u64,
 }
 
 /// Messages per second.

@@ -79,7 +79,8 @@ struct HttpReport {
     /// Of each round, POSTs per empty answer.
     ratios: Vec<f64>,
     post: Percentiles,
-    server_cpu_us_per_post: f64,
+    /// Absent if it is not known which process serves.
+    server_cpu_us_per_post: Option<f64>,
     messages_per_sync: f64,
 }
 
@@ -153,6 +154,7 @@ fn report(args: &HttpArgs, empties: &[Round], posts: &[Round]) -> HttpReport {
     posts.iter().for_each(|round| all.add(&round.latencies));
     #[expect(clippy::cast_precision_loss, reason = "a rate is shown to three digits")]
     let count = all.count().max(1) as f64;
+    let server_cpu_s: Option<f64> = posts.iter().map(|round| Some(round.usage.server?.cpu_s)).sum();
     let syncs: f64 = posts.iter().map(|round| round.usage.syncs).sum();
     HttpReport {
         connections: args.connections,
@@ -162,7 +164,7 @@ fn report(args: &HttpArgs, empties: &[Round], posts: &[Round]) -> HttpReport {
         post_per_s: median(posts.iter().map(|round| round.per_s).collect()),
         ratios: posts.iter().zip(empties).map(|(post, empty)| post.per_s / empty.per_s).collect(),
         post: Percentiles::of(&all),
-        server_cpu_us_per_post: posts.iter().map(|round| round.usage.server_cpu_s).sum::<f64>() * 1e6 / count,
+        server_cpu_us_per_post: server_cpu_s.map(|seconds| seconds * 1e6 / count),
         messages_per_sync: count / syncs.max(1.0),
     }
 }
@@ -184,13 +186,13 @@ impl HttpReport {
         ));
         let post = &self.post;
         output::line(format_args!(
-            "POST to confirm: p50 {} us, p99 {} us, p99.9 {} us, max {} us; server {:.1} CPU-us per POST, \
+            "POST to confirm: p50 {} us, p99 {} us, p99.9 {} us, max {} us; server {} CPU-us per POST, \
              {:.1} messages per sync",
             post.p50_us,
             post.p99_us,
             post.p999_us,
             post.max_us,
-            self.server_cpu_us_per_post,
+            self.server_cpu_us_per_post.map_or("unknown".to_owned(), |us| format!("{us:.1}")),
             self.messages_per_sync
         ));
         Ok(())

@@ -7,12 +7,14 @@
 //!   tally     what was seen, in histograms     report    what is printed
 //!   http      one message per POST, beside the same server's empty answer
 //!   lone      one POST at a time, beside the disk's own sync
+//!   idle      many topics that nobody uses
 //! ```
 //!
 //! Latency counts from when a message was due, so a late generator or a slow server cannot hide.
 
 mod http;
 mod identity;
+mod idle;
 mod lone;
 mod report;
 mod schedule;
@@ -31,6 +33,7 @@ pub(crate) async fn run(connect: &Connect, command: BenchCommand) -> anyhow::Res
             stream::run(connect, &args.target, &shape).await
         }
         BenchCommand::Http(args) => http::run(connect, &args).await,
+        BenchCommand::Idle(args) => idle::run(connect, &args).await,
         BenchCommand::Lone(args) => lone::run(connect, &args).await,
     }
 }

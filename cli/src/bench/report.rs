@@ -6,6 +6,8 @@ use super::tally::{Latencies, Tally};
 use super::target::Usage;
 use crate::output;
 
+const UNKNOWN: &str = "unknown";
+
 /// Percentiles in microseconds.
 #[derive(Debug, Serialize)]
 pub(super) struct Percentiles {
@@ -56,8 +58,8 @@ pub(super) struct StreamReport {
     pub(super) client_cpu_us_per_message: f64,
     pub(super) syncs_per_s: f64,
     pub(super) messages_per_sync: f64,
-    pub(super) server_rss_bytes: u64,
-    pub(super) server_rss_max_bytes: u64,
+    pub(super) server_rss_bytes: Option<u64>,
+    pub(super) server_rss_max_bytes: Option<u64>,
 }
 
 impl StreamReport {
@@ -82,13 +84,12 @@ impl StreamReport {
             missing: tally.missing,
             duplicates: tally.duplicates,
             topics_without_reader: 0,
-            server_cpu_us_per_message: (usage.server_cpu_s > 0.0)
-                .then_some(usage.server_cpu_s * 1e6 / confirmed),
+            server_cpu_us_per_message: usage.server.map(|server| server.cpu_s * 1e6 / confirmed),
             client_cpu_us_per_message: usage.client_cpu_s * 1e6 / confirmed,
             syncs_per_s: usage.syncs / seconds,
             messages_per_sync: confirmed / usage.syncs.max(1.0),
-            server_rss_bytes: usage.rss_bytes,
-            server_rss_max_bytes: usage.rss_max_bytes,
+            server_rss_bytes: usage.server.map(|server| server.rss_bytes),
+            server_rss_max_bytes: usage.server.map(|server| server.rss_max_bytes),
         }
     }
 
@@ -112,12 +113,12 @@ impl StreamReport {
         output::line(format_args!(
             "server {} CPU-us per message, client {:.2}; {:.0} syncs/s, {:.1} messages per sync; \
              server memory {} now, {} at most",
-            self.server_cpu_us_per_message.map_or("unknown".to_owned(), |us| format!("{us:.2}")),
+            self.server_cpu_us_per_message.map_or(UNKNOWN.to_owned(), |us| format!("{us:.2}")),
             self.client_cpu_us_per_message,
             self.syncs_per_s,
             self.messages_per_sync,
-            output::bytes(self.server_rss_bytes),
-            output::bytes(self.server_rss_max_bytes),
+            self.server_rss_bytes.map_or(UNKNOWN.to_owned(), output::bytes),
+            self.server_rss_max_bytes.map_or(UNKNOWN.to_owned(), output::bytes),
         ));
         output::line(format_args!(
             "identity: {} sent, {} confirmed, {} delivered, {} missing, {} twice",

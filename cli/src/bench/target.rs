@@ -5,6 +5,7 @@ use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
+use serde::Serialize;
 use tokio::process::{Child, Command};
 
 use crate::args::{BenchTarget, Connect};
@@ -26,12 +27,30 @@ pub(super) struct Target {
 /// What had been used up to some moment.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Usage {
-    pub(super) server_cpu_s: f64,
+    /// `None` if it is not known which process serves.
+    pub(super) server: Option<Server>,
     pub(super) client_cpu_s: f64,
     pub(super) syncs: f64,
-    pub(super) frames: f64,
+}
+
+/// What the process that serves has used, and uses.
+#[derive(Debug, Clone, Copy, Default, Serialize)]
+pub(super) struct Server {
+    pub(super) cpu_s: f64,
     pub(super) rss_bytes: u64,
     pub(super) rss_max_bytes: u64,
+    pub(super) threads: u64,
+}
+
+impl Server {
+    fn of(pid: u32) -> Self {
+        Self {
+            cpu_s: cpu_seconds(pid),
+            rss_bytes: status(pid, "VmRSS:") * 1024,
+            rss_max_bytes: status(pid, "VmHWM:") * 1024,
+            threads: status(pid, "Threads:"),
+        }
+    }
 }
 
 impl Target {
@@ -47,8 +66,13 @@ impl Target {
         let mut command = Command::new(std::env::current_exe()?);
         command.args(["dev", "--listen", "127.0.0.1:0", "--journal-max", "64GiB", "--data-dir"]);
         command.arg(data.path().join("data")).arg("--ready-file").arg(&ready);
-        let child = command.stdout(Stdio::null()).stderr(Stdio::null()).kill_on_drop(true).spawn()?;
-        let url = url_in(&ready).await?;
+        let mut child = command
+            .stdout(Stdio::null())
+            .stderr(Stdio::inherit())
+            .env("WEIR_LOG", "error")
+            .kill_on_drop(true)
+            .spawn()?;
+        let url = url_in(&ready, &mut child).await?;
         let connect = Connect { url, ..connect.clone() };
         Ok(Self { connect, pid: child.id(), dir: data.path().to_owned(), _started: Some((child, data)) })
     }
@@ -62,12 +86,9 @@ impl Target {
         let metrics = String::from_utf8_lossy(&metrics).into_owned();
         let own = std::process::id();
         Usage {
-            server_cpu_s: self.pid.map_or(0.0, cpu_seconds),
+            server: self.pid.map(Server::of),
             client_cpu_s: cpu_seconds(own),
             syncs: metric(&metrics, "weir_journal_syncs_total"),
-            frames: metric(&metrics, "weir_journal_frames_total"),
-            rss_bytes: self.pid.map_or(0, |pid| status_bytes(pid, "VmRSS:")),
-            rss_max_bytes: self.pid.map_or(0, |pid| status_bytes(pid, "VmHWM:")),
         }
     }
 }
@@ -75,21 +96,23 @@ impl Target {
 impl Usage {
     /// What was used since `before`; sizes are those of now.
     pub(super) fn since(self, before: Self) -> Self {
+        let server = self.server.zip(before.server);
         Self {
-            server_cpu_s: self.server_cpu_s - before.server_cpu_s,
+            server: server.map(|(now, before)| Server { cpu_s: now.cpu_s - before.cpu_s, ..now }),
             client_cpu_s: self.client_cpu_s - before.client_cpu_s,
             syncs: self.syncs - before.syncs,
-            frames: self.frames - before.frames,
-            ..self
         }
     }
 }
 
-async fn url_in(ready: &Path) -> anyhow::Result<String> {
+async fn url_in(ready: &Path, child: &mut Child) -> anyhow::Result<String> {
     let until = Instant::now() + START_TIME_MAX;
     loop {
         match tokio::fs::read_to_string(ready).await {
             Ok(url) if !url.is_empty() => return Ok(url),
+            _ if child.try_wait()?.is_some() => {
+                anyhow::bail!("the product ended before it was ready; its log is above")
+            }
             _ if Instant::now() > until => anyhow::bail!("the product did not start within 30 s"),
             _ => tokio::time::sleep(Duration::from_millis(10)).await,
         }
@@ -111,10 +134,11 @@ fn cpu_seconds(pid: u32) -> f64 {
     ticks / CLOCK_TICKS
 }
 
-fn status_bytes(pid: u32, field: &str) -> u64 {
+/// A number of `/proc/<pid>/status`, in the unit that stands there.
+fn status(pid: u32, field: &str) -> u64 {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix(field)).unwrap_or_default();
-    line.trim().trim_end_matches(" kB").parse::<u64>().unwrap_or(0) * 1024
+    line.trim().trim_end_matches(" kB").parse::<u64>().unwrap_or(0)
 }
 
 #[cfg(test)]
@@ -129,6 +153,7 @@ mod tests {
 
     #[test]
     fn a_process_has_used_memory() {
-        assert!(status_bytes(std::process::id(), "VmRSS:") > 0);
+        let own = Server::of(std::process::id());
+        assert!(own.rss_bytes > 0 && own.threads > 0, "{own:?}");
     }
 }

@@ -1,6 +1,7 @@
 //! The binary WebSocket subprotocol from the client's side: connect, send frames, take frames.
 
 use std::collections::VecDeque;
+use std::future::poll_fn;
 use std::time::Duration;
 
 use anyhow::Context as _;
@@ -75,7 +76,7 @@ impl Wire {
         wire.flush().await?;
         match wire.next().await? {
             (_, ServerFrame::Welcome(_)) => Ok(wire),
-            (_, ServerFrame::Err(refused)) => Err(WireError::Final(problem_text(&refused.problem))),
+            (_, ServerFrame::Err(refused)) => Err(refusal("", &refused.problem)),
             (_, other) => Err(WireError::Final(format!("the gateway answers hello with {other:?}"))),
         }
     }
@@ -86,12 +87,19 @@ impl Wire {
     }
 
     /// Sends what was put, as one message.
+    ///
+    /// # Cancel safety
+    /// Nothing is lost if it is dropped; the next one sends it.
     pub(crate) async fn flush(&mut self) -> Result<(), WireError> {
         if self.out.is_empty() {
             return Ok(());
         }
+        let lost = |error: Error| WireError::Lost(error.to_string());
+        // What is put stays there until the socket takes it, so a dropped flush loses nothing.
+        poll_fn(|context| self.socket.poll_ready_unpin(context)).await.map_err(lost)?;
         let message = Message::Binary(self.out.split().freeze());
-        self.socket.send(message).await.map_err(|error| WireError::Lost(error.to_string()))
+        self.socket.start_send_unpin(message).map_err(lost)?;
+        self.socket.flush().await.map_err(lost)
     }
 
     /// The next frame; pings are answered here.
@@ -178,6 +186,20 @@ fn refused(url: &str, error: Error) -> WireError {
     }
 }
 
+/// A refusal of `what`: whether to try again, the gateway says.
+pub(crate) fn refusal(what: &str, problem: &RawJson) -> WireError {
+    #[derive(Deserialize)]
+    struct Judged {
+        #[serde(default)]
+        retryable: bool,
+    }
+    let text = format!("{what}{}", problem_text(problem));
+    match serde_json::from_str::<Judged>(problem.get()) {
+        Ok(Judged { retryable: true }) => WireError::Lost(text),
+        _ => WireError::Final(text),
+    }
+}
+
 /// A problem of the subprotocol in one line.
 pub(crate) fn problem_text(problem: &RawJson) -> String {
     #[derive(Deserialize)]
@@ -198,6 +220,18 @@ pub(crate) fn problem_text(problem: &RawJson) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_refusal_is_final_unless_the_gateway_says_otherwise() {
+        let problem = |retryable| {
+            let text =
+                format!(r#"{{"code":"busy","title":"Busy","detail":"later","retryable":{retryable}}}"#);
+            refusal("t: ", &RawJson::from_text(&text).unwrap())
+        };
+        assert!(matches!(problem(true), WireError::Lost(text) if text == "t: Busy (busy): later"));
+        assert!(matches!(problem(false), WireError::Final(_)));
+        assert!(matches!(refusal("", &RawJson::from_text("1").unwrap()), WireError::Final(_)));
+    }
 
     #[test]
     fn a_gateways_url_names_its_websocket() {

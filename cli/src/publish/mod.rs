@@ -22,8 +22,8 @@ use crate::args::{Connect, PubArgs};
 use crate::client::{Api, Backoff, WireError};
 use crate::output;
 
-/// Without a connection for this long, it gives up.
-const OFFLINE_TIME_MAX: Duration = Duration::from_secs(60);
+/// Without a confirm for this long, it gives up.
+const STUCK_TIME_MAX: Duration = Duration::from_secs(60);
 
 #[derive(Debug, Serialize)]
 struct Summary<'a> {
@@ -47,13 +47,13 @@ pub(crate) async fn run(connect: &Connect, args: &PubArgs) -> anyhow::Result<()>
     let progress = output::progress(bytes_total.filter(|_| args.lines && !connect.json));
     let started = Instant::now();
     let mut session = Session::new(connect, args, &identity, input, progress.clone());
-    let mut backoff = Backoff::default();
-    let mut offline_since = None;
+    let mut backoff = Backoff::new(STUCK_TIME_MAX);
     let ended = loop {
+        let before = session.confirmed();
         let ended = tokio::select! {
             biased;
             _ = ctrl_c() => Ok(Ended::Interrupted),
-            ended = session.run(&mut offline_since) => ended,
+            ended = session.run() => ended,
         };
         match ended {
             Ok(ended) => break ended,
@@ -62,19 +62,18 @@ pub(crate) async fn run(connect: &Connect, args: &PubArgs) -> anyhow::Result<()>
                 bail!("{why}\n{}", left(&session, args, &identity));
             }
             Err(WireError::Lost(why)) => {
-                if offline_since.is_none() {
-                    backoff.reset();
-                }
-                let since = *offline_since.get_or_insert_with(Instant::now);
-                if since.elapsed() > OFFLINE_TIME_MAX {
-                    progress.finish_and_clear();
-                    bail!("{why}\n{}", left(&session, args, &identity));
+                if session.confirmed() > before {
+                    backoff.progressed();
                 }
                 progress.println(format!("{why}; trying again"));
-                tokio::select! {
+                let goes_on = tokio::select! {
                     biased;
                     _ = ctrl_c() => break Ended::Interrupted,
-                    () = backoff.wait() => {}
+                    goes_on = backoff.wait() => goes_on,
+                };
+                if !goes_on {
+                    progress.finish_and_clear();
+                    bail!("{why}\n{}", left(&session, args, &identity));
                 }
             }
         }

@@ -1,19 +1,18 @@
 //! One run over as many connections as it takes. What is not confirmed is kept and sent again.
 
 use std::collections::VecDeque;
-use std::time::Instant;
 
 use indicatif::ProgressBar;
 use tokio::sync::mpsc;
 use weir_protocol::batch::{Batch, BatchBuilder, Compression, Headers, HeadersBuilder, RecordParts};
 use weir_protocol::ids::{Epoch, Incarnation, ProducerKey, Seq};
 use weir_protocol::rpc::Level;
-use weir_protocol::ws::{Bye, Channel, ClientFrame, Limit, Open, Opened, Producer, ServerFrame};
+use weir_protocol::ws::{Bye, Channel, ClientFrame, Limit, Open, Opened, Producer, RawJson, ServerFrame};
 
 use super::identity::Identity;
 use super::source::{Chunk, Input};
 use crate::args::{Connect, PubArgs};
-use crate::client::{Wire, WireError, problem_text};
+use crate::client::{Wire, WireError, refusal};
 
 const CH: Channel = Channel(1);
 /// Batches that wait for their confirm at most; the gateway's credit is usually less.
@@ -105,10 +104,9 @@ impl<'a> Session<'a> {
     /// Publishes over one connection until all is confirmed or the connection is lost.
     ///
     /// # Errors
-    /// [`WireError::Lost`]: call it again. `offline_since` is cleared once the gateway has answered.
-    pub(super) async fn run(&mut self, offline_since: &mut Option<Instant>) -> Result<Ended, WireError> {
+    /// [`WireError::Lost`]: call it again.
+    pub(super) async fn run(&mut self) -> Result<Ended, WireError> {
         let mut connection = self.open().await?;
-        *offline_since = None;
         loop {
             self.send(&mut connection).await?;
             if self.is_read && self.pending.is_empty() {
@@ -138,7 +136,7 @@ impl<'a> Session<'a> {
         wire.flush().await?;
         let opened = match wire.next().await? {
             (_, ServerFrame::Opened(opened)) => opened,
-            (_, ServerFrame::Err(refused)) => return Err(WireError::Final(problem_text(&refused.problem))),
+            (_, ServerFrame::Err(refused)) => return Err(refusal("", &refused.problem)),
             (_, other) => return Err(WireError::Final(format!("open was answered with {other:?}"))),
         };
         self.opened(&opened)?;
@@ -256,7 +254,7 @@ impl<'a> Session<'a> {
             }
             ServerFrame::PubLimit(limit) => connection.limit = limit,
             ServerFrame::Reject(reject) => return Err(rejected(reject.seq, &reject.problem)),
-            ServerFrame::Err(refused) => return Err(WireError::Final(problem_text(&refused.problem))),
+            ServerFrame::Err(refused) => return Err(refusal("", &refused.problem)),
             ServerFrame::Goaway(_) => return Err(WireError::Lost("the gateway is shutting down".to_owned())),
             // Frames of a newer gateway that change nothing for a publisher.
             _ => {}
@@ -265,20 +263,17 @@ impl<'a> Session<'a> {
     }
 }
 
-/// A refusal that another attempt may not meet loses the connection, any other ends the run.
-fn rejected(seq: u64, problem: &weir_protocol::ws::RawJson) -> WireError {
+/// The producer triple makes it safe to send again what may have been stored.
+fn rejected(seq: u64, problem: &RawJson) -> WireError {
     #[derive(serde::Deserialize)]
-    struct Retryable {
-        #[serde(default)]
-        retryable: bool,
+    struct Judged {
         #[serde(default)]
         outcome: String,
     }
-    let text = format!("message {}: {}", seq + 1, problem_text(problem));
-    match serde_json::from_str::<Retryable>(problem.get()) {
-        // The producer triple makes it safe to send again what may have been stored.
-        Ok(found) if found.retryable || found.outcome == "unknown" => WireError::Lost(text),
-        _ => WireError::Final(text),
+    match (refusal(&format!("message {}: ", seq + 1), problem), serde_json::from_str::<Judged>(problem.get()))
+    {
+        (WireError::Final(text), Ok(judged)) if judged.outcome == "unknown" => WireError::Lost(text),
+        (refusal, _) => refusal,
     }
 }
 

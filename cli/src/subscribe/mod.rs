@@ -8,7 +8,7 @@
 mod position;
 mod print;
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::bail;
 use tokio::signal::ctrl_c;
@@ -18,11 +18,11 @@ use weir_protocol::ws::{Bye, Channel, ClientFrame, Deliveries, Gap, Limit, Serve
 use self::position::Position;
 use self::print::Printer;
 use crate::args::{Connect, SubArgs};
-use crate::client::{Backoff, Wire, WireError, problem_text};
+use crate::client::{Backoff, Wire, WireError, refusal};
 use crate::output;
 
-/// Without a connection for this long, it gives up.
-const OFFLINE_TIME_MAX: Duration = Duration::from_secs(300);
+/// Without a subscription for this long, it gives up.
+const STUCK_TIME_MAX: Duration = Duration::from_secs(300);
 
 /// What is followed on one channel.
 struct Follow {
@@ -55,27 +55,26 @@ pub(crate) async fn run(connect: &Connect, args: &SubArgs) -> anyhow::Result<()>
     let follows: Vec<_> = args.topics.iter().map(follow).collect();
     let printer = Printer::new(connect.json, follows.len() > 1);
     let mut run = Run { connect, args, from, follows, printer, left: args.count };
-    let mut backoff = Backoff::default();
-    let mut offline_since: Option<Instant> = None;
+    let mut backoff = Backoff::new(STUCK_TIME_MAX);
     loop {
         let ended = tokio::select! {
             biased;
             _ = ctrl_c() => Ok(()),
-            ended = run.connected(&mut offline_since, &mut backoff) => ended,
+            ended = run.connected(&mut backoff) => ended,
         };
         run.printer.flush();
         match ended {
             Ok(()) => return Ok(()),
             Err(WireError::Final(why)) => bail!(why),
             Err(WireError::Lost(why)) => {
-                if offline_since.get_or_insert_with(Instant::now).elapsed() > OFFLINE_TIME_MAX {
-                    bail!(why);
-                }
                 output::note(format_args!("{why}; trying again"));
-                tokio::select! {
+                let goes_on = tokio::select! {
                     biased;
                     _ = ctrl_c() => return Ok(()),
-                    () = backoff.wait() => {}
+                    goes_on = backoff.wait() => goes_on,
+                };
+                if !goes_on {
+                    bail!(why);
                 }
             }
         }
@@ -84,11 +83,7 @@ pub(crate) async fn run(connect: &Connect, args: &SubArgs) -> anyhow::Result<()>
 
 impl Run<'_> {
     /// One connection. On return there is nothing more to do.
-    async fn connected(
-        &mut self,
-        offline_since: &mut Option<Instant>,
-        backoff: &mut Backoff,
-    ) -> Result<(), WireError> {
+    async fn connected(&mut self, backoff: &mut Backoff) -> Result<(), WireError> {
         let channels = (1..).zip(&self.follows).filter_map(|(ch, follow)| follow.position.resume(ch));
         let mut wire = Wire::connect(self.connect, channels.collect()).await?;
         for number in 0..self.follows.len() {
@@ -96,10 +91,11 @@ impl Run<'_> {
             wire.put(channel(number), &ClientFrame::Sub(sub));
         }
         wire.flush().await?;
-        *offline_since = None;
-        backoff.reset();
         while !self.is_done() {
             let (ch, frame) = wire.next().await?;
+            if matches!(frame, ServerFrame::Subscribed(_)) {
+                backoff.progressed();
+            }
             self.take(ch, frame)?;
             if !wire.has_next() {
                 // What is printed is taken: only now it is worth new credit.
@@ -139,7 +135,7 @@ impl Run<'_> {
         let number = usize::from(ch.0).wrapping_sub(1);
         let Some(follow) = self.follows.get_mut(number) else {
             return match frame {
-                ServerFrame::Err(refused) => Err(WireError::Final(problem_text(&refused.problem))),
+                ServerFrame::Err(refused) => Err(refusal("", &refused.problem)),
                 ServerFrame::Goaway(_) => Err(WireError::Lost("the gateway is shutting down".to_owned())),
                 _ => Ok(()),
             };
@@ -158,8 +154,7 @@ impl Run<'_> {
                 follow.position.skipped(gap.p, gap.to);
             }
             ServerFrame::Err(refused) => {
-                let why = format!("{}: {}", follow.topic, problem_text(&refused.problem));
-                return Err(WireError::Final(why));
+                return Err(refusal(&format!("{}: ", follow.topic), &refused.problem));
             }
             // Frames of a newer gateway, and those of deliveries below quorum, which are printed as they come.
             _ => {}

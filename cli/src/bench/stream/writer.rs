@@ -139,9 +139,8 @@ impl Writer {
         self.sent_bytes += u64::from(batch.header().raw_bytes);
         self.wire.put(CH, &ClientFrame::PubBatch { first_seq: Seq(first), batch });
         self.tally.batches += u64::from(window.counts(now));
-        let counted = window.counts(now).then_some(window);
-        for group in self.unconfirmed.iter().rev().take_while(|group| group.end > first) {
-            if counted.is_some() {
+        if window.counts(now) {
+            for group in self.unconfirmed.iter().rev().take_while(|group| group.end > first) {
                 self.tally.late.record(now.saturating_sub(group.due_ns) / 1_000, group.count);
             }
         }
