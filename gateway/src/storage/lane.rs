@@ -213,7 +213,7 @@ impl Runner {
         match opened {
             Err(error) => Err((items, error)),
             Ok(answers) => {
-                items.iter_mut().for_each(|queued| queued.entry.ticket.set_sent(true));
+                items.iter_mut().for_each(|queued| queued.entry.ticket.sent());
                 self.context.counters.frames.fetch_add(1, Ordering::Relaxed);
                 self.context.counters.batches.fetch_add(items.len() as u64, Ordering::Relaxed);
                 Ok(Flight { items: items.into_iter().map(Some).collect(), answers, written, deadline })
@@ -257,7 +257,7 @@ impl Runner {
                 queued.entry.ticket.failed(failure);
             }
         }
-        again.iter_mut().for_each(|queued| queued.entry.ticket.set_sent(false));
+        again.iter_mut().for_each(|queued| queued.entry.ticket.returned());
         if let Some(step) = landed.step {
             self.stall = Some(step);
         } else if !again.is_empty() {
@@ -437,7 +437,10 @@ fn refuse(queued: Queued, refusal: weir_protocol::rpc::Refusal, landed: &mut Lan
 /// The whole frame failed.
 fn fail_all(items: Vec<Queued>, error: &CallError) -> Landed {
     let mut landed = Landed::default();
-    for queued in items {
+    for mut queued in items {
+        if error.is_unanswered() {
+            queued.entry.ticket.lost();
+        }
         match judge(error.clone(), queued.entry.safety) {
             Verdict::Again(step, failure) => {
                 landed.step = Some(step);

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use parking_lot::RwLock;
 use prost::Message;
 use tokio::time::{Instant, sleep_until};
-use weir_protocol::error::ErrorCode;
+use weir_protocol::error::{ErrorCode, Outcome};
 use weir_protocol::ids::{ShardId, TopicPath};
 use weir_protocol::rpc::{ClusterMap, ClusterMapRequest, Hello, Method};
 use weir_transport::{Answers, CallError, Link, LinkConfig, NotSent, Priority};
@@ -38,6 +38,8 @@ pub(crate) struct Attempts {
     pauses: Pauses,
     hints: u32,
     deadline: Instant,
+    /// An attempt was not answered: it may have taken effect, whatever later ones say.
+    is_unsure: bool,
 }
 
 /// Finds leaders and talks to them.
@@ -68,7 +70,7 @@ impl Router {
     /// Starts counting attempts; they end at `deadline`.
     pub(super) fn attempts(&self, deadline: Instant) -> Attempts {
         let pauses = Pauses::new(self.config.pause_min, self.config.pause_max);
-        Attempts { pauses, hints: 0, deadline }
+        Attempts { pauses, hints: 0, deadline, is_unsure: false }
     }
 
     /// The cluster as known now.
@@ -138,16 +140,18 @@ impl Router {
         safety: Safety,
         attempts: &mut Attempts,
     ) -> Result<(), Failure> {
-        match judge(error, safety) {
-            Verdict::Final(failure) => Err(failure),
+        attempts.is_unsure |= error.is_unanswered();
+        let failure = match judge(error, safety) {
+            Verdict::Final(failure) => failure,
             Verdict::Again(step, failure) => {
                 if self.step(shard, step, attempts).await {
-                    Ok(())
-                } else {
-                    Err(failure)
+                    return Ok(());
                 }
+                failure
             }
-        }
+        };
+        let is_unsure = attempts.is_unsure && failure.effect() == Outcome::None;
+        Err(if is_unsure { failure.with_outcome(Outcome::Unknown) } else { failure })
     }
 
     /// Takes a step; false if there is no time for another attempt.

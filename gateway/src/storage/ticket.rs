@@ -30,24 +30,49 @@ pub(crate) struct Confirm {
 pub(crate) struct Ticket {
     answers: mpsc::UnboundedSender<Confirm>,
     number: u64,
-    /// The batch may have reached a node.
-    is_sent: bool,
+    reach: Reach,
     is_over: bool,
+}
+
+/// Which nodes may have the batch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Reach {
+    /// None.
+    Nowhere,
+    /// The one that it is on its way to.
+    Sent,
+    /// One that did not answer, or that had accepted it: whatever later attempts say, it may have taken effect.
+    Somewhere,
 }
 
 impl Ticket {
     /// A ticket whose confirms go to `answers`; the byte permits of what is under way bound that queue.
     pub(crate) fn new(answers: mpsc::UnboundedSender<Confirm>, number: u64) -> Self {
-        Self { answers, number, is_sent: false, is_over: false }
+        Self { answers, number, reach: Reach::Nowhere, is_over: false }
     }
 
-    /// From now on the outcome is unknown unless it is answered; `false`: it is certain again that no node has it.
-    pub(super) fn set_sent(&mut self, is_sent: bool) {
-        self.is_sent = is_sent;
+    /// It is on its way: from now on the outcome is unknown unless it is answered.
+    pub(super) fn sent(&mut self) {
+        if self.reach == Reach::Nowhere {
+            self.reach = Reach::Sent;
+        }
+    }
+
+    /// The last attempt provably had no effect.
+    pub(super) fn returned(&mut self) {
+        if self.reach == Reach::Sent {
+            self.reach = Reach::Nowhere;
+        }
+    }
+
+    /// The last attempt was not answered.
+    pub(super) fn lost(&mut self) {
+        self.reach = Reach::Somewhere;
     }
 
     /// A level was reached.
     pub(super) fn reached(&mut self, level: Level, placed: Placed, stages: Option<Stages>, trip: TripEnd) {
+        self.reach = Reach::Somewhere;
         self.answer(Confirm {
             ticket: self.number,
             level,
@@ -58,9 +83,10 @@ impl Ticket {
         });
     }
 
-    /// It was refused, or failed.
+    /// It was refused, or failed. A failure without effect says so only if no earlier attempt may have had one.
     pub(super) fn failed(mut self, failure: Failure) {
-        self.fail(failure);
+        let is_unsure = self.reach == Reach::Somewhere && failure.effect() == Outcome::None;
+        self.fail(if is_unsure { failure.with_outcome(Outcome::Unknown) } else { failure });
     }
 
     fn fail(&mut self, failure: Failure) {
@@ -91,8 +117,10 @@ pub(super) struct TripEnd {
 impl Drop for Ticket {
     fn drop(&mut self) {
         if !self.is_over {
-            let outcome = if self.is_sent { Outcome::Unknown } else { Outcome::None };
-            let code = if self.is_sent { ErrorCode::OutcomeUnknown } else { ErrorCode::Draining };
+            let (code, outcome) = match self.reach {
+                Reach::Nowhere => (ErrorCode::Draining, Outcome::None),
+                Reach::Sent | Reach::Somewhere => (ErrorCode::OutcomeUnknown, Outcome::Unknown),
+            };
             self.fail(Failure::new(code, "the gateway is stopping").with_outcome(outcome));
         }
     }
@@ -107,7 +135,9 @@ mod tests {
         for (is_sent, outcome) in [(false, Outcome::None), (true, Outcome::Unknown)] {
             let (sender, mut answers) = mpsc::unbounded_channel();
             let mut ticket = Ticket::new(sender, 7);
-            ticket.set_sent(is_sent);
+            if is_sent {
+                ticket.sent();
+            }
             drop(ticket);
             let confirm = answers.try_recv().unwrap();
             assert_eq!((confirm.ticket, confirm.is_last), (7, true));

@@ -22,6 +22,8 @@ enum Act {
     Refuse(ErrorCode),
     /// Takes the batches and never answers.
     Forget,
+    /// Takes the batches, and the connection ends before the answer.
+    Cut,
 }
 
 /// Accepts batches of one producer in the order of their numbers, as a partition does.
@@ -29,6 +31,7 @@ enum Act {
 struct Node {
     acts: Mutex<VecDeque<Act>>,
     log: Mutex<Vec<u64>>,
+    cut: Notify,
 }
 
 impl Node {
@@ -58,6 +61,7 @@ impl Node {
         match act {
             // Dropped: the connection answers `internal` with unknown outcome.
             Some(Act::Forget) => drop(request),
+            Some(Act::Cut) => self.cut.notify_waiters(),
             _ => request.reply.finish(vec![answer.encode_to_vec().into()]),
         }
     }
@@ -83,13 +87,21 @@ impl Service for Playing {
 }
 
 #[derive(Clone)]
-struct Memory(Server);
+struct Memory(Server, Arc<Node>);
 
 impl Connect for Memory {
     fn connect(&self) -> Pin<Box<dyn Future<Output = io::Result<Wire>> + Send + '_>> {
         Box::pin(async {
-            let (ours, theirs) = tokio::io::duplex(64 * 1024);
+            let (ours, mut near) = tokio::io::duplex(64 * 1024);
+            let (mut far, theirs) = tokio::io::duplex(64 * 1024);
             self.0.attach(Wire::new(theirs));
+            let node = Arc::clone(&self.1);
+            tokio::spawn(async move {
+                tokio::select! {
+                    _ = tokio::io::copy_bidirectional(&mut near, &mut far) => {}
+                    () = node.cut.notified() => {}
+                }
+            });
             Ok(Wire::new(ours))
         })
     }
@@ -108,7 +120,8 @@ fn storage(acts: &[Act]) -> (Storage, Arc<Node>) {
         ServerConfig::new(([127, 0, 0, 1], 0).into(), identity),
         Arc::new(Playing(Arc::clone(&node))),
     );
-    (Storage::new(StorageConfig::new(vec!["memory".into()]), Arc::new(Memory(server))), node)
+    let dial = Memory(server, Arc::clone(&node));
+    (Storage::new(StorageConfig::new(vec!["memory".into()]), Arc::new(dial)), node)
 }
 
 fn item(
@@ -183,6 +196,26 @@ async fn what_nobody_knows_is_said_and_never_tried_again() {
     let failure = results.into_iter().next().unwrap().unwrap_err();
     assert_eq!(failure.effect(), Outcome::Unknown);
     assert_eq!(*node.log.lock(), [0], "it did take effect, once");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_was_tried_again_after_no_answer_is_found_where_it_is() {
+    let (storage, node) = storage(&[Act::Cut]);
+    let placed = publish(&storage, 1, Safety::Repeatable).await.remove(0).unwrap();
+    assert!(placed.duplicate);
+    assert_eq!(*node.log.lock(), [0]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn no_later_refusal_makes_an_unanswered_attempt_undone() {
+    for refusal in [ErrorCode::NotLeader, ErrorCode::JournalFull] {
+        let mut acts = vec![Act::Cut];
+        acts.resize(10_000, Act::Refuse(refusal));
+        let (storage, node) = storage(&acts);
+        let failure = publish(&storage, 1, Safety::Repeatable).await.remove(0).unwrap_err();
+        assert_eq!(*node.log.lock(), [0], "it did take effect");
+        assert_eq!(failure.effect(), Outcome::Unknown, "{refusal:?}");
+    }
 }
 
 #[tokio::test(start_paused = true)]

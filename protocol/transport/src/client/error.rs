@@ -24,6 +24,14 @@ pub enum CallError {
     Deadline,
 }
 
+impl CallError {
+    /// It was sent and nobody said what became of it: it may have taken effect, even after this.
+    #[must_use]
+    pub fn is_unanswered(&self) -> bool {
+        matches!(self, Self::Unknown | Self::Deadline)
+    }
+}
+
 /// Why a call was not sent.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum NotSent {
