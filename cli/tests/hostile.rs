@@ -140,6 +140,22 @@ fn who_never_finishes_a_header_is_closed_and_does_not_hold_others_up() {
     assert_eq!(end(&product), 1);
 }
 
+#[test]
+fn who_says_nothing_or_never_says_which_protocol_is_closed() {
+    let (_dir, product) = product();
+    let streams = ["", "PRI * HTT", "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"].map(|said| {
+        let mut stream = TcpStream::connect(&product.address).unwrap();
+        stream.write_all(said.as_bytes()).unwrap();
+        (said, stream)
+    });
+    for (said, mut stream) in streams {
+        stream.set_read_timeout(Some(DEADLINE)).unwrap();
+        let ended = stream.read_to_end(&mut Vec::new());
+        let is_open = ended.is_err_and(|error| error.kind() != std::io::ErrorKind::ConnectionReset);
+        assert!(!is_open, "still open after {said:?}");
+    }
+}
+
 /// A WebSocket after its handshake, as a bare stream.
 fn upgraded(product: &Product, subprotocol: &str) -> TcpStream {
     let mut stream = TcpStream::connect(&product.address).unwrap();

@@ -267,6 +267,54 @@ fn several_partitions_are_read_as_one_and_a_cursor_goes_on_exactly() {
 }
 
 #[test]
+fn several_partitions_are_read_within_the_bytes_asked_for_and_the_cursor_misses_nothing() {
+    let mut api = Api::with_topic("t", r#"{"partitions":4}"#);
+    let lines: String = (0..200)
+        .map(|n| json!({ "key": format!("k{}", n % 23), "data": "x".repeat(500), "headers": { "n": n.to_string() } }))
+        .map(|line| line.to_string() + "\n")
+        .collect();
+    let published = api.batch("t", &[LINES], lines);
+    assert_eq!(published.status, 200, "{}", published.text());
+    let (mut seen, mut from) = (Vec::new(), "earliest".to_owned());
+    for _ in 0..200 {
+        let page =
+            api.get(&format!("/v1/topics/t/messages?limit=1000&max_bytes=4000&from={from}"), &[]).json();
+        let messages = page["messages"].as_array().unwrap();
+        // The last one may overshoot.
+        assert!((1..=9).contains(&messages.len()), "{} messages of 500 bytes", messages.len());
+        seen.extend(messages.iter().map(|m| m["headers"]["n"].as_str().unwrap().parse::<u32>().unwrap()));
+        if page["up_to_date"] == true {
+            break;
+        }
+        from = format!("cursor:{}", page["next"].as_str().unwrap());
+    }
+    seen.sort_unstable();
+    assert_eq!(seen, (0..200).collect::<Vec<_>>());
+}
+
+#[test]
+fn configurations_have_tags_and_what_must_be_new_is() {
+    let mut api = Api::start();
+    let new = ("If-None-Match", "*");
+    for path in ["/v1/topics/t", "/v1/ns/team"] {
+        let made = api.send(&format!("PUT {path}"), &[new], b"{}");
+        assert_eq!(made.status, 201, "{}", made.text());
+        for body in [&b"{}"[..], br#"{"default_confirm":"durable"}"#, br#"{"auto_create":false}"#] {
+            let again = api.send(&format!("PUT {path}"), &[new], body);
+            assert!(again.status == 412 || again.status == 400, "{}", again.text());
+        }
+        assert_eq!(api.send(&format!("PUT {path}"), &[], b"{}").status, 200, "it stands like that");
+        let found = api.get(path, &[]);
+        let tag = found.header("etag").unwrap().to_owned();
+        assert_eq!(made.header("etag"), Some(tag.as_str()));
+        let same = api.get(path, &[("If-None-Match", &tag)]);
+        assert_eq!((same.status, same.body.len()), (304, 0));
+        assert_eq!(api.get(path, &[("If-None-Match", "\"0:0\"")]).status, 200);
+    }
+    assert_eq!(api.send("PUT /v1/topics/u", &[], b"{}").header("location"), Some("/v1/topics/u"));
+}
+
+#[test]
 fn ranges_have_tags_and_may_be_kept_once_nothing_can_change_them() {
     let mut api = Api::with_topic("t", "{}");
     let lines: String = (0..10).map(|n| format!("{{\"data\":{n}}}\n")).collect();
@@ -387,7 +435,9 @@ fn metrics_tell_what_is_bounded_and_never_whose_it_is() {
     ] {
         assert!(text.contains(&format!("\n{name} {expected}\n")), "{name} is not {expected}: {text}");
     }
-    for bound in ["connections_max", "publish_bytes_max", "read_credit_bytes_max", "topics_max"] {
+    for bound in
+        ["connections_max", "request_bytes_max", "publish_bytes_max", "read_credit_bytes_max", "topics_max"]
+    {
         assert!(text.contains(&format!("\nweir_gateway_{bound} ")), "{bound}");
     }
     assert!(!text.contains("secret-name"), "labels come from closed sets");

@@ -28,6 +28,8 @@ pub struct GatewayConfig {
     pub console_prefix: String,
     /// Most connections at once; further ones wait. Default 10,000.
     pub connections_max: usize,
+    /// Bytes of request bodies held at once, over all connections; further ones are refused. Default 256 MiB.
+    pub request_bytes_max: usize,
     /// Serve HTTPS and WSS with this certificate, and nothing else. Default none: HTTP and WS.
     pub tls: Option<TlsSource>,
     /// Milliseconds within which a TLS handshake must be done, waiting for its turn included. Default 10,000.
@@ -45,6 +47,7 @@ impl Default for GatewayConfig {
             record_bytes_max: weir_protocol::limits::RECORD_BYTES_DEFAULT,
             console_prefix: "/console/".to_owned(),
             connections_max: 10_000,
+            request_bytes_max: 256 << 20,
             tls: None,
             handshake_ms_max: 10_000,
         }

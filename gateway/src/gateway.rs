@@ -14,9 +14,9 @@ use tokio::task::JoinHandle;
 use crate::api::openapi;
 use crate::auth::{Authenticator, LoopbackAuthenticator, OpenAuthenticator};
 use crate::config::GatewayConfig;
-use crate::edge::{Console, Edge, StageSeconds};
+use crate::edge::{BodyBudget, Console, Edge, StageSeconds};
 use crate::listener::{self, Door};
-use crate::metrics::BoundsCollector;
+use crate::metrics::{Bounds, BoundsCollector};
 use crate::service::publish::PublishConfig;
 use crate::service::{ServiceConfig, Services};
 use crate::storage::{Storage, StorageConfig, TcpDial};
@@ -122,12 +122,14 @@ impl Gateway {
         let refused = IntCounterVec::new(refused, &["reason"])?;
         registry.register(Box::new(refused.clone()))?;
         let is_draining = AtomicBool::new(false);
+        let bodies = BodyBudget::new(config.request_bytes_max);
         let edge = Arc::new(Edge {
             config,
             console,
             services,
             sockets,
             authenticator,
+            bodies: bodies.clone(),
             registry,
             requests,
             stages: stage_seconds,
@@ -137,8 +139,13 @@ impl Gateway {
         });
         let connections = Arc::new(GracefulShutdown::new());
         let door = Arc::new(Door::new(Arc::clone(&edge), tls.clone(), refused, stop));
-        let (services, places_max) = (edge.services.clone(), edge.config.connections_max);
-        edge.registry.register(Box::new(BoundsCollector::new(services, door.places(), places_max)?))?;
+        let bounds = Bounds {
+            services: edge.services.clone(),
+            places: door.places(),
+            places_max: edge.config.connections_max,
+            bodies,
+        };
+        edge.registry.register(Box::new(BoundsCollector::new(bounds)?))?;
         let accept = |socket| listener::accept(socket, Arc::clone(&door), Arc::clone(&connections));
         let accepting = listeners.into_iter().map(|socket| tokio::spawn(accept(socket))).collect();
         Ok(RunningGateway { edge, addr, tls, stopping, accepting, connections })

@@ -3,25 +3,30 @@
 use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use axum::body::Body;
 use http::Request;
 use hyper::body::Incoming;
-use hyper::rt::{Read, Write};
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
 use hyper_util::server::graceful::{GracefulShutdown, Watcher};
 use prometheus::IntCounterVec;
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Semaphore, watch};
+use tokio_io_timeout::TimeoutStream;
 
 use crate::edge::{Edge, handle};
 use crate::tls::Tls;
 
-/// A request's header section must have arrived within this: a slow one holds a connection no longer.
+/// A request's header section must have arrived within this, and a connection's first request too: a slow or silent
+/// client holds a connection no longer.
 const HEADER_TIME_MAX: Duration = Duration::from_secs(10);
+/// A client that takes no byte of what is written for it for this long is gone.
+const WRITE_TIME_MAX: Duration = Duration::from_secs(60);
 /// Bytes of one request's header section.
 const HEADER_BYTES_MAX: usize = 64 << 10;
 /// Requests in flight on one HTTP/2 connection.
@@ -125,7 +130,7 @@ async fn greet(door: &Door, stream: TcpStream, peer: SocketAddr, watcher: Watche
         tracing::debug!(%error, "no TCP_NODELAY");
     }
     let Some(tls) = &door.tls else {
-        return Box::pin(serve(&door.edge, TokioIo::new(stream), peer, watcher)).await;
+        return Box::pin(serve(&door.edge, stream, peer, watcher)).await;
     };
     let mut stop = door.stop.clone();
     let shake = async {
@@ -138,7 +143,7 @@ async fn greet(door: &Door, stream: TcpStream, peer: SocketAddr, watcher: Watche
         shaken = tokio::time::timeout(time, shake) => shaken,
     };
     match shaken {
-        Ok(Ok(stream)) => Box::pin(serve(&door.edge, TokioIo::new(stream), peer, watcher)).await,
+        Ok(Ok(stream)) => Box::pin(serve(&door.edge, stream, peer, watcher)).await,
         Ok(Err(error)) => {
             door.refused.with_label_values(&["failed"]).inc();
             tracing::debug!(%peer, %error, "a TLS handshake failed");
@@ -152,7 +157,7 @@ async fn greet(door: &Door, stream: TcpStream, peer: SocketAddr, watcher: Watche
 
 async fn serve(
     edge: &Arc<Edge>,
-    stream: impl Read + Write + Unpin + Send + 'static,
+    stream: impl AsyncRead + AsyncWrite + Send + 'static,
     peer: SocketAddr,
     watcher: Watcher,
 ) {
@@ -168,13 +173,30 @@ async fn serve(
         .max_header_list_size(u32::try_from(HEADER_BYTES_MAX).unwrap_or(u32::MAX))
         .max_concurrent_streams(STREAMS_MAX)
         .keep_alive_interval(Duration::from_secs(20));
-    let edge = Arc::clone(edge);
+    let mut stream = TimeoutStream::new(stream);
+    stream.set_write_timeout(Some(WRITE_TIME_MAX));
+    let has_asked = Arc::new(AtomicBool::new(false));
+    let (edge, asking) = (Arc::clone(edge), Arc::clone(&has_asked));
     let service = service_fn(move |request: Request<Incoming>| {
         let edge = Arc::clone(&edge);
+        asking.store(true, Ordering::Relaxed);
         async move { Ok::<_, std::convert::Infallible>(handle(edge, peer.ip(), request.map(Body::new)).await) }
     });
+    let stream = TokioIo::new(Box::pin(stream));
     let connection = builder.serve_connection_with_upgrades(stream, service).into_owned();
-    if let Err(error) = watcher.watch(connection).await {
+    let mut connection = std::pin::pin!(watcher.watch(connection));
+    // Until the protocol is recognised, the HTTP library knows no time limit.
+    let ended = tokio::select! {
+        ended = &mut connection => ended,
+        () = tokio::time::sleep(HEADER_TIME_MAX) => {
+            if !has_asked.load(Ordering::Relaxed) {
+                tracing::debug!(%peer, "a connection asked for nothing in time");
+                return;
+            }
+            connection.await
+        }
+    };
+    if let Err(error) = ended {
         tracing::debug!(%peer, %error, "a connection ended");
     }
 }

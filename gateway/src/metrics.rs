@@ -3,48 +3,55 @@
 use std::sync::Arc;
 
 use prometheus::core::{Collector, Desc};
-use prometheus::proto::{Counter, Gauge, Metric, MetricFamily, MetricType};
+use prometheus::proto::MetricFamily;
+use prometheus::{IntCounter, IntGauge};
 use tokio::sync::Semaphore;
 
+use crate::edge::BodyBudget;
 use crate::service::Services;
 
-/// Connections, publish budget, topic cache, lanes and read credit.
+/// Where the numbers are.
+pub(crate) struct Bounds {
+    pub(crate) services: Services,
+    /// What is left of `places_max` connections.
+    pub(crate) places: Arc<Semaphore>,
+    pub(crate) places_max: usize,
+    pub(crate) bodies: BodyBudget,
+}
+
+/// Connections, request bodies, publish budget, topic cache, lanes and read credit.
 pub(crate) struct BoundsCollector {
-    services: Services,
-    places: Arc<Semaphore>,
-    places_max: usize,
+    bounds: Bounds,
     names: Vec<Desc>,
 }
 
 impl BoundsCollector {
-    /// Over `services`; `places` are what is left of `places_max` connections.
+    /// Over `bounds`.
     ///
     /// # Errors
     /// Never: the names are constants (tested).
-    pub(crate) fn new(
-        services: Services,
-        places: Arc<Semaphore>,
-        places_max: usize,
-    ) -> prometheus::Result<Self> {
-        let mut collector = Self { services, places, places_max, names: Vec::new() };
-        let describe = |number: &Number| {
-            Desc::new(number.name.to_owned(), number.help.to_owned(), Vec::new(), Default::default())
-        };
-        collector.names = collector.numbers().iter().map(describe).collect::<prometheus::Result<_>>()?;
-        Ok(collector)
+    pub(crate) fn new(bounds: Bounds) -> prometheus::Result<Self> {
+        let names = bounds.metrics()?.iter().flat_map(|metric| metric.desc()).cloned().collect();
+        Ok(Self { bounds, names })
     }
+}
 
-    fn numbers(&self) -> Vec<Number> {
+impl Bounds {
+    fn metrics(&self) -> prometheus::Result<Vec<Box<dyn Collector>>> {
         let (storage, credit) = (self.services.storage.metrics(), self.services.reader.budget().metrics());
         let connections = self.places_max.saturating_sub(self.places.available_permits()) as u64;
-        let gauge = |name, help, value| Number { name, help, value, is_counter: false };
-        let counter = |name, help, value| Number { name, help, value, is_counter: true };
-        vec![
+        [
             gauge("weir_gateway_connections", "Connections that are open.", connections),
             gauge(
                 "weir_gateway_connections_max",
                 "Connections beyond which further ones wait.",
                 self.places_max as u64,
+            ),
+            gauge("weir_gateway_request_bytes", "Bytes of request bodies held.", self.bodies.held()),
+            gauge(
+                "weir_gateway_request_bytes_max",
+                "Bytes of request bodies beyond which more are refused.",
+                self.bodies.max(),
             ),
             gauge("weir_gateway_publish_bytes", "Bytes of publishes under way.", storage.publish_bytes),
             gauge(
@@ -78,39 +85,23 @@ impl BoundsCollector {
             gauge("weir_gateway_feeds", "Partitions that are followed.", credit.feeds),
             counter("weir_gateway_feeds_throttled_total", "Grants that had to wait.", credit.throttled),
         ]
+        .into_iter()
+        .collect()
     }
 }
 
-struct Number {
-    name: &'static str,
-    help: &'static str,
-    value: u64,
-    is_counter: bool,
+type Made = prometheus::Result<Box<dyn Collector>>;
+
+fn gauge(name: &str, help: &str, value: u64) -> Made {
+    let gauge = IntGauge::new(name, help)?;
+    gauge.set(i64::try_from(value).unwrap_or(i64::MAX));
+    Ok(Box::new(gauge))
 }
 
-impl Number {
-    fn family(&self) -> MetricFamily {
-        #[expect(clippy::cast_precision_loss, reason = "Prometheus knows only floating point")]
-        let value = self.value as f64;
-        let mut metric = Metric::default();
-        let kind = if self.is_counter {
-            let mut counter = Counter::default();
-            counter.set_value(value);
-            metric.set_counter(counter);
-            MetricType::COUNTER
-        } else {
-            let mut gauge = Gauge::default();
-            gauge.set_value(value);
-            metric.set_gauge(gauge);
-            MetricType::GAUGE
-        };
-        let mut family = MetricFamily::default();
-        family.set_name(self.name.to_owned());
-        family.set_help(self.help.to_owned());
-        family.set_field_type(kind);
-        family.set_metric(vec![metric]);
-        family
-    }
+fn counter(name: &str, help: &str, value: u64) -> Made {
+    let counter = IntCounter::new(name, help)?;
+    counter.inc_by(value);
+    Ok(Box::new(counter))
 }
 
 impl Collector for BoundsCollector {
@@ -119,6 +110,7 @@ impl Collector for BoundsCollector {
     }
 
     fn collect(&self) -> Vec<MetricFamily> {
-        self.numbers().iter().map(Number::family).collect()
+        let metrics = self.bounds.metrics().unwrap_or_default();
+        metrics.iter().flat_map(|metric| metric.collect()).collect()
     }
 }

@@ -1827,7 +1827,7 @@ export interface operations {
                 "Deliver-Delay-Ms"?: number;
                 /** @description RFC 9530, `sha-256`: verified against the body. */
                 "Content-Digest"?: string;
-                /** @description W3C trace context; stored, continued on delivery. */
+                /** @description W3C trace context; stored with the message and told with it. */
                 traceparent?: string;
                 /** @description W3C trace context; stored. */
                 tracestate?: string;

@@ -137,6 +137,12 @@ impl Problem {
         }
     }
 
+    /// True if that is its code.
+    #[must_use]
+    pub fn is(&self, code: ErrorCode) -> bool {
+        self.code == code.as_str()
+    }
+
     /// The same with another outcome.
     #[must_use]
     pub fn with_outcome(mut self, outcome: Outcome) -> Self {

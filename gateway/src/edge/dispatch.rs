@@ -12,16 +12,16 @@ use bytes::Bytes;
 use futures_util::FutureExt as _;
 use http::header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE, RETRY_AFTER};
 use http::{HeaderMap, HeaderValue, Method, Request, StatusCode};
-use http_body_util::{BodyExt as _, Limited};
 use parking_lot::Mutex;
 use prometheus::{Histogram, IntCounterVec, Registry};
 use serde::Serialize;
-use tokio::sync::watch;
+use tokio::sync::{OwnedSemaphorePermit, watch};
 use weir_protocol::error::{ErrorCode, Outcome};
 use weir_protocol::ids::{Name, TopicPath};
 use weir_protocol::rpc::Level;
 use weir_protocol::ws::{SUBPROTOCOL_BINARY, SUBPROTOCOL_JSON};
 
+use super::body::{BodyBudget, too_large};
 use super::console::Console;
 use super::route::Route;
 use super::{events, namespaces, origin, publish, read, receipts, topics};
@@ -40,8 +40,6 @@ const HEADER_BYTES_MAX: usize = 16 << 10;
 const CONFIG_BYTES_MAX: usize = 64 << 10;
 /// Whoever asks whether the gateway is ready gets an answer within this.
 const READY_TIME_MAX: std::time::Duration = std::time::Duration::from_secs(1);
-/// A body must have arrived within this.
-const BODY_TIME_MAX: std::time::Duration = std::time::Duration::from_secs(30);
 
 /// What every request needs.
 pub(crate) struct Edge {
@@ -55,6 +53,8 @@ pub(crate) struct Edge {
     pub(crate) sockets: WebSockets,
     /// Who is calling.
     pub(crate) authenticator: Box<dyn Authenticator>,
+    /// Bodies of requests.
+    pub(crate) bodies: BodyBudget,
     /// Counters and histograms.
     pub(crate) registry: Registry,
     /// Requests by operation and status class.
@@ -92,6 +92,8 @@ pub(super) struct Call {
     pub(super) received: Instant,
     /// Behind a lock only because a body may not be shared between threads; a call has one owner.
     body: Mutex<Option<Body>>,
+    /// The body's place in the budget, while the request is handled.
+    held: Option<OwnedSemaphorePermit>,
 }
 
 impl Call {
@@ -124,21 +126,14 @@ impl Call {
 
     /// The whole body, at most `limit` bytes; more is refused before it is buffered.
     pub(super) async fn body(&mut self, limit: usize) -> Result<Bytes, Problem> {
-        let too_large = || {
-            Problem::new(ErrorCode::TooLarge, format!("the body exceeds {limit} bytes"))
-                .with_limit(limit as u64)
-        };
         let declared = self.headers.get(http::header::CONTENT_LENGTH).and_then(|text| text.to_str().ok());
         if declared.and_then(|text| text.parse::<usize>().ok()).is_some_and(|length| length > limit) {
-            return Err(too_large());
+            return Err(too_large(limit));
         }
         let Some(body) = self.body.get_mut().take() else { return Ok(Bytes::new()) };
-        match tokio::time::timeout(BODY_TIME_MAX, Limited::new(body, limit).collect()).await {
-            Ok(Ok(collected)) => Ok(collected.to_bytes()),
-            Ok(Err(error)) if error.is::<http_body_util::LengthLimitError>() => Err(too_large()),
-            Ok(Err(error)) => Err(Problem::new(ErrorCode::Malformed, format!("the body broke off: {error}"))),
-            Err(_) => Err(Problem::new(ErrorCode::RequestTimeout, "the body did not arrive in time")),
-        }
+        let held = self.edge.bodies.read(body, limit).await?;
+        self.held = held.permit;
+        Ok(held.bytes)
     }
 
     /// The body as JSON; an empty one is the type's default.
@@ -245,6 +240,7 @@ async fn serve(
         headers: head.headers,
         received,
         body: Mutex::new(Some(body)),
+        held: None,
     };
     let answer = AssertUnwindSafe(run(id, call)).catch_unwind().await;
     (id, answer.unwrap_or_else(|_| Err(panicked(id))))

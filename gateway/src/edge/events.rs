@@ -31,6 +31,8 @@ use crate::service::read::{
 const BUFFER_BYTES: u64 = 256 << 10;
 /// Messages that it may hold.
 const BUFFER_RECORDS: u64 = 4_096;
+/// With more partitions than this only the last message of a batch has an id.
+const SHORT_PARTITIONS: usize = 16;
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
 
 /// Whether the client wants events rather than a page.
@@ -78,14 +80,15 @@ async fn respond(
     let subscribe = Subscribe { topics, partition, from, seen: Vec::new(), min_level, limit };
     let mut subscription = call.edge.services.reader.subscribe(subscribe).await?;
     // A position that does not exist is a problem, not an event: so the start is awaited.
-    let cursor = match subscription.next().await? {
-        SubscriptionEvent::Started(_) => subscription.cursor(),
+    let (cursor, is_short) = match subscription.next().await? {
+        SubscriptionEvent::Started(parts) => (subscription.cursor(), parts.len() <= SHORT_PARTITIONS),
         other => return Err(Problem::new(ErrorCode::Internal, format!("{other:?} before the start"))),
     };
     let feed = Feed {
         subscription,
         cursor,
         taken: Credit::default(),
+        is_short,
         drain: call.edge.drain.clone(),
         is_over: false,
     };
@@ -104,6 +107,8 @@ struct Feed {
     cursor: Cursor,
     /// Totals of what the connection has taken.
     taken: Credit,
+    /// Every message names its place.
+    is_short: bool,
     drain: watch::Receiver<bool>,
     is_over: bool,
 }
@@ -191,6 +196,7 @@ impl Feed {
         slice: &RecordSlice,
         out: &mut String,
     ) -> Result<(), weir_protocol::batch::BatchError> {
+        let last = slice.end().0;
         for record in slice.records()? {
             let record = record?;
             let is_staged = record.offset >= slice.committed_end;
@@ -200,7 +206,9 @@ impl Feed {
             let text = serde_json::to_string(&shown).expect("a record has a JSON form");
             let topic = &self.subscription.topics[of.topic].path.topic;
             let data = format!("{{\"topic\":\"{topic}\",{}", text.trim_start_matches('{'));
-            push(out, "message", Some(&self.cursor.encode()), &data);
+            // Many partitions make a long id: then one for what comes together must do.
+            let id = (self.is_short || record.offset.0 + 1 == last).then(|| self.cursor.encode());
+            push(out, "message", id.as_deref(), &data);
         }
         Ok(())
     }

@@ -12,6 +12,7 @@
 //! The operation table ([`crate::api::operations`]) is the router: what it does not hold is not served, and nothing
 //! is served before it was authorised.
 
+mod body;
 mod confirm;
 mod console;
 mod dispatch;
@@ -26,5 +27,6 @@ mod record;
 mod route;
 mod topics;
 
+pub(crate) use body::BodyBudget;
 pub(crate) use console::Console;
 pub(crate) use dispatch::{Edge, StageSeconds, handle};

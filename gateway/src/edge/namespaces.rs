@@ -1,21 +1,21 @@
 //! Namespaces over HTTP.
 
 use axum::response::Response;
-use http::header::ETAG;
-use http::{HeaderValue, StatusCode};
+use http::StatusCode;
 use weir_protocol::error::ErrorCode;
 use weir_protocol::ids::Name;
 use weir_protocol::rpc;
 
 use super::dispatch::{Call, empty, json};
-use super::topics::{if_match, page_limit, tag};
+use super::topics::{add_tag, if_match, must_be_new, page_limit, tag, tagged};
 use crate::api::{Namespace, NamespaceConfig, NamespacePage, NamespacePatch, Problem};
+
+/// Attempts of a change that somebody else's change overtakes.
+const ATTEMPTS: u32 = 3;
 
 fn shown(status: StatusCode, namespace: &rpc::Namespace) -> Result<Response, Problem> {
     let mut response = json(status, &Namespace::from(namespace))?;
-    if let Ok(tag) = HeaderValue::from_str(&tag(0, namespace.version)) {
-        response.headers_mut().insert(ETAG, tag);
-    }
+    add_tag(&mut response, &tag(0, namespace.version));
     Ok(response)
 }
 
@@ -33,48 +33,78 @@ pub(super) async fn list(call: Call) -> Result<Response, Problem> {
 
 pub(super) async fn read(call: Call) -> Result<Response, Problem> {
     let (tenant, name) = named(&call)?;
-    shown(StatusCode::OK, &call.edge.services.namespaces.get(&tenant, &name).await?)
+    let namespace = call.edge.services.namespaces.get(&tenant, &name).await?;
+    Ok(tagged(&call, &tag(0, namespace.version), shown(StatusCode::OK, &namespace)?))
 }
 
 pub(super) async fn put(mut call: Call) -> Result<Response, Problem> {
     let (tenant, name) = named(&call)?;
     let config: NamespaceConfig = call.json().await?;
-    let expected = if_match(&call)?.map(|(_, version)| version);
-    let current = match call.edge.services.namespaces.get(&tenant, &name).await {
-        Ok(current) => Some(current),
-        Err(failure) if failure.code() == ErrorCode::NamespaceNotFound => None,
+    let must_be_new = must_be_new(&call)?;
+    if let Some((_, version)) = if_match(&call)? {
+        return store(&call, config, version).await;
+    }
+    for _ in 1..ATTEMPTS {
+        match create(&call, &tenant, &name, config.clone(), must_be_new).await {
+            // Somebody else was faster: what they made is looked at.
+            Err(problem) if problem.is(ErrorCode::VersionMismatch) && !must_be_new => {}
+            answer => return answer,
+        }
+    }
+    create(&call, &tenant, &name, config, must_be_new).await
+}
+
+async fn create(
+    call: &Call,
+    tenant: &Name,
+    name: &Name,
+    config: NamespaceConfig,
+    must_be_new: bool,
+) -> Result<Response, Problem> {
+    let current = match call.edge.services.namespaces.get(tenant, name).await {
+        Ok(current) => current,
+        Err(failure) if failure.code() == ErrorCode::NamespaceNotFound => {
+            return store(call, config, 0).await;
+        }
         Err(failure) => return Err(failure.into()),
     };
-    if let (None, Some(current)) = (expected, current) {
-        let same = current.auto_create == config.auto_create && current.cors_origins == config.cors_origins;
-        if !same {
-            let detail = format!("namespace {name} has other settings");
-            return Err(Problem::new(ErrorCode::ConfigMismatch, detail));
-        }
-        return shown(StatusCode::OK, &current);
+    if must_be_new {
+        return Err(Problem::new(ErrorCode::VersionMismatch, format!("namespace {name} exists")));
     }
-    store(&call, config, expected).await
+    let same = current.auto_create == config.auto_create && current.cors_origins == config.cors_origins;
+    if !same {
+        let detail = format!("namespace {name} has other settings");
+        return Err(Problem::new(ErrorCode::ConfigMismatch, detail));
+    }
+    shown(StatusCode::OK, &current)
 }
 
 pub(super) async fn patch(mut call: Call) -> Result<Response, Problem> {
     let (tenant, name) = named(&call)?;
     let patch: NamespacePatch = call.json().await?;
-    let current = call.edge.services.namespaces.get(&tenant, &name).await?;
-    let config = NamespaceConfig { auto_create: current.auto_create, cors_origins: current.cors_origins };
-    let expected = if_match(&call)?.map_or(current.version, |(_, version)| version);
-    store(&call, patch.apply(config), Some(expected)).await
+    let named_version = if_match(&call)?.map(|(_, version)| version);
+    let mut attempts = ATTEMPTS;
+    loop {
+        attempts -= 1;
+        let current = call.edge.services.namespaces.get(&tenant, &name).await?;
+        let config = NamespaceConfig { auto_create: current.auto_create, cors_origins: current.cors_origins };
+        let expected = named_version.unwrap_or(current.version);
+        match store(&call, patch.clone().apply(config), expected).await {
+            // Somebody else changed it meanwhile: the patch is for what it is now.
+            Err(problem)
+                if problem.is(ErrorCode::VersionMismatch) && named_version.is_none() && attempts > 0 => {}
+            answer => return answer,
+        }
+    }
 }
 
-async fn store(
-    call: &Call,
-    config: NamespaceConfig,
-    expected_version: Option<u32>,
-) -> Result<Response, Problem> {
+/// Version 0: it does not exist yet.
+async fn store(call: &Call, config: NamespaceConfig, expected_version: u32) -> Result<Response, Problem> {
     let (tenant, name) = named(call)?;
     let NamespaceConfig { auto_create, cors_origins } = config;
     let (tenant, name) = (tenant.to_string(), name.to_string());
     let namespace = rpc::Namespace { tenant, name, auto_create, cors_origins, version: 0 };
-    let put = call.edge.services.namespaces.put(namespace, expected_version).await?;
+    let put = call.edge.services.namespaces.put(namespace, Some(expected_version)).await?;
     let status = if put.created { StatusCode::CREATED } else { StatusCode::OK };
     shown(status, &put.namespace.unwrap_or_default())
 }

@@ -21,7 +21,7 @@ pub(super) async fn one(mut call: Call) -> Result<Response, Problem> {
     input::check_digest(&call.headers, &body)?;
     let is_event = call.header("content-type")?.and_then(Form::of) == Some(Form::Event);
     let record = if is_event {
-        input::structured_event(&body)?
+        input::structured_event(&call.headers, &body, now_ms())?
     } else {
         input::message(&call.headers, body, now_ms())?
     };

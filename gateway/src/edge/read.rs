@@ -5,7 +5,7 @@ use std::time::Duration;
 use axum::body::Body;
 use axum::response::Response;
 use bytes::{BufMut as _, Bytes, BytesMut};
-use http::header::{ACCEPT, CACHE_CONTROL, CONTENT_TYPE, ETAG, IF_NONE_MATCH, LINK};
+use http::header::{ACCEPT, CACHE_CONTROL, CONTENT_TYPE, ETAG, IF_NONE_MATCH, LINK, VARY};
 use http::{HeaderValue, StatusCode};
 use weir_protocol::batch::BatchError;
 use weir_protocol::error::ErrorCode;
@@ -89,7 +89,7 @@ pub(super) async fn page(call: Call) -> Result<Response, Problem> {
     let form = Form::of(&call)?;
     let read = request(&call)?;
     let page = call.edge.services.reader.read(&read).await?;
-    let tag = tag(&page);
+    let tag = tag(&page, form);
     if is_known(&call, &tag) {
         let mut response = empty(StatusCode::NOT_MODIFIED);
         add_headers(&call, &read, &page, &tag, &mut response);
@@ -176,21 +176,27 @@ fn binary(page: &read::ReadPage) -> Result<Bytes, Problem> {
 }
 
 /// Whether the client has what the tag names. Compared weakly, as `If-None-Match` asks for; `*` has anything.
-fn is_known(call: &Call, tag: &str) -> bool {
+pub(super) fn is_known(call: &Call, tag: &str) -> bool {
     let lists = call.headers.get_all(IF_NONE_MATCH).iter().filter_map(|list| list.to_str().ok());
     // Tags with commas are compared whole, so a tag is looked for in the list rather than the list divided.
     lists.map(str::trim).any(|list| list == "*" || list.contains(tag))
 }
 
-/// Names the range and the topic's life.
-fn tag(page: &read::ReadPage) -> String {
+/// Names the range, the topic's life and the form.
+fn tag(page: &read::ReadPage, form: Form) -> String {
+    let form = match form {
+        Form::Json => "",
+        Form::Lines => ":lines",
+        Form::Binary => ":binary",
+        Form::Events => ":events",
+    };
     let closed = if page.closed { ":c" } else { "" };
     let life = page.topic.incarnation;
     match page.single() {
-        Some(edge) => format!("\"{life}:{}:{}:{}{closed}\"", edge.partition, edge.from, edge.next),
+        Some(edge) => format!("\"{life}:{}:{}:{}{closed}{form}\"", edge.partition, edge.from, edge.next),
         None => {
             let ranges = page.partitions.iter().map(|edge| format!("{}-{}", edge.from, edge.next));
-            format!("\"{life}:*:{}{closed}\"", ranges.collect::<Vec<_>>().join(","))
+            format!("\"{life}:*:{}{closed}{form}\"", ranges.collect::<Vec<_>>().join(","))
         }
     }
 }
@@ -218,6 +224,7 @@ fn add_headers(call: &Call, read: &Read, page: &read::ReadPage, tag: &str, respo
     }
     let caching = if is_immutable(read, page) { IMMUTABLE } else { "no-store" };
     headers.insert(CACHE_CONTROL, HeaderValue::from_static(caching));
+    headers.append(VARY, HeaderValue::from_static("Accept"));
 }
 
 fn partition_query(read: &Read) -> String {

@@ -1,13 +1,14 @@
 //! Topics over HTTP.
 
 use axum::response::Response;
-use http::header::ETAG;
+use http::header::{ETAG, LOCATION};
 use http::{HeaderValue, StatusCode};
 use weir_protocol::error::ErrorCode;
 use weir_protocol::ids::{ConfigVersion, Incarnation};
 use weir_protocol::rpc::{self, PartitionStats};
 
 use super::dispatch::{Call, empty, json};
+use super::read::is_known;
 use crate::api::{Level, Partition, Problem, Rates, Topic, TopicConfig, TopicPage, TopicPatch};
 use crate::service::{ListTopics, TopicView};
 use crate::storage;
@@ -51,10 +52,37 @@ fn expected(call: &Call) -> Result<Option<(Incarnation, ConfigVersion)>, Problem
 async fn shown(call: &Call, status: StatusCode) -> Result<Response, Problem> {
     let view = call.edge.services.topics.view(&call.topic()?).await?;
     let mut response = json(status, &full(&view))?;
-    if let Ok(tag) = HeaderValue::from_str(&tag(view.topic.incarnation.0, view.topic.version.0)) {
-        response.headers_mut().insert(ETAG, tag);
+    add_tag(&mut response, &tag(view.topic.incarnation.0, view.topic.version.0));
+    if status == StatusCode::CREATED
+        && let Ok(path) = HeaderValue::from_str(&call.path)
+    {
+        response.headers_mut().insert(LOCATION, path);
     }
     Ok(response)
+}
+
+/// Tells a configuration's tag; who asked only for another one and has this one gets no body.
+pub(super) fn tagged(call: &Call, tag: &str, mut response: Response) -> Response {
+    if is_known(call, tag) {
+        response = empty(StatusCode::NOT_MODIFIED);
+    }
+    add_tag(&mut response, tag);
+    response
+}
+
+pub(super) fn add_tag(response: &mut Response, tag: &str) {
+    if let Ok(tag) = HeaderValue::from_str(tag) {
+        response.headers_mut().insert(ETAG, tag);
+    }
+}
+
+/// `If-None-Match: *`: it shall be new.
+pub(super) fn must_be_new(call: &Call) -> Result<bool, Problem> {
+    match call.header("if-none-match")? {
+        None => Ok(false),
+        Some("*") => Ok(true),
+        Some(_) => Err(Problem::invalid_header("If-None-Match", "only * is understood here")),
+    }
 }
 
 /// A topic with its partitions' positions.
@@ -95,15 +123,21 @@ pub(super) async fn create(mut call: Call) -> Result<Response, Problem> {
         call.edge.services.topics.update(&path, Some(expected), |_| config.clone()).await?;
         return shown(&call, StatusCode::OK).await;
     }
-    let (_, is_new) = call.edge.services.topics.create(&path, config).await?;
-    if !is_new && call.header("if-none-match")? == Some("*") {
-        return Err(Problem::new(ErrorCode::VersionMismatch, "the topic exists"));
-    }
+    let must_be_new = must_be_new(&call)?;
+    let exists = || Problem::new(ErrorCode::VersionMismatch, "the topic exists");
+    let is_new = match call.edge.services.topics.create(&path, config).await {
+        Ok((_, false)) if must_be_new => return Err(exists()),
+        Ok((_, is_new)) => is_new,
+        Err(failure) if must_be_new && failure.code() == ErrorCode::ConfigMismatch => return Err(exists()),
+        Err(failure) => return Err(failure.into()),
+    };
     shown(&call, if is_new { StatusCode::CREATED } else { StatusCode::OK }).await
 }
 
 pub(super) async fn read(call: Call) -> Result<Response, Problem> {
-    shown(&call, StatusCode::OK).await
+    let view = call.edge.services.topics.view(&call.topic()?).await?;
+    let tag = tag(view.topic.incarnation.0, view.topic.version.0);
+    Ok(tagged(&call, &tag, json(StatusCode::OK, &full(&view))?))
 }
 
 pub(super) async fn update(mut call: Call) -> Result<Response, Problem> {

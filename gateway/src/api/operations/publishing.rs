@@ -47,8 +47,11 @@ const PREFER: Param =
     Param::optional("Prefer", Kind::Text, "`return=minimal`: headers only, with 204 instead of 200 and 201.");
 const CONTENT_DIGEST: Param =
     Param::optional("Content-Digest", Kind::Text, "RFC 9530, `sha-256`: verified against the body.");
-const TRACEPARENT: Param =
-    Param::optional("traceparent", Kind::Text, "W3C trace context; stored, continued on delivery.");
+const TRACEPARENT: Param = Param::optional(
+    "traceparent",
+    Kind::Text,
+    "W3C trace context; stored with the message and told with it.",
+);
 
 const PUBLISHED_HEADERS: &[(&str, &str)] = &[
     ("Location", "Path of the stored message."),

@@ -18,10 +18,14 @@ const REQUIRED: [&str; 4] = ["specversion", "id", "source", "type"];
 
 type Attributes<'a> = BTreeMap<String, &'a RawValue>;
 
-/// One event.
-pub(super) fn event(body: &Bytes) -> Result<NewRecord, Problem> {
+/// One event; what the request said of the message is stored with it, and its key goes before `partitionkey`.
+pub(super) fn event(
+    body: &Bytes,
+    (headers, key): (HeadersBuilder, Option<Bytes>),
+) -> Result<NewRecord, Problem> {
     let event: Attributes<'_> = serde_json::from_slice(body).map_err(|error| malformed(&error))?;
-    record(body, event).map_err(|why| Problem::new(ErrorCode::Malformed, why))
+    let stored = record(body, event, headers).map_err(|why| Problem::new(ErrorCode::Malformed, why))?;
+    Ok(NewRecord { key: key.or(stored.key), ..stored })
 }
 
 /// An array of events.
@@ -34,7 +38,7 @@ pub(super) fn batch(body: &Bytes) -> Result<Vec<NewRecord>, Problem> {
     let numbered = events.into_iter().enumerate();
     numbered
         .map(|(place, event)| {
-            record(body, event)
+            record(body, event, HeadersBuilder::default())
                 .map_err(|why| Problem::new(ErrorCode::Malformed, format!("event {place}: {why}")))
         })
         .collect()
@@ -44,14 +48,13 @@ fn malformed(error: &serde_json::Error) -> Problem {
     Problem::new(ErrorCode::Malformed, format!("not a CloudEvent: {error}"))
 }
 
-fn record(body: &Bytes, mut event: Attributes<'_>) -> Result<NewRecord, String> {
+fn record(body: &Bytes, mut event: Attributes<'_>, mut headers: HeadersBuilder) -> Result<NewRecord, String> {
     let (data, encoded) = (event.remove("data"), event.remove("data_base64"));
     let content_type =
         event.remove("datacontenttype").map(|value| text("datacontenttype", value)).transpose()?;
     if let Some(missing) = REQUIRED.into_iter().find(|name| !event.contains_key(*name)) {
         return Err(format!("the attribute {missing} is missing"));
     }
-    let mut headers = HeadersBuilder::default();
     let value = match (data, encoded) {
         (Some(data), None) => {
             let content_type = content_type.unwrap_or_else(|| "application/json".to_owned());
@@ -118,7 +121,7 @@ mod tests {
 
     #[test]
     fn attributes_become_headers_and_json_keeps_its_digits() {
-        let record = event(&Bytes::from_static(EVENT.as_bytes())).unwrap();
+        let record = event(&Bytes::from_static(EVENT.as_bytes()), Default::default()).unwrap();
         assert_eq!(&record.value[..], br#"{"big":9007199254740993.10}"#);
         assert_eq!(record.key.as_deref(), Some(b"k" as &[u8]));
         assert_eq!(record.headers.content_type(), Some("application/json"));
@@ -128,6 +131,17 @@ mod tests {
             "{headers:?}"
         );
         assert_eq!(batch(&format!("[{EVENT},{EVENT}]").into()).unwrap().len(), 2);
+    }
+
+    #[test]
+    fn the_requests_own_key_and_headers_are_stored_too() {
+        let mut around = HeadersBuilder::default();
+        around.user("trace", b"1").unwrap();
+        let body = Bytes::from_static(EVENT.as_bytes());
+        let record = event(&body, (around, Some(Bytes::from_static(b"mine")))).unwrap();
+        assert_eq!(record.key.as_deref(), Some(b"mine" as &[u8]));
+        let headers: Vec<_> = record.headers.user().collect();
+        assert!(headers.contains(&("trace", b"1" as &[u8])) && headers.contains(&("ce-id", b"7")));
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use bytes::Bytes;
-use http::HeaderMap;
+use http::{HeaderMap, HeaderName, HeaderValue};
 use weir_protocol::batch::{HeadersBuilder, Reserved};
 use weir_protocol::error::ErrorCode;
 use weir_protocol::ids::TimestampMs;
@@ -12,21 +12,40 @@ use super::{check_deliver_at, time_ms};
 use crate::api::Problem;
 use crate::service::publish::NewRecord;
 
-const RESERVED: [(&str, Reserved); 5] = [
+const OF_THE_BODY: [(&str, Reserved); 3] = [
     ("content-type", Reserved::ContentType),
     ("content-encoding", Reserved::ContentEncoding),
     ("content-digest", Reserved::Digest),
-    ("traceparent", Reserved::TraceParent),
-    ("tracestate", Reserved::TraceState),
 ];
+const OF_THE_REQUEST: [(&str, Reserved); 2] =
+    [("traceparent", Reserved::TraceParent), ("tracestate", Reserved::TraceState)];
 
 /// The message that headers and body make. `now_ms` is what delays count from.
 ///
 /// # Errors
 /// `invalid_header` by name.
 pub(in crate::edge) fn message(headers: &HeaderMap, body: Bytes, now_ms: u64) -> Result<NewRecord, Problem> {
+    let (mut stored, key) = around(headers, now_ms)?;
+    for (name, which) in OF_THE_BODY {
+        if let Some(value) = headers.get(name) {
+            stored.reserved(which, value.as_bytes());
+        }
+    }
+    // CloudEvents in binary mode: attributes are stored under the names they came with.
+    for (name, value) in headers.iter().filter(|(name, _)| name.as_str().starts_with("ce-")) {
+        add_user(&mut stored, name, name.as_str(), value)?;
+    }
+    let key = key.or_else(|| headers.get("ce-partitionkey").map(bytes_of));
+    Ok(NewRecord { key, headers: stored.finish(), value: body })
+}
+
+/// What is said of a message whatever the form of its body: its headers and key.
+///
+/// # Errors
+/// `invalid_header` by name.
+pub(super) fn around(headers: &HeaderMap, now_ms: u64) -> Result<(HeadersBuilder, Option<Bytes>), Problem> {
     let mut stored = HeadersBuilder::default();
-    for (name, which) in RESERVED {
+    for (name, which) in OF_THE_REQUEST {
         if let Some(value) = headers.get(name) {
             stored.reserved(which, value.as_bytes());
         }
@@ -40,27 +59,28 @@ pub(in crate::edge) fn message(headers: &HeaderMap, body: Bytes, now_ms: u64) ->
         }
         stored.ttl_ms(ttl_ms);
     }
-    let mut key = headers.get("message-key");
     for (name, value) in headers {
-        let user = match name.as_str().strip_prefix("message-header-") {
-            Some(user) => user,
-            // CloudEvents in binary mode: attributes are stored under the names they came with.
-            None if name.as_str().starts_with("ce-") => name.as_str(),
-            None => continue,
-        };
-        if user == "ce-partitionkey" {
-            key = key.or(Some(value));
+        if let Some(user) = name.as_str().strip_prefix("message-header-") {
+            add_user(&mut stored, name, user, value)?;
         }
-        let added = stored.user(user, value.as_bytes());
-        added.map_err(|why| {
-            Problem::new(ErrorCode::InvalidHeader, format!("{name}: {why}")).with_field(name.as_str())
-        })?;
     }
-    Ok(NewRecord {
-        key: key.map(|key| Bytes::copy_from_slice(key.as_bytes())),
-        headers: stored.finish(),
-        value: body,
+    Ok((stored, headers.get("message-key").map(bytes_of)))
+}
+
+fn add_user(
+    stored: &mut HeadersBuilder,
+    name: &HeaderName,
+    user: &str,
+    value: &HeaderValue,
+) -> Result<(), Problem> {
+    let added = stored.user(user, value.as_bytes());
+    added.map(drop).map_err(|why| {
+        Problem::new(ErrorCode::InvalidHeader, format!("{name}: {why}")).with_field(name.as_str())
     })
+}
+
+fn bytes_of(value: &HeaderValue) -> Bytes {
+    Bytes::copy_from_slice(value.as_bytes())
 }
 
 fn deliver_at(headers: &HeaderMap, now_ms: u64) -> Result<Option<u64>, Problem> {

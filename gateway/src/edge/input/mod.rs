@@ -10,6 +10,7 @@ mod headers;
 mod ndjson;
 
 use bytes::Bytes;
+use http::HeaderMap;
 use weir_protocol::batch::Batch;
 use weir_protocol::error::ErrorCode;
 
@@ -51,7 +52,7 @@ impl Form {
         let records = match self {
             Self::Lines => ndjson::records(body, now_ms)?,
             Self::Events => cloudevents::batch(body)?,
-            Self::Event => vec![cloudevents::event(body)?],
+            Self::Event => vec![cloudevents::event(body, Default::default())?],
             Self::Binary => return batches(body.clone()),
         };
         if records.is_empty() {
@@ -61,9 +62,9 @@ impl Form {
     }
 }
 
-/// A single event in structured mode.
-pub(super) fn structured_event(body: &Bytes) -> Result<NewRecord, Problem> {
-    cloudevents::event(body)
+/// A single event in structured mode, with what the request's headers say of the message.
+pub(super) fn structured_event(headers: &HeaderMap, body: &Bytes, now_ms: u64) -> Result<NewRecord, Problem> {
+    cloudevents::event(body, headers::around(headers, now_ms)?)
 }
 
 fn batches(mut body: Bytes) -> Result<Content, Problem> {

@@ -78,7 +78,8 @@ impl Publisher {
     /// # Cancel safety
     /// If it is dropped after it was first polled, the outcome is unknown.
     pub async fn publish(&self, publish: Publish) -> Result<Published, ServiceError> {
-        let deadline = self.storage.deadline();
+        let patience = publish.confirm_deadline.unwrap_or_default();
+        let deadline = self.storage.deadline().max(publish.received + patience);
         let mut attempts = ATTEMPTS;
         loop {
             attempts -= 1;

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use tokio::sync::Notify;
+use tokio::sync::futures::OwnedNotified;
 
 use super::config::ReadConfig;
 
@@ -14,7 +15,7 @@ pub struct Budget {
     granted: AtomicU64,
     members: AtomicU64,
     throttled: AtomicU64,
-    freed: Notify,
+    freed: Arc<Notify>,
 }
 
 /// How the budget stands.
@@ -37,7 +38,7 @@ impl Budget {
             granted: AtomicU64::new(0),
             members: AtomicU64::new(0),
             throttled: AtomicU64::new(0),
-            freed: Notify::new(),
+            freed: Arc::default(),
         }
     }
 
@@ -144,14 +145,10 @@ impl Share {
         self.is_throttled
     }
 
-    /// Waits until something was given back.
-    ///
-    /// # Cancel safety
-    /// A wake-up may be missed between two calls: callers that wait again raise again first, and whoever gives
-    /// back wakes all.
-    pub(super) fn freed(&self) -> impl Future<Output = ()> + use<> {
-        let budget = Arc::clone(&self.budget);
-        async move { budget.freed.notified().await }
+    /// Waits until something is given back after this call: made before a raise, it misses nothing that the raise
+    /// did not find.
+    pub(super) fn freed(&self) -> OwnedNotified {
+        Arc::clone(&self.budget.freed).notified_owned()
     }
 }
 
@@ -203,6 +200,17 @@ mod tests {
         a.hand_on(10);
         assert_eq!(c.raise(1_000), 10);
         assert!(!c.is_throttled());
+    }
+
+    #[tokio::test]
+    async fn what_is_given_back_between_a_raise_and_the_wait_is_not_missed() {
+        let budget = budget(10);
+        let (mut a, mut b) = (Share::new(Arc::clone(&budget)), Share::new(Arc::clone(&budget)));
+        assert_eq!(a.raise(1_000), 10);
+        let freed = b.freed();
+        assert_eq!(b.raise(1_000), 0);
+        a.hand_on(10);
+        assert!(futures_util::FutureExt::now_or_never(freed).is_some(), "it would wait for ever");
     }
 
     proptest! {

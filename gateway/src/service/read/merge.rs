@@ -7,6 +7,7 @@ use std::sync::Arc;
 use futures_util::StreamExt;
 use futures_util::future::BoxFuture;
 use futures_util::stream::FuturesUnordered;
+use tokio::sync::futures::OwnedNotified;
 use weir_protocol::ids::Offset;
 use weir_protocol::rpc::Credit;
 
@@ -86,19 +87,24 @@ impl Merge {
             if let Some(event) = self.pop(limit)? {
                 return Ok(event);
             }
-            let throttled = self.slots.iter().find(|slot| slot.share.is_throttled());
-            credit.set_throttled(throttled.is_some());
-            let freed = throttled.map(|slot| slot.share.freed());
+            let freed = self.raise_throttled();
+            credit.set_throttled(freed.is_some());
             let is_throttled = freed.is_some();
             tokio::select! {
                 biased;
                 () = credit.changed(limit) => {}
                 Some((place, feed, event)) = self.running.next() => self.take(place, feed, event?),
-                () = async { if let Some(freed) = freed { freed.await } }, if is_throttled => {
-                    self.slots.iter_mut().filter(|slot| slot.share.is_throttled()).for_each(Slot::raise);
-                }
+                () = async { if let Some(freed) = freed { freed.await } }, if is_throttled => {}
             }
         }
+    }
+
+    /// Raises what waits for the budget; what to wait for if something still does.
+    fn raise_throttled(&mut self) -> Option<OwnedNotified> {
+        let is_throttled = |slot: &&mut Slot| slot.share.is_throttled();
+        let freed = self.slots.iter_mut().find(is_throttled)?.share.freed();
+        self.slots.iter_mut().filter(is_throttled).for_each(Slot::raise);
+        self.slots.iter().any(|slot| slot.share.is_throttled()).then_some(freed)
     }
 
     fn take(&mut self, place: usize, feed: Box<Feed>, event: FeedEvent) {

@@ -10,7 +10,7 @@ use prost::Message;
 use tokio::time::Instant;
 use weir_protocol::error::{ErrorCode, Outcome};
 use weir_protocol::ids::{Offset, PartitionId, Term, TopicPath};
-use weir_protocol::rpc::{At, Level, Method, Packet, Position, ReadAnswer, ReadRequest};
+use weir_protocol::rpc::{At, Credit, Level, Method, Packet, Position, ReadAnswer, ReadRequest};
 
 use super::budget::Budget;
 use super::config::ReadConfig;
@@ -115,7 +115,7 @@ impl Reader {
         if !is_single && !read.wait.is_zero() && answers.iter().all(|answer| answer.slices.is_empty()) {
             self.wait_for_any(&topic, read, share, deadline, &mut answers).await?;
         }
-        Ok(page_of(topic, answers, u64::from(read.limit)))
+        page_of(topic, answers, Credit { records: u64::from(read.limit), bytes: read.max_bytes.max(1) })
     }
 
     /// Nothing is there: replaces the answer of the first partition that gets something.
@@ -220,9 +220,13 @@ struct PartitionRead {
     closed: bool,
 }
 
-/// One page of all answers, at most `limit` records: what is left of a partition is read again next time.
-fn page_of(topic: Arc<Topic>, mut answers: Vec<PartitionRead>, limit: u64) -> ReadPage {
-    let slices = merged(&mut answers, limit);
+/// One page of all answers within `limit`: what is left of a partition is read again next time.
+fn page_of(
+    topic: Arc<Topic>,
+    mut answers: Vec<PartitionRead>,
+    limit: Credit,
+) -> Result<ReadPage, ServiceError> {
+    let slices = merged(&mut answers, limit)?;
     let mut cursor = Cursor::default();
     for answer in &answers {
         let is_seen_early = answer.edge.next > answer.edge.committed_end;
@@ -232,11 +236,12 @@ fn page_of(topic: Arc<Topic>, mut answers: Vec<PartitionRead>, limit: u64) -> Re
     let up_to_date = answers.iter().all(|answer| answer.up_to_date);
     let closed = answers.iter().all(|answer| answer.closed);
     let partitions = answers.iter().map(|answer| answer.edge).collect();
-    ReadPage { topic, slices, partitions, cursor, up_to_date, closed }
+    Ok(ReadPage { topic, slices, partitions, cursor, up_to_date, closed })
 }
 
-/// The records of all answers about in the order of time, at most `limit`; the answers end where they are cut.
-fn merged(answers: &mut [PartitionRead], limit: u64) -> Vec<RecordSlice> {
+/// The records of all answers about in the order of time within `limit`, whose bytes the last one may overshoot; the
+/// answers end where they are cut.
+fn merged(answers: &mut [PartitionRead], limit: Credit) -> Result<Vec<RecordSlice>, ServiceError> {
     let mut slices: Vec<_> = answers
         .iter_mut()
         .enumerate()
@@ -247,20 +252,21 @@ fn merged(answers: &mut [PartitionRead], limit: u64) -> Vec<RecordSlice> {
     // Stable, and times never fall within a partition: offsets stay in order.
     slices.sort_by_key(|(_, slice)| slice.batch.header().base_ts);
     let (mut kept, mut left) = (Vec::with_capacity(slices.len()), limit);
-    for (place, mut slice) in slices {
-        let take = u64::from(slice.take).min(left);
-        left -= take;
-        if take < u64::from(slice.take) {
+    for (place, slice) in slices {
+        let fits = slice.prefix(left.records, left.bytes)?;
+        let taken = fits.as_ref().map_or(0, |(prefix, _)| prefix.take);
+        if taken < slice.take {
             let answer = &mut answers[place];
-            answer.edge.next = answer.edge.next.min(slice.first.plus(take));
+            answer.edge.next = answer.edge.next.min(slice.first.plus(u64::from(taken)));
             answer.up_to_date = false;
-            slice.take = u32::try_from(take).expect("less than a slice has");
         }
-        if slice.take > 0 {
-            kept.push(slice);
+        if let Some((prefix, size)) = fits {
+            left.records -= u64::from(prefix.take);
+            left.bytes = left.bytes.saturating_sub(size);
+            kept.push(prefix);
         }
     }
-    kept
+    Ok(kept)
 }
 
 /// The partitions meant.

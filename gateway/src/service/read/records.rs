@@ -68,6 +68,12 @@ impl RecordSlice {
         if records == 0 || bytes == 0 {
             return Ok(None);
         }
+        if self.is_whole() && u64::from(self.take) <= records {
+            let size = self.size()?;
+            if size <= bytes {
+                return Ok(Some((self.clone(), size)));
+            }
+        }
         let (mut take, mut size) = (0, 0);
         for record in self.records().map_err(|error| corrupt(&error))? {
             let record = record.map_err(|error| corrupt(&error))?;
