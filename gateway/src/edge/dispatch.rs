@@ -176,7 +176,13 @@ pub(crate) async fn handle(edge: Arc<Edge>, peer: IpAddr, request: Request<Body>
     let (head, body) = request.into_parts();
     let request_id = ulid::Ulid::new().to_string();
     let is_head = head.method == Method::HEAD;
-    let origin = known_origin(&edge, &head).await;
+    // Cheap checks first: only a request for this gateway may make it ask storage for its origin.
+    let checked = check_headers(&head.headers)
+        .and_then(|()| origin::check_host(&edge.config, &head.uri, &head.headers));
+    let origin = match checked {
+        Ok(()) => known_origin(&edge, &head).await,
+        Err(problem) => Err(problem),
+    };
     // Whose origin is refused learns nothing from the answer but its status.
     let reader = head.headers.get(http::header::ORIGIN).filter(|_| origin.is_ok()).cloned();
     let (operation, result) = match origin {
@@ -207,11 +213,6 @@ async fn serve(
     body: Body,
     received: Instant,
 ) -> (&'static str, Result<Response, Problem>) {
-    let checked = check_headers(&head.headers)
-        .and_then(|()| origin::check_host(&edge.config, &head.uri, &head.headers));
-    if let Err(problem) = checked {
-        return ("none", Err(problem));
-    }
     if head.method == Method::OPTIONS {
         let mut response = empty(StatusCode::NO_CONTENT);
         origin::preflight(&head.headers, response.headers_mut());

@@ -17,12 +17,11 @@ use crate::storage::{CallFor, Safety, Storage};
 #[derive(Debug, Clone)]
 pub struct Namespaces {
     storage: Storage,
-    default_auto_create: bool,
 }
 
 impl Namespaces {
-    pub(super) fn new(storage: Storage, default_auto_create: bool) -> Self {
-        Self { storage, default_auto_create }
+    pub(super) fn new(storage: Storage) -> Self {
+        Self { storage }
     }
 
     /// One namespace.
@@ -144,7 +143,7 @@ impl Namespaces {
         Namespace {
             tenant: tenant.to_string(),
             name: Name::default_name().to_string(),
-            auto_create: self.default_auto_create,
+            auto_create: false,
             cors_origins: Vec::new(),
             version: 0,
         }

@@ -9,9 +9,6 @@ use crate::storage::Storage;
 /// Settings of the services.
 #[derive(Debug, Clone, Default)]
 pub struct ServiceConfig {
-    /// Whether publishing to a topic that does not exist creates it in the namespace `default`, as long as nobody
-    /// configured that namespace; default no.
-    pub default_auto_create: bool,
     /// Publishing.
     pub publish: PublishConfig,
     /// Reading.
@@ -37,7 +34,7 @@ impl Services {
     /// Services over `storage`.
     #[must_use]
     pub fn new(storage: Storage, config: ServiceConfig) -> Self {
-        let namespaces = Namespaces::new(storage.clone(), config.default_auto_create);
+        let namespaces = Namespaces::new(storage.clone());
         let topics = Topics::new(storage.clone(), namespaces.clone());
         let publisher = Publisher::new(storage.clone(), topics.clone(), config.publish);
         let reader = Reader::new(storage.clone(), topics.clone(), config.read);

@@ -103,12 +103,6 @@ impl Storage {
         self.inner.router.known_view(deadline).await.map(|_| ())
     }
 
-    /// True if a cluster map is known.
-    #[must_use]
-    pub fn is_ready(&self) -> bool {
-        self.inner.router.view().is_known()
-    }
-
     /// What is counted.
     #[must_use]
     pub fn metrics(&self) -> StorageMetrics {

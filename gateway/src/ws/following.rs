@@ -27,6 +27,8 @@ pub(super) struct Following {
     tails: BTreeMap<u32, u64>,
     /// `subscribed` was sent.
     pub(super) is_started: bool,
+    /// The client wants nothing for now.
+    pub(super) is_paused: bool,
 }
 
 impl Following {
@@ -41,6 +43,7 @@ impl Following {
             is_resumed: resume.is_some(),
             tails: BTreeMap::new(),
             is_started: false,
+            is_paused: false,
         }
     }
 

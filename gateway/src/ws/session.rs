@@ -23,7 +23,7 @@ use super::following::Following;
 use super::publishing::{Amount, Publishing};
 use super::window::Window;
 use crate::api::Problem;
-use crate::auth::{AuthError, Principal};
+use crate::auth::{AuthError, Op, Principal, Resource, authorize};
 
 pub(super) use publishes::CallPart;
 
@@ -281,7 +281,7 @@ impl Session {
             return self.bad_frame(Channel::CONNECTION, "a second hello");
         }
         if let Some(token) = &hello.token {
-            match (self.authenticate)(&token.0) {
+            match self.connecting(&token.0) {
                 Ok(principal) => self.principal = principal,
                 Err(error) => return self.unauthorized(&error),
             }
@@ -315,8 +315,15 @@ impl Session {
         self.send(Channel::CONNECTION, ServerFrame::Welcome(welcome));
     }
 
+    /// Whom a token names, if they may have a connection.
+    fn connecting(&self, token: &str) -> Result<Principal, AuthError> {
+        let principal = (self.authenticate)(token)?;
+        authorize(&principal, Op::Connect, &Resource::Gateway).map_err(|_| AuthError::Rejected)?;
+        Ok(principal)
+    }
+
     fn authenticate_again(&mut self, token: &str) {
-        match (self.authenticate)(token) {
+        match self.connecting(token) {
             Ok(principal) if principal.tenant == self.principal.tenant => self.principal = principal,
             // Channels of one tenant never end up with another.
             Ok(_) => self.unauthorized(&AuthError::Rejected),

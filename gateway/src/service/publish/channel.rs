@@ -118,12 +118,6 @@ fn contiguous(last_seqs: &[Seq], partitions: u32) -> Option<Seq> {
 }
 
 impl PublishChannel {
-    /// True if publishes are confirmed at all.
-    #[must_use]
-    pub fn is_confirmed(&self) -> bool {
-        self.levels != 0
-    }
-
     /// The set of level bits that are told.
     #[must_use]
     pub fn levels(&self) -> u32 {

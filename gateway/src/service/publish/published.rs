@@ -113,17 +113,6 @@ impl Published {
         results.into_iter().map(|result| result.expect("every record is in one part")).collect()
     }
 
-    /// The one record batch of a request with one record.
-    ///
-    /// # Errors
-    /// Why it was refused.
-    pub fn single(&self) -> Result<(PartitionId, Confirmed), ServiceError> {
-        match self.parts.first() {
-            Some(part) => part.outcome.clone().map(|confirmed| (part.partition, confirmed)),
-            None => Err(ServiceError::new(ErrorCode::Internal, "a publish without a part")),
-        }
-    }
-
     /// True if what was asked for was reached.
     #[must_use]
     pub fn is_complete(&self) -> bool {

@@ -49,10 +49,4 @@ impl ReadPage {
             _ => None,
         }
     }
-
-    /// Number of records.
-    #[must_use]
-    pub fn count(&self) -> u64 {
-        self.slices.iter().map(|slice| u64::from(slice.take)).sum()
-    }
 }

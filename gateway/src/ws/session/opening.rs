@@ -68,6 +68,9 @@ impl Session {
             return None;
         }
         let is_new = !self.slots.contains_key(&ch);
+        if is_new && self.slots.len() >= WS_CHANNELS_MAX {
+            self.forget_ended();
+        }
         let problem = if self.drains_until.is_some() {
             Problem::new(ErrorCode::Draining, "the gateway is going away")
         } else if is_new && self.slots.len() >= WS_CHANNELS_MAX {
@@ -80,6 +83,14 @@ impl Session {
         };
         self.refuse(ch, &problem);
         None
+    }
+
+    /// Gives up the memory of the channel that was ended first, if there is one.
+    fn forget_ended(&mut self) {
+        let ended = self.slots.iter().filter(|(_, slot)| matches!(slot.state, State::Ended));
+        if let Some(ch) = ended.min_by_key(|(_, slot)| slot.generation).map(|(ch, _)| *ch) {
+            self.slots.remove(&ch);
+        }
     }
 
     pub(super) fn put(&mut self, of: Use, state: State) {

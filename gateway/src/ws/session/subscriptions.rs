@@ -56,8 +56,12 @@ impl Session {
             min_level: path.min_level,
             limit: following.credit(),
         };
+        let is_paused = following.is_paused;
         self.put(of, State::Following { following: Box::new(following), path });
         self.effects.push(Effect::Subscribe { of, subscribe });
+        if is_paused {
+            self.effects.push(Effect::Hold { of, on: true });
+        }
     }
 
     fn checked_sub(&self, sub: Sub) -> Result<(Followed, StartAt), Problem> {
@@ -97,7 +101,7 @@ impl Session {
         }
     }
 
-    /// Follows from elsewhere; numbers and totals go on.
+    /// Follows from elsewhere; numbers, totals and a pause go on.
     pub(super) fn seek(&mut self, ch: Channel, seek: &Seek) {
         let from = match start_at(Some(&seek.from)) {
             Ok(from) => from,
@@ -122,10 +126,10 @@ impl Session {
     }
 
     pub(super) fn pause(&mut self, ch: Channel, on: bool) {
-        match self.slots.get(&ch) {
-            Some(slot) if matches!(slot.state, State::Following { .. }) => {
-                let of = Use { ch, generation: slot.generation };
-                self.effects.push(Effect::Hold { of, on });
+        match self.slots.get_mut(&ch).map(|slot| (slot.generation, &mut slot.state)) {
+            Some((generation, State::Following { following, .. })) => {
+                following.is_paused = on;
+                self.effects.push(Effect::Hold { of: Use { ch, generation }, on });
             }
             _ => self.wrong_channel(ch, FrameType::Pause),
         }

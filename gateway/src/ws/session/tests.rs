@@ -191,6 +191,42 @@ fn a_token_that_does_not_verify_and_a_foreign_resume_token_end_the_session() {
 }
 
 #[test]
+fn a_token_of_somebody_who_may_not_connect_ends_the_session() {
+    let silent = Principal::with_grants(Name::default_name(), Vec::new());
+    let mut play = Play::as_principal(Principal::all(Name::default_name()));
+    play.session.authenticate = Arc::new(move |_| Ok(silent.clone()));
+    let token = Some(weir_protocol::ws::Secret("x".into()));
+    play.receive(Channel::CONNECTION, ClientFrame::Hello(Hello { v: 1, token, ..Hello::default() }));
+    assert_eq!(play.closing(), Some(Closing::Code(CloseCode::Unauthorized)));
+}
+
+#[test]
+fn a_pause_outlives_a_seek() {
+    let mut play = Play::welcomed();
+    play.receive(CH, ClientFrame::Sub(Sub { topic: Some("t".into()), ..Sub::default() }));
+    play.receive(CH, ClientFrame::Pause(weir_protocol::ws::Pause { on: true }));
+    play.session.take_effects();
+    play.receive(CH, ClientFrame::Seek(weir_protocol::ws::Seek { from: "earliest".parse().unwrap() }));
+    let effects = play.session.take_effects();
+    assert!(
+        matches!(&effects[..], [Effect::Forget { .. }, Effect::Subscribe { of, .. }, Effect::Hold { of: held, on: true }] if of == held),
+        "{effects:?}"
+    );
+}
+
+#[test]
+fn channels_that_ended_do_not_count_for_ever() {
+    let mut play = Play::welcomed();
+    for ch in 1..=2 * u16::try_from(weir_protocol::limits::WS_CHANNELS_MAX).unwrap() {
+        play.receive(Channel(ch), ClientFrame::Sub(Sub { topic: Some("no topic".into()), ..Sub::default() }));
+    }
+    play.session.take_effects();
+    play.receive(CH, ClientFrame::Sub(Sub { topic: Some("t".into()), ..Sub::default() }));
+    let effects = play.session.take_effects();
+    assert!(matches!(&effects[..], [Effect::Subscribe { .. }]), "{effects:?}");
+}
+
+#[test]
 fn records_of_one_turn_are_one_call_and_a_refused_one_is_named() {
     let (mut play, _) = Play::opened();
     (0..3).for_each(|seq| play.publish(seq));
