@@ -3,7 +3,7 @@
 //! ```text
 //!   server ─ frames ─▶ replica ─ proposer ─▶ raft ─▶ journal (one fsync for all shards)
 //!      │                 ▲ state ◀─ apply ──┘
-//!      └─ read: journal entries ◀─ rows of the state
+//!      └─ read: journal entries ◀─ rows of the state ─▶ outbox ─▶ other shards
 //! ```
 //!
 //! [`Node::start`] makes it run; `weir dev` runs one beside a gateway.
@@ -12,6 +12,7 @@ pub mod config;
 pub mod keeper;
 pub mod metrics;
 pub mod node;
+pub mod outbox;
 pub mod raft;
 pub mod read;
 pub mod replica;

@@ -18,19 +18,19 @@ use weir_transport::{Listener, ServerConfig};
 use crate::config::{NodeConfig, SyncMode};
 use crate::keeper::Keeper;
 use crate::metrics::{JournalCollector, NodeMetrics};
+use crate::outbox::Forwarder;
 use crate::raft::tripwire::Tripwire;
 use crate::raft::{LogStore, Machine, group};
 use crate::replica::proposer::Proposer;
 use crate::replica::{ShardHandle, ShardShared};
 use crate::server::NodeService;
-use crate::shard::command::{Change, Command, PutNamespace};
-use crate::shard::entry::SubBatch;
+use crate::shard::command::{Change, Command, PutNamespace, PutSlots};
+use crate::shard::entry::{ENTRY_OVERHEAD_BYTES, SubBatch};
+use crate::shard::state::SlotTable;
 use crate::shutdown::Tasks;
 
 /// The only node there is yet.
 const NODE_ID: u64 = 1;
-/// Room for an entry's header and its journal frame.
-const ENTRY_OVERHEAD_BYTES: u64 = 4 << 10;
 
 /// Why a node did not start.
 #[derive(Debug, thiserror::Error)]
@@ -135,6 +135,13 @@ impl Node {
             metrics,
         };
         ensure_default_namespace(&service, config.auto_create).await?;
+        ensure_slots(&service).await?;
+        let all = Arc::new(service.shards.clone());
+        for (shard, handle) in &service.shards {
+            let forwarder = Forwarder::new(handle.clone(), Arc::clone(&all));
+            tasks.spawn(format!("forwarder of shard {shard}"), forwarder.run(tasks.stop()));
+        }
+        drop(all);
         let identity =
             ServerIdentity { cluster_id: ClusterId(identity.cluster_id), node_id: NodeId(NODE_ID) };
         // The port must be known before the map can name it, so a free one is taken first.
@@ -266,8 +273,6 @@ impl Starter {
 }
 
 async fn ensure_default_namespace(service: &NodeService, auto_create: bool) -> Result<(), StartError> {
-    let shard = ShardId::META;
-    let handle = &service.shards[&shard];
     let namespace = Namespace {
         tenant: "default".to_owned(),
         name: "default".to_owned(),
@@ -277,7 +282,24 @@ async fn ensure_default_namespace(service: &NodeService, auto_create: bool) -> R
     };
     // Only if it does not exist: an administrator's settings stay.
     let put = PutNamespace { namespace, expected_version: Some(0) };
-    let command = Command { change: Some(Change::PutNamespace(put)) }.encode_to_vec();
+    ensure(service, Change::PutNamespace(put)).await
+}
+
+/// Places the slots evenly over the data shards, unless they were placed before.
+async fn ensure_slots(service: &NodeService) -> Result<(), StartError> {
+    if service.shards[&ShardId::META].state.read().slots().version > 0 {
+        return Ok(());
+    }
+    let data: Vec<ShardId> = service.shards.keys().copied().filter(|shard| *shard != ShardId::META).collect();
+    let put = PutSlots { runs: SlotTable::even(&data), expected_version: 0 };
+    ensure(service, Change::PutSlots(put)).await
+}
+
+/// Changes the meta group; that it stands like that already is fine.
+async fn ensure(service: &NodeService, change: Change) -> Result<(), StartError> {
+    let shard = ShardId::META;
+    let handle = &service.shards[&shard];
+    let command = Command { change: Some(change) }.encode_to_vec();
     let permit = service.journal.try_admit(2 * ENTRY_OVERHEAD_BYTES, Class::Control);
     let permit = permit.map_err(|full| StartError::Shard { shard, why: full.to_string() })?;
     let change = handle.change(vec![SubBatch::command(command.into())], permit).await;

@@ -12,6 +12,10 @@ const STAGE_BUCKETS: [f64; 17] = [
     102.4e-3, 204.8e-3, 409.6e-3, 819.2e-3, 1.638_4,
 ];
 
+fn signed(count: usize) -> i64 {
+    i64::try_from(count).unwrap_or(i64::MAX)
+}
+
 /// Counters of one node; clones share them.
 #[derive(Debug, Clone)]
 pub struct NodeMetrics {
@@ -28,6 +32,7 @@ pub struct NodeMetrics {
     delivered_bytes: IntCounter,
     subscriptions: IntGauge,
     ring_bytes: IntGauge,
+    outbox_rows: IntGauge,
     ring_hits: IntCounter,
     ring_misses: IntCounter,
 }
@@ -59,6 +64,8 @@ impl NodeMetrics {
         let ring_bytes =
             IntGauge::new("weir_node_tail_ring_bytes", "Bytes of the newest entries in memory.")?;
         registry.register(Box::new(ring_bytes.clone()))?;
+        let outbox_rows = IntGauge::new("weir_node_outbox_rows", "Changes that wait for other shards.")?;
+        registry.register(Box::new(outbox_rows.clone()))?;
         Ok(Self {
             queue: stages.with_label_values(&["queue"]),
             write: stages.with_label_values(&["write"]),
@@ -86,6 +93,7 @@ impl NodeMetrics {
             )?,
             subscriptions,
             ring_bytes,
+            outbox_rows,
             ring_hits: counter("weir_node_tail_ring_hits_total", "Entries read from memory.")?,
             ring_misses: counter("weir_node_tail_ring_misses_total", "Entries read from the journal.")?,
         })
@@ -130,8 +138,12 @@ impl NodeMetrics {
 
     /// A tail ring that held `before` bytes now holds `after`.
     pub fn ring_changed(&self, before: usize, after: usize) {
-        let signed = |bytes: usize| i64::try_from(bytes).unwrap_or(i64::MAX);
         self.ring_bytes.add(signed(after) - signed(before));
+    }
+
+    /// An outbox that had `before` rows now has `after`.
+    pub fn outbox_changed(&self, before: usize, after: usize) {
+        self.outbox_rows.add(signed(after) - signed(before));
     }
 
     /// Counts a subscription for as long as the guard lives.

@@ -26,6 +26,9 @@ pub trait AppliedLog: Send + Sync + 'static {
     /// `payload` is empty for entries without a command; `touched` gained records or changed otherwise.
     fn applied(&self, index: LogIndex, term: u64, payload: &Bytes, touched: &[PartitionKey]);
 
+    /// The entry put something into the outbox, or another shard has taken something: so many rows are left.
+    fn outbox_changed(&self, rows: usize);
+
     /// Everything was replaced by a snapshot.
     fn replaced(&self);
 }
@@ -100,6 +103,9 @@ impl Machine {
                 let changed = changed.map_err(io::Error::other)?;
                 self.applied_bytes.fetch_add(payload.len() as u64, Ordering::Relaxed);
                 self.listener.applied(LogIndex(index), term, payload, &changed.touched);
+                if changed.is_outbox_changed {
+                    self.listener.outbox_changed(self.state.read().outbox().len());
+                }
                 applied.verdicts = changed.verdicts;
             }
             EntryPayload::Membership(members) => {

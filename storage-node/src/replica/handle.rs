@@ -1,16 +1,17 @@
 //! How others reach a shard: its state for reading, its proposer for changing.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use parking_lot::{Mutex, MutexGuard, RwLock};
+use tokio::sync::futures::OwnedNotified;
 use tokio::sync::{Notify, mpsc};
 use weir_journal::{Journal, Permit, StreamId};
-use weir_protocol::error::ErrorCode;
-use weir_protocol::ids::{LogIndex, ShardId};
+use weir_protocol::error::{ErrorCode, Outcome};
+use weir_protocol::ids::{Incarnation, LogIndex, ShardId};
 use weir_protocol::rpc::Refusal;
 
 use super::proposal::Proposal;
@@ -31,6 +32,10 @@ pub struct ShardShared {
     term: AtomicU64,
     /// What is in flight on top of the applied state. Locked before the state is read.
     staged: Mutex<Staged>,
+    /// Notified when something was put into the outbox, or taken.
+    outbox: Arc<Notify>,
+    /// Its rows, as last counted.
+    outbox_rows: AtomicUsize,
     metrics: NodeMetrics,
 }
 
@@ -44,6 +49,8 @@ impl ShardShared {
             rates: Mutex::default(),
             term: AtomicU64::new(0),
             staged: Mutex::default(),
+            outbox: Arc::default(),
+            outbox_rows: AtomicUsize::new(0),
             metrics,
         }
     }
@@ -75,6 +82,11 @@ impl ShardShared {
         drop(ring);
         bodies.iter().for_each(|body| self.metrics.entry_read(body.is_some()));
         bodies
+    }
+
+    /// Ends when the outbox changes after this call. Take it before looking at the state, and nothing is missed.
+    pub fn watch_outbox(&self) -> OwnedNotified {
+        Arc::clone(&self.outbox).notified_owned()
     }
 
     fn wake_all(&self) {
@@ -147,9 +159,15 @@ impl AppliedLog for ShardShared {
         woken.iter().for_each(|notify| notify.notify_waiters());
     }
 
+    fn outbox_changed(&self, rows: usize) {
+        self.metrics.outbox_changed(self.outbox_rows.swap(rows, Ordering::Relaxed), rows);
+        self.outbox.notify_waiters();
+    }
+
     fn replaced(&self) {
         self.ring.lock().clear();
         self.wake_all();
+        self.outbox.notify_waiters();
     }
 }
 
@@ -182,6 +200,26 @@ impl ShardHandle {
         if let Err(mpsc::error::SendError(proposal)) = self.proposals.send(proposal) {
             proposal.refuse(&Refusal::new(ErrorCode::Draining, "the node is shutting down"));
         }
+    }
+
+    /// Waits until every shard that holds partitions of a topic has been told what it is now.
+    ///
+    /// # Errors
+    /// `unavailable` once `patience` is over: the change stands, and the rest follows.
+    pub async fn told_everywhere(&self, life: Incarnation, patience: Duration) -> Result<(), Refusal> {
+        let all = async {
+            loop {
+                let changed = self.shared.watch_outbox();
+                if !self.state.read().outbox().speaks_of(life) {
+                    return;
+                }
+                changed.await;
+            }
+        };
+        tokio::time::timeout(patience, all).await.map_err(|_| {
+            let detail = "the change is made, but not every shard of the topic has heard of it yet";
+            Refusal::new(ErrorCode::Unavailable, detail).with_outcome(Outcome::Applied)
+        })
     }
 
     /// Proposes changes of the shard's own and waits for their verdicts.

@@ -9,8 +9,7 @@ use prost::Message;
 use weir_journal::Journal;
 use weir_protocol::error::ErrorCode;
 use weir_protocol::ids::{ClusterId, ShardId};
-use weir_protocol::rpc::{ClusterMap, Method, NodeInfo, Refusal, ShardInfo, SlotRun};
-use weir_protocol::slots::SLOTS;
+use weir_protocol::rpc::{ClusterMap, Method, NodeInfo, Refusal, ShardInfo};
 use weir_transport::{Peer, Reply, Request, Service};
 
 use super::{cursor, publish, receipt, topics};
@@ -71,35 +70,35 @@ impl Service for NodeService {
             | Method::DeleteTopic
             | Method::PutNamespace
             | Method::DeleteNamespace => {
-                let journal = self.journal.clone();
-                spawn(async move { answer_bytes(reply, topics::change(shard, journal, method, body).await) });
+                let command = topics::command(method, body, || self.data_shards());
+                spawn(async move {
+                    answer_bytes(reply, async { topics::change(shard, command?).await }.await);
+                });
             }
         }
     }
 }
 
 impl NodeService {
+    /// The shards that topics are placed over, as the meta group has them.
+    fn data_shards(&self) -> Vec<u32> {
+        self.shards.get(&ShardId::META).map(|meta| meta.state.read().slots().shards()).unwrap_or_default()
+    }
+
     fn map(&self) -> ClusterMap {
         let leader = |shard: &ShardHandle| ShardInfo {
             shard: shard.shard.0,
             leader_node: self.node_id,
             term: shard.shared.term(),
         };
-        let data: Vec<u32> = self.shards.keys().map(|shard| shard.0).filter(|shard| *shard != 0).collect();
-        let count = u32::try_from(data.len()).unwrap_or(1).max(1);
-        // Slots are divided evenly, in order; their table becomes an entry of the meta group with the second node.
-        let share = |i: u32| u32::from(SLOTS) * i / count;
-        let runs = (0..count).zip(&data).map(|(i, shard)| SlotRun {
-            start: share(i),
-            end: share(i + 1),
-            shard: *shard,
-        });
+        let slots = self.shards.get(&ShardId::META).map(|meta| meta.state.read().slots().clone());
+        let slots = slots.unwrap_or_default();
         ClusterMap {
-            version: 1,
+            version: u64::from(slots.version),
             cluster_id: Some(self.cluster_id.0.into()),
             nodes: vec![NodeInfo { node_id: self.node_id, address: self.address.clone() }],
             shards: self.shards.values().map(leader).collect(),
-            slots: runs.collect(),
+            slots: slots.runs,
         }
     }
 }

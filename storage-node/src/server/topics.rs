@@ -1,8 +1,10 @@
 //! Topics, namespaces and what is known of partitions.
 
+use std::time::Duration;
+
 use bytes::Bytes;
 use prost::Message as _;
-use weir_journal::{Class, Journal};
+use weir_journal::Class;
 use weir_protocol::error::ErrorCode;
 use weir_protocol::ids::{Incarnation, PartitionId, ProducerKey};
 use weir_protocol::limits::PARTITIONS_MAX;
@@ -19,26 +21,35 @@ use crate::replica::ShardHandle;
 use crate::shard::command::{
     Change, Command, CreateTopic, DeleteNamespace, DeleteTopic, PutNamespace, UpdateTopic,
 };
-use crate::shard::entry::SubBatch;
+use crate::shard::entry::{ENTRY_OVERHEAD_BYTES, SubBatch};
 use crate::shard::state::Verdict;
 
-/// Proposes a change of topics or namespaces and answers with what it became.
-pub(super) async fn change(
-    shard: ShardHandle,
-    journal: Journal,
-    method: Method,
-    body: Bytes,
-) -> Result<Bytes, Refusal> {
-    let change = command(method, body)?;
+/// How long the answer to a change waits for the other shards of its topic.
+const TOLD_TIME_MAX: Duration = Duration::from_secs(5);
+
+/// Proposes a change of topics or namespaces and answers with what it became, once every shard that holds partitions
+/// of the topic knows.
+pub(super) async fn change(shard: ShardHandle, change: Change) -> Result<Bytes, Refusal> {
+    let is_update = matches!(change, Change::UpdateTopic(_));
     let command = Bytes::from(Command { change: Some(change) }.encode_to_vec());
-    let permit = journal
-        .try_admit(command.len() as u64 + 4096, Class::Control)
+    let permit = shard
+        .journal
+        .try_admit(command.len() as u64 + ENTRY_OVERHEAD_BYTES, Class::Control)
         .map_err(|full| full_refusal(&shard, full))?;
     let verdicts = shard.change(vec![SubBatch::command(command)], permit).await?;
-    match verdicts.into_iter().next() {
+    let verdict = verdicts.into_iter().next();
+    let topic = match &verdict {
+        Some(Verdict::TopicCreated(made)) => made.topic.as_ref(),
+        Some(Verdict::Topic(topic)) => Some(topic),
+        _ => None,
+    };
+    if let Some(topic) = topic {
+        shard.told_everywhere(Incarnation(topic.incarnation), TOLD_TIME_MAX).await?;
+    }
+    match verdict {
         Some(Verdict::Refused(refusal)) => Err(refusal),
         Some(Verdict::TopicCreated(made)) => Ok(made.encode_to_vec().into()),
-        Some(Verdict::Topic(topic)) if method == Method::UpdateTopic => Ok(topic.encode_to_vec().into()),
+        Some(Verdict::Topic(topic)) if is_update => Ok(topic.encode_to_vec().into()),
         Some(Verdict::Namespace(put)) => Ok(put.encode_to_vec().into()),
         Some(Verdict::Done | Verdict::Topic(_)) => Ok(Bytes::new()),
         Some(Verdict::Placed(_)) | None => {
@@ -47,14 +58,20 @@ pub(super) async fn change(
     }
 }
 
-fn command(method: Method, body: Bytes) -> Result<Change, Refusal> {
+/// The command that a request asks for; `shards` are those that topics are placed over.
+pub(super) fn command(
+    method: Method,
+    body: Bytes,
+    shards: impl FnOnce() -> Vec<u32>,
+) -> Result<Change, Refusal> {
     let missing = || Refusal::new(ErrorCode::Malformed, "a required field is missing");
     Ok(match method {
         Method::CreateTopic => {
             let request: CreateTopicRequest = decode(body)?;
             let config = checked(request.config.ok_or_else(missing)?)?;
             let name = request.name.ok_or_else(missing)?;
-            Change::CreateTopic(CreateTopic { name, config, accept_existing: request.accept_existing })
+            let accept_existing = request.accept_existing;
+            Change::CreateTopic(CreateTopic { name, config, accept_existing, shards: shards() })
         }
         Method::UpdateTopic => {
             let request: UpdateTopicRequest = decode(body)?;

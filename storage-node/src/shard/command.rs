@@ -1,12 +1,12 @@
-//! Commands that change a shard's own state: topics at home in it, namespaces (shard 0).
+//! Commands that change a shard's own state: topics, what other shards tell it; namespaces and slots (shard 0).
 
-use weir_protocol::rpc::{Namespace, TopicConfig, TopicName};
+use weir_protocol::rpc::{Namespace, SlotRun, TopicConfig, TopicDescription, TopicName};
 
 /// The body of a command sub-batch: exactly one.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct Command {
     /// What to do.
-    #[prost(oneof = "Change", tags = "1, 2, 3, 4, 5")]
+    #[prost(oneof = "Change", tags = "1, 2, 3, 4, 5, 6, 7, 8")]
     pub change: Option<Change>,
 }
 
@@ -28,6 +28,15 @@ pub enum Change {
     /// Deletes a namespace.
     #[prost(message, tag = "5")]
     DeleteNamespace(DeleteNamespace),
+    /// Tells of a topic that is at home elsewhere.
+    #[prost(message, tag = "6")]
+    TellTopic(TellTopic),
+    /// Deletes what another shard has taken.
+    #[prost(message, tag = "7")]
+    Taken(Taken),
+    /// Places the slots.
+    #[prost(message, tag = "8")]
+    PutSlots(PutSlots),
 }
 
 /// Creates a topic unless it exists.
@@ -42,6 +51,10 @@ pub struct CreateTopic {
     /// An existing topic of any configuration is fine.
     #[prost(bool, tag = "3")]
     pub accept_existing: bool,
+    /// The data shards of the moment, ascending: partitions are placed over them. Without any (entries of state
+    /// version 1) all partitions lie in the home shard.
+    #[prost(uint32, repeated, tag = "4")]
+    pub shards: Vec<u32>,
 }
 
 /// Replaces a configuration.
@@ -84,6 +97,45 @@ pub struct PutNamespace {
     /// Only this version; 0: only if it does not exist.
     #[prost(uint32, optional, tag = "2")]
     pub expected_version: Option<u32>,
+}
+
+/// A topic as its home shard knows it, for a shard that holds partitions of it.
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct TellTopic {
+    /// Home shard.
+    #[prost(uint32, tag = "1")]
+    pub source: u32,
+    /// Number among all that the source tells this shard; dense, from 0.
+    #[prost(uint64, tag = "2")]
+    pub seq: u64,
+    /// The topic.
+    #[prost(message, required, tag = "3")]
+    pub topic: TopicDescription,
+    /// It was deleted.
+    #[prost(bool, tag = "4")]
+    pub is_deleted: bool,
+}
+
+/// A shard has committed all that this one had to tell it below a number.
+#[derive(Clone, Copy, PartialEq, prost::Message)]
+pub struct Taken {
+    /// Who has.
+    #[prost(uint32, tag = "1")]
+    pub target: u32,
+    /// First number that it may not have.
+    #[prost(uint64, tag = "2")]
+    pub upto: u64,
+}
+
+/// Places every slot in a home shard.
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct PutSlots {
+    /// Sorted runs that cover all slots.
+    #[prost(message, repeated, tag = "1")]
+    pub runs: Vec<SlotRun>,
+    /// Only if the table has this version; 0: only if there is none.
+    #[prost(uint32, tag = "2")]
+    pub expected_version: u32,
 }
 
 /// Deletes a namespace.

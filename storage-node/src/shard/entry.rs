@@ -26,9 +26,15 @@ use bytes::{Buf, BufMut, Bytes, BytesMut};
 use weir_protocol::ids::{Incarnation, Offset, PartitionId, TimestampMs};
 
 /// Rules that this build writes. Apply dispatches on it; older ones stay readable.
-pub const STATE_VERSION: u16 = 1;
+///
+/// - 1: topics lie in their home shard whole.
+/// - 2: commands between shards, placement over shards, slots. A build that knows only 1 must not read them.
+pub const STATE_VERSION: u16 = 2;
+const STATE_VERSION_MIN: u16 = 1;
 /// Bytes before the first sub-batch.
 pub const ENTRY_HEADER_BYTES: usize = 16;
+/// What an entry takes besides its sub-batches, its journal frame included, with room to spare.
+pub const ENTRY_OVERHEAD_BYTES: u64 = 4 << 10;
 const SUB_HEADER_BYTES: usize = 20;
 const FLAG_EXPECTED_END: u8 = 1;
 const FLAG_IDEMPOTENCY: u8 = 2;
@@ -177,7 +183,7 @@ impl Entry {
             return Err(EntryError::Truncated);
         }
         let version = rest.get_u16_le();
-        if version != STATE_VERSION {
+        if !(STATE_VERSION_MIN..=STATE_VERSION).contains(&version) {
             return Err(EntryError::Version(version));
         }
         if rest.get_u16_le() != 0 {
@@ -286,7 +292,7 @@ mod tests {
             body: Bytes::from_static(b"x"),
         });
         let expected: Vec<u8> = [
-            &[1, 0, 0, 0, 1, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0][..],
+            &[2, 0, 0, 0, 1, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0][..],
             &[25, 0, 0, 0, 2, 0, 0, 0, 0, 0, 0, 0, 3, 0, 0, 0, 1, 1, 0, 0],
             &[4, 0, 0, 0, 0, 0, 0, 0, b'x'],
         ]

@@ -194,7 +194,8 @@ mod tests {
         let mut state = ShardState::new(ShardId(1));
         let name = TopicName { tenant: "t".into(), namespace: "n".into(), topic: "a".into() };
         let config = TopicConfig { partitions: 1, dedupe_window_ms: 60_000, ..TopicConfig::default() };
-        let change = Change::CreateTopic(CreateTopic { name, config, accept_existing: false });
+        let change =
+            Change::CreateTopic(CreateTopic { name, config, accept_existing: false, shards: Vec::new() });
         let command = Command { change: Some(change) }.encode_to_vec();
         apply(&mut state, 0, &[SubBatch::command(command.into())]);
         state

@@ -6,3 +6,4 @@ mod client;
 mod confirms;
 mod failures;
 mod following;
+mod placement;

@@ -3,20 +3,20 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use prost::Message as _;
 use weir_protocol::batch::{Batch, BatchError, BatchHeader};
 use weir_protocol::error::ErrorCode;
-use weir_protocol::ids::{ConfigVersion, Incarnation, LogIndex, Offset, PartitionId, ShardId, TimestampMs};
+use weir_protocol::ids::{Incarnation, LogIndex, Offset, ShardId, TimestampMs};
 use weir_protocol::limits::DEDUPE_ENTRIES_MAX;
 use weir_protocol::rpc::{NamespacePut, Placed, Refusal, TopicCreated, TopicDescription};
 
-use super::super::command::{Change, Command};
 use super::super::entry::{Entry, EntryError, Kind, SubBatch};
 use super::cow_map::CowMap;
 use super::dedupe::{Check, Dedupe, PartitionKey, Placement};
 use super::floors::Floors;
+use super::outbox::{Inbox, Outbox};
 use super::partition::{Marks, Partition};
 use super::rows::BatchRow;
+use super::slots::SlotTable;
 use super::topics::Topics;
 
 /// A committed entry that cannot be applied: written by a newer build or damaged. The shard stops; nothing is
@@ -71,6 +71,8 @@ pub struct Applied {
     pub verdicts: Vec<Verdict>,
     /// Partitions that gained records or changed otherwise.
     pub touched: Vec<PartitionKey>,
+    /// Something waits for another shard, or was taken by it.
+    pub is_outbox_changed: bool,
 }
 
 /// Everything a shard remembers, but for the records' bytes, which stay in the log. Cheap to clone: parts are shared
@@ -78,12 +80,17 @@ pub struct Applied {
 ///
 /// ```text
 ///   partitions ─▶ floors (what retention and purging need, ordered)
-///   topics · dedupe · last time
+///   topics · guests: topics at home elsewhere with partitions here · outbox · inbox
+///   dedupe · slots (shard 0) · last time
 /// ```
 #[derive(Debug, Clone)]
 pub struct ShardState {
     pub(super) partitions: CowMap<PartitionKey, Arc<Partition>>,
     pub(super) topics: Topics,
+    pub(super) guests: CowMap<Incarnation, Arc<TopicDescription>>,
+    pub(super) outbox: Arc<Outbox>,
+    pub(super) inbox: Arc<Inbox>,
+    pub(super) slots: Arc<SlotTable>,
     pub(super) dedupe: Dedupe,
     pub(super) last_ts: TimestampMs,
     pub(super) floors: Floors,
@@ -103,6 +110,10 @@ impl ShardState {
         Self {
             partitions: CowMap::default(),
             topics: Topics::new(shard),
+            guests: CowMap::default(),
+            outbox: Arc::default(),
+            inbox: Arc::default(),
+            slots: Arc::default(),
             dedupe: Dedupe::new(rows_max),
             last_ts: TimestampMs(0),
             floors: Floors::default(),
@@ -126,7 +137,7 @@ impl ShardState {
             let verdict = match sub.kind {
                 Kind::Publish => self.publish(at, &sub, &mut applied.touched)?,
                 Kind::Trim => self.trim(&sub, &mut applied.touched),
-                Kind::Command => self.command(at, &sub.body, &mut applied.touched)?,
+                Kind::Command => self.command(at, &sub.body, &mut applied)?,
             };
             applied.verdicts.push(verdict);
         }
@@ -147,7 +158,7 @@ impl ShardState {
         let header = batch.header();
         let key = (sub.incarnation, sub.partition);
         let Some(partition) = self.partitions.get(&key) else {
-            return Ok(Verdict::Refused(missing(key)));
+            return Ok(Verdict::Refused(self.missing(key)));
         };
         match self.judge(key, partition, sub, &header, at.ts) {
             Check::New => {}
@@ -209,7 +220,7 @@ impl ShardState {
     }
 
     /// Changes a partition that exists, and what follows from it.
-    fn change(&mut self, key: PartitionKey, change: impl FnOnce(&mut Partition)) {
+    pub(super) fn change(&mut self, key: PartitionKey, change: impl FnOnce(&mut Partition)) {
         let shared = self.partitions.get_mut(&key).expect("looked up by the caller");
         let partition = Arc::make_mut(shared);
         let before = partition.marks();
@@ -228,79 +239,31 @@ impl ShardState {
         Verdict::Done
     }
 
-    fn command(
-        &mut self,
-        at: At,
-        body: &Bytes,
-        touched: &mut Vec<PartitionKey>,
-    ) -> Result<Verdict, StateError> {
-        let unknown = StateError::Command { index: at.index };
-        let Ok(Command { change: Some(change) }) = Command::decode(body.clone()) else { return Err(unknown) };
-        let verdict = match change {
-            Change::CreateTopic(create) => self.topics.create(&create, at.ts).map(|made| {
-                if let Some(topic) = made.topic.as_ref().filter(|_| made.created) {
-                    self.open_partitions(topic);
-                }
-                Verdict::TopicCreated(made)
-            }),
-            Change::UpdateTopic(update) => self.topics.update(&update).map(|topic| {
-                touched.extend(self.configure_partitions(&topic));
-                Verdict::Topic(topic)
-            }),
-            Change::DeleteTopic(delete) => self.topics.delete(&delete).map(|topic| {
-                touched.extend(self.close_partitions(&topic));
-                Verdict::Topic(topic)
-            }),
-            Change::PutNamespace(put) => self.topics.put_namespace(&put).map(Verdict::Namespace),
-            Change::DeleteNamespace(delete) => {
-                self.topics.delete_namespace(&delete.tenant, &delete.name).map(|()| Verdict::Done)
-            }
-        };
-        Ok(verdict.unwrap_or_else(Verdict::Refused))
-    }
-
-    fn open_partitions(&mut self, topic: &TopicDescription) {
-        let config = Arc::new(topic.config.clone().unwrap_or_default());
-        for key in keys_of(topic) {
-            let partition = Partition::new(Arc::clone(&config), ConfigVersion(topic.version));
-            self.partitions.insert(key, Arc::new(partition));
-        }
-    }
-
-    fn configure_partitions(&mut self, topic: &TopicDescription) -> Vec<PartitionKey> {
-        let config = Arc::new(topic.config.clone().unwrap_or_default());
-        let keys = keys_of(topic);
-        for key in &keys {
-            self.change(*key, |partition| {
-                partition.config = Arc::clone(&config);
-                partition.version = ConfigVersion(topic.version);
-            });
-        }
-        keys
-    }
-
-    fn close_partitions(&mut self, topic: &TopicDescription) -> Vec<PartitionKey> {
-        let keys = keys_of(topic);
-        for key in &keys {
-            let removed = self.partitions.remove(key).expect("a topic has its partitions");
-            self.floors.moved(*key, removed.marks(), Marks::default());
-        }
-        self.dedupe.topic_deleted();
-        keys
-    }
-
     /// A partition.
     ///
     /// # Errors
-    /// `incarnation_gone` if its topic was deleted, `partition_not_found` if it never had it.
+    /// `incarnation_gone` if its topic was deleted or never had it, `config_behind` if this shard may not have been told
+    /// of it yet.
     pub fn partition(&self, key: PartitionKey) -> Result<&Partition, Refusal> {
-        self.partitions.get(&key).map(|partition| &**partition).ok_or_else(|| missing(key))
+        self.partitions.get(&key).map(|partition| &**partition).ok_or_else(|| self.missing(key))
     }
 
     /// Topics and namespaces.
     #[must_use]
     pub fn topics(&self) -> &Topics {
         &self.topics
+    }
+
+    /// What waits for other shards.
+    #[must_use]
+    pub fn outbox(&self) -> &Outbox {
+        &self.outbox
+    }
+
+    /// Where topics are at home; empty in all shards but the meta group.
+    #[must_use]
+    pub fn slots(&self) -> &SlotTable {
+        &self.slots
     }
 
     /// Producers and keys.
@@ -337,7 +300,8 @@ impl ShardState {
             if names.len() == most {
                 break;
             }
-            let name = self.topics.life(life).and_then(|topic| topic.name.as_ref());
+            let guest = || self.guests.get(&life).map(|topic| &**topic);
+            let name = self.topics.life(life).or_else(guest).and_then(|topic| topic.name.as_ref());
             let name = name.map(|name| format!("{}/{}", name.namespace, name.topic));
             names.extend(name.filter(|name| !names.contains(name)));
         }
@@ -375,20 +339,11 @@ fn placed(placement: Placement, term: u64, duplicate: bool) -> Verdict {
     })
 }
 
+/// Where a sub-batch stands in the log.
 #[derive(Debug, Clone, Copy)]
-struct At {
-    index: LogIndex,
-    term: u64,
-    ts: TimestampMs,
-    pos: u32,
-}
-
-fn missing((incarnation, partition): PartitionKey) -> Refusal {
-    let detail = format!("partition {partition} of incarnation {incarnation} is not here");
-    Refusal::new(ErrorCode::IncarnationGone, detail)
-}
-
-fn keys_of(topic: &TopicDescription) -> Vec<PartitionKey> {
-    let partitions = topic.config.as_ref().map_or(0, |config| config.partitions);
-    (0..partitions).map(|partition| (Incarnation(topic.incarnation), PartitionId(partition))).collect()
+pub(super) struct At {
+    pub(super) index: LogIndex,
+    pub(super) term: u64,
+    pub(super) ts: TimestampMs,
+    pub(super) pos: u32,
 }

@@ -1,4 +1,4 @@
-//! Pins what state version 1 means: a log of 40 entries and the checkpoint it must lead to, byte for byte.
+//! Pins what state version 2 means: a log of 41 entries and the checkpoint it must lead to, byte for byte.
 //!
 //! A build that fails here would read its predecessor's log differently: raise `STATE_VERSION` and keep the old rules.
 //! To write the files of a *new* version: `WEIR_GOLDEN_DIR=storage-node/src/shard/state/golden cargo test -p
@@ -7,18 +7,22 @@
 use bytes::{Buf, Bytes};
 use prost::Message as _;
 use weir_protocol::ids::{Incarnation, LogIndex, Offset, PartitionId, ShardId, TimestampMs};
-use weir_protocol::rpc::{Namespace, TopicConfig};
+use weir_protocol::rpc::{Namespace, TopicConfig, TopicDescription};
 
 use super::super::command::{
-    Change, Command, CreateTopic, DeleteNamespace, DeleteTopic, PutNamespace, UpdateTopic,
+    Change, Command, CreateTopic, DeleteNamespace, DeleteTopic, PutNamespace, PutSlots, Taken, TellTopic,
+    UpdateTopic,
 };
 use super::super::entry::{EntryBuilder, Idempotency, Kind, SubBatch};
 use super::tests::{batch, config, name};
-use super::{ShardState, Verdict};
+use super::{ShardState, SlotTable, Verdict};
 
 const SHARD: ShardId = ShardId(5);
-const LOG: &[u8] = include_bytes!("golden/v1.log");
-const CHECKPOINT: &[u8] = include_bytes!("golden/v1.checkpoint");
+const LOG: &[u8] = include_bytes!("golden/v2.log");
+const CHECKPOINT: &[u8] = include_bytes!("golden/v2.checkpoint");
+/// Written by a build that knew nothing of other shards.
+const LOG_V1: &[u8] = include_bytes!("golden/v1.log");
+const CHECKPOINT_V1: &[u8] = include_bytes!("golden/v1.checkpoint");
 
 fn command(change: Change) -> SubBatch {
     SubBatch::command(Command { change: Some(change) }.encode_to_vec().into())
@@ -35,7 +39,12 @@ fn publish(counter: u64, partition: u32, body: Bytes) -> SubBatch {
 
 fn set_up() -> Vec<SubBatch> {
     let create = |topic: &str, config: TopicConfig| {
-        command(Change::CreateTopic(CreateTopic { name: name(topic), config, accept_existing: false }))
+        command(Change::CreateTopic(CreateTopic {
+            name: name(topic),
+            config,
+            accept_existing: false,
+            shards: Vec::new(),
+        }))
     };
     let namespace = Namespace {
         tenant: "default".into(),
@@ -89,7 +98,57 @@ fn log() -> Vec<Bytes> {
     // A clock that went back, a producer that was fenced, a topic that is gone.
     entries.push(entry(8_000, &[publish(2, 0, batch(8, 2, 0, 3)), publish(3, 0, batch(0, 0, 0, 1))]));
     entries.push(entry(9_500, &[publish(2, 0, batch(8, 1, 60, 1)), publish(2, 0, batch(8, 2, 0, 3))]));
+    entries.push(entry(9_600, &neighbours()));
     entries
+}
+
+/// Topics over several shards, at home here and elsewhere, and slots.
+fn neighbours() -> Vec<SubBatch> {
+    let spread = |topic: &str, partitions: u32| {
+        let config = config(partitions);
+        let shards = vec![4, 5, 6];
+        command(Change::CreateTopic(CreateTopic {
+            name: name(topic),
+            config,
+            accept_existing: false,
+            shards,
+        }))
+    };
+    let guest = |seq: u64, counter: u64, is_deleted: bool| {
+        let topic = TopicDescription {
+            name: Some(name("guest")),
+            incarnation: Incarnation::compose(ShardId(6), counter).0,
+            version: 1,
+            config: Some(config(3)),
+            shards: vec![6, 4, 5],
+            created_ms: 9,
+        };
+        command(Change::TellTopic(TellTopic { source: 6, seq, topic, is_deleted }))
+    };
+    let there = |counter: u64, body: Bytes| SubBatch {
+        incarnation: Incarnation::compose(ShardId(6), counter),
+        ..publish(0, 2, body)
+    };
+    let slots = SlotTable::even(&[4, 5, 6].map(ShardId));
+    vec![
+        spread("wide", 5),
+        spread("wider", 2),
+        command(Change::DeleteTopic(DeleteTopic {
+            name: name("wider"),
+            incarnation: None,
+            expected_version: None,
+        })),
+        command(Change::Taken(Taken { target: 6, upto: 2 })),
+        guest(0, 1, false),
+        guest(2, 2, false),
+        guest(1, 2, false),
+        guest(1, 2, false),
+        there(1, batch(0, 0, 0, 2)),
+        there(3, batch(0, 0, 0, 1)),
+        guest(2, 1, true),
+        there(1, batch(0, 0, 0, 1)),
+        command(Change::PutSlots(PutSlots { runs: slots, expected_version: 0 })),
+    ]
 }
 
 fn joined(entries: &[Bytes]) -> Vec<u8> {
@@ -119,15 +178,23 @@ fn the_golden_log_leads_to_the_golden_checkpoint() {
     let (written, entries) = (joined(&log()), log().len());
     let (state, verdicts) = apply(&written);
     if let Ok(dir) = std::env::var("WEIR_GOLDEN_DIR") {
-        std::fs::write(format!("{dir}/v1.log"), &written).unwrap();
-        std::fs::write(format!("{dir}/v1.checkpoint"), state.encode()).unwrap();
+        std::fs::write(format!("{dir}/v2.log"), &written).unwrap();
+        std::fs::write(format!("{dir}/v2.checkpoint"), state.encode()).unwrap();
         return;
     }
-    assert_eq!(entries, 40);
+    assert_eq!(entries, 41);
     assert!(written == LOG, "this build writes another log");
     assert!(state.encode() == CHECKPOINT, "this build applies the log differently");
     let refused = verdicts.iter().filter(|verdict| matches!(verdict, Verdict::Refused(_))).count();
     assert!((20..100).contains(&refused), "{refused} of {} were refused", verdicts.len());
+}
+
+#[test]
+fn the_predecessors_log_and_checkpoint_still_mean_the_same() {
+    let (from_log, _) = apply(LOG_V1);
+    let from_checkpoint = ShardState::decode(SHARD, &Bytes::from_static(CHECKPOINT_V1)).unwrap();
+    from_checkpoint.check();
+    assert_eq!(from_log.encode(), from_checkpoint.encode());
 }
 
 #[test]

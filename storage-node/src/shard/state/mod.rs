@@ -4,13 +4,15 @@
 //!   apply ──▶ partitions   start ≤ end, rows: where each batch lies in the log
 //!     │         └▶ floors  what retention and purging look at, ordered
 //!     ├─────▶ dedupe       producers and idempotency keys
-//!     └─────▶ topics       topics at home here; namespaces (shard 0)
+//!     └─────▶ topics       topics at home here; namespaces and slots (shard 0)
+//!               └▶ outbox  what the other shards of a topic have to be told; they keep it as guests
 //!   snapshot               to bytes and back, while apply goes on
 //! ```
 //!
 //! Apply has no clock, no randomness and no I/O: time is the entry's. Offsets are final here (docs/adr/0005).
 
 mod apply;
+mod commands;
 mod cow_map;
 mod dedupe;
 mod floors;
@@ -18,9 +20,13 @@ mod floors;
 mod golden;
 #[cfg(test)]
 mod model;
+#[cfg(test)]
+mod neighbours;
+mod outbox;
 mod partition;
 mod producers;
 mod rows;
+mod slots;
 mod snapshot;
 #[cfg(test)]
 mod tests;
@@ -28,8 +34,10 @@ mod topics;
 
 pub use apply::{Applied, ShardState, StateError, Verdict};
 pub use dedupe::{Check, Dedupe, PartitionKey, Placement};
+pub use outbox::{Outbox, OutboxRow};
 pub use partition::Partition;
 pub use producers::Producer;
 pub use rows::BatchRow;
+pub use slots::SlotTable;
 pub use snapshot::{Frozen, SnapshotError};
 pub use topics::Topics;

@@ -200,7 +200,12 @@ impl Pair {
 
     fn create(&mut self, topic: usize) {
         let (text, partitions) = TOPICS[topic];
-        let create = CreateTopic { name: name(text), config: config(partitions), accept_existing: false };
+        let create = CreateTopic {
+            name: name(text),
+            config: config(partitions),
+            accept_existing: false,
+            shards: Vec::new(),
+        };
         let verdict = self.command(Change::CreateTopic(create));
         let Verdict::TopicCreated(made) = verdict else { panic!("{verdict:?}") };
         self.lives[topic] = made.topic.unwrap().incarnation;

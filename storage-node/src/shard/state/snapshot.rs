@@ -8,18 +8,21 @@ use prost::Message;
 use weir_protocol::ids::{
     ConfigVersion, Epoch, Incarnation, Offset, PartitionId, ProducerKey, Seq, ShardId, TimestampMs,
 };
-use weir_protocol::rpc::{Namespace, TopicConfig, TopicDescription, U128};
+use weir_protocol::rpc::{Namespace, SlotRun, TopicConfig, TopicDescription, U128};
 
 use super::apply::ShardState;
 use super::cow_map::{BUCKETS, CowMap};
 use super::dedupe::{Dedupe, PartitionKey, Placement, UsedKey};
+use super::outbox::{Inbox, Lane, Outbox, OutboxRow, Source};
 use super::partition::Partition;
 use super::producers::{Producer, Run};
 use super::rows::{Rows, StoredChunk};
+use super::slots::SlotTable;
 use super::topics::Topics;
 
-/// Format of these messages; any other is refused.
-const FORMAT: u32 = 1;
+/// Format of these messages. Format 1 knew nothing of other shards; all of it means the same in 2.
+const FORMAT: u32 = 2;
+const FORMAT_MIN: u32 = 1;
 
 /// Why a checkpoint cannot be used. The caller refuses to start: the log before it may be gone.
 #[derive(Debug, thiserror::Error)]
@@ -31,7 +34,7 @@ pub enum SnapshotError {
     #[error("the checkpoint is damaged: {0}")]
     Contradiction(String),
     /// Written by another build.
-    #[error("the checkpoint has format {0}; this build reads {FORMAT}")]
+    #[error("the checkpoint has format {0}; this build reads up to {FORMAT}")]
     Format(u32),
 }
 
@@ -49,6 +52,14 @@ struct Stored {
     producers: Vec<StoredProducer>,
     #[prost(message, repeated, tag = "6")]
     keys: Vec<StoredKey>,
+    #[prost(message, repeated, tag = "7")]
+    guests: Vec<TopicDescription>,
+    #[prost(message, repeated, tag = "8")]
+    outbox: Vec<StoredLane>,
+    #[prost(message, repeated, tag = "9")]
+    inbox: Vec<StoredSource>,
+    #[prost(message, repeated, tag = "10")]
+    slots: Vec<SlotRun>,
 }
 
 /// What there is one of. The counts say that nothing was cut off.
@@ -78,6 +89,43 @@ struct Head {
     keys: u64,
     #[prost(uint64, tag = "12")]
     namespaces: u64,
+    #[prost(uint64, tag = "13")]
+    guests: u64,
+    #[prost(uint64, tag = "14")]
+    outbox: u64,
+    #[prost(uint64, tag = "15")]
+    inbox: u64,
+    #[prost(uint32, tag = "16")]
+    slots_version: u32,
+}
+
+/// Rows for one target: numbers end before `next`.
+#[derive(Clone, PartialEq, Message)]
+struct StoredLane {
+    #[prost(uint32, tag = "1")]
+    target: u32,
+    #[prost(uint64, tag = "2")]
+    next: u64,
+    #[prost(message, repeated, tag = "3")]
+    rows: Vec<StoredRow>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct StoredRow {
+    #[prost(message, required, tag = "1")]
+    topic: TopicDescription,
+    #[prost(bool, tag = "2")]
+    is_deleted: bool,
+}
+
+#[derive(Clone, Copy, PartialEq, Message)]
+struct StoredSource {
+    #[prost(uint32, tag = "1")]
+    source: u32,
+    #[prost(uint64, tag = "2")]
+    next: u64,
+    #[prost(uint64, tag = "3")]
+    newest: u64,
 }
 
 #[derive(Clone, PartialEq, Message)]
@@ -160,6 +208,10 @@ pub struct Frozen {
     namespaces: Arc<BTreeMap<(String, String), Namespace>>,
     partitions: CowMap<PartitionKey, Arc<Partition>>,
     dedupe: Dedupe,
+    guests: CowMap<Incarnation, Arc<TopicDescription>>,
+    outbox: Arc<Outbox>,
+    inbox: Arc<Inbox>,
+    slots: Arc<SlotTable>,
 }
 
 impl ShardState {
@@ -180,6 +232,10 @@ impl ShardState {
             producers: dedupe.producers.len() as u64,
             keys: dedupe.keys.len() as u64,
             namespaces: topics.namespaces.len() as u64,
+            guests: self.guests.len() as u64,
+            outbox: self.outbox.lanes.len() as u64,
+            inbox: self.inbox.sources.len() as u64,
+            slots_version: self.slots.version,
         };
         Frozen {
             head,
@@ -187,6 +243,10 @@ impl ShardState {
             namespaces: Arc::clone(&topics.namespaces),
             partitions: self.partitions.clone(),
             dedupe: dedupe.clone(),
+            guests: self.guests.clone(),
+            outbox: Arc::clone(&self.outbox),
+            inbox: Arc::clone(&self.inbox),
+            slots: Arc::clone(&self.slots),
         }
     }
 
@@ -203,7 +263,7 @@ impl ShardState {
     pub fn decode(shard: ShardId, bytes: &Bytes) -> Result<Self, SnapshotError> {
         let stored = Stored::decode(bytes.clone())?;
         let head = stored.head;
-        if head.format != FORMAT {
+        if !(FORMAT_MIN..=FORMAT).contains(&head.format) {
             return Err(SnapshotError::Format(head.format));
         }
         check_head(&head, shard, &stored)?;
@@ -211,6 +271,7 @@ impl ShardState {
         state.last_ts = TimestampMs(head.last_ts);
         state.topics = Topics::restored(shard, head.next_counter, stored.topics, stored.namespaces)
             .ok_or_else(|| SnapshotError::Contradiction("two topics share a name or life".to_owned()))?;
+        state.restore_neighbours(&head, stored.guests, stored.outbox, &stored.inbox, stored.slots)?;
         state.restore_partitions(stored.partitions)?;
         state.dedupe.next_bucket = number(head.next_bucket)? % BUCKETS;
         state.dedupe.orphaned_buckets = number(head.orphaned_buckets)?;
@@ -226,13 +287,41 @@ impl ShardState {
         Ok(state)
     }
 
+    /// What other shards have to do with this one, and the slots.
+    fn restore_neighbours(
+        &mut self,
+        head: &Head,
+        guests: Vec<TopicDescription>,
+        outbox: Vec<StoredLane>,
+        inbox: &[StoredSource],
+        slots: Vec<SlotRun>,
+    ) -> Result<(), SnapshotError> {
+        for topic in guests {
+            if self.guests.insert(Incarnation(topic.incarnation), Arc::new(topic)).is_some() {
+                return Err(SnapshotError::Contradiction("a guest is there twice".to_owned()));
+            }
+        }
+        let lanes = outbox.into_iter().map(lane).collect::<Result<BTreeMap<_, _>, _>>()?;
+        let sources = inbox.iter().map(|stored| {
+            let source = Source { next: stored.next, newest: Incarnation(stored.newest) };
+            (ShardId(stored.source), source)
+        });
+        self.outbox = Arc::new(Outbox { lanes });
+        self.inbox = Arc::new(Inbox { sources: sources.collect() });
+        let slots = SlotTable::restored(head.slots_version, slots);
+        let slots = slots.ok_or_else(|| SnapshotError::Contradiction("its slots have holes".to_owned()))?;
+        self.slots = Arc::new(slots);
+        Ok(())
+    }
+
     fn restore_partitions(&mut self, stored: Vec<StoredPartition>) -> Result<(), SnapshotError> {
         // Partitions share their topic's configuration in memory, so it is stored once, with the topic.
         let mut configs: BTreeMap<Incarnation, Arc<TopicConfig>> = BTreeMap::new();
         for stored in stored {
             let key = PartitionKey::from(stored.key);
             let wrong = |what: &str| SnapshotError::Contradiction(format!("partition {key:?} {what}"));
-            let topic = self.topics.life(key.0).ok_or_else(|| wrong("has no topic"))?;
+            let guest = || self.guests.get(&key.0).map(|topic| &**topic);
+            let topic = self.topics.life(key.0).or_else(guest).ok_or_else(|| wrong("has no topic"))?;
             let config = || Arc::new(topic.config.clone().unwrap_or_default());
             let config = Arc::clone(configs.entry(key.0).or_insert_with(config));
             let rows = Rows::from_chunks(stored.rows).ok_or_else(|| wrong("has damaged rows"))?;
@@ -264,6 +353,15 @@ impl Frozen {
         for (key, used) in self.dedupe.keys.ordered() {
             put(&mut buffer, 6, &stored_key(*key, used));
         }
+        self.guests.ordered().for_each(|(_, topic)| put(&mut buffer, 7, &**topic));
+        for (target, lane) in &self.outbox.lanes {
+            put(&mut buffer, 8, &stored_lane(*target, lane));
+        }
+        for (shard, source) in &self.inbox.sources {
+            let stored = StoredSource { source: shard.0, next: source.next, newest: source.newest.0 };
+            put(&mut buffer, 9, &stored);
+        }
+        self.slots.runs.iter().for_each(|run| put(&mut buffer, 10, run));
         buffer.freeze()
     }
 }
@@ -289,6 +387,9 @@ fn check_head(head: &Head, shard: ShardId, stored: &Stored) -> Result<(), Snapsh
         ("producers", head.producers, stored.producers.len()),
         ("keys", head.keys, stored.keys.len()),
         ("namespaces", head.namespaces, stored.namespaces.len()),
+        ("guests", head.guests, stored.guests.len()),
+        ("outbox lanes", head.outbox, stored.outbox.len()),
+        ("sources", head.inbox, stored.inbox.len()),
     ];
     match counts.into_iter().find(|(_, said, found)| *said != *found as u64) {
         Some((what, said, found)) => {
@@ -296,6 +397,24 @@ fn check_head(head: &Head, shard: ShardId, stored: &Stored) -> Result<(), Snapsh
         }
         None => Ok(()),
     }
+}
+
+fn stored_lane(target: ShardId, lane: &Lane) -> StoredLane {
+    let row = |row: &OutboxRow| StoredRow { topic: (*row.topic).clone(), is_deleted: row.is_deleted };
+    StoredLane { target: target.0, next: lane.next, rows: lane.rows.iter().map(row).collect() }
+}
+
+fn lane(stored: StoredLane) -> Result<(ShardId, Lane), SnapshotError> {
+    let first = stored.next.checked_sub(stored.rows.len() as u64);
+    let first = first.ok_or_else(|| {
+        SnapshotError::Contradiction(format!("more rows for shard {} than were numbered", stored.target))
+    })?;
+    let rows = (first..).zip(stored.rows).map(|(seq, row)| OutboxRow {
+        seq,
+        topic: Arc::new(row.topic),
+        is_deleted: row.is_deleted,
+    });
+    Ok((ShardId(stored.target), Lane { next: stored.next, rows: rows.collect() }))
 }
 
 fn number(stored: u64) -> Result<usize, SnapshotError> {

@@ -76,7 +76,7 @@ impl Log {
     }
 
     fn create(&mut self, topic: &str, config: TopicConfig) -> u64 {
-        let create = CreateTopic { name: name(topic), config, accept_existing: false };
+        let create = CreateTopic { name: name(topic), config, accept_existing: false, shards: Vec::new() };
         match self.command(Change::CreateTopic(create)) {
             Verdict::TopicCreated(made) => made.topic.unwrap().incarnation,
             other => panic!("{other:?}"),
@@ -166,7 +166,8 @@ fn a_condition_on_the_tail_is_checked_where_offsets_are_given() {
 fn topics_are_created_once_changed_by_version_and_gone_when_deleted() {
     let mut log = Log::new();
     let life = log.create("orders", config(1));
-    let other = CreateTopic { name: name("orders"), config: config(2), accept_existing: false };
+    let other =
+        CreateTopic { name: name("orders"), config: config(2), accept_existing: false, shards: Vec::new() };
     assert_eq!(refused(log.command(Change::CreateTopic(other))), ErrorCode::ConfigMismatch);
     let update = |version, closed| UpdateTopic {
         name: name("orders"),

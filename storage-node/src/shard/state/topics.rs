@@ -121,12 +121,21 @@ impl Topics {
             incarnation: incarnation.0,
             version: 1,
             config: Some(create.config.clone()),
-            shards: vec![self.shard.0; partitions],
+            shards: self.place(partitions, &create.shards),
             created_ms: ts.0,
         };
         self.by_name.insert(key(&create.name), incarnation);
         self.lives.insert(incarnation, Arc::new(topic.clone()));
         Ok(TopicCreated { topic: Some(topic), created: true })
+    }
+
+    /// Shard of each partition: the first is at home, the others follow around the shards, so that a topic's load is
+    /// spread evenly and topics start at different places.
+    fn place(&self, partitions: usize, shards: &[u32]) -> Vec<u32> {
+        let Some(home) = shards.iter().position(|shard| *shard == self.shard.0) else {
+            return vec![self.shard.0; partitions];
+        };
+        (0..partitions).map(|partition| shards[(home + partition) % shards.len()]).collect()
     }
 
     pub(super) fn update(&mut self, update: &UpdateTopic) -> Result<TopicDescription, Refusal> {

@@ -1,0 +1,175 @@
+//! Commands: what changes topics, namespaces and slots, and what one shard tells another.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use prost::Message as _;
+use weir_protocol::error::ErrorCode;
+use weir_protocol::ids::{ConfigVersion, Incarnation, PartitionId, ShardId};
+use weir_protocol::rpc::{Refusal, TopicDescription};
+
+use super::super::command::{Change, Command, CreateTopic, DeleteTopic, TellTopic, UpdateTopic};
+use super::apply::{Applied, At, ShardState, StateError, Verdict};
+use super::dedupe::PartitionKey;
+use super::outbox::{Heard, OUTBOX_ROWS_MAX};
+use super::partition::{Marks, Partition};
+
+/// When to ask again while the outbox is full.
+const RETRY_AFTER_MS: u64 = 1_000;
+
+impl ShardState {
+    pub(super) fn command(
+        &mut self,
+        at: At,
+        body: &Bytes,
+        applied: &mut Applied,
+    ) -> Result<Verdict, StateError> {
+        let unknown = StateError::Command { index: at.index };
+        let Ok(Command { change: Some(change) }) = Command::decode(body.clone()) else { return Err(unknown) };
+        let verdict = match change {
+            Change::CreateTopic(create) => self.create_topic(&create, at, applied),
+            Change::UpdateTopic(update) => self.update_topic(&update, applied),
+            Change::DeleteTopic(delete) => self.delete_topic(&delete, applied),
+            Change::PutNamespace(put) => self.topics.put_namespace(&put).map(Verdict::Namespace),
+            Change::DeleteNamespace(delete) => {
+                self.topics.delete_namespace(&delete.tenant, &delete.name).map(|()| Verdict::Done)
+            }
+            Change::TellTopic(told) => self.told(told, applied),
+            Change::Taken(taken) => {
+                Arc::make_mut(&mut self.outbox).taken(ShardId(taken.target), taken.upto);
+                applied.is_outbox_changed = true;
+                Ok(Verdict::Done)
+            }
+            Change::PutSlots(put) => Arc::make_mut(&mut self.slots).put(&put).map(|()| Verdict::Done),
+        };
+        Ok(verdict.unwrap_or_else(Verdict::Refused))
+    }
+
+    fn create_topic(
+        &mut self,
+        create: &CreateTopic,
+        at: At,
+        applied: &mut Applied,
+    ) -> Result<Verdict, Refusal> {
+        self.has_outbox_room()?;
+        let made = self.topics.create(create, at.ts)?;
+        if let Some(topic) = made.topic.as_ref().filter(|_| made.created) {
+            self.open_partitions(topic);
+            self.tell_others(topic, false, applied);
+        }
+        Ok(Verdict::TopicCreated(made))
+    }
+
+    fn update_topic(&mut self, update: &UpdateTopic, applied: &mut Applied) -> Result<Verdict, Refusal> {
+        self.has_outbox_room()?;
+        let topic = self.topics.update(update)?;
+        if topic.version != update.expected_version {
+            applied.touched.extend(self.configure_partitions(&topic));
+            self.tell_others(&topic, false, applied);
+        }
+        Ok(Verdict::Topic(topic))
+    }
+
+    fn delete_topic(&mut self, delete: &DeleteTopic, applied: &mut Applied) -> Result<Verdict, Refusal> {
+        self.has_outbox_room()?;
+        let topic = self.topics.delete(delete)?;
+        applied.touched.extend(self.close_partitions(&topic));
+        self.tell_others(&topic, true, applied);
+        Ok(Verdict::Topic(topic))
+    }
+
+    fn tell_others(&mut self, topic: &TopicDescription, is_deleted: bool, applied: &mut Applied) {
+        let home = self.topics.shard();
+        if topic.shards.iter().all(|shard| *shard == home.0) {
+            return;
+        }
+        applied.is_outbox_changed |=
+            Arc::make_mut(&mut self.outbox).tell(home, &Arc::new(topic.clone()), is_deleted);
+    }
+
+    fn has_outbox_room(&self) -> Result<(), Refusal> {
+        if self.outbox.len() < OUTBOX_ROWS_MAX {
+            return Ok(());
+        }
+        let detail = format!("{OUTBOX_ROWS_MAX} changes of topics wait for other shards");
+        let refusal = Refusal::new(ErrorCode::Busy, detail);
+        Err(Refusal { retry_after_ms: Some(RETRY_AFTER_MS), ..refusal })
+    }
+
+    /// The home of a topic says what it is; this shard holds partitions of it.
+    fn told(&mut self, told: TellTopic, applied: &mut Applied) -> Result<Verdict, Refusal> {
+        let life = Incarnation(told.topic.incarnation);
+        match Arc::make_mut(&mut self.inbox).hear(ShardId(told.source), told.seq, life) {
+            Heard::Before => return Ok(Verdict::Done),
+            Heard::TooEarly(next) => {
+                let detail = format!("number {} came before {next}", told.seq);
+                return Err(Refusal::new(ErrorCode::ProducerGap, detail));
+            }
+            Heard::Now => {}
+        }
+        let topic = Arc::new(told.topic);
+        if told.is_deleted {
+            if self.guests.remove(&life).is_some() {
+                applied.touched.extend(self.close_partitions(&topic));
+            }
+        } else if self.guests.insert(life, Arc::clone(&topic)).is_none() {
+            self.open_partitions(&topic);
+            // Whoever was sent on too early looks again.
+            applied.touched.extend(self.keys_of(&topic));
+        } else {
+            applied.touched.extend(self.configure_partitions(&topic));
+        }
+        Ok(Verdict::Done)
+    }
+
+    fn open_partitions(&mut self, topic: &TopicDescription) {
+        let config = Arc::new(topic.config.clone().unwrap_or_default());
+        for key in self.keys_of(topic) {
+            let partition = Partition::new(Arc::clone(&config), ConfigVersion(topic.version));
+            self.partitions.insert(key, Arc::new(partition));
+        }
+    }
+
+    fn configure_partitions(&mut self, topic: &TopicDescription) -> Vec<PartitionKey> {
+        let config = Arc::new(topic.config.clone().unwrap_or_default());
+        let keys = self.keys_of(topic);
+        for key in &keys {
+            self.change(*key, |partition| {
+                partition.config = Arc::clone(&config);
+                partition.version = ConfigVersion(topic.version);
+            });
+        }
+        keys
+    }
+
+    fn close_partitions(&mut self, topic: &TopicDescription) -> Vec<PartitionKey> {
+        let keys = self.keys_of(topic);
+        for key in &keys {
+            let removed = self.partitions.remove(key).expect("a topic has its partitions");
+            self.floors.moved(*key, removed.marks(), Marks::default());
+        }
+        self.dedupe.topic_deleted();
+        keys
+    }
+
+    /// The topic's partitions that lie in this shard.
+    pub(super) fn keys_of(&self, topic: &TopicDescription) -> Vec<PartitionKey> {
+        let here = self.topics.shard().0;
+        let partitions = topic.config.as_ref().map_or(0, |config| config.partitions);
+        (0..partitions)
+            .zip(&topic.shards)
+            .filter(|(_, shard)| **shard == here)
+            .map(|(partition, _)| (Incarnation(topic.incarnation), PartitionId(partition)))
+            .collect()
+    }
+
+    /// Why a partition is not here: its topic was deleted, or this shard was not told of it yet.
+    pub(super) fn missing(&self, (life, partition): PartitionKey) -> Refusal {
+        if life.home() != self.topics.shard() && self.inbox.may_come(life) {
+            let detail = format!("the shard has not heard of incarnation {life} yet");
+            return Refusal::new(ErrorCode::ConfigBehind, detail);
+        }
+        let detail = format!("partition {partition} of incarnation {life} is not here");
+        Refusal::new(ErrorCode::IncarnationGone, detail)
+    }
+}
