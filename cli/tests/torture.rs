@@ -15,8 +15,8 @@ use product::{Connection, Product};
 const WRITERS: u64 = 8;
 const LEVELS: [&str; 4] = ["quorum", "durable", "memory", "none"];
 
-/// Confirmed messages: topic and offset to payload.
-type Confirmed = Arc<Mutex<BTreeMap<(String, u64), String>>>;
+/// Confirmed messages: topic, partition and offset to payload.
+type Confirmed = Arc<Mutex<BTreeMap<(String, u64, u64), String>>>;
 
 /// `TORTURE_ROUNDS` rounds (3 by default): eight writers at mixed levels, a kill at a random moment, a restart, and
 /// every message that was ever confirmed at `durable` or `quorum` is read back at its offset, with its bytes.
@@ -48,6 +48,13 @@ fn torture_kill_while_eight_writers_publish_loses_nothing_confirmed() {
 
 fn publish_and_kill(dir: &Path, round: u64, after: Duration, confirmed: &Confirmed) {
     let mut product = Product::start(dir);
+    // Topics of one partition and of several, which lie in several shards.
+    let mut http = Connection::open(&product.address).unwrap();
+    for topic in 0..WRITERS / 2 {
+        let config = format!("{{\"partitions\":{}}}", 1 + 3 * (topic % 2));
+        let made = http.request(&format!("PUT /v1/topics/torture-{topic}"), &[], config.as_bytes()).unwrap();
+        assert!(matches!(made.status, 200 | 201), "{}", made.text());
+    }
     let stopping = Arc::new(AtomicBool::new(false));
     let writers: Vec<_> = (0..WRITERS)
         .map(|writer| {
@@ -79,9 +86,11 @@ fn write(address: &str, (round, writer): (u64, u64), stopping: &AtomicBool, conf
             return;
         }
         if answer.status == 201 {
-            let offset = answer.json()["offset"].as_u64().unwrap();
-            let before = confirmed.lock().unwrap().insert((topic.clone(), offset), payload);
-            assert_eq!(before, None, "offset {offset} of {topic} was given twice");
+            let placed = answer.json();
+            let at = |field: &str| placed[field].as_u64().unwrap();
+            let key = (topic.clone(), at("partition"), at("offset"));
+            let before = confirmed.lock().unwrap().insert(key, payload);
+            assert_eq!(before, None, "{placed} of {topic} was given twice");
         } else {
             assert_eq!(answer.status, 202, "{}", answer.text());
         }
@@ -92,21 +101,23 @@ fn read_back(product: &Product, confirmed: &Confirmed) -> usize {
     let mut connection = Connection::open(&product.address).unwrap();
     let confirmed = confirmed.lock().unwrap();
     let mut found = BTreeMap::new();
-    for topic in (0..WRITERS / 2).map(|n| format!("torture-{n}")) {
+    let partitions = (0..WRITERS / 2).flat_map(|topic| (0..1 + 3 * (topic % 2)).map(move |p| (topic, p)));
+    for (topic, partition) in partitions {
+        let topic = format!("torture-{topic}");
         let mut next = 0;
         loop {
-            let line = format!("GET /v1/topics/{topic}/messages?from={next}&limit=5000&max_bytes=3000000");
+            let line = format!(
+                "GET /v1/topics/{topic}/messages?partition={partition}&from={next}&limit=5000&max_bytes=3000000"
+            );
             let answer = connection.request(&line, &[], b"").unwrap();
-            if answer.status == 404 {
-                break;
-            }
             assert_eq!(answer.status, 200, "{}", answer.text());
             let page = answer.json();
             for message in page["messages"].as_array().unwrap() {
                 let offset = message["offset"].as_u64().unwrap();
                 assert_eq!(offset, next, "offsets of {topic} are dense");
                 next += 1;
-                found.insert((topic.clone(), offset), message["data"].as_str().unwrap().to_owned());
+                found
+                    .insert((topic.clone(), partition, offset), message["data"].as_str().unwrap().to_owned());
             }
             if page["up_to_date"] == true {
                 break;
