@@ -1,7 +1,8 @@
 //! The journal against the disk underneath: `cargo bench -p weir-journal`.
 //!
-//! * `commit/<n>`: records of 1 KiB with `n` outstanding, beside a bare loop that writes the same bytes into the same
-//!   kind of file and syncs. Ratios at the end: bare time per record over the journal's, 1.0 is as fast as the disk.
+//! * `commit/<n>`: records of 1 KiB with `n` outstanding, each appended by whoever answers the one before it, in turns
+//!   with a bare loop that writes as many bytes into the same kind of file and syncs. At the end, over all turns: bare
+//!   time per record over the journal's; 100 % is as fast as the disk.
 //! * `recovery`: opening a directory of full files from the page cache, with checksums and index, in bytes per second.
 //!
 //! `JOURNAL_BENCH_DIR` names a directory on the disk to measure; the target directory by default.
@@ -14,6 +15,7 @@
 
 use std::hint::black_box;
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, mpsc};
 use std::time::{Duration, Instant};
 
@@ -24,6 +26,8 @@ use weir_journal::{BareLoop, Class, Entry, EntryKind, Identity, Journal, Journal
 const RECORD_BYTES: usize = 1 << 10;
 const WIDTHS: [usize; 4] = [1, 16, 256, 1_024];
 const STREAM: StreamId = StreamId(1);
+/// Commits of one side before it is the other's turn.
+const COMMITS_PER_SLICE: u64 = 64;
 /// Bytes of entries that recovery scans.
 const RECOVERY_BYTES: usize = 1 << 30;
 
@@ -39,11 +43,17 @@ fn config(dir: &tempfile::TempDir) -> JournalConfig {
 }
 
 /// Appends with a fixed number outstanding; purges so that files are recycled.
-struct Load {
+#[derive(Clone)]
+struct Load(Arc<Shared>);
+
+struct Shared {
     journal: Journal,
-    next: u64,
     payload: Bytes,
-    done: mpsc::Receiver<()>,
+    /// Held for a number and its append, which must agree in their order.
+    next: Mutex<u64>,
+    /// Appends of this run that are still to be made.
+    left: AtomicU64,
+    done: Mutex<mpsc::Receiver<()>>,
     tell: mpsc::Sender<()>,
 }
 
@@ -51,46 +61,50 @@ impl Load {
     fn open(dir: &tempfile::TempDir) -> Self {
         let (journal, _) = Journal::open(config(dir), Arc::new(RealDisk)).unwrap();
         let (tell, done) = mpsc::channel();
-        Self { journal, next: 0, payload: Bytes::from(noise(RECORD_BYTES)), done, tell }
+        let payload = Bytes::from(noise(RECORD_BYTES));
+        Self(Arc::new(Shared {
+            journal,
+            payload,
+            next: Mutex::new(0),
+            left: AtomicU64::new(0),
+            done: Mutex::new(done),
+            tell,
+        }))
     }
 
-    fn append(&mut self) {
-        let entry = Entry {
-            kind: EntryKind::Normal,
-            term: 1,
-            leader: 1,
-            index: self.next,
-            payload: self.payload.clone(),
-        };
-        self.next += 1;
-        let tell = self.tell.clone();
-        let done = Box::new(move |outcome: Result<_, _>| {
+    /// Appends a record; whoever answers it appends the next, so that as many are outstanding at every commit.
+    fn append(&self) {
+        let Shared { journal, payload, next, .. } = &*self.0;
+        let mut next = next.lock().unwrap();
+        let (index, payload) = (*next, payload.clone());
+        let entry = Entry { kind: EntryKind::Normal, term: 1, leader: 1, index, payload };
+        *next += 1;
+        let load = self.clone();
+        let done = move |outcome: Result<_, _>| {
             outcome.unwrap();
-            tell.send(()).unwrap();
-        });
-        self.journal.append(STREAM, vec![entry], done).unwrap();
+            let left = &load.0.left;
+            match left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1)) {
+                Ok(_) => load.append(),
+                Err(_) => load.0.tell.send(()).unwrap(),
+            }
+        };
+        journal.append(STREAM, vec![entry], Box::new(done)).unwrap();
         // What a topic with retention does: old files are there to be written again.
-        if self.next.is_multiple_of(16_384) {
-            self.purge(self.next - 8_192);
+        if index % 16_384 == 16_383 {
+            let at = weir_journal::LogPosition { term: 1, leader: 1, index: index - 8_192 };
+            journal.note_purged(STREAM, at);
         }
     }
 
-    /// `records` in all, never more than `width` outstanding.
-    fn run(&mut self, width: usize, records: u64) -> Duration {
+    /// `records` in all, `width` outstanding.
+    fn run(&self, width: usize, records: u64) -> Duration {
         let start = Instant::now();
         let first = records.min(width as u64);
+        self.0.left.store(records - first, Ordering::Relaxed);
         (0..first).for_each(|_| self.append());
-        for _ in 0..records - first {
-            self.done.recv().unwrap();
-            self.append();
-        }
-        (0..first).for_each(|_| self.done.recv().unwrap());
+        let done = self.0.done.lock().unwrap();
+        (0..first).for_each(|_| done.recv().unwrap());
         start.elapsed()
-    }
-
-    fn purge(&self, index: u64) {
-        let at = weir_journal::LogPosition { term: 1, leader: 1, index };
-        self.journal.note_purged(STREAM, at);
     }
 }
 
@@ -105,26 +119,6 @@ fn noise(bytes: usize) -> Vec<u8> {
     (0..bytes).map(next).collect()
 }
 
-/// Seconds and records of one side.
-#[derive(Debug, Default, Clone, Copy)]
-struct Spent {
-    seconds: f64,
-    records: f64,
-}
-
-impl Spent {
-    fn add(&mut self, took: Duration, records: u64) {
-        self.seconds += took.as_secs_f64();
-        #[expect(clippy::cast_precision_loss, reason = "counts of a bench")]
-        let records = records as f64;
-        self.records += records;
-    }
-
-    fn per_record(self) -> f64 {
-        self.seconds / self.records.max(1.0)
-    }
-}
-
 /// The share of `took` that `records` of `of` have.
 fn scaled(took: Duration, records: u64, of: u64) -> Duration {
     #[expect(clippy::cast_precision_loss, reason = "counts of a bench")]
@@ -136,48 +130,70 @@ fn commits(criterion: &mut Criterion) {
     let mut ratios = Vec::new();
     for width in WIDTHS {
         let dir = scratch();
-        let mut load = Load::open(&dir);
+        let load = Load::open(&dir);
         let mut bare =
             BareLoop::create(&dir.path().join("bare"), u64::from(config(&dir).file_bytes)).unwrap();
         let block = noise(RECORD_BYTES * width);
-        let spent = Mutex::new([Spent::default(); 2]);
+        let mut bare_run = |records: u64| {
+            let start = Instant::now();
+            (0..records.div_ceil(width as u64)).for_each(|_| bare.commit(&block).unwrap());
+            start.elapsed()
+        };
+        let mut pairs: Vec<(f64, f64)> = Vec::new();
         let mut group = criterion.benchmark_group(format!("commit/{width}"));
         group.throughput(Throughput::Elements(1));
-        group.bench_function("bare", |bencher| {
-            bencher.iter_custom(|records| {
-                let start = Instant::now();
-                for _ in 0..records.div_ceil(width as u64) {
-                    bare.commit(&block).unwrap();
-                }
-                let took = start.elapsed();
-                let written = records.div_ceil(width as u64) * width as u64;
-                spent.lock().unwrap()[0].add(took, written);
-                scaled(took, records, written)
-            });
-        });
+        // In turns, a slice of one and a slice of the other: what the disk does changes from second to second.
         group.bench_function("journal", |bencher| {
             bencher.iter_custom(|records| {
-                // Below the width it would not be that many outstanding.
-                let records_run = records.max(width as u64 * 4);
-                let took = load.run(width, records_run);
-                spent.lock().unwrap()[1].add(took, records_run);
-                scaled(took, records, records_run)
+                let commits = records.div_ceil(width as u64).max(COMMITS_PER_SLICE);
+                let (mut spent, mut left) = (Duration::ZERO, commits);
+                while left > 0 {
+                    let slice = left.min(COMMITS_PER_SLICE);
+                    let many = slice * width as u64;
+                    let (disk, journal) = if pairs.len() % 2 == 0 {
+                        let disk = bare_run(many);
+                        (disk, load.run(width, many))
+                    } else {
+                        let journal = load.run(width, many);
+                        (bare_run(many), journal)
+                    };
+                    pairs.push((per_record(disk, many), per_record(journal, many)));
+                    (spent, left) = (spent + journal, left - slice);
+                }
+                scaled(spent, records, commits * width as u64)
             });
         });
         group.finish();
-        let [bare, journal] = *spent.lock().unwrap();
-        let metrics = load.journal.metrics();
+        let metrics = load.0.journal.metrics();
+        println!("{width} outstanding: {} frames in {} syncs", metrics.frames, metrics.syncs);
+        ratios.push((width, pairs));
+        load.0.journal.close();
+    }
+    println!(
+        "outstanding  bare us/record  journal us/record  journal as fast as the disk: median, quartiles"
+    );
+    for (width, pairs) in ratios {
+        let bare = quartiles(pairs.iter().map(|(disk, _)| *disk));
+        let journal = quartiles(pairs.iter().map(|(_, journal)| *journal));
+        let [low, middle, high] = quartiles(pairs.iter().map(|(disk, journal)| disk / journal * 100.0));
         println!(
-            "{width} outstanding: {} frames in {} syncs, {} waits for a file",
-            metrics.frames, metrics.syncs, metrics.file_waits
+            "{width:>11}  {:>14.2}  {:>17.2}  {middle:>4.0} %, {low:.0} to {high:.0} %",
+            bare[1], journal[1]
         );
-        ratios.push((width, bare.per_record() * 1e6, journal.per_record() * 1e6));
-        load.journal.close();
     }
-    println!("outstanding  bare us/record  journal us/record  journal as fast as the disk");
-    for (width, bare, journal) in ratios {
-        println!("{width:>11}  {bare:>14.2}  {journal:>17.2}  {:>26.0} %", bare / journal * 100.0);
-    }
+}
+
+/// Microseconds.
+fn per_record(took: Duration, records: u64) -> f64 {
+    #[expect(clippy::cast_precision_loss, reason = "counts of a bench")]
+    let records = records as f64;
+    took.as_secs_f64() * 1e6 / records
+}
+
+fn quartiles(of: impl Iterator<Item = f64>) -> [f64; 3] {
+    let mut sorted: Vec<f64> = of.collect();
+    sorted.sort_by(f64::total_cmp);
+    [1, 2, 3].map(|quarter| sorted[(sorted.len() - 1) * quarter / 4])
 }
 
 fn recovery(criterion: &mut Criterion) {
