@@ -82,6 +82,10 @@ impl Session {
             return Some(Use { ch, generation });
         };
         self.refuse(ch, &problem);
+        // What follows on it was sent before the client knew.
+        let generation = self.next_generation;
+        self.next_generation += 1;
+        self.put(Use { ch, generation }, State::Ended);
         None
     }
 

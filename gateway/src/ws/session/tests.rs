@@ -270,6 +270,7 @@ fn draining_waits_for_what_is_under_way_and_takes_nothing_new() {
     play.session.sent(0, one_part(), &[]);
     play.session.drain(play.now);
     play.receive(Channel(2), ClientFrame::Open(Open { topic: "t".into(), ..Open::default() }));
+    play.receive(Channel(2), ClientFrame::Limit(Limit { msgs: 1, bytes: 1 }));
     let frames = play.sent();
     assert!(matches!(&frames[..], [ServerFrame::Goaway(_), ServerFrame::Err(_)]), "{frames:?}");
     play.confirm(0, 0);
