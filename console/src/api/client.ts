@@ -24,29 +24,51 @@ export class Refused extends Error {
 export class Unreachable extends Error {
   constructor(
     message: string,
-    /** True if the request may have had an effect all the same. */
-    readonly uncertain: boolean,
+    readonly outcome: Problem['outcome'],
   ) {
     super(message);
     this.name = 'Unreachable';
   }
 }
 
-/** `fetch` that throws nothing but `Refused` and `Unreachable`, except when the caller gave it up. */
+/** What is known of the effect of a request that ended with `error`. */
+export function outcomeOf(error: unknown): Problem['outcome'] {
+  if (error instanceof Refused) return error.problem.outcome ?? 'unknown';
+  return error instanceof Unreachable ? error.outcome : 'unknown';
+}
+
+/**
+ * `fetch` that answers when the body is there as well, and throws nothing but `Refused` and `Unreachable`, except
+ * when the caller gave it up.
+ */
 export async function ask(input: string | Request, init?: RequestInit): Promise<Response> {
   const request = new Request(input, init);
   const timeout = AbortSignal.timeout(TIMEOUT_MS);
+  const unanswered = (error: unknown, why: string, outcome: Problem['outcome']) => {
+    if (request.signal.aborted) return error;
+    const late = `no answer within ${TIMEOUT_MS / 1000} s`;
+    return new Unreachable(timeout.aborted ? late : why, request.method === 'GET' ? 'none' : outcome);
+  };
   let response: Response;
   try {
     response = await fetch(request, { signal: AbortSignal.any([request.signal, timeout]) });
   } catch (error) {
-    if (request.signal.aborted) throw error;
-    const why = timeout.aborted ? `no answer within ${TIMEOUT_MS / 1000} s` : 'no connection to the gateway';
-    throw new Unreachable(why, request.method !== 'GET');
+    throw unanswered(error, 'no connection to the gateway', 'unknown');
   }
-  if (response.ok || response.status === 304) return response;
-  throw new Refused(await problemOf(response, request.method));
+  if (!response.ok && response.status !== 304) throw new Refused(await problemOf(response, request.method));
+  try {
+    const body = EMPTY.includes(response.status) ? null : await response.arrayBuffer();
+    return new Response(body, response);
+  } catch (error) {
+    const settled = SETTLED.includes(response.status);
+    throw unanswered(error, 'only the beginning of an answer', settled ? 'applied' : 'unknown');
+  }
 }
+
+/** Statuses that come without a body. */
+const EMPTY = [204, 304];
+/** Statuses that say that a change took effect; others of success may have left a part of it undone. */
+const SETTLED = [200, 201, 204];
 
 async function problemOf(response: Response, method: string): Promise<Problem> {
   const text = await response.text().catch(() => '');
@@ -76,9 +98,9 @@ export const origin = () => location.origin;
 
 export const api = createClient<paths>({ baseUrl: origin(), fetch: (request) => ask(request) });
 
-/** The body of an answer that has one. */
-export function bodyOf<T>({ data }: { data?: T }): T {
-  if (data === undefined) throw new Unreachable('the gateway sent an empty answer', false);
+/** The body of an answer that has one. `outcome`: what is known if it has none. */
+export function bodyOf<T>({ data }: { data?: T }, outcome: Problem['outcome'] = 'none'): T {
+  if (data === undefined) throw new Unreachable('an answer without a body', outcome);
   return data;
 }
 

@@ -90,7 +90,7 @@ export async function createTopic(ns: string, topic: string, config: Partial<Top
     params: { path: { ns, topic }, header: { 'If-None-Match': '*' } },
     body: config as TopicConfig,
   });
-  return bodyOf(answer);
+  return bodyOf(answer, 'applied');
 }
 
 export async function deleteTopic(ns: string, topic: string) {
@@ -110,7 +110,7 @@ export async function changeTopic(
     params: { path: { ns, topic }, header: { 'If-Match': etag } },
     body: patch as never,
   });
-  return { topic: bodyOf(answer), etag: answer.response.headers.get('ETag') ?? '' };
+  return { topic: bodyOf(answer, 'applied'), etag: answer.response.headers.get('ETag') ?? '' };
 }
 
 /** After a topic came or went: lists start again from their first page. */

@@ -1,8 +1,9 @@
-import { type Problem, Refused, Unreachable } from '../api/client';
+import { outcomeOf, type Problem, Refused, Unreachable } from '../api/client';
 
 interface ProblemBoxProps {
   readonly error: unknown;
   readonly onRetry?: (() => void) | undefined;
+  /** Says that there was no effect; not shown where that is not known. */
   readonly title?: string | undefined;
 }
 
@@ -13,13 +14,15 @@ const EFFECT: Record<Problem['outcome'], string> = {
 };
 
 /** What went wrong, whether it had an effect, and what can be done: never just "something". */
-export function ProblemBox({ error, onRetry, title }: ProblemBoxProps) {
+export function ProblemBox({ error, onRetry, title: whenNone }: ProblemBoxProps) {
+  const outcome = outcomeOf(error);
+  const title = outcome === 'none' ? whenNone : undefined;
   const retry = onRetry && (
     <button type="button" onClick={onRetry}>
       Try again
     </button>
   );
-  if (error instanceof Refused) return <RefusedBox problem={error.problem} retry={retry} title={title} />;
+  if (error instanceof Refused) return <RefusedBox error={error} retry={retry} title={title} />;
   const unreachable = error instanceof Unreachable;
   return (
     <div className="problem" role="alert">
@@ -27,14 +30,15 @@ export function ProblemBox({ error, onRetry, title }: ProblemBoxProps) {
         {title ?? (unreachable ? 'The gateway cannot be reached' : 'The console met an error of its own')}
       </strong>
       <p>{unreachable ? `There was ${error.message}.` : String(error)}</p>
-      <p>{unreachable && error.uncertain ? EFFECT.unknown : 'Nothing was changed.'}</p>
+      <p>{EFFECT[outcome]}</p>
       {retry}
     </div>
   );
 }
 
-function RefusedBox(props: { problem: Problem; retry: React.ReactNode; title: string | undefined }) {
-  const { problem, retry, title } = props;
+function RefusedBox(props: { error: Refused; retry: React.ReactNode; title: string | undefined }) {
+  const { error, retry, title } = props;
+  const { problem } = error;
   const seconds = problem.retry_after_ms ? Math.ceil(problem.retry_after_ms / 1000) : null;
   return (
     <div className="problem" role="alert">
@@ -46,7 +50,7 @@ function RefusedBox(props: { problem: Problem; retry: React.ReactNode; title: st
         </p>
       )}
       <p>
-        {EFFECT[problem.outcome]}
+        {EFFECT[outcomeOf(error)]}
         {problem.retryable && ` A retry may succeed${seconds ? ` in ${seconds} s` : ''}.`}
       </p>
       <p className="problem-code">
