@@ -415,7 +415,7 @@ pub(crate) struct ConfigFields {
     /// Confirm level of publishes that name none: memory, durable or quorum
     #[arg(long, value_name = "LEVEL")]
     pub(crate) default_confirm: Option<String>,
-    /// Level from which readers see a message: memory or quorum
+    /// Level from which readers accept a message: memory or quorum (only committed ones are delivered, so far)
     #[arg(long, value_name = "LEVEL")]
     pub(crate) deliver_from: Option<String>,
     /// Refuse publishes that ask for less than this level

@@ -1435,7 +1435,7 @@ export interface operations {
                 from?: string;
                 /** @description The same as the header `Last-Event-ID`. */
                 last_event_id?: string;
-                /** @description Lowest level you are willing to see; the topic's `deliver_from` by default. */
+                /** @description Lowest level you are willing to see; the topic's `deliver_from` by default. Nodes deliver committed messages only, so far, whatever it says. */
                 min_level?: "memory" | "quorum";
             };
             header?: {
@@ -1711,7 +1711,7 @@ export interface operations {
                 until?: string;
                 /** @description Move a position outside what exists to the nearest that does. */
                 clamp?: boolean;
-                /** @description Lowest level you are willing to see; the topic's `deliver_from` by default. */
+                /** @description Lowest level you are willing to see; the topic's `deliver_from` by default. Nodes deliver committed messages only, so far, whatever it says. */
                 min_level?: "memory" | "quorum";
                 /** @description The same as the header `Last-Event-ID`. */
                 last_event_id?: string;
@@ -1950,7 +1950,7 @@ export interface operations {
     readMessage: {
         parameters: {
             query?: {
-                /** @description Lowest level you are willing to see; the topic's `deliver_from` by default. */
+                /** @description Lowest level you are willing to see; the topic's `deliver_from` by default. Nodes deliver committed messages only, so far, whatever it says. */
                 min_level?: "memory" | "quorum";
             };
             header?: {

@@ -178,7 +178,7 @@ function Facts({ topic, updatedAt }: { topic: Topic; updatedAt: number }) {
     <dl className="facts">
       <dt>Confirm</dt>
       <dd>
-        at <code>{default_confirm}</code>, delivered from <code>{deliver_from}</code>
+        at <code>{default_confirm}</code>, readers accept <code>{deliver_from}</code>
       </dd>
       <dt>Kept</dt>
       <dd>{limits.length > 0 ? limits.join(', ') : 'without limit'}</dd>

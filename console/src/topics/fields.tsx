@@ -37,7 +37,7 @@ export function SafetyFields({ draft, onChange }: FieldsProps) {
         onChange={(level) => set('deliverFrom', level)}
         hint={
           draft.deliverFrom === 'memory'
-            ? 'Readers may see what is lost in a failover.'
+            ? 'Readers would accept what a failover may lose; so far only what cannot be lost is delivered.'
             : 'Readers see only what cannot be lost.'
         }
       />

@@ -366,7 +366,7 @@ export function Tier({ config }: { config: Topic['config'] }) {
     <span
       className="tier"
       data-tier={name}
-      title={`Confirmed at ${config.default_confirm}, delivered from ${config.deliver_from}`}
+      title={`Confirmed at ${config.default_confirm}, readers accept ${config.deliver_from}`}
     >
       {name}
       {config.closed && ' · closed'}

@@ -49,7 +49,8 @@ pub struct TopicConfig {
     pub compaction: Compaction,
     /// Confirm level of publishes that name none.
     pub default_confirm: Level,
-    /// Level from which readers see a record unless they say otherwise: `memory` or `quorum`.
+    /// Level from which readers accept a record unless they say otherwise: `memory` or `quorum`. Nodes deliver
+    /// committed records only, so far.
     pub deliver_from: Level,
     /// Publishes that ask for less are refused.
     pub min_confirm: Level,
