@@ -10,7 +10,7 @@ variable "binary_url" {
 }
 
 variable "data_dir" {
-  description = "Directory of the data, on the disk that shall keep it."
+  description = "Directory of the data, on the disk that shall keep it; below neither /home nor /root. Made if missing, and given to the user weir."
   type        = string
   default     = "/var/lib/weir"
 }
