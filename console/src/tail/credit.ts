@@ -16,16 +16,32 @@ export interface CreditView {
  *
  *     taken ≤ received ≤ limit ≤ taken + window     (bytes: one message may overshoot the limit)
  *
- * Only taking raises the limit: while nobody takes, the gateway runs out of credit and waits. A repeated grant
- * changes nothing, so totals are simply restated after a reconnect.
+ * Only taking raises the limit: while nobody takes, the gateway runs out of credit and waits. What an earlier
+ * subscription left untaken narrows the limit until it is taken, so that never more than a window waits.
  */
 export class Credit {
   private received: Amount = { msgs: 0, bytes: 0 };
-  private taken: Amount = { msgs: 0, bytes: 0 };
+  /** Below zero while something of an earlier subscription waits. */
+  private taken: Amount;
   private limit: Amount;
 
-  constructor(readonly window: Amount) {
-    this.limit = window;
+  constructor(
+    readonly window: Amount,
+    untaken: Amount = { msgs: 0, bytes: 0 },
+  ) {
+    this.taken = { msgs: -untaken.msgs, bytes: -untaken.bytes };
+    this.limit = {
+      msgs: Math.max(0, window.msgs - untaken.msgs),
+      bytes: Math.max(0, window.bytes - untaken.bytes),
+    };
+  }
+
+  /** For the next subscription, which starts its totals anew. */
+  renewed(): Credit {
+    return new Credit(this.window, {
+      msgs: this.received.msgs - this.taken.msgs,
+      bytes: this.received.bytes - this.taken.bytes,
+    });
   }
 
   /** The limit to subscribe with. */

@@ -42,8 +42,10 @@ export interface Status {
   /** Why it waits or ended, for people; `null` while all is well. */
   readonly why: string | null;
   readonly problem: Record<string, unknown> | null;
-  /** Reconnects since the session began. */
+  /** How often it came back after a loss, since the session began. */
   readonly reconnects: number;
+  /** Losses and failed attempts since it was last live. */
+  readonly failures: number;
 }
 
 export interface SessionEvents {
@@ -74,6 +76,8 @@ const BACKOFF_MS = [250, 500, 1000, 2000, 2500];
 export class TailSession {
   private socket: Socket | null = null;
   private credit = new Credit(WINDOW);
+  /** The limit that the gateway was last told. */
+  private told: Amount = WINDOW;
   private phase: Phase = 'connecting';
   private why: string | null = null;
   private problem: Record<string, unknown> | null = null;
@@ -87,7 +91,6 @@ export class TailSession {
   /** Token of the latest `welcome`; `null` before, and once the gateway did not accept it. */
   private token: string | null = null;
   private hasSubscribed = false;
-  private epoch = 0;
 
   constructor(
     private readonly target: Target,
@@ -108,17 +111,11 @@ export class TailSession {
     this.dropSocket();
   }
 
-  /** The reader has taken rows that cost this much, of subscription number `epoch`; older ones are void. */
-  took(cost: Amount, epoch: number): void {
-    if (epoch !== this.epoch) return;
+  /** The reader has taken rows that cost this much, of whichever subscription. */
+  took(cost: Amount): void {
     const limit = this.credit.take(cost);
-    if (limit && this.phase === 'live') this.send({ t: 'limit', ch: CHANNEL, ...limit });
+    if (limit && this.phase === 'live') this.grant();
     if (limit) this.report();
-  }
-
-  /** Number of the current subscription: credit starts anew with each. */
-  get subscription(): number {
-    return this.epoch;
   }
 
   private connect(): void {
@@ -214,8 +211,8 @@ export class TailSession {
 
   private subscribe(hbMs: number): void {
     this.silenceMs = hbMs * 2.5;
-    this.credit = new Credit(WINDOW);
-    this.epoch += 1;
+    this.credit = this.credit.renewed();
+    this.told = this.credit.granted;
     const { ns, topic, only } = this.target;
     const scope = only === null ? { ns, topic } : { ns, topic, p: only };
     this.send({ t: 'sub', ch: CHANNEL, ...scope, from: this.resumeFrom(), limit: this.credit.granted });
@@ -245,8 +242,10 @@ export class TailSession {
       const partition = named ?? this.single ?? 0;
       if (!this.nextOffset.has(partition)) this.nextOffset.set(partition, start);
     }
+    if (this.hasSubscribed) this.reconnects += 1;
     this.hasSubscribed = true;
     this.phase = 'live';
+    if (this.credit.granted !== this.told) this.grant();
     this.failures = 0;
     this.why = null;
     this.problem = null;
@@ -277,7 +276,6 @@ export class TailSession {
     }
     const pause = BACKOFF_MS[Math.min(this.failures, BACKOFF_MS.length - 1)] ?? 2500;
     this.failures += 1;
-    this.reconnects += 1;
     this.phase = 'waiting';
     this.why = reason || (code === 1006 ? 'the connection broke' : `the gateway closed with code ${code}`);
     this.cancelTimer = this.around.after(pause * (0.5 + this.around.random() / 2), () => this.connect());
@@ -291,6 +289,11 @@ export class TailSession {
     this.report();
   }
 
+  private grant(): void {
+    this.told = this.credit.granted;
+    this.send({ t: 'limit', ch: CHANNEL, ...this.told });
+  }
+
   private send(frame: Record<string, unknown>): void {
     this.socket?.send(JSON.stringify(frame));
   }
@@ -302,6 +305,7 @@ export class TailSession {
       why: this.why,
       problem: this.problem,
       reconnects: this.reconnects,
+      failures: this.failures,
     });
   }
 }

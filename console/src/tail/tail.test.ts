@@ -34,6 +34,15 @@ describe('credit', () => {
     credit.receive(90);
     expect(credit.take({ msgs: 1, bytes: 90 })).toEqual({ msgs: 1001, bytes: 190 });
   });
+  test('what an earlier subscription left untaken is not granted again', () => {
+    const before = new Credit({ msgs: 10, bytes: 100 });
+    for (let i = 0; i < 6; i += 1) before.receive(30);
+    before.take({ msgs: 1, bytes: 30 });
+    const next = before.renewed();
+    expect(next.granted).toEqual({ msgs: 5, bytes: 0 });
+    expect(next.take({ msgs: 5, bytes: 150 })).toEqual({ msgs: 10, bytes: 100 });
+    expect(next.renewed().granted).toEqual({ msgs: 10, bytes: 100 });
+  });
   test('an oversize message shows as no credit, never as less', () => {
     const credit = new Credit({ msgs: 10, bytes: 100 });
     credit.receive(5000);
@@ -173,7 +182,7 @@ describe('session', () => {
     for (let o = 0; o < WINDOW.msgs; o += 1) gateway.say(gateway.msg(o));
     expect(gateway.status().credit.left.msgs).toBe(0);
     expect(gateway.socket().sent).toHaveLength(2);
-    gateway.session.took({ msgs: 500, bytes: 0 }, gateway.session.subscription);
+    gateway.session.took({ msgs: 500, bytes: 0 });
     expect(gateway.socket().sent.at(-1)).toEqual({ t: 'limit', ch: 1, msgs: 1500, bytes: WINDOW.bytes });
     expect(gateway.status().credit.left.msgs).toBe(500);
   });
@@ -183,7 +192,7 @@ describe('session', () => {
     gateway.open();
     gateway.say(gateway.msg(5), gateway.msg(6));
     gateway.socket().onclose?.({ code: 1006, reason: '' });
-    expect(gateway.status()).toMatchObject({ phase: 'waiting', why: 'the connection broke', reconnects: 1 });
+    expect(gateway.status()).toMatchObject({ phase: 'waiting', why: 'the connection broke' });
     gateway.timers.at(-1)?.callback();
     gateway.open();
     expect(gateway.socket().sent[1]).toMatchObject({ t: 'sub', from: '7' });
@@ -256,15 +265,48 @@ describe('session', () => {
     expect(gateway.socket().sent[1]).toMatchObject({ p: 2, from: '43' });
   });
 
-  test('what was taken of an earlier subscription does not count for this one', () => {
+  test('what still waits to be taken narrows the credit of the next subscription', () => {
     const gateway = played();
     gateway.open();
-    const before = gateway.session.subscription;
+    for (let o = 0; o < WINDOW.msgs; o += 1) gateway.say(gateway.msg(o));
+    for (let loss = 0; loss < 3; loss += 1) {
+      gateway.socket().onclose?.({ code: 1006, reason: '' });
+      gateway.timers.at(-1)?.callback();
+      gateway.open();
+      expect(gateway.socket().sent[1]).toMatchObject({
+        limit: { msgs: 0, bytes: WINDOW.bytes - 70 * WINDOW.msgs },
+      });
+    }
+    gateway.session.took({ msgs: 600, bytes: 600 * 70 });
+    expect(gateway.socket().sent.at(-1)).toMatchObject({ t: 'limit', ch: 1, msgs: 600 });
+    expect(gateway.status().credit.left.msgs).toBe(600);
+  });
+
+  test('what was taken between two subscriptions is told once the second is live', () => {
+    const gateway = played();
+    gateway.open();
+    for (let o = 0; o < WINDOW.msgs; o += 1) gateway.say(gateway.msg(o));
     gateway.socket().onclose?.({ code: 1006, reason: '' });
     gateway.timers.at(-1)?.callback();
-    gateway.open();
-    gateway.session.took({ msgs: 900, bytes: 0 }, before);
+    gateway.socket().onopen?.();
+    gateway.say({ t: 'welcome', resume: null, hb_ms: 20_000 });
+    gateway.session.took({ msgs: 1000, bytes: 70_000 });
     expect(gateway.socket().sent).toHaveLength(2);
+    gateway.say({ t: 'subscribed', ch: 1, inc: 1 });
+    expect(gateway.socket().sent[2]).toEqual({ t: 'limit', ch: 1, ...WINDOW });
+  });
+
+  test('counts connections that came back, and tells attempts apart from them', () => {
+    const gateway = played();
+    gateway.open();
+    const counts = () => [gateway.status().reconnects, gateway.status().failures];
+    for (let loss = 1; loss <= 3; loss += 1) {
+      gateway.socket().onclose?.({ code: 1006, reason: '' });
+      expect(counts()).toEqual([0, loss]);
+      gateway.timers.at(-1)?.callback();
+    }
+    gateway.open();
+    expect(counts()).toEqual([1, 0]);
   });
 
   test('a terminal code ends it with the problem named', () => {

@@ -9,12 +9,11 @@ import { type Row, type Status, TailSession, type Target } from './session';
 export type ToWorker =
   | { readonly type: 'start'; readonly url: string; readonly target: Target }
   | { readonly type: 'hold'; readonly on: boolean }
-  | { readonly type: 'took'; readonly cost: Amount; readonly subscription: number };
+  | { readonly type: 'took'; readonly cost: Amount };
 
 export interface Batch {
   readonly rows: readonly Row[];
   readonly cost: Amount;
-  readonly subscription: number;
   readonly status: Status;
   /** Rows that wait in the worker because the page holds. */
   readonly held: number;
@@ -26,23 +25,18 @@ let session: TailSession | null = null;
 let status: Status | null = null;
 let held = false;
 let changed = false;
-/** Rows by subscription: a reconnect while held must not mix costs of two subscriptions. */
-let waiting: { rows: Row[]; cost: { msgs: number; bytes: number }; subscription: number }[] = [];
+const nothing = () => ({ rows: [] as Row[], cost: { msgs: 0, bytes: 0 } });
+/** Received and not handed over: at most a window, however often the connection is lost. */
+let waiting = nothing();
 
 function start(url: string, target: Target): void {
   session = new TailSession(
     target,
     {
       rows: (rows, cost) => {
-        const subscription = session?.subscription ?? 0;
-        let last = waiting.at(-1);
-        if (last?.subscription !== subscription) {
-          last = { rows: [], cost: { msgs: 0, bytes: 0 }, subscription };
-          waiting.push(last);
-        }
-        last.rows.push(...rows);
-        last.cost.msgs += cost.msgs;
-        last.cost.bytes += cost.bytes;
+        waiting.rows.push(...rows);
+        waiting.cost.msgs += cost.msgs;
+        waiting.cost.bytes += cost.bytes;
         changed = true;
       },
       status: (next) => {
@@ -66,18 +60,14 @@ function start(url: string, target: Target): void {
 function flush(): void {
   if (!changed || !status) return;
   changed = false;
-  const batches = held ? [] : waiting;
-  if (!held) waiting = [];
-  const count = waiting.reduce((sum, { rows }) => sum + rows.length, 0);
-  const nothing = { rows: [], cost: { msgs: 0, bytes: 0 }, subscription: 0 };
-  for (const batch of batches.length > 0 ? batches : [nothing]) {
-    postMessage({ ...batch, status, held: count } satisfies Batch);
-  }
+  const batch = held ? nothing() : waiting;
+  if (!held) waiting = nothing();
+  postMessage({ ...batch, status, held: waiting.rows.length } satisfies Batch);
 }
 
 addEventListener('message', ({ data }: MessageEvent<ToWorker>) => {
   if (data.type === 'start') start(data.url, data.target);
-  else if (data.type === 'took') session?.took(data.cost, data.subscription);
+  else if (data.type === 'took') session?.took(data.cost);
   else {
     held = data.on;
     changed = true;

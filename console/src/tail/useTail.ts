@@ -42,7 +42,7 @@ export function useTail(target: Target | null, url: string): Tail {
     setPaused(false);
     current.onmessage = ({ data }: MessageEvent<Batch>) => {
       for (const row of data.rows) ring.current.push(row);
-      if (data.cost.msgs > 0) tell({ type: 'took', cost: data.cost, subscription: data.subscription });
+      if (data.cost.msgs > 0) tell({ type: 'took', cost: data.cost });
       setView((before) => ({ version: before.version + 1, status: data.status, held: data.held }));
     };
     tell({ type: 'start', url, target: skips > 0 ? { ...followed, from: 'latest' } : followed });

@@ -1,4 +1,4 @@
-import { bytes, grouped } from '../format/number';
+import { bytes, counted, grouped } from '../format/number';
 import { RING_ROWS, type Tail } from '../tail/useTail';
 
 /** What the tail is doing, and the credit that lets it: how much the gateway may still send before it must wait. */
@@ -22,6 +22,7 @@ export function LiveBar({ tail, onResume }: { tail: Tail; onResume: () => void }
           ? `newest ${grouped(RING_ROWS)} of ${grouped(tail.rows.total)}`
           : `${grouped(tail.rows.total)} received`}
         {status.reconnects > 0 && ` · ${grouped(status.reconnects)}× reconnected`}
+        {status.failures > 1 && ` · ${counted(status.failures - 1, 'attempt')} failed`}
       </span>
       <span className="spacer" />
       <span className="credit">
