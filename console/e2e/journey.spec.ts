@@ -53,6 +53,44 @@ test('from nothing to a message and back to nothing, by keyboard alone', async (
   await expectFocusKept(page);
 });
 
+test('a publish that is under way is not sent again by the keys that sent it', async ({
+  page,
+  open,
+  product,
+}) => {
+  await product.create('once');
+  let release = () => {};
+  const answer = new Promise<void>((resolve) => {
+    release = resolve;
+  });
+  let sent = 0;
+  await page.route('**/topics/once/messages', async (route) => {
+    sent += 1;
+    await answer;
+    await route.continue();
+  });
+  await open('ns/default/topics/once?publish=true');
+  const sheet = page.getByRole('dialog', { name: 'Publish a test message' });
+  await sheet.getByLabel('Body').focus();
+  // Held down, the keys repeat, also behind the answer.
+  await page.keyboard.down('Control');
+  await page.keyboard.down('Enter');
+  await page.keyboard.down('Enter');
+  await expect(sheet.getByRole('button', { name: /Publishing/ })).toBeDisabled();
+  await page.keyboard.up('Enter');
+  await page.keyboard.down('Enter');
+  release();
+  await expect(sheet.getByRole('heading', { name: 'Confirmed at quorum' })).toBeVisible();
+  await page.keyboard.down('Enter');
+  await page.keyboard.up('Enter');
+  expect(sent).toBe(1);
+  // Pressed anew, they send another.
+  await page.keyboard.press('Enter');
+  await page.keyboard.up('Control');
+  await expect(sheet.getByRole('link', { name: '1', exact: true })).toBeVisible();
+  expect(sent).toBe(2);
+});
+
 test('an edit shows its difference and does not overwrite a faster one', async ({
   page,
   open,

@@ -1,6 +1,6 @@
 import { useMutation, useQueryClient } from '@tanstack/react-query';
 import { Link } from '@tanstack/react-router';
-import { type FormEvent, type KeyboardEvent, useId, useState } from 'react';
+import { type FormEvent, type KeyboardEvent, useId, useRef, useState } from 'react';
 import type { TopicConfig } from '../api/client';
 import { type Outgoing, publish, publishRequest, type Receipt } from '../api/messages';
 import { topicKey } from '../api/topics';
@@ -35,12 +35,22 @@ export function PublishForm({ ns, topic, config }: PublishProps) {
     mutationFn: () => publish(ns, topic, out),
     onSuccess: () => void client.invalidateQueries({ queryKey: topicKey(ns, topic) }),
   });
+  // Two keys may come before the next render, which alone knows of `isPending`.
+  const underWay = useRef(false);
   const submit = (event: FormEvent) => {
     event.preventDefault();
-    if (!parsed.error) send.mutate();
+    if (parsed.error || underWay.current) return;
+    underWay.current = true;
+    send.mutate(undefined, {
+      onSettled: () => {
+        underWay.current = false;
+      },
+    });
   };
   const onKeyDown = (event: KeyboardEvent) => {
-    if (event.key === 'Enter' && (event.ctrlKey || event.metaKey)) submit(event);
+    if (event.key !== 'Enter' || !(event.ctrlKey || event.metaKey)) return;
+    if (event.repeat) event.preventDefault();
+    else submit(event);
   };
   const levels = [
     { id: '', label: `topic’s default (${config.default_confirm})` },
