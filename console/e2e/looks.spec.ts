@@ -110,6 +110,7 @@ test('a topic, with every tab and dialog', async ({ page, open, product }) => {
   await page.getByText('Live', { exact: true }).first().waitFor();
   await product.publish('orders.paid', JSON.stringify({ order: 'live' }), { 'Message-Key': 'cust-live' });
   await page.getByRole('row', { name: /cust-live/ }).waitFor();
+  await page.getByRole('searchbox', { name: /^Filter/ }).fill('cust-');
   await take(page, '11-live');
   await page.getByRole('button', { name: 'Live' }).click();
   await page.getByRole('link', { name: 'Config' }).click();

@@ -52,6 +52,42 @@ test('a tail shows what comes, waits while paused, and goes on without a hole', 
   await expect(page.getByText(/missed|no longer/)).toHaveCount(0);
 });
 
+test('a tail starts where it is told, and hides what is not looked for', async ({ page, open, product }) => {
+  await product.create('orders');
+  await batch(product, 'orders', 0, 300);
+  await open('ns/default/topics/orders/messages?live=true');
+  await expect(live(page)).toHaveText('Live');
+  await expect(received(page)).toHaveText('0 received');
+
+  const choose = async (name: string) => {
+    await page.getByRole('button', { name: /Start from/ }).press('Enter');
+    await page.getByRole('option', { name }).press('Enter');
+  };
+  await choose('From the last 100');
+  await expect(page).toHaveURL(/from=tail(:|%3A)100/);
+  await expect(received(page)).toHaveText('100 received');
+  await choose('From the earliest');
+  await expect(received(page)).toHaveText('300 received');
+  // Nothing stands there twice: what was shown before is left out.
+  await expect(page.getByRole('grid')).toHaveAttribute('aria-rowcount', '301');
+  await expect(page.getByText(/not shown/)).toHaveCount(0);
+
+  await page.getByRole('searchbox', { name: /^Filter/ }).focus();
+  await page.keyboard.type('"N":29');
+  // 29 and 290 to 299.
+  await expect(page.locator('#live-hidden')).toHaveText('289 messages hidden');
+  await expect(page.getByRole('grid')).toHaveAttribute('aria-rowcount', '12');
+  await batch(product, 'orders', 2900, 5);
+  await batch(product, 'orders', 400, 5);
+  await expect(page.locator('#live-hidden')).toHaveText('294 messages hidden');
+  await expect(page.getByRole('grid')).toHaveAttribute('aria-rowcount', '17');
+  await page.keyboard.type('x');
+  await expect(page.getByText('No message matches the filter: 310 hidden.')).toBeVisible();
+  await expectAccessible(page);
+  await page.keyboard.press('Escape');
+  await expect(page.getByRole('grid')).toHaveAttribute('aria-rowcount', '311');
+});
+
 test('a tail outlives a crash of the product and marks nothing as missing', async ({
   page,
   open,

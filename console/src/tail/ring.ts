@@ -35,6 +35,11 @@ export class Ring<T> {
     return this.items[(this.head + this.items.length - 1 - index) % this.items.length];
   }
 
+  /** From the newest to the oldest. */
+  *[Symbol.iterator](): Generator<T> {
+    for (let i = 0; i < this.items.length; i += 1) yield this.newest(i) as T;
+  }
+
   clear(): void {
     this.items = [];
     this.head = 0;

@@ -11,6 +11,7 @@ describe('ring', () => {
     for (let i = 0; i < 8; i += 1) ring.push(i);
     expect([0, 1, 2, 3, -1].map((i) => ring.newest(i))).toEqual([7, 6, 5, undefined, undefined]);
     expect([ring.length, ring.total]).toEqual([3, 8]);
+    expect([...ring]).toEqual([7, 6, 5]);
   });
   test('is newest first before it is full', () => {
     const ring = new Ring<number>(3);

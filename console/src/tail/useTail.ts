@@ -29,8 +29,10 @@ export function useTail(target: Target | null, url: string): Tail {
     held: 0,
   });
   const [paused, setPaused] = useState(false);
-  const [skips, setSkips] = useState(0);
   const identity = target ? JSON.stringify(target) : null;
+  // Of one target: another starts where it says.
+  const [skip, setSkip] = useState({ of: identity, count: 0 });
+  const skips = skip.of === identity ? skip.count : 0;
 
   useEffect(() => {
     if (identity === null) return;
@@ -62,6 +64,9 @@ export function useTail(target: Target | null, url: string): Tail {
     return () => document.removeEventListener('visibilitychange', apply);
   }, [paused, identity]);
 
-  const skip = useCallback(() => setSkips((count) => count + 1), []);
-  return { rows: ring.current, ...view, paused, pause: setPaused, skip };
+  const skipOn = useCallback(
+    () => setSkip(({ of, count }) => ({ of: identity, count: of === identity ? count + 1 : 1 })),
+    [identity],
+  );
+  return { rows: ring.current, ...view, paused, pause: setPaused, skip: skipOn };
 }

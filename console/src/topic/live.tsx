@@ -1,8 +1,21 @@
 import { bytes, counted, grouped } from '../format/number';
+import { LIVE_STARTS, type LiveStart } from '../tail/start';
 import { RING_ROWS, type Tail } from '../tail/useTail';
+import { Choice } from '../ui/field';
+
+interface LiveBarProps {
+  readonly tail: Tail;
+  readonly start: LiveStart;
+  readonly filter: string;
+  /** Messages that the filter hides. */
+  readonly hidden: number;
+  readonly onStart: (start: LiveStart) => void;
+  readonly onFilter: (text: string) => void;
+  readonly onResume: () => void;
+}
 
 /** What the tail is doing, and the credit that lets it: how much the gateway may still send before it must wait. */
-export function LiveBar({ tail, onResume }: { tail: Tail; onResume: () => void }) {
+export function LiveBar({ tail, start, filter, hidden, onStart, onFilter, onResume }: LiveBarProps) {
   const { status, held, paused } = tail;
   if (!status) return null;
   const { phase, credit, why } = status;
@@ -49,6 +62,22 @@ export function LiveBar({ tail, onResume }: { tail: Tail; onResume: () => void }
       >
         {paused ? (held > 0 ? `Resume, +${grouped(held)} new` : 'Resume') : 'Pause'}
       </button>
+      <div className="live-tools">
+        <Choice label="Start from" hideLabel value={start} options={LIVE_STARTS} onChange={onStart} />
+        <input
+          type="search"
+          aria-label="Filter by key, headers and start of body"
+          aria-describedby="live-hidden"
+          placeholder="Filter by key, headers, start of body"
+          autoComplete="off"
+          spellCheck={false}
+          value={filter}
+          onChange={(event) => onFilter(event.target.value)}
+        />
+        <span id="live-hidden" className="faint live-hidden">
+          {filter.trim() !== '' && `${counted(hidden, 'message')} hidden`}
+        </span>
+      </div>
     </div>
   );
 }

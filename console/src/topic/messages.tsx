@@ -1,6 +1,6 @@
 import { useQuery } from '@tanstack/react-query';
 import { useNavigate, useParams, useSearch } from '@tanstack/react-router';
-import { useMemo, useRef } from 'react';
+import { useMemo, useRef, useState } from 'react';
 import { socketUrl, type Topic } from '../api/client';
 import { type Peek, peek, readUrl } from '../api/messages';
 import { useTopic } from '../api/topics';
@@ -8,8 +8,10 @@ import { useSettings } from '../app/settings';
 import { curl } from '../curl/curl';
 import { bytes, counted, grouped } from '../format/number';
 import { clock, instant } from '../format/time';
+import { sift } from '../tail/filter';
 import { idOf, type Message } from '../tail/message';
-import type { Row, Target } from '../tail/session';
+import type { Row } from '../tail/session';
+import { type LiveStart, liveStart, targetOf } from '../tail/start';
 import { type Tail, useTail } from '../tail/useTail';
 import { CopyButton } from '../ui/copy';
 import { type Column, Grid } from '../ui/grid';
@@ -34,7 +36,8 @@ function Messages({ ns, topic }: { ns: string; topic: Topic }) {
   const navigate = useNavigate({ from: '/ns/$ns/topics/$topic/messages' });
   const set = (next: Partial<typeof search>, replace = false) =>
     void navigate({ search: (before) => ({ ...before, ...next }), replace });
-  const from = search.from ?? NEWEST;
+  const start = liveStart(search.from);
+  const from = search.live ? NEWEST : (search.from ?? NEWEST);
   const { partition } = search;
   const at = { from, partition, limit: PAGE };
   const page = useQuery({
@@ -43,9 +46,12 @@ function Messages({ ns, topic }: { ns: string; topic: Topic }) {
     staleTime: Number.POSITIVE_INFINITY,
     gcTime: 30_000,
   });
-  const peeked = page.data?.messages ?? NO_MESSAGES;
   const live = search.live === true && page.isSuccess;
-  const tail = useTail(live ? targetOf(ns, topic, partition, page.data) : null, socketUrl());
+  const peeked = (live && start !== 'now' ? undefined : page.data?.messages) ?? NO_MESSAGES;
+  const followed = { ns, topic: topic.name, partitions: topic.config.partitions, partition };
+  const tail = useTail(live ? targetOf(followed, start, page.data) : null, socketUrl());
+  const [filter, setFilter] = useState('');
+  const listed = useListed(tail, peeked, live ? filter.trim() : '');
   const gridRef = useRef<HTMLDivElement>(null);
   const open = (id: string | undefined) => {
     if (id !== undefined && live) tail.pause(true);
@@ -75,7 +81,10 @@ function Messages({ ns, topic }: { ns: string; topic: Topic }) {
           }
         />
         <span className="spacer" />
-        <CopyButton text={() => tailCurl(ns, topic.name, at, search.live === true)} label="curl" />
+        <CopyButton
+          text={() => tailCurl(ns, topic.name, at, search.live === true ? start : null)}
+          label="curl"
+        />
         <button
           type="button"
           onClick={() => void page.refetch()}
@@ -98,6 +107,11 @@ function Messages({ ns, topic }: { ns: string; topic: Topic }) {
       {live && (
         <LiveBar
           tail={tail}
+          start={start}
+          filter={filter}
+          hidden={listed.hidden}
+          onStart={(next) => set({ from: next === 'now' ? undefined : next, open: undefined })}
+          onFilter={setFilter}
           onResume={() => {
             tail.pause(false);
             gridRef.current?.scrollTo({ top: 0 });
@@ -114,7 +128,7 @@ function Messages({ ns, topic }: { ns: string; topic: Topic }) {
       <div className="split">
         <MessageGrid
           tail={tail}
-          peeked={peeked}
+          listed={listed}
           topic={topic}
           openKey={search.open}
           onOpen={open}
@@ -123,7 +137,7 @@ function Messages({ ns, topic }: { ns: string; topic: Topic }) {
             page.isPending ? (
               <Loading what="messages" />
             ) : page.error ? null : (
-              <Nothing live={live} from={from} />
+              <Nothing live={live} from={from} hidden={listed.hidden} />
             )
           }
         />
@@ -153,21 +167,6 @@ function Messages({ ns, topic }: { ns: string; topic: Topic }) {
 
 const partitionsOf = (topic: Topic) => topic.partitions.map(({ partition }) => partition);
 
-/** Follows from where the page ended. Of several partitions it starts at the end and marks what lies between. */
-function targetOf(ns: string, topic: Topic, partition: number | undefined, page: Peek | undefined): Target {
-  const partitions = topic.config.partitions;
-  const single = partitions === 1 ? 0 : partition;
-  const next = single === undefined ? undefined : page?.next.get(single);
-  return {
-    ns,
-    topic: topic.name,
-    from: next === undefined ? 'latest' : String(next),
-    partitions,
-    known: [...(page?.next ?? [])],
-    only: partitions === 1 ? null : (partition ?? null),
-  };
-}
-
 function placeOf(id: string | undefined): { partition: number; offset: number } | null {
   const match = /^(\d{1,4}):(\d{1,16})$/.exec(id ?? '');
   return match ? { partition: Number(match[1]), offset: Number(match[2]) } : null;
@@ -181,15 +180,45 @@ function find(tail: Tail, peeked: readonly Message[], id: string | undefined): M
   return peeked.find((message) => idOf(message) === id);
 }
 
-function tailCurl(ns: string, topic: string, at: Parameters<typeof readUrl>[2], live: boolean): string {
-  if (!live) return curl({ url: readUrl(ns, topic, at) });
-  const url = readUrl(ns, topic, { ...at, from: 'latest' }).replace(/&limit=\d+/, '');
+function tailCurl(
+  ns: string,
+  topic: string,
+  at: Parameters<typeof readUrl>[2],
+  live: LiveStart | null,
+): string {
+  if (live === null) return curl({ url: readUrl(ns, topic, at) });
+  const url = readUrl(ns, topic, { ...at, from: live === 'now' ? 'latest' : live }).replace(/&limit=\d+/, '');
   return curl({ url, headers: { Accept: 'text/event-stream' }, streaming: true });
+}
+
+interface Listed {
+  readonly count: number;
+  readonly row: (index: number) => Row | undefined;
+  /** Messages that the filter hides. */
+  readonly hidden: number;
+}
+
+/** What the list shows, newest first: what was followed, above what was looked at before. */
+function useListed(tail: Tail, peeked: readonly Message[], filter: string): Listed {
+  const { rows, version } = tail;
+  const live = tail.status === null ? 0 : rows.length;
+  const below = peeked.length > rows.capacity - live ? peeked.slice(0, rows.capacity - live) : peeked;
+  // biome-ignore lint/correctness/useExhaustiveDependencies: `version` stands for the content of `rows`
+  const sifted = useMemo(
+    () => (filter === '' ? null : sift([...(live > 0 ? rows : []), ...below], filter)),
+    [version, live, below, filter],
+  );
+  if (sifted) return { count: sifted.rows.length, row: (index) => sifted.rows[index], hidden: sifted.hidden };
+  return {
+    count: live + below.length,
+    row: (index) => (index < live ? rows.newest(index) : below[index - live]),
+    hidden: 0,
+  };
 }
 
 interface MessageGridProps {
   readonly tail: Tail;
-  readonly peeked: readonly Message[];
+  readonly listed: Listed;
   readonly topic: Topic;
   readonly openKey: string | undefined;
   readonly onOpen: (id: string) => void;
@@ -197,7 +226,7 @@ interface MessageGridProps {
   readonly empty: React.ReactNode;
 }
 
-function MessageGrid({ tail, peeked, topic, openKey, onOpen, gridRef, empty }: MessageGridProps) {
+function MessageGrid({ tail, listed, topic, openKey, onOpen, gridRef, empty }: MessageGridProps) {
   const narrow = useNarrow(760);
   const { zone } = useSettings();
   const several = topic.config.partitions > 1;
@@ -206,14 +235,12 @@ function MessageGrid({ tail, peeked, topic, openKey, onOpen, gridRef, empty }: M
     [zone, several, narrow, openKey],
   );
   const following = tail.status !== null;
-  const live = following ? tail.rows.length : 0;
-  const room = Math.max(0, tail.rows.capacity - live);
   return (
     <Grid<Row>
       label="Messages, newest first"
       columns={columns}
-      count={live + Math.min(room, peeked.length)}
-      row={(index) => (index < live ? tail.rows.newest(index) : peeked[index - live])}
+      count={listed.count}
+      row={listed.row}
       rowKey={(row) => (row.kind === 'gap' ? `gap ${row.partition}:${row.from}` : idOf(row))}
       rowClass={(row) => (row.kind === 'gap' ? 'gap' : undefined)}
       onOpen={(row) => row.kind === 'message' && onOpen(idOf(row))}
@@ -290,7 +317,8 @@ function gapText({ partition, from, to, why }: Extract<Row, { kind: 'gap' }>): s
   return `${counted(to - from, 'message')} not shown: partition ${partition}, offsets ${grouped(from)} to ${grouped(to - 1)} (${reason})`;
 }
 
-function Nothing({ live, from }: { live: boolean; from: string }) {
+function Nothing({ live, from, hidden }: { live: boolean; from: string; hidden: number }) {
+  if (hidden > 0) return <p>No message matches the filter: {grouped(hidden)} hidden.</p>;
   if (live) return <p>Waiting for the next message.</p>;
   return <p>{from === NEWEST || from === 'earliest' ? 'No messages yet.' : 'No messages from here on.'}</p>;
 }
