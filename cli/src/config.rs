@@ -5,6 +5,7 @@
 //! and one help text.
 
 use std::collections::BTreeMap;
+use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, bail};
@@ -27,7 +28,36 @@ const NOT_SETTINGS: [&str; 5] = ["config", "help", "version", "json", "ready_fil
 #[derive(Debug, Default)]
 pub(crate) struct FileConfig {
     path: Option<PathBuf>,
-    values: BTreeMap<(String, String), String>,
+    values: BTreeMap<(String, String), Typed>,
+}
+
+/// What would be typed for a flag.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(untagged)]
+enum Typed {
+    /// One value; of a flag that can be repeated, a list of it alone.
+    One(String),
+    /// Values of a flag that can be repeated, in order.
+    List(Vec<String>),
+}
+
+impl Typed {
+    fn values(&self) -> &[String] {
+        match self {
+            Self::One(value) => std::slice::from_ref(value),
+            Self::List(values) => values,
+        }
+    }
+
+    /// As TOML, such that reading it gives the same.
+    fn toml(&self) -> String {
+        match self {
+            Self::One(value) => quoted(value),
+            Self::List(values) => {
+                format!("[{}]", values.iter().map(|value| quoted(value)).collect::<Vec<_>>().join(", "))
+            }
+        }
+    }
 }
 
 /// A setting as it stands.
@@ -35,12 +65,12 @@ pub(crate) struct FileConfig {
 struct Setting {
     section: &'static str,
     key: String,
-    value: Option<String>,
+    value: Option<Typed>,
     /// `default`, `file` or `env`.
     source: &'static str,
     env: Option<String>,
     #[serde(skip)]
-    default: Option<String>,
+    default: Option<Typed>,
     about: String,
 }
 
@@ -80,10 +110,16 @@ impl FileConfig {
             };
             for (key, value) in content {
                 let typed = match value {
-                    toml::Value::String(text) => text,
-                    toml::Value::Integer(number) => number.to_string(),
-                    toml::Value::Boolean(flag) => flag.to_string(),
-                    _ => bail!("{}: {section}.{key} is not a text, integer or boolean", path.display()),
+                    toml::Value::Array(list) => {
+                        list.into_iter().map(text_of).collect::<Option<_>>().map(Typed::List)
+                    }
+                    value => text_of(value).map(Typed::One),
+                };
+                let Some(typed) = typed else {
+                    bail!(
+                        "{}: {section}.{key} is not a text, integer or boolean, or a list of these",
+                        path.display()
+                    );
                 };
                 values.insert((section.clone(), key), typed);
             }
@@ -94,24 +130,27 @@ impl FileConfig {
     /// The command line with the file's values as its defaults.
     ///
     /// # Errors
-    /// An unknown section or key, by name.
+    /// An unknown section or key, or a list where one value is needed, by name.
     pub(crate) fn command(&self) -> anyhow::Result<Command> {
         let mut command = Args::command();
-        for ((section, key), value) in &self.values {
+        for ((section, key), typed) in &self.values {
+            let path = self.path.as_deref().unwrap_or(Path::new(DEFAULT_FILE)).display();
             let known = SECTIONS.contains(&section.as_str()) && !NOT_SETTINGS.contains(&key.as_str());
             let place = if section == "dev" { command.find_subcommand("dev") } else { Some(&command) };
-            let exists =
-                place.is_some_and(|place| place.get_arguments().any(|arg| arg.get_id() == key.as_str()));
-            if !(known && exists) {
-                let path = self.path.as_deref().unwrap_or(Path::new(DEFAULT_FILE));
+            let arg = place.and_then(|place| place.get_arguments().find(|arg| arg.get_id() == key.as_str()));
+            let Some(arg) = arg.filter(|_| known) else {
                 bail!(
-                    "{}: {section}.{key} is unknown; `weir config print --defaults` lists what can be set",
-                    path.display()
+                    "{path}: {section}.{key} is unknown; `weir config print --defaults` lists what can be set"
                 );
+            };
+            if matches!(typed, Typed::List(_)) && !is_list(arg) {
+                bail!("{path}: {section}.{key} takes one value, not a list");
             }
-            let (id, value) = (key.clone(), value.clone());
-            let with_default =
-                |arg: Arg| arg.default_value(clap::builder::Str::from(value.leak() as &'static str));
+            let (id, values) = (key.clone(), typed.values().to_vec());
+            let with_default = |arg: Arg| {
+                let leaked = values.into_iter().map(|value| value.leak() as &'static str);
+                arg.default_values(leaked.map(clap::builder::Str::from))
+            };
             command = if section == "dev" {
                 command.mut_subcommand("dev", |dev| dev.mut_arg(id, with_default))
             } else {
@@ -122,10 +161,11 @@ impl FileConfig {
     }
 
     fn settings(&self) -> anyhow::Result<Vec<Setting>> {
-        let command = self.command()?;
-        let matches = command.clone().try_get_matches_from(["weir", "dev"])?;
+        let matches = self.command()?.try_get_matches_from(["weir", "dev"])?;
         let dev = matches.subcommand_matches("dev").context("dev is a command")?;
         DevArgs::from_arg_matches(dev)?.check()?;
+        // In the order in which they are declared, which values from a file would change.
+        let command = Args::command();
         let dev_command = command.find_subcommand("dev").context("dev is a command")?;
         let is_setting = |arg: &&Arg| !NOT_SETTINGS.contains(&arg.get_id().as_str());
         let client = command.get_arguments().filter(is_setting).map(|arg| self.setting("client", arg, dev));
@@ -145,11 +185,8 @@ impl FileConfig {
             _ => "default",
         };
         let value = match arg.get_action() {
-            ArgAction::SetTrue => Some(matches.get_flag(key).to_string()),
-            _ => matches
-                .get_raw(key)
-                .and_then(|mut values| values.next())
-                .map(|value| value.to_string_lossy().into_owned()),
+            ArgAction::SetTrue => Some(Typed::One(matches.get_flag(key).to_string())),
+            _ => typed(arg, matches.get_raw(key).into_iter().flatten()),
         };
         Setting {
             section,
@@ -157,12 +194,31 @@ impl FileConfig {
             value,
             source,
             default: match arg.get_action() {
-                ArgAction::SetTrue => Some("false".to_owned()),
-                _ => arg.get_default_values().first().map(|value| value.to_string_lossy().into_owned()),
+                ArgAction::SetTrue => Some(Typed::One("false".to_owned())),
+                _ => typed(arg, arg.get_default_values().iter().map(|value| value.as_os_str())),
             },
             env: arg.get_env().map(|name| name.to_string_lossy().into_owned()),
             about: arg.get_help().map(ToString::to_string).unwrap_or_default(),
         }
+    }
+}
+
+fn is_list(arg: &Arg) -> bool {
+    matches!(arg.get_action(), ArgAction::Append)
+}
+
+/// What stands for an argument: of a list all of it, otherwise its value, if it has one.
+fn typed<'a>(arg: &Arg, values: impl Iterator<Item = &'a OsStr>) -> Option<Typed> {
+    let mut values = values.map(|value| value.to_string_lossy().into_owned());
+    if is_list(arg) { Some(Typed::List(values.collect())) } else { values.next().map(Typed::One) }
+}
+
+fn text_of(value: toml::Value) -> Option<String> {
+    match value {
+        toml::Value::String(text) => Some(text),
+        toml::Value::Integer(number) => Some(number.to_string()),
+        toml::Value::Boolean(flag) => Some(flag.to_string()),
+        _ => None,
     }
 }
 
@@ -200,32 +256,34 @@ pub(crate) fn run(connect: &Connect, file: &FileConfig, command: &ConfigCommand)
                 output::line(serde_json::to_string(&settings)?);
                 return Ok(());
             }
-            print(&settings);
+            output::line(printed(&settings).trim_end());
             Ok(())
         }
     }
 }
 
 /// As a file that could be read again.
-fn print(settings: &[Setting]) {
+fn printed(settings: &[Setting]) -> String {
+    let mut out = String::new();
     for section in SECTIONS {
-        output::line(format_args!("[{section}]"));
+        out += &format!("[{section}]\n");
         for setting in settings.iter().filter(|setting| setting.section == section) {
             let env = setting.env.as_ref().map_or(String::new(), |env| format!(" ({env})"));
-            output::line(format_args!("# {}{env}", setting.about));
-            match &setting.value {
-                Some(value) => {
-                    output::line(format_args!("{} = {}  # {}", setting.key, quoted(value), setting.source))
-                }
-                None => output::line(format_args!("# {} =", setting.key)),
-            }
+            out += &format!("# {}{env}\n", setting.about);
+            out += &match &setting.value {
+                Some(value) => format!("{} = {}  # {}\n", setting.key, value.toml(), setting.source),
+                None => format!("# {} =\n", setting.key),
+            };
         }
-        output::line("");
+        out.push('\n');
     }
+    out
 }
 
+/// A number or a truth value as such, where it reads the same; anything else as a string.
 fn quoted(value: &str) -> String {
-    if value.parse::<i64>().is_ok() || matches!(value, "true" | "false") {
+    let is_number = value.parse::<i64>().is_ok_and(|number| number.to_string() == value);
+    if is_number || matches!(value, "true" | "false") {
         value.to_owned()
     } else {
         toml::Value::String(value.to_owned()).to_string()
@@ -264,7 +322,10 @@ mod tests {
             ("[server]\nlisten = \"x\"", "server.listen is unknown"),
             ("[dev]\nready_file = \"x\"", "dev.ready_file is unknown"),
             ("listen = \"x\"", "listen stands outside"),
-            ("[dev]\nlisten = [1]", "dev.listen is not a text"),
+            ("[dev]\nlisten = 1.5", "dev.listen is not a text"),
+            ("[dev]\nlisten = [\"127.0.0.1:1\"]", "dev.listen takes one value"),
+            ("[dev]\nhost_name = [[]]", "dev.host_name is not a text"),
+            ("[client]\nns = [\"a\"]", "client.ns takes one value"),
             ("[dev", "is not TOML"),
             ("[dev]\nlisten = \"nowhere\"", "nowhere"),
             ("[dev]\ndata_shards = 999", "999"),
@@ -276,23 +337,38 @@ mod tests {
         }
     }
 
+    fn known(file: &FileConfig) -> Vec<(&'static str, String, Option<Typed>)> {
+        let settings = file.settings().unwrap();
+        settings.into_iter().map(|setting| (setting.section, setting.key, setting.value)).collect()
+    }
+
     #[test]
     fn what_is_printed_can_be_read_again() {
-        let printed: String = FileConfig::default()
-            .settings()
-            .unwrap()
-            .iter()
-            .filter_map(|setting| {
-                Some(format!(
-                    "[{}]\n{} = {}\n",
-                    setting.section,
-                    setting.key,
-                    quoted(setting.value.as_ref()?)
-                ))
-            })
-            .take(1)
-            .collect();
-        let (_dir, read) = file(&printed);
-        read.unwrap().settings().unwrap();
+        for text in [
+            "",
+            "[client]\nns = \"007\"\n[dev]\ndata_shards = 7\ninsecure_public = true\nhost_name = []\n",
+            "[client]\nca_cert = 'C:\\a \"b\" # c'\n[dev]\nhost_name = [\"a.example\", \"it's # b\"]\n",
+            "[dev]\nallow_origin = \"https://one.example\"\njournal_max = \"1GiB\"\n",
+        ] {
+            let (_dir, read) = file(text);
+            let read = read.unwrap();
+            let printed = printed(&read.settings().unwrap());
+            let (_dir, again) = file(&printed);
+            assert_eq!(known(&again.unwrap()), known(&read), "{text}\nis printed\n{printed}");
+        }
+    }
+
+    #[test]
+    fn what_can_be_repeated_is_a_list() {
+        let (_dir, read) = file("[dev]\nhost_name = [\"a.example\", \"b.example\"]\n");
+        let command = read.unwrap().command().unwrap();
+        let names = |matches: ArgMatches| -> Vec<String> {
+            let dev = matches.subcommand_matches("dev").unwrap();
+            dev.get_many("host_name").unwrap().cloned().collect()
+        };
+        let matches = command.clone().try_get_matches_from(["weir", "dev"]).unwrap();
+        assert_eq!(names(matches), ["a.example", "b.example"]);
+        let flags = command.try_get_matches_from(["weir", "dev", "--host-name", "c.example"]).unwrap();
+        assert_eq!(names(flags), ["c.example"], "flags win, they do not add");
     }
 }
