@@ -20,13 +20,26 @@ at_least() { [ "$(printf '%s\n%s\n' "$2" "$1" | sort -V | head -n 1)" = "$2" ]; 
 
 need_rust() {
   command -v cargo >/dev/null || die "cargo is missing. Install Rust with rustup (https://rustup.rs), open a new shell and run this again."
+  local want have
+  want=$(sed -n 's/^channel = "\(.*\)"$/\1/p' rust-toolchain.toml)
+  # rustup installs what rust-toolchain.toml names; a cargo of the distribution does not look there.
+  have=$(cargo --version) || die "cargo does not run, or rustup could not install Rust $want."
+  have=${have#cargo }; have=${have%% *}
+  at_least "$have" "$want" || die "Rust $have is too old: $want or newer is needed. Install it with rustup (https://rustup.rs) and run this again."
   need_packages cc:gcc c++:g++ cmake:cmake make:make pkg-config:pkg-config
 }
 
+# node_fits HAVE: true from the minor on that NODE_MIN names for its line, and for all lines behind the last.
+node_fits() {
+  local min
+  for min in $NODE_MIN; do [ "${1%%.*}" = "${min%%.*}" ] && { at_least "$1" "$min"; return; }; done
+  at_least "$1" "$min"
+}
+
 need_node() {
-  command -v node >/dev/null && command -v npm >/dev/null || die "node and npm are missing. Install Node.js $NODE_MIN or newer and run this again."
+  command -v node >/dev/null && command -v npm >/dev/null || die "node and npm are missing. Install Node.js (from $NODE_MIN on) and run this again."
   local have; have=$(node --version | tr -d v)
-  at_least "$have" "$NODE_MIN" || die "Node.js $have is too old: $NODE_MIN or newer is needed."
+  node_fits "$have" || die "Node.js $have does not fit: from $NODE_MIN on, each within its line, or newer."
 }
 
 need_go() {
