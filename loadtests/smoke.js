@@ -1,7 +1,7 @@
 // Smoke: HTTP publishes at a constant arrival rate while a WebSocket follows within credit. Every confirmed message is
 // read back at its offset and delivered once, in order; at the end the whole topic is read: offsets dense, every
 // payload once.
-//   scripts/loadtest smoke        RATE (per second, 100), DURATION (10s)
+//   RATE=200 DURATION=1m30s scripts/loadtest smoke        per second (100), for how long (10s)
 import { check } from 'k6';
 import http from 'k6/http';
 import { Counter, Trend } from 'k6/metrics';
@@ -16,7 +16,11 @@ const wrong = new Counter('weir_read_back_wrong');
 const delivered = new Counter('weir_delivered');
 const misplaced = new Counter('weir_delivered_misplaced');
 const deliver = new Trend('weir_deliver_ms');
-const SECONDS = Number((__ENV.DURATION || '10s').replace('s', ''));
+const DURATION = __ENV.DURATION || '10s';
+const UNITS = { h: 3600, m: 60, s: 1, ms: 0.001 };
+const PARTS = [...DURATION.matchAll(/([\d.]+)(ms|h|m|s)/g)];
+if (PARTS.map(([part]) => part).join('') !== DURATION) throw new Error(`DURATION is like 90s or 1m30s, not ${DURATION}`);
+const SECONDS = Math.ceil(PARTS.reduce((sum, [, count, unit]) => sum + Number(count) * UNITS[unit], 0));
 const CREDIT = 200;
 
 export const options = {
@@ -25,7 +29,7 @@ export const options = {
       executor: 'constant-arrival-rate',
       rate: Number(__ENV.RATE || 100),
       timeUnit: '1s',
-      duration: __ENV.DURATION || '10s',
+      duration: DURATION,
       preAllocatedVUs: 20,
       maxVUs: 100,
     },
