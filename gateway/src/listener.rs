@@ -7,17 +7,20 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use axum::body::Body;
-use http::Request;
+use futures_util::FutureExt as _;
+use http::{HeaderName, HeaderValue, Request};
 use hyper::body::Incoming;
-use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
 use hyper_util::server::graceful::{GracefulShutdown, Watcher};
+use hyper_util::service::TowerToHyperService;
 use prometheus::IntCounterVec;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Semaphore, watch};
 use tokio_io_timeout::TimeoutStream;
+use tower::ServiceBuilder;
+use tower_http::set_header::SetResponseHeaderLayer;
 
 use crate::edge::{Edge, handle};
 use crate::tls::Tls;
@@ -177,11 +180,21 @@ async fn serve(
     stream.set_write_timeout(Some(WRITE_TIME_MAX));
     let has_asked = Arc::new(AtomicBool::new(false));
     let (edge, asking) = (Arc::clone(edge), Arc::clone(&has_asked));
-    let service = service_fn(move |request: Request<Incoming>| {
-        let edge = Arc::clone(&edge);
-        asking.store(true, Ordering::Relaxed);
-        async move { Ok::<_, std::convert::Infallible>(handle(edge, peer.ip(), request.map(Body::new)).await) }
-    });
+    let service = ServiceBuilder::new()
+        .layer(SetResponseHeaderLayer::overriding(
+            HeaderName::from_static("x-content-type-options"),
+            HeaderValue::from_static("nosniff"),
+        ))
+        .layer(SetResponseHeaderLayer::overriding(
+            HeaderName::from_static("cross-origin-resource-policy"),
+            HeaderValue::from_static("same-origin"),
+        ))
+        .service_fn(move |request: Request<Incoming>| {
+            asking.store(true, Ordering::Relaxed);
+            handle(Arc::clone(&edge), peer.ip(), request.map(Body::new))
+                .map(Ok::<_, std::convert::Infallible>)
+        });
+    let service = TowerToHyperService::new(service);
     let stream = TokioIo::new(Box::pin(stream));
     let connection = builder.serve_connection_with_upgrades(stream, service).into_owned();
     let mut connection = std::pin::pin!(watcher.watch(connection));

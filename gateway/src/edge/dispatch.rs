@@ -186,7 +186,10 @@ pub(crate) async fn handle(edge: Arc<Edge>, peer: IpAddr, request: Request<Body>
     // Whose origin is refused learns nothing from the answer but its status.
     let reader = head.headers.get(http::header::ORIGIN).filter(|_| origin.is_ok()).cloned();
     let (operation, result) = match origin {
-        Ok(()) => serve(&edge, peer, head, body, received).await,
+        Ok(()) => {
+            let served = AssertUnwindSafe(serve(&edge, peer, head, body, received)).catch_unwind().await;
+            served.unwrap_or_else(|_| ("none", Err(panicked())))
+        }
         Err(problem) => ("none", Err(problem)),
     };
     let mut response = result.unwrap_or_else(|problem| problem_response(problem, &request_id));
@@ -194,8 +197,6 @@ pub(crate) async fn handle(edge: Arc<Edge>, peer: IpAddr, request: Request<Body>
     if let Ok(id) = HeaderValue::from_str(&request_id) {
         headers.insert("x-request-id", id);
     }
-    headers.insert("x-content-type-options", HeaderValue::from_static("nosniff"));
-    headers.insert("cross-origin-resource-policy", HeaderValue::from_static("same-origin"));
     if let Some(reader) = reader {
         origin::add_cors(reader, headers);
     }
@@ -243,8 +244,7 @@ async fn serve(
         body: Mutex::new(Some(body)),
         held: None,
     };
-    let answer = AssertUnwindSafe(run(id, call)).catch_unwind().await;
-    (id, answer.unwrap_or_else(|_| Err(panicked(id))))
+    (id, run(id, call).await)
 }
 
 /// The connection becomes a WebSocket; each `open` and `sub` on it is authorised on its own.
@@ -308,9 +308,9 @@ fn check_headers(headers: &HeaderMap) -> Result<(), Problem> {
     Ok(())
 }
 
-/// A defect in a handler is the answer to one request, not the end of a connection.
-fn panicked(id: &'static str) -> Problem {
-    tracing::error!(operation = id, "a handler panicked");
+/// A defect is the answer to one request, not the end of a connection.
+fn panicked() -> Problem {
+    tracing::error!("a request was not served because of a panic");
     Problem::new(ErrorCode::Internal, "the gateway failed while it served this request")
         .with_outcome(Outcome::Unknown)
 }

@@ -150,7 +150,7 @@ fn commits(criterion: &mut Criterion) {
                 while left > 0 {
                     let slice = left.min(COMMITS_PER_SLICE);
                     let many = slice * width as u64;
-                    let (disk, journal) = if pairs.len() % 2 == 0 {
+                    let (disk, journal) = if pairs.len().is_multiple_of(2) {
                         let disk = bare_run(many);
                         (disk, load.run(width, many))
                     } else {
