@@ -16,6 +16,8 @@ use crate::shard::entry::{Kind, SubBatch};
 
 /// How often it looks.
 const ROUND: Duration = Duration::from_secs(1);
+/// How many rounds a full disk is left alone before a checkpoint is tried again: each writes the whole state.
+const PAUSE_ROUNDS: u32 = 5;
 /// Trims proposed in one round; more wait for the next one.
 const TRIMS_PER_ROUND: usize = 1_000;
 /// Room for an entry's header and its journal frame.
@@ -27,8 +29,11 @@ pub struct Keeper {
     checkpoint_bytes: u64,
     applied_bytes: Arc<AtomicU64>,
     used_permille: Arc<AtomicU32>,
-    /// Payload bytes applied when the newest checkpoint was asked for.
+    /// Payload bytes applied when the newest checkpoint was asked for, and when the one before it was.
     checkpointed_at: u64,
+    checkpointed_before: u64,
+    /// Rounds left before a checkpoint that could not be written is tried again.
+    pause_rounds: u32,
     purged: u64,
 }
 
@@ -41,7 +46,16 @@ impl Keeper {
         applied_bytes: Arc<AtomicU64>,
         used_permille: Arc<AtomicU32>,
     ) -> Self {
-        Self { shard, checkpoint_bytes, applied_bytes, used_permille, checkpointed_at: 0, purged: 0 }
+        Self {
+            shard,
+            checkpoint_bytes,
+            applied_bytes,
+            used_permille,
+            checkpointed_at: 0,
+            checkpointed_before: 0,
+            pause_rounds: 0,
+            purged: 0,
+        }
     }
 
     /// Runs until the node stops.
@@ -98,6 +112,16 @@ impl Keeper {
     /// checkpoint would let it go.
     async fn checkpoint_if_due(&mut self, usage: &Usage) {
         let applied = self.applied_bytes.load(Ordering::Relaxed);
+        if self.shard.checkpoints_given_up.has_changed().unwrap_or(false) {
+            self.shard.checkpoints_given_up.mark_unchanged();
+            self.shard.shared.metrics().checkpoint_failed();
+            self.checkpointed_at = self.checkpointed_before;
+            self.pause_rounds = PAUSE_ROUNDS;
+        }
+        if self.pause_rounds > 0 {
+            self.pause_rounds -= 1;
+            return;
+        }
         let has_grown = applied - self.checkpointed_at >= self.checkpoint_bytes;
         let covered = group::snapshot_index(&self.shard.raft);
         let is_holding = self.oldest_pin(usage).is_some_and(|pin| {
@@ -107,7 +131,7 @@ impl Keeper {
         if !(has_grown || is_holding || (self.is_pressed(usage) && applied > self.checkpointed_at)) {
             return;
         }
-        self.checkpointed_at = applied;
+        self.checkpointed_before = std::mem::replace(&mut self.checkpointed_at, applied);
         if let Err(error) = self.shard.raft.trigger().snapshot().await {
             tracing::warn!(shard = %self.shard.shard, %error, "no checkpoint");
         }

@@ -194,7 +194,9 @@ impl RunningNode {
         listener.shutdown(deadline).await;
         for shard in service.shards.values() {
             // A checkpoint makes the next start fast; without one the log is replayed.
-            if let Err(why) = group::checkpoint(&shard.raft, deadline).await {
+            if let Err(why) =
+                group::checkpoint(&shard.raft, shard.checkpoints_given_up.clone(), deadline).await
+            {
                 tracing::warn!(shard = %shard.shard, %why, "no checkpoint at shutdown");
             }
             if let Err(error) = shard.raft.shutdown().await {
@@ -259,12 +261,14 @@ impl Starter {
         let machine =
             Machine::open(shard, log.clone(), tripwire, blobs, listener).map_err(|error| text(&error))?;
         let (state, applied_bytes) = (machine.state(), machine.applied_bytes());
+        let checkpoints_given_up = machine.checkpoints_given_up();
         let raft = group::start(shard, NODE_ID, log, machine).await.map_err(|error| text(&error))?;
         let (proposals, queue) = mpsc::unbounded_channel();
         let (journal, used) = (self.journal.clone(), Arc::clone(&self.used_permille));
         let proposer = Proposer::new(raft.clone(), Arc::clone(&state), Arc::clone(&shared), journal, used);
         tasks.spawn(format!("proposer of shard {shard}"), proposer.run(queue));
-        let handle = ShardHandle { shard, state, shared, raft, journal: self.journal.clone(), proposals };
+        let journal = self.journal.clone();
+        let handle = ShardHandle { shard, state, shared, raft, journal, checkpoints_given_up, proposals };
         let used = Arc::clone(&self.used_permille);
         let keeper = Keeper::new(handle.clone(), self.checkpoint_bytes, applied_bytes, used);
         tasks.spawn(format!("keeper of shard {shard}"), keeper.run(tasks.stop()));

@@ -17,10 +17,21 @@ const HEADER_BYTES: usize = 16;
 /// Writes `path`, replacing what was there. Durable on return.
 ///
 /// The content goes to a file of another name, is synced, and only then takes the name; the directory is synced
-/// last. A crash leaves the old file or the new one, never a part, and a `.tmp` that the next write replaces.
+/// last. A crash leaves the old file or the new one, never a part, and a `.tmp` that the next write replaces; a
+/// failure takes the `.tmp` away, so that a full disk gets its room back.
 pub(crate) fn write(disk: &dyn Disk, path: &Path, chunks: impl IntoIterator<Item = Bytes>) -> io::Result<()> {
     let tmp = path.with_extension("tmp");
-    let file = disk.open(&tmp, OpenMode::Create)?;
+    let written = write_tmp(disk, &tmp, chunks).and_then(|()| disk.rename(&tmp, path));
+    if written.is_err() {
+        // If this fails too, the next write replaces it.
+        let _ = disk.remove(&tmp);
+    }
+    written?;
+    disk.sync_dir(path.parent().expect("a sealed file lies in a directory"))
+}
+
+fn write_tmp(disk: &dyn Disk, tmp: &Path, chunks: impl IntoIterator<Item = Bytes>) -> io::Result<()> {
+    let file = disk.open(tmp, OpenMode::Create)?;
     let mut digest = Digest::new(CrcAlgorithm::Crc32Iscsi);
     let mut pos = HEADER_BYTES as u64;
     for chunk in chunks {
@@ -34,9 +45,7 @@ pub(crate) fn write(disk: &dyn Disk, path: &Path, chunks: impl IntoIterator<Item
     #[expect(clippy::cast_possible_truncation, reason = "a CRC-32 fits 32 bits; the library widens it")]
     header[8..12].copy_from_slice(&(digest.finalize() as u32).to_le_bytes());
     file.write_at(&header, 0)?;
-    file.sync()?;
-    disk.rename(&tmp, path)?;
-    disk.sync_dir(path.parent().expect("a sealed file lies in a directory"))
+    file.sync()
 }
 
 /// Reads `path`; `None` if there is no such file.

@@ -1,4 +1,4 @@
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::mpsc;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -184,6 +184,23 @@ fn sidecars_belong_to_rotated_files_and_blobs_are_replaced_whole() {
     blobs.remove("shard-1").unwrap();
     assert_eq!(blobs.get("shard-1").unwrap(), None);
     assert!(matches!(blobs.put("../x", []), Err(SealedError::Name { .. })));
+}
+
+#[test]
+fn a_blob_that_does_not_fit_leaves_the_old_one_and_takes_no_room() {
+    let disk = SimDisk::new();
+    let blobs = Blobs::open("/journal/blobs", Arc::new(disk.clone())).unwrap();
+    blobs.put("shard-1", [Bytes::from("old")]).unwrap();
+    disk.fill();
+    let failed = blobs.put("shard-1", [Bytes::from("newer")]).unwrap_err();
+    assert!(
+        matches!(&failed, SealedError::Io { source, .. } if source.kind() == std::io::ErrorKind::StorageFull),
+        "{failed}"
+    );
+    assert_eq!(blobs.get("shard-1").unwrap().as_deref(), Some(&b"old"[..]));
+    let left: Vec<_> =
+        disk.list(Path::new("/journal/blobs")).unwrap().into_iter().map(|file| file.name).collect();
+    assert_eq!(left, ["shard-1.blob"]);
 }
 
 /// Appends until the disk fails; returns what was acknowledged.

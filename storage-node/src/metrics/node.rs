@@ -35,6 +35,7 @@ pub struct NodeMetrics {
     outbox_rows: IntGauge,
     ring_hits: IntCounter,
     ring_misses: IntCounter,
+    checkpoints_failed: IntCounter,
 }
 
 impl NodeMetrics {
@@ -96,6 +97,10 @@ impl NodeMetrics {
             outbox_rows,
             ring_hits: counter("weir_node_tail_ring_hits_total", "Entries read from memory.")?,
             ring_misses: counter("weir_node_tail_ring_misses_total", "Entries read from the journal.")?,
+            checkpoints_failed: counter(
+                "weir_node_checkpoints_failed_total",
+                "Checkpoints that could not be written (a full disk); the one before stays.",
+            )?,
         })
     }
 
@@ -134,6 +139,11 @@ impl NodeMetrics {
     /// Counts where an entry was read from.
     pub fn entry_read(&self, from_memory: bool) {
         if from_memory { &self.ring_hits } else { &self.ring_misses }.inc();
+    }
+
+    /// Counts a checkpoint that could not be written.
+    pub fn checkpoint_failed(&self) {
+        self.checkpoints_failed.inc();
     }
 
     /// A tail ring that held `before` bytes now holds `after`.

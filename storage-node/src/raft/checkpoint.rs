@@ -1,8 +1,11 @@
 //! A checkpoint: a shard's state and its place in the log, in a durable file beside the journal. It speeds restart,
 //! and the log below it may be purged as far as no live record needs it.
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 use prost::Message as _;
+use tokio::sync::watch;
 use weir_journal::{Blobs, SealedError};
 use weir_protocol::ids::ShardId;
 
@@ -92,13 +95,26 @@ impl Checkpoint {
 pub struct Checkpoints {
     blobs: Blobs,
     shard: ShardId,
+    given_up: Arc<watch::Sender<u64>>,
 }
 
 impl Checkpoints {
     /// That of `shard` in `blobs`.
     #[must_use]
     pub fn new(blobs: Blobs, shard: ShardId) -> Self {
-        Self { blobs, shard }
+        Self { blobs, shard, given_up: Arc::new(watch::channel(0).0) }
+    }
+
+    /// Counts checkpoints that could not be written.
+    #[must_use]
+    pub fn given_up(&self) -> watch::Receiver<u64> {
+        self.given_up.subscribe()
+    }
+
+    /// A checkpoint could not be written: the old one counts on, and the log below the new one stays.
+    pub fn give_up(&self, why: &dyn std::fmt::Display) {
+        tracing::warn!(shard = %self.shard, %why, "no checkpoint; the one before it stays, and it is tried again");
+        self.given_up.send_modify(|count| *count += 1);
     }
 
     fn name(&self) -> String {

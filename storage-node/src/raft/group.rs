@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use openraft::async_runtime::WatchReceiver as _;
 use openraft::{BasicNode, Config, RaftMetrics, ServerState, SnapshotPolicy};
+use tokio::sync::watch;
 use weir_protocol::ids::ShardId;
 
 use super::log::LogStore;
@@ -73,21 +74,31 @@ async fn leads(raft: &ShardRaft) -> Result<(), GroupError> {
     Ok(())
 }
 
-/// Writes a checkpoint of everything applied and waits for it, at most `deadline`; nothing to do if nothing is new.
+/// Writes a checkpoint of everything applied and waits until it is written or, as `given_up` counts, cannot be; at
+/// most `deadline`. Nothing to do if nothing is new.
 ///
 /// # Errors
 /// [`GroupError`].
-pub async fn checkpoint(raft: &ShardRaft, deadline: Duration) -> Result<(), GroupError> {
+pub async fn checkpoint(
+    raft: &ShardRaft,
+    mut given_up: watch::Receiver<u64>,
+    deadline: Duration,
+) -> Result<(), GroupError> {
     let applied = raft.metrics().borrow_watched().last_applied.as_ref().map(|id| id.index);
     if applied <= snapshot_index(raft) {
         return Ok(());
     }
+    given_up.mark_unchanged();
     raft.trigger().snapshot().await.map_err(|error| GroupError::Stopped(error.to_string()))?;
     let is_written = |metrics: &RaftMetrics<TypeConfig>| {
         metrics.snapshot.as_ref().map(|id| id.index) >= applied || metrics.running_state.is_err()
     };
-    raft.wait(Some(deadline)).metrics(is_written, "has a checkpoint").await?;
-    Ok(())
+    let waiting = raft.wait(Some(deadline));
+    tokio::select! {
+        written = waiting.metrics(is_written, "has a checkpoint") => written.map(drop).map_err(GroupError::from),
+        // Told and logged where it happened.
+        _ = given_up.changed() => Ok(()),
+    }
 }
 
 /// Index of the newest snapshot that openraft knows, which bounds what it purges.

@@ -9,6 +9,7 @@ use futures_util::{Stream, StreamExt as _};
 use openraft::storage::{EntryResponder, RaftStateMachine};
 use openraft::{EntryPayload, OptionalSend, RaftSnapshotBuilder};
 use parking_lot::RwLock;
+use tokio::sync::watch;
 use weir_journal::Blobs;
 use weir_protocol::ids::{LogIndex, ShardId};
 
@@ -84,6 +85,12 @@ impl Machine {
     #[must_use]
     pub fn state(&self) -> Arc<RwLock<ShardState>> {
         Arc::clone(&self.state)
+    }
+
+    /// Counts checkpoints that could not be written.
+    #[must_use]
+    pub fn checkpoints_given_up(&self) -> watch::Receiver<u64> {
+        self.checkpoints.given_up()
     }
 
     /// Payload bytes applied since start.
@@ -188,12 +195,18 @@ pub struct CheckpointWriter {
 impl RaftSnapshotBuilder<TypeConfig> for CheckpointWriter {
     type SnapshotData = Bytes;
 
+    /// openraft stops a group whose snapshot fails, but a full disk is no reason to: nothing confirmed is touched. It
+    /// is told of an empty snapshot then, which is older than any that it knows and changes nothing.
     async fn build_snapshot(&mut self) -> Result<SnapshotOf, io::Error> {
         let checkpoint = self.checkpoint.take();
         let checkpoint = checkpoint.ok_or_else(|| io::Error::other("nothing was applied yet"))?;
         let checkpoints = self.checkpoints.clone();
         let write = move || checkpoints.put(&checkpoint).map(|bytes| snapshot(&checkpoint, bytes));
-        let written = tokio::task::spawn_blocking(write).await;
-        written.map_err(io::Error::other)?.map_err(io::Error::other)
+        let written = tokio::task::spawn_blocking(write).await.map_err(io::Error::other)?;
+        Ok(written.unwrap_or_else(|error| {
+            self.checkpoints.give_up(&error);
+            let meta = SnapshotMetaOf { last_log_id: None, last_membership: StoredMembership::default() };
+            SnapshotOf { meta, snapshot: Bytes::new() }
+        }))
     }
 }

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use parking_lot::{Mutex, MutexGuard, RwLock};
 use tokio::sync::futures::OwnedNotified;
-use tokio::sync::{Notify, mpsc};
+use tokio::sync::{Notify, mpsc, watch};
 use weir_journal::{Journal, Permit, StreamId};
 use weir_protocol::error::{ErrorCode, Outcome};
 use weir_protocol::ids::{Incarnation, LogIndex, ShardId};
@@ -184,6 +184,8 @@ pub struct ShardHandle {
     pub raft: ShardRaft,
     /// Where its entries lie.
     pub journal: Journal,
+    /// Counts its checkpoints that could not be written.
+    pub checkpoints_given_up: watch::Receiver<u64>,
     pub(crate) proposals: mpsc::UnboundedSender<Proposal>,
 }
 

@@ -46,6 +46,16 @@ pub(crate) fn connect(node: &RunningNode) -> Link {
     Link::new(LinkConfig::new(Priority::Bulk, LinkConfig::gateway_hello()), Arc::new(connect))
 }
 
+/// Waits until `holds`, looking often; `what` says so if it never does.
+pub(crate) async fn until(what: &str, holds: impl Fn() -> bool) {
+    let holds = async {
+        while !holds() {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    tokio::time::timeout(WAIT, holds).await.unwrap_or_else(|_| panic!("{what}: it never did"));
+}
+
 pub(crate) async fn call<A: Message + Default>(
     link: &Link,
     method: Method,

@@ -4,6 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use weir_journal::Disk as _;
 use weir_journal::disk::sim::SimDisk;
 use weir_protocol::error::{ErrorCode, Outcome};
 use weir_protocol::rpc::At;
@@ -11,7 +12,7 @@ use weir_storage_node::{NodeConfig, RunningNode, Surroundings};
 use weir_transport::Link;
 
 use crate::client::{
-    batch, config, connect, create, publish, publish_refused, read, settings, start, start_in,
+    WAIT, batch, config, connect, create, publish, publish_refused, read, settings, start, start_in, until,
 };
 
 const DIR: &str = "/data";
@@ -84,6 +85,41 @@ async fn what_was_confirmed_survives_a_power_cut_at_any_moment() {
         }
         node.shutdown(Duration::from_secs(2)).await;
     }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_checkpoint_that_meets_a_full_disk_stops_nothing_and_is_written_once_there_is_room() {
+    let disk = SimDisk::new();
+    let (node, link) = start_on(&disk).await;
+    let life = create(&link, "orders", config()).await;
+    let shard_1 = || {
+        let blobs = disk.list(&Path::new(DIR).join("blobs")).unwrap();
+        blobs.iter().any(|file| file.name == "shard-1.blob")
+    };
+    disk.fill();
+    // Larger than `checkpoint_bytes`: one is due.
+    publish(&link, life, &batch(0, 0, &[&"x".repeat(8 << 10)])).await.unwrap();
+    let failed = || {
+        let families = node.registry().gather();
+        let family = families.iter().find(|family| family.name() == "weir_node_checkpoints_failed_total");
+        family.map_or(0.0, |family| family.get_metric()[0].get_counter().get_value())
+    };
+    until("a checkpoint fails", || failed() > 0.0).await;
+    publish(&link, life, &batch(0, 0, &["after"])).await.expect("the shard goes on");
+    assert!(!shard_1(), "the disk has no room for it");
+    disk.make_room();
+    until("the checkpoint is written", shard_1).await;
+
+    // Also at the end: a checkpoint only makes the next start fast.
+    publish(&link, life, &batch(0, 0, &["last"])).await.unwrap();
+    disk.fill();
+    tokio::time::timeout(WAIT, node.shutdown(2 * WAIT))
+        .await
+        .expect("nobody waits for a checkpoint that failed");
+    disk.make_room();
+    let (node, link) = start_on(&disk).await;
+    assert_eq!(read(&link, life, At::Offset(1), 0).await.unwrap().1, ["after", "last"]);
+    node.shutdown(Duration::from_secs(2)).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -68,6 +68,16 @@ impl SimDisk {
         self.state().capacity = Some(bytes);
     }
 
+    /// The disk has no room for another byte; what is written in place goes on.
+    pub fn fill(&self) {
+        self.set_capacity(0);
+    }
+
+    /// Room without end again.
+    pub fn make_room(&self) {
+        self.state().capacity = None;
+    }
+
     /// Flips one bit of a file, as a platter would.
     ///
     /// # Panics
@@ -258,7 +268,7 @@ impl DiskFile for SimFile {
         state.operate()?;
         let pos = usize::try_from(pos).map_err(|_| io::ErrorKind::InvalidInput)?;
         let grows = (pos + buf.len()).saturating_sub(state.files[&self.id].current.len()) as u64;
-        if state.capacity.is_some_and(|capacity| state.used() + grows > capacity) {
+        if grows > 0 && state.capacity.is_some_and(|capacity| state.used() + grows > capacity) {
             return Err(io::ErrorKind::StorageFull.into());
         }
         let content = state.files.get_mut(&self.id).expect("an open file exists");
