@@ -108,8 +108,8 @@ impl Keeper {
         }
     }
 
-    /// A checkpoint is due when the log has grown enough, or when this shard alone keeps the oldest file and a
-    /// checkpoint would let it go.
+    /// A checkpoint is due when the log has grown enough, or when it would let go what this shard keeps of the oldest
+    /// file. However full the journal is, one that frees nothing helps nobody.
     async fn checkpoint_if_due(&mut self, usage: &Usage) {
         let applied = self.applied_bytes.load(Ordering::Relaxed);
         if self.shard.checkpoints_given_up.has_changed().unwrap_or(false) {
@@ -122,13 +122,12 @@ impl Keeper {
             self.pause_rounds -= 1;
             return;
         }
-        let has_grown = applied - self.checkpointed_at >= self.checkpoint_bytes;
-        let covered = group::snapshot_index(&self.shard.raft);
-        let is_holding = self.oldest_pin(usage).is_some_and(|pin| {
-            let needed = self.shard.state.read().needed_from();
-            needed.is_none_or(|needed| needed.0 > pin) && covered.is_none_or(|covered| covered < pin)
-        });
-        if !(has_grown || is_holding || (self.is_pressed(usage) && applied > self.checkpointed_at)) {
+        let log = Log {
+            oldest_pin: self.oldest_pin(usage),
+            needed: self.shard.state.read().needed_from().map(|needed| needed.0),
+            covered: group::snapshot_index(&self.shard.raft),
+        };
+        if applied - self.checkpointed_at < self.checkpoint_bytes && !log.would_be_freed() {
             return;
         }
         self.checkpointed_before = std::mem::replace(&mut self.checkpointed_at, applied);
@@ -141,10 +140,6 @@ impl Keeper {
     fn oldest_pin(&self, usage: &Usage) -> Option<u64> {
         let oldest = usage.files.first().filter(|file| !file.current)?;
         oldest.pinned_by.iter().find(|(stream, _)| *stream == self.shard.stream()).map(|(_, index)| *index)
-    }
-
-    fn is_pressed(&self, usage: &Usage) -> bool {
-        usage.used_bytes * 10 > usage.limit_bytes * 8
     }
 
     /// Frees the log below the newest checkpoint and the oldest live record.
@@ -171,6 +166,53 @@ impl Keeper {
     }
 }
 
+/// Entries of one shard's log that decide whether a checkpoint frees any.
+#[derive(Debug, Clone, Copy)]
+struct Log {
+    /// The lowest in the oldest finished file, if it has any there.
+    oldest_pin: Option<u64>,
+    /// The lowest with live records.
+    needed: Option<u64>,
+    /// The last that a checkpoint covers.
+    covered: Option<u64>,
+}
+
+impl Log {
+    /// Nothing but a missing checkpoint keeps the shard's lowest entry in the oldest file.
+    fn would_be_freed(self) -> bool {
+        self.oldest_pin.is_some_and(|pin| {
+            self.needed.is_none_or(|needed| needed > pin) && self.covered.is_none_or(|covered| covered < pin)
+        })
+    }
+}
+
 fn permille(usage: &Usage) -> u32 {
-    u32::try_from(usage.used_bytes * 1_000 / usage.limit_bytes.max(1)).unwrap_or(u32::MAX)
+    u32::try_from(u128::from(usage.used_bytes) * 1_000 / u128::from(usage.limit_bytes.max(1)))
+        .unwrap_or(u32::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_checkpoint_is_made_early_only_if_it_frees_something() {
+        let log = |oldest_pin, needed, covered| Log { oldest_pin, needed, covered };
+        for (log, expected) in [
+            (log(Some(5), Some(9), Some(4)), true),
+            (log(Some(5), None, None), true),
+            (log(Some(5), Some(5), Some(4)), false), // a live record keeps it
+            (log(Some(5), Some(9), Some(5)), false), // covered: the purge is on its way
+            (log(None, Some(9), Some(4)), false),
+        ] {
+            assert_eq!(log.would_be_freed(), expected, "{log:?}");
+        }
+    }
+
+    #[test]
+    fn how_full_a_journal_is_fits_any_limit() {
+        let used = |used_bytes, limit_bytes| permille(&Usage { used_bytes, limit_bytes, ..Usage::default() });
+        assert_eq!([used(0, 0), used(1, u64::MAX), used(u64::MAX, u64::MAX)], [0, 0, 1_000]);
+        assert_eq!([used(9, 10), used(15, 10)], [900, 1_500]);
+    }
 }

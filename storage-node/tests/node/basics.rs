@@ -8,8 +8,11 @@ use weir_protocol::error::ErrorCode;
 use weir_protocol::rpc::{
     At, Credit, DeleteTopicRequest, Event, Method, Packet, SubscribeEvent, SubscribeRequest, TopicConfig,
 };
+use weir_storage_node::{NodeConfig, Surroundings};
 
-use crate::client::{SHARD, WAIT, batch, call, config, create, name, publish, read, start, values};
+use crate::client::{
+    SHARD, WAIT, batch, call, config, create, name, publish, read, settings, start, start_in, values,
+};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_was_confirmed_is_read_back_before_and_after_a_restart() {
@@ -95,6 +98,27 @@ async fn a_subscription_never_sends_more_records_than_its_limit() {
     }
     assert_eq!(seen, ["a", "b", "c", "d", "e", "f"]);
     drop(answers);
+    node.shutdown(Duration::from_secs(5)).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_journal_without_a_limit_is_kept_like_any_other() {
+    let dir = tempfile::tempdir().unwrap();
+    let node_config = NodeConfig { journal_max_bytes: u64::MAX / 2, ..settings(dir.path()) };
+    let (node, link) = start_in(node_config, Surroundings::default()).await;
+    let one = TopicConfig { retention_records: Some(1), ..config() };
+    let life = create(&link, "orders", one).await;
+    // Trimmed twice: the keeper lives after its first round.
+    for n in 0..2 {
+        publish(&link, life, &batch(0, 0, &["a", "b"])).await.unwrap();
+        let trimmed = async {
+            while read(&link, life, At::Earliest(true), 0).await.unwrap().0.start < 2 * n + 1 {
+                tokio::time::sleep(Duration::from_millis(50)).await;
+            }
+        };
+        tokio::time::timeout(WAIT, trimmed).await.expect("retention goes on");
+    }
+    assert!(!*node.stopping().borrow());
     node.shutdown(Duration::from_secs(5)).await;
 }
 
