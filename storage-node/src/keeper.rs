@@ -58,7 +58,7 @@ impl Keeper {
         }
     }
 
-    /// Runs until the node stops.
+    /// Runs until the node stops, or its shard has: that ends the node, which would otherwise serve half.
     pub async fn run(mut self, mut stop: watch::Receiver<bool>) {
         loop {
             tokio::select! {
@@ -68,6 +68,10 @@ impl Keeper {
             if self.shard.journal.failure().is_some() {
                 // Nothing is confirmed any more, so nothing is trimmed or freed: reads go on.
                 continue;
+            }
+            if let Some(why) = group::stopped(&self.shard.raft) {
+                tracing::error!(shard = %self.shard.shard, why, "the shard has stopped");
+                return;
             }
             self.trim().await;
             let usage = self.shard.journal.usage();

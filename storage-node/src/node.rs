@@ -316,3 +316,37 @@ fn free_port(listen: SocketAddr) -> std::io::Result<SocketAddr> {
     }
     std::net::TcpListener::bind(listen)?.local_addr()
 }
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+
+    use super::*;
+    use crate::raft::EntryData;
+
+    const WAIT: Duration = Duration::from_secs(20);
+
+    async fn start(dir: &std::path::Path) -> RunningNode {
+        let config = NodeConfig {
+            data_dir: dir.to_owned(),
+            journal_file_bytes: 16 << 20,
+            data_shards: 2,
+            ..NodeConfig::default()
+        };
+        Node::start(config).await.unwrap()
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn a_node_ends_when_one_of_its_shards_has_stopped() {
+        let dir = tempfile::tempdir().unwrap();
+        let node = start(dir.path()).await;
+        // Committed, and not an entry that this build can read: the shard stops rather than skip it.
+        let unreadable = EntryData(Bytes::from_static(b"?"));
+        node.service.shards[&ShardId(1)].raft.client_write_ff(unreadable, None).await.unwrap();
+        let mut stopping = node.stopping();
+        let ended = stopping.wait_for(|stopping| *stopping);
+        tokio::time::timeout(WAIT, ended).await.expect("it would serve half").unwrap();
+        assert_eq!(node.failure(), None, "the journal is whole");
+        tokio::time::timeout(WAIT, node.shutdown(Duration::from_secs(1))).await.unwrap();
+    }
+}

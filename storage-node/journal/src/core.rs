@@ -127,7 +127,13 @@ impl Core {
 
     /// Keeps the first failure and answers everybody who waits. Nothing is taken from now on.
     pub(crate) fn fail(&self, failure: Failure) -> Arc<Failure> {
-        let first = Arc::clone(self.failure.get_or_init(|| Arc::new(failure)));
+        let told = || {
+            if !matches!(failure, Failure::Closed) {
+                tracing::error!(%failure, "the journal has failed; reads go on");
+            }
+            Arc::new(failure)
+        };
+        let first = Arc::clone(self.failure.get_or_init(told));
         self.failed.store(true, Ordering::Release);
         let waiting = {
             let mut inner = self.lock();

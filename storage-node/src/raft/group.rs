@@ -101,6 +101,12 @@ pub async fn checkpoint(
     }
 }
 
+/// Why the group stopped, if it did.
+#[must_use]
+pub fn stopped(raft: &ShardRaft) -> Option<String> {
+    raft.metrics().borrow_watched().running_state.as_ref().err().map(ToString::to_string)
+}
+
 /// Index of the newest snapshot that openraft knows, which bounds what it purges.
 #[must_use]
 pub fn snapshot_index(raft: &ShardRaft) -> Option<u64> {
