@@ -89,7 +89,8 @@ impl ShardShared {
         Arc::clone(&self.outbox).notified_owned()
     }
 
-    fn wake_all(&self) {
+    /// Everybody who waits for a partition looks again.
+    pub(super) fn wake_all(&self) {
         let woken: Vec<Arc<Notify>> = self.watchers.lock().values().filter_map(Weak::upgrade).collect();
         woken.iter().for_each(|notify| notify.notify_waiters());
     }

@@ -97,6 +97,8 @@ impl EntryInFlight {
         for proposal in std::mem::take(&mut self.proposals) {
             proposal.refuse(refusal);
         }
+        // Who waits for a record of it would wait for nothing.
+        self.flight.shared.wake_all();
     }
 
     fn unstage(&self) {
@@ -143,7 +145,36 @@ pub fn hold_back(used_permille: u32) -> Duration {
 
 #[cfg(test)]
 mod tests {
+    use bytes::Bytes;
+    use futures_util::FutureExt as _;
+    use tokio::sync::Semaphore;
+    use weir_journal::disk::sim::SimDisk;
+    use weir_journal::{Class, Identity, JournalConfig};
+    use weir_protocol::ids::{Incarnation, PartitionId};
+
     use super::*;
+    use crate::metrics::NodeMetrics;
+    use crate::shard::entry::SubBatch;
+
+    #[test]
+    fn an_entry_that_is_lost_wakes_who_waits_for_its_records() {
+        let identity = Identity { cluster_id: 1, node_id: 1 };
+        let journal = JournalConfig::small("/journal", identity);
+        let (journal, _) = Journal::open(journal, Arc::new(SimDisk::new())).unwrap();
+        let metrics = NodeMetrics::register(&prometheus::Registry::new()).unwrap();
+        let shared = Arc::new(ShardShared::new(1 << 20, metrics));
+        let permit = journal.try_admit(1, Class::Control).unwrap();
+        let (proposal, answer) = Proposal::waiting(vec![SubBatch::command(Bytes::new())], permit);
+        shared.staged().change();
+        let place = Arc::new(Semaphore::new(1)).try_acquire_owned().unwrap();
+        let flight = Flight { shared: Arc::clone(&shared), is_rejected: AtomicBool::new(false), journal };
+        let entry = EntryInFlight::new(vec![proposal], Arc::new(flight), place);
+        let watch = shared.watch((Incarnation(1), PartitionId(0)));
+        let woken = watch.notified();
+        drop(entry);
+        assert!(woken.now_or_never().is_some(), "it would wait until its time is over");
+        assert!(matches!(answer.now_or_never(), Some(Ok(Err(_)))), "and the proposal is answered");
+    }
 
     #[test]
     fn publishers_are_slowed_from_ninety_percent_on() {

@@ -12,7 +12,7 @@ use weir_protocol::rpc::{
     At, CaughtUp, Credit, Event, Gap, Position, ReadAnswer, ReadRequest, Records, Refusal, Started,
     SubscribeEvent, SubscribeRequest, encode_packet,
 };
-use weir_transport::Reply;
+use weir_transport::{CreditHandle, Reply};
 
 use super::dispatch::decode;
 use crate::read::{Allowance, ReadBatches, Reader};
@@ -23,9 +23,9 @@ const STEP_BYTES: u64 = 1 << 20;
 /// Encoded bytes that one read answers at most, but for a single larger batch.
 const READ_BYTES_MAX: u64 = 3 << 20;
 
-/// Answers one read, waiting for records if asked to.
+/// Answers one read, waiting for records if asked to: as long as somebody wants them and the node does not drain.
 pub(super) async fn read(shard: ShardHandle, body: Bytes, reply: Reply) {
-    match read_once(shard, body).await {
+    match read_once(shard, body, reply.credit()).await {
         Ok((answer, read)) => {
             let segments = encode_packet(&answer, read.payload);
             if reply.finish_when_ready(segments).await.is_err() {
@@ -36,7 +36,11 @@ pub(super) async fn read(shard: ShardHandle, body: Bytes, reply: Reply) {
     }
 }
 
-async fn read_once(shard: ShardHandle, body: Bytes) -> Result<(ReadAnswer, ReadBatches), Refusal> {
+async fn read_once(
+    shard: ShardHandle,
+    body: Bytes,
+    mut call: CreditHandle,
+) -> Result<(ReadAnswer, ReadBatches), Refusal> {
     let request: ReadRequest = decode(body)?;
     let key = (Incarnation(request.incarnation), PartitionId(request.partition));
     let reader = Reader::new(shard, key);
@@ -64,8 +68,14 @@ async fn read_once(shard: ShardHandle, body: Bytes) -> Result<(ReadAnswer, ReadB
             };
             return Ok((answer, read));
         }
-        let is_over = bounds.closed || until.is_some_and(|until| from >= until);
-        if is_over || timeout_at(deadline, changed).await.is_err() {
+        let is_over = bounds.closed || call.latest().is_cancelled || until.is_some_and(|until| from >= until);
+        let woken = async {
+            tokio::select! {
+                () = changed => {}
+                _ = call.changed() => {}
+            }
+        };
+        if is_over || timeout_at(deadline, woken).await.is_err() {
             let answer = ReadAnswer {
                 from: from.0,
                 next: from.0,

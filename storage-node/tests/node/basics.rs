@@ -3,12 +3,15 @@
 use std::time::Duration;
 
 use bytes::Bytes;
+use futures_util::FutureExt as _;
 use prost::Message;
 use weir_protocol::error::ErrorCode;
 use weir_protocol::rpc::{
-    At, Credit, DeleteTopicRequest, Event, Method, Packet, SubscribeEvent, SubscribeRequest, TopicConfig,
+    At, Credit, DeleteTopicRequest, Event, Method, Packet, ReadAnswer, ReadRequest, SubscribeEvent,
+    SubscribeRequest, TopicConfig,
 };
 use weir_storage_node::{NodeConfig, Surroundings};
+use weir_transport::{Answers, Link};
 
 use crate::client::{
     SHARD, WAIT, batch, call, config, create, name, publish, read, settings, start, start_in, values,
@@ -45,21 +48,51 @@ async fn what_was_confirmed_is_read_back_before_and_after_a_restart() {
     node.shutdown(Duration::from_secs(5)).await;
 }
 
+/// A read from offset 0 that waits for a record, and is sent: what is sent after it is handled after it.
+async fn waiting_read(link: &Link, life: u64) -> Answers {
+    let request = ReadRequest {
+        incarnation: life,
+        from: At::Offset(0).into(),
+        max_records: 10,
+        max_bytes: 1 << 20,
+        wait_ms: 60_000,
+        ..ReadRequest::default()
+    };
+    link.open(Method::Read, SHARD, vec![Bytes::from(request.encode_to_vec())]).await.unwrap()
+}
+
+async fn answer_of(mut read: Answers) -> (ReadAnswer, Vec<String>) {
+    let answer = tokio::time::timeout(WAIT, read.next()).await.unwrap().unwrap().unwrap();
+    let packet = Packet::<ReadAnswer>::decode(answer).unwrap();
+    let values = values(&packet.message.slices, packet.payload);
+    (packet.message, values)
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_read_waits_for_a_record_and_answers_as_soon_as_it_comes() {
     let dir = tempfile::tempdir().unwrap();
     let (node, link) = start(dir.path()).await;
     let life = create(&link, "orders", config()).await;
-    let waiting = {
-        let link = link.clone();
-        tokio::spawn(async move { read(&link, life, At::Latest(true), 15_000).await.unwrap() })
-    };
-    // The read is in flight on the same connection, so it is waiting before the publish is handled.
+    let mut waiting = waiting_read(&link, life).await;
+    // Handled after it, and answered before it: it waits.
+    assert_eq!(read(&link, life, At::Offset(0), 0).await.unwrap().1, [""; 0]);
+    assert!(waiting.next().now_or_never().is_none(), "there is nothing to answer yet");
     publish(&link, life, &batch(0, 0, &["late"])).await.unwrap();
-    let (_, found) = waiting.await.unwrap();
-    assert!(found.is_empty() || found == ["late"], "{found:?}");
-    assert_eq!(read(&link, life, At::Earliest(true), 0).await.unwrap().1, ["late"]);
+    let (answer, found) = answer_of(waiting).await;
+    assert_eq!((answer.next, answer.up_to_date, found), (1, true, vec!["late".to_owned()]));
     node.shutdown(Duration::from_secs(5)).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_read_that_waits_is_answered_by_a_drain_and_does_not_delay_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let (node, link) = start(dir.path()).await;
+    let life = create(&link, "orders", config()).await;
+    let waiting = waiting_read(&link, life).await;
+    read(&link, life, At::Offset(0), 0).await.unwrap();
+    tokio::time::timeout(WAIT, node.shutdown(3 * WAIT)).await.expect("nobody waits for a read that waits");
+    let (answer, found) = answer_of(waiting).await;
+    assert_eq!((answer.next, found), (0, vec![]));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
