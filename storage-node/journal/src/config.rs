@@ -14,7 +14,8 @@ const MIB: u64 = 1024 * KIB;
 pub enum SyncMode {
     /// Each commit is synced before it is answered: survives power loss. The default.
     Always,
-    /// Answered when the operating system has the bytes; nothing is synced but a finished file. Survives the end
+    /// Answered when the operating system has the bytes; nothing is synced but a finished file and what is flushed
+    /// ([`crate::Journal::flush`]). Survives the end
     /// of the process, **not** a power cut or a kernel crash, which may lose any part of the last file's
     /// unsynced commits.
     Os,

@@ -24,6 +24,8 @@ pub(crate) struct Queued {
     pub(crate) waiter: Waiter,
     /// Bytes of its frames.
     pub(crate) bytes: u64,
+    /// Its commit is synced in every mode.
+    pub(crate) syncs: bool,
 }
 
 #[derive(Debug)]
@@ -49,7 +51,7 @@ pub(crate) struct Inner {
     pub(crate) streams: BTreeMap<StreamId, Stream>,
     pub(crate) queue: VecDeque<Queued>,
     pub(crate) queued_bytes: u64,
-    /// Without a sync per commit: purges written into the current file, durable when that is synced.
+    /// Purges written into the current file, durable when that is synced.
     pub(crate) unsynced_purges: BTreeMap<StreamId, u64>,
     /// Oldest first; the last is being written.
     pub(crate) files: VecDeque<LiveFile>,
@@ -78,6 +80,17 @@ impl Inner {
 
     pub(crate) fn index_bytes(&self) -> u64 {
         self.rows * ROW_BYTES
+    }
+
+    /// The current file was synced: files may go by what was purged in it. True if anything was.
+    pub(crate) fn purges_are_durable(&mut self) -> bool {
+        let purges = std::mem::take(&mut self.unsynced_purges);
+        for (stream, index) in &purges {
+            if let Some(state) = self.streams.get_mut(stream) {
+                state.durable_purged = state.durable_purged.max(Some(*index));
+            }
+        }
+        !purges.is_empty()
     }
 
     /// Drops the oldest synced payloads beyond `limit` bytes from memory; they are read from disk from now on.

@@ -176,7 +176,13 @@ impl Journal {
             });
         }
         inner.queued_bytes += bytes;
-        inner.queue.push_back(Queued { stream, frames, waiter: Waiter::new(Box::new(|_| {})), bytes });
+        inner.queue.push_back(Queued {
+            stream,
+            frames,
+            waiter: Waiter::new(Box::new(|_| {})),
+            bytes,
+            syncs: false,
+        });
     }
 
     /// Queues the newest vote of `stream`; at most 4 KiB. Written and synced with the next commit.
@@ -209,14 +215,15 @@ impl Journal {
         self.control(stream, frame, done, |state| state.truncate(end))
     }
 
-    /// Commits the lazy facts noted so far, even if nothing else waits.
+    /// Commits the lazy facts noted so far, even if nothing else waits. Everything queued before it is synced when
+    /// `done` is called, in [`crate::SyncMode::Os`] too.
     ///
     /// # Errors
     /// As [`Journal::append`].
     pub fn flush(&self, stream: StreamId, done: Completion) -> Result<(), AppendError> {
         let waiter = Waiter::new(done);
         let mut inner = self.open_inner(0)?;
-        inner.queue.push_back(Queued { stream, frames: Vec::new(), waiter, bytes: 0 });
+        inner.queue.push_back(Queued { stream, frames: Vec::new(), waiter, bytes: 0, syncs: true });
         drop(inner);
         self.core().work.notify_one();
         Ok(())
@@ -239,7 +246,7 @@ impl Journal {
         inner.rows -= removed;
         inner.recent_bytes = inner.recent_bytes.saturating_sub(freed);
         inner.queued_bytes += bytes;
-        inner.queue.push_back(Queued { stream, frames: vec![frame], waiter, bytes });
+        inner.queue.push_back(Queued { stream, frames: vec![frame], waiter, bytes, syncs: false });
         drop(inner);
         self.core().work.notify_one();
         Ok(())

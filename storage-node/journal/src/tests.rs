@@ -304,6 +304,34 @@ fn a_journal_that_does_not_sync_opens_after_a_cut_at_any_operation() {
     }
 }
 
+/// A flush is the way to be sure of what was appended, and to free files, without a sync per commit.
+#[test]
+fn a_flush_syncs_also_a_journal_that_does_not() {
+    let disk = SimDisk::new();
+    let config = || JournalConfig { sync: SyncMode::Os, ..config() };
+    let (journal, _) = Journal::open(config(), Arc::new(disk.clone())).unwrap();
+    let mut index = 0;
+    while journal.metrics().rotations < 2 {
+        append(&journal, STREAM, vec![entry(index, 3000)]).unwrap();
+        index += 1;
+    }
+    append(&journal, STREAM, vec![entry(index, 3000)]).unwrap();
+    journal.note_purged(STREAM, LogPosition { term: 1, leader: 1, index: index - 2 });
+    let (done, answer) = waiter();
+    journal.flush(STREAM, done).unwrap();
+    answer.recv().unwrap().unwrap();
+    assert_eq!(journal.metrics().rotations, 2);
+    let freed = (0..2_000).any(|_| {
+        std::thread::sleep(Duration::from_millis(1));
+        journal.metrics().recycled == 2
+    });
+    assert!(freed, "the purge is durable: {:?}", journal.usage());
+    for seed in 0..8 {
+        let (journal, _) = Journal::open(config(), Arc::new(disk.after_crash(seed))).unwrap();
+        assert_eq!(journal.entries(STREAM), index - 1..index + 1, "seed {seed}");
+    }
+}
+
 #[test]
 fn damage_in_acknowledged_bytes_is_refused_and_says_where() {
     let disk = SimDisk::new();

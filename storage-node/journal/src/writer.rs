@@ -46,6 +46,8 @@ pub(crate) struct Writer {
 struct Taken {
     waiters: Vec<(StreamId, Waiter)>,
     at: Instant,
+    /// Somebody wants it synced in every mode.
+    syncs: bool,
 }
 
 /// Something that is stated along with a commit and never causes one.
@@ -128,7 +130,7 @@ impl Writer {
     pub(crate) fn run(mut self) {
         let mut synced_at = None::<Instant>;
         while let Some(taken) = self.take(synced_at) {
-            match self.commit(taken.at) {
+            match self.commit(taken.at, taken.syncs) {
                 Ok((at, outcomes)) => {
                     synced_at = Some(at);
                     for (stream, waiter) in taken.waiters {
@@ -170,6 +172,7 @@ impl Writer {
         let (drained, lazy) = drain(&core, inner);
         // Copied without the lock: a block of megabytes must not keep appends waiting.
         self.begin();
+        let syncs = drained.iter().any(|queued| queued.syncs);
         let mut waiters = Vec::with_capacity(drained.len());
         for queued in drained {
             self.put(&queued);
@@ -178,7 +181,7 @@ impl Writer {
         for fact in lazy {
             self.put_frame(fact.stream, fact.kind, fact.at, &fact.payload);
         }
-        Some(Taken { waiters, at })
+        Some(Taken { waiters, at, syncs })
     }
 
     fn begin(&mut self) {
@@ -209,8 +212,8 @@ impl Writer {
         pos
     }
 
-    /// Writes and syncs the block and makes it visible.
-    fn commit(&mut self, taken: Instant) -> Result<(Instant, Outcomes), Failure> {
+    /// Writes the block, syncs it unless the mode is not to and nobody wants it, and makes it visible.
+    fn commit(&mut self, taken: Instant, syncs: bool) -> Result<(Instant, Outcomes), Failure> {
         let padded = align_up(u32::try_from(self.block.len()).expect("a block is at most 16 MiB"));
         let room = {
             let inner = self.core.lock();
@@ -238,13 +241,14 @@ impl Writer {
         })?;
         let written = Instant::now();
         let mut synced = written;
-        if self.core.config.sync == SyncMode::Always {
+        let syncs = syncs || self.core.config.sync == SyncMode::Always;
+        if syncs {
             handle.sync().map_err(|source| Failure::Sync { path, source })?;
             synced = Instant::now();
             self.core.counters.synced(synced - written);
             self.durable = Lsn::new(file, pos + padded);
         }
-        let ends = self.publish(file, pos, padded);
+        let ends = self.publish(file, pos, padded, syncs);
         let frames = u32::from(self.frames);
         let stream = StreamId(0); // filled in for each waiter
         let synced_as = Synced { stream, durable_index_end: None, taken, written, synced, frames, bytes };
@@ -279,7 +283,7 @@ impl Writer {
     }
 
     /// Makes the commit visible: rows get their place, the file its end, streams their durable end.
-    fn publish(&self, file: FileSeq, pos: u32, padded: u32) -> Vec<(StreamId, Option<u64>)> {
+    fn publish(&self, file: FileSeq, pos: u32, padded: u32, is_synced: bool) -> Vec<(StreamId, Option<u64>)> {
         let mut guard = self.core.lock();
         let inner = &mut *guard;
         let current = inner.files.back_mut().expect("there is always a current file");
@@ -294,31 +298,25 @@ impl Writer {
                 state.durable_end = state.durable_end.max(index + 1);
             }
         }
-        let mut purged = false;
         for (stream, kind, at) in &self.facts {
             let Some(state) = inner.streams.get_mut(stream) else { continue };
             match kind {
                 FrameKind::Entry(_) => state.written_end = at.index + 1,
                 FrameKind::Truncate => state.written_end = at.index,
                 // Files are freed by what is purged, and that must not be forgotten when they are gone.
-                FrameKind::Purge if self.core.config.sync == SyncMode::Os => {
-                    inner.unsynced_purges.insert(*stream, at.index);
-                }
                 FrameKind::Purge => {
-                    state.durable_purged = state.durable_purged.max(Some(at.index));
-                    purged = true;
+                    inner.unsynced_purges.insert(*stream, at.index);
                 }
                 _ => {}
             }
         }
+        if is_synced && inner.purges_are_durable() {
+            self.core.files_changed.notify_all();
+        }
         inner.forget_recent(self.core.config.recent_bytes_max);
         self.core.counters.memory_bytes.store(inner.recent_bytes, std::sync::atomic::Ordering::Relaxed);
         let ends = |stream: &Stream| (stream.durable_end > stream.first).then_some(stream.durable_end);
-        let ends = inner.streams.iter().map(|(id, stream)| (*id, ends(stream))).collect();
-        if purged {
-            self.core.files_changed.notify_all();
-        }
-        ends
+        inner.streams.iter().map(|(id, stream)| (*id, ends(stream))).collect()
     }
 
     /// Finishes the current file and begins the next with a block that restates every stream's facts, so that
@@ -335,12 +333,7 @@ impl Writer {
         if core.config.sync == SyncMode::Os {
             old.sync().map_err(|source| Failure::Sync { path: old_path, source })?;
             self.durable = Lsn::new(next.seq, FILE_HEADER_BYTES);
-            let mut inner = core.lock();
-            for (stream, index) in std::mem::take(&mut inner.unsynced_purges) {
-                if let Some(state) = inner.streams.get_mut(&stream) {
-                    state.durable_purged = state.durable_purged.max(Some(index));
-                }
-            }
+            core.lock().purges_are_durable();
             core.files_changed.notify_all();
         }
         let handle = open_for_writing(&core, &next)?;
