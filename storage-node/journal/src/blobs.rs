@@ -70,7 +70,11 @@ impl Blobs {
         removed.map_err(|source| SealedError::Io { path, source })
     }
 
-    fn path(&self, name: &str) -> Result<PathBuf, SealedError> {
+    /// The file of a blob.
+    ///
+    /// # Errors
+    /// [`SealedError::Name`].
+    pub fn path(&self, name: &str) -> Result<PathBuf, SealedError> {
         let allowed = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || "._-".contains(c);
         if name.is_empty() || name.len() > 100 || name.starts_with('.') || !name.chars().all(allowed) {
             return Err(SealedError::Name { name: name.to_owned() });

@@ -121,6 +121,12 @@ impl Checkpoints {
         format!("shard-{}", self.shard)
     }
 
+    /// The file that it is in, for people.
+    #[must_use]
+    pub fn path(&self) -> String {
+        self.blobs.path(&self.name()).map_or_else(|_| self.name(), |path| path.display().to_string())
+    }
+
     /// The newest one and its bytes; `None` if there is none. Blocking.
     ///
     /// # Errors

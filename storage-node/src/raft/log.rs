@@ -6,7 +6,7 @@
 use std::collections::VecDeque;
 use std::fmt::Debug;
 use std::io;
-use std::ops::{Bound, RangeBounds};
+use std::ops::{Bound, Range, RangeBounds};
 use std::sync::Arc;
 
 use futures_util::{Stream, stream};
@@ -77,6 +77,20 @@ impl LogStore {
         Ok(Self { shared: Arc::new(shared) })
     }
 
+    /// Indexes of the entries that it holds.
+    #[must_use]
+    pub fn range(&self) -> Range<u64> {
+        self.shared.journal.entries(self.shared.stream)
+    }
+
+    /// Syncs everything appended so far, in every mode.
+    ///
+    /// # Errors
+    /// If the journal has failed.
+    pub async fn sync(&self) -> io::Result<()> {
+        Self::durably(|done| self.shared.journal.flush(self.shared.stream, done)).await
+    }
+
     /// Where the time of the entry `index` went, once it is applied; forgets it and all before it.
     pub fn applied(&self, index: u64) -> Option<Synced> {
         let mut inner = self.shared.inner.lock();
@@ -90,7 +104,7 @@ impl LogStore {
     }
 
     /// Entries of `range` from memory or disk, at least one unless the range is empty, at most `bytes_max`.
-    async fn read(&self, range: std::ops::Range<u64>, bytes_max: usize) -> io::Result<Vec<LogEntry>> {
+    async fn read(&self, range: Range<u64>, bytes_max: usize) -> io::Result<Vec<LogEntry>> {
         if range.is_empty() {
             return Ok(Vec::new());
         }
@@ -103,7 +117,7 @@ impl LogStore {
         entries.map_err(io::Error::other)?.into_iter().map(from_journal).collect()
     }
 
-    fn in_memory(&self, range: &std::ops::Range<u64>, bytes_max: usize) -> Option<Vec<LogEntry>> {
+    fn in_memory(&self, range: &Range<u64>, bytes_max: usize) -> Option<Vec<LogEntry>> {
         let inner = self.shared.inner.lock();
         let first = inner.unapplied.front()?.index();
         let skip = usize::try_from(range.start.checked_sub(first)?).ok()?;
@@ -171,7 +185,7 @@ fn from_journal(entry: Entry) -> io::Result<LogEntry> {
     Ok(LogEntry { log_id: log_id(entry.term, entry.index), payload })
 }
 
-fn half_open(range: &impl RangeBounds<u64>, end: u64) -> std::ops::Range<u64> {
+fn half_open(range: &impl RangeBounds<u64>, end: u64) -> Range<u64> {
     let first = match range.start_bound() {
         Bound::Included(first) => *first,
         Bound::Excluded(before) => before + 1,

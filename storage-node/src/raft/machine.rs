@@ -1,6 +1,7 @@
 //! openraft's state machine: applies entries to the shard, makes and installs snapshots.
 
 use std::io;
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -52,8 +53,8 @@ impl Machine {
     /// The shard's state from its newest checkpoint, or the empty one. Blocking.
     ///
     /// # Errors
-    /// If the checkpoint is damaged, of a newer format, or older than what the log still holds: the node must not
-    /// start, it would lose what was confirmed.
+    /// If the checkpoint is damaged, of a newer format, or does not touch the log: the node must not start, it would
+    /// lose what was confirmed.
     pub fn open(
         shard: ShardId,
         log: LogStore,
@@ -67,6 +68,7 @@ impl Machine {
             Some((Checkpoint { last, members, state }, _)) => (Some(last), members, state),
             None => (None, StoredMembership::default(), ShardState::new(shard)),
         };
+        fits(last, log.range(), &checkpoints)?;
         tripwire.members(members.membership());
         Ok(Self {
             shard,
@@ -152,7 +154,7 @@ impl RaftStateMachine<TypeConfig> for Machine {
     async fn get_snapshot_builder(&mut self) -> CheckpointWriter {
         let state = self.state.read().clone();
         let checkpoint = self.last.map(|last| Checkpoint { last, members: self.members.clone(), state });
-        CheckpointWriter { checkpoint, checkpoints: self.checkpoints.clone() }
+        CheckpointWriter { checkpoint, checkpoints: self.checkpoints.clone(), log: self.log.clone() }
     }
 
     async fn install_snapshot(&mut self, meta: &SnapshotMetaOf, snapshot: Bytes) -> Result<(), io::Error> {
@@ -179,6 +181,22 @@ impl RaftStateMachine<TypeConfig> for Machine {
     }
 }
 
+/// Refuses a checkpoint at `last` beyond the end of the log, or with a hole between them. A checkpoint is written
+/// after the log that it covers was synced, and nothing is purged above it: so they are of different moments.
+fn fits(last: Option<LogId>, log: Range<u64>, checkpoints: &Checkpoints) -> io::Result<()> {
+    let (next, path) = (last.map_or(0, |last| last.index + 1), checkpoints.path());
+    let what = if next > log.end {
+        format!("the checkpoint {path} covers entries up to {next}, and the log in wal/ ends at {}", log.end)
+    } else if next < log.start {
+        format!("the log in wal/ begins at entry {}, and the checkpoint {path} ends at {next}", log.start)
+    } else {
+        return Ok(());
+    };
+    Err(io::Error::other(format!(
+        "{what}: they are not of the same moment. Stop here and restore the whole data directory from one copy"
+    )))
+}
+
 fn snapshot(checkpoint: &Checkpoint, bytes: Bytes) -> SnapshotOf {
     let meta =
         SnapshotMetaOf { last_log_id: Some(checkpoint.last), last_membership: checkpoint.members.clone() };
@@ -190,6 +208,17 @@ fn snapshot(checkpoint: &Checkpoint, bytes: Bytes) -> SnapshotOf {
 pub struct CheckpointWriter {
     checkpoint: Option<Checkpoint>,
     checkpoints: Checkpoints,
+    log: LogStore,
+}
+
+impl CheckpointWriter {
+    /// Durable on return, and never ahead of the log: a power cut must not leave a checkpoint of entries that are gone.
+    async fn write(&self, checkpoint: Checkpoint) -> io::Result<SnapshotOf> {
+        self.log.sync().await?;
+        let checkpoints = self.checkpoints.clone();
+        let write = move || checkpoints.put(&checkpoint).map(|bytes| snapshot(&checkpoint, bytes));
+        tokio::task::spawn_blocking(write).await.map_err(io::Error::other)?.map_err(io::Error::other)
+    }
 }
 
 impl RaftSnapshotBuilder<TypeConfig> for CheckpointWriter {
@@ -200,10 +229,7 @@ impl RaftSnapshotBuilder<TypeConfig> for CheckpointWriter {
     async fn build_snapshot(&mut self) -> Result<SnapshotOf, io::Error> {
         let checkpoint = self.checkpoint.take();
         let checkpoint = checkpoint.ok_or_else(|| io::Error::other("nothing was applied yet"))?;
-        let checkpoints = self.checkpoints.clone();
-        let write = move || checkpoints.put(&checkpoint).map(|bytes| snapshot(&checkpoint, bytes));
-        let written = tokio::task::spawn_blocking(write).await.map_err(io::Error::other)?;
-        Ok(written.unwrap_or_else(|error| {
+        Ok(self.write(checkpoint).await.unwrap_or_else(|error| {
             self.checkpoints.give_up(&error);
             let meta = SnapshotMetaOf { last_log_id: None, last_membership: StoredMembership::default() };
             SnapshotOf { meta, snapshot: Bytes::new() }

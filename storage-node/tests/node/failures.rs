@@ -7,12 +7,13 @@ use std::time::Duration;
 use weir_journal::Disk as _;
 use weir_journal::disk::sim::SimDisk;
 use weir_protocol::error::{ErrorCode, Outcome};
-use weir_protocol::rpc::At;
-use weir_storage_node::{NodeConfig, RunningNode, Surroundings};
+use weir_protocol::rpc::{At, Level};
+use weir_storage_node::{Node, NodeConfig, RunningNode, Surroundings, SyncMode};
 use weir_transport::Link;
 
 use crate::client::{
-    WAIT, batch, config, connect, create, publish, publish_refused, read, settings, start, start_in, until,
+    WAIT, batch, config, connect, create, publish, publish_at, publish_refused, read, settings, start,
+    start_in, until,
 };
 
 const DIR: &str = "/data";
@@ -20,6 +21,11 @@ const DIR: &str = "/data";
 async fn start_on(disk: &SimDisk) -> (RunningNode, Link) {
     let config = NodeConfig { checkpoint_bytes: 4 << 10, ..settings(Path::new(DIR)) };
     start_in(config, Surroundings { disk: Arc::new(disk.clone()), ..Surroundings::default() }).await
+}
+
+fn has_checkpoint(disk: &SimDisk) -> bool {
+    let blobs = disk.list(&Path::new(DIR).join("blobs")).unwrap();
+    blobs.iter().any(|file| file.name == "shard-1.blob")
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -92,10 +98,6 @@ async fn a_checkpoint_that_meets_a_full_disk_stops_nothing_and_is_written_once_t
     let disk = SimDisk::new();
     let (node, link) = start_on(&disk).await;
     let life = create(&link, "orders", config()).await;
-    let shard_1 = || {
-        let blobs = disk.list(&Path::new(DIR).join("blobs")).unwrap();
-        blobs.iter().any(|file| file.name == "shard-1.blob")
-    };
     disk.fill();
     // Larger than `checkpoint_bytes`: one is due.
     publish(&link, life, &batch(0, 0, &[&"x".repeat(8 << 10)])).await.unwrap();
@@ -106,9 +108,9 @@ async fn a_checkpoint_that_meets_a_full_disk_stops_nothing_and_is_written_once_t
     };
     until("a checkpoint fails", || failed() > 0.0).await;
     publish(&link, life, &batch(0, 0, &["after"])).await.expect("the shard goes on");
-    assert!(!shard_1(), "the disk has no room for it");
+    assert!(!has_checkpoint(&disk), "the disk has no room for it");
     disk.make_room();
-    until("the checkpoint is written", shard_1).await;
+    until("the checkpoint is written", || has_checkpoint(&disk)).await;
 
     // Also at the end: a checkpoint only makes the next start fast.
     publish(&link, life, &batch(0, 0, &["last"])).await.unwrap();
@@ -147,5 +149,65 @@ async fn a_drain_answers_everything_and_leaves_the_directory_free() {
     let link = connect(&node);
     let (answer, _) = read(&link, life, At::Latest(true), 0).await.unwrap();
     assert!(answer.committed_end >= confirmed, "{} of {confirmed}", answer.committed_end);
+    node.shutdown(Duration::from_secs(5)).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_checkpoint_is_never_ahead_of_its_log_though_nothing_else_is_synced() {
+    let disk = SimDisk::new();
+    let os = || NodeConfig { sync: SyncMode::Os, checkpoint_bytes: 4 << 10, ..settings(Path::new(DIR)) };
+    let around = |disk: &SimDisk| Surroundings { disk: Arc::new(disk.clone()), ..Surroundings::default() };
+    let (node, link) = start_in(os(), around(&disk)).await;
+    let life = create(&link, "orders", config()).await;
+    let value = "x".repeat(8 << 10);
+    publish_at(&link, life, Level::Memory.bit(), &batch(0, 0, &[&value])).await;
+    until("a checkpoint is written", || has_checkpoint(&disk)).await;
+    for seed in 0..6 {
+        let (node, link) = start_in(os(), around(&disk.after_crash(seed))).await;
+        let (answer, _) = read(&link, life, At::Earliest(true), 0).await.unwrap();
+        assert_eq!(answer.committed_end, 1, "seed {seed}: the record lies below the checkpoint");
+        node.shutdown(Duration::from_secs(2)).await;
+    }
+    node.shutdown(Duration::from_secs(2)).await;
+}
+
+/// Puts what lies in one directory in the place of another.
+fn replace_dir(from: &Path, to: &Path) {
+    if to.exists() {
+        std::fs::remove_dir_all(to).unwrap();
+    }
+    std::fs::create_dir(to).unwrap();
+    for file in std::fs::read_dir(from).unwrap().map(Result::unwrap) {
+        std::fs::copy(file.path(), to.join(file.file_name())).unwrap();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_log_and_a_checkpoint_of_different_moments_are_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let (wal, blobs) = (dir.path().join("wal"), dir.path().join("blobs"));
+    let (old_wal, old_blobs) = (dir.path().join("old-wal"), dir.path().join("old-blobs"));
+    let (node, link) = start(dir.path()).await;
+    let life = create(&link, "orders", config()).await;
+    publish(&link, life, &batch(0, 0, &["early"])).await.unwrap();
+    node.shutdown(Duration::from_secs(5)).await;
+    replace_dir(&wal, &old_wal);
+    replace_dir(&blobs, &old_blobs);
+    let (node, link) = start(dir.path()).await;
+    publish(&link, life, &batch(0, 0, &["late"])).await.unwrap();
+    node.shutdown(Duration::from_secs(5)).await;
+
+    // An old copy of the log beside the newest checkpoint: what the checkpoint tells of is not there.
+    replace_dir(&wal, &dir.path().join("new-wal"));
+    replace_dir(&old_wal, &wal);
+    let refused = Node::start(settings(dir.path())).await.err().expect("its records are gone").to_string();
+    for part in ["shard 0", "blobs/shard-0.blob", "ends", "restore"] {
+        assert!(refused.contains(part), "{part} in {refused}");
+    }
+    // An old checkpoint beside the newest log: the log between is there, and is replayed.
+    replace_dir(&dir.path().join("new-wal"), &wal);
+    replace_dir(&old_blobs, &blobs);
+    let (node, link) = start(dir.path()).await;
+    assert_eq!(read(&link, life, At::Earliest(true), 0).await.unwrap().1, ["early", "late"]);
     node.shutdown(Duration::from_secs(5)).await;
 }
