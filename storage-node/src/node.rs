@@ -320,9 +320,18 @@ fn free_port(listen: SocketAddr) -> std::io::Result<SocketAddr> {
 #[cfg(test)]
 mod tests {
     use bytes::Bytes;
+    use weir_journal::LogPosition;
+    use weir_protocol::batch::{BatchBuilder, Compression, Headers, RecordParts};
+    use weir_protocol::error::ErrorCode;
+    use weir_protocol::ids::{Incarnation, Offset, PartitionId};
+    use weir_protocol::rpc::{TopicConfig, TopicName};
 
     use super::*;
     use crate::raft::EntryData;
+    use crate::read::{Allowance, Reader};
+    use crate::shard::command::CreateTopic;
+    use crate::shard::entry::Kind;
+    use crate::shard::state::Verdict;
 
     const WAIT: Duration = Duration::from_secs(20);
 
@@ -331,6 +340,7 @@ mod tests {
             data_dir: dir.to_owned(),
             journal_file_bytes: 16 << 20,
             data_shards: 2,
+            tail_ring_bytes: 1,
             ..NodeConfig::default()
         };
         Node::start(config).await.unwrap()
@@ -348,5 +358,48 @@ mod tests {
         tokio::time::timeout(WAIT, ended).await.expect("it would serve half").unwrap();
         assert_eq!(node.failure(), None, "the journal is whole");
         tokio::time::timeout(WAIT, node.shutdown(Duration::from_secs(1))).await.unwrap();
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn a_record_whose_entry_is_gone_is_damaged_and_not_trimmed() {
+        let dir = tempfile::tempdir().unwrap();
+        let node = start(dir.path()).await;
+        let shard = node.service.shards[&ShardId(1)].clone();
+        let change = async |sub| {
+            let permit = shard.journal.try_admit(4 << 10, Class::Control).unwrap();
+            shard.change(vec![sub], permit).await.unwrap().remove(0)
+        };
+        let name = TopicName { tenant: "default".into(), namespace: "default".into(), topic: "t".into() };
+        let config = TopicConfig { partitions: 1, ..TopicConfig::default() };
+        let create = CreateTopic { name, config, accept_existing: false };
+        let create = Command { change: Some(Change::CreateTopic(create)) }.encode_to_vec();
+        let Verdict::TopicCreated(made) = change(SubBatch::command(create.into())).await else { panic!() };
+        let mut batch = BatchBuilder::anonymous();
+        batch.push(RecordParts { key: None, headers: &Headers::default(), value: b"a" }).unwrap();
+        let key = (Incarnation(made.topic.unwrap().incarnation), PartitionId(0));
+        let publish = SubBatch {
+            incarnation: key.0,
+            partition: key.1,
+            kind: Kind::Publish,
+            expected_end: None,
+            idempotency: None,
+            body: batch.build(Compression::None).unwrap().unplaced().bytes().clone(),
+        };
+        // Three, since the newest entry stays in memory.
+        for _ in 0..3 {
+            change(publish.clone()).await;
+        }
+        let end = shard.journal.entries(shard.stream()).end;
+        shard.journal.note_purged(shard.stream(), LogPosition { term: 1, leader: 0, index: end - 2 });
+        let reader = Reader::new(shard.clone(), key);
+        let some = Allowance { records: 1, bytes: 1 };
+        let refused = reader.read(Offset(0), Offset(3), some).await.expect_err("it cannot be read");
+        assert_eq!(
+            refused.error_code(),
+            ErrorCode::Corrupt,
+            "a reader told to begin anew would do so for ever"
+        );
+        drop((reader, shard));
+        node.shutdown(Duration::from_secs(1)).await;
     }
 }

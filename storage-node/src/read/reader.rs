@@ -126,7 +126,7 @@ impl Reader {
     /// allowance is not used up. Whole batches are returned; their slices say which records are meant.
     ///
     /// # Errors
-    /// `corrupt`, `offset_trimmed` if retention was faster, `incarnation_gone`.
+    /// `corrupt`, `offset_trimmed` if retention was faster (the start has moved), `incarnation_gone`.
     ///
     /// # Cancel safety
     /// Nothing is changed by a read.
@@ -137,7 +137,7 @@ impl Reader {
         allowance: Allowance,
     ) -> Result<ReadBatches, Refusal> {
         let rows = self.rows(from, until, allowance)?;
-        let bodies = self.bodies(&rows).await?;
+        let bodies = self.bodies(&rows).await.map_err(|refusal| self.if_trimmed(from, refusal))?;
         let mut read = ReadBatches { next: from, ..ReadBatches::default() };
         for (row, batch) in rows.iter().zip(bodies) {
             let first = from.max(row.base_offset);
@@ -161,6 +161,21 @@ impl Reader {
         }
         self.shard.shared.delivered(self.key, read.records, read.bytes, Instant::now());
         Ok(read)
+    }
+
+    /// `refusal`, unless it says that `from` was trimmed and it was not: whoever is told so looks again, and would for
+    /// ever.
+    fn if_trimmed(&self, from: Offset, refusal: Refusal) -> Refusal {
+        if refusal.error_code() != ErrorCode::OffsetTrimmed {
+            return refusal;
+        }
+        match self.bounds() {
+            Ok(bounds) if bounds.start <= from => {
+                Refusal::new(ErrorCode::Corrupt, format!("offset {from} exists, and its entry is gone"))
+            }
+            Ok(_) => refusal,
+            Err(gone) => gone,
+        }
     }
 
     /// Rows that may be needed; compressed ones may turn out to be more than the allowance.
