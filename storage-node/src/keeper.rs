@@ -12,7 +12,7 @@ use weir_protocol::ids::TimestampMs;
 
 use crate::raft::group;
 use crate::replica::ShardHandle;
-use crate::shard::entry::{Kind, SubBatch};
+use crate::shard::entry::{ENTRY_OVERHEAD_BYTES, Kind, SubBatch};
 
 /// How often it looks.
 const ROUND: Duration = Duration::from_secs(1);
@@ -20,8 +20,6 @@ const ROUND: Duration = Duration::from_secs(1);
 const PAUSE_ROUNDS: u32 = 5;
 /// Trims proposed in one round; more wait for the next one.
 const TRIMS_PER_ROUND: usize = 1_000;
-/// Room for an entry's header and its journal frame.
-const ENTRY_OVERHEAD_BYTES: u64 = 4 << 10;
 
 /// The keeper of one shard.
 pub struct Keeper {
@@ -101,8 +99,8 @@ impl Keeper {
                 body: Bytes::new(),
             })
             .collect();
-        let bytes = trims.iter().map(SubBatch::encoded_bytes).sum::<usize>() as u64 + ENTRY_OVERHEAD_BYTES;
-        match self.shard.journal.try_admit(bytes, Class::Control) {
+        let bytes = trims.iter().map(SubBatch::encoded_bytes).sum::<usize>() + ENTRY_OVERHEAD_BYTES;
+        match self.shard.journal.try_admit(bytes as u64, Class::Control) {
             Ok(permit) => {
                 if let Err(refusal) = self.shard.change(trims, permit).await {
                     tracing::warn!(shard = %self.shard.shard, why = refusal.detail, "retention could not trim");

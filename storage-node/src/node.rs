@@ -304,7 +304,7 @@ async fn ensure(service: &NodeService, change: Change) -> Result<(), StartError>
     let shard = ShardId::META;
     let handle = &service.shards[&shard];
     let command = Command { change: Some(change) }.encode_to_vec();
-    let permit = service.journal.try_admit(2 * ENTRY_OVERHEAD_BYTES, Class::Control);
+    let permit = service.journal.try_admit(2 * ENTRY_OVERHEAD_BYTES as u64, Class::Control);
     let permit = permit.map_err(|full| StartError::Shard { shard, why: full.to_string() })?;
     let change = handle.change(vec![SubBatch::command(command.into())], permit).await;
     change.map(drop).map_err(|refusal| StartError::Shard { shard, why: refusal.detail })

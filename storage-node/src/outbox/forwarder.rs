@@ -85,7 +85,7 @@ impl Forwarder {
 async fn commit(shard: &ShardHandle, changes: Vec<Change>) -> Result<(), Refusal> {
     let command = |change| Bytes::from(Command { change: Some(change) }.encode_to_vec());
     let subs: Vec<_> = changes.into_iter().map(|change| SubBatch::command(command(change))).collect();
-    let bytes = subs.iter().map(SubBatch::encoded_bytes).sum::<usize>() as u64 + ENTRY_OVERHEAD_BYTES;
+    let bytes = (subs.iter().map(SubBatch::encoded_bytes).sum::<usize>() + ENTRY_OVERHEAD_BYTES) as u64;
     let permit = shard.journal.try_admit(bytes, Class::Control);
     let permit = permit.map_err(|full| Refusal::new(ErrorCode::Busy, full.to_string()))?;
     for verdict in shard.change(subs, permit).await? {

@@ -10,7 +10,6 @@ use weir_journal::{Class, Full};
 use weir_protocol::batch::Batch;
 use weir_protocol::error::ErrorCode;
 use weir_protocol::ids::{Incarnation, Offset, PartitionId};
-use weir_protocol::limits::ENTRY_BYTES_MAX;
 use weir_protocol::rpc::{
     Level, Packet, PublishAnswer, PublishItem, PublishRequest, PublishResult, Refusal, Stages,
 };
@@ -18,11 +17,8 @@ use weir_transport::Reply;
 
 use crate::replica::proposal::{Change, Outcomes, Proposal, Waiter};
 use crate::replica::{Sender, ShardHandle, ShardShared};
-use crate::shard::entry::{Idempotency, Kind, SubBatch};
+use crate::shard::entry::{ENTRY_OVERHEAD_BYTES, Idempotency, Kind, SUB_BATCHES_BYTES_MAX, SubBatch};
 use crate::shard::state::{PartitionKey, Verdict};
-
-/// Bytes an entry takes besides its sub-batches, with room to spare.
-const ENTRY_OVERHEAD_BYTES: usize = 4 << 10;
 
 /// Answers one publish call, at every level it asks for, lowest first. Nothing is queued before it is admitted.
 ///
@@ -171,10 +167,6 @@ fn prepare(shard: &ShardHandle, body: Bytes) -> Result<(u32, Vec<Change>), Refus
     let packet = Packet::<PublishRequest>::decode(body)
         .map_err(|error| Refusal::new(ErrorCode::Malformed, error.to_string()))?;
     let mut payload = packet.payload;
-    if payload.len() > ENTRY_BYTES_MAX - ENTRY_OVERHEAD_BYTES {
-        let detail = format!("{} bytes in one call; {} are allowed", payload.len(), ENTRY_BYTES_MAX);
-        return Err(Refusal::new(ErrorCode::TooLarge, detail));
-    }
     let mut changes = Vec::with_capacity(packet.message.items.len());
     for item in &packet.message.items {
         changes.push(change(item, &mut payload)?);
@@ -182,10 +174,21 @@ fn prepare(shard: &ShardHandle, body: Bytes) -> Result<(u32, Vec<Change>), Refus
     if changes.is_empty() || !payload.is_empty() {
         return Err(Refusal::new(ErrorCode::Malformed, "items and payload do not match"));
     }
+    fits_entry(changes.iter().map(|change| &change.sub))?;
     for item in &packet.message.items {
         check_version(shard, item)?;
     }
     Ok((packet.message.levels, changes))
+}
+
+/// Refuses what no entry can carry: it would stop the shard.
+pub(super) fn fits_entry<'a>(subs: impl Iterator<Item = &'a SubBatch>) -> Result<(), Refusal> {
+    let bytes: usize = subs.map(SubBatch::encoded_bytes).sum();
+    if bytes <= SUB_BATCHES_BYTES_MAX {
+        return Ok(());
+    }
+    let detail = format!("{bytes} bytes with headers in one call; {SUB_BATCHES_BYTES_MAX} are allowed");
+    Err(Refusal::new(ErrorCode::TooLarge, detail))
 }
 
 /// A sender that acted on an older configuration refreshes it first. One that knows a newer one is ahead of this

@@ -16,7 +16,7 @@ use weir_protocol::rpc::{
 };
 
 use super::dispatch::decode;
-use super::publish::full_refusal;
+use super::publish::{fits_entry, full_refusal};
 use crate::replica::ShardHandle;
 use crate::shard::command::{
     Change, Command, CreateTopic, DeleteNamespace, DeleteTopic, PutNamespace, UpdateTopic,
@@ -32,11 +32,11 @@ const TOLD_TIME_MAX: Duration = Duration::from_secs(5);
 pub(super) async fn change(shard: ShardHandle, change: Change) -> Result<Bytes, Refusal> {
     let is_update = matches!(change, Change::UpdateTopic(_));
     let command = Bytes::from(Command { change: Some(change) }.encode_to_vec());
-    let permit = shard
-        .journal
-        .try_admit(command.len() as u64 + ENTRY_OVERHEAD_BYTES, Class::Control)
-        .map_err(|full| full_refusal(&shard, full))?;
-    let verdicts = shard.change(vec![SubBatch::command(command)], permit).await?;
+    let sub = SubBatch::command(command);
+    fits_entry(std::iter::once(&sub))?;
+    let bytes = (sub.encoded_bytes() + ENTRY_OVERHEAD_BYTES) as u64;
+    let permit = shard.journal.try_admit(bytes, Class::Control).map_err(|full| full_refusal(&shard, full))?;
+    let verdicts = shard.change(vec![sub], permit).await?;
     let verdict = verdicts.into_iter().next();
     let topic = match &verdict {
         Some(Verdict::TopicCreated(made)) => made.topic.as_ref(),

@@ -24,6 +24,7 @@
 
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 use weir_protocol::ids::{Incarnation, Offset, PartitionId, TimestampMs};
+use weir_protocol::limits::ENTRY_BYTES_MAX;
 
 /// Rules that this build writes. Apply dispatches on it; older ones stay readable.
 ///
@@ -33,8 +34,10 @@ pub const STATE_VERSION: u16 = 2;
 const STATE_VERSION_MIN: u16 = 1;
 /// Bytes before the first sub-batch.
 pub const ENTRY_HEADER_BYTES: usize = 16;
-/// What an entry takes besides its sub-batches, its journal frame included, with room to spare.
-pub const ENTRY_OVERHEAD_BYTES: u64 = 4 << 10;
+/// Most bytes of sub-batches that one entry carries, as [`SubBatch::encoded_bytes`] counts them.
+pub const SUB_BATCHES_BYTES_MAX: usize = ENTRY_BYTES_MAX - ENTRY_HEADER_BYTES;
+/// What a permit asks for besides sub-batches: an entry's header, the journal's, and padding to a block.
+pub const ENTRY_OVERHEAD_BYTES: usize = 4 << 10;
 const SUB_HEADER_BYTES: usize = 20;
 const FLAG_EXPECTED_END: u8 = 1;
 const FLAG_IDEMPOTENCY: u8 = 2;

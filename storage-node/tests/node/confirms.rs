@@ -179,6 +179,31 @@ async fn producers_that_share_calls_keep_their_order_whoever_comes_first_in_a_ca
     node.shutdown(Duration::from_secs(5)).await;
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_call_that_fits_no_entry_is_refused_and_the_shard_goes_on() {
+    let dir = tempfile::tempdir().unwrap();
+    let (node, link) = start(dir.path()).await;
+    let life = create(&link, "orders", config()).await;
+    // Many small batches: their headers in the entry count, not only their bytes.
+    let small = batch(0, 0, &["a"]);
+    let count = (3 << 20) / small.bytes().len();
+    let item = PublishItem {
+        incarnation: life,
+        batch_bytes: u32::try_from(small.bytes().len()).unwrap(),
+        ..PublishItem::default()
+    };
+    let request = PublishRequest { levels: Level::Quorum.bit(), items: vec![item; count] };
+    let body = encode_packet(&request, vec![small.bytes().clone(); count]);
+    let Err(CallError::Refused(refusal)) = link.call(Method::Publish, SHARD, body, WAIT).await else {
+        panic!("more than an entry holds")
+    };
+    assert_eq!(refusal.error_code(), ErrorCode::TooLarge);
+    let numbers: Vec<usize> = refusal.detail.split(' ').filter_map(|word| word.parse().ok()).collect();
+    assert!(matches!(numbers[..], [found, allowed] if found > allowed), "{}", refusal.detail);
+    assert_eq!(publish(&link, life, &small).await.unwrap().base_offset, 0);
+    node.shutdown(Duration::from_secs(5)).await;
+}
+
 /// What the shard says of a receipt.
 async fn state_of(
     link: &weir_transport::Link,
