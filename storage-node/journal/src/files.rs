@@ -1,8 +1,9 @@
 //! The file keeper thread: has the next file ready, and frees files that nobody needs.
 
+use std::collections::VecDeque;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use crate::core::{Core, Inner, NextFile, file_name};
@@ -17,24 +18,32 @@ const RETRY: Duration = Duration::from_millis(200);
 
 /// Runs until the journal is closed or has failed.
 pub(crate) fn run(core: &Core) {
+    // Off the journal and still on the disk, oldest first.
+    let mut retired = VecDeque::new();
+    let mut is_stuck = false;
     loop {
-        let (seq, spare, retired) = {
+        let (seq, spare) = {
             let mut inner = core.lock();
             loop {
                 if inner.closing || core.failure().is_some() {
                     return;
                 }
-                let retired = retire(&mut inner);
-                if inner.next.is_none() || !retired.is_empty() {
+                retire(&mut inner, &mut retired);
+                if inner.next.is_none() || !(is_stuck || retired.is_empty()) {
                     let newest = inner.files.back().map(|file| file.seq).max(inner.prepared);
                     let seq = newest.map_or(FileSeq(1), FileSeq::next);
                     let wanted = inner.next.is_none();
-                    break (wanted.then_some(seq), if wanted { inner.spares.pop() } else { None }, retired);
+                    break (wanted.then_some(seq), if wanted { inner.spares.pop() } else { None });
                 }
-                inner = core.files_changed.wait(inner).unwrap_or_else(std::sync::PoisonError::into_inner);
+                inner = wait(core, inner, is_stuck);
+                is_stuck = false;
             }
         };
-        keep(core, retired);
+        if let Err(error) = free(core, &mut retired) {
+            let path = retired.front().map(|path| path.display());
+            tracing::warn!(%error, path = path.map(tracing::field::display), "cannot free journal files; retrying");
+            is_stuck = true;
+        }
         let Some(seq) = seq else { continue };
         match prepare(core, seq, spare.as_deref()) {
             Ok(next) => {
@@ -65,9 +74,17 @@ pub(crate) fn run(core: &Core) {
     }
 }
 
+/// Waits until something changed, or, with files that could not be freed, until it is time to try again.
+fn wait<'a>(core: &Core, inner: MutexGuard<'a, Inner>, is_stuck: bool) -> MutexGuard<'a, Inner> {
+    if is_stuck {
+        let waited = core.files_changed.wait_timeout(inner, RETRY);
+        return waited.unwrap_or_else(PoisonError::into_inner).0;
+    }
+    core.files_changed.wait(inner).unwrap_or_else(PoisonError::into_inner)
+}
+
 /// Takes the oldest files off the journal whose entries are all purged, durably.
-fn retire(inner: &mut Inner) -> Vec<PathBuf> {
-    let mut retired = Vec::new();
+fn retire(inner: &mut Inner, retired: &mut VecDeque<PathBuf>) {
     while inner.files.len() > 1 {
         let oldest = &inner.files[0];
         let free = oldest.spans.0.iter().all(|(stream, span)| {
@@ -79,26 +96,34 @@ fn retire(inner: &mut Inner) -> Vec<PathBuf> {
         }
         retired.extend(inner.files.pop_front().map(|file| file.path));
     }
-    retired
 }
 
-/// Keeps one retired file (or as many as configured) as a spare and removes the others.
-fn keep(core: &Core, retired: Vec<PathBuf>) {
-    for path in retired {
-        let sidecar = path.with_extension("idx");
+/// Keeps one retired file (or as many as configured) as a spare and removes the others, oldest first. It ends with the
+/// first that cannot be freed: a file may only go when all before it are gone, or the next open finds a hole.
+///
+/// A spare is used when its old name is gone durably: its bytes must never be found under that.
+fn free(core: &Core, retired: &mut VecDeque<PathBuf>) -> io::Result<()> {
+    if retired.is_empty() {
+        return Ok(());
+    }
+    let mut spares = Vec::new();
+    let mut done = Ok(());
+    while let Some(path) = retired.front() {
         // A sidecar without its file means nothing and is removed at the next open if this fails.
-        let _ = core.disk.remove(&sidecar);
-        let spares = core.lock().spares.len();
+        let _ = core.disk.remove(&path.with_extension("idx"));
+        let kept = core.lock().spares.len() + spares.len() < core.config.spare_files.max(1) as usize;
         let spare = path.with_extension("spare");
-        let kept = spares < core.config.spare_files.max(1) as usize;
-        let done = if kept { core.disk.rename(&path, &spare) } else { core.disk.remove(&path) };
-        match done {
-            Ok(()) if kept => core.lock().spares.push(spare),
-            Ok(()) => {}
-            Err(error) => tracing::warn!(%error, path = %path.display(), "cannot free a journal file"),
+        done = if kept { core.disk.rename(path, &spare) } else { core.disk.remove(path) };
+        if done.is_err() {
+            break;
         }
+        spares.extend(kept.then_some(spare));
+        retired.pop_front();
         add(&core.counters.recycled, 1);
     }
+    core.disk.sync_dir(&core.wal_dir())?;
+    core.lock().spares.append(&mut spares);
+    done
 }
 
 /// Makes file `seq` ready: zero-filled or recycled, with its header, durable, under its name.

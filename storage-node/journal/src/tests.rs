@@ -159,6 +159,46 @@ fn files_rotate_and_are_recycled_once_everything_in_them_is_purged() {
 }
 
 #[test]
+fn a_file_that_cannot_be_freed_keeps_those_after_it() {
+    let disk = SimDisk::new();
+    let (journal, _) = open(&disk);
+    let mut index = 0;
+    while journal.metrics().rotations < 3 {
+        append(&journal, STREAM, vec![entry(index, 3000)]).unwrap();
+        index += 1;
+    }
+    let oldest = Path::new("/journal/wal/0000000000000001.wal");
+    disk.hold(oldest);
+    journal.note_purged(STREAM, LogPosition { term: 1, leader: 1, index: index - 2 });
+    let (done, answer) = waiter();
+    journal.flush(STREAM, done).unwrap();
+    answer.recv().unwrap().unwrap();
+    until("three files are dead", || journal.usage().files.len() == 1);
+    journal.close();
+    // Without the first, a hole between them: the journal would be refused.
+    let (journal, found) = open(&disk);
+    assert_eq!((found.files, journal.entries(STREAM)), (4, index - 1..index));
+    append(&journal, STREAM, vec![entry(index, 10)]).unwrap();
+    journal.note_purged(STREAM, LogPosition { term: 1, leader: 1, index: index - 1 });
+    let (done, answer) = waiter();
+    journal.flush(STREAM, done).unwrap();
+    answer.recv().unwrap().unwrap();
+    until("they are dead again", || journal.usage().files.len() == 1);
+    assert_eq!(journal.metrics().recycled, 0);
+    disk.let_go(oldest);
+    until("they are freed", || journal.metrics().recycled == 3);
+}
+
+/// Waits for another thread, looking often.
+fn until(what: &str, holds: impl Fn() -> bool) {
+    let held = (0..10_000).any(|_| {
+        std::thread::sleep(Duration::from_millis(1));
+        holds()
+    });
+    assert!(held, "{what}: it never came");
+}
+
+#[test]
 fn sidecars_belong_to_rotated_files_and_blobs_are_replaced_whole() {
     let disk = SimDisk::new();
     let (journal, _) = open(&disk);

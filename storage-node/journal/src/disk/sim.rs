@@ -30,6 +30,7 @@ struct State {
     fail_from: Option<u64>,
     fail_syncs: bool,
     capacity: Option<u64>,
+    held: BTreeSet<PathBuf>,
 }
 
 #[derive(Debug, Default, Clone)]
@@ -76,6 +77,16 @@ impl SimDisk {
     /// Room without end again.
     pub fn make_room(&self) {
         self.state().capacity = None;
+    }
+
+    /// From now on `path` can be neither renamed nor removed; until [`SimDisk::let_go`].
+    pub fn hold(&self, path: &Path) {
+        self.state().held.insert(path.to_owned());
+    }
+
+    /// Ends [`SimDisk::hold`].
+    pub fn let_go(&self, path: &Path) {
+        self.state().held.remove(path);
     }
 
     /// Flips one bit of a file, as a platter would.
@@ -151,6 +162,15 @@ impl State {
         }
     }
 
+    /// An operation that takes the name `path` away.
+    fn unname(&mut self, path: &Path) -> io::Result<u64> {
+        self.operate()?;
+        if self.held.contains(path) {
+            return Err(io::Error::other("simulated: the name is held"));
+        }
+        self.names.remove(path).ok_or_else(|| io::ErrorKind::NotFound.into())
+    }
+
     fn used(&self) -> u64 {
         self.names.values().map(|id| self.files[id].current.len() as u64).sum()
     }
@@ -182,16 +202,13 @@ impl Disk for SimDisk {
 
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
         let mut state = self.state();
-        state.operate()?;
-        let id = state.names.remove(from).ok_or(io::ErrorKind::NotFound)?;
+        let id = state.unname(from)?;
         state.names.insert(to.to_owned(), id);
         Ok(())
     }
 
     fn remove(&self, path: &Path) -> io::Result<()> {
-        let mut state = self.state();
-        state.operate()?;
-        state.names.remove(path).map(drop).ok_or_else(|| io::ErrorKind::NotFound.into())
+        self.state().unname(path).map(drop)
     }
 
     fn list(&self, dir: &Path) -> io::Result<Vec<FileName>> {
