@@ -10,6 +10,7 @@
 
 pub mod config;
 pub mod keeper;
+pub mod layout;
 pub mod metrics;
 pub mod node;
 pub mod outbox;

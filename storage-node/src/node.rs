@@ -17,6 +17,7 @@ use weir_transport::{Listener, ServerConfig};
 
 use crate::config::{NodeConfig, SyncMode};
 use crate::keeper::Keeper;
+use crate::layout;
 use crate::metrics::{JournalCollector, NodeMetrics};
 use crate::outbox::Forwarder;
 use crate::raft::tripwire::Tripwire;
@@ -41,7 +42,7 @@ pub enum StartError {
     /// The journal could not be opened; its message says what to do.
     #[error(transparent)]
     Journal(#[from] weir_journal::OpenError),
-    /// Checkpoints could not be read.
+    /// Checkpoints, or the file of what was decided when the directory was made, could not be read or written.
     #[error(transparent)]
     Sealed(#[from] weir_journal::SealedError),
     /// The listener could not be opened.
@@ -107,8 +108,8 @@ impl Node {
         let blobs = Blobs::open(config.data_dir.join("blobs"), Arc::clone(&around.disk))?;
         let metrics = NodeMetrics::register(&around.registry)?;
         around.registry.register(Box::new(JournalCollector::new(journal.clone())))?;
-        let known = recovered.streams.keys().map(|stream| stream.0).max().unwrap_or(0);
-        let data_shards = if known == 0 { config.data_shards } else { known };
+        let known = recovered.streams.keys().map(|stream| stream.0).max().filter(|shard| *shard > 0);
+        let data_shards = layout::data_shards(&blobs, known, config.data_shards)?;
         let mut tasks = Tasks::default();
         let mut shards = BTreeMap::new();
         let starter = Starter {

@@ -1,4 +1,4 @@
-//! Small durable files beside the journal: checkpoints.
+//! Small durable files beside the journal: checkpoints, and what a node decided once.
 
 use std::path::PathBuf;
 use std::sync::Arc;

@@ -4,15 +4,16 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use prost::Message as _;
 use weir_journal::Disk as _;
 use weir_journal::disk::sim::SimDisk;
 use weir_protocol::error::{ErrorCode, Outcome};
-use weir_protocol::rpc::{At, Level};
+use weir_protocol::rpc::{At, ClusterMap, Level, Method};
 use weir_storage_node::{Node, NodeConfig, RunningNode, Surroundings, SyncMode};
 use weir_transport::Link;
 
 use crate::client::{
-    WAIT, batch, config, connect, create, publish, publish_at, publish_refused, read, settings, start,
+    SHARD, WAIT, batch, config, connect, create, publish, publish_at, publish_refused, read, settings, start,
     start_in, until,
 };
 
@@ -169,6 +170,31 @@ async fn a_checkpoint_is_never_ahead_of_its_log_though_nothing_else_is_synced() 
         node.shutdown(Duration::from_secs(2)).await;
     }
     node.shutdown(Duration::from_secs(2)).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_first_start_that_was_interrupted_anywhere_is_finished_by_the_next() {
+    let around = |disk: &SimDisk| Surroundings { disk: Arc::new(disk.clone()), ..Surroundings::default() };
+    let whole = SimDisk::new();
+    let (node, _) = start_in(settings(Path::new(DIR)), around(&whole)).await;
+    let operations = whole.operations();
+    node.shutdown(Duration::from_secs(2)).await;
+    let mut partial = 0;
+    for cut in (0..operations).step_by(2) {
+        let disk = SimDisk::new();
+        disk.fail_after(cut);
+        if let Ok(node) = Node::start_in(settings(Path::new(DIR)), around(&disk)).await {
+            node.shutdown(Duration::from_millis(200)).await;
+        } else {
+            partial += 1;
+        }
+        let (node, link) = start_in(settings(Path::new(DIR)), around(&disk.after_crash(cut))).await;
+        let map = link.call(Method::ClusterMap, SHARD, Vec::new(), WAIT).await.unwrap();
+        let shards = ClusterMap::decode(map).unwrap().shards.len();
+        assert_eq!(shards, 3, "cut {cut}: fewer are fixed for ever");
+        node.shutdown(Duration::from_secs(2)).await;
+    }
+    assert!(partial > 3, "{partial} of {operations} operations interrupt a start");
 }
 
 /// Puts what lies in one directory in the place of another.
