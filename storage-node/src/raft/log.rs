@@ -264,9 +264,8 @@ impl RaftLogStorage<TypeConfig> for LogStore {
 
     async fn save_vote(&mut self, vote: &Vote) -> Result<(), io::Error> {
         let shared = &self.shared;
-        if vote.leader_id.voted_for != shared.node {
-            shared.tripwire.leading(false);
-        }
+        // A vote is committed when its election was won.
+        shared.tripwire.leading(vote.committed && vote.leader_id.voted_for == shared.node);
         // The journal keeps its operations in order, so a vote is never behind entries queued after it.
         Self::durably(|done| shared.journal.save_vote(shared.stream, encode_vote(vote), done)).await?;
         shared.inner.lock().vote = Some(*vote);
@@ -337,5 +336,36 @@ impl RaftLogStorage<TypeConfig> for LogStore {
         inner.purged = Some(upto);
         inner.last = inner.last.max(Some(upto));
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+    use std::panic::{AssertUnwindSafe, catch_unwind};
+
+    use weir_journal::disk::sim::SimDisk;
+    use weir_journal::{Identity, JournalConfig};
+
+    use super::super::types::Membership;
+    use super::*;
+
+    #[tokio::test]
+    async fn the_tripwire_judges_a_node_while_it_leads() {
+        let identity = Identity { cluster_id: 1, node_id: 1 };
+        let config = JournalConfig::small("/journal", identity);
+        let (journal, _) = Journal::open(config, Arc::new(SimDisk::new())).unwrap();
+        let tripwire = Arc::new(Tripwire::new(ShardId(1), 1, 0));
+        tripwire.members(&Membership::new_with_defaults(vec![BTreeSet::from([1, 2, 3])], []));
+        let mut log = LogStore::open(journal, ShardId(1), 1, None, Arc::clone(&tripwire)).unwrap();
+        let trips = || catch_unwind(AssertUnwindSafe(|| tripwire.check(0))).is_err();
+        for (voted_for, committed, leads) in
+            [(1u64, false, false), (1, true, true), (1, false, false), (1, true, true), (2, false, false)]
+        {
+            let bytes =
+                [&[1, u8::from(committed)][..], &1u64.to_le_bytes(), &voted_for.to_le_bytes()].concat();
+            log.save_vote(&decode_vote(bytes.into()).unwrap()).await.unwrap();
+            assert_eq!(trips(), leads, "voted for {voted_for}, committed: {committed}");
+        }
     }
 }

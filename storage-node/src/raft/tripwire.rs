@@ -38,7 +38,7 @@ impl Tripwire {
         self.seen.lock().configs = membership.get_joint_config().clone();
     }
 
-    /// Whether this node leads. False as soon as it voted for another.
+    /// Whether this node leads: its vote for itself is committed. False as soon as it votes anew.
     pub fn leading(&self, is_leading: bool) {
         self.seen.lock().is_leading = is_leading;
     }
