@@ -13,9 +13,6 @@ use weir_protocol::rpc::Placed;
 use super::entry::SubBatch;
 use super::state::{Check, PartitionKey, ShardState, Verdict};
 
-/// More batches than can be in flight.
-const IN_FLIGHT_MAX: usize = 4_096;
-
 /// What becomes of a publish, as far as it can be told before its entry is applied.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Outlook {
@@ -44,6 +41,8 @@ pub struct Publish<'a> {
 #[derive(Debug, Default)]
 pub struct Staged {
     partitions: HashMap<PartitionKey, InFlight>,
+    /// Batches in flight, of all partitions.
+    batches: usize,
     /// Changes of topics in flight; while there are any, nothing is told early.
     changes: usize,
 }
@@ -72,6 +71,7 @@ impl Staged {
             keys: HashSet::new(),
         });
         flying.batches += 1;
+        self.batches += 1;
         match outlook {
             Outlook::Accepted(base) => flying.end = Some(base.plus(u64::from(header.count))),
             _ => flying.end = None,
@@ -99,6 +99,7 @@ impl Staged {
     pub fn landed(&mut self, key: PartitionKey) {
         if let Some(flying) = self.partitions.get_mut(&key) {
             flying.batches -= 1;
+            self.batches -= 1;
             if flying.batches == 0 {
                 self.partitions.remove(&key);
             }
@@ -111,7 +112,7 @@ impl Staged {
     }
 
     fn judge(&self, state: &ShardState, on: &Publish<'_>) -> Outlook {
-        if self.changes > 0 || !has_room(state) {
+        if self.changes > 0 || !has_room(state.dedupe().rows(), self.batches) {
             return Outlook::Unclear;
         }
         let partition = match state.partition(on.key) {
@@ -161,10 +162,10 @@ impl InFlight {
     }
 }
 
-/// What is in flight may fill the deduplication tables; close to their limit nothing is told early.
-fn has_room(state: &ShardState) -> bool {
-    let (producers, keys) = state.dedupe().rows();
-    producers.max(keys) + IN_FLIGHT_MAX < DEDUPE_ENTRIES_MAX
+/// Each batch in flight may take a row of the deduplication tables; where one more might find none left, nothing is told
+/// early.
+fn has_room((producers, keys): (usize, usize), in_flight: usize) -> bool {
+    producers.max(keys) + in_flight < DEDUPE_ENTRIES_MAX
 }
 
 fn settled(verdict: Verdict) -> Outlook {
@@ -254,6 +255,20 @@ mod tests {
         assert_eq!(stage(&mut staged, &state, &sub(&batch(0, 0))), Outlook::Accepted(Offset(0)));
         staged.change();
         assert_eq!(stage(&mut staged, &state, &sub(&batch(0, 0))), Outlook::Unclear, "the topic may go");
+    }
+
+    /// A call is never divided, so there may be tens of thousands: they are counted.
+    #[test]
+    fn nothing_is_told_early_that_the_deduplication_tables_may_have_no_room_for() {
+        let state = with_topic();
+        let mut staged = Staged::default();
+        (0..5_000).for_each(|n| drop(stage(&mut staged, &state, &sub(&batch(1 + n, 0)))));
+        assert_eq!(staged.batches, 5_000);
+        assert!(has_room((DEDUPE_ENTRIES_MAX - 5_001, 0), staged.batches));
+        assert!(!has_room((0, DEDUPE_ENTRIES_MAX - 5_000), staged.batches));
+        (0..5_000).for_each(|_| staged.landed(KEY));
+        assert_eq!((staged.batches, staged.partitions.len()), (0, 0));
+        assert!(has_room((DEDUPE_ENTRIES_MAX - 1, 0), 0) && !has_room((DEDUPE_ENTRIES_MAX, 0), 0));
     }
 
     #[test]
