@@ -3,13 +3,13 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use bytes::Bytes;
 use tokio::sync::watch;
 use weir_journal::{Class, Usage};
-use weir_protocol::ids::TimestampMs;
 
+use crate::clock;
 use crate::raft::group;
 use crate::replica::ShardHandle;
 use crate::shard::entry::{ENTRY_OVERHEAD_BYTES, Kind, SubBatch};
@@ -82,9 +82,7 @@ impl Keeper {
 
     /// Proposes the trims that retention asks for.
     async fn trim(&self) {
-        let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        let now = TimestampMs(u64::try_from(since.as_millis()).unwrap_or(u64::MAX));
-        let due = self.shard.state.read().due_trims(now, TRIMS_PER_ROUND);
+        let due = self.shard.state.read().due_trims(clock::now(), TRIMS_PER_ROUND);
         if due.is_empty() {
             return;
         }

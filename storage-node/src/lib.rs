@@ -8,6 +8,7 @@
 //!
 //! [`Node::start`] makes it run; `weir dev` runs one beside a gateway.
 
+pub mod clock;
 pub mod config;
 pub mod keeper;
 pub mod layout;

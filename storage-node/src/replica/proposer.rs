@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use std::time::Instant;
 
 use parking_lot::RwLock;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
@@ -19,6 +19,7 @@ use super::backlog::{Backlog, EntryTarget};
 use super::handle::ShardShared;
 use super::in_flight::{EntryInFlight, Flight, hold_back, stages};
 use super::proposal::Proposal;
+use crate::clock;
 use crate::raft::types::Callback;
 use crate::raft::{EntryData, ShardRaft};
 use crate::shard::entry::{EntryBuilder, Kind, SubBatch};
@@ -105,7 +106,7 @@ impl Proposer {
             return self.recover().await;
         }
         let taken = self.backlog.take(ENTRY_TARGET);
-        self.last_ts = now().max(self.last_ts);
+        self.last_ts = clock::now().max(self.last_ts);
         let mut entry = EntryBuilder::new(self.last_ts, taken.iter().map(|proposal| proposal.bytes).sum());
         let mut proposals = Vec::with_capacity(taken.len());
         let mut staged = Vec::new();
@@ -206,9 +207,4 @@ impl Proposer {
         self.last_ts = self.state.read().last_ts().max(self.last_ts);
         self.flight.is_rejected.store(false, Ordering::Release);
     }
-}
-
-fn now() -> TimestampMs {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    TimestampMs(u64::try_from(since.as_millis()).unwrap_or(u64::MAX))
 }

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use prost::Message as _;
 use weir_journal::Class;
 use weir_protocol::error::ErrorCode;
-use weir_protocol::ids::{Incarnation, PartitionId, ProducerKey};
+use weir_protocol::ids::{Incarnation, PartitionId, ProducerKey, TimestampMs};
 use weir_protocol::limits::PARTITIONS_MAX;
 use weir_protocol::rpc::{
     CreateTopicRequest, DeleteNamespaceRequest, DeleteTopicRequest, DescribeTopicRequest,
@@ -17,12 +17,13 @@ use weir_protocol::rpc::{
 
 use super::dispatch::decode;
 use super::publish::{fits_entry, full_refusal};
+use crate::clock;
 use crate::replica::ShardHandle;
 use crate::shard::command::{
     Change, Command, CreateTopic, DeleteNamespace, DeleteTopic, PutNamespace, UpdateTopic,
 };
 use crate::shard::entry::{ENTRY_OVERHEAD_BYTES, SubBatch};
-use crate::shard::state::Verdict;
+use crate::shard::state::{ShardState, Verdict};
 
 /// How long the answer to a change waits for the other shards of its topic.
 const TOLD_TIME_MAX: Duration = Duration::from_secs(5);
@@ -149,10 +150,19 @@ pub(super) fn partition_stats(shard: &ShardHandle, body: Bytes) -> Result<Partit
 
 pub(super) fn producer_state(shard: &ShardHandle, body: Bytes) -> Result<ProducerState, Refusal> {
     let request: ProducerStateRequest = decode(body)?;
-    let at = (Incarnation(request.incarnation), PartitionId(request.partition));
     let state = shard.state.read();
+    // The time that its next batch would have.
+    producer_at(&state, &request, clock::now().max(state.last_ts()))
+}
+
+fn producer_at(
+    state: &ShardState,
+    request: &ProducerStateRequest,
+    now: TimestampMs,
+) -> Result<ProducerState, Refusal> {
+    let at = (Incarnation(request.incarnation), PartitionId(request.partition));
     state.partition(at)?;
-    let producer = state.dedupe().producer(at, ProducerKey(request.producer.into()));
+    let producer = state.dedupe().producer(at, ProducerKey(request.producer.into()), now);
     let producer =
         producer.ok_or_else(|| Refusal::new(ErrorCode::ProducerNotFound, "the producer is not known"))?;
     Ok(ProducerState {
@@ -160,4 +170,44 @@ pub(super) fn producer_state(shard: &ShardHandle, body: Bytes) -> Result<Produce
         last_seq: producer.last_seq.0,
         last_offset: producer.last_offset.0,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use weir_protocol::batch::{BatchBuilder, Compression, Headers, RecordParts};
+    use weir_protocol::ids::{Epoch, LogIndex, Seq, ShardId};
+    use weir_protocol::limits::PRODUCER_IDLE_MS;
+    use weir_protocol::rpc::TopicName;
+
+    use super::*;
+    use crate::shard::entry::{EntryBuilder, Kind};
+
+    #[test]
+    fn a_producer_that_was_idle_too_long_is_not_known() {
+        let mut state = ShardState::new(ShardId(1));
+        let mut apply = |index, sub| {
+            let mut entry = EntryBuilder::new(TimestampMs(1_000), 0);
+            entry.push(&sub);
+            state.apply(LogIndex(index), 1, &entry.build()).unwrap().verdicts.remove(0)
+        };
+        let name = TopicName { tenant: "t".into(), namespace: "n".into(), topic: "a".into() };
+        let config = TopicConfig { partitions: 1, ..TopicConfig::default() };
+        let create = Change::CreateTopic(CreateTopic { name, config, accept_existing: false });
+        let create = Command { change: Some(create) }.encode_to_vec();
+        let Verdict::TopicCreated(made) = apply(0, SubBatch::command(create.into())) else { panic!() };
+        let mut batch = BatchBuilder::new(ProducerKey(7), Epoch(2), Seq(0));
+        batch.push(RecordParts { key: None, headers: &Headers::default(), value: b"v" }).unwrap();
+        let incarnation = made.topic.unwrap().incarnation;
+        let publish = SubBatch {
+            incarnation: Incarnation(incarnation),
+            kind: Kind::Publish,
+            ..SubBatch::command(batch.build(Compression::None).unwrap().bytes().clone())
+        };
+        assert!(matches!(apply(1, publish), Verdict::Placed(_)));
+        let request = ProducerStateRequest { incarnation, partition: 0, producer: 7u128.into() };
+        let epoch = |now| producer_at(&state, &request, TimestampMs(now)).map(|producer| producer.epoch);
+        assert_eq!(epoch(1_000 + PRODUCER_IDLE_MS - 1), Ok(2));
+        let code = epoch(1_000 + PRODUCER_IDLE_MS).map_err(|refusal| refusal.error_code());
+        assert_eq!(code, Err(ErrorCode::ProducerNotFound), "its next batch starts anew");
+    }
 }

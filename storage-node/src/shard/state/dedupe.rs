@@ -168,10 +168,10 @@ impl Dedupe {
         self.orphaned_buckets = BUCKETS;
     }
 
-    /// A producer's state; `None` if it never published there or was idle too long.
+    /// A producer's state; `None` if it never published there or is idle too long by `now`.
     #[must_use]
-    pub fn producer(&self, at: PartitionKey, key: ProducerKey) -> Option<&Producer> {
-        self.producers.get(&(at, key))
+    pub fn producer(&self, at: PartitionKey, key: ProducerKey, now: TimestampMs) -> Option<&Producer> {
+        self.producers.get(&(at, key)).filter(|row| !is_idle(row, now))
     }
 
     /// Producers and idempotency keys that take up room.
