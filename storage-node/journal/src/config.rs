@@ -42,7 +42,7 @@ pub struct JournalConfig {
     /// times `max_block_bytes`. May change between starts: files keep the size they were made with.
     pub file_bytes: u32,
     /// Journal bytes in use at which admission ends: files that hold live data, whole, and the written part of the
-    /// current one. Default 8 GiB, at least two files. On disk there may be up to `spare_files` + 1 files more.
+    /// current one. Default 8 GiB, at least two files. On disk there may be the next file and `spare_files` more.
     pub max_bytes: u64,
     /// Part of `max_bytes` that only [`crate::Class::Control`] may use. Default 64 MiB; less than `max_bytes`.
     pub control_reserve_bytes: u64,
@@ -64,7 +64,8 @@ pub struct JournalConfig {
     /// Memory of the index: about 80 bytes an entry. Default 128 MiB. At the limit admission is refused until
     /// entries are purged.
     pub index_bytes_max: u64,
-    /// Zero-filled files kept ready besides the next one. Default 0; recycled files are kept up to this, or one.
+    /// Files with nothing live in them that are kept to be written again, which spares filling new ones with zeros.
+    /// Default 1, and no less.
     pub spare_files: u32,
 }
 
@@ -85,7 +86,7 @@ impl JournalConfig {
             pending_bytes_max: 64 * MIB,
             recent_bytes_max: 16 * MIB,
             index_bytes_max: 128 * MIB,
-            spare_files: 0,
+            spare_files: 1,
         }
     }
 

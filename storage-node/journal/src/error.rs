@@ -72,9 +72,6 @@ pub enum AppendError {
         /// The limit.
         max: u64,
     },
-    /// The journal or its disk is full, control reserve included; try again after a purge.
-    #[error(transparent)]
-    Full(#[from] Full),
 }
 
 /// Why admission was refused. Nothing was reserved; it ends by itself when files are recycled.

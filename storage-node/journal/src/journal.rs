@@ -61,23 +61,6 @@ impl Drop for Shared {
     }
 }
 
-/// A synced entry read by [`Tail`].
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct TailEntry {
-    /// The entry.
-    pub entry: Entry,
-    /// Where its payload lies.
-    pub location: Location,
-}
-
-/// Follows one stream across files and rotations, synced entries only.
-#[derive(Debug)]
-pub struct Tail {
-    journal: Journal,
-    stream: StreamId,
-    next: u64,
-}
-
 impl Journal {
     /// Opens the journal in `config.dir`, or makes it, and recovers what it holds.
     ///
@@ -417,12 +400,6 @@ impl Journal {
         }
     }
 
-    /// Follows `stream` from the entry `from` on.
-    #[must_use]
-    pub fn tail(&self, stream: StreamId, from: u64) -> Tail {
-        Tail { journal: self.clone(), stream, next: from }
-    }
-
     /// Promises room for an append of `bytes` of payload, or refuses before anything is queued.
     ///
     /// # Errors
@@ -573,25 +550,5 @@ fn split(entries: Vec<Entry>, block_bytes_max: u32) -> Vec<Vec<Entry>> {
 fn supervise(core: &Core, run: impl FnOnce()) {
     if std::panic::catch_unwind(AssertUnwindSafe(run)).is_err() {
         core.fail(Failure::WriterLost);
-    }
-}
-
-impl Tail {
-    /// The next synced entries, at most `max_bytes` of payload but at least one; empty at the durable end.
-    ///
-    /// # Errors
-    /// See [`ReadError`].
-    pub fn next(&mut self, max_bytes: usize) -> Result<Vec<TailEntry>, ReadError> {
-        let end = {
-            let inner = self.journal.core().lock();
-            inner.streams.get(&self.stream).map_or(0, |state| state.durable_end)
-        };
-        let entries = self.journal.read_entries(self.stream, self.next..end.max(self.next), max_bytes)?;
-        self.next += entries.len() as u64;
-        let located = |entry: Entry| {
-            let location = self.journal.locate(self.stream, entry.index)?;
-            Ok(TailEntry { entry, location })
-        };
-        entries.into_iter().map(located).collect()
     }
 }

@@ -50,7 +50,7 @@ pub use disk::{Disk, RealDisk};
 pub use entry::{Entry, EntryKind, FileSeq, Identity, Location, LogPosition, Lsn, Rotated, StreamId};
 pub use error::{AppendError, Damage, Failure, Full, OpenError, ReadError, SealedError};
 pub use format::BLOCK_ALIGN;
-pub use journal::{Journal, Tail, TailEntry};
+pub use journal::Journal;
 pub use metrics::{Metrics, SYNC_BUCKETS_US};
 pub use recovered::{Recovered, RecoveredStream, TornTail};
 pub use space::{Class, FileUsage, Permit, Usage};
