@@ -1,5 +1,6 @@
 //! Disks that fail, machines that lose power, nodes that stop.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,13 +9,13 @@ use prost::Message as _;
 use weir_journal::Disk as _;
 use weir_journal::disk::sim::SimDisk;
 use weir_protocol::error::{ErrorCode, Outcome};
-use weir_protocol::rpc::{At, ClusterMap, Level, Method};
+use weir_protocol::rpc::{At, ClusterMap, Level, Method, PublishAnswer};
 use weir_storage_node::{Node, NodeConfig, RunningNode, Surroundings, SyncMode};
-use weir_transport::Link;
+use weir_transport::{CallError, Link};
 
 use crate::client::{
-    SHARD, WAIT, batch, config, connect, create, publish, publish_at, publish_refused, read, settings, start,
-    start_in, until,
+    SHARD, WAIT, batch, config, create, publish, publish_at, publish_body, publish_refused, read, settings,
+    start, start_in, until,
 };
 
 const DIR: &str = "/data";
@@ -130,26 +131,42 @@ async fn a_drain_answers_everything_and_leaves_the_directory_free() {
     let dir = tempfile::tempdir().unwrap();
     let (node, link) = start(dir.path()).await;
     let life = create(&link, "orders", config()).await;
-    let publishes: Vec<_> = (0..200)
-        .map(|n| {
-            let link = link.clone();
-            tokio::spawn(async move { publish(&link, life, &batch(0, 0, &[&n.to_string()])).await })
-        })
-        .collect();
-    node.shutdown(Duration::from_secs(10)).await;
-    let mut confirmed = 0;
-    for publish in publishes {
-        match publish.await {
-            Ok(Ok(_)) => confirmed += 1,
-            Ok(Err(code)) => assert_eq!(code, ErrorCode::Draining),
-            // The connection was closed before the call was sent.
-            Err(panicked) => assert!(panicked.is_panic()),
+    let mut calls = Vec::new();
+    for n in 0..200 {
+        let body = publish_body(life, Level::Quorum.bit(), &batch(0, 0, &[&n.to_string()]));
+        calls.push(link.open(Method::Publish, SHARD, body).await.unwrap());
+        if n == 99 {
+            // Handled after those before it: the node has taken them.
+            read(&link, life, At::Earliest(true), 0).await.unwrap();
         }
     }
-    let (node, _) = start(dir.path()).await;
-    let link = connect(&node);
-    let (answer, _) = read(&link, life, At::Latest(true), 0).await.unwrap();
-    assert!(answer.committed_end >= confirmed, "{} of {confirmed}", answer.committed_end);
+    node.shutdown(Duration::from_secs(10)).await;
+    let (mut confirmed, mut unknown) = (BTreeMap::new(), 0);
+    for (n, mut call) in calls.into_iter().enumerate() {
+        match call.next().await.unwrap() {
+            Ok(answer) => {
+                let result = PublishAnswer::decode(answer).unwrap().results.remove(0);
+                confirmed.insert(result.placed.unwrap().base_offset, n.to_string());
+            }
+            // The later ones may come too late, and are told so.
+            Err(CallError::Refused(refusal)) => {
+                assert_eq!((refusal.error_code(), refusal.effect()), (ErrorCode::Draining, Outcome::None));
+                assert!(n > 99, "{n} was taken");
+            }
+            Err(CallError::NotSent(_)) => assert!(n > 99, "{n} was taken"),
+            // On its way when the connection was closed.
+            Err(CallError::Unknown) if n > 99 => unknown += 1,
+            Err(other) => panic!("{n}: {other}"),
+        }
+    }
+    assert!(confirmed.len() >= 100);
+    let (node, link) = start(dir.path()).await;
+    let (_, found) = read(&link, life, At::Earliest(true), 0).await.unwrap();
+    let effects = confirmed.len()..=confirmed.len() + unknown;
+    assert!(effects.contains(&found.len()), "a refusal means no effect: {} of {effects:?}", found.len());
+    for (offset, value) in confirmed {
+        assert_eq!(found[usize::try_from(offset).unwrap()], value, "offset {offset}");
+    }
     node.shutdown(Duration::from_secs(5)).await;
 }
 

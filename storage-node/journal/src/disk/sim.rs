@@ -21,8 +21,10 @@ struct State {
     files: BTreeMap<u64, Content>,
     /// Names as processes see them.
     names: BTreeMap<PathBuf, u64>,
-    /// Names as they would be after a crash.
+    /// Names that survive a crash.
     durable_names: BTreeMap<PathBuf, u64>,
+    /// Changes of names that their directory was not synced after, oldest first.
+    unsynced_names: Vec<NameChange>,
     dirs: BTreeSet<PathBuf>,
     locked: BTreeSet<PathBuf>,
     next_file: u64,
@@ -31,6 +33,25 @@ struct State {
     fail_syncs: bool,
     capacity: Option<u64>,
     held: BTreeSet<PathBuf>,
+}
+
+/// What a crash keeps or loses as a whole: a rename is one.
+#[derive(Debug, Clone)]
+struct NameChange {
+    gone: Option<PathBuf>,
+    made: Option<(PathBuf, u64)>,
+}
+
+impl NameChange {
+    fn apply(self, names: &mut BTreeMap<PathBuf, u64>) {
+        self.gone.map(|path| names.remove(&path));
+        names.extend(self.made);
+    }
+
+    fn is_in(&self, dir: &Path) -> bool {
+        let path = self.made.as_ref().map(|(path, _)| path).or(self.gone.as_ref());
+        path.and_then(|path| path.parent()) == Some(dir)
+    }
 }
 
 #[derive(Debug, Default, Clone)]
@@ -101,19 +122,22 @@ impl SimDisk {
         content.durable[byte] ^= 1 << (bit % 8);
     }
 
-    /// What a machine finds after the power failed now: everything synced, and of the rest a subset of sectors that
-    /// `seed` chooses. The same seed gives the same disk.
+    /// What a machine finds after the power failed now: everything synced, and of the rest a subset of sectors and the
+    /// first of the changes of names, as `seed` chooses. The same seed gives the same disk.
     #[must_use]
     pub fn after_crash(&self, seed: u64) -> Self {
         let state = self.state();
         let mut random = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
-        let mut coin = || {
+        let mut next = || {
             random ^= random << 13;
             random ^= random >> 7;
             random ^= random << 17;
-            random & 1 == 0
+            random
         };
-        let names = if coin() { state.names.clone() } else { state.durable_names.clone() };
+        let mut names = state.durable_names.clone();
+        let kept = usize::try_from(next()).unwrap_or(0) % (state.unsynced_names.len() + 1);
+        state.unsynced_names[..kept].iter().for_each(|change| change.clone().apply(&mut names));
+        let mut coin = || next() & 1 == 0;
         let files = state.files.iter().map(|(id, content)| (*id, content.crashed(&mut coin))).collect();
         let fresh = State {
             files,
@@ -162,13 +186,21 @@ impl State {
         }
     }
 
-    /// An operation that takes the name `path` away.
-    fn unname(&mut self, path: &Path) -> io::Result<u64> {
+    fn rename(&mut self, change: NameChange) {
+        self.unsynced_names.push(change.clone());
+        change.apply(&mut self.names);
+    }
+
+    /// An operation that takes the name `path` away, perhaps for another.
+    fn unname(&mut self, path: &Path, to: Option<&Path>) -> io::Result<()> {
         self.operate()?;
         if self.held.contains(path) {
             return Err(io::Error::other("simulated: the name is held"));
         }
-        self.names.remove(path).ok_or_else(|| io::ErrorKind::NotFound.into())
+        let id = *self.names.get(path).ok_or(io::ErrorKind::NotFound)?;
+        let made = to.map(|to| (to.to_owned(), id));
+        self.rename(NameChange { gone: Some(path.to_owned()), made });
+        Ok(())
     }
 
     fn used(&self) -> u64 {
@@ -192,7 +224,7 @@ impl Disk for SimDisk {
                 let id = state.next_file;
                 state.next_file += 1;
                 state.files.insert(id, Content::default());
-                state.names.insert(path.to_owned(), id);
+                state.rename(NameChange { gone: None, made: Some((path.to_owned(), id)) });
                 id
             }
             (None, _) => return Err(io::ErrorKind::NotFound.into()),
@@ -201,14 +233,11 @@ impl Disk for SimDisk {
     }
 
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
-        let mut state = self.state();
-        let id = state.unname(from)?;
-        state.names.insert(to.to_owned(), id);
-        Ok(())
+        self.state().unname(from, Some(to))
     }
 
     fn remove(&self, path: &Path) -> io::Result<()> {
-        self.state().unname(path).map(drop)
+        self.state().unname(path, None)
     }
 
     fn list(&self, dir: &Path) -> io::Result<Vec<FileName>> {
@@ -233,11 +262,10 @@ impl Disk for SimDisk {
         if state.fail_syncs {
             return Err(io::Error::other("simulated sync failure"));
         }
-        let here = |path: &Path| path.parent() == Some(dir);
-        state.durable_names.retain(|path, _| !here(path));
-        let current: Vec<_> =
-            state.names.iter().filter(|(path, _)| here(path)).map(|(p, id)| (p.clone(), *id)).collect();
-        state.durable_names.extend(current);
+        let (synced, others): (Vec<_>, Vec<_>) =
+            std::mem::take(&mut state.unsynced_names).into_iter().partition(|change| change.is_in(dir));
+        state.unsynced_names = others;
+        synced.into_iter().for_each(|change| change.apply(&mut state.durable_names));
         Ok(())
     }
 
