@@ -171,6 +171,36 @@ async fn a_drain_answers_everything_and_leaves_the_directory_free() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_full_disk_refuses_publishes_keeps_reads_and_recovers_without_a_restart() {
+    let disk = SimDisk::new();
+    let (node, link) = start_on(&disk).await;
+    let life = create(&link, "orders", config()).await;
+    disk.fill();
+    // What is prepared already is still written.
+    let large = "x".repeat(900_000);
+    let mut confirmed = 0;
+    let refused = loop {
+        match publish_refused(&link, life, &batch(0, 0, &[&large])).await {
+            Ok(_) => confirmed += 1,
+            Err(refusal) => break refusal,
+        }
+        assert!(confirmed < 60, "the prepared files must fill up");
+    };
+    assert_eq!((refused.error_code(), refused.effect()), (ErrorCode::JournalFull, Outcome::None));
+    assert!(refused.detail.contains("the disk is full"), "{}", refused.detail);
+    assert_eq!(read(&link, life, At::Tail(1), 0).await.unwrap().0.committed_end, confirmed);
+    disk.make_room();
+    let recovered = async {
+        while publish(&link, life, &batch(0, 0, &["after"])).await.is_err() {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    tokio::time::timeout(WAIT, recovered).await.expect("it recovers by itself");
+    assert_eq!(read(&link, life, At::Tail(1), 0).await.unwrap().1, ["after"]);
+    node.shutdown(Duration::from_secs(5)).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_checkpoint_is_never_ahead_of_its_log_though_nothing_else_is_synced() {
     let disk = SimDisk::new();
     let os = || NodeConfig { sync: SyncMode::Os, checkpoint_bytes: 4 << 10, ..settings(Path::new(DIR)) };
