@@ -14,7 +14,9 @@ use openraft::entry::RaftEntry as _;
 use openraft::storage::{IOFlushed, LogState, RaftLogStorage};
 use openraft::{EntryPayload, OptionalSend, RaftLogReader};
 use parking_lot::Mutex;
-use weir_journal::{Entry, EntryKind, Failure, Journal, LogPosition, RecoveredStream, StreamId, Synced};
+use weir_journal::{
+    Entry, EntryKind, Failure, Journal, LogPosition, RecoveredStream, StreamId, SyncMode, Synced,
+};
 use weir_protocol::ids::ShardId;
 
 use super::tripwire::Tripwire;
@@ -83,12 +85,16 @@ impl LogStore {
         self.shared.journal.entries(self.shared.stream)
     }
 
-    /// Syncs everything appended so far, in every mode.
+    /// Syncs the entries up to and including `upto`, in every mode. Writes nothing if they are synced.
     ///
     /// # Errors
     /// If the journal has failed.
-    pub async fn sync(&self) -> io::Result<()> {
-        Self::durably(|done| self.shared.journal.flush(self.shared.stream, done)).await
+    pub async fn sync(&self, upto: u64) -> io::Result<()> {
+        let (journal, stream) = (&self.shared.journal, self.shared.stream);
+        if journal.config().sync == SyncMode::Always && journal.locate(stream, upto).is_ok() {
+            return Ok(());
+        }
+        Self::durably(|done| journal.flush(stream, done)).await
     }
 
     /// Where the time of the entry `index` went, once it is applied; forgets it and all before it.

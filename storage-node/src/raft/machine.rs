@@ -214,7 +214,7 @@ pub struct CheckpointWriter {
 impl CheckpointWriter {
     /// Durable on return, and never ahead of the log: a power cut must not leave a checkpoint of entries that are gone.
     async fn write(&self, checkpoint: Checkpoint) -> io::Result<SnapshotOf> {
-        self.log.sync().await?;
+        self.log.sync(checkpoint.last.index).await?;
         let checkpoints = self.checkpoints.clone();
         let write = move || checkpoints.put(&checkpoint).map(|bytes| snapshot(&checkpoint, bytes));
         tokio::task::spawn_blocking(write).await.map_err(io::Error::other)?.map_err(io::Error::other)
