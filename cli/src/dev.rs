@@ -69,9 +69,12 @@ pub(crate) async fn run(args: DevArgs) -> anyhow::Result<()> {
         _ = interrupt.recv() => {}
         _ = node_stops.wait_for(|stopping| *stopping) => output::note("the storage node has to stop; see the log"),
     }
+    let has_failed = *node_stops.borrow();
     output::note("stopping: finishing what is in flight");
     gateway.shutdown(DRAIN_TIME).await;
     node.shutdown(DRAIN_TIME).await;
+    // Whoever supervises the process shall know, and start it again.
+    anyhow::ensure!(!has_failed, "the storage node stopped by itself; the log says why");
     Ok(())
 }
 

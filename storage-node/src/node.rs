@@ -372,7 +372,7 @@ mod tests {
         };
         let name = TopicName { tenant: "default".into(), namespace: "default".into(), topic: "t".into() };
         let config = TopicConfig { partitions: 1, ..TopicConfig::default() };
-        let create = CreateTopic { name, config, accept_existing: false };
+        let create = CreateTopic { name, config, accept_existing: false, shards: Vec::new() };
         let create = Command { change: Some(Change::CreateTopic(create)) }.encode_to_vec();
         let Verdict::TopicCreated(made) = change(SubBatch::command(create.into())).await else { panic!() };
         let mut batch = BatchBuilder::anonymous();

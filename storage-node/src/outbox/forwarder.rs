@@ -43,6 +43,11 @@ impl Forwarder {
     pub async fn run(self, mut stop: watch::Receiver<bool>) {
         let shared = Arc::clone(&self.shard.shared);
         loop {
+            if self.shard.journal.failure().is_some() {
+                // Nothing can be committed here any more; the node says why.
+                let _ = stop.wait_for(|stopping| *stopping).await;
+                return;
+            }
             // Registered before the state is read: a row that comes meanwhile wakes it.
             let changed = shared.watch_outbox();
             let waiting = self.shard.state.read().outbox().waiting();

@@ -60,7 +60,8 @@ impl Service for NodeService {
             Method::PartitionStats => answer(reply, topics::partition_stats(&shard, body)),
             Method::ProducerState => answer(reply, topics::producer_state(&shard, body)),
             Method::ConfirmState => {
-                spawn(async move { answer(reply, receipt::confirm_state(shard, body).await) });
+                let call = reply.credit();
+                spawn(async move { answer(reply, receipt::confirm_state(shard, body, call).await) });
             }
             Method::DescribeTopic => answer(reply, topics::describe(&shard, body)),
             Method::ListTopics => answer(reply, topics::list(&shard, body)),

@@ -8,6 +8,7 @@ use weir_protocol::error::ErrorCode;
 use weir_protocol::ids::{Incarnation, LogIndex, Offset, PartitionId};
 use weir_protocol::limits::WAIT_MS_MAX;
 use weir_protocol::rpc::{ConfirmState, ConfirmStateRequest, Level, Refusal};
+use weir_transport::CreditHandle;
 
 use super::dispatch::decode;
 use crate::replica::ShardHandle;
@@ -27,7 +28,11 @@ enum Found {
 /// # Errors
 /// `incarnation_gone`, `partition_not_found`, `offset_trimmed`; `beyond_tail` for an offset that nobody was ever told
 /// in this term; `storage_failed` if the entry's term cannot be read.
-pub(super) async fn confirm_state(shard: ShardHandle, body: Bytes) -> Result<ConfirmState, Refusal> {
+pub(super) async fn confirm_state(
+    shard: ShardHandle,
+    body: Bytes,
+    mut call: CreditHandle,
+) -> Result<ConfirmState, Refusal> {
     let request: ConfirmStateRequest = decode(body)?;
     let until = Instant::now() + Duration::from_millis(request.wait_ms.min(WAIT_MS_MAX));
     let waits_for = request.level();
@@ -40,12 +45,19 @@ pub(super) async fn confirm_state(shard: ShardHandle, body: Bytes) -> Result<Con
             Found::Committed(index, ts_ms) => return committed(&shard, &request, index, ts_ms).await,
             Found::Lost => return Ok(ConfirmState { level: Level::None as i32, lost: true, ts_ms: 0 }),
             Found::Staged => {
-                let is_enough = waits_for <= Level::Memory || Instant::now() >= until;
+                let is_over = call.latest().is_cancelled || Instant::now() >= until;
+                let is_enough = waits_for <= Level::Memory || is_over;
                 if is_enough {
                     return Ok(ConfirmState { level: Level::Memory as i32, lost: false, ts_ms: 0 });
                 }
                 // Woken or not, what stands there now is the answer.
-                let _ = timeout_at(until, changed).await;
+                let _ = timeout_at(until, async {
+                    tokio::select! {
+                        () = changed => {}
+                        _ = call.changed() => {}
+                    }
+                })
+                .await;
             }
         }
     }

@@ -192,7 +192,8 @@ mod tests {
         };
         let name = TopicName { tenant: "t".into(), namespace: "n".into(), topic: "a".into() };
         let config = TopicConfig { partitions: 1, ..TopicConfig::default() };
-        let create = Change::CreateTopic(CreateTopic { name, config, accept_existing: false });
+        let create =
+            Change::CreateTopic(CreateTopic { name, config, accept_existing: false, shards: Vec::new() });
         let create = Command { change: Some(create) }.encode_to_vec();
         let Verdict::TopicCreated(made) = apply(0, SubBatch::command(create.into())) else { panic!() };
         let mut batch = BatchBuilder::new(ProducerKey(7), Epoch(2), Seq(0));
