@@ -1,8 +1,9 @@
 //! The journal against the disk underneath: `cargo bench -p weir-journal`.
 //!
 //! * `commit/<n>`: records of 1 KiB with `n` outstanding, each appended by whoever answers the one before it, in turns
-//!   with a bare loop that writes as many bytes into the same kind of file and syncs. At the end, over all turns: bare
-//!   time per record over the journal's; 100 % is as fast as the disk.
+//!   with a bare loop of write and sync on the same kind of file, which writes the records alone, and as many bytes as
+//!   the journal writes with its headers and padding. At the end, over all turns: bare time per record over the
+//!   journal's; 100 % is as fast as the disk.
 //! * `recovery`: opening a directory of full files from the page cache, with checksums and index, in bytes per second.
 //!
 //! `JOURNAL_BENCH_DIR` names a directory on the disk to measure; the target directory by default.
@@ -96,6 +97,22 @@ impl Load {
         }
     }
 
+    /// Writes until files are written again: filling new ones with zeros in the background is over then, and the
+    /// bare loop writes an old file too.
+    fn reach_recycling(&self) {
+        while self.0.journal.metrics().recycled < 2 {
+            self.run(1_024, 65_536);
+        }
+    }
+
+    /// Bytes that a commit of `width` records writes, headers and padding included.
+    fn bytes_per_commit(&self, width: usize) -> usize {
+        let before = self.0.journal.metrics();
+        self.run(width, width as u64 * 16);
+        let after = self.0.journal.metrics();
+        usize::try_from((after.bytes - before.bytes) / (after.blocks - before.blocks)).unwrap()
+    }
+
     /// `records` in all, `width` outstanding.
     fn run(&self, width: usize, records: u64) -> Duration {
         let start = Instant::now();
@@ -126,23 +143,28 @@ fn scaled(took: Duration, records: u64, of: u64) -> Duration {
     took.mul_f64(share)
 }
 
+/// Microseconds per record of one turn each: the records bare, as many bytes as the journal writes, the journal.
+type Turn = [f64; 3];
+
 fn commits(criterion: &mut Criterion) {
-    let mut ratios = Vec::new();
+    let mut table = Vec::new();
     for width in WIDTHS {
         let dir = scratch();
         let load = Load::open(&dir);
         let mut bare =
             BareLoop::create(&dir.path().join("bare"), u64::from(config(&dir).file_bytes)).unwrap();
-        let block = noise(RECORD_BYTES * width);
-        let mut bare_run = |records: u64| {
+        load.reach_recycling();
+        let framed = load.bytes_per_commit(width);
+        let blocks = [noise(RECORD_BYTES * width), noise(framed)];
+        let mut bare_run = |block: &[u8], records: u64| {
             let start = Instant::now();
-            (0..records.div_ceil(width as u64)).for_each(|_| bare.commit(&block).unwrap());
+            (0..records.div_ceil(width as u64)).for_each(|_| bare.commit(block).unwrap());
             start.elapsed()
         };
-        let mut pairs: Vec<(f64, f64)> = Vec::new();
+        let mut turns: Vec<Turn> = Vec::new();
         let mut group = criterion.benchmark_group(format!("commit/{width}"));
         group.throughput(Throughput::Elements(1));
-        // In turns, a slice of one and a slice of the other: what the disk does changes from second to second.
+        // In turns, a slice of each: what the disk does changes from second to second.
         group.bench_function("journal", |bencher| {
             bencher.iter_custom(|records| {
                 let commits = records.div_ceil(width as u64).max(COMMITS_PER_SLICE);
@@ -150,35 +172,42 @@ fn commits(criterion: &mut Criterion) {
                 while left > 0 {
                     let slice = left.min(COMMITS_PER_SLICE);
                     let many = slice * width as u64;
-                    let (disk, journal) = if pairs.len().is_multiple_of(2) {
-                        let disk = bare_run(many);
-                        (disk, load.run(width, many))
-                    } else {
-                        let journal = load.run(width, many);
-                        (bare_run(many), journal)
-                    };
-                    pairs.push((per_record(disk, many), per_record(journal, many)));
-                    (spent, left) = (spent + journal, left - slice);
+                    let mut turn = [0.0; 3];
+                    for place in (0..3).map(|place| (place + turns.len()) % 3) {
+                        let took = match blocks.get(place) {
+                            Some(block) => bare_run(block, many),
+                            None => load.run(width, many),
+                        };
+                        spent += if place == 2 { took } else { Duration::ZERO };
+                        turn[place] = per_record(took, many);
+                    }
+                    turns.push(turn);
+                    left -= slice;
                 }
                 scaled(spent, records, commits * width as u64)
             });
         });
         group.finish();
-        let metrics = load.0.journal.metrics();
-        println!("{width} outstanding: {} frames in {} syncs", metrics.frames, metrics.syncs);
-        ratios.push((width, pairs));
+        // Nothing was measured if this width is not among those asked for.
+        if !turns.is_empty() {
+            table.push((width, framed, turns));
+        }
         load.0.journal.close();
     }
     println!(
-        "outstanding  bare us/record  journal us/record  journal as fast as the disk: median, quartiles"
+        "medians of turns, in us per record; ratios with quartiles: how fast the journal is beside the disk"
     );
-    for (width, pairs) in ratios {
-        let bare = quartiles(pairs.iter().map(|(disk, _)| *disk));
-        let journal = quartiles(pairs.iter().map(|(_, journal)| *journal));
-        let [low, middle, high] = quartiles(pairs.iter().map(|(disk, journal)| disk / journal * 100.0));
+    println!(
+        "outstanding  bytes/commit  records bare  same bytes bare  journal  to same bytes    to records"
+    );
+    for (width, framed, turns) in table {
+        let column = |of: fn(&Turn) -> f64| quartiles(turns.iter().map(of));
+        let times = [column(|t| t[0]), column(|t| t[1]), column(|t| t[2])].map(|quartiles| quartiles[1]);
+        let [bytes, records] = [column(|t| t[1] / t[2] * 100.0), column(|t| t[0] / t[2] * 100.0)]
+            .map(|[low, middle, high]| format!("{middle:.0} % ({low:.0} to {high:.0})"));
         println!(
-            "{width:>11}  {:>14.2}  {:>17.2}  {middle:>4.0} %, {low:.0} to {high:.0} %",
-            bare[1], journal[1]
+            "{width:>11}  {framed:>12}  {:>12.2}  {:>15.2}  {:>7.2}  {bytes}  {records}",
+            times[0], times[1], times[2]
         );
     }
 }

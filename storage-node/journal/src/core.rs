@@ -62,6 +62,8 @@ pub(crate) struct Inner {
     pub(crate) spares: Vec<PathBuf>,
     pub(crate) disk_full: bool,
     pub(crate) closing: bool,
+    /// The writer waits for something in the queue.
+    pub(crate) writer_waits: bool,
     pub(crate) rows: u64,
     pub(crate) next_row: u64,
     /// Synced entries that are still in memory, oldest first, with their payload bytes.
@@ -136,6 +138,16 @@ impl Core {
     /// every change below is complete before anything that could panic, so the state is still whole.
     pub(crate) fn lock(&self) -> MutexGuard<'_, Inner> {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Lets the writer look at the queue, if it waits for something in it: waking costs a system call, and a writer
+    /// that is busy looks by itself.
+    pub(crate) fn wake_writer(&self, mut inner: MutexGuard<'_, Inner>) {
+        let waits = std::mem::take(&mut inner.writer_waits);
+        drop(inner);
+        if waits {
+            self.work.notify_one();
+        }
     }
 
     /// Keeps the first failure and answers everybody who waits. Nothing is taken from now on.

@@ -129,8 +129,7 @@ impl Journal {
             Some(last) if last.stream == stream => last.waiter = waiter,
             _ => {}
         }
-        drop(inner);
-        self.core().work.notify_one();
+        self.core().wake_writer(inner);
         Ok(())
     }
 
@@ -207,8 +206,7 @@ impl Journal {
         let waiter = Waiter::new(done);
         let mut inner = self.open_inner(0)?;
         inner.queue.push_back(Queued { stream, frames: Vec::new(), waiter, bytes: 0, syncs: true });
-        drop(inner);
-        self.core().work.notify_one();
+        self.core().wake_writer(inner);
         Ok(())
     }
 
@@ -230,8 +228,7 @@ impl Journal {
         inner.recent_bytes = inner.recent_bytes.saturating_sub(freed);
         inner.queued_bytes += bytes;
         inner.queue.push_back(Queued { stream, frames: vec![frame], waiter, bytes, syncs: false });
-        drop(inner);
-        self.core().work.notify_one();
+        self.core().wake_writer(inner);
         Ok(())
     }
 

@@ -158,8 +158,10 @@ impl Writer {
             if inner.closing {
                 return None;
             }
+            inner.writer_waits = true;
             inner = core.work.wait(inner).unwrap_or_else(std::sync::PoisonError::into_inner);
         }
+        inner.writer_waits = false;
         // Counted from the last sync; whoever closes the journal does not wait for it.
         let rest = |at: Instant| core.config.min_fsync_interval.checked_sub(at.elapsed());
         while let Some(rest) = synced_at.and_then(rest).filter(|rest| !rest.is_zero())
