@@ -4,6 +4,8 @@ use std::path::PathBuf;
 
 use clap::{Args as ClapArgs, Parser, Subcommand};
 
+use crate::serve::{DevArgs, GatewayArgs, NodeArgs};
+
 /// Durable messaging over plain HTTP and WebSocket.
 #[derive(Debug, Parser)]
 #[command(name = "weir", version, propagate_version = true, max_term_width = 100)]
@@ -54,6 +56,10 @@ pub(crate) struct Connect {
 pub(crate) enum Command {
     /// Run the product on this machine: gateway and storage node in one process
     Dev(DevArgs),
+    /// Run a storage node by itself; gateways connect to it
+    Node(NodeArgs),
+    /// Run a gateway by itself, in front of a storage node; it keeps nothing and there may be several
+    Gateway(GatewayArgs),
     /// Create, list, change and delete topics
     #[command(subcommand)]
     Topic(TopicCommand),
@@ -80,47 +86,6 @@ pub(crate) enum Command {
     /// and syncs can be told apart from the client's.
     #[command(subcommand)]
     Bench(BenchCommand),
-}
-
-/// How `weir dev` runs.
-#[derive(Debug, ClapArgs)]
-pub(crate) struct DevArgs {
-    /// Directory of the data; made if missing
-    #[arg(long, env = "WEIR_DATA_DIR", default_value = "./weir-data", value_name = "DIR")]
-    pub(crate) data_dir: PathBuf,
-    /// Where clients connect; port 0 takes a free one
-    #[arg(long, env = "WEIR_LISTEN", default_value = "127.0.0.1:8080", value_name = "ADDR")]
-    pub(crate) listen: std::net::SocketAddr,
-    /// Serve HTTPS and WSS with this certificate chain (PEM), read again on SIGHUP …
-    #[arg(long, env = "WEIR_TLS_CERT", value_name = "FILE", requires = "tls_key")]
-    pub(crate) tls_cert: Option<PathBuf>,
-    /// … and this private key (PEM)
-    #[arg(long, env = "WEIR_TLS_KEY", value_name = "FILE", requires = "tls_cert")]
-    pub(crate) tls_key: Option<PathBuf>,
-    /// Serve HTTPS and WSS with a certificate made for this machine and kept in the data directory
-    #[arg(long, conflicts_with = "tls_cert")]
-    pub(crate) tls_self_signed: bool,
-    /// Serve an address that other machines can reach although nobody is authenticated
-    #[arg(long)]
-    pub(crate) insecure_public: bool,
-    /// Name that clients may address this gateway by, besides localhost and the listening address; repeatable
-    #[arg(long = "host-name", id = "host_name", value_name = "NAME")]
-    pub(crate) host_names: Vec<String>,
-    /// Browser origin, scheme and host, whose pages may use this gateway; repeatable
-    #[arg(long = "allow-origin", id = "allow_origin", value_name = "ORIGIN")]
-    pub(crate) origins: Vec<String>,
-    /// Where the operator console is served: a path that starts and ends with a slash
-    #[arg(long, env = "WEIR_CONSOLE_PREFIX", default_value = "/console/", value_name = "PATH")]
-    pub(crate) console_prefix: String,
-    /// Data shards of a new data directory, 1 to 64
-    #[arg(long, default_value_t = 4, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=64))]
-    pub(crate) data_shards: u32,
-    /// Size at which the journal refuses publishes until retention has freed some, e.g. 8GiB
-    #[arg(long, default_value = "8GiB", value_name = "SIZE", value_parser = parse_size)]
-    pub(crate) journal_max: Limit,
-    /// Write the gateway's URL into this file once everything answers (for scripts)
-    #[arg(long, value_name = "FILE")]
-    pub(crate) ready_file: Option<PathBuf>,
 }
 
 /// What can be done with settings.
@@ -341,16 +306,6 @@ fn parse_rate(text: &str) -> Result<Rate, String> {
     }
 }
 
-impl DevArgs {
-    /// What belongs together or excludes each other, wherever it was set.
-    pub(crate) fn check(&self) -> anyhow::Result<()> {
-        let (cert, key) = (self.tls_cert.is_some(), self.tls_key.is_some());
-        anyhow::ensure!(cert == key, "tls_cert and tls_key belong together");
-        anyhow::ensure!(!(cert && self.tls_self_signed), "tls_self_signed and tls_cert exclude each other");
-        Ok(())
-    }
-}
-
 /// What can be done with topics.
 #[derive(Debug, Subcommand)]
 pub(crate) enum TopicCommand {
@@ -442,7 +397,7 @@ fn parse_age(text: &str) -> Result<Limit, String> {
     scaled(text, &[("ms", 1), ("s", 1000), ("m", 60_000), ("h", 3_600_000), ("d", 86_400_000)])
 }
 
-fn parse_size(text: &str) -> Result<Limit, String> {
+pub(crate) fn parse_size(text: &str) -> Result<Limit, String> {
     const K: u64 = 1024;
     scaled(text, &[("KiB", K), ("MiB", K * K), ("GiB", K * K * K), ("TiB", K * K * K * K), ("B", 1), ("", 1)])
 }

@@ -1,5 +1,6 @@
 //! Settings from a file. What can be set is what can be typed: keys are the long flags with underscores, in the
-//! sections `[client]` (flags of every command) and `[dev]`. Flags win over the environment, that over the file.
+//! sections `[client]` (flags of every command), `[dev]`, `[node]` and `[gateway]` (those of the commands of these
+//! names). Flags win over the environment, that over the file.
 //!
 //! The file's values become the defaults of the command line's own definitions, so there is one schema, one parser
 //! and one help text.
@@ -13,14 +14,19 @@ use clap::parser::ValueSource;
 use clap::{Arg, ArgAction, ArgMatches, Command, CommandFactory as _, FromArgMatches as _};
 use serde::Serialize;
 
-use crate::args::{Args, ConfigCommand, Connect, DevArgs};
+use crate::args::{Args, ConfigCommand, Connect};
 use crate::output;
+use crate::serve::{DevArgs, GatewayArgs, NodeArgs};
 
 /// Read if it is there and no other file is named.
 const DEFAULT_FILE: &str = "weir.toml";
 /// Names the file, like `--config`.
 const ENV: &str = "WEIR_CONFIG";
-const SECTIONS: [&str; 2] = ["client", "dev"];
+/// Flags of every command.
+const CLIENT: &str = "client";
+/// Commands that have a section.
+const COMMANDS: [&str; 3] = ["dev", "node", "gateway"];
+const SECTIONS: [&str; 4] = [CLIENT, COMMANDS[0], COMMANDS[1], COMMANDS[2]];
 /// Flags that say how to run one command rather than how things are set up.
 const NOT_SETTINGS: [&str; 5] = ["config", "help", "version", "json", "ready_file"];
 
@@ -106,7 +112,10 @@ impl FileConfig {
         let mut values = BTreeMap::new();
         for (section, content) in table {
             let toml::Value::Table(content) = content else {
-                bail!("{}: {section} stands outside of [client] and [dev]", path.display());
+                bail!(
+                    "{}: {section} stands outside of [client], [dev], [node] and [gateway]",
+                    path.display()
+                );
             };
             for (key, value) in content {
                 let typed = match value {
@@ -136,7 +145,7 @@ impl FileConfig {
         for ((section, key), typed) in &self.values {
             let path = self.path.as_deref().unwrap_or(Path::new(DEFAULT_FILE)).display();
             let known = SECTIONS.contains(&section.as_str()) && !NOT_SETTINGS.contains(&key.as_str());
-            let place = if section == "dev" { command.find_subcommand("dev") } else { Some(&command) };
+            let place = if section == CLIENT { Some(&command) } else { command.find_subcommand(section) };
             let arg = place.and_then(|place| place.get_arguments().find(|arg| arg.get_id() == key.as_str()));
             let Some(arg) = arg.filter(|_| known) else {
                 bail!(
@@ -151,29 +160,37 @@ impl FileConfig {
                 let leaked = values.into_iter().map(|value| value.leak() as &'static str);
                 arg.default_values(leaked.map(clap::builder::Str::from))
             };
-            command = if section == "dev" {
-                command.mut_subcommand("dev", |dev| dev.mut_arg(id, with_default))
-            } else {
+            command = if section == CLIENT {
                 command.mut_arg(id, with_default)
+            } else {
+                command.mut_subcommand(section, |named| named.mut_arg(id, with_default))
             };
         }
         Ok(command)
     }
 
     fn settings(&self) -> anyhow::Result<Vec<Setting>> {
-        let matches = self.command()?.try_get_matches_from(["weir", "dev"])?;
-        let dev = matches.subcommand_matches("dev").context("dev is a command")?;
-        DevArgs::from_arg_matches(dev)?.check()?;
         // In the order in which they are declared, which values from a file would change.
-        let command = Args::command();
-        let dev_command = command.find_subcommand("dev").context("dev is a command")?;
+        let declared = Args::command();
         let is_setting = |arg: &&Arg| !NOT_SETTINGS.contains(&arg.get_id().as_str());
-        let client = command.get_arguments().filter(is_setting).map(|arg| self.setting("client", arg, dev));
-        let dev = dev_command.get_arguments().filter(is_setting).filter(|arg| !arg.is_global_set());
-        let dev: Vec<_> = dev
-            .map(|arg| self.setting("dev", arg, matches.subcommand_matches("dev").expect("looked up above")))
-            .collect();
-        Ok(client.chain(dev).collect())
+        let mut settings = Vec::new();
+        for name in COMMANDS {
+            let matches = self.command()?.try_get_matches_from(["weir", name])?;
+            let matches = matches.subcommand_matches(name).context("a command with a section")?;
+            match name {
+                "dev" => DevArgs::from_arg_matches(matches)?.check()?,
+                "node" => NodeArgs::from_arg_matches(matches)?.check()?,
+                _ => GatewayArgs::from_arg_matches(matches)?.check()?,
+            }
+            if settings.is_empty() {
+                let client = declared.get_arguments().filter(is_setting);
+                settings.extend(client.map(|arg| self.setting(CLIENT, arg, matches)));
+            }
+            let command = declared.find_subcommand(name).context("a command with a section")?;
+            let own = command.get_arguments().filter(is_setting).filter(|arg| !arg.is_global_set());
+            settings.extend(own.map(|arg| self.setting(name, arg, matches)));
+        }
+        Ok(settings)
     }
 
     fn setting(&self, section: &'static str, arg: &Arg, matches: &ArgMatches) -> Setting {
@@ -330,6 +347,10 @@ mod tests {
             ("[dev]\nlisten = \"nowhere\"", "nowhere"),
             ("[dev]\ndata_shards = 999", "999"),
             ("[dev]\ntls_cert = \"c.pem\"", "belong together"),
+            ("[gateway]\ntls_key = \"c.pem\"", "belong together"),
+            ("[gateway]\ndata_dir = \"x\"", "gateway.data_dir is unknown"),
+            ("[node]\nlisten = \"10.0.0.1:7070\"", "--cluster-secret"),
+            ("[node]\nlisten = \"0.0.0.0:7070\"\ncluster_secret = \"s\"", "name one that they can reach"),
         ] {
             let (_dir, read) = file(text);
             let error = read.and_then(|file| file.settings().map(|_| ())).unwrap_err();
@@ -349,6 +370,7 @@ mod tests {
             "[client]\nns = \"007\"\n[dev]\ndata_shards = 7\ninsecure_public = true\nhost_name = []\n",
             "[client]\nca_cert = 'C:\\a \"b\" # c'\n[dev]\nhost_name = [\"a.example\", \"it's # b\"]\n",
             "[dev]\nallow_origin = \"https://one.example\"\njournal_max = \"1GiB\"\n",
+            "[node]\nlisten = \"10.0.0.1:7070\"\ncluster_secret = \"/s\"\n[gateway]\nnode = \"10.0.0.1:7070\"\n",
         ] {
             let (_dir, read) = file(text);
             let read = read.unwrap();

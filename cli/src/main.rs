@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   args                 what can be typed, with its help
-//!   dev                  `weir dev`: node and gateway in one process
+//!   serve                `weir dev`, `weir node`, `weir gateway`: what runs until it is stopped
 //!   config               settings from a file
 //!   topic, publish, subscribe, bench    one module per command, over
 //!   client               HTTP as any user would speak it
@@ -13,9 +13,9 @@ mod args;
 mod bench;
 mod client;
 mod config;
-mod dev;
 mod output;
 mod publish;
+mod serve;
 mod subscribe;
 mod topic;
 
@@ -54,7 +54,9 @@ fn run(args: Args, file: &FileConfig) -> anyhow::Result<()> {
     let Args { connect, command } = args;
     match command {
         Command::Config(command) => config::run(&connect, file, &command),
-        Command::Dev(dev) => runtime.block_on(dev::run(dev)),
+        Command::Dev(dev) => runtime.block_on(serve::dev(dev)),
+        Command::Node(node) => runtime.block_on(serve::node(node)),
+        Command::Gateway(gateway) => runtime.block_on(serve::gateway(gateway)),
         Command::Pub(publish) => runtime.block_on(publish::run(&connect, &publish)),
         Command::Sub(subscribe) => runtime.block_on(subscribe::run(&connect, &subscribe)),
         Command::Bench(command) => runtime.block_on(bench::run(&connect, command)),

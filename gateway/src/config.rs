@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 
 use serde::{Deserialize, Serialize};
+use weir_protocol::ws::Secret;
 
 use crate::tls::TlsSource;
 
@@ -15,6 +16,9 @@ pub struct GatewayConfig {
     pub listen: SocketAddr,
     /// A storage node, `host:port`.
     pub storage: String,
+    /// Secret of the cluster, which the storage node may ask for; empty: none. Default empty.
+    #[serde(skip)]
+    pub credential: Secret,
     /// Names that `Host` may have besides localhost, 127.0.0.1, `[::1]` and the listening address; without port.
     pub hosts: Vec<String>,
     /// Browser origins that may use the gateway besides its own, and besides localhost's and
@@ -41,6 +45,7 @@ impl Default for GatewayConfig {
         Self {
             listen: SocketAddr::from(([127, 0, 0, 1], 8080)),
             storage: String::new(),
+            credential: Secret::default(),
             hosts: Vec::new(),
             origins: Vec::new(),
             insecure_public: false,

@@ -109,8 +109,13 @@ impl Gateway {
         let listen_error = |(addr, source)| StartError::Listen { addr, source };
         let listeners = listener::bind(config.listen).await.map_err(listen_error)?;
         let addr = listeners[0].local_addr().map_err(|error| listen_error((config.listen, error)))?;
-        let storage =
-            Storage::new(StorageConfig::new(vec![config.storage.clone()]), Arc::new(TcpDial::default()));
+        let storage = Storage::new(
+            StorageConfig {
+                credential: config.credential.0.clone().into(),
+                ..StorageConfig::new(vec![config.storage.clone()])
+            },
+            Arc::new(TcpDial::default()),
+        );
         let services = Services::new(storage, service_config(&config));
         let (stopping, stop) = watch::channel(false);
         let limits =

@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
+use weir_protocol::ws::Secret;
 
 /// When an answered publish is safe.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -24,6 +25,9 @@ pub struct NodeConfig {
     pub data_dir: PathBuf,
     /// Where gateways connect. Default `127.0.0.1:0`, a free port.
     pub listen: SocketAddr,
+    /// Secret that gateways must present. Default none: it is not asked for.
+    #[serde(skip)]
+    pub credential: Option<Secret>,
     /// Data shards, 1 to 64; read when the data directory is made, fixed from then on. Default 4.
     pub data_shards: u32,
     /// Publishing to a topic that does not exist creates it, in the namespace `default`; read when the data directory
@@ -50,6 +54,7 @@ impl Default for NodeConfig {
         Self {
             data_dir: PathBuf::from("./weir-data"),
             listen: SocketAddr::from(([127, 0, 0, 1], 0)),
+            credential: None,
             data_shards: 4,
             auto_create: false,
             sync: SyncMode::Always,

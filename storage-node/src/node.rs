@@ -149,7 +149,9 @@ impl Node {
         let addr = free_port(config.listen).map_err(StartError::Listen)?;
         service.address = addr.to_string();
         let service = Arc::new(service);
-        let listener = Listener::bind(ServerConfig::new(addr, identity), Arc::clone(&service) as _).await;
+        let credential = config.credential.map(|secret| secret.0.into());
+        let server = ServerConfig { credential, ..ServerConfig::new(addr, identity) };
+        let listener = Listener::bind(server, Arc::clone(&service) as _).await;
         let listener = listener.map_err(StartError::Listen)?;
         Ok(RunningNode { service, listener, journal, registry: around.registry, tasks })
     }

@@ -1,0 +1,74 @@
+//! `weir dev`: the newcomer's way.
+
+use anyhow::Context as _;
+use weir_gateway::{Gateway, RunningGateway, TlsSource};
+use weir_storage_node::{Node, NodeConfig, Surroundings};
+
+use super::args::DevArgs;
+use super::{DRAIN_TIME, Signals, gateway_config, node_config, ready, stopping};
+use crate::output;
+
+/// Runs until SIGTERM, SIGINT or a failure.
+pub(crate) async fn run(args: DevArgs) -> anyhow::Result<()> {
+    args.check()?;
+    let mut signals = Signals::catch()?;
+    let data_dir = &args.store.data_dir;
+    // The newcomer's first publish needs no other request before it.
+    let node = NodeConfig { auto_create: true, ..node_config(&args.store) };
+    // One registry for both, so that `/metrics` shows the whole process.
+    let registry = prometheus::Registry::new();
+    let around = Surroundings { registry: registry.clone(), ..Surroundings::default() };
+    let node = Node::start_in(node, around)
+        .await
+        .with_context(|| format!("cannot start on {}", data_dir.display()))?;
+    let mut node_stops = node.stopping();
+    let mut gateway = gateway_config(&args.edge, node.local_addr().to_string());
+    if args.tls_self_signed {
+        gateway.tls = Some(TlsSource::SelfSigned { dir: data_dir.clone() });
+    }
+    let gateway = match Gateway::start(gateway, registry).await {
+        Ok(gateway) => gateway,
+        Err(error) => {
+            node.shutdown(DRAIN_TIME).await;
+            return Err(error.into());
+        }
+    };
+    let url = format!("{}://{}", gateway.scheme(), gateway.local_addr());
+    ready(args.ready_file.as_deref(), &url)?;
+    welcome(&url, &args, &gateway);
+    tokio::select! {
+        () = signals.stop(Some(&gateway)) => {}
+        _ = node_stops.wait_for(|stopping| *stopping) => output::note("the storage node has to stop; see the log"),
+    }
+    let has_failed = *node_stops.borrow();
+    stopping();
+    gateway.shutdown(DRAIN_TIME).await;
+    node.shutdown(DRAIN_TIME).await;
+    // Whoever supervises the process shall know, and start it again.
+    anyhow::ensure!(!has_failed, "the storage node stopped by itself; the log says why");
+    Ok(())
+}
+
+fn welcome(url: &str, args: &DevArgs, gateway: &RunningGateway) {
+    let trust = match gateway.certificate() {
+        Some((file, sha256)) => {
+            output::note(format_args!("certificate {}\n  SHA-256 {sha256}\n", file.display()));
+            if args.tls_self_signed { format!("--cacert {} ", file.display()) } else { String::new() }
+        }
+        None => String::new(),
+    };
+    output::note(format_args!(
+        "Weir is running, data in {}\n\n  \
+         console        {url}{console}\n  \
+         API            {url}/v1\n  \
+         OpenAPI        {url}/openapi.json\n  \
+         metrics        {url}/metrics\n\n\
+         Publish a message, read it back, follow the topic:\n\n  \
+         curl {trust}-d 'hello' -H 'Content-Type: text/plain' {url}/v1/topics/greetings/messages\n  \
+         curl {trust}{url}/v1/topics/greetings/messages\n  \
+         curl {trust}-N -H 'Accept: text/event-stream' {url}/v1/topics/greetings/messages\n\n\
+         Stop with Ctrl-C.",
+        args.store.data_dir.display(),
+        console = args.edge.console_prefix,
+    ));
+}

@@ -1,0 +1,30 @@
+//! `weir gateway`: a gateway by itself.
+
+use weir_gateway::{Gateway, GatewayConfig};
+
+use super::args::GatewayArgs;
+use super::{DRAIN_TIME, Signals, gateway_config, ready, secret, stopping};
+use crate::output;
+
+/// Runs until SIGTERM or SIGINT. The node need not be there yet: until it is, requests wait and `/readyz` says so.
+pub(crate) async fn run(args: GatewayArgs) -> anyhow::Result<()> {
+    args.check()?;
+    let mut signals = Signals::catch()?;
+    let credential = secret(args.cluster_secret.as_deref())?.unwrap_or_default();
+    let config = GatewayConfig { credential, ..gateway_config(&args.edge, args.node.clone()) };
+    let gateway = Gateway::start(config, prometheus::Registry::new()).await?;
+    let url = format!("{}://{}", gateway.scheme(), gateway.local_addr());
+    ready(args.ready_file.as_deref(), &url)?;
+    output::note(format_args!(
+        "A gateway to {} is running\n\n  \
+         console        {url}{}\n  \
+         API            {url}/v1\n  \
+         metrics        {url}/metrics\n\n\
+         Stop with Ctrl-C.",
+        args.node, args.edge.console_prefix,
+    ));
+    signals.stop(Some(&gateway)).await;
+    stopping();
+    gateway.shutdown(DRAIN_TIME).await;
+    Ok(())
+}

@@ -1,0 +1,138 @@
+//! The long-running commands: `weir dev` is a storage node and a gateway in one process, over real TCP and the real
+//! codec; `weir node` and `weir gateway` are one of them each.
+//!
+//! All of them log to standard error, write a ready file for scripts, drain on SIGTERM and SIGINT, and end with an
+//! error if they stopped by themselves.
+
+mod admin;
+mod args;
+mod dev;
+mod gateway;
+mod node;
+
+use std::path::Path;
+use std::time::Duration;
+
+use anyhow::Context as _;
+use tokio::signal::unix::{Signal, SignalKind, signal};
+use tracing_subscriber::EnvFilter;
+use weir_gateway::{GatewayConfig, RunningGateway, TlsSource};
+use weir_protocol::ws::Secret;
+use weir_storage_node::NodeConfig;
+
+pub(crate) use args::{DevArgs, GatewayArgs, NodeArgs};
+pub(crate) use dev::run as dev;
+pub(crate) use gateway::run as gateway;
+pub(crate) use node::run as node;
+
+use crate::args::Limit;
+use crate::output;
+
+/// What is in flight may take this long to finish at the end.
+const DRAIN_TIME: Duration = Duration::from_secs(5);
+/// Longest secret of a cluster.
+const SECRET_BYTES_MAX: usize = 1 << 10;
+
+/// What the operating system asks for. Caught from the start: nobody who asks for the certificate to be read anew
+/// means to end the process.
+struct Signals {
+    hangup: Signal,
+    terminate: Signal,
+    interrupt: Signal,
+}
+
+impl Signals {
+    /// Starts logging and catches signals. Must be called within a runtime.
+    fn catch() -> anyhow::Result<Self> {
+        let filter = EnvFilter::try_from_env("WEIR_LOG")
+            .unwrap_or_else(|_| EnvFilter::new("warn,weir=info,openraft=error"));
+        tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).init();
+        Ok(Self {
+            hangup: signal(SignalKind::hangup())?,
+            terminate: signal(SignalKind::terminate())?,
+            interrupt: signal(SignalKind::interrupt())?,
+        })
+    }
+
+    /// Waits until somebody wants it to stop. Until then `gateway`'s certificate is read anew at every SIGHUP.
+    async fn stop(&mut self, gateway: Option<&RunningGateway>) {
+        loop {
+            tokio::select! {
+                _ = self.terminate.recv() => return,
+                _ = self.interrupt.recv() => return,
+                Some(()) = self.hangup.recv() => match gateway.map(RunningGateway::reload_certificate) {
+                    Some(Ok(())) => tracing::info!("read the certificate anew"),
+                    Some(Err(error)) => tracing::error!(%error, "the certificate in use stays"),
+                    None => {}
+                },
+            }
+        }
+    }
+}
+
+fn node_config(args: &args::StoreArgs) -> NodeConfig {
+    NodeConfig {
+        data_dir: args.data_dir.clone(),
+        data_shards: args.data_shards,
+        journal_max_bytes: match args.journal_max {
+            Limit::At(bytes) => bytes,
+            Limit::Unlimited => u64::MAX / 2,
+        },
+        ..NodeConfig::default()
+    }
+}
+
+fn gateway_config(args: &args::EdgeArgs, storage: String) -> GatewayConfig {
+    let tls = args.tls_cert.as_ref().zip(args.tls_key.as_ref());
+    GatewayConfig {
+        listen: args.listen,
+        storage,
+        insecure_public: args.insecure_public,
+        hosts: args.host_names.clone(),
+        origins: args.origins.clone(),
+        console_prefix: args.console_prefix.clone(),
+        tls: tls.map(|(cert, key)| TlsSource::Files { cert: cert.clone(), key: key.clone() }),
+        ..GatewayConfig::default()
+    }
+}
+
+/// The secret in a file, without the line feed at its end.
+fn secret(path: Option<&Path>) -> anyhow::Result<Option<Secret>> {
+    let Some(path) = path else { return Ok(None) };
+    let text = std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
+    let secret = text.trim_end_matches(['\r', '\n']);
+    anyhow::ensure!(
+        !secret.is_empty() && secret.len() <= SECRET_BYTES_MAX,
+        "{} holds no secret of 1 to {SECRET_BYTES_MAX} bytes",
+        path.display()
+    );
+    Ok(Some(Secret(secret.to_owned())))
+}
+
+/// Tells scripts that everything answers.
+fn ready(file: Option<&Path>, text: &str) -> anyhow::Result<()> {
+    let Some(path) = file else { return Ok(()) };
+    std::fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))
+}
+
+fn stopping() {
+    output::note("stopping: finishing what is in flight");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_secret_is_the_files_text_and_an_empty_or_missing_file_is_refused() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("secret");
+        assert!(secret(Some(&path)).is_err());
+        for (text, expected) in [("s3cret\r\n", Some("s3cret")), (" x ", Some(" x ")), ("\n", None)] {
+            std::fs::write(&path, text).unwrap();
+            let found = secret(Some(&path)).ok().flatten().map(|secret| secret.0);
+            assert_eq!(found.as_deref(), expected, "{text:?}");
+        }
+        assert_eq!(secret(None).unwrap(), None);
+    }
+}

@@ -1,0 +1,47 @@
+//! `weir node`: a storage node by itself.
+
+use anyhow::Context as _;
+use weir_storage_node::{Node, NodeConfig, Surroundings};
+
+use super::admin::Admin;
+use super::args::NodeArgs;
+use super::{DRAIN_TIME, Signals, node_config, ready, secret, stopping};
+use crate::output;
+
+/// Runs until SIGTERM, SIGINT or a failure.
+pub(crate) async fn run(args: NodeArgs) -> anyhow::Result<()> {
+    args.check()?;
+    let mut signals = Signals::catch()?;
+    let credential = secret(args.cluster_secret.as_deref())?;
+    let (listen, auto_create) = (args.listen, args.auto_create);
+    let config = NodeConfig { listen, auto_create, credential, ..node_config(&args.store) };
+    let registry = prometheus::Registry::new();
+    // Its port is taken before data is touched: a wrong address costs nothing.
+    let admin = Admin::bind(args.admin).await?;
+    let around = Surroundings { registry: registry.clone(), ..Surroundings::default() };
+    let node = Node::start_in(config, around)
+        .await
+        .with_context(|| format!("cannot start on {}", args.store.data_dir.display()))?;
+    let mut node_stops = node.stopping();
+    let (nodes, operators) = (node.local_addr(), admin.local_addr()?);
+    let admin = admin.serve(registry, node.stopping());
+    ready(args.ready_file.as_deref(), &format!("{nodes}\n{operators}\n"))?;
+    output::note(format_args!(
+        "A storage node is running, data in {}\n\n  \
+         gateways       weir gateway --node {nodes}\n  \
+         metrics        http://{operators}/metrics\n\n\
+         Stop with Ctrl-C.",
+        args.store.data_dir.display(),
+    ));
+    tokio::select! {
+        () = signals.stop(None) => {}
+        _ = node_stops.wait_for(|stopping| *stopping) => {}
+    }
+    let has_failed = *node_stops.borrow();
+    stopping();
+    node.shutdown(DRAIN_TIME).await;
+    admin.abort();
+    // Whoever supervises the process shall know, and start it again.
+    anyhow::ensure!(!has_failed, "the storage node stopped by itself; the log says why");
+    Ok(())
+}

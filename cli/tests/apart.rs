@@ -1,0 +1,168 @@
+//! Node and gateways as processes of their own: any of them may go and come back, and nothing is lost or repeated.
+#![expect(dead_code, reason = "each test uses a part of the product's client")]
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod product;
+
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use product::Connection;
+
+/// Whatever has to happen has happened by then.
+const DEADLINE: Duration = Duration::from_secs(60);
+
+/// A `weir node` or `weir gateway`; killed when dropped.
+struct Running {
+    child: Child,
+    /// What its ready file says, by line.
+    said: Vec<String>,
+}
+
+impl Running {
+    fn start(dir: &Path, arguments: &[&str]) -> Self {
+        let ready = dir.join(format!("ready-{}", ulid::Ulid::new()));
+        let child = Command::new(env!("CARGO_BIN_EXE_weir"))
+            .args(arguments)
+            .arg("--ready-file")
+            .arg(&ready)
+            .stderr(Stdio::null())
+            .spawn();
+        let mut running = Self { child: child.unwrap(), said: Vec::new() };
+        let start = Instant::now();
+        while running.said.is_empty() {
+            let text = std::fs::read_to_string(&ready).unwrap_or_default();
+            running.said = text.lines().map(str::to_owned).collect();
+            assert!(running.child.try_wait().unwrap().is_none(), "{arguments:?} ended before it was ready");
+            assert!(start.elapsed() < DEADLINE, "{arguments:?} is not ready");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        running
+    }
+
+    fn kill(&mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+
+    /// SIGTERM; true if it ended by itself with success.
+    fn stop(&mut self) -> bool {
+        let pid = self.child.id().to_string();
+        assert!(Command::new("kill").arg(pid).status().unwrap().success());
+        self.child.wait().unwrap().success()
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn node(dir: &Path, listen: &str, more: &[&str]) -> Running {
+    let data = dir.join("data");
+    let fixed = ["node", "--listen", listen, "--admin", "127.0.0.1:0", "--data-dir", data.to_str().unwrap()];
+    let node = Running::start(dir, &[&fixed, more].concat());
+    assert_eq!(node.said.len(), 2, "{:?}", node.said);
+    node
+}
+
+fn gateway(dir: &Path, node: &str, more: &[&str]) -> (Running, String) {
+    let fixed = ["gateway", "--node", node, "--listen", "127.0.0.1:0"];
+    let gateway = Running::start(dir, &[&fixed, more].concat());
+    let address = gateway.said[0].strip_prefix("http://").unwrap().to_owned();
+    (gateway, address)
+}
+
+fn publish(http: &mut Connection, seq: u64) -> u16 {
+    let seq_text = seq.to_string();
+    let headers = [("Producer-Id", "p"), ("Producer-Epoch", "0"), ("Producer-Seq", seq_text.as_str())];
+    let answer = http.request("POST /v1/topics/t/messages", &headers, seq_text.as_bytes()).unwrap();
+    if answer.status >= 300 {
+        eprintln!("{seq}: {}", answer.text());
+    }
+    answer.status
+}
+
+fn scratch() -> tempfile::TempDir {
+    tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap()
+}
+
+#[test]
+fn a_node_that_is_killed_and_comes_back_is_found_again_and_nothing_is_lost_or_repeated() {
+    let dir = scratch();
+    let mut running = node(dir.path(), "127.0.0.1:0", &[]);
+    let address = running.said[0].clone();
+    let (_a, a) = gateway(dir.path(), &address, &[]);
+    let (_b, b) = gateway(dir.path(), &address, &[]);
+    let mut http = Connection::open(&a).unwrap();
+    assert_eq!(http.request("PUT /v1/topics/t", &[], b"{\"partitions\":1}").unwrap().status, 201);
+    assert!((0..20).all(|seq| publish(&mut http, seq) == 201));
+    running.kill();
+    // While the node is away the request waits; a repeat would be recognised.
+    let (dir_path, returning): (PathBuf, _) = (dir.path().to_owned(), address.clone());
+    let back = std::thread::spawn(move || node(&dir_path, &returning, &[]));
+    assert!((20..40).all(|seq| matches!(publish(&mut http, seq), 200 | 201)));
+    let _node = back.join().unwrap();
+    let mut other = Connection::open(&b).unwrap();
+    let page = other.request("GET /v1/topics/t/messages?from=earliest&limit=1000", &[], b"").unwrap().json();
+    let found: Vec<_> = page["messages"].as_array().unwrap().iter().map(|m| m["offset"].as_u64()).collect();
+    assert_eq!(found, (0..40).map(Some).collect::<Vec<_>>());
+}
+
+#[test]
+fn a_gateway_keeps_nothing_so_another_goes_on_in_its_place() {
+    let dir = scratch();
+    let mut node = node(dir.path(), "127.0.0.1:0", &["--auto-create"]);
+    let (mut first, address) = gateway(dir.path(), &node.said[0], &[]);
+    assert!((0..5).all(|seq| publish(&mut Connection::open(&address).unwrap(), seq) == 201));
+    first.kill();
+    let (mut second, address) = gateway(dir.path(), &node.said[0], &[]);
+    let mut http = Connection::open(&address).unwrap();
+    assert_eq!(publish(&mut http, 4), 200, "the node knows the producer, not the gateway");
+    assert_eq!(publish(&mut http, 5), 201);
+    let mut operators = Connection::open(&node.said[1]).unwrap();
+    for (path, status) in [("/healthz", 204), ("/readyz", 204), ("/nothing", 404)] {
+        assert_eq!(operators.request(&format!("GET {path}"), &[], b"").unwrap().status, status, "{path}");
+    }
+    let metrics = operators.request("GET /metrics", &[], b"").unwrap().text();
+    assert!(metrics.contains("weir_node_published_records_total 6"), "{metrics}");
+    assert!(second.stop(), "SIGTERM is no failure");
+    assert!(node.stop(), "SIGTERM is no failure");
+}
+
+#[test]
+fn who_does_not_know_the_secret_is_no_gateway() {
+    let dir = scratch();
+    let secret = dir.path().join("secret");
+    std::fs::write(&secret, "open sesame\n").unwrap();
+    let with_secret = ["--cluster-secret", secret.to_str().unwrap()];
+    let node = node(dir.path(), "127.0.0.1:0", &with_secret);
+    let (_a, stranger) = gateway(dir.path(), &node.said[0], &[]);
+    let (_b, member) = gateway(dir.path(), &node.said[0], &with_secret);
+    let ready =
+        |address: &str| Connection::open(address).unwrap().request("GET /readyz", &[], b"").unwrap().status;
+    assert_eq!((ready(&stranger), ready(&member)), (503, 204));
+    let made = Connection::open(&member).unwrap().request("PUT /v1/topics/t", &[], b"{}").unwrap();
+    assert_eq!(made.status, 201);
+}
+
+#[test]
+fn an_address_that_others_can_reach_needs_a_secret_and_says_so() {
+    for (arguments, expected) in [
+        (&["node", "--listen", "192.0.2.1:7070"][..], "--cluster-secret"),
+        (&["node", "--listen", "0.0.0.0:7070", "--insecure-public"], "name one that they can reach"),
+        (&["node", "--admin", "192.0.2.1:7071"], "metrics have no authentication"),
+        (&["gateway", "--listen", "0.0.0.0:0"], "--insecure-public"),
+    ] {
+        let dir = scratch();
+        let output =
+            Command::new(env!("CARGO_BIN_EXE_weir")).args(arguments).current_dir(dir.path()).output();
+        let output = output.unwrap();
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(!output.status.success() && said.contains(expected), "{arguments:?}: {said}");
+        assert!(!dir.path().join("weir-data").exists(), "no data was touched");
+    }
+}
