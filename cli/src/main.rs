@@ -3,7 +3,7 @@
 //! ```text
 //!   args                 what can be typed, with its help
 //!   serve                `weir dev`, `weir node`, `weir gateway`: what runs until it is stopped
-//!   config               settings from a file
+//!   config               settings from a file          limit   sizes, ages and counts as they are typed
 //!   topic, publish, subscribe, bench    one module per command, over
 //!   client               HTTP as any user would speak it
 //!   output               what is printed, for people and with --json
@@ -13,6 +13,7 @@ mod args;
 mod bench;
 mod client;
 mod config;
+mod limit;
 mod output;
 mod publish;
 mod serve;

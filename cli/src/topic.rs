@@ -5,8 +5,9 @@ use bytes::Bytes;
 use http::{HeaderMap, Method, StatusCode};
 use serde_json::{Map, Value, json};
 
-use crate::args::{ConfigFields, Connect, Limit, TopicCommand};
+use crate::args::{ConfigFields, Connect, TopicCommand};
 use crate::client::Api;
+use crate::limit::Limit;
 use crate::output;
 
 /// Carries out one topic command.

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use clap::Args as ClapArgs;
 
-use crate::args::{Limit, parse_size};
+use crate::limit::{Limit, parse_size};
 
 /// What a storage node keeps, and where.
 #[derive(Debug, ClapArgs)]

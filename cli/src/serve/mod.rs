@@ -25,7 +25,7 @@ pub(crate) use dev::run as dev;
 pub(crate) use gateway::run as gateway;
 pub(crate) use node::run as node;
 
-use crate::args::Limit;
+use crate::limit::Limit;
 use crate::output;
 
 /// What is in flight may take this long to finish at the end.
