@@ -20,6 +20,14 @@ pub(crate) fn parse_size(text: &str) -> Result<Limit, String> {
     scaled(text, &[("KiB", K), ("MiB", K * K), ("GiB", K * K * K), ("TiB", K * K * K * K), ("B", 1), ("", 1)])
 }
 
+/// A size with its unit, in bytes; there is no lifting it.
+pub(crate) fn parse_bytes(text: &str) -> Result<u64, String> {
+    match parse_size(text)? {
+        Limit::At(bytes) => Ok(bytes),
+        Limit::Unlimited => Err("expected a number with one of the units KiB, MiB, GiB, TiB, B".to_owned()),
+    }
+}
+
 /// A count.
 pub(crate) fn parse_count(text: &str) -> Result<Limit, String> {
     scaled(text, &[("", 1)])

@@ -379,6 +379,21 @@ fn every_level_has_its_status_and_a_receipt_that_tells_what_became_of_it() {
 }
 
 #[test]
+fn a_node_that_does_not_sync_confirms_at_memory_unless_more_is_asked_for() {
+    let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let product = Product::start_with(dir.path(), "127.0.0.1:0", &["--sync", "os"]);
+    let mut http = Connection::open(&product.address).unwrap();
+    let mut publish =
+        |headers: &[(&str, &str)]| http.request("POST /v1/topics/t/messages", headers, b"x").unwrap();
+    let silent = publish(&[]);
+    assert_eq!((silent.status, silent.header("confirm-level")), (202, Some("memory")), "{}", silent.text());
+    let demanding = publish(&[("Confirm", "durable")]);
+    assert_eq!(demanding.json()["code"], "level_unavailable");
+    let offered = http.request("GET /v1", &[], b"").unwrap().json();
+    assert_eq!(offered["levels"], json!(["none", "memory"]));
+}
+
+#[test]
 fn a_deadline_that_has_come_is_answered_with_the_level_reached_even_to_those_who_want_no_body() {
     let mut api = Api::with_topic("t", "{}");
     for (prefer, body_bytes) in [(None, 1), (Some(("Prefer", "return=minimal")), 0)] {

@@ -17,6 +17,16 @@ pub enum SyncMode {
     Os,
 }
 
+/// How the journal writes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Backend {
+    /// Through the page cache, then a sync. The default.
+    Buffered,
+    /// Past the page cache, each write durable by itself. Needs a file system with direct I/O.
+    Direct,
+}
+
 /// Settings of a storage node.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
@@ -35,6 +45,11 @@ pub struct NodeConfig {
     pub auto_create: bool,
     /// When an answered publish is safe. Default `always`.
     pub sync: SyncMode,
+    /// How the journal writes. Default `buffered`.
+    pub backend: Backend,
+    /// Shortest time in microseconds between two syncs of the journal, from the end of one to the start of the next
+    /// commit, up to a second. Default 0: nobody waits for company.
+    pub min_sync_interval_us: u64,
     /// Bytes of journal at which publishes are refused until retention has freed some. Default 8 GiB, at least two
     /// journal files.
     pub journal_max_bytes: u64,
@@ -58,6 +73,8 @@ impl Default for NodeConfig {
             data_shards: 4,
             auto_create: false,
             sync: SyncMode::Always,
+            backend: Backend::Buffered,
+            min_sync_interval_us: 0,
             journal_max_bytes: 8 << 30,
             journal_file_bytes: 128 << 20,
             checkpoint_bytes: 64 << 20,
@@ -75,8 +92,18 @@ impl NodeConfig {
         if !(1..=64).contains(&self.data_shards) {
             return Err(format!("data_shards is {}; 1 to 64 are allowed", self.data_shards));
         }
-        if self.journal_file_bytes < 16 << 20 {
-            return Err("journal_file_bytes is below 16 MiB".to_owned());
+        let (file, max) = (self.journal_file_bytes, self.journal_max_bytes);
+        if !(16 << 20..=2 << 30).contains(&file) || !file.is_multiple_of(4 << 10) {
+            return Err(format!(
+                "journal_file_bytes is {file}; 16 MiB to 2 GiB in steps of 4 KiB are allowed"
+            ));
+        }
+        if max < 2 * u64::from(file) {
+            return Err(format!("journal_max_bytes is {max}; at least two journal files are needed"));
+        }
+        if self.min_sync_interval_us > 1_000_000 {
+            let interval = self.min_sync_interval_us;
+            return Err(format!("min_sync_interval_us is {interval}; up to 1000000 are allowed"));
         }
         Ok(())
     }

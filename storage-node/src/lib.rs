@@ -22,5 +22,5 @@ pub mod server;
 pub mod shard;
 pub mod shutdown;
 
-pub use config::{NodeConfig, SyncMode};
+pub use config::{Backend, NodeConfig, SyncMode};
 pub use node::{Node, RunningNode, StartError, Surroundings};

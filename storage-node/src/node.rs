@@ -15,7 +15,7 @@ use weir_protocol::rpc::Namespace;
 use weir_transport::server::Identity as ServerIdentity;
 use weir_transport::{Listener, ServerConfig};
 
-use crate::config::{NodeConfig, SyncMode};
+use crate::config::{Backend, NodeConfig, SyncMode};
 use crate::keeper::Keeper;
 use crate::layout;
 use crate::metrics::{JournalCollector, NodeMetrics};
@@ -229,6 +229,11 @@ fn open_journal(
             SyncMode::Always => weir_journal::SyncMode::Always,
             SyncMode::Os => weir_journal::SyncMode::Os,
         },
+        backend: match config.backend {
+            Backend::Buffered => weir_journal::Backend::Pwrite,
+            Backend::Direct => weir_journal::Backend::Direct,
+        },
+        min_fsync_interval: Duration::from_micros(config.min_sync_interval_us),
         // The tail ring serves live readers; the journal's own memory is for what is in flight.
         recent_bytes_max: 1 << 20,
         ..JournalConfig::new(&config.data_dir, identity)

@@ -5,7 +5,10 @@ use std::path::PathBuf;
 
 use clap::Args as ClapArgs;
 
-use crate::limit::{Limit, parse_size};
+use weir_protocol::limits::{HTTP_BATCH_BYTES_MAX, RECORD_BYTES_MAX};
+use weir_storage_node::{Backend, NodeConfig, SyncMode};
+
+use crate::limit::{Limit, parse_bytes, parse_size};
 
 /// What a storage node keeps, and where.
 #[derive(Debug, ClapArgs)]
@@ -19,6 +22,51 @@ pub(crate) struct StoreArgs {
     /// Size at which the journal refuses publishes until retention has freed some, e.g. 8GiB
     #[arg(long, default_value = "8GiB", value_name = "SIZE", value_parser = parse_size)]
     pub(crate) journal_max: Limit,
+    /// Size of one journal file, 16MiB to 2GiB
+    #[arg(long, default_value = "128MiB", value_name = "SIZE", value_parser = parse_bytes)]
+    pub(crate) journal_file: u64,
+    /// When an answered publish is safe: `always`, when it is synced; `os`, when the operating system has it, and then
+    /// confirms reach `memory` at most
+    #[arg(long, default_value = "always", value_name = "WHEN", value_parser = ["always", "os"])]
+    pub(crate) sync: String,
+    /// Shortest time between two syncs, up to a second: fewer syncs, and everybody waits longer
+    #[arg(long, default_value_t = 0, value_name = "US", value_parser = clap::value_parser!(u64).range(0..=1_000_000))]
+    pub(crate) min_sync_interval_us: u64,
+    /// How the journal writes: `buffered`, through the page cache, or `direct`, past it
+    #[arg(long, default_value = "buffered", value_name = "HOW", value_parser = ["buffered", "direct"])]
+    pub(crate) backend: String,
+    /// Growth of a shard's log after which a checkpoint is written
+    #[arg(long, default_value = "64MiB", value_name = "SIZE", value_parser = parse_bytes)]
+    pub(crate) checkpoint: u64,
+    /// Memory for the newest messages, which live readers are served from
+    #[arg(long, default_value = "64MiB", value_name = "SIZE", value_parser = parse_bytes)]
+    pub(crate) tail_ring: u64,
+}
+
+impl StoreArgs {
+    /// The node's settings.
+    ///
+    /// # Errors
+    /// A sentence that names the setting and its range.
+    pub(super) fn config(&self) -> anyhow::Result<NodeConfig> {
+        let config = NodeConfig {
+            data_dir: self.data_dir.clone(),
+            data_shards: self.data_shards,
+            sync: if self.sync == "os" { SyncMode::Os } else { SyncMode::Always },
+            backend: if self.backend == "direct" { Backend::Direct } else { Backend::Buffered },
+            min_sync_interval_us: self.min_sync_interval_us,
+            journal_max_bytes: match self.journal_max {
+                Limit::At(bytes) => bytes,
+                Limit::Unlimited => u64::MAX / 2,
+            },
+            journal_file_bytes: u32::try_from(self.journal_file).unwrap_or(u32::MAX),
+            checkpoint_bytes: self.checkpoint,
+            tail_ring_bytes: usize::try_from(self.tail_ring).unwrap_or(usize::MAX),
+            ..NodeConfig::default()
+        };
+        config.check().map_err(anyhow::Error::msg)?;
+        Ok(config)
+    }
 }
 
 /// How a gateway meets its clients.
@@ -45,6 +93,15 @@ pub(crate) struct EdgeArgs {
     /// Where the operator console is served: a path that starts and ends with a slash
     #[arg(long, env = "WEIR_CONSOLE_PREFIX", default_value = "/console/", value_name = "PATH")]
     pub(crate) console_prefix: String,
+    /// Size of the largest message, at most 3MiB
+    #[arg(long, default_value = "1MiB", value_name = "SIZE", value_parser = parse_bytes)]
+    pub(crate) record_max: u64,
+    /// Connections at once; further ones wait
+    #[arg(long, default_value_t = 10_000, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    pub(crate) connections_max: u32,
+    /// Memory for request bodies, all connections together; what finds no room is refused with `busy`
+    #[arg(long, default_value = "256MiB", value_name = "SIZE", value_parser = parse_bytes)]
+    pub(crate) request_bytes_max: u64,
 }
 
 impl EdgeArgs {
@@ -52,6 +109,16 @@ impl EdgeArgs {
     pub(super) fn check(&self) -> anyhow::Result<()> {
         let (cert, key) = (self.tls_cert.is_some(), self.tls_key.is_some());
         anyhow::ensure!(cert == key, "tls_cert and tls_key belong together");
+        let (record, most) = (self.record_max, RECORD_BYTES_MAX as u64);
+        anyhow::ensure!(
+            (1..=most).contains(&record),
+            "record_max is {record}; 1 to {most} bytes are allowed"
+        );
+        anyhow::ensure!(
+            self.request_bytes_max >= HTTP_BATCH_BYTES_MAX as u64,
+            "request_bytes_max is {}; at least one batch, {HTTP_BATCH_BYTES_MAX} bytes, must fit",
+            self.request_bytes_max
+        );
         Ok(())
     }
 }
@@ -77,6 +144,7 @@ impl DevArgs {
     /// What belongs together or excludes each other, wherever it was set.
     pub(crate) fn check(&self) -> anyhow::Result<()> {
         self.edge.check()?;
+        self.store.config()?;
         let both = self.edge.tls_cert.is_some() && self.tls_self_signed;
         anyhow::ensure!(!both, "tls_self_signed and tls_cert exclude each other");
         Ok(())
@@ -112,6 +180,7 @@ pub(crate) struct NodeArgs {
 impl NodeArgs {
     /// What belongs together or excludes each other, wherever it was set.
     pub(crate) fn check(&self) -> anyhow::Result<()> {
+        self.store.config()?;
         let listen = self.listen;
         anyhow::ensure!(
             !listen.ip().is_unspecified(),

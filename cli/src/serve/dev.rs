@@ -5,7 +5,7 @@ use weir_gateway::{Gateway, RunningGateway, TlsSource};
 use weir_storage_node::{Node, NodeConfig, Surroundings};
 
 use super::args::DevArgs;
-use super::{DRAIN_TIME, Signals, gateway_config, node_config, ready, stopping};
+use super::{DRAIN_TIME, Signals, gateway_config, ready, stopping};
 use crate::output;
 
 /// Runs until SIGTERM, SIGINT or a failure.
@@ -14,7 +14,7 @@ pub(crate) async fn run(args: DevArgs) -> anyhow::Result<()> {
     let mut signals = Signals::catch()?;
     let data_dir = &args.store.data_dir;
     // The newcomer's first publish needs no other request before it.
-    let node = NodeConfig { auto_create: true, ..node_config(&args.store) };
+    let node = NodeConfig { auto_create: true, ..args.store.config()? };
     // One registry for both, so that `/metrics` shows the whole process.
     let registry = prometheus::Registry::new();
     let around = Surroundings { registry: registry.clone(), ..Surroundings::default() };

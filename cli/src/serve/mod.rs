@@ -18,14 +18,12 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use tracing_subscriber::EnvFilter;
 use weir_gateway::{GatewayConfig, RunningGateway, TlsSource};
 use weir_protocol::ws::Secret;
-use weir_storage_node::NodeConfig;
 
 pub(crate) use args::{DevArgs, GatewayArgs, NodeArgs};
 pub(crate) use dev::run as dev;
 pub(crate) use gateway::run as gateway;
 pub(crate) use node::run as node;
 
-use crate::limit::Limit;
 use crate::output;
 
 /// What is in flight may take this long to finish at the end.
@@ -70,18 +68,6 @@ impl Signals {
     }
 }
 
-fn node_config(args: &args::StoreArgs) -> NodeConfig {
-    NodeConfig {
-        data_dir: args.data_dir.clone(),
-        data_shards: args.data_shards,
-        journal_max_bytes: match args.journal_max {
-            Limit::At(bytes) => bytes,
-            Limit::Unlimited => u64::MAX / 2,
-        },
-        ..NodeConfig::default()
-    }
-}
-
 fn gateway_config(args: &args::EdgeArgs, storage: String) -> GatewayConfig {
     let tls = args.tls_cert.as_ref().zip(args.tls_key.as_ref());
     GatewayConfig {
@@ -91,6 +77,9 @@ fn gateway_config(args: &args::EdgeArgs, storage: String) -> GatewayConfig {
         hosts: args.host_names.clone(),
         origins: args.origins.clone(),
         console_prefix: args.console_prefix.clone(),
+        record_bytes_max: usize::try_from(args.record_max).unwrap_or(usize::MAX),
+        connections_max: usize::try_from(args.connections_max).unwrap_or(usize::MAX),
+        request_bytes_max: usize::try_from(args.request_bytes_max).unwrap_or(usize::MAX),
         tls: tls.map(|(cert, key)| TlsSource::Files { cert: cert.clone(), key: key.clone() }),
         ..GatewayConfig::default()
     }

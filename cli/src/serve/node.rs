@@ -5,7 +5,7 @@ use weir_storage_node::{Node, NodeConfig, Surroundings};
 
 use super::admin::Admin;
 use super::args::NodeArgs;
-use super::{DRAIN_TIME, Signals, node_config, ready, secret, stopping};
+use super::{DRAIN_TIME, Signals, ready, secret, stopping};
 use crate::output;
 
 /// Runs until SIGTERM, SIGINT or a failure.
@@ -14,7 +14,7 @@ pub(crate) async fn run(args: NodeArgs) -> anyhow::Result<()> {
     let mut signals = Signals::catch()?;
     let credential = secret(args.cluster_secret.as_deref())?;
     let (listen, auto_create) = (args.listen, args.auto_create);
-    let config = NodeConfig { listen, auto_create, credential, ..node_config(&args.store) };
+    let config = NodeConfig { listen, auto_create, credential, ..args.store.config()? };
     let registry = prometheus::Registry::new();
     // Its port is taken before data is touched: a wrong address costs nothing.
     let admin = Admin::bind(args.admin).await?;

@@ -391,7 +391,11 @@ fn service(edge: &Edge) -> Result<Response, Problem> {
             service: "weir".to_owned(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
             limits: Limits::with_record_bytes(edge.config.record_bytes_max),
-            levels: [Level::None, Level::Memory, Level::Durable, Level::Quorum].map(topics::level).to_vec(),
+            levels: [Level::None, Level::Memory, Level::Durable, Level::Quorum]
+                .into_iter()
+                .filter(|level| *level <= edge.services.storage.level_max())
+                .map(topics::level)
+                .collect(),
             subprotocols: vec![SUBPROTOCOL_JSON.to_owned(), SUBPROTOCOL_BINARY.to_owned()],
         },
     )

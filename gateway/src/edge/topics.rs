@@ -1,5 +1,7 @@
 //! Topics over HTTP.
 
+use std::time::Duration;
+
 use axum::response::Response;
 use http::header::{ETAG, LOCATION};
 use http::{HeaderValue, StatusCode};
@@ -14,6 +16,8 @@ use crate::service::{ListTopics, TopicView};
 use crate::storage;
 
 const PAGE_DEFAULT: u64 = 100;
+/// Storage is reached within this, or the request is refused.
+const READY_TIME_MAX: Duration = Duration::from_secs(10);
 
 /// A level as clients name it.
 pub(super) fn level(level: rpc::Level) -> Level {
@@ -117,7 +121,11 @@ fn full(view: &TopicView) -> Topic {
 
 pub(super) async fn create(mut call: Call) -> Result<Response, Problem> {
     let path = call.topic()?;
-    let config: TopicConfig = call.json().await?;
+    // What is left out gets its default, and that of the confirm level is what storage reaches.
+    let given: TopicPatch = call.json().await?;
+    call.edge.services.storage.ready((call.received + READY_TIME_MAX).into()).await?;
+    let default_confirm = level(call.edge.services.storage.level_max().min(rpc::Level::Quorum));
+    let config = given.apply(TopicConfig { default_confirm, ..TopicConfig::default() });
     let config = rpc::TopicConfig::from(&config);
     if let Some(expected) = expected(&call)? {
         call.edge.services.topics.update(&path, Some(expected), |_| config.clone()).await?;

@@ -47,12 +47,12 @@ pub struct ListTopics {
     pub cursor: Option<String>,
 }
 
-/// What a topic gets where nothing is said.
+/// What a topic gets where nothing is said, on storage that confirms up to `level_max`.
 #[must_use]
-pub fn default_topic_config() -> TopicConfig {
+pub fn default_topic_config(level_max: Level) -> TopicConfig {
     TopicConfig {
         partitions: 1,
-        default_confirm: Level::Quorum as i32,
+        default_confirm: level_max.min(Level::Quorum) as i32,
         deliver_from: Level::Quorum as i32,
         min_confirm: Level::None as i32,
         dedupe_window_ms: DEDUPE_WINDOW_MS_DEFAULT,
@@ -158,7 +158,9 @@ impl Topics {
         if !namespace.auto_create {
             return Err(missing);
         }
-        let (topic, _) = self.create_in_namespace(path, default_topic_config(), true, deadline).await?;
+        let (topic, _) = self
+            .create_in_namespace(path, default_topic_config(self.storage.level_max()), true, deadline)
+            .await?;
         Ok(topic)
     }
 

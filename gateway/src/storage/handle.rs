@@ -11,7 +11,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::Instant;
 use weir_protocol::error::ErrorCode;
 use weir_protocol::ids::{ConfigVersion, Incarnation, ShardId, TopicPath};
-use weir_protocol::rpc::{DescribeTopicRequest, Method, TopicDescription};
+use weir_protocol::rpc::{DescribeTopicRequest, Level, Method, TopicDescription};
 use weir_transport::{Answers, CallError};
 
 use super::config::StorageConfig;
@@ -101,6 +101,15 @@ impl Storage {
     /// `unavailable` if no node answered by `deadline`.
     pub async fn ready(&self, deadline: Instant) -> Result<(), Failure> {
         self.inner.router.known_view(deadline).await.map(|_| ())
+    }
+
+    /// Highest level that storage confirms at; quorum while nothing is known of it.
+    #[must_use]
+    pub fn level_max(&self) -> Level {
+        match self.inner.router.view().level_max() {
+            Level::Unset => Level::Quorum,
+            known => known,
+        }
     }
 
     /// What is counted.

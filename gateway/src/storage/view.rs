@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashMap};
 
 use weir_protocol::ids::{NodeId, ShardId, TopicPath};
-use weir_protocol::rpc::ClusterMap;
+use weir_protocol::rpc::{ClusterMap, Level};
 use weir_protocol::slots::{SLOTS, slot_of};
 
 /// Why a cluster map is not used. The gateway keeps the one it has.
@@ -21,6 +21,7 @@ pub(super) enum MapError {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct View {
     version: u64,
+    level_max: Level,
     addresses: HashMap<NodeId, String>,
     leaders: BTreeMap<ShardId, (u64, Option<NodeId>)>,
     /// Ends of runs of slots and the shard of each run, ascending; covers all slots unless nothing is known.
@@ -57,12 +58,18 @@ impl View {
             return Err(MapError::Slots(covered));
         }
         let addresses = map.nodes.iter().map(|node| (NodeId(node.node_id), node.address.clone())).collect();
-        Ok(Self { version: map.version, addresses, leaders, runs })
+        let level_max = if map.level_max() == Level::Unset { Level::Quorum } else { map.level_max() };
+        Ok(Self { version: map.version, level_max, addresses, leaders, runs })
     }
 
     /// True once a map was read.
     pub(super) fn is_known(&self) -> bool {
         !self.runs.is_empty()
+    }
+
+    /// Highest level that can be confirmed; unset while nothing is known.
+    pub(super) fn level_max(&self) -> Level {
+        self.level_max
     }
 
     /// Version of the map it comes from.

@@ -24,6 +24,9 @@ pub struct ClusterMap {
     /// Home shard of every slot, as sorted runs that cover all slots.
     #[prost(message, repeated, tag = "5")]
     pub slots: Vec<SlotRun>,
+    /// Highest level that nodes confirm at; unset: quorum.
+    #[prost(enumeration = "super::Level", tag = "6")]
+    pub level_max: i32,
 }
 
 /// A storage node.

@@ -9,7 +9,7 @@ use prost::Message;
 use weir_journal::Journal;
 use weir_protocol::error::ErrorCode;
 use weir_protocol::ids::{ClusterId, ShardId};
-use weir_protocol::rpc::{ClusterMap, Method, NodeInfo, Refusal, ShardInfo};
+use weir_protocol::rpc::{ClusterMap, Level, Method, NodeInfo, Refusal, ShardInfo};
 use weir_transport::{Peer, Reply, Request, Service};
 
 use super::{cursor, publish, receipt, topics};
@@ -100,6 +100,7 @@ impl NodeService {
             nodes: vec![NodeInfo { node_id: self.node_id, address: self.address.clone() }],
             shards: self.shards.values().map(leader).collect(),
             slots: slots.runs,
+            level_max: if self.is_synced { Level::Quorum } else { Level::Memory } as i32,
         }
     }
 }
