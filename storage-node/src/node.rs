@@ -107,7 +107,7 @@ impl Node {
         let (journal, recovered, identity) = open_journal(&config, &around.disk)?;
         let blobs = Blobs::open(config.data_dir.join("blobs"), Arc::clone(&around.disk))?;
         let metrics = NodeMetrics::register(&around.registry)?;
-        around.registry.register(Box::new(JournalCollector::new(journal.clone())))?;
+        around.registry.register(Box::new(JournalCollector::new(journal.clone())?))?;
         let known = recovered.streams.keys().map(|stream| stream.0).max().filter(|shard| *shard > 0);
         let data_shards = layout::data_shards(&blobs, known, config.data_shards)?;
         let mut tasks = Tasks::default();

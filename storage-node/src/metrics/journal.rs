@@ -1,9 +1,8 @@
 //! The journal's counters, read at scrape time: nothing is counted twice on the hot path.
 
-use std::time::Duration;
-
 use prometheus::core::{Collector, Desc};
-use prometheus::proto::{Bucket, Counter, Gauge, Histogram, Metric, MetricFamily, MetricType};
+use prometheus::proto::{Bucket, Histogram, Metric, MetricFamily, MetricType};
+use prometheus::{IntCounter, IntGauge};
 use weir_journal::{Journal, SYNC_BUCKETS_US};
 
 /// Shows a journal in a registry.
@@ -18,80 +17,57 @@ const SYNC_SECONDS: (&str, &str) = ("weir_journal_sync_seconds", "Time that sync
 impl JournalCollector {
     /// For `journal`, which it keeps open.
     ///
-    /// # Panics
+    /// # Errors
     /// Never: the names are constants (tested).
-    #[must_use]
-    pub fn new(journal: Journal) -> Self {
-        let mut collector = Self { journal, names: Vec::new() };
-        let describe = |name: &str, help: &str| {
-            Desc::new(name.to_owned(), help.to_owned(), Vec::new(), Default::default())
-                .expect("a constant, valid name")
-        };
-        collector.names = collector
-            .numbers()
-            .iter()
-            .map(|number| describe(number.name, number.help))
-            .chain([describe(SYNC_SECONDS.0, SYNC_SECONDS.1)])
-            .collect();
-        collector
-    }
-
-    fn numbers(&self) -> Vec<Number> {
-        let (metrics, usage) = (self.journal.metrics(), self.journal.usage());
-        let counter = |name, help, value| Number { name, help, value, is_counter: true };
-        let gauge = |name, help, value| Number { name, help, value, is_counter: false };
-        vec![
-            counter("weir_journal_commits_total", "Commit blocks written.", metrics.blocks),
-            counter("weir_journal_syncs_total", "Syncs of commits.", metrics.syncs),
-            counter("weir_journal_frames_total", "Frames written.", metrics.frames),
-            counter("weir_journal_written_bytes_total", "Bytes written, padding included.", metrics.bytes),
-            counter("weir_journal_padding_bytes_total", "Bytes of padding written.", metrics.padding_bytes),
-            counter("weir_journal_rotations_total", "Files finished.", metrics.rotations),
-            counter("weir_journal_recycled_files_total", "Files recycled.", metrics.recycled),
-            counter(
-                "weir_journal_file_waits_total",
-                "Times the writer waited for the next file.",
-                metrics.file_waits,
-            ),
-            gauge("weir_journal_queue_bytes", "Bytes that wait to be written.", metrics.queue_bytes),
-            gauge("weir_journal_memory_bytes", "Bytes of entries held in memory.", metrics.memory_bytes),
-            gauge("weir_journal_index_bytes", "Bytes of the index of random reads.", metrics.index_bytes),
-            gauge("weir_journal_used_bytes", "Bytes of the journal in use.", usage.used_bytes),
-            gauge("weir_journal_limit_bytes", "Bytes at which publishes are refused.", usage.limit_bytes),
-            gauge(
-                "weir_journal_admitted_bytes",
-                "Bytes of requests that are admitted and not answered.",
-                usage.admitted_bytes,
-            ),
-        ]
+    pub fn new(journal: Journal) -> prometheus::Result<Self> {
+        let numbers = numbers(&journal)?;
+        let mut names: Vec<Desc> = numbers.iter().flat_map(|number| number.desc()).cloned().collect();
+        let (name, help) = SYNC_SECONDS;
+        names.push(Desc::new(name.to_owned(), help.to_owned(), Vec::new(), Default::default())?);
+        Ok(Self { journal, names })
     }
 }
 
-struct Number {
-    name: &'static str,
-    help: &'static str,
-    value: u64,
-    is_counter: bool,
+fn numbers(journal: &Journal) -> prometheus::Result<Vec<Box<dyn Collector>>> {
+    let (metrics, usage) = (journal.metrics(), journal.usage());
+    [
+        counter("weir_journal_commits_total", "Commit blocks written.", metrics.blocks),
+        counter("weir_journal_syncs_total", "Syncs of commits.", metrics.syncs),
+        counter("weir_journal_frames_total", "Frames written.", metrics.frames),
+        counter("weir_journal_written_bytes_total", "Bytes written, padding included.", metrics.bytes),
+        counter("weir_journal_padding_bytes_total", "Bytes of padding written.", metrics.padding_bytes),
+        counter("weir_journal_rotations_total", "Files finished.", metrics.rotations),
+        counter("weir_journal_recycled_files_total", "Files recycled.", metrics.recycled),
+        counter(
+            "weir_journal_file_waits_total",
+            "Times the writer waited for the next file.",
+            metrics.file_waits,
+        ),
+        gauge("weir_journal_queue_bytes", "Bytes that wait to be written.", metrics.queue_bytes),
+        gauge("weir_journal_memory_bytes", "Bytes of entries held in memory.", metrics.memory_bytes),
+        gauge("weir_journal_index_bytes", "Bytes of the index of random reads.", metrics.index_bytes),
+        gauge("weir_journal_used_bytes", "Bytes of the journal in use.", usage.used_bytes),
+        gauge("weir_journal_limit_bytes", "Bytes at which publishes are refused.", usage.limit_bytes),
+        gauge(
+            "weir_journal_admitted_bytes",
+            "Bytes of requests that are admitted and not answered.",
+            usage.admitted_bytes,
+        ),
+    ]
+    .into_iter()
+    .collect()
 }
 
-impl Number {
-    fn family(&self) -> MetricFamily {
-        #[expect(clippy::cast_precision_loss, reason = "Prometheus knows only floating point")]
-        let value = self.value as f64;
-        let mut metric = Metric::default();
-        let kind = if self.is_counter {
-            let mut counter = Counter::default();
-            counter.set_value(value);
-            metric.set_counter(counter);
-            MetricType::COUNTER
-        } else {
-            let mut gauge = Gauge::default();
-            gauge.set_value(value);
-            metric.set_gauge(gauge);
-            MetricType::GAUGE
-        };
-        family(self.name, self.help, kind, metric)
-    }
+fn gauge(name: &str, help: &str, value: u64) -> prometheus::Result<Box<dyn Collector>> {
+    let gauge = IntGauge::new(name, help)?;
+    gauge.set(i64::try_from(value).unwrap_or(i64::MAX));
+    Ok(Box::new(gauge))
+}
+
+fn counter(name: &str, help: &str, value: u64) -> prometheus::Result<Box<dyn Collector>> {
+    let counter = IntCounter::new(name, help)?;
+    counter.inc_by(value);
+    Ok(Box::new(counter))
 }
 
 impl Collector for JournalCollector {
@@ -100,7 +76,8 @@ impl Collector for JournalCollector {
     }
 
     fn collect(&self) -> Vec<MetricFamily> {
-        let mut families: Vec<MetricFamily> = self.numbers().iter().map(Number::family).collect();
+        let numbers = numbers(&self.journal).unwrap_or_default();
+        let mut families: Vec<MetricFamily> = numbers.iter().flat_map(|number| number.collect()).collect();
         families.push(sync_histogram(&self.journal));
         families
     }
@@ -113,7 +90,8 @@ fn sync_histogram(journal: &Journal) -> MetricFamily {
         below += count;
         let mut bucket = Bucket::default();
         bucket.set_cumulative_count(below);
-        bucket.set_upper_bound(Duration::from_micros(*bound_us).as_secs_f64());
+        #[expect(clippy::cast_precision_loss, reason = "a bound of seconds")]
+        bucket.set_upper_bound(*bound_us as f64 / 1e6);
         bucket
     });
     let mut histogram = Histogram::default();
@@ -122,14 +100,10 @@ fn sync_histogram(journal: &Journal) -> MetricFamily {
     histogram.set_sample_sum(metrics.sync_time.as_secs_f64());
     let mut metric = Metric::default();
     metric.set_histogram(histogram);
-    family(SYNC_SECONDS.0, SYNC_SECONDS.1, MetricType::HISTOGRAM, metric)
-}
-
-fn family(name: &str, help: &str, kind: MetricType, metric: Metric) -> MetricFamily {
     let mut family = MetricFamily::default();
-    family.set_name(name.to_owned());
-    family.set_help(help.to_owned());
-    family.set_field_type(kind);
+    family.set_name(SYNC_SECONDS.0.to_owned());
+    family.set_help(SYNC_SECONDS.1.to_owned());
+    family.set_field_type(MetricType::HISTOGRAM);
     family.set_metric(vec![metric]);
     family
 }
@@ -154,7 +128,7 @@ mod tests {
         assert!(told.recv().unwrap());
 
         let registry = Registry::new();
-        registry.register(Box::new(JournalCollector::new(journal))).unwrap();
+        registry.register(Box::new(JournalCollector::new(journal).unwrap())).unwrap();
         let text = TextEncoder::new().encode_to_string(&registry.gather()).unwrap();
         assert!(text.contains("weir_journal_syncs_total 1"), "{text}");
         assert!(text.contains("weir_journal_sync_seconds_count 1"), "{text}");
