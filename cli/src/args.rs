@@ -262,15 +262,15 @@ pub(crate) struct LoneArgs {
     /// What is measured
     #[command(flatten)]
     pub(crate) target: BenchTarget,
-    /// POSTs, and syncs
-    #[arg(long, default_value_t = 2_000, value_name = "N")]
-    pub(crate) count: u64,
+    /// POSTs a second, and as many syncs between them; `max`: one right behind the other
+    #[arg(long, default_value = "50,1k,max", value_name = "RATE", value_delimiter = ',', value_parser = parse_rate)]
+    pub(crate) rate: Vec<Rate>,
+    /// Seconds per rate; at `max` as many as there are at 1k
+    #[arg(long, default_value_t = 4, value_name = "S", value_parser = clap::value_parser!(u64).range(1..))]
+    pub(crate) seconds: u64,
     /// Bytes of a message
     #[arg(long, default_value_t = 1_024, value_name = "BYTES")]
     pub(crate) payload: usize,
-    /// Microseconds to wait before each
-    #[arg(long, default_value_t = 0, value_name = "US")]
-    pub(crate) gap_us: u64,
 }
 
 /// How `weir bench idle` runs.

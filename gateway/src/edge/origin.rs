@@ -1,5 +1,7 @@
 //! Which hosts are served and which browser origins may ask.
 
+use std::net::IpAddr;
+
 use http::header::{
     ACCESS_CONTROL_ALLOW_HEADERS, ACCESS_CONTROL_ALLOW_METHODS, ACCESS_CONTROL_ALLOW_ORIGIN,
     ACCESS_CONTROL_EXPOSE_HEADERS, ACCESS_CONTROL_MAX_AGE, ACCESS_CONTROL_REQUEST_HEADERS, HOST, ORIGIN,
@@ -45,10 +47,11 @@ pub(super) fn check_host(config: &GatewayConfig, uri: &Uri, headers: &HeaderMap)
     let host = uri.authority().map(http::uri::Authority::as_str);
     let host = host.or_else(|| headers.get(HOST).and_then(|host| host.to_str().ok())).unwrap_or_default();
     let name = without_port(host);
-    let own = config.listen.ip().to_string();
-    let is_own = is_local(name)
-        || name.trim_matches(['[', ']']) == own
-        || config.hosts.iter().any(|known| known == name);
+    let is_listened_on = || {
+        let address = name.trim_matches(['[', ']']).parse::<IpAddr>();
+        address.is_ok_and(|address| address == config.listen.ip())
+    };
+    let is_own = is_local(name) || is_listened_on() || config.hosts.iter().any(|known| known == name);
     if is_own {
         Ok(())
     } else {

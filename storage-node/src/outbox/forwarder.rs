@@ -3,7 +3,7 @@
 //! A row is sent until its target has committed it, and deleted after that; the target recognises what it has seen.
 //! So a crash anywhere repeats at most what is recognised, and loses nothing.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -42,6 +42,7 @@ impl Forwarder {
     /// Runs until the node stops.
     pub async fn run(self, mut stop: watch::Receiver<bool>) {
         let shared = Arc::clone(&self.shard.shared);
+        let mut failing = BTreeSet::new();
         loop {
             if self.shard.journal.failure().is_some() {
                 // Nothing can be committed here any more; the node says why.
@@ -53,7 +54,10 @@ impl Forwarder {
             let waiting = self.shard.state.read().outbox().waiting();
             let has_failed = tokio::select! {
                 _ = stop.wait_for(|stopping| *stopping) => return,
-                sent = join_all(waiting.iter().map(|target| self.forward(*target))) => sent.contains(&false),
+                sent = join_all(waiting.iter().map(|target| self.send(*target))) => {
+                    let failed = waiting.iter().zip(sent).filter_map(|(target, sent)| Some((*target, sent.err()?)));
+                    self.tell_operators(&mut failing, failed.collect())
+                }
             };
             tokio::select! {
                 _ = stop.wait_for(|stopping| *stopping) => return,
@@ -63,16 +67,21 @@ impl Forwarder {
         }
     }
 
-    /// Sends what waits for a target; false if that must be tried again.
-    async fn forward(&self, target: ShardId) -> bool {
-        let sent = self.send(target).await;
-        if let Err(refusal) = &sent {
-            let (shard, why) = (self.shard.shard, &refusal.detail);
-            tracing::warn!(%shard, %target, why, "another shard could not be told; it is tried again");
+    /// Logs what has begun to fail, and what works again; true if anything must be tried again.
+    fn tell_operators(&self, failing: &mut BTreeSet<ShardId>, failed: BTreeMap<ShardId, Refusal>) -> bool {
+        let shard = self.shard.shard;
+        for (target, refusal) in failed.iter().filter(|(target, _)| !failing.contains(target)) {
+            let why = &refusal.detail;
+            tracing::warn!(%shard, %target, why, "another shard cannot be told; it is tried again");
         }
-        sent.is_ok()
+        for target in failing.iter().filter(|target| !failed.contains_key(target)) {
+            tracing::info!(%shard, %target, "the other shard is told again");
+        }
+        *failing = failed.into_keys().collect();
+        !failing.is_empty()
     }
 
+    /// Sends what waits for a target.
     async fn send(&self, target: ShardId) -> Result<(), Refusal> {
         // Other nodes are reached over the transport once there are any.
         let Some(handle) = self.targets.get(&target) else {
