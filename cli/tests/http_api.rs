@@ -307,6 +307,7 @@ fn configurations_have_tags_and_what_must_be_new_is() {
         let found = api.get(path, &[]);
         let tag = found.header("etag").unwrap().to_owned();
         assert_eq!(made.header("etag"), Some(tag.as_str()));
+        assert_eq!(found.header("cache-control"), Some("no-store"), "offsets change under the same tag");
         let same = api.get(path, &[("If-None-Match", &tag)]);
         assert_eq!((same.status, same.body.len()), (304, 0));
         assert_eq!(api.get(path, &[("If-None-Match", "\"0:0\"")]).status, 200);
