@@ -40,6 +40,7 @@ mod space;
 mod streams;
 #[cfg(test)]
 mod tests;
+mod window;
 mod writer;
 
 pub use bare::BareLoop;

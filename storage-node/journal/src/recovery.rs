@@ -21,9 +21,7 @@ use crate::format::{
 };
 use crate::recovered::TornTail;
 use crate::streams::{FileSpans, LiveFile, Row, Stream};
-
-/// Bytes read at once while scanning.
-const WINDOW: usize = 8 << 20;
+use crate::window::Window;
 
 /// What the files hold.
 #[derive(Debug, Default)]
@@ -322,57 +320,4 @@ impl Scanner {
 
 fn damage(file: &LiveFile, pos: u32, what: String) -> OpenError {
     Damage { path: file.path.clone(), file: file.seq, pos, what }.into()
-}
-
-/// Reads a file through one large buffer.
-struct Window {
-    handle: Arc<dyn DiskFile>,
-    file_bytes: u32,
-    start: u32,
-    bytes: Vec<u8>,
-}
-
-impl Window {
-    fn new(handle: Arc<dyn DiskFile>, file_bytes: u32) -> Self {
-        Self { handle, file_bytes, start: 0, bytes: Vec::new() }
-    }
-
-    /// The whole block at `pos`, checked; the outer error is the disk's.
-    fn block(
-        &mut self,
-        pos: u32,
-        file: FileSeq,
-    ) -> Result<Result<(BlockHeader, &[u8]), BlockError>, std::io::Error> {
-        let left = self.file_bytes.saturating_sub(pos) as usize;
-        if left < BLOCK_HEADER_BYTES {
-            return Ok(Err(BlockError::NoMagic));
-        }
-        self.fill(pos, BLOCK_HEADER_BYTES)?;
-        let at = (pos - self.start) as usize;
-        if self.bytes.len() < at + BLOCK_HEADER_BYTES {
-            return Ok(Err(BlockError::Length));
-        }
-        let header = match BlockHeader::parse(&self.bytes[at..at + BLOCK_HEADER_BYTES], file, left) {
-            Ok(header) => header,
-            Err(error) => return Ok(Err(error)),
-        };
-        self.fill(pos, header.len())?;
-        let at = (pos - self.start) as usize;
-        let Some(block) = self.bytes.get(at..at + header.len()) else { return Ok(Err(BlockError::Length)) };
-        Ok(BlockHeader::verify(block).map(|()| (header, block)))
-    }
-
-    /// Has `len` bytes from `pos` on in the buffer, as far as the file goes.
-    fn fill(&mut self, pos: u32, len: usize) -> std::io::Result<()> {
-        let held = pos >= self.start && (pos - self.start) as usize + len <= self.bytes.len();
-        if held {
-            return Ok(());
-        }
-        let want = len.max(WINDOW).min((self.file_bytes - pos) as usize);
-        self.bytes.resize(want, 0);
-        let read = self.handle.read_at(&mut self.bytes, u64::from(pos))?;
-        self.bytes.truncate(read);
-        self.start = pos;
-        Ok(())
-    }
 }
