@@ -156,6 +156,32 @@ fn who_says_nothing_or_never_says_which_protocol_is_closed() {
     }
 }
 
+#[test]
+fn who_finds_no_place_is_told_so_and_finds_one_when_another_leaves() {
+    let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let product = Product::start_with(dir.path(), "127.0.0.1:0", &["--connections-max", "2"]);
+    let ask = |http: &mut Connection| http.request("GET /v1", &[], b"");
+    let mut open: Vec<_> = (0..2).map(|_| Connection::open(&product.address).unwrap()).collect();
+    assert!(open.iter_mut().all(|http| ask(http).unwrap().status == 200));
+    for _ in 0..3 {
+        let answer = ask(&mut Connection::open(&product.address).unwrap()).unwrap();
+        assert_eq!((answer.status, answer.header("retry-after")), (503, Some("1")));
+        let problem = answer.json();
+        assert_eq!(
+            (problem["code"].as_str(), problem["outcome"].as_str()),
+            (Some("unavailable"), Some("none"))
+        );
+        assert_eq!(problem["limit"], 2);
+    }
+    assert_eq!(ask(&mut open[0]).unwrap().status, 200, "who has a place keeps it");
+    open.pop();
+    let start = Instant::now();
+    while ask(&mut Connection::open(&product.address).unwrap()).unwrap().status != 200 {
+        assert!(start.elapsed() < DEADLINE, "the place of who left stays taken");
+        std::thread::yield_now();
+    }
+}
+
 /// A WebSocket after its handshake, as a bare stream.
 fn upgraded(product: &Product, subprotocol: &str) -> TcpStream {
     let mut stream = TcpStream::connect(&product.address).unwrap();

@@ -30,7 +30,7 @@ pub struct GatewayConfig {
     pub record_bytes_max: usize,
     /// Where the operator console is served: a path that starts and ends with a slash. Default `/console/`.
     pub console_prefix: String,
-    /// Most connections at once; further ones wait. Default 10,000.
+    /// Most connections at once; further ones are answered 503. Default 10,000.
     pub connections_max: usize,
     /// Bytes of request bodies held at once, over all connections; further ones are refused. Default 256 MiB.
     pub request_bytes_max: usize,

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use hyper_util::server::graceful::GracefulShutdown;
-use prometheus::{HistogramOpts, HistogramVec, IntCounterVec, IntGauge, Opts, Registry};
+use prometheus::{HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGauge, Opts, Registry};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
@@ -126,6 +126,11 @@ impl Gateway {
         let refused = Opts::new("weir_gateway_tls_handshakes_failed_total", "TLS handshakes that failed.");
         let refused = IntCounterVec::new(refused, &["reason"])?;
         registry.register(Box::new(refused.clone()))?;
+        let turned_away = IntCounter::new(
+            "weir_gateway_connections_refused_total",
+            "Connections for which there was no place.",
+        )?;
+        registry.register(Box::new(turned_away.clone()))?;
         let is_draining = AtomicBool::new(false);
         let bodies = BodyBudget::new(config.request_bytes_max);
         let edge = Arc::new(Edge {
@@ -143,7 +148,7 @@ impl Gateway {
             is_draining,
         });
         let connections = Arc::new(GracefulShutdown::new());
-        let door = Arc::new(Door::new(Arc::clone(&edge), tls.clone(), refused, stop));
+        let door = Arc::new(Door::new(Arc::clone(&edge), tls.clone(), (refused, turned_away), stop));
         let bounds = Bounds {
             services: edge.services.clone(),
             places: door.places(),

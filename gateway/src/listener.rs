@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use axum::body::Body;
+use bytes::Bytes;
 use futures_util::FutureExt as _;
 use http::{HeaderName, HeaderValue, Request};
 use hyper::body::Incoming;
@@ -14,14 +15,17 @@ use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
 use hyper_util::server::graceful::{GracefulShutdown, Watcher};
 use hyper_util::service::TowerToHyperService;
-use prometheus::IntCounterVec;
-use tokio::io::{AsyncRead, AsyncWrite};
+use prometheus::{IntCounter, IntCounterVec};
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Semaphore, watch};
 use tokio_io_timeout::TimeoutStream;
 use tower::ServiceBuilder;
 use tower_http::set_header::SetResponseHeaderLayer;
 
+use weir_protocol::error::ErrorCode;
+
+use crate::api::Problem;
 use crate::edge::{Edge, handle};
 use crate::tls::Tls;
 
@@ -36,6 +40,12 @@ const HEADER_BYTES_MAX: usize = 64 << 10;
 const STREAMS_MAX: u32 = 256;
 /// TLS handshakes at once: each costs a signature, and the requests of those who are in need the processor too.
 const HANDSHAKES_MAX: usize = 64;
+/// Clients that are told at once that there is no place for them; further ones are closed without a word.
+const TURNED_AWAY_MAX: usize = 64;
+/// Being told so takes no longer than this.
+const TURN_AWAY_TIME_MAX: Duration = Duration::from_secs(1);
+/// When it may be worth trying again.
+const TURNED_AWAY_RETRY_MS: u64 = 1_000;
 /// Ports tried when any port will do and the one that was free on IPv4 is taken on IPv6.
 const PORTS_TRIED: u32 = 16;
 
@@ -46,18 +56,70 @@ pub(crate) struct Door {
     places: Arc<Semaphore>,
     handshakes: Semaphore,
     refused: IntCounterVec,
+    full: Full,
     stop: watch::Receiver<bool>,
+}
+
+/// What happens to those for whom there is no place.
+struct Full {
+    /// The answer, whatever is asked for.
+    answer: Bytes,
+    turns: Arc<Semaphore>,
+    count: IntCounter,
+}
+
+impl Full {
+    fn new(connections_max: usize, count: IntCounter) -> Self {
+        let problem = Problem::new(ErrorCode::Unavailable, format!("{connections_max} connections are open"))
+            .with_limit(connections_max as u64)
+            .with_retry_after_ms(TURNED_AWAY_RETRY_MS);
+        let (status, body) = (problem.status, problem.to_json());
+        let mut answer = format!(
+            "HTTP/1.1 {status} Service Unavailable\r\ncontent-type: application/problem+json\r\n\
+             content-length: {}\r\nretry-after: {}\r\nconnection: close\r\n\r\n",
+            body.len(),
+            TURNED_AWAY_RETRY_MS.div_ceil(1_000),
+        )
+        .into_bytes();
+        answer.extend_from_slice(&body);
+        Self { answer: answer.into(), turns: Arc::new(Semaphore::new(TURNED_AWAY_MAX)), count }
+    }
+
+    /// Tells a client, beside everything else. One that wants TLS could not read it and is closed.
+    fn turn_away(&self, mut stream: TcpStream, wants_tls: bool) {
+        self.count.inc();
+        let Ok(turn) = Arc::clone(&self.turns).try_acquire_owned() else { return };
+        if wants_tls {
+            return;
+        }
+        let answer = self.answer.clone();
+        tokio::spawn(async move {
+            let tell = async {
+                stream.write_all(&answer).await?;
+                stream.shutdown().await?;
+                // What was sent is taken: closing over it would reset the connection and the answer with it.
+                let mut sent = [0; 4 << 10];
+                while stream.read(&mut sent).await? > 0 {}
+                io::Result::Ok(())
+            };
+            if !matches!(tokio::time::timeout(TURN_AWAY_TIME_MAX, tell).await, Ok(Ok(()))) {
+                tracing::debug!("a client without a place did not take its answer");
+            }
+            drop(turn);
+        });
+    }
 }
 
 impl Door {
     pub(crate) fn new(
         edge: Arc<Edge>,
         tls: Option<Arc<Tls>>,
-        refused: IntCounterVec,
+        (refused, turned_away): (IntCounterVec, IntCounter),
         stop: watch::Receiver<bool>,
     ) -> Self {
         let places = Arc::new(Semaphore::new(edge.config.connections_max));
-        Self { edge, tls, places, handshakes: Semaphore::new(HANDSHAKES_MAX), refused, stop }
+        let full = Full::new(edge.config.connections_max, turned_away);
+        Self { edge, tls, places, handshakes: Semaphore::new(HANDSHAKES_MAX), refused, full, stop }
     }
 
     /// What is left of the connections that there may be.
@@ -113,11 +175,10 @@ pub(crate) async fn accept(listener: TcpListener, door: Arc<Door>, connections: 
                 continue;
             }
         };
-        let place = tokio::select! {
-            _ = stop.wait_for(|stopping| *stopping) => return,
-            place = Arc::clone(&door.places).acquire_owned() => place,
+        let Ok(place) = Arc::clone(&door.places).try_acquire_owned() else {
+            door.full.turn_away(stream, door.tls.is_some());
+            continue;
         };
-        let Ok(place) = place else { return };
         let (door, watcher) = (Arc::clone(&door), connections.watcher());
         tokio::spawn(async move {
             greet(&door, stream, peer, watcher).await;

@@ -44,7 +44,7 @@ impl Bounds {
             gauge("weir_gateway_connections", "Connections that are open.", connections),
             gauge(
                 "weir_gateway_connections_max",
-                "Connections beyond which further ones wait.",
+                "Connections beyond which further ones are refused.",
                 self.places_max as u64,
             ),
             gauge("weir_gateway_request_bytes", "Bytes of request bodies held.", self.bodies.held()),

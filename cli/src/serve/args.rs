@@ -96,7 +96,7 @@ pub(crate) struct EdgeArgs {
     /// Size of the largest message, at most 3MiB
     #[arg(long, default_value = "1MiB", value_name = "SIZE", value_parser = parse_bytes)]
     pub(crate) record_max: u64,
-    /// Connections at once; further ones wait
+    /// Connections at once; further ones are answered 503
     #[arg(long, default_value_t = 10_000, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     pub(crate) connections_max: u32,
     /// Memory for request bodies, all connections together; what finds no room is refused with `busy`
