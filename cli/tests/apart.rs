@@ -5,61 +5,9 @@
 mod product;
 
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
+use std::process::Command;
 
-use product::Connection;
-
-/// Whatever has to happen has happened by then.
-const DEADLINE: Duration = Duration::from_secs(60);
-
-/// A `weir node` or `weir gateway`; killed when dropped.
-struct Running {
-    child: Child,
-    /// What its ready file says, by line.
-    said: Vec<String>,
-}
-
-impl Running {
-    fn start(dir: &Path, arguments: &[&str]) -> Self {
-        let ready = dir.join(format!("ready-{}", ulid::Ulid::new()));
-        let child = Command::new(env!("CARGO_BIN_EXE_weir"))
-            .args(arguments)
-            .arg("--ready-file")
-            .arg(&ready)
-            .stderr(Stdio::null())
-            .spawn();
-        let mut running = Self { child: child.unwrap(), said: Vec::new() };
-        let start = Instant::now();
-        while running.said.is_empty() {
-            let text = std::fs::read_to_string(&ready).unwrap_or_default();
-            running.said = text.lines().map(str::to_owned).collect();
-            assert!(running.child.try_wait().unwrap().is_none(), "{arguments:?} ended before it was ready");
-            assert!(start.elapsed() < DEADLINE, "{arguments:?} is not ready");
-            std::thread::sleep(Duration::from_millis(5));
-        }
-        running
-    }
-
-    fn kill(&mut self) {
-        self.child.kill().unwrap();
-        self.child.wait().unwrap();
-    }
-
-    /// SIGTERM; true if it ended by itself with success.
-    fn stop(&mut self) -> bool {
-        let pid = self.child.id().to_string();
-        assert!(Command::new("kill").arg(pid).status().unwrap().success());
-        self.child.wait().unwrap().success()
-    }
-}
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
+use product::{Connection, Running};
 
 fn node(dir: &Path, listen: &str, more: &[&str]) -> Running {
     let data = dir.join("data");

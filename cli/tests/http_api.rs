@@ -524,6 +524,43 @@ fn messages(events: &mut Connection, count: usize) -> (Vec<u64>, String) {
 }
 
 #[test]
+fn with_many_partitions_an_id_goes_on_behind_the_last_whole_batch() {
+    let mut api = Api::with_topic("wide", "{\"partitions\":20}");
+    let lines: String = (0..100).map(|n| format!("{{\"key\":\"k{n}\",\"data\":{n}}}\n")).collect();
+    assert_eq!(api.batch("wide", &[LINES], lines).status, 200);
+    let follow = |headers: &[(&str, &str)]| {
+        let mut events = Connection::open(&api._product.address).unwrap();
+        let accept = [headers, &[("Accept", "text/event-stream")]].concat();
+        events.send("GET /v1/topics/wide/messages?from=earliest", &accept, b"").unwrap();
+        assert_eq!(events.head().unwrap().0, 200);
+        events
+    };
+    let mut events = follow(&[]);
+    let (mut seen, mut ids, mut id, mut named) = (Vec::new(), 0, String::new(), None);
+    // What came up to the last message that named its place.
+    let mut covered = 0;
+    while seen.len() < 60 {
+        let line = events.line().unwrap();
+        match line.split_once(": ") {
+            Some(("id", text)) => named = Some(text.to_owned()),
+            Some(("data", text)) => {
+                let message: Value = serde_json::from_str(text).unwrap();
+                seen.extend(message["data"].as_u64());
+                if let (Some(place), true) = (named.take(), message["data"].is_u64()) {
+                    (id, covered, ids) = (place, seen.len(), ids + 1);
+                }
+            }
+            _ => {}
+        }
+    }
+    assert!((1..30).contains(&ids), "{ids} ids for 60 messages in batches of about five");
+    let (rest, _) = messages(&mut follow(&[("Last-Event-ID", &id)]), 100 - covered);
+    let mut all = [&seen[..covered], &rest].concat();
+    all.sort_unstable();
+    assert_eq!(all, (0..100).collect::<Vec<_>>(), "each once from the id on");
+}
+
+#[test]
 fn an_event_id_goes_on_exactly_over_several_topics_and_partitions() {
     let mut api = Api::with_topic("a", "{\"partitions\":3}");
     assert_eq!(api.send("PUT /v1/topics/b", &[], b"{}").status, 201);

@@ -6,45 +6,35 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// A running `weir dev`; killed when dropped.
-pub(crate) struct Product {
+/// Whatever runs until it is stopped is ready within this.
+const READY_TIME_MAX: Duration = Duration::from_secs(60);
+
+/// A long-running command; killed when dropped.
+pub(crate) struct Running {
     child: Child,
-    /// `host:port` of the gateway.
-    pub(crate) address: String,
+    /// What its ready file says, by line.
+    pub(crate) said: Vec<String>,
 }
 
-impl Product {
-    /// Starts on `dir` and returns once it answers.
-    pub(crate) fn start(dir: &Path) -> Self {
-        Self::start_at(dir, "127.0.0.1:0")
-    }
-
-    /// The same at a given address.
-    pub(crate) fn start_at(dir: &Path, listen: &str) -> Self {
-        Self::start_with(dir, listen, &[])
-    }
-
-    /// The same with more options.
-    pub(crate) fn start_with(dir: &Path, listen: &str, options: &[&str]) -> Self {
-        let ready = dir.join("ready");
-        let _ = std::fs::remove_file(&ready);
+impl Running {
+    /// Starts `weir` and returns once it is ready.
+    pub(crate) fn start(dir: &Path, arguments: &[&str]) -> Self {
+        let ready = dir.join(format!("ready-{}", ulid::Ulid::new()));
         let mut child = Command::new(env!("CARGO_BIN_EXE_weir"))
-            .args(["dev", "--listen", listen, "--data-dir"])
-            .arg(dir.join("data"))
+            .args(arguments)
             .arg("--ready-file")
             .arg(&ready)
-            .args(options)
             .stderr(Stdio::null())
             .spawn()
             .unwrap();
-        let deadline = Instant::now() + Duration::from_secs(60);
+        let start = Instant::now();
         loop {
-            let url = std::fs::read_to_string(&ready).unwrap_or_default();
-            if let Some((_, address)) = url.split_once("://").filter(|(_, address)| !address.is_empty()) {
-                return Self { child, address: address.to_owned() };
+            let text = std::fs::read_to_string(&ready).unwrap_or_default();
+            if !text.is_empty() {
+                return Self { child, said: text.lines().map(str::to_owned).collect() };
             }
-            assert!(child.try_wait().unwrap().is_none(), "weir dev ended before it was ready");
-            assert!(Instant::now() < deadline, "weir dev was not ready within a minute");
+            assert!(child.try_wait().unwrap().is_none(), "{arguments:?} ended before it was ready");
+            assert!(start.elapsed() < READY_TIME_MAX, "{arguments:?} was not ready within a minute");
             std::thread::sleep(Duration::from_millis(5));
         }
     }
@@ -63,10 +53,48 @@ impl Product {
     }
 }
 
-impl Drop for Product {
+impl Drop for Running {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
+    }
+}
+
+/// A running `weir dev`.
+pub(crate) struct Product {
+    running: Running,
+    /// `host:port` of the gateway.
+    pub(crate) address: String,
+}
+
+impl Product {
+    /// Starts on `dir` and returns once it answers.
+    pub(crate) fn start(dir: &Path) -> Self {
+        Self::start_at(dir, "127.0.0.1:0")
+    }
+
+    /// The same at a given address.
+    pub(crate) fn start_at(dir: &Path, listen: &str) -> Self {
+        Self::start_with(dir, listen, &[])
+    }
+
+    /// The same with more options.
+    pub(crate) fn start_with(dir: &Path, listen: &str, options: &[&str]) -> Self {
+        let data = dir.join("data");
+        let fixed = ["dev", "--listen", listen, "--data-dir", data.to_str().unwrap()];
+        let running = Running::start(dir, &[&fixed, options].concat());
+        let (_, address) = running.said[0].split_once("://").unwrap();
+        Self { address: address.to_owned(), running }
+    }
+
+    /// Ends the process as a crash would: SIGKILL.
+    pub(crate) fn kill(&mut self) {
+        self.running.kill();
+    }
+
+    /// Asks it to stop (SIGTERM) and waits; true if it stopped by itself with success.
+    pub(crate) fn stop(&mut self) -> bool {
+        self.running.stop()
     }
 }
 
