@@ -88,10 +88,10 @@ impl Full {
     /// Tells a client, beside everything else. One that wants TLS could not read it and is closed.
     fn turn_away(&self, mut stream: TcpStream, wants_tls: bool) {
         self.count.inc();
-        let Ok(turn) = Arc::clone(&self.turns).try_acquire_owned() else { return };
         if wants_tls {
             return;
         }
+        let Ok(turn) = Arc::clone(&self.turns).try_acquire_owned() else { return };
         let answer = self.answer.clone();
         tokio::spawn(async move {
             let tell = async {
