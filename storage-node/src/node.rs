@@ -330,7 +330,7 @@ mod tests {
     use bytes::Bytes;
     use weir_journal::LogPosition;
     use weir_protocol::batch::{BatchBuilder, Compression, Headers, RecordParts};
-    use weir_protocol::error::ErrorCode;
+    use weir_protocol::error::{ErrorCode, Outcome};
     use weir_protocol::ids::{Incarnation, Offset, PartitionId};
     use weir_protocol::rpc::{TopicConfig, TopicName};
 
@@ -366,6 +366,31 @@ mod tests {
         tokio::time::timeout(WAIT, ended).await.expect("it would serve half").unwrap();
         assert_eq!(node.failure(), None, "the journal is whole");
         tokio::time::timeout(WAIT, node.shutdown(Duration::from_secs(1))).await.unwrap();
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn a_change_that_another_shard_cannot_be_told_of_is_called_applied_and_answered() {
+        let dir = tempfile::tempdir().unwrap();
+        let node = start(dir.path()).await;
+        let shard = node.service.shards[&ShardId(1)].clone();
+        let name = TopicName { tenant: "default".into(), namespace: "default".into(), topic: "t".into() };
+        let config = TopicConfig { partitions: 2, ..TopicConfig::default() };
+        // The second partition lies in a shard that nobody has.
+        let create = CreateTopic { name, config, accept_existing: false, shards: vec![1, 99] };
+        let create = Command { change: Some(Change::CreateTopic(create)) }.encode_to_vec();
+        let permit = shard.journal.try_admit(4 << 10, Class::Control).unwrap();
+        let verdicts = shard.change(vec![SubBatch::command(create.into())], permit).await.unwrap();
+        let Some(Verdict::TopicCreated(made)) = verdicts.into_iter().next() else { panic!() };
+        let life = Incarnation(made.topic.unwrap().incarnation);
+        let refused = shard.told_everywhere(life, Duration::from_millis(100)).await.unwrap_err();
+        assert_eq!((refused.error_code(), refused.effect()), (ErrorCode::Unavailable, Outcome::Applied));
+        assert_eq!(
+            shard.told_everywhere(Incarnation(life.0 + 1), WAIT).await,
+            Ok(()),
+            "nothing waits for it"
+        );
+        drop(shard);
+        node.shutdown(Duration::from_secs(1)).await;
     }
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

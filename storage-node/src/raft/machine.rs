@@ -113,7 +113,7 @@ impl Machine {
                 self.applied_bytes.fetch_add(payload.len() as u64, Ordering::Relaxed);
                 self.listener.applied(LogIndex(index), term, payload, &changed.touched);
                 if changed.is_outbox_changed {
-                    self.listener.outbox_changed(self.state.read().outbox().len());
+                    self.listener.outbox_changed(self.state.read().outbox().count());
                 }
                 applied.verdicts = changed.verdicts;
             }

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use prost::Message as _;
 use weir_protocol::error::ErrorCode;
 use weir_protocol::ids::{ConfigVersion, Incarnation, PartitionId, ShardId};
-use weir_protocol::rpc::{Refusal, TopicDescription};
+use weir_protocol::rpc::{Refusal, TopicDescription, TopicName};
 
 use super::super::command::{Change, Command, CreateTopic, DeleteTopic, TellTopic, UpdateTopic};
 use super::apply::{Applied, At, ShardState, StateError, Verdict};
@@ -51,7 +51,9 @@ impl ShardState {
         at: At,
         applied: &mut Applied,
     ) -> Result<Verdict, Refusal> {
-        self.has_outbox_room()?;
+        if create.config.partitions > 1 && create.shards.len() > 1 {
+            self.has_outbox_room()?;
+        }
         let made = self.topics.create(create, at.ts)?;
         if let Some(topic) = made.topic.as_ref().filter(|_| made.created) {
             self.open_partitions(topic);
@@ -61,7 +63,7 @@ impl ShardState {
     }
 
     fn update_topic(&mut self, update: &UpdateTopic, applied: &mut Applied) -> Result<Verdict, Refusal> {
-        self.has_outbox_room()?;
+        self.has_room_to_tell_of(&update.name)?;
         let topic = self.topics.update(update)?;
         if topic.version != update.expected_version {
             applied.touched.extend(self.configure_partitions(&topic));
@@ -71,7 +73,7 @@ impl ShardState {
     }
 
     fn delete_topic(&mut self, delete: &DeleteTopic, applied: &mut Applied) -> Result<Verdict, Refusal> {
-        self.has_outbox_room()?;
+        self.has_room_to_tell_of(&delete.name)?;
         let topic = self.topics.delete(delete)?;
         applied.touched.extend(self.close_partitions(&topic));
         self.tell_others(&topic, true, applied);
@@ -79,16 +81,25 @@ impl ShardState {
     }
 
     fn tell_others(&mut self, topic: &TopicDescription, is_deleted: bool, applied: &mut Applied) {
-        let home = self.topics.shard();
-        if topic.shards.iter().all(|shard| *shard == home.0) {
-            return;
+        if self.is_spread(topic) {
+            Arc::make_mut(&mut self.outbox).tell(self.topics.shard(), &Arc::new(topic.clone()), is_deleted);
+            applied.is_outbox_changed = true;
         }
-        applied.is_outbox_changed |=
-            Arc::make_mut(&mut self.outbox).tell(home, &Arc::new(topic.clone()), is_deleted);
+    }
+
+    /// Other shards hold partitions of it.
+    fn is_spread(&self, topic: &TopicDescription) -> bool {
+        topic.shards.iter().any(|shard| *shard != self.topics.shard().0)
+    }
+
+    /// A topic that lies in this shard alone is changed however full the outbox is.
+    fn has_room_to_tell_of(&self, name: &TopicName) -> Result<(), Refusal> {
+        let is_spread = self.topics.describe(name).is_ok_and(|topic| self.is_spread(topic));
+        if is_spread { self.has_outbox_room() } else { Ok(()) }
     }
 
     fn has_outbox_room(&self) -> Result<(), Refusal> {
-        if self.outbox.len() < OUTBOX_ROWS_MAX {
+        if self.outbox.count() < OUTBOX_ROWS_MAX {
             return Ok(());
         }
         let detail = format!("{OUTBOX_ROWS_MAX} changes of topics wait for other shards");

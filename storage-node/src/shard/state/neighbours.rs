@@ -88,7 +88,7 @@ impl Neighbours {
     fn carry_all(&mut self) {
         for from in 0..3 {
             (0..3).for_each(|to| self.carry(from, to, usize::MAX, false));
-            assert!(self.states[from].outbox().is_empty());
+            assert_eq!(self.states[from].outbox().count(), 0);
         }
     }
 
@@ -175,11 +175,17 @@ fn a_full_outbox_refuses_changes_until_something_is_taken() {
     let mut shards = Neighbours::new();
     // Two rows each.
     (0..OUTBOX_ROWS_MAX / 2).for_each(|n| drop(shards.created(0, &format!("t{n}"), 3)));
-    let refused = shards.create(0, "one more", 3);
+    let refused = shards.create(0, "one-more", 3);
     assert!(
         matches!(&refused, Verdict::Refused(refusal) if refusal.error_code() == ErrorCode::Busy),
         "{refused:?}"
     );
+    let delete = |topic: &str| DeleteTopic { name: name(topic), incarnation: None, expected_version: None };
+    let refused = shards.command(0, Change::DeleteTopic(delete("t0")));
+    assert!(matches!(refused, Verdict::Refused(_)), "{refused:?}");
+    shards.created(0, "alone", 1);
+    let deleted = shards.command(0, Change::DeleteTopic(delete("alone")));
+    assert!(matches!(deleted, Verdict::Topic(_)), "nobody has to be told: {deleted:?}");
     shards.carry(0, 1, 1, false);
     shards.created(0, "another", 3);
 }

@@ -60,8 +60,8 @@ pub struct Outbox {
 }
 
 impl Outbox {
-    /// Adds a row for every shard of the topic but `home`; true if there is one.
-    pub(super) fn tell(&mut self, home: ShardId, topic: &Arc<TopicDescription>, is_deleted: bool) -> bool {
+    /// Adds a row for every shard of the topic but `home`.
+    pub(super) fn tell(&mut self, home: ShardId, topic: &Arc<TopicDescription>, is_deleted: bool) {
         let mut targets: Vec<u32> = topic.shards.clone();
         targets.sort_unstable();
         targets.dedup();
@@ -71,7 +71,6 @@ impl Outbox {
             lane.rows.push_back(OutboxRow { seq: lane.next, topic: Arc::clone(topic), is_deleted });
             lane.next += 1;
         }
-        !targets.is_empty()
     }
 
     /// The target has committed everything below `upto`.
@@ -85,14 +84,8 @@ impl Outbox {
 
     /// Number of rows.
     #[must_use]
-    pub fn len(&self) -> usize {
+    pub fn count(&self) -> usize {
         self.lanes.values().map(|lane| lane.rows.len()).sum()
-    }
-
-    /// True if nothing waits.
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.lanes.values().all(|lane| lane.rows.is_empty())
     }
 
     /// Targets that something waits for.
