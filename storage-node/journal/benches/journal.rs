@@ -143,8 +143,11 @@ fn scaled(took: Duration, records: u64, of: u64) -> Duration {
     took.mul_f64(share)
 }
 
-/// Microseconds per record of one turn each: the records bare, as many bytes as the journal writes, the journal.
-type Turn = [f64; 3];
+/// Microseconds per record of one turn each: the records bare, as many bytes as the journal writes, the same with a
+/// pause before each commit (not counted), the journal.
+type Turn = [f64; 4];
+/// What checking, copying and answering some hundred records takes.
+const PAUSE: Duration = Duration::from_micros(100);
 
 fn commits(criterion: &mut Criterion) {
     let mut table = Vec::new();
@@ -155,11 +158,18 @@ fn commits(criterion: &mut Criterion) {
             BareLoop::create(&dir.path().join("bare"), u64::from(config(&dir).file_bytes)).unwrap();
         load.reach_recycling();
         let framed = load.bytes_per_commit(width);
-        let blocks = [noise(RECORD_BYTES * width), noise(framed)];
-        let mut bare_run = |block: &[u8], records: u64| {
-            let start = Instant::now();
-            (0..records.div_ceil(width as u64)).for_each(|_| bare.commit(block).unwrap());
-            start.elapsed()
+        let (records_alone, framed_bytes) = (noise(RECORD_BYTES * width), noise(framed));
+        let mut bare_run = |block: &[u8], records: u64, pause: Duration| -> Duration {
+            let commits = (0..records.div_ceil(width as u64)).map(|_| {
+                let rested = Instant::now();
+                while rested.elapsed() < pause {
+                    std::hint::spin_loop();
+                }
+                let start = Instant::now();
+                bare.commit(block).unwrap();
+                start.elapsed()
+            });
+            commits.sum()
         };
         let mut turns: Vec<Turn> = Vec::new();
         let mut group = criterion.benchmark_group(format!("commit/{width}"));
@@ -172,13 +182,15 @@ fn commits(criterion: &mut Criterion) {
                 while left > 0 {
                     let slice = left.min(COMMITS_PER_SLICE);
                     let many = slice * width as u64;
-                    let mut turn = [0.0; 3];
-                    for place in (0..3).map(|place| (place + turns.len()) % 3) {
-                        let took = match blocks.get(place) {
-                            Some(block) => bare_run(block, many),
-                            None => load.run(width, many),
+                    let mut turn = [0.0; 4];
+                    for place in (0..4).map(|place| (place + turns.len()) % 4) {
+                        let took = match place {
+                            0 => bare_run(&records_alone, many, Duration::ZERO),
+                            1 => bare_run(&framed_bytes, many, Duration::ZERO),
+                            2 => bare_run(&framed_bytes, many, PAUSE),
+                            _ => load.run(width, many),
                         };
-                        spent += if place == 2 { took } else { Duration::ZERO };
+                        spent += if place == 3 { took } else { Duration::ZERO };
                         turn[place] = per_record(took, many);
                     }
                     turns.push(turn);
@@ -198,16 +210,16 @@ fn commits(criterion: &mut Criterion) {
         "medians of turns, in us per record; ratios with quartiles: how fast the journal is beside the disk"
     );
     println!(
-        "outstanding  bytes/commit  records bare  same bytes bare  journal  to same bytes    to records"
+        "outstanding  bytes/commit  records bare  same bytes bare  with a pause  journal  to same bytes    to records"
     );
     for (width, framed, turns) in table {
         let column = |of: fn(&Turn) -> f64| quartiles(turns.iter().map(of));
-        let times = [column(|t| t[0]), column(|t| t[1]), column(|t| t[2])].map(|quartiles| quartiles[1]);
-        let [bytes, records] = [column(|t| t[1] / t[2] * 100.0), column(|t| t[0] / t[2] * 100.0)]
+        let times = [column(|t| t[0]), column(|t| t[1]), column(|t| t[2]), column(|t| t[3])];
+        let [alone, same, paused, journal] = times.map(|quartiles| quartiles[1]);
+        let [bytes, records] = [column(|t| t[1] / t[3] * 100.0), column(|t| t[0] / t[3] * 100.0)]
             .map(|[low, middle, high]| format!("{middle:.0} % ({low:.0} to {high:.0})"));
         println!(
-            "{width:>11}  {framed:>12}  {:>12.2}  {:>15.2}  {:>7.2}  {bytes}  {records}",
-            times[0], times[1], times[2]
+            "{width:>11}  {framed:>12}  {alone:>12.2}  {same:>15.2}  {paused:>12.2}  {journal:>7.2}  {bytes}  {records}"
         );
     }
 }
