@@ -1,9 +1,10 @@
 //! The journal against the disk underneath: `cargo bench -p weir-journal`.
 //!
-//! * `commit/<n>`: records of 1 KiB with `n` outstanding, each appended by whoever answers the one before it, in turns
-//!   with a bare loop of write and sync on the same kind of file, which writes the records alone, and as many bytes as
-//!   the journal writes with its headers and padding. At the end, over all turns: bare time per record over the
-//!   journal's; 100 % is as fast as the disk.
+//! * `commit/<n>`: records of 1 KiB with `n` outstanding, appended by whoever answers those before them, one record an
+//!   append and, with many outstanding, up to 16, in turns with a bare loop of write and sync on the same kind of file,
+//!   which writes the records alone, and as many bytes as the journal writes with its headers and padding. At the end,
+//!   over all turns: bare time per record over the journal's; 100 % is as fast as the disk. Then what the bare loop takes
+//!   if it rests before each commit.
 //! * `recovery`: opening a directory of full files from the page cache, with checksums and index, in bytes per second.
 //!
 //! `JOURNAL_BENCH_DIR` names a directory on the disk to measure; the target directory by default.
@@ -28,7 +29,7 @@ const RECORD_BYTES: usize = 1 << 10;
 const WIDTHS: [usize; 4] = [1, 16, 256, 1_024];
 const STREAM: StreamId = StreamId(1);
 /// Commits of one side before it is the other's turn.
-const COMMITS_PER_SLICE: u64 = 64;
+const COMMITS_PER_SLICE: u64 = 256;
 /// Bytes of entries that recovery scans.
 const RECOVERY_BYTES: usize = 1 << 30;
 
@@ -73,26 +74,30 @@ impl Load {
         }))
     }
 
-    /// Appends a record; whoever answers it appends the next, so that as many are outstanding at every commit.
-    fn append(&self) {
+    /// Appends `many` records; whoever answers them appends the next, so that as many are outstanding at every commit.
+    fn append(&self, many: u64) {
         let Shared { journal, payload, next, .. } = &*self.0;
         let mut next = next.lock().unwrap();
-        let (index, payload) = (*next, payload.clone());
-        let entry = Entry { kind: EntryKind::Normal, term: 1, leader: 1, index, payload };
-        *next += 1;
+        let entry = |index| {
+            let payload = payload.clone();
+            Entry { kind: EntryKind::Normal, term: 1, leader: 1, index, payload }
+        };
+        let entries = (*next..*next + many).map(entry).collect();
+        *next += many;
+        let index = *next - 1;
         let load = self.clone();
         let done = move |outcome: Result<_, _>| {
             outcome.unwrap();
             let left = &load.0.left;
-            match left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1)) {
-                Ok(_) => load.append(),
+            match left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(many)) {
+                Ok(_) => load.append(many),
                 Err(_) => load.0.tell.send(()).unwrap(),
             }
         };
-        journal.append(STREAM, vec![entry], Box::new(done)).unwrap();
+        journal.append(STREAM, entries, Box::new(done)).unwrap();
         // What a topic with retention does: old files are there to be written again.
-        if index % 16_384 == 16_383 {
-            let at = weir_journal::LogPosition { term: 1, leader: 1, index: index - 8_192 };
+        if index % 16_384 >= 16_384 - many {
+            let at = weir_journal::LogPosition { term: 1, leader: 1, index: index.saturating_sub(8_192) };
             journal.note_purged(STREAM, at);
         }
     }
@@ -101,26 +106,26 @@ impl Load {
     /// bare loop writes an old file too.
     fn reach_recycling(&self) {
         while self.0.journal.metrics().recycled < 2 {
-            self.run(1_024, 65_536);
+            self.run(1_024, 1, 65_536);
         }
     }
 
     /// Bytes that a commit of `width` records writes, headers and padding included.
     fn bytes_per_commit(&self, width: usize) -> usize {
         let before = self.0.journal.metrics();
-        self.run(width, width as u64 * 16);
+        self.run(width, 1, width as u64 * 16);
         let after = self.0.journal.metrics();
         usize::try_from((after.bytes - before.bytes) / (after.blocks - before.blocks)).unwrap()
     }
 
-    /// `records` in all, `width` outstanding.
-    fn run(&self, width: usize, records: u64) -> Duration {
+    /// `records` in all, `width` outstanding, `many` an append.
+    fn run(&self, width: usize, many: u64, records: u64) -> Duration {
         let start = Instant::now();
         let first = records.min(width as u64);
         self.0.left.store(records - first, Ordering::Relaxed);
-        (0..first).for_each(|_| self.append());
+        (0..first / many).for_each(|_| self.append(many));
         let done = self.0.done.lock().unwrap();
-        (0..first).for_each(|_| done.recv().unwrap());
+        (0..first / many).for_each(|_| done.recv().unwrap());
         start.elapsed()
     }
 }
@@ -143,11 +148,38 @@ fn scaled(took: Duration, records: u64, of: u64) -> Duration {
     took.mul_f64(share)
 }
 
-/// Microseconds per record of one turn each: the records bare, as many bytes as the journal writes, the same with a
-/// pause before each commit (not counted), the journal.
+/// Microseconds per record of one turn each: the records bare, as many bytes as the journal writes, the journal with one
+/// record an append, and with several.
 type Turn = [f64; 4];
-/// What checking, copying and answering some hundred records takes.
-const PAUSE: Duration = Duration::from_micros(100);
+/// How long a bare loop rests before each commit, at last: what checking, copying and answering some hundred records
+/// takes. Not counted.
+const REST: Duration = Duration::from_micros(100);
+
+/// What was measured with so many outstanding.
+struct Row {
+    width: usize,
+    bytes_per_commit: usize,
+    turns: Vec<Turn>,
+    rested: f64,
+}
+
+/// Records of an append where several come together, as those of a busy shard do.
+fn records_per_append(width: usize) -> u64 {
+    (width as u64 / 16).clamp(1, 16)
+}
+
+fn bare_run(bare: &mut BareLoop, block: &[u8], commits: u64, rest: Duration) -> Duration {
+    let commit = |_| {
+        let rested = Instant::now();
+        while rested.elapsed() < rest {
+            std::hint::spin_loop();
+        }
+        let start = Instant::now();
+        bare.commit(block).unwrap();
+        start.elapsed()
+    };
+    (0..commits).map(commit).sum()
+}
 
 fn commits(criterion: &mut Criterion) {
     let mut table = Vec::new();
@@ -157,20 +189,8 @@ fn commits(criterion: &mut Criterion) {
         let mut bare =
             BareLoop::create(&dir.path().join("bare"), u64::from(config(&dir).file_bytes)).unwrap();
         load.reach_recycling();
-        let framed = load.bytes_per_commit(width);
-        let (records_alone, framed_bytes) = (noise(RECORD_BYTES * width), noise(framed));
-        let mut bare_run = |block: &[u8], records: u64, pause: Duration| -> Duration {
-            let commits = (0..records.div_ceil(width as u64)).map(|_| {
-                let rested = Instant::now();
-                while rested.elapsed() < pause {
-                    std::hint::spin_loop();
-                }
-                let start = Instant::now();
-                bare.commit(block).unwrap();
-                start.elapsed()
-            });
-            commits.sum()
-        };
+        let bytes_per_commit = load.bytes_per_commit(width);
+        let (records_alone, same_bytes) = (noise(RECORD_BYTES * width), noise(bytes_per_commit));
         let mut turns: Vec<Turn> = Vec::new();
         let mut group = criterion.benchmark_group(format!("commit/{width}"));
         group.throughput(Throughput::Elements(1));
@@ -185,12 +205,12 @@ fn commits(criterion: &mut Criterion) {
                     let mut turn = [0.0; 4];
                     for place in (0..4).map(|place| (place + turns.len()) % 4) {
                         let took = match place {
-                            0 => bare_run(&records_alone, many, Duration::ZERO),
-                            1 => bare_run(&framed_bytes, many, Duration::ZERO),
-                            2 => bare_run(&framed_bytes, many, PAUSE),
-                            _ => load.run(width, many),
+                            0 => bare_run(&mut bare, &records_alone, slice, Duration::ZERO),
+                            1 => bare_run(&mut bare, &same_bytes, slice, Duration::ZERO),
+                            2 => load.run(width, 1, many),
+                            _ => load.run(width, records_per_append(width), many),
                         };
-                        spent += if place == 3 { took } else { Duration::ZERO };
+                        spent += if place == 2 { took } else { Duration::ZERO };
                         turn[place] = per_record(took, many);
                     }
                     turns.push(turn);
@@ -202,24 +222,31 @@ fn commits(criterion: &mut Criterion) {
         group.finish();
         // Nothing was measured if this width is not among those asked for.
         if !turns.is_empty() {
-            table.push((width, framed, turns));
+            let slices = (0..turns.len()).map(|_| {
+                let took = bare_run(&mut bare, &same_bytes, COMMITS_PER_SLICE, REST);
+                per_record(took, COMMITS_PER_SLICE * width as u64)
+            });
+            let [_, rested, _] = quartiles(slices);
+            table.push(Row { width, bytes_per_commit, turns, rested });
         }
         load.0.journal.close();
     }
+    print(&table);
+}
+
+fn print(table: &[Row]) {
+    println!("medians of turns, in us per record; the records bare over the journal, with quartiles");
     println!(
-        "medians of turns, in us per record; ratios with quartiles: how fast the journal is beside the disk"
+        "outstanding  bytes/commit  records bare  same bytes bare  after a rest  journal  one an append     journal  several an append"
     );
-    println!(
-        "outstanding  bytes/commit  records bare  same bytes bare  with a pause  journal  to same bytes    to records"
-    );
-    for (width, framed, turns) in table {
+    for Row { width, bytes_per_commit, turns, rested } in table {
         let column = |of: fn(&Turn) -> f64| quartiles(turns.iter().map(of));
         let times = [column(|t| t[0]), column(|t| t[1]), column(|t| t[2]), column(|t| t[3])];
-        let [alone, same, paused, journal] = times.map(|quartiles| quartiles[1]);
-        let [bytes, records] = [column(|t| t[1] / t[3] * 100.0), column(|t| t[0] / t[3] * 100.0)]
+        let [alone, same, one, several] = times.map(|quartiles| quartiles[1]);
+        let [to_one, to_several] = [column(|t| t[0] / t[2] * 100.0), column(|t| t[0] / t[3] * 100.0)]
             .map(|[low, middle, high]| format!("{middle:.0} % ({low:.0} to {high:.0})"));
         println!(
-            "{width:>11}  {framed:>12}  {alone:>12.2}  {same:>15.2}  {paused:>12.2}  {journal:>7.2}  {bytes}  {records}"
+            "{width:>11}  {bytes_per_commit:>12}  {alone:>12.2}  {same:>15.2}  {rested:>12.2}  {one:>7.2}  {to_one:<16}  {several:>7.2}  {to_several}"
         );
     }
 }

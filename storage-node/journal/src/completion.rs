@@ -39,6 +39,11 @@ impl Waiter {
         Self(Some(completion))
     }
 
+    /// Nobody waits.
+    pub(crate) fn nobody() -> Self {
+        Self(None)
+    }
+
     pub(crate) fn answer(mut self, outcome: Result<Synced, Arc<Failure>>) {
         if let Some(completion) = self.0.take() {
             completion(outcome);

@@ -48,6 +48,9 @@ pub struct JournalConfig {
     pub control_reserve_bytes: u64,
     /// Largest commit block. Default 4 MiB, range 16 KiB ..= 16 MiB, a multiple of 4 KiB.
     pub max_block_bytes: u32,
+    /// Bytes of a block that are given to the disk while the rest of it is formed, where a sync follows. Default 96 KiB,
+    /// range 4 KiB ..= 16 MiB; from `max_block_bytes` on a block is written as a whole.
+    pub write_piece_bytes: u32,
     /// What an answered append promises. Default [`SyncMode::Always`].
     pub sync: SyncMode,
     /// Shortest time between the starts of two commits, counted from the end of the previous sync. Default 0: a
@@ -80,6 +83,7 @@ impl JournalConfig {
             max_bytes: 8192 * MIB,
             control_reserve_bytes: 64 * MIB,
             max_block_bytes: 4 << 20,
+            write_piece_bytes: 96 << 10,
             sync: SyncMode::Always,
             min_fsync_interval: Duration::ZERO,
             backend: Backend::Pwrite,
@@ -98,6 +102,7 @@ impl JournalConfig {
             max_bytes: 4 * MIB,
             control_reserve_bytes: 256 * KIB,
             max_block_bytes: 32 << 10,
+            write_piece_bytes: 4 << 10,
             pending_bytes_max: MIB,
             recent_bytes_max: 64 * KIB,
             index_bytes_max: 512 * KIB,
@@ -132,6 +137,11 @@ impl JournalConfig {
             self.max_block_bytes <= self.file_bytes / 4,
             "max_block_bytes",
             "at most a quarter of file_bytes",
+        )?;
+        range(
+            (BLOCK_ALIGN..=16 << 20).contains(&self.write_piece_bytes),
+            "write_piece_bytes",
+            "4 KiB ..= 16 MiB",
         )?;
         range(self.max_bytes >= 2 * u64::from(self.file_bytes), "max_bytes", "at least two files")?;
         range(self.control_reserve_bytes < self.max_bytes, "control_reserve_bytes", "less than max_bytes")?;

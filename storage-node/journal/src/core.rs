@@ -10,31 +10,42 @@ use bytes::Bytes;
 use crate::completion::Waiter;
 use crate::config::JournalConfig;
 use crate::disk::{Disk, DiskFile};
-use crate::entry::{FileSeq, LogPosition, Rotated, StreamId};
+use crate::entry::{Entry, FileSeq, LogPosition, Rotated, StreamId};
 use crate::error::Failure;
 use crate::format::FrameKind;
 use crate::metrics::Counters;
 use crate::streams::{LiveFile, ROW_BYTES, Stream};
 
-/// One operation in the writer's queue: frames of one stream, and who waits for them.
+/// One operation in the writer's queue, and who waits for it.
 #[derive(Debug)]
 pub(crate) struct Queued {
     pub(crate) stream: StreamId,
-    pub(crate) frames: Vec<QueuedFrame>,
+    pub(crate) operation: Operation,
     pub(crate) waiter: Waiter,
     /// Bytes of its frames.
     pub(crate) bytes: u64,
-    /// Its commit is synced in every mode.
-    pub(crate) syncs: bool,
 }
 
+/// What is asked of the writer.
 #[derive(Debug)]
-pub(crate) struct QueuedFrame {
-    pub(crate) kind: FrameKind,
-    pub(crate) at: LogPosition,
-    pub(crate) payload: Bytes,
-    /// [`crate::streams::Row::id`] of an entry.
-    pub(crate) row: u64,
+pub(crate) enum Operation {
+    /// A frame for each entry. The first one's [`crate::streams::Row::id`] is given; the others' follow it.
+    Append { entries: Vec<Entry>, first_row: u64 },
+    /// One frame.
+    Fact { kind: FrameKind, at: LogPosition, payload: Bytes },
+    /// No frame, but a sync in every mode.
+    Sync,
+}
+
+impl Operation {
+    /// Frames that it becomes.
+    pub(crate) fn frames(&self) -> usize {
+        match self {
+            Self::Append { entries, .. } => entries.len(),
+            Self::Fact { .. } => 1,
+            Self::Sync => 0,
+        }
+    }
 }
 
 /// A file prepared to be the next one: its header is durable, its name too.

@@ -91,6 +91,12 @@ pub enum Full {
         /// Bytes left in files that exist.
         free: u64,
     },
+    /// The next journal file is still being prepared, and this one is nearly full; come back in a moment.
+    #[error("the next journal file is being prepared: {free} bytes are left in this one")]
+    NextFile {
+        /// Bytes left in the current file.
+        free: u64,
+    },
     /// The index holds `index_bytes_max`; purging is needed.
     #[error("the journal's index is full: {used} of {limit} bytes in use")]
     Index {

@@ -34,7 +34,7 @@ pub(crate) fn crc32c(bytes: &[u8]) -> u32 {
     narrow(crc_fast::checksum(CrcAlgorithm::Crc32Iscsi, bytes))
 }
 
-fn narrow(crc: u64) -> u32 {
+pub(crate) fn narrow(crc: u64) -> u32 {
     #[expect(clippy::cast_possible_truncation, reason = "a CRC-32 fits 32 bits; the library widens it")]
     let crc = crc as u32;
     crc

@@ -11,7 +11,7 @@ use bytes::Bytes;
 
 use crate::completion::{Completion, Waiter};
 use crate::config::{Backend, JournalConfig};
-use crate::core::{Core, Inner, Queued, QueuedFrame};
+use crate::core::{Core, Inner, Operation, Queued};
 use crate::disk::{DirLock, Disk, DiskFile, OpenMode};
 use crate::entry::{Entry, FileSeq, Location, LogPosition, Rotated, StreamId};
 use crate::error::{AppendError, Failure, Full, OpenError, ReadError, SealedError};
@@ -113,6 +113,7 @@ impl Journal {
         }
         let payload: u64 = entries.iter().map(|entry| entry.payload.len() as u64).sum();
         let mut inner = self.open_inner(payload)?;
+        let next_row = inner.next_row;
         let state = inner.streams.entry(stream).or_default();
         for (expected, entry) in (state.end()..).zip(&entries) {
             if entry.index != expected {
@@ -121,50 +122,54 @@ impl Journal {
         }
         inner.recent_bytes += payload;
         inner.rows += entries.len() as u64;
-        for part in split(entries, self.core().config.max_block_bytes) {
-            self.enqueue_entries(&mut inner, stream, part);
-        }
-        // The waiter goes with the last part: queue order makes it the last to become durable.
-        match inner.queue.back_mut() {
-            Some(last) if last.stream == stream => last.waiter = waiter,
-            _ => {}
-        }
+        let state = inner.streams.get_mut(&stream).expect("made above");
+        let first_row = next_row + 1;
+        state.rows.extend(entries.iter().zip(first_row..).map(|(entry, id)| Row {
+            kind: entry.kind,
+            term: entry.term,
+            leader: entry.leader,
+            id,
+            at: None,
+            payload: Some(entry.payload.clone()),
+        }));
+        inner.next_row += entries.len() as u64;
+        self.enqueue(&mut inner, stream, entries, first_row, waiter);
         self.core().wake_writer(inner);
         Ok(())
     }
 
-    fn enqueue_entries(&self, inner: &mut Inner, stream: StreamId, entries: Vec<Entry>) {
-        let mut frames = Vec::with_capacity(entries.len());
-        let mut bytes = 0;
-        for entry in entries {
-            inner.next_row += 1;
-            let (id, at) =
-                (inner.next_row, LogPosition { term: entry.term, leader: entry.leader, index: entry.index });
-            bytes += (FRAME_HEADER_BYTES + entry.payload.len()) as u64;
-            let state = inner.streams.get_mut(&stream).expect("made by the caller");
-            state.rows.push_back(Row {
-                kind: entry.kind,
-                term: entry.term,
-                leader: entry.leader,
-                id,
-                at: None,
-                payload: Some(entry.payload.clone()),
+    /// Queues entries, several operations if a block does not hold them. The waiter goes with the last: queue order makes
+    /// it the last to become durable.
+    fn enqueue(
+        &self,
+        inner: &mut Inner,
+        stream: StreamId,
+        mut entries: Vec<Entry>,
+        mut first_row: u64,
+        waiter: Waiter,
+    ) {
+        let limit = u64::from(self.core().config.max_block_bytes) - BLOCK_HEADER_BYTES as u64;
+        loop {
+            let mut bytes = 0;
+            let fit = entries.iter().take_while(|entry| {
+                bytes += frame_bytes(&entry.payload);
+                bytes <= limit
             });
-            frames.push(QueuedFrame {
-                kind: FrameKind::Entry(entry.kind),
-                at,
-                payload: entry.payload,
-                row: id,
-            });
+            // One fits a block by itself: that was checked.
+            let fit = fit.count().max(1);
+            if fit >= entries.len() {
+                inner.queued_bytes += bytes;
+                let operation = Operation::Append { entries, first_row };
+                inner.queue.push_back(Queued { stream, operation, waiter, bytes });
+                return;
+            }
+            let rest = entries.split_off(fit);
+            let bytes = entries.iter().map(|entry| frame_bytes(&entry.payload)).sum();
+            inner.queued_bytes += bytes;
+            let operation = Operation::Append { entries: std::mem::replace(&mut entries, rest), first_row };
+            inner.queue.push_back(Queued { stream, operation, waiter: Waiter::nobody(), bytes });
+            first_row += fit as u64;
         }
-        inner.queued_bytes += bytes;
-        inner.queue.push_back(Queued {
-            stream,
-            frames,
-            waiter: Waiter::new(Box::new(|_| {})),
-            bytes,
-            syncs: false,
-        });
     }
 
     /// Queues the newest vote of `stream`; at most 4 KiB. Written and synced with the next commit.
@@ -173,8 +178,8 @@ impl Journal {
     /// As [`Journal::append`].
     pub fn save_vote(&self, stream: StreamId, vote: Bytes, done: Completion) -> Result<(), AppendError> {
         fits_fact(stream, &vote)?;
-        let frame = QueuedFrame { kind: FrameKind::Vote, at: NOWHERE, payload: vote.clone(), row: 0 };
-        self.control(stream, frame, done, |state| {
+        let operation = Operation::Fact { kind: FrameKind::Vote, at: NOWHERE, payload: vote.clone() };
+        self.control(stream, operation, FRAME_HEADER_BYTES + vote.len(), done, |state| {
             state.vote = Some(vote);
             0
         })
@@ -193,8 +198,8 @@ impl Journal {
     ) -> Result<(), AppendError> {
         let end = after.map_or(0, |after| after + 1);
         let at = LogPosition { index: end, ..NOWHERE };
-        let frame = QueuedFrame { kind: FrameKind::Truncate, at, payload: Bytes::new(), row: 0 };
-        self.control(stream, frame, done, |state| state.truncate(end))
+        let operation = Operation::Fact { kind: FrameKind::Truncate, at, payload: Bytes::new() };
+        self.control(stream, operation, FRAME_HEADER_BYTES, done, |state| state.truncate(end))
     }
 
     /// Commits the lazy facts noted so far, even if nothing else waits. Everything queued before it is synced when
@@ -205,7 +210,7 @@ impl Journal {
     pub fn flush(&self, stream: StreamId, done: Completion) -> Result<(), AppendError> {
         let waiter = Waiter::new(done);
         let mut inner = self.open_inner(0)?;
-        inner.queue.push_back(Queued { stream, frames: Vec::new(), waiter, bytes: 0, syncs: true });
+        inner.queue.push_back(Queued { stream, operation: Operation::Sync, waiter, bytes: 0 });
         self.core().wake_writer(inner);
         Ok(())
     }
@@ -213,12 +218,13 @@ impl Journal {
     fn control(
         &self,
         stream: StreamId,
-        frame: QueuedFrame,
+        operation: Operation,
+        bytes: usize,
         done: Completion,
         change: impl FnOnce(&mut Stream) -> u64,
     ) -> Result<(), AppendError> {
         let waiter = Waiter::new(done);
-        let bytes = (FRAME_HEADER_BYTES + frame.payload.len()) as u64;
+        let bytes = bytes as u64;
         let mut inner = self.open_inner(bytes)?;
         let state = inner.streams.entry(stream).or_default();
         let before = state.rows.len() as u64;
@@ -227,7 +233,12 @@ impl Journal {
         inner.rows -= removed;
         inner.recent_bytes = inner.recent_bytes.saturating_sub(freed);
         inner.queued_bytes += bytes;
-        inner.queue.push_back(Queued { stream, frames: vec![frame], waiter, bytes, syncs: false });
+        inner.queue.push_back(Queued {
+            stream,
+            operation: Operation::Fact { kind, at, payload },
+            waiter,
+            bytes,
+        });
         self.core().wake_writer(inner);
         Ok(())
     }
@@ -420,8 +431,12 @@ impl Journal {
         }
         let current = inner.files.back().map_or(0, |file| u64::from(file.file_bytes - file.end));
         let free = current + inner.next.as_ref().map_or(0, |next| u64::from(next.file_bytes));
-        if inner.disk_full && held + bytes + u64::from(config.max_block_bytes) > free {
-            return Err(Full::Disk { free });
+        // Without a next file only what the current one takes is sure: whoever were let in beyond that would wait for a
+        // disk that may have no room.
+        if (inner.disk_full || inner.next.is_none())
+            && held + bytes + u64::from(config.max_block_bytes) > free
+        {
+            return Err(if inner.disk_full { Full::Disk { free } } else { Full::NextFile { free } });
         }
         self.core().admitted.fetch_add(bytes, Ordering::AcqRel);
         Ok(Permit { bytes, held: Arc::clone(&self.core().admitted) })
@@ -526,21 +541,9 @@ fn fits_fact(stream: StreamId, fact: &Bytes) -> Result<(), AppendError> {
     if fits { Ok(()) } else { Err(AppendError::TooLarge { stream, len: fact.len(), max: FACT_BYTES_MAX }) }
 }
 
-/// Divides entries so that each part fits a block; no part is empty unless all are.
-fn split(entries: Vec<Entry>, block_bytes_max: u32) -> Vec<Vec<Entry>> {
-    let limit = block_bytes_max as usize - BLOCK_HEADER_BYTES;
-    let (mut parts, mut part, mut bytes) = (Vec::new(), Vec::new(), 0);
-    for entry in entries {
-        let len = FRAME_HEADER_BYTES + entry.payload.len();
-        if bytes + len > limit && !part.is_empty() {
-            parts.push(std::mem::take(&mut part));
-            bytes = 0;
-        }
-        bytes += len;
-        part.push(entry);
-    }
-    parts.push(part);
-    parts
+/// Bytes of a frame with this payload.
+fn frame_bytes(payload: &Bytes) -> u64 {
+    (FRAME_HEADER_BYTES + payload.len()) as u64
 }
 
 /// Runs a thread; if it panics, everybody who waits is told, and nothing is taken any more.

@@ -25,6 +25,7 @@ mod completion;
 mod config;
 mod core;
 pub mod disk;
+mod draft;
 mod entry;
 mod error;
 mod files;

@@ -257,7 +257,7 @@ impl Scanner {
                 }
                 let location = Location { file: file.seq, pos, len: header.len };
                 stream.rows.push_back(Row::on_disk(kind, header.at, location));
-                file.spans.add(header.stream, header.at.index);
+                file.spans.add(header.stream, header.at.index..header.at.index + 1);
             }
             FrameKind::Vote => stream.vote = Some(Bytes::copy_from_slice(frame.payload)),
             FrameKind::Truncate => drop(stream.truncate(header.at.index)),

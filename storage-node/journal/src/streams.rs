@@ -143,10 +143,11 @@ impl Plan {
 pub(crate) struct FileSpans(pub(crate) BTreeMap<StreamId, Range<u64>>);
 
 impl FileSpans {
-    pub(crate) fn add(&mut self, stream: StreamId, index: u64) {
-        let span = self.0.entry(stream).or_insert(index..index);
-        span.start = span.start.min(index);
-        span.end = span.end.max(index + 1);
+    /// Adds the entries of `stream` with these indexes.
+    pub(crate) fn add(&mut self, stream: StreamId, indexes: Range<u64>) {
+        let span = self.0.entry(stream).or_insert_with(|| indexes.clone());
+        span.start = span.start.min(indexes.start);
+        span.end = span.end.max(indexes.end);
     }
 }
 

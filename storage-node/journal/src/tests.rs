@@ -186,6 +186,16 @@ fn a_file_that_cannot_be_freed_keeps_those_after_it() {
 }
 
 /// Waits for another thread, looking often.
+/// Asks until the file keeper is done with the next file.
+fn admit(journal: &Journal, bytes: u64, class: Class) -> Result<Permit, Full> {
+    loop {
+        match journal.try_admit(bytes, class) {
+            Err(Full::NextFile { .. }) => std::thread::yield_now(),
+            other => return other,
+        }
+    }
+}
+
 fn until(what: &str, holds: impl Fn() -> bool) {
     let held = (0..10_000).any(|_| {
         std::thread::sleep(Duration::from_millis(1));
@@ -239,20 +249,23 @@ fn a_blob_that_does_not_fit_leaves_the_old_one_and_takes_no_room() {
     assert_eq!(left, ["shard-1.blob"]);
 }
 
-/// Appends until the disk fails; returns what was acknowledged.
+/// Appends until the disk fails, one entry at a time or so many that their block is written in pieces; returns what was
+/// acknowledged.
 fn scripted(disk: &SimDisk) -> u64 {
     let Ok((journal, _)) = Journal::open(config(), Arc::new(disk.clone())) else { return 0 };
     let mut acknowledged = 0;
-    for index in 0..120 {
+    while acknowledged < 120 {
         let (done, answer) = waiter();
-        if journal.append(STREAM, vec![entry(index, 2500)], done).is_err() {
+        let many = if acknowledged % 10 == 0 { 6 } else { 1 };
+        let entries = (acknowledged..acknowledged + many).map(|index| entry(index, 2500)).collect();
+        if journal.append(STREAM, entries, done).is_err() {
             break;
         }
         match answer.recv().unwrap() {
-            Ok(_) => acknowledged = index + 1,
+            Ok(_) => acknowledged += many,
             Err(_) => break,
         }
-        if index == 60 {
+        if acknowledged == 60 {
             journal.note_purged(STREAM, LogPosition { term: 1, leader: 1, index: 40 });
         }
     }
@@ -431,7 +444,7 @@ fn a_full_journal_refuses_before_append_and_recovers_by_purging() {
     let (journal, _) = open(&disk);
     let mut index = 0;
     let full = loop {
-        match journal.try_admit(24_000, Class::Data) {
+        match admit(&journal, 24_000, Class::Data) {
             Ok(permit) => {
                 append(&journal, STREAM, vec![entry(index, 20_000)]).unwrap();
                 drop(permit);
@@ -442,7 +455,7 @@ fn a_full_journal_refuses_before_append_and_recovers_by_purging() {
         assert!(index < 1_000, "the journal must fill up");
     };
     assert!(matches!(full, Full::Journal { .. }), "{full:?}");
-    assert!(journal.try_admit(1_000, Class::Control).is_ok(), "the control reserve is still there");
+    assert!(admit(&journal, 1_000, Class::Control).is_ok(), "the control reserve is still there");
     assert!(journal.failure().is_none());
     journal.note_purged(STREAM, LogPosition { term: 1, leader: 1, index: index - 2 });
     let (done, answer) = waiter();
@@ -463,7 +476,7 @@ fn a_full_disk_refuses_before_append_poisons_nothing_and_recovers_by_itself() {
     let (journal, _) = open(&disk);
     let mut index = 0;
     let full = loop {
-        match journal.try_admit(20_000, Class::Data) {
+        match admit(&journal, 20_000, Class::Data) {
             Ok(_permit) => append(&journal, STREAM, vec![entry(index, 20_000)]).unwrap(),
             Err(full) => break full,
         };

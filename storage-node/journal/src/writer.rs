@@ -2,7 +2,8 @@
 //!
 //! The order that makes a confirm a promise:
 //! 1. frames are copied into the block in queue order, so a vote never overtakes an entry;
-//! 2. the block is written in place into bytes that are already allocated, past everything acknowledged;
+//! 2. the block is written in place, perhaps in pieces, into bytes that are already allocated, past everything
+//!    acknowledged;
 //! 3. the sync returns; only then are rows marked durable and waiters answered.
 //!
 //! A crash between 2 and 3 leaves a block that nobody was told about: recovery keeps it if it is whole and cuts
@@ -13,15 +14,16 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use bytes::Bytes;
 
-use crate::completion::{Synced, Waiter};
+use crate::completion::Synced;
 use crate::config::{Backend, SyncMode};
-use crate::core::{Core, Inner, NextFile, Queued};
-use crate::disk::OpenMode;
+use crate::core::{Core, Inner, NextFile, Operation, Queued};
+use crate::disk::{DiskFile, OpenMode};
+use crate::draft::{Draft, Placed};
 use crate::entry::{FileSeq, Location, LogPosition, Lsn, Rotated, StreamId};
 use crate::error::Failure;
 use crate::format::{
     BLOCK_HEADER_BYTES, BlockHeader, FILE_HEADER_BYTES, FLAG_FILE_HEAD, FLAG_SESSION_START,
-    FRAME_HEADER_BYTES, FrameHeader, FrameKind, align_up,
+    FRAME_HEADER_BYTES, FrameKind, align_up,
 };
 use crate::metrics::add;
 use crate::streams::{FileSpans, LiveFile, Stream};
@@ -34,20 +36,17 @@ pub(crate) struct Writer {
     next_block: u64,
     flags: u8,
     durable: Lsn,
-    block: Vec<u8>,
-    /// Entries in the block being built: stream, index, row, payload position in the block, length.
-    placed: Vec<(StreamId, u64, u64, u32, u32)>,
-    /// All frames in it.
-    facts: Vec<(StreamId, FrameKind, LogPosition)>,
-    frames: u16,
+    draft: Draft,
 }
 
 /// What a commit took.
 struct Taken {
-    waiters: Vec<(StreamId, Waiter)>,
     at: Instant,
-    /// Somebody wants it synced in every mode.
-    syncs: bool,
+    queued: Vec<Queued>,
+    facts: Vec<Fact>,
+    frames: usize,
+    /// Bytes of the block, header included and padding not.
+    bytes: u64,
 }
 
 /// Something that is stated along with a commit and never causes one.
@@ -66,19 +65,20 @@ struct Outcomes {
 
 /// Takes what fits one block off the queue, and the lazy facts that changed, as far as there is room; the rest rides
 /// in the next block.
-fn drain(core: &Core, mut inner: MutexGuard<'_, Inner>) -> (Vec<Queued>, Vec<Fact>) {
+fn drain(core: &Core, mut inner: MutexGuard<'_, Inner>) -> Taken {
+    let at = Instant::now();
     let limit = u64::from(core.config.max_block_bytes);
     let (mut bytes, mut frames) = (BLOCK_HEADER_BYTES as u64, 0);
     let mut drained = Vec::with_capacity(inner.queue.len());
     while let Some(front) = inner.queue.front() {
-        let fits = bytes + front.bytes <= limit && frames + front.frames.len() <= usize::from(u16::MAX);
+        let fits = bytes + front.bytes <= limit && frames + front.operation.frames() <= usize::from(u16::MAX);
         if !fits && frames > 0 {
             break;
         }
         let Some(queued) = inner.queue.pop_front() else { break };
         inner.queued_bytes -= queued.bytes;
         bytes += queued.bytes;
-        frames += queued.frames.len();
+        frames += queued.operation.frames();
         drained.push(queued);
     }
     let mut lazy = Vec::new();
@@ -102,38 +102,34 @@ fn drain(core: &Core, mut inner: MutexGuard<'_, Inner>) -> (Vec<Queued>, Vec<Fac
             payload,
         }));
         if lazy.len() > before {
-            bytes += most;
+            bytes += lazy[before..]
+                .iter()
+                .map(|fact| (FRAME_HEADER_BYTES + fact.payload.len()) as u64)
+                .sum::<u64>();
             frames += lazy.len() - before;
         }
         (stream.dirty_purged, stream.dirty_committed, stream.dirty_meta) = (false, false, false);
     }
-    (drained, lazy)
+    Taken { at, queued: drained, facts: lazy, frames, bytes }
 }
 
 impl Writer {
     /// A writer for a session that was never used: recovery chose a higher one than all found.
     pub(crate) fn new(core: Arc<Core>, session: u32, durable: Lsn) -> Self {
-        let block = Vec::with_capacity(core.config.max_block_bytes as usize);
-        Self {
-            core,
-            next_block: u64::from(session) << 32,
-            flags: FLAG_SESSION_START,
-            durable,
-            block,
-            placed: Vec::new(),
-            facts: Vec::new(),
-            frames: 0,
-        }
+        let draft = Draft::new(core.config.max_block_bytes as usize);
+        Self { core, next_block: u64::from(session) << 32, flags: FLAG_SESSION_START, durable, draft }
     }
 
     /// Runs until the journal is closed or fails.
     pub(crate) fn run(mut self) {
         let mut synced_at = None::<Instant>;
-        while let Some(taken) = self.take(synced_at) {
-            match self.commit(taken.at, taken.syncs) {
+        while let Some(mut taken) = self.take(synced_at) {
+            let committed = self.commit(&taken);
+            let waiters = taken.queued.drain(..).map(|queued| (queued.stream, queued.waiter));
+            match committed {
                 Ok((at, outcomes)) => {
                     synced_at = Some(at);
-                    for (stream, waiter) in taken.waiters {
+                    for (stream, waiter) in waiters {
                         let end =
                             outcomes.ends.iter().find(|(id, _)| *id == stream).and_then(|(_, end)| *end);
                         waiter.answer(Ok(Synced { stream, durable_index_end: end, ..outcomes.synced }));
@@ -141,18 +137,16 @@ impl Writer {
                 }
                 Err(failure) => {
                     let first = self.core.fail(failure);
-                    for (_, waiter) in taken.waiters {
-                        waiter.answer(Err(Arc::clone(&first)));
-                    }
+                    waiters.for_each(|(_, waiter)| waiter.answer(Err(Arc::clone(&first))));
                     return;
                 }
             }
         }
     }
 
-    /// Waits for work and builds the block's frames from what is there, up to the limit.
+    /// Waits for work and takes what fits a block.
     fn take(&mut self, synced_at: Option<Instant>) -> Option<Taken> {
-        let core = Arc::clone(&self.core);
+        let core = &self.core;
         let mut inner = core.lock();
         while inner.queue.is_empty() {
             if inner.closing {
@@ -170,57 +164,16 @@ impl Writer {
             let waited = core.work.wait_timeout(inner, rest);
             inner = waited.unwrap_or_else(std::sync::PoisonError::into_inner).0;
         }
-        let at = Instant::now();
-        let (drained, lazy) = drain(&core, inner);
-        // Copied without the lock: a block of megabytes must not keep appends waiting.
-        self.begin();
-        let syncs = drained.iter().any(|queued| queued.syncs);
-        let mut waiters = Vec::with_capacity(drained.len());
-        for queued in drained {
-            self.put(&queued);
-            waiters.push((queued.stream, queued.waiter));
-        }
-        for fact in lazy {
-            self.put_frame(fact.stream, fact.kind, fact.at, &fact.payload);
-        }
-        Some(Taken { waiters, at, syncs })
+        Some(drain(core, inner))
     }
 
-    fn begin(&mut self) {
-        self.block.clear();
-        self.block.resize(BLOCK_HEADER_BYTES, 0);
-        self.placed.clear();
-        self.facts.clear();
-        self.frames = 0;
-    }
-
-    fn put(&mut self, queued: &Queued) {
-        for frame in &queued.frames {
-            let pos = self.put_frame(queued.stream, frame.kind, frame.at, &frame.payload);
-            if matches!(frame.kind, FrameKind::Entry(_)) {
-                let len = u32::try_from(frame.payload.len()).expect("a payload fits a block");
-                self.placed.push((queued.stream, frame.at.index, frame.row, pos, len));
-            }
-        }
-    }
-
-    /// Appends a frame; returns where its payload starts in the block.
-    fn put_frame(&mut self, stream: StreamId, kind: FrameKind, at: LogPosition, payload: &[u8]) -> u32 {
-        FrameHeader::new(stream, kind, at, payload).put(&mut self.block);
-        let pos = u32::try_from(self.block.len()).expect("a block is at most 16 MiB");
-        self.block.extend_from_slice(payload);
-        self.facts.push((stream, kind, at));
-        self.frames += 1;
-        pos
-    }
-
-    /// Writes the block, syncs it unless the mode is not to and nobody wants it, and makes it visible.
-    fn commit(&mut self, taken: Instant, syncs: bool) -> Result<(Instant, Outcomes), Failure> {
-        let padded = align_up(u32::try_from(self.block.len()).expect("a block is at most 16 MiB"));
+    /// Writes what was taken as a block, syncs it unless the mode is not to and nobody wants it, and makes it visible.
+    fn commit(&mut self, taken: &Taken) -> Result<(Instant, Outcomes), Failure> {
+        let bytes = u32::try_from(taken.bytes).expect("a block is at most 16 MiB");
         let room = {
             let inner = self.core.lock();
             let current = inner.files.back().expect("there is always a current file");
-            current.end.checked_add(padded).is_some_and(|end| end <= current.file_bytes)
+            current.end.checked_add(align_up(bytes)).is_some_and(|end| end <= current.file_bytes)
         };
         if !room {
             self.rotate()?;
@@ -233,17 +186,15 @@ impl Writer {
         if pos == FILE_HEADER_BYTES {
             self.flags |= FLAG_FILE_HEAD; // the first block of a new journal: there is nothing to restate
         }
-        self.seal(file, 0);
-        let bytes = self.block.len() as u64;
-        handle.write_at(&self.block, u64::from(pos)).map_err(|source| Failure::Write {
-            path: path.clone(),
-            pos,
-            len: padded,
-            source,
-        })?;
+        let syncs = self.core.config.sync == SyncMode::Always
+            || taken.queued.iter().any(|queued| matches!(queued.operation, Operation::Sync));
+        let write = |source| Failure::Write { path: path.clone(), pos, len: align_up(bytes), source };
+        // Without the lock: a block of megabytes must not keep appends waiting.
+        let header = self.header(file, 0, taken.frames, bytes as usize);
+        self.form(taken, &header, syncs, &*handle, pos).map_err(write)?;
+        let padded = self.seal(&header, &*handle, pos).map_err(write)?;
         let written = Instant::now();
         let mut synced = written;
-        let syncs = syncs || self.core.config.sync == SyncMode::Always;
         if syncs {
             handle.sync().map_err(|source| Failure::Sync { path, source })?;
             synced = Instant::now();
@@ -251,37 +202,75 @@ impl Writer {
             self.durable = Lsn::new(file, pos + padded);
         }
         let ends = self.publish(file, pos, padded, syncs);
-        let frames = u32::from(self.frames);
+        let (frames, bytes) = (u32::from(self.draft.frames()), u64::from(padded));
         let stream = StreamId(0); // filled in for each waiter
-        let synced_as = Synced { stream, durable_index_end: None, taken, written, synced, frames, bytes };
+        let synced_as =
+            Synced { stream, durable_index_end: None, taken: taken.at, written, synced, frames, bytes };
         Ok((synced, Outcomes { synced: synced_as, ends }))
     }
 
-    /// Finishes the block's header and padding.
-    fn seal(&mut self, file: FileSeq, prev_end: u32) {
-        let header = BlockHeader {
+    /// The header of the next block; `len` is of header and frames.
+    fn header(&mut self, file: FileSeq, prev_end: u32, frames: usize, len: usize) -> BlockHeader {
+        let block_seq = self.next_block;
+        self.next_block += 1;
+        BlockHeader {
             flags: std::mem::take(&mut self.flags),
-            frames: self.frames,
-            body_len: u32::try_from(self.block.len() - BLOCK_HEADER_BYTES)
-                .expect("a block is at most 16 MiB"),
-            block_seq: self.next_block,
+            frames: u16::try_from(frames).expect("frames are counted before they are taken"),
+            body_len: u32::try_from(len - BLOCK_HEADER_BYTES).expect("a block is at most 16 MiB"),
+            block_seq,
             file,
             durable: self.durable,
             ts_ms: SystemTime::now()
                 .duration_since(UNIX_EPOCH)
                 .map_or(0, |since| u64::try_from(since.as_millis()).unwrap_or(u64::MAX)),
             prev_end,
-        };
-        header.seal(&mut self.block);
-        let (len, padded) =
-            (self.block.len(), self.block.len().next_multiple_of(crate::format::BLOCK_ALIGN as usize));
-        self.block.resize(padded, 0);
-        self.next_block += 1;
+        }
+    }
+
+    /// Forms the block's frames, and gives the disk pieces of them meanwhile if a sync is to follow. Past the page cache
+    /// each write waits for the disk, so that there is one.
+    fn form(
+        &mut self,
+        taken: &Taken,
+        header: &BlockHeader,
+        syncs: bool,
+        file: &dyn DiskFile,
+        pos: u32,
+    ) -> std::io::Result<()> {
+        let in_pieces = syncs && self.core.config.backend == Backend::Pwrite;
+        let piece = self.core.config.write_piece_bytes as usize;
+        let draft = &mut self.draft;
+        draft.clear();
+        for Queued { stream, operation, .. } in &taken.queued {
+            match operation {
+                Operation::Append { entries, first_row } => {
+                    for (entry, row) in entries.iter().zip(*first_row..) {
+                        let at = LogPosition { term: entry.term, leader: entry.leader, index: entry.index };
+                        draft.put(*stream, FrameKind::Entry(entry.kind), at, row, &entry.payload);
+                        if in_pieces {
+                            draft.give(piece, header, file, pos)?;
+                        }
+                    }
+                }
+                Operation::Fact { kind, at, payload } => draft.put(*stream, *kind, *at, 0, payload),
+                Operation::Sync => {}
+            }
+        }
+        for fact in &taken.facts {
+            draft.put(fact.stream, fact.kind, fact.at, 0, &fact.payload);
+        }
+        Ok(())
+    }
+
+    /// Finishes the block and writes it, or what the disk does not have of it. Returns its bytes with padding.
+    fn seal(&mut self, header: &BlockHeader, file: &dyn DiskFile, pos: u32) -> std::io::Result<u32> {
+        let padded = self.draft.finish(header, file, pos)?;
         let counters = &self.core.counters;
         add(&counters.blocks, 1);
-        add(&counters.frames, u64::from(self.frames));
-        add(&counters.bytes, padded as u64);
-        add(&counters.padding_bytes, (padded - len) as u64);
+        add(&counters.frames, u64::from(header.frames));
+        add(&counters.bytes, u64::from(padded));
+        add(&counters.padding_bytes, u64::from(padded) - header.len() as u64);
+        Ok(padded)
     }
 
     /// Makes the commit visible: rows get their place, the file its end, streams their durable end.
@@ -290,26 +279,35 @@ impl Writer {
         let inner = &mut *guard;
         let current = inner.files.back_mut().expect("there is always a current file");
         current.end = pos + padded;
-        for (stream, index, row_id, at, len) in &self.placed {
-            current.spans.add(*stream, *index);
-            let Some(state) = inner.streams.get_mut(stream) else { continue };
-            let location = Location { file, pos: pos + at, len: *len };
-            if let Some(row) = state.row_mut(*index).filter(|row| row.id == *row_id) {
-                row.at = Some(location);
-                inner.recent.push_back((*stream, *index, *row_id));
-                state.durable_end = state.durable_end.max(index + 1);
+        for run in self.draft.placed.chunk_by(|a, b| a.stream == b.stream) {
+            let stream = run[0].stream;
+            // A truncation among them may have brought the indexes back.
+            let indexes = || run.iter().map(|placed| placed.index);
+            let (least, most) = (indexes().min().unwrap_or(0), indexes().max().unwrap_or(0));
+            current.spans.add(stream, least..most + 1);
+            let Some(state) = inner.streams.get_mut(&stream) else { continue };
+            for Placed { index, row: id, pos: at, len, .. } in run {
+                let location = Location { file, pos: pos + at, len: *len };
+                if let Some(row) = state.row_mut(*index).filter(|row| row.id == *id) {
+                    row.at = Some(location);
+                    inner.recent.push_back((stream, *index, *id));
+                    state.durable_end = state.durable_end.max(index + 1);
+                }
             }
         }
-        for (stream, kind, at) in &self.facts {
-            let Some(state) = inner.streams.get_mut(stream) else { continue };
-            match kind {
-                FrameKind::Entry(_) => state.written_end = at.index + 1,
-                FrameKind::Truncate => state.written_end = at.index,
-                // Files are freed by what is purged, and that must not be forgotten when they are gone.
-                FrameKind::Purge => {
-                    inner.unsynced_purges.insert(*stream, at.index);
+        for run in self.draft.facts.chunk_by(|a, b| a.0 == b.0) {
+            let stream = run[0].0;
+            let Some(state) = inner.streams.get_mut(&stream) else { continue };
+            for (_, kind, at) in run {
+                match kind {
+                    FrameKind::Entry(_) => state.written_end = at.index + 1,
+                    FrameKind::Truncate => state.written_end = at.index,
+                    // Files are freed by what is purged, and that must not be forgotten when they are gone.
+                    FrameKind::Purge => {
+                        inner.unsynced_purges.insert(stream, at.index);
+                    }
+                    _ => {}
                 }
-                _ => {}
             }
         }
         if is_synced && inner.purges_are_durable() {
@@ -339,24 +337,15 @@ impl Writer {
             core.files_changed.notify_all();
         }
         let handle = open_for_writing(&core, &next)?;
-        let waiting = (
-            std::mem::take(&mut self.block),
-            std::mem::take(&mut self.placed),
-            std::mem::take(&mut self.facts),
-            std::mem::take(&mut self.frames),
-        );
-        self.begin();
+        self.draft.clear();
         let rotated = self.restate();
         self.flags |= FLAG_FILE_HEAD;
-        self.seal(next.seq, old_end);
-        let len = u32::try_from(self.block.len()).expect("a block is at most 16 MiB");
-        handle.write_at(&self.block, u64::from(FILE_HEADER_BYTES)).map_err(|source| Failure::Write {
-            path: next.path.clone(),
-            pos: FILE_HEADER_BYTES,
-            len,
-            source,
-        })?;
-        (self.block, self.placed, self.facts, self.frames) = waiting;
+        let header = self.header(next.seq, old_end, usize::from(self.draft.frames()), self.draft.len());
+        let write = |source| {
+            let len = align_up(u32::try_from(header.len()).expect("a block is at most 16 MiB"));
+            Failure::Write { path: next.path.clone(), pos: FILE_HEADER_BYTES, len, source }
+        };
+        let len = self.seal(&header, &*handle, FILE_HEADER_BYTES).map_err(write)?;
         core.lock().files.push_back(LiveFile {
             seq: next.seq,
             handle,
@@ -381,20 +370,20 @@ impl Writer {
         let inner = &mut *guard;
         for (id, stream) in &mut inner.streams {
             if let Some(vote) = stream.vote.clone() {
-                self.put_frame(*id, FrameKind::Vote, NOWHERE, &vote);
+                self.draft.put(*id, FrameKind::Vote, NOWHERE, 0, &vote);
             }
             if let Some(purged) = stream.purged {
-                self.put_frame(*id, FrameKind::Purge, purged, &[]);
+                self.draft.put(*id, FrameKind::Purge, purged, 0, &[]);
             }
             if let Some(committed) = stream.committed {
-                self.put_frame(*id, FrameKind::Committed, committed, &[]);
+                self.draft.put(*id, FrameKind::Committed, committed, 0, &[]);
             }
             if let Some(meta) = stream.meta.clone() {
-                self.put_frame(*id, FrameKind::Meta, NOWHERE, &meta);
+                self.draft.put(*id, FrameKind::Meta, NOWHERE, 0, &meta);
             }
             // Only what earlier files hold: entries that still wait are in blocks to come.
             let end = LogPosition { index: stream.written_end, ..NOWHERE };
-            self.put_frame(*id, FrameKind::End, end, &[]);
+            self.draft.put(*id, FrameKind::End, end, 0, &[]);
         }
         let finished = inner.files.back()?;
         Some(Rotated {
@@ -427,7 +416,7 @@ impl Writer {
 const NOWHERE: LogPosition = LogPosition { term: 0, leader: 0, index: 0 };
 
 /// The handle that the configured back end writes through.
-fn open_for_writing(core: &Core, next: &NextFile) -> Result<Arc<dyn crate::disk::DiskFile>, Failure> {
+fn open_for_writing(core: &Core, next: &NextFile) -> Result<Arc<dyn DiskFile>, Failure> {
     match core.config.backend {
         Backend::Pwrite => Ok(Arc::clone(&next.handle)),
         Backend::Direct => core

@@ -244,7 +244,7 @@ fn result(verdict: &Verdict) -> PublishResult {
 /// Why there is no room, and who keeps it.
 pub(super) fn full_refusal(shard: &ShardHandle, full: Full) -> Refusal {
     match full {
-        Full::Busy { .. } => {
+        Full::Busy { .. } | Full::NextFile { .. } => {
             Refusal { retry_after_ms: Some(100), ..Refusal::new(ErrorCode::Busy, full.to_string()) }
         }
         Full::Journal { .. } | Full::Index { .. } | Full::Disk { .. } => {

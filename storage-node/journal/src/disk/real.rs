@@ -2,6 +2,7 @@
 
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{self, Read, Seek, Write};
+use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -156,6 +157,15 @@ impl DiskFile for RealFile {
             Some(direct) => direct.write_at(buf, pos),
             None => self.file.write_all_at(buf, pos),
         }
+    }
+
+    #[expect(unsafe_code, reason = "the standard library has no such call")]
+    fn start_writeback(&self, pos: u64, len: u64) {
+        let (Ok(pos), Ok(len)) = (i64::try_from(pos), i64::try_from(len)) else { return };
+        // SAFETY: takes a descriptor, which is open as long as `self.file`, and three numbers; no memory is touched.
+        // Its result is of no use: an error of the device is kept with the file and told by the next `fdatasync`.
+        let _ =
+            unsafe { libc::sync_file_range(self.file.as_raw_fd(), pos, len, libc::SYNC_FILE_RANGE_WRITE) };
     }
 
     fn sync(&self) -> io::Result<()> {

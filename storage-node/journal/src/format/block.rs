@@ -96,14 +96,10 @@ impl BlockHeader {
         false
     }
 
-    /// Writes the header over the first 64 bytes of `block` and checksums the whole of it.
-    ///
-    /// # Panics
-    /// If `block` is not exactly the header's space and `body_len` bytes of frames.
-    pub fn seal(&self, block: &mut [u8]) {
-        assert_eq!(block.len(), self.len(), "block {} has another length than its header", self.block_seq);
-        let header = &mut block[..BLOCK_HEADER_BYTES];
-        header.fill(0);
+    /// The header's bytes; their checksum is zero until [`BlockHeader::put_crc`].
+    #[must_use]
+    pub fn encode(&self) -> [u8; BLOCK_HEADER_BYTES] {
+        let mut header = [0; BLOCK_HEADER_BYTES];
         header[0..4].copy_from_slice(&MAGIC.to_le_bytes());
         header[4] = VERSION;
         header[5] = self.flags;
@@ -114,8 +110,17 @@ impl BlockHeader {
         header[32..40].copy_from_slice(&self.durable.0.to_le_bytes());
         header[40..48].copy_from_slice(&self.ts_ms.to_le_bytes());
         header[48..52].copy_from_slice(&self.prev_end.to_le_bytes());
-        let crc = crc32c_pair(&block[..CRC_AT], &block[CRC_AT + 4..]);
-        block[CRC_AT..CRC_AT + 4].copy_from_slice(&crc.to_le_bytes());
+        header
+    }
+
+    /// The parts of an encoded header that the checksum covers before the frames.
+    pub(crate) fn checked(header: &[u8]) -> [&[u8]; 2] {
+        [&header[..CRC_AT], &header[CRC_AT + 4..BLOCK_HEADER_BYTES]]
+    }
+
+    /// Puts the checksum of header and frames into an encoded header.
+    pub(crate) fn put_crc(header: &mut [u8], crc: u32) {
+        header[CRC_AT..CRC_AT + 4].copy_from_slice(&crc.to_le_bytes());
     }
 
     /// Reads a header without its checksum, which covers the frames too: see [`BlockHeader::verify`].

@@ -1,0 +1,195 @@
+//! A block that is being formed, and goes to the disk while it is.
+//!
+//! A disk that rested answers later: on the machine this was measured on, a sync right behind the last one took 150 us
+//! with 256 KiB, and 470 us after the 100 us in which such a block is formed. So a long block is written piece by piece
+//! as it grows, and the disk is told to begin. Its first 4 KiB go last: they hold the header, whose checksum is known at the
+//! end. What a crash leaves of the pieces is not a block, and is cut.
+
+use std::io;
+
+use crc_fast::{CrcAlgorithm, Digest};
+
+use crate::disk::DiskFile;
+use crate::entry::{LogPosition, StreamId};
+use crate::format::{BLOCK_ALIGN, BLOCK_HEADER_BYTES, BlockHeader, FrameHeader, FrameKind, narrow};
+
+const FIRST_PAGE: usize = BLOCK_ALIGN as usize;
+
+/// An entry in the block.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Placed {
+    pub(crate) stream: StreamId,
+    pub(crate) index: u64,
+    /// [`crate::streams::Row::id`].
+    pub(crate) row: u64,
+    /// Where its payload starts in the block, and how long it is.
+    pub(crate) pos: u32,
+    pub(crate) len: u32,
+}
+
+/// A block being formed.
+#[derive(Debug)]
+pub(crate) struct Draft {
+    bytes: Vec<u8>,
+    pub(crate) placed: Vec<Placed>,
+    /// All frames in it.
+    pub(crate) facts: Vec<(StreamId, FrameKind, LogPosition)>,
+    /// Bytes that were given to the disk already, the first page left out; 0 before the first piece.
+    given: usize,
+    /// Checksum of the header and of the frames among them.
+    digest: Digest,
+}
+
+impl Draft {
+    pub(crate) fn new(capacity: usize) -> Self {
+        Self {
+            bytes: Vec::with_capacity(capacity),
+            placed: Vec::new(),
+            facts: Vec::new(),
+            given: 0,
+            digest: Digest::new(CrcAlgorithm::Crc32Iscsi),
+        }
+    }
+
+    /// Empty again, but for the header's room.
+    pub(crate) fn clear(&mut self) {
+        self.bytes.clear();
+        self.bytes.resize(BLOCK_HEADER_BYTES, 0);
+        self.placed.clear();
+        self.facts.clear();
+        self.given = 0;
+    }
+
+    /// Frames so far.
+    pub(crate) fn frames(&self) -> u16 {
+        u16::try_from(self.facts.len()).expect("frames are counted before they are taken")
+    }
+
+    /// Bytes of header and frames.
+    pub(crate) fn len(&self) -> usize {
+        self.bytes.len()
+    }
+
+    /// Adds a frame; `row` is of its entry.
+    pub(crate) fn put(
+        &mut self,
+        stream: StreamId,
+        kind: FrameKind,
+        at: LogPosition,
+        row: u64,
+        payload: &[u8],
+    ) {
+        FrameHeader::new(stream, kind, at, payload).put(&mut self.bytes);
+        if matches!(kind, FrameKind::Entry(_)) {
+            let count = |n| u32::try_from(n).expect("a block is at most 16 MiB");
+            let (pos, len) = (count(self.bytes.len()), count(payload.len()));
+            self.placed.push(Placed { stream, index: at.index, row, pos, len });
+        }
+        self.bytes.extend_from_slice(payload);
+        self.facts.push((stream, kind, at));
+    }
+
+    /// Gives the disk what has come together since the last time, if that is `piece` bytes, for the block that will have
+    /// this header and stand at `pos`.
+    pub(crate) fn give(
+        &mut self,
+        piece: usize,
+        header: &BlockHeader,
+        file: &dyn DiskFile,
+        pos: u32,
+    ) -> io::Result<()> {
+        let from = self.given.max(FIRST_PAGE);
+        if self.bytes.len().checked_sub(from).is_none_or(|more| more < piece.max(FIRST_PAGE)) {
+            return Ok(());
+        }
+        let to = self.bytes.len() / FIRST_PAGE * FIRST_PAGE;
+        file.write_at(&self.bytes[from..to], u64::from(pos) + from as u64)?;
+        file.start_writeback(u64::from(pos) + from as u64, (to - from) as u64);
+        self.check(header, to);
+        self.given = to;
+        Ok(())
+    }
+
+    /// Ends the block with its header and padding and gives the disk what it does not have. Returns its bytes on disk.
+    pub(crate) fn finish(&mut self, header: &BlockHeader, file: &dyn DiskFile, pos: u32) -> io::Result<u32> {
+        assert_eq!(self.bytes.len(), header.len(), "a block is as long as its header says");
+        assert_eq!(self.frames(), header.frames, "a block has as many frames as its header says");
+        self.check(header, self.bytes.len());
+        let encoded = &mut self.bytes[..BLOCK_HEADER_BYTES];
+        encoded.copy_from_slice(&header.encode());
+        BlockHeader::put_crc(encoded, narrow(self.digest.finalize()));
+        let padded = self.bytes.len().next_multiple_of(FIRST_PAGE);
+        self.bytes.resize(padded, 0);
+        if self.given == 0 {
+            file.write_at(&self.bytes, u64::from(pos))?;
+        } else {
+            file.write_at(&self.bytes[self.given..], u64::from(pos) + self.given as u64)?;
+            file.write_at(&self.bytes[..FIRST_PAGE], u64::from(pos))?;
+        }
+        Ok(u32::try_from(padded).expect("a block is at most 16 MiB"))
+    }
+
+    /// Adds the frames up to `to` to the checksum, which begins with the header.
+    fn check(&mut self, header: &BlockHeader, to: usize) {
+        let from = self.given.max(BLOCK_HEADER_BYTES);
+        if self.given == 0 {
+            self.digest.reset();
+            BlockHeader::checked(&header.encode()).into_iter().for_each(|part| self.digest.update(part));
+        }
+        self.digest.update(&self.bytes[from..to]);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::disk::{Disk, OpenMode, sim::SimDisk};
+    use crate::entry::{EntryKind, FileSeq, Lsn};
+
+    const POS: u32 = 2 * BLOCK_ALIGN;
+
+    fn written(disk: &SimDisk, payloads: &[Vec<u8>], piece: usize) -> Vec<u8> {
+        let file = disk.open(Path::new("/block"), OpenMode::Create).unwrap();
+        let mut draft = Draft::new(0);
+        draft.clear();
+        let frames = payloads.iter().map(|payload| crate::format::FRAME_HEADER_BYTES + payload.len());
+        let header = BlockHeader {
+            flags: 0,
+            frames: u16::try_from(payloads.len()).unwrap(),
+            body_len: u32::try_from(frames.sum::<usize>()).unwrap(),
+            block_seq: 7,
+            file: FileSeq(3),
+            durable: Lsn(9),
+            ts_ms: 11,
+            prev_end: 0,
+        };
+        for (index, payload) in (0..).zip(payloads) {
+            let at = LogPosition { term: 1, leader: 1, index };
+            draft.put(StreamId(1), FrameKind::Entry(EntryKind::Normal), at, index, payload);
+            draft.give(piece, &header, &*file, POS).unwrap();
+        }
+        let padded = draft.finish(&header, &*file, POS).unwrap();
+        let mut bytes = vec![0; padded as usize];
+        assert_eq!(file.read_at(&mut bytes, u64::from(POS)).unwrap(), bytes.len());
+        BlockHeader::verify(&bytes[..header.len()]).unwrap();
+        bytes
+    }
+
+    proptest! {
+        #[test]
+        fn a_block_written_in_pieces_is_the_block_written_whole(
+            payloads in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..9_000), 1..20),
+            piece in 1_usize..20_000,
+        ) {
+            let (pieces, whole) = (SimDisk::new(), SimDisk::new());
+            let bytes = written(&pieces, &payloads, piece);
+            prop_assert_eq!(&bytes, &written(&whole, &payloads, usize::MAX));
+            let needs_pieces = bytes.len() > 2 * FIRST_PAGE + piece.max(FIRST_PAGE) + 9_100;
+            prop_assert!(!needs_pieces || pieces.operations() > whole.operations());
+        }
+    }
+}
