@@ -233,12 +233,7 @@ impl Journal {
         inner.rows -= removed;
         inner.recent_bytes = inner.recent_bytes.saturating_sub(freed);
         inner.queued_bytes += bytes;
-        inner.queue.push_back(Queued {
-            stream,
-            operation: Operation::Fact { kind, at, payload },
-            waiter,
-            bytes,
-        });
+        inner.queue.push_back(Queued { stream, operation, waiter, bytes });
         self.core().wake_writer(inner);
         Ok(())
     }
