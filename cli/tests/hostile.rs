@@ -221,8 +221,30 @@ fn masked(first: u8, payload: &[u8]) -> Vec<u8> {
     frame
 }
 
+/// The frames of an answer: opcode and payload. A gateway's frames are whole and unmasked.
+fn frames(mut answer: &[u8]) -> Vec<(u8, Vec<u8>)> {
+    let mut frames = Vec::new();
+    while let [first, length, rest @ ..] = answer {
+        let (length, rest) = match *length {
+            126 => (usize::from(u16::from_be_bytes(rest[..2].try_into().unwrap())), &rest[2..]),
+            127 => (usize::try_from(u64::from_be_bytes(rest[..8].try_into().unwrap())).unwrap(), &rest[8..]),
+            length => (usize::from(length), rest),
+        };
+        frames.push((first & 0x0f, rest[..length].to_vec()));
+        answer = &rest[length..];
+    }
+    frames
+}
+
+/// The code of the close frame that an answer ends with.
+fn close_code(answer: &[u8]) -> Option<u16> {
+    let frames = frames(answer);
+    let (_, payload) = frames.last().filter(|(opcode, _)| *opcode == 8)?;
+    Some(u16::from_be_bytes(payload.get(..2)?.try_into().unwrap()))
+}
+
 #[test]
-fn websockets_that_break_the_rules_are_closed() {
+fn websockets_that_break_the_rules_are_closed_with_the_code_that_says_which() {
     let (_dir, product) = product();
     let oversize = {
         let mut head = vec![0x82, 0x80 | 127];
@@ -234,27 +256,37 @@ fn websockets_that_break_the_rules_are_closed() {
         .chain((0..9000).map(|_| masked(0x00, &[0; 1000])))
         .flatten()
         .collect();
-    for (what, subprotocol, bytes) in [
-        ("unmasked", "weir.v1.json", vec![0x81, 2, b'{', b'}']),
-        ("reserved bits", "weir.v1.json", masked(0xf1, b"{}")),
-        ("unknown opcode", "weir.v1.json", masked(0x83, b"{}")),
-        ("not UTF-8", "weir.v1.json", masked(0x81, &[0xff, 0xfe])),
-        ("not JSON", "weir.v1.json", masked(0x81, b"{\"t\":")),
-        ("binary garbage", "weir.v1.bin", masked(0x82, &[0x7f; 64])),
-        ("a frame cut short", "weir.v1.bin", masked(0x82, &[1, 0, 0])),
-        ("text in the binary form", "weir.v1.bin", masked(0x81, b"{\"t\":\"hello\",\"v\":1}")),
-        ("a length beyond all limits", "weir.v1.bin", oversize),
-        ("fragments without end", "weir.v1.bin", fragments),
-        ("no hello", "weir.v1.json", Vec::new()),
+    let (json, binary) = ("weir.v1.json", "weir.v1.bin");
+    for (what, subprotocol, bytes, code) in [
+        ("unmasked", json, vec![0x81, 2, b'{', b'}'], 1002),
+        ("reserved bits", json, masked(0xf1, b"{}"), 1002),
+        ("unknown opcode", json, masked(0x83, b"{}"), 1002),
+        ("unknown control opcode", json, masked(0x8b, b""), 1002),
+        ("a ping too long", json, masked(0x89, &[0; 126]), 1002),
+        ("a ping in fragments", json, masked(0x09, b"x"), 1002),
+        ("the rest of nothing", json, masked(0x80, b"x"), 1002),
+        ("a close that is cut short", json, masked(0x88, &[3]), 1002),
+        ("a close with a code that none may send", json, masked(0x88, &[0, 1]), 1002),
+        ("not UTF-8", json, masked(0x81, &[0xff, 0xfe]), 1007),
+        ("a length beyond all limits", binary, oversize, 1009),
+        ("a message larger than the limit", json, masked(0x81, &vec![b' '; 5 << 20]), 1009),
+        ("fragments without end", binary, fragments, 1009),
+        ("not JSON", json, masked(0x81, b"{\"t\":"), 4500),
+        ("binary garbage", binary, masked(0x82, &[0x7f; 64]), 4500),
+        ("a frame cut short", binary, masked(0x82, &[1, 0, 0]), 4500),
+        ("text in the binary form", binary, masked(0x81, b"{\"t\":\"hello\",\"v\":1}"), 4500),
+        ("no hello", json, Vec::new(), 4002),
     ] {
         let mut stream = upgraded(&product, subprotocol);
-        let _ = stream.write_all(&bytes);
+        stream.write_all(&bytes).unwrap();
         let mut answer = Vec::new();
-        match stream.read_to_end(&mut answer) {
-            Ok(_) => {}
-            Err(error) => assert_eq!(error.kind(), std::io::ErrorKind::ConnectionReset, "{what}"),
+        stream.read_to_end(&mut answer).unwrap_or_else(|error| panic!("{what}: {error}"));
+        let text = String::from_utf8_lossy(&answer);
+        assert_eq!(close_code(&answer), Some(code), "{what}: {text}");
+        assert!(!text.contains("welcome"), "{what}: {text}");
+        if code == 1009 {
+            assert!(text.contains("\"too_large\"") && text.contains("4194304"), "{what}: {text}");
         }
-        assert!(!String::from_utf8_lossy(&answer).contains("welcome"), "{what}");
     }
     let mut http = Connection::open(&product.address).unwrap();
     assert_eq!(http.request("POST /v1/topics/t/messages", &[], b"x").unwrap().status, 201, "it serves on");

@@ -232,7 +232,7 @@ async fn serve(
         Err(problem) => return (id, Err(problem)),
     };
     if id == "openWebSocket" {
-        return (id, open_websocket(edge, peer, head, principal).await);
+        return (id, open_websocket(edge, peer, head, principal));
     }
     let call = Call {
         edge: Arc::clone(edge),
@@ -248,7 +248,7 @@ async fn serve(
 }
 
 /// The connection becomes a WebSocket; each `open` and `sub` on it is authorised on its own.
-async fn open_websocket(
+fn open_websocket(
     edge: &Arc<Edge>,
     peer: IpAddr,
     head: http::request::Parts,
@@ -262,7 +262,7 @@ async fn open_websocket(
         let credentials = Credentials { peer, headers: &headers, token: Some(token) };
         authenticating.authenticator.authenticate(&credentials)
     });
-    ws::upgrade(&edge.sockets, head, principal, authenticate).await
+    ws::upgrade(&edge.sockets, head, principal, authenticate)
 }
 
 /// Refuses origins that neither the gateway nor the namespace of the path knows.
