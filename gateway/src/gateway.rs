@@ -10,6 +10,7 @@ use hyper_util::server::graceful::GracefulShutdown;
 use prometheus::{HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGauge, Opts, Registry};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
+use weir_transport::{MetricsCollector, Side};
 
 use crate::api::openapi;
 use crate::auth::{Authenticator, LoopbackAuthenticator, OpenAuthenticator};
@@ -153,9 +154,12 @@ impl Gateway {
             services: edge.services.clone(),
             places: door.places(),
             places_max: edge.config.connections_max,
+            websockets_max: edge.sockets.max(),
             bodies,
         };
         edge.registry.register(Box::new(BoundsCollector::new(bounds)?))?;
+        let transport = MetricsCollector::new(edge.services.storage.transport_metrics(), Side::Client)?;
+        edge.registry.register(Box::new(transport))?;
         let accept = |socket| listener::accept(socket, Arc::clone(&door), Arc::clone(&connections));
         let accepting = listeners.into_iter().map(|socket| tokio::spawn(accept(socket))).collect();
         Ok(RunningGateway { edge, addr, tls, stopping, accepting, connections })

@@ -13,7 +13,7 @@ use weir_journal::{Blobs, Class, Disk, Identity, Journal, JournalConfig, RealDis
 use weir_protocol::ids::{ClusterId, NodeId, ShardId};
 use weir_protocol::rpc::Namespace;
 use weir_transport::server::Identity as ServerIdentity;
-use weir_transport::{Listener, ServerConfig};
+use weir_transport::{Listener, MetricsCollector, ServerConfig, Side};
 
 use crate::config::{Backend, NodeConfig, SyncMode};
 use crate::keeper::Keeper;
@@ -151,6 +151,8 @@ impl Node {
         let service = Arc::new(service);
         let credential = config.credential.map(|secret| secret.0.into());
         let server = ServerConfig { credential, ..ServerConfig::new(addr, identity) };
+        let transport = MetricsCollector::new(Arc::clone(&server.metrics), Side::Server)?;
+        around.registry.register(Box::new(transport))?;
         let listener = Listener::bind(server, Arc::clone(&service) as _).await;
         let listener = listener.map_err(StartError::Listen)?;
         Ok(RunningNode { service, listener, journal, registry: around.registry, tasks })

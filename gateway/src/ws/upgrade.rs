@@ -87,6 +87,11 @@ impl WebSockets {
         }
     }
 
+    /// Most sockets at once.
+    pub(crate) fn max(&self) -> usize {
+        self.sockets_max
+    }
+
     fn place(&self) -> Option<Place> {
         let permit = Arc::clone(&self.places).try_acquire_owned().ok()?;
         self.open.inc();
