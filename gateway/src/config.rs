@@ -1,6 +1,7 @@
 //! What a gateway is told. Every field has a default that suits a laptop.
 
 use std::net::SocketAddr;
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use weir_protocol::ws::Secret;
@@ -36,8 +37,44 @@ pub struct GatewayConfig {
     pub request_bytes_max: usize,
     /// Serve HTTPS and WSS with this certificate, and nothing else. Default none: HTTP and WS.
     pub tls: Option<TlsSource>,
-    /// Milliseconds within which a TLS handshake must be done, waiting for its turn included. Default 10,000.
-    pub handshake_ms_max: u64,
+    /// How long clients may keep the gateway waiting, and what is held for them meanwhile.
+    #[serde(skip)]
+    pub limits: ClientLimits,
+}
+
+/// How long one client may keep the gateway waiting, and what is held for it meanwhile. Who reaches a limit loses its
+/// request or its connection; nobody else notices.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ClientLimits {
+    /// A request's header section must have arrived within this, and a connection's first request too; then it is
+    /// closed. Default 10 s.
+    pub head_time_max: Duration,
+    /// A request's body must have arrived within this, from when it is read; then it is answered 408. Default 30 s.
+    pub body_time_max: Duration,
+    /// A client that takes no byte of what is written for it for this long is closed. Default 60 s.
+    pub write_time_max: Duration,
+    /// A WebSocket's client must take what one turn has for it within this, at most about 256 KiB and a message; then
+    /// it is closed. Default 40 s, which is what a silent one is given.
+    pub socket_write_time_max: Duration,
+    /// A TLS handshake must be done within this, waiting for its turn included; then the connection is closed. Default
+    /// 10 s.
+    pub handshake_time_max: Duration,
+    /// Encoded bytes of messages that storage may send ahead for one event stream, all its partitions together; then
+    /// the log is not read on. The last message may exceed it. Default 256 KiB.
+    pub events_bytes_max: u64,
+}
+
+impl Default for ClientLimits {
+    fn default() -> Self {
+        Self {
+            head_time_max: Duration::from_secs(10),
+            body_time_max: Duration::from_secs(30),
+            write_time_max: Duration::from_secs(60),
+            socket_write_time_max: Duration::from_secs(40),
+            handshake_time_max: Duration::from_secs(10),
+            events_bytes_max: 256 << 10,
+        }
+    }
 }
 
 impl Default for GatewayConfig {
@@ -54,7 +91,7 @@ impl Default for GatewayConfig {
             connections_max: 10_000,
             request_bytes_max: 256 << 20,
             tls: None,
-            handshake_ms_max: 10_000,
+            limits: ClientLimits::default(),
         }
     }
 }

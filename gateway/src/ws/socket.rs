@@ -32,8 +32,6 @@ use crate::service::{ServiceError, Services};
 const OUTPUT_BYTES_MAX: usize = 256 << 10;
 /// Messages and events taken in during one turn, of each kind.
 const TURN_MAX: usize = 256;
-/// A client that takes nothing for this long is gone.
-const WRITE_TIME_MAX: Duration = Duration::from_secs(40);
 /// How long a client may take to answer a close.
 const CLOSE_TIME_MAX: Duration = Duration::from_secs(2);
 
@@ -126,8 +124,8 @@ impl Socket {
         }
     }
 
-    /// Serves until either side is done.
-    pub(super) async fn run(mut self, mut drain: watch::Receiver<bool>) {
+    /// Serves until either side is done. Who does not take what a turn has for it within `write_time_max` is gone.
+    pub(super) async fn run(mut self, mut drain: watch::Receiver<bool>, write_time_max: Duration) {
         let mut is_told = false;
         loop {
             let woken = self.wait(&mut drain, is_told).await;
@@ -138,7 +136,7 @@ impl Socket {
             }
             self.session.finish_turn(Now::read());
             self.run_effects();
-            if !self.write().await {
+            if !timeout(write_time_max, self.write()).await.is_ok_and(|written| written.is_ok()) {
                 return;
             }
             if let Some(closing) = self.closing {
@@ -411,17 +409,12 @@ impl Socket {
         }
     }
 
-    /// Writes what the turn left, with one flush; false if the client is gone or takes nothing.
-    async fn write(&mut self) -> bool {
-        let messages = self.output.take();
-        let socket = &mut self.socket;
-        let written = async {
-            for message in messages {
-                socket.feed(message).await?;
-            }
-            socket.flush().await
-        };
-        matches!(timeout(WRITE_TIME_MAX, written).await, Ok(Ok(())))
+    /// Writes what the turn left, with one flush.
+    async fn write(&mut self) -> Result<(), Error> {
+        for message in self.output.take() {
+            self.socket.feed(message).await?;
+        }
+        self.socket.flush().await
     }
 
     /// A client that closes is owed a close frame; one that is gone is not there to take it.

@@ -1,6 +1,7 @@
 //! The handshake of a WebSocket.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::body::Body;
 use axum::response::Response;
@@ -43,6 +44,8 @@ pub(crate) struct SocketLimits {
     pub(crate) sockets_max: usize,
     /// Largest payload of a record, in bytes.
     pub(crate) record_bytes_max: usize,
+    /// A client must take what one turn has for it within this.
+    pub(crate) write_time_max: Duration,
 }
 
 /// All WebSockets of a gateway.
@@ -52,6 +55,7 @@ pub(crate) struct WebSockets {
     drain: watch::Receiver<bool>,
     places: Arc<Semaphore>,
     sockets_max: usize,
+    write_time_max: Duration,
     open: IntGauge,
 }
 
@@ -83,6 +87,7 @@ impl WebSockets {
             drain,
             places: Arc::new(Semaphore::new(sockets_max)),
             sockets_max,
+            write_time_max: limits.write_time_max,
             open,
         }
     }
@@ -125,6 +130,7 @@ pub(crate) fn upgrade(
     let accept = accept_key(&head)?;
     let upgrade = head.extensions.remove::<OnUpgrade>().ok_or_else(|| no_handshake("not over HTTP/1.1"))?;
     let (services, config, drain) = (sockets.services.clone(), sockets.config.clone(), sockets.drain.clone());
+    let write_time_max = sockets.write_time_max;
     tokio::spawn(async move {
         match upgrade.await {
             Ok(stream) => {
@@ -133,7 +139,7 @@ pub(crate) fn upgrade(
                     WebSocketStream::from_raw_socket(stream, Role::Server, Some(stream_config())).await;
                 let id = ulid::Ulid::new().to_string();
                 let session = Session::new(Now::read(), id, config, principal, authenticate);
-                Socket::new(stream, form, services, session).run(drain).await;
+                Socket::new(stream, form, services, session).run(drain, write_time_max).await;
             }
             Err(error) => tracing::debug!(%error, "a connection did not become a WebSocket"),
         }
