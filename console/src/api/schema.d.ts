@@ -602,6 +602,31 @@ export interface components {
              * @description How long an idle producer is remembered.
              */
             producer_idle_ms: number;
+            /**
+             * Format: int64
+             * @description Longest `Confirm-Deadline-Ms`.
+             */
+            confirm_deadline_ms: number;
+            /**
+             * Format: int32
+             * @description Most header fields of one request.
+             */
+            request_headers: number;
+            /**
+             * Format: int64
+             * @description Header fields of one request, names and values together.
+             */
+            request_headers_bytes: number;
+            /**
+             * Format: int64
+             * @description Most connections to this gateway at once.
+             */
+            connections: number;
+            /**
+             * Format: int64
+             * @description Largest JSON body of a topic's or namespace's configuration.
+             */
+            config_bytes: number;
         };
         /** @description A namespace: a set of topics with common settings. */
         Namespace: {

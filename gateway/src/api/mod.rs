@@ -15,7 +15,10 @@ pub mod operations;
 mod problem;
 mod topic;
 
-pub use limits::{Limits, READ_BYTES_MAX, Service};
+pub use limits::{
+    CONFIG_BYTES_MAX, CONFIRM_DEADLINE_MS_MAX, Limits, READ_BYTES_MAX, REQUEST_HEADERS_BYTES_MAX,
+    REQUEST_HEADERS_MAX, Service,
+};
 pub use message::{
     BatchLine, BatchPublished, BatchResult, Next, Producer, ProducerPartition, Published, ReadPage, Receipt,
     Record,

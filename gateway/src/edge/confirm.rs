@@ -12,12 +12,9 @@ use weir_protocol::limits::CLIENT_ID_BYTES_MAX;
 use weir_protocol::rpc::{Level, Stages};
 
 use super::dispatch::{Call, Edge, empty};
-use crate::api::Problem;
+use crate::api::{CONFIRM_DEADLINE_MS_MAX, Problem};
 use crate::service::ServiceError;
 use crate::service::publish::{Expected, Producer, Publish, Published, PublishedPart, Timing};
-
-/// Longest `Confirm-Deadline-Ms`.
-const CONFIRM_DEADLINE_MS_MAX: u64 = 60_000;
 
 /// Reads what a single message and a batch have in common into `publish`.
 pub(super) fn options(call: &Call, publish: &mut Publish) -> Result<(), Problem> {

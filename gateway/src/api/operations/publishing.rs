@@ -3,6 +3,7 @@
 use weir_protocol::limits::{DELAY_MS_MAX, WAIT_MS_MAX};
 
 use super::{Answer, Body, Content, Kind, Operation, Param, Target, Verb};
+use crate::api::limits::CONFIRM_DEADLINE_MS_MAX;
 use crate::auth::Op;
 
 const JSON_MAX: u64 = (1 << 53) - 1;
@@ -15,7 +16,7 @@ const CONFIRM: Param = Param::optional(
 );
 const CONFIRM_DEADLINE: Param = Param::optional(
     "Confirm-Deadline-Ms",
-    Kind::Integer { min: 1, max: 60_000 },
+    Kind::Integer { min: 1, max: CONFIRM_DEADLINE_MS_MAX },
     "If the level is not reached in this time, answer 202 with the level reached so far and the receipt.",
 );
 const PRODUCER_ID: Param = Param::optional(
