@@ -71,7 +71,8 @@ impl Full {
         let (status, body) = (problem.status, problem.to_json());
         let mut answer = format!(
             "HTTP/1.1 {status} Service Unavailable\r\ncontent-type: application/problem+json\r\n\
-             content-length: {}\r\nretry-after: {}\r\nconnection: close\r\n\r\n",
+             content-length: {}\r\nretry-after: {}\r\nconnection: close\r\n\
+             x-content-type-options: nosniff\r\ncross-origin-resource-policy: same-origin\r\n\r\n",
             body.len(),
             TURNED_AWAY_RETRY_MS.div_ceil(1_000),
         )
