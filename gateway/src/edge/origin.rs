@@ -100,7 +100,9 @@ pub(super) fn preflight(request: &HeaderMap, response: &mut HeaderMap) {
         request.get(ACCESS_CONTROL_REQUEST_HEADERS).and_then(|names| names.to_str().ok()).unwrap_or_default();
     let names = asked.split(',').map(|name| name.trim().to_ascii_lowercase());
     let allowed: Vec<_> = names.filter(|name| ALLOWED.iter().any(|known| is_allowed(known, name))).collect();
-    if let Ok(names) = HeaderValue::from_str(&allowed.join(", ")) {
+    if let Ok(names) = HeaderValue::from_str(&allowed.join(", "))
+        && !names.is_empty()
+    {
         response.insert(ACCESS_CONTROL_ALLOW_HEADERS, names);
     }
     response.insert(ACCESS_CONTROL_ALLOW_METHODS, HeaderValue::from_static("GET, PUT, PATCH, POST, DELETE"));
