@@ -371,7 +371,7 @@ pub(crate) struct ConfigFields {
     /// Confirm level of publishes that name none: memory, durable or quorum
     #[arg(long, value_name = "LEVEL")]
     pub(crate) default_confirm: Option<String>,
-    /// Level from which readers accept a message: memory or quorum (only committed ones are delivered, so far)
+    /// Level from which readers are delivered a message: quorum; memory where storage confirms no higher
     #[arg(long, value_name = "LEVEL")]
     pub(crate) deliver_from: Option<String>,
     /// Refuse publishes that ask for less than this level

@@ -387,7 +387,8 @@ export interface components {
                 [key: string]: string;
             };
             /**
-             * @description Content type; `application/json` with `data`, `application/octet-stream` with `data_base64` by default.
+             * @description Content type; the topic's by default, and if it has none `application/json` with `data`,
+             *     `application/octet-stream` with `data_base64`.
              * @default null
              */
             content_type: string;
@@ -399,13 +400,13 @@ export interface components {
              */
             data_base64: string;
             /**
-             * @description Not to be delivered by queues before this time (RFC 3339).
+             * @description Not to be delivered by queue subscriptions before this time (RFC 3339).
              * @default null
              */
             deliver_at: string;
             /**
              * Format: int64
-             * @description Expires after this many milliseconds.
+             * @description Time to live for queue subscriptions, in milliseconds.
              * @default null
              */
             ttl_ms: number;
@@ -926,7 +927,7 @@ export interface components {
              */
             records: number | null;
             /**
-             * @description Records settled by every subscription.
+             * @description Messages settled by every subscription: refused as `not_supported`.
              * @default false
              */
             until_settled: boolean;
@@ -952,7 +953,7 @@ export interface components {
              */
             records: number | null;
             /**
-             * @description Records settled by every subscription.
+             * @description Messages settled by every subscription: refused as `not_supported`.
              * @default null
              */
             until_settled: boolean;
@@ -1007,7 +1008,8 @@ export interface components {
              */
             partitions: number;
             /**
-             * @description Content type of records that name none.
+             * @description Content type of messages whose publisher names none. JSON values keep `application/json` unless this is a JSON
+             *     or `text/*` type; record batches that a client built are stored as they are.
              * @default null
              * @example application/json
              */
@@ -1037,7 +1039,8 @@ export interface components {
             dedupe: components["schemas"]["Dedupe"];
             /**
              * Format: int64
-             * @description Records expire after this many milliseconds unless they say otherwise.
+             * @description Time to live of messages that name none, in milliseconds: queue subscriptions, once there are any, do not
+             *     deliver a message that is older. Readers are shown it as long as it is retained.
              * @default null
              */
             ttl_ms: number | null;
@@ -1081,7 +1084,7 @@ export interface components {
             dedupe: components["schemas"]["Dedupe"];
             /**
              * Format: int64
-             * @description Records expire after this many milliseconds unless they say otherwise.
+             * @description Time to live of messages that name none, in milliseconds, for queue subscriptions.
              * @default null
              */
             ttl_ms: number | null;
@@ -1460,7 +1463,7 @@ export interface operations {
                 from?: string;
                 /** @description The same as the header `Last-Event-ID`. */
                 last_event_id?: string;
-                /** @description Lowest level you are willing to see; the topic's `deliver_from` by default. Nodes deliver committed messages only, so far, whatever it says. */
+                /** @description Lowest level you are willing to see: `quorum`, the default. `memory` is refused as `level_unavailable`, except by storage that confirms at `memory` at most, where both mean a committed message. */
                 min_level?: "memory" | "quorum";
             };
             header?: {
@@ -1736,7 +1739,7 @@ export interface operations {
                 until?: string;
                 /** @description Move a position outside what exists to the nearest that does. */
                 clamp?: boolean;
-                /** @description Lowest level you are willing to see; the topic's `deliver_from` by default. Nodes deliver committed messages only, so far, whatever it says. */
+                /** @description Lowest level you are willing to see: `quorum`, the default. `memory` is refused as `level_unavailable`, except by storage that confirms at `memory` at most, where both mean a committed message. */
                 min_level?: "memory" | "quorum";
                 /** @description The same as the header `Last-Event-ID`. */
                 last_event_id?: string;
@@ -1844,9 +1847,9 @@ export interface operations {
                 "If-Match"?: string;
                 /** @description `*`: only as the partition's first message; 412 otherwise. */
                 "If-None-Match"?: string;
-                /** @description The message expires after this many milliseconds. */
+                /** @description Time to live, from when the message is accepted; the topic's by default. Queue subscriptions, once there are any, do not deliver an older message; readers are shown it. Told with the message. */
                 "Message-TTL-Ms"?: number;
-                /** @description RFC 3339. Not to be delivered by queues before. */
+                /** @description RFC 3339. Not to be delivered by queue subscriptions, once there are any, before; readers are shown it at once. Told with the message. */
                 "Deliver-At"?: string;
                 /** @description The same, in milliseconds from now. */
                 "Deliver-Delay-Ms"?: number;
@@ -1975,7 +1978,7 @@ export interface operations {
     readMessage: {
         parameters: {
             query?: {
-                /** @description Lowest level you are willing to see; the topic's `deliver_from` by default. Nodes deliver committed messages only, so far, whatever it says. */
+                /** @description Lowest level you are willing to see: `quorum`, the default. `memory` is refused as `level_unavailable`, except by storage that confirms at `memory` at most, where both mean a committed message. */
                 min_level?: "memory" | "quorum";
             };
             header?: {

@@ -77,7 +77,8 @@ pub struct BatchLine<'a> {
     /// User headers.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub headers: BTreeMap<String, String>,
-    /// Content type; `application/json` with `data`, `application/octet-stream` with `data_base64` by default.
+    /// Content type; the topic's by default, and if it has none `application/json` with `data`,
+    /// `application/octet-stream` with `data_base64`.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub content_type: Option<String>,
@@ -89,11 +90,11 @@ pub struct BatchLine<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub data_base64: Option<String>,
-    /// Not to be delivered by queues before this time (RFC 3339).
+    /// Not to be delivered by queue subscriptions before this time (RFC 3339).
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub deliver_at: Option<String>,
-    /// Expires after this many milliseconds.
+    /// Time to live for queue subscriptions, in milliseconds.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub ttl_ms: Option<u64>,

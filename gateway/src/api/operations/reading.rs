@@ -9,8 +9,8 @@ use crate::auth::Op;
 const MIN_LEVEL: Param = Param::optional(
     "min_level",
     Kind::OneOf(&["memory", "quorum"]),
-    "Lowest level you are willing to see; the topic's `deliver_from` by default. Nodes deliver committed messages \
-     only, so far, whatever it says.",
+    "Lowest level you are willing to see: `quorum`, the default. `memory` is refused as `level_unavailable`, except \
+     by storage that confirms at `memory` at most, where both mean a committed message.",
 );
 const LAST_EVENT_ID: Param =
     Param::optional("Last-Event-ID", Kind::Text, "`id` of the last event received: continue after it.");

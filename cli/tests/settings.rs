@@ -1,0 +1,132 @@
+//! What topics and messages are told, and that it has an effect or is refused.
+#![expect(dead_code, reason = "each test uses a part of the product's client")]
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod product;
+
+use product::{Answer, Connection, Product};
+use serde_json::{Value, json};
+
+const LINES: (&str, &str) = ("Content-Type", "application/x-ndjson");
+
+fn start(options: &[&str]) -> (tempfile::TempDir, Product, Connection) {
+    let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let product = Product::start_with(dir.path(), "127.0.0.1:0", options);
+    let http = Connection::open(&product.address).unwrap();
+    (dir, product, http)
+}
+
+fn code(answer: &Answer) -> (u16, String, String) {
+    let problem = answer.json();
+    let text = |name: &str| problem[name].as_str().unwrap_or_default().to_owned();
+    assert_eq!(answer.header("content-type"), Some("application/problem+json"));
+    assert_eq!(problem["outcome"], "none", "{problem}");
+    (answer.status, text("code"), text("field"))
+}
+
+fn refused(status: u16, code: &str, field: &str) -> (u16, String, String) {
+    (status, code.to_owned(), field.to_owned())
+}
+
+fn messages(http: &mut Connection, topic: &str) -> Vec<Value> {
+    let page = http.request(&format!("GET /v1/topics/{topic}/messages"), &[], b"").unwrap().json();
+    page["messages"].as_array().unwrap().clone()
+}
+
+#[test]
+fn a_topics_content_type_is_that_of_messages_that_name_none() {
+    let (_dir, _product, mut http) = start(&[]);
+    let text = br#"{"content_type":"text/plain"}"#;
+    assert_eq!(http.request("PUT /v1/topics/notes", &[], text).unwrap().status, 201);
+    let post = "POST /v1/topics/notes/messages";
+    assert_eq!(http.request(post, &[], b"plain").unwrap().status, 201);
+    assert_eq!(http.request(post, &[("Content-Type", "application/json")], b"[1]").unwrap().status, 201);
+    let lines = b"{\"data\":\"line\"}\n{\"data_base64\":\"aGk=\"}\n{\"data\":2,\"content_type\":\"application/json\"}";
+    let batch = "POST /v1/topics/notes/messages:batch";
+    assert_eq!(http.request(batch, &[LINES], lines).unwrap().status, 200);
+    let found: Vec<_> = messages(&mut http, "notes")
+        .iter()
+        .map(|message| (message["content_type"].clone(), message["data"].clone()))
+        .collect();
+    let is_text = |text: &str| (json!("text/plain"), json!(text));
+    let is_json = |value: Value| (json!("application/json"), value);
+    assert_eq!(
+        found,
+        [is_text("plain"), is_json(json!([1])), is_text("line"), is_text("hi"), is_json(json!(2))]
+    );
+    let one = http.request("GET /v1/topics/notes/messages/0/0", &[], b"").unwrap();
+    assert_eq!((one.header("content-type"), one.text().as_str()), (Some("text/plain"), "plain"));
+    let no_text = http.request(batch, &[LINES], b"{\"data\":{}}").unwrap();
+    assert_eq!(code(&no_text), refused(400, "malformed", "data"));
+
+    // What is stored stays what it was; what comes from now on has the new type, and none once there is none.
+    let patch = "PATCH /v1/topics/notes";
+    assert_eq!(http.request(patch, &[], br#"{"content_type":"application/json"}"#).unwrap().status, 200);
+    assert_eq!(http.request(post, &[], b"{\"n\":1.10}").unwrap().status, 201);
+    assert_eq!(http.request(patch, &[], br#"{"content_type":null}"#).unwrap().status, 200);
+    assert_eq!(http.request(post, &[], b"bytes").unwrap().status, 201);
+    let found = messages(&mut http, "notes");
+    assert_eq!((&found[0]["content_type"], &found[0]["data"]), (&json!("text/plain"), &json!("plain")));
+    assert_eq!(
+        (&found[5]["content_type"], &found[5]["data"]["n"]),
+        (&json!("application/json"), &json!(1.10))
+    );
+    assert_eq!((&found[6]["content_type"], &found[6]["data_base64"]), (&Value::Null, &json!("Ynl0ZXM=")));
+}
+
+#[test]
+fn what_would_have_no_effect_is_refused_by_name_and_changes_nothing() {
+    let (_dir, _product, mut http) = start(&[]);
+    assert_eq!(http.request("PUT /v1/topics/t", &[], b"{}").unwrap().status, 201);
+    let before = http.request("GET /v1/topics/t", &[], b"").unwrap().json();
+    for (config, code_expected, field) in [
+        (r#"{"compaction":"key"}"#, "not_supported", "compaction"),
+        (r#"{"retention":{"until_settled":true}}"#, "not_supported", "retention.until_settled"),
+        (r#"{"deliver_from":"memory"}"#, "level_unavailable", "deliver_from"),
+    ] {
+        for line in ["PUT /v1/topics/new", "PATCH /v1/topics/t"] {
+            let answer = http.request(line, &[], config.as_bytes()).unwrap();
+            assert_eq!(code(&answer), refused(409, code_expected, field), "{line} {config}");
+        }
+        assert_eq!(http.request("GET /v1/topics/new", &[], b"").unwrap().status, 404);
+    }
+    let after = http.request("GET /v1/topics/t", &[], b"").unwrap().json();
+    assert_eq!((&before["config"], &before["version"]), (&after["config"], &after["version"]));
+    let said = br#"{"compaction":"none","retention":{"until_settled":false},"deliver_from":"quorum"}"#;
+    assert_eq!(
+        http.request("PUT /v1/topics/new", &[], said).unwrap().status,
+        201,
+        "the defaults may be named"
+    );
+
+    assert_eq!(http.request("POST /v1/topics/t/messages", &[], b"x").unwrap().status, 201);
+    let events = ("Accept", "text/event-stream");
+    for (path, headers) in [
+        ("/v1/topics/t/messages?min_level=memory", &[][..]),
+        ("/v1/topics/t/messages?min_level=memory", &[events]),
+        ("/v1/topics/t/messages/0/0?min_level=memory", &[]),
+        ("/v1/ns/default/events?topic=t&min_level=memory", &[]),
+    ] {
+        let answer = http.request(&format!("GET {path}"), headers, b"").unwrap();
+        assert_eq!(code(&answer), refused(409, "level_unavailable", "min_level"), "{path} {headers:?}");
+    }
+    let quorum = http.request("GET /v1/topics/t/messages?min_level=quorum", &[], b"").unwrap();
+    assert_eq!((quorum.status, quorum.json()["messages"].as_array().unwrap().len()), (200, 1));
+}
+
+#[test]
+fn where_memory_is_all_there_is_topics_and_readers_may_ask_for_it() {
+    let (_dir, product, mut http) = start(&["--sync", "os"]);
+    let memory = br#"{"deliver_from":"memory"}"#;
+    assert_eq!(http.request("PUT /v1/topics/t", &[], memory).unwrap().status, 201);
+    let published = http.request("POST /v1/topics/t/messages", &[], b"x").unwrap();
+    assert_eq!((published.status, published.header("confirm-level")), (202, Some("memory")));
+    for query in ["", "?min_level=memory", "?min_level=memory&wait=5"] {
+        let page = http.request(&format!("GET /v1/topics/t/messages{query}"), &[], b"").unwrap();
+        assert_eq!((page.status, page.json()["messages"].as_array().unwrap().len()), (200, 1), "{query}");
+    }
+    let mut events = Connection::open(&product.address).unwrap();
+    events.send("GET /v1/ns/default/events?topic=t&from=earliest&min_level=memory", &[], b"").unwrap();
+    assert_eq!(events.head().unwrap().0, 200);
+    while !events.line().unwrap().starts_with("data: {\"topic\":\"t\",\"partition\":0,\"offset\":0") {}
+}
