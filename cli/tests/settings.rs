@@ -130,3 +130,46 @@ fn where_memory_is_all_there_is_topics_and_readers_may_ask_for_it() {
     assert_eq!(events.head().unwrap().0, 200);
     while !events.line().unwrap().starts_with("data: {\"topic\":\"t\",\"partition\":0,\"offset\":0") {}
 }
+
+#[test]
+fn a_compressed_payload_is_decoded_for_who_does_not_take_it_and_only_then() {
+    let (_dir, _product, mut http) = start(&[]);
+    assert_eq!(http.request("PUT /v1/topics/t", &[], b"{}").unwrap().status, 201);
+    // `printf hello | gzip -n` and `printf hello | zstd`.
+    let gzip = [
+        0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 3, 0xcb, 0x48, 0xcd, 0xc9, 0xc9, 7, 0, 0x86, 0xa6, 0x10, 0x36, 5, 0,
+        0, 0,
+    ];
+    let zstd =
+        [0x28, 0xb5, 0x2f, 0xfd, 4, 0x58, 0x29, 0, 0, b'h', b'e', b'l', b'l', b'o', 0xa3, 0x6d, 0x9f, 0x88];
+    let mut publish = |encoding: &str, body: &[u8]| {
+        let headers = [("Content-Type", "text/plain"), ("Content-Encoding", encoding)];
+        assert_eq!(http.request("POST /v1/topics/t/messages", &headers, body).unwrap().status, 201);
+    };
+    publish("gzip", &gzip);
+    publish("zstd", &zstd);
+    publish("br", b"whatever");
+    publish("gzip", b"no gzip");
+    let mut get = |offset: u64, accept: Option<&str>| {
+        let headers: Vec<_> = accept.map(|accept| ("Accept-Encoding", accept)).into_iter().collect();
+        http.request(&format!("GET /v1/topics/t/messages/0/{offset}"), &headers, b"").unwrap()
+    };
+    for (offset, name, stored) in [(0, "gzip", &gzip[..]), (1, "zstd", &zstd)] {
+        let mut tags = Vec::new();
+        for (accept, is_stored) in [(None, true), (Some("*"), true), (Some(name), true), (Some("br"), false)]
+        {
+            let answer = get(offset, accept);
+            assert_eq!(answer.status, 200, "{name} for {accept:?}: {}", answer.text());
+            assert_eq!(answer.header("content-encoding"), is_stored.then_some(name), "for {accept:?}");
+            assert_eq!(answer.body, if is_stored { stored } else { b"hello" }, "{name} for {accept:?}");
+            assert_eq!(answer.header("content-type"), Some("text/plain"));
+            assert_eq!(answer.header("vary"), Some("Accept-Encoding"));
+            tags.push(answer.header("etag").unwrap().to_owned());
+        }
+        assert!(tags[0] == tags[2] && tags[2] != tags[3], "what differs has another tag: {tags:?}");
+    }
+    for offset in [2, 3] {
+        assert_eq!(get(offset, None).status, 200);
+        assert_eq!(code(&get(offset, Some("identity"))), refused(406, "not_acceptable", "Accept-Encoding"));
+    }
+}

@@ -269,7 +269,7 @@ export interface paths {
         };
         /**
          * Read one message
-         * @description The body is the payload as it was published, with its `Content-Type` and `Content-Encoding`; the key and user headers are in `Message-Key` and `Message-Header-*`.
+         * @description The body is the payload as it was published, with its `Content-Type` and `Content-Encoding`; gzip and zstd are decoded for who does not accept them, up to 16 MiB. The key and user headers are in `Message-Key` and `Message-Header-*`.
          *
          *     Needs the grant `subscribe`.
          */
@@ -1984,6 +1984,8 @@ export interface operations {
             header?: {
                 /** @description Answer 304 if it has this tag. */
                 "If-None-Match"?: string;
+                /** @description Encodings that you take; any if it is not sent. */
+                "Accept-Encoding"?: string;
             };
             path: {
                 /** @description Namespace. */
@@ -2004,10 +2006,20 @@ export interface operations {
                 headers: {
                     /** @description `immutable` once it is committed. */
                     "Cache-Control"?: string;
+                    /** @description As published; not if the payload was decoded. */
+                    "Content-Digest"?: string;
+                    /** @description As published, RFC 3339. */
+                    "Deliver-At"?: string;
                     /** @description Tag of the message. */
                     ETag?: string;
+                    /** @description As published, milliseconds. */
+                    "Message-TTL-Ms"?: string;
                     /** @description When it was accepted, milliseconds since the epoch. */
                     "Message-Timestamp"?: string;
+                    /** @description As published. */
+                    traceparent?: string;
+                    /** @description As published. */
+                    tracestate?: string;
                     [name: string]: unknown;
                 };
                 content: {

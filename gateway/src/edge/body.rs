@@ -85,7 +85,11 @@ impl BodyBudget {
         Ok(Held { bytes: if rest.is_empty() { first } else { rest.freeze() }, permit })
     }
 
-    fn take(&self, bytes: usize) -> Result<OwnedSemaphorePermit, Problem> {
+    /// Takes room until the permit is dropped.
+    ///
+    /// # Errors
+    /// `busy`.
+    pub(super) fn take(&self, bytes: usize) -> Result<OwnedSemaphorePermit, Problem> {
         let busy = || {
             Problem::new(ErrorCode::Busy, "too many bytes of other requests are being read")
                 .with_limit(self.max as u64)

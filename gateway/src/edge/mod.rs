@@ -4,7 +4,7 @@
 //!   hyper ─▶ dispatch: Host, Origin, route, parameters, authorize ─▶ handlers ─▶ services
 //!   handlers   topics, namespaces, publish, receipts, read, events
 //!   input      bodies and headers as records       record    records as JSON and answers
-//!   confirm    what requests and answers say of confirms
+//!   confirm    what requests and answers say of confirms      encoding  compressed payloads
 //! ```
 //!
 //! Below the console's prefix, `console` answers before the table is asked.
@@ -16,6 +16,7 @@ mod body;
 mod confirm;
 mod console;
 mod dispatch;
+mod encoding;
 mod events;
 mod input;
 mod namespaces;

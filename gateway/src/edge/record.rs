@@ -96,23 +96,28 @@ pub(super) fn event(record: &Stored, topic: &Topic, partition: PartitionId) -> S
     text
 }
 
-/// A record as the answer to a request for it alone: its payload with its own headers.
-pub(super) fn response(record: &Stored) -> Response {
-    let mut response = Response::new(Body::from(record.value.clone()));
+/// A record as the answer to a request for it alone: its payload, or that `decoded`, with its own headers.
+pub(super) fn response(record: &Stored, decoded: Option<Body>) -> Response {
+    let is_stored = decoded.is_none();
+    let mut response = Response::new(decoded.unwrap_or_else(|| Body::from(record.value.clone())));
     let headers = response.headers_mut();
-    for (name, which) in
-        [(CONTENT_TYPE, Reserved::ContentType), (CONTENT_ENCODING, Reserved::ContentEncoding)]
-    {
-        let value = record.headers.reserved(which).and_then(|value| HeaderValue::from_bytes(value).ok());
-        value.map(|value| headers.insert(name, value));
-    }
-    for (name, which) in [
-        ("content-digest", Reserved::Digest),
-        ("traceparent", Reserved::TraceParent),
-        ("tracestate", Reserved::TraceState),
+    for (name, which, is_told) in [
+        (CONTENT_TYPE.as_str(), Reserved::ContentType, true),
+        (CONTENT_ENCODING.as_str(), Reserved::ContentEncoding, is_stored),
+        // That of the bytes that were sent (RFC 9530, section 2).
+        ("content-digest", Reserved::Digest, is_stored),
+        ("traceparent", Reserved::TraceParent, true),
+        ("tracestate", Reserved::TraceState, true),
     ] {
-        let value = record.headers.reserved(which).and_then(|value| HeaderValue::from_bytes(value).ok());
-        value.map(|value| headers.insert(name, value));
+        let value = record.headers.reserved(which).filter(|_| is_told);
+        value.and_then(|value| HeaderValue::from_bytes(value).ok()).map(|value| headers.insert(name, value));
+    }
+    let deliver_at = record.headers.deliver_at().and_then(|at| rfc3339(at.0));
+    if let Some(Ok(at)) = deliver_at.map(HeaderValue::try_from) {
+        headers.insert("deliver-at", at);
+    }
+    if let Some(ttl_ms) = record.headers.ttl_ms() {
+        headers.insert("message-ttl-ms", HeaderValue::from(ttl_ms));
     }
     if let Some(value) = record.key.as_ref().and_then(|key| HeaderValue::from_bytes(key).ok()) {
         headers.insert("message-key", value);
