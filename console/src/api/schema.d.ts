@@ -1904,7 +1904,7 @@ export interface operations {
                     Location?: string;
                     /** @description Offset after the message. */
                     "Next-Offset"?: string;
-                    /** @description What is left of it. */
+                    /** @description What is left of it (`r`), and after how many seconds to look again (`t`). */
                     RateLimit?: string;
                     /** @description The publish budget in bytes. */
                     "RateLimit-Policy"?: string;
@@ -1929,7 +1929,7 @@ export interface operations {
                     Location?: string;
                     /** @description Offset after the message. */
                     "Next-Offset"?: string;
-                    /** @description What is left of it. */
+                    /** @description What is left of it (`r`), and after how many seconds to look again (`t`). */
                     RateLimit?: string;
                     /** @description The publish budget in bytes. */
                     "RateLimit-Policy"?: string;
@@ -1954,7 +1954,7 @@ export interface operations {
                     Location?: string;
                     /** @description Offset after the message. */
                     "Next-Offset"?: string;
-                    /** @description What is left of it. */
+                    /** @description What is left of it (`r`), and after how many seconds to look again (`t`). */
                     RateLimit?: string;
                     /** @description The publish budget in bytes. */
                     "RateLimit-Policy"?: string;

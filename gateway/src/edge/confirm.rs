@@ -189,7 +189,8 @@ pub(super) fn add_place(published: &Published, part: &PublishedPart, headers: &m
 fn add_budget(edge: &Edge, headers: &mut HeaderMap) {
     let (max, free) = edge.services.storage.publish_budget();
     let policy = format!("\"pub\";q={max};qu=\"content-bytes\"");
-    let left = format!("\"pub\";r={free}");
+    // Room comes back as soon as something is confirmed: looking again after a second is soon enough.
+    let left = format!("\"pub\";r={free};t=1");
     for (name, value) in [("ratelimit-policy", policy), ("ratelimit", left)] {
         if let Ok(value) = HeaderValue::from_str(&value) {
             headers.insert(name, value);

@@ -65,7 +65,7 @@ const PUBLISHED_HEADERS: &[(&str, &str)] = &[
         "Milliseconds per stage: gw, net, queue, write, fsync, quorum, total; and the shared batch.",
     ),
     ("RateLimit-Policy", "The publish budget in bytes."),
-    ("RateLimit", "What is left of it."),
+    ("RateLimit", "What is left of it (`r`), and after how many seconds to look again (`t`)."),
 ];
 
 const DUPLICATE_HEADERS: &[(&str, &str)] = &[
