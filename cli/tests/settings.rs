@@ -132,6 +132,62 @@ fn where_memory_is_all_there_is_topics_and_readers_may_ask_for_it() {
 }
 
 #[test]
+fn what_is_stored_with_a_message_is_given_back_with_it() {
+    let (_dir, product, mut http) = start(&[]);
+    assert_eq!(http.request("PUT /v1/topics/t", &[], b"{}").unwrap().status, 201);
+    let parent = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
+    let digest = "sha-256=:LPJNul+wow4m6DsqxbninhsWHlwfp0JecwQzYpOLmCQ=:";
+    let at = time_soon(&mut http);
+    let stored = [
+        ("Deliver-At", at.as_str()),
+        ("Message-TTL-Ms", "60000"),
+        ("Content-Digest", digest),
+        ("traceparent", parent),
+        ("tracestate", "a=b"),
+    ];
+    let published = http.request("POST /v1/topics/t/messages", &stored, b"hello").unwrap();
+    assert_eq!(published.status, 201, "{}", published.text());
+    let line = format!("{{\"data\":1,\"deliver_at\":\"{at}\",\"ttl_ms\":7}}\n{{\"data\":2}}");
+    assert_eq!(
+        http.request("POST /v1/topics/t/messages:batch", &[LINES], line.as_bytes()).unwrap().status,
+        200
+    );
+
+    let one = http.request("GET /v1/topics/t/messages/0/0", &[], b"").unwrap();
+    for (name, value) in &stored {
+        assert_eq!(one.header(name), Some(*value), "{name}");
+    }
+    let found = messages(&mut http, "t");
+    let names = ["deliver_at", "ttl_ms", "content_digest", "traceparent", "tracestate"];
+    let of = |message: &Value| names.map(|name| message[name].clone());
+    let all = [json!(at), json!(60_000), json!(digest), json!(parent), json!("a=b")];
+    assert_eq!(of(&found[0]), all);
+    assert_eq!(of(&found[1]), [json!(at), json!(7), Value::Null, Value::Null, Value::Null]);
+    assert!(names.iter().all(|name| found[2].get(name).is_none()), "absent, not null: {}", found[2]);
+    let lines =
+        http.request("GET /v1/topics/t/messages", &[("Accept", "application/x-ndjson")], b"").unwrap();
+    let first: Value = serde_json::from_str(lines.text().lines().next().unwrap()).unwrap();
+    assert_eq!(of(&first), all);
+    let mut events = Connection::open(&product.address).unwrap();
+    events.send("GET /v1/topics/t/messages", &[("Accept", "text/event-stream")], b"").unwrap();
+    assert_eq!(events.head().unwrap().0, 200);
+    let event = loop {
+        let line = events.line().unwrap();
+        if let Some(data) = line.strip_prefix("data: {\"topic\"") {
+            break serde_json::from_str::<Value>(&format!("{{\"topic\"{data}")).unwrap();
+        }
+    };
+    assert_eq!(of(&event), all);
+}
+
+/// A time to come, as messages tell it.
+fn time_soon(http: &mut Connection) -> String {
+    let delay = [("Deliver-Delay-Ms", "86400000")];
+    assert_eq!(http.request("POST /v1/topics/clock/messages", &delay, b"").unwrap().status, 201);
+    messages(http, "clock")[0]["deliver_at"].as_str().expect("it is told").to_owned()
+}
+
+#[test]
 fn a_compressed_payload_is_decoded_for_who_does_not_take_it_and_only_then() {
     let (_dir, _product, mut http) = start(&[]);
     assert_eq!(http.request("PUT /v1/topics/t", &[], b"{}").unwrap().status, 201);

@@ -901,6 +901,19 @@ export interface components {
             content_type?: string;
             /** @description Content encoding of the payload, which is then in `data_base64` as it was sent. */
             content_encoding?: string;
+            /** @description `Content-Digest` of the payload as it was sent. */
+            content_digest?: string;
+            /** @description Queue subscriptions do not deliver it before this time (RFC 3339). */
+            deliver_at?: string;
+            /**
+             * Format: int64
+             * @description Queue subscriptions do not deliver it when it is older than this, in milliseconds.
+             */
+            ttl_ms?: number;
+            /** @description W3C trace context. */
+            traceparent?: string;
+            /** @description W3C trace context, vendor part. */
+            tracestate?: string;
             /** @description The JSON value of a JSON payload, digit for digit; the text of a `text/*` payload. */
             data?: unknown;
             /** @description Any other payload. */

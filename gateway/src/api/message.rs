@@ -35,6 +35,26 @@ pub struct Record {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub content_encoding: Option<String>,
+    /// `Content-Digest` of the payload as it was sent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    pub content_digest: Option<String>,
+    /// Queue subscriptions do not deliver it before this time (RFC 3339).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    pub deliver_at: Option<String>,
+    /// Queue subscriptions do not deliver it when it is older than this, in milliseconds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    pub ttl_ms: Option<u64>,
+    /// W3C trace context.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    pub traceparent: Option<String>,
+    /// W3C trace context, vendor part.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    pub tracestate: Option<String>,
     /// The JSON value of a JSON payload, digit for digit; the text of a `text/*` payload.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<serde_json::Value>)]

@@ -39,8 +39,9 @@ const ALLOWED: [&str; 21] = [
     "pragma",
 ];
 const EXPOSED: &str = "Next-Offset, Up-To-Date, Closed, Cursor, Link, Confirm-Level, Confirm-Receipt, \
-    Idempotency-Replayed, Producer-Epoch, Producer-Seq, Message-Key, Message-Timestamp, Content-Digest, ETag, \
-    Location, Server-Timing, RateLimit, RateLimit-Policy, Retry-After, X-Request-Id";
+    Idempotency-Replayed, Producer-Epoch, Producer-Seq, Message-Key, Message-Timestamp, Message-TTL-Ms, Deliver-At, \
+    Content-Encoding, Content-Digest, traceparent, tracestate, ETag, Location, Server-Timing, RateLimit, \
+    RateLimit-Policy, Retry-After, X-Request-Id";
 
 /// Refuses hosts that are not this gateway's: a page must not reach it under another name (DNS rebinding).
 pub(super) fn check_host(config: &GatewayConfig, uri: &Uri, headers: &HeaderMap) -> Result<(), Problem> {

@@ -20,7 +20,10 @@ pub(super) fn shown(record: &Stored, partition: PartitionId) -> Record {
     let key_text = record.key.as_ref().and_then(|key| std::str::from_utf8(key).ok());
     let content_type = record.headers.content_type().map(str::to_owned);
     let (data, data_base64) = data(record, content_type.as_deref().unwrap_or_default());
-    let encoding = record.headers.reserved(Reserved::ContentEncoding);
+    let text = |which| {
+        let value: Option<&[u8]> = record.headers.reserved(which);
+        value.map(|value| String::from_utf8_lossy(value).into_owned())
+    };
     Record {
         partition: partition.0,
         offset: record.offset.0,
@@ -29,7 +32,12 @@ pub(super) fn shown(record: &Stored, partition: PartitionId) -> Record {
         key_base64: record.key.as_ref().filter(|_| key_text.is_none()).map(|key| BASE64_STANDARD.encode(key)),
         headers: user_headers(record),
         content_type,
-        content_encoding: encoding.map(|value| String::from_utf8_lossy(value).into_owned()),
+        content_encoding: text(Reserved::ContentEncoding),
+        content_digest: text(Reserved::Digest),
+        deliver_at: record.headers.deliver_at().and_then(|at| rfc3339(at.0)),
+        ttl_ms: record.headers.ttl_ms(),
+        traceparent: text(Reserved::TraceParent),
+        tracestate: text(Reserved::TraceState),
         data,
         data_base64,
     }
