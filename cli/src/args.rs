@@ -41,7 +41,7 @@ pub(crate) struct Connect {
         value_name = "NAME"
     )]
     pub(crate) namespace: String,
-    /// Trust this certificate authority or self-signed certificate (PEM), in addition to the system's
+    /// Trust this certificate authority or self-signed certificate (PEM), in addition to the system's [default: none]
     #[arg(long, env = "WEIR_CA_CERT", global = true, value_name = "FILE")]
     pub(crate) ca_cert: Option<PathBuf>,
     /// Print JSON for programs instead of text for people
@@ -97,6 +97,14 @@ pub(crate) enum ConfigCommand {
         /// Leave out the file and print the defaults
         #[arg(long)]
         defaults: bool,
+        /// Only what this command would run with, flags included, e.g. `dev --data-shards 8`
+        #[arg(
+            value_name = "COMMAND",
+            trailing_var_arg = true,
+            allow_hyphen_values = true,
+            conflicts_with = "defaults"
+        )]
+        command: Vec<String>,
     },
     /// Check a file; the one that would be read if none is named
     Check {

@@ -18,6 +18,7 @@ use crate::edge::{BodyBudget, Console, Edge, StageSeconds};
 use crate::listener::{self, Door};
 use crate::metrics::{Bounds, BoundsCollector};
 use crate::service::publish::PublishConfig;
+use crate::service::read::ReadConfig;
 use crate::service::{ServiceConfig, Services};
 use crate::storage::{Storage, StorageConfig, TcpDial};
 use crate::tls::{Tls, TlsError};
@@ -112,6 +113,8 @@ impl Gateway {
         let storage = Storage::new(
             StorageConfig {
                 credential: config.credential.0.clone().into(),
+                publish_bytes_max: config.publish_bytes_max,
+                topics_max: config.topics_max,
                 ..StorageConfig::new(vec![config.storage.clone()])
             },
             Arc::new(TcpDial::default()),
@@ -228,5 +231,6 @@ fn stage_seconds(registry: &Registry) -> Result<StageSeconds, prometheus::Error>
 
 fn service_config(config: &GatewayConfig) -> ServiceConfig {
     let publish = PublishConfig { record_bytes_max: config.record_bytes_max, ..PublishConfig::default() };
-    ServiceConfig { publish, ..ServiceConfig::default() }
+    let read = ReadConfig { credit_bytes_max: config.read_credit_bytes_max, ..ReadConfig::default() };
+    ServiceConfig { publish, read }
 }

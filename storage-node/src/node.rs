@@ -17,7 +17,7 @@ use weir_transport::{Listener, ServerConfig};
 
 use crate::config::{Backend, NodeConfig, SyncMode};
 use crate::keeper::Keeper;
-use crate::layout;
+use crate::layout::{self, Layout};
 use crate::metrics::{JournalCollector, NodeMetrics};
 use crate::outbox::Forwarder;
 use crate::raft::tripwire::Tripwire;
@@ -27,7 +27,7 @@ use crate::replica::{ShardHandle, ShardShared};
 use crate::server::NodeService;
 use crate::shard::command::{Change, Command, PutNamespace, PutSlots};
 use crate::shard::entry::{ENTRY_OVERHEAD_BYTES, SubBatch};
-use crate::shard::state::SlotTable;
+use crate::shard::state::{ShardState, SlotTable};
 use crate::shutdown::Tasks;
 
 /// The only node there is yet.
@@ -109,12 +109,14 @@ impl Node {
         let metrics = NodeMetrics::register(&around.registry)?;
         around.registry.register(Box::new(JournalCollector::new(journal.clone())?))?;
         let known = recovered.streams.keys().map(|stream| stream.0).max().filter(|shard| *shard > 0);
-        let data_shards = layout::data_shards(&blobs, known, config.data_shards)?;
+        let wanted = Layout { data_shards: config.data_shards, dedupe_rows: config.dedupe_rows };
+        let Layout { data_shards, dedupe_rows } = layout::decide(&blobs, known, wanted)?;
         let mut tasks = Tasks::default();
         let mut shards = BTreeMap::new();
         let starter = Starter {
             ring_bytes_max: config.tail_ring_bytes / data_shards as usize,
             checkpoint_bytes: config.checkpoint_bytes,
+            dedupe_rows: dedupe_rows as usize,
             journal: journal.clone(),
             recovered,
             blobs,
@@ -234,6 +236,8 @@ fn open_journal(
             Backend::Direct => weir_journal::Backend::Direct,
         },
         min_fsync_interval: Duration::from_micros(config.min_sync_interval_us),
+        pending_bytes_max: config.journal_pending_bytes,
+        index_bytes_max: config.journal_index_bytes,
         // The tail ring serves live readers; the journal's own memory is for what is in flight.
         recent_bytes_max: 1 << 20,
         ..JournalConfig::new(&config.data_dir, identity)
@@ -249,6 +253,7 @@ fn open_journal(
 struct Starter {
     ring_bytes_max: usize,
     checkpoint_bytes: u64,
+    dedupe_rows: usize,
     journal: Journal,
     recovered: Recovered,
     blobs: Blobs,
@@ -266,8 +271,9 @@ impl Starter {
             .map_err(|error| text(&error))?;
         let shared = Arc::new(ShardShared::new(self.ring_bytes_max, self.metrics.clone()));
         let (blobs, listener) = (self.blobs.clone(), Arc::clone(&shared) as _);
-        let machine =
-            Machine::open(shard, log.clone(), tripwire, blobs, listener).map_err(|error| text(&error))?;
+        let empty = ShardState::with_dedupe_rows(shard, self.dedupe_rows);
+        let machine = Machine::open((shard, empty), log.clone(), tripwire, blobs, listener);
+        let machine = machine.map_err(|error| text(&error))?;
         let (state, applied_bytes) = (machine.state(), machine.applied_bytes());
         let checkpoints_given_up = machine.checkpoints_given_up();
         let raft = group::start(shard, NODE_ID, log, machine).await.map_err(|error| text(&error))?;

@@ -80,6 +80,10 @@ fn gateway_config(args: &args::EdgeArgs, storage: String) -> GatewayConfig {
         record_bytes_max: usize::try_from(args.record_max).unwrap_or(usize::MAX),
         connections_max: usize::try_from(args.connections_max).unwrap_or(usize::MAX),
         request_bytes_max: usize::try_from(args.request_bytes_max).unwrap_or(usize::MAX),
+        publish_bytes_max: usize::try_from(args.publish_bytes_max).unwrap_or(usize::MAX),
+        read_credit_bytes_max: args.read_credit_bytes_max,
+        topics_max: args.topics_max as usize,
+        handshake_ms_max: args.handshake_ms_max,
         tls: tls.map(|(cert, key)| TlsSource::Files { cert: cert.clone(), key: key.clone() }),
         ..GatewayConfig::default()
     }

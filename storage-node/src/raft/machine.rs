@@ -50,13 +50,13 @@ pub struct Machine {
 }
 
 impl Machine {
-    /// The shard's state from its newest checkpoint, or the empty one. Blocking.
+    /// The shard's state from its newest checkpoint, or the one given, which is empty. Blocking.
     ///
     /// # Errors
     /// If the checkpoint is damaged, of a newer format, or does not touch the log: the node must not start, it would
     /// lose what was confirmed.
     pub fn open(
-        shard: ShardId,
+        (shard, empty): (ShardId, ShardState),
         log: LogStore,
         tripwire: Arc<Tripwire>,
         blobs: Blobs,
@@ -66,7 +66,7 @@ impl Machine {
         let newest = checkpoints.newest().map_err(io::Error::other)?;
         let (last, members, state) = match newest {
             Some((Checkpoint { last, members, state }, _)) => (Some(last), members, state),
-            None => (None, StoredMembership::default(), ShardState::new(shard)),
+            None => (None, StoredMembership::default(), empty),
         };
         fits(last, log.range(), &checkpoints)?;
         tripwire.members(members.membership());
