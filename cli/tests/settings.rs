@@ -1,8 +1,13 @@
 //! Where a setting's value comes from, and that a wrong one is refused before anything starts.
+#![expect(dead_code, reason = "each test uses a part of the product's client")]
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod product;
 
 use std::path::Path;
 use std::process::{Command, Output};
+
+use product::{Connection, Running};
 
 fn weir(dir: &Path, env: &[(&str, &str)], arguments: &[&str]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_weir"));
@@ -94,5 +99,69 @@ fn nothing_starts_and_nothing_is_made_with_a_value_out_of_its_range() {
         let output = weir(dir.path(), &env, arguments);
         assert!(!output.status.success(), "{env:?} {arguments:?}");
         assert!(!dir.path().join("weir-data").exists(), "{env:?} {arguments:?}");
+    }
+}
+
+/// The names of what is bounded, in the log line with its bound as it would be typed, and in the metrics.
+#[test]
+fn every_limit_is_in_the_log_at_the_start_and_beside_what_it_limits_in_the_metrics() {
+    let dir = scratch();
+    let data = dir.path().join("data");
+    let set = [
+        ["--journal-max", "64MiB"],
+        ["--journal-file", "16MiB"],
+        ["--journal-pending", "5MiB"],
+        ["--journal-index", "2MiB"],
+        ["--tail-ring", "3MiB"],
+        ["--dedupe-rows", "1500"],
+        ["--connections-max", "77"],
+        ["--request-bytes-max", "11MiB"],
+        ["--publish-bytes-max", "17MiB"],
+        ["--read-credit-bytes-max", "6MiB"],
+        ["--topics-max", "88"],
+    ];
+    let fixed = ["dev", "--listen", "127.0.0.1:0", "--data-dir", data.to_str().unwrap()];
+    let product = Running::start(dir.path(), &[&fixed, set.concat().as_slice()].concat());
+    let log = std::fs::read_to_string(&product.log).unwrap();
+    for field in [
+        "journal=64MiB",
+        "journal_admitted=5MiB",
+        "journal_queue=10MiB",
+        "journal_memory=15MiB",
+        "journal_index=2MiB",
+        "tail_ring=3MiB",
+        "outbox_rows_per_shard=10000",
+        "dedupe_rows_per_shard=1500",
+        "connections=77",
+        "requests=11MiB",
+        "publishes=17MiB",
+        "read_credit=6MiB",
+        "topics=88",
+    ] {
+        assert!(log.contains(&format!(" {field}")), "{field} in {log}");
+    }
+    let address = product.said[0].strip_prefix("http://").unwrap();
+    let metrics = Connection::open(address).unwrap().request("GET /metrics", &[], b"").unwrap().text();
+    for (bounded, bound) in [
+        ("weir_journal_used_bytes", 64 << 20),
+        ("weir_journal_admitted_bytes", 5 << 20),
+        ("weir_journal_queue_bytes", 10 << 20),
+        ("weir_journal_memory_bytes", 15 << 20),
+        ("weir_journal_index_bytes", 2 << 20),
+        ("weir_node_tail_ring_bytes", 3 << 20),
+        ("weir_node_outbox_rows", 10_000),
+        ("weir_node_dedupe_rows", 1_500),
+        ("weir_gateway_connections", 77),
+        ("weir_gateway_request_bytes", 11 << 20),
+        ("weir_gateway_publish_bytes", 17 << 20),
+        ("weir_gateway_read_credit_bytes", 6 << 20),
+        ("weir_gateway_topics", 88),
+    ] {
+        assert!(
+            metrics.contains(&format!("\n{bounded}_max {bound}\n")),
+            "{bounded}_max {bound} in {metrics}"
+        );
+        let has_gauge = [' ', '{'].iter().any(|next| metrics.contains(&format!("\n{bounded}{next}")));
+        assert!(has_gauge, "{bounded} in {metrics}");
     }
 }

@@ -110,15 +110,7 @@ impl Gateway {
         let listen_error = |(addr, source)| StartError::Listen { addr, source };
         let listeners = listener::bind(config.listen).await.map_err(listen_error)?;
         let addr = listeners[0].local_addr().map_err(|error| listen_error((config.listen, error)))?;
-        let storage = Storage::new(
-            StorageConfig {
-                credential: config.credential.0.clone().into(),
-                publish_bytes_max: config.publish_bytes_max,
-                topics_max: config.topics_max,
-                ..StorageConfig::new(vec![config.storage.clone()])
-            },
-            Arc::new(TcpDial::default()),
-        );
+        let storage = Storage::new(storage_config(&config), Arc::new(TcpDial::default()));
         let services = Services::new(storage, service_config(&config));
         let (stopping, stop) = watch::channel(false);
         let limits =
@@ -227,6 +219,15 @@ fn stage_seconds(registry: &Registry) -> Result<StageSeconds, prometheus::Error>
         quorum: stage("quorum"),
         total: stage("total"),
     })
+}
+
+fn storage_config(config: &GatewayConfig) -> StorageConfig {
+    StorageConfig {
+        credential: config.credential.0.clone().into(),
+        publish_bytes_max: config.publish_bytes_max,
+        topics_max: config.topics_max,
+        ..StorageConfig::new(vec![config.storage.clone()])
+    }
 }
 
 fn service_config(config: &GatewayConfig) -> ServiceConfig {

@@ -12,6 +12,7 @@ pub mod clock;
 pub mod config;
 pub mod keeper;
 pub mod layout;
+pub mod limits;
 pub mod metrics;
 pub mod node;
 pub mod outbox;
@@ -23,4 +24,5 @@ pub mod shard;
 pub mod shutdown;
 
 pub use config::{Backend, NodeConfig, SyncMode};
+pub use limits::Limits;
 pub use node::{Node, RunningNode, StartError, Surroundings};

@@ -18,7 +18,8 @@ use weir_transport::{Listener, ServerConfig};
 use crate::config::{Backend, NodeConfig, SyncMode};
 use crate::keeper::Keeper;
 use crate::layout::{self, Layout};
-use crate::metrics::{JournalCollector, NodeMetrics};
+use crate::limits::Limits;
+use crate::metrics::{JournalCollector, NodeMetrics, ShardsCollector};
 use crate::outbox::Forwarder;
 use crate::raft::tripwire::Tripwire;
 use crate::raft::{LogStore, Machine, group};
@@ -81,6 +82,7 @@ pub struct RunningNode {
     service: Arc<NodeService>,
     listener: Listener,
     journal: Journal,
+    limits: Limits,
     registry: Registry,
     tasks: Tasks,
 }
@@ -106,7 +108,7 @@ impl Node {
         config.check().map_err(StartError::Config)?;
         let (journal, recovered, identity) = open_journal(&config, &around.disk)?;
         let blobs = Blobs::open(config.data_dir.join("blobs"), Arc::clone(&around.disk))?;
-        let metrics = NodeMetrics::register(&around.registry)?;
+        let metrics = NodeMetrics::register(&around.registry, config.tail_ring_bytes)?;
         around.registry.register(Box::new(JournalCollector::new(journal.clone())?))?;
         let known = recovered.streams.keys().map(|stream| stream.0).max().filter(|shard| *shard > 0);
         let wanted = Layout { data_shards: config.data_shards, dedupe_rows: config.dedupe_rows };
@@ -127,6 +129,9 @@ impl Node {
             let handle = starter.start(shard, &mut tasks).await;
             shards.insert(shard, handle.map_err(|why| StartError::Shard { shard, why })?);
         }
+        let states = shards.iter().map(|(shard, handle)| (*shard, &handle.state));
+        around.registry.register(Box::new(ShardsCollector::new(states, dedupe_rows as usize)?))?;
+        let limits = Limits::new(journal.config(), config.tail_ring_bytes, dedupe_rows as usize);
         let mut service = NodeService {
             shards,
             journal: journal.clone(),
@@ -155,7 +160,7 @@ impl Node {
         let server = ServerConfig { credential, ..ServerConfig::new(addr, identity) };
         let listener = Listener::bind(server, Arc::clone(&service) as _).await;
         let listener = listener.map_err(StartError::Listen)?;
-        Ok(RunningNode { service, listener, journal, registry: around.registry, tasks })
+        Ok(RunningNode { service, listener, journal, limits, registry: around.registry, tasks })
     }
 }
 
@@ -170,6 +175,12 @@ impl RunningNode {
     #[must_use]
     pub fn registry(&self) -> &Registry {
         &self.registry
+    }
+
+    /// What it holds at most.
+    #[must_use]
+    pub fn limits(&self) -> &Limits {
+        &self.limits
     }
 
     /// The journal's counters.
@@ -193,7 +204,7 @@ impl RunningNode {
     /// Takes no new work, finishes what is in flight within `deadline`, writes checkpoints and closes the journal.
     /// On return nothing of the node runs and its directory is free.
     pub async fn shutdown(self, deadline: Duration) {
-        let Self { service, listener, journal, tasks, registry } = self;
+        let Self { service, listener, journal, tasks, registry, limits: _ } = self;
         service.is_draining.store(true, Ordering::Release);
         tasks.begin_stop();
         listener.shutdown(deadline).await;
@@ -269,7 +280,9 @@ impl Starter {
         let tripwire = Arc::new(Tripwire::new(shard, NODE_ID, recovered_end));
         let log = LogStore::open(self.journal.clone(), shard, NODE_ID, found, Arc::clone(&tripwire))
             .map_err(|error| text(&error))?;
-        let shared = Arc::new(ShardShared::new(self.ring_bytes_max, self.metrics.clone()));
+        // Nobody reads messages of the meta group.
+        let ring_bytes_max = if shard == ShardId::META { 0 } else { self.ring_bytes_max };
+        let shared = Arc::new(ShardShared::new(ring_bytes_max, self.metrics.of_shard(shard)));
         let (blobs, listener) = (self.blobs.clone(), Arc::clone(&shared) as _);
         let empty = ShardState::with_dedupe_rows(shard, self.dedupe_rows);
         let machine = Machine::open((shard, empty), log.clone(), tripwire, blobs, listener);

@@ -8,8 +8,10 @@ mod admin;
 mod args;
 mod dev;
 mod gateway;
+mod limits;
 mod node;
 
+use std::io::IsTerminal as _;
 use std::path::Path;
 use std::time::Duration;
 
@@ -44,7 +46,10 @@ impl Signals {
     fn catch() -> anyhow::Result<Self> {
         let filter = EnvFilter::try_from_env("WEIR_LOG")
             .unwrap_or_else(|_| EnvFilter::new("warn,weir=info,openraft=error"));
-        tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).init();
+        // Colours are for people: a file or a collector of logs would get their codes within every field.
+        let is_colourful = std::io::stderr().is_terminal();
+        let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+        log.with_ansi(is_colourful).init();
         Ok(Self {
             hangup: signal(SignalKind::hangup())?,
             terminate: signal(SignalKind::terminate())?,

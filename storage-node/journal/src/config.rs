@@ -116,6 +116,18 @@ impl JournalConfig {
         self.max_block_bytes as usize - crate::format::BLOCK_HEADER_BYTES - crate::format::FRAME_HEADER_BYTES
     }
 
+    /// Most bytes in the writer's queue: twice what permits hold, so that what was admitted fits with its headers.
+    #[must_use]
+    pub fn queue_bytes_max(&self) -> u64 {
+        self.pending_bytes_max.saturating_mul(2)
+    }
+
+    /// Most bytes of entries in memory: the recent ones, those that wait for the writer, and the block being written.
+    #[must_use]
+    pub fn memory_bytes_max(&self) -> u64 {
+        self.recent_bytes_max.saturating_add(self.queue_bytes_max()) + u64::from(self.max_block_bytes)
+    }
+
     /// Says which setting is out of its range.
     ///
     /// # Errors

@@ -28,8 +28,8 @@ pub trait AppliedLog: Send + Sync + 'static {
     /// `payload` is empty for entries without a command; `touched` gained records or changed otherwise.
     fn applied(&self, index: LogIndex, term: u64, payload: &Bytes, touched: &[PartitionKey]);
 
-    /// The entry put something into the outbox, or another shard has taken something: so many rows are left.
-    fn outbox_changed(&self, rows: usize);
+    /// The entry put something into the outbox, or another shard has taken something.
+    fn outbox_changed(&self);
 
     /// Everything was replaced by a snapshot.
     fn replaced(&self);
@@ -113,7 +113,7 @@ impl Machine {
                 self.applied_bytes.fetch_add(payload.len() as u64, Ordering::Relaxed);
                 self.listener.applied(LogIndex(index), term, payload, &changed.touched);
                 if changed.is_outbox_changed {
-                    self.listener.outbox_changed(self.state.read().outbox().count());
+                    self.listener.outbox_changed();
                 }
                 applied.verdicts = changed.verdicts;
             }

@@ -120,7 +120,12 @@ async fn what_was_done_shows_in_metrics_and_in_the_partitions_rates() {
         "weir_node_delivered_records_total 3",
         "weir_node_confirmed_total{level=\"quorum\"} 1",
         "weir_node_tail_ring_hits_total 1",
-        "weir_node_publish_stage_seconds_count{stage=\"fsync\"} 1",
+        "weir_node_publish_stage_seconds_count{shard=\"1\",stage=\"fsync\"} 1",
+        "weir_node_publish_stage_seconds_count{shard=\"2\",stage=\"fsync\"} 0",
+        "weir_node_topics{shard=\"1\"} 1",
+        "weir_node_tail_ring_bytes_max 67108864",
+        "weir_node_dedupe_rows_max 1000000",
+        "weir_node_outbox_rows{shard=\"2\"} 0",
         "weir_journal_syncs_total",
     ] {
         assert!(text.contains(line), "{line} in {text}");

@@ -284,3 +284,27 @@ async fn a_log_and_a_checkpoint_of_different_moments_are_refused() {
     assert_eq!(read(&link, life, At::Earliest(true), 0).await.unwrap().1, ["early", "late"]);
     node.shutdown(Duration::from_secs(5)).await;
 }
+
+/// The log must be replayed with the bounds that it was applied with, or verdicts change.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn how_many_producers_a_shard_remembers_is_decided_with_its_directory() {
+    let disk = SimDisk::new();
+    let start = async |disk: &SimDisk, dedupe_rows| {
+        let config = NodeConfig { dedupe_rows, ..settings(Path::new(DIR)) };
+        start_in(config, Surroundings { disk: Arc::new(disk.clone()), ..Surroundings::default() }).await
+    };
+    let (node, link) = start(&disk, 1_000).await;
+    let life = create(&link, "orders", config()).await;
+    for producer in 1..=1_000 {
+        publish(&link, life, &batch(producer, 0, &["v"])).await.unwrap();
+    }
+    assert_eq!(publish(&link, life, &batch(1_001, 0, &["v"])).await, Err(ErrorCode::DedupeFull));
+    // Without a checkpoint: the whole log is applied again, by a node that is told of more.
+    let crashed = disk.after_crash(1);
+    node.shutdown(Duration::from_secs(1)).await;
+    let (node, link) = start(&crashed, 5_000).await;
+    assert_eq!(node.limits().dedupe_rows, 1_000);
+    assert_eq!(publish(&link, life, &batch(1_001, 0, &["v"])).await, Err(ErrorCode::DedupeFull));
+    publish(&link, life, &batch(7, 1, &["known"])).await.unwrap();
+    node.shutdown(Duration::from_secs(1)).await;
+}
