@@ -6,8 +6,37 @@ use std::ops::RangeInclusive;
 use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
-use weir_protocol::limits::DEDUPE_ENTRIES_MAX;
+use weir_journal::JournalConfig;
+use weir_journal::format::{BLOCK_HEADER_BYTES, FRAME_HEADER_BYTES};
+use weir_protocol::limits::{
+    DEDUPE_ENTRIES_MAX, ENTRY_BYTES_MAX, JOURNAL_BLOCK_BYTES_MAX, JOURNAL_FRAME_BYTES_MAX,
+    NODE_FRAME_BYTES_MAX,
+};
 use weir_protocol::ws::Secret;
+
+/// The journal's blocks, as nodes are started with them.
+const BLOCK_BYTES: usize = JournalConfig::MAX_BLOCK_BYTES as usize;
+
+const _: () =
+    assert!(BLOCK_BYTES == JOURNAL_BLOCK_BYTES_MAX, "what the protocol promises is what the journal does");
+const _: () = assert!(
+    ENTRY_BYTES_MAX + FRAME_HEADER_BYTES <= JOURNAL_FRAME_BYTES_MAX,
+    "the largest entry fits a frame with its header"
+);
+const _: () = assert!(
+    BLOCK_HEADER_BYTES + JOURNAL_FRAME_BYTES_MAX <= BLOCK_BYTES,
+    "the largest frame fits a block of its own: an entry that does not would never be written"
+);
+const _: () =
+    assert!(BLOCK_BYTES < NODE_FRAME_BYTES_MAX, "the entries of a block fit one call to another node");
+const _: () = assert!(
+    *NodeConfig::JOURNAL_FILE_BYTES.start() >= 4 * JournalConfig::MAX_BLOCK_BYTES,
+    "the journal takes no smaller files"
+);
+const _: () = assert!(
+    *NodeConfig::JOURNAL_PENDING_BYTES.start() >= BLOCK_BYTES as u64,
+    "the journal admits at least a block"
+);
 
 /// When an answered publish is safe.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]

@@ -73,6 +73,9 @@ pub struct JournalConfig {
 }
 
 impl JournalConfig {
+    /// Default of [`JournalConfig::max_block_bytes`]. What a storage node may send in one entry follows from it.
+    pub const MAX_BLOCK_BYTES: u32 = 4 << 20;
+
     /// The defaults, for `identity` in `dir`.
     #[must_use]
     pub fn new(dir: impl Into<PathBuf>, identity: Identity) -> Self {
@@ -82,7 +85,7 @@ impl JournalConfig {
             file_bytes: 128 << 20,
             max_bytes: 8192 * MIB,
             control_reserve_bytes: 64 * MIB,
-            max_block_bytes: 4 << 20,
+            max_block_bytes: Self::MAX_BLOCK_BYTES,
             write_piece_bytes: 96 << 10,
             sync: SyncMode::Always,
             min_fsync_interval: Duration::ZERO,
