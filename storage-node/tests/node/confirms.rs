@@ -5,7 +5,7 @@ use std::time::Duration;
 use prost::Message;
 use weir_protocol::error::ErrorCode;
 use weir_protocol::rpc::{
-    ConfirmState, ConfirmStateRequest, Level, Method, PartitionRef, PartitionStatsList,
+    ConfirmState, ConfirmStateRequest, IdempotencyKey, Level, Method, PartitionRef, PartitionStatsList,
     PartitionStatsRequest, PublishAnswer, PublishItem, PublishRequest, TopicDescription, UpdateTopicRequest,
     encode_packet,
 };
@@ -265,5 +265,41 @@ async fn an_offset_that_was_never_given_is_refused_and_one_of_a_lost_term_is_los
     }
     let lost = weir_protocol::rpc::Placed { base_offset: 99, term: placed.term - 1, ..placed };
     assert!(state_of(&link, life, lost).await.unwrap().lost);
+    node.shutdown(Duration::from_secs(5)).await;
+}
+
+/// The promise for a repeat that comes before the first is done: it waits and gets the first one's answer.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_repeat_of_an_idempotency_key_that_is_under_way_waits_for_the_first_ones_answer() {
+    let dir = tempfile::tempdir().unwrap();
+    let (node, link) = start(dir.path()).await;
+    let life = create(&link, "orders", config()).await;
+    let ask = |key: u64| {
+        let batch = batch(0, 0, &["once"]);
+        let idempotency = IdempotencyKey { key: u128::from(key).into(), fingerprint: 7_u128.into() };
+        let item = PublishItem {
+            incarnation: life,
+            config_version: 0,
+            partition: 0,
+            batch_bytes: u32::try_from(batch.bytes().len()).unwrap(),
+            expected_end: None,
+            idempotency: Some(idempotency),
+        };
+        let request = PublishRequest { levels: Level::Quorum.bit(), items: vec![item] };
+        let body = encode_packet(&request, [batch.bytes().clone()]);
+        let link = link.clone();
+        tokio::spawn(async move { link.call(Method::Publish, SHARD, body, WAIT).await.unwrap() })
+    };
+    for key in 0..20 {
+        let asked: Vec<_> = (0..8).map(|_| ask(key)).collect();
+        let mut news = 0;
+        for answer in asked {
+            let answer = PublishAnswer::decode(answer.await.unwrap()).unwrap();
+            let placed = answer.results.into_iter().next().unwrap().placed.expect("no repeat is refused");
+            assert_eq!((placed.base_offset, placed.is_final), (key, true));
+            news += u32::from(!placed.duplicate);
+        }
+        assert_eq!(news, 1, "key {key} is stored once");
+    }
     node.shutdown(Duration::from_secs(5)).await;
 }
