@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use prometheus::Registry;
 use prost::Message as _;
+use tokio::net::TcpListener;
 use tokio::sync::{mpsc, watch};
 use weir_journal::{Blobs, Class, Disk, Identity, Journal, JournalConfig, RealDisk, Recovered, StreamId};
 use weir_protocol::ids::{ClusterId, NodeId, ShardId};
@@ -152,14 +153,15 @@ impl Node {
         drop(all);
         let identity =
             ServerIdentity { cluster_id: ClusterId(identity.cluster_id), node_id: NodeId(NODE_ID) };
-        // The port must be known before the map can name it, so a free one is taken first.
-        let addr = free_port(config.listen).map_err(StartError::Listen)?;
+        // The port must be known before the map can name it.
+        let socket = TcpListener::bind(config.listen).await.map_err(StartError::Listen)?;
+        let addr = socket.local_addr().map_err(StartError::Listen)?;
         service.address = addr.to_string();
         let service = Arc::new(service);
         let credential = config.credential.map(|secret| secret.0.into());
         let server = ServerConfig { credential, ..ServerConfig::new(addr, identity) };
-        let listener = Listener::bind(server, Arc::clone(&service) as _).await;
-        let listener = listener.map_err(StartError::Listen)?;
+        let listener =
+            Listener::serve(socket, server, Arc::clone(&service) as _).map_err(StartError::Listen)?;
         Ok(RunningNode { service, listener, journal, limits, registry: around.registry, tasks })
     }
 }
@@ -335,13 +337,6 @@ async fn ensure(service: &NodeService, change: Change) -> Result<(), StartError>
     let permit = permit.map_err(|full| StartError::Shard { shard, why: full.to_string() })?;
     let change = handle.change(vec![SubBatch::command(command.into())], permit).await;
     change.map(drop).map_err(|refusal| StartError::Shard { shard, why: refusal.detail })
-}
-
-fn free_port(listen: SocketAddr) -> std::io::Result<SocketAddr> {
-    if listen.port() != 0 {
-        return Ok(listen);
-    }
-    std::net::TcpListener::bind(listen)?.local_addr()
 }
 
 #[cfg(test)]

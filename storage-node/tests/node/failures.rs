@@ -237,7 +237,9 @@ async fn a_first_start_that_was_interrupted_anywhere_is_finished_by_the_next() {
         }
         let (node, link) = start_in(settings(Path::new(DIR)), around(&disk.after_crash(cut))).await;
         let map = link.call(Method::ClusterMap, SHARD, Vec::new(), WAIT).await.unwrap();
-        let shards = ClusterMap::decode(map).unwrap().shards.len();
+        let map = ClusterMap::decode(map).unwrap();
+        assert_eq!(map.nodes[0].address, node.local_addr().to_string(), "gateways are told where it is");
+        let shards = map.shards.len();
         assert_eq!(shards, 3, "cut {cut}: fewer are fixed for ever");
         node.shutdown(Duration::from_secs(2)).await;
     }
