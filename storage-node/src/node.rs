@@ -17,7 +17,7 @@ use weir_transport::server::Identity as ServerIdentity;
 use weir_transport::{Listener, ServerConfig};
 
 use crate::config::{Backend, NodeConfig, SyncMode};
-use crate::keeper::Keeper;
+use crate::keeper::{Growth, Keeper};
 use crate::layout::{self, Layout};
 use crate::limits::Limits;
 use crate::metrics::{JournalCollector, NodeMetrics, ShardsCollector};
@@ -185,6 +185,11 @@ impl RunningNode {
         &self.limits
     }
 
+    #[cfg(test)]
+    pub(crate) fn shard(&self, shard: ShardId) -> ShardHandle {
+        self.service.shards[&shard].clone()
+    }
+
     /// The journal's counters.
     #[must_use]
     pub fn journal_metrics(&self) -> weir_journal::Metrics {
@@ -289,7 +294,8 @@ impl Starter {
         let empty = ShardState::with_dedupe_rows(shard, self.dedupe_rows);
         let machine = Machine::open((shard, empty), log.clone(), tripwire, blobs, listener);
         let machine = machine.map_err(|error| text(&error))?;
-        let (state, applied_bytes) = (machine.state(), machine.applied_bytes());
+        let (state, applied_bytes, checkpoint_bytes) =
+            (machine.state(), machine.applied_bytes(), machine.checkpoint_bytes());
         let checkpoints_given_up = machine.checkpoints_given_up();
         let raft = group::start(shard, NODE_ID, log, machine).await.map_err(|error| text(&error))?;
         let (proposals, queue) = mpsc::unbounded_channel();
@@ -299,7 +305,8 @@ impl Starter {
         let journal = self.journal.clone();
         let handle = ShardHandle { shard, state, shared, raft, journal, checkpoints_given_up, proposals };
         let used = Arc::clone(&self.used_permille);
-        let keeper = Keeper::new(handle.clone(), self.checkpoint_bytes, applied_bytes, used);
+        let growth = Growth { floor_bytes: self.checkpoint_bytes, applied_bytes, checkpoint_bytes };
+        let keeper = Keeper::new(handle.clone(), growth, used);
         tasks.spawn(format!("keeper of shard {shard}"), keeper.run(tasks.stop()));
         Ok(handle)
     }

@@ -95,6 +95,12 @@ impl Machine {
         self.checkpoints.given_up()
     }
 
+    /// Bytes of the newest checkpoint.
+    #[must_use]
+    pub fn checkpoint_bytes(&self) -> Arc<AtomicU64> {
+        self.checkpoints.bytes()
+    }
+
     /// Payload bytes applied since start.
     #[must_use]
     pub fn applied_bytes(&self) -> Arc<AtomicU64> {
