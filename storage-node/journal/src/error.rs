@@ -175,7 +175,8 @@ pub enum ReadError {
 #[error(
     "{} is damaged at byte {pos} ({what}), and a later block proves that these bytes had been acknowledged. \
      Restore this file from a copy, or replace this node by a new one. It does not start without them: \
-     what follows this place was confirmed to somebody",
+     what follows this place was confirmed to somebody. Without a copy, `weir repair --data-dir DIR` says what \
+     would be lost by cutting the journal off here, and changes nothing",
     path.display()
 )]
 pub struct Damage {
