@@ -61,6 +61,11 @@ pub(crate) enum Command {
     Node(NodeArgs),
     /// Run a gateway by itself, in front of a storage node; it keeps nothing and there may be several
     Gateway(GatewayArgs),
+    /// Say where the journal of a node that does not run is damaged, and cut it off there if asked to
+    ///
+    /// A copy of the data directory is better: cutting loses everything that was confirmed behind the damage. What is
+    /// cut is kept beside the journal, in files that end in `.damaged`.
+    Repair(RepairArgs),
     /// Create, list, change and delete topics
     #[command(subcommand)]
     Topic(TopicCommand),
@@ -87,6 +92,17 @@ pub(crate) enum Command {
     /// and syncs can be told apart from the client's.
     #[command(subcommand)]
     Bench(BenchCommand),
+}
+
+/// What `weir repair` looks at, and whether it changes it.
+#[derive(Debug, ClapArgs)]
+pub(crate) struct RepairArgs {
+    /// Directory of the data
+    #[arg(long, env = "WEIR_DATA_DIR", default_value = "./weir-data", value_name = "DIR")]
+    pub(crate) data_dir: PathBuf,
+    /// Cut the journal off; without it nothing is changed
+    #[arg(long)]
+    pub(crate) truncate: bool,
 }
 
 /// What can be done with settings.

@@ -242,7 +242,7 @@ pub enum OpenError {
         what: String,
     },
     /// A journal file between others is missing, or the oldest ones went before they were purged.
-    #[error("{}: journal file {file} is missing ({what}); restore it from a copy", dir.display())]
+    #[error("{}: journal file {file} is missing ({what}); restore it from a copy. Without one, see `weir repair`", dir.display())]
     Missing {
         /// The directory of journal files.
         dir: PathBuf,
