@@ -1,3 +1,4 @@
+#![expect(clippy::disallowed_methods, reason = "looks again until another thread is done, with a limit")]
 use std::path::{Path, PathBuf};
 use std::sync::mpsc;
 use std::sync::{Arc, Mutex};
