@@ -35,6 +35,13 @@ pub struct GatewayConfig {
     pub connections_max: usize,
     /// Bytes of request bodies held at once, over all connections; further ones are refused. Default 256 MiB.
     pub request_bytes_max: usize,
+    /// Encoded bytes of publishes on their way to storage; further ones are refused with `busy`. Default 64 MiB, at least
+    /// what a request may hold.
+    pub publish_bytes_max: usize,
+    /// Encoded bytes that storage may send to all readers before they have taken them; then grants wait. Default 256 MiB.
+    pub read_credit_bytes_max: u64,
+    /// Topics whose description is remembered. Default 100,000.
+    pub topics_max: usize,
     /// Serve HTTPS and WSS with this certificate, and nothing else. Default none: HTTP and WS.
     pub tls: Option<TlsSource>,
     /// How long clients may keep the gateway waiting, and what is held for them meanwhile.
@@ -90,6 +97,9 @@ impl Default for GatewayConfig {
             console_prefix: "/console/".to_owned(),
             connections_max: 10_000,
             request_bytes_max: 256 << 20,
+            publish_bytes_max: 64 << 20,
+            read_credit_bytes_max: 256 << 20,
+            topics_max: 100_000,
             tls: None,
             limits: ClientLimits::default(),
         }

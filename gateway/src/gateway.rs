@@ -19,6 +19,7 @@ use crate::edge::{BodyBudget, Console, Edge, StageSeconds};
 use crate::listener::{self, Door};
 use crate::metrics::{Bounds, BoundsCollector};
 use crate::service::publish::PublishConfig;
+use crate::service::read::ReadConfig;
 use crate::service::{ServiceConfig, Services};
 use crate::storage::{Storage, StorageConfig, TcpDial};
 use crate::tls::{Tls, TlsError};
@@ -113,13 +114,7 @@ impl Gateway {
         let listen_error = |(addr, source)| StartError::Listen { addr, source };
         let listeners = listener::bind(config.listen).await.map_err(listen_error)?;
         let addr = listeners[0].local_addr().map_err(|error| listen_error((config.listen, error)))?;
-        let storage = Storage::new(
-            StorageConfig {
-                credential: config.credential.0.clone().into(),
-                ..StorageConfig::new(vec![config.storage.clone()])
-            },
-            Arc::new(TcpDial::default()),
-        );
+        let storage = Storage::new(storage_config(&config), Arc::new(TcpDial::default()));
         let services = Services::new(storage, service_config(&config));
         let (stopping, stop) = watch::channel(false);
         let limits = SocketLimits {
@@ -251,7 +246,17 @@ fn stage_seconds(registry: &Registry) -> Result<StageSeconds, prometheus::Error>
     })
 }
 
+fn storage_config(config: &GatewayConfig) -> StorageConfig {
+    StorageConfig {
+        credential: config.credential.0.clone().into(),
+        publish_bytes_max: config.publish_bytes_max,
+        topics_max: config.topics_max,
+        ..StorageConfig::new(vec![config.storage.clone()])
+    }
+}
+
 fn service_config(config: &GatewayConfig) -> ServiceConfig {
     let publish = PublishConfig { record_bytes_max: config.record_bytes_max, ..PublishConfig::default() };
-    ServiceConfig { publish, ..ServiceConfig::default() }
+    let read = ReadConfig { credit_bytes_max: config.read_credit_bytes_max, ..ReadConfig::default() };
+    ServiceConfig { publish, read }
 }

@@ -175,7 +175,8 @@ pub enum ReadError {
 #[error(
     "{} is damaged at byte {pos} ({what}), and a later block proves that these bytes had been acknowledged. \
      Restore this file from a copy, or replace this node by a new one. It does not start without them: \
-     what follows this place was confirmed to somebody",
+     what follows this place was confirmed to somebody. Without a copy, `weir repair --data-dir DIR` says what \
+     would be lost by cutting the journal off here, and changes nothing",
     path.display()
 )]
 pub struct Damage {
@@ -241,7 +242,7 @@ pub enum OpenError {
         what: String,
     },
     /// A journal file between others is missing, or the oldest ones went before they were purged.
-    #[error("{}: journal file {file} is missing ({what}); restore it from a copy", dir.display())]
+    #[error("{}: journal file {file} is missing ({what}); restore it from a copy. Without one, see `weir repair`", dir.display())]
     Missing {
         /// The directory of journal files.
         dir: PathBuf,

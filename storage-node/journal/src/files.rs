@@ -111,7 +111,7 @@ fn free(core: &Core, retired: &mut VecDeque<PathBuf>) -> io::Result<()> {
     while let Some(path) = retired.front() {
         // A sidecar without its file means nothing and is removed at the next open if this fails.
         let _ = core.disk.remove(&path.with_extension("idx"));
-        let kept = core.lock().spares.len() + spares.len() < core.config.spare_files.max(1) as usize;
+        let kept = core.lock().spares.len() + spares.len() < core.config.spare_files as usize;
         let spare = path.with_extension("spare");
         done = if kept { core.disk.rename(path, &spare) } else { core.disk.remove(path) };
         if done.is_err() {

@@ -244,8 +244,7 @@ impl Journal {
         if let Some(failure) = self.core().failure() {
             return Err(AppendError::Failed(failure));
         }
-        // Twice the permits' limit: what was admitted always fits, with its headers.
-        let max = self.core().config.pending_bytes_max * 2;
+        let max = self.core().config.queue_bytes_max();
         if inner.queued_bytes + bytes > max {
             return Err(AppendError::QueueFull { queued: inner.queued_bytes, max });
         }

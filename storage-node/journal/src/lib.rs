@@ -16,6 +16,7 @@
 //! | [`mod@format`] | bytes of file header, block and frame |
 //! | [`disk`] | the disk behind a trait: the real one and a simulated one |
 //! | [`Blobs`] | small durable files beside the journal |
+//! | [`Repair`] | cuts off what is damaged, when asked to |
 //!
 //! This is the only crate that syncs, opens files past the page cache, or locks them.
 
@@ -36,6 +37,7 @@ mod metrics;
 mod open;
 mod recovered;
 mod recovery;
+mod repair;
 mod sealed;
 mod space;
 mod streams;
@@ -55,4 +57,5 @@ pub use format::BLOCK_ALIGN;
 pub use journal::Journal;
 pub use metrics::{Metrics, SYNC_BUCKETS_US};
 pub use recovered::{Recovered, RecoveredStream, TornTail};
+pub use repair::{Cut, Repair};
 pub use space::{Class, FileUsage, Permit, Usage};

@@ -206,11 +206,12 @@ impl Scanner {
             };
             let head = header.flags & FLAG_FILE_HEAD != 0;
             let begins = self.scan.last_block == 0 && first_of_all;
+            if head && pos == FILE_HEADER_BYTES && header.block_seq > self.scan.last_block {
+                // Also where blocks are missing in between: the file before was durable when this head was written.
+                self.check_previous_end(&header)?;
+            }
             if !(begins || header.follows(self.scan.last_block)) || head != (pos == FILE_HEADER_BYTES) {
                 return Ok(BlockError::NoMagic);
-            }
-            if head {
-                self.check_previous_end(&header)?;
             }
             for frame in Frames::new(&block[BLOCK_HEADER_BYTES..]) {
                 let frame = frame.map_err(|error| Stop::Open(damage(file, pos, error.to_string())))?;

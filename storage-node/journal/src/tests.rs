@@ -1,3 +1,4 @@
+#![expect(clippy::disallowed_methods, reason = "looks again until another thread is done, with a limit")]
 use std::path::{Path, PathBuf};
 use std::sync::mpsc;
 use std::sync::{Arc, Mutex};
@@ -399,6 +400,29 @@ fn damage_in_acknowledged_bytes_is_refused_and_says_where() {
         text.contains("0000000000000001.wal") && text.contains("Restore this file from a copy"),
         "{text}"
     );
+}
+
+/// Behind the damage no file goes on from where the blocks stop, and the last ones must not get the blame.
+#[test]
+fn damage_in_an_old_file_is_named_where_it_is() {
+    let disk = SimDisk::new();
+    let (journal, _) = open(&disk);
+    let mut index = 0;
+    while journal.metrics().rotations < 3 {
+        append(&journal, STREAM, vec![entry(index, 3000)]).unwrap();
+        index += 1;
+    }
+    journal.close();
+    drop(journal);
+    for file in 1..=3 {
+        let disk = disk.after_crash(0);
+        let path = PathBuf::from(format!("/journal/wal/000000000000000{file}.wal"));
+        disk.flip_bit(&path, 4096 * 9 + 70, 2);
+        let Err(OpenError::Damaged(damage)) = Journal::open(config(), Arc::new(disk)) else {
+            panic!("damage was not noticed")
+        };
+        assert_eq!((damage.path, damage.pos), (path, 4096 * 9));
+    }
 }
 
 #[test]

@@ -253,12 +253,12 @@ fn load(journal: &Journal, stream: StreamId, rows: &[BatchRow]) -> Result<Vec<Ba
         let within = row.pos as usize..(row.pos + row.len) as usize;
         let shared = rows.get(i + 1).is_some_and(|next| next.index == row.index);
         let body = match &entry {
-            Some((index, payload)) if *index == row.index => payload.slice(within),
+            Some((index, payload)) if *index == row.index => slice(payload, within)?,
             _ => match read_alone(journal, stream, row, shared)? {
                 Some(body) => body,
                 None => {
                     let payload = read_entry(journal, stream, row.index)?;
-                    let body = payload.slice(within);
+                    let body = slice(&payload, within)?;
                     entry = Some((row.index, payload));
                     body
                 }
@@ -267,6 +267,14 @@ fn load(journal: &Journal, stream: StreamId, rows: &[BatchRow]) -> Result<Vec<Ba
         batches.push(Batch::parse(body).map_err(|error| corrupt(&error))?);
     }
     Ok(batches)
+}
+
+/// A part of an entry, unless a repair put an empty one in its place.
+fn slice(payload: &Bytes, within: std::ops::Range<usize>) -> Result<Bytes, Refusal> {
+    if within.end <= payload.len() {
+        return Ok(payload.slice(within));
+    }
+    Err(corrupt(&"the entry was lost; a repair put an empty one in its place"))
 }
 
 /// The batch without the rest of its entry, if that is worth it.

@@ -1,7 +1,7 @@
 //! How others reach a shard: its state for reading, its proposer for changing.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
@@ -34,8 +34,6 @@ pub struct ShardShared {
     staged: Mutex<Staged>,
     /// Notified when something was put into the outbox, or taken.
     outbox: Arc<Notify>,
-    /// Its rows, as last counted.
-    outbox_rows: AtomicUsize,
     metrics: NodeMetrics,
 }
 
@@ -50,7 +48,6 @@ impl ShardShared {
             term: AtomicU64::new(0),
             staged: Mutex::default(),
             outbox: Arc::default(),
-            outbox_rows: AtomicUsize::new(0),
             metrics,
         }
     }
@@ -160,13 +157,16 @@ impl AppliedLog for ShardShared {
         woken.iter().for_each(|notify| notify.notify_waiters());
     }
 
-    fn outbox_changed(&self, rows: usize) {
-        self.metrics.outbox_changed(self.outbox_rows.swap(rows, Ordering::Relaxed), rows);
+    fn outbox_changed(&self) {
         self.outbox.notify_waiters();
     }
 
     fn replaced(&self) {
-        self.ring.lock().clear();
+        {
+            let mut ring = self.ring.lock();
+            self.metrics.ring_changed(ring.bytes(), 0);
+            ring.clear();
+        }
         self.wake_all();
         self.outbox.notify_waiters();
     }
@@ -249,7 +249,7 @@ mod tests {
 
     #[test]
     fn a_new_term_wakes_who_waits_for_a_record_of_the_old_one() {
-        let shared = ShardShared::new(1 << 20, NodeMetrics::register(&Registry::new()).unwrap());
+        let shared = ShardShared::new(1 << 20, NodeMetrics::register(&Registry::new(), 0).unwrap());
         let watch = shared.watch((Incarnation(1), PartitionId(0)));
         let entry = |index, term| shared.applied(LogIndex(index), term, &Bytes::new(), &[]);
         entry(0, 1);

@@ -3,6 +3,7 @@
 //! A build that fails here would read its predecessor's log differently: raise `STATE_VERSION` and keep the old rules.
 //! To write the files of a *new* version: `WEIR_GOLDEN_DIR=storage-node/src/shard/state/golden cargo test -p
 //! weir-storage-node golden`.
+#![expect(clippy::disallowed_methods, reason = "writes golden files when asked to")]
 
 use bytes::{Buf, Bytes};
 use prost::Message as _;

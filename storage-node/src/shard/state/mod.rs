@@ -34,7 +34,7 @@ mod topics;
 
 pub use apply::{Applied, ShardState, StateError, Verdict};
 pub use dedupe::{Check, Dedupe, PartitionKey, Placement};
-pub use outbox::{Outbox, OutboxRow};
+pub use outbox::{OUTBOX_ROWS_MAX, Outbox, OutboxRow};
 pub use partition::Partition;
 pub use producers::Producer;
 pub use rows::BatchRow;

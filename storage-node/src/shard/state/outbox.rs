@@ -18,7 +18,7 @@ use weir_protocol::rpc::TopicDescription;
 use super::super::command::TellTopic;
 
 /// Rows of one shard that wait to be taken; further changes that need one are refused.
-pub(super) const OUTBOX_ROWS_MAX: usize = 10_000;
+pub const OUTBOX_ROWS_MAX: usize = 10_000;
 
 /// A row: a topic that the target holds partitions of, as it is now.
 #[derive(Debug, Clone, PartialEq)]
