@@ -261,19 +261,30 @@ impl Journal {
     }
 
     /// Removes all entries up to and including `purged.index`; a purge beyond the end leaves an empty stream that
-    /// goes on at `purged.index + 1`. Lazy: readers see it at once, the disk with the next commit.
+    /// goes on at `purged.index + 1`. Readers see it at once, the disk with the next commit; only one beyond the end
+    /// causes a commit.
     pub fn note_purged(&self, stream: StreamId, purged: LogPosition) {
         let mut inner = self.core().lock();
         let state = inner.streams.entry(stream).or_default();
         if state.purged.is_some_and(|before| before.index >= purged.index) {
             return;
         }
+        // What follows a jump must follow it on disk too. A lazy one may overtake entries that it covers and that still
+        // wait: recovery passes over those.
+        let jumps = purged.index >= state.end();
         let before = state.rows.len() as u64;
         let freed = state.purge(purged);
-        state.dirty_purged = true;
+        state.dirty_purged = !jumps;
         let removed = before - state.rows.len() as u64;
         inner.rows -= removed;
         inner.recent_bytes = inner.recent_bytes.saturating_sub(freed);
+        if jumps && self.core().failure().is_none() {
+            let operation = Operation::Fact { kind: FrameKind::Purge, at: purged, payload: Bytes::new() };
+            let (waiter, bytes) = (Waiter::nobody(), FRAME_HEADER_BYTES as u64);
+            inner.queued_bytes += bytes;
+            inner.queue.push_back(Queued { stream, operation, waiter, bytes });
+            self.core().wake_writer(inner);
+        }
     }
 
     /// Notes metadata, at most 4 KiB. Lazy: rides in the next commit, causes none.

@@ -245,6 +245,8 @@ impl Scanner {
         let header = frame.header;
         let stream = self.scan.streams.entry(header.stream).or_default();
         match header.kind {
+            // It waited for the writer when it was purged, and the purge overtook it.
+            FrameKind::Entry(_) if header.at.index < stream.first => {}
             FrameKind::Entry(kind) => {
                 if header.at.index != stream.end() {
                     let what = format!(
@@ -261,6 +263,8 @@ impl Scanner {
             }
             FrameKind::Vote => stream.vote = Some(Bytes::copy_from_slice(frame.payload)),
             FrameKind::Truncate => drop(stream.truncate(header.at.index)),
+            // A later one overtook it.
+            FrameKind::Purge if stream.purged.is_some_and(|purged| purged.index >= header.at.index) => {}
             FrameKind::Purge => {
                 stream.purge(header.at);
                 stream.durable_purged = Some(header.at.index);

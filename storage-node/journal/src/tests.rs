@@ -298,6 +298,36 @@ fn nothing_acknowledged_is_lost_by_a_cut_at_any_operation() {
     }
 }
 
+/// The writer waits until the journal is closed, so that all that is queued goes in one go.
+#[test]
+fn a_purge_may_reach_beyond_what_is_written() {
+    for (purged, first) in [(50, 1), (50, 51)] {
+        let disk = SimDisk::new();
+        let config = JournalConfig { min_fsync_interval: Duration::from_secs(3600), ..config() };
+        let (journal, _) = Journal::open(config, Arc::new(disk.clone())).unwrap();
+        append(&journal, STREAM, vec![entry(0, 10)]).unwrap();
+        let queue = |indexes: std::ops::Range<u64>| {
+            let entries = indexes.map(|index| entry(index, 3_000)).collect();
+            journal.append(STREAM, entries, Box::new(|_| {})).unwrap();
+        };
+        let at = LogPosition { term: 1, leader: 1, index: purged };
+        if first == 1 {
+            // More than a block of entries that wait.
+            queue(1..51);
+            journal.note_purged(STREAM, at);
+            queue(51..60);
+        } else {
+            journal.note_purged(STREAM, at);
+            queue(51..60);
+        }
+        journal.close();
+        let (journal, found) = open(&disk);
+        let stream = &found.streams[&STREAM];
+        assert_eq!((stream.purged, stream.entries.clone()), (Some(at), 51..60), "entries from {first} on");
+        assert_eq!(read_all(&journal, STREAM), (51..60).map(|index| entry(index, 3_000)).collect::<Vec<_>>());
+    }
+}
+
 #[test]
 fn commits_keep_their_distance_and_closing_does_not_wait_for_it() {
     let disk = SimDisk::new();
