@@ -45,7 +45,23 @@ fn numbers(journal: &Journal) -> prometheus::Result<Vec<Box<dyn Collector>>> {
         ),
         gauge("weir_journal_queue_bytes", "Bytes that wait to be written.", metrics.queue_bytes),
         gauge("weir_journal_memory_bytes", "Bytes of entries held in memory.", metrics.memory_bytes),
-        gauge("weir_journal_index_bytes", "Bytes of the index of random reads.", metrics.index_bytes),
+        gauge("weir_journal_index_bytes", "Bytes of the index of entries in memory.", metrics.index_bytes),
+        counter("weir_journal_sidecars_written_total", "Sidecars written.", metrics.sidecars_written),
+        counter(
+            "weir_journal_evicted_rows_total",
+            "Rows of the index that left memory because a sidecar has them.",
+            metrics.evicted_rows,
+        ),
+        counter(
+            "weir_journal_sidecar_reads_total",
+            "Pages of sidecars read to find entries.",
+            metrics.sidecar_reads,
+        ),
+        counter(
+            "weir_journal_sidecar_misses_total",
+            "Times a sidecar did not hold and the journal file was searched.",
+            metrics.sidecar_misses,
+        ),
         gauge("weir_journal_used_bytes", "Bytes of the journal in use.", usage.used_bytes),
         gauge("weir_journal_limit_bytes", "Bytes at which publishes are refused.", usage.limit_bytes),
         gauge(
@@ -133,5 +149,8 @@ mod tests {
         assert!(text.contains("weir_journal_syncs_total 1"), "{text}");
         assert!(text.contains("weir_journal_sync_seconds_count 1"), "{text}");
         assert!(text.contains("weir_journal_limit_bytes"), "{text}");
+        for name in ["sidecars_written", "evicted_rows", "sidecar_reads", "sidecar_misses"] {
+            assert!(text.contains(&format!("weir_journal_{name}_total 0")), "{text}");
+        }
     }
 }
