@@ -64,8 +64,10 @@ pub struct JournalConfig {
     /// Bytes of synced entries kept in memory for readers that follow closely, all streams together. Default
     /// 16 MiB, at most 1 TiB. Beyond it the oldest are read from disk.
     pub recent_bytes_max: u64,
-    /// Memory of the index: about 80 bytes an entry. Default 128 MiB, at least 4 KiB. At the limit admission is refused
-    /// until entries are purged.
+    /// Memory of the index: about 80 bytes an entry. Default 128 MiB, at least 4 KiB. Beyond half of it the rows of the oldest entries
+    /// leave memory for the sidecars of their files (about 8 bytes an entry on disk, not counted in `max_bytes`), and
+    /// reading them takes one more small read. At the limit itself, where rows cannot leave, admission answers
+    /// [`crate::Full::Index`].
     pub index_bytes_max: u64,
     /// Files with nothing live in them that are kept to be written again, which spares filling new ones with zeros.
     /// Default 1, and no less.
@@ -111,6 +113,12 @@ impl JournalConfig {
             index_bytes_max: 512 * KIB,
             ..Self::new(dir, identity)
         }
+    }
+
+    /// Bytes of the index beyond which rows leave memory. Half: rows of the current file cannot leave, nor those of
+    /// one that is finished until its sidecar is written; they have the other half.
+    pub(crate) fn resident_index_bytes(&self) -> u64 {
+        self.index_bytes_max / 2
     }
 
     /// Largest payload of one entry: what fits a block with the block's and the frame's headers.

@@ -55,11 +55,27 @@ fn numbers(journal: &Journal) -> prometheus::Result<Vec<Box<dyn Collector>>> {
             "Bytes of entries held in memory at most.",
             config.memory_bytes_max(),
         ),
-        gauge("weir_journal_index_bytes", "Bytes of the index of random reads.", metrics.index_bytes),
+        gauge("weir_journal_index_bytes", "Bytes of the index of entries in memory.", metrics.index_bytes),
         gauge(
             "weir_journal_index_bytes_max",
             "Bytes of the index beyond which publishes are refused.",
             config.index_bytes_max,
+        ),
+        counter("weir_journal_sidecars_written_total", "Sidecars written.", metrics.sidecars_written),
+        counter(
+            "weir_journal_evicted_rows_total",
+            "Rows of the index that left memory because a sidecar has them.",
+            metrics.evicted_rows,
+        ),
+        counter(
+            "weir_journal_sidecar_reads_total",
+            "Pages of sidecars read to find entries.",
+            metrics.sidecar_reads,
+        ),
+        counter(
+            "weir_journal_sidecar_misses_total",
+            "Times a sidecar did not hold and the journal file was searched.",
+            metrics.sidecar_misses,
         ),
         gauge("weir_journal_used_bytes", "Bytes of the journal in use.", usage.used_bytes),
         gauge("weir_journal_used_bytes_max", "Bytes at which publishes are refused.", usage.limit_bytes),
@@ -161,6 +177,9 @@ mod tests {
         ] {
             assert!(text.contains(&format!("\nweir_journal_{bound}_bytes_max {bytes}\n")), "{bound}: {text}");
             assert!(text.contains(&format!("\nweir_journal_{bound}_bytes ")), "{bound}: {text}");
+        }
+        for name in ["sidecars_written", "evicted_rows", "sidecar_reads", "sidecar_misses"] {
+            assert!(text.contains(&format!("weir_journal_{name}_total 0")), "{text}");
         }
     }
 }
