@@ -66,6 +66,18 @@ impl Service for NodeService {
             Method::DescribeTopic => answer(reply, topics::describe(&shard, body)),
             Method::ListTopics => answer(reply, topics::list(&shard, body)),
             Method::ListNamespaces => answer(reply, topics::list_namespaces(&shard, body)),
+            Method::CreateSubscription
+            | Method::DescribeSubscription
+            | Method::UpdateSubscription
+            | Method::DeleteSubscription
+            | Method::ListSubscriptions
+            | Method::Pull
+            | Method::Settle
+            | Method::PartStats
+            | Method::ListLeases
+            | Method::Seek => {
+                reply.refuse(Refusal::new(ErrorCode::NotSupported, "this node keeps no subscriptions"));
+            }
             Method::CreateTopic
             | Method::UpdateTopic
             | Method::DeleteTopic
