@@ -21,6 +21,7 @@ pub mod replica;
 pub mod server;
 pub mod shard;
 pub mod shutdown;
+pub mod subscription;
 
 pub use config::{Backend, NodeConfig, SyncMode};
 pub use node::{Node, RunningNode, StartError, Surroundings};
