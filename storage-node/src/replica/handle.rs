@@ -15,6 +15,7 @@ use weir_protocol::ids::{Incarnation, LogIndex, ShardId};
 use weir_protocol::rpc::Refusal;
 
 use super::proposal::Proposal;
+use super::queues::Queues;
 use super::rates::{Rate, Rates};
 use super::ring::TailRing;
 use crate::metrics::NodeMetrics;
@@ -36,6 +37,7 @@ pub struct ShardShared {
     outbox: Arc<Notify>,
     /// Its rows, as last counted.
     outbox_rows: AtomicUsize,
+    queues: Queues,
     metrics: NodeMetrics,
 }
 
@@ -51,6 +53,7 @@ impl ShardShared {
             staged: Mutex::default(),
             outbox: Arc::default(),
             outbox_rows: AtomicUsize::new(0),
+            queues: Queues::default(),
             metrics,
         }
     }
@@ -107,6 +110,12 @@ impl ShardShared {
         self.staged.lock()
     }
 
+    /// Leases given in this term.
+    #[must_use]
+    pub fn queues(&self) -> &Queues {
+        &self.queues
+    }
+
     /// Counts what a publish added.
     pub fn published(&self, key: PartitionKey, records: u32, bytes: usize, now: Instant) {
         self.metrics.published(u64::from(records), bytes as u64);
@@ -145,6 +154,7 @@ impl AppliedLog for ShardShared {
             self.metrics.ring_changed(before, ring.bytes());
         }
         if is_new_term {
+            self.queues.clear();
             return self.wake_all();
         }
         if touched.is_empty() {

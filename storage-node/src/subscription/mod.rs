@@ -17,6 +17,7 @@ mod event;
 mod leases;
 mod offset_set;
 mod part;
+mod postpone;
 mod pulls;
 mod retries;
 mod settle;
