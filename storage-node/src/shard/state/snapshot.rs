@@ -8,10 +8,7 @@ use prost::Message;
 use weir_protocol::ids::{
     ConfigVersion, Epoch, Incarnation, Offset, PartitionId, ProducerKey, Seq, ShardId, TimestampMs,
 };
-use weir_protocol::rpc::{
-    Namespace, PartRef, SlotRun, SubscriptionConfig, SubscriptionDescription, SubscriptionName, TopicConfig,
-    TopicDescription, TopicName, U128,
-};
+use weir_protocol::rpc::{Namespace, SlotRun, SubscriptionDescription, TopicConfig, TopicDescription, U128};
 
 use super::apply::ShardState;
 use super::cow_map::{BUCKETS, CowMap};
@@ -23,7 +20,7 @@ use super::parts::Parts;
 use super::producers::{Producer, Run};
 use super::rows::{Rows, StoredChunk};
 use super::slots::SlotTable;
-use super::stored_subscriptions;
+use super::stored_subscriptions::{self, StoredDeadLetter, StoredPart};
 use super::subscriptions::Subscriptions;
 use super::topics::Topics;
 
@@ -141,56 +138,6 @@ struct StoredRow {
     is_deleted: bool,
     #[prost(message, optional, tag = "3")]
     subscription: Option<SubscriptionDescription>,
-}
-
-#[derive(Clone, PartialEq, Message)]
-pub(super) struct StoredPart {
-    #[prost(message, required, tag = "1")]
-    pub(super) part: PartRef,
-    #[prost(message, required, tag = "2")]
-    pub(super) name: SubscriptionName,
-    #[prost(message, required, tag = "3")]
-    pub(super) config: SubscriptionConfig,
-    #[prost(uint32, tag = "4")]
-    pub(super) version: u32,
-    /// As the part encodes itself.
-    #[prost(bytes = "bytes", tag = "5")]
-    pub(super) state: Bytes,
-}
-
-/// Numbers end before the head's `next_dead_letter`.
-#[derive(Clone, PartialEq, Message)]
-pub(super) struct StoredDeadLetter {
-    #[prost(message, required, tag = "1")]
-    pub(super) topic: TopicName,
-    #[prost(message, required, tag = "2")]
-    pub(super) name: SubscriptionName,
-    #[prost(uint64, tag = "15")]
-    pub(super) subscription: u64,
-    #[prost(uint64, tag = "3")]
-    pub(super) incarnation: u64,
-    #[prost(uint32, tag = "4")]
-    pub(super) partition: u32,
-    #[prost(uint64, tag = "5")]
-    pub(super) offset: u64,
-    #[prost(uint64, tag = "6")]
-    pub(super) base_offset: u64,
-    #[prost(uint32, tag = "7")]
-    pub(super) count: u32,
-    #[prost(uint32, tag = "8")]
-    pub(super) len: u32,
-    #[prost(uint64, tag = "9")]
-    pub(super) ts: u64,
-    #[prost(uint64, tag = "10")]
-    pub(super) index: u64,
-    #[prost(uint32, tag = "11")]
-    pub(super) pos: u32,
-    #[prost(uint32, tag = "12")]
-    pub(super) attempts: u32,
-    #[prost(string, tag = "13")]
-    pub(super) reason: String,
-    #[prost(string, tag = "14")]
-    pub(super) source_topic: String,
 }
 
 #[derive(Clone, Copy, PartialEq, Message)]

@@ -3,17 +3,69 @@
 use std::ops::Range;
 use std::sync::Arc;
 
+use bytes::Bytes;
+use prost::Message;
 use weir_protocol::ids::{Incarnation, LogIndex, Offset, PartitionId, TimestampMs};
-use weir_protocol::rpc::{PartRef, SubscriptionDescription};
+use weir_protocol::rpc::{PartRef, SubscriptionConfig, SubscriptionDescription, SubscriptionName, TopicName};
 
 use super::apply::ShardState;
 use super::dead_letters::{DeadLetter, DeadLetters};
 use super::parts::{HeldPart, PartKey};
 use super::rows::BatchRow;
-use super::snapshot::{Head, SnapshotError, StoredDeadLetter, StoredPart};
+use super::snapshot::{Head, SnapshotError};
 use super::subscribing::part_key;
 use super::subscriptions::Subscriptions;
 use crate::subscription::{Part, PartError};
+
+#[derive(Clone, PartialEq, Message)]
+pub(super) struct StoredPart {
+    #[prost(message, required, tag = "1")]
+    part: PartRef,
+    #[prost(message, required, tag = "2")]
+    name: SubscriptionName,
+    #[prost(message, required, tag = "3")]
+    config: SubscriptionConfig,
+    #[prost(uint32, tag = "4")]
+    version: u32,
+    /// As the part encodes itself.
+    #[prost(bytes = "bytes", tag = "5")]
+    state: Bytes,
+}
+
+/// Numbers end before the head's `next_dead_letter`.
+#[derive(Clone, PartialEq, Message)]
+pub(super) struct StoredDeadLetter {
+    #[prost(message, required, tag = "1")]
+    topic: TopicName,
+    #[prost(message, required, tag = "2")]
+    name: SubscriptionName,
+    #[prost(uint64, tag = "15")]
+    subscription: u64,
+    #[prost(uint64, tag = "3")]
+    incarnation: u64,
+    #[prost(uint32, tag = "4")]
+    partition: u32,
+    #[prost(uint64, tag = "5")]
+    offset: u64,
+    #[prost(uint64, tag = "6")]
+    base_offset: u64,
+    #[prost(uint32, tag = "7")]
+    count: u32,
+    #[prost(uint32, tag = "8")]
+    len: u32,
+    #[prost(uint64, tag = "9")]
+    ts: u64,
+    #[prost(uint64, tag = "10")]
+    index: u64,
+    #[prost(uint32, tag = "11")]
+    pos: u32,
+    #[prost(uint32, tag = "12")]
+    attempts: u32,
+    #[prost(string, tag = "13")]
+    reason: String,
+    #[prost(string, tag = "14")]
+    source_topic: String,
+}
 
 impl ShardState {
     /// After its partitions.
