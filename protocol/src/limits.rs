@@ -67,5 +67,19 @@ pub const DEDUPE_WINDOW_MS_DEFAULT: u64 = 600_000;
 pub const PRODUCER_IDLE_MS: u64 = 7 * 24 * 3600 * 1000;
 /// Sequence numbers remembered below a producer's highest on a topic of several partitions.
 pub const PRODUCER_WINDOW: u64 = 1_024;
+/// Shortest and longest time that a record is leased for.
+pub const LEASE_MS_MIN: u32 = 1_000;
+/// See [`LEASE_MS_MIN`]: 12 hours.
+pub const LEASE_MS_MAX: u32 = 12 * 3600 * 1000;
+/// Most records of one pull.
+pub const PULL_RECORDS_MAX: u32 = 10_000;
+/// Most leases of one settle request.
+pub const SETTLE_ITEMS_MAX: usize = 10_000;
+/// Longest reason of a nack or a dead letter.
+pub const SETTLE_REASON_BYTES_MAX: usize = KIB;
+/// Most records that a subscription may have leased at once.
+pub const UNACKED_MAX: u32 = 1_000_000;
+/// Most delays of a subscription's back-off.
+pub const BACKOFF_STEPS_MAX: usize = 32;
 
 const _: () = assert!(BATCH_BYTES_MAX < WS_MESSAGE_BYTES_MAX, "the largest batch fits a WebSocket message");

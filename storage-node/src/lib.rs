@@ -23,6 +23,7 @@ pub mod replica;
 pub mod server;
 pub mod shard;
 pub mod shutdown;
+pub mod subscription;
 
 pub use config::{Backend, NodeConfig, SyncMode};
 pub use limits::Limits;

@@ -21,7 +21,7 @@ use crate::keeper::{Growth, Keeper};
 use crate::layout::{self, Layout};
 use crate::limits::Limits;
 use crate::metrics::{JournalCollector, NodeMetrics, ShardsCollector};
-use crate::outbox::Forwarder;
+use crate::outbox::{DeadLetterSender, Forwarder};
 use crate::raft::tripwire::Tripwire;
 use crate::raft::{LogStore, Machine, group};
 use crate::replica::proposer::Proposer;
@@ -149,6 +149,8 @@ impl Node {
         for (shard, handle) in &service.shards {
             let forwarder = Forwarder::new(handle.clone(), Arc::clone(&all));
             tasks.spawn(format!("forwarder of shard {shard}"), forwarder.run(tasks.stop()));
+            let letters = DeadLetterSender::new(handle.clone(), Arc::clone(&all));
+            tasks.spawn(format!("dead letters of shard {shard}"), letters.run(tasks.stop()));
         }
         drop(all);
         let identity =

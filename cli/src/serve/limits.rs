@@ -29,7 +29,7 @@ pub(super) fn log_gateway(config: &GatewayConfig) {
         publishes = %size(config.publish_bytes_max as u64),
         read_credit = %size(config.read_credit_bytes_max),
         topics = config.topics_max,
-        handshake_ms = config.handshake_ms_max,
+        handshake_ms = %config.limits.handshake_time_max.as_millis(),
         "limits of the gateway"
     );
 }

@@ -18,7 +18,7 @@ use std::time::Duration;
 use anyhow::Context as _;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tracing_subscriber::EnvFilter;
-use weir_gateway::{GatewayConfig, RunningGateway, TlsSource};
+use weir_gateway::{ClientLimits, GatewayConfig, RunningGateway, TlsSource};
 use weir_protocol::ws::Secret;
 
 pub(crate) use args::{DevArgs, GatewayArgs, NodeArgs};
@@ -88,7 +88,10 @@ fn gateway_config(args: &args::EdgeArgs, storage: String) -> GatewayConfig {
         publish_bytes_max: usize::try_from(args.publish_bytes_max).unwrap_or(usize::MAX),
         read_credit_bytes_max: args.read_credit_bytes_max,
         topics_max: args.topics_max as usize,
-        handshake_ms_max: args.handshake_ms_max,
+        limits: ClientLimits {
+            handshake_time_max: Duration::from_millis(args.handshake_ms_max),
+            ..ClientLimits::default()
+        },
         tls: tls.map(|(cert, key)| TlsSource::Files { cert: cert.clone(), key: key.clone() }),
         ..GatewayConfig::default()
     }

@@ -147,6 +147,13 @@ impl Headers {
         self.iter().find(|(name, _)| *name == [which as u8]).map(|(_, value)| value)
     }
 
+    /// Reserved headers but for those that say when a record is delivered.
+    pub fn all_but_delivery(&self) -> impl Iterator<Item = (Reserved, &[u8])> {
+        let kept =
+            Reserved::ALL.into_iter().filter(|it| !matches!(it, Reserved::DeliverAt | Reserved::TtlMs));
+        kept.filter_map(|which| Some((which, self.reserved(which)?)))
+    }
+
     /// Media type of the value, if it is text.
     #[must_use]
     pub fn content_type(&self) -> Option<&str> {

@@ -7,6 +7,8 @@
 //!   topic     create, describe, update, delete, list topics     (the topic's home shard)
 //!   publish   record batches in, offsets out, per confirm level (the partition's shard)
 //!   read      one read, a subscription stream, statistics       (the partition's shard)
+//!   subscription  create, describe, update, delete, list        (the home shard of its name)
+//!                 pull, settle, leases, statistics, seek        (the partition's shard)
 //! ```
 //!
 //! Messages are Protocol Buffers (prost), so that fields can be added. Those that carry record batches are
@@ -19,6 +21,7 @@ mod publish;
 mod read;
 mod refusal;
 mod session;
+mod subscription;
 mod topic;
 
 pub use cluster::*;
@@ -27,6 +30,7 @@ pub use publish::*;
 pub use read::*;
 pub use refusal::*;
 pub use session::*;
+pub use subscription::*;
 pub use topic::*;
 
 /// What a request frame asks for. `A → B`: request message A is answered by B (once unless said otherwise).
@@ -65,6 +69,27 @@ pub enum Method {
     ProducerState = 24,
     /// [`ConfirmStateRequest`] → [`ConfirmState`]. May wait for the level.
     ConfirmState = 25,
+
+    /// [`CreateSubscriptionRequest`] → [`SubscriptionCreated`]. Home shard. Answered when every partition has its part.
+    CreateSubscription = 40,
+    /// [`DescribeSubscriptionRequest`] → [`SubscriptionDescription`]. Home shard.
+    DescribeSubscription = 41,
+    /// [`UpdateSubscriptionRequest`] → [`SubscriptionDescription`]. Home shard. Answered when every part has it.
+    UpdateSubscription = 42,
+    /// [`DeleteSubscriptionRequest`] → empty. Home shard.
+    DeleteSubscription = 43,
+    /// [`ListSubscriptionsRequest`] → [`SubscriptionList`]. Any data shard: subscriptions at home in it.
+    ListSubscriptions = 44,
+    /// [`PullRequest`] → [`Packet`] of [`PullAnswer`]. May wait for records.
+    Pull = 45,
+    /// [`SettleRequest`] → [`SettleAnswer`].
+    Settle = 46,
+    /// [`PartStatsRequest`] → [`PartStatsList`].
+    PartStats = 47,
+    /// [`ListLeasesRequest`] → [`LeaseList`].
+    ListLeases = 48,
+    /// [`SeekRequest`] → [`SeekAnswer`].
+    Seek = 49,
 }
 
 impl Method {
@@ -87,6 +112,16 @@ impl Method {
             23 => Self::PartitionStats,
             24 => Self::ProducerState,
             25 => Self::ConfirmState,
+            40 => Self::CreateSubscription,
+            41 => Self::DescribeSubscription,
+            42 => Self::UpdateSubscription,
+            43 => Self::DeleteSubscription,
+            44 => Self::ListSubscriptions,
+            45 => Self::Pull,
+            46 => Self::Settle,
+            47 => Self::PartStats,
+            48 => Self::ListLeases,
+            49 => Self::Seek,
             _ => return None,
         })
     }

@@ -57,6 +57,8 @@ pub struct ReadBatches {
     pub slices: Vec<Slice>,
     /// The batches: a stamped header and the shared body each.
     pub payload: Vec<Bytes>,
+    /// The same with nothing stamped, and what would be.
+    pub batches: Vec<(BatchRow, Batch)>,
     /// Records that are meant.
     pub records: u64,
     /// Encoded bytes of these records, uncompressed: what credit counts.
@@ -152,6 +154,7 @@ impl Reader {
                 batch_bytes: row.len,
             });
             read.payload.extend(batch.placed(row.base_offset, row.ts, self.key.1));
+            read.batches.push((*row, batch));
             read.records += part.records;
             read.bytes += part.bytes;
             read.next = first.plus(part.records);
@@ -243,6 +246,20 @@ fn within(row: &BatchRow, batch: &Batch, first: Offset, left: Allowance) -> Resu
         taken.bytes += record.map_err(|error| corrupt(&error))?.size as u64;
     }
     Ok(taken)
+}
+
+/// A batch, with nothing stamped: from memory or from the disk.
+///
+/// # Errors
+/// `corrupt`, `offset_trimmed`.
+pub async fn batch_of(shard: &ShardHandle, row: &BatchRow) -> Result<Batch, Refusal> {
+    if let Some(body) = shard.shared.recent(std::slice::from_ref(row)).pop().flatten() {
+        return Batch::from_checked(body).map_err(|error| corrupt(&error));
+    }
+    let (journal, stream, row) = (shard.journal.clone(), shard.stream(), *row);
+    let load = tokio::task::spawn_blocking(move || load(&journal, stream, &[row])).await;
+    let mut loaded = load.map_err(|error| Refusal::new(ErrorCode::Internal, error.to_string()))??;
+    loaded.pop().ok_or_else(|| Refusal::new(ErrorCode::Internal, "the batch is not there"))
 }
 
 /// Reads batches from the journal, each verified by its checksum. Blocking.

@@ -15,6 +15,7 @@ use weir_protocol::ids::{Incarnation, LogIndex, ShardId};
 use weir_protocol::rpc::Refusal;
 
 use super::proposal::Proposal;
+use super::queues::Queues;
 use super::rates::{Rate, Rates};
 use super::ring::TailRing;
 use crate::metrics::NodeMetrics;
@@ -34,6 +35,7 @@ pub struct ShardShared {
     staged: Mutex<Staged>,
     /// Notified when something was put into the outbox, or taken.
     outbox: Arc<Notify>,
+    queues: Queues,
     metrics: NodeMetrics,
 }
 
@@ -48,6 +50,7 @@ impl ShardShared {
             term: AtomicU64::new(0),
             staged: Mutex::default(),
             outbox: Arc::default(),
+            queues: Queues::default(),
             metrics,
         }
     }
@@ -104,6 +107,12 @@ impl ShardShared {
         self.staged.lock()
     }
 
+    /// Leases given in this term.
+    #[must_use]
+    pub fn queues(&self) -> &Queues {
+        &self.queues
+    }
+
     /// Counts what a publish added.
     pub fn published(&self, key: PartitionKey, records: u32, bytes: usize, now: Instant) {
         self.metrics.published(u64::from(records), bytes as u64);
@@ -142,6 +151,7 @@ impl AppliedLog for ShardShared {
             self.metrics.ring_changed(before, ring.bytes());
         }
         if is_new_term {
+            self.queues.clear();
             return self.wake_all();
         }
         if touched.is_empty() {

@@ -21,7 +21,7 @@ use crate::client::{
 
 const DIR: &str = "/data";
 
-async fn start_on(disk: &SimDisk) -> (RunningNode, Link) {
+pub(crate) async fn start_on(disk: &SimDisk) -> (RunningNode, Link) {
     let config = NodeConfig { checkpoint_bytes: 4 << 10, ..settings(Path::new(DIR)) };
     start_in(config, Surroundings { disk: Arc::new(disk.clone()), ..Surroundings::default() }).await
 }

@@ -149,6 +149,7 @@ mod tests {
     }
 
     #[test]
+    #[expect(clippy::disallowed_methods, reason = "writes the golden file when asked to")]
     fn the_layout_is_the_golden_file() {
         let mut bytes = Vec::new();
         SidecarHeader { file: FileSeq(0x0102_0304), journal_id: 0x0a0b_0c0d << 64 | 7, pages: 1 }
