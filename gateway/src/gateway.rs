@@ -14,7 +14,7 @@ use tokio::task::JoinHandle;
 use crate::api::openapi;
 use crate::auth::{Authenticator, LoopbackAuthenticator, OpenAuthenticator};
 use crate::config::GatewayConfig;
-use crate::edge::{BodyBudget, Console, Edge, StageSeconds};
+use crate::edge::{BodyBudget, Console, Edge, QueueCounts, StageSeconds};
 use crate::listener::{self, Door};
 use crate::metrics::{Bounds, BoundsCollector};
 use crate::service::publish::PublishConfig;
@@ -140,6 +140,7 @@ impl Gateway {
             sockets,
             authenticator,
             bodies: bodies.clone(),
+            queue_counts: QueueCounts::new(&registry)?,
             registry,
             requests,
             stages: stage_seconds,
