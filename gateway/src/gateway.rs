@@ -15,7 +15,7 @@ use weir_transport::{MetricsCollector, Side};
 use crate::api::openapi;
 use crate::auth::{Authenticator, LoopbackAuthenticator, OpenAuthenticator};
 use crate::config::GatewayConfig;
-use crate::edge::{BodyBudget, Console, Edge, StageSeconds};
+use crate::edge::{BodyBudget, Console, Edge, QueueCounts, StageSeconds};
 use crate::listener::{self, Door};
 use crate::metrics::{Bounds, BoundsCollector};
 use crate::service::publish::PublishConfig;
@@ -142,6 +142,7 @@ impl Gateway {
             sockets,
             authenticator,
             bodies: bodies.clone(),
+            queue_counts: QueueCounts::new(&registry)?,
             registry,
             requests,
             stages: stage_seconds,

@@ -40,6 +40,7 @@ impl BoundsCollector {
 impl Bounds {
     fn metrics(&self) -> prometheus::Result<Vec<Box<dyn Collector>>> {
         let (storage, credit) = (self.services.storage.metrics(), self.services.reader.budget().metrics());
+        let queues = self.services.subscriptions.metrics();
         let connections = self.places_max.saturating_sub(self.places.available_permits()) as u64;
         [
             gauge("weir_gateway_connections", "Connections that are open.", connections),
@@ -90,6 +91,14 @@ impl Bounds {
             ),
             gauge("weir_gateway_feeds", "Partitions that are followed.", credit.feeds),
             counter("weir_gateway_feeds_throttled_total", "Grants that had to wait.", credit.throttled),
+            gauge("weir_gateway_subscriptions", "Subscriptions remembered.", queues.known),
+            gauge("weir_gateway_subscriptions_max", "Subscriptions remembered at most.", queues.known_max),
+            gauge("weir_gateway_pull_waits", "Partitions that pulls wait on.", queues.waits),
+            gauge(
+                "weir_gateway_pull_waits_max",
+                "Partitions waited on beyond which pulls ask again from time to time.",
+                queues.waits_max,
+            ),
         ]
         .into_iter()
         .collect()

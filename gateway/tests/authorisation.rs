@@ -53,6 +53,7 @@ fn request(gateway: &RunningGateway, operation: &Operation) -> Request<Full<byte
     for (name, value) in [
         ("{ns}", "default"),
         ("{topic}", "t"),
+        ("{subscription}", "s"),
         ("{partition}", "0"),
         ("{offset}", "0"),
         ("{receipt}", "r"),

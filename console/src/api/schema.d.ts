@@ -176,6 +176,200 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/ns/{ns}/subscriptions": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List subscriptions
+         * @description Errors: `namespace_not_found`, `invalid_cursor`.
+         *
+         *     Needs the grant `list`.
+         */
+        get: operations["listSubscriptions"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/ns/{ns}/subscriptions/{subscription}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Read a subscription: configuration, and what is ready, leased, delayed and dead
+         * @description Errors: `subscription_not_found`.
+         *
+         *     Needs the grant `describe`.
+         */
+        get: operations["readSubscription"];
+        /**
+         * Create a subscription: a topic as a work queue
+         * @description Idempotent. Without `If-Match` an existing subscription with another configuration is 409 `config_mismatch`; with it the configuration is replaced, but for `topics` and `start`. Needs the grant `subscribe` on the topic and `publish` on the dead letter topic as well. A dead letter topic that does not exist is created if the namespace has `auto_create`. Errors: `topic_not_found`, `invalid_config`, `invalid_name`, `unknown_field`, `not_supported`, `config_mismatch`, `version_mismatch`.
+         *
+         *     Needs the grant `manage`.
+         */
+        put: operations["createSubscription"];
+        post?: never;
+        /**
+         * Delete a subscription with its leases; the topic's messages stay
+         * @description Errors: `subscription_not_found`, `version_mismatch`, `incarnation_gone`.
+         *
+         *     Needs the grant `manage`.
+         */
+        delete: operations["deleteSubscription"];
+        options?: never;
+        head?: never;
+        /**
+         * Change a subscription's configuration
+         * @description Fields that are left out stay as they are. Leases that are held keep their time. Errors: `subscription_not_found`, `invalid_config`, `invalid_name`, `unknown_field`, `version_mismatch`, `incarnation_gone`, `not_supported` for another topic or start.
+         *
+         *     Needs the grant `manage`.
+         */
+        patch: operations["updateSubscription"];
+        trace?: never;
+    };
+    "/v1/ns/{ns}/subscriptions/{subscription}/leases": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List what is leased and what waits for its time
+         * @description By partition and offset; takes nothing. Errors: `subscription_not_found`, `partition_not_found`, `incarnation_gone` once the topic was deleted, `invalid_cursor`, `unavailable`.
+         *
+         *     Needs the grant `describe`.
+         */
+        get: operations["listLeases"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/ns/{ns}/subscriptions/{subscription}:pause": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Lease no more messages
+         * @description Leases that are held stay and can be settled. The same as `"paused": true` in the configuration. Errors: `subscription_not_found`, `version_mismatch`, `incarnation_gone`.
+         *
+         *     Needs the grant `manage`.
+         */
+        post: operations["pauseSubscription"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/ns/{ns}/subscriptions/{subscription}:pull": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Lease messages
+         * @description Each message is leased to one caller, and comes again when its lease runs out before it was settled. `wait_ms` waits for the first message; the answer is 200 with none if none came. Errors: `subscription_not_found`, `incarnation_gone` once the topic was deleted, `invalid_parameter`, `unknown_field`, `unavailable`.
+         *
+         *     Needs the grant `consume`.
+         */
+        post: operations["pullMessages"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/ns/{ns}/subscriptions/{subscription}:resume": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Lease messages again
+         * @description Errors: `subscription_not_found`, `version_mismatch`, `incarnation_gone`.
+         *
+         *     Needs the grant `manage`.
+         */
+        post: operations["resumeSubscription"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/ns/{ns}/subscriptions/{subscription}:seek": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Move a subscription: deliver again, or skip
+         * @description Everything from there on is delivered, also what was settled or dead; everything before it is settled. Leases end and attempts begin anew. Errors: `subscription_not_found`, `incarnation_gone` once the topic was deleted, `invalid_parameter`, `unavailable`; with the outcome `unknown` some partitions may have been moved: seek again.
+         *
+         *     Needs the grant `manage`.
+         */
+        post: operations["seekSubscription"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/ns/{ns}/subscriptions/{subscription}:settle": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Settle leases: ack, nack, extend, dead
+         * @description Answered once it cannot be lost; asked twice it is done once. At most 10,000 leases. A lease that ran out and was not given to somebody else still settles. Errors: `subscription_not_found`, `incarnation_gone` once the topic was deleted, `invalid_cursor` for what is no lease, `invalid_parameter`, `unknown_field`, `too_large`, `unavailable`, `not_supported` for `publish`.
+         *
+         *     Needs the grant `consume`.
+         */
+        post: operations["settleMessages"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/ns/{ns}/topics": {
         parameters: {
             query?: never;
@@ -506,6 +700,114 @@ export interface components {
              */
             window_ms: number;
         };
+        /** @description A message that was leased. */
+        Delivery: components["schemas"]["Record"] & {
+            /**
+             * @description Partition and offset.
+             * @example 0:76531
+             */
+            id: string;
+            /** @description Settle it with this. */
+            lease: string;
+            /**
+             * Format: int64
+             * @description Grows with every delivery: what a database compares, so that an older delivery cannot undo a newer one.
+             */
+            fence: number;
+            /**
+             * Format: int32
+             * @description Deliveries of this message so far, this one included.
+             */
+            attempt: number;
+            /**
+             * Format: int64
+             * @description How long it is leased from now on, milliseconds.
+             */
+            lease_expires_in_ms: number;
+        };
+        /** @description A message that is given up. */
+        Dismissal: {
+            /** @description The lease. */
+            lease: string;
+            /** @description Why, stored with the dead letter; at most 1 KiB. */
+            reason?: string;
+        };
+        /** @description A delivery that takes longer. */
+        Extension: {
+            /** @description The lease. */
+            lease: string;
+            /**
+             * Format: int64
+             * @description How long it is held, milliseconds from now; the subscription's `lease_ms` by default.
+             */
+            ms?: number;
+        };
+        /**
+         * @description A page of what is leased and what waits for its time, by partition and offset.
+         * @example {
+         *       "items": [
+         *         {
+         *           "age_ms": 17956,
+         *           "attempts": 1,
+         *           "fence": 981,
+         *           "holder": "worker-7",
+         *           "id": "0:76531",
+         *           "lease_expires_in_ms": 12044,
+         *           "offset": 76531,
+         *           "partition": 0
+         *         }
+         *       ],
+         *       "next": null
+         *     }
+         */
+        LeasePage: {
+            /** @description The messages. */
+            items: components["schemas"]["LeasedRecord"][];
+            /** @description Pass as `cursor` for the next page; `null` on the last. */
+            next?: string | null;
+        };
+        /** @description A message that is leased, or that waits for its time. */
+        LeasedRecord: {
+            /** @description Partition and offset. */
+            id: string;
+            /**
+             * Format: int32
+             * @description Partition.
+             */
+            partition: number;
+            /**
+             * Format: int64
+             * @description Offset.
+             */
+            offset: number;
+            /**
+             * Format: int32
+             * @description Deliveries so far.
+             */
+            attempts: number;
+            /** @description Who holds it, if they said so. */
+            holder?: string;
+            /**
+             * Format: int64
+             * @description Fence of the delivery that holds it.
+             */
+            fence?: number;
+            /**
+             * Format: int64
+             * @description How long it is held from now on, milliseconds.
+             */
+            lease_expires_in_ms?: number;
+            /**
+             * Format: int64
+             * @description How long it has been held, milliseconds.
+             */
+            age_ms?: number;
+            /**
+             * Format: int64
+             * @description It is not leased, and waits this much longer, milliseconds.
+             */
+            delayed_ms?: number;
+        };
         /**
          * @description How safe a record is. Ordered: each level includes those before it.
          * @enum {string}
@@ -629,6 +931,11 @@ export interface components {
              */
             config_bytes: number;
         };
+        /**
+         * @description How the messages of a topic reach those who take them.
+         * @enum {string}
+         */
+        Mode: "queue";
         /** @description A namespace: a set of topics with common settings. */
         Namespace: {
             /** @description Name. `default` always exists. */
@@ -678,6 +985,11 @@ export interface components {
         };
         /** @description Where to read on. */
         Next: number | string;
+        /**
+         * @description In which order messages are leased.
+         * @enum {string}
+         */
+        Order: "none";
         /** @description A partition. Its records are `[start, end)`. */
         Partition: {
             /**
@@ -819,6 +1131,73 @@ export interface components {
             /** @description It had been accepted before; nothing was added. */
             duplicate: boolean;
         };
+        /**
+         * @description Asks for messages. Fields that are left out take their default.
+         * @example {
+         *       "holder": "worker-7",
+         *       "lease_ms": 30000,
+         *       "max": 32,
+         *       "wait_ms": 20000
+         *     }
+         */
+        Pull: {
+            /**
+             * Format: int64
+             * @description Most messages; 32 by default.
+             * @default null
+             */
+            max: number;
+            /**
+             * Format: int64
+             * @description Stop at this many encoded bytes; 1 MiB by default. One message is always given.
+             * @default null
+             */
+            max_bytes: number;
+            /**
+             * Format: int64
+             * @description With nothing to lease, wait up to this many milliseconds; 0 by default.
+             * @default null
+             */
+            wait_ms: number;
+            /**
+             * Format: int64
+             * @description How long the messages are leased, milliseconds; as the subscription says by default.
+             * @default null
+             */
+            lease_ms: number;
+            /**
+             * @description Who takes them, shown in the list of leases; at most 255 bytes.
+             * @default null
+             */
+            holder: string;
+        };
+        /**
+         * @description What was leased.
+         * @example {
+         *       "messages": [
+         *         {
+         *           "attempt": 1,
+         *           "content_type": "application/json",
+         *           "data": {
+         *             "total": 10
+         *           },
+         *           "fence": 981,
+         *           "headers": {},
+         *           "id": "0:76531",
+         *           "key": "cust-42",
+         *           "lease": "l_Af-BAQH_gQEAg9YEoQfZ8T0f",
+         *           "lease_expires_in_ms": 29988,
+         *           "offset": 76531,
+         *           "partition": 0,
+         *           "ts": 1787654321123
+         *         }
+         *       ]
+         *     }
+         */
+        Pulled: {
+            /** @description The messages; none if there was nothing to lease. */
+            messages: components["schemas"]["Delivery"][];
+        };
         /** @description Averages over about the last ten seconds, all partitions together. */
         Rates: {
             /**
@@ -919,6 +1298,18 @@ export interface components {
             /** @description Any other payload. */
             data_base64?: string;
         };
+        /** @description A delivery that failed. */
+        Rejection: {
+            /** @description The lease. */
+            lease: string;
+            /**
+             * Format: int64
+             * @description When it may be delivered again, milliseconds from now; as the subscription's `backoff_ms` says by default.
+             */
+            delay_ms?: number;
+            /** @description Why, for operators; at most 1 KiB. */
+            reason?: string;
+        };
         /** @description What is removed. Absent limits mean unlimited. */
         Retention: {
             /**
@@ -971,6 +1362,74 @@ export interface components {
              */
             until_settled: boolean;
         };
+        /**
+         * @description Moves a subscription.
+         * @example {
+         *       "to": "ts:2026-09-01T10:00:00Z"
+         *     }
+         */
+        Seek: {
+            /**
+             * @description `earliest`, `latest`, `ts:` and RFC 3339 or milliseconds, or, of a topic of one partition, an offset.
+             * @default null
+             */
+            to: string;
+        };
+        /**
+         * @description What a seek did, or would do.
+         * @example {
+         *       "dry_run": true,
+         *       "parts": [
+         *         {
+         *           "floor": 76400,
+         *           "partition": 0,
+         *           "redelivered": 120,
+         *           "skipped": 0
+         *         }
+         *       ],
+         *       "redelivered": 120,
+         *       "skipped": 0
+         *     }
+         */
+        Seeked: {
+            /** @description It was only asked what it would do. */
+            dry_run: boolean;
+            /**
+             * Format: int64
+             * @description Messages from there to the end that had been delivered, settled or dead-lettered before.
+             */
+            redelivered: number;
+            /**
+             * Format: int64
+             * @description Messages before it that were not settled.
+             */
+            skipped: number;
+            /** @description The same per partition. */
+            parts: components["schemas"]["SeekedPart"][];
+        };
+        /** @description What a seek did to one partition. */
+        SeekedPart: {
+            /**
+             * Format: int32
+             * @description The partition.
+             */
+            partition: number;
+            /**
+             * Format: int64
+             * @description Where it stands afterwards: everything from here on is delivered.
+             */
+            floor: number;
+            /**
+             * Format: int64
+             * @description As of the whole.
+             */
+            redelivered: number;
+            /**
+             * Format: int64
+             * @description As of the whole.
+             */
+            skipped: number;
+        };
         /** @description What this gateway is and what it accepts. */
         Service: {
             /** @description `weir`. */
@@ -983,6 +1442,375 @@ export interface components {
             levels: components["schemas"]["Level"][];
             /** @description WebSocket subprotocols. */
             subprotocols: string[];
+        };
+        /**
+         * @description What becomes of leases. Each list may be left out.
+         * @example {
+         *       "ack": [
+         *         "l_Af-BAQH_gQEAg9YEoQfZ8T0f"
+         *       ],
+         *       "dead": [
+         *         {
+         *           "lease": "l_Af-BAQH_gQEAhtYEpAc7r1XK",
+         *           "reason": "no such customer"
+         *         }
+         *       ],
+         *       "extend": [
+         *         {
+         *           "lease": "l_Af-BAQH_gQEAhdYEowc0v0cU",
+         *           "ms": 60000
+         *         }
+         *       ],
+         *       "nack": [
+         *         {
+         *           "delay_ms": 5000,
+         *           "lease": "l_Af-BAQH_gQEAhNYEogcrVnZT",
+         *           "reason": "no stock"
+         *         }
+         *       ]
+         *     }
+         */
+        Settle: {
+            /**
+             * @description Done: never delivered again.
+             * @default []
+             */
+            ack: string[];
+            /**
+             * @description Failed: delivered again after a delay.
+             * @default []
+             */
+            nack: components["schemas"]["Rejection"][];
+            /**
+             * @description Held longer.
+             * @default []
+             */
+            extend: components["schemas"]["Extension"][];
+            /**
+             * @description Given up: a dead letter.
+             * @default []
+             */
+            dead: components["schemas"]["Dismissal"][];
+            /**
+             * @description Not supported yet.
+             * @default null
+             */
+            publish: unknown[] | null;
+        };
+        /**
+         * @description What can become of a lease.
+         * @enum {string}
+         */
+        SettleOutcome: "ok" | "lease_lost" | "already_settled" | "unknown" | "failed";
+        /**
+         * @description The answer to a settle: one result per lease, those of `ack` first, then `nack`, `extend`, `dead`, each in its
+         *     order.
+         */
+        Settled: {
+            /** @description The results. */
+            results: components["schemas"]["SettledLease"][];
+        };
+        /** @description What became of one lease. */
+        SettledLease: {
+            /** @description The lease. */
+            lease: string;
+            /** @description What became of it. */
+            result: components["schemas"]["SettleOutcome"];
+            /** @description With `lease_lost`: the delivery that took its place. */
+            current?: components["schemas"]["Takeover"];
+            /** @description With `failed`: why. */
+            problem?: components["schemas"]["Problem"];
+        };
+        /** @description A subscription. */
+        Subscription: {
+            /** @description Namespace. */
+            ns: string;
+            /** @description Name. */
+            name: string;
+            /**
+             * Format: int64
+             * @description This life of it; a recreated subscription has another.
+             */
+            id: number;
+            /**
+             * Format: int32
+             * @description Version of the configuration, from 1. Also in the `ETag`.
+             */
+            version: number;
+            /**
+             * Format: int64
+             * @description When it was created, milliseconds since the epoch.
+             */
+            created_ms: number;
+            /**
+             * Format: int64
+             * @description The life of the topic that it belongs to: once that is deleted, nothing is leased any more.
+             */
+            topic_incarnation: number;
+            /** @description Its configuration, complete. */
+            config: components["schemas"]["SubscriptionConfig"];
+            /** @description What it holds of each partition, by number. */
+            parts: components["schemas"]["SubscriptionPart"][];
+            /** @description The same over all partitions that can be reached. */
+            totals: components["schemas"]["SubscriptionTotals"];
+        };
+        /**
+         * @description What an application sets. Fields that are left out take their default.
+         * @example {
+         *       "backoff_ms": [
+         *         1000,
+         *         5000,
+         *         30000
+         *       ],
+         *       "dlq": "orders.dlq",
+         *       "lease_ms": 30000,
+         *       "max_attempts": 8,
+         *       "max_unacked": 10000,
+         *       "mode": "queue",
+         *       "start": "earliest",
+         *       "topics": [
+         *         "orders"
+         *       ]
+         *     }
+         */
+        SubscriptionConfig: {
+            /** @default queue */
+            mode: components["schemas"]["Mode"];
+            /** @description The topic, in the subscription's namespace; exactly one so far. Cannot be changed later. */
+            topics: string[];
+            /**
+             * Format: int32
+             * @description How long a message is leased unless a pull says otherwise, milliseconds.
+             * @default 30000
+             */
+            lease_ms: number;
+            /**
+             * Format: int32
+             * @description Deliveries of a message after which it is a dead letter; 0: no limit.
+             * @default 16
+             */
+            max_attempts: number;
+            /**
+             * @description Milliseconds before delivery 2, 3, …; the last one repeats. Empty: at once.
+             * @default [
+             *       1000,
+             *       5000,
+             *       30000
+             *     ]
+             */
+            backoff_ms: number[];
+            /** @description Topic that dead letters go to, in the subscription's namespace; `null`: they are settled and counted. */
+            dlq?: string | null;
+            /** @default none */
+            order: components["schemas"]["Order"];
+            /**
+             * @description Where it starts, in every partition: `earliest`, `latest`, or `ts:` and RFC 3339 or milliseconds. Cannot be
+             *     changed later; `:seek` moves a subscription.
+             * @default earliest
+             */
+            start: string;
+            /**
+             * Format: int32
+             * @description Most messages leased at once, all partitions together.
+             * @default 10000
+             */
+            max_unacked: number;
+            /**
+             * @description No message is leased.
+             * @default false
+             */
+            paused: boolean;
+        };
+        /** @description A page of subscriptions, in name order. */
+        SubscriptionPage: {
+            /** @description The subscriptions. */
+            items: components["schemas"]["Subscription"][];
+            /** @description Pass as `cursor` for the next page; `null` on the last. */
+            next?: string | null;
+        };
+        /**
+         * @description What a subscription holds of one partition. Numbers are `null` while its shard cannot be reached, and once the
+         *     topic was deleted.
+         */
+        SubscriptionPart: {
+            /**
+             * Format: int32
+             * @description The partition's number, from 0.
+             */
+            partition: number;
+            /**
+             * Format: int64
+             * @description Everything below this offset is settled.
+             */
+            floor?: number | null;
+            /**
+             * Format: int64
+             * @description End of the partition.
+             */
+            end?: number | null;
+            /**
+             * Format: int64
+             * @description Messages that could be leased now.
+             */
+            ready?: number | null;
+            /**
+             * Format: int64
+             * @description Messages that are leased.
+             */
+            leased?: number | null;
+            /**
+             * Format: int64
+             * @description Messages that wait for their time.
+             */
+            delayed?: number | null;
+            /**
+             * Format: int64
+             * @description Messages settled above the floor.
+             */
+            settled_above_floor?: number | null;
+            /**
+             * Format: int64
+             * @description Dead letters so far.
+             */
+            dead?: number | null;
+            /**
+             * Format: int64
+             * @description Dead letters on their way to their topic.
+             */
+            dead_pending?: number | null;
+            /**
+             * Format: int64
+             * @description Time of the oldest message that is not settled, milliseconds since the epoch; `null` too if there is none.
+             */
+            oldest_ms?: number | null;
+            /**
+             * Format: int32
+             * @description The shard that holds it.
+             */
+            shard: number;
+        };
+        /**
+         * @description Changes to a configuration. Fields that are left out stay; `null` removes the dead letter topic.
+         * @example {
+         *       "dlq": null,
+         *       "lease_ms": 60000
+         *     }
+         */
+        SubscriptionPatch: {
+            /**
+             * @description Must be `queue`.
+             * @default null
+             */
+            mode: string;
+            /**
+             * @description Must be what it is.
+             * @default null
+             */
+            topics: string[];
+            /**
+             * Format: int64
+             * @description How long a message is leased unless a pull says otherwise, milliseconds.
+             * @default null
+             */
+            lease_ms: number;
+            /**
+             * Format: int64
+             * @description Deliveries of a message after which it is a dead letter; 0: no limit.
+             * @default null
+             */
+            max_attempts: number;
+            /**
+             * @description Milliseconds before delivery 2, 3, …; the last one repeats. Empty: at once.
+             * @default null
+             */
+            backoff_ms: number[];
+            /**
+             * @description Topic that dead letters go to; `null`: none.
+             * @default null
+             */
+            dlq: string | null;
+            /**
+             * @description Must be `none`: order by key is not supported yet.
+             * @default null
+             */
+            order: string;
+            /**
+             * @description Must be what it is.
+             * @default null
+             */
+            start: string;
+            /**
+             * Format: int64
+             * @description Most messages leased at once, all partitions together.
+             * @default null
+             */
+            max_unacked: number;
+            /**
+             * @description No message is leased.
+             * @default null
+             */
+            paused: boolean;
+            /**
+             * @description Not supported yet.
+             * @default null
+             */
+            filter: string | null;
+            /**
+             * @description Not supported yet.
+             * @default null
+             */
+            fair_by: string | null;
+        };
+        /** @description Sums over the partitions that can be reached. */
+        SubscriptionTotals: {
+            /**
+             * Format: int64
+             * @description Messages that are not settled: ready, leased, delayed or on their way to the dead letter topic.
+             */
+            unsettled: number;
+            /**
+             * Format: int64
+             * @description Messages that could be leased now.
+             */
+            ready: number;
+            /**
+             * Format: int64
+             * @description Messages that are leased.
+             */
+            leased: number;
+            /**
+             * Format: int64
+             * @description Messages that wait for their time.
+             */
+            delayed: number;
+            /**
+             * Format: int64
+             * @description Dead letters so far.
+             */
+            dead: number;
+            /**
+             * Format: int64
+             * @description Dead letters on their way to their topic.
+             */
+            dead_pending: number;
+            /**
+             * Format: int64
+             * @description Time of the oldest message that is not settled, milliseconds since the epoch; `null` if there is none.
+             */
+            oldest_ms?: number | null;
+        };
+        /** @description The delivery that took a lost lease's place. */
+        Takeover: {
+            /**
+             * Format: int32
+             * @description Its number among the deliveries of the message.
+             */
+            attempt: number;
+            /**
+             * Format: int64
+             * @description Its fence.
+             */
+            fence: number;
         };
         /** @description A topic. */
         Topic: {
@@ -1498,6 +2326,480 @@ export interface operations {
                 };
                 content: {
                     "text/event-stream": unknown;
+                };
+            };
+            /** @description Refused or failed. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    listSubscriptions: {
+        parameters: {
+            query?: {
+                /** @description Only names that contain this text. */
+                q?: string;
+                /** @description Order of the items; `name` is the only one. */
+                sort?: "name";
+                /** @description Most items of the page; 100 by default. */
+                limit?: number;
+                /** @description `next` of the page before. */
+                cursor?: string;
+            };
+            header?: never;
+            path: {
+                /** @description Namespace. */
+                ns: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description A page. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["SubscriptionPage"];
+                };
+            };
+            /** @description Refused or failed. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    readSubscription: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description Answer 304 if the tag is still this. */
+                "If-None-Match"?: string;
+            };
+            path: {
+                /** @description Namespace. */
+                ns: string;
+                /** @description Subscription. */
+                subscription: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The subscription. */
+            200: {
+                headers: {
+                    /** @description Tag of the configuration, for `If-Match` and `If-None-Match`. */
+                    ETag?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Subscription"];
+                };
+            };
+            /** @description Its configuration has the tag that you have; numbers may differ. */
+            304: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            /** @description Refused or failed. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    createSubscription: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description Only if the configuration still has this tag; 412 otherwise. */
+                "If-Match"?: string;
+                /** @description `*`: only if it does not exist; 412 otherwise. */
+                "If-None-Match"?: string;
+            };
+            path: {
+                /** @description Namespace. */
+                ns: string;
+                /** @description Subscription. */
+                subscription: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["SubscriptionConfig"];
+            };
+        };
+        responses: {
+            /** @description It stands like that. */
+            200: {
+                headers: {
+                    /** @description Tag of the configuration, for `If-Match` and `If-None-Match`. */
+                    ETag?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Subscription"];
+                };
+            };
+            /** @description Created. */
+            201: {
+                headers: {
+                    /** @description Tag of the configuration, for `If-Match` and `If-None-Match`. */
+                    ETag?: string;
+                    /** @description Its path. */
+                    Location?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Subscription"];
+                };
+            };
+            /** @description Refused or failed. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    deleteSubscription: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description Only if the configuration still has this tag; 412 otherwise. */
+                "If-Match"?: string;
+            };
+            path: {
+                /** @description Namespace. */
+                ns: string;
+                /** @description Subscription. */
+                subscription: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Deleted. */
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            /** @description Refused or failed. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    updateSubscription: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description Only if the configuration still has this tag; 412 otherwise. */
+                "If-Match"?: string;
+            };
+            path: {
+                /** @description Namespace. */
+                ns: string;
+                /** @description Subscription. */
+                subscription: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["SubscriptionPatch"];
+                "application/merge-patch+json": components["schemas"]["SubscriptionPatch"];
+            };
+        };
+        responses: {
+            /** @description As it is now. */
+            200: {
+                headers: {
+                    /** @description Tag of the configuration, for `If-Match` and `If-None-Match`. */
+                    ETag?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Subscription"];
+                };
+            };
+            /** @description Refused or failed. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    listLeases: {
+        parameters: {
+            query?: {
+                /** @description Only this partition; all by default. */
+                partition?: number;
+                /** @description Only offsets from here on, with `partition`. */
+                from?: number;
+                /** @description Most items of the page; 100 by default. */
+                limit?: number;
+                /** @description `next` of the page before, instead of `partition` and `from`. */
+                cursor?: string;
+            };
+            header?: never;
+            path: {
+                /** @description Namespace. */
+                ns: string;
+                /** @description Subscription. */
+                subscription: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description A page. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["LeasePage"];
+                };
+            };
+            /** @description Refused or failed. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    pauseSubscription: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description Only if the configuration still has this tag; 412 otherwise. */
+                "If-Match"?: string;
+            };
+            path: {
+                /** @description Namespace. */
+                ns: string;
+                /** @description Subscription. */
+                subscription: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description As it is now. */
+            200: {
+                headers: {
+                    /** @description Tag of the configuration, for `If-Match` and `If-None-Match`. */
+                    ETag?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Subscription"];
+                };
+            };
+            /** @description Refused or failed. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    pullMessages: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description Structured-field string. Repeated with the same key, a pull gets the same leases while any of them is held. */
+                "Idempotency-Key"?: string;
+            };
+            path: {
+                /** @description Namespace. */
+                ns: string;
+                /** @description Subscription. */
+                subscription: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: {
+            content: {
+                "application/json": components["schemas"]["Pull"];
+            };
+        };
+        responses: {
+            /** @description What was leased, if anything. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Pulled"];
+                };
+            };
+            /** @description Refused or failed. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    resumeSubscription: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description Only if the configuration still has this tag; 412 otherwise. */
+                "If-Match"?: string;
+            };
+            path: {
+                /** @description Namespace. */
+                ns: string;
+                /** @description Subscription. */
+                subscription: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description As it is now. */
+            200: {
+                headers: {
+                    /** @description Tag of the configuration, for `If-Match` and `If-None-Match`. */
+                    ETag?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Subscription"];
+                };
+            };
+            /** @description Refused or failed. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    seekSubscription: {
+        parameters: {
+            query?: {
+                /** @description Only say what it would do. */
+                dry_run?: boolean;
+            };
+            header?: never;
+            path: {
+                /** @description Namespace. */
+                ns: string;
+                /** @description Subscription. */
+                subscription: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["Seek"];
+            };
+        };
+        responses: {
+            /** @description What it did, or would do. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Seeked"];
+                };
+            };
+            /** @description Refused or failed. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    settleMessages: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description Namespace. */
+                ns: string;
+                /** @description Subscription. */
+                subscription: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["Settle"];
+            };
+        };
+        responses: {
+            /** @description All are settled. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Settled"];
+                };
+            };
+            /** @description Some are not; each has its result. */
+            207: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Settled"];
                 };
             };
             /** @description Refused or failed. */

@@ -2,6 +2,7 @@
 //!
 //! ```text
 //!   topic, namespace, message, limits   JSON bodies (serde) with their schemas (utoipa)
+//!   subscription, queue                 the same: what is set, and what is leased and settled
 //!   problem                             the one error body, RFC 9457
 //!   operations                          every operation as data: path, grant, parameters, answers
 //!   openapi                             the OpenAPI 3.1 document of all that
@@ -13,6 +14,8 @@ mod namespace;
 pub mod openapi;
 pub mod operations;
 mod problem;
+mod queue;
+mod subscription;
 mod topic;
 
 pub use limits::{
@@ -25,6 +28,14 @@ pub use message::{
 };
 pub use namespace::{Namespace, NamespaceConfig, NamespacePage, NamespacePatch};
 pub use problem::{Current, Problem, ProblemOutcome};
+pub use queue::{
+    Delivery, Dismissal, Extension, LeasePage, LeasedRecord, Pull, Pulled, Rejection, Seek, Seeked,
+    SeekedPart, Settle, SettleOutcome, Settled, SettledLease, Takeover,
+};
+pub use subscription::{
+    Mode, Order, Subscription, SubscriptionConfig, SubscriptionPage, SubscriptionPart, SubscriptionPatch,
+    SubscriptionTotals, default_subscription_config,
+};
 pub use topic::{
     Compaction, Dedupe, Level, Partition, Rates, Retention, RetentionPatch, Topic, TopicConfig, TopicPage,
     TopicPatch,

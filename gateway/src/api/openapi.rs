@@ -13,12 +13,14 @@ use utoipa::openapi::{
 
 use super::operations::{Answer, Body, Content, Kind, OPERATIONS, Operation, Param, Verb};
 use super::{
-    BatchLine, BatchPublished, NamespaceConfig, NamespacePage, NamespacePatch, Problem, ProblemOutcome,
-    Producer, Published, ReadPage, Receipt, Record, Service, TopicConfig, TopicPage, TopicPatch,
+    BatchLine, BatchPublished, LeasePage, NamespaceConfig, NamespacePage, NamespacePatch, Problem,
+    ProblemOutcome, Producer, Published, Pull, Pulled, ReadPage, Receipt, Record, Seek, Seeked, Service,
+    Settle, Settled, SubscriptionConfig, SubscriptionPage, SubscriptionPatch, TopicConfig, TopicPage,
+    TopicPatch,
 };
 
-const ABOUT: &str = "Durable messaging over HTTP and WebSocket. Paths with `/v1/ns/{ns}/topics` also exist as \
-    `/v1/topics` for the namespace `default`. Every error is an RFC 9457 problem with a `code`, and says with \
+const ABOUT: &str = "Durable messaging over HTTP and WebSocket. Paths with `/v1/ns/{ns}/topics` and \
+    `/v1/ns/{ns}/subscriptions` also exist as `/v1/topics` and `/v1/subscriptions` for the namespace `default`. Every error is an RFC 9457 problem with a `code`, and says with \
     `outcome` whether it had an effect. Unknown JSON fields and query parameters are refused by name. Numbers \
     that Weir itself puts into JSON stay below 2^53.";
 
@@ -89,13 +91,15 @@ fn describe(operation: &Operation) -> utoipa::openapi::path::Operation {
 
 /// Names in braces, in order.
 pub(crate) fn path_params(path: &'static str) -> impl Iterator<Item = &'static str> {
-    path.split('/').filter_map(|segment| segment.strip_prefix('{')?.strip_suffix('}'))
+    // Behind the brace a verb may follow.
+    path.split('/').filter_map(|segment| Some(segment.strip_prefix('{')?.split_once('}')?.0))
 }
 
 fn path_param(name: &'static str) -> Parameter {
     let (about, schema) = match name {
         "ns" => ("Namespace.", name_schema()),
         "topic" => ("Topic.", name_schema()),
+        "subscription" => ("Subscription.", name_schema()),
         "partition" => {
             ("Partition, from 0.", kind_schema(Kind::Integer { min: 0, max: u64::from(u32::MAX) }))
         }
@@ -208,6 +212,16 @@ fn components() -> Components {
     collect::<Record>(&mut found);
     collect::<Producer>(&mut found);
     collect::<ReadPage>(&mut found);
+    collect::<SubscriptionConfig>(&mut found);
+    collect::<SubscriptionPatch>(&mut found);
+    collect::<SubscriptionPage>(&mut found);
+    collect::<Pull>(&mut found);
+    collect::<Pulled>(&mut found);
+    collect::<Settle>(&mut found);
+    collect::<Settled>(&mut found);
+    collect::<Seek>(&mut found);
+    collect::<Seeked>(&mut found);
+    collect::<LeasePage>(&mut found);
     // In name order: the document must not depend on the order above.
     let found: BTreeMap<_, _> = found.into_iter().collect();
     found.into_iter().fold(ComponentsBuilder::new(), |all, (name, schema)| all.schema(name, schema)).build()

@@ -300,7 +300,7 @@ pub struct RetentionPatch {
 }
 
 /// Tells `null` (`Some(None)`) from absent (`None`).
-fn some<'de, T: Deserialize<'de>, D: serde::Deserializer<'de>>(
+pub(super) fn some<'de, T: Deserialize<'de>, D: serde::Deserializer<'de>>(
     from: D,
 ) -> Result<Option<Option<T>>, D::Error> {
     Option::<T>::deserialize(from).map(Some)

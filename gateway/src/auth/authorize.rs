@@ -8,7 +8,7 @@ use super::{Grant, Grants, Op, Principal, Resource};
 pub struct Denied {
     /// What it tried.
     pub op: Op,
-    /// On what, as text: `gateway`, `ns/{ns}` or `ns/{ns}/topics/{topic}`.
+    /// On what, as text: `gateway`, `ns/{ns}`, `ns/{ns}/topics/{topic}` or `ns/{ns}/subscriptions/{subscription}`.
     pub resource: String,
 }
 
@@ -25,14 +25,18 @@ pub fn authorize(principal: &Principal, op: Op, resource: &Resource<'_>) -> Resu
 }
 
 fn allows(grant: &Grant, op: Op, resource: &Resource<'_>) -> bool {
+    let is_whole = grant.topics.is_any() && grant.subscriptions.is_any();
     grant.ops.contains(op)
         && match resource {
             // What belongs to no namespace is granted by the operation alone: a grant for one topic may
             // carry `connect`, without which it could not be used over a WebSocket.
-            Resource::Gateway => op_of_gateway(op) || (grant.namespaces.is_any() && grant.topics.is_any()),
-            Resource::Namespace(namespace) => grant.namespaces.matches(namespace) && grant.topics.is_any(),
+            Resource::Gateway => op_of_gateway(op) || (grant.namespaces.is_any() && is_whole),
+            Resource::Namespace(namespace) => grant.namespaces.matches(namespace) && is_whole,
             Resource::Topic { namespace, topic } => {
                 grant.namespaces.matches(namespace) && grant.topics.matches(topic)
+            }
+            Resource::Subscription { namespace, subscription } => {
+                grant.namespaces.matches(namespace) && grant.subscriptions.matches(subscription)
             }
         }
 }
@@ -58,7 +62,8 @@ mod tests {
             vec![Grant {
                 namespaces: Pattern::new("shop"),
                 topics: Pattern::new("orders.*"),
-                ops: OpSet::of(&[Op::Publish, Op::Connect]),
+                subscriptions: Pattern::new("billing"),
+                ops: OpSet::of(&[Op::Publish, Op::Connect, Op::Consume]),
             }],
         )
     }
@@ -80,6 +85,21 @@ mod tests {
     }
 
     #[test]
+    fn a_grant_reaches_subscriptions_by_their_own_names() {
+        let (shop, billing, orders) = (name("shop"), name("billing"), name("orders.eu"));
+        let subscription = Resource::Subscription { namespace: &shop, subscription: &billing };
+        assert_eq!(authorize(&publisher(), Op::Consume, &subscription), Ok(()));
+        let other = Resource::Subscription { namespace: &shop, subscription: &orders };
+        let denied = authorize(&publisher(), Op::Consume, &other).unwrap_err();
+        assert_eq!(denied.to_string(), "needs the grant `consume` on ns/shop/subscriptions/orders.eu");
+        let topic = Resource::Topic { namespace: &shop, topic: &billing };
+        assert!(
+            authorize(&publisher(), Op::Publish, &topic).is_err(),
+            "a topic of that name is another thing"
+        );
+    }
+
+    #[test]
     fn a_grant_for_some_topics_says_nothing_about_their_namespace_or_the_gateway() {
         let shop = name("shop");
         assert!(authorize(&publisher(), Op::Publish, &Resource::Namespace(&shop)).is_err());
@@ -97,6 +117,7 @@ mod tests {
                 Resource::Gateway,
                 Resource::Namespace(&ns),
                 Resource::Topic { namespace: &ns, topic: &topic },
+                Resource::Subscription { namespace: &ns, subscription: &topic },
             ] {
                 assert!(authorize(&none, op, &resource).is_err(), "{op} {resource}");
                 assert!(authorize(&all, op, &resource).is_ok(), "{op} {resource}");

@@ -37,13 +37,16 @@ pub enum Grants {
     Only(Vec<Grant>),
 }
 
-/// Operations on the topics of the namespaces that match.
+/// Operations on the topics and subscriptions of the namespaces that match.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Grant {
     /// Namespaces.
     pub namespaces: Pattern,
-    /// Topics in them. Operations on a namespace itself need [`Pattern::any`] here.
+    /// Topics in them. Operations on a namespace itself need [`Pattern::any`] here …
     pub topics: Pattern,
+    /// … and here: subscriptions in them. A subscription's topic is not asked for whoever consumes it: that was
+    /// decided when it was made.
+    pub subscriptions: Pattern,
     /// What may be done.
     pub ops: OpSet,
 }
@@ -118,7 +121,7 @@ ops! {
     Metrics = 1, "metrics";
     /// Open a WebSocket; each `open` and `sub` on it is authorised on its own.
     Connect = 2, "connect";
-    /// List namespaces or topics.
+    /// List namespaces, topics or subscriptions.
     List = 3, "list";
     /// See a configuration, offsets and rates.
     Describe = 4, "describe";
@@ -128,6 +131,8 @@ ops! {
     Publish = 6, "publish";
     /// Read and follow messages.
     Subscribe = 7, "subscribe";
+    /// Lease messages of a subscription and settle them.
+    Consume = 8, "consume";
 }
 
 impl fmt::Display for Op {
@@ -168,6 +173,13 @@ pub enum Resource<'a> {
         /// Its name.
         topic: &'a Name,
     },
+    /// A subscription.
+    Subscription {
+        /// Its namespace.
+        namespace: &'a Name,
+        /// Its name.
+        subscription: &'a Name,
+    },
 }
 
 impl fmt::Display for Resource<'_> {
@@ -176,6 +188,9 @@ impl fmt::Display for Resource<'_> {
             Self::Gateway => f.write_str("gateway"),
             Self::Namespace(namespace) => write!(f, "ns/{namespace}"),
             Self::Topic { namespace, topic } => write!(f, "ns/{namespace}/topics/{topic}"),
+            Self::Subscription { namespace, subscription } => {
+                write!(f, "ns/{namespace}/subscriptions/{subscription}")
+            }
         }
     }
 }

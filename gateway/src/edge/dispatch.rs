@@ -23,13 +23,14 @@ use weir_protocol::ws::{SUBPROTOCOL_BINARY, SUBPROTOCOL_JSON};
 
 use super::body::{BodyBudget, too_large};
 use super::console::Console;
+use super::counts::QueueCounts;
 use super::route::Route;
-use super::{events, namespaces, origin, publish, read, receipts, topics};
+use super::{events, namespaces, origin, publish, queues, read, receipts, subscriptions, topics};
 use crate::api::operations::{PUBLIC, Target};
 use crate::api::{
     CONFIG_BYTES_MAX, Limits, Problem, REQUEST_HEADERS_BYTES_MAX, REQUEST_HEADERS_MAX, Service,
 };
-use crate::auth::{Authenticator, Credentials, Principal, Resource, authorize};
+use crate::auth::{Authenticator, Credentials, Op, Principal, Resource, authorize};
 use crate::config::GatewayConfig;
 use crate::service::Services;
 use crate::ws::{self, WebSockets};
@@ -57,6 +58,8 @@ pub(crate) struct Edge {
     pub(crate) requests: IntCounterVec,
     /// Seconds per stage of confirmed publishes.
     pub(crate) stages: StageSeconds,
+    /// Pulls, and what became of what they leased.
+    pub(crate) queue_counts: QueueCounts,
     /// Becomes true when the gateway shuts down.
     pub(crate) drain: watch::Receiver<bool>,
     /// The OpenAPI document, made once.
@@ -134,7 +137,15 @@ impl Call {
 
     /// The body as JSON; an empty one is the type's default.
     pub(super) async fn json<T: serde::de::DeserializeOwned + Default>(&mut self) -> Result<T, Problem> {
-        let body = self.body(CONFIG_BYTES_MAX).await?;
+        self.json_within(CONFIG_BYTES_MAX).await
+    }
+
+    /// The same, of at most `limit` bytes.
+    pub(super) async fn json_within<T: serde::de::DeserializeOwned + Default>(
+        &mut self,
+        limit: usize,
+    ) -> Result<T, Problem> {
+        let body = self.body(limit).await?;
         if body.is_empty() {
             return Ok(T::default());
         }
@@ -319,17 +330,15 @@ fn panicked() -> Problem {
 
 /// Asks the one decision for everything the operation touches.
 fn allowed(route: &Route, principal: &Principal) -> Result<(), Problem> {
-    let ask = |resource: Resource<'_>| {
-        authorize(principal, route.operation.op, &resource).map_err(|denied| {
-            let mut problem = Problem::new(ErrorCode::Forbidden, denied.to_string());
-            problem.missing_grant = Some(format!("{} {}", denied.op, denied.resource));
-            problem
-        })
-    };
+    let ask = |resource: Resource<'_>| permitted(principal, route.operation.op, &resource);
     match route.operation.target {
         Target::Gateway => ask(Resource::Gateway),
         Target::Namespace => ask(Resource::Namespace(&route.name("ns")?)),
         Target::Topic => ask(Resource::Topic { namespace: &route.name("ns")?, topic: &route.name("topic")? }),
+        Target::Subscription => ask(Resource::Subscription {
+            namespace: &route.name("ns")?,
+            subscription: &route.name("subscription")?,
+        }),
         Target::TopicsOfQuery => {
             let namespace = route.name("ns")?;
             for topic in route.query_all("topic") {
@@ -340,6 +349,15 @@ fn allowed(route: &Route, principal: &Principal) -> Result<(), Problem> {
             Ok(())
         }
     }
+}
+
+/// Asks the one decision.
+pub(super) fn permitted(principal: &Principal, op: Op, resource: &Resource<'_>) -> Result<(), Problem> {
+    authorize(principal, op, resource).map_err(|denied| {
+        let mut problem = Problem::new(ErrorCode::Forbidden, denied.to_string());
+        problem.missing_grant = Some(format!("{} {}", denied.op, denied.resource));
+        problem
+    })
 }
 
 async fn run(id: &'static str, call: Call) -> Result<Response, Problem> {
@@ -359,6 +377,17 @@ async fn run(id: &'static str, call: Call) -> Result<Response, Problem> {
         "readTopic" => topics::read(call).await,
         "updateTopic" => topics::update(call).await,
         "deleteTopic" => topics::delete(call).await,
+        "listSubscriptions" => subscriptions::list(call).await,
+        "createSubscription" => subscriptions::create(call).await,
+        "readSubscription" => subscriptions::read(call).await,
+        "updateSubscription" => subscriptions::update(call).await,
+        "deleteSubscription" => subscriptions::delete(call).await,
+        "pauseSubscription" => subscriptions::pause(call, true).await,
+        "resumeSubscription" => subscriptions::pause(call, false).await,
+        "seekSubscription" => queues::seek(call).await,
+        "listLeases" => queues::leases(call).await,
+        "pullMessages" => queues::pull(call).await,
+        "settleMessages" => queues::settle(call).await,
         "publishMessage" => publish::one(call).await,
         "publishBatch" => publish::batch(call).await,
         "readReceipt" => receipts::receipt(call).await,

@@ -3,6 +3,7 @@
 //! ```text
 //!   hyper ─▶ dispatch: Host, Origin, route, parameters, authorize ─▶ handlers ─▶ services
 //!   handlers   topics, namespaces, publish, receipts, read, events
+//!              subscriptions (what is set), queues (pull, settle, seek, leases)
 //!   input      bodies and headers as records       record    records as JSON and answers
 //!   confirm    what requests and answers say of confirms      encoding  compressed payloads
 //! ```
@@ -15,6 +16,7 @@
 mod body;
 mod confirm;
 mod console;
+mod counts;
 mod dispatch;
 mod encoding;
 mod events;
@@ -22,12 +24,15 @@ mod input;
 mod namespaces;
 mod origin;
 mod publish;
+mod queues;
 mod read;
 mod receipts;
 mod record;
 mod route;
+mod subscriptions;
 mod topics;
 
 pub(crate) use body::BodyBudget;
 pub(crate) use console::Console;
+pub(crate) use counts::QueueCounts;
 pub(crate) use dispatch::{Edge, StageSeconds, handle};

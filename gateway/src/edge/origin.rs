@@ -82,7 +82,7 @@ pub(super) fn namespace(path: &str) -> Option<Name> {
     let mut segments = path.strip_prefix("/v1/")?.split('/');
     match segments.next()? {
         "ns" => Name::new(segments.next()?).ok(),
-        "topics" => Some(Name::default_name()),
+        "topics" | "subscriptions" => Some(Name::default_name()),
         _ => None,
     }
 }
@@ -180,6 +180,7 @@ mod tests {
         let of = |path: &str| namespace(path).map(|name| name.to_string());
         assert_eq!(of("/v1/ns/shop/topics/t/messages").as_deref(), Some("shop"));
         assert_eq!(of("/v1/topics/t").as_deref(), Some("default"));
+        assert_eq!(of("/v1/subscriptions/s:pull").as_deref(), Some("default"));
         for none in ["/v1/ws", "/v1/ns/a%2Fb/topics", "/metrics", "/v1"] {
             assert_eq!(of(none), None, "{none}");
         }

@@ -31,12 +31,16 @@ struct Template {
 enum Part {
     Text(&'static str),
     Param(&'static str),
+    /// `{subscription}`, or with a verb behind it as in `{subscription}:pull`. Names hold no colon, so that what
+    /// stands behind one is the verb, and a path with a verb that does not exist is not found.
+    Subscription(&'static str),
 }
 
 impl Template {
     fn of(operation: &&'static Operation) -> Self {
         let divided = |path: &'static str| path.trim_start_matches('/').split('/').map(Part::of);
-        let rest = operation.path.strip_prefix("/v1/ns/{ns}/").filter(|rest| rest.starts_with("topics"));
+        let has_short = |rest: &&str| rest.starts_with("topics") || rest.starts_with("subscriptions");
+        let rest = operation.path.strip_prefix("/v1/ns/{ns}/").filter(has_short);
         let short = rest.map(|rest| std::iter::once(Part::Text("v1")).chain(divided(rest)).collect());
         Self { operation, full: divided(operation.path).collect(), short }
     }
@@ -44,6 +48,9 @@ impl Template {
 
 impl Part {
     fn of(segment: &'static str) -> Self {
+        if let Some(verb) = segment.strip_prefix("{subscription}") {
+            return Self::Subscription(verb);
+        }
         let name = segment.strip_prefix('{').and_then(|segment| segment.strip_suffix('}'));
         name.map_or(Self::Text(segment), Self::Param)
     }
@@ -145,6 +152,7 @@ fn matches(parts: &[Part], segments: &[Cow<'_, str>]) -> bool {
         && parts.iter().zip(segments).all(|(part, segment)| match part {
             Part::Text(text) => text == segment,
             Part::Param(_) => true,
+            Part::Subscription(verb) => name_before(verb, segment).is_some(),
         })
 }
 
@@ -152,8 +160,14 @@ fn bind(parts: &[Part], segments: Vec<Cow<'_, str>>) -> Vec<(&'static str, Strin
     let bound = parts.iter().zip(segments).filter_map(|(part, segment)| match part {
         Part::Text(_) => None,
         Part::Param(name) => Some((*name, segment.into_owned())),
+        Part::Subscription(verb) => Some(("subscription", name_before(verb, &segment)?.to_owned())),
     });
     bound.collect()
+}
+
+/// What stands before `verb`, which is empty or begins with a colon.
+fn name_before<'a>(verb: &str, segment: &'a str) -> Option<&'a str> {
+    segment.strip_suffix(verb).filter(|name| !name.contains(':'))
 }
 
 fn query(operation: &Operation, query: &str) -> Result<Vec<(String, String)>, Problem> {
@@ -224,6 +238,24 @@ mod tests {
                 assert_eq!(route.path(name), format!("of-{name}"), "{path}");
             }
         }
+    }
+
+    #[test]
+    fn a_verb_behind_a_subscriptions_name_is_an_operation_of_its_own() {
+        let pull = find(Method::POST, "/v1/subscriptions/billing:pull").unwrap();
+        assert_eq!((pull.operation.id, pull.path("subscription")), ("pullMessages", "billing"));
+        assert_eq!(pull.name("ns").unwrap().as_str(), "default");
+        let escaped = find(Method::POST, "/v1/ns/shop/subscriptions/billing%3Asettle").unwrap();
+        assert_eq!((escaped.operation.id, escaped.path("ns")), ("settleMessages", "shop"));
+        let read = find(Method::GET, "/v1/subscriptions/billing").unwrap();
+        assert_eq!((read.operation.id, read.path("subscription")), ("readSubscription", "billing"));
+        assert_eq!(find(Method::GET, "/v1/subscriptions/billing:pull").unwrap_err(), "method_not_allowed");
+        for unknown in ["billing:eat", "a:b:pull", "billing:pull:pull", "billing:"] {
+            let found = find(Method::POST, &format!("/v1/subscriptions/{unknown}"));
+            assert_eq!(found.unwrap_err(), "route_not_found", "{unknown}");
+        }
+        let nameless = find(Method::POST, "/v1/subscriptions/:pull").unwrap();
+        assert_eq!(nameless.name("subscription").unwrap_err().code, "invalid_name");
     }
 
     #[test]

@@ -4,7 +4,8 @@
 //!   Services ─┬─ topics      create, describe, change, delete, list; auto-create
 //!             ├─ namespaces  the same for namespaces
 //!             ├─ publisher   records in, offsets out; receipts; producers; channels of sockets
-//!             └─ reader      one read, or a subscription over partitions and topics
+//!             ├─ reader      one read, or a subscription over partitions and topics
+//!             └─ subscriptions  work queues: configuration, pull, settle, seek, leases
 //! ```
 //!
 //! All of them are cheap clones. Whoever calls them has authorised the caller.
@@ -15,6 +16,7 @@ mod problem;
 pub mod publish;
 pub mod read;
 mod services;
+pub mod subscriptions;
 mod token;
 mod topics;
 
@@ -23,6 +25,7 @@ pub use page::Page;
 pub use publish::Publisher;
 pub use read::Reader;
 pub use services::{ServiceConfig, Services};
+pub use subscriptions::Subscriptions;
 pub use topics::{ListTopics, TopicView, Topics, default_topic_config};
 
 /// Why a request was not done. Converts one to one into a problem body.

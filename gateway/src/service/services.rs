@@ -3,6 +3,7 @@
 use super::namespaces::Namespaces;
 use super::publish::{PublishConfig, Publisher};
 use super::read::{ReadConfig, Reader};
+use super::subscriptions::Subscriptions;
 use super::topics::Topics;
 use crate::storage::Storage;
 
@@ -26,6 +27,8 @@ pub struct Services {
     pub publisher: Publisher,
     /// Reading and following.
     pub reader: Reader,
+    /// Subscriptions, as configured and as consumed.
+    pub subscriptions: Subscriptions,
     /// What they all use.
     pub storage: Storage,
 }
@@ -38,6 +41,7 @@ impl Services {
         let topics = Topics::new(storage.clone(), namespaces.clone());
         let publisher = Publisher::new(storage.clone(), topics.clone(), config.publish);
         let reader = Reader::new(storage.clone(), topics.clone(), config.read);
-        Self { namespaces, topics, publisher, reader, storage }
+        let subscriptions = Subscriptions::new(storage.clone(), namespaces.clone(), topics.clone());
+        Self { namespaces, topics, publisher, reader, subscriptions, storage }
     }
 }

@@ -9,7 +9,8 @@ pub struct Operation {
     pub id: &'static str,
     /// Method.
     pub verb: Verb,
-    /// Path template of RFC 6570 level 1. Paths with `{ns}/topics` also exist as `/v1/topics…` for `default`.
+    /// Path template of RFC 6570 level 1. Paths with `{ns}/topics` and `{ns}/subscriptions` also exist as
+    /// `/v1/topics…` and `/v1/subscriptions…` for `default`.
     pub path: &'static str,
     /// What is authorised …
     pub op: Op,
@@ -55,6 +56,8 @@ pub enum Target {
     Namespace,
     /// `{ns}` and `{topic}`.
     Topic,
+    /// `{ns}` and `{subscription}`.
+    Subscription,
     /// `{ns}` and every `topic=` of the query; each is authorised.
     TopicsOfQuery,
 }

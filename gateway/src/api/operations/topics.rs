@@ -3,20 +3,21 @@
 use super::{Answer, Body, Content, Kind, Operation, Param, Target, Verb};
 use crate::auth::Op;
 
-const ETAG: (&str, &str) = ("ETag", "Tag of the configuration, for `If-Match` and `If-None-Match`.");
+pub(super) const ETAG: (&str, &str) =
+    ("ETag", "Tag of the configuration, for `If-Match` and `If-None-Match`.");
 
-const PAGE: &[Param] = &[
+pub(super) const PAGE: &[Param] = &[
     Param::optional("q", Kind::Text, "Only names that contain this text."),
     Param::optional("sort", Kind::OneOf(&["name"]), "Order of the items; `name` is the only one."),
     Param::optional("limit", Kind::Integer { min: 1, max: 1000 }, "Most items of the page; 100 by default."),
     Param::optional("cursor", Kind::Text, "`next` of the page before."),
 ];
 
-const IF_MATCH: Param =
+pub(super) const IF_MATCH: Param =
     Param::optional("If-Match", Kind::Text, "Only if the configuration still has this tag; 412 otherwise.");
-const IF_NONE_MATCH_STAR: Param =
+pub(super) const IF_NONE_MATCH_STAR: Param =
     Param::optional("If-None-Match", Kind::Text, "`*`: only if it does not exist; 412 otherwise.");
-const IF_NONE_MATCH: Param =
+pub(super) const IF_NONE_MATCH: Param =
     Param::optional("If-None-Match", Kind::Text, "Answer 304 if the tag is still this.");
 
 const NAMESPACE: Operation = Operation {
@@ -34,7 +35,7 @@ const NAMESPACE: Operation = Operation {
     answers: &[],
 };
 
-const fn json(schema: &'static str) -> Content {
+pub(super) const fn json(schema: &'static str) -> Content {
     Content { media: "application/json", schema: Some(schema) }
 }
 

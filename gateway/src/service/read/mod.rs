@@ -26,6 +26,7 @@ pub use cursor::Cursor;
 pub use page::{PartitionEdge, ReadPage};
 pub use reader::{Read, Reader};
 pub use records::RecordSlice;
+pub(in crate::service) use records::{Origin, unpack};
 pub use start::{StartAt, Until};
 pub use subscription::{
     PartitionOf, SeenPartition, Started, Subscribe, Subscription, SubscriptionCredit, SubscriptionEvent,

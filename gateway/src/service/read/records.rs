@@ -96,14 +96,14 @@ impl RecordSlice {
 
 /// What a node's records have in common.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Origin {
-    pub(super) partition: PartitionId,
-    pub(super) committed_end: Offset,
-    pub(super) term: Term,
+pub(in crate::service) struct Origin {
+    pub(in crate::service) partition: PartitionId,
+    pub(in crate::service) committed_end: Offset,
+    pub(in crate::service) term: Term,
 }
 
 /// Divides a payload into its slices, checking every batch.
-pub(super) fn unpack(
+pub(in crate::service) fn unpack(
     slices: &[Slice],
     mut payload: Bytes,
     origin: Origin,

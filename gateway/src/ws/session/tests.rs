@@ -159,6 +159,7 @@ fn every_open_and_sub_is_authorised() {
     let grants = Grant {
         namespaces: Pattern::any(),
         topics: Pattern::new("mine"),
+        subscriptions: Pattern::any(),
         ops: OpSet::of(&[Op::Connect, Op::Publish]),
     };
     let mut play = Play::as_principal(Principal::with_grants(Name::default_name(), vec![grants]));

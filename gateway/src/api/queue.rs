@@ -1,0 +1,269 @@
+//! Leasing messages and settling them, as JSON.
+
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+use super::{Problem, Record};
+
+/// Asks for messages. Fields that are left out take their default.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields, default)]
+#[schema(example = json!({"max": 32, "wait_ms": 20000, "lease_ms": 30000, "holder": "worker-7"}))]
+pub struct Pull {
+    /// Most messages; 32 by default.
+    #[schema(minimum = 1, maximum = 10_000, nullable = false)]
+    pub max: Option<u64>,
+    /// Stop at this many encoded bytes; 1 MiB by default. One message is always given.
+    #[schema(minimum = 1, maximum = 4_194_304, nullable = false)]
+    pub max_bytes: Option<u64>,
+    /// With nothing to lease, wait up to this many milliseconds; 0 by default.
+    #[schema(minimum = 0, maximum = 60_000, nullable = false)]
+    pub wait_ms: Option<u64>,
+    /// How long the messages are leased, milliseconds; as the subscription says by default.
+    #[schema(minimum = 1000, maximum = 43_200_000, nullable = false)]
+    pub lease_ms: Option<u64>,
+    /// Who takes them, shown in the list of leases; at most 255 bytes.
+    #[schema(nullable = false, max_length = 255)]
+    pub holder: Option<String>,
+}
+
+/// What was leased.
+#[derive(Debug, Clone, Serialize, ToSchema)]
+#[schema(example = json!({"messages": [{
+    "id": "0:76531", "lease": "l_Af-BAQH_gQEAg9YEoQfZ8T0f", "fence": 981, "attempt": 1,
+    "lease_expires_in_ms": 29988, "partition": 0, "offset": 76531, "ts": 1_787_654_321_123_u64,
+    "key": "cust-42", "headers": {}, "content_type": "application/json", "data": {"total": 10}
+}]}))]
+pub struct Pulled {
+    /// The messages; none if there was nothing to lease.
+    pub messages: Vec<Delivery>,
+}
+
+/// A message that was leased.
+#[derive(Debug, Clone, Serialize, ToSchema)]
+pub struct Delivery {
+    /// Partition and offset.
+    #[schema(example = "0:76531")]
+    pub id: String,
+    /// Settle it with this.
+    pub lease: String,
+    /// Grows with every delivery: what a database compares, so that an older delivery cannot undo a newer one.
+    pub fence: u64,
+    /// Deliveries of this message so far, this one included.
+    pub attempt: u32,
+    /// How long it is leased from now on, milliseconds.
+    pub lease_expires_in_ms: u64,
+    /// The message.
+    #[serde(flatten)]
+    pub record: Record,
+}
+
+/// What becomes of leases. Each list may be left out.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields, default)]
+#[schema(example = json!({
+    "ack": ["l_Af-BAQH_gQEAg9YEoQfZ8T0f"],
+    "nack": [{"lease": "l_Af-BAQH_gQEAhNYEogcrVnZT", "delay_ms": 5000, "reason": "no stock"}],
+    "extend": [{"lease": "l_Af-BAQH_gQEAhdYEowc0v0cU", "ms": 60000}],
+    "dead": [{"lease": "l_Af-BAQH_gQEAhtYEpAc7r1XK", "reason": "no such customer"}]
+}))]
+pub struct Settle {
+    /// Done: never delivered again.
+    pub ack: Vec<String>,
+    /// Failed: delivered again after a delay.
+    pub nack: Vec<Rejection>,
+    /// Held longer.
+    pub extend: Vec<Extension>,
+    /// Given up: a dead letter.
+    pub dead: Vec<Dismissal>,
+    /// Not supported yet.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<Vec<serde_json::Value>>)]
+    pub publish: Option<serde_json::Value>,
+}
+
+/// A delivery that failed.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Rejection {
+    /// The lease.
+    pub lease: String,
+    /// When it may be delivered again, milliseconds from now; as the subscription's `backoff_ms` says by default.
+    #[schema(nullable = false, maximum = 31_622_400_000_u64)]
+    pub delay_ms: Option<u64>,
+    /// Why, for operators; at most 1 KiB.
+    #[serde(default)]
+    pub reason: String,
+}
+
+/// A delivery that takes longer.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Extension {
+    /// The lease.
+    pub lease: String,
+    /// How long it is held, milliseconds from now; the subscription's `lease_ms` by default.
+    #[schema(nullable = false, minimum = 1000, maximum = 43_200_000)]
+    pub ms: Option<u64>,
+}
+
+/// A message that is given up.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Dismissal {
+    /// The lease.
+    pub lease: String,
+    /// Why, stored with the dead letter; at most 1 KiB.
+    #[serde(default)]
+    pub reason: String,
+}
+
+/// The answer to a settle: one result per lease, those of `ack` first, then `nack`, `extend`, `dead`, each in its
+/// order.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct Settled {
+    /// The results.
+    pub results: Vec<SettledLease>,
+}
+
+/// What became of one lease.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct SettledLease {
+    /// The lease.
+    pub lease: String,
+    /// What became of it.
+    pub result: SettleOutcome,
+    /// With `lease_lost`: the delivery that took its place.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    pub current: Option<Takeover>,
+    /// With `failed`: why.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    pub problem: Option<Box<Problem>>,
+}
+
+/// What can become of a lease.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum SettleOutcome {
+    /// It is settled as was asked, for good.
+    Ok,
+    /// The message was delivered again since: nothing was changed.
+    LeaseLost,
+    /// The message was settled before.
+    AlreadySettled,
+    /// No lease of this subscription.
+    Unknown,
+    /// Its partition could not be reached while others could: settle it again.
+    Failed,
+}
+
+impl SettleOutcome {
+    /// The text clients see.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Ok => "ok",
+            Self::LeaseLost => "lease_lost",
+            Self::AlreadySettled => "already_settled",
+            Self::Unknown => "unknown",
+            Self::Failed => "failed",
+        }
+    }
+}
+
+/// The delivery that took a lost lease's place.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Takeover {
+    /// Its number among the deliveries of the message.
+    pub attempt: u32,
+    /// Its fence.
+    pub fence: u64,
+}
+
+/// Moves a subscription.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields, default)]
+#[schema(example = json!({"to": "ts:2026-09-01T10:00:00Z"}))]
+pub struct Seek {
+    /// `earliest`, `latest`, `ts:` and RFC 3339 or milliseconds, or, of a topic of one partition, an offset.
+    #[schema(value_type = String, required = true)]
+    pub to: serde_json::Value,
+}
+
+/// What a seek did, or would do.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[schema(example = json!({
+    "dry_run": true, "redelivered": 120, "skipped": 0,
+    "parts": [{"partition": 0, "floor": 76400, "redelivered": 120, "skipped": 0}]
+}))]
+pub struct Seeked {
+    /// It was only asked what it would do.
+    pub dry_run: bool,
+    /// Messages from there to the end that had been delivered, settled or dead-lettered before.
+    pub redelivered: u64,
+    /// Messages before it that were not settled.
+    pub skipped: u64,
+    /// The same per partition.
+    pub parts: Vec<SeekedPart>,
+}
+
+/// What a seek did to one partition.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct SeekedPart {
+    /// The partition.
+    pub partition: u32,
+    /// Where it stands afterwards: everything from here on is delivered.
+    pub floor: u64,
+    /// As of the whole.
+    pub redelivered: u64,
+    /// As of the whole.
+    pub skipped: u64,
+}
+
+/// A page of what is leased and what waits for its time, by partition and offset.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[schema(example = json!({"items": [{
+    "id": "0:76531", "partition": 0, "offset": 76531, "attempts": 1, "holder": "worker-7", "fence": 981,
+    "lease_expires_in_ms": 12044, "age_ms": 17956
+}], "next": null}))]
+pub struct LeasePage {
+    /// The messages.
+    pub items: Vec<LeasedRecord>,
+    /// Pass as `cursor` for the next page; `null` on the last.
+    pub next: Option<String>,
+}
+
+/// A message that is leased, or that waits for its time.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct LeasedRecord {
+    /// Partition and offset.
+    pub id: String,
+    /// Partition.
+    pub partition: u32,
+    /// Offset.
+    pub offset: u64,
+    /// Deliveries so far.
+    pub attempts: u32,
+    /// Who holds it, if they said so.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    pub holder: Option<String>,
+    /// Fence of the delivery that holds it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    pub fence: Option<u64>,
+    /// How long it is held from now on, milliseconds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    pub lease_expires_in_ms: Option<u64>,
+    /// How long it has been held, milliseconds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    pub age_ms: Option<u64>,
+    /// It is not leased, and waits this much longer, milliseconds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    pub delayed_ms: Option<u64>,
+}

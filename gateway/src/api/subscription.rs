@@ -1,0 +1,421 @@
+//! Subscriptions and their configuration, as JSON.
+
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+use weir_protocol::error::ErrorCode;
+use weir_protocol::ids::Name;
+use weir_protocol::limits::{BACKOFF_STEPS_MAX, DELAY_MS_MAX, LEASE_MS_MAX, LEASE_MS_MIN, UNACKED_MAX};
+use weir_protocol::rpc::{self, At};
+use weir_protocol::start::{Start, parse_from};
+
+use super::Problem;
+use super::topic::some;
+
+/// How the messages of a topic reach those who take them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Mode {
+    /// Each message is leased to one worker, until somebody acknowledges it.
+    Queue,
+}
+
+/// In which order messages are leased.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Order {
+    /// About in the order of offsets; no message waits for another.
+    None,
+}
+
+/// What an application sets. Fields that are left out take their default.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+#[schema(example = json!({
+    "mode": "queue", "topics": ["orders"], "lease_ms": 30000, "max_attempts": 8,
+    "backoff_ms": [1000, 5000, 30000], "dlq": "orders.dlq", "start": "earliest", "max_unacked": 10000
+}))]
+pub struct SubscriptionConfig {
+    /// `queue` is the only one so far.
+    #[schema(required = false, default = "queue")]
+    pub mode: Mode,
+    /// The topic, in the subscription's namespace; exactly one so far. Cannot be changed later.
+    #[schema(min_items = 1, max_items = 1)]
+    pub topics: Vec<String>,
+    /// How long a message is leased unless a pull says otherwise, milliseconds.
+    #[schema(required = false, minimum = 1000, maximum = 43_200_000, default = 30_000)]
+    pub lease_ms: u32,
+    /// Deliveries of a message after which it is a dead letter; 0: no limit.
+    #[schema(required = false, default = 16)]
+    pub max_attempts: u32,
+    /// Milliseconds before delivery 2, 3, …; the last one repeats. Empty: at once.
+    #[schema(required = false, max_items = 32, default = json!([1000, 5000, 30000]))]
+    pub backoff_ms: Vec<u64>,
+    /// Topic that dead letters go to, in the subscription's namespace; `null`: they are settled and counted.
+    #[schema(required = false)]
+    pub dlq: Option<String>,
+    /// `none` is the only one so far.
+    #[schema(required = false, default = "none")]
+    pub order: Order,
+    /// Where it starts, in every partition: `earliest`, `latest`, or `ts:` and RFC 3339 or milliseconds. Cannot be
+    /// changed later; `:seek` moves a subscription.
+    #[schema(required = false, default = "earliest")]
+    pub start: String,
+    /// Most messages leased at once, all partitions together.
+    #[schema(required = false, minimum = 1, maximum = 1_000_000, default = 10_000)]
+    pub max_unacked: u32,
+    /// No message is leased.
+    #[schema(required = false, default = false)]
+    pub paused: bool,
+}
+
+impl From<&rpc::SubscriptionConfig> for SubscriptionConfig {
+    fn from(config: &rpc::SubscriptionConfig) -> Self {
+        let start = config.start.at.unwrap_or(At::Earliest(true));
+        Self {
+            mode: Mode::Queue,
+            topics: vec![config.topic.clone()],
+            lease_ms: config.lease_ms,
+            max_attempts: config.max_attempts,
+            backoff_ms: config.backoff_ms.clone(),
+            dlq: config.dead_letter_topic.clone(),
+            order: Order::None,
+            start: Start::At(start).to_string(),
+            max_unacked: config.max_unacked,
+            paused: config.paused,
+        }
+    }
+}
+
+/// A subscription.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Subscription {
+    /// Namespace.
+    pub ns: String,
+    /// Name.
+    pub name: String,
+    /// This life of it; a recreated subscription has another.
+    pub id: u64,
+    /// Version of the configuration, from 1. Also in the `ETag`.
+    pub version: u32,
+    /// When it was created, milliseconds since the epoch.
+    pub created_ms: u64,
+    /// The life of the topic that it belongs to: once that is deleted, nothing is leased any more.
+    pub topic_incarnation: u64,
+    /// Its configuration, complete.
+    pub config: SubscriptionConfig,
+    /// What it holds of each partition, by number.
+    pub parts: Vec<SubscriptionPart>,
+    /// The same over all partitions that can be reached.
+    pub totals: SubscriptionTotals,
+}
+
+/// What a subscription holds of one partition. Numbers are `null` while its shard cannot be reached, and once the
+/// topic was deleted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct SubscriptionPart {
+    /// The partition's number, from 0.
+    pub partition: u32,
+    /// Everything below this offset is settled.
+    pub floor: Option<u64>,
+    /// End of the partition.
+    pub end: Option<u64>,
+    /// Messages that could be leased now.
+    pub ready: Option<u64>,
+    /// Messages that are leased.
+    pub leased: Option<u64>,
+    /// Messages that wait for their time.
+    pub delayed: Option<u64>,
+    /// Messages settled above the floor.
+    pub settled_above_floor: Option<u64>,
+    /// Dead letters so far.
+    pub dead: Option<u64>,
+    /// Dead letters on their way to their topic.
+    pub dead_pending: Option<u64>,
+    /// Time of the oldest message that is not settled, milliseconds since the epoch; `null` too if there is none.
+    pub oldest_ms: Option<u64>,
+    /// The shard that holds it.
+    pub shard: u32,
+}
+
+/// Sums over the partitions that can be reached.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct SubscriptionTotals {
+    /// Messages that are not settled: ready, leased, delayed or on their way to the dead letter topic.
+    pub unsettled: u64,
+    /// Messages that could be leased now.
+    pub ready: u64,
+    /// Messages that are leased.
+    pub leased: u64,
+    /// Messages that wait for their time.
+    pub delayed: u64,
+    /// Dead letters so far.
+    pub dead: u64,
+    /// Dead letters on their way to their topic.
+    pub dead_pending: u64,
+    /// Time of the oldest message that is not settled, milliseconds since the epoch; `null` if there is none.
+    pub oldest_ms: Option<u64>,
+}
+
+/// A page of subscriptions, in name order.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct SubscriptionPage {
+    /// The subscriptions.
+    pub items: Vec<Subscription>,
+    /// Pass as `cursor` for the next page; `null` on the last.
+    pub next: Option<String>,
+}
+
+/// Changes to a configuration. Fields that are left out stay; `null` removes the dead letter topic.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields, default)]
+#[schema(example = json!({"lease_ms": 60000, "dlq": null}))]
+pub struct SubscriptionPatch {
+    /// Must be `queue`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    pub mode: Option<String>,
+    /// Must be what it is.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    pub topics: Option<Vec<String>>,
+    /// How long a message is leased unless a pull says otherwise, milliseconds.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false, minimum = 1000, maximum = 43_200_000)]
+    pub lease_ms: Option<u64>,
+    /// Deliveries of a message after which it is a dead letter; 0: no limit.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    pub max_attempts: Option<u64>,
+    /// Milliseconds before delivery 2, 3, …; the last one repeats. Empty: at once.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false, max_items = 32)]
+    pub backoff_ms: Option<Vec<u64>>,
+    /// Topic that dead letters go to; `null`: none.
+    #[serde(skip_serializing_if = "Option::is_none", deserialize_with = "some")]
+    #[schema(value_type = Option<String>)]
+    pub dlq: Option<Option<String>>,
+    /// Must be `none`: order by key is not supported yet.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    pub order: Option<String>,
+    /// Must be what it is.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    pub start: Option<String>,
+    /// Most messages leased at once, all partitions together.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false, minimum = 1, maximum = 1_000_000)]
+    pub max_unacked: Option<u64>,
+    /// No message is leased.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    pub paused: Option<bool>,
+    /// Not supported yet.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub filter: Option<String>,
+    /// Not supported yet.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub fair_by: Option<String>,
+}
+
+/// A subscription of which nothing was said but its topic, which is still missing.
+#[must_use]
+pub fn default_subscription_config() -> rpc::SubscriptionConfig {
+    rpc::SubscriptionConfig {
+        topic: String::new(),
+        lease_ms: 30_000,
+        max_attempts: 16,
+        backoff_ms: vec![1_000, 5_000, 30_000],
+        dead_letter_topic: None,
+        start: At::Earliest(true).into(),
+        max_unacked: 10_000,
+        paused: false,
+    }
+}
+
+impl SubscriptionPatch {
+    /// `config` with these changes.
+    ///
+    /// # Errors
+    /// `not_supported` for what this build cannot do, `invalid_config` and `invalid_name` for what nobody can; each
+    /// names the field.
+    pub fn apply(self, mut config: rpc::SubscriptionConfig) -> Result<rpc::SubscriptionConfig, Problem> {
+        self.check_supported()?;
+        if let Some(topics) = self.topics {
+            config.topic = only_topic(topics)?;
+        }
+        if config.topic.is_empty() {
+            return Err(invalid("topics", "topics is required: the topic that is consumed"));
+        }
+        if let Some(dlq) = self.dlq {
+            config.dead_letter_topic = dlq.map(|dlq| topic_name("dlq", dlq)).transpose()?;
+        }
+        if config.dead_letter_topic.as_ref() == Some(&config.topic) {
+            return Err(invalid("dlq", "dlq is the topic itself: its dead letters would come back for ever"));
+        }
+        if let Some(ms) = self.lease_ms {
+            config.lease_ms = within("lease_ms", ms, LEASE_MS_MIN, LEASE_MS_MAX)?;
+        }
+        if let Some(attempts) = self.max_attempts {
+            config.max_attempts = within("max_attempts", attempts, 0, u32::MAX)?;
+        }
+        if let Some(delays) = self.backoff_ms {
+            config.backoff_ms = backoff(delays)?;
+        }
+        if let Some(start) = self.start {
+            config.start = start_of(&start)?.into();
+        }
+        if let Some(max) = self.max_unacked {
+            config.max_unacked = within("max_unacked", max, 1, UNACKED_MAX)?;
+        }
+        config.paused = self.paused.unwrap_or(config.paused);
+        Ok(config)
+    }
+
+    fn check_supported(&self) -> Result<(), Problem> {
+        match self.mode.as_deref() {
+            None | Some("queue") => {}
+            Some("stream" | "push") => return Err(not_supported("mode", "mode: only queue so far")),
+            Some(_) => return Err(invalid("mode", "mode is queue")),
+        }
+        match self.order.as_deref() {
+            None | Some("none") => {}
+            Some("key") => return Err(not_supported("order", "order: only none so far")),
+            Some(_) => return Err(invalid("order", "order is none")),
+        }
+        for (field, value) in [("filter", &self.filter), ("fair_by", &self.fair_by)] {
+            if value.is_some() {
+                return Err(not_supported(field, &format!("{field}: this build cannot do that")));
+            }
+        }
+        Ok(())
+    }
+}
+
+fn only_topic(topics: Vec<String>) -> Result<String, Problem> {
+    let mut topics = topics.into_iter();
+    let Some(topic) = topics.next() else {
+        return Err(invalid("topics", "topics names no topic"));
+    };
+    if topics.next().is_some() {
+        return Err(not_supported("topics", "topics: only one topic so far"));
+    }
+    if topic.contains('*') {
+        return Err(not_supported("topics", "topics: no patterns so far"));
+    }
+    topic_name("topics", topic)
+}
+
+fn topic_name(field: &'static str, text: String) -> Result<String, Problem> {
+    match Name::new(&text) {
+        Ok(_) => Ok(text),
+        Err(error) => {
+            Err(Problem::new(ErrorCode::InvalidName, format!("{field}: {error}")).with_field(field))
+        }
+    }
+}
+
+fn within(field: &'static str, value: u64, min: u32, max: u32) -> Result<u32, Problem> {
+    let small = u32::try_from(value).ok().filter(|value| (min..=max).contains(value));
+    small.ok_or_else(|| invalid(field, &format!("{field} is {value}; {min} to {max} are allowed")))
+}
+
+fn backoff(delays: Vec<u64>) -> Result<Vec<u64>, Problem> {
+    if delays.len() > BACKOFF_STEPS_MAX {
+        let detail = format!("backoff_ms has {} delays; {BACKOFF_STEPS_MAX} are allowed", delays.len());
+        return Err(invalid("backoff_ms", &detail));
+    }
+    match delays.iter().find(|delay| **delay > DELAY_MS_MAX) {
+        Some(delay) => {
+            Err(invalid("backoff_ms", &format!("backoff_ms holds {delay}; {DELAY_MS_MAX} is the most")))
+        }
+        None => Ok(delays),
+    }
+}
+
+fn start_of(text: &str) -> Result<At, Problem> {
+    match parse_from(text) {
+        Ok(Start::At(at @ (At::Earliest(_) | At::Latest(_) | At::TimestampMs(_)))) => Ok(at),
+        _ => Err(invalid("start", "start is earliest, latest, or ts: and RFC 3339 or milliseconds")),
+    }
+}
+
+fn invalid(field: &'static str, detail: &str) -> Problem {
+    Problem::new(ErrorCode::InvalidConfig, detail).with_field(field)
+}
+
+fn not_supported(field: &'static str, detail: &str) -> Problem {
+    Problem::new(ErrorCode::NotSupported, detail).with_field(field)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn put(text: &str) -> Result<rpc::SubscriptionConfig, (String, Option<String>)> {
+        let patch: SubscriptionPatch = serde_json::from_str(text).unwrap();
+        patch
+            .apply(default_subscription_config())
+            .map_err(|problem| (problem.code.into_owned(), problem.field))
+    }
+
+    #[test]
+    fn what_is_left_out_takes_its_default_and_what_is_shown_can_be_put_again() {
+        let config = put(r#"{"topics":["orders"]}"#).unwrap();
+        assert_eq!(
+            config,
+            rpc::SubscriptionConfig { topic: "orders".into(), ..default_subscription_config() }
+        );
+        let config = put(
+            r#"{"mode":"queue","topics":["orders"],"lease_ms":1000,"max_attempts":0,"backoff_ms":[],
+                "dlq":"orders.dlq","order":"none","start":"ts:1970-01-01T00:00:01Z","max_unacked":1,"paused":true}"#,
+        )
+        .unwrap();
+        let shown = serde_json::to_string(&SubscriptionConfig::from(&config)).unwrap();
+        assert!(shown.contains(r#""start":"ts:1000""#), "{shown}");
+        assert_eq!(put(&shown).unwrap(), config);
+    }
+
+    #[test]
+    fn what_this_build_cannot_do_and_what_nobody_can_is_refused_by_name() {
+        for (fields, code, field) in [
+            (r#""topics":["a"],"mode":"push""#, "not_supported", "mode"),
+            (r#""topics":["a"],"mode":"pull""#, "invalid_config", "mode"),
+            (r#""topics":["a","b"]"#, "not_supported", "topics"),
+            (r#""topics":["orders.*"]"#, "not_supported", "topics"),
+            (r#""topics":["a"],"order":"key""#, "not_supported", "order"),
+            (r#""topics":["a"],"filter":"x""#, "not_supported", "filter"),
+            (r#""topics":["a"],"fair_by":"x""#, "not_supported", "fair_by"),
+            (r#""mode":"queue""#, "invalid_config", "topics"),
+            (r#""topics":[]"#, "invalid_config", "topics"),
+            (r#""topics":["a/b"]"#, "invalid_name", "topics"),
+            (r#""topics":["a"],"dlq":"..""#, "invalid_name", "dlq"),
+            (r#""topics":["a"],"dlq":"a""#, "invalid_config", "dlq"),
+            (r#""topics":["a"],"lease_ms":999"#, "invalid_config", "lease_ms"),
+            (r#""topics":["a"],"lease_ms":43200001"#, "invalid_config", "lease_ms"),
+            (r#""topics":["a"],"max_attempts":4294967296"#, "invalid_config", "max_attempts"),
+            (r#""topics":["a"],"backoff_ms":[31622400001]"#, "invalid_config", "backoff_ms"),
+            (r#""topics":["a"],"start":"5""#, "invalid_config", "start"),
+            (r#""topics":["a"],"start":"tail:5""#, "invalid_config", "start"),
+            (r#""topics":["a"],"max_unacked":0"#, "invalid_config", "max_unacked"),
+        ] {
+            let refused = put(&format!("{{{fields}}}")).unwrap_err();
+            assert_eq!(refused, (code.to_owned(), Some(field.to_owned())), "{fields}");
+        }
+        let many = vec![1u64; BACKOFF_STEPS_MAX + 1];
+        assert!(put(&format!(r#"{{"topics":["a"],"backoff_ms":{many:?}}}"#)).is_err());
+        assert!(serde_json::from_str::<SubscriptionPatch>(r#"{"lease":1}"#).is_err());
+    }
+
+    #[test]
+    fn a_patch_tells_null_from_absent() {
+        let before = rpc::SubscriptionConfig {
+            topic: "a".into(),
+            dead_letter_topic: Some("b".into()),
+            ..default_subscription_config()
+        };
+        let patch = |text| serde_json::from_str::<SubscriptionPatch>(text).unwrap().apply(before.clone());
+        assert_eq!(patch(r#"{"lease_ms":5000}"#).unwrap().dead_letter_topic.as_deref(), Some("b"));
+        assert_eq!(patch(r#"{"dlq":null}"#).unwrap().dead_letter_topic, None);
+    }
+}

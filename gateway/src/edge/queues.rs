@@ -1,0 +1,311 @@
+//! Subscriptions over HTTP, as they are consumed.
+
+use std::time::Duration;
+
+use axum::response::Response;
+use http::header::CACHE_CONTROL;
+use http::{HeaderValue, StatusCode};
+use tokio::time::Instant;
+use weir_protocol::error::ErrorCode;
+use weir_protocol::ids::Offset;
+use weir_protocol::limits::{
+    DELAY_MS_MAX, LEASE_MS_MAX, LEASE_MS_MIN, PULL_RECORDS_MAX, SETTLE_ITEMS_MAX, SETTLE_REASON_BYTES_MAX,
+    WAIT_MS_MAX,
+};
+use weir_protocol::rpc::{At, SettleAction};
+use weir_protocol::start::{Start, parse_from};
+
+use super::confirm::idempotency_key;
+use super::dispatch::{Call, json};
+use super::read::partition;
+use super::record;
+use super::subscriptions::path;
+use super::topics::page_limit;
+use crate::api::{
+    self, LeasePage, LeasedRecord, Problem, Pulled, READ_BYTES_MAX, SeekedPart, SettleOutcome, SettledLease,
+    Takeover,
+};
+use crate::service::subscriptions::{
+    Delivery, Lease, LeaseListing, ListLeases, Pull, Seek, SettleLease, Settled,
+};
+
+const MAX_DEFAULT: u64 = 32;
+const BYTES_DEFAULT: u64 = 1 << 20;
+/// Longest name of a holder, in bytes.
+const HOLDER_BYTES_MAX: usize = 255;
+/// Largest body of a settle: the most leases, and reasons for some of them. What it says fits a frame to a node.
+const SETTLE_BYTES_MAX: usize = 2 << 20;
+
+pub(super) async fn pull(mut call: Call) -> Result<Response, Problem> {
+    let path = path(&call)?;
+    let asked: api::Pull = call.json().await?;
+    let pull = checked(asked, idempotency_key(&call)?)?;
+    let deliveries = call.edge.services.subscriptions.pull(&path, &pull).await?;
+    let counts = &call.edge.queue_counts;
+    counts.pulls.inc();
+    counts.leased.inc_by(deliveries.len() as u64);
+    let now = Instant::now();
+    let messages = deliveries.iter().map(|delivery| shown(delivery, now)).collect();
+    json(StatusCode::OK, &Pulled { messages })
+}
+
+fn checked(asked: api::Pull, key: Option<String>) -> Result<Pull, Problem> {
+    let max = within("max", asked.max.unwrap_or(MAX_DEFAULT), 1, PULL_RECORDS_MAX.into())?;
+    let lease_ms = asked.lease_ms.map(lease_time("lease_ms")).transpose()?;
+    let holder = asked.holder.unwrap_or_default();
+    if holder.len() > HOLDER_BYTES_MAX {
+        return Err(Problem::invalid_parameter("holder", format!("more than {HOLDER_BYTES_MAX} bytes")));
+    }
+    Ok(Pull {
+        max: u32::try_from(max).expect("within a u32"),
+        max_bytes: within("max_bytes", asked.max_bytes.unwrap_or(BYTES_DEFAULT), 1, READ_BYTES_MAX)?,
+        wait: Duration::from_millis(within("wait_ms", asked.wait_ms.unwrap_or(0), 0, WAIT_MS_MAX)?),
+        lease_ms: lease_ms.map(|ms| u32::try_from(ms).expect("within a u32")),
+        key,
+        holder,
+    })
+}
+
+fn within(field: &str, value: u64, min: u64, max: u64) -> Result<u64, Problem> {
+    if (min..=max).contains(&value) {
+        return Ok(value);
+    }
+    Err(Problem::invalid_parameter(field, format!("{value} is not from {min} to {max}")))
+}
+
+fn lease_time(field: &str) -> impl Fn(u64) -> Result<u64, Problem> {
+    move |ms| within(field, ms, LEASE_MS_MIN.into(), LEASE_MS_MAX.into())
+}
+
+fn id(partition: u32, offset: u64) -> String {
+    format!("{partition}:{offset}")
+}
+
+fn shown(delivery: &Delivery, now: Instant) -> api::Delivery {
+    let lease = &delivery.lease;
+    let left = delivery.expires.saturating_duration_since(now).as_millis();
+    api::Delivery {
+        id: id(lease.partition.0, lease.offset.0),
+        lease: lease.encode(),
+        fence: lease.fence,
+        attempt: delivery.attempt,
+        lease_expires_in_ms: u64::try_from(left).unwrap_or(u64::MAX),
+        record: record::shown(&delivery.record, lease.partition),
+    }
+}
+
+pub(super) async fn settle(mut call: Call) -> Result<Response, Problem> {
+    let path = path(&call)?;
+    let asked: api::Settle = call.json_within(SETTLE_BYTES_MAX).await?;
+    let (tokens, leases) = leases_of(asked)?;
+    let settled = call.edge.services.subscriptions.settle(&path, &leases).await?;
+    let results: Vec<_> =
+        tokens.into_iter().zip(settled).map(|(lease, settled)| result(lease, settled)).collect();
+    for result in &results {
+        call.edge.queue_counts.settles.with_label_values(&[result.result.as_str()]).inc();
+    }
+    let is_whole = results.iter().all(|result| result.result == SettleOutcome::Ok);
+    let status = if is_whole { StatusCode::OK } else { StatusCode::MULTI_STATUS };
+    json(status, &api::Settled { results })
+}
+
+/// Every lease as it was written and what shall become of it, in the order of the answer.
+fn leases_of(asked: api::Settle) -> Result<(Vec<String>, Vec<SettleLease>), Problem> {
+    if asked.publish.is_some() {
+        let detail = "publish: this build settles and publishes apart";
+        return Err(Problem::new(ErrorCode::NotSupported, detail).with_field("publish"));
+    }
+    let count = asked.ack.len() + asked.nack.len() + asked.extend.len() + asked.dead.len();
+    if count > SETTLE_ITEMS_MAX {
+        let detail = format!("{count} leases; {SETTLE_ITEMS_MAX} are allowed");
+        return Err(Problem::new(ErrorCode::TooLarge, detail).with_limit(SETTLE_ITEMS_MAX as u64));
+    }
+    let (mut tokens, mut leases) = (Vec::with_capacity(count), Vec::with_capacity(count));
+    let mut add = |field: String, token: String, action, ms, reason: String| {
+        let lease = Lease::decode(&token).map_err(|failure| Problem::from(failure).with_field(&field))?;
+        if reason.len() > SETTLE_REASON_BYTES_MAX {
+            let why = format!("more than {SETTLE_REASON_BYTES_MAX} bytes");
+            return Err(Problem::invalid_parameter(&format!("{field}.reason"), why));
+        }
+        tokens.push(token);
+        leases.push(SettleLease { lease, action, ms, reason });
+        Ok(())
+    };
+    for (place, token) in asked.ack.into_iter().enumerate() {
+        add(format!("ack[{place}]"), token, SettleAction::Ack, None, String::new())?;
+    }
+    for (place, item) in asked.nack.into_iter().enumerate() {
+        let field = format!("nack[{place}]");
+        let delay = item.delay_ms.map(|ms| within(&format!("{field}.delay_ms"), ms, 0, DELAY_MS_MAX));
+        add(field, item.lease, SettleAction::Nack, delay.transpose()?, item.reason)?;
+    }
+    for (place, item) in asked.extend.into_iter().enumerate() {
+        let field = format!("extend[{place}]");
+        let ms = item.ms.map(lease_time(&format!("{field}.ms"))).transpose()?;
+        add(field, item.lease, SettleAction::Extend, ms, String::new())?;
+    }
+    for (place, item) in asked.dead.into_iter().enumerate() {
+        add(format!("dead[{place}]"), item.lease, SettleAction::Dead, None, item.reason)?;
+    }
+    Ok((tokens, leases))
+}
+
+fn result(lease: String, settled: Settled) -> SettledLease {
+    let (result, current, problem) = match settled {
+        Settled::Done => (SettleOutcome::Ok, None, None),
+        Settled::LeaseLost(current) => (SettleOutcome::LeaseLost, current, None),
+        Settled::Already => (SettleOutcome::AlreadySettled, None, None),
+        Settled::Unknown => (SettleOutcome::Unknown, None, None),
+        Settled::Failed(failure) => (SettleOutcome::Failed, None, Some(Box::new(failure.into()))),
+    };
+    let current = current.map(|grant| Takeover { attempt: grant.attempt, fence: grant.fence });
+    SettledLease { lease, result, current, problem }
+}
+
+pub(super) async fn seek(mut call: Call) -> Result<Response, Problem> {
+    let path = path(&call)?;
+    let asked: api::Seek = call.json().await?;
+    let is_dry_run = call.route.query("dry_run") == Some("true");
+    let seek = Seek { to: target(&asked.to)?, is_dry_run };
+    let moved = call.edge.services.subscriptions.seek(&path, seek).await?;
+    let parts: Vec<_> = moved
+        .into_iter()
+        .map(|(partition, answer)| SeekedPart {
+            partition: partition.0,
+            floor: answer.floor,
+            redelivered: answer.redelivered,
+            skipped: answer.skipped,
+        })
+        .collect();
+    let body = api::Seeked {
+        dry_run: is_dry_run,
+        redelivered: parts.iter().map(|part| part.redelivered).sum(),
+        skipped: parts.iter().map(|part| part.skipped).sum(),
+        parts,
+    };
+    json(StatusCode::OK, &body)
+}
+
+/// A text, or a number, which is an offset.
+fn target(to: &serde_json::Value) -> Result<At, Problem> {
+    let text = match to {
+        serde_json::Value::String(text) => text.clone(),
+        serde_json::Value::Number(number) => number.to_string(),
+        _ => String::new(),
+    };
+    match parse_from(&text) {
+        Ok(Start::At(at)) if !matches!(at, At::Tail(_)) => Ok(at),
+        _ => {
+            let why = "earliest, latest, an offset, or ts: and RFC 3339 or milliseconds";
+            Err(Problem::invalid_parameter("to", why))
+        }
+    }
+}
+
+pub(super) async fn leases(call: Call) -> Result<Response, Problem> {
+    let (number, from) = (call.route.integer("partition"), call.route.integer("from"));
+    let cursor = call.route.query("cursor").map(str::to_owned);
+    if cursor.is_some() && (number.is_some() || from.is_some()) {
+        return Err(Problem::invalid_parameter("cursor", "says itself which partition and where from"));
+    }
+    if from.is_some() && number.is_none() {
+        return Err(Problem::invalid_parameter("from", "an offset belongs to one partition: name it"));
+    }
+    let list = ListLeases {
+        partition: partition(number),
+        from: Offset(from.unwrap_or(0)),
+        limit: page_limit(&call),
+        cursor,
+    };
+    let page = call.edge.services.subscriptions.leases(&path(&call)?, &list).await?;
+    let items = page.items.into_iter().map(listed).collect();
+    let mut response = json(StatusCode::OK, &LeasePage { items, next: page.next })?;
+    response.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    Ok(response)
+}
+
+fn listed(LeaseListing { partition, lease }: LeaseListing) -> LeasedRecord {
+    LeasedRecord {
+        id: id(partition.0, lease.offset),
+        partition: partition.0,
+        offset: lease.offset,
+        attempts: lease.attempts,
+        holder: Some(lease.holder).filter(|holder| !holder.is_empty()),
+        fence: lease.grant.map(|grant| grant.fence),
+        lease_expires_in_ms: lease.grant.map(|grant| grant.expires_in_ms),
+        age_ms: lease.grant.map(|_| lease.age_ms),
+        delayed_ms: lease.delayed_ms,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pull_has_defaults_and_bounds() {
+        let pull = checked(api::Pull::default(), None).unwrap();
+        assert_eq!((pull.max, pull.max_bytes, pull.wait, pull.lease_ms), (32, 1 << 20, Duration::ZERO, None));
+        for (text, field) in [
+            (r#"{"max":0}"#, "max"),
+            (r#"{"max":10001}"#, "max"),
+            (r#"{"max_bytes":0}"#, "max_bytes"),
+            (r#"{"wait_ms":60001}"#, "wait_ms"),
+            (r#"{"lease_ms":999}"#, "lease_ms"),
+            (&format!(r#"{{"holder":"{}"}}"#, "h".repeat(256)), "holder"),
+        ] {
+            let refused = checked(serde_json::from_str(text).unwrap(), None).unwrap_err();
+            assert!(refused.is(ErrorCode::InvalidParameter), "{text}");
+            assert_eq!(refused.field.as_deref(), Some(field), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_settle_names_what_it_refuses() {
+        let lease = Lease {
+            subscription: 1,
+            incarnation: weir_protocol::ids::Incarnation(2),
+            partition: weir_protocol::ids::PartitionId(3),
+            offset: Offset(4),
+            fence: 5,
+        };
+        let token = lease.encode();
+        for (text, code, field) in [
+            (r#"{"publish":[]}"#.to_owned(), "not_supported", "publish"),
+            (format!(r#"{{"ack":["{token}","x"]}}"#), "invalid_cursor", "ack[1]"),
+            (
+                format!(r#"{{"nack":[{{"lease":"{token}","delay_ms":31622400001}}]}}"#),
+                "invalid_parameter",
+                "nack[0].delay_ms",
+            ),
+            (format!(r#"{{"extend":[{{"lease":"{token}","ms":1}}]}}"#), "invalid_parameter", "extend[0].ms"),
+            (
+                format!(r#"{{"dead":[{{"lease":"{token}","reason":"{}"}}]}}"#, "r".repeat(1025)),
+                "invalid_parameter",
+                "dead[0].reason",
+            ),
+        ] {
+            let refused = leases_of(serde_json::from_str(&text).unwrap()).unwrap_err();
+            assert_eq!((refused.code.as_ref(), refused.field.as_deref()), (code, Some(field)), "{text}");
+        }
+        let many = api::Settle { ack: vec![token; SETTLE_ITEMS_MAX + 1], ..api::Settle::default() };
+        assert!(leases_of(many).unwrap_err().is(ErrorCode::TooLarge));
+    }
+
+    #[test]
+    fn a_seek_goes_to_what_every_partition_has() {
+        use serde_json::json;
+        for (to, at) in [
+            (json!("earliest"), At::Earliest(true)),
+            (json!("latest"), At::Latest(true)),
+            (json!("17"), At::Offset(17)),
+            (json!(17), At::Offset(17)),
+            (json!("ts:5"), At::TimestampMs(5)),
+        ] {
+            assert_eq!(target(&to).unwrap(), at);
+        }
+        for bad in [json!(null), json!(-1), json!(1.5), json!("tail:3"), json!("cursor:x"), json!([])] {
+            assert_eq!(target(&bad).unwrap_err().field.as_deref(), Some("to"), "{bad}");
+        }
+    }
+}

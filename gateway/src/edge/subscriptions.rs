@@ -1,0 +1,216 @@
+//! Subscriptions over HTTP, as they are configured.
+
+use axum::response::Response;
+use http::header::LOCATION;
+use http::{HeaderValue, StatusCode};
+use weir_protocol::error::ErrorCode;
+use weir_protocol::ids::Name;
+use weir_protocol::rpc::{PartStats, Refusal, SubscriptionConfig};
+
+use super::dispatch::{Call, empty, json, permitted};
+use super::topics::{add_tag, if_match, must_be_new, page_limit, tag, tagged};
+use crate::api::{
+    self, Problem, SubscriptionPage, SubscriptionPart, SubscriptionPatch, SubscriptionTotals,
+    default_subscription_config,
+};
+use crate::auth::{Op, Resource};
+use crate::service::ServiceError;
+use crate::service::subscriptions::{ListSubscriptions, Subscription, SubscriptionPath, SubscriptionView};
+
+/// Attempts of a change that names no version, when others change the subscription at the same time.
+const ATTEMPTS: u32 = 5;
+
+/// The subscription that the path names.
+pub(super) fn path(call: &Call) -> Result<SubscriptionPath, Problem> {
+    Ok(SubscriptionPath {
+        tenant: call.principal.tenant.clone(),
+        namespace: call.route.name("ns")?,
+        subscription: call.route.name("subscription")?,
+    })
+}
+
+pub(super) async fn create(mut call: Call) -> Result<Response, Problem> {
+    let path = path(&call)?;
+    let patch: SubscriptionPatch = call.json().await?;
+    let config = patch.apply(default_subscription_config())?;
+    may_connect(&call, &config, None)?;
+    if if_match(&call)?.is_some() {
+        return change(&call, |_| Ok(config.clone())).await;
+    }
+    let must_be_new = must_be_new(&call)?;
+    let exists = || Problem::new(ErrorCode::VersionMismatch, "the subscription exists");
+    let is_new = match call.edge.services.subscriptions.create(&path, config).await {
+        Ok((_, false)) if must_be_new => return Err(exists()),
+        Ok((_, is_new)) => is_new,
+        Err(failure) if must_be_new && failure.code() == ErrorCode::ConfigMismatch => return Err(exists()),
+        Err(failure) => return Err(failure.into()),
+    };
+    shown(&call, if is_new { StatusCode::CREATED } else { StatusCode::OK }).await
+}
+
+pub(super) async fn read(call: Call) -> Result<Response, Problem> {
+    let view = call.edge.services.subscriptions.view(&path(&call)?).await?;
+    let tag = tag(view.subscription.id, view.subscription.version);
+    Ok(tagged(&call, &tag, json(StatusCode::OK, &full(&view))?))
+}
+
+pub(super) async fn update(mut call: Call) -> Result<Response, Problem> {
+    let patch: SubscriptionPatch = call.json().await?;
+    change(&call, |config| patch.clone().apply(config)).await
+}
+
+pub(super) async fn pause(call: Call, paused: bool) -> Result<Response, Problem> {
+    change(&call, |config| Ok(SubscriptionConfig { paused, ..config })).await
+}
+
+pub(super) async fn delete(call: Call) -> Result<Response, Problem> {
+    let path = path(&call)?;
+    let expected = if_match(&call)?;
+    if expected.is_some() {
+        let current = call.edge.services.subscriptions.get(&path).await?;
+        expect(&current, expected)?;
+    }
+    call.edge.services.subscriptions.delete(&path, expected.map(|(_, version)| version)).await?;
+    Ok(empty(StatusCode::NO_CONTENT))
+}
+
+pub(super) async fn list(call: Call) -> Result<Response, Problem> {
+    let list = ListSubscriptions {
+        tenant: call.principal.tenant.clone(),
+        namespace: call.route.name("ns")?,
+        contains: call.route.query("q").map(str::to_owned),
+        limit: page_limit(&call),
+        cursor: call.route.query("cursor").map(str::to_owned),
+    };
+    let page = call.edge.services.subscriptions.list(&list).await?;
+    let items = page.items.iter().map(full).collect();
+    json(StatusCode::OK, &SubscriptionPage { items, next: page.next })
+}
+
+/// Applies `to` to the configuration as it is: to the version that `If-Match` names, or to whatever stands there,
+/// again if somebody else was faster.
+async fn change(
+    call: &Call,
+    to: impl Fn(SubscriptionConfig) -> Result<SubscriptionConfig, Problem> + Send + Sync,
+) -> Result<Response, Problem> {
+    let (path, expected) = (path(call)?, if_match(call)?);
+    let mut attempts = ATTEMPTS;
+    loop {
+        attempts -= 1;
+        let current = call.edge.services.subscriptions.get(&path).await?;
+        expect(&current, expected)?;
+        let config = to(current.config.clone())?;
+        if config == current.config {
+            return shown(call, StatusCode::OK).await;
+        }
+        may_connect(call, &config, Some(&current.config))?;
+        match call.edge.services.subscriptions.update(&current, config).await {
+            Ok(_) => return shown(call, StatusCode::OK).await,
+            Err(failure)
+                if expected.is_none() && failure.code() == ErrorCode::VersionMismatch && attempts > 0 => {}
+            Err(failure) => return Err(failure.into()),
+        }
+    }
+}
+
+/// Refuses what is another life or version than the one that is meant.
+fn expect(current: &Subscription, expected: Option<(u64, u32)>) -> Result<(), Problem> {
+    let Some((id, version)) = expected else { return Ok(()) };
+    let refuse = |refusal: Refusal| Err(ServiceError::from(refusal).into());
+    if id != current.id {
+        let detail = "If-Match names a subscription of this name that was deleted";
+        return refuse(Refusal::new(ErrorCode::IncarnationGone, detail));
+    }
+    if version != current.version {
+        let detail = format!("the configuration has version {}", current.version);
+        let refusal = Refusal::new(ErrorCode::VersionMismatch, detail);
+        return refuse(Refusal { config_version: Some(current.version), ..refusal });
+    }
+    Ok(())
+}
+
+/// A subscription reads its topic and writes its dead letters: whoever sets that up may do so themselves. Otherwise
+/// a subscription would be a way around the grants on topics.
+fn may_connect(
+    call: &Call,
+    config: &SubscriptionConfig,
+    before: Option<&SubscriptionConfig>,
+) -> Result<(), Problem> {
+    let namespace = call.route.name("ns")?;
+    let ask = |op: Op, topic: &str| {
+        let topic =
+            Name::new(topic).map_err(|error| Problem::new(ErrorCode::InvalidName, error.to_string()))?;
+        permitted(&call.principal, op, &Resource::Topic { namespace: &namespace, topic: &topic })
+    };
+    if before.is_none_or(|before| before.topic != config.topic) {
+        ask(Op::Subscribe, &config.topic)?;
+    }
+    match &config.dead_letter_topic {
+        Some(dlq) if before.is_none_or(|before| before.dead_letter_topic.as_ref() != Some(dlq)) => {
+            ask(Op::Publish, dlq)
+        }
+        _ => Ok(()),
+    }
+}
+
+async fn shown(call: &Call, status: StatusCode) -> Result<Response, Problem> {
+    let view = call.edge.services.subscriptions.view(&path(call)?).await?;
+    let mut response = json(status, &full(&view))?;
+    add_tag(&mut response, &tag(view.subscription.id, view.subscription.version));
+    if status == StatusCode::CREATED
+        && let Ok(path) = HeaderValue::from_str(&call.path)
+    {
+        response.headers_mut().insert(LOCATION, path);
+    }
+    Ok(response)
+}
+
+/// A subscription with what it holds of each partition.
+fn full(view: &SubscriptionView) -> api::Subscription {
+    let subscription = &view.subscription;
+    let parts = subscription.partition_ids().zip(&subscription.shards).zip(&view.parts);
+    api::Subscription {
+        ns: subscription.path.namespace.to_string(),
+        name: subscription.path.subscription.to_string(),
+        id: subscription.id,
+        version: subscription.version,
+        created_ms: subscription.created.0,
+        topic_incarnation: subscription.topic_incarnation.0,
+        config: (&subscription.config).into(),
+        parts: parts.map(|((partition, shard), stats)| part(partition.0, shard.0, stats.as_ref())).collect(),
+        totals: totals(view),
+    }
+}
+
+fn part(partition: u32, shard: u32, stats: Option<&PartStats>) -> SubscriptionPart {
+    let number = |get: fn(&PartStats) -> u64| stats.map(get);
+    SubscriptionPart {
+        partition,
+        floor: number(|stats| stats.floor),
+        end: number(|stats| stats.end),
+        ready: number(|stats| stats.ready),
+        leased: number(|stats| stats.leased),
+        delayed: number(|stats| stats.delayed),
+        settled_above_floor: number(|stats| stats.settled_above_floor),
+        dead: number(|stats| stats.dead),
+        dead_pending: number(|stats| stats.dead_pending),
+        oldest_ms: stats.and_then(|stats| stats.oldest_ms),
+        shard,
+    }
+}
+
+fn totals(view: &SubscriptionView) -> SubscriptionTotals {
+    let known = || view.parts.iter().flatten();
+    let sum = |get: fn(&PartStats) -> u64| known().map(get).sum();
+    SubscriptionTotals {
+        unsettled: sum(|stats| {
+            stats.end.saturating_sub(stats.floor).saturating_sub(stats.settled_above_floor)
+        }),
+        ready: sum(|stats| stats.ready),
+        leased: sum(|stats| stats.leased),
+        delayed: sum(|stats| stats.delayed),
+        dead: sum(|stats| stats.dead),
+        dead_pending: sum(|stats| stats.dead_pending),
+        oldest_ms: known().filter_map(|stats| stats.oldest_ms).min(),
+    }
+}

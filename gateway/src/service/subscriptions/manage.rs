@@ -1,0 +1,308 @@
+//! Subscriptions as they are configured.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use futures_util::future::{join_all, try_join_all};
+use parking_lot::Mutex;
+use prost::Message;
+use tokio::sync::Semaphore;
+use tokio::time::Instant;
+use weir_protocol::error::ErrorCode;
+use weir_protocol::ids::{Name, PartitionId, ShardId};
+use weir_protocol::rpc::{
+    CreateSubscriptionRequest, DeleteSubscriptionRequest, ListSubscriptionsRequest, Method, PartStats,
+    PartStatsList, PartStatsRequest, SubscriptionConfig, SubscriptionCreated, SubscriptionDescription,
+    SubscriptionList, UpdateSubscriptionRequest,
+};
+
+use super::cache::Cache;
+use super::described::{Subscription, SubscriptionPath};
+use super::known::is_stale;
+use crate::service::ServiceError;
+use crate::service::namespaces::Namespaces;
+use crate::service::page::{Page, cursor_after, name_of};
+use crate::service::topics::Topics;
+use crate::storage::{CallFor, Safety, Storage};
+
+/// Subscriptions whose description is remembered.
+const KNOWN_MAX: usize = 10_000;
+/// Waits of pulls at storage nodes, one per partition, over all subscriptions: well below the calls that a node
+/// takes of one connection, which publishes share. Who finds none left asks again from time to time instead.
+const WAITS_MAX: usize = 4_096;
+
+/// A subscription and how it stands.
+#[derive(Debug, Clone, PartialEq)]
+pub struct SubscriptionView {
+    /// The subscription.
+    pub subscription: Subscription,
+    /// How each part stands, by partition; `None` where the shard cannot be reached or the part is gone.
+    pub parts: Vec<Option<PartStats>>,
+}
+
+/// Which page of subscriptions.
+#[derive(Debug, Clone)]
+pub struct ListSubscriptions {
+    /// Owner.
+    pub tenant: Name,
+    /// Namespace.
+    pub namespace: Name,
+    /// Only names that contain this.
+    pub contains: Option<String>,
+    /// At most this many.
+    pub limit: u32,
+    /// Cursor of the page before.
+    pub cursor: Option<String>,
+}
+
+/// What is held now.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct SubscriptionsMetrics {
+    /// Subscriptions remembered.
+    pub known: u64,
+    /// Most subscriptions remembered.
+    pub known_max: u64,
+    /// Partitions that pulls wait on.
+    pub waits: u64,
+    /// Most partitions that pulls wait on.
+    pub waits_max: u64,
+}
+
+/// Manages and consumes subscriptions. Clones share everything.
+#[derive(Debug, Clone)]
+pub struct Subscriptions {
+    pub(super) storage: Storage,
+    pub(super) namespaces: Namespaces,
+    pub(super) topics: Topics,
+    /// Held for a look or a change only.
+    pub(super) cache: Arc<Mutex<Cache>>,
+    pub(super) waits: Arc<Semaphore>,
+}
+
+impl Subscriptions {
+    pub(in crate::service) fn new(storage: Storage, namespaces: Namespaces, topics: Topics) -> Self {
+        let cache = Arc::new(Mutex::new(Cache::new(KNOWN_MAX)));
+        Self { storage, namespaces, topics, cache, waits: Arc::new(Semaphore::new(WAITS_MAX)) }
+    }
+
+    /// What is counted.
+    #[must_use]
+    pub fn metrics(&self) -> SubscriptionsMetrics {
+        SubscriptionsMetrics {
+            known: self.cache.lock().len() as u64,
+            known_max: KNOWN_MAX as u64,
+            waits: WAITS_MAX.saturating_sub(self.waits.available_permits()) as u64,
+            waits_max: WAITS_MAX as u64,
+        }
+    }
+
+    /// Creates a subscription. True: it did not exist before; false: it exists with this very configuration. On
+    /// return every partition can be pulled from.
+    ///
+    /// # Errors
+    /// `config_mismatch`, `topic_not_found` of the topic or the dead letter topic, `namespace_not_found`.
+    pub async fn create(
+        &self,
+        path: &SubscriptionPath,
+        config: SubscriptionConfig,
+    ) -> Result<(Subscription, bool), ServiceError> {
+        let deadline = self.storage.deadline();
+        let place = path.place();
+        let topic_named = |name: &str, field: &'static str| {
+            let topic = Name::new(name);
+            topic.map_err(|error| {
+                ServiceError::new(ErrorCode::InvalidName, error.to_string()).with_field(field)
+            })
+        };
+        let topic = topic_named(&config.topic, "topics")?;
+        let topic = weir_protocol::ids::TopicPath { topic, ..place.clone() };
+        // Asked for anew: what is remembered may be of a topic that was deleted since.
+        let topic = self.topics.get(&topic).await.map_err(|failure| failure.with_field("topics"))?;
+        self.find_dead_letter_topic(path, &config, deadline).await?;
+        let request = CreateSubscriptionRequest {
+            name: path.into(),
+            config,
+            topic_incarnation: topic.incarnation.0,
+            shards: topic.shards.iter().map(|shard| shard.0).collect(),
+        };
+        let call = CallFor {
+            shard: self.storage.home(&place, deadline).await?,
+            method: Method::CreateSubscription,
+            // Created twice is created once; only who was first cannot be told after a lost answer.
+            safety: Safety::Repeatable,
+            deadline,
+        };
+        let created: SubscriptionCreated = self.storage.ask(call, &request).await?;
+        let known = self.remember(created.subscription)?;
+        Ok((known.subscription.clone(), created.created))
+    }
+
+    /// Where dead letters go must exist, or be made because the namespace says so: nobody would notice later.
+    async fn find_dead_letter_topic(
+        &self,
+        path: &SubscriptionPath,
+        config: &SubscriptionConfig,
+        deadline: Instant,
+    ) -> Result<(), ServiceError> {
+        let Some(name) = &config.dead_letter_topic else { return Ok(()) };
+        let invalid = |error: weir_protocol::ids::NameError| {
+            ServiceError::new(ErrorCode::InvalidName, error.to_string()).with_field("dlq")
+        };
+        let topic =
+            weir_protocol::ids::TopicPath { topic: Name::new(name).map_err(invalid)?, ..path.place() };
+        let found = self.topics.known_or_created(&topic, deadline).await;
+        found.map(|_| ()).map_err(|failure| failure.with_field("dlq"))
+    }
+
+    /// A subscription as its home shard knows it now.
+    ///
+    /// # Errors
+    /// `subscription_not_found`, `namespace_not_found`.
+    pub async fn get(&self, path: &SubscriptionPath) -> Result<Subscription, ServiceError> {
+        let known = self.describe(path, self.storage.deadline()).await?;
+        Ok(known.subscription.clone())
+    }
+
+    /// A subscription with the statistics of its parts.
+    ///
+    /// # Errors
+    /// As [`Subscriptions::get`].
+    pub async fn view(&self, path: &SubscriptionPath) -> Result<SubscriptionView, ServiceError> {
+        let subscription = self.get(path).await?;
+        let mut views = self.views(vec![subscription]).await;
+        Ok(views.pop().expect("one view per subscription"))
+    }
+
+    /// Replaces the configuration of `from`, and only of that life and version.
+    ///
+    /// # Errors
+    /// `version_mismatch`, `incarnation_gone` of another life, `subscription_not_found`, `topic_not_found` of the
+    /// dead letter topic, `not_supported` for another topic or start.
+    pub async fn update(
+        &self,
+        from: &Subscription,
+        config: SubscriptionConfig,
+    ) -> Result<Subscription, ServiceError> {
+        for (field, is_same) in
+            [("topics", config.topic == from.config.topic), ("start", config.start == from.config.start)]
+        {
+            if !is_same {
+                let detail = format!("{field} cannot be changed: create another subscription");
+                return Err(ServiceError::new(ErrorCode::NotSupported, detail).with_field(field));
+            }
+        }
+        let (path, deadline) = (&from.path, self.storage.deadline());
+        if config.dead_letter_topic != from.config.dead_letter_topic {
+            self.find_dead_letter_topic(path, &config, deadline).await?;
+        }
+        let request = UpdateSubscriptionRequest {
+            name: path.into(),
+            config,
+            id: from.id,
+            expected_version: from.version,
+        };
+        let call = CallFor {
+            shard: self.storage.home(&path.place(), deadline).await?,
+            method: Method::UpdateSubscription,
+            safety: Safety::Once,
+            deadline,
+        };
+        match self.storage.ask::<_, SubscriptionDescription>(call, &request).await {
+            Ok(description) => Ok(self.remember(description)?.subscription.clone()),
+            Err(failure) => {
+                self.cache.lock().forget(path, None);
+                let failure =
+                    if is_stale(&failure) { self.explain_refused(from, failure).await } else { failure };
+                Err(self.explain_missing(path, failure, deadline).await)
+            }
+        }
+    }
+
+    /// Deletes a subscription with its leases: any, or only this version of it.
+    ///
+    /// # Errors
+    /// `subscription_not_found`, `version_mismatch`.
+    pub async fn delete(
+        &self,
+        path: &SubscriptionPath,
+        expected_version: Option<u32>,
+    ) -> Result<(), ServiceError> {
+        let deadline = self.storage.deadline();
+        let request = DeleteSubscriptionRequest { name: path.into(), expected_version };
+        let call = CallFor {
+            shard: self.storage.home(&path.place(), deadline).await?,
+            method: Method::DeleteSubscription,
+            safety: Safety::Once,
+            deadline,
+        };
+        let deleted = self.storage.send(call, vec![request.encode_to_vec().into()]).await;
+        self.cache.lock().forget(path, None);
+        match deleted {
+            Err(failure) => Err(self.explain_missing(path, failure, deadline).await),
+            Ok(_) => Ok(()),
+        }
+    }
+
+    /// A page of subscriptions in name order, over all shards; statistics are fetched for the page only.
+    ///
+    /// # Errors
+    /// `namespace_not_found`, `invalid_cursor`, or what a shard's leader says: a list with holes is no list.
+    pub async fn list(&self, list: &ListSubscriptions) -> Result<Page<SubscriptionView>, ServiceError> {
+        let deadline = self.storage.deadline();
+        let after = list.cursor.as_deref().map(name_of).transpose()?;
+        self.namespaces.find(&list.tenant, &list.namespace, deadline).await?;
+        let request = ListSubscriptionsRequest {
+            tenant: list.tenant.to_string(),
+            namespace: list.namespace.to_string(),
+            contains: list.contains.clone(),
+            after,
+            // One more tells whether there is another page.
+            limit: list.limit.saturating_add(1),
+        };
+        let shards = self.storage.data_shards(deadline).await?;
+        let asked = shards.into_iter().map(|shard| {
+            let method = Method::ListSubscriptions;
+            let call = CallFor { shard, method, safety: Safety::Repeatable, deadline };
+            self.storage.ask::<_, SubscriptionList>(call, &request)
+        });
+        let mut found = BTreeMap::new();
+        for answer in try_join_all(asked).await? {
+            for description in answer.subscriptions {
+                let subscription = Subscription::try_from(description)?;
+                found.insert(subscription.path.subscription.clone(), subscription);
+            }
+        }
+        let has_more = found.len() > list.limit as usize;
+        let page: Vec<_> = found.into_values().take(list.limit as usize).collect();
+        let last = page.last().filter(|_| has_more);
+        let next = last.map(|last| cursor_after(last.path.subscription.as_str()));
+        Ok(Page { items: self.views(page).await, next })
+    }
+
+    /// Statistics of all parts of these subscriptions, one call per shard.
+    async fn views(&self, subscriptions: Vec<Subscription>) -> Vec<SubscriptionView> {
+        let mut wanted: BTreeMap<ShardId, Vec<(usize, PartitionId)>> = BTreeMap::new();
+        for (place, subscription) in subscriptions.iter().enumerate() {
+            for (partition, shard) in subscription.partition_ids().zip(&subscription.shards) {
+                wanted.entry(*shard).or_default().push((place, partition));
+            }
+        }
+        let deadline = self.storage.deadline();
+        let asked = wanted.into_iter().map(|(shard, places)| {
+            let parts = places.iter().map(|(place, partition)| subscriptions[*place].part(*partition));
+            let request = PartStatsRequest { parts: parts.collect() };
+            let call = CallFor { shard, method: Method::PartStats, safety: Safety::Repeatable, deadline };
+            async move { (places, self.storage.ask::<_, PartStatsList>(call, &request).await) }
+        });
+        let mut stats: Vec<Vec<Option<PartStats>>> =
+            subscriptions.iter().map(|subscription| vec![None; subscription.shards.len()]).collect();
+        for (places, answer) in join_all(asked).await {
+            let Ok(answer) = answer else { continue };
+            for ((place, partition), found) in places.into_iter().zip(answer.parts) {
+                stats[place][partition.0 as usize] = Some(found).filter(|found| found.refused.is_none());
+            }
+        }
+        let view = |(subscription, parts)| SubscriptionView { subscription, parts };
+        subscriptions.into_iter().zip(stats).map(view).collect()
+    }
+}

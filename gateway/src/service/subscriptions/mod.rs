@@ -1,0 +1,28 @@
+//! Subscriptions: topics as work queues. Configured at the home of their name, consumed where the partitions are.
+//!
+//! ```text
+//!   Subscriptions ─┬─ create, get, view, update, delete, list ─▶ home shard of the name
+//!                  ├─ pull    leases of all partitions in turns; waits for any of them
+//!                  ├─ settle  leases back to their partitions, results in the order they were given
+//!                  └─ seek, leases                                    ─▶ the partitions' shards
+//!   Lease    what a token says: subscription, topic's life, partition, offset, fence
+//!   Known    a description that was asked for lately, and whose turn it is; forgotten when a part refuses it
+//! ```
+
+mod cache;
+mod described;
+mod known;
+mod lease;
+mod leases;
+mod manage;
+mod pull;
+mod seek;
+mod settle;
+
+pub use described::{Subscription, SubscriptionPath};
+pub use lease::Lease;
+pub use leases::{LeaseListing, ListLeases};
+pub use manage::{ListSubscriptions, SubscriptionView, Subscriptions, SubscriptionsMetrics};
+pub use pull::{Delivery, Pull};
+pub use seek::{Seek, Seeked};
+pub use settle::{SettleLease, Settled};

@@ -1,0 +1,338 @@
+//! Leasing messages: every partition has its turn, and whoever finds nothing waits on all of them.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::StreamExt as _;
+use futures_util::future::{join_all, try_join_all};
+use futures_util::stream::FuturesUnordered;
+use prost::Message as _;
+use tokio::time::{Instant, sleep_until, timeout_at};
+use weir_protocol::batch::{BatchError, Record};
+use weir_protocol::error::{ErrorCode, Outcome};
+use weir_protocol::ids::{Offset, PartitionId, Term, hash128};
+use weir_protocol::rpc::{Grant, Method, Packet, PullAnswer, PullRequest, U128};
+
+use super::Subscriptions;
+use super::cache::Known;
+use super::described::{Subscription, SubscriptionPath};
+use super::known::is_stale;
+use super::lease::Lease;
+use crate::service::ServiceError;
+use crate::service::read::{Origin, unpack};
+use crate::storage::Safety;
+
+/// A partition that cannot be reached holds up those behind it no longer than this.
+const TURN_TIME_MAX: Duration = Duration::from_secs(2);
+/// Pauses after a wait that ended with nothing, because somebody else was faster; doubled each time.
+const PAUSE_MIN: Duration = Duration::from_millis(5);
+const PAUSE_MAX: Duration = Duration::from_millis(250);
+
+/// What is asked for.
+#[derive(Debug, Clone)]
+pub struct Pull {
+    /// Most messages, at least 1.
+    pub max: u32,
+    /// Stop once this many encoded bytes are leased; one message is always given.
+    pub max_bytes: u64,
+    /// With nothing to lease, wait this long for something.
+    pub wait: Duration,
+    /// How long they are leased, milliseconds; `None`: as the subscription says.
+    pub lease_ms: Option<u32>,
+    /// Names this pull: repeated, it gets the same leases while any of them is held.
+    pub key: Option<String>,
+    /// Who takes them; may be empty.
+    pub holder: String,
+}
+
+/// A message that was leased.
+#[derive(Debug, Clone)]
+pub struct Delivery {
+    /// What settles it.
+    pub lease: Lease,
+    /// Deliveries so far, this one included.
+    pub attempt: u32,
+    /// When the lease runs out.
+    pub expires: Instant,
+    /// The message.
+    pub record: Record,
+}
+
+impl Subscriptions {
+    /// Leases messages. None: there was nothing to lease, also not while waiting.
+    ///
+    /// # Errors
+    /// `subscription_not_found`, `incarnation_gone` if the topic was deleted; `unavailable` if nothing was leased
+    /// and a partition cannot be reached.
+    ///
+    /// # Cancel safety
+    /// If it is dropped, waiting ends; what was leased just then comes again when its lease runs out, or at once
+    /// when it is pulled with the same key.
+    pub async fn pull(&self, path: &SubscriptionPath, pull: &Pull) -> Result<Vec<Delivery>, ServiceError> {
+        let until = Instant::now() + pull.wait;
+        let deadline = self.storage.deadline() + pull.wait;
+        self.with_known(path, deadline, |known| Puller::new(self, known, pull, until).run()).await
+    }
+}
+
+/// One pull under way.
+struct Puller<'a> {
+    subscriptions: &'a Subscriptions,
+    known: Arc<Known>,
+    pull: &'a Pull,
+    until: Instant,
+    key: Option<U128>,
+    taken: Vec<Delivery>,
+    bytes: u64,
+    /// Why a partition did not answer; told if nothing else can be.
+    failure: Option<ServiceError>,
+}
+
+impl<'a> Puller<'a> {
+    fn new(subscriptions: &'a Subscriptions, known: Arc<Known>, pull: &'a Pull, until: Instant) -> Self {
+        let id = known.subscription.id.to_le_bytes();
+        let key = pull.key.as_ref().map(|key| hash128(&[&id, key.as_bytes()]).into());
+        Self { subscriptions, known, pull, until, key, taken: Vec::new(), bytes: 0, failure: None }
+    }
+
+    async fn run(mut self) -> Result<Vec<Delivery>, ServiceError> {
+        let order = self.order();
+        if self.key.is_some() {
+            self.repeat().await?;
+        }
+        if self.taken.is_empty() {
+            self.turns(&order).await;
+        }
+        let mut pause = PAUSE_MIN;
+        while self.taken.is_empty() && !self.is_over() {
+            self.wait(&order).await;
+            if self.taken.is_empty() && !self.is_over() {
+                sleep_until(self.until.min(Instant::now() + pause)).await;
+                pause = (pause * 2).min(PAUSE_MAX);
+            }
+        }
+        match self.failure {
+            Some(failure) if self.taken.is_empty() => Err(failure),
+            _ => Ok(self.taken),
+        }
+    }
+
+    fn subscription(&self) -> &Subscription {
+        &self.known.subscription
+    }
+
+    /// Nothing can be waited for: the time is over, or everything that is known is old.
+    fn is_over(&self) -> bool {
+        Instant::now() >= self.until || self.failure.as_ref().is_some_and(is_stale)
+    }
+
+    fn is_full(&self) -> bool {
+        self.taken.len() >= self.pull.max as usize || self.bytes >= self.pull.max_bytes
+    }
+
+    /// All partitions, whose turn it is first. Repeats of a pull ask in the same order.
+    fn order(&self) -> Vec<PartitionId> {
+        let partitions = self.subscription().partitions();
+        let first = match self.key {
+            Some(key) => u32::try_from(key.low % u64::from(partitions)).expect("a remainder of a u32"),
+            None => self.known.take_turn(),
+        };
+        (first..partitions).chain(0..first).map(PartitionId).collect()
+    }
+
+    /// What was leased under the key before, wherever it was.
+    async fn repeat(&mut self) -> Result<(), ServiceError> {
+        let asked = self.subscription().partition_ids().map(|partition| {
+            let request = PullRequest {
+                max_records: self.pull.max,
+                max_bytes: self.pull.max_bytes,
+                only_repeat: true,
+                ..self.request(partition)
+            };
+            let deadline = self.subscriptions.storage.deadline();
+            self.ask(partition, request, deadline)
+        });
+        // A partition that cannot be reached may be the one that holds them: then nothing new may be leased.
+        for found in try_join_all(asked).await? {
+            self.add(found);
+        }
+        Ok(())
+    }
+
+    /// Every partition's turn, until there is enough. Whether those behind the first have anything is asked of all
+    /// at once, so that empty partitions cost one round trip however many they are.
+    async fn turns(&mut self, order: &[PartitionId]) {
+        let Some((first, others)) = order.split_first() else { return };
+        self.take(*first).await;
+        if self.is_full() || others.is_empty() || self.is_over_already() {
+            return;
+        }
+        let until = Instant::now() + TURN_TIME_MAX;
+        let asked = others.iter().map(|partition| self.ask(*partition, self.request(*partition), until));
+        let answers = join_all(asked).await;
+        for (partition, answer) in others.iter().zip(answers) {
+            match answer {
+                Ok(found) if found.is_more && !self.is_full() => self.take(*partition).await,
+                Ok(_) => {}
+                Err(failure) => self.failed(failure),
+            }
+        }
+    }
+
+    /// The first partition refused what is known: others would too.
+    fn is_over_already(&self) -> bool {
+        self.taken.is_empty() && self.failure.as_ref().is_some_and(is_stale)
+    }
+
+    /// Leases what is missing from one partition.
+    async fn take(&mut self, partition: PartitionId) {
+        let is_only = self.subscription().partitions() == 1;
+        let deadline = self.subscriptions.storage.deadline();
+        let deadline = if is_only { deadline } else { deadline.min(Instant::now() + TURN_TIME_MAX) };
+        let taken = u32::try_from(self.taken.len()).unwrap_or(u32::MAX);
+        let request = PullRequest {
+            max_records: self.pull.max.saturating_sub(taken),
+            max_bytes: self.pull.max_bytes.saturating_sub(self.bytes),
+            ..self.request(partition)
+        };
+        match self.ask(partition, request, deadline).await {
+            Ok(found) => self.add(found),
+            Err(failure) => self.failed(failure),
+        }
+    }
+
+    /// Waits until one of the partitions has something, or the time is over, and leases it.
+    async fn wait(&mut self, order: &[PartitionId]) {
+        let count = u32::try_from(order.len()).unwrap_or(u32::MAX);
+        let Ok(place) = Arc::clone(&self.subscriptions.waits).try_acquire_many_owned(count) else {
+            // Too many wait: this one asks again later.
+            sleep_until(self.until.min(Instant::now() + PAUSE_MAX)).await;
+            return self.turns(order).await;
+        };
+        let left = self.until.saturating_duration_since(Instant::now());
+        let wait_ms = u64::try_from(left.as_millis()).unwrap_or(u64::MAX).max(1);
+        let deadline = self.until + TURN_TIME_MAX;
+        let mut failures = Vec::new();
+        let found = {
+            let mut waiting: FuturesUnordered<_> = order
+                .iter()
+                .map(|partition| {
+                    let request = PullRequest { wait_ms, ..self.request(*partition) };
+                    async { (*partition, self.ask(*partition, request, deadline).await) }
+                })
+                .collect();
+            let found = async {
+                while let Some((partition, answer)) = waiting.next().await {
+                    match answer {
+                        Ok(found) if found.is_more => return Some(partition),
+                        Ok(_) => {}
+                        Err(failure) if is_stale(&failure) => {
+                            failures.push(failure);
+                            return None;
+                        }
+                        Err(failure) => failures.push(failure),
+                    }
+                }
+                None
+            };
+            timeout_at(self.until, found).await.unwrap_or_default()
+        };
+        drop(place);
+        failures.into_iter().for_each(|failure| self.failed(failure));
+        if let Some(partition) = found {
+            self.take(partition).await;
+        }
+    }
+
+    /// Asks for nothing: with `max_records` 0 only whether there is something.
+    fn request(&self, partition: PartitionId) -> PullRequest {
+        PullRequest {
+            part: self.subscription().part(partition),
+            max_records: 0,
+            max_bytes: 0,
+            lease_ms: self.pull.lease_ms.unwrap_or(0),
+            wait_ms: 0,
+            key: self.key,
+            only_repeat: false,
+            holder: self.pull.holder.clone(),
+        }
+    }
+
+    async fn ask(
+        &self,
+        partition: PartitionId,
+        request: PullRequest,
+        deadline: Instant,
+    ) -> Result<Found, ServiceError> {
+        let subscription = self.subscription();
+        // Twice is safe: what the first attempt leased, if it did, comes again later.
+        let method = (Method::Pull, Safety::Repeatable);
+        let call = self.subscriptions.call(subscription, partition, method, deadline)?;
+        let answer = self.subscriptions.storage.send(call, vec![request.encode_to_vec().into()]).await;
+        let answer = answer.map_err(|failure| failure.with_partition(partition))?;
+        let packet = Packet::<PullAnswer>::decode(answer)
+            .map_err(|error| ServiceError::bad_answer(&error.to_string(), Outcome::Unknown))?;
+        let origin = Origin { partition, committed_end: Offset(u64::MAX), term: Term(0) };
+        let slices = unpack(&packet.message.slices, packet.payload, origin)?;
+        let mut records = Vec::with_capacity(packet.message.grants.len());
+        for slice in slices {
+            for record in slice.records().map_err(|error| corrupt(&error))? {
+                records.push(record.map_err(|error| corrupt(&error))?);
+            }
+        }
+        let deliveries = deliveries(subscription, partition, &packet.message.grants, records);
+        Ok(Found { deliveries, is_more: packet.message.is_more })
+    }
+
+    fn add(&mut self, found: Found) {
+        self.bytes += found.deliveries.iter().map(|delivery| delivery.record.size as u64).sum::<u64>();
+        self.taken.extend(found.deliveries);
+    }
+
+    /// The first failure stands, but one that says that everything known is old goes before.
+    fn failed(&mut self, failure: ServiceError) {
+        if self.failure.is_none() || is_stale(&failure) {
+            self.failure = Some(failure);
+        }
+    }
+}
+
+/// What a partition answered.
+struct Found {
+    deliveries: Vec<Delivery>,
+    is_more: bool,
+}
+
+/// The records that were leased, of all that came: a slice may hold others. Both are in the order of offsets.
+fn deliveries(
+    subscription: &Subscription,
+    partition: PartitionId,
+    grants: &[Grant],
+    records: Vec<Record>,
+) -> Vec<Delivery> {
+    let now = Instant::now();
+    let mut records = records.into_iter().peekable();
+    let mut leased = Vec::with_capacity(grants.len());
+    for grant in grants {
+        while records.next_if(|record| record.offset.0 < grant.offset).is_some() {}
+        let Some(record) = records.next_if(|record| record.offset.0 == grant.offset) else {
+            // It comes again when its lease runs out.
+            tracing::warn!(%partition, offset = grant.offset, "a message was leased and did not come");
+            continue;
+        };
+        let lease = Lease {
+            subscription: subscription.id,
+            incarnation: subscription.topic_incarnation,
+            partition,
+            offset: record.offset,
+            fence: grant.fence,
+        };
+        let expires = now + Duration::from_millis(grant.expires_in_ms);
+        leased.push(Delivery { lease, attempt: grant.attempt, expires, record });
+    }
+    leased
+}
+
+fn corrupt(error: &BatchError) -> ServiceError {
+    ServiceError::new(ErrorCode::Corrupt, format!("a record batch from a storage node is damaged: {error}"))
+}

@@ -1,0 +1,77 @@
+//! Moving a subscription.
+
+use futures_util::future::join_all;
+use tokio::time::Instant;
+use weir_protocol::error::{ErrorCode, Outcome};
+use weir_protocol::ids::PartitionId;
+use weir_protocol::rpc::{At, Method, SeekAnswer, SeekRequest};
+
+use super::Subscriptions;
+use super::described::{Subscription, SubscriptionPath};
+use crate::service::ServiceError;
+use crate::storage::Safety;
+
+/// Where to.
+#[derive(Debug, Clone, Copy)]
+pub struct Seek {
+    /// An offset only if there is one partition.
+    pub to: At,
+    /// Only say what it would do.
+    pub is_dry_run: bool,
+}
+
+/// What a seek did, or would do, to each partition, by number.
+pub type Seeked = Vec<(PartitionId, SeekAnswer)>;
+
+impl Subscriptions {
+    /// Moves every part. Leases end, and attempts begin anew.
+    ///
+    /// # Errors
+    /// `invalid_parameter` for an offset without its partition; `incarnation_gone` if the topic was deleted; with an
+    /// unknown outcome some parts may have been moved: seeking again is safe.
+    pub async fn seek(&self, path: &SubscriptionPath, seek: Seek) -> Result<Seeked, ServiceError> {
+        let deadline = self.storage.deadline();
+        self.with_known(path, deadline, |known| async move {
+            self.seek_parts(&known.subscription, seek, deadline).await
+        })
+        .await
+    }
+
+    async fn seek_parts(
+        &self,
+        subscription: &Subscription,
+        seek: Seek,
+        deadline: Instant,
+    ) -> Result<Seeked, ServiceError> {
+        if matches!(seek.to, At::Offset(_)) && subscription.partitions() > 1 {
+            let detail = format!(
+                "to: an offset belongs to one partition, and the topic has {}",
+                subscription.partitions()
+            );
+            return Err(ServiceError::new(ErrorCode::InvalidParameter, detail).with_field("to"));
+        }
+        let safety = if seek.is_dry_run { Safety::Repeatable } else { Safety::Once };
+        let asked = subscription.partition_ids().map(|partition| async move {
+            let call = self.call(subscription, partition, (Method::Seek, safety), deadline)?;
+            let part = subscription.part(partition);
+            let request = SeekRequest { part, to: seek.to.into(), is_dry_run: seek.is_dry_run };
+            let answer = self.storage.ask::<_, SeekAnswer>(call, &request).await;
+            answer.map_err(|failure| failure.with_partition(partition))
+        });
+        let (mut moved, mut failure) = (Vec::new(), None);
+        for (partition, answer) in subscription.partition_ids().zip(join_all(asked).await) {
+            match answer {
+                Ok(answer) => moved.push((partition, answer)),
+                Err(error) => failure = failure.or(Some(error)),
+            }
+        }
+        match failure {
+            None => Ok(moved),
+            // The whole is neither done nor undone.
+            Some(failure) if !moved.is_empty() && !seek.is_dry_run => {
+                Err(failure.with_outcome(Outcome::Unknown))
+            }
+            Some(failure) => Err(failure),
+        }
+    }
+}
