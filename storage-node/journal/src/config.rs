@@ -64,7 +64,7 @@ pub struct JournalConfig {
     /// Bytes of synced entries kept in memory for readers that follow closely, all streams together. Default
     /// 16 MiB, at most 1 TiB. Beyond it the oldest are read from disk.
     pub recent_bytes_max: u64,
-    /// Memory of the index: about 80 bytes an entry. Default 128 MiB, at least 4 KiB. Beyond half of it the rows of the oldest entries
+    /// Memory of the index: about 80 bytes an entry. Default 128 MiB. Beyond half of it the rows of the oldest entries
     /// leave memory for the sidecars of their files (about 8 bytes an entry on disk, not counted in `max_bytes`), and
     /// reading them takes one more small read. At the limit itself, where rows cannot leave, admission answers
     /// [`crate::Full::Index`].
@@ -174,7 +174,6 @@ impl JournalConfig {
             "at least max_block_bytes",
         )?;
         range(self.recent_bytes_max <= 1 << 40, "recent_bytes_max", "at most 1 TiB")?;
-        range(self.index_bytes_max >= 4 << 10, "index_bytes_max", "at least 4 KiB")?;
         range(self.spare_files >= 1, "spare_files", "at least 1")
     }
 }
@@ -202,7 +201,6 @@ mod tests {
             config.check().unwrap_err().setting
         };
         assert_eq!(with(|c| c.spare_files = 0), "spare_files");
-        assert_eq!(with(|c| c.index_bytes_max = 0), "index_bytes_max");
         assert_eq!(with(|c| c.recent_bytes_max = u64::MAX), "recent_bytes_max");
         assert_eq!(with(|c| c.pending_bytes_max = 0), "pending_bytes_max");
     }
