@@ -1,0 +1,275 @@
+//! A topic as a work queue over HTTP: what its users do with it, and kill -9 while they do.
+#![expect(dead_code, reason = "each test uses a part of the product's client")]
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod product;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use product::{Answer, Connection, Product};
+use serde_json::{Value, json};
+
+const JSON: (&str, &str) = ("Content-Type", "application/json");
+
+fn send(http: &mut Connection, line: &str, body: &Value) -> Answer {
+    http.request(line, &[JSON], body.to_string().as_bytes()).unwrap()
+}
+
+fn pull(http: &mut Connection, body: &Value) -> Vec<Value> {
+    let answer = send(http, "POST /v1/subscriptions/work:pull", body);
+    assert_eq!(answer.status, 200, "{}", answer.text());
+    answer.json()["messages"].as_array().unwrap().clone()
+}
+
+fn ids(messages: &[Value]) -> Vec<&str> {
+    messages.iter().map(|message| message["id"].as_str().unwrap()).collect()
+}
+
+fn leases(messages: &[Value]) -> Vec<&str> {
+    messages.iter().map(|message| message["lease"].as_str().unwrap()).collect()
+}
+
+/// One topic, two workers of which one dies with what it holds, a reader of the whole stream, a restart by force, and a
+/// seek that delivers again.
+#[test]
+fn one_topic_is_a_queue_of_two_workers_a_stream_and_both_again_after_a_seek() {
+    let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let mut product = Product::start(dir.path());
+    let mut http = Connection::open(&product.address).unwrap();
+    for n in 1..=4 {
+        let sent = send(&mut http, "POST /v1/topics/orders/messages", &json!({ "order": n }));
+        assert_eq!(sent.status, 201, "{}", sent.text());
+    }
+    let work = json!({"mode": "queue", "topics": ["orders"], "lease_ms": 1000, "dlq": "orders.dead"});
+    let made = send(&mut http, "PUT /v1/subscriptions/work", &work);
+    assert_eq!(made.status, 201, "{}", made.text());
+    assert_eq!(send(&mut http, "PUT /v1/subscriptions/work", &work).status, 200, "twice is once");
+
+    // The first takes two and dies; the second does the others, and those two once their leases are over.
+    let lost = pull(&mut http, &json!({"max": 2, "holder": "worker-1"}));
+    assert_eq!(ids(&lost), ["0:0", "0:1"]);
+    let held = http.request("GET /v1/subscriptions/work/leases", &[], b"").unwrap().json();
+    assert_eq!(held["items"][0]["holder"], "worker-1", "{held}");
+    let mut done = pull(&mut http, &json!({"max": 9, "lease_ms": 60_000, "holder": "worker-2"}));
+    assert_eq!(ids(&done), ["0:2", "0:3"]);
+    while done.len() < 4 {
+        let ask = json!({"max": 9, "wait_ms": 20_000, "lease_ms": 60_000, "holder": "worker-2"});
+        done.extend(pull(&mut http, &ask));
+    }
+    assert_eq!(ids(&done[2..]), ["0:0", "0:1"]);
+    assert_eq!(done[2]["attempt"], 2);
+    assert!(done[2]["fence"].as_u64() > lost[0]["fence"].as_u64());
+    let late = send(&mut http, "POST /v1/subscriptions/work:settle", &json!({"ack": leases(&lost)}));
+    assert_eq!(late.status, 207, "{}", late.text());
+    let late = late.json();
+    assert_eq!(
+        (&late["results"][0]["result"], &late["results"][0]["current"]["attempt"]),
+        (&json!("lease_lost"), &json!(2))
+    );
+    let settled = send(&mut http, "POST /v1/subscriptions/work:settle", &json!({"ack": leases(&done)}));
+    assert_eq!(settled.status, 200, "{}", settled.text());
+
+    // Whoever reads the topic as a stream sees all of it, and sees nothing of the queue.
+    let stream = http.request("GET /v1/topics/orders/messages", &[], b"").unwrap().json();
+    let orders: Vec<_> =
+        stream["messages"].as_array().unwrap().iter().map(|it| it["data"]["order"].clone()).collect();
+    assert_eq!(orders, [1, 2, 3, 4]);
+
+    product.kill();
+    let product = Product::start(dir.path());
+    let mut http = Connection::open(&product.address).unwrap();
+    assert!(pull(&mut http, &json!({"max": 9})).is_empty(), "what was settled stays settled");
+    let seek = "POST /v1/subscriptions/work:seek";
+    let dry = send(&mut http, &format!("{seek}?dry_run=true"), &json!({"to": "0:2"}));
+    assert_eq!(dry.status, 400, "an offset is a number");
+    let dry = send(&mut http, &format!("{seek}?dry_run=true"), &json!({"to": "2"})).json();
+    assert_eq!((&dry["redelivered"], &dry["skipped"]), (&json!(2), &json!(0)), "{dry}");
+    assert!(pull(&mut http, &json!({"max": 9})).is_empty(), "nothing was done");
+    assert_eq!(send(&mut http, seek, &json!({"to": "2"})).status, 200);
+    let again = pull(&mut http, &json!({"max": 9}));
+    assert_eq!(ids(&again), ["0:2", "0:3"]);
+    assert_eq!(again[0]["attempt"], 1);
+}
+
+/// What the rounds of the torture have seen.
+#[derive(Default)]
+struct Seen {
+    /// Confirmed messages.
+    published: BTreeSet<String>,
+    /// Settled, and answered so: never to be delivered again.
+    settled: BTreeSet<String>,
+    /// Settles that were sent; without an answer they may have been done.
+    asked: BTreeSet<String>,
+    /// Given up, and answered so.
+    dead: BTreeSet<String>,
+}
+
+type Shared = Arc<Mutex<Seen>>;
+
+/// `TORTURE_ROUNDS` rounds (3 by default): publishers and workers, a kill at a random moment, a restart. What was
+/// answered as settled never comes again, what was given up is in its topic once, nothing else is lost.
+#[test]
+fn torture_kill_while_workers_settle_brings_nothing_back_and_loses_nothing() {
+    let rounds: u64 = std::env::var("TORTURE_ROUNDS").ok().and_then(|n| n.parse().ok()).unwrap_or(3);
+    let seed = std::env::var("TORTURE_SEED").ok().and_then(|n| n.parse().ok());
+    let seed: u64 = seed.unwrap_or_else(|| u64::from(std::process::id()));
+    println!("TORTURE_SEED={seed}");
+    let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let (seen, numbers) = (Shared::default(), Arc::new(AtomicU64::new(0)));
+    let mut random = seed | 1;
+    for round in 0..rounds {
+        random ^= random << 13;
+        random ^= random >> 7;
+        random ^= random << 17;
+        work_and_kill(dir.path(), Duration::from_millis(100 + random % 700), &seen, &numbers);
+        let seen = seen.lock().unwrap();
+        println!("round {round}: {} published, {} settled", seen.published.len(), seen.settled.len());
+    }
+    let product = Product::start(dir.path());
+    let mut http = Connection::open(&product.address).unwrap();
+    let mut drained = BTreeSet::new();
+    loop {
+        let state = http.request("GET /v1/subscriptions/work", &[], b"").unwrap().json();
+        if state["totals"]["unsettled"] == 0 && state["totals"]["dead_pending"] == 0 {
+            break;
+        }
+        let messages = pull(&mut http, &json!({"max": 100, "wait_ms": 500}));
+        if !messages.is_empty() {
+            let settled =
+                send(&mut http, "POST /v1/subscriptions/work:settle", &json!({"ack": leases(&messages)}));
+            assert_eq!(settled.status, 200, "{}", settled.text());
+        }
+        drained.extend(ids(&messages).into_iter().map(str::to_owned));
+    }
+    let seen = seen.lock().unwrap();
+    let back: Vec<_> = drained.intersection(&seen.settled).collect();
+    assert!(back.is_empty(), "settled, and delivered again: {back:?}");
+    for id in &seen.published {
+        assert!(seen.asked.contains(id) || drained.contains(id), "{id} is lost");
+    }
+    let letters = letters(&mut http);
+    for id in &seen.dead {
+        assert_eq!(letters.get(id), Some(&1), "{id} was given up");
+    }
+    assert!(letters.values().all(|count| *count == 1), "{letters:?}");
+    assert!(seen.settled.len() as u64 > rounds * 10, "too little was settled to prove anything");
+    assert!(seen.dead.len() as u64 >= rounds, "too little was given up to prove anything");
+}
+
+fn work_and_kill(dir: &Path, after: Duration, seen: &Shared, numbers: &Arc<AtomicU64>) {
+    let mut product = Product::start(dir);
+    let mut http = Connection::open(&product.address).unwrap();
+    for (line, config) in [
+        ("PUT /v1/topics/orders", json!({"partitions": 2})),
+        ("PUT /v1/topics/orders.dead", json!({})),
+        (
+            "PUT /v1/subscriptions/work",
+            json!({"mode": "queue", "topics": ["orders"], "dlq": "orders.dead", "max_attempts": 100}),
+        ),
+    ] {
+        let made = send(&mut http, line, &config);
+        assert!(matches!(made.status, 200 | 201), "{}", made.text());
+    }
+    let stopping = Arc::new(AtomicBool::new(false));
+    let threads: Vec<_> = (0..5)
+        .map(|thread| {
+            let (address, seen, numbers) = (product.address.clone(), Arc::clone(seen), Arc::clone(numbers));
+            let stopping = Arc::clone(&stopping);
+            std::thread::spawn(move || match thread {
+                0 | 1 => publish(&address, &seen, &numbers),
+                _ => work(&address, &seen, &stopping),
+            })
+        })
+        .collect();
+    std::thread::sleep(after);
+    product.kill();
+    stopping.store(true, Ordering::Release);
+    for thread in threads {
+        thread.join().unwrap();
+    }
+}
+
+/// Publishes until the server is gone.
+fn publish(address: &str, seen: &Shared, numbers: &AtomicU64) {
+    let Ok(mut http) = Connection::open(address) else { return };
+    loop {
+        let n = numbers.fetch_add(1, Ordering::Relaxed);
+        let body = json!({ "n": n }).to_string();
+        let headers = [JSON, ("Message-Key", &*format!("k{}", n % 20))];
+        let Ok(answer) = http.request("POST /v1/topics/orders/messages", &headers, body.as_bytes()) else {
+            return;
+        };
+        assert_eq!(answer.status, 201, "{}", answer.text());
+        let placed = answer.json();
+        seen.lock().unwrap().published.insert(format!("{}:{}", placed["partition"], placed["offset"]));
+    }
+}
+
+/// Pulls and settles until the server is gone.
+fn work(address: &str, seen: &Shared, stopping: &AtomicBool) {
+    let Ok(mut http) = Connection::open(address) else { return };
+    let ask = json!({"max": 8, "wait_ms": 200}).to_string();
+    while !stopping.load(Ordering::Acquire) {
+        let line = "POST /v1/subscriptions/work:pull";
+        let Ok(answer) = http.request(line, &[JSON], ask.as_bytes()) else { return };
+        if answer.status != 200 {
+            return;
+        }
+        let messages = answer.json()["messages"].as_array().unwrap().clone();
+        if messages.is_empty() {
+            continue;
+        }
+        let (mut ack, mut nack, mut dead) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut settled, mut given_up) = (Vec::new(), Vec::new());
+        for message in &messages {
+            let (id, lease) = (message["id"].as_str().unwrap().to_owned(), message["lease"].clone());
+            let n = message["data"]["n"].as_u64().unwrap();
+            let mut seen = seen.lock().unwrap();
+            assert!(!seen.settled.contains(&id), "{id} was settled and is delivered again");
+            match (n % 11, n % 5, message["attempt"].as_u64()) {
+                (3, _, _) => {
+                    dead.push(json!({"lease": lease, "reason": "of no use"}));
+                    given_up.push(id.clone());
+                }
+                (_, 1, Some(1)) => {
+                    nack.push(json!({"lease": lease, "delay_ms": 50}));
+                    continue;
+                }
+                _ => ack.push(lease),
+            }
+            seen.asked.insert(id.clone());
+            settled.push(id);
+        }
+        let body = json!({"ack": ack, "nack": nack, "dead": dead}).to_string();
+        let line = "POST /v1/subscriptions/work:settle";
+        let Ok(answer) = http.request(line, &[JSON], body.as_bytes()) else { return };
+        if answer.status != 200 {
+            return;
+        }
+        let mut seen = seen.lock().unwrap();
+        seen.settled.extend(settled);
+        seen.dead.extend(given_up);
+    }
+}
+
+/// Dead letters by where they came from, with how often they are there.
+fn letters(http: &mut Connection) -> BTreeMap<String, u64> {
+    let (mut letters, mut next) = (BTreeMap::new(), 0);
+    loop {
+        let line = format!("GET /v1/topics/orders.dead/messages?from={next}&limit=5000");
+        let page = http.request(&line, &[], b"").unwrap().json();
+        for message in page["messages"].as_array().unwrap() {
+            let header = |name: &str| message["headers"][name].as_str().unwrap().to_owned();
+            let id = format!("{}:{}", header("weir-dead-partition"), header("weir-dead-offset"));
+            *letters.entry(id).or_insert(0) += 1;
+        }
+        next = page["next"].as_u64().unwrap();
+        if page["up_to_date"] == true {
+            return letters;
+        }
+    }
+}
