@@ -158,7 +158,8 @@ impl Leases {
         };
         let nobody: Arc<str> = Arc::from("");
         for (offset, retry) in part.retries() {
-            let last_chance = leases.is_exhausted(retry.attempts).then(|| after(now, leases.rules.lease_ms));
+            let last_chance =
+                is_exhausted(&leases.rules, retry.attempts).then(|| after(now, leases.rules.lease_ms));
             if let Some(due) = retry.due.or(last_chance) {
                 let holder = Arc::clone(&nobody);
                 let state = State::Waiting(due);
@@ -311,16 +312,17 @@ impl Leases {
         exhausted: &mut Vec<Delivered>,
     ) {
         while chosen.len() < room && exhausted.len() < PER_CALL_MAX {
-            let Some((_, offset)) = self.free.first().copied() else { return };
-            let known = self.remove(offset);
+            let Some((_, offset)) = self.free.pop_first() else { return };
+            // It stays known, in no order for now, so that it is not chosen as a new one too.
+            let known = self.known.get_mut(&offset).expect("what is in an order is known");
+            let Known { fence: previous, attempts, .. } = *known;
             if part.is_settled(offset) {
-                continue;
-            }
-            if self.is_exhausted(known.attempts) {
-                exhausted.push(Delivered { offset, attempts: known.attempts });
-                self.put(offset, Known { state: State::Settling, ..known });
+                self.known.remove(&offset);
+            } else if is_exhausted(&self.rules, attempts) {
+                known.state = State::Settling;
+                exhausted.push(Delivered { offset, attempts });
             } else {
-                chosen.push(Chosen { offset, attempts: known.attempts, previous: known.fence });
+                chosen.push(Chosen { offset, attempts, previous });
             }
         }
     }
@@ -340,7 +342,7 @@ impl Leases {
             }
             self.next = offset.plus(1);
             let attempts = part.attempts(offset);
-            if self.is_exhausted(attempts) {
+            if is_exhausted(&self.rules, attempts) {
                 exhausted.push(Delivered { offset, attempts });
                 let (fence, holder) = (Fence(0), Arc::from(""));
                 self.put(offset, Known { fence, attempts, holder, state: State::Settling });
@@ -353,16 +355,12 @@ impl Leases {
     fn free_again(&mut self, offset: Offset, at: TimestampMs, exhausted: &mut Vec<Delivered>) {
         let known = self.remove(offset);
         let attempts = known.attempts;
-        let is_exhausted = self.is_exhausted(attempts);
+        let is_exhausted = is_exhausted(&self.rules, attempts);
         if is_exhausted {
             exhausted.push(Delivered { offset, attempts });
         }
         let state = if is_exhausted { State::Settling } else { State::Free(at) };
         self.put(offset, Known { state, ..known });
-    }
-
-    pub(super) fn is_exhausted(&self, attempts: u32) -> bool {
-        self.rules.max_attempts > 0 && attempts >= self.rules.max_attempts
     }
 
     /// Drops what lies below the part's floor, as after a trim.
@@ -376,7 +374,7 @@ impl Leases {
         }
     }
 
-    /// Puts a record where its state says. It must not be known.
+    /// Puts a record where its state says. It must not be in an order.
     pub(super) fn put(&mut self, offset: Offset, known: Known) {
         if let Some((order, at)) = self.order(known.state) {
             order.insert((at, offset));
@@ -384,8 +382,7 @@ impl Leases {
         if offset >= self.next {
             self.ahead_end = self.ahead_end.max(offset.plus(1));
         }
-        let old = self.known.insert(offset, known);
-        debug_assert!(old.is_none(), "{offset} was known as {old:?}");
+        self.known.insert(offset, known);
     }
 
     /// Takes a known record out.
@@ -414,6 +411,11 @@ impl Known {
     pub(super) fn grant(&self, offset: Offset, deadline: TimestampMs) -> Grant {
         Grant { offset, fence: self.fence, attempt: self.attempts, deadline }
     }
+}
+
+/// Whether a record has had all its deliveries.
+pub(super) fn is_exhausted(rules: &Rules, attempts: u32) -> bool {
+    rules.max_attempts > 0 && attempts >= rules.max_attempts
 }
 
 /// A time `ms` later.

@@ -13,14 +13,20 @@
 //! A first delivery writes nothing. Leader changes and restarts lose leases, never what was settled: [`Leases::new`]
 //! starts from the [`Part`] that the log gives.
 
+#[cfg(test)]
+mod codec;
 mod event;
 mod leases;
+#[cfg(test)]
+mod model;
 mod offset_set;
 mod part;
 mod pulls;
 mod retries;
 mod settle;
 mod stored;
+#[cfg(test)]
+mod tests;
 mod view;
 
 pub use event::{Dead, Delivered, EventError, Fence, Nacked, PartEvent, Seek};

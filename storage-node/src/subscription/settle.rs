@@ -5,7 +5,7 @@ use std::sync::Arc;
 use weir_protocol::ids::{Offset, TimestampMs};
 
 use super::event::{Delivered, Fence, Nacked};
-use super::leases::{Grant, Known, Lease, Leases, State, after};
+use super::leases::{Grant, Known, Lease, Leases, State, after, is_exhausted};
 use super::part::Part;
 use super::pulls::PullId;
 
@@ -170,7 +170,7 @@ impl Leases {
     }
 
     fn nack(&self, offset: Offset, attempts: u32, delay_ms: Option<u64>, now: TimestampMs) -> Effect {
-        if self.is_exhausted(attempts) {
+        if is_exhausted(&self.rules, attempts) {
             return Effect::Dead(Delivered { offset, attempts });
         }
         let steps = &self.rules.backoff_ms;
