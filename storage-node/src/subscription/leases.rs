@@ -251,12 +251,10 @@ impl Leases {
 
     /// The bytes of a lease leave now, and its time begins. Returns its deadline; `None` if it ended meanwhile.
     pub fn started(&mut self, offset: Offset, fence: Fence, now: TimestampMs) -> Option<TimestampMs> {
-        let known = self.known.get_mut(&offset).filter(|known| known.fence == fence)?;
-        let State::Leased(lease) = &mut known.state else { return None };
+        let known = self.known.get(&offset).filter(|known| known.fence == fence)?;
+        let State::Leased(lease) = known.state else { return None };
         let deadline = after(now, lease.lease_ms);
-        self.leased.remove(&(lease.deadline, offset));
-        self.leased.insert((deadline, offset));
-        lease.deadline = deadline;
+        self.change(offset, |known| known.state = State::Leased(Lease { deadline, ..lease }));
         Some(deadline)
     }
 
@@ -353,14 +351,13 @@ impl Leases {
     }
 
     fn free_again(&mut self, offset: Offset, at: TimestampMs, exhausted: &mut Vec<Delivered>) {
-        let known = self.remove(offset);
-        let attempts = known.attempts;
+        let attempts = self.known[&offset].attempts;
         let is_exhausted = is_exhausted(&self.rules, attempts);
         if is_exhausted {
             exhausted.push(Delivered { offset, attempts });
         }
         let state = if is_exhausted { State::Settling } else { State::Free(at) };
-        self.put(offset, Known { state, ..known });
+        self.change(offset, |known| known.state = state);
     }
 
     /// Drops what lies below the part's floor, as after a trim.
@@ -388,13 +385,35 @@ impl Leases {
     /// Takes a known record out.
     pub(super) fn remove(&mut self, offset: Offset) -> Known {
         let known = self.known.remove(&offset).expect("what is in an order is known");
-        if let Some((order, at)) = self.order(known.state) {
+        self.leave(offset, known.state);
+        known
+    }
+
+    /// Changes a known record in its place, and where it is found by.
+    pub(super) fn change(&mut self, offset: Offset, change: impl FnOnce(&mut Known)) {
+        let known = self.known.get_mut(&offset).expect("what is in an order is known");
+        let old = known.state;
+        change(known);
+        let new = known.state;
+        match (old, new) {
+            // The pull keeps it.
+            (State::Leased(old), State::Leased(new)) if old.pull == new.pull => {
+                self.leased.remove(&(old.deadline, offset));
+            }
+            _ => self.leave(offset, old),
+        }
+        if let Some((order, at)) = self.order(new) {
+            order.insert((at, offset));
+        }
+    }
+
+    fn leave(&mut self, offset: Offset, state: State) {
+        if let Some((order, at)) = self.order(state) {
             order.remove(&(at, offset));
         }
-        if let State::Leased(lease) = known.state {
+        if let State::Leased(lease) = state {
             self.pulls.end(lease.pull, offset);
         }
-        known
     }
 
     fn order(&mut self, state: State) -> Option<(&mut BTreeSet<(TimestampMs, Offset)>, TimestampMs)> {

@@ -124,15 +124,19 @@ impl Leases {
     /// What was decided of these records is in the log and applied to `part`. Unknown offsets are passed over.
     pub fn committed(&mut self, part: &Part, offsets: impl IntoIterator<Item = Offset>) {
         for offset in offsets {
-            let Some(known) = self.take_settling(offset) else { continue };
+            if !self.is_settling(offset) {
+                continue;
+            }
             if part.is_settled(offset) {
+                self.remove(offset);
                 continue;
             }
             let retry = part.retry(offset);
-            let attempts = known.attempts.max(retry.map_or(0, |retry| retry.attempts));
             let due = retry.and_then(|retry| retry.due);
-            let state = due.map_or(State::Free(TimestampMs(0)), State::Waiting);
-            self.put(offset, Known { attempts, state, ..known });
+            self.change(offset, |known| {
+                known.attempts = known.attempts.max(retry.map_or(0, |retry| retry.attempts));
+                known.state = due.map_or(State::Free(TimestampMs(0)), State::Waiting);
+            });
         }
     }
 
@@ -140,33 +144,36 @@ impl Leases {
     /// may try again. Unknown offsets are passed over.
     pub fn failed(&mut self, part: &Part, offsets: impl IntoIterator<Item = Offset>, now: TimestampMs) {
         for offset in offsets {
-            if let Some(known) = self.take_settling(offset).filter(|_| !part.is_settled(offset)) {
-                self.put(offset, Known { state: State::Free(now), ..known });
+            if !self.is_settling(offset) {
+                continue;
+            }
+            match part.is_settled(offset) {
+                true => drop(self.remove(offset)),
+                false => self.change(offset, |known| known.state = State::Free(now)),
             }
         }
     }
 
-    fn take_settling(&mut self, offset: Offset) -> Option<Known> {
-        let is_settling = self.known.get(&offset).is_some_and(|known| known.state == State::Settling);
-        is_settling.then(|| self.remove(offset))
+    fn is_settling(&self, offset: Offset) -> bool {
+        self.known.get(&offset).is_some_and(|known| known.state == State::Settling)
     }
 
     /// Ends whatever holds a record, for a decision by the delivery `fence`. Returns the deliveries so far.
     fn settling(&mut self, part: &Part, offset: Offset, fence: Fence) -> u32 {
-        let known = self.take_or_adopt(part, offset, fence);
-        let attempts = known.attempts;
-        self.put(offset, Known { state: State::Settling, ..known });
-        attempts
+        self.hold(part, offset, fence, State::Settling);
+        self.known[&offset].attempts
     }
 
-    /// Takes a record out, as held by `fence`: that may be a delivery of an earlier leader.
-    fn take_or_adopt(&mut self, part: &Part, offset: Offset, fence: Fence) -> Known {
+    /// Puts a record into a state for the delivery `fence`, which may be one of an earlier leader.
+    fn hold(&mut self, part: &Part, offset: Offset, fence: Fence, state: State) {
         if self.known.contains_key(&offset) {
-            let known = self.remove(offset);
-            return Known { fence, attempts: known.attempts.max(1), ..known };
+            self.change(offset, |known| {
+                (known.fence, known.attempts, known.state) = (fence, known.attempts.max(1), state);
+            });
+        } else {
+            let attempts = part.attempts(offset).max(1);
+            self.put(offset, Known { fence, attempts, holder: Arc::from(""), state });
         }
-        let attempts = part.attempts(offset).max(1);
-        Known { fence, attempts, holder: Arc::from(""), state: State::Settling }
     }
 
     fn nack(&self, offset: Offset, attempts: u32, delay_ms: Option<u64>, now: TimestampMs) -> Effect {
@@ -181,26 +188,15 @@ impl Leases {
 
     /// Holds a lease longer, or again where it ended and nobody else got it.
     fn extend(&mut self, part: &Part, item: &Settle, ms: u64, now: TimestampMs) -> Verdict {
-        let held = match self.known.get(&item.offset).map(|known| known.state) {
-            Some(State::Leased(lease)) => Some(lease),
-            _ => None,
-        };
         let deadline = after(now, ms);
-        if let Some(lease) = held {
-            // In place: the pull keeps it.
-            let known = self.known.get_mut(&item.offset).expect("it was found above");
-            known.state = State::Leased(Lease { deadline, lease_ms: ms, ..lease });
-            known.fence = item.fence;
-            self.leased.remove(&(lease.deadline, item.offset));
-            self.leased.insert((deadline, item.offset));
-            return Verdict::Done(Effect::Extended(deadline));
-        }
-        if self.leased.len() >= self.rules.max_unacked {
-            return Verdict::LeaseLost { current: None };
-        }
-        let known = self.take_or_adopt(part, item.offset, item.fence);
-        let lease = Lease { deadline, taken: now, lease_ms: ms, previous: item.fence, pull: PullId::NONE };
-        self.put(item.offset, Known { state: State::Leased(lease), ..known });
+        let lease = match self.known.get(&item.offset).map(|known| known.state) {
+            Some(State::Leased(lease)) => Lease { deadline, lease_ms: ms, ..lease },
+            _ if self.leased.len() >= self.rules.max_unacked => {
+                return Verdict::LeaseLost { current: None };
+            }
+            _ => Lease { deadline, taken: now, lease_ms: ms, previous: item.fence, pull: PullId::NONE },
+        };
+        self.hold(part, item.offset, item.fence, State::Leased(lease));
         Verdict::Done(Effect::Extended(deadline))
     }
 
