@@ -139,7 +139,8 @@ struct Chosen {
 
 impl Leases {
     /// The leases of a leader that begins: none. What the part has delayed waits on; everything else unsettled is
-    /// free. `fence_base` is the first fence that it will give. After a seek was applied, begin again.
+    /// free. `fence_base` is the first fence that it will give. After a seek was applied, begin again; from its proposal
+    /// until then nothing may be taken or settled, or the log would settle after the seek what was decided before.
     ///
     /// A record that has had all its deliveries may be in work with a client of the leader before: it becomes a dead
     /// letter only after the time of one lease. Takes a while with many retries, see [`Part::retries_len`].
@@ -362,7 +363,6 @@ impl Leases {
 
     /// Drops what lies below the part's floor, as after a trim.
     pub(super) fn forget_settled(&mut self, part: &Part) {
-        self.next = self.next.max(part.floor());
         while let Some((offset, _)) =
             self.known.first_key_value().filter(|(offset, _)| **offset < part.floor())
         {

@@ -15,11 +15,11 @@ enum Step {
     Publish {
         count: u64,
     },
-    /// Of what was given, only `sent` records leave; the others are released.
+    /// Of what was given, the records whose bit is set leave; the others are released.
     Take {
         max: usize,
         lease_ms: u64,
-        sent: usize,
+        sent: u8,
         key: Option<u128>,
     },
     Started {
@@ -35,7 +35,10 @@ enum Step {
     Commit {
         count: usize,
     },
-    Fail,
+    /// Some of what is in flight gets into the log all the same.
+    Fail {
+        committed: usize,
+    },
     Wait {
         ms: u64,
     },
@@ -130,7 +133,7 @@ impl Pair {
                 self.expire(&exhausted);
             }
             Step::Commit { count } => (0..count).for_each(|_| self.commit(true)),
-            Step::Fail => self.fail(),
+            Step::Fail { committed } => self.fail(committed),
             Step::Wait { ms } => self.now += ms,
             Step::Trim { count } => {
                 self.start = (self.start + count).min(self.end().0);
@@ -147,7 +150,7 @@ impl Pair {
         self.check();
     }
 
-    fn take(&mut self, max: usize, lease_ms: u64, sent: usize, key: Option<u128>) {
+    fn take(&mut self, max: usize, lease_ms: u64, sent: u8, key: Option<u128>) {
         let ask = Ask {
             now: self.now(),
             end: self.end(),
@@ -195,17 +198,18 @@ impl Pair {
         self.send(&taken, sent);
     }
 
-    /// Sends the first of what was taken, after it is logged, and releases the others.
-    fn send(&mut self, taken: &Taken, sent: usize) {
-        let sent = sent.min(taken.grants.len());
-        for grant in taken.grants[sent..].iter().rev() {
+    /// Sends some of what was taken, after it is logged, and releases the others.
+    fn send(&mut self, taken: &Taken, sent: u8) {
+        let is_sent = |(at, grant): (usize, &Grant)| (sent >> (at % 8) & 1 == 1).then_some(*grant);
+        let sent: Vec<Grant> = taken.grants.iter().enumerate().filter_map(is_sent).collect();
+        for grant in taken.grants.iter().rev().filter(|grant| !sent.contains(grant)) {
             self.leases.release(&self.part, grant.offset, grant.fence);
             let record = &mut self.records[grant.offset.0 as usize];
             let Is::Leased { previous, .. } = record.is else { panic!("{record:?}") };
             (record.is, record.fence, record.attempts) = (Is::Free, previous, record.attempts - 1);
         }
         let mut event = PartEvent::default();
-        for grant in &taken.grants[..sent] {
+        for grant in &sent {
             self.deliveries.push((grant.offset.0, grant.fence.0));
             if grant.attempt >= 2 {
                 event.delivered.push(Delivered { offset: grant.offset, attempts: grant.attempt });
@@ -371,9 +375,14 @@ impl Pair {
         }
     }
 
-    fn fail(&mut self) {
-        let lost: Vec<_> = self.in_flight.drain(..).map(|(offset, _)| Offset(offset)).collect();
-        lost.iter().for_each(|offset| self.records[offset.0 as usize].is = Is::Free);
+    fn fail(&mut self, committed: usize) {
+        let lost: Vec<_> = self.in_flight.iter().map(|(offset, _)| Offset(*offset)).collect();
+        (0..committed).for_each(|_| self.commit(false));
+        self.in_flight.clear();
+        for offset in &lost {
+            let record = &mut self.records[offset.0 as usize];
+            record.is = record.due.map_or(Is::Free, |until| Is::Waiting { until });
+        }
         self.leases.failed(&self.part, lost, self.now());
     }
 
@@ -481,7 +490,7 @@ impl Pair {
             if self.part.count_unsettled(self.end()) == 0 {
                 return;
             }
-            self.step(&Step::Take { max: 7, lease_ms: 1_000, sent: 7, key: None });
+            self.step(&Step::Take { max: 7, lease_ms: 1_000, sent: u8::MAX, key: None });
             let held: Vec<_> = self.deliveries.iter().rev().take(7).copied().collect();
             for (offset, fence) in held {
                 let item = Settle { offset: Offset(offset), fence: Fence(fence), action: Action::Ack };
@@ -540,7 +549,12 @@ fn any_step() -> impl Strategy<Value = Step> {
     let skew =
         prop_oneof![12 => Just(0i64), 1 => Just(-1), 1 => Just(1), 1 => Just(1 << 32), 1 => Just(-(1 << 32))];
     let lease_ms = prop_oneof![1 => Just(0u64), 3 => 1u64..600];
-    let take = (0usize..8, lease_ms, 0usize..9, proptest::option::of(0u128..2));
+    let take = (
+        0usize..8,
+        lease_ms,
+        prop_oneof![3 => Just(u8::MAX), 2 => any::<u8>()],
+        proptest::option::of(0u128..2),
+    );
     let delivery = || 0usize..1_000;
     prop_oneof![
         6 => (1u64..9).prop_map(|count| Step::Publish { count }),
@@ -550,7 +564,7 @@ fn any_step() -> impl Strategy<Value = Step> {
             .prop_map(|(delivery, skew, action)| Step::Settle { delivery, skew, action }),
         2 => Just(Step::Expire),
         8 => (1usize..5).prop_map(|count| Step::Commit { count }),
-        1 => Just(Step::Fail),
+        1 => (0usize..3).prop_map(|committed| Step::Fail { committed }),
         5 => (1u64..700).prop_map(|ms| Step::Wait { ms }),
         1 => (1u64..6).prop_map(|count| Step::Trim { count }),
         1 => (0u64..60).prop_map(|to| Step::Seek { to }),

@@ -91,7 +91,7 @@ impl Leases {
             return Verdict::AlreadySettled;
         }
         let last = known.map_or(Fence(0), |known| known.fence);
-        let is_of_earlier_leader = fence < self.fence_base && last < self.fence_base;
+        let is_of_earlier_leader = fence < self.fence_base;
         if fence < last || fence < part.fence_min() {
             return Verdict::LeaseLost { current: self.current(offset, now) };
         }
@@ -123,39 +123,30 @@ impl Leases {
 
     /// What was decided of these records is in the log and applied to `part`. Unknown offsets are passed over.
     pub fn committed(&mut self, part: &Part, offsets: impl IntoIterator<Item = Offset>) {
-        for offset in offsets {
-            if !self.is_settling(offset) {
-                continue;
-            }
-            if part.is_settled(offset) {
-                self.remove(offset);
-                continue;
-            }
-            let retry = part.retry(offset);
-            let due = retry.and_then(|retry| retry.due);
-            self.change(offset, |known| {
-                known.attempts = known.attempts.max(retry.map_or(0, |retry| retry.attempts));
-                known.state = due.map_or(State::Free(TimestampMs(0)), State::Waiting);
-            });
-        }
+        offsets.into_iter().for_each(|offset| self.decided(part, offset, TimestampMs(0)));
     }
 
-    /// What was decided of these records did not get into the log: they are free again, and what settled them before
-    /// may try again. Unknown offsets are passed over.
+    /// What was decided of these records did not get into the log, or nobody knows: as far as `part` says nothing
+    /// else they are free again, and what settled them before may try again. Unknown offsets are passed over.
     pub fn failed(&mut self, part: &Part, offsets: impl IntoIterator<Item = Offset>, now: TimestampMs) {
-        for offset in offsets {
-            if !self.is_settling(offset) {
-                continue;
-            }
-            match part.is_settled(offset) {
-                true => drop(self.remove(offset)),
-                false => self.change(offset, |known| known.state = State::Free(now)),
-            }
-        }
+        offsets.into_iter().for_each(|offset| self.decided(part, offset, now));
     }
 
-    fn is_settling(&self, offset: Offset) -> bool {
-        self.known.get(&offset).is_some_and(|known| known.state == State::Settling)
+    /// A decision ended; what became of it, the part says.
+    fn decided(&mut self, part: &Part, offset: Offset, free_since: TimestampMs) {
+        if !self.known.get(&offset).is_some_and(|known| known.state == State::Settling) {
+            return;
+        }
+        if part.is_settled(offset) {
+            self.remove(offset);
+            return;
+        }
+        let retry = part.retry(offset);
+        let due = retry.and_then(|retry| retry.due);
+        self.change(offset, |known| {
+            known.attempts = known.attempts.max(retry.map_or(0, |retry| retry.attempts));
+            known.state = due.map_or(State::Free(free_since), State::Waiting);
+        });
     }
 
     /// Ends whatever holds a record, for a decision by the delivery `fence`. Returns the deliveries so far.
