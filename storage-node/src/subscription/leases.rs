@@ -79,6 +79,9 @@ pub struct Taken {
 /// [`Rules::max_unacked`]; settling ones, as many as are on their way through the log; free ones, which were leased
 /// before and go before all others; waiting ones, as many as the part has nacked ([`Part::retries_len`]).
 ///
+/// Every call takes the newest part there is: with one that is older than what a call before has seen, a record that was
+/// settled meanwhile could be leased, and after a seek backwards `next` would jump over what is unsettled again.
+///
 /// Maps are ordered, not hashed, so that the same calls give the same answers in every run.
 #[derive(Debug, Clone)]
 pub struct Leases {
