@@ -79,6 +79,9 @@ pub struct Taken {
 /// [`Rules::max_unacked`]; settling ones, as many as are on their way through the log; free ones, which were leased
 /// before and go before all others; waiting ones, as many as the part has nacked ([`Part::retries_len`]).
 ///
+/// Every call takes the newest part there is: with one that is older than what a call before has seen, a record that was
+/// settled meanwhile could be leased, and after a seek backwards `next` would jump over what is unsettled again.
+///
 /// Maps are ordered, not hashed, so that the same calls give the same answers in every run.
 #[derive(Debug, Clone)]
 pub struct Leases {
@@ -139,7 +142,8 @@ struct Chosen {
 
 impl Leases {
     /// The leases of a leader that begins: none. What the part has delayed waits on; everything else unsettled is
-    /// free. `fence_base` is the first fence that it will give. After a seek was applied, begin again.
+    /// free. `fence_base` is the first fence that it will give. After a seek was applied, begin again; from its proposal
+    /// until then nothing may be taken or settled, or the log would settle after the seek what was decided before.
     ///
     /// A record that has had all its deliveries may be in work with a client of the leader before: it becomes a dead
     /// letter only after the time of one lease. Takes a while with many retries, see [`Part::retries_len`].
@@ -158,7 +162,8 @@ impl Leases {
         };
         let nobody: Arc<str> = Arc::from("");
         for (offset, retry) in part.retries() {
-            let last_chance = leases.is_exhausted(retry.attempts).then(|| after(now, leases.rules.lease_ms));
+            let last_chance =
+                is_exhausted(&leases.rules, retry.attempts).then(|| after(now, leases.rules.lease_ms));
             if let Some(due) = retry.due.or(last_chance) {
                 let holder = Arc::clone(&nobody);
                 let state = State::Waiting(due);
@@ -250,12 +255,10 @@ impl Leases {
 
     /// The bytes of a lease leave now, and its time begins. Returns its deadline; `None` if it ended meanwhile.
     pub fn started(&mut self, offset: Offset, fence: Fence, now: TimestampMs) -> Option<TimestampMs> {
-        let known = self.known.get_mut(&offset).filter(|known| known.fence == fence)?;
-        let State::Leased(lease) = &mut known.state else { return None };
+        let known = self.known.get(&offset).filter(|known| known.fence == fence)?;
+        let State::Leased(lease) = known.state else { return None };
         let deadline = after(now, lease.lease_ms);
-        self.leased.remove(&(lease.deadline, offset));
-        self.leased.insert((deadline, offset));
-        lease.deadline = deadline;
+        self.change(offset, |known| known.state = State::Leased(Lease { deadline, ..lease }));
         Some(deadline)
     }
 
@@ -311,16 +314,17 @@ impl Leases {
         exhausted: &mut Vec<Delivered>,
     ) {
         while chosen.len() < room && exhausted.len() < PER_CALL_MAX {
-            let Some((_, offset)) = self.free.first().copied() else { return };
-            let known = self.remove(offset);
+            let Some((_, offset)) = self.free.pop_first() else { return };
+            // It stays known, in no order for now, so that it is not chosen as a new one too.
+            let known = self.known.get_mut(&offset).expect("what is in an order is known");
+            let Known { fence: previous, attempts, .. } = *known;
             if part.is_settled(offset) {
-                continue;
-            }
-            if self.is_exhausted(known.attempts) {
-                exhausted.push(Delivered { offset, attempts: known.attempts });
-                self.put(offset, Known { state: State::Settling, ..known });
+                self.known.remove(&offset);
+            } else if is_exhausted(&self.rules, attempts) {
+                known.state = State::Settling;
+                exhausted.push(Delivered { offset, attempts });
             } else {
-                chosen.push(Chosen { offset, attempts: known.attempts, previous: known.fence });
+                chosen.push(Chosen { offset, attempts, previous });
             }
         }
     }
@@ -340,7 +344,7 @@ impl Leases {
             }
             self.next = offset.plus(1);
             let attempts = part.attempts(offset);
-            if self.is_exhausted(attempts) {
+            if is_exhausted(&self.rules, attempts) {
                 exhausted.push(Delivered { offset, attempts });
                 let (fence, holder) = (Fence(0), Arc::from(""));
                 self.put(offset, Known { fence, attempts, holder, state: State::Settling });
@@ -351,23 +355,17 @@ impl Leases {
     }
 
     fn free_again(&mut self, offset: Offset, at: TimestampMs, exhausted: &mut Vec<Delivered>) {
-        let known = self.remove(offset);
-        let attempts = known.attempts;
-        let is_exhausted = self.is_exhausted(attempts);
+        let attempts = self.known[&offset].attempts;
+        let is_exhausted = is_exhausted(&self.rules, attempts);
         if is_exhausted {
             exhausted.push(Delivered { offset, attempts });
         }
         let state = if is_exhausted { State::Settling } else { State::Free(at) };
-        self.put(offset, Known { state, ..known });
-    }
-
-    pub(super) fn is_exhausted(&self, attempts: u32) -> bool {
-        self.rules.max_attempts > 0 && attempts >= self.rules.max_attempts
+        self.change(offset, |known| known.state = state);
     }
 
     /// Drops what lies below the part's floor, as after a trim.
     pub(super) fn forget_settled(&mut self, part: &Part) {
-        self.next = self.next.max(part.floor());
         while let Some((offset, _)) =
             self.known.first_key_value().filter(|(offset, _)| **offset < part.floor())
         {
@@ -376,7 +374,7 @@ impl Leases {
         }
     }
 
-    /// Puts a record where its state says. It must not be known.
+    /// Puts a record where its state says. It must not be in an order.
     pub(super) fn put(&mut self, offset: Offset, known: Known) {
         if let Some((order, at)) = self.order(known.state) {
             order.insert((at, offset));
@@ -384,20 +382,41 @@ impl Leases {
         if offset >= self.next {
             self.ahead_end = self.ahead_end.max(offset.plus(1));
         }
-        let old = self.known.insert(offset, known);
-        debug_assert!(old.is_none(), "{offset} was known as {old:?}");
+        self.known.insert(offset, known);
     }
 
     /// Takes a known record out.
     pub(super) fn remove(&mut self, offset: Offset) -> Known {
         let known = self.known.remove(&offset).expect("what is in an order is known");
-        if let Some((order, at)) = self.order(known.state) {
+        self.leave(offset, known.state);
+        known
+    }
+
+    /// Changes a known record in its place, and where it is found by.
+    pub(super) fn change(&mut self, offset: Offset, change: impl FnOnce(&mut Known)) {
+        let known = self.known.get_mut(&offset).expect("what is in an order is known");
+        let old = known.state;
+        change(known);
+        let new = known.state;
+        match (old, new) {
+            // The pull keeps it.
+            (State::Leased(old), State::Leased(new)) if old.pull == new.pull => {
+                self.leased.remove(&(old.deadline, offset));
+            }
+            _ => self.leave(offset, old),
+        }
+        if let Some((order, at)) = self.order(new) {
+            order.insert((at, offset));
+        }
+    }
+
+    fn leave(&mut self, offset: Offset, state: State) {
+        if let Some((order, at)) = self.order(state) {
             order.remove(&(at, offset));
         }
-        if let State::Leased(lease) = known.state {
+        if let State::Leased(lease) = state {
             self.pulls.end(lease.pull, offset);
         }
-        known
     }
 
     fn order(&mut self, state: State) -> Option<(&mut BTreeSet<(TimestampMs, Offset)>, TimestampMs)> {
@@ -414,6 +433,11 @@ impl Known {
     pub(super) fn grant(&self, offset: Offset, deadline: TimestampMs) -> Grant {
         Grant { offset, fence: self.fence, attempt: self.attempts, deadline }
     }
+}
+
+/// Whether a record has had all its deliveries.
+pub(super) fn is_exhausted(rules: &Rules, attempts: u32) -> bool {
+    rules.max_attempts > 0 && attempts >= rules.max_attempts
 }
 
 /// A time `ms` later.

@@ -13,8 +13,12 @@
 //! A first delivery writes nothing. Leader changes and restarts lose leases, never what was settled: [`Leases::new`]
 //! starts from the [`Part`] that the log gives.
 
+#[cfg(test)]
+mod codec;
 mod event;
 mod leases;
+#[cfg(test)]
+mod model;
 mod offset_set;
 mod part;
 mod postpone;
@@ -22,6 +26,8 @@ mod pulls;
 mod retries;
 mod settle;
 mod stored;
+#[cfg(test)]
+mod tests;
 mod view;
 
 pub use event::{Dead, Delivered, EventError, Fence, Nacked, PartEvent, Seek};

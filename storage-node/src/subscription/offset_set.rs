@@ -11,10 +11,22 @@ const CONTAINER: u64 = 1 << 16;
 
 /// A set of offsets: at most 8 KiB per 65,536 of them, 2 bytes each where they are few. A copy shares everything
 /// until one of the two changes; then 10 million offsets cost a copy of at most 1.3 MB.
-#[derive(Debug, Clone, Default, PartialEq)]
+///
+/// What is forgotten from below stays in the bitmap until its container is done with: taking it out costs a look at
+/// every container, which a floor that moves with every ack cannot pay.
+#[derive(Debug, Clone, Default)]
 pub(super) struct OffsetSet {
     map: Arc<RoaringTreemap>,
+    /// What the bitmap holds below is no member any more.
+    start: Offset,
+    /// Members.
     len: u64,
+}
+
+impl PartialEq for OffsetSet {
+    fn eq(&self, other: &Self) -> bool {
+        self.len == other.len && self.to_map() == other.to_map()
+    }
 }
 
 impl OffsetSet {
@@ -26,11 +38,14 @@ impl OffsetSet {
             bitmap.remove_run_compression();
             (high, bitmap)
         }));
-        Self { len: plain.len(), map: Arc::new(plain) }
+        Self { len: plain.len(), start: Offset(0), map: Arc::new(plain) }
     }
 
-    pub(super) fn map(&self) -> &RoaringTreemap {
-        &self.map
+    /// The members alone.
+    pub(super) fn to_map(&self) -> RoaringTreemap {
+        let mut map = (*self.map).clone();
+        map.remove_range(..self.start.0);
+        map
     }
 
     pub(super) fn len(&self) -> u64 {
@@ -42,16 +57,17 @@ impl OffsetSet {
     }
 
     pub(super) fn contains(&self, offset: Offset) -> bool {
-        self.len > 0 && self.map.contains(offset.0)
+        self.len > 0 && offset >= self.start && self.map.contains(offset.0)
     }
 
     /// The highest.
     pub(super) fn max(&self) -> Option<Offset> {
-        self.map.max().map(Offset)
+        if self.is_empty() { None } else { self.map.max().map(Offset) }
     }
 
-    /// Adds a range and returns how many of it were new.
+    /// Adds a range of what was not forgotten and returns how many of it were new.
     pub(super) fn insert(&mut self, range: Range<Offset>) -> u64 {
+        debug_assert!(range.start >= self.start, "{range:?} begins below {}", self.start);
         let map = Arc::make_mut(&mut self.map);
         let (mut at, mut added) = (range.start.0, 0);
         while at < range.end.0 {
@@ -67,11 +83,15 @@ impl OffsetSet {
         added
     }
 
-    /// Removes everything below `end`.
-    pub(super) fn remove_below(&mut self, end: Offset) {
-        if self.map.min().is_some_and(|min| min < end.0) {
-            self.len -= Arc::make_mut(&mut self.map).remove_range(..end.0);
+    /// Removes everything below `end`, which is `members` of it; for good, until [`OffsetSet::clear`].
+    pub(super) fn forget_below(&mut self, end: Offset, members: u64) {
+        if !self.is_empty() {
+            self.len -= members;
+            if self.is_empty() || end.0 / CONTAINER > self.start.0 / CONTAINER {
+                Arc::make_mut(&mut self.map).remove_range(..end.0);
+            }
         }
+        self.start = end;
     }
 
     pub(super) fn clear(&mut self) {
@@ -80,10 +100,15 @@ impl OffsetSet {
 
     /// How many lie in a range.
     pub(super) fn count(&self, range: &Range<Offset>) -> u64 {
-        if self.is_empty() || range.start >= range.end {
-            return 0;
+        let start = range.start.max(self.start);
+        let wide = range.end.0.saturating_sub(start.0);
+        match wide {
+            0 => 0,
+            _ if self.is_empty() => 0,
+            // Counting counts the bits of two containers up to the range.
+            1..=128 => (start.0..range.end.0).filter(|offset| self.map.contains(*offset)).count() as u64,
+            _ => self.map.range_cardinality(start.0..range.end.0),
         }
-        self.map.range_cardinality(range.start.0..range.end.0)
     }
 
     /// The first member at or after `offset`.
@@ -92,7 +117,7 @@ impl OffsetSet {
             return None;
         }
         let mut members = self.map.iter();
-        members.advance_to(offset.0);
+        members.advance_to(offset.max(self.start).0);
         members.next().map(Offset)
     }
 
@@ -143,10 +168,12 @@ mod tests {
                 prop_assert_eq!(set.insert(Offset(start)..Offset(start + len)), added);
             }
             let copy = set.clone();
-            set.remove_below(Offset(below));
+            set.forget_below(Offset(below), set.count(&(Offset(0)..Offset(below))));
             prop_assert_eq!(copy.len(), plain.len() as u64);
             plain.retain(|offset| *offset >= below);
-            let again = OffsetSet::new(set.map().clone());
+            let again = OffsetSet::new(set.to_map());
+            prop_assert_eq!(&set, &again);
+            let at = at.max(below);
             for set in [&set, &again] {
                 prop_assert_eq!(set.len(), plain.len() as u64);
                 prop_assert_eq!(set.max().map(|max| max.0), plain.last().copied());
@@ -170,7 +197,7 @@ mod tests {
             set.insert(Offset(at)..Offset(at + 1));
         }
         // Lists and bitmaps take at most 8 KiB each, lists of runs may take 128.
-        let runs: u32 = set.map().bitmaps().map(|(_, bitmap)| bitmap.statistics().n_run_containers).sum();
-        assert_eq!((runs, set.map().bitmaps().count()), (0, 1));
+        let runs: u32 = set.map.bitmaps().map(|(_, bitmap)| bitmap.statistics().n_run_containers).sum();
+        assert_eq!((runs, set.map.bitmaps().count()), (0, 1));
     }
 }

@@ -124,10 +124,8 @@ impl Part {
         if start <= self.floor {
             return 0;
         }
-        let gone = self.count_unsettled_in(self.floor..start);
         self.retries.remove(&(self.floor..start));
-        self.raise_floor(start);
-        gone
+        self.raise_floor(start)
     }
 
     /// `count` dead letters were put on their way.
@@ -240,18 +238,21 @@ impl Part {
         if range.start > self.floor {
             return self.settled.insert(range);
         }
-        let count = self.count_unsettled_in(range.clone());
-        self.raise_floor(range.end);
-        count
+        self.raise_floor(range.end)
     }
 
-    /// Everything below `to` is settled; so may be what follows.
-    fn raise_floor(&mut self, to: Offset) {
+    /// Everything below `to` is settled; so may be what follows. Returns how many records were unsettled before.
+    fn raise_floor(&mut self, to: Offset) -> u64 {
+        let passed = to.0 - self.floor.0;
         self.floor = to;
-        if !self.settled.is_empty() {
-            self.floor = self.settled.next_gap(to);
-            self.settled.remove_below(self.floor);
+        if self.settled.is_empty() {
+            return passed;
         }
+        let inside = self.settled.count(&(Offset(to.0 - passed)..to));
+        self.floor = self.settled.next_gap(to);
+        // From `to` to there is nothing but members: they need no counting.
+        self.settled.forget_below(self.floor, inside + (self.floor.0 - to.0));
+        passed - inside
     }
 
     fn nack(&mut self, nacked: Nacked, end: Offset) -> bool {

@@ -64,3 +64,12 @@ impl Pulls {
         pull.into_iter().flat_map(|pull| pull.held.iter().copied())
     }
 }
+
+#[cfg(test)]
+impl Pulls {
+    /// Pulls that are remembered.
+    pub(super) fn len(&self) -> usize {
+        assert_eq!(self.ids.len(), self.pulls.len());
+        self.pulls.len()
+    }
+}

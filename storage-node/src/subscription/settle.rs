@@ -5,7 +5,7 @@ use std::sync::Arc;
 use weir_protocol::ids::{Offset, TimestampMs};
 
 use super::event::{Delivered, Fence, Nacked};
-use super::leases::{Grant, Known, Lease, Leases, State, after};
+use super::leases::{Grant, Known, Lease, Leases, State, after, is_exhausted};
 use super::part::Part;
 use super::pulls::PullId;
 
@@ -91,7 +91,7 @@ impl Leases {
             return Verdict::AlreadySettled;
         }
         let last = known.map_or(Fence(0), |known| known.fence);
-        let is_of_earlier_leader = fence < self.fence_base && last < self.fence_base;
+        let is_of_earlier_leader = fence < self.fence_base;
         if fence < last || fence < part.fence_min() {
             return Verdict::LeaseLost { current: self.current(offset, now) };
         }
@@ -123,54 +123,52 @@ impl Leases {
 
     /// What was decided of these records is in the log and applied to `part`. Unknown offsets are passed over.
     pub fn committed(&mut self, part: &Part, offsets: impl IntoIterator<Item = Offset>) {
-        for offset in offsets {
-            let Some(known) = self.take_settling(offset) else { continue };
-            if part.is_settled(offset) {
-                continue;
-            }
-            let retry = part.retry(offset);
-            let attempts = known.attempts.max(retry.map_or(0, |retry| retry.attempts));
-            let due = retry.and_then(|retry| retry.due);
-            let state = due.map_or(State::Free(TimestampMs(0)), State::Waiting);
-            self.put(offset, Known { attempts, state, ..known });
-        }
+        offsets.into_iter().for_each(|offset| self.decided(part, offset, TimestampMs(0)));
     }
 
-    /// What was decided of these records did not get into the log: they are free again, and what settled them before
-    /// may try again. Unknown offsets are passed over.
+    /// What was decided of these records did not get into the log, or nobody knows: as far as `part` says nothing
+    /// else they are free again, and what settled them before may try again. Unknown offsets are passed over.
     pub fn failed(&mut self, part: &Part, offsets: impl IntoIterator<Item = Offset>, now: TimestampMs) {
-        for offset in offsets {
-            if let Some(known) = self.take_settling(offset).filter(|_| !part.is_settled(offset)) {
-                self.put(offset, Known { state: State::Free(now), ..known });
-            }
-        }
+        offsets.into_iter().for_each(|offset| self.decided(part, offset, now));
     }
 
-    fn take_settling(&mut self, offset: Offset) -> Option<Known> {
-        let is_settling = self.known.get(&offset).is_some_and(|known| known.state == State::Settling);
-        is_settling.then(|| self.remove(offset))
+    /// A decision ended; what became of it, the part says.
+    fn decided(&mut self, part: &Part, offset: Offset, free_since: TimestampMs) {
+        if !self.known.get(&offset).is_some_and(|known| known.state == State::Settling) {
+            return;
+        }
+        if part.is_settled(offset) {
+            self.remove(offset);
+            return;
+        }
+        let retry = part.retry(offset);
+        let due = retry.and_then(|retry| retry.due);
+        self.change(offset, |known| {
+            known.attempts = known.attempts.max(retry.map_or(0, |retry| retry.attempts));
+            known.state = due.map_or(State::Free(free_since), State::Waiting);
+        });
     }
 
     /// Ends whatever holds a record, for a decision by the delivery `fence`. Returns the deliveries so far.
     fn settling(&mut self, part: &Part, offset: Offset, fence: Fence) -> u32 {
-        let known = self.take_or_adopt(part, offset, fence);
-        let attempts = known.attempts;
-        self.put(offset, Known { state: State::Settling, ..known });
-        attempts
+        self.hold(part, offset, fence, State::Settling);
+        self.known[&offset].attempts
     }
 
-    /// Takes a record out, as held by `fence`: that may be a delivery of an earlier leader.
-    fn take_or_adopt(&mut self, part: &Part, offset: Offset, fence: Fence) -> Known {
+    /// Puts a record into a state for the delivery `fence`, which may be one of an earlier leader.
+    fn hold(&mut self, part: &Part, offset: Offset, fence: Fence, state: State) {
         if self.known.contains_key(&offset) {
-            let known = self.remove(offset);
-            return Known { fence, attempts: known.attempts.max(1), ..known };
+            self.change(offset, |known| {
+                (known.fence, known.attempts, known.state) = (fence, known.attempts.max(1), state);
+            });
+        } else {
+            let attempts = part.attempts(offset).max(1);
+            self.put(offset, Known { fence, attempts, holder: Arc::from(""), state });
         }
-        let attempts = part.attempts(offset).max(1);
-        Known { fence, attempts, holder: Arc::from(""), state: State::Settling }
     }
 
     fn nack(&self, offset: Offset, attempts: u32, delay_ms: Option<u64>, now: TimestampMs) -> Effect {
-        if self.is_exhausted(attempts) {
+        if is_exhausted(&self.rules, attempts) {
             return Effect::Dead(Delivered { offset, attempts });
         }
         let steps = &self.rules.backoff_ms;
@@ -181,26 +179,15 @@ impl Leases {
 
     /// Holds a lease longer, or again where it ended and nobody else got it.
     fn extend(&mut self, part: &Part, item: &Settle, ms: u64, now: TimestampMs) -> Verdict {
-        let held = match self.known.get(&item.offset).map(|known| known.state) {
-            Some(State::Leased(lease)) => Some(lease),
-            _ => None,
-        };
         let deadline = after(now, ms);
-        if let Some(lease) = held {
-            // In place: the pull keeps it.
-            let known = self.known.get_mut(&item.offset).expect("it was found above");
-            known.state = State::Leased(Lease { deadline, lease_ms: ms, ..lease });
-            known.fence = item.fence;
-            self.leased.remove(&(lease.deadline, item.offset));
-            self.leased.insert((deadline, item.offset));
-            return Verdict::Done(Effect::Extended(deadline));
-        }
-        if self.leased.len() >= self.rules.max_unacked {
-            return Verdict::LeaseLost { current: None };
-        }
-        let known = self.take_or_adopt(part, item.offset, item.fence);
-        let lease = Lease { deadline, taken: now, lease_ms: ms, previous: item.fence, pull: PullId::NONE };
-        self.put(item.offset, Known { state: State::Leased(lease), ..known });
+        let lease = match self.known.get(&item.offset).map(|known| known.state) {
+            Some(State::Leased(lease)) => Lease { deadline, lease_ms: ms, ..lease },
+            _ if self.leased.len() >= self.rules.max_unacked => {
+                return Verdict::LeaseLost { current: None };
+            }
+            _ => Lease { deadline, taken: now, lease_ms: ms, previous: item.fence, pull: PullId::NONE },
+        };
+        self.hold(part, item.offset, item.fence, State::Leased(lease));
         Verdict::Done(Effect::Extended(deadline))
     }
 

@@ -70,7 +70,7 @@ impl Part {
         StoredPart {
             format: FORMAT,
             floor: self.floor.0,
-            settled: (!self.settled.is_empty()).then(|| portable(self.settled.map())),
+            settled: (!self.settled.is_empty()).then(|| portable(self.settled.to_map())),
             settled_len: self.settled.len(),
             retries,
             dead: self.dead,
@@ -122,8 +122,7 @@ impl Part {
 }
 
 /// The bitmap in its shortest form, which depends on its members alone and not on how it came to have them.
-fn portable(map: &RoaringTreemap) -> Vec<u8> {
-    let mut map = map.clone();
+fn portable(mut map: RoaringTreemap) -> Vec<u8> {
     map.optimize();
     let mut bytes = Vec::with_capacity(map.serialized_size());
     map.serialize_into(&mut bytes).expect("writing to memory does not fail");

@@ -1,0 +1,137 @@
+//! The bytes of events and parts: pinned, the same for equal values, refused when damaged.
+
+use proptest::prelude::*;
+use weir_protocol::ids::{Offset, TimestampMs};
+
+use super::*;
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+fn event() -> PartEvent {
+    PartEvent {
+        settled: vec![Offset(100)..Offset(164), Offset(166)..Offset(167)],
+        dead: vec![Dead { offset: Offset(165), attempts: 8, reason: "poison".to_owned() }],
+        nacked: vec![
+            Nacked { offset: Offset(170), attempts: 1, due: TimestampMs(1_700_000_000_000) },
+            Nacked { offset: Offset(164), attempts: 2, due: TimestampMs(1_700_000_000_010) },
+        ],
+        delivered: vec![Delivered { offset: Offset(171), attempts: 2 }],
+        seek: Some(Seek { to: Offset(7), fence: Fence(3 << 32) }),
+    }
+}
+
+fn part() -> Part {
+    let mut part = Part::new(Offset(100));
+    part.apply(&PartEvent { seek: None, ..event() }, Offset(90)..Offset(1_000));
+    part.dead_queued(1);
+    part
+}
+
+#[test]
+fn the_bytes_are_what_earlier_builds_wrote() {
+    assert_eq!(hex(&event().encode()), EVENT);
+    assert_eq!(PartEvent::decode(&event().encode()).unwrap(), event());
+    assert_eq!(hex(&part().encode()), PART);
+}
+
+const EVENT: &str = "0a06c80180010402120d08a50110081a06706f69736f6e1a0cd4020280a0abfef9620b04142203d602042a080807108080808030";
+const PART: &str = "080110a4011a200100000000000000000000003a300000010000000000010010000000a500a60020022a14a401028bd095ffbc31060181d095ffbc3101020030013801";
+
+#[test]
+fn acks_in_any_order_coalesce_to_a_few_bytes() {
+    let mut event = PartEvent::default();
+    (0..1_000).for_each(|at| event.settle(Offset(5_000_000 + at * 7 % 1_000)));
+    event.coalesce();
+    assert_eq!(event.settled, [Offset(5_000_000)..Offset(5_001_000)]);
+    assert!(event.encode().len() <= 8);
+    // Every second one, as when two clients share a partition.
+    let mut event = PartEvent::default();
+    (0..1_000).for_each(|at| event.settle(Offset(5_000_000 + at * 2)));
+    assert!(event.encode().len() < 2_010, "{}", event.encode().len());
+}
+
+#[test]
+fn a_part_is_refused_when_it_contradicts_itself_or_its_partition() {
+    let (bytes, bounds) = (part().encode(), Offset(90)..Offset(1_000));
+    assert_eq!(Part::decode(&bytes, bounds.clone()).unwrap(), part());
+    for bounds in [Offset(165)..Offset(1_000), Offset(90)..Offset(160), Offset(90)..Offset(170)] {
+        assert!(matches!(Part::decode(&bytes, bounds), Err(PartError::Contradiction(_))));
+    }
+    for cut in 1..bytes.len() {
+        // What is cut between two fields is a message still: it must contradict itself or be a smaller part.
+        if let Ok(found) = Part::decode(&bytes[..cut], bounds.clone()) {
+            assert_ne!(found, part());
+        }
+    }
+    let mut other = bytes.clone();
+    other[1] = 9;
+    assert!(matches!(Part::decode(&other, bounds), Err(PartError::Format(9))));
+}
+
+fn any_ranges() -> impl Strategy<Value = Vec<(u64, u64)>> {
+    let range = (0u64..200_000, prop_oneof![9 => 1u64..4, 2 => 1u64..6_000, 1 => 60_000u64..90_000]);
+    proptest::collection::vec(range, 0..40)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 48, ..ProptestConfig::default() })]
+    #[test]
+    fn equal_parts_have_equal_bytes_however_they_came_about(ranges in any_ranges(), singly: bool) {
+        let bounds = Offset(0)..Offset(300_000);
+        let settled: Vec<_> = ranges.iter().map(|(at, len)| Offset(*at)..Offset(at + len)).collect();
+        let mut one = Part::new(Offset(0));
+        one.apply(&PartEvent { settled: settled.clone(), ..PartEvent::default() }, bounds.clone());
+        let mut two = Part::new(Offset(0));
+        for range in settled.into_iter().rev() {
+            let mut event = PartEvent::default();
+            if singly {
+                (range.start.0..range.end.0).rev().for_each(|at| event.settle(Offset(at)));
+            } else {
+                event.settled.push(range);
+            }
+            two = Part::decode(&two.encode(), bounds.clone()).unwrap();
+            two.apply(&event, bounds.clone());
+        }
+        prop_assert_eq!(&one, &two);
+        prop_assert_eq!(one.encode(), two.encode());
+    }
+
+    #[test]
+    fn events_come_back_as_they_were(
+        ranges in any_ranges(),
+        numbers in proptest::collection::vec((any::<u64>(), any::<u32>(), any::<u64>()), 0..9),
+    ) {
+        let event = PartEvent {
+            settled: ranges.iter().map(|(at, len)| Offset(*at)..Offset(at + len)).collect(),
+            nacked: numbers.iter().map(|&(at, attempts, due)| {
+                Nacked { offset: Offset(at), attempts, due: TimestampMs(due) }
+            }).collect(),
+            delivered: numbers.iter().map(|&(at, attempts, _)| {
+                Delivered { offset: Offset(at), attempts }
+            }).collect(),
+            ..event()
+        };
+        prop_assert_eq!(PartEvent::decode(&event.encode()).unwrap(), event);
+    }
+
+    #[test]
+    fn damage_is_refused_or_read_but_never_panics(
+        noise in proptest::collection::vec(any::<u8>(), 0..80), at: prop::sample::Index, with: u8,
+    ) {
+        let bounds = Offset(0)..Offset(1_000);
+        for mut bytes in [noise, part().encode(), event().encode()] {
+            if !bytes.is_empty() {
+                let at = at.index(bytes.len());
+                bytes[at] = with;
+            }
+            if let Ok(event) = PartEvent::decode(&bytes) {
+                part().apply(&event, bounds.clone());
+            }
+            if let Ok(found) = Part::decode(&bytes, bounds.clone()) {
+                prop_assert!(found.unsettled_from(Offset(0), bounds.end).count() <= 1_000);
+            }
+        }
+    }
+}

@@ -1,0 +1,349 @@
+//! One rule each; what random histories show is in [`super::model`].
+
+use std::sync::Arc;
+
+use weir_protocol::ids::{Offset, TimestampMs};
+
+use super::*;
+
+const BASE: Fence = Fence(5 << 32);
+
+/// A leader over a part, told everything at once.
+struct Leader {
+    part: Part,
+    leases: Leases,
+    fence: Fence,
+    end: u64,
+}
+
+fn rules() -> Rules {
+    Rules { lease_ms: 1_000, max_attempts: 3, backoff_ms: Arc::from([100, 200]), max_unacked: 10 }
+}
+
+fn at(ms: u64) -> TimestampMs {
+    TimestampMs(ms)
+}
+
+fn offsets(grants: &[Grant]) -> Vec<u64> {
+    grants.iter().map(|grant| grant.offset.0).collect()
+}
+
+impl Leader {
+    fn new(end: u64) -> Self {
+        Self::over(Part::new(Offset(0)), rules(), end, 0)
+    }
+
+    fn over(part: Part, rules: Rules, end: u64, now: u64) -> Self {
+        Self { leases: Leases::new(&part, rules, BASE, at(now)), part, fence: BASE, end }
+    }
+
+    fn try_take(&mut self, now: u64, max_records: usize, key: Option<u128>) -> Taken {
+        let (end, holder, key) = (Offset(self.end), Arc::from("me"), key.map(PullKey));
+        let ask = Ask { now: at(now), end, max_records, lease_ms: 0, holder, key };
+        self.leases.take(&self.part, &ask, &mut self.fence)
+    }
+
+    fn take(&mut self, now: u64, max_records: usize) -> Vec<Grant> {
+        let taken = self.try_take(now, max_records, None);
+        self.log(&PartEvent { delivered: taken.redelivered, ..PartEvent::default() });
+        taken.grants
+    }
+
+    fn log(&mut self, event: &PartEvent) -> Applied {
+        self.part.apply(event, Offset(0)..Offset(self.end))
+    }
+
+    fn decide(&mut self, offset: u64, fence: Fence, action: Action, now: u64) -> Verdict {
+        let item = Settle { offset: Offset(offset), fence, action };
+        self.leases.settle(&self.part, Offset(self.end), &item, at(now))
+    }
+
+    /// Decides and commits.
+    fn settle(&mut self, grant: &Grant, action: Action, now: u64) -> Verdict {
+        let verdict = self.decide(grant.offset.0, grant.fence, action, now);
+        let mut event = PartEvent::default();
+        match verdict {
+            Verdict::Done(Effect::Settled) => event.settle(grant.offset),
+            Verdict::Done(Effect::Nacked(nacked)) => event.nacked.push(nacked),
+            Verdict::Done(Effect::Dead(dead)) => {
+                let (offset, attempts, reason) = (dead.offset, dead.attempts, String::new());
+                event.dead.push(Dead { offset, attempts, reason });
+            }
+            _ => {}
+        }
+        self.log(&event);
+        self.leases.committed(&self.part, [grant.offset]);
+        verdict
+    }
+}
+
+const NACK: Action = Action::Nack { delay_ms: None };
+
+#[test]
+fn the_window_frees_when_an_ack_is_accepted_and_a_second_one_is_late() {
+    let mut leader = Leader::new(20);
+    let grants = leader.take(0, 100);
+    assert_eq!(offsets(&grants), (0..10).collect::<Vec<_>>());
+    assert!(leader.take(0, 100).is_empty());
+    assert!(!leader.leases.ready(&leader.part, Offset(20), at(0)));
+    assert_eq!(leader.decide(0, grants[0].fence, Action::Ack, 1), Verdict::Done(Effect::Settled));
+    assert_eq!(leader.decide(0, grants[0].fence, Action::Ack, 1), Verdict::AlreadySettled);
+    assert_eq!(offsets(&leader.take(1, 100)), [10]);
+    leader.leases.failed(&leader.part, [Offset(0)], at(2));
+    assert_eq!(leader.settle(&grants[0], Action::Ack, 3), Verdict::Done(Effect::Settled));
+    assert_eq!(leader.part.floor(), Offset(1));
+    assert_eq!(leader.settle(&grants[0], Action::Ack, 3), Verdict::AlreadySettled);
+}
+
+#[test]
+fn an_expired_lease_settles_until_its_record_is_delivered_again() {
+    let mut leader = Leader::new(2);
+    let grants = leader.take(0, 2);
+    assert_eq!(leader.leases.next_event(), Some(at(1_000)));
+    assert!(leader.leases.expire(&leader.part, at(1_000)).is_empty());
+    assert_eq!(leader.settle(&grants[0], Action::Ack, 1_000), Verdict::Done(Effect::Settled));
+    let again = leader.take(1_000, 2);
+    assert_eq!((offsets(&again), again[0].attempt), (vec![1], 2));
+    assert_eq!(leader.part.attempts(Offset(1)), 2);
+    let lost = Verdict::LeaseLost { current: Some(again[0]) };
+    assert_eq!(leader.settle(&grants[1], Action::Ack, 1_001), lost);
+    assert_eq!(leader.decide(1, Fence(again[0].fence.0 + 1), Action::Ack, 1_001), Verdict::Unknown);
+    assert_eq!(leader.decide(2, again[0].fence, Action::Ack, 1_001), Verdict::Unknown);
+}
+
+#[test]
+fn the_record_that_is_free_longest_goes_first_and_new_ones_last() {
+    let mut leader = Leader::new(10);
+    let grants = leader.take(0, 4);
+    leader.settle(&grants[0], Action::Nack { delay_ms: Some(500) }, 0);
+    leader.settle(&grants[3], Action::Nack { delay_ms: Some(300) }, 0);
+    assert_eq!(leader.leases.next_event(), Some(at(300)));
+    assert_eq!(offsets(&leader.take(299, 1)), [4]);
+    assert_eq!(offsets(&leader.take(600, 1)), [3]);
+    assert_eq!(offsets(&leader.take(1_000, 2)), [0, 1]);
+    assert_eq!(offsets(&leader.take(1_000, 2)), [2, 5]);
+}
+
+#[test]
+fn backoff_follows_its_steps_and_the_last_attempt_makes_a_dead_letter() {
+    let mut leader = Leader::new(1);
+    let mut dues = Vec::new();
+    for now in [0, 1_000] {
+        let grants = leader.take(now, 1);
+        let Verdict::Done(Effect::Nacked(nacked)) = leader.settle(&grants[0], NACK, now) else { panic!() };
+        assert_eq!(leader.settle(&grants[0], NACK, now), Verdict::Done(Effect::Waits(nacked.due)));
+        assert_eq!(
+            leader.decide(0, grants[0].fence, Action::Extend { ms: 9 }, now),
+            Verdict::LeaseLost { current: None }
+        );
+        dues.push(nacked.due.0);
+    }
+    assert_eq!(dues, [100, 1_200]);
+    let grants = leader.take(2_000, 1);
+    let dead = Delivered { offset: Offset(0), attempts: 3 };
+    assert_eq!(leader.settle(&grants[0], NACK, 2_000), Verdict::Done(Effect::Dead(dead)));
+    assert_eq!((leader.part.dead(), leader.part.count_unsettled(Offset(1))), (1, 0));
+}
+
+#[test]
+fn a_lease_that_ends_for_the_last_time_makes_a_dead_letter_once() {
+    let mut leader = Leader::new(1);
+    for now in [0, 1_000, 2_000] {
+        assert_eq!(leader.take(now, 1).len(), 1);
+    }
+    assert!(leader.leases.ready(&leader.part, Offset(1), at(3_000)));
+    let exhausted = leader.try_take(3_000, 1, None).exhausted;
+    assert_eq!(exhausted, [Delivered { offset: Offset(0), attempts: 3 }]);
+    assert_eq!(leader.try_take(9_000, 1, None), Taken::default());
+    // The proposal is lost, so it comes again.
+    leader.leases.failed(&leader.part, [Offset(0)], at(9_000));
+    assert_eq!(leader.try_take(9_000, 1, None).exhausted, exhausted);
+    let event = PartEvent {
+        dead: vec![Dead { offset: Offset(0), attempts: 3, reason: "max_attempts".to_owned() }],
+        ..PartEvent::default()
+    };
+    assert_eq!(leader.log(&event).dead, [Offset(0)]);
+    assert_eq!(leader.log(&event), Applied::default());
+}
+
+#[test]
+fn what_is_released_counts_no_attempt_and_is_next() {
+    let mut leader = Leader::new(10);
+    let grants = leader.take(0, 3);
+    leader.take(1_000, 1);
+    let again = leader.try_take(1_000, 3, None).grants;
+    assert_eq!(offsets(&again), [1, 2, 3]);
+    for grant in again.iter().rev() {
+        leader.leases.release(&leader.part, grant.offset, grant.fence);
+        assert_eq!(leader.decide(grant.offset.0, grant.fence, Action::Ack, 1_000), Verdict::Unknown);
+    }
+    assert_eq!(leader.leases.next(), Offset(3));
+    // The delivery before holds again.
+    assert_eq!(leader.settle(&grants[1], Action::Ack, 1_000), Verdict::Done(Effect::Settled));
+    let then = leader.take(1_001, 2);
+    assert_eq!(
+        then.iter().map(|grant| (grant.offset.0, grant.attempt)).collect::<Vec<_>>(),
+        [(2, 2), (3, 1)]
+    );
+    assert!(then[0].fence > again[2].fence);
+}
+
+#[test]
+fn the_clock_of_a_lease_starts_when_it_is_sent_and_can_be_moved() {
+    let mut leader = Leader::new(1);
+    let grant = leader.take(0, 1)[0];
+    assert_eq!(leader.leases.started(Offset(0), grant.fence, at(50)), Some(at(1_050)));
+    assert_eq!(leader.leases.started(Offset(0), Fence(1), at(60)), None);
+    let extended = Verdict::Done(Effect::Extended(at(5_500)));
+    assert_eq!(leader.decide(0, grant.fence, Action::Extend { ms: 5_000 }, 500), extended);
+    assert!(leader.take(5_499, 1).is_empty());
+    assert!(leader.leases.expire(&leader.part, at(5_500)).is_empty());
+    // It ended, but nobody else got it.
+    let extended = Verdict::Done(Effect::Extended(at(5_600)));
+    assert_eq!(leader.decide(0, grant.fence, Action::Extend { ms: 100 }, 5_500), extended);
+    assert_eq!(leader.take(5_600, 1)[0].attempt, 2);
+}
+
+#[test]
+fn a_pull_is_repeated_with_what_of_it_is_still_held() {
+    let mut leader = Leader::new(9);
+    let grants = leader.try_take(0, 3, Some(7)).grants;
+    leader.try_take(0, 3, Some(8));
+    leader.settle(&grants[1], Action::Ack, 1);
+    assert_eq!(leader.leases.repeat(PullKey(7), at(999)), [grants[0], grants[2]]);
+    assert!(leader.leases.repeat(PullKey(7), at(1_000)).is_empty());
+    assert!(leader.leases.repeat(PullKey(6), at(0)).is_empty());
+    leader.settle(&grants[0], Action::Ack, 1);
+    leader.settle(&grants[2], NACK, 1);
+    assert_eq!(leader.leases.pulls.len(), 1);
+}
+
+#[test]
+fn after_a_restart_old_deliveries_settle_and_retries_wait() {
+    let mut leader = Leader::new(6);
+    let grants = leader.take(0, 4);
+    leader.settle(&grants[1], Action::Ack, 0);
+    leader.settle(&grants[2], Action::Nack { delay_ms: Some(700) }, 0);
+    let bounds = Offset(0)..Offset(6);
+    let part = Part::decode(&leader.part.encode(), bounds).unwrap();
+    let old = leader.fence;
+    let mut leader = Leader { fence: Fence(6 << 32), ..Leader::over(part, rules(), 6, 100) };
+    leader.leases = Leases::new(&leader.part, rules(), leader.fence, at(100));
+    // Adopted: held longer under the fence of the leader before.
+    let extended = Verdict::Done(Effect::Extended(at(1_100)));
+    assert_eq!(leader.decide(0, grants[0].fence, Action::Extend { ms: 1_000 }, 100), extended);
+    assert_eq!(leader.settle(&grants[3], Action::Ack, 100), Verdict::Done(Effect::Settled));
+    let taken = leader.take(100, 9);
+    assert_eq!(offsets(&taken), [4, 5]);
+    assert!(taken[0].fence > old);
+    assert_eq!(leader.take(700, 9)[0].attempt, 2);
+    assert_eq!(leader.settle(&grants[0], Action::Ack, 701), Verdict::Done(Effect::Settled));
+    assert!(matches!(leader.settle(&grants[2], Action::Ack, 701), Verdict::LeaseLost { current: Some(_) }));
+}
+
+#[test]
+fn the_last_delivery_of_an_earlier_leader_gets_the_time_of_a_lease() {
+    let mut part = Part::new(Offset(0));
+    let delivered = vec![Delivered { offset: Offset(0), attempts: 3 }];
+    part.apply(&PartEvent { delivered, ..PartEvent::default() }, Offset(0)..Offset(1));
+    let mut leader = Leader::over(part, rules(), 1, 100);
+    assert_eq!(leader.try_take(1_099, 1, None), Taken::default());
+    assert_eq!(leader.leases.clone().expire(&leader.part, at(1_100)).len(), 1);
+    assert_eq!(leader.decide(0, Fence(77), Action::Ack, 1_099), Verdict::Done(Effect::Settled));
+}
+
+#[test]
+fn a_seek_delivers_again_and_ends_what_was_delivered_before() {
+    let mut leader = Leader::new(8);
+    let grants = leader.take(0, 4);
+    leader.settle(&grants[0], Action::Ack, 0);
+    leader.settle(&grants[2], Action::Dead, 0);
+    leader.settle(&grants[3], NACK, 0);
+    let preview = |leader: &Leader, to| {
+        let preview = leader.part.seek_preview(Offset(to), leader.leases.next(), Offset(0)..Offset(8));
+        (preview.redelivered, preview.skipped)
+    };
+    assert_eq!(preview(&leader, 0), (4, 0));
+    assert_eq!(preview(&leader, 2), (2, 1));
+    assert_eq!(preview(&leader, 6), (0, 4));
+    let seek = Some(Seek { to: Offset(0), fence: leader.fence });
+    leader.log(&PartEvent { seek, ..PartEvent::default() });
+    leader.leases = Leases::new(&leader.part, rules(), leader.fence, at(0));
+    assert_eq!(leader.settle(&grants[1], Action::Ack, 0), Verdict::LeaseLost { current: None });
+    let again = leader.take(0, 9);
+    assert_eq!(offsets(&again), (0..8).collect::<Vec<_>>());
+    assert!(again.iter().all(|grant| grant.attempt == 1));
+    assert_eq!((leader.part.dead(), leader.part.settled_above_floor()), (1, 0));
+}
+
+#[test]
+fn trimmed_records_are_gone_with_their_leases_and_retries() {
+    let mut leader = Leader::new(8);
+    let grants = leader.take(0, 6);
+    leader.settle(&grants[0], NACK, 0);
+    leader.settle(&grants[3], Action::Ack, 0);
+    leader.settle(&grants[4], Action::Ack, 0);
+    assert_eq!(leader.part.start_moved(Offset(3)), 3);
+    assert_eq!((leader.part.floor(), leader.part.retries_len()), (Offset(5), 0));
+    assert_eq!(leader.settle(&grants[1], Action::Ack, 0), Verdict::AlreadySettled);
+    let counts = leader.leases.counts(&leader.part, Offset(8));
+    assert_eq!(counts, Counts { ready: 2, leased: 1, delayed: 0, settling: 0 });
+    assert_eq!(leader.part.start_moved(Offset(2)), 0);
+}
+
+#[test]
+fn a_smaller_window_and_fewer_attempts_hold_from_the_next_pull_on() {
+    let mut leader = Leader::new(20);
+    let grants = leader.take(0, 5);
+    leader.leases.set_rules(Rules { max_unacked: 3, max_attempts: 1, ..rules() });
+    assert!(leader.take(1, 9).is_empty());
+    leader.settle(&grants[0], Action::Ack, 1);
+    assert_eq!(leader.try_take(1_000, 9, None).exhausted.len(), 4);
+    leader.leases.set_rules(Rules { max_unacked: 0, ..rules() });
+    assert!(!leader.leases.ready(&leader.part, Offset(20), at(1_000)));
+}
+
+#[test]
+fn operators_see_who_holds_what_and_what_waits() {
+    let mut leader = Leader::new(9);
+    let grants = leader.take(0, 4);
+    leader.settle(&grants[1], NACK, 0);
+    leader.settle(&grants[2], Action::Ack, 0);
+    let page = leader.leases.list(Offset(0), 2, at(40));
+    assert_eq!(page.leases.len(), 2);
+    assert_eq!((page.leases[0].holder.as_str(), page.leases[0].age_ms), ("me", 40));
+    assert_eq!(page.leases[0].grant.map(|grant| grant.expires_in_ms), Some(960));
+    assert_eq!((page.leases[1].delayed_ms, page.leases[1].attempts), (Some(60), 1));
+    assert_eq!(page.next, Some(Offset(3)));
+    let rest = leader.leases.list(Offset(3), 2, at(40));
+    assert_eq!((rest.leases.len(), rest.next), (1, None));
+}
+
+#[test]
+fn settles_in_any_order_move_the_floor_over_what_is_contiguous() {
+    let mut part = Part::new(Offset(10));
+    let mut settle = |ranges: &[(u64, u64)]| {
+        let settled = ranges.iter().map(|(start, end)| Offset(*start)..Offset(*end)).collect();
+        let applied = part.apply(&PartEvent { settled, ..PartEvent::default() }, Offset(10)..Offset(100));
+        (applied.settled, part.floor().0, part.settled_above_floor())
+    };
+    assert_eq!(settle(&[(0, 5), (20, 30), (25, 35), (99, 200)]), (16, 10, 16));
+    assert_eq!(settle(&[(12, 20)]), (8, 10, 24));
+    assert_eq!(settle(&[(10, 11), (11, 12)]), (2, 35, 1));
+    assert_eq!(settle(&[(35, 99), (40, 30)]), (64, 100, 0));
+    let again = part.apply(&PartEvent::default(), Offset(120)..Offset(130));
+    assert_eq!((again, part.floor()), (Applied::default(), Offset(120)));
+}
+
+#[test]
+fn copies_do_not_see_what_comes_after_them() {
+    let mut leader = Leader::new(50);
+    let grants = leader.take(0, 10);
+    leader.settle(&grants[3], Action::Ack, 0);
+    leader.settle(&grants[5], NACK, 0);
+    let (copy, bytes) = (leader.part.clone(), leader.part.encode());
+    leader.settle(&grants[4], Action::Ack, 0);
+    leader.settle(&grants[6], NACK, 0);
+    assert_ne!(leader.part, copy);
+    assert_eq!(copy.encode(), bytes);
+}
