@@ -28,4 +28,4 @@ pub mod ring;
 
 pub use backlog::Sender;
 pub use handle::{ShardHandle, ShardShared};
-pub use queues::{Queue, Queues};
+pub use queues::{Held, Queue, Queues};

@@ -31,6 +31,8 @@ pub struct Held {
     pub leases: Leases,
     /// The next one's fence.
     pub next_fence: Fence,
+    /// A seek is on its way through the log: nothing is leased or settled until it is there.
+    pub is_seeking: bool,
     /// Version of the configuration that the leases follow.
     version: u32,
 }
@@ -48,7 +50,7 @@ impl Queues {
         let make = || {
             let next_fence = Fence(term << 32 | 1);
             let leases = Leases::new(&part.part, rules(part, partitions), next_fence, now);
-            let held = Held { leases, next_fence, version: part.version };
+            let held = Held { leases, next_fence, is_seeking: false, version: part.version };
             Arc::new(Queue { held: Mutex::new(held), changed: Notify::new() })
         };
         Arc::clone(self.parts.lock().entry(key).or_insert_with(make))
@@ -70,18 +72,22 @@ impl Queues {
 }
 
 impl Queue {
-    /// The leases, following the subscription's newest configuration.
-    pub fn lock(&self, part: &HeldPart, partitions: u32) -> MutexGuard<'_, Held> {
-        let mut held = self.held.lock();
-        if held.version < part.version {
-            held.leases.set_rules(rules(part, partitions));
-            held.version = part.version;
-        }
-        held
+    /// The leases. Whoever hands them a part takes the part's newest state under this lock: one that was taken before
+    /// may not have what another has committed meanwhile.
+    pub fn lock(&self) -> MutexGuard<'_, Held> {
+        self.held.lock()
     }
 }
 
 impl Held {
+    /// Follows the subscription's newest configuration.
+    pub fn follow(&mut self, part: &HeldPart, partitions: u32) {
+        if self.version < part.version {
+            self.leases.set_rules(rules(part, partitions));
+            self.version = part.version;
+        }
+    }
+
     /// After a seek: nothing is held any more.
     pub fn begin_again(&mut self, part: &HeldPart, partitions: u32, now: TimestampMs) {
         self.leases = Leases::new(&part.part, rules(part, partitions), self.next_fence, now);

@@ -44,10 +44,11 @@ pub(in crate::server) fn part_stats(shard: &ShardHandle, body: Bytes) -> Result<
 
 fn stats(shard: &ShardHandle, part: PartRef) -> Result<PartStats, Refusal> {
     let handle = PartHandle::new(shard.clone(), part);
-    let view = handle.view()?;
-    let queue = handle.queue(&view);
+    let queue = handle.queue(&handle.view()?);
+    let (held, view) = handle.lock(&queue)?;
     let part = &view.held.part;
-    let counts = queue.lock(&view.held, view.partitions).leases.counts(part, view.end);
+    let counts = held.leases.counts(part, view.end);
+    drop(held);
     let oldest = part.oldest_unsettled(view.end).and_then(|offset| {
         let state = shard.state.read();
         let batch = state.partition(handle.key.1).ok()?.batch_at(offset)?;
@@ -70,10 +71,9 @@ fn stats(shard: &ShardHandle, part: PartRef) -> Result<PartStats, Refusal> {
 pub(in crate::server) fn leases(shard: &ShardHandle, body: Bytes) -> Result<LeaseList, Refusal> {
     let request: ListLeasesRequest = decode(body)?;
     let handle = PartHandle::new(shard.clone(), request.part);
-    let view = handle.view()?;
-    let queue = handle.queue(&view);
+    let queue = handle.queue(&handle.view()?);
     let limit = request.limit.clamp(1, READ_RECORDS_MAX) as usize;
-    let held = queue.lock(&view.held, view.partitions);
+    let (held, _) = handle.lock(&queue)?;
     let page = held.leases.list(Offset(request.from), limit, clock::now());
     Ok(LeaseList { leases: page.leases, next: page.next.map(|offset| offset.0) })
 }
@@ -82,19 +82,31 @@ pub(in crate::server) fn leases(shard: &ShardHandle, body: Bytes) -> Result<Leas
 pub(in crate::server) async fn seek(shard: ShardHandle, body: Bytes) -> Result<SeekAnswer, Refusal> {
     let request: SeekRequest = decode(body)?;
     let handle = PartHandle::new(shard.clone(), request.part);
-    let view = handle.view()?;
+    let queue = handle.queue(&handle.view()?);
     let to = Reader::new(shard, handle.key.1).resolve(request.to, true)?;
-    let queue = handle.queue(&view);
     let (preview, fence) = {
-        let held = queue.lock(&view.held, view.partitions);
+        let (mut held, view) = handle.lock(&queue)?;
+        if held.is_seeking && !request.is_dry_run {
+            let refusal = Refusal::new(ErrorCode::Busy, "another seek of this subscription is on its way");
+            return Err(Refusal { retry_after_ms: Some(100), ..refusal });
+        }
+        // What is decided until the seek is in the log would be decided on what it undoes.
+        held.is_seeking |= !request.is_dry_run;
         let preview = view.held.part.seek_preview(to, held.leases.next(), view.start..view.end);
         (preview, held.next_fence)
     };
     if !request.is_dry_run {
-        handle.commit(&PartEvent { seek: Some(Seek { to, fence }), ..PartEvent::default() }).await?;
-        let view = handle.view()?;
-        queue.lock(&view.held, view.partitions).begin_again(&view.held, view.partitions, clock::now());
+        let logged =
+            handle.commit(&PartEvent { seek: Some(Seek { to, fence }), ..PartEvent::default() }).await;
+        let mut held = queue.lock();
+        held.is_seeking = false;
+        // Also where nobody knows whether it is in the log: a new beginning asks the part.
+        if let Ok(view) = handle.view() {
+            held.begin_again(&view.held, view.partitions, clock::now());
+        }
+        drop(held);
         queue.changed.notify_waiters();
+        logged?;
     }
     Ok(SeekAnswer { floor: preview.floor.0, redelivered: preview.redelivered, skipped: preview.skipped })
 }

@@ -12,6 +12,7 @@ mod settle;
 
 use std::sync::Arc;
 
+use parking_lot::MutexGuard;
 use prost::Message as _;
 use weir_journal::Class;
 use weir_protocol::error::ErrorCode;
@@ -24,7 +25,7 @@ pub(super) use settle::settle;
 
 use super::publish::full_refusal;
 use crate::clock;
-use crate::replica::{Queue, ShardHandle};
+use crate::replica::{Held, Queue, ShardHandle};
 use crate::shard::command::{Change, ChangePart, Command};
 use crate::shard::entry::{ENTRY_OVERHEAD_BYTES, SubBatch};
 use crate::shard::state::{HeldPart, PartKey, Verdict, part_key};
@@ -72,6 +73,14 @@ impl PartHandle {
             partitions: config.partitions,
             ttl_ms: config.ttl_ms,
         })
+    }
+
+    /// The leases, and the part as it stands while they are locked.
+    fn lock<'a>(&self, queue: &'a Queue) -> Result<(MutexGuard<'a, Held>, View), Refusal> {
+        let mut held = queue.lock();
+        let view = self.view()?;
+        held.follow(&view.held, view.partitions);
+        Ok((held, view))
     }
 
     fn queue(&self, view: &View) -> Arc<Queue> {

@@ -11,8 +11,8 @@ use weir_protocol::limits::{CLIENT_ID_BYTES_MAX, LEASE_MS_MAX, LEASE_MS_MIN, PUL
 use weir_protocol::rpc::{PullAnswer, PullRequest, Refusal, encode_packet};
 use weir_transport::{CreditHandle, Reply};
 
+use super::PartHandle;
 use super::find::{Found, find};
-use super::{PartHandle, View};
 use crate::clock;
 use crate::read::Reader;
 use crate::replica::{Queue, ShardHandle};
@@ -49,9 +49,8 @@ async fn pull_once(shard: ShardHandle, body: Bytes, mut call: CreditHandle) -> R
         let queue = part.queue(&view);
         // Taken before the state is looked at: what comes meanwhile wakes it.
         let (published, changed) = (reader.changed.notified(), queue.changed.notified());
-        let view = part.view()?;
         let puller = Puller { part: &part, reader: &reader, queue: &queue, request: &request };
-        match puller.give(view).await? {
+        match puller.give().await? {
             Step::Given(given) => return Ok(given),
             Step::Again => continue,
             Step::Nothing { wake_ms } => {
@@ -105,7 +104,8 @@ enum Looked {
     /// Leased under the same key before.
     Repeat(Vec<Grant>),
     Over(Step),
-    Taken(Taken),
+    /// With the topic's time to live of messages.
+    Taken(Taken, Option<u64>),
 }
 
 struct Puller<'a> {
@@ -116,11 +116,11 @@ struct Puller<'a> {
 }
 
 impl Puller<'_> {
-    async fn give(&self, view: View) -> Result<Step, Refusal> {
-        let taken = match self.take(&view) {
-            Looked::Repeat(grants) => return self.repeat(&view, grants).await,
+    async fn give(&self) -> Result<Step, Refusal> {
+        let (taken, topic_ttl_ms) = match self.take()? {
+            Looked::Repeat(grants) => return self.repeat(grants).await,
             Looked::Over(step) => return Ok(step),
-            Looked::Taken(taken) => taken,
+            Looked::Taken(taken, topic_ttl_ms) => (taken, topic_ttl_ms),
         };
         self.log(&taken).await?;
         if taken.grants.is_empty() {
@@ -128,7 +128,7 @@ impl Puller<'_> {
         }
         let max_bytes = self.request.max_bytes.clamp(1, PULL_BYTES_MAX);
         let offsets = taken.grants.iter().map(|grant| grant.offset);
-        match find(self.reader, offsets, max_bytes, view.ttl_ms).await {
+        match find(self.reader, offsets, max_bytes, topic_ttl_ms).await {
             Ok(found) => self.send(taken.grants, found).await,
             Err(refusal) => {
                 self.release(&taken.grants);
@@ -137,17 +137,20 @@ impl Puller<'_> {
         }
     }
 
-    fn take(&self, view: &View) -> Looked {
-        let (now, part) = (clock::now(), &view.held.part);
+    fn take(&self) -> Result<Looked, Refusal> {
+        let now = clock::now();
         let key = self.request.key.map(|key| PullKey(key.into()));
-        let mut held = self.queue.lock(&view.held, view.partitions);
-        let held = &mut *held;
+        let (mut held, view) = self.part.lock(self.queue)?;
+        let (held, part) = (&mut *held, &view.held.part);
+        if held.is_seeking {
+            return Ok(Looked::Over(Step::Nothing { wake_ms: None }));
+        }
         let repeated = key.map(|key| held.leases.repeat(key, now)).unwrap_or_default();
         if !repeated.is_empty() {
-            return Looked::Repeat(repeated);
+            return Ok(Looked::Repeat(repeated));
         }
         if self.request.only_repeat {
-            return Looked::Over(Step::Nothing { wake_ms: None });
+            return Ok(Looked::Over(Step::Nothing { wake_ms: None }));
         }
         if self.request.max_records > 0 {
             let ask = Ask {
@@ -160,14 +163,14 @@ impl Puller<'_> {
             };
             let taken = held.leases.take(part, &ask, &mut held.next_fence);
             if !taken.grants.is_empty() || !taken.exhausted.is_empty() {
-                return Looked::Taken(taken);
+                return Ok(Looked::Taken(taken, view.ttl_ms));
             }
         } else if held.leases.ready(part, view.end, now) {
             let answer = PullAnswer { is_more: true, ..PullAnswer::default() };
-            return Looked::Over(Step::Given((answer, Vec::new())));
+            return Ok(Looked::Over(Step::Given((answer, Vec::new()))));
         }
         let wake_ms = held.leases.next_event().map(|at| at.0.saturating_sub(now.0).max(1));
-        Looked::Over(Step::Nothing { wake_ms })
+        Ok(Looked::Over(Step::Nothing { wake_ms }))
     }
 
     /// Logs second deliveries, before any byte of them leaves, and records that have had all theirs.
@@ -187,8 +190,7 @@ impl Puller<'_> {
         };
         let logged = self.part.commit(&event).await;
         let exhausted = || taken.exhausted.iter().map(|delivered| delivered.offset);
-        if let Ok(view) = self.part.view() {
-            let mut held = self.queue.lock(&view.held, view.partitions);
+        if let Ok((mut held, view)) = self.part.lock(self.queue) {
             match &logged {
                 Ok(()) => held.leases.committed(&view.held.part, exhausted()),
                 Err(_) => held.leases.failed(&view.held.part, exhausted(), clock::now()),
@@ -202,8 +204,7 @@ impl Puller<'_> {
 
     /// Gives back what was not sent.
     fn release(&self, grants: &[Grant]) {
-        if let Ok(view) = self.part.view() {
-            let mut held = self.queue.lock(&view.held, view.partitions);
+        if let Ok((mut held, view)) = self.part.lock(self.queue) {
             for grant in grants.iter().rev() {
                 held.leases.release(&view.held.part, grant.offset, grant.fence);
             }
@@ -213,11 +214,10 @@ impl Puller<'_> {
 
     /// Starts the leases of what was found and is to be delivered now; the rest is given back, postponed or settled.
     async fn send(&self, grants: Vec<Grant>, found: Found) -> Result<Step, Refusal> {
-        let view = self.part.view()?;
         let now = clock::now();
         let (mut kept, mut expired, mut unread) = (Vec::new(), Vec::new(), Vec::new());
         {
-            let mut held = self.queue.lock(&view.held, view.partitions);
+            let (mut held, _) = self.part.lock(self.queue)?;
             let mut records = found.records.iter().peekable();
             for grant in grants {
                 while records.next_if(|record| record.offset < grant.offset).is_some() {}
@@ -237,18 +237,18 @@ impl Puller<'_> {
         if !unread.is_empty() {
             self.release(&unread);
         }
-        self.settle_expired(&view, &expired).await?;
+        self.settle_expired(&expired).await?;
         if kept.is_empty() {
             return Ok(Step::Again);
         }
-        Ok(Step::Given(self.answer(&view, &kept, found, false)))
+        Ok(Step::Given(self.answer(&kept, found, false)?))
     }
 
     /// A record whose time to live is over is settled without being delivered.
-    async fn settle_expired(&self, view: &View, expired: &[Grant]) -> Result<(), Refusal> {
+    async fn settle_expired(&self, expired: &[Grant]) -> Result<(), Refusal> {
         let mut event = PartEvent::default();
         {
-            let mut held = self.queue.lock(&view.held, view.partitions);
+            let (mut held, view) = self.part.lock(self.queue)?;
             for grant in expired {
                 let item = Settle { offset: grant.offset, fence: grant.fence, action: Action::Ack };
                 let verdict = held.leases.settle(&view.held.part, view.end, &item, clock::now());
@@ -261,9 +261,8 @@ impl Puller<'_> {
             return Ok(());
         }
         let logged = self.part.commit(&event).await;
-        let view = self.part.view()?;
+        let (mut held, view) = self.part.lock(self.queue)?;
         let offsets = expired.iter().map(|grant| grant.offset);
-        let mut held = self.queue.lock(&view.held, view.partitions);
         match logged {
             Ok(()) => held.leases.committed(&view.held.part, offsets),
             Err(_) => held.leases.failed(&view.held.part, offsets, clock::now()),
@@ -272,13 +271,13 @@ impl Puller<'_> {
     }
 
     /// What was leased under the same key before.
-    async fn repeat(&self, view: &View, grants: Vec<Grant>) -> Result<Step, Refusal> {
+    async fn repeat(&self, grants: Vec<Grant>) -> Result<Step, Refusal> {
         let max_bytes = self.request.max_bytes.clamp(1, PULL_BYTES_MAX);
         let found = find(self.reader, grants.iter().map(|grant| grant.offset), max_bytes, None).await?;
-        Ok(Step::Given(self.answer(view, &grants, found, true)))
+        Ok(Step::Given(self.answer(&grants, found, true)?))
     }
 
-    fn answer(&self, view: &View, grants: &[Grant], found: Found, is_repeat: bool) -> Given {
+    fn answer(&self, grants: &[Grant], found: Found, is_repeat: bool) -> Result<Given, Refusal> {
         let now = clock::now();
         let is_held = |offset: Offset| grants.binary_search_by_key(&offset, |grant| grant.offset).is_ok();
         let (mut slices, mut payload) = (Vec::new(), Vec::new());
@@ -289,10 +288,10 @@ impl Puller<'_> {
             }
         }
         let is_more = {
-            let mut held = self.queue.lock(&view.held, view.partitions);
+            let (mut held, view) = self.part.lock(self.queue)?;
             held.leases.ready(&view.held.part, view.end, now)
         };
         let grants = grants.iter().map(|grant| grant.to_wire(now)).collect();
-        (PullAnswer { grants, slices, is_repeat, is_more }, payload)
+        Ok((PullAnswer { grants, slices, is_repeat, is_more }, payload))
     }
 }

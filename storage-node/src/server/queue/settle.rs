@@ -12,7 +12,7 @@ use weir_protocol::rpc::{
 
 use super::PartHandle;
 use crate::clock;
-use crate::replica::ShardHandle;
+use crate::replica::{Queue, ShardHandle};
 use crate::server::dispatch::decode;
 use crate::subscription::{Action, Dead, Effect, Fence, PartEvent, Settle, Verdict};
 
@@ -26,37 +26,64 @@ pub(in crate::server) async fn settle(shard: ShardHandle, body: Bytes) -> Result
     }
     let actions = request.items.iter().map(action).collect::<Result<Vec<_>, _>>()?;
     let part = PartHandle::new(shard, request.part);
-    let view = part.view()?;
-    let queue = part.queue(&view);
-    let now = clock::now();
-    let (mut event, mut decided, mut results) = (PartEvent::default(), Vec::new(), Vec::new());
-    {
-        let mut held = queue.lock(&view.held, view.partitions);
-        for (item, action) in request.items.iter().zip(actions) {
-            let settle = Settle { offset: Offset(item.offset), fence: Fence(item.fence), action };
-            let verdict = held.leases.settle(&view.held.part, view.end, &settle, now);
-            if note(&mut event, verdict, item) {
-                decided.push(settle.offset);
-            }
-            results.push(result(verdict, now));
+    let queue = part.queue(&part.view()?);
+    let Decided { mut event, offsets, results } = loop {
+        // Taken before it is looked: a seek that ends meanwhile is not missed.
+        let changed = queue.changed.notified();
+        match decide(&part, &queue, &request.items, &actions)? {
+            Some(decided) => break decided,
+            None => changed.await,
         }
-    }
+    };
     // Their places are free from now on, before the log has them.
     queue.changed.notify_waiters();
     if !event.is_empty() {
         event.coalesce();
         let logged = part.commit(&event).await;
-        let view = part.view()?;
-        let mut held = queue.lock(&view.held, view.partitions);
-        match &logged {
-            Ok(()) => held.leases.committed(&view.held.part, decided),
-            Err(_) => held.leases.failed(&view.held.part, decided, clock::now()),
+        {
+            let (mut held, view) = part.lock(&queue)?;
+            match &logged {
+                Ok(()) => held.leases.committed(&view.held.part, offsets),
+                Err(_) => held.leases.failed(&view.held.part, offsets, clock::now()),
+            }
         }
-        drop(held);
         queue.changed.notify_waiters();
         logged?;
     }
     Ok(SettleAnswer { results })
+}
+
+/// What is to be logged and answered.
+#[derive(Default)]
+struct Decided {
+    event: PartEvent,
+    /// Records in it.
+    offsets: Vec<Offset>,
+    results: Vec<SettleResult>,
+}
+
+/// Decides about every lease; `None` while a seek is on its way.
+fn decide(
+    part: &PartHandle,
+    queue: &Queue,
+    items: &[SettleItem],
+    actions: &[Action],
+) -> Result<Option<Decided>, Refusal> {
+    let (mut held, view) = part.lock(queue)?;
+    if held.is_seeking {
+        return Ok(None);
+    }
+    let (now, mut decided) = (clock::now(), Decided::default());
+    for (item, action) in items.iter().zip(actions) {
+        let (offset, fence) = (Offset(item.offset), Fence(item.fence));
+        let settle = Settle { offset, fence, action: *action };
+        let verdict = held.leases.settle(&view.held.part, view.end, &settle, now);
+        if note(&mut decided.event, verdict, item) {
+            decided.offsets.push(offset);
+        }
+        decided.results.push(result(verdict, now));
+    }
+    Ok(Some(decided))
 }
 
 fn action(item: &SettleItem) -> Result<Action, Refusal> {
