@@ -4,7 +4,7 @@
 //!   args                 what can be typed, with its help
 //!   serve                `weir dev`, `weir node`, `weir gateway`: what runs until it is stopped
 //!   config               settings from a file          limit   sizes, ages and counts as they are typed
-//!   topic, publish, subscribe, bench    one module per command, over
+//!   topic, subscription, publish, subscribe, pull, bench    one module per command, over
 //!   client               HTTP as any user would speak it
 //!   output               what is printed, for people and with --json
 //! ```
@@ -16,8 +16,10 @@ mod config;
 mod limit;
 mod output;
 mod publish;
+mod pull;
 mod serve;
 mod subscribe;
+mod subscription;
 mod topic;
 
 use std::process::ExitCode;
@@ -61,6 +63,8 @@ fn run(args: Args, file: &FileConfig) -> anyhow::Result<()> {
         Command::Pub(publish) => runtime.block_on(publish::run(&connect, &publish)),
         Command::Sub(subscribe) => runtime.block_on(subscribe::run(&connect, &subscribe)),
         Command::Bench(command) => runtime.block_on(bench::run(&connect, command)),
+        Command::Pull(pull) => runtime.block_on(pull::run(&connect, &pull)),
+        Command::Subscription(command) => runtime.block_on(subscription::run(&connect, command)),
         Command::Topic(command) => runtime.block_on(topic::run(&connect, command)),
     }
 }
