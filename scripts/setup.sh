@@ -37,15 +37,17 @@ node_fits() {
 }
 
 need_node() {
-  command -v node >/dev/null && command -v npm >/dev/null || die "node and npm are missing. Install Node.js (from $NODE_MIN on) and run this again."
+  local next="Install it from https://nodejs.org (any of $NODE_MIN, each within its line, or newer) and run this again."
+  command -v node >/dev/null && command -v npm >/dev/null || die "node or npm is missing. $next"
   local have; have=$(node --version | tr -d v)
-  node_fits "$have" || die "Node.js $have does not fit: from $NODE_MIN on, each within its line, or newer."
+  node_fits "$have" || die "Node.js $have does not fit. $next"
 }
 
 need_go() {
-  command -v go >/dev/null || die "go is missing (it builds k6). Install Go $GO_MIN or newer and run this again."
+  local next="Install Go $GO_MIN or newer from https://go.dev/dl and run this again; \`scripts/test\` with the names of the other phases goes without."
+  command -v go >/dev/null || die "go is missing (it builds k6, for the phase load). $next"
   local have; have=$(go env GOVERSION | tr -d go)
-  at_least "$have" "$GO_MIN" || die "Go $have is too old: $GO_MIN or newer is needed."
+  at_least "$have" "$GO_MIN" || die "Go $have is too old (it builds k6, for the phase load). $next"
 }
 
 # need_packages COMMAND:PACKAGE ...: installs the Debian packages whose command is missing.
@@ -60,25 +62,56 @@ need_packages() {
     sudo=(sudo)
   fi
   say "installing Debian packages: ${missing[*]}"
-  "${sudo[@]}" apt-get update -qq
-  DEBIAN_FRONTEND=noninteractive "${sudo[@]}" apt-get install -y -qq --no-install-recommends "${missing[@]}" >/dev/null
+  local failed="could not be installed. Run \`apt-get install ${missing[*]}\` as root, mend what it says, and run this again."
+  "${sudo[@]}" apt-get update -qq || die "the list of Debian packages could not be read, so ${missing[*]} $failed"
+  DEBIAN_FRONTEND=noninteractive "${sudo[@]}" apt-get install -y -qq --no-install-recommends "${missing[@]}" >/dev/null || die "${missing[*]} $failed"
 }
 
+# A browser for the console's tests: what CHROMIUM names, else Debian's.
+need_chromium() {
+  if [ -n "${CHROMIUM:-}" ]; then
+    [ -x "$CHROMIUM" ] || die "CHROMIUM names $CHROMIUM, which is no program. Name one, or unset it to use Debian's."
+    return 0
+  fi
+  need_packages chromium:chromium
+  [ -x /usr/bin/chromium ] || die "there is no /usr/bin/chromium. Name the browser in CHROMIUM, e.g. CHROMIUM=$(command -v chromium) $0"
+}
+
+has_k6() { [ -x "$TOOLS/bin/k6" ] && [ "$(cat "$TOOLS/k6.version" 2>/dev/null)" = "$K6_VERSION" ]; }
+
 need_k6() {
-  if [ -x "$TOOLS/bin/k6" ] && [ "$(cat "$TOOLS/k6.version" 2>/dev/null)" = "$K6_VERSION" ]; then return 0; fi
+  has_k6 && return 0
   need_go
   say "building k6 $K6_VERSION (once, a few minutes)"
   mkdir -p "$TOOLS/bin"
-  GOBIN="$TOOLS/bin" GOFLAGS=-modcacherw go install "go.k6.io/k6@$K6_VERSION"
+  GOBIN="$TOOLS/bin" GOFLAGS=-modcacherw go install "go.k6.io/k6@$K6_VERSION" ||
+    die "k6 could not be built; what go says stands above. Without it: \`scripts/test\` with the names of the other phases."
   echo "$K6_VERSION" >"$TOOLS/k6.version"
 }
 
 need_cargo_deny() {
   if [ -x "$TOOLS/bin/cargo-deny" ] && [ "$(cat "$TOOLS/cargo-deny.version" 2>/dev/null)" = "$CARGO_DENY_VERSION" ]; then return 0; fi
   say "building cargo-deny $CARGO_DENY_VERSION (once, a few minutes)"
-  cargo install --quiet --locked --root "$TOOLS" --target-dir "$ROOT/.cache/cargo-deny-target" "cargo-deny@$CARGO_DENY_VERSION"
+  cargo install --quiet --locked --root "$TOOLS" --target-dir "$ROOT/.cache/cargo-deny-target" "cargo-deny@$CARGO_DENY_VERSION" ||
+    die "cargo-deny could not be built; what cargo says stands above. Mend that and run this again."
   rm -rf "$ROOT/.cache/cargo-deny-target"
   echo "$CARGO_DENY_VERSION" >"$TOOLS/cargo-deny.version"
+}
+
+# need_crates DIRECTORY ...: downloads the crates of these workspaces.
+need_crates() {
+  local dir
+  for dir in "$@"; do
+    cargo fetch --locked --quiet --manifest-path "$dir/Cargo.toml" ||
+      die "the crates of $dir/Cargo.lock could not be fetched; what cargo says stands above. Mend that (it needs the registry) and run this again."
+  done
+}
+
+# What scripts/check needs.
+need_for_check() {
+  need_packages git:git # lists the documents
+  need_cargo_deny
+  need_crates fuzz
 }
 
 # Dependencies of the console, reinstalled only when its lock file changed.
@@ -86,7 +119,8 @@ need_console_packages() {
   need_node
   if [ ! -f console/node_modules/.package-lock.json ] || [ console/package-lock.json -nt console/node_modules/.package-lock.json ]; then
     say "installing the console's packages"
-    (cd console && npm ci --no-audit --no-fund --loglevel=error)
+    (cd console && npm ci --no-audit --no-fund --loglevel=error) ||
+      die "the console's packages could not be installed; what npm says stands above. Mend that (it needs the registry) and run this again."
   fi
 }
 

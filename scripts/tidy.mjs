@@ -1,8 +1,8 @@
 // Shape and walls that the compiler does not hold: file and function length, module rings inside a crate,
 // which crate may depend on which, where unsafe and durable file access may live. Reads only.
 import { execFileSync } from "node:child_process";
-import { readdirSync, readFileSync, statSync } from "node:fs";
-import { join, relative } from "node:path";
+import { existsSync, readdirSync, readFileSync, statSync } from "node:fs";
+import { dirname, join, relative } from "node:path";
 
 const FILE_LINES_MAX = 600;
 const FUNCTION_LINES_MAX = 100; // clippy holds 70 lines of code; this counts comments too
@@ -124,6 +124,13 @@ for (const room of ROOMS) {
 for (const path of sources("console/src", /\.(ts|tsx|css)$/)) {
   const length = readFileSync(path, "utf8").split("\n").length;
   if (length > FILE_LINES_MAX && !/generated|schema\.d\.ts$/.test(path)) problems.push(`${path}: ${length} lines, limit ${FILE_LINES_MAX}`);
+}
+
+// Clippy reads the nearest clippy.toml and no other: those of rooms begin with the workspace's.
+const lints = readFileSync("clippy.toml", "utf8").trimEnd();
+for (const room of ROOMS) {
+  const path = join(dirname(room), "clippy.toml");
+  if (existsSync(path) && !readFileSync(path, "utf8").startsWith(lints)) problems.push(`${path}: does not begin as clippy.toml does`);
 }
 
 const metadata = JSON.parse(

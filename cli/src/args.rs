@@ -45,7 +45,7 @@ pub(crate) struct Connect {
         value_name = "NAME"
     )]
     pub(crate) namespace: String,
-    /// Trust this certificate authority or self-signed certificate (PEM), in addition to the system's
+    /// Trust this certificate authority or self-signed certificate (PEM), in addition to the system's [default: none]
     #[arg(long, env = "WEIR_CA_CERT", global = true, value_name = "FILE")]
     pub(crate) ca_cert: Option<PathBuf>,
     /// Print JSON for programs instead of text for people
@@ -65,6 +65,11 @@ pub(crate) enum Command {
     Node(NodeArgs),
     /// Run a gateway by itself, in front of a storage node; it keeps nothing and there may be several
     Gateway(GatewayArgs),
+    /// Say where the journal of a node that does not run is damaged, and cut it off there if asked to
+    ///
+    /// A copy of the data directory is better: cutting loses everything that was confirmed behind the damage. What is
+    /// cut is kept beside the journal, in files that end in `.damaged`.
+    Repair(RepairArgs),
     /// Create, list, change and delete topics
     #[command(subcommand)]
     Topic(TopicCommand),
@@ -104,6 +109,17 @@ pub(crate) enum Command {
     Bench(BenchCommand),
 }
 
+/// What `weir repair` looks at, and whether it changes it.
+#[derive(Debug, ClapArgs)]
+pub(crate) struct RepairArgs {
+    /// Directory of the data
+    #[arg(long, env = "WEIR_DATA_DIR", default_value = "./weir-data", value_name = "DIR")]
+    pub(crate) data_dir: PathBuf,
+    /// Cut the journal off; without it nothing is changed
+    #[arg(long)]
+    pub(crate) truncate: bool,
+}
+
 /// What can be done with settings.
 #[derive(Debug, Subcommand)]
 pub(crate) enum ConfigCommand {
@@ -112,6 +128,14 @@ pub(crate) enum ConfigCommand {
         /// Leave out the file and print the defaults
         #[arg(long)]
         defaults: bool,
+        /// Only what this command would run with, flags included, e.g. `dev --data-shards 8`
+        #[arg(
+            value_name = "COMMAND",
+            trailing_var_arg = true,
+            allow_hyphen_values = true,
+            conflicts_with = "defaults"
+        )]
+        command: Vec<String>,
     },
     /// Check a file; the one that would be read if none is named
     Check {
@@ -386,7 +410,7 @@ pub(crate) struct ConfigFields {
     /// Confirm level of publishes that name none: memory, durable or quorum
     #[arg(long, value_name = "LEVEL")]
     pub(crate) default_confirm: Option<String>,
-    /// Level from which readers accept a message: memory or quorum (only committed ones are delivered, so far)
+    /// Level from which readers are delivered a message: quorum; memory where storage confirms no higher
     #[arg(long, value_name = "LEVEL")]
     pub(crate) deliver_from: Option<String>,
     /// Refuse publishes that ask for less than this level

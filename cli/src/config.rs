@@ -72,18 +72,36 @@ struct Setting {
     section: &'static str,
     key: String,
     value: Option<Typed>,
-    /// `default`, `file` or `env`.
+    /// `default`, `file`, `env` or `flag`.
     source: &'static str,
     env: Option<String>,
-    #[serde(skip)]
     default: Option<Typed>,
+    /// Meaning, unit and range.
     about: String,
+    /// Where there is a choice: what may be chosen.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    choices: Vec<String>,
 }
 
 impl Setting {
     /// As it is where nobody has said anything, in the environment either.
     fn reset(&mut self) {
         (self.value, self.source) = (self.default.clone(), "default");
+    }
+
+    /// All there is to say of it, as `--help` does.
+    fn manual(&self) -> String {
+        let mut manual = self.about.clone();
+        if !self.choices.is_empty() {
+            manual += &format!(" [possible values: {}]", self.choices.join(", "));
+        }
+        if let Some(env) = &self.env {
+            manual += &format!(" [env: {env}]");
+        }
+        if let Some(default) = self.default.as_ref().filter(|_| !manual.contains("[default: ")) {
+            manual += &format!(" [default: {}]", default.values().join(", "));
+        }
+        manual
     }
 }
 
@@ -169,27 +187,50 @@ impl FileConfig {
         Ok(command)
     }
 
+    /// Everything that can be set, as it stands for the commands that have a section.
+    ///
+    /// # Errors
+    /// A value out of its range, or one that does not go with another.
     fn settings(&self) -> anyhow::Result<Vec<Setting>> {
+        let mut settings = Vec::new();
+        for name in COMMANDS {
+            let line = [name.to_owned()];
+            settings.extend(self.settings_of(&line)?.into_iter().filter(|setting| {
+                // The client's are the same for all.
+                setting.section != CLIENT || name == COMMANDS[0]
+            }));
+        }
+        Ok(settings)
+    }
+
+    /// The same for one command with the flags behind it.
+    fn settings_of(&self, line: &[String]) -> anyhow::Result<Vec<Setting>> {
+        let name = line.first().and_then(|first| COMMANDS.into_iter().find(|name| *name == first));
+        let Some(name) = name else { bail!("only {} have settings of their own", COMMANDS.join(", ")) };
+        let words = std::iter::once("weir").chain(line.iter().map(String::as_str));
+        let matches = self.command()?.try_get_matches_from(words).map_err(|error| {
+            if !error.use_stderr() {
+                error.exit();
+            }
+            // What follows tells how to type it, and what is wrong may stand in a file.
+            let text = error.to_string();
+            let what = text.split("\n\n").next().unwrap_or_default();
+            anyhow::anyhow!("{}", what.trim_start_matches("error: ").to_owned())
+        })?;
+        let matches = matches.subcommand_matches(name).context("a command with a section")?;
+        match name {
+            "dev" => DevArgs::from_arg_matches(matches)?.check()?,
+            "node" => NodeArgs::from_arg_matches(matches)?.check()?,
+            _ => GatewayArgs::from_arg_matches(matches)?.check()?,
+        }
         // In the order in which they are declared, which values from a file would change.
         let declared = Args::command();
         let is_setting = |arg: &&Arg| !NOT_SETTINGS.contains(&arg.get_id().as_str());
-        let mut settings = Vec::new();
-        for name in COMMANDS {
-            let matches = self.command()?.try_get_matches_from(["weir", name])?;
-            let matches = matches.subcommand_matches(name).context("a command with a section")?;
-            match name {
-                "dev" => DevArgs::from_arg_matches(matches)?.check()?,
-                "node" => NodeArgs::from_arg_matches(matches)?.check()?,
-                _ => GatewayArgs::from_arg_matches(matches)?.check()?,
-            }
-            if settings.is_empty() {
-                let client = declared.get_arguments().filter(is_setting);
-                settings.extend(client.map(|arg| self.setting(CLIENT, arg, matches)));
-            }
-            let command = declared.find_subcommand(name).context("a command with a section")?;
-            let own = command.get_arguments().filter(is_setting).filter(|arg| !arg.is_global_set());
-            settings.extend(own.map(|arg| self.setting(name, arg, matches)));
-        }
+        let client = declared.get_arguments().filter(is_setting);
+        let mut settings: Vec<_> = client.map(|arg| self.setting(CLIENT, arg, matches)).collect();
+        let command = declared.find_subcommand(name).context("a command with a section")?;
+        let own = command.get_arguments().filter(is_setting).filter(|arg| !arg.is_global_set());
+        settings.extend(own.map(|arg| self.setting(name, arg, matches)));
         Ok(settings)
     }
 
@@ -197,6 +238,7 @@ impl FileConfig {
         let key = arg.get_id().as_str();
         let is_in_file = self.values.contains_key(&(section.to_owned(), key.to_owned()));
         let source = match matches.value_source(key) {
+            Some(ValueSource::CommandLine) => "flag",
             Some(ValueSource::EnvVariable) => "env",
             Some(ValueSource::DefaultValue) if is_in_file => "file",
             _ => "default",
@@ -216,6 +258,10 @@ impl FileConfig {
             },
             env: arg.get_env().map(|name| name.to_string_lossy().into_owned()),
             about: arg.get_help().map(ToString::to_string).unwrap_or_default(),
+            choices: match arg.get_action() {
+                ArgAction::SetTrue => Vec::new(),
+                _ => arg.get_possible_values().iter().map(|value| value.get_name().to_owned()).collect(),
+            },
         }
     }
 }
@@ -262,13 +308,16 @@ pub(crate) fn run(connect: &Connect, file: &FileConfig, command: &ConfigCommand)
             }
             Ok(())
         }
-        ConfigCommand::Print { defaults } => {
-            let none = FileConfig::default();
-            let settings = if *defaults { none.settings()? } else { file.settings()? };
-            let mut settings = settings;
-            if *defaults {
-                settings.iter_mut().for_each(Setting::reset);
-            }
+        ConfigCommand::Print { defaults, command } => {
+            let settings = match (defaults, command.is_empty()) {
+                (true, _) => {
+                    let mut settings = FileConfig::default().settings()?;
+                    settings.iter_mut().for_each(Setting::reset);
+                    settings
+                }
+                (false, true) => file.settings()?,
+                (false, false) => file.settings_of(command)?,
+            };
             if connect.json {
                 output::line(serde_json::to_string(&settings)?);
                 return Ok(());
@@ -283,10 +332,13 @@ pub(crate) fn run(connect: &Connect, file: &FileConfig, command: &ConfigCommand)
 fn printed(settings: &[Setting]) -> String {
     let mut out = String::new();
     for section in SECTIONS {
+        let mut own = settings.iter().filter(|setting| setting.section == section).peekable();
+        if own.peek().is_none() {
+            continue;
+        }
         out += &format!("[{section}]\n");
-        for setting in settings.iter().filter(|setting| setting.section == section) {
-            let env = setting.env.as_ref().map_or(String::new(), |env| format!(" ({env})"));
-            out += &format!("# {}{env}\n", setting.about);
+        for setting in own {
+            out += &format!("# {}\n", setting.manual());
             out += &match &setting.value {
                 Some(value) => format!("{} = {}  # {}\n", setting.key, value.toml(), setting.source),
                 None => format!("# {} =\n", setting.key),
@@ -308,92 +360,4 @@ fn quoted(value: &str) -> String {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn file(text: &str) -> (tempfile::TempDir, anyhow::Result<FileConfig>) {
-        let dir = tempfile::tempdir().unwrap();
-        let path = dir.path().join("w.toml");
-        std::fs::write(&path, text).unwrap();
-        let read = FileConfig::read(&path);
-        (dir, read)
-    }
-
-    #[test]
-    fn flags_win_over_the_file_and_the_file_over_defaults() {
-        let (_dir, read) = file("[client]\nns = \"shop\"\n[dev]\ndata_shards = 7\ninsecure_public = true\n");
-        let command = read.unwrap().command().unwrap();
-        let matches = command.clone().try_get_matches_from(["weir", "dev"]).unwrap();
-        let dev = matches.subcommand_matches("dev").unwrap();
-        assert_eq!(dev.get_one::<u32>("data_shards"), Some(&7));
-        assert!(dev.get_flag("insecure_public"));
-        assert_eq!(dev.get_one::<String>("ns").map(String::as_str), Some("shop"));
-        let flags = command.try_get_matches_from(["weir", "dev", "--data-shards", "9"]).unwrap();
-        assert_eq!(flags.subcommand_matches("dev").unwrap().get_one::<u32>("data_shards"), Some(&9));
-    }
-
-    #[test]
-    fn what_cannot_be_set_is_named() {
-        for (text, expected) in [
-            ("[dev]\nlissten = \"x\"", "dev.lissten is unknown"),
-            ("[server]\nlisten = \"x\"", "server.listen is unknown"),
-            ("[dev]\nready_file = \"x\"", "dev.ready_file is unknown"),
-            ("listen = \"x\"", "listen stands outside"),
-            ("[dev]\nlisten = 1.5", "dev.listen is not a text"),
-            ("[dev]\nlisten = [\"127.0.0.1:1\"]", "dev.listen takes one value"),
-            ("[dev]\nhost_name = [[]]", "dev.host_name is not a text"),
-            ("[client]\nns = [\"a\"]", "client.ns takes one value"),
-            ("[dev", "is not TOML"),
-            ("[dev]\nlisten = \"nowhere\"", "nowhere"),
-            ("[dev]\ndata_shards = 999", "999"),
-            ("[dev]\ntls_cert = \"c.pem\"", "belong together"),
-            ("[gateway]\ntls_key = \"c.pem\"", "belong together"),
-            ("[dev]\njournal_max = \"100MiB\"", "at least two journal files"),
-            ("[dev]\nrecord_max = \"4MiB\"", "record_max is 4194304"),
-            ("[dev]\nsync = \"never\"", "never"),
-            ("[gateway]\ndata_dir = \"x\"", "gateway.data_dir is unknown"),
-            ("[node]\nlisten = \"10.0.0.1:7070\"", "--cluster-secret"),
-            ("[node]\nlisten = \"0.0.0.0:7070\"\ncluster_secret = \"s\"", "name one that they can reach"),
-        ] {
-            let (_dir, read) = file(text);
-            let error = read.and_then(|file| file.settings().map(|_| ())).unwrap_err();
-            assert!(format!("{error:#}").contains(expected), "{text}: {error:#}");
-        }
-    }
-
-    fn known(file: &FileConfig) -> Vec<(&'static str, String, Option<Typed>)> {
-        let settings = file.settings().unwrap();
-        settings.into_iter().map(|setting| (setting.section, setting.key, setting.value)).collect()
-    }
-
-    #[test]
-    fn what_is_printed_can_be_read_again() {
-        for text in [
-            "",
-            "[client]\nns = \"007\"\n[dev]\ndata_shards = 7\ninsecure_public = true\nhost_name = []\n",
-            "[client]\nca_cert = 'C:\\a \"b\" # c'\n[dev]\nhost_name = [\"a.example\", \"it's # b\"]\n",
-            "[dev]\nallow_origin = \"https://one.example\"\njournal_max = \"1GiB\"\n",
-            "[node]\nlisten = \"10.0.0.1:7070\"\ncluster_secret = \"/s\"\n[gateway]\nnode = \"10.0.0.1:7070\"\n",
-        ] {
-            let (_dir, read) = file(text);
-            let read = read.unwrap();
-            let printed = printed(&read.settings().unwrap());
-            let (_dir, again) = file(&printed);
-            assert_eq!(known(&again.unwrap()), known(&read), "{text}\nis printed\n{printed}");
-        }
-    }
-
-    #[test]
-    fn what_can_be_repeated_is_a_list() {
-        let (_dir, read) = file("[dev]\nhost_name = [\"a.example\", \"b.example\"]\n");
-        let command = read.unwrap().command().unwrap();
-        let names = |matches: ArgMatches| -> Vec<String> {
-            let dev = matches.subcommand_matches("dev").unwrap();
-            dev.get_many("host_name").unwrap().cloned().collect()
-        };
-        let matches = command.clone().try_get_matches_from(["weir", "dev"]).unwrap();
-        assert_eq!(names(matches), ["a.example", "b.example"]);
-        let flags = command.try_get_matches_from(["weir", "dev", "--host-name", "c.example"]).unwrap();
-        assert_eq!(names(flags), ["c.example"], "flags win, they do not add");
-    }
-}
+mod tests;

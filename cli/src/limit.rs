@@ -1,5 +1,12 @@
 //! Limits as they are typed.
 
+use std::ops::RangeInclusive;
+
+const KIB: u64 = 1024;
+/// Units of sizes, in bytes.
+const SIZES: [(&str, u64); 6] =
+    [("KiB", KIB), ("MiB", KIB << 10), ("GiB", KIB << 20), ("TiB", KIB << 30), ("B", 1), ("", 1)];
+
 /// A limit that may be lifted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Limit {
@@ -24,16 +31,33 @@ pub(crate) fn parse_ms(text: &str) -> Result<u64, String> {
 
 /// A size with its unit, in bytes.
 pub(crate) fn parse_size(text: &str) -> Result<Limit, String> {
-    const K: u64 = 1024;
-    scaled(text, &[("KiB", K), ("MiB", K * K), ("GiB", K * K * K), ("TiB", K * K * K * K), ("B", 1), ("", 1)])
+    scaled(text, &SIZES)
 }
 
-/// A size with its unit, in bytes; there is no lifting it.
-pub(crate) fn parse_bytes(text: &str) -> Result<u64, String> {
-    match parse_size(text)? {
-        Limit::At(bytes) => Ok(bytes),
-        Limit::Unlimited => Err("expected a number with one of the units KiB, MiB, GiB, TiB, B".to_owned()),
+/// A size with its unit, in bytes, within `range`; there is no lifting it.
+pub(crate) fn bytes_in(
+    range: RangeInclusive<u64>,
+) -> impl Fn(&str) -> Result<u64, String> + Clone + Send + Sync + 'static {
+    move |text| {
+        let bytes = match parse_size(text)? {
+            Limit::At(bytes) => bytes,
+            Limit::Unlimited => {
+                return Err("expected a number with one of the units KiB, MiB, GiB, TiB, B".to_owned());
+            }
+        };
+        if range.contains(&bytes) {
+            return Ok(bytes);
+        }
+        Err(format!("{} to {} are allowed", size(*range.start()), size(*range.end())))
     }
+}
+
+/// A size as it would be typed, in the largest unit that leaves no remainder.
+pub(crate) fn size(bytes: u64) -> String {
+    let whole = SIZES.iter().filter(|(_, factor)| bytes > 0 && bytes.is_multiple_of(*factor));
+    let (unit, factor) = whole.max_by_key(|(_, factor)| *factor).copied().unwrap_or(("B", 1));
+    let unit = if factor == 1 { "B" } else { unit };
+    format!("{}{unit}", bytes / factor)
 }
 
 /// A count.
@@ -77,6 +101,19 @@ mod tests {
         assert!(parse_age("7").is_err(), "an age without a unit is ambiguous");
         assert!(parse_size("1GB").is_err(), "decimal units are not offered");
         assert!(parse_size("99999999999TiB").is_err());
+        let few = bytes_in(1 << 10..=1 << 20);
+        assert_eq!((few("1KiB"), few("1MiB")), (Ok(1 << 10), Ok(1 << 20)));
+        assert_eq!(few("1023"), Err("1KiB to 1MiB are allowed".to_owned()));
+        assert!(few("1048577B").is_err() && few("unlimited").is_err());
+        for text in ["0B", "1B", "1023B", "1KiB", "1536B", "10MiB", "3TiB", "1025GiB"] {
+            assert_eq!(
+                parse_size(text).map(|limit| match limit {
+                    Limit::At(bytes) => size(bytes),
+                    Limit::Unlimited => String::new(),
+                }),
+                Ok(text.to_owned())
+            );
+        }
         assert!(parse_count("ten").is_err());
     }
 }

@@ -3,6 +3,7 @@
 //! ```text
 //!   args                 what can be typed, with its help
 //!   serve                `weir dev`, `weir node`, `weir gateway`: what runs until it is stopped
+//!   repair               what is damaged in a data directory, and cutting it off
 //!   config               settings from a file          limit   sizes, ages and counts as they are typed
 //!   topic, subscription, publish, subscribe, pull, bench    one module per command, over
 //!   client               HTTP as any user would speak it
@@ -17,6 +18,7 @@ mod limit;
 mod output;
 mod publish;
 mod pull;
+mod repair;
 mod serve;
 mod subscribe;
 mod subscription;
@@ -57,6 +59,7 @@ fn run(args: Args, file: &FileConfig) -> anyhow::Result<()> {
     let Args { connect, command } = args;
     match command {
         Command::Config(command) => config::run(&connect, file, &command),
+        Command::Repair(args) => repair::run(&args),
         Command::Dev(dev) => runtime.block_on(serve::dev(dev)),
         Command::Node(node) => runtime.block_on(serve::node(node)),
         Command::Gateway(gateway) => runtime.block_on(serve::gateway(gateway)),

@@ -49,35 +49,72 @@ fn end(product: &Product) -> u64 {
     http.request("GET /v1/topics/t", &[], b"").unwrap().json()["partitions"][0]["end"].as_u64().unwrap()
 }
 
+/// The status of an answer and the code of its problem, which is empty if it has no body. What else it may not be.
+fn told(answer: &str) -> (u16, String) {
+    let (head, body) = answer.split_once("\r\n\r\n").unwrap_or_else(|| panic!("no answer: {answer:?}"));
+    let head = head.to_ascii_lowercase();
+    let status = head.split(' ').nth(1).unwrap().parse().unwrap();
+    if body.is_empty() {
+        assert!(head.contains("\r\ncontent-length: 0"), "a body is missing: {answer}");
+        return (status, String::new());
+    }
+    assert!(head.contains("\r\ncontent-type: application/problem+json"), "{answer}");
+    let problem: serde_json::Value =
+        serde_json::from_str(body).unwrap_or_else(|why| panic!("{why}: {answer}"));
+    assert_eq!((problem["status"].as_u64(), &problem["outcome"]), (Some(status.into()), &"none".into()));
+    (status, problem["code"].as_str().unwrap().to_owned())
+}
+
 #[test]
 fn requests_that_are_none_are_refused_and_have_no_effect() {
     let (_dir, product) = product();
     let many = (0..70).map(|n| format!("X-{n}: y\r\n")).collect::<String>();
+    let more = (0..110).map(|n| format!("X-{n}: y\r\n")).collect::<String>();
     let long = format!("X: {}\r\n", "y".repeat(20 << 10));
     let longer = format!("X: {}\r\n", "y".repeat(200 << 10));
+    let name = "n".repeat(30 << 10);
+    let path = "n".repeat(100 << 10);
     let close = "Connection: close\r\n\r\n";
-    for (request, expected) in [
-        ("\x16\x03\x01\x02\x00\x01\x00\x01\u{fc}\r\n\r\n".to_owned(), "400"),
-        ("GARBAGE\r\n\r\n".to_owned(), "400"),
-        ("GET / HTTP/9.9\r\n\r\n".to_owned(), "400"),
-        (format!("{HEAD}{many}{close}"), "431"),
-        (format!("{HEAD}{long}{close}"), "431"),
-        (format!("{HEAD}{longer}{close}"), "431"),
-        (format!("{HEAD}Content-Length: 3\r\nContent-Length: 4\r\n{close}abcd"), "400"),
-        (format!("{HEAD}Content-Length: -1\r\n{close}"), "400"),
-        (format!("{HEAD}Content-Length: abc\r\n{close}"), "400"),
-        (format!("{HEAD}Transfer-Encoding: chunked\r\n{close}XYZ\r\nabc\r\n0\r\n\r\n"), "400"),
-        (format!("{HEAD}Transfer-Encoding: gzip\r\n{close}abc"), "400"),
-        (format!("{HEAD}Bad Header: x\r\n{close}"), "400"),
-        (format!("{HEAD}Content-Length: 99999999\r\n{close}"), "413"),
-        (format!("GET /v1/topics/%zz HTTP/1.1\r\nHost: localhost\r\n{close}"), "400"),
-        (format!("GET /v1/topics/%ff HTTP/1.1\r\nHost: localhost\r\n{close}"), "400"),
-        (format!("GET /healthz HTTP/1.1\r\nHost: evil.example\r\n{close}"), "421"),
-        (format!("GET /healthz HTTP/1.1\r\n{close}"), "4"),
+    let host = "Host: localhost\r\n";
+    for (request, status, code) in [
+        // The HTTP library answers by itself what it cannot take for a request: a status and nothing else.
+        ("\x16\x03\x01\x02\x00\x01\x00\x01\u{fc}\r\n\r\n".to_owned(), 400, ""),
+        ("GARBAGE\r\n\r\n".to_owned(), 400, ""),
+        ("GET / HTTP/9.9\r\n\r\n".to_owned(), 400, ""),
+        (format!("{HEAD}{more}{close}"), 431, ""),
+        (format!("{HEAD}{longer}{close}"), 431, ""),
+        (format!("GET /{path} HTTP/1.1\r\n{host}{close}"), 431, ""),
+        (format!("{HEAD}Content-Length: 3\r\nContent-Length: 4\r\n{close}abcd"), 400, ""),
+        (format!("{HEAD}Content-Length: -1\r\n{close}"), 400, ""),
+        (format!("{HEAD}Content-Length: abc\r\n{close}"), 400, ""),
+        (format!("{HEAD}Transfer-Encoding: gzip\r\n{close}abc"), 400, ""),
+        (format!("{HEAD}Bad Header: x\r\n{close}"), 400, ""),
+        // All else is ours.
+        (format!("{HEAD}{many}{close}"), 431, "headers_too_large"),
+        (format!("{HEAD}{long}{close}"), 431, "headers_too_large"),
+        (format!("{HEAD}Transfer-Encoding: chunked\r\n{close}XYZ\r\nabc\r\n0\r\n\r\n"), 400, "malformed"),
+        (format!("{HEAD}Content-Length: 99999999\r\n{close}"), 413, "too_large"),
+        (format!("GET /v1/topics/{name} HTTP/1.1\r\n{host}{close}"), 400, "invalid_name"),
+        (
+            format!("GET /v1/topics/t/messages?from={name} HTTP/1.1\r\n{host}{close}"),
+            400,
+            "invalid_parameter",
+        ),
+        (format!("GET /v1/topics/%zz HTTP/1.1\r\n{host}{close}"), 400, "malformed"),
+        (format!("GET /v1/topics/%ff HTTP/1.1\r\n{host}{close}"), 400, "malformed"),
+        (format!("GET /nowhere HTTP/1.1\r\n{host}{close}"), 404, "route_not_found"),
+        (format!("GET http://localhost/nowhere HTTP/1.1\r\n{host}{close}"), 404, "route_not_found"),
+        (format!("CONNECT localhost:443 HTTP/1.1\r\n{host}{close}"), 404, "route_not_found"),
+        (format!("TRACE /v1 HTTP/1.1\r\n{host}{close}"), 405, "method_not_allowed"),
+        (format!("BREW /v1/topics/t HTTP/1.1\r\n{host}{close}"), 405, "method_not_allowed"),
+        (format!("POST /console/ HTTP/1.1\r\n{host}{close}"), 405, "method_not_allowed"),
+        (format!("GET /healthz HTTP/1.1\r\nHost: evil.example\r\n{close}"), 421, "unknown_host"),
+        (format!("GET /healthz HTTP/1.1\r\n{close}"), 421, "unknown_host"),
+        (format!("GET /healthz HTTP/1.0\r\n{close}"), 421, "unknown_host"),
     ] {
         let answer = exchange(&product, request.as_bytes(), false);
         let shown: String = request.chars().take(90).collect();
-        assert!(answer.starts_with(&format!("HTTP/1.1 {expected}")), "{shown:?}: {answer:.200}");
+        assert_eq!(told(&answer), (status, code.to_owned()), "{shown:?}: {answer:.300}");
     }
     assert_eq!(end(&product), 0, "no refused request had an effect");
 }
@@ -108,7 +145,8 @@ fn bodies_that_break_off_have_no_effect() {
         "POST /v1/top".to_owned(),
     ] {
         let answer = exchange(&product, request.as_bytes(), true);
-        assert!(!answer.contains("201 Created"), "{request:?}: {answer}");
+        // Nobody is there to be told, or is told.
+        assert!(answer.is_empty() || told(&answer).0 == 400, "{request:?}: {answer}");
     }
     assert_eq!(end(&product), 0);
 }
@@ -166,6 +204,8 @@ fn who_finds_no_place_is_told_so_and_finds_one_when_another_leaves() {
     for _ in 0..3 {
         let answer = ask(&mut Connection::open(&product.address).unwrap()).unwrap();
         assert_eq!((answer.status, answer.header("retry-after")), (503, Some("1")));
+        assert_eq!(answer.header("x-content-type-options"), Some("nosniff"));
+        assert_eq!(answer.header("cross-origin-resource-policy"), Some("same-origin"));
         let problem = answer.json();
         assert_eq!(
             (problem["code"].as_str(), problem["outcome"].as_str()),
@@ -221,8 +261,30 @@ fn masked(first: u8, payload: &[u8]) -> Vec<u8> {
     frame
 }
 
+/// The frames of an answer: opcode and payload. A gateway's frames are whole and unmasked.
+fn frames(mut answer: &[u8]) -> Vec<(u8, Vec<u8>)> {
+    let mut frames = Vec::new();
+    while let [first, length, rest @ ..] = answer {
+        let (length, rest) = match *length {
+            126 => (usize::from(u16::from_be_bytes(rest[..2].try_into().unwrap())), &rest[2..]),
+            127 => (usize::try_from(u64::from_be_bytes(rest[..8].try_into().unwrap())).unwrap(), &rest[8..]),
+            length => (usize::from(length), rest),
+        };
+        frames.push((first & 0x0f, rest[..length].to_vec()));
+        answer = &rest[length..];
+    }
+    frames
+}
+
+/// The code of the close frame that an answer ends with.
+fn close_code(answer: &[u8]) -> Option<u16> {
+    let frames = frames(answer);
+    let (_, payload) = frames.last().filter(|(opcode, _)| *opcode == 8)?;
+    Some(u16::from_be_bytes(payload.get(..2)?.try_into().unwrap()))
+}
+
 #[test]
-fn websockets_that_break_the_rules_are_closed() {
+fn websockets_that_break_the_rules_are_closed_with_the_code_that_says_which() {
     let (_dir, product) = product();
     let oversize = {
         let mut head = vec![0x82, 0x80 | 127];
@@ -234,27 +296,37 @@ fn websockets_that_break_the_rules_are_closed() {
         .chain((0..9000).map(|_| masked(0x00, &[0; 1000])))
         .flatten()
         .collect();
-    for (what, subprotocol, bytes) in [
-        ("unmasked", "weir.v1.json", vec![0x81, 2, b'{', b'}']),
-        ("reserved bits", "weir.v1.json", masked(0xf1, b"{}")),
-        ("unknown opcode", "weir.v1.json", masked(0x83, b"{}")),
-        ("not UTF-8", "weir.v1.json", masked(0x81, &[0xff, 0xfe])),
-        ("not JSON", "weir.v1.json", masked(0x81, b"{\"t\":")),
-        ("binary garbage", "weir.v1.bin", masked(0x82, &[0x7f; 64])),
-        ("a frame cut short", "weir.v1.bin", masked(0x82, &[1, 0, 0])),
-        ("text in the binary form", "weir.v1.bin", masked(0x81, b"{\"t\":\"hello\",\"v\":1}")),
-        ("a length beyond all limits", "weir.v1.bin", oversize),
-        ("fragments without end", "weir.v1.bin", fragments),
-        ("no hello", "weir.v1.json", Vec::new()),
+    let (json, binary) = ("weir.v1.json", "weir.v1.bin");
+    for (what, subprotocol, bytes, code) in [
+        ("unmasked", json, vec![0x81, 2, b'{', b'}'], 1002),
+        ("reserved bits", json, masked(0xf1, b"{}"), 1002),
+        ("unknown opcode", json, masked(0x83, b"{}"), 1002),
+        ("unknown control opcode", json, masked(0x8b, b""), 1002),
+        ("a ping too long", json, masked(0x89, &[0; 126]), 1002),
+        ("a ping in fragments", json, masked(0x09, b"x"), 1002),
+        ("the rest of nothing", json, masked(0x80, b"x"), 1002),
+        ("a close that is cut short", json, masked(0x88, &[3]), 1002),
+        ("a close with a code that none may send", json, masked(0x88, &[0, 1]), 1002),
+        ("not UTF-8", json, masked(0x81, &[0xff, 0xfe]), 1007),
+        ("a length beyond all limits", binary, oversize, 1009),
+        ("a message larger than the limit", json, masked(0x81, &vec![b' '; 5 << 20]), 1009),
+        ("fragments without end", binary, fragments, 1009),
+        ("not JSON", json, masked(0x81, b"{\"t\":"), 4500),
+        ("binary garbage", binary, masked(0x82, &[0x7f; 64]), 4500),
+        ("a frame cut short", binary, masked(0x82, &[1, 0, 0]), 4500),
+        ("text in the binary form", binary, masked(0x81, b"{\"t\":\"hello\",\"v\":1}"), 4500),
+        ("no hello", json, Vec::new(), 4002),
     ] {
         let mut stream = upgraded(&product, subprotocol);
-        let _ = stream.write_all(&bytes);
+        stream.write_all(&bytes).unwrap();
         let mut answer = Vec::new();
-        match stream.read_to_end(&mut answer) {
-            Ok(_) => {}
-            Err(error) => assert_eq!(error.kind(), std::io::ErrorKind::ConnectionReset, "{what}"),
+        stream.read_to_end(&mut answer).unwrap_or_else(|error| panic!("{what}: {error}"));
+        let text = String::from_utf8_lossy(&answer);
+        assert_eq!(close_code(&answer), Some(code), "{what}: {text}");
+        assert!(!text.contains("welcome"), "{what}: {text}");
+        if code == 1009 {
+            assert!(text.contains("\"too_large\"") && text.contains("4194304"), "{what}: {text}");
         }
-        assert!(!String::from_utf8_lossy(&answer).contains("welcome"), "{what}");
     }
     let mut http = Connection::open(&product.address).unwrap();
     assert_eq!(http.request("POST /v1/topics/t/messages", &[], b"x").unwrap().status, 201, "it serves on");

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use futures_util::{SinkExt, StreamExt};
-use product::{Connection, Product};
+use product::{Connection, Product, Running};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 use tokio_tungstenite::tungstenite::Message;
@@ -332,6 +332,125 @@ async fn a_reader_resumes_where_it_was_with_its_numbers() {
         }
     }
     assert_eq!(reader.deliveries(1, 1).await, [6], "a new subscription counts anew");
+}
+
+/// Greets with what an earlier connection left; the new token.
+async fn resumed(address: &str, token: &str, n: u64, o: u64) -> (Client, String) {
+    let mut client = Client::connect(address, "weir.v1.json").await;
+    let seen = vec![Seen { p: 0, o, term: None }];
+    let channels = vec![ResumeChannel { ch: 9, n: Some(n), seen, ..ResumeChannel::default() }];
+    let hello = Hello { v: 1, resume: Some(token.to_owned()), channels, ..Hello::default() };
+    client.send(0, ClientFrame::Hello(hello)).await;
+    match client.next().await.1 {
+        ServerFrame::Welcome(welcome) => (client, welcome.resume),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[tokio::test]
+async fn a_resume_token_goes_on_exactly_at_its_gateway_and_at_another() {
+    let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let data = dir.path().join("data");
+    let node = ["node", "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0", "--auto-create", "--data-dir"];
+    let node = Running::start(dir.path(), &[&node[..], &[data.to_str().unwrap()]].concat());
+    let gateway =
+        || Running::start(dir.path(), &["gateway", "--node", &node.said[0], "--listen", "127.0.0.1:0"]);
+    let (a, b) = (gateway(), gateway());
+    let address = |gateway: &Running| gateway.said[0].strip_prefix("http://").unwrap().to_owned();
+    let (a, b) = (address(&a), address(&b));
+    let mut writer = Client::welcomed(&a, "weir.v1.json").await;
+    writer.open(1, "log", None).await;
+    for seq in 0..9 {
+        writer.send(1, text(seq, "1")).await;
+    }
+    writer.confirmed(8).await;
+
+    let mut reader = Client::connect(&a, "weir.v1.json").await;
+    reader.send(0, ClientFrame::Hello(Hello { v: 1, ..Hello::default() })).await;
+    let ServerFrame::Welcome(welcome) = reader.next().await.1 else { panic!("no welcome") };
+    let three = Limit { msgs: 3, ..CREDIT };
+    reader.sub(9, "log", "earliest", three).await;
+    assert!(matches!(reader.next().await.1, ServerFrame::Subscribed(_)));
+    assert_eq!(reader.deliveries(1, 3).await, [0, 1, 2]);
+    // The connection is gone without a goodbye.
+    drop(reader);
+    let mut token = welcome.resume;
+    for (address, n) in [(&a, 3), (&b, 6)] {
+        let (mut reader, next) = resumed(address, &token, n, n - 1).await;
+        reader.sub(9, "log", "earliest", three).await;
+        match reader.next().await {
+            (Channel(9), ServerFrame::Subscribed(started)) => {
+                assert_eq!((started.start, started.tail, started.recovered), (Some(n), Some(9), true));
+            }
+            other => panic!("{other:?}"),
+        }
+        assert_eq!(reader.deliveries(n + 1, 3).await, [n, n + 1, n + 2]);
+        assert_ne!(next, token, "each connection has a token of its own");
+        token = next;
+    }
+    let mut stranger = Client::connect(&b, "weir.v1.json").await;
+    let hello = Hello { v: 1, resume: Some("rt_nobody".into()), ..Hello::default() };
+    stranger.send(0, ClientFrame::Hello(hello)).await;
+    assert_eq!(stranger.closed().await.1, CloseCode::ResumeExpired);
+}
+
+#[tokio::test]
+async fn what_is_said_of_a_message_is_delivered_with_it_and_its_topic_says_the_rest() {
+    let (_dir, product) = product();
+    let mut http = Connection::open(&product.address).unwrap();
+    let notes = http.request("PUT /v1/topics/notes", &[], br#"{"content_type":"text/plain"}"#);
+    assert_eq!(notes.unwrap().status, 201);
+    let mut client = Client::welcomed(&product.address, "weir.v1.json").await;
+    client.open(1, "notes", None).await;
+    let soon = std::time::SystemTime::now() + Duration::from_secs(3600);
+    let soon = soon.duration_since(std::time::UNIX_EPOCH).unwrap().as_millis().try_into().unwrap();
+    let publish = |seq, publish: Pub| ClientFrame::Pub(Pub { seq, ..publish });
+    let data = |text| Pub { data: RawJson::from_text(text), ..Pub::default() };
+    client.send(1, publish(0, Pub { deliver_at: Some(soon), ttl_ms: Some(7), ..data("\"a\"") })).await;
+    client.send(1, publish(1, Pub { b64: Some("Yg==".into()), ..Pub::default() })).await;
+    client.send(1, publish(2, Pub { ct: Some("application/json".into()), ..data("\"c\"") })).await;
+    client.confirmed(2).await;
+    client.send(1, publish(3, data("{}"))).await;
+    match client.next().await.1 {
+        ServerFrame::Reject(reject) => assert!(reject.problem.get().contains("text/plain"), "{reject:?}"),
+        other => panic!("{other:?}"),
+    }
+    let digest = "sha-256=:LPJNul+wow4m6DsqxbninhsWHlwfp0JecwQzYpOLmCQ=:";
+    let parent = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
+    let headers = [("Content-Digest", digest), ("traceparent", parent), ("tracestate", "a=b")];
+    let posted = http.request("POST /v1/topics/notes/messages", &headers, b"hello").unwrap();
+    assert_eq!(posted.status, 201, "{}", posted.text());
+
+    let sub =
+        Sub { min_level: Some(Level::Memory), limit: CREDIT, topic: Some("notes".into()), ..Sub::default() };
+    client.send(2, ClientFrame::Sub(sub)).await;
+    let refusal = loop {
+        match client.next().await {
+            (Channel(2), ServerFrame::Err(problem)) => break problem,
+            (Channel(1), _) => {}
+            other => panic!("{other:?}"),
+        }
+    };
+    assert!(refusal.problem.get().contains("\"level_unavailable\""), "{refusal:?}");
+    assert!(refusal.problem.get().contains("\"min_level\""), "{refusal:?}");
+
+    client.sub(3, "notes", "earliest", CREDIT).await;
+    let mut found = Vec::new();
+    while found.len() < 4 {
+        match client.next().await.1 {
+            ServerFrame::Msg(msg) => found.push(*msg),
+            ServerFrame::Msgs(msgs) => found.extend(msgs.msgs),
+            _ => {}
+        }
+    }
+    let shown: Vec<_> =
+        found.iter().map(|msg| (msg.ct.as_deref().unwrap(), msg.data.as_ref().unwrap().get())).collect();
+    let plain = |data| ("text/plain", data);
+    assert_eq!(shown, [plain("\"a\""), plain("\"b\""), ("application/json", "\"c\""), plain("\"hello\"")]);
+    assert_eq!((found[0].deliver_at, found[0].ttl_ms), (Some(soon), Some(7)));
+    assert_eq!((found[1].deliver_at, found[1].ttl_ms), (None, None));
+    let texts = [&found[3].digest, &found[3].traceparent, &found[3].tracestate].map(|it| it.as_deref());
+    assert_eq!(texts, [Some(digest), Some(parent), Some("a=b")]);
 }
 
 #[tokio::test]

@@ -52,7 +52,7 @@ test('topics, with every dialog', async ({ page, open, product }) => {
   ]) {
     await product.create(name, {
       partitions: name.startsWith('orders') ? 4 : 1,
-      ...(name.startsWith('mail') && { default_confirm: 'memory', deliver_from: 'memory' }),
+      ...(name.startsWith('mail') && { default_confirm: 'memory' }),
     });
   }
   for (let i = 0; i < 40; i += 1)

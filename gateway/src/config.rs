@@ -1,6 +1,7 @@
 //! What a gateway is told. Every field has a default that suits a laptop.
 
 use std::net::SocketAddr;
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use weir_protocol::ws::Secret;
@@ -34,10 +35,53 @@ pub struct GatewayConfig {
     pub connections_max: usize,
     /// Bytes of request bodies held at once, over all connections; further ones are refused. Default 256 MiB.
     pub request_bytes_max: usize,
+    /// Encoded bytes of publishes on their way to storage; further ones are refused with `busy`. Default 64 MiB, at least
+    /// what a request may hold.
+    pub publish_bytes_max: usize,
+    /// Encoded bytes that storage may send to all readers before they have taken them; then grants wait. Default 256 MiB.
+    pub read_credit_bytes_max: u64,
+    /// Topics whose description is remembered. Default 100,000.
+    pub topics_max: usize,
     /// Serve HTTPS and WSS with this certificate, and nothing else. Default none: HTTP and WS.
     pub tls: Option<TlsSource>,
-    /// Milliseconds within which a TLS handshake must be done, waiting for its turn included. Default 10,000.
-    pub handshake_ms_max: u64,
+    /// How long clients may keep the gateway waiting, and what is held for them meanwhile.
+    #[serde(skip)]
+    pub limits: ClientLimits,
+}
+
+/// How long one client may keep the gateway waiting, and what is held for it meanwhile. Who reaches a limit loses its
+/// request or its connection; nobody else notices.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ClientLimits {
+    /// A request's header section must have arrived within this, and a connection's first request too; then it is
+    /// closed. Default 10 s.
+    pub head_time_max: Duration,
+    /// A request's body must have arrived within this, from when it is read; then it is answered 408. Default 30 s.
+    pub body_time_max: Duration,
+    /// A client that takes no byte of what is written for it for this long is closed. Default 60 s.
+    pub write_time_max: Duration,
+    /// A WebSocket's client must take what one turn has for it within this, at most about 256 KiB and a message; then
+    /// it is closed. Default 40 s, which is what a silent one is given.
+    pub socket_write_time_max: Duration,
+    /// A TLS handshake must be done within this, waiting for its turn included; then the connection is closed. Default
+    /// 10 s.
+    pub handshake_time_max: Duration,
+    /// Encoded bytes of messages that storage may send ahead for one event stream, all its partitions together; then
+    /// the log is not read on. The last message may exceed it. Default 256 KiB.
+    pub events_bytes_max: u64,
+}
+
+impl Default for ClientLimits {
+    fn default() -> Self {
+        Self {
+            head_time_max: Duration::from_secs(10),
+            body_time_max: Duration::from_secs(30),
+            write_time_max: Duration::from_secs(60),
+            socket_write_time_max: Duration::from_secs(40),
+            handshake_time_max: Duration::from_secs(10),
+            events_bytes_max: 256 << 10,
+        }
+    }
 }
 
 impl Default for GatewayConfig {
@@ -53,8 +97,11 @@ impl Default for GatewayConfig {
             console_prefix: "/console/".to_owned(),
             connections_max: 10_000,
             request_bytes_max: 256 << 20,
+            publish_bytes_max: 64 << 20,
+            read_credit_bytes_max: 256 << 20,
+            topics_max: 100_000,
             tls: None,
-            handshake_ms_max: 10_000,
+            limits: ClientLimits::default(),
         }
     }
 }

@@ -10,6 +10,7 @@ use hyper_util::server::graceful::GracefulShutdown;
 use prometheus::{HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGauge, Opts, Registry};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
+use weir_transport::{MetricsCollector, Side};
 
 use crate::api::openapi;
 use crate::auth::{Authenticator, LoopbackAuthenticator, OpenAuthenticator};
@@ -18,6 +19,7 @@ use crate::edge::{BodyBudget, Console, Edge, QueueCounts, StageSeconds};
 use crate::listener::{self, Door};
 use crate::metrics::{Bounds, BoundsCollector};
 use crate::service::publish::PublishConfig;
+use crate::service::read::ReadConfig;
 use crate::service::{ServiceConfig, Services};
 use crate::storage::{Storage, StorageConfig, TcpDial};
 use crate::tls::{Tls, TlsError};
@@ -100,39 +102,39 @@ impl Gateway {
         }
         let console = Console::new(&config.console_prefix)
             .map_err(|reason| StartError::ConsolePrefix { prefix: config.console_prefix.clone(), reason })?;
-        let requests = Opts::new("weir_gateway_requests_total", "Requests by operation and status class.");
-        let requests = IntCounterVec::new(requests, &["operation", "class"])?;
+        let requests = (
+            "weir_gateway_requests_total",
+            "Requests by operation and status class.",
+            &["operation", "class"],
+        );
+        let requests = counters(&registry, requests)?;
         let stage_seconds = stage_seconds(&registry)?;
-        registry.register(Box::new(requests.clone()))?;
         let tls = config.tls.as_ref().map(|tls| Tls::new(tls, &config.hosts, config.listen.ip()));
         let tls = tls.transpose()?.map(Arc::new);
         let listen_error = |(addr, source)| StartError::Listen { addr, source };
         let listeners = listener::bind(config.listen).await.map_err(listen_error)?;
         let addr = listeners[0].local_addr().map_err(|error| listen_error((config.listen, error)))?;
-        let storage = Storage::new(
-            StorageConfig {
-                credential: config.credential.0.clone().into(),
-                ..StorageConfig::new(vec![config.storage.clone()])
-            },
-            Arc::new(TcpDial::default()),
-        );
+        let storage = Storage::new(storage_config(&config), Arc::new(TcpDial::default()));
         let services = Services::new(storage, service_config(&config));
         let (stopping, stop) = watch::channel(false);
-        let limits =
-            SocketLimits { sockets_max: config.connections_max, record_bytes_max: config.record_bytes_max };
+        let limits = SocketLimits {
+            sockets_max: config.connections_max,
+            record_bytes_max: config.record_bytes_max,
+            write_time_max: config.limits.socket_write_time_max,
+        };
         let open = IntGauge::new("weir_gateway_websockets", "WebSockets that are open.")?;
         registry.register(Box::new(open.clone()))?;
         let sockets = WebSockets::new(services.clone(), limits, open, stop.clone());
-        let refused = Opts::new("weir_gateway_tls_handshakes_failed_total", "TLS handshakes that failed.");
-        let refused = IntCounterVec::new(refused, &["reason"])?;
-        registry.register(Box::new(refused.clone()))?;
+        let refused =
+            ("weir_gateway_tls_handshakes_failed_total", "TLS handshakes that failed.", &["reason"]);
+        let refused = counters(&registry, refused)?;
         let turned_away = IntCounter::new(
             "weir_gateway_connections_refused_total",
             "Connections for which there was no place.",
         )?;
         registry.register(Box::new(turned_away.clone()))?;
         let is_draining = AtomicBool::new(false);
-        let bodies = BodyBudget::new(config.request_bytes_max);
+        let bodies = BodyBudget::new(config.request_bytes_max, config.limits.body_time_max);
         let edge = Arc::new(Edge {
             config,
             console,
@@ -150,13 +152,7 @@ impl Gateway {
         });
         let connections = Arc::new(GracefulShutdown::new());
         let door = Arc::new(Door::new(Arc::clone(&edge), tls.clone(), (refused, turned_away), stop));
-        let bounds = Bounds {
-            services: edge.services.clone(),
-            places: door.places(),
-            places_max: edge.config.connections_max,
-            bodies,
-        };
-        edge.registry.register(Box::new(BoundsCollector::new(bounds)?))?;
+        register_bounds(&edge, &door, bodies)?;
         let accept = |socket| listener::accept(socket, Arc::clone(&door), Arc::clone(&connections));
         let accepting = listeners.into_iter().map(|socket| tokio::spawn(accept(socket))).collect();
         Ok(RunningGateway { edge, addr, tls, stopping, accepting, connections })
@@ -209,6 +205,30 @@ impl RunningGateway {
     }
 }
 
+/// Counters by labels, registered.
+fn counters<const N: usize>(
+    registry: &Registry,
+    (name, help, labels): (&str, &str, &[&str; N]),
+) -> Result<IntCounterVec, prometheus::Error> {
+    let counters = IntCounterVec::new(Opts::new(name, help), labels)?;
+    registry.register(Box::new(counters.clone()))?;
+    Ok(counters)
+}
+
+/// What is bounded here, and what the links to storage count.
+fn register_bounds(edge: &Edge, door: &Door, bodies: BodyBudget) -> Result<(), prometheus::Error> {
+    let bounds = Bounds {
+        services: edge.services.clone(),
+        places: door.places(),
+        places_max: edge.config.connections_max,
+        websockets_max: edge.sockets.max(),
+        bodies,
+    };
+    edge.registry.register(Box::new(BoundsCollector::new(bounds)?))?;
+    let transport = MetricsCollector::new(edge.services.storage.transport_metrics(), Side::Client)?;
+    edge.registry.register(Box::new(transport))
+}
+
 fn stage_seconds(registry: &Registry) -> Result<StageSeconds, prometheus::Error> {
     let buckets = prometheus::exponential_buckets(50e-6, 2.0, 16)?;
     let stages =
@@ -227,7 +247,17 @@ fn stage_seconds(registry: &Registry) -> Result<StageSeconds, prometheus::Error>
     })
 }
 
+fn storage_config(config: &GatewayConfig) -> StorageConfig {
+    StorageConfig {
+        credential: config.credential.0.clone().into(),
+        publish_bytes_max: config.publish_bytes_max,
+        topics_max: config.topics_max,
+        ..StorageConfig::new(vec![config.storage.clone()])
+    }
+}
+
 fn service_config(config: &GatewayConfig) -> ServiceConfig {
     let publish = PublishConfig { record_bytes_max: config.record_bytes_max, ..PublishConfig::default() };
-    ServiceConfig { publish, ..ServiceConfig::default() }
+    let read = ReadConfig { credit_bytes_max: config.read_credit_bytes_max, ..ReadConfig::default() };
+    ServiceConfig { publish, read }
 }

@@ -25,6 +25,6 @@ pub mod storage;
 mod tls;
 mod ws;
 
-pub use config::GatewayConfig;
+pub use config::{ClientLimits, GatewayConfig};
 pub use gateway::{Gateway, RunningGateway, StartError};
 pub use tls::{TlsError, TlsSource};

@@ -29,11 +29,6 @@ use crate::api::Problem;
 use crate::edge::{Edge, handle};
 use crate::tls::Tls;
 
-/// A request's header section must have arrived within this, and a connection's first request too: a slow or silent
-/// client holds a connection no longer.
-const HEADER_TIME_MAX: Duration = Duration::from_secs(10);
-/// A client that takes no byte of what is written for it for this long is gone.
-const WRITE_TIME_MAX: Duration = Duration::from_secs(60);
 /// Bytes of one request's header section.
 const HEADER_BYTES_MAX: usize = 64 << 10;
 /// Requests in flight on one HTTP/2 connection.
@@ -76,7 +71,8 @@ impl Full {
         let (status, body) = (problem.status, problem.to_json());
         let mut answer = format!(
             "HTTP/1.1 {status} Service Unavailable\r\ncontent-type: application/problem+json\r\n\
-             content-length: {}\r\nretry-after: {}\r\nconnection: close\r\n\r\n",
+             content-length: {}\r\nretry-after: {}\r\nconnection: close\r\n\
+             x-content-type-options: nosniff\r\ncross-origin-resource-policy: same-origin\r\n\r\n",
             body.len(),
             TURNED_AWAY_RETRY_MS.div_ceil(1_000),
         )
@@ -201,7 +197,7 @@ async fn greet(door: &Door, stream: TcpStream, peer: SocketAddr, watcher: Watche
         let _turn = door.handshakes.acquire().await.map_err(io::Error::other)?;
         tls.acceptor().accept(stream).await
     };
-    let time = Duration::from_millis(door.edge.config.handshake_ms_max);
+    let time = door.edge.config.limits.handshake_time_max;
     let shaken = tokio::select! {
         _ = stop.wait_for(|stopping| *stopping) => return,
         shaken = tokio::time::timeout(time, shake) => shaken,
@@ -225,11 +221,12 @@ async fn serve(
     peer: SocketAddr,
     watcher: Watcher,
 ) {
+    let limits = edge.config.limits;
     let mut builder = auto::Builder::new(TokioExecutor::new());
     builder
         .http1()
         .timer(TokioTimer::new())
-        .header_read_timeout(HEADER_TIME_MAX)
+        .header_read_timeout(limits.head_time_max)
         .max_buf_size(HEADER_BYTES_MAX);
     builder
         .http2()
@@ -238,7 +235,7 @@ async fn serve(
         .max_concurrent_streams(STREAMS_MAX)
         .keep_alive_interval(Duration::from_secs(20));
     let mut stream = TimeoutStream::new(stream);
-    stream.set_write_timeout(Some(WRITE_TIME_MAX));
+    stream.set_write_timeout(Some(limits.write_time_max));
     let has_asked = Arc::new(AtomicBool::new(false));
     let (edge, asking) = (Arc::clone(edge), Arc::clone(&has_asked));
     let service = ServiceBuilder::new()
@@ -262,7 +259,7 @@ async fn serve(
     // Until the protocol is recognised, the HTTP library knows no time limit.
     let ended = tokio::select! {
         ended = &mut connection => ended,
-        () = tokio::time::sleep(HEADER_TIME_MAX) => {
+        () = tokio::time::sleep(limits.head_time_max) => {
             if !has_asked.load(Ordering::Relaxed) {
                 tracing::debug!(%peer, "a connection asked for nothing in time");
                 return;

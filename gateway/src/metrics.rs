@@ -16,6 +16,7 @@ pub(crate) struct Bounds {
     /// What is left of `places_max` connections.
     pub(crate) places: Arc<Semaphore>,
     pub(crate) places_max: usize,
+    pub(crate) websockets_max: usize,
     pub(crate) bodies: BodyBudget,
 }
 
@@ -47,6 +48,11 @@ impl Bounds {
                 "weir_gateway_connections_max",
                 "Connections beyond which further ones are refused.",
                 self.places_max as u64,
+            ),
+            gauge(
+                "weir_gateway_websockets_max",
+                "WebSockets beyond which further ones are refused.",
+                self.websockets_max as u64,
             ),
             gauge("weir_gateway_request_bytes", "Bytes of request bodies held.", self.bodies.held()),
             gauge(

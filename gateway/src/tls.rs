@@ -2,6 +2,11 @@
 //!
 //! A certificate comes from two PEM files or is made once for development and kept in a directory. [`Tls::reload`]
 //! reads it anew; a file that cannot be used leaves the one in use, so a mistake does not stop the gateway.
+#![expect(
+    clippy::disallowed_methods,
+    clippy::disallowed_types,
+    reason = "the one place of files: certificates, read at start and on SIGHUP"
+)]
 
 use std::io::Write as _;
 use std::net::IpAddr;

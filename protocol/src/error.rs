@@ -115,8 +115,7 @@ error_codes! {
     SeqTooOld = 45, "seq_too_old", 409, final, "Producer sequence is too old to check";
     /// The topic is closed.
     TopicClosed = 46, "topic_closed", 409, final, "Topic is closed";
-    /// The same idempotency key is being processed.
-    KeyInFlight = 47, "key_in_flight", 409, retry, "Idempotency key is being processed";
+    // 47 is free and stays so: it said that an idempotency key is being processed, which is waited for instead.
     /// The namespace still has topics.
     NamespaceNotEmpty = 48, "namespace_not_empty", 409, final, "Namespace is not empty";
     /// A new producer epoch must start at sequence 0.

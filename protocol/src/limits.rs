@@ -15,7 +15,8 @@ pub const SUB_BATCH_BYTES_TARGET: usize = MIB;
 pub const BATCH_RECORDS_MAX: u32 = 10_000;
 /// Largest payload of one Raft entry.
 pub const ENTRY_BYTES_MAX: usize = 3 * MIB + 512 * KIB;
-/// Largest frame in a journal block: an entry and its 40-odd bytes of header.
+/// Largest frame in a journal block: an entry and its header. The journal knows no protocol, so the storage node holds its
+/// real sizes against these at compile time.
 pub const JOURNAL_FRAME_BYTES_MAX: usize = 3 * MIB + 768 * KIB;
 /// Largest journal block (one group commit).
 pub const JOURNAL_BLOCK_BYTES_MAX: usize = 4 * MIB;

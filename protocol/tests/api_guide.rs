@@ -1,5 +1,5 @@
 //! The API guide shows WebSocket frames: they are frames, and every name in them exists.
-
+#![expect(clippy::disallowed_methods, reason = "golden files and seeds are read in tests")]
 #![expect(clippy::unwrap_used, reason = "a test stops at what it did not expect")]
 
 use serde_json::Value;

@@ -1,6 +1,6 @@
 //! The checks of the fuzz targets, on a stable compiler: over every golden file, over the seeds that once were
 //! trouble, and over what is left of each when it is cut short or a bit is flipped.
-
+#![expect(clippy::disallowed_methods, reason = "golden files and seeds are read in tests")]
 #![expect(clippy::unwrap_used, reason = "a test stops at what it did not expect")]
 
 #[path = "../../fuzz/checks.rs"]

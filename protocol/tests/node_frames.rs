@@ -1,5 +1,5 @@
 //! Node frames are pinned: another build must understand what this one writes, and the other way round.
-
+#![expect(clippy::disallowed_methods, reason = "golden files and seeds are read in tests")]
 #![expect(clippy::unwrap_used, reason = "a test stops at what it did not expect")]
 
 use bytes::Bytes;

@@ -1,4 +1,5 @@
 //! The wall clock. Apply never asks it: an entry carries its time.
+#![expect(clippy::disallowed_methods, reason = "the one clock")]
 
 use std::time::{SystemTime, UNIX_EPOCH};
 

@@ -1,10 +1,42 @@
 //! What a storage node is told. Every field has a default that suits a laptop.
 
+use std::fmt::Display;
 use std::net::SocketAddr;
+use std::ops::RangeInclusive;
 use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
+use weir_journal::JournalConfig;
+use weir_journal::format::{BLOCK_HEADER_BYTES, FRAME_HEADER_BYTES};
+use weir_protocol::limits::{
+    DEDUPE_ENTRIES_MAX, ENTRY_BYTES_MAX, JOURNAL_BLOCK_BYTES_MAX, JOURNAL_FRAME_BYTES_MAX,
+    NODE_FRAME_BYTES_MAX,
+};
 use weir_protocol::ws::Secret;
+
+/// The journal's blocks, as nodes are started with them.
+const BLOCK_BYTES: usize = JournalConfig::MAX_BLOCK_BYTES as usize;
+
+const _: () =
+    assert!(BLOCK_BYTES == JOURNAL_BLOCK_BYTES_MAX, "what the protocol promises is what the journal does");
+const _: () = assert!(
+    ENTRY_BYTES_MAX + FRAME_HEADER_BYTES <= JOURNAL_FRAME_BYTES_MAX,
+    "the largest entry fits a frame with its header"
+);
+const _: () = assert!(
+    BLOCK_HEADER_BYTES + JOURNAL_FRAME_BYTES_MAX <= BLOCK_BYTES,
+    "the largest frame fits a block of its own: an entry that does not would never be written"
+);
+const _: () =
+    assert!(BLOCK_BYTES < NODE_FRAME_BYTES_MAX, "the entries of a block fit one call to another node");
+const _: () = assert!(
+    *NodeConfig::JOURNAL_FILE_BYTES.start() >= 4 * JournalConfig::MAX_BLOCK_BYTES,
+    "the journal takes no smaller files"
+);
+const _: () = assert!(
+    *NodeConfig::JOURNAL_PENDING_BYTES.start() >= BLOCK_BYTES as u64,
+    "the journal admits at least a block"
+);
 
 /// When an answered publish is safe.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -38,7 +70,7 @@ pub struct NodeConfig {
     /// Secret that gateways must present. Default none: it is not asked for.
     #[serde(skip)]
     pub credential: Option<Secret>,
-    /// Data shards, 1 to 64; read when the data directory is made, fixed from then on. Default 4.
+    /// Data shards, [`NodeConfig::DATA_SHARDS`]; read when the data directory is made, fixed from then on. Default 4.
     pub data_shards: u32,
     /// Publishing to a topic that does not exist creates it, in the namespace `default`; read when the data directory
     /// is made. Default false.
@@ -48,20 +80,32 @@ pub struct NodeConfig {
     /// How the journal writes. Default `buffered`.
     pub backend: Backend,
     /// Shortest time in microseconds between two syncs of the journal, from the end of one to the start of the next
-    /// commit, up to a second. Default 0: nobody waits for company.
+    /// commit, [`NodeConfig::MIN_SYNC_INTERVAL_US`]. Default 0: nobody waits for company.
     pub min_sync_interval_us: u64,
     /// Bytes of journal at which publishes are refused until retention has freed some. Default 8 GiB, at least two
     /// journal files.
     pub journal_max_bytes: u64,
-    /// Bytes of one journal file: 64 KiB to 2 GiB, a multiple of 4 KiB, at least 16 MiB for the largest messages.
-    /// Default 128 MiB.
+    /// Bytes of one journal file: [`NodeConfig::JOURNAL_FILE_BYTES`], a multiple of 4 KiB. Default 128 MiB. Files keep
+    /// the size that they were made with.
     pub journal_file_bytes: u32,
-    /// A checkpoint is written when a shard's log has grown by this many bytes since the last one; only what a
-    /// checkpoint covers can be freed. Default 64 MiB.
+    /// Bytes of publishes that are admitted and not answered: [`NodeConfig::JOURNAL_PENDING_BYTES`]. Default 64 MiB;
+    /// beyond it publishes are refused with `busy`. Frames that wait for the writer take up to twice as much.
+    pub journal_pending_bytes: u64,
+    /// Memory for the index of the journal's entries, about 80 bytes each: [`NodeConfig::JOURNAL_INDEX_BYTES`]. Default
+    /// 128 MiB; beyond it publishes are refused until some are purged.
+    pub journal_index_bytes: u64,
+    /// A checkpoint is written when a shard's log has grown by this many bytes since the last one, or by four times the
+    /// size of that one if this is more; only what a checkpoint covers can be freed. Default 64 MiB, range
+    /// [`NodeConfig::CHECKPOINT_BYTES`].
     pub checkpoint_bytes: u64,
-    /// Bytes of the newest entries kept in memory for live readers, divided evenly among the data shards. Default
-    /// 64 MiB; beyond it the oldest are read from the journal.
+    /// Bytes of the newest entries kept in memory for live readers, divided evenly among the data shards:
+    /// [`NodeConfig::TAIL_RING_BYTES`]. Default 64 MiB; beyond it the oldest are read from the journal. The newest
+    /// entry of a shard is kept whatever its size.
     pub tail_ring_bytes: usize,
+    /// Producers, and as many idempotency keys, that each shard remembers: [`NodeConfig::DEDUPE_ROWS`]; read when the
+    /// data directory is made, fixed from then on, since verdicts depend on it. Default 1,000,000; beyond it publishes
+    /// with a new producer or key are refused with `dedupe_full`.
+    pub dedupe_rows: u32,
 }
 
 impl Default for NodeConfig {
@@ -77,34 +121,88 @@ impl Default for NodeConfig {
             min_sync_interval_us: 0,
             journal_max_bytes: 8 << 30,
             journal_file_bytes: 128 << 20,
+            journal_pending_bytes: 64 << 20,
+            journal_index_bytes: 128 << 20,
             checkpoint_bytes: 64 << 20,
             tail_ring_bytes: 64 << 20,
+            dedupe_rows: u32::try_from(DEDUPE_ENTRIES_MAX).expect("a million"),
         }
     }
 }
 
 impl NodeConfig {
+    /// What [`NodeConfig::data_shards`] may be.
+    pub const DATA_SHARDS: RangeInclusive<u32> = 1..=64;
+    /// What [`NodeConfig::min_sync_interval_us`] may be: up to a second.
+    pub const MIN_SYNC_INTERVAL_US: RangeInclusive<u64> = 0..=1_000_000;
+    /// What [`NodeConfig::journal_file_bytes`] may be: four of the largest blocks to 2 GiB, in steps of 4 KiB.
+    pub const JOURNAL_FILE_BYTES: RangeInclusive<u32> = 16 << 20..=2 << 30;
+    /// What [`NodeConfig::journal_pending_bytes`] may be: one of the largest blocks to 64 GiB.
+    pub const JOURNAL_PENDING_BYTES: RangeInclusive<u64> = 4 << 20..=64 << 30;
+    /// What [`NodeConfig::journal_index_bytes`] may be: 1 MiB to 64 GiB.
+    pub const JOURNAL_INDEX_BYTES: RangeInclusive<u64> = 1 << 20..=64 << 30;
+    /// What [`NodeConfig::checkpoint_bytes`] may be: 1 KiB to 1 TiB.
+    pub const CHECKPOINT_BYTES: RangeInclusive<u64> = 1 << 10..=1 << 40;
+    /// What [`NodeConfig::tail_ring_bytes`] may be: nothing to 1 TiB.
+    pub const TAIL_RING_BYTES: RangeInclusive<u64> = 0..=1 << 40;
+    /// What [`NodeConfig::dedupe_rows`] may be.
+    pub const DEDUPE_ROWS: RangeInclusive<u32> = 1_000..=10_000_000;
+
     /// Says which setting is out of its range.
     ///
     /// # Errors
     /// A sentence that names the setting and its range.
     pub fn check(&self) -> Result<(), String> {
-        if !(1..=64).contains(&self.data_shards) {
-            return Err(format!("data_shards is {}; 1 to 64 are allowed", self.data_shards));
-        }
+        within("data_shards", self.data_shards, Self::DATA_SHARDS)?;
+        within("min_sync_interval_us", self.min_sync_interval_us, Self::MIN_SYNC_INTERVAL_US)?;
         let (file, max) = (self.journal_file_bytes, self.journal_max_bytes);
-        if !(16 << 20..=2 << 30).contains(&file) || !file.is_multiple_of(4 << 10) {
-            return Err(format!(
-                "journal_file_bytes is {file}; 16 MiB to 2 GiB in steps of 4 KiB are allowed"
-            ));
+        within("journal_file_bytes", file, Self::JOURNAL_FILE_BYTES)?;
+        if !file.is_multiple_of(4 << 10) {
+            return Err(format!("journal_file_bytes is {file}; only steps of 4096 are allowed"));
         }
         if max < 2 * u64::from(file) {
             return Err(format!("journal_max_bytes is {max}; at least two journal files are needed"));
         }
-        if self.min_sync_interval_us > 1_000_000 {
-            let interval = self.min_sync_interval_us;
-            return Err(format!("min_sync_interval_us is {interval}; up to 1000000 are allowed"));
+        within("journal_pending_bytes", self.journal_pending_bytes, Self::JOURNAL_PENDING_BYTES)?;
+        within("journal_index_bytes", self.journal_index_bytes, Self::JOURNAL_INDEX_BYTES)?;
+        within("checkpoint_bytes", self.checkpoint_bytes, Self::CHECKPOINT_BYTES)?;
+        within("tail_ring_bytes", self.tail_ring_bytes as u64, Self::TAIL_RING_BYTES)?;
+        within("dedupe_rows", self.dedupe_rows, Self::DEDUPE_ROWS)
+    }
+}
+
+fn within<T: PartialOrd + Display>(setting: &str, value: T, range: RangeInclusive<T>) -> Result<(), String> {
+    if range.contains(&value) {
+        return Ok(());
+    }
+    Err(format!("{setting} is {value}; {} to {} are allowed", range.start(), range.end()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_setting_is_refused_out_of_its_range_and_named() {
+        assert_eq!(NodeConfig::default().check(), Ok(()));
+        let with = |change: fn(&mut NodeConfig)| {
+            let mut config = NodeConfig::default();
+            change(&mut config);
+            config.check().unwrap_err()
+        };
+        for (error, named) in [
+            (with(|c| c.data_shards = 65), "data_shards is 65; 1 to 64"),
+            (with(|c| c.min_sync_interval_us = 1_000_001), "min_sync_interval_us is 1000001"),
+            (with(|c| c.journal_file_bytes = 64 << 10), "journal_file_bytes is 65536"),
+            (with(|c| c.journal_file_bytes = (16 << 20) + 1), "steps of 4096"),
+            (with(|c| c.journal_max_bytes = 255 << 20), "journal_max_bytes is 267386880"),
+            (with(|c| c.journal_pending_bytes = (4 << 20) - 1), "journal_pending_bytes is 4194303"),
+            (with(|c| c.journal_index_bytes = 0), "journal_index_bytes is 0"),
+            (with(|c| c.checkpoint_bytes = 0), "checkpoint_bytes is 0"),
+            (with(|c| c.tail_ring_bytes = usize::MAX), "tail_ring_bytes is 18446744073709551615"),
+            (with(|c| c.dedupe_rows = 0), "dedupe_rows is 0; 1000 to 10000000"),
+        ] {
+            assert!(error.contains(named), "{error}");
         }
-        Ok(())
     }
 }

@@ -21,11 +21,33 @@ const PAUSE_ROUNDS: u32 = 5;
 /// Trims proposed in one round; more wait for the next one.
 const TRIMS_PER_ROUND: usize = 1_000;
 
+/// A checkpoint writes the whole state: the log grows by this many times its size between two, so that checkpoints stay a
+/// small part of what is written.
+const GROWTH_PER_SIZE: u64 = 4;
+
+/// How far a shard's log has grown, and what its newest checkpoint took.
+#[derive(Debug, Clone)]
+pub struct Growth {
+    /// A checkpoint is not due for less growth than this, in bytes.
+    pub floor_bytes: u64,
+    /// Payload bytes applied since start.
+    pub applied_bytes: Arc<AtomicU64>,
+    /// Bytes of the newest checkpoint; 0 without one.
+    pub checkpoint_bytes: Arc<AtomicU64>,
+}
+
+impl Growth {
+    /// Growth after which a checkpoint is due.
+    fn due_bytes(&self) -> u64 {
+        let size = self.checkpoint_bytes.load(Ordering::Relaxed);
+        self.floor_bytes.max(size.saturating_mul(GROWTH_PER_SIZE))
+    }
+}
+
 /// The keeper of one shard.
 pub struct Keeper {
     shard: ShardHandle,
-    checkpoint_bytes: u64,
-    applied_bytes: Arc<AtomicU64>,
+    growth: Growth,
     used_permille: Arc<AtomicU32>,
     /// Payload bytes applied when the newest checkpoint was asked for, and when the one before it was.
     checkpointed_at: u64,
@@ -36,18 +58,12 @@ pub struct Keeper {
 }
 
 impl Keeper {
-    /// Checkpoints whenever `checkpoint_bytes` more were applied, and tells publishers how full the journal is.
+    /// Checkpoints by `growth`, and tells publishers how full the journal is.
     #[must_use]
-    pub fn new(
-        shard: ShardHandle,
-        checkpoint_bytes: u64,
-        applied_bytes: Arc<AtomicU64>,
-        used_permille: Arc<AtomicU32>,
-    ) -> Self {
+    pub fn new(shard: ShardHandle, growth: Growth, used_permille: Arc<AtomicU32>) -> Self {
         Self {
             shard,
-            checkpoint_bytes,
-            applied_bytes,
+            growth,
             used_permille,
             checkpointed_at: 0,
             checkpointed_before: 0,
@@ -108,10 +124,10 @@ impl Keeper {
         }
     }
 
-    /// A checkpoint is due when the log has grown enough, or when it would let go what this shard keeps of the oldest
+    /// A checkpoint is due when the log has grown enough for its size, or when it would let go what this shard keeps of the oldest
     /// file. However full the journal is, one that frees nothing helps nobody.
     async fn checkpoint_if_due(&mut self, usage: &Usage) {
-        let applied = self.applied_bytes.load(Ordering::Relaxed);
+        let applied = self.growth.applied_bytes.load(Ordering::Relaxed);
         if self.shard.checkpoints_given_up.has_changed().unwrap_or(false) {
             self.shard.checkpoints_given_up.mark_unchanged();
             self.shard.shared.metrics().checkpoint_failed();
@@ -127,7 +143,7 @@ impl Keeper {
             needed: self.shard.state.read().needed_from().map(|needed| needed.0),
             covered: group::snapshot_index(&self.shard.raft),
         };
-        if applied - self.checkpointed_at < self.checkpoint_bytes && !log.would_be_freed() {
+        if applied - self.checkpointed_at < self.growth.due_bytes() && !log.would_be_freed() {
             return;
         }
         self.checkpointed_before = std::mem::replace(&mut self.checkpointed_at, applied);
@@ -193,7 +209,44 @@ fn permille(usage: &Usage) -> u32 {
 
 #[cfg(test)]
 mod tests {
+    use weir_protocol::ids::ShardId;
+
     use super::*;
+    use crate::config::NodeConfig;
+    use crate::node::Node;
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn a_checkpoint_is_due_after_four_times_its_size_and_not_before_the_floor() {
+        let dir = tempfile::tempdir().unwrap();
+        let config = NodeConfig {
+            data_dir: dir.path().to_owned(),
+            journal_file_bytes: 16 << 20,
+            ..NodeConfig::default()
+        };
+        let node = Node::start(config).await.unwrap();
+        let growth =
+            Growth { floor_bytes: 100, applied_bytes: Arc::default(), checkpoint_bytes: Arc::default() };
+        let mut keeper = Keeper::new(node.shard(ShardId(1)), growth.clone(), Arc::default());
+        let usage = keeper.shard.journal.usage();
+        // What was applied when the newest checkpoint was asked for.
+        for (size, applied, expected) in [
+            (0, 99, 0),
+            (0, 100, 100),
+            (25, 199, 100),
+            (25, 200, 200),
+            (26, 303, 200),
+            (26, 304, 304),
+            (1_000, 4_303, 304),
+            (1_000, 4_304, 4_304),
+        ] {
+            growth.checkpoint_bytes.store(size, Ordering::Relaxed);
+            growth.applied_bytes.store(applied, Ordering::Relaxed);
+            keeper.checkpoint_if_due(&usage).await;
+            assert_eq!(keeper.checkpointed_at, expected, "of {size} bytes, with {applied} applied");
+        }
+        drop(keeper);
+        node.shutdown(Duration::from_secs(1)).await;
+    }
 
     #[test]
     fn a_checkpoint_is_made_early_only_if_it_frees_something() {

@@ -8,18 +8,20 @@ use std::time::Duration;
 
 use prometheus::Registry;
 use prost::Message as _;
+use tokio::net::TcpListener;
 use tokio::sync::{mpsc, watch};
 use weir_journal::{Blobs, Class, Disk, Identity, Journal, JournalConfig, RealDisk, Recovered, StreamId};
 use weir_protocol::ids::{ClusterId, NodeId, ShardId};
 use weir_protocol::rpc::Namespace;
 use weir_transport::server::Identity as ServerIdentity;
-use weir_transport::{Listener, ServerConfig};
+use weir_transport::{Listener, MetricsCollector, ServerConfig, Side};
 
 use crate::config::{Backend, NodeConfig, SyncMode};
-use crate::keeper::Keeper;
-use crate::layout;
-use crate::metrics::{JournalCollector, NodeMetrics};
-use crate::outbox::Forwarder;
+use crate::keeper::{Growth, Keeper};
+use crate::layout::{self, Layout};
+use crate::limits::Limits;
+use crate::metrics::{JournalCollector, NodeMetrics, ShardsCollector};
+use crate::outbox::{DeadLetterSender, Forwarder};
 use crate::raft::tripwire::Tripwire;
 use crate::raft::{LogStore, Machine, group};
 use crate::replica::proposer::Proposer;
@@ -27,7 +29,7 @@ use crate::replica::{ShardHandle, ShardShared};
 use crate::server::NodeService;
 use crate::shard::command::{Change, Command, PutNamespace, PutSlots};
 use crate::shard::entry::{ENTRY_OVERHEAD_BYTES, SubBatch};
-use crate::shard::state::SlotTable;
+use crate::shard::state::{ShardState, SlotTable};
 use crate::shutdown::Tasks;
 
 /// The only node there is yet.
@@ -81,6 +83,7 @@ pub struct RunningNode {
     service: Arc<NodeService>,
     listener: Listener,
     journal: Journal,
+    limits: Limits,
     registry: Registry,
     tasks: Tasks,
 }
@@ -106,15 +109,17 @@ impl Node {
         config.check().map_err(StartError::Config)?;
         let (journal, recovered, identity) = open_journal(&config, &around.disk)?;
         let blobs = Blobs::open(config.data_dir.join("blobs"), Arc::clone(&around.disk))?;
-        let metrics = NodeMetrics::register(&around.registry)?;
+        let metrics = NodeMetrics::register(&around.registry, config.tail_ring_bytes)?;
         around.registry.register(Box::new(JournalCollector::new(journal.clone())?))?;
         let known = recovered.streams.keys().map(|stream| stream.0).max().filter(|shard| *shard > 0);
-        let data_shards = layout::data_shards(&blobs, known, config.data_shards)?;
+        let wanted = Layout { data_shards: config.data_shards, dedupe_rows: config.dedupe_rows };
+        let Layout { data_shards, dedupe_rows } = layout::decide(&blobs, known, wanted)?;
         let mut tasks = Tasks::default();
         let mut shards = BTreeMap::new();
         let starter = Starter {
             ring_bytes_max: config.tail_ring_bytes / data_shards as usize,
             checkpoint_bytes: config.checkpoint_bytes,
+            dedupe_rows: dedupe_rows as usize,
             journal: journal.clone(),
             recovered,
             blobs,
@@ -125,6 +130,9 @@ impl Node {
             let handle = starter.start(shard, &mut tasks).await;
             shards.insert(shard, handle.map_err(|why| StartError::Shard { shard, why })?);
         }
+        let states = shards.iter().map(|(shard, handle)| (*shard, &handle.state));
+        around.registry.register(Box::new(ShardsCollector::new(states, dedupe_rows as usize)?))?;
+        let limits = Limits::new(journal.config(), config.tail_ring_bytes, dedupe_rows as usize);
         let mut service = NodeService {
             shards,
             journal: journal.clone(),
@@ -141,19 +149,24 @@ impl Node {
         for (shard, handle) in &service.shards {
             let forwarder = Forwarder::new(handle.clone(), Arc::clone(&all));
             tasks.spawn(format!("forwarder of shard {shard}"), forwarder.run(tasks.stop()));
+            let letters = DeadLetterSender::new(handle.clone(), Arc::clone(&all));
+            tasks.spawn(format!("dead letters of shard {shard}"), letters.run(tasks.stop()));
         }
         drop(all);
         let identity =
             ServerIdentity { cluster_id: ClusterId(identity.cluster_id), node_id: NodeId(NODE_ID) };
-        // The port must be known before the map can name it, so a free one is taken first.
-        let addr = free_port(config.listen).map_err(StartError::Listen)?;
+        // The port must be known before the map can name it.
+        let socket = TcpListener::bind(config.listen).await.map_err(StartError::Listen)?;
+        let addr = socket.local_addr().map_err(StartError::Listen)?;
         service.address = addr.to_string();
         let service = Arc::new(service);
         let credential = config.credential.map(|secret| secret.0.into());
         let server = ServerConfig { credential, ..ServerConfig::new(addr, identity) };
-        let listener = Listener::bind(server, Arc::clone(&service) as _).await;
-        let listener = listener.map_err(StartError::Listen)?;
-        Ok(RunningNode { service, listener, journal, registry: around.registry, tasks })
+        let transport = MetricsCollector::new(Arc::clone(&server.metrics), Side::Server)?;
+        around.registry.register(Box::new(transport))?;
+        let listener =
+            Listener::serve(socket, server, Arc::clone(&service) as _).map_err(StartError::Listen)?;
+        Ok(RunningNode { service, listener, journal, limits, registry: around.registry, tasks })
     }
 }
 
@@ -168,6 +181,17 @@ impl RunningNode {
     #[must_use]
     pub fn registry(&self) -> &Registry {
         &self.registry
+    }
+
+    /// What it holds at most.
+    #[must_use]
+    pub fn limits(&self) -> &Limits {
+        &self.limits
+    }
+
+    #[cfg(test)]
+    pub(crate) fn shard(&self, shard: ShardId) -> ShardHandle {
+        self.service.shards[&shard].clone()
     }
 
     /// The journal's counters.
@@ -191,7 +215,7 @@ impl RunningNode {
     /// Takes no new work, finishes what is in flight within `deadline`, writes checkpoints and closes the journal.
     /// On return nothing of the node runs and its directory is free.
     pub async fn shutdown(self, deadline: Duration) {
-        let Self { service, listener, journal, tasks, registry } = self;
+        let Self { service, listener, journal, tasks, registry, limits: _ } = self;
         service.is_draining.store(true, Ordering::Release);
         tasks.begin_stop();
         listener.shutdown(deadline).await;
@@ -234,6 +258,8 @@ fn open_journal(
             Backend::Direct => weir_journal::Backend::Direct,
         },
         min_fsync_interval: Duration::from_micros(config.min_sync_interval_us),
+        pending_bytes_max: config.journal_pending_bytes,
+        index_bytes_max: config.journal_index_bytes,
         // The tail ring serves live readers; the journal's own memory is for what is in flight.
         recent_bytes_max: 1 << 20,
         ..JournalConfig::new(&config.data_dir, identity)
@@ -249,6 +275,7 @@ fn open_journal(
 struct Starter {
     ring_bytes_max: usize,
     checkpoint_bytes: u64,
+    dedupe_rows: usize,
     journal: Journal,
     recovered: Recovered,
     blobs: Blobs,
@@ -264,11 +291,15 @@ impl Starter {
         let tripwire = Arc::new(Tripwire::new(shard, NODE_ID, recovered_end));
         let log = LogStore::open(self.journal.clone(), shard, NODE_ID, found, Arc::clone(&tripwire))
             .map_err(|error| text(&error))?;
-        let shared = Arc::new(ShardShared::new(self.ring_bytes_max, self.metrics.clone()));
+        // Nobody reads messages of the meta group.
+        let ring_bytes_max = if shard == ShardId::META { 0 } else { self.ring_bytes_max };
+        let shared = Arc::new(ShardShared::new(ring_bytes_max, self.metrics.of_shard(shard)));
         let (blobs, listener) = (self.blobs.clone(), Arc::clone(&shared) as _);
-        let machine =
-            Machine::open(shard, log.clone(), tripwire, blobs, listener).map_err(|error| text(&error))?;
-        let (state, applied_bytes) = (machine.state(), machine.applied_bytes());
+        let empty = ShardState::with_dedupe_rows(shard, self.dedupe_rows);
+        let machine = Machine::open((shard, empty), log.clone(), tripwire, blobs, listener);
+        let machine = machine.map_err(|error| text(&error))?;
+        let (state, applied_bytes, checkpoint_bytes) =
+            (machine.state(), machine.applied_bytes(), machine.checkpoint_bytes());
         let checkpoints_given_up = machine.checkpoints_given_up();
         let raft = group::start(shard, NODE_ID, log, machine).await.map_err(|error| text(&error))?;
         let (proposals, queue) = mpsc::unbounded_channel();
@@ -278,7 +309,8 @@ impl Starter {
         let journal = self.journal.clone();
         let handle = ShardHandle { shard, state, shared, raft, journal, checkpoints_given_up, proposals };
         let used = Arc::clone(&self.used_permille);
-        let keeper = Keeper::new(handle.clone(), self.checkpoint_bytes, applied_bytes, used);
+        let growth = Growth { floor_bytes: self.checkpoint_bytes, applied_bytes, checkpoint_bytes };
+        let keeper = Keeper::new(handle.clone(), growth, used);
         tasks.spawn(format!("keeper of shard {shard}"), keeper.run(tasks.stop()));
         Ok(handle)
     }
@@ -316,13 +348,6 @@ async fn ensure(service: &NodeService, change: Change) -> Result<(), StartError>
     let permit = permit.map_err(|full| StartError::Shard { shard, why: full.to_string() })?;
     let change = handle.change(vec![SubBatch::command(command.into())], permit).await;
     change.map(drop).map_err(|refusal| StartError::Shard { shard, why: refusal.detail })
-}
-
-fn free_port(listen: SocketAddr) -> std::io::Result<SocketAddr> {
-    if listen.port() != 0 {
-        return Ok(listen);
-    }
-    std::net::TcpListener::bind(listen)?.local_addr()
 }
 
 #[cfg(test)]

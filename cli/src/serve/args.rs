@@ -1,14 +1,33 @@
-//! What `weir dev`, `weir node` and `weir gateway` are told. The help texts here are the manual.
+//! What `weir dev`, `weir node` and `weir gateway` are told. The help texts here are the manual: each says what a setting
+//! means, its unit and its range; clap adds the variable and the default.
 
 use std::net::SocketAddr;
+use std::ops::RangeInclusive;
 use std::path::PathBuf;
 
 use clap::Args as ClapArgs;
+use clap::builder::BoolishValueParser;
+use clap::value_parser;
 
 use weir_protocol::limits::{HTTP_BATCH_BYTES_MAX, RECORD_BYTES_MAX};
 use weir_storage_node::{Backend, NodeConfig, SyncMode};
 
-use crate::limit::{Limit, parse_bytes, parse_size};
+use crate::limit::{Limit, bytes_in, parse_size};
+
+/// Most of anything that is counted in bytes: no machine has more, and sums stay far from overflow.
+const BYTES_MAX: u64 = 1 << 40;
+/// What a message may have at most, all that belongs to it included.
+const RECORD_BYTES: RangeInclusive<u64> = 1..=RECORD_BYTES_MAX as u64;
+/// At least one batch of a request must fit.
+const REQUEST_BYTES: RangeInclusive<u64> = HTTP_BATCH_BYTES_MAX as u64..=BYTES_MAX;
+/// At least one batch of a request must fit as it is stored, with the headers of its parts.
+const PUBLISH_BYTES: RangeInclusive<u64> = 16 << 20..=BYTES_MAX;
+/// At least one window of a subscription must fit.
+const READ_CREDIT_BYTES: RangeInclusive<u64> = 1 << 20..=BYTES_MAX;
+
+const _: () = assert!(HTTP_BATCH_BYTES_MAX as u64 == 10 << 20, "the help text says so");
+const _: () = assert!(RECORD_BYTES_MAX as u64 == 3 << 20, "the help text says so");
+const _: () = assert!(HTTP_BATCH_BYTES_MAX < 16 << 20, "a batch of a request can be published");
 
 /// What a storage node keeps, and where.
 #[derive(Debug, ClapArgs)]
@@ -16,31 +35,63 @@ pub(crate) struct StoreArgs {
     /// Directory of the data; made if missing
     #[arg(long, env = "WEIR_DATA_DIR", default_value = "./weir-data", value_name = "DIR")]
     pub(crate) data_dir: PathBuf,
-    /// Data shards of a new data directory, 1 to 64
-    #[arg(long, default_value_t = 4, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=64))]
+    /// Data shards of a new data directory [range: 1 to 64 shards]
+    #[arg(long, env = "WEIR_DATA_SHARDS", default_value_t = 4, value_name = "N",
+        value_parser = value_parser!(u32).range(i64::from(*NodeConfig::DATA_SHARDS.start())..=i64::from(*NodeConfig::DATA_SHARDS.end())))]
     pub(crate) data_shards: u32,
-    /// Size at which the journal refuses publishes until retention has freed some, e.g. 8GiB
-    #[arg(long, default_value = "8GiB", value_name = "SIZE", value_parser = parse_size)]
+    /// Size at which the journal refuses publishes until retention has freed some, at least two journal files
+    /// [range: 32MiB to 1TiB, or unlimited]
+    #[arg(long, env = "WEIR_JOURNAL_MAX", default_value = "8GiB", value_name = "SIZE", value_parser = journal_size)]
     pub(crate) journal_max: Limit,
-    /// Size of one journal file, 16MiB to 2GiB
-    #[arg(long, default_value = "128MiB", value_name = "SIZE", value_parser = parse_bytes)]
+    /// Size of one journal file, in steps of 4KiB [range: 16MiB to 2GiB]
+    #[arg(long, env = "WEIR_JOURNAL_FILE", default_value = "128MiB", value_name = "SIZE",
+        value_parser = bytes_in(u64::from(*NodeConfig::JOURNAL_FILE_BYTES.start())..=u64::from(*NodeConfig::JOURNAL_FILE_BYTES.end())))]
     pub(crate) journal_file: u64,
+    /// Publishes that are admitted and not answered; what finds no room is refused with `busy` [range: 4MiB to 64GiB]
+    #[arg(long, env = "WEIR_JOURNAL_PENDING", default_value = "64MiB", value_name = "SIZE",
+        value_parser = bytes_in(NodeConfig::JOURNAL_PENDING_BYTES))]
+    pub(crate) journal_pending: u64,
+    /// Memory for the journal's index, about 80 bytes an entry; beyond it publishes are refused until retention has
+    /// freed some [range: 1MiB to 64GiB]
+    #[arg(long, env = "WEIR_JOURNAL_INDEX", default_value = "128MiB", value_name = "SIZE",
+        value_parser = bytes_in(NodeConfig::JOURNAL_INDEX_BYTES))]
+    pub(crate) journal_index: u64,
     /// When an answered publish is safe: `always`, when it is synced; `os`, when the operating system has it, and then
     /// confirms reach `memory` at most
-    #[arg(long, default_value = "always", value_name = "WHEN", value_parser = ["always", "os"])]
+    #[arg(long, env = "WEIR_SYNC", default_value = "always", value_name = "WHEN", value_parser = ["always", "os"])]
     pub(crate) sync: String,
-    /// Shortest time between two syncs, up to a second: fewer syncs, and everybody waits longer
-    #[arg(long, default_value_t = 0, value_name = "US", value_parser = clap::value_parser!(u64).range(0..=1_000_000))]
+    /// Shortest time between two syncs: fewer syncs, and everybody waits longer [range: 0 to 1000000 microseconds]
+    #[arg(long, env = "WEIR_MIN_SYNC_INTERVAL_US", default_value_t = 0, value_name = "US",
+        value_parser = value_parser!(u64).range(NodeConfig::MIN_SYNC_INTERVAL_US))]
     pub(crate) min_sync_interval_us: u64,
     /// How the journal writes: `buffered`, through the page cache, or `direct`, past it
-    #[arg(long, default_value = "buffered", value_name = "HOW", value_parser = ["buffered", "direct"])]
+    #[arg(long, env = "WEIR_BACKEND", default_value = "buffered", value_name = "HOW", value_parser = ["buffered", "direct"])]
     pub(crate) backend: String,
-    /// Growth of a shard's log after which a checkpoint is written
-    #[arg(long, default_value = "64MiB", value_name = "SIZE", value_parser = parse_bytes)]
+    /// Growth of a shard's log after which a checkpoint is written; more where the last one was larger than a quarter
+    /// of this [range: 1KiB to 1TiB]
+    #[arg(long, env = "WEIR_CHECKPOINT", default_value = "64MiB", value_name = "SIZE",
+        value_parser = bytes_in(NodeConfig::CHECKPOINT_BYTES))]
     pub(crate) checkpoint: u64,
-    /// Memory for the newest messages, which live readers are served from
-    #[arg(long, default_value = "64MiB", value_name = "SIZE", value_parser = parse_bytes)]
+    /// Memory for the newest messages, which live readers are served from; older ones are read from the journal
+    /// [range: 0B to 1TiB]
+    #[arg(long, env = "WEIR_TAIL_RING", default_value = "64MiB", value_name = "SIZE",
+        value_parser = bytes_in(NodeConfig::TAIL_RING_BYTES))]
     pub(crate) tail_ring: u64,
+    /// Producers, and as many idempotency keys, that a shard of a new data directory remembers; beyond it publishes
+    /// with new ones are refused with `dedupe_full` [range: 1000 to 10000000 rows]
+    #[arg(long, env = "WEIR_DEDUPE_ROWS", default_value_t = 1_000_000, value_name = "N",
+        value_parser = value_parser!(u32).range(i64::from(*NodeConfig::DEDUPE_ROWS.start())..=i64::from(*NodeConfig::DEDUPE_ROWS.end())))]
+    pub(crate) dedupe_rows: u32,
+}
+
+/// A size of the journal.
+fn journal_size(text: &str) -> Result<Limit, String> {
+    match parse_size(text)? {
+        Limit::Unlimited => Ok(Limit::Unlimited),
+        Limit::At(_) => bytes_in(2 * u64::from(*NodeConfig::JOURNAL_FILE_BYTES.start())..=BYTES_MAX)(text)
+            .map(Limit::At)
+            .map_err(|why| format!("{why}, or `unlimited`")),
+    }
 }
 
 impl StoreArgs {
@@ -60,8 +111,11 @@ impl StoreArgs {
                 Limit::Unlimited => u64::MAX / 2,
             },
             journal_file_bytes: u32::try_from(self.journal_file).unwrap_or(u32::MAX),
+            journal_pending_bytes: self.journal_pending,
+            journal_index_bytes: self.journal_index,
             checkpoint_bytes: self.checkpoint,
             tail_ring_bytes: usize::try_from(self.tail_ring).unwrap_or(usize::MAX),
+            dedupe_rows: self.dedupe_rows,
             ..NodeConfig::default()
         };
         config.check().map_err(anyhow::Error::msg)?;
@@ -75,33 +129,70 @@ pub(crate) struct EdgeArgs {
     /// Where clients connect; port 0 takes a free one
     #[arg(long, env = "WEIR_LISTEN", default_value = "127.0.0.1:8080", value_name = "ADDR")]
     pub(crate) listen: SocketAddr,
-    /// Serve HTTPS and WSS with this certificate chain (PEM), read again on SIGHUP …
+    /// Serve HTTPS and WSS with this certificate chain (PEM), read again on SIGHUP, … [default: none]
     #[arg(long, env = "WEIR_TLS_CERT", value_name = "FILE", requires = "tls_key")]
     pub(crate) tls_cert: Option<PathBuf>,
-    /// … and this private key (PEM)
+    /// … and this private key (PEM) [default: none]
     #[arg(long, env = "WEIR_TLS_KEY", value_name = "FILE", requires = "tls_cert")]
     pub(crate) tls_key: Option<PathBuf>,
-    /// Serve an address that other machines can reach although nobody is authenticated
-    #[arg(long)]
+    /// Serve an address that other machines can reach although nobody is authenticated [default: false]
+    #[arg(long, env = "WEIR_INSECURE_PUBLIC", value_parser = BoolishValueParser::new())]
     pub(crate) insecure_public: bool,
-    /// Name that clients may address this gateway by, besides localhost and the listening address; repeatable
-    #[arg(long = "host-name", id = "host_name", value_name = "NAME")]
+    /// Name that clients may address this gateway by, besides localhost and the listening address; repeatable, or
+    /// separated by commas [default: none]
+    #[arg(
+        long = "host-name",
+        id = "host_name",
+        env = "WEIR_HOST_NAME",
+        value_name = "NAME",
+        value_delimiter = ','
+    )]
     pub(crate) host_names: Vec<String>,
-    /// Browser origin, scheme and host, whose pages may use this gateway; repeatable
-    #[arg(long = "allow-origin", id = "allow_origin", value_name = "ORIGIN")]
+    /// Browser origin, scheme and host, whose pages may use this gateway; repeatable, or separated by commas
+    /// [default: none]
+    #[arg(
+        long = "allow-origin",
+        id = "allow_origin",
+        env = "WEIR_ALLOW_ORIGIN",
+        value_name = "ORIGIN",
+        value_delimiter = ','
+    )]
     pub(crate) origins: Vec<String>,
     /// Where the operator console is served: a path that starts and ends with a slash
     #[arg(long, env = "WEIR_CONSOLE_PREFIX", default_value = "/console/", value_name = "PATH")]
     pub(crate) console_prefix: String,
-    /// Size of the largest message, at most 3MiB
-    #[arg(long, default_value = "1MiB", value_name = "SIZE", value_parser = parse_bytes)]
+    /// Size of the largest message [range: 1B to 3MiB]
+    #[arg(long, env = "WEIR_RECORD_MAX", default_value = "1MiB", value_name = "SIZE", value_parser = bytes_in(RECORD_BYTES))]
     pub(crate) record_max: u64,
-    /// Connections at once; further ones are answered 503
-    #[arg(long, default_value_t = 10_000, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    /// Connections at once; further ones are answered 503 [range: 1 to 1000000 connections]
+    #[arg(long, env = "WEIR_CONNECTIONS_MAX", default_value_t = 10_000, value_name = "N",
+        value_parser = value_parser!(u32).range(1..=1_000_000))]
     pub(crate) connections_max: u32,
     /// Memory for request bodies, all connections together; what finds no room is refused with `busy`
-    #[arg(long, default_value = "256MiB", value_name = "SIZE", value_parser = parse_bytes)]
+    /// [range: 10MiB to 1TiB]
+    #[arg(long, env = "WEIR_REQUEST_BYTES_MAX", default_value = "256MiB", value_name = "SIZE",
+        value_parser = bytes_in(REQUEST_BYTES))]
     pub(crate) request_bytes_max: u64,
+    /// Publishes on their way to storage, all shards together; further ones are refused with `busy`
+    /// [range: 16MiB to 1TiB]
+    #[arg(long, env = "WEIR_PUBLISH_BYTES_MAX", default_value = "64MiB", value_name = "SIZE",
+        value_parser = bytes_in(PUBLISH_BYTES))]
+    pub(crate) publish_bytes_max: u64,
+    /// What storage may send for all readers together before they have taken it; beyond it readers wait their turn
+    /// [range: 1MiB to 1TiB]
+    #[arg(long, env = "WEIR_READ_CREDIT_BYTES_MAX", default_value = "256MiB", value_name = "SIZE",
+        value_parser = bytes_in(READ_CREDIT_BYTES))]
+    pub(crate) read_credit_bytes_max: u64,
+    /// Topics whose description is remembered; the one unused for longest is asked for again when it is needed
+    /// [range: 1 to 10000000 topics]
+    #[arg(long, env = "WEIR_TOPICS_MAX", default_value_t = 100_000, value_name = "N",
+        value_parser = value_parser!(u32).range(1..=10_000_000))]
+    pub(crate) topics_max: u32,
+    /// Time within which a TLS handshake must be done, waiting for its turn included; then the connection is closed
+    /// [range: 100 to 60000 milliseconds]
+    #[arg(long, env = "WEIR_HANDSHAKE_MS_MAX", default_value_t = 10_000, value_name = "MS",
+        value_parser = value_parser!(u64).range(100..=60_000))]
+    pub(crate) handshake_ms_max: u64,
 }
 
 impl EdgeArgs {
@@ -109,16 +200,6 @@ impl EdgeArgs {
     pub(super) fn check(&self) -> anyhow::Result<()> {
         let (cert, key) = (self.tls_cert.is_some(), self.tls_key.is_some());
         anyhow::ensure!(cert == key, "tls_cert and tls_key belong together");
-        let (record, most) = (self.record_max, RECORD_BYTES_MAX as u64);
-        anyhow::ensure!(
-            (1..=most).contains(&record),
-            "record_max is {record}; 1 to {most} bytes are allowed"
-        );
-        anyhow::ensure!(
-            self.request_bytes_max >= HTTP_BATCH_BYTES_MAX as u64,
-            "request_bytes_max is {}; at least one batch, {HTTP_BATCH_BYTES_MAX} bytes, must fit",
-            self.request_bytes_max
-        );
         Ok(())
     }
 }
@@ -132,8 +213,8 @@ pub(crate) struct DevArgs {
     /// How the gateway meets its clients.
     #[command(flatten)]
     pub(crate) edge: EdgeArgs,
-    /// Serve HTTPS and WSS with a certificate made for this machine and kept in the data directory
-    #[arg(long, conflicts_with = "tls_cert")]
+    /// Serve HTTPS and WSS with a certificate made for this machine and kept in the data directory [default: false]
+    #[arg(long, env = "WEIR_TLS_SELF_SIGNED", value_parser = BoolishValueParser::new())]
     pub(crate) tls_self_signed: bool,
     /// Write the gateway's URL into this file once everything answers (for scripts)
     #[arg(long, value_name = "FILE")]
@@ -163,14 +244,15 @@ pub(crate) struct NodeArgs {
     /// Where /healthz, /readyz and /metrics are served, over HTTP; port 0 takes a free one
     #[arg(long, env = "WEIR_NODE_ADMIN", default_value = "127.0.0.1:7071", value_name = "ADDR")]
     pub(crate) admin: SocketAddr,
-    /// File with the secret that gateways must present
+    /// File with the secret that gateways must present, 1 to 1024 bytes [default: none]
     #[arg(long, env = "WEIR_CLUSTER_SECRET_FILE", value_name = "FILE")]
     pub(crate) cluster_secret: Option<PathBuf>,
-    /// Listen where other machines can reach it although no secret is asked for
-    #[arg(long)]
+    /// Listen where other machines can reach it although no secret is asked for [default: false]
+    #[arg(long, env = "WEIR_INSECURE_PUBLIC", value_parser = BoolishValueParser::new())]
     pub(crate) insecure_public: bool,
     /// Publishing to a topic that does not exist creates it, in the namespace `default` of a new data directory
-    #[arg(long)]
+    /// [default: false]
+    #[arg(long, env = "WEIR_AUTO_CREATE", value_parser = BoolishValueParser::new())]
     pub(crate) auto_create: bool,
     /// Write the address for gateways and that for operators into this file, a line each, once both answer
     #[arg(long, value_name = "FILE")]
@@ -206,7 +288,7 @@ pub(crate) struct GatewayArgs {
     /// Storage node to connect to, `host:port`
     #[arg(long, env = "WEIR_NODE", default_value = "127.0.0.1:7070", value_name = "ADDR")]
     pub(crate) node: String,
-    /// File with the secret that the node asks for
+    /// File with the secret that the node asks for, 1 to 1024 bytes [default: none]
     #[arg(long, env = "WEIR_CLUSTER_SECRET_FILE", value_name = "FILE")]
     pub(crate) cluster_secret: Option<PathBuf>,
     /// How it meets its clients.

@@ -5,7 +5,7 @@ use weir_gateway::{Gateway, RunningGateway, TlsSource};
 use weir_storage_node::{Node, NodeConfig, Surroundings};
 
 use super::args::DevArgs;
-use super::{DRAIN_TIME, Signals, gateway_config, ready, stopping};
+use super::{DRAIN_TIME, Signals, gateway_config, limits, ready, stopping};
 use crate::output;
 
 /// Runs until SIGTERM, SIGINT or a failure.
@@ -21,11 +21,13 @@ pub(crate) async fn run(args: DevArgs) -> anyhow::Result<()> {
     let node = Node::start_in(node, around)
         .await
         .with_context(|| format!("cannot start on {}", data_dir.display()))?;
+    limits::log_node(node.limits());
     let mut node_stops = node.stopping();
     let mut gateway = gateway_config(&args.edge, node.local_addr().to_string());
     if args.tls_self_signed {
         gateway.tls = Some(TlsSource::SelfSigned { dir: data_dir.clone() });
     }
+    limits::log_gateway(&gateway);
     let gateway = match Gateway::start(gateway, registry).await {
         Ok(gateway) => gateway,
         Err(error) => {

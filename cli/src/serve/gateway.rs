@@ -3,7 +3,7 @@
 use weir_gateway::{Gateway, GatewayConfig};
 
 use super::args::GatewayArgs;
-use super::{DRAIN_TIME, Signals, gateway_config, ready, secret, stopping};
+use super::{DRAIN_TIME, Signals, gateway_config, limits, ready, secret, stopping};
 use crate::output;
 
 /// Runs until SIGTERM or SIGINT. The node need not be there yet: until it is, requests wait and `/readyz` says so.
@@ -12,6 +12,7 @@ pub(crate) async fn run(args: GatewayArgs) -> anyhow::Result<()> {
     let mut signals = Signals::catch()?;
     let credential = secret(args.cluster_secret.as_deref())?.unwrap_or_default();
     let config = GatewayConfig { credential, ..gateway_config(&args.edge, args.node.clone()) };
+    limits::log_gateway(&config);
     let gateway = Gateway::start(config, prometheus::Registry::new()).await?;
     let url = format!("{}://{}", gateway.scheme(), gateway.local_addr());
     ready(args.ready_file.as_deref(), &url)?;

@@ -8,15 +8,17 @@ mod admin;
 mod args;
 mod dev;
 mod gateway;
+mod limits;
 mod node;
 
+use std::io::IsTerminal as _;
 use std::path::Path;
 use std::time::Duration;
 
 use anyhow::Context as _;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tracing_subscriber::EnvFilter;
-use weir_gateway::{GatewayConfig, RunningGateway, TlsSource};
+use weir_gateway::{ClientLimits, GatewayConfig, RunningGateway, TlsSource};
 use weir_protocol::ws::Secret;
 
 pub(crate) use args::{DevArgs, GatewayArgs, NodeArgs};
@@ -44,7 +46,10 @@ impl Signals {
     fn catch() -> anyhow::Result<Self> {
         let filter = EnvFilter::try_from_env("WEIR_LOG")
             .unwrap_or_else(|_| EnvFilter::new("warn,weir=info,openraft=error"));
-        tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).init();
+        // Colours are for people: a file or a collector of logs would get their codes within every field.
+        let is_colourful = std::io::stderr().is_terminal();
+        let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+        log.with_ansi(is_colourful).init();
         Ok(Self {
             hangup: signal(SignalKind::hangup())?,
             terminate: signal(SignalKind::terminate())?,
@@ -80,6 +85,13 @@ fn gateway_config(args: &args::EdgeArgs, storage: String) -> GatewayConfig {
         record_bytes_max: usize::try_from(args.record_max).unwrap_or(usize::MAX),
         connections_max: usize::try_from(args.connections_max).unwrap_or(usize::MAX),
         request_bytes_max: usize::try_from(args.request_bytes_max).unwrap_or(usize::MAX),
+        publish_bytes_max: usize::try_from(args.publish_bytes_max).unwrap_or(usize::MAX),
+        read_credit_bytes_max: args.read_credit_bytes_max,
+        topics_max: args.topics_max as usize,
+        limits: ClientLimits {
+            handshake_time_max: Duration::from_millis(args.handshake_ms_max),
+            ..ClientLimits::default()
+        },
         tls: tls.map(|(cert, key)| TlsSource::Files { cert: cert.clone(), key: key.clone() }),
         ..GatewayConfig::default()
     }

@@ -5,7 +5,7 @@ use weir_storage_node::{Node, NodeConfig, Surroundings};
 
 use super::admin::Admin;
 use super::args::NodeArgs;
-use super::{DRAIN_TIME, Signals, ready, secret, stopping};
+use super::{DRAIN_TIME, Signals, limits, ready, secret, stopping};
 use crate::output;
 
 /// Runs until SIGTERM, SIGINT or a failure.
@@ -22,6 +22,7 @@ pub(crate) async fn run(args: NodeArgs) -> anyhow::Result<()> {
     let node = Node::start_in(config, around)
         .await
         .with_context(|| format!("cannot start on {}", args.store.data_dir.display()))?;
+    limits::log_node(node.limits());
     let mut node_stops = node.stopping();
     let (nodes, operators) = (node.local_addr(), admin.local_addr()?);
     let admin = admin.serve(registry, node.stopping());

@@ -2,7 +2,7 @@
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -14,24 +14,27 @@ pub(crate) struct Running {
     child: Child,
     /// What its ready file says, by line.
     pub(crate) said: Vec<String>,
+    /// What it writes to standard error.
+    pub(crate) log: PathBuf,
 }
 
 impl Running {
     /// Starts `weir` and returns once it is ready.
     pub(crate) fn start(dir: &Path, arguments: &[&str]) -> Self {
-        let ready = dir.join(format!("ready-{}", ulid::Ulid::new()));
+        let run = ulid::Ulid::new();
+        let (ready, log) = (dir.join(format!("ready-{run}")), dir.join(format!("log-{run}")));
         let mut child = Command::new(env!("CARGO_BIN_EXE_weir"))
             .args(arguments)
             .arg("--ready-file")
             .arg(&ready)
-            .stderr(Stdio::null())
+            .stderr(Stdio::from(std::fs::File::create(&log).unwrap()))
             .spawn()
             .unwrap();
         let start = Instant::now();
         loop {
             let text = std::fs::read_to_string(&ready).unwrap_or_default();
             if !text.is_empty() {
-                return Self { child, said: text.lines().map(str::to_owned).collect() };
+                return Self { child, said: text.lines().map(str::to_owned).collect(), log };
             }
             assert!(child.try_wait().unwrap().is_none(), "{arguments:?} ended before it was ready");
             assert!(start.elapsed() < READY_TIME_MAX, "{arguments:?} was not ready within a minute");

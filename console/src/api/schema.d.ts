@@ -463,7 +463,7 @@ export interface paths {
         };
         /**
          * Read one message
-         * @description The body is the payload as it was published, with its `Content-Type` and `Content-Encoding`; the key and user headers are in `Message-Key` and `Message-Header-*`.
+         * @description The body is the payload as it was published, with its `Content-Type` and `Content-Encoding`; gzip and zstd are decoded for who does not accept them, up to 16 MiB. The key and user headers are in `Message-Key` and `Message-Header-*`.
          *
          *     Needs the grant `subscribe`.
          */
@@ -581,7 +581,8 @@ export interface components {
                 [key: string]: string;
             };
             /**
-             * @description Content type; `application/json` with `data`, `application/octet-stream` with `data_base64` by default.
+             * @description Content type; the topic's by default, and if it has none `application/json` with `data`,
+             *     `application/octet-stream` with `data_base64`.
              * @default null
              */
             content_type: string;
@@ -593,13 +594,13 @@ export interface components {
              */
             data_base64: string;
             /**
-             * @description Not to be delivered by queues before this time (RFC 3339).
+             * @description Not to be delivered by queue subscriptions before this time (RFC 3339).
              * @default null
              */
             deliver_at: string;
             /**
              * Format: int64
-             * @description Expires after this many milliseconds.
+             * @description Time to live for queue subscriptions, in milliseconds.
              * @default null
              */
             ttl_ms: number;
@@ -904,6 +905,31 @@ export interface components {
              * @description How long an idle producer is remembered.
              */
             producer_idle_ms: number;
+            /**
+             * Format: int64
+             * @description Longest `Confirm-Deadline-Ms`.
+             */
+            confirm_deadline_ms: number;
+            /**
+             * Format: int32
+             * @description Most header fields of one request.
+             */
+            request_headers: number;
+            /**
+             * Format: int64
+             * @description Header fields of one request, names and values together.
+             */
+            request_headers_bytes: number;
+            /**
+             * Format: int64
+             * @description Most connections to this gateway at once.
+             */
+            connections: number;
+            /**
+             * Format: int64
+             * @description Largest JSON body of a topic's or namespace's configuration.
+             */
+            config_bytes: number;
         };
         /**
          * @description How the messages of a topic reach those who take them.
@@ -1254,6 +1280,19 @@ export interface components {
             content_type?: string;
             /** @description Content encoding of the payload, which is then in `data_base64` as it was sent. */
             content_encoding?: string;
+            /** @description `Content-Digest` of the payload as it was sent. */
+            content_digest?: string;
+            /** @description Queue subscriptions do not deliver it before this time (RFC 3339). */
+            deliver_at?: string;
+            /**
+             * Format: int64
+             * @description Queue subscriptions do not deliver it when it is older than this, in milliseconds.
+             */
+            ttl_ms?: number;
+            /** @description W3C trace context. */
+            traceparent?: string;
+            /** @description W3C trace context, vendor part. */
+            tracestate?: string;
             /** @description The JSON value of a JSON payload, digit for digit; the text of a `text/*` payload. */
             data?: unknown;
             /** @description Any other payload. */
@@ -1292,7 +1331,7 @@ export interface components {
              */
             records: number | null;
             /**
-             * @description Records settled by every subscription.
+             * @description Messages settled by every subscription: refused as `not_supported`.
              * @default false
              */
             until_settled: boolean;
@@ -1318,7 +1357,7 @@ export interface components {
              */
             records: number | null;
             /**
-             * @description Records settled by every subscription.
+             * @description Messages settled by every subscription: refused as `not_supported`.
              * @default null
              */
             until_settled: boolean;
@@ -1810,7 +1849,8 @@ export interface components {
              */
             partitions: number;
             /**
-             * @description Content type of records that name none.
+             * @description Content type of messages whose publisher names none. JSON values keep `application/json` unless this is a JSON
+             *     or `text/*` type; record batches that a client built are stored as they are.
              * @default null
              * @example application/json
              */
@@ -1840,7 +1880,8 @@ export interface components {
             dedupe: components["schemas"]["Dedupe"];
             /**
              * Format: int64
-             * @description Records expire after this many milliseconds unless they say otherwise.
+             * @description Time to live of messages that name none, in milliseconds: queue subscriptions, once there are any, do not
+             *     deliver a message that is older. Readers are shown it as long as it is retained.
              * @default null
              */
             ttl_ms: number | null;
@@ -1884,7 +1925,7 @@ export interface components {
             dedupe: components["schemas"]["Dedupe"];
             /**
              * Format: int64
-             * @description Records expire after this many milliseconds unless they say otherwise.
+             * @description Time to live of messages that name none, in milliseconds, for queue subscriptions.
              * @default null
              */
             ttl_ms: number | null;
@@ -2263,7 +2304,7 @@ export interface operations {
                 from?: string;
                 /** @description The same as the header `Last-Event-ID`. */
                 last_event_id?: string;
-                /** @description Lowest level you are willing to see; the topic's `deliver_from` by default. Nodes deliver committed messages only, so far, whatever it says. */
+                /** @description Lowest level you are willing to see: `quorum`, the default. `memory` is refused as `level_unavailable`, except by storage that confirms at `memory` at most, where both mean a committed message. */
                 min_level?: "memory" | "quorum";
             };
             header?: {
@@ -3013,7 +3054,7 @@ export interface operations {
                 until?: string;
                 /** @description Move a position outside what exists to the nearest that does. */
                 clamp?: boolean;
-                /** @description Lowest level you are willing to see; the topic's `deliver_from` by default. Nodes deliver committed messages only, so far, whatever it says. */
+                /** @description Lowest level you are willing to see: `quorum`, the default. `memory` is refused as `level_unavailable`, except by storage that confirms at `memory` at most, where both mean a committed message. */
                 min_level?: "memory" | "quorum";
                 /** @description The same as the header `Last-Event-ID`. */
                 last_event_id?: string;
@@ -3121,9 +3162,9 @@ export interface operations {
                 "If-Match"?: string;
                 /** @description `*`: only as the partition's first message; 412 otherwise. */
                 "If-None-Match"?: string;
-                /** @description The message expires after this many milliseconds. */
+                /** @description Time to live, from when the message is accepted; the topic's by default. Queue subscriptions, once there are any, do not deliver an older message; readers are shown it. Told with the message. */
                 "Message-TTL-Ms"?: number;
-                /** @description RFC 3339. Not to be delivered by queues before. */
+                /** @description RFC 3339. Not to be delivered by queue subscriptions, once there are any, before; readers are shown it at once. Told with the message. */
                 "Deliver-At"?: string;
                 /** @description The same, in milliseconds from now. */
                 "Deliver-Delay-Ms"?: number;
@@ -3178,7 +3219,7 @@ export interface operations {
                     Location?: string;
                     /** @description Offset after the message. */
                     "Next-Offset"?: string;
-                    /** @description What is left of it. */
+                    /** @description What is left of it (`r`), and after how many seconds to look again (`t`). */
                     RateLimit?: string;
                     /** @description The publish budget in bytes. */
                     "RateLimit-Policy"?: string;
@@ -3203,7 +3244,7 @@ export interface operations {
                     Location?: string;
                     /** @description Offset after the message. */
                     "Next-Offset"?: string;
-                    /** @description What is left of it. */
+                    /** @description What is left of it (`r`), and after how many seconds to look again (`t`). */
                     RateLimit?: string;
                     /** @description The publish budget in bytes. */
                     "RateLimit-Policy"?: string;
@@ -3228,7 +3269,7 @@ export interface operations {
                     Location?: string;
                     /** @description Offset after the message. */
                     "Next-Offset"?: string;
-                    /** @description What is left of it. */
+                    /** @description What is left of it (`r`), and after how many seconds to look again (`t`). */
                     RateLimit?: string;
                     /** @description The publish budget in bytes. */
                     "RateLimit-Policy"?: string;
@@ -3252,12 +3293,14 @@ export interface operations {
     readMessage: {
         parameters: {
             query?: {
-                /** @description Lowest level you are willing to see; the topic's `deliver_from` by default. Nodes deliver committed messages only, so far, whatever it says. */
+                /** @description Lowest level you are willing to see: `quorum`, the default. `memory` is refused as `level_unavailable`, except by storage that confirms at `memory` at most, where both mean a committed message. */
                 min_level?: "memory" | "quorum";
             };
             header?: {
                 /** @description Answer 304 if it has this tag. */
                 "If-None-Match"?: string;
+                /** @description Encodings that you take; any if it is not sent. */
+                "Accept-Encoding"?: string;
             };
             path: {
                 /** @description Namespace. */
@@ -3278,10 +3321,20 @@ export interface operations {
                 headers: {
                     /** @description `immutable` once it is committed. */
                     "Cache-Control"?: string;
+                    /** @description As published; not if the payload was decoded. */
+                    "Content-Digest"?: string;
+                    /** @description As published, RFC 3339. */
+                    "Deliver-At"?: string;
                     /** @description Tag of the message. */
                     ETag?: string;
+                    /** @description As published, milliseconds. */
+                    "Message-TTL-Ms"?: string;
                     /** @description When it was accepted, milliseconds since the epoch. */
                     "Message-Timestamp"?: string;
+                    /** @description As published. */
+                    traceparent?: string;
+                    /** @description As published. */
+                    tracestate?: string;
                     [name: string]: unknown;
                 };
                 content: {

@@ -18,7 +18,6 @@ export interface Draft {
   readonly ttl: string;
   readonly dedupe: string;
   readonly defaultConfirm: Level;
-  readonly deliverFrom: Level;
   readonly minConfirm: Level;
   readonly closed: boolean;
 }
@@ -45,7 +44,6 @@ export function draftOf(config: TopicConfig): Draft {
     ttl: durationText(config.ttl_ms),
     dedupe: durationText(config.dedupe.window_ms),
     defaultConfirm: config.default_confirm,
-    deliverFrom: config.deliver_from,
     minConfirm: config.min_confirm,
     closed: config.closed,
   };
@@ -79,7 +77,6 @@ export function readDraft(draft: Draft, base: TopicConfig): { config: TopicConfi
     ttl_ms: take('ttl', parseDuration(draft.ttl)),
     dedupe: { window_ms: window ?? base.dedupe.window_ms },
     default_confirm: draft.defaultConfirm,
-    deliver_from: draft.deliverFrom,
     min_confirm: draft.minConfirm,
     closed: draft.closed,
   };

@@ -31,17 +31,6 @@ export function SafetyFields({ draft, onChange }: FieldsProps) {
         hint="For publishes that name no level."
       />
       <Choice
-        label="Deliver from"
-        value={draft.deliverFrom}
-        options={LEVELS.filter(({ id }) => id === 'quorum' || id === 'memory')}
-        onChange={(level) => set('deliverFrom', level)}
-        hint={
-          draft.deliverFrom === 'memory'
-            ? 'Readers would accept what a failover may lose; so far only what cannot be lost is delivered.'
-            : 'Readers see only what cannot be lost.'
-        }
-      />
-      <Choice
         label="Refuse publishes below"
         value={draft.minConfirm}
         options={LEVELS.map((level) =>
@@ -93,12 +82,15 @@ export function OtherFields({ draft, errors, onChange }: FieldsProps) {
   return (
     <div className="fields">
       <Field
-        label="Messages expire after"
+        label="Time to live in queues"
         mono
         placeholder="never"
         value={draft.ttl}
         error={errors.ttl}
-        hint={exactly(parseDuration(draft.ttl), 'ms') ?? 'Unless a message says otherwise. Empty: never.'}
+        hint={
+          exactly(parseDuration(draft.ttl), 'ms') ??
+          'For queue subscriptions, unless a message says otherwise. Readers are shown it longer.'
+        }
         onChange={(value) => set('ttl', value)}
       />
       <Field
@@ -115,7 +107,7 @@ export function OtherFields({ draft, errors, onChange }: FieldsProps) {
         placeholder="as published"
         value={draft.contentType}
         error={errors.contentType}
-        hint="Of messages that name none."
+        hint="Of messages that name none, when they are published."
         onChange={(value) => set('contentType', value)}
       />
     </div>

@@ -58,15 +58,33 @@ pub struct Limits {
     pub dedupe_window_ms: u64,
     /// How long an idle producer is remembered.
     pub producer_idle_ms: u64,
+    /// Longest `Confirm-Deadline-Ms`.
+    pub confirm_deadline_ms: u64,
+    /// Most header fields of one request.
+    pub request_headers: u32,
+    /// Header fields of one request, names and values together.
+    pub request_headers_bytes: u64,
+    /// Most connections to this gateway at once.
+    pub connections: u64,
+    /// Largest JSON body of a topic's or namespace's configuration.
+    pub config_bytes: u64,
 }
 
 /// Most encoded bytes that one read collects.
 pub const READ_BYTES_MAX: u64 = 4 * 1024 * 1024;
+/// Longest `Confirm-Deadline-Ms`.
+pub const CONFIRM_DEADLINE_MS_MAX: u64 = 60_000;
+/// Most header fields of one request.
+pub const REQUEST_HEADERS_MAX: usize = 64;
+/// Most bytes of their names and values.
+pub const REQUEST_HEADERS_BYTES_MAX: usize = 16 << 10;
+/// Largest JSON body of a configuration.
+pub const CONFIG_BYTES_MAX: usize = 64 << 10;
 
 impl Limits {
-    /// The limits of a gateway that takes records of up to `record_bytes`.
+    /// The limits of a gateway that takes records of up to `record_bytes` and up to `connections` at once.
     #[must_use]
-    pub fn with_record_bytes(record_bytes: usize) -> Self {
+    pub fn new(record_bytes: usize, connections: usize) -> Self {
         Self {
             record_bytes: record_bytes as u64,
             batch_bytes: limits::HTTP_BATCH_BYTES_MAX as u64,
@@ -86,6 +104,11 @@ impl Limits {
             partitions: limits::PARTITIONS_MAX,
             dedupe_window_ms: limits::DEDUPE_WINDOW_MS_DEFAULT,
             producer_idle_ms: limits::PRODUCER_IDLE_MS,
+            confirm_deadline_ms: CONFIRM_DEADLINE_MS_MAX,
+            request_headers: count(REQUEST_HEADERS_MAX),
+            request_headers_bytes: REQUEST_HEADERS_BYTES_MAX as u64,
+            connections: connections as u64,
+            config_bytes: CONFIG_BYTES_MAX as u64,
         }
     }
 }

@@ -35,6 +35,26 @@ pub struct Record {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub content_encoding: Option<String>,
+    /// `Content-Digest` of the payload as it was sent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    pub content_digest: Option<String>,
+    /// Queue subscriptions do not deliver it before this time (RFC 3339).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    pub deliver_at: Option<String>,
+    /// Queue subscriptions do not deliver it when it is older than this, in milliseconds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    pub ttl_ms: Option<u64>,
+    /// W3C trace context.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    pub traceparent: Option<String>,
+    /// W3C trace context, vendor part.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    pub tracestate: Option<String>,
     /// The JSON value of a JSON payload, digit for digit; the text of a `text/*` payload.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<serde_json::Value>)]
@@ -77,7 +97,8 @@ pub struct BatchLine<'a> {
     /// User headers.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub headers: BTreeMap<String, String>,
-    /// Content type; `application/json` with `data`, `application/octet-stream` with `data_base64` by default.
+    /// Content type; the topic's by default, and if it has none `application/json` with `data`,
+    /// `application/octet-stream` with `data_base64`.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub content_type: Option<String>,
@@ -89,11 +110,11 @@ pub struct BatchLine<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub data_base64: Option<String>,
-    /// Not to be delivered by queues before this time (RFC 3339).
+    /// Not to be delivered by queue subscriptions before this time (RFC 3339).
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub deliver_at: Option<String>,
-    /// Expires after this many milliseconds.
+    /// Time to live for queue subscriptions, in milliseconds.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub ttl_ms: Option<u64>,

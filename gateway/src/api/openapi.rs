@@ -255,6 +255,7 @@ pub fn dangling_references(document: &serde_json::Value) -> BTreeSet<String> {
 }
 
 #[cfg(test)]
+#[expect(clippy::disallowed_methods, reason = "the document is compared with the file")]
 mod tests {
     use super::*;
 

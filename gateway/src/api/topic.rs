@@ -40,23 +40,25 @@ pub struct TopicConfig {
     /// Number of partitions, 1 to 1024. Cannot be changed later.
     #[schema(minimum = 1, maximum = 1024, default = 1)]
     pub partitions: u32,
-    /// Content type of records that name none.
+    /// Content type of messages whose publisher names none. JSON values keep `application/json` unless this is a JSON
+    /// or `text/*` type; record batches that a client built are stored as they are.
     #[schema(example = "application/json")]
     pub content_type: Option<String>,
     /// What is removed, and when. Unlimited by default.
     pub retention: Retention,
-    /// `key`: keep the newest record of each key when cold data is rewritten.
+    /// `none`. `key` (keep the newest message of each key) is refused as `not_supported`.
     pub compaction: Compaction,
     /// Confirm level of publishes that name none.
     pub default_confirm: Level,
-    /// Level from which readers accept a record unless they say otherwise: `memory` or `quorum`. Nodes deliver
-    /// committed records only, so far.
+    /// Level from which readers are delivered a message: `quorum`. `memory` is refused as `level_unavailable`, except
+    /// by storage that confirms at `memory` at most, where both mean a committed message.
     pub deliver_from: Level,
     /// Publishes that ask for less are refused.
     pub min_confirm: Level,
     /// Idempotency keys.
     pub dedupe: Dedupe,
-    /// Records expire after this many milliseconds unless they say otherwise.
+    /// Time to live of messages that name none, in milliseconds: queue subscriptions, once there are any, do not
+    /// deliver a message that is older. Readers are shown it as long as it is retained.
     #[schema(minimum = 1)]
     pub ttl_ms: Option<u64>,
     /// No more records are accepted.
@@ -93,7 +95,7 @@ pub struct Retention {
     /// Per partition: the oldest records beyond this many.
     #[schema(minimum = 1)]
     pub records: Option<u64>,
-    /// Records settled by every subscription.
+    /// Messages settled by every subscription: refused as `not_supported`.
     pub until_settled: bool,
 }
 
@@ -104,7 +106,7 @@ pub enum Compaction {
     /// Every record is kept.
     #[default]
     None,
-    /// The newest record of each key is kept.
+    /// The newest record of each key is kept: refused as `not_supported`.
     Key,
 }
 
@@ -245,7 +247,7 @@ pub struct TopicPatch {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub retention: Option<RetentionPatch>,
-    /// Whether older records of a key are dropped.
+    /// Must be `none`.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub compaction: Option<Compaction>,
@@ -253,7 +255,7 @@ pub struct TopicPatch {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub default_confirm: Option<Level>,
-    /// Level from which readers see a record unless they say otherwise.
+    /// Level from which readers are delivered a message.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub deliver_from: Option<Level>,
@@ -265,7 +267,7 @@ pub struct TopicPatch {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub dedupe: Option<Dedupe>,
-    /// Records expire after this many milliseconds unless they say otherwise.
+    /// Time to live of messages that name none, in milliseconds, for queue subscriptions.
     #[serde(skip_serializing_if = "Option::is_none", deserialize_with = "some")]
     #[schema(value_type = Option<u64>, minimum = 1)]
     pub ttl_ms: Option<Option<u64>>,
@@ -291,7 +293,7 @@ pub struct RetentionPatch {
     #[serde(skip_serializing_if = "Option::is_none", deserialize_with = "some")]
     #[schema(value_type = Option<u64>, minimum = 1)]
     pub records: Option<Option<u64>>,
-    /// Records settled by every subscription.
+    /// Messages settled by every subscription: refused as `not_supported`.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub until_settled: Option<bool>,

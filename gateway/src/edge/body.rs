@@ -11,8 +11,6 @@ use weir_protocol::error::ErrorCode;
 
 use crate::api::Problem;
 
-/// A body must have arrived within this.
-const BODY_TIME_MAX: Duration = Duration::from_secs(30);
 /// Whoever finds no room may come back after this.
 const RETRY_AFTER_MS: u64 = 500;
 
@@ -21,6 +19,8 @@ const RETRY_AFTER_MS: u64 = 500;
 pub(crate) struct BodyBudget {
     bytes: Arc<Semaphore>,
     max: usize,
+    /// A body must have arrived within this.
+    time_max: Duration,
 }
 
 /// A body and its place in the budget.
@@ -32,9 +32,9 @@ pub(super) struct Held {
 }
 
 impl BodyBudget {
-    pub(crate) fn new(max: usize) -> Self {
+    pub(crate) fn new(max: usize, time_max: Duration) -> Self {
         let max = max.min(Semaphore::MAX_PERMITS);
-        Self { bytes: Arc::new(Semaphore::new(max)), max }
+        Self { bytes: Arc::new(Semaphore::new(max)), max, time_max }
     }
 
     /// Bytes held now.
@@ -52,7 +52,7 @@ impl BodyBudget {
     /// # Errors
     /// `too_large`, `busy` while others hold the budget, `malformed` if it breaks off, `request_timeout`.
     pub(super) async fn read(&self, body: Body, limit: usize) -> Result<Held, Problem> {
-        let read = tokio::time::timeout(BODY_TIME_MAX, self.collect(body, limit)).await;
+        let read = tokio::time::timeout(self.time_max, self.collect(body, limit)).await;
         read.unwrap_or_else(|_| {
             Err(Problem::new(ErrorCode::RequestTimeout, "the body did not arrive in time"))
         })
@@ -85,7 +85,11 @@ impl BodyBudget {
         Ok(Held { bytes: if rest.is_empty() { first } else { rest.freeze() }, permit })
     }
 
-    fn take(&self, bytes: usize) -> Result<OwnedSemaphorePermit, Problem> {
+    /// Takes room until the permit is dropped.
+    ///
+    /// # Errors
+    /// `busy`.
+    pub(super) fn take(&self, bytes: usize) -> Result<OwnedSemaphorePermit, Problem> {
         let busy = || {
             Problem::new(ErrorCode::Busy, "too many bytes of other requests are being read")
                 .with_limit(self.max as u64)
@@ -107,13 +111,15 @@ mod tests {
 
     use super::*;
 
+    const SOON: Duration = Duration::from_secs(30);
+
     fn body(parts: &[&'static str]) -> Body {
         Body::from_stream(stream::iter(parts.to_vec()).map(Ok::<_, std::convert::Infallible>))
     }
 
     #[tokio::test]
     async fn a_body_comes_whole_and_its_room_is_given_back_with_it() {
-        let budget = BodyBudget::new(10);
+        let budget = BodyBudget::new(10, SOON);
         for (parts, whole) in [(&[][..], ""), (&["abc"], "abc"), (&["ab", "", "cd", "e"], "abcde")] {
             let held = budget.read(body(parts), 10).await.unwrap();
             assert_eq!(&held.bytes[..], whole.as_bytes());
@@ -124,7 +130,7 @@ mod tests {
 
     #[tokio::test]
     async fn what_finds_no_room_is_refused_and_keeps_none() {
-        let budget = BodyBudget::new(10);
+        let budget = BodyBudget::new(10, SOON);
         let held = budget.read(body(&["12345678"]), 10).await.unwrap();
         let refused = budget.read(body(&["ab", "cd"]), 10).await.unwrap_err();
         assert!(refused.is(ErrorCode::Busy) && refused.retryable);

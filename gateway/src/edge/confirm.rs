@@ -12,12 +12,9 @@ use weir_protocol::limits::CLIENT_ID_BYTES_MAX;
 use weir_protocol::rpc::{Level, Stages};
 
 use super::dispatch::{Call, Edge, empty};
-use crate::api::Problem;
+use crate::api::{CONFIRM_DEADLINE_MS_MAX, Problem};
 use crate::service::ServiceError;
 use crate::service::publish::{Expected, Producer, Publish, Published, PublishedPart, Timing};
-
-/// Longest `Confirm-Deadline-Ms`.
-const CONFIRM_DEADLINE_MS_MAX: u64 = 60_000;
 
 /// Reads what a single message and a batch have in common into `publish`.
 pub(super) fn options(call: &Call, publish: &mut Publish) -> Result<(), Problem> {
@@ -192,7 +189,8 @@ pub(super) fn add_place(published: &Published, part: &PublishedPart, headers: &m
 fn add_budget(edge: &Edge, headers: &mut HeaderMap) {
     let (max, free) = edge.services.storage.publish_budget();
     let policy = format!("\"pub\";q={max};qu=\"content-bytes\"");
-    let left = format!("\"pub\";r={free}");
+    // Room comes back as soon as something is confirmed: looking again after a second is soon enough.
+    let left = format!("\"pub\";r={free};t=1");
     for (name, value) in [("ratelimit-policy", policy), ("ratelimit", left)] {
         if let Ok(value) = HeaderValue::from_str(&value) {
             headers.insert(name, value);

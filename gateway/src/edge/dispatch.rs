@@ -27,18 +27,14 @@ use super::counts::QueueCounts;
 use super::route::Route;
 use super::{events, namespaces, origin, publish, queues, read, receipts, subscriptions, topics};
 use crate::api::operations::{PUBLIC, Target};
-use crate::api::{Limits, Problem, Service};
+use crate::api::{
+    CONFIG_BYTES_MAX, Limits, Problem, REQUEST_HEADERS_BYTES_MAX, REQUEST_HEADERS_MAX, Service,
+};
 use crate::auth::{Authenticator, Credentials, Op, Principal, Resource, authorize};
 use crate::config::GatewayConfig;
 use crate::service::Services;
 use crate::ws::{self, WebSockets};
 
-/// Header fields of one request.
-const HEADERS_MAX: usize = 64;
-/// Bytes of their names and values.
-const HEADER_BYTES_MAX: usize = 16 << 10;
-/// Largest JSON body of a configuration.
-const CONFIG_BYTES_MAX: usize = 64 << 10;
 /// Whoever asks whether the gateway is ready gets an answer within this.
 const READY_TIME_MAX: std::time::Duration = std::time::Duration::from_secs(1);
 
@@ -243,7 +239,7 @@ async fn serve(
         Err(problem) => return (id, Err(problem)),
     };
     if id == "openWebSocket" {
-        return (id, open_websocket(edge, peer, head, principal).await);
+        return (id, open_websocket(edge, peer, head, principal));
     }
     let call = Call {
         edge: Arc::clone(edge),
@@ -259,7 +255,7 @@ async fn serve(
 }
 
 /// The connection becomes a WebSocket; each `open` and `sub` on it is authorised on its own.
-async fn open_websocket(
+fn open_websocket(
     edge: &Arc<Edge>,
     peer: IpAddr,
     head: http::request::Parts,
@@ -273,7 +269,7 @@ async fn open_websocket(
         let credentials = Credentials { peer, headers: &headers, token: Some(token) };
         authenticating.authenticator.authenticate(&credentials)
     });
-    ws::upgrade(&edge.sockets, head, principal, authenticate).await
+    ws::upgrade(&edge.sockets, head, principal, authenticate)
 }
 
 /// Refuses origins that neither the gateway nor the namespace of the path knows.
@@ -310,11 +306,17 @@ fn check_headers(headers: &HeaderMap) -> Result<(), Problem> {
     let refuse = |detail: String, limit: usize| {
         Err(Problem::new(ErrorCode::HeadersTooLarge, detail).with_limit(limit as u64))
     };
-    if headers.len() > HEADERS_MAX {
-        return refuse(format!("{} header fields; {HEADERS_MAX} are allowed", headers.len()), HEADERS_MAX);
+    if headers.len() > REQUEST_HEADERS_MAX {
+        return refuse(
+            format!("{} header fields; {REQUEST_HEADERS_MAX} are allowed", headers.len()),
+            REQUEST_HEADERS_MAX,
+        );
     }
-    if bytes > HEADER_BYTES_MAX {
-        return refuse(format!("{bytes} bytes of headers; {HEADER_BYTES_MAX} are allowed"), HEADER_BYTES_MAX);
+    if bytes > REQUEST_HEADERS_BYTES_MAX {
+        return refuse(
+            format!("{bytes} bytes of headers; {REQUEST_HEADERS_BYTES_MAX} are allowed"),
+            REQUEST_HEADERS_BYTES_MAX,
+        );
     }
     Ok(())
 }
@@ -419,7 +421,7 @@ fn service(edge: &Edge) -> Result<Response, Problem> {
         &Service {
             service: "weir".to_owned(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
-            limits: Limits::with_record_bytes(edge.config.record_bytes_max),
+            limits: Limits::new(edge.config.record_bytes_max, edge.config.connections_max),
             levels: [Level::None, Level::Memory, Level::Durable, Level::Quorum]
                 .into_iter()
                 .filter(|level| *level <= edge.services.storage.level_max())

@@ -1,6 +1,6 @@
 //! Following topics as server-sent events.
 //!
-//! A connection holds at most [`BUFFER_BYTES`] of messages: that is the credit of its subscription, raised only as
+//! A connection holds at most [`crate::ClientLimits::events_bytes_max`] of messages: that is the credit of its subscription, raised only as
 //! the client takes events. Who is slow is read for more slowly; nothing is dropped.
 
 use std::convert::Infallible;
@@ -27,9 +27,7 @@ use crate::service::read::{
     Cursor, PartitionOf, RecordSlice, StartAt, Subscribe, Subscription, SubscriptionEvent,
 };
 
-/// Bytes of messages that one connection may hold, all its partitions together.
-const BUFFER_BYTES: u64 = 256 << 10;
-/// Messages that it may hold.
+/// Messages that one connection may hold.
 const BUFFER_RECORDS: u64 = 4_096;
 /// With more partitions than this only the last message of a batch has an id.
 const SHORT_PARTITIONS: usize = 16;
@@ -75,9 +73,9 @@ async fn respond(
         Some(id) => StartAt::Cursor(Cursor::decode(id)?),
         None => StartAt::parse(call.route.query("from").unwrap_or(default_from))?,
     };
-    let limit = Credit { records: BUFFER_RECORDS, bytes: BUFFER_BYTES };
+    let buffer = Credit { records: BUFFER_RECORDS, bytes: call.edge.config.limits.events_bytes_max };
     let min_level = read::min_level(call);
-    let subscribe = Subscribe { topics, partition, from, seen: Vec::new(), min_level, limit };
+    let subscribe = Subscribe { topics, partition, from, seen: Vec::new(), min_level, limit: buffer };
     let mut subscription = call.edge.services.reader.subscribe(subscribe).await?;
     // A position that does not exist is a problem, not an event: so the start is awaited.
     let (cursor, is_short) = match subscription.next().await? {
@@ -88,6 +86,7 @@ async fn respond(
         subscription,
         cursor,
         taken: Credit::default(),
+        buffer,
         is_short,
         drain: call.edge.drain.clone(),
         is_over: false,
@@ -107,6 +106,8 @@ struct Feed {
     cursor: Cursor,
     /// Totals of what the connection has taken.
     taken: Credit,
+    /// How far ahead of that storage may send.
+    buffer: Credit,
     /// Every message names its place.
     is_short: bool,
     drain: watch::Receiver<bool>,
@@ -131,8 +132,10 @@ impl Feed {
         if self.is_over {
             return None;
         }
-        let limit =
-            Credit { records: self.taken.records + BUFFER_RECORDS, bytes: self.taken.bytes + BUFFER_BYTES };
+        let limit = Credit {
+            records: self.taken.records + self.buffer.records,
+            bytes: self.taken.bytes + self.buffer.bytes,
+        };
         self.subscription.raise_limit(limit);
         let event = tokio::select! {
             biased;

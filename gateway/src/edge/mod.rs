@@ -5,7 +5,7 @@
 //!   handlers   topics, namespaces, publish, receipts, read, events
 //!              subscriptions (what is set), queues (pull, settle, seek, leases)
 //!   input      bodies and headers as records       record    records as JSON and answers
-//!   confirm    what requests and answers say of confirms
+//!   confirm    what requests and answers say of confirms      encoding  compressed payloads
 //! ```
 //!
 //! Below the console's prefix, `console` answers before the table is asked.
@@ -18,6 +18,7 @@ mod confirm;
 mod console;
 mod counts;
 mod dispatch;
+mod encoding;
 mod events;
 mod input;
 mod namespaces;

@@ -39,8 +39,9 @@ const ALLOWED: [&str; 21] = [
     "pragma",
 ];
 const EXPOSED: &str = "Next-Offset, Up-To-Date, Closed, Cursor, Link, Confirm-Level, Confirm-Receipt, \
-    Idempotency-Replayed, Producer-Epoch, Producer-Seq, Message-Key, Message-Timestamp, Content-Digest, ETag, \
-    Location, Server-Timing, RateLimit, RateLimit-Policy, Retry-After, X-Request-Id";
+    Idempotency-Replayed, Producer-Epoch, Producer-Seq, Message-Key, Message-Timestamp, Message-TTL-Ms, Deliver-At, \
+    Content-Encoding, Content-Digest, traceparent, tracestate, ETag, Location, Server-Timing, RateLimit, \
+    RateLimit-Policy, Retry-After, X-Request-Id";
 
 /// Refuses hosts that are not this gateway's: a page must not reach it under another name (DNS rebinding).
 pub(super) fn check_host(config: &GatewayConfig, uri: &Uri, headers: &HeaderMap) -> Result<(), Problem> {
@@ -100,7 +101,9 @@ pub(super) fn preflight(request: &HeaderMap, response: &mut HeaderMap) {
         request.get(ACCESS_CONTROL_REQUEST_HEADERS).and_then(|names| names.to_str().ok()).unwrap_or_default();
     let names = asked.split(',').map(|name| name.trim().to_ascii_lowercase());
     let allowed: Vec<_> = names.filter(|name| ALLOWED.iter().any(|known| is_allowed(known, name))).collect();
-    if let Ok(names) = HeaderValue::from_str(&allowed.join(", ")) {
+    if let Ok(names) = HeaderValue::from_str(&allowed.join(", "))
+        && !names.is_empty()
+    {
         response.insert(ACCESS_CONTROL_ALLOW_HEADERS, names);
     }
     response.insert(ACCESS_CONTROL_ALLOW_METHODS, HeaderValue::from_static("GET, PUT, PATCH, POST, DELETE"));

@@ -13,7 +13,7 @@ use weir_protocol::ids::{Offset, PartitionId};
 use weir_protocol::rpc::Level;
 
 use super::dispatch::{Call, empty, json};
-use super::record;
+use super::{encoding, record};
 use crate::api::{Next, Problem, ReadPage};
 use crate::service::read::{self, Read, StartAt, Until};
 
@@ -240,6 +240,7 @@ fn is_immutable(read: &Read, page: &read::ReadPage) -> bool {
     is_fixed && !page.up_to_date && edges.iter().all(|edge| is_committed(edge.next, edge.committed_end))
 }
 
+/// The payload of one record, decoded for who does not take its encoding.
 pub(super) async fn one(call: Call) -> Result<Response, Problem> {
     let number = |name: &'static str| {
         let parsed = call.route.path(name).parse::<u64>();
@@ -266,10 +267,23 @@ pub(super) async fn one(call: Call) -> Result<Response, Problem> {
     let found = slice.records().map_err(|error| corrupt(&error))?.next();
     let found = found.ok_or_else(|| Problem::new(ErrorCode::Internal, "a slice without a record"))?;
     let found = found.map_err(|error| corrupt(&error))?;
-    let tag = format!("\"{}:{partition_number}:{offset}\"", page.topic.incarnation);
-    let mut response =
-        if is_known(&call, &tag) { empty(StatusCode::NOT_MODIFIED) } else { record::response(&found) };
+    let stored_as = found.headers.content_encoding();
+    let form =
+        stored_as.map_or(Ok(encoding::Form::Stored), |stored| encoding::Form::of(stored, &call.headers))?;
+    let suffix = if form == encoding::Form::Stored { "" } else { ":decoded" };
+    let tag = format!("\"{}:{partition_number}:{offset}{suffix}\"", page.topic.incarnation);
+    let mut response = match form {
+        _ if is_known(&call, &tag) => empty(StatusCode::NOT_MODIFIED),
+        encoding::Form::Stored => record::response(&found, None),
+        encoding::Form::Decoded(decoder) => {
+            let decoded = decoder.decode(found.value.clone(), call.edge.bodies.clone()).await?;
+            record::response(&found, Some(decoded))
+        }
+    };
     let headers = response.headers_mut();
+    if stored_as.is_some() {
+        headers.append(VARY, HeaderValue::from_static("Accept-Encoding"));
+    }
     // Below its commit a record may still be lost with its leader.
     let is_committed = found.offset < slice.committed_end;
     headers

@@ -20,7 +20,10 @@ pub(super) fn shown(record: &Stored, partition: PartitionId) -> Record {
     let key_text = record.key.as_ref().and_then(|key| std::str::from_utf8(key).ok());
     let content_type = record.headers.content_type().map(str::to_owned);
     let (data, data_base64) = data(record, content_type.as_deref().unwrap_or_default());
-    let encoding = record.headers.reserved(Reserved::ContentEncoding);
+    let text = |which| {
+        let value: Option<&[u8]> = record.headers.reserved(which);
+        value.map(|value| String::from_utf8_lossy(value).into_owned())
+    };
     Record {
         partition: partition.0,
         offset: record.offset.0,
@@ -29,7 +32,12 @@ pub(super) fn shown(record: &Stored, partition: PartitionId) -> Record {
         key_base64: record.key.as_ref().filter(|_| key_text.is_none()).map(|key| BASE64_STANDARD.encode(key)),
         headers: user_headers(record),
         content_type,
-        content_encoding: encoding.map(|value| String::from_utf8_lossy(value).into_owned()),
+        content_encoding: text(Reserved::ContentEncoding),
+        content_digest: text(Reserved::Digest),
+        deliver_at: record.headers.deliver_at().and_then(|at| rfc3339(at.0)),
+        ttl_ms: record.headers.ttl_ms(),
+        traceparent: text(Reserved::TraceParent),
+        tracestate: text(Reserved::TraceState),
         data,
         data_base64,
     }
@@ -96,23 +104,28 @@ pub(super) fn event(record: &Stored, topic: &Topic, partition: PartitionId) -> S
     text
 }
 
-/// A record as the answer to a request for it alone: its payload with its own headers.
-pub(super) fn response(record: &Stored) -> Response {
-    let mut response = Response::new(Body::from(record.value.clone()));
+/// A record as the answer to a request for it alone: its payload, or that `decoded`, with its own headers.
+pub(super) fn response(record: &Stored, decoded: Option<Body>) -> Response {
+    let is_stored = decoded.is_none();
+    let mut response = Response::new(decoded.unwrap_or_else(|| Body::from(record.value.clone())));
     let headers = response.headers_mut();
-    for (name, which) in
-        [(CONTENT_TYPE, Reserved::ContentType), (CONTENT_ENCODING, Reserved::ContentEncoding)]
-    {
-        let value = record.headers.reserved(which).and_then(|value| HeaderValue::from_bytes(value).ok());
-        value.map(|value| headers.insert(name, value));
-    }
-    for (name, which) in [
-        ("content-digest", Reserved::Digest),
-        ("traceparent", Reserved::TraceParent),
-        ("tracestate", Reserved::TraceState),
+    for (name, which, is_told) in [
+        (CONTENT_TYPE.as_str(), Reserved::ContentType, true),
+        (CONTENT_ENCODING.as_str(), Reserved::ContentEncoding, is_stored),
+        // That of the bytes that were sent (RFC 9530, section 2).
+        ("content-digest", Reserved::Digest, is_stored),
+        ("traceparent", Reserved::TraceParent, true),
+        ("tracestate", Reserved::TraceState, true),
     ] {
-        let value = record.headers.reserved(which).and_then(|value| HeaderValue::from_bytes(value).ok());
-        value.map(|value| headers.insert(name, value));
+        let value = record.headers.reserved(which).filter(|_| is_told);
+        value.and_then(|value| HeaderValue::from_bytes(value).ok()).map(|value| headers.insert(name, value));
+    }
+    let deliver_at = record.headers.deliver_at().and_then(|at| rfc3339(at.0));
+    if let Some(Ok(at)) = deliver_at.map(HeaderValue::try_from) {
+        headers.insert("deliver-at", at);
+    }
+    if let Some(ttl_ms) = record.headers.ttl_ms() {
+        headers.insert("message-ttl-ms", HeaderValue::from(ttl_ms));
     }
     if let Some(value) = record.key.as_ref().and_then(|key| HeaderValue::from_bytes(key).ok()) {
         headers.insert("message-key", value);

@@ -60,6 +60,15 @@ pub fn default_topic_config(level_max: Level) -> TopicConfig {
     }
 }
 
+/// Why a reader gets nothing below `quorum`.
+pub(super) const SPECULATIVE: &str = "messages are delivered once they are committed";
+
+/// True for a level below what is delivered. Where storage reaches no more than `memory`, that is what committed
+/// messages have.
+pub(super) fn is_speculative(level: Level, level_max: Level) -> bool {
+    level == Level::Memory && level_max > Level::Memory
+}
+
 /// Manages topics.
 #[derive(Debug, Clone)]
 pub struct Topics {
@@ -76,14 +85,16 @@ impl Topics {
     /// every partition can be published to.
     ///
     /// # Errors
-    /// `config_mismatch`, `namespace_not_found`, `invalid_config`.
+    /// `config_mismatch`, `namespace_not_found`, `invalid_config`; `not_supported` and `level_unavailable` for what
+    /// would have no effect.
     pub async fn create(
         &self,
         path: &TopicPath,
         config: TopicConfig,
     ) -> Result<(Arc<Topic>, bool), ServiceError> {
-        check_config(&config)?;
         let deadline = self.storage.deadline();
+        self.storage.ready(deadline).await?;
+        check_config(&config, self.storage.level_max())?;
         self.namespaces.find(&path.tenant, &path.namespace, deadline).await?;
         self.create_in_namespace(path, config, false, deadline).await
     }
@@ -180,7 +191,7 @@ impl Topics {
     ///
     /// # Errors
     /// `topic_not_found`, `version_mismatch`, `incarnation_gone`, `invalid_config`, `not_supported` for another
-    /// number of partitions.
+    /// number of partitions; `not_supported` and `level_unavailable` also for what would have no effect.
     pub async fn update(
         &self,
         path: &TopicPath,
@@ -192,7 +203,7 @@ impl Topics {
             attempts -= 1;
             let topic = self.get(path).await?;
             let config = change(topic.config.clone());
-            check_config(&config)?;
+            check_config(&config, self.storage.level_max())?;
             let (incarnation, version) = expected.unwrap_or((topic.incarnation, topic.version));
             let request = UpdateTopicRequest {
                 name: Some(path.into()),
@@ -313,11 +324,18 @@ impl Topics {
     }
 }
 
-/// Refuses what no storage node would take, with the field's name.
-fn check_config(config: &TopicConfig) -> Result<(), ServiceError> {
-    let invalid = |field: &'static str, detail: String| {
-        Err(ServiceError::new(ErrorCode::InvalidConfig, detail).with_field(field))
-    };
+/// Refuses what no storage node would take or heed, with the field's name. `level_max` is what storage reaches.
+fn check_config(config: &TopicConfig, level_max: Level) -> Result<(), ServiceError> {
+    let refuse =
+        |code, field: &'static str, detail: String| Err(ServiceError::new(code, detail).with_field(field));
+    let invalid = |field, detail| refuse(ErrorCode::InvalidConfig, field, detail);
+    for (is_set, field) in
+        [(config.compact_by_key, "compaction"), (config.retention_until_settled, "retention.until_settled")]
+    {
+        if is_set {
+            return refuse(ErrorCode::NotSupported, field, format!("{field} is not built yet"));
+        }
+    }
     if config.partitions == 0 || config.partitions > PARTITIONS_MAX {
         let detail = format!("partitions is {}; 1 to {PARTITIONS_MAX} are allowed", config.partitions);
         return invalid("partitions", detail);
@@ -326,12 +344,15 @@ fn check_config(config: &TopicConfig) -> Result<(), ServiceError> {
     if !matches!(deliver_from, Level::Unset | Level::Memory | Level::Quorum) {
         return invalid("deliver_from", "deliver_from is memory or quorum".into());
     }
+    if is_speculative(deliver_from, level_max) {
+        return refuse(ErrorCode::LevelUnavailable, "deliver_from", SPECULATIVE.into());
+    }
     for (field, level) in
         [("default_confirm", config.default_confirm()), ("min_confirm", config.min_confirm())]
     {
         if level == Level::Archived {
             let detail = format!("{field}: this build cannot confirm at archived");
-            return Err(ServiceError::new(ErrorCode::LevelUnavailable, detail).with_field(field));
+            return refuse(ErrorCode::LevelUnavailable, field, detail);
         }
     }
     if config.default_confirm() != Level::Unset && config.default_confirm() < config.min_confirm() {

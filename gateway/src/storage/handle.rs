@@ -12,7 +12,7 @@ use tokio::time::Instant;
 use weir_protocol::error::ErrorCode;
 use weir_protocol::ids::{ConfigVersion, Incarnation, ShardId, TopicPath};
 use weir_protocol::rpc::{DescribeTopicRequest, Level, Method, TopicDescription};
-use weir_transport::{Answers, CallError};
+use weir_transport::{Answers, CallError, Metrics};
 
 use super::config::StorageConfig;
 use super::failure::Failure;
@@ -131,6 +131,11 @@ impl Storage {
             map_refreshes: inner.router.refreshes.load(Ordering::Relaxed),
             retries: inner.router.retries.load(Ordering::Relaxed),
         }
+    }
+
+    /// Counters of the connections to storage nodes, all together.
+    pub(crate) fn transport_metrics(&self) -> Arc<Metrics> {
+        self.inner.router.transport_metrics()
     }
 
     /// Bytes of publishes that may be under way at once, and how many of them are free.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use rustls_pki_types::ServerName;
 use weir_protocol::rpc::Hello;
-use weir_transport::{ClientTls, Connect, Link, LinkConfig, Priority, TcpConnect};
+use weir_transport::{ClientTls, Connect, Link, LinkConfig, Metrics, Priority, TcpConnect};
 
 /// How a node's address becomes a connection. The seam for faults and memory in tests.
 pub trait Dial: Send + Sync + 'static {
@@ -40,11 +40,13 @@ pub(super) struct Links {
     dial: Arc<dyn Dial>,
     hello: Hello,
     open: Mutex<HashMap<(String, Priority), Link>>,
+    /// Of all links together.
+    pub(super) metrics: Arc<Metrics>,
 }
 
 impl Links {
     pub(super) fn new(dial: Arc<dyn Dial>, hello: Hello) -> Self {
-        Self { dial, hello, open: Mutex::default() }
+        Self { dial, hello, open: Mutex::default(), metrics: Arc::default() }
     }
 
     /// The link to `address`.
@@ -53,7 +55,8 @@ impl Links {
         let key = (address.to_owned(), priority);
         open.entry(key)
             .or_insert_with(|| {
-                let config = LinkConfig::new(priority, self.hello.clone());
+                let metrics = Arc::clone(&self.metrics);
+                let config = LinkConfig { metrics, ..LinkConfig::new(priority, self.hello.clone()) };
                 Link::new(config, self.dial.dial(address))
             })
             .clone()

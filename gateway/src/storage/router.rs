@@ -10,7 +10,7 @@ use tokio::time::{Instant, sleep_until};
 use weir_protocol::error::{ErrorCode, Outcome};
 use weir_protocol::ids::{ShardId, TopicPath};
 use weir_protocol::rpc::{ClusterMap, ClusterMapRequest, Hello, Method};
-use weir_transport::{Answers, CallError, Link, LinkConfig, NotSent, Priority};
+use weir_transport::{Answers, CallError, Link, LinkConfig, Metrics, NotSent, Priority};
 
 use super::config::StorageConfig;
 use super::failure::Failure;
@@ -55,6 +55,11 @@ pub(super) struct Router {
 }
 
 impl Router {
+    /// Counters of all links together.
+    pub(super) fn transport_metrics(&self) -> Arc<Metrics> {
+        Arc::clone(&self.links.metrics)
+    }
+
     pub(super) fn new(config: StorageConfig, dial: Arc<dyn Dial>) -> Self {
         let hello = Hello { credential: config.credential.clone(), ..LinkConfig::gateway_hello() };
         Self {

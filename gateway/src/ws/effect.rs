@@ -44,4 +44,30 @@ pub(super) enum Closing {
     Code(CloseCode),
     /// The client said goodbye.
     Normal,
+    /// The client broke the rules below our frames: with the code that RFC 6455, section 7.4.1, names.
+    Violation(Violation),
+}
+
+/// Which rule of RFC 6455 a client broke.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Violation {
+    /// How frames are made and follow each other.
+    Protocol,
+    /// Text is UTF-8.
+    Text,
+    /// A message is no larger than allowed.
+    Size,
+}
+
+impl Closing {
+    /// Code and reason of the close frame.
+    pub(super) fn frame(self) -> (u16, &'static str) {
+        match self {
+            Self::Code(code) => (code.number(), code.as_str()),
+            Self::Normal => (1000, "bye"),
+            Self::Violation(Violation::Protocol) => (1002, "protocol-error"),
+            Self::Violation(Violation::Text) => (1007, "invalid-text"),
+            Self::Violation(Violation::Size) => (1009, "message-too-big"),
+        }
+    }
 }

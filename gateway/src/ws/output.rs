@@ -1,7 +1,7 @@
 //! Frames of one turn as WebSocket messages, in either form.
 
-use axum::extract::ws::Message;
 use bytes::{Bytes, BytesMut};
+use tokio_tungstenite::tungstenite::Message;
 use weir_protocol::batch::BatchError;
 use weir_protocol::ids::Term;
 use weir_protocol::rpc::Level;
@@ -24,6 +24,14 @@ pub(super) enum Form {
 }
 
 impl Form {
+    /// Its subprotocol's name.
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Json => SUBPROTOCOL_JSON,
+            Self::Binary => SUBPROTOCOL_BINARY,
+        }
+    }
+
     /// The form of a subprotocol's name.
     pub(super) fn from_name(name: &str) -> Option<Self> {
         match name {

@@ -18,7 +18,7 @@ use weir_protocol::ws::{
     ServerPing, Tail, Welcome, WsError,
 };
 
-use super::effect::{Closing, Effect, Use};
+use super::effect::{Closing, Effect, Use, Violation};
 use super::following::Following;
 use super::publishing::{Amount, Publishing};
 use super::window::Window;
@@ -213,6 +213,23 @@ impl Session {
         };
         self.refuse(Channel::CONNECTION, &Problem::new(code, error.to_string()));
         self.close(Closing::Code(error.close_code()));
+    }
+
+    /// What came broke a rule below the frames; nothing more can be read.
+    pub(super) fn violated(&mut self, violation: Violation, detail: &str) {
+        if self.is_closed {
+            return;
+        }
+        let problem = match violation {
+            Violation::Size => {
+                let limit = WS_MESSAGE_BYTES_MAX as u64;
+                Problem::new(ErrorCode::TooLarge, format!("a message exceeds {limit} bytes"))
+                    .with_limit(limit)
+            }
+            Violation::Protocol | Violation::Text => Problem::new(ErrorCode::Malformed, detail),
+        };
+        self.refuse(Channel::CONNECTION, &problem);
+        self.close(Closing::Violation(violation));
     }
 
     /// Looks at the clock. `throttled`: some grant waits for the gateway's budget.

@@ -3,18 +3,24 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
-use axum::extract::ws::{CloseFrame, Message, WebSocket, close_code};
 use futures_util::future::{AbortHandle, Abortable, Aborted, BoxFuture};
 use futures_util::stream::FuturesUnordered;
 use futures_util::{FutureExt, SinkExt, StreamExt};
+use hyper::upgrade::Upgraded;
+use hyper_util::rt::TokioIo;
+use tokio::io::AsyncWriteExt as _;
 use tokio::sync::{mpsc, watch};
 use tokio::time::{sleep_until, timeout};
+use tokio_tungstenite::WebSocketStream;
+use tokio_tungstenite::tungstenite::error::ProtocolError;
+use tokio_tungstenite::tungstenite::protocol::CloseFrame;
+use tokio_tungstenite::tungstenite::{Error, Message};
 use weir_protocol::error::ErrorCode;
 use weir_protocol::ids::Seq;
 use weir_protocol::rpc::Credit;
 use weir_protocol::ws::{Channel, ClientFrame, WsError, binary, json};
 
-use super::effect::{Closing, Effect, Use};
+use super::effect::{Closing, Effect, Use, Violation};
 use super::output::{Form, Output};
 use super::publishing::Found;
 use super::session::{CallPart, Now, Session};
@@ -26,18 +32,18 @@ use crate::service::{ServiceError, Services};
 const OUTPUT_BYTES_MAX: usize = 256 << 10;
 /// Messages and events taken in during one turn, of each kind.
 const TURN_MAX: usize = 256;
-/// A client that takes nothing for this long is gone.
-const WRITE_TIME_MAX: Duration = Duration::from_secs(40);
 /// How long a client may take to answer a close.
 const CLOSE_TIME_MAX: Duration = Duration::from_secs(2);
 
+/// A connection after its handshake.
+pub(super) type Stream = WebSocketStream<TokioIo<Upgraded>>;
 type Followed = (Use, Box<Subscription>, Result<SubscriptionEvent, ServiceError>);
 type Opened = (Use, Result<PublishChannel, ServiceError>);
 type Subscribed = (Use, Result<Subscription, ServiceError>);
 
 /// A running socket.
 pub(super) struct Socket {
-    socket: WebSocket,
+    socket: Stream,
     form: Form,
     services: Services,
     session: Session,
@@ -74,12 +80,32 @@ enum Woken {
     Subscribed(Result<Subscribed, Aborted>),
     Followed(Result<Followed, Aborted>),
     Received(Message),
+    /// The client broke a rule below our frames; nothing more can be read.
+    Violated(Violation, String),
     /// The client is gone.
     Gone,
 }
 
+impl Woken {
+    fn by(received: Option<Result<Message, Error>>) -> Self {
+        let error = match received {
+            Some(Ok(message)) => return Self::Received(message),
+            Some(Err(error)) => error,
+            None => return Self::Gone,
+        };
+        let violation = match &error {
+            Error::Protocol(ProtocolError::ResetWithoutClosingHandshake) => return Self::Gone,
+            Error::Protocol(_) => Violation::Protocol,
+            Error::Utf8(_) => Violation::Text,
+            Error::Capacity(_) => Violation::Size,
+            _ => return Self::Gone,
+        };
+        Self::Violated(violation, error.to_string())
+    }
+}
+
 impl Socket {
-    pub(super) fn new(socket: WebSocket, form: Form, services: Services, session: Session) -> Self {
+    pub(super) fn new(socket: Stream, form: Form, services: Services, session: Session) -> Self {
         let (confirm_to, confirms) = mpsc::unbounded_channel();
         Self {
             socket,
@@ -98,8 +124,8 @@ impl Socket {
         }
     }
 
-    /// Serves until either side is done.
-    pub(super) async fn run(mut self, mut drain: watch::Receiver<bool>) {
+    /// Serves until either side is done. Who does not take what a turn has for it within `write_time_max` is gone.
+    pub(super) async fn run(mut self, mut drain: watch::Receiver<bool>, write_time_max: Duration) {
         let mut is_told = false;
         loop {
             let woken = self.wait(&mut drain, is_told).await;
@@ -110,7 +136,7 @@ impl Socket {
             }
             self.session.finish_turn(Now::read());
             self.run_effects();
-            if !self.write().await {
+            if !timeout(write_time_max, self.write()).await.is_ok_and(|written| written.is_ok()) {
                 return;
             }
             if let Some(closing) = self.closing {
@@ -131,10 +157,7 @@ impl Socket {
             Some(opened) = self.opening.next() => Woken::Opened(opened),
             Some(subscribed) = self.subscribing.next() => Woken::Subscribed(subscribed),
             Some(followed) = self.following.next() => Woken::Followed(followed),
-            message = self.socket.recv() => match message {
-                Some(Ok(message)) => Woken::Received(message),
-                Some(Err(_)) | None => Woken::Gone,
-            },
+            received = self.socket.next() => Woken::by(received),
             () = sleep_until(deadline) => Woken::Time,
         }
     }
@@ -157,6 +180,7 @@ impl Socket {
             // Forgotten while it was under way.
             Woken::Subscribed(Err(Aborted)) | Woken::Followed(Err(Aborted)) => {}
             Woken::Received(message) => return self.received(message),
+            Woken::Violated(violation, detail) => self.session.violated(violation, &detail),
             Woken::Gone => return false,
         }
         true
@@ -169,14 +193,12 @@ impl Socket {
             self.session.confirmed(Now::read(), confirm);
         }
         for _ in 0..TURN_MAX {
-            match self.socket.recv().now_or_never() {
-                Some(Some(Ok(message))) => {
-                    if !self.received(message) {
-                        return false;
-                    }
-                }
-                Some(Some(Err(_)) | None) => return false,
-                None => break,
+            if self.session.is_closed() {
+                break;
+            }
+            let Some(received) = self.socket.next().now_or_never() else { break };
+            if !self.take(Woken::by(received)) {
+                return false;
             }
         }
         for _ in 0..TURN_MAX {
@@ -216,7 +238,8 @@ impl Socket {
                 self.session.malformed(&WsError::Object(detail.into()));
             }
             (Message::Ping(_) | Message::Pong(_), _) => self.session.heard(Now::read()),
-            (Message::Close(_), _) => return false,
+            // Frames of their own are written only, never read.
+            (Message::Close(_) | Message::Frame(_), _) => return false,
         }
         true
     }
@@ -386,36 +409,36 @@ impl Socket {
         }
     }
 
-    /// Writes what the turn left, with one flush; false if the client is gone or takes nothing.
-    async fn write(&mut self) -> bool {
-        let messages = self.output.take();
-        let socket = &mut self.socket;
-        let written = async {
-            for message in messages {
-                socket.feed(message).await?;
-            }
-            socket.flush().await
-        };
-        matches!(timeout(WRITE_TIME_MAX, written).await, Ok(Ok(())))
+    /// Writes what the turn left, with one flush.
+    async fn write(&mut self) -> Result<(), Error> {
+        for message in self.output.take() {
+            self.socket.feed(message).await?;
+        }
+        self.socket.flush().await
     }
 
     /// A client that closes is owed a close frame; one that is gone is not there to take it.
     async fn answer_close(mut self) {
-        let answered = async { while let Some(Ok(_)) = self.socket.recv().await {} };
+        let answered = async { while let Some(Ok(_)) = self.socket.next().await {} };
         let _ = timeout(CLOSE_TIME_MAX, answered).await;
     }
 
+    /// Says why, and reads and drops what the client still sends: closing at once would reset the connection under
+    /// the close frame.
     async fn close(mut self, closing: Closing) {
-        let frame = match closing {
-            Closing::Normal => CloseFrame { code: close_code::NORMAL, reason: "bye".into() },
-            Closing::Code(code) => CloseFrame { code: code.number(), reason: code.as_str().into() },
-        };
+        let (code, reason) = closing.frame();
+        let frame = CloseFrame { code: code.into(), reason: reason.into() };
         let closed = async {
             self.socket.send(Message::Close(Some(frame))).await?;
-            // Until the client has answered, what it still sends is read and dropped: closing at once would reset
-            // the connection under the close frame.
-            while let Some(Ok(_)) = self.socket.recv().await {}
-            Ok::<_, axum::Error>(())
+            if matches!(closing, Closing::Violation(_)) {
+                // What follows are no frames any more: their end is the client's answer.
+                let stream = self.socket.get_mut();
+                stream.shutdown().await?;
+                tokio::io::copy(stream, &mut tokio::io::sink()).await?;
+            } else {
+                while let Some(Ok(_)) = self.socket.next().await {}
+            }
+            Ok::<_, Error>(())
         };
         let _ = timeout(CLOSE_TIME_MAX, closed).await;
     }

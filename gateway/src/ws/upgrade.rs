@@ -1,14 +1,23 @@
 //! The handshake of a WebSocket.
 
 use std::sync::Arc;
+use std::time::Duration;
 
-use axum::extract::FromRequestParts;
-use axum::extract::ws::WebSocketUpgrade;
+use axum::body::Body;
 use axum::response::Response;
-use http::HeaderMap;
+use http::header::{
+    CONNECTION, HeaderName, SEC_WEBSOCKET_ACCEPT, SEC_WEBSOCKET_KEY, SEC_WEBSOCKET_PROTOCOL,
+    SEC_WEBSOCKET_VERSION, UPGRADE,
+};
 use http::request::Parts;
+use http::{HeaderMap, HeaderValue, Method, StatusCode};
+use hyper::upgrade::OnUpgrade;
+use hyper_util::rt::TokioIo;
 use prometheus::IntGauge;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
+use tokio_tungstenite::WebSocketStream;
+use tokio_tungstenite::tungstenite::handshake::derive_accept_key;
+use tokio_tungstenite::tungstenite::protocol::{Role, WebSocketConfig};
 use weir_protocol::error::ErrorCode;
 use weir_protocol::limits::WS_MESSAGE_BYTES_MAX;
 use weir_protocol::ws::{SUBPROTOCOL_BINARY, SUBPROTOCOL_JSON};
@@ -35,6 +44,8 @@ pub(crate) struct SocketLimits {
     pub(crate) sockets_max: usize,
     /// Largest payload of a record, in bytes.
     pub(crate) record_bytes_max: usize,
+    /// A client must take what one turn has for it within this.
+    pub(crate) write_time_max: Duration,
 }
 
 /// All WebSockets of a gateway.
@@ -44,6 +55,7 @@ pub(crate) struct WebSockets {
     drain: watch::Receiver<bool>,
     places: Arc<Semaphore>,
     sockets_max: usize,
+    write_time_max: Duration,
     open: IntGauge,
 }
 
@@ -75,8 +87,14 @@ impl WebSockets {
             drain,
             places: Arc::new(Semaphore::new(sockets_max)),
             sockets_max,
+            write_time_max: limits.write_time_max,
             open,
         }
+    }
+
+    /// Most sockets at once.
+    pub(crate) fn max(&self) -> usize {
+        self.sockets_max
     }
 
     fn place(&self) -> Option<Place> {
@@ -98,7 +116,7 @@ impl WebSockets {
 ///
 /// # Errors
 /// The request is no handshake, names no subprotocol of ours, or there are too many sockets.
-pub(crate) async fn upgrade(
+pub(crate) fn upgrade(
     sockets: &WebSockets,
     mut head: Parts,
     principal: Principal,
@@ -109,23 +127,67 @@ pub(crate) async fn upgrade(
         let limit = sockets.sockets_max as u64;
         Problem::new(ErrorCode::TooManyRequests, format!("{limit} WebSockets are open")).with_limit(limit)
     })?;
-    let handshake = WebSocketUpgrade::from_request_parts(&mut head, &()).await.map_err(|rejection| {
-        Problem::new(ErrorCode::Malformed, format!("not a WebSocket handshake: {}", rejection.body_text()))
-    })?;
+    let accept = accept_key(&head)?;
+    let upgrade = head.extensions.remove::<OnUpgrade>().ok_or_else(|| no_handshake("not over HTTP/1.1"))?;
     let (services, config, drain) = (sockets.services.clone(), sockets.config.clone(), sockets.drain.clone());
-    let response = handshake
-        .protocols([SUBPROTOCOL_BINARY, SUBPROTOCOL_JSON])
-        .max_message_size(WS_MESSAGE_BYTES_MAX)
-        .max_frame_size(WS_MESSAGE_BYTES_MAX)
+    let write_time_max = sockets.write_time_max;
+    tokio::spawn(async move {
+        match upgrade.await {
+            Ok(stream) => {
+                let stream = TokioIo::new(stream);
+                let stream =
+                    WebSocketStream::from_raw_socket(stream, Role::Server, Some(stream_config())).await;
+                let id = ulid::Ulid::new().to_string();
+                let session = Session::new(Now::read(), id, config, principal, authenticate);
+                Socket::new(stream, form, services, session).run(drain, write_time_max).await;
+            }
+            Err(error) => tracing::debug!(%error, "a connection did not become a WebSocket"),
+        }
+        drop(place);
+    });
+    let mut response = Response::new(Body::empty());
+    *response.status_mut() = StatusCode::SWITCHING_PROTOCOLS;
+    let headers = response.headers_mut();
+    headers.insert(CONNECTION, HeaderValue::from_static("upgrade"));
+    headers.insert(UPGRADE, HeaderValue::from_static("websocket"));
+    headers.insert(SEC_WEBSOCKET_ACCEPT, accept);
+    headers.insert(SEC_WEBSOCKET_PROTOCOL, HeaderValue::from_static(form.name()));
+    Ok(response)
+}
+
+fn stream_config() -> WebSocketConfig {
+    WebSocketConfig::default()
+        .max_message_size(Some(WS_MESSAGE_BYTES_MAX))
+        .max_frame_size(Some(WS_MESSAGE_BYTES_MAX))
         .read_buffer_size(READ_BUFFER_BYTES)
         .write_buffer_size(WRITE_BUFFER_BYTES)
-        .on_upgrade(move |socket| async move {
-            let id = ulid::Ulid::new().to_string();
-            let session = Session::new(Now::read(), id, config, principal, authenticate);
-            Socket::new(socket, form, services, session).run(drain).await;
-            drop(place);
-        });
-    Ok(response)
+}
+
+/// Checks what RFC 6455, section 4.2.1, asks of a request; the answer's `Sec-WebSocket-Accept`.
+fn accept_key(head: &Parts) -> Result<HeaderValue, Problem> {
+    let holds = |name: HeaderName, wanted: &str| {
+        let values = head.headers.get_all(name).iter().filter_map(|value| value.to_str().ok());
+        values.flat_map(|value| value.split(',')).any(|value| value.trim().eq_ignore_ascii_case(wanted))
+    };
+    if head.method != Method::GET {
+        return Err(no_handshake("the method is not GET"));
+    }
+    if !holds(CONNECTION, "upgrade") {
+        return Err(no_handshake("Connection does not say upgrade"));
+    }
+    if !holds(UPGRADE, "websocket") {
+        return Err(no_handshake("Upgrade does not say websocket"));
+    }
+    if !holds(SEC_WEBSOCKET_VERSION, "13") {
+        return Err(Problem::invalid_header("Sec-WebSocket-Version", "13 is understood"));
+    }
+    let key = head.headers.get(SEC_WEBSOCKET_KEY).ok_or_else(|| no_handshake("no Sec-WebSocket-Key"))?;
+    let accept = derive_accept_key(key.as_bytes());
+    HeaderValue::try_from(accept).map_err(|_| no_handshake("Sec-WebSocket-Key cannot be answered"))
+}
+
+fn no_handshake(why: &str) -> Problem {
+    Problem::new(ErrorCode::Malformed, format!("not a WebSocket handshake: {why}"))
 }
 
 /// The form that will be chosen: the binary one if the client offers both.

@@ -118,6 +118,17 @@ impl Headers {
         if users > RECORD_HEADERS_MAX { Err("too many headers") } else { Ok(()) }
     }
 
+    /// The same with this media type, instead of another if there is one.
+    #[must_use]
+    pub fn with_content_type(&self, media_type: &str) -> Self {
+        let mut builder = HeadersBuilder::default();
+        builder.content_type(media_type);
+        for (name, value) in self.iter().filter(|(name, _)| *name != [Reserved::ContentType as u8]) {
+            builder.push(name, value);
+        }
+        builder.finish()
+    }
+
     /// Names and values in the order they were added, reserved ones included.
     pub fn iter(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
         pairs(&self.0)
@@ -134,6 +145,13 @@ impl Headers {
     #[must_use]
     pub fn reserved(&self, which: Reserved) -> Option<&[u8]> {
         self.iter().find(|(name, _)| *name == [which as u8]).map(|(_, value)| value)
+    }
+
+    /// Reserved headers but for those that say when a record is delivered.
+    pub fn all_but_delivery(&self) -> impl Iterator<Item = (Reserved, &[u8])> {
+        let kept =
+            Reserved::ALL.into_iter().filter(|it| !matches!(it, Reserved::DeliverAt | Reserved::TtlMs));
+        kept.filter_map(|which| Some((which, self.reserved(which)?)))
     }
 
     /// Media type of the value, if it is text.

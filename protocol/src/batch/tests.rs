@@ -1,3 +1,4 @@
+#![expect(clippy::disallowed_methods, reason = "golden files and seeds are read in tests")]
 use bytes::Bytes;
 use proptest::prelude::*;
 

@@ -173,7 +173,7 @@ pub struct Pub {
     /// User headers.
     #[serde(default, skip_serializing_if = "HeaderMap::is_empty")]
     pub h: HeaderMap,
-    /// Content type; absent: `application/json` with `data`, none with `b64`.
+    /// Content type; absent: the topic's, and if it has none `application/json` with `data`, none with `b64`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ct: Option<String>,
     /// Not to be delivered to queues before, milliseconds since the epoch.
@@ -209,7 +209,7 @@ pub struct Sub {
     /// Where to start; absent: `latest`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub from: Option<Start>,
-    /// `memory` or `quorum`; absent: the topic's `deliver_from`.
+    /// `quorum`, or `memory` where storage confirms no higher; absent: the topic's `deliver_from`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub min_level: Option<Level>,
     /// First credit.

@@ -268,6 +268,21 @@ pub struct Msg {
     /// Content encoding: the payload is `b64` then.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ce: Option<String>,
+    /// Digest of the payload, as `Content-Digest` has it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub digest: Option<String>,
+    /// Not to be delivered to queues before, milliseconds since the epoch.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub deliver_at: Option<u64>,
+    /// Time to live for queues, in milliseconds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ttl_ms: Option<u64>,
+    /// Trace context (W3C).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub traceparent: Option<String>,
+    /// Trace context (W3C), vendor part.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tracestate: Option<String>,
     /// Payload: the JSON value, or a string for `text/*`.
     #[serde(default, deserialize_with = "present", skip_serializing_if = "Option::is_none")]
     pub data: Option<RawJson>,

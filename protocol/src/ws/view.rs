@@ -116,6 +116,11 @@ impl Msg {
             h_b64,
             ct: ct.map(str::to_owned),
             ce: ce.map(str::to_owned),
+            digest: record.headers.digest().map(str::to_owned),
+            deliver_at: record.headers.deliver_at().map(|at| at.0),
+            ttl_ms: record.headers.ttl_ms(),
+            traceparent: record.headers.trace_parent().map(str::to_owned),
+            tracestate: record.headers.trace_state().map(str::to_owned),
             data,
             b64,
             lease: None,
@@ -137,12 +142,20 @@ impl Msg {
 
 const JSON: &str = "application/json";
 
-/// The bytes that `data` stands for.
 fn value_of<'a>(data: &'a RawJson, content_type: &str) -> Result<Cow<'a, [u8]>, ContentError> {
+    payload_of(data.get(), content_type)
+}
+
+/// The bytes that a JSON value stands for as a payload of this content type: its own text where that is JSON, the
+/// text that it quotes where it is `text/*`.
+///
+/// # Errors
+/// [`ContentError::Text`] for text that is no JSON string, [`ContentError::ContentType`] for any other type.
+pub fn payload_of<'a>(json: &'a str, content_type: &str) -> Result<Cow<'a, [u8]>, ContentError> {
     match Kind::of(content_type) {
-        Kind::Json => Ok(Cow::Borrowed(data.get().as_bytes())),
+        Kind::Json => Ok(Cow::Borrowed(json.as_bytes())),
         Kind::Text => {
-            let text: String = serde_json::from_str(data.get()).map_err(|_| ContentError::Text)?;
+            let text: String = serde_json::from_str(json).map_err(|_| ContentError::Text)?;
             Ok(Cow::Owned(text.into_bytes()))
         }
         Kind::Other => Err(ContentError::ContentType),

@@ -23,11 +23,13 @@ mod staging;
 mod wire;
 
 pub mod client;
+mod collector;
 pub mod server;
 
 pub use client::{
     Answers, CallError, ClientTls, Connect, ConnectError, Link, LinkConfig, NotSent, Priority, TcpConnect,
 };
+pub use collector::{MetricsCollector, Side};
 pub use handshake::HandshakeError;
 pub use metrics::{Metrics, MetricsSnapshot};
 pub use server::{

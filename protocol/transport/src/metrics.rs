@@ -1,4 +1,4 @@
-//! Counters of a transport endpoint. Plain atomics: whoever exports them reads a snapshot.
+//! Counters of a transport endpoint. Plain atomics: what exports them reads a snapshot.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 

@@ -51,6 +51,7 @@ impl BareLoop {
 }
 
 #[cfg(test)]
+#[expect(clippy::disallowed_methods, reason = "what was written is read back")]
 mod tests {
     use super::*;
 

@@ -62,10 +62,12 @@ pub struct JournalConfig {
     /// answers [`crate::Full::Busy`] and appends [`crate::AppendError::QueueFull`].
     pub pending_bytes_max: u64,
     /// Bytes of synced entries kept in memory for readers that follow closely, all streams together. Default
-    /// 16 MiB. Beyond it the oldest are read from disk.
+    /// 16 MiB, at most 1 TiB. Beyond it the oldest are read from disk.
     pub recent_bytes_max: u64,
-    /// Memory of the index: about 80 bytes an entry. Default 128 MiB. At the limit admission is refused until
-    /// entries are purged.
+    /// Memory of the index: about 80 bytes an entry. Default 128 MiB, at least 4 KiB. Beyond half of it the rows of the oldest entries
+    /// leave memory for the sidecars of their files (about 8 bytes an entry on disk, not counted in `max_bytes`), and
+    /// reading them takes one more small read. At the limit itself, where rows cannot leave, admission answers
+    /// [`crate::Full::Index`].
     pub index_bytes_max: u64,
     /// Files with nothing live in them that are kept to be written again, which spares filling new ones with zeros.
     /// Default 1, and no less.
@@ -73,6 +75,9 @@ pub struct JournalConfig {
 }
 
 impl JournalConfig {
+    /// Default of [`JournalConfig::max_block_bytes`]. What a storage node may send in one entry follows from it.
+    pub const MAX_BLOCK_BYTES: u32 = 4 << 20;
+
     /// The defaults, for `identity` in `dir`.
     #[must_use]
     pub fn new(dir: impl Into<PathBuf>, identity: Identity) -> Self {
@@ -82,7 +87,7 @@ impl JournalConfig {
             file_bytes: 128 << 20,
             max_bytes: 8192 * MIB,
             control_reserve_bytes: 64 * MIB,
-            max_block_bytes: 4 << 20,
+            max_block_bytes: Self::MAX_BLOCK_BYTES,
             write_piece_bytes: 96 << 10,
             sync: SyncMode::Always,
             min_fsync_interval: Duration::ZERO,
@@ -110,10 +115,28 @@ impl JournalConfig {
         }
     }
 
+    /// Bytes of the index beyond which rows leave memory. Half: rows of the current file cannot leave, nor those of
+    /// one that is finished until its sidecar is written; they have the other half.
+    pub(crate) fn resident_index_bytes(&self) -> u64 {
+        self.index_bytes_max / 2
+    }
+
     /// Largest payload of one entry: what fits a block with the block's and the frame's headers.
     #[must_use]
     pub fn entry_bytes_max(&self) -> usize {
         self.max_block_bytes as usize - crate::format::BLOCK_HEADER_BYTES - crate::format::FRAME_HEADER_BYTES
+    }
+
+    /// Most bytes in the writer's queue: twice what permits hold, so that what was admitted fits with its headers.
+    #[must_use]
+    pub fn queue_bytes_max(&self) -> u64 {
+        self.pending_bytes_max.saturating_mul(2)
+    }
+
+    /// Most bytes of entries in memory: the recent ones, those that wait for the writer, and the block being written.
+    #[must_use]
+    pub fn memory_bytes_max(&self) -> u64 {
+        self.recent_bytes_max.saturating_add(self.queue_bytes_max()) + u64::from(self.max_block_bytes)
     }
 
     /// Says which setting is out of its range.
@@ -149,7 +172,10 @@ impl JournalConfig {
             self.pending_bytes_max >= u64::from(self.max_block_bytes),
             "pending_bytes_max",
             "at least max_block_bytes",
-        )
+        )?;
+        range(self.recent_bytes_max <= 1 << 40, "recent_bytes_max", "at most 1 TiB")?;
+        range(self.index_bytes_max >= 4 << 10, "index_bytes_max", "at least 4 KiB")?;
+        range(self.spare_files >= 1, "spare_files", "at least 1")
     }
 }
 
@@ -161,4 +187,23 @@ pub struct ConfigError {
     pub setting: &'static str,
     /// What it may be.
     pub range: &'static str,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bounds_without_which_nothing_goes_on_are_refused_by_name() {
+        let with = |change: fn(&mut JournalConfig)| {
+            let mut config = JournalConfig::new("/j", Identity { cluster_id: 1, node_id: 1 });
+            assert_eq!(config.check(), Ok(()));
+            change(&mut config);
+            config.check().unwrap_err().setting
+        };
+        assert_eq!(with(|c| c.spare_files = 0), "spare_files");
+        assert_eq!(with(|c| c.index_bytes_max = 0), "index_bytes_max");
+        assert_eq!(with(|c| c.recent_bytes_max = u64::MAX), "recent_bytes_max");
+        assert_eq!(with(|c| c.pending_bytes_max = 0), "pending_bytes_max");
+    }
 }

@@ -10,11 +10,13 @@ use bytes::Bytes;
 use crate::completion::Waiter;
 use crate::config::JournalConfig;
 use crate::disk::{Disk, DiskFile};
-use crate::entry::{Entry, FileSeq, LogPosition, Rotated, StreamId};
+use crate::entry::{Entry, FileSeq, LogPosition, StreamId};
 use crate::error::Failure;
 use crate::format::FrameKind;
-use crate::metrics::Counters;
-use crate::streams::{LiveFile, ROW_BYTES, Stream};
+use crate::index::{Freed, ROW_BYTES};
+use crate::metrics::{Counters, add};
+use crate::sidecar::Sidecar;
+use crate::streams::{self, LiveFile, Stream};
 
 /// One operation in the writer's queue, and who waits for it.
 #[derive(Debug)]
@@ -29,7 +31,7 @@ pub(crate) struct Queued {
 /// What is asked of the writer.
 #[derive(Debug)]
 pub(crate) enum Operation {
-    /// A frame for each entry. The first one's [`crate::streams::Row::id`] is given; the others' follow it.
+    /// A frame for each entry. The first one's [`crate::index::Row::id`] is given; the others' follow it.
     Append { entries: Vec<Entry>, first_row: u64 },
     /// One frame.
     Fact { kind: FrameKind, at: LogPosition, payload: Bytes },
@@ -75,6 +77,7 @@ pub(crate) struct Inner {
     pub(crate) closing: bool,
     /// The writer waits for something in the queue.
     pub(crate) writer_waits: bool,
+    /// Rows in memory.
     pub(crate) rows: u64,
     pub(crate) next_row: u64,
     /// Synced entries that are still in memory, oldest first, with their payload bytes.
@@ -95,6 +98,40 @@ impl Inner {
         self.rows * ROW_BYTES
     }
 
+    /// A file that is on the journal.
+    pub(crate) fn file(&self, seq: FileSeq) -> Option<&LiveFile> {
+        self.files.get(place_of(&self.files, seq)?)
+    }
+
+    pub(crate) fn file_mut(&mut self, seq: FileSeq) -> Option<&mut LiveFile> {
+        let place = place_of(&self.files, seq)?;
+        self.files.get_mut(place)
+    }
+
+    /// Entries have left memory.
+    pub(crate) fn freed(&mut self, freed: Freed) {
+        self.rows -= freed.rows;
+        self.recent_bytes = self.recent_bytes.saturating_sub(freed.payload_bytes);
+    }
+
+    /// Takes rows out of memory that are beyond `limit_bytes`, up to `rows_max`, where sidecars have them. True if
+    /// there were any.
+    pub(crate) fn evict(&mut self, limit_bytes: u64, rows_max: u64, counters: &Counters) -> bool {
+        let beyond = self.index_bytes().saturating_sub(limit_bytes).div_ceil(ROW_BYTES);
+        if beyond == 0 {
+            return false;
+        }
+        let files = &self.files;
+        let file = |seq: FileSeq| files.get(place_of(files, seq)?);
+        let holds = |sidecar: &Sidecar| !sidecar.is_damaged;
+        let has_sidecar =
+            |seq: FileSeq| file(seq).is_some_and(|file| file.sidecar.as_ref().is_some_and(holds));
+        let freed = streams::evict(&mut self.streams, has_sidecar, beyond.min(rows_max));
+        self.freed(freed);
+        add(&counters.evicted_rows, freed.rows);
+        freed.rows > 0
+    }
+
     /// The current file was synced: files may go by what was purged in it. True if anything was.
     pub(crate) fn purges_are_durable(&mut self) -> bool {
         let purges = std::mem::take(&mut self.unsynced_purges);
@@ -111,7 +148,7 @@ impl Inner {
         while self.recent_bytes > limit {
             let Some((stream, index, row)) = self.recent.pop_front() else { break };
             let row_now =
-                self.streams.get_mut(&stream).and_then(|s| s.row_mut(index)).filter(|r| r.id == row);
+                self.streams.get_mut(&stream).and_then(|s| s.index.row_mut(index)).filter(|r| r.id == row);
             if let Some(payload) = row_now.and_then(|row| row.payload.take()) {
                 self.recent_bytes = self.recent_bytes.saturating_sub(payload.len() as u64);
             }
@@ -119,7 +156,10 @@ impl Inner {
     }
 }
 
-type RotationListener = Arc<dyn Fn(Rotated) + Send + Sync>;
+/// Files follow each other without a hole.
+fn place_of(files: &VecDeque<LiveFile>, seq: FileSeq) -> Option<usize> {
+    usize::try_from(seq.0.checked_sub(files.front()?.seq.0)?).ok()
+}
 
 /// Shared by all clones of the handle and the two threads.
 pub(crate) struct Core {
@@ -135,7 +175,6 @@ pub(crate) struct Core {
     pub(crate) failed: AtomicBool,
     pub(crate) admitted: Arc<AtomicU64>,
     pub(crate) counters: Counters,
-    pub(crate) listener: Mutex<Option<RotationListener>>,
 }
 
 impl std::fmt::Debug for Core {

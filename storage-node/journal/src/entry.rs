@@ -1,7 +1,5 @@
 //! What the journal stores for its streams, and where it lies.
 
-use std::ops::Range;
-
 use bytes::Bytes;
 
 /// One ordered log inside the journal: one shard of the storage node.
@@ -105,15 +103,6 @@ pub struct Location {
     pub pos: u32,
     /// Payload bytes.
     pub len: u32,
-}
-
-/// A finished file, told to the rotation listener.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Rotated {
-    /// The file that is finished and durable: the one to write a sidecar for.
-    pub file: FileSeq,
-    /// Indexes of the live entries in it, per stream.
-    pub entries: Vec<(StreamId, Range<u64>)>,
 }
 
 /// Whose journal it is. Written into the directory when it is made, compared at every open.

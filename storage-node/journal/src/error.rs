@@ -97,7 +97,8 @@ pub enum Full {
         /// Bytes left in the current file.
         free: u64,
     },
-    /// The index holds `index_bytes_max`; purging is needed.
+    /// The index in memory holds `index_bytes_max`, and nothing of it can leave: sidecars cannot be written, or the
+    /// current file alone has that many entries. Purging is needed, or room on the disk.
     #[error("the journal's index is full: {used} of {limit} bytes in use")]
     Index {
         /// Bytes in use.
@@ -175,7 +176,8 @@ pub enum ReadError {
 #[error(
     "{} is damaged at byte {pos} ({what}), and a later block proves that these bytes had been acknowledged. \
      Restore this file from a copy, or replace this node by a new one. It does not start without them: \
-     what follows this place was confirmed to somebody",
+     what follows this place was confirmed to somebody. Without a copy, `weir repair --data-dir DIR` says what \
+     would be lost by cutting the journal off here, and changes nothing",
     path.display()
 )]
 pub struct Damage {
@@ -189,7 +191,7 @@ pub struct Damage {
     pub what: String,
 }
 
-/// Why a journal was not opened. Nothing was changed in it.
+/// Why a journal was not opened. Nothing was changed in it, but sidecars may have been written again.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
     /// A setting is out of its range.
@@ -241,7 +243,7 @@ pub enum OpenError {
         what: String,
     },
     /// A journal file between others is missing, or the oldest ones went before they were purged.
-    #[error("{}: journal file {file} is missing ({what}); restore it from a copy", dir.display())]
+    #[error("{}: journal file {file} is missing ({what}); restore it from a copy. Without one, see `weir repair`", dir.display())]
     Missing {
         /// The directory of journal files.
         dir: PathBuf,
@@ -260,7 +262,7 @@ pub enum OpenError {
     },
 }
 
-/// Why a small durable file (sidecar, blob) could not be written or read.
+/// Why a blob could not be written or read.
 #[derive(Debug, thiserror::Error)]
 pub enum SealedError {
     /// The bytes are not what was written. Never the same as absence.
@@ -281,17 +283,11 @@ pub enum SealedError {
         /// The newest format this build reads.
         known: u32,
     },
-    /// Not a name for a blob, or not a file that takes a sidecar.
+    /// Not a name for a blob.
     #[error("{name:?} is not a name of a blob: 1..=100 of a-z, 0-9, '.', '_', '-', not starting with '.'")]
     Name {
         /// The name.
         name: String,
-    },
-    /// The journal file of a sidecar is gone or still being written.
-    #[error("journal file {file} takes no sidecar: it is not a rotated file of this journal")]
-    NotRotated {
-        /// The journal file.
-        file: FileSeq,
     },
     /// The operating system refused; trying again may help (a full disk).
     #[error("{}: {source}", path.display())]

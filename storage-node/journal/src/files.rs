@@ -1,86 +1,192 @@
-//! The file keeper thread: has the next file ready, and frees files that nobody needs.
+//! The file keeper thread: has the next file ready, frees files that nobody needs, and writes the sidecars of finished
+//! ones.
 
 use std::collections::VecDeque;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::core::{Core, Inner, NextFile, file_name};
 use crate::disk::{Disk, OpenMode};
 use crate::entry::FileSeq;
 use crate::error::Failure;
-use crate::format::FileHeader;
+use crate::format::{FileHeader, Place};
 use crate::metrics::add;
+use crate::sidecar::{FileRows, Sidecar};
 
 /// How long a full disk is left alone before the next file is tried again.
 const RETRY: Duration = Duration::from_millis(200);
+/// How long after a sidecar could not be written the next is tried.
+const SIDECAR_RETRY: Duration = Duration::from_secs(2);
+/// Rows that are looked at, or taken out of memory, in one holding of the lock.
+const ROWS_PER_LOCK: usize = 4096;
+
+/// What there is to do, the most urgent first.
+enum Task {
+    Free,
+    /// The writer will need it. From a spare, if there is one.
+    Prepare(FileSeq, Option<PathBuf>),
+    Sidecar(FileSeq),
+}
 
 /// Runs until the journal is closed or has failed.
 pub(crate) fn run(core: &Core) {
     // Off the journal and still on the disk, oldest first.
     let mut retired = VecDeque::new();
-    let mut is_stuck = false;
-    loop {
-        let (seq, spare) = {
-            let mut inner = core.lock();
-            loop {
-                if inner.closing || core.failure().is_some() {
+    // Not before then: something that went wrong is tried again.
+    let (mut free_at, mut sidecar_at) = (None::<Instant>, None::<Instant>);
+    while let Some(task) = next_task(core, &mut retired, &mut free_at, &mut sidecar_at) {
+        match task {
+            Task::Prepare(seq, spare) => {
+                if !prepared(core, seq, spare.as_deref()) {
                     return;
                 }
-                retire(&mut inner, &mut retired);
-                if inner.next.is_none() || !(is_stuck || retired.is_empty()) {
-                    let newest = inner.files.back().map(|file| file.seq).max(inner.prepared);
-                    let seq = newest.map_or(FileSeq(1), FileSeq::next);
-                    let wanted = inner.next.is_none();
-                    break (wanted.then_some(seq), if wanted { inner.spares.pop() } else { None });
+            }
+            Task::Free => {
+                if let Err(error) = free(core, &mut retired) {
+                    let path = retired.front().map(|path| path.display());
+                    let path = path.map(tracing::field::display);
+                    tracing::warn!(%error, path, "cannot free journal files; retrying");
+                    free_at = Some(Instant::now() + RETRY);
                 }
-                inner = wait(core, inner, is_stuck);
-                is_stuck = false;
             }
-        };
-        if let Err(error) = free(core, &mut retired) {
-            let path = retired.front().map(|path| path.display());
-            tracing::warn!(%error, path = path.map(tracing::field::display), "cannot free journal files; retrying");
-            is_stuck = true;
-        }
-        let Some(seq) = seq else { continue };
-        match prepare(core, seq, spare.as_deref()) {
-            Ok(next) => {
-                let mut inner = core.lock();
-                inner.prepared = Some(seq);
-                inner.next = Some(next);
-                inner.disk_full = false;
-                drop(inner);
-                core.files_changed.notify_all();
-            }
-            // Anything but a full disk is the disk failing: the writer may be waiting for this file, and whoever
-            // waits for the writer must be answered.
-            Err(source) if source.kind() != io::ErrorKind::StorageFull => {
-                let path = core.wal_dir().join(file_name(seq));
-                core.fail(Failure::Write { path, pos: 0, len: core.config.file_bytes, source });
-                return;
-            }
-            // A full disk poisons nothing: no acknowledged byte is touched by preparing a file. Admission refuses
-            // until it works again.
-            Err(error) => {
-                tracing::warn!(%error, file = %seq, "cannot prepare the next journal file; retrying");
-                let mut inner = core.lock();
-                inner.disk_full = true;
-                let waited = core.files_changed.wait_timeout(inner, RETRY);
-                drop(waited);
+            // Nobody was promised anything: the rows stay in memory, the journal file has all that a sidecar would, and
+            // no acknowledged byte was touched. At worst the index fills up, and admission refuses.
+            Task::Sidecar(seq) => {
+                if let Err(error) = write_sidecar(core, seq) {
+                    tracing::warn!(%error, file = %seq, "cannot write the sidecar of a journal file; retrying");
+                    sidecar_at = Some(Instant::now() + SIDECAR_RETRY);
+                }
             }
         }
     }
 }
 
-/// Waits until something changed, or, with files that could not be freed, until it is time to try again.
-fn wait<'a>(core: &Core, inner: MutexGuard<'a, Inner>, is_stuck: bool) -> MutexGuard<'a, Inner> {
-    if is_stuck {
-        let waited = core.files_changed.wait_timeout(inner, RETRY);
-        return waited.unwrap_or_else(PoisonError::into_inner).0;
+/// Waits for something to do; `None` when the journal is closed or has failed.
+fn next_task(
+    core: &Core,
+    retired: &mut VecDeque<PathBuf>,
+    free_at: &mut Option<Instant>,
+    sidecar_at: &mut Option<Instant>,
+) -> Option<Task> {
+    let mut inner = core.lock();
+    loop {
+        if inner.closing || core.failure().is_some() {
+            return None;
+        }
+        retire(&mut inner, retired);
+        let now = Instant::now();
+        for at in [&mut *free_at, &mut *sidecar_at] {
+            *at = at.filter(|at| *at > now);
+        }
+        // First, also while a file is wanted: on a full disk it may take the room of one that is freed.
+        if free_at.is_none() && !retired.is_empty() {
+            return Some(Task::Free);
+        }
+        if inner.next.is_none() {
+            let newest = inner.files.back().map(|file| file.seq).max(inner.prepared);
+            return Some(Task::Prepare(newest.map_or(FileSeq(1), FileSeq::next), inner.spares.pop()));
+        }
+        if sidecar_at.is_none()
+            && let Some(file) = without_sidecar(&inner)
+        {
+            return Some(Task::Sidecar(file));
+        }
+        let wake_at = free_at.iter().chain(sidecar_at.iter()).min();
+        inner = wait(core, inner, wake_at.map(|at| *at - now));
     }
-    core.files_changed.wait(inner).unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The oldest finished file whose sidecar is missing or damaged.
+fn without_sidecar(inner: &Inner) -> Option<FileSeq> {
+    let finished = inner.files.iter().take(inner.files.len().saturating_sub(1));
+    let lacks = |sidecar: &Option<Sidecar>| sidecar.as_ref().is_none_or(|sidecar| sidecar.is_damaged);
+    finished.filter(|file| lacks(&file.sidecar)).map(|file| file.seq).next()
+}
+
+/// Has the next file ready, or says why there is none; false if the journal has failed.
+fn prepared(core: &Core, seq: FileSeq, spare: Option<&Path>) -> bool {
+    match prepare(core, seq, spare) {
+        Ok(next) => {
+            let mut inner = core.lock();
+            inner.prepared = Some(seq);
+            inner.next = Some(next);
+            inner.disk_full = false;
+            drop(inner);
+            core.files_changed.notify_all();
+        }
+        // Anything but a full disk is the disk failing: the writer may be waiting for this file, and whoever
+        // waits for the writer must be answered.
+        Err(source) if source.kind() != io::ErrorKind::StorageFull => {
+            let path = core.wal_dir().join(file_name(seq));
+            core.fail(Failure::Write { path, pos: 0, len: core.config.file_bytes, source });
+            return false;
+        }
+        // A full disk poisons nothing: no acknowledged byte is touched by preparing a file. Admission refuses
+        // until it works again.
+        Err(error) => {
+            tracing::warn!(%error, file = %seq, "cannot prepare the next journal file; retrying");
+            let mut inner = core.lock();
+            inner.disk_full = true;
+            let waited = core.files_changed.wait_timeout(inner, RETRY);
+            drop(waited);
+        }
+    }
+    true
+}
+
+/// Writes the sidecar of a finished file, and takes rows out of memory if there are more than there should be.
+fn write_sidecar(core: &Core, seq: FileSeq) -> io::Result<()> {
+    let (path, is_damaged) = {
+        let inner = core.lock();
+        // Files leave by the hand of this thread only.
+        let file = inner.file(seq).expect("a file that lacks its sidecar is on the journal");
+        (file.path.clone(), file.sidecar.is_some())
+    };
+    // Rows that left memory can only come from the journal file.
+    let rows = if is_damaged { core.scan(seq).map_err(io::Error::other)? } else { rows_in_memory(core, seq) };
+    let sidecar = Sidecar::write(&*core.disk, &path, core.journal_id, seq, &rows)?;
+    add(&core.counters.sidecars_written, 1);
+    if let Some(file) = core.lock().file_mut(seq) {
+        file.sidecar = Some(sidecar);
+    }
+    let limit_bytes = core.config.resident_index_bytes();
+    while core.lock().evict(limit_bytes, ROWS_PER_LOCK as u64, &core.counters) {}
+    Ok(())
+}
+
+/// Where the live entries of a finished file lie that never had a sidecar: all their rows are in memory.
+///
+/// The lock is let go in between. Entries only leave such a file meanwhile, from either end: one that is live when this
+/// ends was live all the time, and is among those found. Those found that are no longer live do no harm, nobody looks
+/// for them in this file.
+fn rows_in_memory(core: &Core, seq: FileSeq) -> FileRows {
+    let mut rows = FileRows::default();
+    let spans = core.lock().file(seq).map(|file| file.spans.clone()).unwrap_or_default();
+    for (stream, span) in spans.0 {
+        let mut from = Some(span.start);
+        while let Some(start) = from.take() {
+            let inner = core.lock();
+            let Some(index) = inner.streams.get(&stream).map(|state| &state.index) else { break };
+            for (number, (index, at)) in (1..).zip(index.resident_in(seq, start).take(ROWS_PER_LOCK)) {
+                rows.put(stream, index, Place { pos: at.pos, len: at.len });
+                from = (number == ROWS_PER_LOCK).then_some(index + 1);
+            }
+        }
+    }
+    rows
+}
+
+/// Waits until something changed, or for as long as it takes until something is to be tried again.
+fn wait<'a>(core: &Core, inner: MutexGuard<'a, Inner>, longest: Option<Duration>) -> MutexGuard<'a, Inner> {
+    match longest {
+        Some(longest) => {
+            let waited = core.files_changed.wait_timeout(inner, longest);
+            waited.unwrap_or_else(PoisonError::into_inner).0
+        }
+        None => core.files_changed.wait(inner).unwrap_or_else(PoisonError::into_inner),
+    }
 }
 
 /// Takes the oldest files off the journal whose entries are all purged, durably.
@@ -109,11 +215,12 @@ fn free(core: &Core, retired: &mut VecDeque<PathBuf>) -> io::Result<()> {
     let mut spares = Vec::new();
     let mut done = Ok(());
     while let Some(path) = retired.front() {
-        // A sidecar without its file means nothing and is removed at the next open if this fails.
-        let _ = core.disk.remove(&path.with_extension("idx"));
-        let kept = core.lock().spares.len() + spares.len() < core.config.spare_files.max(1) as usize;
+        let kept = core.lock().spares.len() + spares.len() < core.config.spare_files as usize;
         let spare = path.with_extension("spare");
-        done = if kept { core.disk.rename(path, &spare) } else { core.disk.remove(path) };
+        // The sidecar goes first. If a crash keeps it nevertheless, it is alone, and the next open removes it; its
+        // number is never another file's.
+        done = remove_if_there(&*core.disk, &Sidecar::path(path))
+            .and_then(|()| if kept { core.disk.rename(path, &spare) } else { core.disk.remove(path) });
         if done.is_err() {
             break;
         }
@@ -124,6 +231,14 @@ fn free(core: &Core, retired: &mut VecDeque<PathBuf>) -> io::Result<()> {
     core.disk.sync_dir(&core.wal_dir())?;
     core.lock().spares.append(&mut spares);
     done
+}
+
+/// Removes a file that may be gone already.
+pub(crate) fn remove_if_there(disk: &dyn Disk, path: &Path) -> io::Result<()> {
+    match disk.remove(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        other => other,
+    }
 }
 
 /// Makes file `seq` ready: zero-filled or recycled, with its header, durable, under its name.

@@ -4,16 +4,20 @@
 //! file:   | file header 4 KiB | block | block | ... zeros or bytes of an earlier life |
 //! block:  | header 64 B | frame | frame | ... | zeros to the next multiple of 4 KiB |
 //! frame:  | header 40 B | payload |
+//!
+//! sidecar of a finished file:  | header 4 KiB | page 4 KiB | page | ...
 //! ```
 
 mod block;
 mod file_header;
 mod frame;
+mod sidecar;
 
 pub(crate) use block::session_of;
 pub use block::{BLOCK_HEADER_BYTES, BlockError, BlockHeader, FLAG_FILE_HEAD, FLAG_SESSION_START};
 pub use file_header::{FILE_HEADER_BYTES, FILE_VERSION, FileHeader, FileHeaderError};
 pub use frame::{FRAME_HEADER_BYTES, Frame, FrameError, FrameHeader, FrameKind, Frames};
+pub use sidecar::{PAGE_BYTES, PAGE_ROWS, Page, Place, SIDECAR_VERSION, SidecarHeader};
 
 use crc_fast::{CrcAlgorithm, Digest};
 

@@ -35,14 +35,14 @@ impl Identity {
     /// # Errors
     /// [`OpenError::Corrupt`], [`OpenError::NewerFormat`] or [`OpenError::Io`].
     pub fn of_dir(dir: &Path, disk: &dyn Disk) -> Result<Option<Self>, OpenError> {
-        Ok(IdentityFile::read(dir, disk)?.map(|file| file.identity))
+        Ok(IdentityFile::find(dir, disk)?.map(|file| file.identity))
     }
 }
 
 impl IdentityFile {
     /// Reads the file, or makes it: durable on return.
     pub(crate) fn load_or_make(dir: &Path, disk: &dyn Disk, identity: Identity) -> Result<Self, OpenError> {
-        if let Some(found) = Self::read(dir, disk)? {
+        if let Some(found) = Self::find(dir, disk)? {
             if found.identity != identity {
                 return Err(OpenError::WrongIdentity {
                     dir: dir.to_owned(),
@@ -69,7 +69,8 @@ impl IdentityFile {
         Ok(made)
     }
 
-    fn read(dir: &Path, disk: &dyn Disk) -> Result<Option<Self>, OpenError> {
+    /// The file, if there is one.
+    pub(crate) fn find(dir: &Path, disk: &dyn Disk) -> Result<Option<Self>, OpenError> {
         let path = dir.join("IDENTITY");
         let file = match disk.open(&path, OpenMode::Read) {
             Ok(file) => file,

@@ -2,7 +2,6 @@
 
 use std::ops::Range;
 use std::panic::AssertUnwindSafe;
-use std::path::PathBuf;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
@@ -10,18 +9,19 @@ use std::thread::JoinHandle;
 use bytes::Bytes;
 
 use crate::completion::{Completion, Waiter};
-use crate::config::{Backend, JournalConfig};
+use crate::config::JournalConfig;
 use crate::core::{Core, Inner, Operation, Queued};
-use crate::disk::{DirLock, Disk, DiskFile, OpenMode};
-use crate::entry::{Entry, FileSeq, Location, LogPosition, Rotated, StreamId};
-use crate::error::{AppendError, Failure, Full, OpenError, ReadError, SealedError};
-use crate::format::{BLOCK_HEADER_BYTES, FRAME_HEADER_BYTES, FrameHeader, FrameKind};
+use crate::disk::{DirLock, Disk};
+use crate::entry::{Entry, Location, LogPosition, StreamId};
+use crate::error::{AppendError, Failure, Full, OpenError, ReadError};
+use crate::format::{BLOCK_HEADER_BYTES, FRAME_HEADER_BYTES, FrameKind};
+use crate::index::{EntryIndex, Freed, Row};
 use crate::metrics::Metrics;
 use crate::recovered::Recovered;
 use crate::space::{Class, FileUsage, Permit, Usage};
-use crate::streams::{Plan, Row, Stream};
+use crate::streams::Stream;
 use crate::writer::Writer;
-use crate::{files, open, sealed};
+use crate::{files, open};
 
 /// Handle of an open journal; clones share it. The journal is closed when the last clone is dropped: what was
 /// queued is written and synced first.
@@ -115,16 +115,17 @@ impl Journal {
         let mut inner = self.open_inner(payload)?;
         let next_row = inner.next_row;
         let state = inner.streams.entry(stream).or_default();
-        for (expected, entry) in (state.end()..).zip(&entries) {
+        for (expected, entry) in (state.index.end()..).zip(&entries) {
             if entry.index != expected {
                 return Err(AppendError::NotContiguous { stream, expected, found: entry.index });
             }
         }
         inner.recent_bytes += payload;
-        inner.rows += entries.len() as u64;
+        let added = entries.len() as u64;
+        inner.rows += added;
         let state = inner.streams.get_mut(&stream).expect("made above");
         let first_row = next_row + 1;
-        state.rows.extend(entries.iter().zip(first_row..).map(|(entry, id)| Row {
+        state.index.extend(entries.iter().zip(first_row..).map(|(entry, id)| Row {
             kind: entry.kind,
             term: entry.term,
             leader: entry.leader,
@@ -132,8 +133,11 @@ impl Journal {
             at: None,
             payload: Some(entry.payload.clone()),
         }));
-        inner.next_row += entries.len() as u64;
+        inner.next_row += added;
         self.enqueue(&mut inner, stream, entries, first_row, waiter);
+        // Twice as many as came: so the index comes back to its bound, and no append pays for many.
+        let Core { config, counters, .. } = self.core();
+        inner.evict(config.resident_index_bytes(), 2 * added, counters);
         self.core().wake_writer(inner);
         Ok(())
     }
@@ -181,7 +185,7 @@ impl Journal {
         let operation = Operation::Fact { kind: FrameKind::Vote, at: NOWHERE, payload: vote.clone() };
         self.control(stream, operation, FRAME_HEADER_BYTES + vote.len(), done, |state| {
             state.vote = Some(vote);
-            0
+            Freed::default()
         })
     }
 
@@ -221,17 +225,14 @@ impl Journal {
         operation: Operation,
         bytes: usize,
         done: Completion,
-        change: impl FnOnce(&mut Stream) -> u64,
+        change: impl FnOnce(&mut Stream) -> Freed,
     ) -> Result<(), AppendError> {
         let waiter = Waiter::new(done);
         let bytes = bytes as u64;
         let mut inner = self.open_inner(bytes)?;
         let state = inner.streams.entry(stream).or_default();
-        let before = state.rows.len() as u64;
         let freed = change(state);
-        let removed = before - state.rows.len() as u64;
-        inner.rows -= removed;
-        inner.recent_bytes = inner.recent_bytes.saturating_sub(freed);
+        inner.freed(freed);
         inner.queued_bytes += bytes;
         inner.queue.push_back(Queued { stream, operation, waiter, bytes });
         self.core().wake_writer(inner);
@@ -244,8 +245,7 @@ impl Journal {
         if let Some(failure) = self.core().failure() {
             return Err(AppendError::Failed(failure));
         }
-        // Twice the permits' limit: what was admitted always fits, with its headers.
-        let max = self.core().config.pending_bytes_max * 2;
+        let max = self.core().config.queue_bytes_max();
         if inner.queued_bytes + bytes > max {
             return Err(AppendError::QueueFull { queued: inner.queued_bytes, max });
         }
@@ -261,19 +261,27 @@ impl Journal {
     }
 
     /// Removes all entries up to and including `purged.index`; a purge beyond the end leaves an empty stream that
-    /// goes on at `purged.index + 1`. Lazy: readers see it at once, the disk with the next commit.
+    /// goes on at `purged.index + 1`. Readers see it at once, the disk with the next commit; only one beyond the end
+    /// causes a commit.
     pub fn note_purged(&self, stream: StreamId, purged: LogPosition) {
         let mut inner = self.core().lock();
         let state = inner.streams.entry(stream).or_default();
         if state.purged.is_some_and(|before| before.index >= purged.index) {
             return;
         }
-        let before = state.rows.len() as u64;
+        // What follows a jump must follow it on disk too. A lazy one may overtake entries that it covers and that still
+        // wait: recovery passes over those.
+        let jumps = purged.index >= state.index.end();
         let freed = state.purge(purged);
-        state.dirty_purged = true;
-        let removed = before - state.rows.len() as u64;
-        inner.rows -= removed;
-        inner.recent_bytes = inner.recent_bytes.saturating_sub(freed);
+        state.dirty_purged = !jumps;
+        inner.freed(freed);
+        if jumps && self.core().failure().is_none() {
+            let operation = Operation::Fact { kind: FrameKind::Purge, at: purged, payload: Bytes::new() };
+            let (waiter, bytes) = (Waiter::nobody(), FRAME_HEADER_BYTES as u64);
+            inner.queued_bytes += bytes;
+            inner.queue.push_back(Queued { stream, operation, waiter, bytes });
+            self.core().wake_writer(inner);
+        }
     }
 
     /// Notes metadata, at most 4 KiB. Lazy: rides in the next commit, causes none.
@@ -291,11 +299,12 @@ impl Journal {
     /// Indexes of the entries that can be read, in flight ones included.
     #[must_use]
     pub fn entries(&self, stream: StreamId) -> Range<u64> {
-        self.core().lock().streams.get(&stream).map_or(0..0, |state| state.first..state.end())
+        self.core().lock().streams.get(&stream).map_or(0..0, |state| state.index.first()..state.index.end())
     }
 
     /// Reads entries from `range.start` on, at most `range.end`, until `max_bytes` of payload are collected; at least
-    /// one entry unless the range is empty. Blocking; entries in flight come from memory.
+    /// one entry unless the range is empty. Entries whose rows left memory are read up to the end of their journal file
+    /// at most: whoever wants more asks again. Blocking; entries in flight come from memory.
     ///
     /// # Errors
     /// See [`ReadError`].
@@ -305,43 +314,27 @@ impl Journal {
         range: Range<u64>,
         max_bytes: usize,
     ) -> Result<Vec<Entry>, ReadError> {
-        let plans = {
-            let inner = self.core().lock();
-            match inner.streams.get(&stream) {
-                Some(state) => state.plan(stream, range, max_bytes)?,
-                None if range.is_empty() => Vec::new(),
-                None => return Err(ReadError::BeyondEnd { stream, index: range.start, end: 0 }),
-            }
-        };
-        plans.into_iter().map(|plan| self.load(stream, plan)).collect()
+        self.core().read_entries(stream, range, max_bytes)
     }
 
-    fn load(&self, stream: StreamId, plan: Plan) -> Result<Entry, ReadError> {
-        if let Some(payload) = plan.row.payload.clone() {
-            return Ok(plan.entry(payload));
-        }
-        let location = plan.row.at.expect("an entry is in memory until it is on disk");
-        let payload = self.read_at(location, 0..location.len).map_err(|error| match error {
-            ReadError::Recycled { .. } => ReadError::Purged { stream, first: self.entries(stream).start },
-            other => other,
-        })?;
-        Ok(plan.entry(payload))
-    }
-
-    /// Where the payload of a synced entry lies.
+    /// Where the payload of a synced entry lies. Blocking: its row may have left memory.
     ///
     /// # Errors
     /// [`ReadError::NotWritten`] while it is in flight; see [`ReadError`].
     pub fn locate(&self, stream: StreamId, index: u64) -> Result<Location, ReadError> {
+        self.core().locate(stream, index)
+    }
+
+    /// Whether the entry `index` is there and on disk, synced in [`crate::SyncMode::Always`]. Reads nothing.
+    #[must_use]
+    pub fn is_written(&self, stream: StreamId, index: u64) -> bool {
         let inner = self.core().lock();
-        let Some(state) = inner.streams.get(&stream) else {
-            return Err(ReadError::BeyondEnd { stream, index, end: 0 });
+        let state = inner.streams.get(&stream).map(|state| &state.index);
+        // An entry that has no row in memory was written long ago.
+        let written = |state: &EntryIndex| {
+            state.row(index).map_or(state.evicted(index).is_some(), |row| row.at.is_some())
         };
-        if index < state.first {
-            return Err(ReadError::Purged { stream, first: state.first });
-        }
-        let row = state.row(index).ok_or(ReadError::BeyondEnd { stream, index, end: state.end() })?;
-        row.at.ok_or(ReadError::NotWritten { stream, index })
+        state.is_some_and(written)
     }
 
     /// Reads bytes `part` of a payload. A read of the whole payload is checked against its CRC; of a part, the caller
@@ -353,54 +346,7 @@ impl Journal {
     /// # Panics
     /// If `part` lies outside the payload.
     pub fn read_at(&self, location: Location, part: Range<u32>) -> Result<Bytes, ReadError> {
-        assert!(
-            part.end <= location.len && part.start <= part.end,
-            "{part:?} of a payload of {} bytes",
-            location.len
-        );
-        let Location { file, pos, len } = location;
-        let (handle, path) = self.file(file)?;
-        let whole = part == (0..len);
-        // The frame header before the payload says what the bytes must be.
-        let lead = if whole { FRAME_HEADER_BYTES } else { 0 };
-        let mut bytes = vec![0; lead + (part.end - part.start) as usize];
-        let start = u64::from(pos + part.start) - lead as u64;
-        let read = handle
-            .read_at(&mut bytes, start)
-            .map_err(|source| ReadError::Io { path: path.clone(), source })?;
-        // The file may have been recycled while it was read: then the bytes are another life's.
-        self.file(file)?;
-        let corrupt = |what| ReadError::Corrupt { path: path.clone(), pos, what };
-        if read != bytes.len() {
-            return Err(corrupt("the file is shorter than it was"));
-        }
-        let bytes = Bytes::from(bytes);
-        if whole {
-            let header = FrameHeader::parse(&bytes[..lead]).map_err(|_| corrupt("frame header"))?;
-            header.verify(&bytes[lead..]).map_err(|_| corrupt("checksum"))?;
-        }
-        Ok(bytes.slice(lead..))
-    }
-
-    fn file(&self, seq: FileSeq) -> Result<(Arc<dyn DiskFile>, PathBuf), ReadError> {
-        let found = {
-            let inner = self.core().lock();
-            let oldest = inner.files.front().map_or(0, |file| file.seq.0);
-            let at = seq.0.checked_sub(oldest).and_then(|at| usize::try_from(at).ok());
-            at.and_then(|at| inner.files.get(at)).map(|file| (Arc::clone(&file.handle), file.path.clone()))
-        };
-        let (handle, path) = found.ok_or(ReadError::Recycled { file: seq })?;
-        if self.core().config.backend == Backend::Pwrite {
-            return Ok((handle, path));
-        }
-        // A direct handle only writes.
-        match self.core().disk.open(&path, OpenMode::Read) {
-            Ok(handle) => Ok((handle, path)),
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-                Err(ReadError::Recycled { file: seq })
-            }
-            Err(source) => Err(ReadError::Io { path, source }),
-        }
+        self.core().read_at(location, part)
     }
 
     /// Promises room for an append of `bytes` of payload, or refuses before anything is queued.
@@ -443,7 +389,7 @@ impl Journal {
         let inner = self.core().lock();
         let last = inner.files.len().saturating_sub(1);
         let pins = |stream: &StreamId, span: &Range<u64>| {
-            let first = inner.streams.get(stream).map_or(0, |state| state.first);
+            let first = inner.streams.get(stream).map_or(0, |state| state.index.first());
             (first < span.end).then_some((*stream, span.start.max(first)))
         };
         let files = inner.files.iter().enumerate().map(|(i, file)| FileUsage {
@@ -452,7 +398,7 @@ impl Journal {
             file_bytes: file.file_bytes,
             current: i == last,
             pinned_by: file.spans.0.iter().filter_map(|(stream, span)| pins(stream, span)).collect(),
-            sidecar: file.sidecar,
+            sidecar: file.sidecar.is_some(),
         });
         Usage {
             used_bytes: inner.used_bytes(),
@@ -462,45 +408,6 @@ impl Journal {
             disk_full: inner.disk_full,
             files: files.collect(),
         }
-    }
-
-    /// Writes the sidecar of a rotated file: rows that are opaque here. Durable on return.
-    ///
-    /// # Errors
-    /// See [`SealedError`].
-    pub fn write_sidecar(&self, file: FileSeq, rows: &[u8]) -> Result<(), SealedError> {
-        let rotated = {
-            let inner = self.core().lock();
-            let current = inner.files.back().map(|last| last.seq);
-            inner.files.iter().any(|live| live.seq == file && Some(file) != current)
-        };
-        if !rotated {
-            return Err(SealedError::NotRotated { file });
-        }
-        let path = self.sidecar_path(file);
-        sealed::write(&*self.core().disk, &path, [Bytes::copy_from_slice(rows)])
-            .map_err(|source| SealedError::Io { path, source })?;
-        if let Some(live) = self.core().lock().files.iter_mut().find(|live| live.seq == file) {
-            live.sidecar = true;
-        }
-        Ok(())
-    }
-
-    /// Reads the sidecar of a file; `None` if none was written.
-    ///
-    /// # Errors
-    /// See [`SealedError`]; a damaged one is never `None`.
-    pub fn read_sidecar(&self, file: FileSeq) -> Result<Option<Bytes>, SealedError> {
-        sealed::read(&*self.core().disk, &self.sidecar_path(file))
-    }
-
-    fn sidecar_path(&self, file: FileSeq) -> PathBuf {
-        self.core().wal_dir().join(crate::core::file_name(file)).with_extension("idx")
-    }
-
-    /// Calls `listener` from the writer thread after each rotation; it must be short. Replaces an earlier one.
-    pub fn on_rotation(&self, listener: Box<dyn Fn(Rotated) + Send + Sync>) {
-        *self.core().listener.lock().unwrap_or_else(PoisonError::into_inner) = Some(listener.into());
     }
 
     /// The failure that stopped the journal, if one did.

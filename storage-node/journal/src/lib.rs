@@ -4,10 +4,10 @@
 //! block in place into a zero-filled file, syncs once, and answers every waiter of that block.
 //!
 //! ```text
-//!  append ─┐                  ┌─▶ wal/0000000000000001.wal  (rotated, .idx beside it)
+//!  append ─┐                  ┌─▶ wal/0000000000000001.wal  (finished, its sidecar .idx beside it)
 //!  vote   ─┼─▶ queue ─▶ writer┼─▶ wal/0000000000000002.wal  (current)
 //!  purge  ─┘   (memory)       └─▶ wal/0000000000000003.wal  (next, prepared in the background)
-//!     reads: memory while in flight, then the files through a bounded index
+//!     reads: memory while in flight, then the files through an index that is bounded: old rows are in sidecars
 //! ```
 //!
 //! | module | job |
@@ -16,6 +16,7 @@
 //! | [`mod@format`] | bytes of file header, block and frame |
 //! | [`disk`] | the disk behind a trait: the real one and a simulated one |
 //! | [`Blobs`] | small durable files beside the journal |
+//! | [`Repair`] | cuts off what is damaged, when asked to |
 //!
 //! This is the only crate that syncs, opens files past the page cache, or locks them.
 
@@ -31,12 +32,16 @@ mod error;
 mod files;
 pub mod format;
 mod identity;
+mod index;
 mod journal;
 mod metrics;
 mod open;
+mod read;
 mod recovered;
 mod recovery;
+mod repair;
 mod sealed;
+mod sidecar;
 mod space;
 mod streams;
 #[cfg(test)]
@@ -49,10 +54,11 @@ pub use blobs::Blobs;
 pub use completion::{Completion, Synced};
 pub use config::{Backend, ConfigError, JournalConfig, SyncMode};
 pub use disk::{Disk, RealDisk};
-pub use entry::{Entry, EntryKind, FileSeq, Identity, Location, LogPosition, Lsn, Rotated, StreamId};
+pub use entry::{Entry, EntryKind, FileSeq, Identity, Location, LogPosition, Lsn, StreamId};
 pub use error::{AppendError, Damage, Failure, Full, OpenError, ReadError, SealedError};
 pub use format::BLOCK_ALIGN;
 pub use journal::Journal;
 pub use metrics::{Metrics, SYNC_BUCKETS_US};
 pub use recovered::{Recovered, RecoveredStream, TornTail};
+pub use repair::{Cut, Repair};
 pub use space::{Class, FileUsage, Permit, Usage};

@@ -30,8 +30,16 @@ pub struct Metrics {
     pub queue_bytes: u64,
     /// Bytes of entries held in memory, durable or not.
     pub memory_bytes: u64,
-    /// Bytes of the index of random reads.
+    /// Bytes of the index of entries in memory.
     pub index_bytes: u64,
+    /// Sidecars written, those written again included.
+    pub sidecars_written: u64,
+    /// Rows of the index that left memory because a sidecar has them.
+    pub evicted_rows: u64,
+    /// Pages of sidecars read to find entries.
+    pub sidecar_reads: u64,
+    /// Times a sidecar did not hold and the journal file was searched instead.
+    pub sidecar_misses: u64,
     /// Sum of the sync durations.
     pub sync_time: Duration,
     /// Syncs by duration: one count per bound of [`SYNC_BUCKETS_US`] (not cumulative), and one for the rest.
@@ -51,6 +59,10 @@ pub(crate) struct Counters {
     pub(crate) file_waits: AtomicU64,
     pub(crate) memory_bytes: AtomicU64,
     pub(crate) index_bytes: AtomicU64,
+    pub(crate) sidecars_written: AtomicU64,
+    pub(crate) evicted_rows: AtomicU64,
+    pub(crate) sidecar_reads: AtomicU64,
+    pub(crate) sidecar_misses: AtomicU64,
     sync_ns: AtomicU64,
     sync_buckets: [AtomicU64; SYNC_BUCKETS_US.len() + 1],
 }
@@ -82,6 +94,10 @@ impl Counters {
             queue_bytes,
             memory_bytes: get(&self.memory_bytes),
             index_bytes: get(&self.index_bytes),
+            sidecars_written: get(&self.sidecars_written),
+            evicted_rows: get(&self.evicted_rows),
+            sidecar_reads: get(&self.sidecar_reads),
+            sidecar_misses: get(&self.sidecar_misses),
             sync_time: Duration::from_nanos(get(&self.sync_ns)),
             sync_buckets: std::array::from_fn(|i| get(&self.sync_buckets[i])),
         }

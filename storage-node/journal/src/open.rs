@@ -1,18 +1,18 @@
 //! Opening: lock, identity, recovery, and a current file to write into.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::{Arc, Condvar, Mutex, OnceLock};
 
 use crate::config::JournalConfig;
 use crate::core::{Core, Inner};
 use crate::disk::{DirLock, Disk};
-use crate::entry::{FileSeq, LogPosition, Lsn};
-use crate::error::OpenError;
+use crate::entry::{FileSeq, LogPosition, Lsn, StreamId};
+use crate::error::{OpenError, ReadError};
 use crate::files;
 use crate::format::FILE_HEADER_BYTES;
 use crate::identity::{IdentityFile, lock_dir};
-use crate::metrics::Counters;
+use crate::metrics::{Counters, add};
 use crate::recovered::{Recovered, RecoveredStream};
 use crate::recovery::{self, Scan};
 use crate::streams::{FileSpans, LiveFile, Stream};
@@ -42,21 +42,22 @@ pub(crate) fn open(
     let identity = IdentityFile::load_or_make(&dir, &*disk, config.identity)?;
     let scan = recovery::scan(&config, &wal, &*disk, identity.journal_id)?;
     for path in scan.empty.iter().chain(&scan.leftovers) {
-        disk.remove(path).map_err(io_error(path))?;
+        // A sidecar that was written again took the name of what an earlier try left behind.
+        files::remove_if_there(&*disk, path).map_err(io_error(path))?;
     }
     if !(scan.empty.is_empty() && scan.leftovers.is_empty()) {
         disk.sync_dir(&wal).map_err(io_error(&wal))?;
     }
-    let opened = Opened {
-        session: crate::format::session_of(scan.max_block) + 1,
-        durable: scan.files.last().map_or(Lsn(0), |file| Lsn::new(file.seq, file.end)),
-        report: report(&scan),
-    };
+    let session = crate::format::session_of(scan.max_block) + 1;
+    let durable = scan.files.last().map_or(Lsn(0), |file| Lsn::new(file.seq, file.end));
+    let (torn_tail, scanned_bytes) = (scan.torn_tail.clone(), scan.scanned_bytes);
+    let files = scan.files.len() as u64;
     // Recovery kept blocks that may never have been synced: they must not vanish after somebody read them.
     if let Some(last) = scan.files.last() {
         last.handle.sync().map_err(io_error(&last.path))?;
     }
     let core = core(config, disk, identity.journal_id, scan);
+    let report = Recovered { streams: streams(&core)?, torn_tail, files, scanned_bytes };
     if core.lock().files.is_empty() {
         let next = files::first(&core, FileSeq(1)).map_err(io_error(&wal))?;
         core.lock().files.push_back(LiveFile {
@@ -66,19 +67,22 @@ pub(crate) fn open(
             file_bytes: next.file_bytes,
             end: FILE_HEADER_BYTES,
             spans: FileSpans::default(),
-            sidecar: false,
+            sidecar: None,
         });
     }
-    Ok((core, opened, lock))
+    Ok((core, Opened { session, durable, report }, lock))
 }
 
 fn core(config: JournalConfig, disk: Arc<dyn Disk>, journal_id: u128, scan: Scan) -> Core {
-    let rows = scan.streams.values().map(|stream| stream.rows.len() as u64).sum();
+    let rows = scan.streams.values().map(|stream| stream.index.rows()).sum();
     let mut streams = scan.streams;
     for stream in streams.values_mut() {
-        stream.durable_end = stream.end();
-        stream.written_end = stream.end();
+        stream.durable_end = stream.index.end();
+        stream.written_end = stream.index.end();
     }
+    let counters = Counters::default();
+    add(&counters.sidecars_written, scan.sidecars_written);
+    add(&counters.evicted_rows, scan.evicted_rows);
     let inner = Inner { streams, files: VecDeque::from(scan.files), rows, next_row: 1, ..Inner::default() };
     Core {
         config,
@@ -90,28 +94,41 @@ fn core(config: JournalConfig, disk: Arc<dyn Disk>, journal_id: u128, scan: Scan
         failure: OnceLock::new(),
         failed: AtomicBool::new(false),
         admitted: Arc::new(AtomicU64::new(0)),
-        counters: Counters::default(),
-        listener: Mutex::new(None),
+        counters,
     }
 }
 
-fn report(scan: &Scan) -> Recovered {
-    let stream = |stream: &Stream| RecoveredStream {
+/// What is known of each stream.
+fn streams(core: &Core) -> Result<BTreeMap<StreamId, RecoveredStream>, OpenError> {
+    let mut found: BTreeMap<_, _> =
+        core.lock().streams.iter().map(|(id, state)| (*id, report(state))).collect();
+    for (id, stream) in &mut found {
+        if stream.last.is_none() && !stream.entries.is_empty() {
+            stream.last = Some(last_of(core, *id, stream.entries.end - 1)?);
+        }
+    }
+    Ok(found)
+}
+
+/// All but the last entry of a stream whose rows have all left memory.
+fn report(stream: &Stream) -> RecoveredStream {
+    let entries = stream.index.first()..stream.index.end();
+    let last = entries.end.checked_sub(1).and_then(|index| Some((index, stream.index.row(index)?)));
+    RecoveredStream {
         vote: stream.vote.clone(),
         committed: stream.committed,
         purged: stream.purged,
         meta: stream.meta.clone(),
-        entries: stream.first..stream.end(),
-        last: stream.rows.back().map(|row| LogPosition {
-            term: row.term,
-            leader: row.leader,
-            index: stream.end() - 1,
-        }),
-    };
-    Recovered {
-        streams: scan.streams.iter().map(|(id, state)| (*id, stream(state))).collect(),
-        torn_tail: scan.torn_tail.clone(),
-        files: scan.files.len() as u64,
-        scanned_bytes: scan.scanned_bytes,
+        entries,
+        last: last.map(|(index, row)| LogPosition { term: row.term, leader: row.leader, index }),
     }
+}
+
+fn last_of(core: &Core, stream: StreamId, index: u64) -> Result<LogPosition, OpenError> {
+    let entries = core.read_entries(stream, index..index + 1, 0).map_err(|error| match error {
+        ReadError::Io { path, source } => OpenError::Io { path, source },
+        other => OpenError::Corrupt { path: core.wal_dir(), what: other.to_string() },
+    })?;
+    let entry = entries.first().expect("a read gives at least one entry");
+    Ok(LogPosition { term: entry.term, leader: entry.leader, index })
 }

@@ -3,6 +3,10 @@
 //! Every file is scanned from its first block; frames are played into the streams. A block that does not hold is
 //! either the end (nothing later proves that it was acknowledged: cut there) or damage (a later block, or the next
 //! file's head, says it was durable: refuse, never cut).
+//!
+//! When a file turns out to be finished, its sidecar is compared with what was found in it, and written again if it says
+//! anything else; then rows of old files may leave memory, and the index stays within its bound while files are scanned.
+//! A truncation or purge in a later file is played upon what left memory like upon what is there.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -17,10 +21,12 @@ use crate::entry::{FileSeq, Location, Lsn, StreamId};
 use crate::error::{Damage, OpenError};
 use crate::format::{
     BLOCK_ALIGN, BLOCK_HEADER_BYTES, BlockError, BlockHeader, FILE_HEADER_BYTES, FILE_VERSION,
-    FLAG_FILE_HEAD, FileHeader, FileHeaderError, FrameKind, Frames, align_up,
+    FLAG_FILE_HEAD, FileHeader, FileHeaderError, FrameKind, Frames, Place, align_up,
 };
+use crate::index::{ROW_BYTES, Row};
 use crate::recovered::TornTail;
-use crate::streams::{FileSpans, LiveFile, Row, Stream};
+use crate::sidecar::{FileRows, Found, Sidecar};
+use crate::streams::{FileSpans, LiveFile, Stream, evict};
 use crate::window::Window;
 
 /// What the files hold.
@@ -37,6 +43,8 @@ pub(crate) struct Scan {
     pub(crate) empty: Vec<PathBuf>,
     /// A file that is no longer needed, from before a crash.
     pub(crate) leftovers: Vec<PathBuf>,
+    pub(crate) sidecars_written: u64,
+    pub(crate) evicted_rows: u64,
 }
 
 /// Scans the journal files in `dir`.
@@ -51,8 +59,7 @@ pub(crate) fn scan(
         move |source| OpenError::Io { path, source }
     };
     let mut scan = Scan::default();
-    let mut found = BTreeMap::new();
-    let mut sidecars = Vec::new();
+    let (mut found, mut sidecars) = (BTreeMap::new(), Vec::new());
     for file in disk.list(dir).map_err(io_error(dir))? {
         let path = dir.join(&file.name);
         match parse_file_name(&file.name) {
@@ -61,7 +68,15 @@ pub(crate) fn scan(
             None => scan.leftovers.push(path),
         }
     }
-    let mut scanner = Scanner { scan, expected: None, stopped: BlockError::NoMagic, gone: BTreeMap::new() };
+    let mut scanner = Scanner {
+        disk,
+        journal_id,
+        resident_rows_max: config.resident_index_bytes() / ROW_BYTES,
+        scan,
+        expected: None,
+        stopped: BlockError::NoMagic,
+        gone: BTreeMap::new(),
+    };
     let last = found.keys().next_back().copied();
     for (seq, path) in &found {
         let handle = disk.open(path, OpenMode::Write).map_err(io_error(path))?;
@@ -78,13 +93,13 @@ pub(crate) fn scan(
         Stop::Io(source) => OpenError::Io { path: dir.to_owned(), source },
     })?;
     let mut scan = scanner.scan;
-    for sidecar in sidecars {
-        let owner = scan.files.iter_mut().find(|file| file.path.with_extension("idx") == sidecar);
-        match owner {
-            Some(file) => file.sidecar = true,
-            None => scan.leftovers.push(sidecar),
-        }
-    }
+    // Those of files that are gone, and one whose file was finished when it was written and no longer is: the head of
+    // the next file was lost, nothing in that had been acknowledged.
+    let finished = |sidecar: &PathBuf| {
+        scan.files.iter().any(|file| file.sidecar.is_some() && Sidecar::path(&file.path) == *sidecar)
+    };
+    sidecars.retain(|sidecar| !finished(sidecar));
+    scan.leftovers.append(&mut sidecars);
     Ok(scan)
 }
 
@@ -128,7 +143,10 @@ impl From<std::io::Error> for Stop {
     }
 }
 
-struct Scanner {
+struct Scanner<'a> {
+    disk: &'a dyn Disk,
+    journal_id: u128,
+    resident_rows_max: u64,
     scan: Scan,
     /// The file that must come next.
     expected: Option<FileSeq>,
@@ -138,7 +156,7 @@ struct Scanner {
     gone: BTreeMap<StreamId, (u64, u64)>,
 }
 
-impl Scanner {
+impl Scanner<'_> {
     fn file(
         &mut self,
         path: &Path,
@@ -161,7 +179,7 @@ impl Scanner {
             file_bytes: bytes,
             end: FILE_HEADER_BYTES,
             spans: FileSpans::default(),
-            sidecar: false,
+            sidecar: None,
         };
         let stopped = self.blocks(&mut file, first_of_all)?;
         if file.end == FILE_HEADER_BYTES && last && !self.scan.files.is_empty() {
@@ -206,11 +224,15 @@ impl Scanner {
             };
             let head = header.flags & FLAG_FILE_HEAD != 0;
             let begins = self.scan.last_block == 0 && first_of_all;
+            if head && pos == FILE_HEADER_BYTES && header.block_seq > self.scan.last_block {
+                // Also where blocks are missing in between: the file before was durable when this head was written.
+                self.check_previous_end(&header)?;
+            }
             if !(begins || header.follows(self.scan.last_block)) || head != (pos == FILE_HEADER_BYTES) {
                 return Ok(BlockError::NoMagic);
             }
             if head {
-                self.check_previous_end(&header)?;
+                self.finish_previous();
             }
             for frame in Frames::new(&block[BLOCK_HEADER_BYTES..]) {
                 let frame = frame.map_err(|error| Stop::Open(damage(file, pos, error.to_string())))?;
@@ -235,6 +257,43 @@ impl Scanner {
         }
     }
 
+    /// The last file is finished and whole: the next one has begun. Its entries are as its own blocks left them.
+    fn finish_previous(&mut self) {
+        let Some(mut file) = self.scan.files.pop() else { return };
+        file.sidecar = self.sidecar(&file);
+        self.scan.files.push(file);
+        let Scan { files, streams, .. } = &mut self.scan;
+        let resident: u64 = streams.values().map(|stream| stream.index.rows()).sum();
+        let has_sidecar = |seq| files.iter().any(|file| file.seq == seq && file.sidecar.is_some());
+        let freed = evict(streams, has_sidecar, resident.saturating_sub(self.resident_rows_max));
+        self.scan.evicted_rows += freed.rows;
+    }
+
+    /// The sidecar of a finished file, written unless the one that is there says what the file says. One that cannot be
+    /// written costs memory and nothing else: the file keeper tries again.
+    fn sidecar(&mut self, file: &LiveFile) -> Option<Sidecar> {
+        let mut rows = FileRows::default();
+        for (stream, span) in &file.spans.0 {
+            for (index, at) in self.scan.streams[stream].index.resident_in(file.seq, span.start) {
+                rows.put(*stream, index, Place { pos: at.pos, len: at.len });
+            }
+        }
+        let (path, seq) = (&file.path, file.seq);
+        match Sidecar::verify(self.disk, path, self.journal_id, seq, &rows) {
+            Ok(Found::Valid(sidecar)) => return Some(sidecar),
+            Ok(Found::Missing) => {}
+            Ok(Found::Stale) => {
+                tracing::warn!(file = %seq, "a sidecar does not say what its journal file says; it is written again");
+            }
+            Err(error) => tracing::warn!(%error, file = %seq, "cannot read a sidecar; it is written again"),
+        }
+        let written = Sidecar::write(self.disk, path, self.journal_id, seq, &rows);
+        self.scan.sidecars_written += u64::from(written.is_ok());
+        let failed =
+            |error: &_| tracing::warn!(%error, file = %seq, "cannot write the sidecar of a journal file");
+        written.inspect_err(failed).ok()
+    }
+
     fn play(
         &mut self,
         file: &mut LiveFile,
@@ -245,22 +304,28 @@ impl Scanner {
         let header = frame.header;
         let stream = self.scan.streams.entry(header.stream).or_default();
         match header.kind {
+            // It waited for the writer when it was purged, and the purge overtook it.
+            FrameKind::Entry(_) if header.at.index < stream.index.first() => {}
             FrameKind::Entry(kind) => {
-                if header.at.index != stream.end() {
+                if header.at.index != stream.index.end() {
                     let what = format!(
                         "stream {} jumps from {} to {}",
                         header.stream,
-                        stream.end(),
+                        stream.index.end(),
                         header.at.index
                     );
                     return Err(Stop::Open(damage(file, pos, what)));
                 }
                 let location = Location { file: file.seq, pos, len: header.len };
-                stream.rows.push_back(Row::on_disk(kind, header.at, location));
+                stream.index.push(Row::on_disk(kind, header.at, location));
                 file.spans.add(header.stream, header.at.index..header.at.index + 1);
             }
             FrameKind::Vote => stream.vote = Some(Bytes::copy_from_slice(frame.payload)),
-            FrameKind::Truncate => drop(stream.truncate(header.at.index)),
+            FrameKind::Truncate => {
+                stream.truncate(header.at.index);
+            }
+            // A later one overtook it.
+            FrameKind::Purge if stream.purged.is_some_and(|purged| purged.index >= header.at.index) => {}
             FrameKind::Purge => {
                 stream.purge(header.at);
                 stream.durable_purged = Some(header.at.index);
@@ -269,16 +334,20 @@ impl Scanner {
             FrameKind::Meta => stream.meta = Some(Bytes::copy_from_slice(frame.payload)),
             FrameKind::End if first_file => {
                 // Entries before the oldest file must all have been purged, here or in a later block.
-                if stream.first < header.at.index {
-                    self.gone.insert(header.stream, (stream.first, header.at.index));
-                    stream.first = header.at.index;
+                if stream.index.first() < header.at.index {
+                    self.gone.insert(header.stream, (stream.index.first(), header.at.index));
+                    stream.index.purge(header.at.index);
                 }
             }
             FrameKind::End => {
                 // A purge that the head restates may be ahead of the entries that earlier blocks hold.
-                if stream.end() != header.at.index.max(stream.first) {
-                    let what =
-                        format!("stream {} ends at {}, not {}", header.stream, stream.end(), header.at.index);
+                if stream.index.end() != header.at.index.max(stream.index.first()) {
+                    let what = format!(
+                        "stream {} ends at {}, not {}",
+                        header.stream,
+                        stream.index.end(),
+                        header.at.index
+                    );
                     return Err(Stop::Open(damage(file, pos, what)));
                 }
             }

@@ -1,12 +1,13 @@
-//! Small files that are replaced as a whole: `magic u32 | format u32 | crc32c u32 | zero u32 | content`.
+//! Files that are replaced as a whole; small ones in a seal: `magic u32 | format u32 | crc32c u32 | zero u32 | content`.
 
 use std::io;
 use std::path::Path;
+use std::sync::Arc;
 
 use bytes::Bytes;
 use crc_fast::{CrcAlgorithm, Digest};
 
-use crate::disk::{Disk, OpenMode};
+use crate::disk::{Disk, DiskFile, OpenMode};
 use crate::error::SealedError;
 use crate::format::{crc32c, u32_at};
 
@@ -14,24 +15,46 @@ const MAGIC: u32 = u32::from_le_bytes(*b"WSL1");
 const FORMAT: u32 = 1;
 const HEADER_BYTES: usize = 16;
 
-/// Writes `path`, replacing what was there. Durable on return.
+/// Writes `path` in a seal, replacing what was there. Durable on return.
+pub(crate) fn write(disk: &dyn Disk, path: &Path, chunks: impl IntoIterator<Item = Bytes>) -> io::Result<()> {
+    replace(disk, path, |file| write_sealed(file, chunks)).map(drop)
+}
+
+/// Fills a new file and gives it the name `path`, replacing what was there. Durable on return.
 ///
 /// The content goes to a file of another name, is synced, and only then takes the name; the directory is synced
 /// last. A crash leaves the old file or the new one, never a part, and a `.tmp` that the next write replaces; a
 /// failure takes the `.tmp` away, so that a full disk gets its room back.
-pub(crate) fn write(disk: &dyn Disk, path: &Path, chunks: impl IntoIterator<Item = Bytes>) -> io::Result<()> {
+pub(crate) fn replace(
+    disk: &dyn Disk,
+    path: &Path,
+    fill: impl FnOnce(&dyn DiskFile) -> io::Result<()>,
+) -> io::Result<Arc<dyn DiskFile>> {
     let tmp = path.with_extension("tmp");
-    let written = write_tmp(disk, &tmp, chunks).and_then(|()| disk.rename(&tmp, path));
+    let written = fill_and_name(disk, path, &tmp, fill);
     if written.is_err() {
         // If this fails too, the next write replaces it.
         let _ = disk.remove(&tmp);
     }
-    written?;
-    disk.sync_dir(path.parent().expect("a sealed file lies in a directory"))
+    let file = written?;
+    disk.sync_dir(path.parent().expect("the file lies in a directory"))?;
+    Ok(file)
 }
 
-fn write_tmp(disk: &dyn Disk, tmp: &Path, chunks: impl IntoIterator<Item = Bytes>) -> io::Result<()> {
+fn fill_and_name(
+    disk: &dyn Disk,
+    path: &Path,
+    tmp: &Path,
+    fill: impl FnOnce(&dyn DiskFile) -> io::Result<()>,
+) -> io::Result<Arc<dyn DiskFile>> {
     let file = disk.open(tmp, OpenMode::Create)?;
+    fill(&*file)?;
+    file.sync()?;
+    disk.rename(tmp, path)?;
+    Ok(file)
+}
+
+fn write_sealed(file: &dyn DiskFile, chunks: impl IntoIterator<Item = Bytes>) -> io::Result<()> {
     let mut digest = Digest::new(CrcAlgorithm::Crc32Iscsi);
     let mut pos = HEADER_BYTES as u64;
     for chunk in chunks {
@@ -44,8 +67,7 @@ fn write_tmp(disk: &dyn Disk, tmp: &Path, chunks: impl IntoIterator<Item = Bytes
     header[4..8].copy_from_slice(&FORMAT.to_le_bytes());
     #[expect(clippy::cast_possible_truncation, reason = "a CRC-32 fits 32 bits; the library widens it")]
     header[8..12].copy_from_slice(&(digest.finalize() as u32).to_le_bytes());
-    file.write_at(&header, 0)?;
-    file.sync()
+    file.write_at(&header, 0)
 }
 
 /// Reads `path`; `None` if there is no such file.

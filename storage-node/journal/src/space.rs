@@ -57,6 +57,6 @@ pub struct FileUsage {
     /// Lowest live index of each stream that has live entries in it. A finished file without any is recycled once
     /// the files before it are.
     pub pinned_by: Vec<(StreamId, u64)>,
-    /// A sidecar was written for it.
+    /// Its sidecar is there: the rows of its entries may leave memory.
     pub sidecar: bool,
 }

@@ -1,42 +1,19 @@
 //! What the journal knows of its streams: where every live entry lies, and the newest facts.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 use std::ops::Range;
 
 use bytes::Bytes;
 
-use crate::entry::{Entry, EntryKind, FileSeq, Location, LogPosition, StreamId};
+use crate::entry::{Entry, FileSeq, Location, LogPosition, StreamId};
 use crate::error::ReadError;
+use crate::index::{EntryIndex, Freed};
+use crate::sidecar::Sidecar;
 
-/// Memory that one entry takes in the index, its share of the ring buffer included.
-pub(crate) const ROW_BYTES: u64 = size_of::<Row>() as u64;
-
-/// Where an entry is.
-#[derive(Debug, Clone)]
-pub(crate) struct Row {
-    pub(crate) kind: EntryKind,
-    pub(crate) term: u64,
-    pub(crate) leader: u64,
-    /// Names this very entry: one that was truncated and replaced has another.
-    pub(crate) id: u64,
-    /// On disk since its commit; `None` while it waits for the writer.
-    pub(crate) at: Option<Location>,
-    /// In memory while in flight and while recent.
-    pub(crate) payload: Option<Bytes>,
-}
-
-impl Row {
-    /// An entry found on disk.
-    pub(crate) fn on_disk(kind: EntryKind, at: LogPosition, location: Location) -> Self {
-        Self { kind, term: at.term, leader: at.leader, id: 0, at: Some(location), payload: None }
-    }
-}
-
-/// One stream. `first ≤ durable_end ≤ first + rows.len()` unless a truncation is on its way.
+/// One stream. `index.first() ≤ durable_end ≤ index.end()` unless a truncation is on its way.
 #[derive(Debug, Default)]
 pub(crate) struct Stream {
-    pub(crate) first: u64,
-    pub(crate) rows: VecDeque<Row>,
+    pub(crate) index: EntryIndex,
     pub(crate) durable_end: u64,
     /// Where the stream ends by the blocks that were written: truncations that still wait are not in it.
     pub(crate) written_end: u64,
@@ -53,89 +30,98 @@ pub(crate) struct Stream {
 }
 
 impl Stream {
-    pub(crate) fn end(&self) -> u64 {
-        self.first + self.rows.len() as u64
-    }
-
-    pub(crate) fn row(&self, index: u64) -> Option<&Row> {
-        self.rows.get(usize::try_from(index.checked_sub(self.first)?).ok()?)
-    }
-
-    pub(crate) fn row_mut(&mut self, index: u64) -> Option<&mut Row> {
-        self.rows.get_mut(usize::try_from(index.checked_sub(self.first)?).ok()?)
-    }
-
-    /// Removes entries from `end` on; returns the memory their payloads held.
-    pub(crate) fn truncate(&mut self, end: u64) -> u64 {
-        let keep = usize::try_from(end.saturating_sub(self.first)).unwrap_or(usize::MAX);
-        let mut freed = 0;
-        while self.rows.len() > keep {
-            freed +=
-                self.rows.pop_back().and_then(|row| row.payload).map_or(0, |payload| payload.len() as u64);
-        }
-        self.durable_end = self.durable_end.min(self.end());
+    /// Removes entries from `end` on.
+    pub(crate) fn truncate(&mut self, end: u64) -> Freed {
+        let freed = self.index.truncate(end);
+        self.durable_end = self.durable_end.min(self.index.end());
         freed
     }
 
-    /// Removes entries up to and including `purged.index`; returns the memory their payloads held.
-    pub(crate) fn purge(&mut self, purged: LogPosition) -> u64 {
-        let (mut freed, first) = (0, purged.index + 1);
-        while self.first < first {
-            match self.rows.pop_front() {
-                Some(row) => freed += row.payload.map_or(0, |payload| payload.len() as u64),
-                None => self.first = first - 1,
-            }
-            self.first += 1;
-        }
-        self.durable_end = self.durable_end.max(self.first);
-        self.written_end = self.written_end.max(self.first);
+    /// Removes entries up to and including `purged.index`.
+    pub(crate) fn purge(&mut self, purged: LogPosition) -> Freed {
+        let freed = self.index.purge(purged.index + 1);
+        self.durable_end = self.durable_end.max(self.index.first());
+        self.written_end = self.written_end.max(self.index.first());
         self.purged = Some(purged);
         freed
     }
 
-    /// Entries on disk or in memory of `range`, as plans to read them without holding the lock.
+    /// `index`, if the stream has it.
+    pub(crate) fn live(&self, stream: StreamId, index: u64) -> Result<u64, ReadError> {
+        let (first, end) = (self.index.first(), self.index.end());
+        if index < first {
+            return Err(ReadError::Purged { stream, first });
+        }
+        if index >= end {
+            return Err(ReadError::BeyondEnd { stream, index, end });
+        }
+        Ok(index)
+    }
+
+    /// Entries of `range`, at least the first, as plans to read them without holding the lock.
     pub(crate) fn plan(
         &self,
         stream: StreamId,
         range: Range<u64>,
         max_bytes: usize,
-    ) -> Result<Vec<Plan>, ReadError> {
-        if range.is_empty() {
-            return Ok(Vec::new());
-        }
-        if range.start < self.first {
-            return Err(ReadError::Purged { stream, first: self.first });
-        }
-        if range.start >= self.end() {
-            return Err(ReadError::BeyondEnd { stream, index: range.start, end: self.end() });
+    ) -> Result<Planned, ReadError> {
+        let start = self.live(stream, range.start)?;
+        if let Some((file, evicted)) = self.index.evicted(start) {
+            return Ok(Planned::Evicted { file, range: start..range.end.min(evicted.end) });
         }
         let (mut plans, mut total) = (Vec::new(), 0);
-        for index in range.start..range.end.min(self.end()) {
-            let row = self.row(index).expect("the index lies between first and end");
+        for index in start..range.end.min(self.index.end()) {
+            let row = self.index.row(index).expect("the index lies between resident_start and end");
             let len = row.payload.as_ref().map_or_else(|| row.at.map_or(0, |at| at.len as usize), Bytes::len);
             if !plans.is_empty() && total + len > max_bytes {
                 break;
             }
             total += len;
-            plans.push(Plan { index, row: row.clone() });
+            plans.push(match (&row.payload, row.at) {
+                (Some(payload), _) => {
+                    let (kind, term, leader, payload) = (row.kind, row.term, row.leader, payload.clone());
+                    Plan::InMemory(Entry { kind, term, leader, index, payload })
+                }
+                (None, at) => Plan::OnDisk(index, at.expect("an entry is in memory until it is on disk")),
+            });
         }
-        Ok(plans)
+        Ok(Planned::Rows(plans))
     }
+}
+
+/// Takes up to `rows_max` rows out of memory, those of the oldest files first, of files whose sidecar has them.
+pub(crate) fn evict(
+    streams: &mut BTreeMap<StreamId, Stream>,
+    has_sidecar: impl Fn(FileSeq) -> bool,
+    rows_max: u64,
+) -> Freed {
+    let mut freed = Freed::default();
+    while freed.rows < rows_max {
+        let evictable =
+            |stream: &Stream| stream.index.oldest_resident_file().filter(|file| has_sidecar(*file));
+        let with_file = streams.values_mut().filter_map(|stream| Some((evictable(stream)?, stream)));
+        let Some((file, stream)) = with_file.min_by_key(|(file, _)| *file) else { break };
+        freed += stream.index.evict(file, rows_max - freed.rows);
+    }
+    freed
+}
+
+/// How entries are read.
+#[derive(Debug)]
+pub(crate) enum Planned {
+    Rows(Vec<Plan>),
+    /// The sidecar of `file` says where these lie.
+    Evicted {
+        file: FileSeq,
+        range: Range<u64>,
+    },
 }
 
 /// An entry that is about to be read.
 #[derive(Debug)]
-pub(crate) struct Plan {
-    pub(crate) index: u64,
-    pub(crate) row: Row,
-}
-
-impl Plan {
-    /// The entry, once its payload is at hand.
-    pub(crate) fn entry(self, payload: Bytes) -> Entry {
-        let Row { kind, term, leader, .. } = self.row;
-        Entry { kind, term, leader, index: self.index, payload }
-    }
+pub(crate) enum Plan {
+    InMemory(Entry),
+    OnDisk(u64, Location),
 }
 
 /// Highest entry index of each stream in one file: the file may go when all of them are purged.
@@ -161,5 +147,6 @@ pub(crate) struct LiveFile {
     /// Where its blocks end.
     pub(crate) end: u32,
     pub(crate) spans: FileSpans,
-    pub(crate) sidecar: bool,
+    /// Once it is finished: says where the entries in it lie.
+    pub(crate) sidecar: Option<Sidecar>,
 }

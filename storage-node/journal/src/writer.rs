@@ -19,7 +19,7 @@ use crate::config::{Backend, SyncMode};
 use crate::core::{Core, Inner, NextFile, Operation, Queued};
 use crate::disk::{DiskFile, OpenMode};
 use crate::draft::{Draft, Placed};
-use crate::entry::{FileSeq, Location, LogPosition, Lsn, Rotated, StreamId};
+use crate::entry::{FileSeq, Location, LogPosition, Lsn, StreamId};
 use crate::error::Failure;
 use crate::format::{
     BLOCK_HEADER_BYTES, BlockHeader, FILE_HEADER_BYTES, FLAG_FILE_HEAD, FLAG_SESSION_START,
@@ -288,7 +288,7 @@ impl Writer {
             let Some(state) = inner.streams.get_mut(&stream) else { continue };
             for Placed { index, row: id, pos: at, len, .. } in run {
                 let location = Location { file, pos: pos + at, len: *len };
-                if let Some(row) = state.row_mut(*index).filter(|row| row.id == *id) {
+                if let Some(row) = state.index.row_mut(*index).filter(|row| row.id == *id) {
                     row.at = Some(location);
                     inner.recent.push_back((stream, *index, *id));
                     state.durable_end = state.durable_end.max(index + 1);
@@ -315,7 +315,8 @@ impl Writer {
         }
         inner.forget_recent(self.core.config.recent_bytes_max);
         self.core.counters.memory_bytes.store(inner.recent_bytes, std::sync::atomic::Ordering::Relaxed);
-        let ends = |stream: &Stream| (stream.durable_end > stream.first).then_some(stream.durable_end);
+        let ends =
+            |stream: &Stream| (stream.durable_end > stream.index.first()).then_some(stream.durable_end);
         inner.streams.iter().map(|(id, stream)| (*id, ends(stream))).collect()
     }
 
@@ -338,7 +339,7 @@ impl Writer {
         }
         let handle = open_for_writing(&core, &next)?;
         self.draft.clear();
-        let rotated = self.restate();
+        self.restate();
         self.flags |= FLAG_FILE_HEAD;
         let header = self.header(next.seq, old_end, usize::from(self.draft.frames()), self.draft.len());
         let write = |source| {
@@ -353,18 +354,16 @@ impl Writer {
             file_bytes: next.file_bytes,
             end: FILE_HEADER_BYTES + len,
             spans: FileSpans::default(),
-            sidecar: false,
+            sidecar: None,
         });
         add(&core.counters.rotations, 1);
-        let listener = core.listener.lock().unwrap_or_else(std::sync::PoisonError::into_inner).clone();
-        if let (Some(listener), Some(rotated)) = (listener, rotated) {
-            listener(rotated);
-        }
+        // The old file can have its sidecar now: every entry in it has its place, and is durable.
+        core.files_changed.notify_all();
         Ok(())
     }
 
     /// The newest facts of every stream, as the head block of a file.
-    fn restate(&mut self) -> Option<Rotated> {
+    fn restate(&mut self) {
         let core = Arc::clone(&self.core);
         let mut guard = core.lock();
         let inner = &mut *guard;
@@ -385,11 +384,6 @@ impl Writer {
             let end = LogPosition { index: stream.written_end, ..NOWHERE };
             self.draft.put(*id, FrameKind::End, end, 0, &[]);
         }
-        let finished = inner.files.back()?;
-        Some(Rotated {
-            file: finished.seq,
-            entries: finished.spans.0.iter().map(|(id, span)| (*id, span.clone())).collect(),
-        })
     }
 
     /// Waits for the file keeper to have the next file ready.

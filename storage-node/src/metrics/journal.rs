@@ -29,7 +29,7 @@ impl JournalCollector {
 }
 
 fn numbers(journal: &Journal) -> prometheus::Result<Vec<Box<dyn Collector>>> {
-    let (metrics, usage) = (journal.metrics(), journal.usage());
+    let (metrics, usage, config) = (journal.metrics(), journal.usage(), journal.config());
     [
         counter("weir_journal_commits_total", "Commit blocks written.", metrics.blocks),
         counter("weir_journal_syncs_total", "Syncs of commits.", metrics.syncs),
@@ -44,14 +44,50 @@ fn numbers(journal: &Journal) -> prometheus::Result<Vec<Box<dyn Collector>>> {
             metrics.file_waits,
         ),
         gauge("weir_journal_queue_bytes", "Bytes that wait to be written.", metrics.queue_bytes),
+        gauge(
+            "weir_journal_queue_bytes_max",
+            "Bytes that wait beyond which appends are refused.",
+            config.queue_bytes_max(),
+        ),
         gauge("weir_journal_memory_bytes", "Bytes of entries held in memory.", metrics.memory_bytes),
-        gauge("weir_journal_index_bytes", "Bytes of the index of random reads.", metrics.index_bytes),
+        gauge(
+            "weir_journal_memory_bytes_max",
+            "Bytes of entries held in memory at most.",
+            config.memory_bytes_max(),
+        ),
+        gauge("weir_journal_index_bytes", "Bytes of the index of entries in memory.", metrics.index_bytes),
+        gauge(
+            "weir_journal_index_bytes_max",
+            "Bytes of the index beyond which publishes are refused.",
+            config.index_bytes_max,
+        ),
+        counter("weir_journal_sidecars_written_total", "Sidecars written.", metrics.sidecars_written),
+        counter(
+            "weir_journal_evicted_rows_total",
+            "Rows of the index that left memory because a sidecar has them.",
+            metrics.evicted_rows,
+        ),
+        counter(
+            "weir_journal_sidecar_reads_total",
+            "Pages of sidecars read to find entries.",
+            metrics.sidecar_reads,
+        ),
+        counter(
+            "weir_journal_sidecar_misses_total",
+            "Times a sidecar did not hold and the journal file was searched.",
+            metrics.sidecar_misses,
+        ),
         gauge("weir_journal_used_bytes", "Bytes of the journal in use.", usage.used_bytes),
-        gauge("weir_journal_limit_bytes", "Bytes at which publishes are refused.", usage.limit_bytes),
+        gauge("weir_journal_used_bytes_max", "Bytes at which publishes are refused.", usage.limit_bytes),
         gauge(
             "weir_journal_admitted_bytes",
             "Bytes of requests that are admitted and not answered.",
             usage.admitted_bytes,
+        ),
+        gauge(
+            "weir_journal_admitted_bytes_max",
+            "Bytes of admitted requests beyond which more are refused.",
+            config.pending_bytes_max,
         ),
     ]
     .into_iter()
@@ -132,6 +168,18 @@ mod tests {
         let text = TextEncoder::new().encode_to_string(&registry.gather()).unwrap();
         assert!(text.contains("weir_journal_syncs_total 1"), "{text}");
         assert!(text.contains("weir_journal_sync_seconds_count 1"), "{text}");
-        assert!(text.contains("weir_journal_limit_bytes"), "{text}");
+        for (bound, bytes) in [
+            ("admitted", 1 << 20),
+            ("queue", 2 << 20),
+            ("memory", (64 << 10) + (2 << 20) + (32 << 10)),
+            ("index", 512 << 10),
+            ("used", 4 << 20),
+        ] {
+            assert!(text.contains(&format!("\nweir_journal_{bound}_bytes_max {bytes}\n")), "{bound}: {text}");
+            assert!(text.contains(&format!("\nweir_journal_{bound}_bytes ")), "{bound}: {text}");
+        }
+        for name in ["sidecars_written", "evicted_rows", "sidecar_reads", "sidecar_misses"] {
+            assert!(text.contains(&format!("weir_journal_{name}_total 0")), "{text}");
+        }
     }
 }

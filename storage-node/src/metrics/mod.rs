@@ -1,13 +1,16 @@
 //! What a storage node counts, as Prometheus metrics in a registry that the caller owns.
 //!
-//! Names are `weir_node_…` and `weir_journal_…`, in seconds and bytes. Labels come from closed sets (stage, level,
-//! code, shard), never from clients: topics and partitions have their rates in the API instead.
+//! Names are `weir_node_…` and `weir_journal_…`, in seconds and bytes; what is bounded has its bound beside it, `…_max`.
+//! Labels come from closed sets (stage, level, code, shard, table), never from clients: topics and partitions have their
+//! rates in the API instead.
 //!
-//! * `node`: publishes by stage, records and bytes in and out, refusals.
-//! * `journal`: the journal's own counters, read when somebody scrapes.
+//! * `node`: publishes by stage and shard, records and bytes in and out, refusals.
+//! * `journal`: the journal's own counters, read when somebody scrapes; `shards`: what the shards hold, likewise.
 
 mod journal;
 mod node;
+mod shards;
 
 pub use journal::JournalCollector;
 pub use node::NodeMetrics;
+pub use shards::ShardsCollector;

@@ -4,6 +4,7 @@ use prometheus::{
     Histogram, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGauge, Opts, Registry,
 };
 use weir_protocol::error::ErrorCode;
+use weir_protocol::ids::ShardId;
 use weir_protocol::rpc::{Level, Stages};
 
 /// Upper bounds of stage histograms, in seconds: 25 µs to 1.6 s, each twice the one before.
@@ -16,14 +17,35 @@ fn signed(count: usize) -> i64 {
     i64::try_from(count).unwrap_or(i64::MAX)
 }
 
-/// Counters of one node; clones share them.
+/// Times of one shard's publishes, found once: labels are not looked up per publish.
 #[derive(Debug, Clone)]
-pub struct NodeMetrics {
+struct StageSeconds {
     queue: Histogram,
     write: Histogram,
     fsync: Histogram,
     quorum: Histogram,
     total: Histogram,
+}
+
+impl StageSeconds {
+    fn of(stages: &HistogramVec, shard: ShardId) -> Self {
+        let shard = shard.to_string();
+        let stage = |stage| stages.with_label_values(&[stage, shard.as_str()]);
+        Self {
+            queue: stage("queue"),
+            write: stage("write"),
+            fsync: stage("fsync"),
+            quorum: stage("quorum"),
+            total: stage("total"),
+        }
+    }
+}
+
+/// Counters of one node; clones share them.
+#[derive(Debug, Clone)]
+pub struct NodeMetrics {
+    all_stages: HistogramVec,
+    stages: StageSeconds,
     confirmed: IntCounterVec,
     refused: IntCounterVec,
     published_records: IntCounter,
@@ -32,22 +54,22 @@ pub struct NodeMetrics {
     delivered_bytes: IntCounter,
     subscriptions: IntGauge,
     ring_bytes: IntGauge,
-    outbox_rows: IntGauge,
     ring_hits: IntCounter,
     ring_misses: IntCounter,
     checkpoints_failed: IntCounter,
 }
 
 impl NodeMetrics {
-    /// Makes the metrics and registers them.
+    /// Makes the metrics, as those of the meta group, and registers them; the tail rings of all shards together take at
+    /// most `tail_ring_bytes_max`.
     ///
     /// # Errors
     /// If the registry already holds a storage node's metrics.
-    pub fn register(registry: &Registry) -> prometheus::Result<Self> {
+    pub fn register(registry: &Registry, tail_ring_bytes_max: usize) -> prometheus::Result<Self> {
         let stages = HistogramVec::new(
             HistogramOpts::new("weir_node_publish_stage_seconds", "Time that publishes spend per stage.")
                 .buckets(STAGE_BUCKETS.to_vec()),
-            &["stage"],
+            &["stage", "shard"],
         )?;
         registry.register(Box::new(stages.clone()))?;
         let labelled = |name, help, label| {
@@ -65,14 +87,13 @@ impl NodeMetrics {
         let ring_bytes =
             IntGauge::new("weir_node_tail_ring_bytes", "Bytes of the newest entries in memory.")?;
         registry.register(Box::new(ring_bytes.clone()))?;
-        let outbox_rows = IntGauge::new("weir_node_outbox_rows", "Changes that wait for other shards.")?;
-        registry.register(Box::new(outbox_rows.clone()))?;
+        let ring_bytes_max =
+            IntGauge::new("weir_node_tail_ring_bytes_max", "Bytes of the newest entries kept in memory.")?;
+        ring_bytes_max.set(signed(tail_ring_bytes_max));
+        registry.register(Box::new(ring_bytes_max))?;
         Ok(Self {
-            queue: stages.with_label_values(&["queue"]),
-            write: stages.with_label_values(&["write"]),
-            fsync: stages.with_label_values(&["fsync"]),
-            quorum: stages.with_label_values(&["quorum"]),
-            total: stages.with_label_values(&["total"]),
+            stages: StageSeconds::of(&stages, ShardId::META),
+            all_stages: stages,
             confirmed: labelled(
                 "weir_node_confirmed_total",
                 "Publish calls answered, by confirm level.",
@@ -94,7 +115,6 @@ impl NodeMetrics {
             )?,
             subscriptions,
             ring_bytes,
-            outbox_rows,
             ring_hits: counter("weir_node_tail_ring_hits_total", "Entries read from memory.")?,
             ring_misses: counter("weir_node_tail_ring_misses_total", "Entries read from the journal.")?,
             checkpoints_failed: counter(
@@ -104,14 +124,20 @@ impl NodeMetrics {
         })
     }
 
+    /// The same counters, with the times of `shard`.
+    #[must_use]
+    pub fn of_shard(&self, shard: ShardId) -> Self {
+        Self { stages: StageSeconds::of(&self.all_stages, shard), ..self.clone() }
+    }
+
     /// Counts where a confirmed publish call spent its time.
     pub fn stages(&self, stages: &Stages) {
         let seconds = |us: u32| f64::from(us) * 1e-6;
-        self.queue.observe(seconds(stages.queue_us));
-        self.write.observe(seconds(stages.write_us));
-        self.fsync.observe(seconds(stages.fsync_us));
-        self.quorum.observe(seconds(stages.quorum_us));
-        self.total.observe(seconds(stages.node_us));
+        self.stages.queue.observe(seconds(stages.queue_us));
+        self.stages.write.observe(seconds(stages.write_us));
+        self.stages.fsync.observe(seconds(stages.fsync_us));
+        self.stages.quorum.observe(seconds(stages.quorum_us));
+        self.stages.total.observe(seconds(stages.node_us));
     }
 
     /// Counts a publish call that was answered at `level`.
@@ -151,11 +177,6 @@ impl NodeMetrics {
         self.ring_bytes.add(signed(after) - signed(before));
     }
 
-    /// An outbox that had `before` rows now has `after`.
-    pub fn outbox_changed(&self, before: usize, after: usize) {
-        self.outbox_rows.add(signed(after) - signed(before));
-    }
-
     /// Counts a subscription for as long as the guard lives.
     #[must_use]
     pub fn subscription(&self) -> SubscriptionGuard {
@@ -181,15 +202,17 @@ mod tests {
     #[test]
     fn what_is_counted_can_be_scraped_and_a_second_node_is_refused() {
         let registry = Registry::new();
-        let metrics = NodeMetrics::register(&registry).unwrap();
-        metrics.stages(&Stages { node_us: 300, ..Stages::default() });
+        let metrics = NodeMetrics::register(&registry, 77).unwrap();
+        metrics.of_shard(ShardId(2)).stages(&Stages { node_us: 300, ..Stages::default() });
         metrics.confirmed(Level::Quorum);
         metrics.refused(ErrorCode::Busy);
         metrics.published(3, 900);
         let open = metrics.subscription();
         let text = prometheus::TextEncoder::new().encode_to_string(&registry.gather()).unwrap();
         for line in [
-            "weir_node_publish_stage_seconds_bucket{stage=\"total\",le=\"0.0004\"} 1",
+            "weir_node_publish_stage_seconds_bucket{shard=\"2\",stage=\"total\",le=\"0.0004\"} 1",
+            "weir_node_publish_stage_seconds_bucket{shard=\"0\",stage=\"total\",le=\"0.0004\"} 0",
+            "weir_node_tail_ring_bytes_max 77",
             "weir_node_confirmed_total{level=\"quorum\"} 1",
             "weir_node_refused_total{code=\"busy\"} 1",
             "weir_node_published_bytes_total 900",
@@ -199,6 +222,6 @@ mod tests {
         }
         drop(open);
         assert_eq!(metrics.subscriptions.get(), 0);
-        assert!(NodeMetrics::register(&registry).is_err());
+        assert!(NodeMetrics::register(&registry, 0).is_err());
     }
 }

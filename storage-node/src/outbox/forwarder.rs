@@ -89,7 +89,7 @@ impl Forwarder {
         };
         let rows = self.shard.state.read().outbox().rows(target, ROWS_PER_ENTRY);
         let Some(last) = rows.last().map(|row| row.seq) else { return Ok(()) };
-        let tell = |row: &OutboxRow| Change::TellTopic(row.command(self.shard.shard));
+        let tell = |row: &OutboxRow| row.command(self.shard.shard);
         commit(handle, rows.iter().map(tell).collect()).await?;
         commit(&self.shard, vec![Change::Taken(Taken { target: target.0, upto: last + 1 })]).await
     }

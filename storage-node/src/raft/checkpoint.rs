@@ -2,6 +2,7 @@
 //! and the log below it may be purged as far as no live record needs it.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::Bytes;
 use prost::Message as _;
@@ -96,13 +97,21 @@ pub struct Checkpoints {
     blobs: Blobs,
     shard: ShardId,
     given_up: Arc<watch::Sender<u64>>,
+    /// Bytes of the newest one; 0 without one.
+    bytes: Arc<AtomicU64>,
 }
 
 impl Checkpoints {
     /// That of `shard` in `blobs`.
     #[must_use]
     pub fn new(blobs: Blobs, shard: ShardId) -> Self {
-        Self { blobs, shard, given_up: Arc::new(watch::channel(0).0) }
+        Self { blobs, shard, given_up: Arc::new(watch::channel(0).0), bytes: Arc::default() }
+    }
+
+    /// Bytes of the newest one, once it was read or written; 0 without one.
+    #[must_use]
+    pub fn bytes(&self) -> Arc<AtomicU64> {
+        Arc::clone(&self.bytes)
     }
 
     /// Counts checkpoints that could not be written.
@@ -133,6 +142,7 @@ impl Checkpoints {
     /// [`CheckpointError`]: the log before it may be gone, so the caller refuses to start.
     pub fn newest(&self) -> Result<Option<(Checkpoint, Bytes)>, CheckpointError> {
         let Some(bytes) = self.blobs.get(&self.name())? else { return Ok(None) };
+        self.bytes.store(bytes.len() as u64, Ordering::Relaxed);
         Ok(Some((Checkpoint::decode(self.shard, &bytes)?, bytes)))
     }
 
@@ -143,6 +153,31 @@ impl Checkpoints {
     pub fn put(&self, checkpoint: &Checkpoint) -> Result<Bytes, SealedError> {
         let bytes = checkpoint.encode();
         self.blobs.put(&self.name(), [bytes.clone()])?;
+        self.bytes.store(bytes.len() as u64, Ordering::Relaxed);
         Ok(bytes)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use weir_journal::disk::sim::SimDisk;
+
+    use super::*;
+
+    #[test]
+    fn the_size_of_the_newest_checkpoint_is_known_once_it_was_written_or_read() {
+        let blobs = Blobs::open("/blobs", Arc::new(SimDisk::new())).unwrap();
+        let checkpoint = Checkpoint {
+            last: log_id(1, 5),
+            members: StoredMembership::default(),
+            state: ShardState::new(ShardId(1)),
+        };
+        let writes = Checkpoints::new(blobs.clone(), ShardId(1));
+        assert_eq!(writes.bytes().load(Ordering::Relaxed), 0);
+        let written = writes.put(&checkpoint).unwrap().len() as u64;
+        assert_eq!(writes.bytes().load(Ordering::Relaxed), written);
+        let reads = Checkpoints::new(blobs, ShardId(1));
+        assert!(reads.newest().unwrap().is_some());
+        assert_eq!(reads.bytes().load(Ordering::Relaxed), written);
     }
 }

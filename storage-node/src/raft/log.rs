@@ -91,7 +91,7 @@ impl LogStore {
     /// If the journal has failed.
     pub async fn sync(&self, upto: u64) -> io::Result<()> {
         let (journal, stream) = (&self.shared.journal, self.shared.stream);
-        if journal.config().sync == SyncMode::Always && journal.locate(stream, upto).is_ok() {
+        if journal.config().sync == SyncMode::Always && journal.is_written(stream, upto) {
             return Ok(());
         }
         Self::durably(|done| journal.flush(stream, done)).await

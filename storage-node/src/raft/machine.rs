@@ -28,8 +28,8 @@ pub trait AppliedLog: Send + Sync + 'static {
     /// `payload` is empty for entries without a command; `touched` gained records or changed otherwise.
     fn applied(&self, index: LogIndex, term: u64, payload: &Bytes, touched: &[PartitionKey]);
 
-    /// The entry put something into the outbox, or another shard has taken something: so many rows are left.
-    fn outbox_changed(&self, rows: usize);
+    /// The entry put something into the outbox, or another shard has taken something.
+    fn outbox_changed(&self);
 
     /// Everything was replaced by a snapshot.
     fn replaced(&self);
@@ -50,13 +50,13 @@ pub struct Machine {
 }
 
 impl Machine {
-    /// The shard's state from its newest checkpoint, or the empty one. Blocking.
+    /// The shard's state from its newest checkpoint, or the one given, which is empty. Blocking.
     ///
     /// # Errors
     /// If the checkpoint is damaged, of a newer format, or does not touch the log: the node must not start, it would
     /// lose what was confirmed.
     pub fn open(
-        shard: ShardId,
+        (shard, empty): (ShardId, ShardState),
         log: LogStore,
         tripwire: Arc<Tripwire>,
         blobs: Blobs,
@@ -66,7 +66,7 @@ impl Machine {
         let newest = checkpoints.newest().map_err(io::Error::other)?;
         let (last, members, state) = match newest {
             Some((Checkpoint { last, members, state }, _)) => (Some(last), members, state),
-            None => (None, StoredMembership::default(), ShardState::new(shard)),
+            None => (None, StoredMembership::default(), empty),
         };
         fits(last, log.range(), &checkpoints)?;
         tripwire.members(members.membership());
@@ -95,6 +95,12 @@ impl Machine {
         self.checkpoints.given_up()
     }
 
+    /// Bytes of the newest checkpoint.
+    #[must_use]
+    pub fn checkpoint_bytes(&self) -> Arc<AtomicU64> {
+        self.checkpoints.bytes()
+    }
+
     /// Payload bytes applied since start.
     #[must_use]
     pub fn applied_bytes(&self) -> Arc<AtomicU64> {
@@ -113,7 +119,7 @@ impl Machine {
                 self.applied_bytes.fetch_add(payload.len() as u64, Ordering::Relaxed);
                 self.listener.applied(LogIndex(index), term, payload, &changed.touched);
                 if changed.is_outbox_changed {
-                    self.listener.outbox_changed(self.state.read().outbox().count());
+                    self.listener.outbox_changed();
                 }
                 applied.verdicts = changed.verdicts;
             }

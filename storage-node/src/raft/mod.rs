@@ -28,4 +28,4 @@ pub use checkpoint::Checkpoints;
 pub use group::lead_again;
 pub use log::LogStore;
 pub use machine::{AppliedLog, Machine};
-pub use types::{AppliedEntry, EntryData, ShardRaft, TypeConfig};
+pub use types::{AppliedEntry, EntryData, ShardRaft, TypeConfig, term_of};

@@ -4,4 +4,4 @@
 
 mod reader;
 
-pub use reader::{Allowance, Bounds, ReadBatches, Reader};
+pub use reader::{Allowance, Bounds, ReadBatches, Reader, batch_of};

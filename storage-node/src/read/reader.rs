@@ -57,6 +57,8 @@ pub struct ReadBatches {
     pub slices: Vec<Slice>,
     /// The batches: a stamped header and the shared body each.
     pub payload: Vec<Bytes>,
+    /// The same with nothing stamped, and what would be.
+    pub batches: Vec<(BatchRow, Batch)>,
     /// Records that are meant.
     pub records: u64,
     /// Encoded bytes of these records, uncompressed: what credit counts.
@@ -152,6 +154,7 @@ impl Reader {
                 batch_bytes: row.len,
             });
             read.payload.extend(batch.placed(row.base_offset, row.ts, self.key.1));
+            read.batches.push((*row, batch));
             read.records += part.records;
             read.bytes += part.bytes;
             read.next = first.plus(part.records);
@@ -245,6 +248,20 @@ fn within(row: &BatchRow, batch: &Batch, first: Offset, left: Allowance) -> Resu
     Ok(taken)
 }
 
+/// A batch, with nothing stamped: from memory or from the disk.
+///
+/// # Errors
+/// `corrupt`, `offset_trimmed`.
+pub async fn batch_of(shard: &ShardHandle, row: &BatchRow) -> Result<Batch, Refusal> {
+    if let Some(body) = shard.shared.recent(std::slice::from_ref(row)).pop().flatten() {
+        return Batch::from_checked(body).map_err(|error| corrupt(&error));
+    }
+    let (journal, stream, row) = (shard.journal.clone(), shard.stream(), *row);
+    let load = tokio::task::spawn_blocking(move || load(&journal, stream, &[row])).await;
+    let mut loaded = load.map_err(|error| Refusal::new(ErrorCode::Internal, error.to_string()))??;
+    loaded.pop().ok_or_else(|| Refusal::new(ErrorCode::Internal, "the batch is not there"))
+}
+
 /// Reads batches from the journal, each verified by its checksum. Blocking.
 fn load(journal: &Journal, stream: StreamId, rows: &[BatchRow]) -> Result<Vec<Batch>, Refusal> {
     let mut entry: Option<(LogIndex, Bytes)> = None;
@@ -253,12 +270,12 @@ fn load(journal: &Journal, stream: StreamId, rows: &[BatchRow]) -> Result<Vec<Ba
         let within = row.pos as usize..(row.pos + row.len) as usize;
         let shared = rows.get(i + 1).is_some_and(|next| next.index == row.index);
         let body = match &entry {
-            Some((index, payload)) if *index == row.index => payload.slice(within),
+            Some((index, payload)) if *index == row.index => slice(payload, within)?,
             _ => match read_alone(journal, stream, row, shared)? {
                 Some(body) => body,
                 None => {
                     let payload = read_entry(journal, stream, row.index)?;
-                    let body = payload.slice(within);
+                    let body = slice(&payload, within)?;
                     entry = Some((row.index, payload));
                     body
                 }
@@ -267,6 +284,14 @@ fn load(journal: &Journal, stream: StreamId, rows: &[BatchRow]) -> Result<Vec<Ba
         batches.push(Batch::parse(body).map_err(|error| corrupt(&error))?);
     }
     Ok(batches)
+}
+
+/// A part of an entry, unless a repair put an empty one in its place.
+fn slice(payload: &Bytes, within: std::ops::Range<usize>) -> Result<Bytes, Refusal> {
+    if within.end <= payload.len() {
+        return Ok(payload.slice(within));
+    }
+    Err(corrupt(&"the entry was lost; a repair put an empty one in its place"))
 }
 
 /// The batch without the rest of its entry, if that is worth it.

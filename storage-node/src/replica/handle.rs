@@ -1,7 +1,7 @@
 //! How others reach a shard: its state for reading, its proposer for changing.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
@@ -15,6 +15,7 @@ use weir_protocol::ids::{Incarnation, LogIndex, ShardId};
 use weir_protocol::rpc::Refusal;
 
 use super::proposal::Proposal;
+use super::queues::Queues;
 use super::rates::{Rate, Rates};
 use super::ring::TailRing;
 use crate::metrics::NodeMetrics;
@@ -34,8 +35,7 @@ pub struct ShardShared {
     staged: Mutex<Staged>,
     /// Notified when something was put into the outbox, or taken.
     outbox: Arc<Notify>,
-    /// Its rows, as last counted.
-    outbox_rows: AtomicUsize,
+    queues: Queues,
     metrics: NodeMetrics,
 }
 
@@ -50,7 +50,7 @@ impl ShardShared {
             term: AtomicU64::new(0),
             staged: Mutex::default(),
             outbox: Arc::default(),
-            outbox_rows: AtomicUsize::new(0),
+            queues: Queues::default(),
             metrics,
         }
     }
@@ -107,6 +107,12 @@ impl ShardShared {
         self.staged.lock()
     }
 
+    /// Leases given in this term.
+    #[must_use]
+    pub fn queues(&self) -> &Queues {
+        &self.queues
+    }
+
     /// Counts what a publish added.
     pub fn published(&self, key: PartitionKey, records: u32, bytes: usize, now: Instant) {
         self.metrics.published(u64::from(records), bytes as u64);
@@ -145,6 +151,7 @@ impl AppliedLog for ShardShared {
             self.metrics.ring_changed(before, ring.bytes());
         }
         if is_new_term {
+            self.queues.clear();
             return self.wake_all();
         }
         if touched.is_empty() {
@@ -160,13 +167,16 @@ impl AppliedLog for ShardShared {
         woken.iter().for_each(|notify| notify.notify_waiters());
     }
 
-    fn outbox_changed(&self, rows: usize) {
-        self.metrics.outbox_changed(self.outbox_rows.swap(rows, Ordering::Relaxed), rows);
+    fn outbox_changed(&self) {
         self.outbox.notify_waiters();
     }
 
     fn replaced(&self) {
-        self.ring.lock().clear();
+        {
+            let mut ring = self.ring.lock();
+            self.metrics.ring_changed(ring.bytes(), 0);
+            ring.clear();
+        }
         self.wake_all();
         self.outbox.notify_waiters();
     }
@@ -249,7 +259,7 @@ mod tests {
 
     #[test]
     fn a_new_term_wakes_who_waits_for_a_record_of_the_old_one() {
-        let shared = ShardShared::new(1 << 20, NodeMetrics::register(&Registry::new()).unwrap());
+        let shared = ShardShared::new(1 << 20, NodeMetrics::register(&Registry::new(), 0).unwrap());
         let watch = shared.watch((Incarnation(1), PartitionId(0)));
         let entry = |index, term| shared.applied(LogIndex(index), term, &Bytes::new(), &[]);
         entry(0, 1);

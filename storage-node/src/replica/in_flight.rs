@@ -161,7 +161,7 @@ mod tests {
         let identity = Identity { cluster_id: 1, node_id: 1 };
         let journal = JournalConfig::small("/journal", identity);
         let (journal, _) = Journal::open(journal, Arc::new(SimDisk::new())).unwrap();
-        let metrics = NodeMetrics::register(&prometheus::Registry::new()).unwrap();
+        let metrics = NodeMetrics::register(&prometheus::Registry::new(), 0).unwrap();
         let shared = Arc::new(ShardShared::new(1 << 20, metrics));
         let permit = journal.try_admit(1, Class::Control).unwrap();
         let (proposal, answer) = Proposal::waiting(vec![SubBatch::command(Bytes::new())], permit);

@@ -13,6 +13,7 @@
 //! | [`backlog`] | whose turn it is |
 //! | [`proposer`] | the task that proposes |
 //! | [`in_flight`] | the answers that an entry owes |
+//! | [`queues`] | leases that the leader has given |
 //! | [`ring`] | the newest entries in memory |
 //! | [`rates`] | how busy partitions are |
 
@@ -21,8 +22,10 @@ mod handle;
 pub mod in_flight;
 pub mod proposal;
 pub mod proposer;
+pub mod queues;
 pub mod rates;
 pub mod ring;
 
 pub use backlog::Sender;
 pub use handle::{ShardHandle, ShardShared};
+pub use queues::{Queue, Queues};

@@ -12,7 +12,7 @@ use weir_protocol::ids::{ClusterId, ShardId};
 use weir_protocol::rpc::{ClusterMap, Level, Method, NodeInfo, Refusal, ShardInfo};
 use weir_transport::{Peer, Reply, Request, Service};
 
-use super::{cursor, publish, receipt, topics};
+use super::{cursor, publish, queue, receipt, topics};
 use crate::metrics::NodeMetrics;
 use crate::replica::{Sender, ShardHandle};
 
@@ -66,23 +66,21 @@ impl Service for NodeService {
             Method::DescribeTopic => answer(reply, topics::describe(&shard, body)),
             Method::ListTopics => answer(reply, topics::list(&shard, body)),
             Method::ListNamespaces => answer(reply, topics::list_namespaces(&shard, body)),
-            Method::CreateSubscription
-            | Method::DescribeSubscription
-            | Method::UpdateSubscription
-            | Method::DeleteSubscription
-            | Method::ListSubscriptions
-            | Method::Pull
-            | Method::Settle
-            | Method::PartStats
-            | Method::ListLeases
-            | Method::Seek => {
-                reply.refuse(Refusal::new(ErrorCode::NotSupported, "this node keeps no subscriptions"));
-            }
+            Method::DescribeSubscription => answer(reply, queue::describe(&shard, body)),
+            Method::ListSubscriptions => answer(reply, queue::list(&shard, body)),
+            Method::Pull => spawn(queue::pull(shard, body, reply)),
+            Method::Settle => spawn(async move { answer(reply, queue::settle(shard, body).await) }),
+            Method::PartStats => answer(reply, queue::part_stats(&shard, body)),
+            Method::ListLeases => answer(reply, queue::leases(&shard, body)),
+            Method::Seek => spawn(async move { answer(reply, queue::seek(shard, body).await) }),
             Method::CreateTopic
             | Method::UpdateTopic
             | Method::DeleteTopic
             | Method::PutNamespace
-            | Method::DeleteNamespace => {
+            | Method::DeleteNamespace
+            | Method::CreateSubscription
+            | Method::UpdateSubscription
+            | Method::DeleteSubscription => {
                 let command = topics::command(method, body, || self.data_shards());
                 spawn(async move {
                     answer_bytes(reply, async { topics::change(shard, command?).await }.await);

@@ -1,11 +1,12 @@
 //! Answers gateways: frames in, shard calls and cursors out.
 //!
 //! * `dispatch`: which call goes where. `publish`: batches to a shard's proposer. `topics`: commands and lists.
-//! * `cursor`: reads and subscriptions, within credit. `receipt`: what became of a record that was told early.
+//! * `cursor`: reads and streams, within credit. `queue`: leases and settles of subscriptions. `receipt`: what became of a record that was told early.
 
 mod cursor;
 mod dispatch;
 mod publish;
+mod queue;
 mod receipt;
 mod topics;
 

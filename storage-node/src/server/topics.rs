@@ -1,4 +1,4 @@
-//! Topics, namespaces and what is known of partitions.
+//! Topics, subscriptions, namespaces and what is known of partitions.
 
 use std::time::Duration;
 
@@ -9,10 +9,11 @@ use weir_protocol::error::ErrorCode;
 use weir_protocol::ids::{Incarnation, PartitionId, ProducerKey, TimestampMs};
 use weir_protocol::limits::PARTITIONS_MAX;
 use weir_protocol::rpc::{
-    CreateTopicRequest, DeleteNamespaceRequest, DeleteTopicRequest, DescribeTopicRequest,
-    ListNamespacesRequest, ListTopicsRequest, Method, NamespaceList, PartitionRef, PartitionStats,
-    PartitionStatsList, PartitionStatsRequest, ProducerState, ProducerStateRequest, PutNamespaceRequest,
-    Refusal, TopicConfig, TopicDescription, TopicList, UpdateTopicRequest,
+    CreateSubscriptionRequest, CreateTopicRequest, DeleteNamespaceRequest, DeleteSubscriptionRequest,
+    DeleteTopicRequest, DescribeTopicRequest, ListNamespacesRequest, ListTopicsRequest, Method,
+    NamespaceList, PartitionRef, PartitionStats, PartitionStatsList, PartitionStatsRequest, ProducerState,
+    ProducerStateRequest, PutNamespaceRequest, Refusal, TopicConfig, TopicDescription, TopicList,
+    UpdateSubscriptionRequest, UpdateTopicRequest,
 };
 
 use super::dispatch::decode;
@@ -20,7 +21,8 @@ use super::publish::{fits_entry, full_refusal};
 use crate::clock;
 use crate::replica::ShardHandle;
 use crate::shard::command::{
-    Change, Command, CreateTopic, DeleteNamespace, DeleteTopic, PutNamespace, UpdateTopic,
+    Change, Command, CreateSubscription, CreateTopic, DeleteNamespace, DeleteSubscription, DeleteTopic,
+    PutNamespace, UpdateSubscription, UpdateTopic,
 };
 use crate::shard::entry::{ENTRY_OVERHEAD_BYTES, SubBatch};
 use crate::shard::state::{ShardState, Verdict};
@@ -28,10 +30,10 @@ use crate::shard::state::{ShardState, Verdict};
 /// How long the answer to a change waits for the other shards of its topic.
 const TOLD_TIME_MAX: Duration = Duration::from_secs(5);
 
-/// Proposes a change of topics or namespaces and answers with what it became, once every shard that holds partitions
-/// of the topic knows.
+/// Proposes a change of topics, subscriptions or namespaces and answers with what it became, once every shard that holds
+/// partitions of the topic knows.
 pub(super) async fn change(shard: ShardHandle, change: Change) -> Result<Bytes, Refusal> {
-    let is_update = matches!(change, Change::UpdateTopic(_));
+    let is_update = matches!(change, Change::UpdateTopic(_) | Change::UpdateSubscription(_));
     let command = Bytes::from(Command { change: Some(change) }.encode_to_vec());
     let sub = SubBatch::command(command);
     fits_entry(std::iter::once(&sub))?;
@@ -39,20 +41,24 @@ pub(super) async fn change(shard: ShardHandle, change: Change) -> Result<Bytes, 
     let permit = shard.journal.try_admit(bytes, Class::Control).map_err(|full| full_refusal(&shard, full))?;
     let verdicts = shard.change(vec![sub], permit).await?;
     let verdict = verdicts.into_iter().next();
-    let topic = match &verdict {
-        Some(Verdict::TopicCreated(made)) => made.topic.as_ref(),
-        Some(Verdict::Topic(topic)) => Some(topic),
+    let life = match &verdict {
+        Some(Verdict::TopicCreated(made)) => made.topic.as_ref().map(|topic| topic.incarnation),
+        Some(Verdict::Topic(topic)) => Some(topic.incarnation),
+        Some(Verdict::SubscriptionCreated(made)) => Some(made.subscription.id),
+        Some(Verdict::Subscription(subscription)) => Some(subscription.id),
         _ => None,
     };
-    if let Some(topic) = topic {
-        shard.told_everywhere(Incarnation(topic.incarnation), TOLD_TIME_MAX).await?;
+    if let Some(life) = life {
+        shard.told_everywhere(Incarnation(life), TOLD_TIME_MAX).await?;
     }
     match verdict {
         Some(Verdict::Refused(refusal)) => Err(refusal),
         Some(Verdict::TopicCreated(made)) => Ok(made.encode_to_vec().into()),
         Some(Verdict::Topic(topic)) if is_update => Ok(topic.encode_to_vec().into()),
         Some(Verdict::Namespace(put)) => Ok(put.encode_to_vec().into()),
-        Some(Verdict::Done | Verdict::Topic(_)) => Ok(Bytes::new()),
+        Some(Verdict::SubscriptionCreated(made)) => Ok(made.encode_to_vec().into()),
+        Some(Verdict::Subscription(subscription)) if is_update => Ok(subscription.encode_to_vec().into()),
+        Some(Verdict::Done | Verdict::Topic(_) | Verdict::Subscription(_)) => Ok(Bytes::new()),
         Some(Verdict::Placed(_)) | None => {
             Err(Refusal::new(ErrorCode::Internal, "the change has no verdict"))
         }
@@ -97,6 +103,25 @@ pub(super) fn command(
         Method::DeleteNamespace => {
             let request: DeleteNamespaceRequest = decode(body)?;
             Change::DeleteNamespace(DeleteNamespace { tenant: request.tenant, name: request.name })
+        }
+        Method::CreateSubscription => {
+            let request: CreateSubscriptionRequest = decode(body)?;
+            let CreateSubscriptionRequest { name, config, topic_incarnation, shards } = request;
+            if shards.is_empty() || shards.len() > PARTITIONS_MAX as usize {
+                let detail = format!("{} partitions; 1 to {PARTITIONS_MAX} are allowed", shards.len());
+                return Err(Refusal::new(ErrorCode::InvalidConfig, detail));
+            }
+            Change::CreateSubscription(CreateSubscription { name, config, topic_incarnation, shards })
+        }
+        Method::UpdateSubscription => {
+            let request: UpdateSubscriptionRequest = decode(body)?;
+            let UpdateSubscriptionRequest { name, config, id, expected_version } = request;
+            Change::UpdateSubscription(UpdateSubscription { name, config, id, expected_version })
+        }
+        Method::DeleteSubscription => {
+            let request: DeleteSubscriptionRequest = decode(body)?;
+            let DeleteSubscriptionRequest { name, expected_version } = request;
+            Change::DeleteSubscription(DeleteSubscription { name, expected_version })
         }
         other => return Err(Refusal::new(ErrorCode::Internal, format!("{other:?} changes nothing"))),
     })

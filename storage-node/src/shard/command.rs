@@ -1,12 +1,17 @@
-//! Commands that change a shard's own state: topics, what other shards tell it; namespaces and slots (shard 0).
+//! Commands that change a shard's own state: topics, subscriptions, what other shards tell it; namespaces and slots
+//! (shard 0).
 
-use weir_protocol::rpc::{Namespace, SlotRun, TopicConfig, TopicDescription, TopicName};
+use bytes::Bytes;
+use weir_protocol::rpc::{
+    Namespace, PartRef, SlotRun, SubscriptionConfig, SubscriptionDescription, SubscriptionName, TopicConfig,
+    TopicDescription, TopicName,
+};
 
 /// The body of a command sub-batch: exactly one.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct Command {
     /// What to do.
-    #[prost(oneof = "Change", tags = "1, 2, 3, 4, 5, 6, 7, 8")]
+    #[prost(oneof = "Change", tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14")]
     pub change: Option<Change>,
 }
 
@@ -37,6 +42,24 @@ pub enum Change {
     /// Places the slots.
     #[prost(message, tag = "8")]
     PutSlots(PutSlots),
+    /// Creates a subscription.
+    #[prost(message, tag = "9")]
+    CreateSubscription(CreateSubscription),
+    /// Replaces a subscription's configuration.
+    #[prost(message, tag = "10")]
+    UpdateSubscription(UpdateSubscription),
+    /// Deletes a subscription.
+    #[prost(message, tag = "11")]
+    DeleteSubscription(DeleteSubscription),
+    /// Tells of a subscription that is at home elsewhere.
+    #[prost(message, tag = "12")]
+    TellSubscription(TellSubscription),
+    /// Changes a part of a subscription.
+    #[prost(message, tag = "13")]
+    ChangePart(ChangePart),
+    /// Deletes dead letters that have reached their topic.
+    #[prost(message, tag = "14")]
+    Buried(Buried),
 }
 
 /// Creates a topic unless it exists.
@@ -147,4 +170,85 @@ pub struct DeleteNamespace {
     /// Name.
     #[prost(string, tag = "2")]
     pub name: String,
+}
+
+/// Creates a subscription unless it exists.
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct CreateSubscription {
+    /// Full name.
+    #[prost(message, required, tag = "1")]
+    pub name: SubscriptionName,
+    /// Configuration.
+    #[prost(message, required, tag = "2")]
+    pub config: SubscriptionConfig,
+    /// The life of its topic.
+    #[prost(uint64, tag = "3")]
+    pub topic_incarnation: u64,
+    /// The shard of each of the topic's partitions.
+    #[prost(uint32, repeated, tag = "4")]
+    pub shards: Vec<u32>,
+}
+
+/// Replaces a configuration, but for its topic and start.
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct UpdateSubscription {
+    /// Full name.
+    #[prost(message, required, tag = "1")]
+    pub name: SubscriptionName,
+    /// New configuration.
+    #[prost(message, required, tag = "2")]
+    pub config: SubscriptionConfig,
+    /// The life that is meant.
+    #[prost(uint64, tag = "3")]
+    pub id: u64,
+    /// The version it was made from.
+    #[prost(uint32, tag = "4")]
+    pub expected_version: u32,
+}
+
+/// Deletes a subscription.
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct DeleteSubscription {
+    /// Full name.
+    #[prost(message, required, tag = "1")]
+    pub name: SubscriptionName,
+    /// Only this version.
+    #[prost(uint32, optional, tag = "2")]
+    pub expected_version: Option<u32>,
+}
+
+/// A subscription as its home shard knows it, for a shard that holds partitions of its topic.
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct TellSubscription {
+    /// Home shard.
+    #[prost(uint32, tag = "1")]
+    pub source: u32,
+    /// Number among all that the source tells this shard; dense, from 0.
+    #[prost(uint64, tag = "2")]
+    pub seq: u64,
+    /// The subscription.
+    #[prost(message, required, tag = "3")]
+    pub subscription: SubscriptionDescription,
+    /// It was deleted.
+    #[prost(bool, tag = "4")]
+    pub is_deleted: bool,
+}
+
+/// What happened to records of a part.
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct ChangePart {
+    /// The part.
+    #[prost(message, required, tag = "1")]
+    pub part: PartRef,
+    /// [`crate::subscription::PartEvent`], as it encodes itself.
+    #[prost(bytes = "bytes", tag = "2")]
+    pub event: Bytes,
+}
+
+/// Dead letters below a number have reached their topic.
+#[derive(Clone, Copy, PartialEq, Eq, prost::Message)]
+pub struct Buried {
+    /// First number that may not have.
+    #[prost(uint64, tag = "1")]
+    pub upto: u64,
 }

@@ -30,7 +30,8 @@ use weir_protocol::limits::ENTRY_BYTES_MAX;
 ///
 /// - 1: topics lie in their home shard whole.
 /// - 2: commands between shards, placement over shards, slots. A build that knows only 1 must not read them.
-pub const STATE_VERSION: u16 = 2;
+/// - 3: subscriptions, their parts, dead letters.
+pub const STATE_VERSION: u16 = 3;
 const STATE_VERSION_MIN: u16 = 1;
 /// Bytes before the first sub-batch.
 pub const ENTRY_HEADER_BYTES: usize = 16;
@@ -295,7 +296,7 @@ mod tests {
             body: Bytes::from_static(b"x"),
         });
         let expected: Vec<u8> = [
-            &[2, 0, 0, 0, 1, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0][..],
+            &[3, 0, 0, 0, 1, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0][..],
             &[25, 0, 0, 0, 2, 0, 0, 0, 0, 0, 0, 0, 3, 0, 0, 0, 1, 1, 0, 0],
             &[4, 0, 0, 0, 0, 0, 0, 0, b'x'],
         ]

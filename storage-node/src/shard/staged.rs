@@ -7,11 +7,10 @@ use std::collections::{HashMap, HashSet};
 
 use weir_protocol::batch::BatchHeader;
 use weir_protocol::ids::{Epoch, Offset, ProducerKey, Seq, TimestampMs};
-use weir_protocol::limits::DEDUPE_ENTRIES_MAX;
 use weir_protocol::rpc::Placed;
 
 use super::entry::SubBatch;
-use super::state::{Check, PartitionKey, ShardState, Verdict};
+use super::state::{Check, Dedupe, PartitionKey, ShardState, Verdict};
 
 /// What becomes of a publish, as far as it can be told before its entry is applied.
 #[derive(Debug, Clone, PartialEq)]
@@ -112,7 +111,7 @@ impl Staged {
     }
 
     fn judge(&self, state: &ShardState, on: &Publish<'_>) -> Outlook {
-        if self.changes > 0 || !has_room(state.dedupe().rows(), self.batches) {
+        if self.changes > 0 || !has_room(state.dedupe(), self.batches) {
             return Outlook::Unclear;
         }
         let partition = match state.partition(on.key) {
@@ -164,8 +163,9 @@ impl InFlight {
 
 /// Each batch in flight may take a row of the deduplication tables; where one more might find none left, nothing is told
 /// early.
-fn has_room((producers, keys): (usize, usize), in_flight: usize) -> bool {
-    producers.max(keys) + in_flight < DEDUPE_ENTRIES_MAX
+fn has_room(dedupe: &Dedupe, in_flight: usize) -> bool {
+    let (producers, keys) = dedupe.rows();
+    producers.max(keys) + in_flight < dedupe.rows_max()
 }
 
 fn settled(verdict: Verdict) -> Outlook {
@@ -192,7 +192,11 @@ mod tests {
     }
 
     fn with_topic() -> ShardState {
-        let mut state = ShardState::new(ShardId(1));
+        with_topic_and_rows(1_000)
+    }
+
+    fn with_topic_and_rows(rows_max: usize) -> ShardState {
+        let mut state = ShardState::with_dedupe_rows(ShardId(1), rows_max);
         let name = TopicName { tenant: "t".into(), namespace: "n".into(), topic: "a".into() };
         let config = TopicConfig { partitions: 1, dedupe_window_ms: 60_000, ..TopicConfig::default() };
         let change =
@@ -260,15 +264,21 @@ mod tests {
     /// A call is never divided, so there may be tens of thousands: they are counted.
     #[test]
     fn nothing_is_told_early_that_the_deduplication_tables_may_have_no_room_for() {
-        let state = with_topic();
+        let mut state = with_topic_and_rows(8);
+        apply(&mut state, 1, &[sub(&batch(100, 0)), sub(&batch(101, 0))]);
         let mut staged = Staged::default();
-        (0..5_000).for_each(|n| drop(stage(&mut staged, &state, &sub(&batch(1 + n, 0)))));
-        assert_eq!(staged.batches, 5_000);
-        assert!(has_room((DEDUPE_ENTRIES_MAX - 5_001, 0), staged.batches));
-        assert!(!has_room((0, DEDUPE_ENTRIES_MAX - 5_000), staged.batches));
-        (0..5_000).for_each(|_| staged.landed(KEY));
+        for n in 0..6 {
+            let told = stage(&mut staged, &state, &sub(&batch(1 + n, 0)));
+            assert_eq!(told, Outlook::Accepted(Offset(2 + u64::try_from(n).unwrap())));
+        }
+        assert_eq!(
+            stage(&mut staged, &state, &sub(&batch(7, 0))),
+            Outlook::Unclear,
+            "two rows and six on their way"
+        );
+        (0..7).for_each(|_| staged.landed(KEY));
         assert_eq!((staged.batches, staged.partitions.len()), (0, 0));
-        assert!(has_room((DEDUPE_ENTRIES_MAX - 1, 0), 0) && !has_room((DEDUPE_ENTRIES_MAX, 0), 0));
+        assert_eq!(stage(&mut staged, &state, &sub(&batch(7, 0))), Outlook::Accepted(Offset(2)));
     }
 
     #[test]

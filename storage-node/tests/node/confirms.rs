@@ -5,7 +5,7 @@ use std::time::Duration;
 use prost::Message;
 use weir_protocol::error::ErrorCode;
 use weir_protocol::rpc::{
-    ConfirmState, ConfirmStateRequest, Level, Method, PartitionRef, PartitionStatsList,
+    ConfirmState, ConfirmStateRequest, IdempotencyKey, Level, Method, PartitionRef, PartitionStatsList,
     PartitionStatsRequest, PublishAnswer, PublishItem, PublishRequest, TopicDescription, UpdateTopicRequest,
     encode_packet,
 };
@@ -120,7 +120,12 @@ async fn what_was_done_shows_in_metrics_and_in_the_partitions_rates() {
         "weir_node_delivered_records_total 3",
         "weir_node_confirmed_total{level=\"quorum\"} 1",
         "weir_node_tail_ring_hits_total 1",
-        "weir_node_publish_stage_seconds_count{stage=\"fsync\"} 1",
+        "weir_node_publish_stage_seconds_count{shard=\"1\",stage=\"fsync\"} 1",
+        "weir_node_publish_stage_seconds_count{shard=\"2\",stage=\"fsync\"} 0",
+        "weir_node_topics{shard=\"1\"} 1",
+        "weir_node_tail_ring_bytes_max 67108864",
+        "weir_node_dedupe_rows_max 1000000",
+        "weir_node_outbox_rows{shard=\"2\"} 0",
         "weir_journal_syncs_total",
     ] {
         assert!(text.contains(line), "{line} in {text}");
@@ -260,5 +265,41 @@ async fn an_offset_that_was_never_given_is_refused_and_one_of_a_lost_term_is_los
     }
     let lost = weir_protocol::rpc::Placed { base_offset: 99, term: placed.term - 1, ..placed };
     assert!(state_of(&link, life, lost).await.unwrap().lost);
+    node.shutdown(Duration::from_secs(5)).await;
+}
+
+/// The promise for a repeat that comes before the first is done: it waits and gets the first one's answer.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_repeat_of_an_idempotency_key_that_is_under_way_waits_for_the_first_ones_answer() {
+    let dir = tempfile::tempdir().unwrap();
+    let (node, link) = start(dir.path()).await;
+    let life = create(&link, "orders", config()).await;
+    let ask = |key: u64| {
+        let batch = batch(0, 0, &["once"]);
+        let idempotency = IdempotencyKey { key: u128::from(key).into(), fingerprint: 7_u128.into() };
+        let item = PublishItem {
+            incarnation: life,
+            config_version: 0,
+            partition: 0,
+            batch_bytes: u32::try_from(batch.bytes().len()).unwrap(),
+            expected_end: None,
+            idempotency: Some(idempotency),
+        };
+        let request = PublishRequest { levels: Level::Quorum.bit(), items: vec![item] };
+        let body = encode_packet(&request, [batch.bytes().clone()]);
+        let link = link.clone();
+        tokio::spawn(async move { link.call(Method::Publish, SHARD, body, WAIT).await.unwrap() })
+    };
+    for key in 0..20 {
+        let asked: Vec<_> = (0..8).map(|_| ask(key)).collect();
+        let mut news = 0;
+        for answer in asked {
+            let answer = PublishAnswer::decode(answer.await.unwrap()).unwrap();
+            let placed = answer.results.into_iter().next().unwrap().placed.expect("no repeat is refused");
+            assert_eq!((placed.base_offset, placed.is_final), (key, true));
+            news += u32::from(!placed.duplicate);
+        }
+        assert_eq!(news, 1, "key {key} is stored once");
+    }
     node.shutdown(Duration::from_secs(5)).await;
 }

@@ -1,4 +1,5 @@
 //! Disks that fail, machines that lose power, nodes that stop.
+#![expect(clippy::disallowed_methods, reason = "copies a data directory as an operator would")]
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -20,7 +21,7 @@ use crate::client::{
 
 const DIR: &str = "/data";
 
-async fn start_on(disk: &SimDisk) -> (RunningNode, Link) {
+pub(crate) async fn start_on(disk: &SimDisk) -> (RunningNode, Link) {
     let config = NodeConfig { checkpoint_bytes: 4 << 10, ..settings(Path::new(DIR)) };
     start_in(config, Surroundings { disk: Arc::new(disk.clone()), ..Surroundings::default() }).await
 }
@@ -237,7 +238,9 @@ async fn a_first_start_that_was_interrupted_anywhere_is_finished_by_the_next() {
         }
         let (node, link) = start_in(settings(Path::new(DIR)), around(&disk.after_crash(cut))).await;
         let map = link.call(Method::ClusterMap, SHARD, Vec::new(), WAIT).await.unwrap();
-        let shards = ClusterMap::decode(map).unwrap().shards.len();
+        let map = ClusterMap::decode(map).unwrap();
+        assert_eq!(map.nodes[0].address, node.local_addr().to_string(), "gateways are told where it is");
+        let shards = map.shards.len();
         assert_eq!(shards, 3, "cut {cut}: fewer are fixed for ever");
         node.shutdown(Duration::from_secs(2)).await;
     }
@@ -283,4 +286,28 @@ async fn a_log_and_a_checkpoint_of_different_moments_are_refused() {
     let (node, link) = start(dir.path()).await;
     assert_eq!(read(&link, life, At::Earliest(true), 0).await.unwrap().1, ["early", "late"]);
     node.shutdown(Duration::from_secs(5)).await;
+}
+
+/// The log must be replayed with the bounds that it was applied with, or verdicts change.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn how_many_producers_a_shard_remembers_is_decided_with_its_directory() {
+    let disk = SimDisk::new();
+    let start = async |disk: &SimDisk, dedupe_rows| {
+        let config = NodeConfig { dedupe_rows, ..settings(Path::new(DIR)) };
+        start_in(config, Surroundings { disk: Arc::new(disk.clone()), ..Surroundings::default() }).await
+    };
+    let (node, link) = start(&disk, 1_000).await;
+    let life = create(&link, "orders", config()).await;
+    for producer in 1..=1_000 {
+        publish(&link, life, &batch(producer, 0, &["v"])).await.unwrap();
+    }
+    assert_eq!(publish(&link, life, &batch(1_001, 0, &["v"])).await, Err(ErrorCode::DedupeFull));
+    // Without a checkpoint: the whole log is applied again, by a node that is told of more.
+    let crashed = disk.after_crash(1);
+    node.shutdown(Duration::from_secs(1)).await;
+    let (node, link) = start(&crashed, 5_000).await;
+    assert_eq!(node.limits().dedupe_rows, 1_000);
+    assert_eq!(publish(&link, life, &batch(1_001, 0, &["v"])).await, Err(ErrorCode::DedupeFull));
+    publish(&link, life, &batch(7, 1, &["known"])).await.unwrap();
+    node.shutdown(Duration::from_secs(1)).await;
 }

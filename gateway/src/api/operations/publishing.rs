@@ -3,6 +3,7 @@
 use weir_protocol::limits::{DELAY_MS_MAX, WAIT_MS_MAX};
 
 use super::{Answer, Body, Content, Kind, Operation, Param, Target, Verb};
+use crate::api::limits::CONFIRM_DEADLINE_MS_MAX;
 use crate::auth::Op;
 
 const JSON_MAX: u64 = (1 << 53) - 1;
@@ -15,7 +16,7 @@ const CONFIRM: Param = Param::optional(
 );
 const CONFIRM_DEADLINE: Param = Param::optional(
     "Confirm-Deadline-Ms",
-    Kind::Integer { min: 1, max: 60_000 },
+    Kind::Integer { min: 1, max: CONFIRM_DEADLINE_MS_MAX },
     "If the level is not reached in this time, answer 202 with the level reached so far and the receipt.",
 );
 const PRODUCER_ID: Param = Param::optional(
@@ -64,7 +65,7 @@ const PUBLISHED_HEADERS: &[(&str, &str)] = &[
         "Milliseconds per stage: gw, net, queue, write, fsync, quorum, total; and the shared batch.",
     ),
     ("RateLimit-Policy", "The publish budget in bytes."),
-    ("RateLimit", "What is left of it."),
+    ("RateLimit", "What is left of it (`r`), and after how many seconds to look again (`t`)."),
 ];
 
 const DUPLICATE_HEADERS: &[(&str, &str)] = &[
@@ -107,9 +108,15 @@ pub const PUBLISH: Operation = Operation {
         Param::optional(
             "Message-TTL-Ms",
             Kind::Integer { min: 1, max: JSON_MAX },
-            "The message expires after this many milliseconds.",
+            "Time to live, from when the message is accepted; the topic's by default. Queue subscriptions, once there \
+             are any, do not deliver an older message; readers are shown it. Told with the message.",
         ),
-        Param::optional("Deliver-At", Kind::Text, "RFC 3339. Not to be delivered by queues before."),
+        Param::optional(
+            "Deliver-At",
+            Kind::Text,
+            "RFC 3339. Not to be delivered by queue subscriptions, once there are any, before; readers are shown it at \
+             once. Told with the message.",
+        ),
         Param::optional(
             "Deliver-Delay-Ms",
             Kind::Integer { min: 0, max: DELAY_MS_MAX },

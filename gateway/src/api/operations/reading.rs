@@ -9,8 +9,8 @@ use crate::auth::Op;
 const MIN_LEVEL: Param = Param::optional(
     "min_level",
     Kind::OneOf(&["memory", "quorum"]),
-    "Lowest level you are willing to see; the topic's `deliver_from` by default. Nodes deliver committed messages \
-     only, so far, whatever it says.",
+    "Lowest level you are willing to see: `quorum`, the default. `memory` is refused as `level_unavailable`, except \
+     by storage that confirms at `memory` at most, where both mean a committed message.",
 );
 const LAST_EVENT_ID: Param =
     Param::optional("Last-Event-ID", Kind::Text, "`id` of the last event received: continue after it.");
@@ -100,10 +100,14 @@ pub const READ_MESSAGE: Operation = Operation {
     id: "readMessage",
     path: "/v1/ns/{ns}/topics/{topic}/messages/{partition}/{offset}",
     summary: "Read one message",
-    about: "The body is the payload as it was published, with its `Content-Type` and `Content-Encoding`; the key \
-            and user headers are in `Message-Key` and `Message-Header-*`.",
+    about: "The body is the payload as it was published, with its `Content-Type` and `Content-Encoding`; gzip and zstd \
+            are decoded for who does not accept them, up to 16 MiB. The key and user headers are in `Message-Key` and \
+            `Message-Header-*`.",
     query: &[MIN_LEVEL],
-    headers: &[Param::optional("If-None-Match", Kind::Text, "Answer 304 if it has this tag.")],
+    headers: &[
+        Param::optional("If-None-Match", Kind::Text, "Answer 304 if it has this tag."),
+        Param::optional("Accept-Encoding", Kind::Text, "Encodings that you take; any if it is not sent."),
+    ],
     answers: &[
         Answer {
             status: 200,
@@ -113,6 +117,11 @@ pub const READ_MESSAGE: Operation = Operation {
                 ("ETag", "Tag of the message."),
                 ("Cache-Control", "`immutable` once it is committed."),
                 ("Message-Timestamp", "When it was accepted, milliseconds since the epoch."),
+                ("Content-Digest", "As published; not if the payload was decoded."),
+                ("Deliver-At", "As published, RFC 3339."),
+                ("Message-TTL-Ms", "As published, milliseconds."),
+                ("traceparent", "As published."),
+                ("tracestate", "As published."),
             ],
         },
         Answer::empty(304, "It has the tag that you have."),

@@ -12,7 +12,7 @@ use weir_protocol::limits::HTTP_BATCH_RECORDS_MAX;
 
 use super::essence;
 use crate::api::Problem;
-use crate::service::publish::NewRecord;
+use crate::service::publish::{NewRecord, Unnamed};
 
 const REQUIRED: [&str; 4] = ["specversion", "id", "source", "type"];
 
@@ -55,6 +55,8 @@ fn record(body: &Bytes, mut event: Attributes<'_>, mut headers: HeadersBuilder) 
     if let Some(missing) = REQUIRED.into_iter().find(|name| !event.contains_key(*name)) {
         return Err(format!("the attribute {missing} is missing"));
     }
+    // Data of an event that does not say so is JSON; of what encoded bytes are, nothing is known.
+    let unnamed = (content_type.is_none() && data.is_none()).then_some(Unnamed::Bytes);
     let value = match (data, encoded) {
         (Some(data), None) => {
             let content_type = content_type.unwrap_or_else(|| "application/json".to_owned());
@@ -90,7 +92,7 @@ fn record(body: &Bytes, mut event: Attributes<'_>, mut headers: HeadersBuilder) 
         }
         headers.user(&format!("ce-{name}"), value.as_bytes()).map_err(|why| format!("{name}: {why}"))?;
     }
-    Ok(NewRecord { key, headers: headers.finish(), value })
+    Ok(NewRecord { key, headers: headers.finish(), value, unnamed })
 }
 
 /// JSON payloads are stored as their own text; with another content type a JSON string means its text.

@@ -10,7 +10,7 @@ use weir_protocol::ids::TimestampMs;
 
 use super::{check_deliver_at, time_ms};
 use crate::api::Problem;
-use crate::service::publish::NewRecord;
+use crate::service::publish::{NewRecord, Unnamed};
 
 const OF_THE_BODY: [(&str, Reserved); 3] = [
     ("content-type", Reserved::ContentType),
@@ -36,7 +36,8 @@ pub(in crate::edge) fn message(headers: &HeaderMap, body: Bytes, now_ms: u64) ->
         add_user(&mut stored, name, name.as_str(), value)?;
     }
     let key = key.or_else(|| headers.get("ce-partitionkey").map(bytes_of));
-    Ok(NewRecord { key, headers: stored.finish(), value: body })
+    let unnamed = (!headers.contains_key("content-type")).then_some(Unnamed::Bytes);
+    Ok(NewRecord { key, headers: stored.finish(), value: body, unnamed })
 }
 
 /// What is said of a message whatever the form of its body: its headers and key.

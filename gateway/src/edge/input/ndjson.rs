@@ -10,7 +10,7 @@ use weir_protocol::limits::HTTP_BATCH_RECORDS_MAX;
 
 use super::{check_deliver_at, essence, time_ms};
 use crate::api::{BatchLine, Problem};
-use crate::service::publish::NewRecord;
+use crate::service::publish::{NewRecord, Unnamed};
 
 /// The records of all lines; empty lines are skipped.
 pub(super) fn records(body: &Bytes, now_ms: u64) -> Result<Vec<NewRecord>, Problem> {
@@ -47,16 +47,17 @@ fn refused(number: usize, field: &'static str, why: &str) -> Problem {
 }
 
 fn record(body: &Bytes, line: BatchLine<'_>, now_ms: u64) -> Result<NewRecord, (&'static str, String)> {
-    let (content_type, value) = match (line.data, line.data_base64) {
+    let is_named = line.content_type.is_some();
+    let (content_type, value, unnamed) = match (line.data, line.data_base64) {
         (Some(data), None) => {
             let content_type = line.content_type.unwrap_or_else(|| "application/json".to_owned());
             let value = text_or_json(body, &content_type, data)?;
-            (content_type, value)
+            (content_type, value, Unnamed::Json)
         }
         (None, Some(text)) => {
             let bytes = BASE64_STANDARD.decode(text).map_err(|error| ("data_base64", error.to_string()))?;
             let octets = || "application/octet-stream".to_owned();
-            (line.content_type.unwrap_or_else(octets), Bytes::from(bytes))
+            (line.content_type.unwrap_or_else(octets), Bytes::from(bytes), Unnamed::Bytes)
         }
         _ => return Err(("data", "a message has either data or data_base64".to_owned())),
     };
@@ -74,7 +75,8 @@ fn record(body: &Bytes, line: BatchLine<'_>, now_ms: u64) -> Result<NewRecord, (
     for (name, value) in &line.headers {
         headers.user(name, value.as_bytes()).map_err(|why| ("headers", format!("{name}: {why}")))?;
     }
-    Ok(NewRecord { key: line.key.map(Bytes::from), headers: headers.finish(), value })
+    let unnamed = (!is_named).then_some(unnamed);
+    Ok(NewRecord { key: line.key.map(Bytes::from), headers: headers.finish(), value, unnamed })
 }
 
 /// With a `text/*` content type a JSON string means its text.

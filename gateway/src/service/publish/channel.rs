@@ -148,7 +148,8 @@ impl PublishChannel {
             producer: self.producer.map(|(key, epoch)| ProducerAt { key, epoch, seq: publish.seq }),
             atomic: false,
         };
-        let parts = plan(&publish.content, placing, &self.publisher.config)?;
+        let content_type = topic.config.content_type.as_deref();
+        let parts = plan(&publish.content, content_type, placing, &self.publisher.config)?;
         let permits: Result<Vec<_>, _> =
             parts.iter().map(|part| storage.publish_permit(part.batch.bytes().len())).collect();
         let mut sent = Vec::with_capacity(parts.len());

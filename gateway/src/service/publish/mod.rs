@@ -19,7 +19,7 @@ pub use config::PublishConfig;
 pub use published::{Confirmed, Published, PublishedPart, RecordResult, Timing};
 pub use publisher::{ProducerPartition, Publisher, ReceiptState};
 pub use receipt::Receipt;
-pub use request::{Content, Expected, NewRecord, Producer, Publish};
+pub use request::{Content, Expected, NewRecord, Producer, Publish, Unnamed};
 
 pub(crate) use channel::ChannelPart;
 pub(crate) use published::is_old_duplicate;

@@ -1,5 +1,6 @@
 //! Which partition, which batches. Pure.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::ops::Range;
 
@@ -10,9 +11,10 @@ use weir_protocol::limits::{
     ATOMIC_BATCH_BYTES_MAX, BATCH_RECORDS_MAX, HTTP_BATCH_RECORDS_MAX, KEY_BYTES_MAX, SUB_BATCH_BYTES_TARGET,
 };
 use weir_protocol::slots::partition_of;
+use weir_protocol::ws::{ContentError, payload_of};
 
 use super::config::PublishConfig;
-use super::request::{Content, NewRecord};
+use super::request::{Content, NewRecord, Unnamed};
 use crate::service::ServiceError;
 
 /// Bytes of a record beside key, headers and value, at most: lengths, deltas and attributes.
@@ -62,10 +64,13 @@ impl Placing {
 
 /// Puts a request into batches. Batches of one partition keep the order of its records.
 ///
+/// `content_type` is the topic's, for records whose senders named none.
+///
 /// # Errors
 /// The whole request is refused for one record that is too large or malformed; nothing was sent.
 pub(super) fn plan(
     content: &Content,
+    content_type: Option<&str>,
     placing: Placing,
     config: &PublishConfig,
 ) -> Result<Vec<Part>, ServiceError> {
@@ -73,12 +78,46 @@ pub(super) fn plan(
         Content::Records(records) => {
             let mut planner = Planner::new(placing, *config);
             for record in records {
-                planner.push(record)?;
+                match content_type.zip(record.unnamed) {
+                    None => planner.push(record)?,
+                    Some((content_type, unnamed)) => {
+                        let named = named(record, unnamed, content_type, planner.count)?;
+                        planner.push(&named)?;
+                    }
+                }
             }
             planner.finish()
         }
         Content::Batches(batches) => plan_batches(batches, placing, config),
     }
+}
+
+/// The record with its topic's content type. A JSON value keeps its own where that type is neither JSON nor text.
+fn named(
+    record: &NewRecord,
+    unnamed: Unnamed,
+    content_type: &str,
+    index: u32,
+) -> Result<NewRecord, ServiceError> {
+    let value = match unnamed {
+        Unnamed::Bytes => record.value.clone(),
+        Unnamed::Json => {
+            // Whoever made it of JSON made it of text.
+            let json = std::str::from_utf8(&record.value).unwrap_or_default();
+            match payload_of(json, content_type) {
+                Ok(Cow::Borrowed(_)) => record.value.clone(),
+                Ok(Cow::Owned(text)) => text.into(),
+                Err(ContentError::ContentType) => return Ok(record.clone()),
+                Err(error) => {
+                    let detail =
+                        format!("message {index}: the topic's content type is {content_type}: {error}");
+                    return Err(ServiceError::new(ErrorCode::Malformed, detail).with_field("data"));
+                }
+            }
+        }
+    };
+    let headers = record.headers.with_content_type(content_type);
+    Ok(NewRecord { key: record.key.clone(), headers, value, unnamed: None })
 }
 
 struct OpenBatch {
@@ -248,7 +287,8 @@ fn rebuild(
         batch.validate_records().map_err(|error| bad_batch(&error))?;
         for record in batch.records().map_err(|error| bad_batch(&error))? {
             let record = record.map_err(|error| bad_batch(&error))?;
-            planner.push(&NewRecord { key: record.key, headers: record.headers, value: record.value })?;
+            let (key, headers, value) = (record.key, record.headers, record.value);
+            planner.push(&NewRecord { key, headers, value, unnamed: None })?;
         }
     }
     let mut parts = planner.finish()?;

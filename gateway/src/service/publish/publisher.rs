@@ -102,7 +102,8 @@ impl Publisher {
     ) -> Result<Published, ServiceError> {
         let asked = level_of(&topic, publish.confirm)?;
         let placing = self.placing(&topic, publish)?;
-        let parts = plan(&publish.content, placing, &self.config)?;
+        let content_type = topic.config.content_type.as_deref();
+        let parts = plan(&publish.content, content_type, placing, &self.config)?;
         let mut request = InFlight::new(topic, parts, asked);
         let levels = wanted_levels(asked, publish.confirm_deadline.is_some());
         let (sender, answers) = mpsc::unbounded_channel();

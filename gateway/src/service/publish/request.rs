@@ -68,6 +68,18 @@ pub struct NewRecord {
     pub headers: Headers,
     /// Payload.
     pub value: Bytes,
+    /// The sender named no content type: the topic's, if it has one, takes the place of what `headers` say. `None`:
+    /// it did, or built the record itself.
+    pub unnamed: Option<Unnamed>,
+}
+
+/// A payload whose sender did not say of what type it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Unnamed {
+    /// Bytes.
+    Bytes,
+    /// The text of a JSON value; a string may stand for its text.
+    Json,
 }
 
 /// The producer triple.

@@ -19,7 +19,7 @@ use super::page::{PartitionEdge, ReadPage};
 use super::records::{Origin, RecordSlice, unpack};
 use super::start::{StartAt, Until};
 use crate::service::ServiceError;
-use crate::service::topics::Topics;
+use crate::service::topics::{SPECULATIVE, Topics, is_speculative};
 use crate::storage::{CallFor, Safety, Storage, Topic};
 
 /// Attempts of a read whose topic is changed while it is under way.
@@ -71,7 +71,7 @@ impl Reader {
     /// Reads once.
     ///
     /// # Errors
-    /// `offset_trimmed`, `beyond_tail`, `incarnation_gone` (of a cursor), `topic_not_found`,
+    /// `level_unavailable`, `offset_trimmed`, `beyond_tail`, `incarnation_gone` (of a cursor), `topic_not_found`,
     /// `partition_not_found`, `invalid_parameter` for an offset without a partition on a topic of several.
     pub async fn read(&self, read: &Read) -> Result<ReadPage, ServiceError> {
         let deadline = self.storage.deadline() + read.wait;
@@ -79,6 +79,7 @@ impl Reader {
         loop {
             attempts -= 1;
             let topic = self.topics.known(&read.topic, deadline).await?;
+            self.check_level(read.min_level)?;
             match self.read_from(Arc::clone(&topic), read, deadline).await {
                 Err(failure) if attempts > 0 && is_stale(&failure) => {
                     self.storage.forget(&read.topic, (topic.incarnation, topic.version));
@@ -86,6 +87,14 @@ impl Reader {
                 page => return page,
             }
         }
+    }
+
+    /// Refuses readers that would have what is not delivered. Storage was reached before.
+    pub(super) fn check_level(&self, min_level: Level) -> Result<(), ServiceError> {
+        if is_speculative(min_level, self.storage.level_max()) {
+            return Err(ServiceError::new(ErrorCode::LevelUnavailable, SPECULATIVE).with_field("min_level"));
+        }
+        Ok(())
     }
 
     async fn read_from(

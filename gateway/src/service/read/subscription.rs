@@ -201,7 +201,7 @@ impl Reader {
     /// Starts to follow. Positions that do not exist are told by the first [`Subscription::next`].
     ///
     /// # Errors
-    /// `topic_not_found`, `partition_not_found`, `incarnation_gone` (of a cursor), `invalid_parameter` for an
+    /// `level_unavailable`, `topic_not_found`, `partition_not_found`, `incarnation_gone` (of a cursor), `invalid_parameter` for an
     /// offset on several partitions.
     pub async fn subscribe(&self, subscribe: Subscribe) -> Result<Subscription, ServiceError> {
         let mut topics = Vec::with_capacity(subscribe.topics.len());
@@ -209,6 +209,7 @@ impl Reader {
             // Not from memory: a later `incarnation_gone` then means that the topic was deleted meanwhile.
             topics.push(self.topics.get(path).await?);
         }
+        self.check_level(subscribe.min_level)?;
         let mut feeds = Vec::new();
         let several = topics.len() > 1;
         for (place, topic) in topics.iter().enumerate() {

@@ -15,7 +15,7 @@ use weir_protocol::ws::{Channel, CloseCode, FrameType, Pub, Reject, ServerFrame,
 use super::{Now, Session, State, raw};
 use crate::api::{Current, Problem};
 use crate::service::ServiceError;
-use crate::service::publish::{ChannelPart, Confirm, Content, NewRecord, is_old_duplicate};
+use crate::service::publish::{ChannelPart, Confirm, Content, NewRecord, Unnamed, is_old_duplicate};
 use crate::ws::effect::{Closing, Effect, Use};
 use crate::ws::publishing::{Amount, BadSeq, Publishing, Reached};
 
@@ -316,12 +316,18 @@ impl Session {
 fn record_of(publish: &Pub) -> Result<NewRecord, Problem> {
     let malformed = |error: &dyn std::fmt::Display| Problem::new(ErrorCode::Malformed, error.to_string());
     let content = publish.content().map_err(|error| malformed(&error))?;
+    let unnamed = match publish.ct {
+        Some(_) => None,
+        None if publish.data.is_some() => Some(Unnamed::Json),
+        None => Some(Unnamed::Bytes),
+    };
     let mut headers = HeadersBuilder::default();
     publish.add_headers(content.content_type, &mut headers).map_err(|error| malformed(&error))?;
     Ok(NewRecord {
         key: content.key.map(|key| Bytes::from(key.into_owned())),
         headers: headers.finish(),
         value: Bytes::from(content.value.into_owned()),
+        unnamed,
     })
 }
 

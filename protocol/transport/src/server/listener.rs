@@ -231,7 +231,15 @@ impl Listener {
     /// # Errors
     /// If the address cannot be bound.
     pub async fn bind(config: ServerConfig, service: Arc<dyn Service>) -> io::Result<Self> {
-        let socket = TcpListener::bind(config.addr).await?;
+        Self::serve(TcpListener::bind(config.addr).await?, config, service)
+    }
+
+    /// The same on a socket that listens already: its port is known, and nobody else can take it meanwhile.
+    /// [`ServerConfig::addr`] plays no part.
+    ///
+    /// # Errors
+    /// If the socket has no address.
+    pub fn serve(socket: TcpListener, config: ServerConfig, service: Arc<dyn Service>) -> io::Result<Self> {
         let local_addr = socket.local_addr()?;
         let server = Server::new(config, service);
         let accepting = accept(server.clone(), socket);

@@ -6,6 +6,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use rcgen::{CertifiedKey, generate_simple_self_signed};
 use rustls_pki_types::{PrivateKeyDer, ServerName};
+use tokio::net::TcpListener;
 use tokio::task::JoinSet;
 use weir_protocol::error::{ErrorCode, Outcome};
 use weir_protocol::rpc::{Method, Refusal};
@@ -206,4 +207,17 @@ async fn calls_beyond_the_links_limit_are_not_sent() {
     let _running = link.open(Method::Subscribe, SHARD, Vec::new()).await.unwrap();
     let error = call(&link, "x").await.unwrap_err();
     assert!(matches!(error, CallError::NotSent(NotSent::Full)), "{error:?}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_socket_that_listens_already_is_served_where_it_is() {
+    let socket = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = socket.local_addr().unwrap();
+    // Connected before anybody serves: the port is never anybody else's.
+    let early = Link::new(link_config(), Arc::new(TcpConnect { address: address.to_string(), tls: None }));
+    let call = tokio::spawn(async move { early.call(Method::Read, SHARD, vec!["x".into()], SOON).await });
+    let listener = Listener::serve(socket, server_config(), echo()).unwrap();
+    assert_eq!(listener.local_addr(), address);
+    assert_eq!(call.await.unwrap().unwrap(), "x");
+    listener.shutdown(SOON).await;
 }

@@ -1,4 +1,9 @@
 //! The operating system's file system.
+#![expect(
+    clippy::disallowed_methods,
+    clippy::disallowed_types,
+    reason = "where the disk meets the operating system"
+)]
 
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{self, Read, Seek, Write};

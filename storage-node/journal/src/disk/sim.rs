@@ -100,7 +100,7 @@ impl SimDisk {
         self.state().capacity = None;
     }
 
-    /// From now on `path` can be neither renamed nor removed; until [`SimDisk::let_go`].
+    /// From now on `path` can be neither renamed nor removed, nor given to a file; until [`SimDisk::let_go`].
     pub fn hold(&self, path: &Path) {
         self.state().held.insert(path.to_owned());
     }
@@ -194,7 +194,7 @@ impl State {
     /// An operation that takes the name `path` away, perhaps for another.
     fn unname(&mut self, path: &Path, to: Option<&Path>) -> io::Result<()> {
         self.operate()?;
-        if self.held.contains(path) {
+        if self.held.contains(path) || to.is_some_and(|to| self.held.contains(to)) {
             return Err(io::Error::other("simulated: the name is held"));
         }
         let id = *self.names.get(path).ok_or(io::ErrorKind::NotFound)?;

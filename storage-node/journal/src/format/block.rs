@@ -96,7 +96,7 @@ impl BlockHeader {
         false
     }
 
-    /// The header's bytes; their checksum is zero until [`BlockHeader::put_crc`].
+    /// The header's bytes; their checksum is zero until `put_crc`.
     #[must_use]
     pub fn encode(&self) -> [u8; BLOCK_HEADER_BYTES] {
         let mut header = [0; BLOCK_HEADER_BYTES];

@@ -7,16 +7,22 @@ use weir_protocol::batch::{Batch, BatchError, BatchHeader};
 use weir_protocol::error::ErrorCode;
 use weir_protocol::ids::{Incarnation, LogIndex, Offset, ShardId, TimestampMs};
 use weir_protocol::limits::DEDUPE_ENTRIES_MAX;
-use weir_protocol::rpc::{NamespacePut, Placed, Refusal, TopicCreated, TopicDescription};
+use weir_protocol::rpc::{
+    NamespacePut, Placed, Refusal, SubscriptionCreated, SubscriptionDescription, TopicCreated,
+    TopicDescription,
+};
 
 use super::super::entry::{Entry, EntryError, Kind, SubBatch};
 use super::cow_map::CowMap;
+use super::dead_letters::DeadLetters;
 use super::dedupe::{Check, Dedupe, PartitionKey, Placement};
 use super::floors::Floors;
 use super::outbox::{Inbox, Outbox};
 use super::partition::{Marks, Partition};
+use super::parts::Parts;
 use super::rows::BatchRow;
 use super::slots::SlotTable;
+use super::subscriptions::Subscriptions;
 use super::topics::Topics;
 
 /// A committed entry that cannot be applied: written by a newer build or damaged. The shard stops; nothing is
@@ -60,6 +66,10 @@ pub enum Verdict {
     Topic(TopicDescription),
     /// A namespace was created or changed.
     Namespace(NamespacePut),
+    /// A subscription was created or found.
+    SubscriptionCreated(SubscriptionCreated),
+    /// A subscription was changed or deleted.
+    Subscription(SubscriptionDescription),
     /// Done.
     Done,
 }
@@ -71,7 +81,7 @@ pub struct Applied {
     pub verdicts: Vec<Verdict>,
     /// Partitions that gained records or changed otherwise.
     pub touched: Vec<PartitionKey>,
-    /// Something waits for another shard, or was taken by it.
+    /// Something waits for another shard or topic, or was taken by it.
     pub is_outbox_changed: bool,
 }
 
@@ -81,6 +91,7 @@ pub struct Applied {
 /// ```text
 ///   partitions ─▶ floors (what retention and purging need, ordered)
 ///   topics · guests: topics at home elsewhere with partitions here · outbox · inbox
+///   subscriptions at home here · parts: what any subscription holds of a partition here · dead letters
 ///   dedupe · slots (shard 0) · last time
 /// ```
 #[derive(Debug, Clone)]
@@ -91,6 +102,9 @@ pub struct ShardState {
     pub(super) outbox: Arc<Outbox>,
     pub(super) inbox: Arc<Inbox>,
     pub(super) slots: Arc<SlotTable>,
+    pub(super) subscriptions: Subscriptions,
+    pub(super) parts: Parts,
+    pub(super) dead_letters: Arc<DeadLetters>,
     pub(super) dedupe: Dedupe,
     pub(super) last_ts: TimestampMs,
     pub(super) floors: Floors,
@@ -114,6 +128,9 @@ impl ShardState {
             outbox: Arc::default(),
             inbox: Arc::default(),
             slots: Arc::default(),
+            subscriptions: Subscriptions::default(),
+            parts: Parts::default(),
+            dead_letters: Arc::default(),
             dedupe: Dedupe::new(rows_max),
             last_ts: TimestampMs(0),
             floors: Floors::default(),
@@ -234,6 +251,7 @@ impl ShardState {
         let key = (sub.incarnation, sub.partition);
         if let (Some(_), Some(upto)) = (self.partitions.get(&key), sub.expected_end) {
             self.change(key, |partition| partition.trim(upto));
+            self.trim_parts(key);
             touched.push(key);
         }
         Verdict::Done
@@ -258,6 +276,24 @@ impl ShardState {
     #[must_use]
     pub fn outbox(&self) -> &Outbox {
         &self.outbox
+    }
+
+    /// Subscriptions at home here.
+    #[must_use]
+    pub fn subscriptions(&self) -> &Subscriptions {
+        &self.subscriptions
+    }
+
+    /// What subscriptions hold of partitions here.
+    #[must_use]
+    pub fn parts(&self) -> &Parts {
+        &self.parts
+    }
+
+    /// Dead letters on their way.
+    #[must_use]
+    pub fn dead_letters(&self) -> &DeadLetters {
+        &self.dead_letters
     }
 
     /// Where topics are at home; empty in all shards but the meta group.
@@ -289,7 +325,9 @@ impl ShardState {
     /// Lowest entry that still holds a live record; `None` if none does. Everything below may be purged.
     #[must_use]
     pub fn needed_from(&self) -> Option<LogIndex> {
-        self.floors.pins().next().map(|(index, _)| index)
+        let records = self.floors.pins().next().map(|(index, _)| index);
+        let dead = self.dead_letters.needed_from();
+        records.into_iter().chain(dead).min()
     }
 
     /// Full names of the topics whose records keep the oldest entries, at most `most`.
@@ -314,6 +352,7 @@ impl ShardState {
     /// If one does not hold.
     pub fn check(&self) {
         self.topics.check();
+        self.parts.check(|key| self.partitions.get(&key).map(|partition| partition.start..partition.end));
         self.partitions.iter().for_each(|(_, partition)| partition.check());
         assert_eq!(self.floors, self.floors_of_partitions(), "the order follows from the partitions");
     }

@@ -11,8 +11,10 @@ use weir_protocol::rpc::{Refusal, TopicDescription, TopicName};
 use super::super::command::{Change, Command, CreateTopic, DeleteTopic, TellTopic, UpdateTopic};
 use super::apply::{Applied, At, ShardState, StateError, Verdict};
 use super::dedupe::PartitionKey;
-use super::outbox::{Heard, OUTBOX_ROWS_MAX};
+use super::outbox::{Heard, News, OUTBOX_ROWS_MAX};
 use super::partition::{Marks, Partition};
+use super::subscribing::part_key;
+use crate::subscription::PartEvent;
 
 /// When to ask again while the outbox is full.
 const RETRY_AFTER_MS: u64 = 1_000;
@@ -41,6 +43,19 @@ impl ShardState {
                 Ok(Verdict::Done)
             }
             Change::PutSlots(put) => Arc::make_mut(&mut self.slots).put(&put).map(|()| Verdict::Done),
+            Change::CreateSubscription(create) => self.create_subscription(&create, at, applied),
+            Change::UpdateSubscription(update) => self.update_subscription(&update, applied),
+            Change::DeleteSubscription(delete) => self.delete_subscription(&delete, applied),
+            Change::TellSubscription(told) => self.told_of_subscription(told),
+            Change::ChangePart(change) => {
+                let event = PartEvent::decode(&change.event).map_err(|_| unknown)?;
+                self.change_part(part_key(&change.part), &event, applied)
+            }
+            Change::Buried(buried) => {
+                self.buried(buried.upto);
+                applied.is_outbox_changed = true;
+                Ok(Verdict::Done)
+            }
         };
         Ok(verdict.unwrap_or_else(Verdict::Refused))
     }
@@ -82,7 +97,8 @@ impl ShardState {
 
     fn tell_others(&mut self, topic: &TopicDescription, is_deleted: bool, applied: &mut Applied) {
         if self.is_spread(topic) {
-            Arc::make_mut(&mut self.outbox).tell(self.topics.shard(), &Arc::new(topic.clone()), is_deleted);
+            let news = News::Topic(Arc::new(topic.clone()));
+            Arc::make_mut(&mut self.outbox).tell(self.topics.shard(), &news, is_deleted);
             applied.is_outbox_changed = true;
         }
     }
@@ -98,11 +114,11 @@ impl ShardState {
         if is_spread { self.has_outbox_room() } else { Ok(()) }
     }
 
-    fn has_outbox_room(&self) -> Result<(), Refusal> {
+    pub(super) fn has_outbox_room(&self) -> Result<(), Refusal> {
         if self.outbox.count() < OUTBOX_ROWS_MAX {
             return Ok(());
         }
-        let detail = format!("{OUTBOX_ROWS_MAX} changes of topics wait for other shards");
+        let detail = format!("{OUTBOX_ROWS_MAX} changes wait for other shards");
         let refusal = Refusal::new(ErrorCode::Busy, detail);
         Err(Refusal { retry_after_ms: Some(RETRY_AFTER_MS), ..refusal })
     }
@@ -110,13 +126,8 @@ impl ShardState {
     /// The home of a topic says what it is; this shard holds partitions of it.
     fn told(&mut self, told: TellTopic, applied: &mut Applied) -> Result<Verdict, Refusal> {
         let life = Incarnation(told.topic.incarnation);
-        match Arc::make_mut(&mut self.inbox).hear(ShardId(told.source), told.seq, life) {
-            Heard::Before => return Ok(Verdict::Done),
-            Heard::TooEarly(next) => {
-                let detail = format!("number {} came before {next}", told.seq);
-                return Err(Refusal::new(ErrorCode::ProducerGap, detail));
-            }
-            Heard::Now => {}
+        if !self.is_news(told.source, told.seq, Some(life))? {
+            return Ok(Verdict::Done);
         }
         let topic = Arc::new(told.topic);
         if told.is_deleted {
@@ -131,6 +142,23 @@ impl ShardState {
             applied.touched.extend(self.configure_partitions(&topic));
         }
         Ok(Verdict::Done)
+    }
+
+    /// Takes the number of what another shard tells; false if it was heard before.
+    pub(super) fn is_news(
+        &mut self,
+        source: u32,
+        seq: u64,
+        topic: Option<Incarnation>,
+    ) -> Result<bool, Refusal> {
+        match Arc::make_mut(&mut self.inbox).hear(ShardId(source), seq, topic) {
+            Heard::Now => Ok(true),
+            Heard::Before => Ok(false),
+            Heard::TooEarly(next) => {
+                let detail = format!("number {seq} came before {next}");
+                Err(Refusal::new(ErrorCode::ProducerGap, detail))
+            }
+        }
     }
 
     fn open_partitions(&mut self, topic: &TopicDescription) {
@@ -158,6 +186,7 @@ impl ShardState {
         for key in &keys {
             let removed = self.partitions.remove(key).expect("a topic has its partitions");
             self.floors.moved(*key, removed.marks(), Marks::default());
+            self.parts.close_partition(*key);
         }
         self.dedupe.topic_deleted();
         keys

@@ -174,6 +174,12 @@ impl Dedupe {
         self.producers.get(&(at, key)).filter(|row| !is_idle(row, now))
     }
 
+    /// Most producers, and most idempotency keys.
+    #[must_use]
+    pub fn rows_max(&self) -> usize {
+        self.rows_max
+    }
+
     /// Producers and idempotency keys that take up room.
     #[must_use]
     pub fn rows(&self) -> (usize, usize) {

@@ -1,25 +1,36 @@
-//! Pins what state version 2 means: a log of 41 entries and the checkpoint it must lead to, byte for byte.
+//! Pins what state version 3 means: a log of 43 entries and the checkpoint it must lead to, byte for byte.
 //!
 //! A build that fails here would read its predecessor's log differently: raise `STATE_VERSION` and keep the old rules.
 //! To write the files of a *new* version: `WEIR_GOLDEN_DIR=storage-node/src/shard/state/golden cargo test -p
 //! weir-storage-node golden`.
+#![expect(clippy::disallowed_methods, reason = "writes golden files when asked to")]
+
+use std::ops::Range;
 
 use bytes::{Buf, Bytes};
 use prost::Message as _;
 use weir_protocol::ids::{Incarnation, LogIndex, Offset, PartitionId, ShardId, TimestampMs};
-use weir_protocol::rpc::{Namespace, TopicConfig, TopicDescription};
+use weir_protocol::rpc::{
+    At, Namespace, PartRef, SubscriptionConfig, SubscriptionDescription, SubscriptionName, TopicConfig,
+    TopicDescription,
+};
 
 use super::super::command::{
-    Change, Command, CreateTopic, DeleteNamespace, DeleteTopic, PutNamespace, PutSlots, Taken, TellTopic,
-    UpdateTopic,
+    Buried, Change, ChangePart, Command, CreateSubscription, CreateTopic, DeleteNamespace,
+    DeleteSubscription, DeleteTopic, PutNamespace, PutSlots, Taken, TellSubscription, TellTopic,
+    UpdateSubscription, UpdateTopic,
 };
 use super::super::entry::{EntryBuilder, Idempotency, Kind, SubBatch};
 use super::tests::{batch, config, name};
 use super::{ShardState, SlotTable, Verdict};
+use crate::subscription::{Dead, Delivered, Fence, Nacked, PartEvent, Seek};
 
 const SHARD: ShardId = ShardId(5);
-const LOG: &[u8] = include_bytes!("golden/v2.log");
-const CHECKPOINT: &[u8] = include_bytes!("golden/v2.checkpoint");
+const LOG: &[u8] = include_bytes!("golden/v3.log");
+const CHECKPOINT: &[u8] = include_bytes!("golden/v3.checkpoint");
+/// Written by a build that knew nothing of subscriptions.
+const LOG_V2: &[u8] = include_bytes!("golden/v2.log");
+const CHECKPOINT_V2: &[u8] = include_bytes!("golden/v2.checkpoint");
 /// Written by a build that knew nothing of other shards.
 const LOG_V1: &[u8] = include_bytes!("golden/v1.log");
 const CHECKPOINT_V1: &[u8] = include_bytes!("golden/v1.checkpoint");
@@ -99,7 +110,108 @@ fn log() -> Vec<Bytes> {
     entries.push(entry(8_000, &[publish(2, 0, batch(8, 2, 0, 3)), publish(3, 0, batch(0, 0, 0, 1))]));
     entries.push(entry(9_500, &[publish(2, 0, batch(8, 1, 60, 1)), publish(2, 0, batch(8, 2, 0, 3))]));
     entries.push(entry(9_600, &neighbours()));
+    entries.push(entry(9_700, &subscriptions()));
+    entries.push(entry(9_800, &settled()));
     entries
+}
+
+fn subscription(name: &str, topic: &str, start: At) -> (SubscriptionName, SubscriptionConfig) {
+    let name =
+        SubscriptionName { tenant: "default".into(), namespace: "default".into(), subscription: name.into() };
+    let config = SubscriptionConfig {
+        topic: topic.into(),
+        lease_ms: 30_000,
+        max_attempts: 3,
+        backoff_ms: vec![1_000, 5_000],
+        dead_letter_topic: Some("dead".into()),
+        start: start.into(),
+        max_unacked: 100,
+        paused: false,
+    };
+    (name, config)
+}
+
+/// Subscriptions at home here and elsewhere, changed and deleted.
+fn subscriptions() -> Vec<SubBatch> {
+    let create = |name: &str, counter: u64, shards: Vec<u32>, start: At| {
+        let (name, config) = subscription(name, "clicks", start);
+        let topic_incarnation = life(counter);
+        command(Change::CreateSubscription(CreateSubscription { name, config, topic_incarnation, shards }))
+    };
+    let (name, config) = subscription("billing", "clicks", At::Earliest(true));
+    let update = UpdateSubscription {
+        name: name.clone(),
+        config: SubscriptionConfig { paused: true, ..config },
+        id: life(6),
+        expected_version: 1,
+    };
+    let (guest, config) = subscription("guest", "orders", At::TimestampMs(3_000));
+    let guest = SubscriptionDescription {
+        name: guest,
+        id: Incarnation::compose(ShardId(6), 9).0,
+        version: 2,
+        config,
+        topic_incarnation: life(1),
+        shards: vec![5],
+        created_ms: 7,
+    };
+    let tell = |seq: u64, is_deleted: bool| {
+        let subscription = guest.clone();
+        command(Change::TellSubscription(TellSubscription { source: 6, seq, subscription, is_deleted }))
+    };
+    vec![
+        create("billing", 2, vec![5, 5], At::Earliest(true)),
+        create("billing", 2, vec![5, 5], At::Latest(true)),
+        create("wide", 2, vec![5, 6], At::Latest(true)),
+        create("gone", 2, vec![5, 5], At::Tail(3)),
+        command(Change::UpdateSubscription(update.clone())),
+        command(Change::UpdateSubscription(update)),
+        command(Change::DeleteSubscription(DeleteSubscription {
+            name: subscription("gone", "clicks", At::Earliest(true)).0,
+            expected_version: Some(1),
+        })),
+        tell(3, false),
+        tell(3, false),
+    ]
+}
+
+/// What becomes of records, and of dead letters.
+fn settled() -> Vec<SubBatch> {
+    let part = |id: u64, counter: u64, partition: u32| PartRef {
+        subscription: id,
+        incarnation: life(counter),
+        partition,
+    };
+    let guest = Incarnation::compose(ShardId(6), 9).0;
+    let run = |run: Range<u64>| Offset(run.start)..Offset(run.end);
+    let dead = |offset: u64, attempts: u32, reason: &str| Dead {
+        offset: Offset(offset),
+        attempts,
+        reason: reason.into(),
+    };
+    let many = PartEvent {
+        settled: vec![run(0..3), run(5..7)],
+        nacked: vec![Nacked { offset: Offset(4), attempts: 1, due: TimestampMs(11_000) }],
+        delivered: vec![Delivered { offset: Offset(7), attempts: 2 }],
+        dead: vec![dead(8, 3, "no such customer"), dead(5, 3, "settled before")],
+        seek: None,
+    };
+    let seek =
+        PartEvent { seek: Some(Seek { to: Offset(75), fence: Fence(2 << 32) }), ..PartEvent::default() };
+    let no_partition = PartEvent::default();
+    let gone = PartEvent { dead: vec![dead(69, 1, "trimmed")], ..PartEvent::default() };
+    let changes = [
+        (part(life(6), 2, 0), many),
+        (part(guest, 1, 0), seek),
+        (part(guest, 1, 9), no_partition),
+        (part(guest, 1, 0), gone),
+    ];
+    let change = |(part, event): &(PartRef, PartEvent)| {
+        command(Change::ChangePart(ChangePart { part: *part, event: event.encode().into() }))
+    };
+    let mut subs: Vec<_> = changes.iter().map(change).collect();
+    subs.push(command(Change::Buried(Buried { upto: 1 })));
+    subs
 }
 
 /// Topics over several shards, at home here and elsewhere, and slots.
@@ -178,11 +290,11 @@ fn the_golden_log_leads_to_the_golden_checkpoint() {
     let (written, entries) = (joined(&log()), log().len());
     let (state, verdicts) = apply(&written);
     if let Ok(dir) = std::env::var("WEIR_GOLDEN_DIR") {
-        std::fs::write(format!("{dir}/v2.log"), &written).unwrap();
-        std::fs::write(format!("{dir}/v2.checkpoint"), state.encode()).unwrap();
+        std::fs::write(format!("{dir}/v3.log"), &written).unwrap();
+        std::fs::write(format!("{dir}/v3.checkpoint"), state.encode()).unwrap();
         return;
     }
-    assert_eq!(entries, 41);
+    assert_eq!(entries, 43);
     assert!(written == LOG, "this build writes another log");
     assert!(state.encode() == CHECKPOINT, "this build applies the log differently");
     let refused = verdicts.iter().filter(|verdict| matches!(verdict, Verdict::Refused(_))).count();
@@ -190,11 +302,13 @@ fn the_golden_log_leads_to_the_golden_checkpoint() {
 }
 
 #[test]
-fn the_predecessors_log_and_checkpoint_still_mean_the_same() {
-    let (from_log, _) = apply(LOG_V1);
-    let from_checkpoint = ShardState::decode(SHARD, &Bytes::from_static(CHECKPOINT_V1)).unwrap();
-    from_checkpoint.check();
-    assert_eq!(from_log.encode(), from_checkpoint.encode());
+fn the_predecessors_logs_and_checkpoints_still_mean_the_same() {
+    for (log, checkpoint) in [(LOG_V1, CHECKPOINT_V1), (LOG_V2, CHECKPOINT_V2)] {
+        let (from_log, _) = apply(log);
+        let from_checkpoint = ShardState::decode(SHARD, &Bytes::from_static(checkpoint)).unwrap();
+        from_checkpoint.check();
+        assert_eq!(from_log.encode(), from_checkpoint.encode());
+    }
 }
 
 #[test]

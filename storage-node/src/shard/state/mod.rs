@@ -4,8 +4,10 @@
 //!   apply ──▶ partitions   start ≤ end, rows: where each batch lies in the log
 //!     │         └▶ floors  what retention and purging look at, ordered
 //!     ├─────▶ dedupe       producers and idempotency keys
-//!     └─────▶ topics       topics at home here; namespaces and slots (shard 0)
-//!               └▶ outbox  what the other shards of a topic have to be told; they keep it as guests
+//!     ├─────▶ topics       topics at home here; namespaces and slots (shard 0)
+//!     │         └▶ outbox  what the other shards of a topic or subscription have to be told
+//!     └─────▶ parts        what each subscription holds of a partition; subscriptions at home here
+//!               └▶ dead letters on their way to their topic
 //!   snapshot               to bytes and back, while apply goes on
 //! ```
 //!
@@ -14,6 +16,7 @@
 mod apply;
 mod commands;
 mod cow_map;
+mod dead_letters;
 mod dedupe;
 mod floors;
 #[cfg(test)]
@@ -24,20 +27,28 @@ mod model;
 mod neighbours;
 mod outbox;
 mod partition;
+mod parts;
 mod producers;
 mod rows;
 mod slots;
 mod snapshot;
+mod stored_subscriptions;
+mod subscribing;
+mod subscriptions;
 #[cfg(test)]
 mod tests;
 mod topics;
 
 pub use apply::{Applied, ShardState, StateError, Verdict};
+pub use dead_letters::{DeadLetter, DeadLetters};
 pub use dedupe::{Check, Dedupe, PartitionKey, Placement};
-pub use outbox::{Outbox, OutboxRow};
+pub use outbox::{News, OUTBOX_ROWS_MAX, Outbox, OutboxRow};
 pub use partition::Partition;
+pub use parts::{HeldPart, PartKey, Parts};
 pub use producers::Producer;
 pub use rows::BatchRow;
 pub use slots::SlotTable;
 pub use snapshot::{Frozen, SnapshotError};
+pub use subscribing::part_key;
+pub use subscriptions::Subscriptions;
 pub use topics::Topics;

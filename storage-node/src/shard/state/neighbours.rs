@@ -76,7 +76,7 @@ impl Neighbours {
     fn carry(&mut self, from: usize, to: usize, most: usize, is_lost: bool) {
         let rows = self.states[from].outbox().rows(SHARDS[to], most);
         for row in &rows {
-            let verdict = self.command(to, Change::TellTopic(row.command(SHARDS[from])));
+            let verdict = self.command(to, row.command(SHARDS[from]));
             assert_eq!(verdict, Verdict::Done);
         }
         if let Some(last) = rows.last().filter(|_| !is_lost) {
@@ -161,7 +161,7 @@ fn a_row_that_comes_before_its_predecessor_is_refused() {
     shards.created(0, "a", 3);
     shards.created(0, "b", 3);
     let rows = shards.states[0].outbox().rows(SHARDS[1], 2);
-    let early = shards.command(1, Change::TellTopic(rows[1].command(SHARDS[0])));
+    let early = shards.command(1, rows[1].command(SHARDS[0]));
     assert!(
         matches!(&early, Verdict::Refused(refusal) if refusal.error_code() == ErrorCode::ProducerGap),
         "{early:?}"

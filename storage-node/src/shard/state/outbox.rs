@@ -13,33 +13,64 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use weir_protocol::ids::{Incarnation, ShardId};
-use weir_protocol::rpc::TopicDescription;
+use weir_protocol::rpc::{SubscriptionDescription, TopicDescription};
 
-use super::super::command::TellTopic;
+use super::super::command::{Change, TellSubscription, TellTopic};
 
 /// Rows of one shard that wait to be taken; further changes that need one are refused.
-pub(super) const OUTBOX_ROWS_MAX: usize = 10_000;
+pub const OUTBOX_ROWS_MAX: usize = 10_000;
 
-/// A row: a topic that the target holds partitions of, as it is now.
+/// A row: something that the target holds parts of, as it is now.
 #[derive(Debug, Clone, PartialEq)]
 pub struct OutboxRow {
     /// Number within its lane.
     pub seq: u64,
-    /// The topic.
-    pub topic: Arc<TopicDescription>,
+    /// What is told.
+    pub news: News,
     /// It was deleted.
     pub is_deleted: bool,
+}
+
+/// What one shard tells another.
+#[derive(Debug, Clone, PartialEq)]
+pub enum News {
+    /// A topic.
+    Topic(Arc<TopicDescription>),
+    /// A subscription.
+    Subscription(Arc<SubscriptionDescription>),
+}
+
+impl News {
+    /// The life of what it speaks of.
+    fn life(&self) -> Incarnation {
+        match self {
+            Self::Topic(topic) => Incarnation(topic.incarnation),
+            Self::Subscription(subscription) => Incarnation(subscription.id),
+        }
+    }
+
+    /// The shards that have to know of it.
+    fn shards(&self) -> &[u32] {
+        match self {
+            Self::Topic(topic) => &topic.shards,
+            Self::Subscription(subscription) => &subscription.shards,
+        }
+    }
 }
 
 impl OutboxRow {
     /// The command for the target.
     #[must_use]
-    pub fn command(&self, source: ShardId) -> TellTopic {
-        TellTopic {
-            source: source.0,
-            seq: self.seq,
-            topic: (*self.topic).clone(),
-            is_deleted: self.is_deleted,
+    pub fn command(&self, source: ShardId) -> Change {
+        let (source, seq, is_deleted) = (source.0, self.seq, self.is_deleted);
+        match &self.news {
+            News::Topic(topic) => {
+                Change::TellTopic(TellTopic { source, seq, topic: (**topic).clone(), is_deleted })
+            }
+            News::Subscription(subscription) => {
+                let subscription = (**subscription).clone();
+                Change::TellSubscription(TellSubscription { source, seq, subscription, is_deleted })
+            }
         }
     }
 }
@@ -60,15 +91,15 @@ pub struct Outbox {
 }
 
 impl Outbox {
-    /// Adds a row for every shard of the topic but `home`.
-    pub(super) fn tell(&mut self, home: ShardId, topic: &Arc<TopicDescription>, is_deleted: bool) {
-        let mut targets: Vec<u32> = topic.shards.clone();
+    /// Adds a row for every shard that has to know but `home`.
+    pub(super) fn tell(&mut self, home: ShardId, news: &News, is_deleted: bool) {
+        let mut targets: Vec<u32> = news.shards().to_vec();
         targets.sort_unstable();
         targets.dedup();
         targets.retain(|target| *target != home.0);
         for target in &targets {
             let lane = self.lanes.entry(ShardId(*target)).or_default();
-            lane.rows.push_back(OutboxRow { seq: lane.next, topic: Arc::clone(topic), is_deleted });
+            lane.rows.push_back(OutboxRow { seq: lane.next, news: news.clone(), is_deleted });
             lane.next += 1;
         }
     }
@@ -101,10 +132,10 @@ impl Outbox {
         self.lanes.get(&target).map_or_else(Vec::new, |lane| lane.rows.iter().take(most).cloned().collect())
     }
 
-    /// True while some shard has not taken what there is to say of this topic.
+    /// True while some shard has not taken what there is to say of this topic or subscription.
     #[must_use]
     pub fn speaks_of(&self, life: Incarnation) -> bool {
-        self.lanes.values().any(|lane| lane.rows.iter().any(|row| row.topic.incarnation == life.0))
+        self.lanes.values().any(|lane| lane.rows.iter().any(|row| row.news.life() == life))
     }
 }
 
@@ -136,15 +167,15 @@ pub(super) struct Inbox {
 }
 
 impl Inbox {
-    /// Takes a row's number.
-    pub(super) fn hear(&mut self, source: ShardId, seq: u64, life: Incarnation) -> Heard {
+    /// Takes a row's number; `life` is the topic's, if it speaks of one.
+    pub(super) fn hear(&mut self, source: ShardId, seq: u64, life: Option<Incarnation>) -> Heard {
         let known = self.sources.entry(source).or_default();
         match seq.cmp(&known.next) {
             std::cmp::Ordering::Less => Heard::Before,
             std::cmp::Ordering::Greater => Heard::TooEarly(known.next),
             std::cmp::Ordering::Equal => {
                 known.next += 1;
-                known.newest = known.newest.max(life);
+                known.newest = known.newest.max(life.unwrap_or(known.newest));
                 Heard::Now
             }
         }

@@ -8,20 +8,25 @@ use prost::Message;
 use weir_protocol::ids::{
     ConfigVersion, Epoch, Incarnation, Offset, PartitionId, ProducerKey, Seq, ShardId, TimestampMs,
 };
-use weir_protocol::rpc::{Namespace, SlotRun, TopicConfig, TopicDescription, U128};
+use weir_protocol::rpc::{Namespace, SlotRun, SubscriptionDescription, TopicConfig, TopicDescription, U128};
 
 use super::apply::ShardState;
 use super::cow_map::{BUCKETS, CowMap};
+use super::dead_letters::DeadLetters;
 use super::dedupe::{Dedupe, PartitionKey, Placement, UsedKey};
-use super::outbox::{Inbox, Lane, Outbox, OutboxRow, Source};
+use super::outbox::{Inbox, Lane, News, Outbox, OutboxRow, Source};
 use super::partition::Partition;
+use super::parts::Parts;
 use super::producers::{Producer, Run};
 use super::rows::{Rows, StoredChunk};
 use super::slots::SlotTable;
+use super::stored_subscriptions::{self, StoredDeadLetter, StoredPart};
+use super::subscriptions::Subscriptions;
 use super::topics::Topics;
 
-/// Format of these messages. Format 1 knew nothing of other shards; all of it means the same in 2.
-const FORMAT: u32 = 2;
+/// Format of these messages. Format 1 knew nothing of other shards, 2 nothing of subscriptions; all of them means the
+/// same in 3.
+const FORMAT: u32 = 3;
 const FORMAT_MIN: u32 = 1;
 
 /// Why a checkpoint cannot be used. The caller refuses to start: the log before it may be gone.
@@ -60,11 +65,17 @@ struct Stored {
     inbox: Vec<StoredSource>,
     #[prost(message, repeated, tag = "10")]
     slots: Vec<SlotRun>,
+    #[prost(message, repeated, tag = "11")]
+    subscriptions: Vec<SubscriptionDescription>,
+    #[prost(message, repeated, tag = "12")]
+    parts: Vec<StoredPart>,
+    #[prost(message, repeated, tag = "13")]
+    dead_letters: Vec<StoredDeadLetter>,
 }
 
 /// What there is one of. The counts say that nothing was cut off.
 #[derive(Clone, Copy, PartialEq, Message)]
-struct Head {
+pub(super) struct Head {
     #[prost(uint32, tag = "1")]
     format: u32,
     #[prost(uint32, tag = "2")]
@@ -97,6 +108,14 @@ struct Head {
     inbox: u64,
     #[prost(uint32, tag = "16")]
     slots_version: u32,
+    #[prost(uint64, tag = "17")]
+    subscriptions: u64,
+    #[prost(uint64, tag = "18")]
+    parts: u64,
+    #[prost(uint64, tag = "19")]
+    dead_letters: u64,
+    #[prost(uint64, tag = "20")]
+    pub(super) next_dead_letter: u64,
 }
 
 /// Rows for one target: numbers end before `next`.
@@ -110,12 +129,15 @@ struct StoredLane {
     rows: Vec<StoredRow>,
 }
 
+/// Either a topic or a subscription.
 #[derive(Clone, PartialEq, Message)]
 struct StoredRow {
-    #[prost(message, required, tag = "1")]
-    topic: TopicDescription,
+    #[prost(message, optional, tag = "1")]
+    topic: Option<TopicDescription>,
     #[prost(bool, tag = "2")]
     is_deleted: bool,
+    #[prost(message, optional, tag = "3")]
+    subscription: Option<SubscriptionDescription>,
 }
 
 #[derive(Clone, Copy, PartialEq, Message)]
@@ -212,6 +234,9 @@ pub struct Frozen {
     outbox: Arc<Outbox>,
     inbox: Arc<Inbox>,
     slots: Arc<SlotTable>,
+    subscriptions: Subscriptions,
+    parts: Parts,
+    dead_letters: Arc<DeadLetters>,
 }
 
 impl ShardState {
@@ -236,6 +261,10 @@ impl ShardState {
             outbox: self.outbox.lanes.len() as u64,
             inbox: self.inbox.sources.len() as u64,
             slots_version: self.slots.version,
+            subscriptions: self.subscriptions.len() as u64,
+            parts: self.parts.len() as u64,
+            dead_letters: self.dead_letters.len() as u64,
+            next_dead_letter: self.dead_letters.next,
         };
         Frozen {
             head,
@@ -247,6 +276,9 @@ impl ShardState {
             outbox: Arc::clone(&self.outbox),
             inbox: Arc::clone(&self.inbox),
             slots: Arc::clone(&self.slots),
+            subscriptions: self.subscriptions.clone(),
+            parts: self.parts.clone(),
+            dead_letters: Arc::clone(&self.dead_letters),
         }
     }
 
@@ -273,6 +305,7 @@ impl ShardState {
             .ok_or_else(|| SnapshotError::Contradiction("two topics share a name or life".to_owned()))?;
         state.restore_neighbours(&head, stored.guests, stored.outbox, &stored.inbox, stored.slots)?;
         state.restore_partitions(stored.partitions)?;
+        state.restore_subscriptions(&head, stored.subscriptions, stored.parts, stored.dead_letters)?;
         state.dedupe.next_bucket = number(head.next_bucket)? % BUCKETS;
         state.dedupe.orphaned_buckets = number(head.orphaned_buckets)?;
         for stored in stored.producers {
@@ -362,6 +395,16 @@ impl Frozen {
             put(&mut buffer, 9, &stored);
         }
         self.slots.runs.iter().for_each(|run| put(&mut buffer, 10, run));
+        self.subscriptions
+            .lives
+            .ordered()
+            .for_each(|(_, subscription)| put(&mut buffer, 11, &**subscription));
+        for (key, held) in self.parts.held.ordered() {
+            put(&mut buffer, 12, &stored_subscriptions::part(*key, held));
+        }
+        for letter in &self.dead_letters.letters {
+            put(&mut buffer, 13, &stored_subscriptions::dead_letter(letter));
+        }
         buffer.freeze()
     }
 }
@@ -390,6 +433,9 @@ fn check_head(head: &Head, shard: ShardId, stored: &Stored) -> Result<(), Snapsh
         ("guests", head.guests, stored.guests.len()),
         ("outbox lanes", head.outbox, stored.outbox.len()),
         ("sources", head.inbox, stored.inbox.len()),
+        ("subscriptions", head.subscriptions, stored.subscriptions.len()),
+        ("parts", head.parts, stored.parts.len()),
+        ("dead letters", head.dead_letters, stored.dead_letters.len()),
     ];
     match counts.into_iter().find(|(_, said, found)| *said != *found as u64) {
         Some((what, said, found)) => {
@@ -400,7 +446,13 @@ fn check_head(head: &Head, shard: ShardId, stored: &Stored) -> Result<(), Snapsh
 }
 
 fn stored_lane(target: ShardId, lane: &Lane) -> StoredLane {
-    let row = |row: &OutboxRow| StoredRow { topic: (*row.topic).clone(), is_deleted: row.is_deleted };
+    let row = |row: &OutboxRow| {
+        let (topic, subscription) = match &row.news {
+            News::Topic(topic) => (Some((**topic).clone()), None),
+            News::Subscription(subscription) => (None, Some((**subscription).clone())),
+        };
+        StoredRow { topic, is_deleted: row.is_deleted, subscription }
+    };
     StoredLane { target: target.0, next: lane.next, rows: lane.rows.iter().map(row).collect() }
 }
 
@@ -409,12 +461,16 @@ fn lane(stored: StoredLane) -> Result<(ShardId, Lane), SnapshotError> {
     let first = first.ok_or_else(|| {
         SnapshotError::Contradiction(format!("more rows for shard {} than were numbered", stored.target))
     })?;
-    let rows = (first..).zip(stored.rows).map(|(seq, row)| OutboxRow {
-        seq,
-        topic: Arc::new(row.topic),
-        is_deleted: row.is_deleted,
-    });
-    Ok((ShardId(stored.target), Lane { next: stored.next, rows: rows.collect() }))
+    let row = |(seq, row): (u64, StoredRow)| {
+        let news = match (row.topic, row.subscription) {
+            (Some(topic), None) => News::Topic(Arc::new(topic)),
+            (None, Some(subscription)) => News::Subscription(Arc::new(subscription)),
+            _ => return Err(SnapshotError::Contradiction("a row speaks of nothing".to_owned())),
+        };
+        Ok(OutboxRow { seq, news, is_deleted: row.is_deleted })
+    };
+    let rows = (first..).zip(stored.rows).map(row).collect::<Result<_, _>>()?;
+    Ok((ShardId(stored.target), Lane { next: stored.next, rows }))
 }
 
 fn number(stored: u64) -> Result<usize, SnapshotError> {

@@ -113,8 +113,7 @@ impl Topics {
         TopicPath::try_from(&create.name)
             .map_err(|error| Refusal::new(ErrorCode::InvalidName, error.to_string()))?;
         check_partitions(&create.config)?;
-        let incarnation = Incarnation::compose(self.shard, self.next_counter);
-        self.next_counter += 1;
+        let incarnation = self.next_life();
         let partitions = create.config.partitions as usize;
         let topic = TopicDescription {
             name: Some(create.name.clone()),
@@ -127,6 +126,12 @@ impl Topics {
         self.by_name.insert(key(&create.name), incarnation);
         self.lives.insert(incarnation, Arc::new(topic.clone()));
         Ok(TopicCreated { topic: Some(topic), created: true })
+    }
+
+    /// A life that was never given: of a topic, or of a subscription.
+    pub(super) fn next_life(&mut self) -> Incarnation {
+        self.next_counter += 1;
+        Incarnation::compose(self.shard, self.next_counter - 1)
     }
 
     /// Shard of each partition: the first is at home, the others follow around the shards, so that a topic's load is

@@ -1,12 +1,12 @@
 use bytes::Bytes;
 use proptest::prelude::*;
-use weir_protocol::batch::Headers;
+use weir_protocol::batch::{Headers, HeadersBuilder};
 
 use super::*;
 
 fn record(key: Option<&str>, bytes: usize) -> NewRecord {
     let key = key.map(|key| Bytes::copy_from_slice(key.as_bytes()));
-    NewRecord { key, headers: Headers::default(), value: Bytes::from(vec![7; bytes]) }
+    NewRecord { key, headers: Headers::default(), value: Bytes::from(vec![7; bytes]), unnamed: None }
 }
 
 fn placing(partitions: u32) -> Placing {
@@ -16,7 +16,7 @@ fn placing(partitions: u32) -> Placing {
 const PRODUCER: ProducerAt = ProducerAt { key: ProducerKey(9), epoch: Epoch(2), seq: Seq(100) };
 
 fn planned(records: &[NewRecord], placing: Placing) -> Result<Vec<Part>, ServiceError> {
-    plan(&Content::Records(records.to_vec()), placing, &PublishConfig::default())
+    plan(&Content::Records(records.to_vec()), None, placing, &PublishConfig::default())
 }
 
 fn batch(keys: &[Option<&str>]) -> Batch {
@@ -95,9 +95,9 @@ fn a_named_partition_refuses_a_key_that_belongs_elsewhere() {
 fn a_clients_batch_passes_untouched_where_one_partition_takes_it() {
     let config = PublishConfig::default();
     let theirs = batch(&[None, Some("a"), Some("b")]);
-    let parts = plan(&Content::Batches(vec![theirs.clone()]), placing(1), &config).unwrap();
+    let parts = plan(&Content::Batches(vec![theirs.clone()]), None, placing(1), &config).unwrap();
     assert_eq!(parts[0].batch.bytes().as_ptr(), theirs.bytes().as_ptr(), "not copied");
-    let several = plan(&Content::Batches(vec![theirs.clone(), theirs]), placing(7), &config).unwrap();
+    let several = plan(&Content::Batches(vec![theirs.clone(), theirs]), None, placing(7), &config).unwrap();
     let records: u32 =
         several.iter().flat_map(|part| &part.records).map(|range| range.end - range.start).sum();
     assert_eq!(records, 6);
@@ -109,13 +109,41 @@ fn a_batch_is_its_producers_or_is_stamped_or_is_refused() {
     let placing = Placing { producer: Some(PRODUCER), ..placing(1) };
     let anonymous = batch(&[None, None]);
     let content = Content::Batches(vec![anonymous.clone(), anonymous.clone()]);
-    let parts = plan(&content, placing, &config).unwrap();
+    let parts = plan(&content, None, placing, &config).unwrap();
     let seqs: Vec<_> =
         parts.iter().map(|part| (part.batch.header().producer, part.batch.header().base_seq)).collect();
     assert_eq!(seqs, [(PRODUCER.key, Seq(100)), (PRODUCER.key, Seq(102))]);
     let own = anonymous.with_producer(PRODUCER.key, PRODUCER.epoch, PRODUCER.seq);
-    assert!(plan(&Content::Batches(vec![own]), placing, &config).is_ok());
+    assert!(plan(&Content::Batches(vec![own]), None, placing, &config).is_ok());
     let other = anonymous.with_producer(PRODUCER.key, PRODUCER.epoch, Seq(7));
-    let refused = plan(&Content::Batches(vec![other]), placing, &config).unwrap_err();
+    let refused = plan(&Content::Batches(vec![other]), None, placing, &config).unwrap_err();
     assert_eq!(refused.code(), ErrorCode::InvalidBatch);
+}
+
+#[test]
+fn a_topics_content_type_is_for_what_names_none_and_is_no_reason_to_call_json_something_else() {
+    let unnamed = |unnamed, value: &'static str| {
+        let headers = HeadersBuilder::default().content_type("application/json").finish();
+        NewRecord { key: None, headers, value: Bytes::from(value), unnamed }
+    };
+    let stored = |content_type, record: NewRecord| {
+        let parts =
+            plan(&Content::Records(vec![record]), content_type, placing(1), &PublishConfig::default());
+        let batch = parts.map_err(|refused| refused.code())?.remove(0).batch;
+        let record = batch.records().unwrap().next().unwrap().unwrap();
+        let value = String::from_utf8(record.value.to_vec()).unwrap();
+        Ok((record.headers.content_type().unwrap().to_owned(), value))
+    };
+    let as_it_was = |value: &str| Ok(("application/json".to_owned(), value.to_owned()));
+    let json = |value| unnamed(Some(Unnamed::Json), value);
+    for content_type in [None, Some("text/plain"), Some("image/png")] {
+        assert_eq!(stored(content_type, unnamed(None, "\"a\"")), as_it_was("\"a\""), "it named its own");
+    }
+    assert_eq!(stored(None, json("\"a\"")), as_it_was("\"a\""));
+    assert_eq!(stored(Some("image/png"), json("\"a\"")), as_it_was("\"a\""));
+    assert_eq!(stored(Some("text/plain"), json("\"a\\n\"")), Ok(("text/plain".into(), "a\n".into())));
+    assert_eq!(stored(Some("text/plain"), json("{}")), Err(ErrorCode::Malformed));
+    assert_eq!(stored(Some("a/b+json"), json("1.10")), Ok(("a/b+json".into(), "1.10".into())));
+    let bytes = unnamed(Some(Unnamed::Bytes), "a");
+    assert_eq!(stored(Some("image/png"), bytes), Ok(("image/png".into(), "a".into())));
 }

@@ -1,0 +1,203 @@
+//! What operators rely on: what is measured and published, being drained, and a journal that is full.
+#![expect(dead_code, reason = "each test uses a part of the product's client")]
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod product;
+
+use std::io::{Read as _, Write as _};
+use std::net::TcpStream;
+use std::time::{Duration, Instant};
+
+use product::{Connection, Product, Running};
+use serde_json::json;
+
+/// Whatever happens by itself has happened within this.
+const SOON: Duration = Duration::from_secs(20);
+
+fn scratch() -> tempfile::TempDir {
+    tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap()
+}
+
+#[test]
+fn the_gateway_publishes_every_limit_that_it_holds_its_clients_to() {
+    let dir = scratch();
+    let options = ["--connections-max", "77", "--record-max", "2MiB"];
+    let product = Product::start_with(dir.path(), "127.0.0.1:0", &options);
+    let service = Connection::open(&product.address).unwrap().request("GET /v1", &[], b"").unwrap().json();
+    assert_eq!(
+        service["limits"],
+        json!({
+            "record_bytes": 2 << 20, "batch_bytes": 10 << 20, "batch_records": 10_000, "atomic_batch_bytes": 3 << 20,
+            "key_bytes": 1024, "headers": 64, "headers_bytes": 16 << 10, "client_id_bytes": 255, "read_records": 10_000,
+            "read_bytes": 4 << 20, "wait_ms": 60_000, "delay_ms": 366u64 * 24 * 3600 * 1000, "sse_topics": 100,
+            "ws_channels": 1000, "ws_message_bytes": 4 << 20, "partitions": 1024, "dedupe_window_ms": 600_000,
+            "producer_idle_ms": 7 * 24 * 3600 * 1000, "confirm_deadline_ms": 60_000, "request_headers": 64,
+            "request_headers_bytes": 16 << 10, "connections": 77, "config_bytes": 64 << 10
+        })
+    );
+}
+
+#[test]
+fn what_is_published_is_what_is_refused() {
+    let dir = scratch();
+    let product = Product::start(dir.path());
+    let mut http = Connection::open(&product.address).unwrap();
+    let limits = http.request("GET /v1", &[], b"").unwrap().json()["limits"].clone();
+    let limit = |name: &str| limits[name].as_u64().unwrap();
+    let mut ms = |ms: u64| {
+        let ms = ms.to_string();
+        http.request("POST /v1/topics/t/messages", &[("Confirm-Deadline-Ms", &ms)], b"x").unwrap().status
+    };
+    assert_eq!((ms(limit("confirm_deadline_ms")), ms(limit("confirm_deadline_ms") + 1)), (201, 400));
+    let mut config = |bytes: u64| {
+        let body = format!("{{}}{}", " ".repeat(usize::try_from(bytes - 2).unwrap()));
+        http.request("PUT /v1/topics/u", &[], body.as_bytes()).unwrap().status
+    };
+    assert_eq!((config(limit("config_bytes")), config(limit("config_bytes") + 1)), (201, 413));
+    http = Connection::open(&product.address).unwrap();
+    // Every request of this client has Host and Content-Length.
+    let mut fields = |count: u64| {
+        let names: Vec<_> = (2..count).map(|n| format!("x-{n}")).collect();
+        let headers: Vec<_> = names.iter().map(|name| (name.as_str(), "y")).collect();
+        http.request("GET /v1", &headers, b"").unwrap().status
+    };
+    assert_eq!((fields(limit("request_headers")), fields(limit("request_headers") + 1)), (200, 431));
+}
+
+/// The values of a metric, by its labels.
+fn values(metrics: &str, name: &str) -> Vec<(String, f64)> {
+    let lines = metrics.lines().filter_map(|line| line.strip_prefix(name));
+    let samples = lines.filter(|rest| rest.starts_with(['{', ' ']));
+    samples
+        .map(|rest| {
+            let (labels, value) = rest.rsplit_once(' ').unwrap();
+            (labels.to_owned(), value.parse().unwrap())
+        })
+        .collect()
+}
+
+#[test]
+fn both_ends_of_the_way_between_gateway_and_node_are_measured() {
+    let dir = scratch();
+    let data = dir.path().join("data");
+    let node =
+        ["node", "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0", "--data-dir", data.to_str().unwrap()];
+    let node = Running::start(dir.path(), &node);
+    let gateway =
+        Running::start(dir.path(), &["gateway", "--node", &node.said[0], "--listen", "127.0.0.1:0"]);
+    let mut http = Connection::open(gateway.said[0].strip_prefix("http://").unwrap()).unwrap();
+    assert_eq!(http.request("PUT /v1/topics/t", &[], b"{}").unwrap().status, 201);
+    let message = vec![b'x'; 100_000];
+    assert_eq!(http.request("POST /v1/topics/t/messages", &[], &message).unwrap().status, 201);
+    let client = http.request("GET /metrics", &[], b"").unwrap().text();
+    let server = Connection::open(&node.said[1]).unwrap().request("GET /metrics", &[], b"").unwrap().text();
+    for (metrics, side, sent, received) in [
+        (&client, "client", "weir_transport_sent_bytes_total", "weir_transport_received_bytes_total"),
+        (&server, "server", "weir_transport_received_bytes_total", "weir_transport_sent_bytes_total"),
+    ] {
+        let value = |name: &str| {
+            let found = values(metrics, name);
+            assert_eq!(found.len(), 1, "{name} of the {side}: {metrics}");
+            assert_eq!(found[0].0, format!("{{side=\"{side}\"}}"));
+            found[0].1
+        };
+        assert!(value(sent) > 100_000.0, "{side}: {}", value(sent));
+        assert!(value(received) > 0.0 && value(received) < 100_000.0, "{side}");
+        assert!(value("weir_transport_connections") >= 1.0);
+        assert!(value("weir_transport_connections_opened_total") >= 1.0);
+        assert!(value("weir_transport_sent_frames_total") >= 2.0);
+        assert!(value("weir_transport_received_frames_total") >= 2.0);
+        assert!(value("weir_transport_writes_total") >= 2.0);
+        for name in [
+            "weir_transport_handshakes_failed_total",
+            "weir_transport_calls_in_flight",
+            "weir_transport_queued_bytes",
+            "weir_transport_backpressure_waits_total",
+            "weir_transport_refused_calls_total",
+            "weir_transport_overruns_total",
+        ] {
+            assert!(value(name) >= 0.0, "{name}");
+        }
+    }
+}
+
+#[test]
+fn one_process_measures_both_sides_and_names_the_most_of_what_is_bounded() {
+    let dir = scratch();
+    let product = Product::start_with(dir.path(), "127.0.0.1:0", &["--connections-max", "77"]);
+    let mut http = Connection::open(&product.address).unwrap();
+    let metrics = http.request("GET /metrics", &[], b"").unwrap().text();
+    let sides = values(&metrics, "weir_transport_connections");
+    assert_eq!(sides.len(), 2, "{sides:?}");
+    for name in ["connections", "websockets", "request_bytes", "publish_bytes", "read_credit_bytes", "topics"]
+    {
+        let (now, most) = (format!("weir_gateway_{name}"), format!("weir_gateway_{name}_max"));
+        let (now, most) = (values(&metrics, &now), values(&metrics, &most));
+        assert_eq!((now.len(), most.len()), (1, 1), "{name}: {metrics}");
+        assert!(now[0].1 <= most[0].1 && most[0].1 > 0.0, "{name}");
+    }
+    assert!((values(&metrics, "weir_gateway_websockets_max")[0].1 - 77.0).abs() < 0.5);
+}
+
+#[test]
+fn a_gateway_that_drains_says_that_it_is_not_ready() {
+    let dir = scratch();
+    let mut product = Product::start(dir.path());
+    let address = product.address.clone();
+    let mut asking = TcpStream::connect(&address).unwrap();
+    asking.set_read_timeout(Some(SOON)).unwrap();
+    asking.write_all(b"GET /readyz HTTP/1.1\r\nHost: localhost\r\n").unwrap();
+    // That part of a request is there before others are answered that came later.
+    for _ in 0..3 {
+        let mut other = Connection::open(&address).unwrap();
+        assert_eq!(other.request("GET /readyz", &[], b"").unwrap().status, 204);
+    }
+    let stopping = std::thread::spawn(move || product.stop());
+    let start = Instant::now();
+    while TcpStream::connect(&address).is_ok() {
+        assert!(start.elapsed() < SOON, "it goes on listening");
+        std::thread::yield_now();
+    }
+    asking.write_all(b"\r\n").unwrap();
+    let mut answer = String::new();
+    asking.read_to_string(&mut answer).unwrap();
+    assert!(answer.starts_with("HTTP/1.1 503 "), "{answer}");
+    assert!(answer.contains("\"code\":\"draining\""), "{answer}");
+    assert!(stopping.join().unwrap(), "it stopped by itself");
+}
+
+#[test]
+fn a_full_journal_names_its_topics_and_takes_more_once_they_are_deleted() {
+    let dir = scratch();
+    let small =
+        ["--journal-max", "32MiB", "--journal-file", "16MiB", "--checkpoint", "1MiB", "--data-shards", "1"];
+    let product = Product::start_with(dir.path(), "127.0.0.1:0", &small);
+    let mut http = Connection::open(&product.address).unwrap();
+    for topic in ["old", "young"] {
+        assert_eq!(http.request(&format!("PUT /v1/topics/{topic}"), &[], b"{}").unwrap().status, 201);
+    }
+    let message = vec![b'x'; 1 << 20];
+    let refused = (0..64)
+        .map(|_| http.request("POST /v1/topics/old/messages", &[], &message).unwrap())
+        .find(|answer| answer.status != 201)
+        .expect("64 MiB do not fit");
+    let problem = refused.json();
+    assert_eq!(
+        (refused.status, &problem["code"], &problem["outcome"], &problem["retryable"]),
+        (503, &json!("journal_full"), &json!("none"), &json!(true)),
+        "{problem}"
+    );
+    assert!(refused.header("retry-after").is_some());
+    assert!(problem["detail"].as_str().unwrap().contains("old"), "{problem}");
+    let other = http.request("POST /v1/topics/young/messages", &[], &message).unwrap();
+    assert_eq!(other.status, 503, "the journal is one for all");
+    let read = http.request("GET /v1/topics/old/messages/0/0", &[], b"").unwrap();
+    assert_eq!((read.status, read.body.len()), (200, message.len()), "reads go on");
+    assert_eq!(http.request("DELETE /v1/topics/old", &[], b"").unwrap().status, 204);
+    let start = Instant::now();
+    while http.request("POST /v1/topics/young/messages", &[], &message).unwrap().status != 201 {
+        assert!(start.elapsed() < SOON, "nothing was freed");
+    }
+    let topic = http.request("GET /v1/topics/young", &[], b"").unwrap().json();
+    assert_eq!(topic["partitions"][0]["end"], 1, "what was refused had no effect");
+}

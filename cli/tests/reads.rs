@@ -1,0 +1,152 @@
+//! Where reads start and stop, and what confirms and receipts say when there is no time.
+#![expect(dead_code, reason = "each test uses a part of the product's client")]
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod product;
+
+use std::time::{Duration, Instant};
+
+use product::{Connection, Product};
+use serde_json::json;
+
+/// Whatever a node does by itself is done within this.
+const SOON: Duration = Duration::from_secs(20);
+
+fn start(options: &[&str]) -> (tempfile::TempDir, Product, Connection) {
+    let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let product = Product::start_with(dir.path(), "127.0.0.1:0", options);
+    let http = Connection::open(&product.address).unwrap();
+    (dir, product, http)
+}
+
+/// Offsets and times of the messages that a read finds.
+fn found(http: &mut Connection, query: &str) -> Vec<(u64, u64)> {
+    let page = http.request(&format!("GET /v1/topics/t/messages?{query}"), &[], b"").unwrap();
+    assert_eq!(page.status, 200, "{query}: {}", page.text());
+    let page = page.json();
+    let number = |message: &serde_json::Value, name: &str| message[name].as_u64().unwrap();
+    page["messages"].as_array().unwrap().iter().map(|it| (number(it, "offset"), number(it, "ts"))).collect()
+}
+
+fn offsets(http: &mut Connection, query: &str) -> Vec<u64> {
+    found(http, query).into_iter().map(|(offset, _)| offset).collect()
+}
+
+#[test]
+fn reads_start_and_stop_at_offsets_and_times() {
+    let (_dir, _product, mut http) = start(&[]);
+    assert_eq!(http.request("PUT /v1/topics/t", &[], b"{}").unwrap().status, 201);
+    let mut last = 0;
+    // At least three times that differ.
+    while last < 3 {
+        for _ in 0..4 {
+            assert_eq!(http.request("POST /v1/topics/t/messages", &[], b"x").unwrap().status, 201);
+        }
+        let mut times: Vec<_> = found(&mut http, "limit=10000").iter().map(|(_, ts)| *ts).collect();
+        times.dedup();
+        last = times.len();
+    }
+    let all = found(&mut http, "limit=10000");
+    let every: Vec<u64> = all.iter().map(|(offset, _)| *offset).collect();
+    assert_eq!(every, (0..every.len() as u64).collect::<Vec<_>>());
+    assert_eq!(offsets(&mut http, "until=3"), [0, 1, 2], "an end is exclusive");
+    assert_eq!(offsets(&mut http, "from=1&until=3"), [1, 2]);
+    assert_eq!(offsets(&mut http, "from=3&until=3"), [0u64; 0]);
+    let middle = all[all.len() / 2].1;
+    let (before, after): (Vec<_>, Vec<_>) = all.iter().partition(|(_, ts)| *ts < middle);
+    assert!(!before.is_empty() && !after.is_empty());
+    let numbers = |part: &[&(u64, u64)]| part.iter().map(|(offset, _)| *offset).collect::<Vec<_>>();
+    let numbers_of = |part: &[(u64, u64)]| numbers(&part.iter().collect::<Vec<_>>());
+    assert_eq!(offsets(&mut http, &format!("limit=10000&until=ts:{middle}")), numbers_of(&before));
+    assert_eq!(offsets(&mut http, &format!("limit=10000&from=ts:{middle}")), numbers_of(&after));
+    assert_eq!(offsets(&mut http, "from=ts:1970-01-01T00:00:00Z&limit=1"), [0]);
+    assert_eq!(offsets(&mut http, "from=ts:2999-01-01T00:00:00Z"), [0u64; 0], "what is to come");
+    assert_eq!(offsets(&mut http, "from=tail:2"), every[every.len() - 2..]);
+    for (query, field) in [("from=ts:soon", "from"), ("until=latest", "until")] {
+        let refused = http.request(&format!("GET /v1/topics/t/messages?{query}"), &[], b"").unwrap();
+        let problem = refused.json();
+        assert_eq!((refused.status, &problem["field"]), (400, &json!(field)), "{problem}");
+    }
+}
+
+#[test]
+fn positions_that_do_not_exist_are_told_what_does_or_moved_there() {
+    let (_dir, _product, mut http) = start(&[]);
+    let retention = br#"{"retention":{"records":5}}"#;
+    assert_eq!(http.request("PUT /v1/topics/t", &[], retention).unwrap().status, 201);
+    let start = Instant::now();
+    let (mut end, mut earliest) = (0, 0);
+    // Retention takes the oldest while more come.
+    while earliest == 0 || earliest + 5 < end {
+        assert!(start.elapsed() < SOON, "of {end} messages those up to {earliest} were removed");
+        if earliest == 0 {
+            assert_eq!(http.request("POST /v1/topics/t/messages", &[], b"x").unwrap().status, 201);
+            end += 1;
+        }
+        let topic = http.request("GET /v1/topics/t", &[], b"").unwrap().json();
+        earliest = topic["partitions"][0]["start"].as_u64().unwrap();
+    }
+    let ask = |http: &mut Connection, path: &str| {
+        let answer = http.request(&format!("GET /v1/topics/t/messages{path}"), &[], b"").unwrap();
+        let problem = answer.json();
+        (answer.status, problem["code"].as_str().unwrap().to_owned(), problem["current"].clone())
+    };
+    let gone = |current| (410, "offset_trimmed".to_owned(), current);
+    assert_eq!(ask(&mut http, "?from=0"), gone(json!({"partition": 0, "earliest": earliest, "tail": end})));
+    assert_eq!(ask(&mut http, "/0/0"), gone(json!({"partition": 0, "earliest": earliest, "tail": end})));
+    let beyond = |current| (416, "beyond_tail".to_owned(), current);
+    let far = end + 10;
+    assert_eq!(
+        ask(&mut http, &format!("?from={far}")),
+        beyond(json!({"partition": 0, "earliest": earliest, "tail": end}))
+    );
+    assert_eq!(ask(&mut http, &format!("/0/{end}")).0, 416);
+    assert_eq!(offsets(&mut http, &format!("from={end}")), [0u64; 0], "the tail itself is a position");
+    assert_eq!(offsets(&mut http, "from=0&clamp=true&limit=1"), [earliest]);
+    let page = http.request(&format!("GET /v1/topics/t/messages?from={far}&clamp=true"), &[], b"").unwrap();
+    assert_eq!((page.status, page.header("next-offset")), (200, Some(end.to_string().as_str())));
+    assert_eq!((&page.json()["messages"], &page.json()["up_to_date"]), (&json!([]), &json!(true)));
+}
+
+#[test]
+fn a_topics_floor_refuses_lesser_confirms_before_they_have_an_effect() {
+    let (_dir, _product, mut http) = start(&[]);
+    let floor = br#"{"min_confirm":"durable"}"#;
+    assert_eq!(http.request("PUT /v1/topics/t", &[], floor).unwrap().status, 201);
+    for level in ["none", "memory"] {
+        let refused = http.request("POST /v1/topics/t/messages", &[("Confirm", level)], b"x").unwrap();
+        let problem = refused.json();
+        assert_eq!(
+            (refused.status, &problem["code"], &problem["field"], &problem["outcome"]),
+            (409, &json!("level_unavailable"), &json!("Confirm"), &json!("none"))
+        );
+    }
+    assert_eq!(offsets(&mut http, ""), [0u64; 0]);
+    for headers in [&[("Confirm", "durable")][..], &[("Confirm", "quorum")], &[]] {
+        assert_eq!(http.request("POST /v1/topics/t/messages", headers, b"x").unwrap().status, 201);
+    }
+    let below = br#"{"min_confirm":"quorum","default_confirm":"memory"}"#;
+    let refused = http.request("PUT /v1/topics/u", &[], below).unwrap();
+    assert_eq!((refused.status, &refused.json()["field"]), (400, &json!("default_confirm")));
+}
+
+#[test]
+fn a_deadline_that_comes_before_the_disk_is_answered_at_memory_and_the_receipt_tells_the_rest() {
+    // Between two syncs there is a second: who publishes right after one waits for the next.
+    let (_dir, _product, mut http) = start(&["--min-sync-interval-us", "1000000", "--data-shards", "1"]);
+    assert_eq!(http.request("PUT /v1/topics/t", &[], b"{}").unwrap().status, 201);
+    assert_eq!(http.request("POST /v1/topics/t/messages", &[], b"x").unwrap().status, 201);
+    let early = http.request("POST /v1/topics/t/messages", &[("Confirm-Deadline-Ms", "400")], b"y").unwrap();
+    let body = early.json();
+    assert_eq!((early.status, early.header("confirm-level")), (202, Some("memory")), "{body}");
+    assert_eq!((&body["offset"], &body["final"]), (&json!(1), &json!(false)));
+    assert!(body["term"].is_u64(), "{body}");
+    let receipt = early.header("confirm-receipt").unwrap();
+    let path = format!("GET /v1/topics/t/receipts/{receipt}?level=quorum&wait=20");
+    let resolved = http.request(&path, &[], b"").unwrap().json();
+    assert_eq!(
+        (&resolved["level"], &resolved["final"], &resolved["lost"], &resolved["offset"]),
+        (&json!("quorum"), &json!(true), &json!(false), &json!(1))
+    );
+    assert_eq!(offsets(&mut http, ""), [0, 1]);
+}

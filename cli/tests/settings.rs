@@ -1,0 +1,167 @@
+//! Where a setting's value comes from, and that a wrong one is refused before anything starts.
+#![expect(dead_code, reason = "each test uses a part of the product's client")]
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod product;
+
+use std::path::Path;
+use std::process::{Command, Output};
+
+use product::{Connection, Running};
+
+fn weir(dir: &Path, env: &[(&str, &str)], arguments: &[&str]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_weir"));
+    command.current_dir(dir).args(arguments).env_clear().envs(env.iter().copied());
+    command.output().unwrap()
+}
+
+fn scratch() -> tempfile::TempDir {
+    tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap()
+}
+
+/// What `weir config print` says of a setting of `dev`, and where that comes from.
+fn printed(dir: &Path, env: &[(&str, &str)], flags: &[&str], key: &str) -> (String, String) {
+    let output = weir(dir, env, &[&["--json", "config", "print", "dev"], flags].concat());
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let settings: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    let settings = settings.as_array().unwrap();
+    let setting =
+        settings.iter().find(|setting| setting["key"] == key && setting["section"] == "dev").unwrap();
+    let value = setting["value"].as_str().map_or_else(|| setting["value"].to_string(), str::to_owned);
+    (value, setting["source"].as_str().unwrap().to_owned())
+}
+
+#[test]
+fn flags_win_over_the_environment_that_over_the_file_and_that_over_defaults() {
+    let dir = scratch();
+    std::fs::write(
+        dir.path().join("weir.toml"),
+        "[dev]\ndata_shards = 2\ncheckpoint = \"2MiB\"\nhost_name = [\"file.example\"]\ninsecure_public = true\n",
+    )
+    .unwrap();
+    let cases = [
+        ("data_shards", "WEIR_DATA_SHARDS", "3", ["--data-shards", "5"], ["2", "3", "5"]),
+        ("checkpoint", "WEIR_CHECKPOINT", "3MiB", ["--checkpoint", "5MiB"], ["2MiB", "3MiB", "5MiB"]),
+        (
+            "host_name",
+            "WEIR_HOST_NAME",
+            "a.example,b.example",
+            ["--host-name", "flag.example"],
+            [r#"["file.example"]"#, r#"["a.example","b.example"]"#, r#"["flag.example"]"#],
+        ),
+    ];
+    for (key, variable, value, flag, expected) in cases {
+        let env = [(variable, value)];
+        assert_eq!(printed(dir.path(), &[], &[], key), (expected[0].into(), "file".into()));
+        assert_eq!(printed(dir.path(), &env, &[], key), (expected[1].into(), "env".into()));
+        assert_eq!(printed(dir.path(), &env, &flag, key), (expected[2].into(), "flag".into()));
+    }
+    let public = |value| printed(dir.path(), &[("WEIR_INSECURE_PUBLIC", value)], &[], "insecure_public");
+    assert_eq!(public("0"), ("false".into(), "env".into()), "a variable also says no");
+    let empty = scratch();
+    assert_eq!(printed(empty.path(), &[], &[], "data_shards"), ("4".into(), "default".into()));
+}
+
+#[test]
+fn a_file_is_checked_and_the_exit_status_says_so() {
+    let dir = scratch();
+    let check = |text: &str| {
+        std::fs::write(dir.path().join("w.toml"), text).unwrap();
+        let output = weir(dir.path(), &[], &["config", "check", "w.toml"]);
+        (output.status.code(), String::from_utf8(output.stderr).unwrap())
+    };
+    assert_eq!(check("[dev]\ndata_shards = 2\n").0, Some(0));
+    for (text, named) in [
+        ("[dev]\ndata_shards = 65\n", "--data-shards"),
+        ("[dev]\nlissten = \"x\"\n", "dev.lissten is unknown"),
+        ("[gateway]\nrequest_bytes_max = \"1MiB\"\n", "10MiB to 1TiB"),
+        ("[node]\njournal_max = \"40MiB\"\n", "at least two journal files"),
+        ("not toml", "is not TOML"),
+    ] {
+        let (code, said) = check(text);
+        assert!(code == Some(1) && said.contains(named), "{text}: {code:?} {said}");
+    }
+    let missing = weir(dir.path(), &[], &["config", "check", "nowhere.toml"]);
+    assert_eq!(missing.status.code(), Some(1));
+}
+
+#[test]
+fn nothing_starts_and_nothing_is_made_with_a_value_out_of_its_range() {
+    let dir = scratch();
+    for (env, arguments) in [
+        ([("WEIR_CHECKPOINT", "1B")], &["dev"][..]),
+        ([("WEIR_TAIL_RING", "2TiB")], &["node"]),
+        ([("WEIR_CONNECTIONS_MAX", "0")], &["gateway"]),
+        ([("WEIR_NS", "default")], &["dev", "--journal-max", "31MiB"]),
+        ([("WEIR_NS", "default")], &["node", "--journal-max", "255MiB"]),
+        ([("WEIR_TLS_SELF_SIGNED", "1")], &["dev", "--tls-cert", "c", "--tls-key", "k"]),
+    ] {
+        let output = weir(dir.path(), &env, arguments);
+        assert!(!output.status.success(), "{env:?} {arguments:?}");
+        assert!(!dir.path().join("weir-data").exists(), "{env:?} {arguments:?}");
+    }
+}
+
+/// The names of what is bounded, in the log line with its bound as it would be typed, and in the metrics.
+#[test]
+fn every_limit_is_in_the_log_at_the_start_and_beside_what_it_limits_in_the_metrics() {
+    let dir = scratch();
+    let data = dir.path().join("data");
+    let set = [
+        ["--journal-max", "64MiB"],
+        ["--journal-file", "16MiB"],
+        ["--journal-pending", "5MiB"],
+        ["--journal-index", "2MiB"],
+        ["--tail-ring", "3MiB"],
+        ["--dedupe-rows", "1500"],
+        ["--connections-max", "77"],
+        ["--request-bytes-max", "11MiB"],
+        ["--publish-bytes-max", "17MiB"],
+        ["--read-credit-bytes-max", "6MiB"],
+        ["--topics-max", "88"],
+    ];
+    let fixed = ["dev", "--listen", "127.0.0.1:0", "--data-dir", data.to_str().unwrap()];
+    let product = Running::start(dir.path(), &[&fixed, set.concat().as_slice()].concat());
+    let log = std::fs::read_to_string(&product.log).unwrap();
+    for field in [
+        "journal=64MiB",
+        "journal_admitted=5MiB",
+        "journal_queue=10MiB",
+        "journal_memory=15MiB",
+        "journal_index=2MiB",
+        "tail_ring=3MiB",
+        "outbox_rows_per_shard=10000",
+        "dedupe_rows_per_shard=1500",
+        "connections=77",
+        "requests=11MiB",
+        "publishes=17MiB",
+        "read_credit=6MiB",
+        "topics=88",
+    ] {
+        assert!(log.contains(&format!(" {field}")), "{field} in {log}");
+    }
+    let address = product.said[0].strip_prefix("http://").unwrap();
+    let metrics = Connection::open(address).unwrap().request("GET /metrics", &[], b"").unwrap().text();
+    for (bounded, bound) in [
+        ("weir_journal_used_bytes", 64 << 20),
+        ("weir_journal_admitted_bytes", 5 << 20),
+        ("weir_journal_queue_bytes", 10 << 20),
+        ("weir_journal_memory_bytes", 15 << 20),
+        ("weir_journal_index_bytes", 2 << 20),
+        ("weir_node_tail_ring_bytes", 3 << 20),
+        ("weir_node_outbox_rows", 10_000),
+        ("weir_node_dedupe_rows", 1_500),
+        ("weir_gateway_connections", 77),
+        ("weir_gateway_request_bytes", 11 << 20),
+        ("weir_gateway_publish_bytes", 17 << 20),
+        ("weir_gateway_read_credit_bytes", 6 << 20),
+        ("weir_gateway_topics", 88),
+    ] {
+        assert!(
+            metrics.contains(&format!("\n{bounded}_max {bound}\n")),
+            "{bounded}_max {bound} in {metrics}"
+        );
+        let has_gauge = [' ', '{'].iter().any(|next| metrics.contains(&format!("\n{bounded}{next}")));
+        assert!(has_gauge, "{bounded} in {metrics}");
+    }
+}

@@ -1,0 +1,116 @@
+//! Who keeps the gateway waiting is not waited for longer than the limits say: with real sockets.
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::time::Duration;
+
+use prometheus::{Registry, TextEncoder};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
+use tokio::time::timeout;
+use weir_gateway::{ClientLimits, Gateway, GatewayConfig, RunningGateway, TlsSource};
+
+const SHORT: Duration = Duration::from_millis(200);
+/// Well below every default.
+const SOON: Duration = Duration::from_secs(8);
+
+/// Storage is nowhere: nothing here asks for it.
+async fn gateway(limits: ClientLimits, tls: Option<TlsSource>) -> (RunningGateway, Registry) {
+    let config = GatewayConfig {
+        listen: "127.0.0.1:0".parse().unwrap(),
+        storage: "127.0.0.1:1".to_owned(),
+        limits,
+        tls,
+        ..GatewayConfig::default()
+    };
+    let registry = Registry::new();
+    (Gateway::start(config, registry.clone()).await.unwrap(), registry)
+}
+
+async fn connect(gateway: &RunningGateway) -> TcpStream {
+    TcpStream::connect(gateway.local_addr()).await.unwrap()
+}
+
+/// Writes the same again and again, reads nothing, and returns once the other side has closed.
+async fn pour(stream: &mut TcpStream, bytes: &[u8]) {
+    let poured = async { while stream.write_all(bytes).await.is_ok() {} };
+    timeout(SOON, poured).await.expect("who takes nothing is still waited for");
+}
+
+#[tokio::test]
+async fn a_body_that_does_not_come_is_answered_and_not_waited_for() {
+    let limits = ClientLimits { body_time_max: SHORT, ..ClientLimits::default() };
+    let (gateway, _) = gateway(limits, None).await;
+    let mut stream = connect(&gateway).await;
+    let head =
+        "POST /v1/topics/t/messages HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n\r\nthe beginning";
+    stream.write_all(head.as_bytes()).await.unwrap();
+    let mut answer = String::new();
+    timeout(SOON, stream.read_to_string(&mut answer)).await.expect("it waits on").unwrap();
+    assert!(answer.starts_with("HTTP/1.1 408 "), "{answer}");
+    for part in ["application/problem+json", "\"request_timeout\"", "\"outcome\":\"none\""] {
+        assert!(answer.contains(part), "{answer}");
+    }
+}
+
+#[tokio::test]
+async fn a_head_that_does_not_come_is_not_waited_for() {
+    let limits = ClientLimits { head_time_max: SHORT, ..ClientLimits::default() };
+    let (gateway, _) = gateway(limits, None).await;
+    for said in ["", "PRI * HTT", "GET /healthz HTTP/1.1\r\nHost: localhost\r\n"] {
+        let mut stream = connect(&gateway).await;
+        stream.write_all(said.as_bytes()).await.unwrap();
+        let mut answer = Vec::new();
+        timeout(SOON, stream.read_to_end(&mut answer)).await.expect("it waits on").unwrap();
+    }
+}
+
+#[tokio::test]
+async fn who_takes_no_answers_is_closed() {
+    let limits = ClientLimits { write_time_max: SHORT, ..ClientLimits::default() };
+    let (gateway, _) = gateway(limits, None).await;
+    let mut stream = connect(&gateway).await;
+    pour(&mut stream, b"GET /openapi.json HTTP/1.1\r\nHost: localhost\r\n\r\n").await;
+}
+
+#[tokio::test]
+async fn a_websocket_whose_client_takes_nothing_is_closed() {
+    let limits = ClientLimits { socket_write_time_max: SHORT, ..ClientLimits::default() };
+    let (gateway, registry) = gateway(limits, None).await;
+    let mut stream = connect(&gateway).await;
+    let handshake = "GET /v1/ws HTTP/1.1\r\nHost: localhost\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\
+        Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\
+        Sec-WebSocket-Protocol: weir.v1.json\r\n\r\n";
+    stream.write_all(handshake.as_bytes()).await.unwrap();
+    let mut head = [0; 12];
+    stream.read_exact(&mut head).await.unwrap();
+    assert_eq!(&head, b"HTTP/1.1 101");
+    // Masked with zeros, which changes nothing; every ping is answered by a pong that nobody takes.
+    let framed = |text: &str| {
+        let mut frame = vec![0x81, 0x80 | u8::try_from(text.len()).unwrap(), 0, 0, 0, 0];
+        frame.extend_from_slice(text.as_bytes());
+        frame
+    };
+    stream.write_all(&framed("{\"t\":\"hello\",\"v\":1}")).await.unwrap();
+    pour(&mut stream, &framed("{\"t\":\"ping\",\"id\":9007199254740991}").repeat(1_000)).await;
+    let metrics = TextEncoder::new().encode_to_string(&registry.gather()).unwrap();
+    assert!(metrics.contains("\nweir_gateway_websockets 0\n"), "{metrics}");
+}
+
+#[tokio::test]
+async fn a_handshake_that_does_not_go_on_is_not_waited_for() {
+    let dir = tempfile::tempdir().unwrap();
+    let limits = ClientLimits { handshake_time_max: SHORT, ..ClientLimits::default() };
+    let tls = TlsSource::SelfSigned { dir: dir.path().to_owned() };
+    let (gateway, registry) = gateway(limits, Some(tls)).await;
+    // Nothing at all, and the head of a record whose rest never comes.
+    for said in [&b""[..], &[0x16, 3, 1, 2, 0]] {
+        let mut stream = connect(&gateway).await;
+        stream.write_all(said).await.unwrap();
+        let mut answer = Vec::new();
+        timeout(SOON, stream.read_to_end(&mut answer)).await.expect("it waits on").unwrap();
+        assert!(answer.is_empty(), "{answer:?}");
+    }
+    let metrics = TextEncoder::new().encode_to_string(&registry.gather()).unwrap();
+    let counted = "weir_gateway_tls_handshakes_failed_total{reason=\"timeout\"} 2";
+    assert!(metrics.contains(counted), "{metrics}");
+}

@@ -1,0 +1,126 @@
+//! What the shards hold and may hold, read at scrape time: nothing is counted twice on the hot path.
+
+use std::sync::{Arc, Weak};
+
+use parking_lot::RwLock;
+use prometheus::core::{Collector, Desc};
+use prometheus::proto::MetricFamily;
+use prometheus::{IntGauge, IntGaugeVec, Opts};
+use weir_protocol::ids::ShardId;
+
+use crate::shard::state::{OUTBOX_ROWS_MAX, ShardState};
+
+/// Topics, outboxes and deduplication tables, by shard. Keeps no shard alive.
+#[derive(Debug)]
+pub struct ShardsCollector {
+    shards: Vec<(ShardId, Weak<RwLock<ShardState>>)>,
+    dedupe_rows_max: usize,
+    names: Vec<Desc>,
+}
+
+impl ShardsCollector {
+    /// Over shards that remember `dedupe_rows_max` producers, and as many keys, each.
+    ///
+    /// # Errors
+    /// Never: the names are constants (tested).
+    pub fn new<'a>(
+        shards: impl Iterator<Item = (ShardId, &'a Arc<RwLock<ShardState>>)>,
+        dedupe_rows_max: usize,
+    ) -> prometheus::Result<Self> {
+        let shards = shards.map(|(shard, state)| (shard, Arc::downgrade(state))).collect();
+        let mut collector = Self { shards, dedupe_rows_max, names: Vec::new() };
+        collector.names = collector.gauges()?.iter().flat_map(|gauge| gauge.desc()).cloned().collect();
+        Ok(collector)
+    }
+
+    fn gauges(&self) -> prometheus::Result<Vec<Box<dyn Collector>>> {
+        let topics = by("weir_node_topics", "Topics at home in the shard.", &["shard"])?;
+        let outbox = by("weir_node_outbox_rows", "Changes that wait for other shards.", &["shard"])?;
+        let dedupe =
+            by("weir_node_dedupe_rows", "Producers and idempotency keys remembered.", &["shard", "table"])?;
+        for (shard, state) in &self.shards {
+            let Some(state) = state.upgrade() else { continue };
+            // Each count is at hand: apply waits for no walk.
+            let (topic_count, outbox_rows, (producers, keys)) = {
+                let state = state.read();
+                (state.topics().len(), state.outbox().count(), state.dedupe().rows())
+            };
+            let shard = shard.to_string();
+            topics.with_label_values(&[&shard]).set(signed(topic_count));
+            outbox.with_label_values(&[&shard]).set(signed(outbox_rows));
+            dedupe.with_label_values(&[shard.as_str(), "producers"]).set(signed(producers));
+            dedupe.with_label_values(&[shard.as_str(), "keys"]).set(signed(keys));
+        }
+        let outbox_max = max(
+            "weir_node_outbox_rows_max",
+            "Changes of one shard that wait, beyond which more are refused.",
+            OUTBOX_ROWS_MAX,
+        )?;
+        let dedupe_max = max(
+            "weir_node_dedupe_rows_max",
+            "Rows of one table of one shard, beyond which new ones are refused.",
+            self.dedupe_rows_max,
+        )?;
+        Ok(vec![
+            Box::new(topics),
+            Box::new(outbox),
+            Box::new(dedupe),
+            Box::new(outbox_max),
+            Box::new(dedupe_max),
+        ])
+    }
+}
+
+impl Collector for ShardsCollector {
+    fn desc(&self) -> Vec<&Desc> {
+        self.names.iter().collect()
+    }
+
+    fn collect(&self) -> Vec<MetricFamily> {
+        let gauges = self.gauges().unwrap_or_default();
+        gauges.iter().flat_map(|gauge| gauge.collect()).collect()
+    }
+}
+
+fn by(name: &str, help: &str, labels: &[&str]) -> prometheus::Result<IntGaugeVec> {
+    IntGaugeVec::new(Opts::new(name, help), labels)
+}
+
+fn max(name: &str, help: &str, value: usize) -> prometheus::Result<IntGauge> {
+    let gauge = IntGauge::new(name, help)?;
+    gauge.set(signed(value));
+    Ok(gauge)
+}
+
+fn signed(count: usize) -> i64 {
+    i64::try_from(count).unwrap_or(i64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use prometheus::{Registry, TextEncoder};
+
+    use super::*;
+
+    #[test]
+    fn shards_show_what_they_hold_and_may_hold_until_they_are_gone() {
+        let state = Arc::new(RwLock::new(ShardState::with_dedupe_rows(ShardId(3), 2_000)));
+        let registry = Registry::new();
+        let shards = ShardsCollector::new([(ShardId(3), &state)].into_iter(), 2_000).unwrap();
+        registry.register(Box::new(shards)).unwrap();
+        let text = || TextEncoder::new().encode_to_string(&registry.gather()).unwrap();
+        let shown = text();
+        for line in [
+            "weir_node_topics{shard=\"3\"} 0",
+            "weir_node_outbox_rows{shard=\"3\"} 0",
+            "weir_node_outbox_rows_max 10000",
+            "weir_node_dedupe_rows{shard=\"3\",table=\"keys\"} 0",
+            "weir_node_dedupe_rows{shard=\"3\",table=\"producers\"} 0",
+            "weir_node_dedupe_rows_max 2000",
+        ] {
+            assert!(shown.contains(&format!("\n{line}\n")), "{line} in {shown}");
+        }
+        drop(state);
+        assert!(!text().contains("shard="), "whoever scrapes keeps no shard alive");
+    }
+}

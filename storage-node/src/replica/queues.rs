@@ -1,0 +1,101 @@
+//! The leases that a leader has given, part by part.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use parking_lot::{Mutex, MutexGuard};
+use tokio::sync::Notify;
+use weir_protocol::ids::TimestampMs;
+
+use crate::shard::state::{HeldPart, PartKey};
+use crate::subscription::{Fence, Leases, Rules};
+
+/// Leases of all parts that somebody pulled from since the term began.
+#[derive(Debug, Default)]
+pub struct Queues {
+    parts: Mutex<HashMap<PartKey, Arc<Queue>>>,
+}
+
+/// The leases of one part.
+#[derive(Debug)]
+pub struct Queue {
+    held: Mutex<Held>,
+    /// Notified when a lease ended or something became due.
+    pub changed: Notify,
+}
+
+/// What a leader knows of a part.
+#[derive(Debug)]
+pub struct Held {
+    /// The leases.
+    pub leases: Leases,
+    /// The next one's fence.
+    pub next_fence: Fence,
+    /// Version of the configuration that the leases follow.
+    version: u32,
+}
+
+impl Queues {
+    /// The queue of a part that exists.
+    pub fn of(
+        &self,
+        key: PartKey,
+        part: &HeldPart,
+        partitions: u32,
+        term: u64,
+        now: TimestampMs,
+    ) -> Arc<Queue> {
+        let make = || {
+            let next_fence = Fence(term << 32 | 1);
+            let leases = Leases::new(&part.part, rules(part, partitions), next_fence, now);
+            let held = Held { leases, next_fence, version: part.version };
+            Arc::new(Queue { held: Mutex::new(held), changed: Notify::new() })
+        };
+        Arc::clone(self.parts.lock().entry(key).or_insert_with(make))
+    }
+
+    /// The part is gone.
+    pub fn forget(&self, key: &PartKey) {
+        let gone = self.parts.lock().remove(key);
+        if let Some(queue) = gone {
+            queue.changed.notify_waiters();
+        }
+    }
+
+    /// Another term: nobody holds anything.
+    pub(super) fn clear(&self) {
+        let gone = std::mem::take(&mut *self.parts.lock());
+        gone.values().for_each(|queue| queue.changed.notify_waiters());
+    }
+}
+
+impl Queue {
+    /// The leases, following the subscription's newest configuration.
+    pub fn lock(&self, part: &HeldPart, partitions: u32) -> MutexGuard<'_, Held> {
+        let mut held = self.held.lock();
+        if held.version < part.version {
+            held.leases.set_rules(rules(part, partitions));
+            held.version = part.version;
+        }
+        held
+    }
+}
+
+impl Held {
+    /// After a seek: nothing is held any more.
+    pub fn begin_again(&mut self, part: &HeldPart, partitions: u32, now: TimestampMs) {
+        self.leases = Leases::new(&part.part, rules(part, partitions), self.next_fence, now);
+    }
+}
+
+/// What a subscription says, for one of its parts: each has its share of what may be leased at once.
+fn rules(part: &HeldPart, partitions: u32) -> Rules {
+    let config = &part.config;
+    let share = config.max_unacked.div_ceil(partitions.max(1)).max(1) as usize;
+    Rules {
+        lease_ms: u64::from(config.lease_ms),
+        max_attempts: config.max_attempts,
+        backoff_ms: config.backoff_ms.clone().into(),
+        max_unacked: if config.paused { 0 } else { share },
+    }
+}

@@ -1,0 +1,100 @@
+//! How subscriptions stand, and seeking.
+
+use bytes::Bytes;
+use weir_protocol::error::ErrorCode;
+use weir_protocol::ids::{Offset, ShardId};
+use weir_protocol::limits::READ_RECORDS_MAX;
+use weir_protocol::rpc::{
+    DescribeSubscriptionRequest, LeaseList, ListLeasesRequest, ListSubscriptionsRequest, PartRef, PartStats,
+    PartStatsList, PartStatsRequest, Refusal, SeekAnswer, SeekRequest, SubscriptionDescription,
+    SubscriptionList,
+};
+
+use super::PartHandle;
+use crate::clock;
+use crate::read::Reader;
+use crate::replica::ShardHandle;
+use crate::server::dispatch::decode;
+use crate::subscription::{PartEvent, Seek};
+
+pub(in crate::server) fn describe(
+    shard: &ShardHandle,
+    body: Bytes,
+) -> Result<SubscriptionDescription, Refusal> {
+    let request: DescribeSubscriptionRequest = decode(body)?;
+    shard.state.read().subscriptions().describe(&request.name).map(|found| (**found).clone())
+}
+
+pub(in crate::server) fn list(shard: &ShardHandle, body: Bytes) -> Result<SubscriptionList, Refusal> {
+    if shard.shard == ShardId::META {
+        return Err(Refusal::new(ErrorCode::NotLeader, "no subscription is at home in the meta group"));
+    }
+    let request: ListSubscriptionsRequest = decode(body)?;
+    Ok(shard.state.read().subscriptions().list(&request))
+}
+
+pub(in crate::server) fn part_stats(shard: &ShardHandle, body: Bytes) -> Result<PartStatsList, Refusal> {
+    let request: PartStatsRequest = decode(body)?;
+    let stats = |part: &PartRef| match stats(shard, *part) {
+        Ok(stats) => stats,
+        Err(refusal) => PartStats { refused: Some(refusal), ..PartStats::default() },
+    };
+    Ok(PartStatsList { parts: request.parts.iter().map(stats).collect() })
+}
+
+fn stats(shard: &ShardHandle, part: PartRef) -> Result<PartStats, Refusal> {
+    let handle = PartHandle::new(shard.clone(), part);
+    let view = handle.view()?;
+    let queue = handle.queue(&view);
+    let part = &view.held.part;
+    let counts = queue.lock(&view.held, view.partitions).leases.counts(part, view.end);
+    let oldest = part.oldest_unsettled(view.end).and_then(|offset| {
+        let state = shard.state.read();
+        let batch = state.partition(handle.key.1).ok()?.batch_at(offset)?;
+        Some(batch.ts.0)
+    });
+    Ok(PartStats {
+        refused: None,
+        floor: part.floor().0,
+        end: view.end.0,
+        ready: counts.ready,
+        leased: counts.leased,
+        delayed: counts.delayed,
+        settled_above_floor: part.settled_above_floor(),
+        dead: part.dead(),
+        dead_pending: part.dead_pending(),
+        oldest_ms: oldest,
+    })
+}
+
+pub(in crate::server) fn leases(shard: &ShardHandle, body: Bytes) -> Result<LeaseList, Refusal> {
+    let request: ListLeasesRequest = decode(body)?;
+    let handle = PartHandle::new(shard.clone(), request.part);
+    let view = handle.view()?;
+    let queue = handle.queue(&view);
+    let limit = request.limit.clamp(1, READ_RECORDS_MAX) as usize;
+    let held = queue.lock(&view.held, view.partitions);
+    let page = held.leases.list(Offset(request.from), limit, clock::now());
+    Ok(LeaseList { leases: page.leases, next: page.next.map(|offset| offset.0) })
+}
+
+/// Moves a part, or says what that would do.
+pub(in crate::server) async fn seek(shard: ShardHandle, body: Bytes) -> Result<SeekAnswer, Refusal> {
+    let request: SeekRequest = decode(body)?;
+    let handle = PartHandle::new(shard.clone(), request.part);
+    let view = handle.view()?;
+    let to = Reader::new(shard, handle.key.1).resolve(request.to, true)?;
+    let queue = handle.queue(&view);
+    let (preview, fence) = {
+        let held = queue.lock(&view.held, view.partitions);
+        let preview = view.held.part.seek_preview(to, held.leases.next(), view.start..view.end);
+        (preview, held.next_fence)
+    };
+    if !request.is_dry_run {
+        handle.commit(&PartEvent { seek: Some(Seek { to, fence }), ..PartEvent::default() }).await?;
+        let view = handle.view()?;
+        queue.lock(&view.held, view.partitions).begin_again(&view.held, view.partitions, clock::now());
+        queue.changed.notify_waiters();
+    }
+    Ok(SeekAnswer { floor: preview.floor.0, redelivered: preview.redelivered, skipped: preview.skipped })
+}

@@ -1,0 +1,298 @@
+//! Leases records and sends them.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use tokio::time::{Instant, sleep_until};
+use weir_protocol::error::ErrorCode;
+use weir_protocol::ids::Offset;
+use weir_protocol::limits::{CLIENT_ID_BYTES_MAX, LEASE_MS_MAX, LEASE_MS_MIN, PULL_RECORDS_MAX, WAIT_MS_MAX};
+use weir_protocol::rpc::{PullAnswer, PullRequest, Refusal, encode_packet};
+use weir_transport::{CreditHandle, Reply};
+
+use super::find::{Found, find};
+use super::{PartHandle, View};
+use crate::clock;
+use crate::read::Reader;
+use crate::replica::{Queue, ShardHandle};
+use crate::server::dispatch::decode;
+use crate::subscription::{
+    Action, Ask, Dead, Delivered, Effect, Grant, PartEvent, PullKey, Settle, Taken, Verdict,
+};
+
+/// Encoded bytes that one pull gives at most, but for a single larger batch.
+const PULL_BYTES_MAX: u64 = 3 << 20;
+
+/// Answers one pull, waiting for records if asked to: as long as somebody wants them.
+pub(in crate::server) async fn pull(shard: ShardHandle, body: Bytes, reply: Reply) {
+    match pull_once(shard, body, reply.credit()).await {
+        Ok((answer, payload)) => {
+            if reply.finish_when_ready(encode_packet(&answer, payload)).await.is_err() {
+                tracing::debug!("a consumer went away before its answer; its leases end by themselves");
+            }
+        }
+        Err(refusal) => reply.refuse(refusal),
+    }
+}
+
+type Given = (PullAnswer, Vec<Bytes>);
+
+async fn pull_once(shard: ShardHandle, body: Bytes, mut call: CreditHandle) -> Result<Given, Refusal> {
+    let request: PullRequest = decode(body)?;
+    check(&request)?;
+    let part = PartHandle::new(shard.clone(), request.part);
+    let reader = Reader::new(shard, part.key.1);
+    let deadline = Instant::now() + Duration::from_millis(request.wait_ms.min(WAIT_MS_MAX));
+    loop {
+        let view = part.view()?;
+        let queue = part.queue(&view);
+        // Taken before the state is looked at: what comes meanwhile wakes it.
+        let (published, changed) = (reader.changed.notified(), queue.changed.notified());
+        let view = part.view()?;
+        let puller = Puller { part: &part, reader: &reader, queue: &queue, request: &request };
+        match puller.give(view).await? {
+            Step::Given(given) => return Ok(given),
+            Step::Again => continue,
+            Step::Nothing { wake_ms } => {
+                let wake = wake_ms.map(|ms| Instant::now() + Duration::from_millis(ms));
+                let until = wake.map_or(deadline, |wake| wake.min(deadline));
+                if call.latest().is_cancelled || Instant::now() >= deadline || request.only_repeat {
+                    return Ok(Given::default());
+                }
+                tokio::select! {
+                    () = published => {}
+                    () = changed => {}
+                    _ = call.changed() => {}
+                    () = sleep_until(until) => {}
+                }
+            }
+        }
+    }
+}
+
+fn check(request: &PullRequest) -> Result<(), Refusal> {
+    let wrong = |detail: String| Err(Refusal::new(ErrorCode::InvalidParameter, detail));
+    if request.max_records > PULL_RECORDS_MAX {
+        return wrong(format!(
+            "{} records; at most {PULL_RECORDS_MAX} are leased at once",
+            request.max_records
+        ));
+    }
+    if request.lease_ms != 0 && !(LEASE_MS_MIN..=LEASE_MS_MAX).contains(&request.lease_ms) {
+        return wrong(format!(
+            "a lease of {} ms; {LEASE_MS_MIN} to {LEASE_MS_MAX} are allowed",
+            request.lease_ms
+        ));
+    }
+    if request.holder.len() > CLIENT_ID_BYTES_MAX {
+        return wrong(format!("a holder has at most {CLIENT_ID_BYTES_MAX} bytes"));
+    }
+    Ok(())
+}
+
+enum Step {
+    Given(Given),
+    /// What there was is not to be delivered; there may be more.
+    Again,
+    Nothing {
+        /// When something may become ready by itself.
+        wake_ms: Option<u64>,
+    },
+}
+
+enum Looked {
+    /// Leased under the same key before.
+    Repeat(Vec<Grant>),
+    Over(Step),
+    Taken(Taken),
+}
+
+struct Puller<'a> {
+    part: &'a PartHandle,
+    reader: &'a Reader,
+    queue: &'a Queue,
+    request: &'a PullRequest,
+}
+
+impl Puller<'_> {
+    async fn give(&self, view: View) -> Result<Step, Refusal> {
+        let taken = match self.take(&view) {
+            Looked::Repeat(grants) => return self.repeat(&view, grants).await,
+            Looked::Over(step) => return Ok(step),
+            Looked::Taken(taken) => taken,
+        };
+        self.log(&taken).await?;
+        if taken.grants.is_empty() {
+            return Ok(Step::Again);
+        }
+        let max_bytes = self.request.max_bytes.clamp(1, PULL_BYTES_MAX);
+        let offsets = taken.grants.iter().map(|grant| grant.offset);
+        match find(self.reader, offsets, max_bytes, view.ttl_ms).await {
+            Ok(found) => self.send(taken.grants, found).await,
+            Err(refusal) => {
+                self.release(&taken.grants);
+                Err(refusal)
+            }
+        }
+    }
+
+    fn take(&self, view: &View) -> Looked {
+        let (now, part) = (clock::now(), &view.held.part);
+        let key = self.request.key.map(|key| PullKey(key.into()));
+        let mut held = self.queue.lock(&view.held, view.partitions);
+        let held = &mut *held;
+        let repeated = key.map(|key| held.leases.repeat(key, now)).unwrap_or_default();
+        if !repeated.is_empty() {
+            return Looked::Repeat(repeated);
+        }
+        if self.request.only_repeat {
+            return Looked::Over(Step::Nothing { wake_ms: None });
+        }
+        if self.request.max_records > 0 {
+            let ask = Ask {
+                now,
+                end: view.end,
+                max_records: self.request.max_records as usize,
+                lease_ms: u64::from(self.request.lease_ms),
+                holder: Arc::from(self.request.holder.as_str()),
+                key,
+            };
+            let taken = held.leases.take(part, &ask, &mut held.next_fence);
+            if !taken.grants.is_empty() || !taken.exhausted.is_empty() {
+                return Looked::Taken(taken);
+            }
+        } else if held.leases.ready(part, view.end, now) {
+            let answer = PullAnswer { is_more: true, ..PullAnswer::default() };
+            return Looked::Over(Step::Given((answer, Vec::new())));
+        }
+        let wake_ms = held.leases.next_event().map(|at| at.0.saturating_sub(now.0).max(1));
+        Looked::Over(Step::Nothing { wake_ms })
+    }
+
+    /// Logs second deliveries, before any byte of them leaves, and records that have had all theirs.
+    async fn log(&self, taken: &Taken) -> Result<(), Refusal> {
+        if taken.redelivered.is_empty() && taken.exhausted.is_empty() {
+            return Ok(());
+        }
+        let dead = |delivered: &Delivered| Dead {
+            offset: delivered.offset,
+            attempts: delivered.attempts,
+            reason: format!("not settled in {} deliveries", delivered.attempts),
+        };
+        let event = PartEvent {
+            delivered: taken.redelivered.clone(),
+            dead: taken.exhausted.iter().map(dead).collect(),
+            ..PartEvent::default()
+        };
+        let logged = self.part.commit(&event).await;
+        let exhausted = || taken.exhausted.iter().map(|delivered| delivered.offset);
+        if let Ok(view) = self.part.view() {
+            let mut held = self.queue.lock(&view.held, view.partitions);
+            match &logged {
+                Ok(()) => held.leases.committed(&view.held.part, exhausted()),
+                Err(_) => held.leases.failed(&view.held.part, exhausted(), clock::now()),
+            }
+        }
+        if logged.is_err() {
+            self.release(&taken.grants);
+        }
+        logged
+    }
+
+    /// Gives back what was not sent.
+    fn release(&self, grants: &[Grant]) {
+        if let Ok(view) = self.part.view() {
+            let mut held = self.queue.lock(&view.held, view.partitions);
+            for grant in grants.iter().rev() {
+                held.leases.release(&view.held.part, grant.offset, grant.fence);
+            }
+        }
+        self.queue.changed.notify_waiters();
+    }
+
+    /// Starts the leases of what was found and is to be delivered now; the rest is given back, postponed or settled.
+    async fn send(&self, grants: Vec<Grant>, found: Found) -> Result<Step, Refusal> {
+        let view = self.part.view()?;
+        let now = clock::now();
+        let (mut kept, mut expired, mut unread) = (Vec::new(), Vec::new(), Vec::new());
+        {
+            let mut held = self.queue.lock(&view.held, view.partitions);
+            let mut records = found.records.iter().peekable();
+            for grant in grants {
+                while records.next_if(|record| record.offset < grant.offset).is_some() {}
+                match records.next_if(|record| record.offset == grant.offset) {
+                    None => unread.push(grant),
+                    Some(record) if record.expires_at.is_some_and(|at| at <= now) => expired.push(grant),
+                    Some(record) => match record.deliver_at.filter(|at| *at > now) {
+                        Some(due) => held.leases.postpone(grant.offset, grant.fence, due),
+                        None => {
+                            let started = held.leases.started(grant.offset, grant.fence, now);
+                            kept.extend(started.map(|deadline| Grant { deadline, ..grant }));
+                        }
+                    },
+                }
+            }
+        }
+        if !unread.is_empty() {
+            self.release(&unread);
+        }
+        self.settle_expired(&view, &expired).await?;
+        if kept.is_empty() {
+            return Ok(Step::Again);
+        }
+        Ok(Step::Given(self.answer(&view, &kept, found, false)))
+    }
+
+    /// A record whose time to live is over is settled without being delivered.
+    async fn settle_expired(&self, view: &View, expired: &[Grant]) -> Result<(), Refusal> {
+        let mut event = PartEvent::default();
+        {
+            let mut held = self.queue.lock(&view.held, view.partitions);
+            for grant in expired {
+                let item = Settle { offset: grant.offset, fence: grant.fence, action: Action::Ack };
+                let verdict = held.leases.settle(&view.held.part, view.end, &item, clock::now());
+                if matches!(verdict, Verdict::Done(Effect::Settled)) {
+                    event.settle(grant.offset);
+                }
+            }
+        }
+        if event.is_empty() {
+            return Ok(());
+        }
+        let logged = self.part.commit(&event).await;
+        let view = self.part.view()?;
+        let offsets = expired.iter().map(|grant| grant.offset);
+        let mut held = self.queue.lock(&view.held, view.partitions);
+        match logged {
+            Ok(()) => held.leases.committed(&view.held.part, offsets),
+            Err(_) => held.leases.failed(&view.held.part, offsets, clock::now()),
+        }
+        logged
+    }
+
+    /// What was leased under the same key before.
+    async fn repeat(&self, view: &View, grants: Vec<Grant>) -> Result<Step, Refusal> {
+        let max_bytes = self.request.max_bytes.clamp(1, PULL_BYTES_MAX);
+        let found = find(self.reader, grants.iter().map(|grant| grant.offset), max_bytes, None).await?;
+        Ok(Step::Given(self.answer(view, &grants, found, true)))
+    }
+
+    fn answer(&self, view: &View, grants: &[Grant], found: Found, is_repeat: bool) -> Given {
+        let now = clock::now();
+        let is_held = |offset: Offset| grants.binary_search_by_key(&offset, |grant| grant.offset).is_ok();
+        let (mut slices, mut payload) = (Vec::new(), Vec::new());
+        for (slice, body) in found.slices {
+            if (slice.first..slice.first + u64::from(slice.take)).any(|offset| is_held(Offset(offset))) {
+                slices.push(slice);
+                payload.extend(body);
+            }
+        }
+        let is_more = {
+            let mut held = self.queue.lock(&view.held, view.partitions);
+            held.leases.ready(&view.held.part, view.end, now)
+        };
+        let grants = grants.iter().map(|grant| grant.to_wire(now)).collect();
+        (PullAnswer { grants, slices, is_repeat, is_more }, payload)
+    }
+}

@@ -1,0 +1,110 @@
+//! Ends leases: accepts at once, answers when it is in the log.
+
+use bytes::Bytes;
+use weir_protocol::error::ErrorCode;
+use weir_protocol::ids::Offset;
+use weir_protocol::limits::{
+    DELAY_MS_MAX, LEASE_MS_MAX, LEASE_MS_MIN, SETTLE_ITEMS_MAX, SETTLE_REASON_BYTES_MAX,
+};
+use weir_protocol::rpc::{
+    Refusal, SettleAction, SettleAnswer, SettleItem, SettleOutcome, SettleRequest, SettleResult,
+};
+
+use super::PartHandle;
+use crate::clock;
+use crate::replica::ShardHandle;
+use crate::server::dispatch::decode;
+use crate::subscription::{Action, Dead, Effect, Fence, PartEvent, Settle, Verdict};
+
+/// Settles leases of one part.
+pub(in crate::server) async fn settle(shard: ShardHandle, body: Bytes) -> Result<SettleAnswer, Refusal> {
+    let request: SettleRequest = decode(body)?;
+    if request.items.len() > SETTLE_ITEMS_MAX {
+        let detail =
+            format!("{} leases; at most {SETTLE_ITEMS_MAX} are settled at once", request.items.len());
+        return Err(Refusal::new(ErrorCode::TooLarge, detail));
+    }
+    let actions = request.items.iter().map(action).collect::<Result<Vec<_>, _>>()?;
+    let part = PartHandle::new(shard, request.part);
+    let view = part.view()?;
+    let queue = part.queue(&view);
+    let now = clock::now();
+    let (mut event, mut decided, mut results) = (PartEvent::default(), Vec::new(), Vec::new());
+    {
+        let mut held = queue.lock(&view.held, view.partitions);
+        for (item, action) in request.items.iter().zip(actions) {
+            let settle = Settle { offset: Offset(item.offset), fence: Fence(item.fence), action };
+            let verdict = held.leases.settle(&view.held.part, view.end, &settle, now);
+            if note(&mut event, verdict, item) {
+                decided.push(settle.offset);
+            }
+            results.push(result(verdict, now));
+        }
+    }
+    // Their places are free from now on, before the log has them.
+    queue.changed.notify_waiters();
+    if !event.is_empty() {
+        event.coalesce();
+        let logged = part.commit(&event).await;
+        let view = part.view()?;
+        let mut held = queue.lock(&view.held, view.partitions);
+        match &logged {
+            Ok(()) => held.leases.committed(&view.held.part, decided),
+            Err(_) => held.leases.failed(&view.held.part, decided, clock::now()),
+        }
+        drop(held);
+        queue.changed.notify_waiters();
+        logged?;
+    }
+    Ok(SettleAnswer { results })
+}
+
+fn action(item: &SettleItem) -> Result<Action, Refusal> {
+    let wrong = |detail: String| Err(Refusal::new(ErrorCode::InvalidParameter, detail));
+    if item.reason.len() > SETTLE_REASON_BYTES_MAX {
+        return wrong(format!("a reason has at most {SETTLE_REASON_BYTES_MAX} bytes"));
+    }
+    match item.action() {
+        SettleAction::Ack => Ok(Action::Ack),
+        SettleAction::Dead => Ok(Action::Dead),
+        SettleAction::Nack if item.ms.is_none_or(|ms| ms <= DELAY_MS_MAX) => {
+            Ok(Action::Nack { delay_ms: item.ms })
+        }
+        SettleAction::Nack => wrong(format!("a delay is at most {DELAY_MS_MAX} ms")),
+        SettleAction::Extend => {
+            let ms = item.ms.unwrap_or(0);
+            if (u64::from(LEASE_MS_MIN)..=u64::from(LEASE_MS_MAX)).contains(&ms) {
+                return Ok(Action::Extend { ms });
+            }
+            wrong(format!("a lease of {ms} ms; {LEASE_MS_MIN} to {LEASE_MS_MAX} are allowed"))
+        }
+        SettleAction::Unset => wrong("a lease is settled by ack, nack, extend or dead".to_owned()),
+    }
+}
+
+/// Adds to the event what a verdict asks for; true if it asks for something.
+fn note(event: &mut PartEvent, verdict: Verdict, item: &SettleItem) -> bool {
+    let Verdict::Done(effect) = verdict else { return false };
+    match effect {
+        Effect::Settled => event.settle(Offset(item.offset)),
+        Effect::Nacked(nacked) => event.nacked.push(nacked),
+        Effect::Dead(delivered) => {
+            let (offset, attempts) = (delivered.offset, delivered.attempts);
+            let said = Some(&item.reason).filter(|reason| !reason.is_empty()).cloned();
+            let reason = said.unwrap_or_else(|| format!("failed in {attempts} deliveries"));
+            event.dead.push(Dead { offset, attempts, reason });
+        }
+        Effect::Extended(_) | Effect::Waits(_) => return false,
+    }
+    true
+}
+
+fn result(verdict: Verdict, now: weir_protocol::ids::TimestampMs) -> SettleResult {
+    let (outcome, current) = match verdict {
+        Verdict::Done(_) => (SettleOutcome::Done, None),
+        Verdict::LeaseLost { current } => (SettleOutcome::LeaseLost, current),
+        Verdict::AlreadySettled => (SettleOutcome::AlreadySettled, None),
+        Verdict::Unknown => (SettleOutcome::Unknown, None),
+    };
+    SettleResult { outcome: outcome as i32, current: current.map(|grant| grant.to_wire(now)) }
+}

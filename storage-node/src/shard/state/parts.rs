@@ -1,0 +1,112 @@
+//! What subscriptions hold of the partitions of a shard.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+use std::sync::Arc;
+
+use weir_protocol::ids::{Incarnation, Offset};
+use weir_protocol::rpc::{SubscriptionConfig, SubscriptionName};
+
+use super::cow_map::CowMap;
+use super::dedupe::PartitionKey;
+use crate::subscription::Part;
+
+/// A part: a subscription's life and a partition.
+pub type PartKey = (Incarnation, PartitionKey);
+
+/// A part and what its subscription says.
+#[derive(Debug, Clone)]
+pub struct HeldPart {
+    /// The subscription.
+    pub name: Arc<SubscriptionName>,
+    /// Its configuration, as far as this shard was told.
+    pub config: Arc<SubscriptionConfig>,
+    /// Version of that.
+    pub version: u32,
+    /// What is settled, and what is known of the rest.
+    pub part: Part,
+}
+
+/// Parts by key, and which subscriptions a partition has, which follows from them.
+#[derive(Debug, Clone, Default)]
+pub struct Parts {
+    pub(super) held: CowMap<PartKey, Arc<HeldPart>>,
+    by_partition: BTreeMap<PartitionKey, Vec<Incarnation>>,
+}
+
+impl Parts {
+    /// A part.
+    #[must_use]
+    pub fn get(&self, key: &PartKey) -> Option<&Arc<HeldPart>> {
+        self.held.get(key)
+    }
+
+    /// Number of parts.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.held.len()
+    }
+
+    /// True if there is none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Opens a part; false if it is there.
+    pub(super) fn open(&mut self, key: PartKey, held: HeldPart) -> bool {
+        if self.held.get(&key).is_some() {
+            return false;
+        }
+        self.held.insert(key, Arc::new(held));
+        self.by_partition.entry(key.1).or_default().push(key.0);
+        true
+    }
+
+    pub(super) fn close(&mut self, key: PartKey) {
+        if self.held.remove(&key).is_some()
+            && let Some(subscriptions) = self.by_partition.get_mut(&key.1)
+        {
+            subscriptions.retain(|subscription| *subscription != key.0);
+            if subscriptions.is_empty() {
+                self.by_partition.remove(&key.1);
+            }
+        }
+    }
+
+    /// The partition is gone, and with it what subscriptions held of it.
+    pub(super) fn close_partition(&mut self, partition: PartitionKey) {
+        for subscription in self.by_partition.remove(&partition).unwrap_or_default() {
+            self.held.remove(&(subscription, partition));
+        }
+    }
+
+    /// Changes a part; `None` if it is not here.
+    pub(super) fn change<R>(&mut self, key: &PartKey, change: impl FnOnce(&mut HeldPart) -> R) -> Option<R> {
+        self.held.get(key)?;
+        let held = self.held.get_mut(key).expect("looked up just now");
+        Some(change(Arc::make_mut(held)))
+    }
+
+    /// Subscriptions that hold a part of a partition.
+    pub(super) fn of(&self, partition: PartitionKey) -> Vec<Incarnation> {
+        self.by_partition.get(&partition).cloned().unwrap_or_default()
+    }
+
+    /// Checks that parts and partitions agree.
+    ///
+    /// # Panics
+    /// If they do not.
+    pub(super) fn check(&self, bounds: impl Fn(PartitionKey) -> Option<Range<Offset>>) {
+        let listed: usize = self.by_partition.values().map(Vec::len).sum();
+        assert_eq!(listed, self.held.len(), "every part is listed once");
+        for ((subscription, partition), held) in self.held.iter() {
+            let bounds = bounds(*partition).expect("a part has its partition");
+            let floor = held.part.floor();
+            assert!(
+                bounds.start <= floor && floor <= bounds.end,
+                "part of {subscription} at {floor} of {bounds:?}"
+            );
+        }
+    }
+}

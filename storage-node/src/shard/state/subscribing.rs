@@ -1,0 +1,220 @@
+//! Commands of subscriptions.
+
+use std::sync::Arc;
+
+use weir_protocol::error::ErrorCode;
+use weir_protocol::ids::{Incarnation, Offset, PartitionId, TimestampMs};
+use weir_protocol::rpc::{At as From, PartRef, Position, Refusal, SubscriptionDescription, TopicName};
+
+use super::super::command::{CreateSubscription, DeleteSubscription, TellSubscription, UpdateSubscription};
+use super::apply::{Applied, At, ShardState, Verdict};
+use super::dead_letters::{DEAD_LETTERS_MAX, DeadLetter};
+use super::dedupe::PartitionKey;
+use super::outbox::News;
+use super::partition::Partition;
+use super::parts::{HeldPart, PartKey};
+use crate::subscription::{Dead, Part, PartEvent};
+
+/// When to ask again while too many dead letters are on their way.
+const RETRY_AFTER_MS: u64 = 1_000;
+
+impl ShardState {
+    pub(super) fn create_subscription(
+        &mut self,
+        create: &CreateSubscription,
+        at: At,
+        applied: &mut Applied,
+    ) -> Result<Verdict, Refusal> {
+        if create.shards.iter().any(|shard| *shard != self.topics.shard().0) {
+            self.has_outbox_room()?;
+        }
+        let topics = &mut self.topics;
+        let made = self.subscriptions.create(create, at.ts, || topics.next_life())?;
+        if made.created {
+            self.open_parts(&made.subscription);
+            self.tell_of_subscription(&made.subscription, false, applied);
+        }
+        Ok(Verdict::SubscriptionCreated(made))
+    }
+
+    pub(super) fn update_subscription(
+        &mut self,
+        update: &UpdateSubscription,
+        applied: &mut Applied,
+    ) -> Result<Verdict, Refusal> {
+        self.has_outbox_room()?;
+        let subscription = self.subscriptions.update(update)?;
+        if subscription.version != update.expected_version {
+            self.configure_parts(&subscription);
+            self.tell_of_subscription(&subscription, false, applied);
+        }
+        Ok(Verdict::Subscription(subscription))
+    }
+
+    pub(super) fn delete_subscription(
+        &mut self,
+        delete: &DeleteSubscription,
+        applied: &mut Applied,
+    ) -> Result<Verdict, Refusal> {
+        self.has_outbox_room()?;
+        let subscription = self.subscriptions.delete(delete)?;
+        self.close_parts(&subscription);
+        self.tell_of_subscription(&subscription, true, applied);
+        Ok(Verdict::Subscription(subscription))
+    }
+
+    fn tell_of_subscription(
+        &mut self,
+        subscription: &SubscriptionDescription,
+        is_deleted: bool,
+        applied: &mut Applied,
+    ) {
+        let home = self.topics.shard();
+        if subscription.shards.iter().any(|shard| *shard != home.0) {
+            let news = News::Subscription(Arc::new(subscription.clone()));
+            Arc::make_mut(&mut self.outbox).tell(home, &news, is_deleted);
+            applied.is_outbox_changed = true;
+        }
+    }
+
+    /// The home of a subscription says what it is; this shard holds partitions of its topic.
+    pub(super) fn told_of_subscription(&mut self, told: TellSubscription) -> Result<Verdict, Refusal> {
+        if !self.is_news(told.source, told.seq, None)? {
+            return Ok(Verdict::Done);
+        }
+        if told.is_deleted {
+            self.close_parts(&told.subscription);
+        } else {
+            self.open_parts(&told.subscription);
+            self.configure_parts(&told.subscription);
+        }
+        Ok(Verdict::Done)
+    }
+
+    /// Opens the parts that are not there yet. A partition whose topic is gone gets none.
+    fn open_parts(&mut self, subscription: &SubscriptionDescription) {
+        let (name, config) = (Arc::new(subscription.name.clone()), Arc::new(subscription.config.clone()));
+        for key in self.part_keys(subscription) {
+            let Some(partition) = self.partitions.get(&key.1) else { continue };
+            let part = Part::new(start(partition, config.start));
+            let (name, config) = (Arc::clone(&name), Arc::clone(&config));
+            self.parts.open(key, HeldPart { name, config, version: subscription.version, part });
+        }
+    }
+
+    fn configure_parts(&mut self, subscription: &SubscriptionDescription) {
+        let config = Arc::new(subscription.config.clone());
+        for key in self.part_keys(subscription) {
+            self.parts.change(&key, |held| {
+                held.config = Arc::clone(&config);
+                held.version = subscription.version;
+            });
+        }
+    }
+
+    fn close_parts(&mut self, subscription: &SubscriptionDescription) {
+        self.part_keys(subscription).into_iter().for_each(|key| self.parts.close(key));
+    }
+
+    /// The subscription's parts that lie in this shard.
+    fn part_keys(&self, subscription: &SubscriptionDescription) -> Vec<PartKey> {
+        let here = self.topics.shard().0;
+        let (life, topic) = (Incarnation(subscription.id), Incarnation(subscription.topic_incarnation));
+        (0..)
+            .zip(&subscription.shards)
+            .filter(|(_, shard)| **shard == here)
+            .map(|(partition, _)| (life, (topic, PartitionId(partition))))
+            .collect()
+    }
+
+    /// Records below the partition's start are gone for everybody.
+    pub(super) fn trim_parts(&mut self, key: PartitionKey) {
+        let Some(start) = self.partitions.get(&key).map(|partition| partition.start) else { return };
+        for subscription in self.parts.of(key) {
+            self.parts.change(&(subscription, key), |held| held.part.start_moved(start));
+        }
+    }
+
+    pub(super) fn change_part(
+        &mut self,
+        key: PartKey,
+        event: &PartEvent,
+        applied: &mut Applied,
+    ) -> Result<Verdict, Refusal> {
+        let partition = self.partitions.get(&key.1).ok_or_else(|| self.missing(key.1))?;
+        let partition = Arc::clone(partition);
+        let on_their_way = self.dead_letters.len();
+        if !event.dead.is_empty() && on_their_way + event.dead.len() > DEAD_LETTERS_MAX {
+            let detail = format!("{on_their_way} dead letters have not reached their topic");
+            let refusal = Refusal::new(ErrorCode::Busy, detail);
+            return Err(Refusal { retry_after_ms: Some(RETRY_AFTER_MS), ..refusal });
+        }
+        let letters = self.parts.change(&key, |held| {
+            let given_up = held.part.apply(event, partition.start..partition.end).dead;
+            let dead = event.dead.iter().filter(|dead| given_up.contains(&dead.offset));
+            let letters = letters(key, held, &partition, dead);
+            held.part.dead_queued(letters.len() as u64);
+            letters
+        });
+        let letters = letters.ok_or_else(|| {
+            Refusal::new(ErrorCode::SubscriptionNotFound, "the subscription has no part here")
+        })?;
+        applied.is_outbox_changed |= !letters.is_empty();
+        letters.into_iter().for_each(|letter| Arc::make_mut(&mut self.dead_letters).push(letter));
+        Ok(Verdict::Done)
+    }
+
+    /// Dead letters below `upto` have reached their topic.
+    pub(super) fn buried(&mut self, upto: u64) {
+        for letter in Arc::make_mut(&mut self.dead_letters).buried(upto) {
+            self.parts.change(&(letter.subscription, letter.from), |held| held.part.dead_forwarded(1));
+        }
+    }
+}
+
+/// The letters of records that were given up, if there is somewhere to send them.
+fn letters<'a>(
+    key: PartKey,
+    held: &HeldPart,
+    partition: &Partition,
+    given_up: impl Iterator<Item = &'a Dead>,
+) -> Vec<DeadLetter> {
+    let (name, config) = (&held.name, &held.config);
+    let Some(topic) = &config.dead_letter_topic else { return Vec::new() };
+    let (tenant, namespace) = (name.tenant.clone(), name.namespace.clone());
+    let topic = TopicName { tenant, namespace, topic: topic.clone() };
+    let letter = |dead: &Dead| {
+        Some(DeadLetter {
+            seq: 0, // given when it is added
+            topic: topic.clone(),
+            source_topic: config.topic.clone(),
+            subscription: key.0,
+            name: Arc::clone(name),
+            from: key.1,
+            offset: dead.offset,
+            // One that retention has removed has no bytes to send.
+            batch: partition.batch_at(dead.offset)?,
+            attempts: dead.attempts,
+            reason: dead.reason.clone(),
+        })
+    };
+    given_up.filter_map(letter).collect()
+}
+
+/// The part that a call means.
+#[must_use]
+pub fn part_key(part: &PartRef) -> PartKey {
+    (Incarnation(part.subscription), (Incarnation(part.incarnation), PartitionId(part.partition)))
+}
+
+/// Where a new part begins.
+fn start(partition: &Partition, position: Position) -> Offset {
+    let (start, end) = (partition.start, partition.end);
+    match position.at.unwrap_or(From::Earliest(true)) {
+        From::Earliest(_) => start,
+        From::Latest(_) => end,
+        From::Offset(offset) => Offset(offset).clamp(start, end),
+        From::TimestampMs(ts) => partition.offset_at(TimestampMs(ts)),
+        From::Tail(n) => Offset(end.0.saturating_sub(n)).max(start),
+    }
+}

@@ -1,0 +1,165 @@
+//! Subscriptions at home in a shard: their configuration and where their parts are.
+
+use std::collections::BTreeMap;
+use std::ops::Bound;
+use std::sync::Arc;
+
+use weir_protocol::error::ErrorCode;
+use weir_protocol::ids::{Incarnation, Name, TimestampMs};
+use weir_protocol::rpc::{
+    ListSubscriptionsRequest, Refusal, SubscriptionCreated, SubscriptionDescription, SubscriptionList,
+    SubscriptionName,
+};
+
+use super::super::command::{CreateSubscription, DeleteSubscription, UpdateSubscription};
+use super::cow_map::CowMap;
+
+/// Subscriptions by name. Every one is in `lives`; `by_name` follows from it, so checkpoints do not hold it.
+#[derive(Debug, Clone, Default)]
+pub struct Subscriptions {
+    pub(super) lives: CowMap<Incarnation, Arc<SubscriptionDescription>>,
+    by_name: BTreeMap<NameKey, Incarnation>,
+}
+
+/// Tenant, namespace and subscription with a zero byte after each of the first two, as topics have it.
+type NameKey = Box<str>;
+
+fn key(name: &SubscriptionName) -> NameKey {
+    format!("{}\0{}\0{}", name.tenant, name.namespace, name.subscription).into()
+}
+
+fn label(name: &SubscriptionName) -> String {
+    format!("{}/{}", name.namespace, name.subscription)
+}
+
+impl Subscriptions {
+    /// Those of a checkpoint; `None` if two have one name or life.
+    pub(super) fn restored(subscriptions: Vec<SubscriptionDescription>) -> Option<Self> {
+        let mut restored = Self::default();
+        for subscription in subscriptions {
+            restored.insert(Arc::new(subscription))?;
+        }
+        Some(restored)
+    }
+
+    /// `None` if the name or the life was there.
+    fn insert(&mut self, subscription: Arc<SubscriptionDescription>) -> Option<()> {
+        let life = Incarnation(subscription.id);
+        let is_new_name = self.by_name.insert(key(&subscription.name), life).is_none();
+        let is_new_life = self.lives.insert(life, subscription).is_none();
+        (is_new_name && is_new_life).then_some(())
+    }
+
+    /// A subscription by name.
+    ///
+    /// # Errors
+    /// `subscription_not_found`.
+    pub fn describe(&self, name: &SubscriptionName) -> Result<&Arc<SubscriptionDescription>, Refusal> {
+        let life = self.by_name.get(&key(name)).ok_or_else(|| {
+            let detail = format!("there is no subscription {}", label(name));
+            Refusal::new(ErrorCode::SubscriptionNotFound, detail)
+        })?;
+        Ok(self.lives.get(life).expect("names and lives change together"))
+    }
+
+    /// Number of subscriptions.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.lives.len()
+    }
+
+    /// True if there is none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Creates it with the life that `next_life` gives, unless it exists with this very configuration.
+    pub(super) fn create(
+        &mut self,
+        create: &CreateSubscription,
+        ts: TimestampMs,
+        next_life: impl FnOnce() -> Incarnation,
+    ) -> Result<SubscriptionCreated, Refusal> {
+        if let Ok(existing) = self.describe(&create.name) {
+            let is_same =
+                existing.config == create.config && existing.topic_incarnation == create.topic_incarnation;
+            if !is_same {
+                let detail =
+                    format!("subscription {} exists with another configuration", label(&create.name));
+                return Err(Refusal::new(ErrorCode::ConfigMismatch, detail));
+            }
+            return Ok(SubscriptionCreated { subscription: (**existing).clone(), created: false });
+        }
+        for name in [&create.name.tenant, &create.name.namespace, &create.name.subscription] {
+            Name::new(name).map_err(|error| Refusal::new(ErrorCode::InvalidName, error.to_string()))?;
+        }
+        let subscription = SubscriptionDescription {
+            name: create.name.clone(),
+            id: next_life().0,
+            version: 1,
+            config: create.config.clone(),
+            topic_incarnation: create.topic_incarnation,
+            shards: create.shards.clone(),
+            created_ms: ts.0,
+        };
+        self.insert(Arc::new(subscription.clone()))
+            .expect("looked up above, and lives are never given twice");
+        Ok(SubscriptionCreated { subscription, created: true })
+    }
+
+    pub(super) fn update(&mut self, update: &UpdateSubscription) -> Result<SubscriptionDescription, Refusal> {
+        let current = self.describe(&update.name)?;
+        expect_version(current, update.expected_version)?;
+        if current.id != update.id {
+            let detail = "the subscription was deleted and created again";
+            return Err(Refusal::new(ErrorCode::VersionMismatch, detail));
+        }
+        let (old, new) = (&current.config, &update.config);
+        if (&old.topic, &old.start) != (&new.topic, &new.start) {
+            let detail = "topic and start of a subscription cannot be changed";
+            return Err(Refusal::new(ErrorCode::NotSupported, detail));
+        }
+        let mut subscription = (**current).clone();
+        if subscription.config != update.config {
+            subscription.config = update.config.clone();
+            subscription.version += 1;
+            self.lives.insert(Incarnation(subscription.id), Arc::new(subscription.clone()));
+        }
+        Ok(subscription)
+    }
+
+    pub(super) fn delete(&mut self, delete: &DeleteSubscription) -> Result<SubscriptionDescription, Refusal> {
+        let current = self.describe(&delete.name)?;
+        if let Some(version) = delete.expected_version {
+            expect_version(current, version)?;
+        }
+        let life = self.by_name.remove(&key(&delete.name)).expect("described above");
+        let subscription = self.lives.remove(&life).expect("names and lives change together");
+        Ok(Arc::unwrap_or_clone(subscription))
+    }
+
+    /// Subscriptions in name order.
+    #[must_use]
+    pub fn list(&self, request: &ListSubscriptionsRequest) -> SubscriptionList {
+        let prefix = format!("{}\0{}\0", request.tenant, request.namespace);
+        let from: NameKey = format!("{prefix}{}", request.after.as_deref().unwrap_or_default()).into();
+        let found = self
+            .by_name
+            .range((Bound::Excluded(from), Bound::Unbounded))
+            .map_while(|(key, life)| Some((key.strip_prefix(&prefix)?, life)))
+            .filter(|(name, _)| request.contains.as_ref().is_none_or(|text| name.contains(text.as_str())))
+            .map(|(_, life)| self.lives.get(life).expect("names and lives change together"));
+        let subscriptions = found.take(request.limit as usize).map(|found| (**found).clone()).collect();
+        SubscriptionList { subscriptions }
+    }
+}
+
+fn expect_version(subscription: &SubscriptionDescription, version: u32) -> Result<(), Refusal> {
+    if subscription.version == version {
+        return Ok(());
+    }
+    let detail = format!("the configuration is at version {}", subscription.version);
+    let refusal = Refusal::new(ErrorCode::VersionMismatch, detail);
+    Err(Refusal { config_version: Some(subscription.version), ..refusal })
+}

@@ -1,0 +1,235 @@
+//! What the log says of a part: decided by the leader, applied by every replica.
+
+use std::fmt;
+use std::ops::Range;
+
+use prost::Message;
+use weir_protocol::ids::{Offset, TimestampMs};
+
+/// Names one delivery. Grows with every delivery of a part, across leaders too: `term << 32 | n`. Zero is none.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Fence(pub u64);
+
+impl fmt::Display for Fence {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(&self.0, f)
+    }
+}
+
+/// A delivery failed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Nacked {
+    /// The record.
+    pub offset: Offset,
+    /// Deliveries so far.
+    pub attempts: u32,
+    /// Not to be delivered before.
+    pub due: TimestampMs,
+}
+
+/// A record is about to be delivered again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Delivered {
+    /// The record.
+    pub offset: Offset,
+    /// Deliveries so far, this one included; at least 2.
+    pub attempts: u32,
+}
+
+/// A record was given up.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Dead {
+    /// The record.
+    pub offset: Offset,
+    /// Deliveries so far.
+    pub attempts: u32,
+    /// Why, for who reads the dead letter.
+    pub reason: String,
+}
+
+/// A part was moved.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Seek {
+    /// Everything from here on is unsettled, everything before is settled.
+    pub to: Offset,
+    /// The first fence of deliveries after it; lower ones settle nothing any more.
+    pub fence: Fence,
+}
+
+/// One step of a part, applied in the order of the fields. An ack takes 2 to 4 bytes where ranges coalesce.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct PartEvent {
+    /// Never delivered again.
+    pub settled: Vec<Range<Offset>>,
+    /// Given up: settled and counted.
+    pub dead: Vec<Dead>,
+    /// To be delivered again later.
+    pub nacked: Vec<Nacked>,
+    /// Delivered again, logged before the bytes leave.
+    pub delivered: Vec<Delivered>,
+    /// Moved, after all of the above.
+    pub seek: Option<Seek>,
+}
+
+impl PartEvent {
+    /// Whether it says nothing.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.settled.is_empty()
+            && self.dead.is_empty()
+            && self.nacked.is_empty()
+            && self.delivered.is_empty()
+            && self.seek.is_none()
+    }
+
+    /// Adds an ack. Acks in the order of their offsets coalesce.
+    pub fn settle(&mut self, offset: Offset) {
+        match self.settled.last_mut() {
+            Some(last) if last.end == offset => last.end = offset.plus(1),
+            _ => self.settled.push(offset..offset.plus(1)),
+        }
+    }
+
+    /// Brings acks that came in any order into one, so that they coalesce.
+    pub fn coalesce(&mut self) {
+        self.settled.sort_unstable_by_key(|range| range.start);
+        self.settled.dedup_by(|next, last| {
+            let is_joined = next.start <= last.end;
+            if is_joined {
+                last.end = last.end.max(next.end);
+            }
+            is_joined
+        });
+    }
+}
+
+/// Why bytes are no event. Events come out of the log, so the caller stops the shard.
+#[derive(Debug, thiserror::Error)]
+pub enum EventError {
+    /// Not such a message.
+    #[error("the subscription event is damaged: {0}")]
+    Decode(#[from] prost::DecodeError),
+    /// Its numbers are not what they should be.
+    #[error("the subscription event is damaged: {0}")]
+    Contradiction(&'static str),
+}
+
+/// An event as the log holds it. Numbers are distances from the element before, from 0 at first.
+#[derive(Clone, PartialEq, Message)]
+struct StoredEvent {
+    /// Start (from the end before), length.
+    #[prost(sint64, repeated, tag = "1")]
+    settled: Vec<i64>,
+    #[prost(message, repeated, tag = "2")]
+    dead: Vec<StoredDead>,
+    /// Offset, attempts, due.
+    #[prost(sint64, repeated, tag = "3")]
+    nacked: Vec<i64>,
+    /// Offset, attempts.
+    #[prost(sint64, repeated, tag = "4")]
+    delivered: Vec<i64>,
+    #[prost(message, optional, tag = "5")]
+    seek: Option<StoredSeek>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct StoredDead {
+    #[prost(uint64, tag = "1")]
+    offset: u64,
+    #[prost(uint32, tag = "2")]
+    attempts: u32,
+    #[prost(string, tag = "3")]
+    reason: String,
+}
+
+#[derive(Clone, Copy, PartialEq, Message)]
+struct StoredSeek {
+    #[prost(uint64, tag = "1")]
+    to: u64,
+    #[prost(uint64, tag = "2")]
+    fence: u64,
+}
+
+/// The distance from `last`, which then stands at `to`. Wraps, so that every pair of numbers has one.
+fn step(last: &mut u64, to: u64) -> i64 {
+    let distance = to.wrapping_sub(*last).cast_signed();
+    *last = to;
+    distance
+}
+
+fn walk(last: &mut u64, distance: i64) -> u64 {
+    *last = last.wrapping_add(distance.cast_unsigned());
+    *last
+}
+
+impl PartEvent {
+    /// The event as bytes.
+    #[must_use]
+    pub fn encode(&self) -> Vec<u8> {
+        let mut last = 0;
+        let settled = self.settled.iter().flat_map(|range| [range.start.0, range.end.0]);
+        let settled = settled.map(|offset| step(&mut last, offset)).collect();
+        let (mut last, mut last_due) = (0, 0);
+        let nacked = self.nacked.iter().flat_map(|nacked| {
+            let offset = step(&mut last, nacked.offset.0);
+            [offset, i64::from(nacked.attempts), step(&mut last_due, nacked.due.0)]
+        });
+        let nacked = nacked.collect();
+        let mut last = 0;
+        let delivered = self
+            .delivered
+            .iter()
+            .flat_map(|delivered| [step(&mut last, delivered.offset.0), i64::from(delivered.attempts)]);
+        let delivered = delivered.collect();
+        let dead = self.dead.iter().map(|dead| StoredDead {
+            offset: dead.offset.0,
+            attempts: dead.attempts,
+            reason: dead.reason.clone(),
+        });
+        let seek = self.seek.map(|seek| StoredSeek { to: seek.to.0, fence: seek.fence.0 });
+        StoredEvent { settled, dead: dead.collect(), nacked, delivered, seek }.encode_to_vec()
+    }
+
+    /// The event from [`PartEvent::encode`]'s bytes.
+    ///
+    /// # Errors
+    /// [`EventError`]: the log is damaged, or a newer build wrote it.
+    pub fn decode(bytes: &[u8]) -> Result<Self, EventError> {
+        let stored = StoredEvent::decode(bytes)?;
+        let attempts = |number: i64| {
+            u32::try_from(number).map_err(|_| EventError::Contradiction("attempts out of range"))
+        };
+        let (settled, rest) = stored.settled.as_chunks::<2>();
+        let (nacked, more) = stored.nacked.as_chunks::<3>();
+        let (delivered, still) = stored.delivered.as_chunks::<2>();
+        if !(rest.is_empty() && more.is_empty() && still.is_empty()) {
+            return Err(EventError::Contradiction("half an element"));
+        }
+        let mut event = Self::default();
+        let mut last = 0;
+        for &[start, len] in settled {
+            let range = Offset(walk(&mut last, start))..Offset(walk(&mut last, len));
+            if range.start >= range.end {
+                return Err(EventError::Contradiction("a range without records"));
+            }
+            event.settled.push(range);
+        }
+        let (mut last, mut last_due) = (0, 0);
+        for &[offset, count, due] in nacked {
+            let (offset, due) = (Offset(walk(&mut last, offset)), TimestampMs(walk(&mut last_due, due)));
+            event.nacked.push(Nacked { offset, attempts: attempts(count)?, due });
+        }
+        let mut last = 0;
+        for &[offset, count] in delivered {
+            let offset = Offset(walk(&mut last, offset));
+            event.delivered.push(Delivered { offset, attempts: attempts(count)? });
+        }
+        event.dead.extend(stored.dead.into_iter().map(|dead| Dead {
+            offset: Offset(dead.offset),
+            attempts: dead.attempts,
+            reason: dead.reason,
+        }));
+        event.seek = stored.seek.map(|seek| Seek { to: Offset(seek.to), fence: Fence(seek.fence) });
+        Ok(event)
+    }
+}

@@ -1,0 +1,34 @@
+//! A partition as a work queue: what a subscription has settled of it, and who holds the rest. Pure: no clock, no I/O.
+//!
+//! ```text
+//!             Part: a function of the log, in every replica          Leases: in the leader's memory only
+//!   records   ─────────────────┬───────────────────────────┬──────────────────────┬────────────▶
+//!             settled          │ settled, unsettled mixed  │ leased, waiting, free│ never leased
+//!                            floor                                               next         end
+//!
+//!   pull ─▶ Leases::take ─▶ log PartEvent::delivered (attempt ≥ 2) ─▶ send ─▶ Leases::started
+//!   settle ─▶ Leases::settle ─▶ log PartEvent ─▶ Part::apply ─▶ Leases::committed ─▶ answer
+//! ```
+//!
+//! A first delivery writes nothing. Leader changes and restarts lose leases, never what was settled: [`Leases::new`]
+//! starts from the [`Part`] that the log gives.
+
+mod event;
+mod leases;
+mod offset_set;
+mod part;
+mod postpone;
+mod pulls;
+mod retries;
+mod settle;
+mod stored;
+mod view;
+
+pub use event::{Dead, Delivered, EventError, Fence, Nacked, PartEvent, Seek};
+pub use leases::{Ask, Grant, Leases, Rules, Taken};
+pub use part::{Applied, Part, SeekPreview};
+pub use pulls::PullKey;
+pub use retries::Retry;
+pub use settle::{Action, Effect, Settle, Verdict};
+pub use stored::{PartError, StoredPart};
+pub use view::{Counts, LeasePage};

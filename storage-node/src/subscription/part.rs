@@ -1,0 +1,287 @@
+//! What a subscription has settled of one partition.
+
+use std::ops::Range;
+
+use weir_protocol::ids::{Offset, TimestampMs};
+
+use super::event::{Delivered, Fence, Nacked, PartEvent, Seek};
+use super::offset_set::OffsetSet;
+use super::retries::{Retries, Retry};
+
+/// One part of a subscription as the log tells it; the same in every replica. A copy costs nothing.
+///
+/// ```text
+///   partition.start ≤ floor ≤ partition.end      every record below floor is settled; the one at floor is not
+///   settled and retries lie in (floor, end) and [floor, end), and no record is in both
+/// ```
+///
+/// Costs: in-order settles move `floor` and touch nothing else. With 10 million records unsettled or settled above
+/// the floor, `settled` takes at most 1.3 MB and one more settle a bit in it; each record that was redelivered or
+/// nacked takes about 40 bytes more.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Part {
+    pub(super) floor: Offset,
+    pub(super) settled: OffsetSet,
+    pub(super) retries: Retries,
+    pub(super) dead: u64,
+    pub(super) dead_pending: u64,
+    pub(super) fence_min: Fence,
+}
+
+/// What an event changed.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Applied {
+    /// Records that were unsettled before, dead ones not counted.
+    pub settled: u64,
+    /// The dead letters among them, in the event's order: each is to be forwarded. Any other in the event was
+    /// settled before.
+    pub dead: Vec<Offset>,
+    /// Nacks that had an effect.
+    pub nacked: u64,
+    /// Redeliveries that had an effect.
+    pub delivered: u64,
+}
+
+/// What a seek would do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SeekPreview {
+    /// Where the part would stand.
+    pub floor: Offset,
+    /// Records from there to the end that were delivered, settled or dead-lettered before. Deliveries that are not
+    /// in the log, the first of each record, count as far as this leader has made them.
+    pub redelivered: u64,
+    /// Unsettled records before it.
+    pub skipped: u64,
+}
+
+impl Part {
+    /// A part that has settled what is below `start`.
+    #[must_use]
+    pub fn new(start: Offset) -> Self {
+        Self {
+            floor: start,
+            settled: OffsetSet::default(),
+            retries: Retries::default(),
+            dead: 0,
+            dead_pending: 0,
+            fence_min: Fence(0),
+        }
+    }
+
+    /// The first unsettled record, or the partition's end.
+    #[must_use]
+    pub fn floor(&self) -> Offset {
+        self.floor
+    }
+
+    /// Dead letters so far. A seek does not change it.
+    #[must_use]
+    pub fn dead(&self) -> u64 {
+        self.dead
+    }
+
+    /// Dead letters on their way to their topic.
+    #[must_use]
+    pub fn dead_pending(&self) -> u64 {
+        self.dead_pending
+    }
+
+    /// Fences below settle nothing: they are from before a seek.
+    #[must_use]
+    pub fn fence_min(&self) -> Fence {
+        self.fence_min
+    }
+
+    /// Takes an event into account. `bounds` are the partition's, its end the committed one. A record that is
+    /// settled, trimmed or not there yet is passed over, so applying twice changes nothing more.
+    pub fn apply(&mut self, event: &PartEvent, bounds: Range<Offset>) -> Applied {
+        let mut applied = Applied::default();
+        self.start_moved(bounds.start);
+        for range in &event.settled {
+            applied.settled += self.settle(range.clone(), bounds.end);
+        }
+        for dead in &event.dead {
+            if self.is_unsettled(dead.offset, bounds.end) {
+                self.settle(dead.offset..dead.offset.plus(1), bounds.end);
+                self.dead += 1;
+                applied.dead.push(dead.offset);
+            }
+        }
+        for nacked in &event.nacked {
+            applied.nacked += u64::from(self.nack(*nacked, bounds.end));
+        }
+        for delivered in &event.delivered {
+            applied.delivered += u64::from(self.deliver(*delivered, bounds.end));
+        }
+        if let Some(seek) = event.seek {
+            self.seek(seek, &bounds);
+        }
+        applied
+    }
+
+    /// Takes into account that records below `start` are gone. Returns how many of them were unsettled.
+    pub fn start_moved(&mut self, start: Offset) -> u64 {
+        if start <= self.floor {
+            return 0;
+        }
+        let gone = self.count_unsettled_in(self.floor..start);
+        self.retries.remove(&(self.floor..start));
+        self.raise_floor(start);
+        gone
+    }
+
+    /// `count` dead letters were put on their way.
+    pub fn dead_queued(&mut self, count: u64) {
+        self.dead_pending += count;
+    }
+
+    /// `count` dead letters have arrived, or cannot any more.
+    pub fn dead_forwarded(&mut self, count: u64) {
+        self.dead_pending = self.dead_pending.saturating_sub(count);
+    }
+
+    /// Whether a record below the partition's end is settled. Says nothing of later ones.
+    #[must_use]
+    pub fn is_settled(&self, offset: Offset) -> bool {
+        offset < self.floor || self.settled.contains(offset)
+    }
+
+    /// What the log says of an unsettled record that was redelivered or nacked; `None`: it was delivered at most
+    /// once, and that is not logged.
+    #[must_use]
+    pub fn retry(&self, offset: Offset) -> Option<Retry> {
+        self.retries.get(offset)
+    }
+
+    /// Deliveries that were logged.
+    #[must_use]
+    pub fn attempts(&self, offset: Offset) -> u32 {
+        self.retry(offset).map_or(0, |retry| retry.attempts)
+    }
+
+    /// All records of which [`Part::retry`] knows, by offset.
+    pub fn retries(&self) -> impl Iterator<Item = (Offset, Retry)> {
+        self.retries.iter()
+    }
+
+    /// How many [`Part::retries`] there are: what memory beyond the bitmap depends on.
+    #[must_use]
+    pub fn retries_len(&self) -> usize {
+        self.retries.len()
+    }
+
+    /// Records settled above the floor.
+    #[must_use]
+    pub fn settled_above_floor(&self) -> u64 {
+        self.settled.len()
+    }
+
+    /// Unsettled records below `end`, the partition's end.
+    #[must_use]
+    pub fn count_unsettled(&self, end: Offset) -> u64 {
+        end.0.saturating_sub(self.floor.0).saturating_sub(self.settled.len())
+    }
+
+    /// The oldest unsettled record below `end`.
+    #[must_use]
+    pub fn oldest_unsettled(&self, end: Offset) -> Option<Offset> {
+        (self.floor < end).then_some(self.floor)
+    }
+
+    /// The first unsettled record at or after `from`, whether it exists yet or not.
+    #[must_use]
+    pub fn next_unsettled(&self, from: Offset) -> Offset {
+        self.settled.next_gap(from.max(self.floor))
+    }
+
+    /// Runs of unsettled records from `from` to `end`, in order.
+    pub fn unsettled_from(&self, from: Offset, end: Offset) -> impl Iterator<Item = Range<Offset>> {
+        let mut at = from;
+        std::iter::from_fn(move || {
+            let start = self.next_unsettled(at);
+            if start >= end {
+                return None;
+            }
+            at = self.settled.next_member(start).map_or(end, |member| member.min(end));
+            Some(start..at)
+        })
+    }
+
+    /// What a seek to `to` would do. `next` is [`super::Leases::next`]: unsettled records below it were delivered.
+    #[must_use]
+    pub fn seek_preview(&self, to: Offset, next: Offset, bounds: Range<Offset>) -> SeekPreview {
+        let to = to.clamp(bounds.start, bounds.end);
+        let next = next.clamp(to, bounds.end);
+        let settled_beyond = self.settled.count(&(next..bounds.end));
+        let logged = self.retries.from(next.max(self.floor)).count() as u64;
+        let below_floor = self.floor.0.saturating_sub(next.0);
+        SeekPreview {
+            floor: to,
+            redelivered: (next.0 - to.0) + settled_beyond + logged + below_floor,
+            skipped: self.count_unsettled_in(self.floor..to),
+        }
+    }
+
+    fn is_unsettled(&self, offset: Offset, end: Offset) -> bool {
+        offset < end && !self.is_settled(offset)
+    }
+
+    fn count_unsettled_in(&self, range: Range<Offset>) -> u64 {
+        range.end.0.saturating_sub(range.start.0) - self.settled.count(&range)
+    }
+
+    /// Settles what of a range exists; returns how many records were unsettled before.
+    fn settle(&mut self, range: Range<Offset>, end: Offset) -> u64 {
+        let range = range.start.max(self.floor)..range.end.min(end);
+        if range.start >= range.end {
+            return 0;
+        }
+        self.retries.remove(&range);
+        if range.start > self.floor {
+            return self.settled.insert(range);
+        }
+        let count = self.count_unsettled_in(range.clone());
+        self.raise_floor(range.end);
+        count
+    }
+
+    /// Everything below `to` is settled; so may be what follows.
+    fn raise_floor(&mut self, to: Offset) {
+        self.floor = to;
+        if !self.settled.is_empty() {
+            self.floor = self.settled.next_gap(to);
+            self.settled.remove_below(self.floor);
+        }
+    }
+
+    fn nack(&mut self, nacked: Nacked, end: Offset) -> bool {
+        let is_unsettled = self.is_unsettled(nacked.offset, end);
+        if is_unsettled {
+            let attempts = nacked.attempts.max(self.attempts(nacked.offset)).max(1);
+            self.retries.insert(nacked.offset, Retry { attempts, due: Some(nacked.due) });
+        }
+        is_unsettled
+    }
+
+    fn deliver(&mut self, delivered: Delivered, end: Offset) -> bool {
+        let is_unsettled = self.is_unsettled(delivered.offset, end);
+        if is_unsettled {
+            let attempts = delivered.attempts.max(self.attempts(delivered.offset)).max(1);
+            self.retries.insert(delivered.offset, Retry { attempts, due: None });
+        }
+        is_unsettled
+    }
+
+    fn seek(&mut self, seek: Seek, bounds: &Range<Offset>) {
+        self.floor = seek.to.clamp(bounds.start, bounds.end);
+        self.settled.clear();
+        self.retries.clear();
+        self.fence_min = self.fence_min.max(seek.fence);
+    }
+
+    /// When a nacked record may be delivered again.
+    #[must_use]
+    pub fn due(&self, offset: Offset) -> Option<TimestampMs> {
+        self.retry(offset).and_then(|retry| retry.due)
+    }
+}

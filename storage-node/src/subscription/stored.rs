@@ -1,0 +1,172 @@
+//! A part as a checkpoint holds it.
+
+use std::ops::Range;
+
+use prost::Message;
+use roaring::RoaringTreemap;
+use weir_protocol::ids::{Offset, TimestampMs};
+
+use super::event::Fence;
+use super::offset_set::OffsetSet;
+use super::part::Part;
+use super::retries::{Retries, Retry};
+
+/// Format of [`StoredPart`].
+const FORMAT: u32 = 1;
+
+/// Why a stored part cannot be used. The shard must not start with it.
+#[derive(Debug, thiserror::Error)]
+pub enum PartError {
+    /// Not such a message.
+    #[error("the subscription part is damaged: {0}")]
+    Decode(#[from] prost::DecodeError),
+    /// Its bitmap is none.
+    #[error("the subscription part is damaged: {0}")]
+    Bitmap(#[from] std::io::Error),
+    /// Its parts contradict each other or the partition.
+    #[error("the subscription part is damaged: {0}")]
+    Contradiction(&'static str),
+    /// Written by another build.
+    #[error("the subscription part has format {0}; this build reads {FORMAT}")]
+    Format(u32),
+}
+
+/// A part as a checkpoint holds it. Equal parts give equal bytes.
+#[derive(Clone, PartialEq, Message)]
+pub struct StoredPart {
+    /// Format of this message.
+    #[prost(uint32, tag = "1")]
+    format: u32,
+    #[prost(uint64, tag = "2")]
+    floor: u64,
+    /// Roaring's portable form of a 64-bit bitmap, shortest containers; absent when empty.
+    #[prost(bytes = "vec", optional, tag = "3")]
+    settled: Option<Vec<u8>>,
+    /// How many are in it.
+    #[prost(uint64, tag = "4")]
+    settled_len: u64,
+    /// Of each retry: offset as distance from the one before, attempts, and 0 or one more than the time it is due.
+    #[prost(uint64, repeated, tag = "5")]
+    retries: Vec<u64>,
+    #[prost(uint64, tag = "6")]
+    dead: u64,
+    #[prost(uint64, tag = "7")]
+    dead_pending: u64,
+    #[prost(uint64, tag = "8")]
+    fence_min: u64,
+}
+
+impl Part {
+    /// The part for a checkpoint. Takes long where much is settled above the floor; a clone taken beside apply and
+    /// stored on another thread is the same.
+    #[must_use]
+    pub fn stored(&self) -> StoredPart {
+        let mut last = 0;
+        let retries = self.retries.iter().flat_map(|(offset, retry)| {
+            let distance = offset.0 - std::mem::replace(&mut last, offset.0);
+            [distance, u64::from(retry.attempts), retry.due.map_or(0, |due| due.0.saturating_add(1))]
+        });
+        let retries = retries.collect();
+        StoredPart {
+            format: FORMAT,
+            floor: self.floor.0,
+            settled: (!self.settled.is_empty()).then(|| portable(self.settled.map())),
+            settled_len: self.settled.len(),
+            retries,
+            dead: self.dead,
+            dead_pending: self.dead_pending,
+            fence_min: self.fence_min.0,
+        }
+    }
+
+    /// The part from a checkpoint, over a partition with these bounds.
+    ///
+    /// # Errors
+    /// [`PartError`]: the shard must not start with it.
+    pub fn restored(stored: &StoredPart, bounds: Range<Offset>) -> Result<Self, PartError> {
+        if stored.format != FORMAT {
+            return Err(PartError::Format(stored.format));
+        }
+        let floor = Offset(stored.floor);
+        if floor < bounds.start || floor > bounds.end {
+            return Err(PartError::Contradiction("its floor is outside the partition"));
+        }
+        let settled = settled(stored)?;
+        let is_outside = |offset: Offset| offset <= floor || offset >= bounds.end;
+        if settled.next_member(Offset(0)).is_some_and(is_outside) || settled.max().is_some_and(is_outside) {
+            return Err(PartError::Contradiction("settled records outside the partition"));
+        }
+        let retries = retries(&stored.retries)?;
+        for (offset, _) in retries.iter() {
+            if offset < floor || offset >= bounds.end || settled.contains(offset) {
+                return Err(PartError::Contradiction("a retry of a settled record"));
+            }
+        }
+        let fence_min = Fence(stored.fence_min);
+        Ok(Self { floor, settled, retries, dead: stored.dead, dead_pending: stored.dead_pending, fence_min })
+    }
+
+    /// [`Part::stored`] as bytes.
+    #[must_use]
+    pub fn encode(&self) -> Vec<u8> {
+        self.stored().encode_to_vec()
+    }
+
+    /// [`Part::restored`] from [`Part::encode`]'s bytes.
+    ///
+    /// # Errors
+    /// [`PartError`]: the shard must not start with it.
+    pub fn decode(bytes: &[u8], bounds: Range<Offset>) -> Result<Self, PartError> {
+        Self::restored(&StoredPart::decode(bytes)?, bounds)
+    }
+}
+
+/// The bitmap in its shortest form, which depends on its members alone and not on how it came to have them.
+fn portable(map: &RoaringTreemap) -> Vec<u8> {
+    let mut map = map.clone();
+    map.optimize();
+    let mut bytes = Vec::with_capacity(map.serialized_size());
+    map.serialize_into(&mut bytes).expect("writing to memory does not fail");
+    bytes
+}
+
+fn settled(stored: &StoredPart) -> Result<OffsetSet, PartError> {
+    let settled = match &stored.settled {
+        Some(bytes) => {
+            let mut rest = bytes.as_slice();
+            let map = RoaringTreemap::deserialize_from(&mut rest)?;
+            if !rest.is_empty() {
+                return Err(PartError::Contradiction("bytes after the bitmap"));
+            }
+            OffsetSet::new(map)
+        }
+        None => OffsetSet::default(),
+    };
+    if settled.len() != stored.settled_len || settled.is_empty() != stored.settled.is_none() {
+        return Err(PartError::Contradiction("the bitmap has another size"));
+    }
+    Ok(settled)
+}
+
+fn retries(stored: &[u64]) -> Result<Retries, PartError> {
+    let (elements, rest) = stored.as_chunks::<3>();
+    let wrong = PartError::Contradiction;
+    if !rest.is_empty() {
+        return Err(wrong("half a retry"));
+    }
+    let (mut retries, mut last) = (Retries::default(), None::<u64>);
+    for &[distance, attempts, due] in elements {
+        let offset = match last {
+            Some(_) if distance == 0 => return Err(wrong("a retry is there twice")),
+            Some(last) => last.checked_add(distance).ok_or(wrong("an offset out of range"))?,
+            None => distance,
+        };
+        last = Some(offset);
+        let attempts = u32::try_from(attempts).map_err(|_| wrong("attempts out of range"))?;
+        if attempts == 0 {
+            return Err(wrong("a retry without a delivery"));
+        }
+        retries.insert(Offset(offset), Retry { attempts, due: due.checked_sub(1).map(TimestampMs) });
+    }
+    Ok(retries)
+}

@@ -1,0 +1,80 @@
+//! How a part stands, for operators.
+
+use weir_protocol::ids::{Offset, TimestampMs};
+use weir_protocol::rpc;
+
+use super::leases::{Grant, Leases, State};
+use super::part::Part;
+
+/// How many records are where.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Counts {
+    /// Could be leased now.
+    pub ready: u64,
+    /// Are leased.
+    pub leased: u64,
+    /// Wait for their time.
+    pub delayed: u64,
+    /// Are settled, nacked or given up, on their way through the log.
+    pub settling: u64,
+}
+
+/// Some of what is leased and what waits.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct LeasePage {
+    /// In the order of offsets.
+    pub leases: Vec<rpc::LeaseInfo>,
+    /// Where to go on; absent: that was all.
+    pub next: Option<Offset>,
+}
+
+impl Leases {
+    /// How many records are where, as of the last [`Leases::expire`]; `end` is the partition's. Costs the same with
+    /// one record and with 10 million.
+    #[must_use]
+    pub fn counts(&self, part: &Part, end: Offset) -> Counts {
+        let leased = self.leased.len() as u64;
+        let delayed = self.waiting.len() as u64;
+        let settling = self.known.len() as u64 - leased - delayed - self.free.len() as u64;
+        let ready = part.count_unsettled(end).saturating_sub(leased + delayed + settling);
+        Counts { ready, leased, delayed, settling }
+    }
+
+    /// What is leased and what waits, from an offset on.
+    #[must_use]
+    pub fn list(&self, from: Offset, limit: usize, now: TimestampMs) -> LeasePage {
+        let mut page = LeasePage::default();
+        for (offset, known) in self.known.range(from..) {
+            let mut info =
+                rpc::LeaseInfo { offset: offset.0, attempts: known.attempts, ..Default::default() };
+            match known.state {
+                State::Leased(lease) => {
+                    info.grant = Some(known.grant(*offset, lease.deadline).to_wire(now));
+                    info.holder = known.holder.as_ref().to_owned();
+                    info.age_ms = now.0.saturating_sub(lease.taken.0);
+                }
+                State::Waiting(due) => info.delayed_ms = Some(due.0.saturating_sub(now.0)),
+                State::Settling | State::Free(_) => continue,
+            }
+            if page.leases.len() == limit {
+                page.next = Some(*offset);
+                break;
+            }
+            page.leases.push(info);
+        }
+        page
+    }
+}
+
+impl Grant {
+    /// The grant as it is sent.
+    #[must_use]
+    pub fn to_wire(&self, now: TimestampMs) -> rpc::Grant {
+        rpc::Grant {
+            offset: self.offset.0,
+            fence: self.fence.0,
+            attempt: self.attempt,
+            expires_in_ms: self.deadline.0.saturating_sub(now.0),
+        }
+    }
+}
