@@ -1,11 +1,15 @@
 //! What can be typed. The help texts here are the command line's manual.
 
+mod queue;
+
 use std::path::PathBuf;
 
 use clap::{Args as ClapArgs, Parser, Subcommand};
 
 use crate::limit::{Limit, parse_age, parse_count, parse_size};
 use crate::serve::{DevArgs, GatewayArgs, NodeArgs};
+
+pub(crate) use queue::{PullArgs, SubscriptionCommand, SubscriptionFields};
 
 /// Durable messaging over plain HTTP and WebSocket.
 #[derive(Debug, Parser)]
@@ -31,7 +35,7 @@ pub(crate) struct Connect {
         value_name = "URL"
     )]
     pub(crate) url: String,
-    /// Namespace of the topics named
+    /// Namespace of the topics and subscriptions named
     #[arg(
         id = "ns",
         long = "ns",
@@ -69,6 +73,9 @@ pub(crate) enum Command {
     /// Create, list, change and delete topics
     #[command(subcommand)]
     Topic(TopicCommand),
+    /// Create, list, move, pause and delete subscriptions: topics as work queues
+    #[command(subcommand)]
+    Subscription(SubscriptionCommand),
     /// Publish a message, or every line of a file
     #[command(
         after_help = "Examples:\n  weir pub greetings 'hello'\n  weir pub logs --file app.log --lines\n  \
@@ -83,6 +90,14 @@ pub(crate) enum Command {
         weir sub orders payments --from ts:2026-01-31T12:00:00Z --json | jq .data\n  weir sub logs --from tail:10"
     )]
     Sub(SubArgs),
+    /// Lease messages of a subscription, print them, and acknowledge them if told to
+    #[command(
+        after_help = "What is leased and not acknowledged comes again when its lease runs out, to whoever pulls next.\n\n\
+        Examples:\n  weir pull billing                        # look at the next messages; they come again\n  \
+        weir pull billing --max 1 --wait 60s --ack\n  \
+        weir pull billing --json | jq -r .lease  # leases, for POST /v1/subscriptions/billing:settle"
+    )]
+    Pull(PullArgs),
     /// Show and check settings: flags win over the environment, that over weir.toml
     #[command(subcommand)]
     Config(ConfigCommand),

@@ -21,6 +21,14 @@ pub(crate) fn parse_age(text: &str) -> Result<Limit, String> {
     scaled(text, &[("ms", 1), ("s", 1000), ("m", 60_000), ("h", 3_600_000), ("d", 86_400_000)])
 }
 
+/// A time with its unit, in milliseconds; there is no lifting it.
+pub(crate) fn parse_ms(text: &str) -> Result<u64, String> {
+    match parse_age(text) {
+        Ok(Limit::At(ms)) => Ok(ms),
+        _ => Err("expected a number with one of the units ms, s, m, h, d".to_owned()),
+    }
+}
+
 /// A size with its unit, in bytes.
 pub(crate) fn parse_size(text: &str) -> Result<Limit, String> {
     scaled(text, &SIZES)
@@ -88,6 +96,8 @@ mod tests {
         assert_eq!(parse_size("20GiB"), Ok(Limit::At(20 << 30)));
         assert_eq!(parse_size("4096"), Ok(Limit::At(4096)));
         assert_eq!(parse_count("unlimited"), Ok(Limit::Unlimited));
+        assert_eq!(parse_ms("2m"), Ok(120_000));
+        assert!(parse_ms("unlimited").is_err());
         assert!(parse_age("7").is_err(), "an age without a unit is ambiguous");
         assert!(parse_size("1GB").is_err(), "decimal units are not offered");
         assert!(parse_size("99999999999TiB").is_err());

@@ -5,7 +5,7 @@
 //!   serve                `weir dev`, `weir node`, `weir gateway`: what runs until it is stopped
 //!   repair               what is damaged in a data directory, and cutting it off
 //!   config               settings from a file          limit   sizes, ages and counts as they are typed
-//!   topic, publish, subscribe, bench    one module per command, over
+//!   topic, subscription, publish, subscribe, pull, bench    one module per command, over
 //!   client               HTTP as any user would speak it
 //!   output               what is printed, for people and with --json
 //! ```
@@ -17,9 +17,11 @@ mod config;
 mod limit;
 mod output;
 mod publish;
+mod pull;
 mod repair;
 mod serve;
 mod subscribe;
+mod subscription;
 mod topic;
 
 use std::process::ExitCode;
@@ -64,6 +66,8 @@ fn run(args: Args, file: &FileConfig) -> anyhow::Result<()> {
         Command::Pub(publish) => runtime.block_on(publish::run(&connect, &publish)),
         Command::Sub(subscribe) => runtime.block_on(subscribe::run(&connect, &subscribe)),
         Command::Bench(command) => runtime.block_on(bench::run(&connect, command)),
+        Command::Pull(pull) => runtime.block_on(pull::run(&connect, &pull)),
+        Command::Subscription(command) => runtime.block_on(subscription::run(&connect, command)),
         Command::Topic(command) => runtime.block_on(topic::run(&connect, command)),
     }
 }

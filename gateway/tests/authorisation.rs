@@ -6,7 +6,7 @@ use http_body_util::{BodyExt as _, Full};
 use hyper_util::client::legacy::Client;
 use hyper_util::rt::TokioExecutor;
 use weir_gateway::api::operations::{OPERATIONS, Operation, PUBLIC, Target, Verb};
-use weir_gateway::auth::{AuthError, Authenticator, Credentials, Principal};
+use weir_gateway::auth::{AuthError, Authenticator, Credentials, Grant, Op, OpSet, Pattern, Principal};
 use weir_gateway::{Gateway, GatewayConfig, RunningGateway};
 use weir_protocol::ids::Name;
 
@@ -116,4 +116,44 @@ async fn strangers_are_told_to_say_who_they_are() {
             assert_eq!(status, 401, "{id}: {body}");
         }
     }
+}
+
+/// May manage and consume the subscription `s`, and do nothing to topics.
+#[derive(Debug)]
+struct OnlySubscriptions;
+
+impl Authenticator for OnlySubscriptions {
+    fn authenticate(&self, _: &Credentials<'_>) -> Result<Principal, AuthError> {
+        let grant = Grant {
+            namespaces: Pattern::any(),
+            topics: Pattern::new("mine"),
+            subscriptions: Pattern::new("s"),
+            ops: OpSet::of(Op::ALL),
+        };
+        Ok(Principal::with_grants(Name::default_name(), vec![grant]))
+    }
+
+    fn demands_credentials(&self) -> bool {
+        true
+    }
+}
+
+#[tokio::test]
+async fn a_subscription_is_no_way_around_the_grants_on_topics() {
+    let gateway = gateway(Box::new(OnlySubscriptions)).await;
+    let client = Client::builder(TokioExecutor::new()).build_http();
+    for (name, body, missing) in [
+        ("s", r#"{"topics":["theirs"]}"#, "subscribe ns/default/topics/theirs"),
+        ("s", r#"{"topics":["mine"],"dlq":"theirs"}"#, "publish ns/default/topics/theirs"),
+        ("t", r#"{"topics":["mine"]}"#, "manage ns/default/subscriptions/t"),
+    ] {
+        let uri = format!("http://{}/v1/subscriptions/{name}", gateway.local_addr());
+        let request = Request::put(uri).body(Full::<bytes::Bytes>::from(body)).unwrap();
+        let answer = client.request(request).await.unwrap();
+        assert_eq!(answer.status(), 403, "{body}");
+        let answer = answer.into_body().collect().await.unwrap().to_bytes();
+        let answer = String::from_utf8_lossy(&answer).into_owned();
+        assert!(answer.contains(&format!("\"missing_grant\":\"{missing}\"")), "{answer}");
+    }
+    gateway.shutdown(std::time::Duration::from_secs(1)).await;
 }

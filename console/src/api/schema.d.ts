@@ -141,7 +141,7 @@ export interface paths {
         put: operations["createNamespace"];
         post?: never;
         /**
-         * Delete a namespace that has no topics
+         * Delete a namespace that has no topics and no subscriptions
          * @description Needs the grant `manage`.
          */
         delete: operations["deleteNamespace"];
@@ -927,9 +927,59 @@ export interface components {
             connections: number;
             /**
              * Format: int64
-             * @description Largest JSON body of a topic's or namespace's configuration.
+             * @description Largest JSON body of a topic's, namespace's or subscription's configuration.
              */
             config_bytes: number;
+            /**
+             * Format: int64
+             * @description Shortest lease.
+             */
+            lease_ms_min: number;
+            /**
+             * Format: int64
+             * @description Longest lease.
+             */
+            lease_ms: number;
+            /**
+             * Format: int32
+             * @description Most messages of one pull.
+             */
+            pull_records: number;
+            /**
+             * Format: int64
+             * @description Most bytes of one pull.
+             */
+            pull_bytes: number;
+            /**
+             * Format: int32
+             * @description Most leases of one settle.
+             */
+            settle_leases: number;
+            /**
+             * Format: int64
+             * @description Largest body of a settle.
+             */
+            settle_bytes: number;
+            /**
+             * Format: int64
+             * @description Longest reason of a nack or a dead letter.
+             */
+            settle_reason_bytes: number;
+            /**
+             * Format: int64
+             * @description Longest `holder` of a pull.
+             */
+            holder_bytes: number;
+            /**
+             * Format: int32
+             * @description Most messages that a subscription may have leased at once.
+             */
+            unacked: number;
+            /**
+             * Format: int32
+             * @description Most delays of a subscription's `backoff_ms`.
+             */
+            backoff_steps: number;
         };
         /**
          * @description How the messages of a topic reach those who take them.
@@ -1185,7 +1235,7 @@ export interface components {
          *           "headers": {},
          *           "id": "0:76531",
          *           "key": "cust-42",
-         *           "lease": "l_Af-BAQH_gQEAg9YEoQfZ8T0f",
+         *           "lease": "l_AYKAgICAIIGAgICAgAEAAIGAgIAQiHsRUw",
          *           "lease_expires_in_ms": 29988,
          *           "offset": 76531,
          *           "partition": 0,
@@ -1447,24 +1497,24 @@ export interface components {
          * @description What becomes of leases. Each list may be left out.
          * @example {
          *       "ack": [
-         *         "l_Af-BAQH_gQEAg9YEoQfZ8T0f"
+         *         "l_AYKAgICAIIGAgICAgAEAAIGAgIAQiHsRUw"
          *       ],
          *       "dead": [
          *         {
-         *           "lease": "l_Af-BAQH_gQEAhtYEpAc7r1XK",
+         *           "lease": "l_AYKAgICAIIGAgICAgAEBAYWAgIAQ6YJnNA",
          *           "reason": "no such customer"
          *         }
          *       ],
          *       "extend": [
          *         {
-         *           "lease": "l_Af-BAQH_gQEAhdYEowc0v0cU",
+         *           "lease": "l_AYKAgICAIIGAgICAgAEBAIGAgIAQXIZG4w",
          *           "ms": 60000
          *         }
          *       ],
          *       "nack": [
          *         {
          *           "delay_ms": 5000,
-         *           "lease": "l_Af-BAQH_gQEAhNYEogcrVnZT",
+         *           "lease": "l_AYKAgICAIIGAgICAgAEQAIKAgIAQ7JIkyw",
          *           "reason": "no stock"
          *         }
          *       ]
@@ -1880,8 +1930,8 @@ export interface components {
             dedupe: components["schemas"]["Dedupe"];
             /**
              * Format: int64
-             * @description Time to live of messages that name none, in milliseconds: queue subscriptions, once there are any, do not
-             *     deliver a message that is older. Readers are shown it as long as it is retained.
+             * @description Time to live of messages that name none, in milliseconds: queue subscriptions do not deliver a message that is
+             *     older. Readers are shown it as long as it is retained.
              * @default null
              */
             ttl_ms: number | null;

@@ -66,8 +66,28 @@ pub struct Limits {
     pub request_headers_bytes: u64,
     /// Most connections to this gateway at once.
     pub connections: u64,
-    /// Largest JSON body of a topic's or namespace's configuration.
+    /// Largest JSON body of a topic's, namespace's or subscription's configuration.
     pub config_bytes: u64,
+    /// Shortest lease.
+    pub lease_ms_min: u64,
+    /// Longest lease.
+    pub lease_ms: u64,
+    /// Most messages of one pull.
+    pub pull_records: u32,
+    /// Most bytes of one pull.
+    pub pull_bytes: u64,
+    /// Most leases of one settle.
+    pub settle_leases: u32,
+    /// Largest body of a settle.
+    pub settle_bytes: u64,
+    /// Longest reason of a nack or a dead letter.
+    pub settle_reason_bytes: u64,
+    /// Longest `holder` of a pull.
+    pub holder_bytes: u64,
+    /// Most messages that a subscription may have leased at once.
+    pub unacked: u32,
+    /// Most delays of a subscription's `backoff_ms`.
+    pub backoff_steps: u32,
 }
 
 /// Most encoded bytes that one read collects.
@@ -80,6 +100,8 @@ pub const REQUEST_HEADERS_MAX: usize = 64;
 pub const REQUEST_HEADERS_BYTES_MAX: usize = 16 << 10;
 /// Largest JSON body of a configuration.
 pub const CONFIG_BYTES_MAX: usize = 64 << 10;
+/// Largest body of a settle: the most leases, and reasons for some of them. What it says fits a frame to a node.
+pub const SETTLE_BYTES_MAX: usize = 2 << 20;
 
 impl Limits {
     /// The limits of a gateway that takes records of up to `record_bytes` and up to `connections` at once.
@@ -109,6 +131,16 @@ impl Limits {
             request_headers_bytes: REQUEST_HEADERS_BYTES_MAX as u64,
             connections: connections as u64,
             config_bytes: CONFIG_BYTES_MAX as u64,
+            lease_ms_min: limits::LEASE_MS_MIN.into(),
+            lease_ms: limits::LEASE_MS_MAX.into(),
+            pull_records: limits::PULL_RECORDS_MAX,
+            pull_bytes: READ_BYTES_MAX,
+            settle_leases: count(limits::SETTLE_ITEMS_MAX),
+            settle_bytes: SETTLE_BYTES_MAX as u64,
+            settle_reason_bytes: limits::SETTLE_REASON_BYTES_MAX as u64,
+            holder_bytes: limits::CLIENT_ID_BYTES_MAX as u64,
+            unacked: limits::UNACKED_MAX,
+            backoff_steps: count(limits::BACKOFF_STEPS_MAX),
         }
     }
 }

@@ -20,7 +20,7 @@ mod topic;
 
 pub use limits::{
     CONFIG_BYTES_MAX, CONFIRM_DEADLINE_MS_MAX, Limits, READ_BYTES_MAX, REQUEST_HEADERS_BYTES_MAX,
-    REQUEST_HEADERS_MAX, Service,
+    REQUEST_HEADERS_MAX, SETTLE_BYTES_MAX, Service,
 };
 pub use message::{
     BatchLine, BatchPublished, BatchResult, Next, Producer, ProducerPartition, Published, ReadPage, Receipt,

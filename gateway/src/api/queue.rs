@@ -30,7 +30,7 @@ pub struct Pull {
 /// What was leased.
 #[derive(Debug, Clone, Serialize, ToSchema)]
 #[schema(example = json!({"messages": [{
-    "id": "0:76531", "lease": "l_Af-BAQH_gQEAg9YEoQfZ8T0f", "fence": 981, "attempt": 1,
+    "id": "0:76531", "lease": "l_AYKAgICAIIGAgICAgAEAAIGAgIAQiHsRUw", "fence": 981, "attempt": 1,
     "lease_expires_in_ms": 29988, "partition": 0, "offset": 76531, "ts": 1_787_654_321_123_u64,
     "key": "cust-42", "headers": {}, "content_type": "application/json", "data": {"total": 10}
 }]}))]
@@ -62,10 +62,10 @@ pub struct Delivery {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields, default)]
 #[schema(example = json!({
-    "ack": ["l_Af-BAQH_gQEAg9YEoQfZ8T0f"],
-    "nack": [{"lease": "l_Af-BAQH_gQEAhNYEogcrVnZT", "delay_ms": 5000, "reason": "no stock"}],
-    "extend": [{"lease": "l_Af-BAQH_gQEAhdYEowc0v0cU", "ms": 60000}],
-    "dead": [{"lease": "l_Af-BAQH_gQEAhtYEpAc7r1XK", "reason": "no such customer"}]
+    "ack": ["l_AYKAgICAIIGAgICAgAEAAIGAgIAQiHsRUw"],
+    "nack": [{"lease": "l_AYKAgICAIIGAgICAgAEQAIKAgIAQ7JIkyw", "delay_ms": 5000, "reason": "no stock"}],
+    "extend": [{"lease": "l_AYKAgICAIIGAgICAgAEBAIGAgIAQXIZG4w", "ms": 60000}],
+    "dead": [{"lease": "l_AYKAgICAIIGAgICAgAEBAYWAgIAQ6YJnNA", "reason": "no such customer"}]
 }))]
 pub struct Settle {
     /// Done: never delivered again.

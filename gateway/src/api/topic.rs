@@ -57,8 +57,8 @@ pub struct TopicConfig {
     pub min_confirm: Level,
     /// Idempotency keys.
     pub dedupe: Dedupe,
-    /// Time to live of messages that name none, in milliseconds: queue subscriptions, once there are any, do not
-    /// deliver a message that is older. Readers are shown it as long as it is retained.
+    /// Time to live of messages that name none, in milliseconds: queue subscriptions do not deliver a message that is
+    /// older. Readers are shown it as long as it is retained.
     #[schema(minimum = 1)]
     pub ttl_ms: Option<u64>,
     /// No more records are accepted.

@@ -9,8 +9,8 @@ use tokio::time::Instant;
 use weir_protocol::error::ErrorCode;
 use weir_protocol::ids::Offset;
 use weir_protocol::limits::{
-    DELAY_MS_MAX, LEASE_MS_MAX, LEASE_MS_MIN, PULL_RECORDS_MAX, SETTLE_ITEMS_MAX, SETTLE_REASON_BYTES_MAX,
-    WAIT_MS_MAX,
+    CLIENT_ID_BYTES_MAX, DELAY_MS_MAX, LEASE_MS_MAX, LEASE_MS_MIN, PULL_RECORDS_MAX, SETTLE_ITEMS_MAX,
+    SETTLE_REASON_BYTES_MAX, WAIT_MS_MAX,
 };
 use weir_protocol::rpc::{At, SettleAction};
 use weir_protocol::start::{Start, parse_from};
@@ -22,8 +22,8 @@ use super::record;
 use super::subscriptions::path;
 use super::topics::page_limit;
 use crate::api::{
-    self, LeasePage, LeasedRecord, Problem, Pulled, READ_BYTES_MAX, SeekedPart, SettleOutcome, SettledLease,
-    Takeover,
+    self, LeasePage, LeasedRecord, Problem, Pulled, READ_BYTES_MAX, SETTLE_BYTES_MAX, SeekedPart,
+    SettleOutcome, SettledLease, Takeover,
 };
 use crate::service::subscriptions::{
     Delivery, Lease, LeaseListing, ListLeases, Pull, Seek, SettleLease, Settled,
@@ -31,10 +31,6 @@ use crate::service::subscriptions::{
 
 const MAX_DEFAULT: u64 = 32;
 const BYTES_DEFAULT: u64 = 1 << 20;
-/// Longest name of a holder, in bytes.
-const HOLDER_BYTES_MAX: usize = 255;
-/// Largest body of a settle: the most leases, and reasons for some of them. What it says fits a frame to a node.
-const SETTLE_BYTES_MAX: usize = 2 << 20;
 
 pub(super) async fn pull(mut call: Call) -> Result<Response, Problem> {
     let path = path(&call)?;
@@ -53,8 +49,8 @@ fn checked(asked: api::Pull, key: Option<String>) -> Result<Pull, Problem> {
     let max = within("max", asked.max.unwrap_or(MAX_DEFAULT), 1, PULL_RECORDS_MAX.into())?;
     let lease_ms = asked.lease_ms.map(lease_time("lease_ms")).transpose()?;
     let holder = asked.holder.unwrap_or_default();
-    if holder.len() > HOLDER_BYTES_MAX {
-        return Err(Problem::invalid_parameter("holder", format!("more than {HOLDER_BYTES_MAX} bytes")));
+    if holder.len() > CLIENT_ID_BYTES_MAX {
+        return Err(Problem::invalid_parameter("holder", format!("more than {CLIENT_ID_BYTES_MAX} bytes")));
     }
     Ok(Pull {
         max: u32::try_from(max).expect("within a u32"),

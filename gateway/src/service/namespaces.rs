@@ -5,8 +5,8 @@ use tokio::time::Instant;
 use weir_protocol::error::ErrorCode;
 use weir_protocol::ids::{Name, ShardId};
 use weir_protocol::rpc::{
-    DeleteNamespaceRequest, ListNamespacesRequest, ListTopicsRequest, Method, Namespace, NamespaceList,
-    NamespacePut, PutNamespaceRequest, TopicList,
+    DeleteNamespaceRequest, ListNamespacesRequest, ListSubscriptionsRequest, ListTopicsRequest, Method,
+    Namespace, NamespaceList, NamespacePut, PutNamespaceRequest, SubscriptionList, TopicList,
 };
 
 use super::ServiceError;
@@ -70,7 +70,7 @@ impl Namespaces {
         self.storage.ask(call, &PutNamespaceRequest { namespace: Some(namespace), expected_version }).await
     }
 
-    /// Deletes a namespace without topics.
+    /// Deletes a namespace without topics and subscriptions.
     ///
     /// # Errors
     /// `namespace_not_empty`, `namespace_not_found`, `not_supported` for `default`.
@@ -90,10 +90,22 @@ impl Namespaces {
             };
             let call = CallFor { shard, method: Method::ListTopics, safety: Safety::Repeatable, deadline };
             let list: TopicList = self.storage.ask(call, &request).await?;
-            if !list.topics.is_empty() {
-                let detail = format!("the namespace {name} has topics");
-                return Err(ServiceError::new(ErrorCode::NamespaceNotEmpty, detail));
-            }
+            let subscriptions = ListSubscriptionsRequest {
+                tenant: tenant.to_string(),
+                namespace: name.to_string(),
+                contains: None,
+                after: None,
+                limit: 1,
+            };
+            let call = CallFor { method: Method::ListSubscriptions, ..call };
+            let subscriptions: SubscriptionList = self.storage.ask(call, &subscriptions).await?;
+            let what = match (list.topics.is_empty(), subscriptions.subscriptions.is_empty()) {
+                (true, true) => continue,
+                (false, _) => "topics",
+                (true, false) => "subscriptions",
+            };
+            let detail = format!("the namespace {name} has {what}");
+            return Err(ServiceError::new(ErrorCode::NamespaceNotEmpty, detail));
         }
         let request = DeleteNamespaceRequest { tenant: tenant.to_string(), name: name.to_string() };
         let call = meta(Method::DeleteNamespace, Safety::Once, deadline);

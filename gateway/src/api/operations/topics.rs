@@ -105,7 +105,7 @@ pub const DELETE_NAMESPACE: Operation = Operation {
     id: "deleteNamespace",
     verb: Verb::Delete,
     op: Op::Manage,
-    summary: "Delete a namespace that has no topics",
+    summary: "Delete a namespace that has no topics and no subscriptions",
     answers: &[Answer::empty(204, "Deleted.")],
     ..NAMESPACE
 };

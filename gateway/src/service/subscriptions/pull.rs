@@ -146,6 +146,7 @@ impl<'a> Puller<'a> {
             let request = PullRequest {
                 max_records: self.pull.max,
                 max_bytes: self.pull.max_bytes,
+                key: self.key,
                 only_repeat: true,
                 ..self.request(partition)
             };
@@ -193,6 +194,7 @@ impl<'a> Puller<'a> {
         let request = PullRequest {
             max_records: self.pull.max.saturating_sub(taken),
             max_bytes: self.pull.max_bytes.saturating_sub(self.bytes),
+            key: self.key,
             ..self.request(partition)
         };
         match self.ask(partition, request, deadline).await {
@@ -244,7 +246,7 @@ impl<'a> Puller<'a> {
         }
     }
 
-    /// Asks for nothing: with `max_records` 0 only whether there is something.
+    /// Asks for nothing, under no key: with `max_records` 0 only whether there is something.
     fn request(&self, partition: PartitionId) -> PullRequest {
         PullRequest {
             part: self.subscription().part(partition),
@@ -252,7 +254,7 @@ impl<'a> Puller<'a> {
             max_bytes: 0,
             lease_ms: self.pull.lease_ms.unwrap_or(0),
             wait_ms: 0,
-            key: self.key,
+            key: None,
             only_repeat: false,
             holder: self.pull.holder.clone(),
         }

@@ -1,0 +1,129 @@
+//! What can be typed about subscriptions and pulls.
+
+use clap::{Args as ClapArgs, Subcommand};
+
+use crate::limit::parse_ms;
+
+/// What can be done with subscriptions.
+#[derive(Debug, Subcommand)]
+pub(crate) enum SubscriptionCommand {
+    /// Create a subscription; does nothing if it exists with the same configuration
+    #[command(
+        after_help = "Each message of the topic is then leased to one worker, and comes again unless it is \
+        acknowledged in time.\n\nExamples:\n  weir subscription create billing --topic orders\n  \
+        weir subscription create billing --topic orders --lease 2m --max-attempts 5 --backoff 1s,10s,5m --dlq orders.dlq\n  \
+        weir pull billing --ack    # take and acknowledge what there is"
+    )]
+    Create {
+        /// Name: A-Z a-z 0-9 . _ ~ -
+        name: String,
+        /// Topic whose messages are worked on
+        #[arg(long, value_name = "TOPIC")]
+        topic: String,
+        /// What may be left out
+        #[command(flatten)]
+        fields: SubscriptionFields,
+    },
+    /// Show a subscription: configuration, and what is ready, leased, delayed and dead
+    #[command(visible_alias = "show")]
+    Get {
+        /// Name
+        name: String,
+    },
+    /// List subscriptions and what waits in them
+    #[command(visible_alias = "ls")]
+    List {
+        /// Only names that contain this text
+        #[arg(long, value_name = "TEXT")]
+        query: Option<String>,
+        /// Stop after this many
+        #[arg(long, default_value_t = 1000, value_name = "N")]
+        limit: u32,
+    },
+    /// Delete a subscription with its leases; the topic's messages stay
+    #[command(visible_alias = "rm")]
+    Delete {
+        /// Name
+        name: String,
+        /// Do not ask
+        #[arg(long)]
+        yes: bool,
+    },
+    /// Move a subscription: deliver messages again, or skip them
+    #[command(
+        after_help = "Everything from there on is delivered, also what was settled or dead; everything before it is \
+        settled. Leases end, and attempts begin anew.\n\nExamples:\n  \
+        weir subscription seek billing ts:2026-01-31T12:00:00Z --dry-run    # how many would come again\n  \
+        weir subscription seek billing latest                              # drop what waits"
+    )]
+    Seek {
+        /// Name
+        name: String,
+        /// Where to: earliest, latest, ts:TIME (RFC 3339 or ms), or, of a topic of one partition, an offset
+        to: String,
+        /// Only say what it would do
+        #[arg(long)]
+        dry_run: bool,
+        /// Do not ask
+        #[arg(long)]
+        yes: bool,
+    },
+    /// Lease no more messages; leases that are held can still be settled
+    Pause {
+        /// Name
+        name: String,
+    },
+    /// Lease messages again
+    Resume {
+        /// Name
+        name: String,
+    },
+}
+
+/// A subscription's configuration, as flags. Absent flags leave the server's default.
+#[derive(Debug, Default, ClapArgs)]
+pub(crate) struct SubscriptionFields {
+    /// How long a message is leased unless a pull says otherwise, 1s to 12h [default: 30s]
+    #[arg(long, value_name = "TIME", value_parser = parse_ms)]
+    pub(crate) lease: Option<u64>,
+    /// Deliveries of a message after which it is a dead letter; 0: no limit [default: 16]
+    #[arg(long, value_name = "N")]
+    pub(crate) max_attempts: Option<u32>,
+    /// Pauses before delivery 2, 3, ..; the last one repeats [default: 1s,5s,30s]
+    #[arg(long, value_name = "TIME", value_delimiter = ',', value_parser = parse_ms)]
+    pub(crate) backoff: Option<Vec<u64>>,
+    /// Topic that dead letters go to; without one they are settled and counted
+    #[arg(long, value_name = "TOPIC")]
+    pub(crate) dlq: Option<String>,
+    /// Where it starts: earliest, latest or ts:TIME (RFC 3339 or ms) [default: earliest]
+    #[arg(long, value_name = "POSITION")]
+    pub(crate) start: Option<String>,
+    /// Most messages leased at once [default: 10000]
+    #[arg(long, value_name = "N")]
+    pub(crate) max_unacked: Option<u32>,
+    /// Lease nothing until it is resumed
+    #[arg(long)]
+    pub(crate) paused: bool,
+}
+
+/// How `weir pull` leases.
+#[derive(Debug, Clone, ClapArgs)]
+pub(crate) struct PullArgs {
+    /// Subscription
+    pub(crate) subscription: String,
+    /// Most messages
+    #[arg(long, short = 'n', default_value_t = 32, value_name = "N")]
+    pub(crate) max: u32,
+    /// With nothing to lease, wait this long for a message, at most 60s
+    #[arg(long, default_value = "0s", value_name = "TIME", value_parser = parse_ms)]
+    pub(crate) wait: u64,
+    /// How long the messages are leased [default: as the subscription says]
+    #[arg(long, value_name = "TIME", value_parser = parse_ms)]
+    pub(crate) lease: Option<u64>,
+    /// Acknowledge every message once it is printed
+    #[arg(long)]
+    pub(crate) ack: bool,
+    /// Who takes them, shown in the list of leases [default: `weir pull` and the process]
+    #[arg(long, value_name = "NAME")]
+    pub(crate) holder: Option<String>,
+}

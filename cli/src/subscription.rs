@@ -1,0 +1,207 @@
+//! `weir subscription`: create, list, show, move, pause and delete work queues over topics.
+
+use anyhow::{Context as _, bail};
+use bytes::Bytes;
+use http::{HeaderMap, Method, StatusCode};
+use serde_json::{Map, Value, json};
+
+use crate::args::{Connect, SubscriptionCommand, SubscriptionFields};
+use crate::client::Api;
+use crate::output;
+
+/// Carries out one subscription command.
+pub(crate) async fn run(connect: &Connect, command: SubscriptionCommand) -> anyhow::Result<()> {
+    let api = Api::new(connect)?;
+    match command {
+        SubscriptionCommand::Create { name, topic, fields } => {
+            let body = Value::Object(body(&topic, &fields)).to_string();
+            let reply = api.send(Method::PUT, &path(&api, &name), HeaderMap::new(), body).await?;
+            let existed = reply.status == StatusCode::OK;
+            shown(connect.json, &reply.json()?, if existed { "exists" } else { "created" });
+            Ok(())
+        }
+        SubscriptionCommand::Get { name } => {
+            let subscription = api.get(&path(&api, &name)).await?.json()?;
+            if connect.json {
+                output::line(&subscription);
+            } else {
+                describe(&subscription);
+            }
+            Ok(())
+        }
+        SubscriptionCommand::List { query, limit } => list(&api, connect.json, query.as_deref(), limit).await,
+        SubscriptionCommand::Delete { name, yes } => delete(&api, &name, yes).await,
+        SubscriptionCommand::Seek { name, to, dry_run, yes } => {
+            seek(&api, connect.json, &Seek { name, to, is_dry_run: dry_run, yes }).await
+        }
+        SubscriptionCommand::Pause { name } => set_paused(&api, connect.json, &name, "pause").await,
+        SubscriptionCommand::Resume { name } => set_paused(&api, connect.json, &name, "resume").await,
+    }
+}
+
+/// Path of a subscription, or with a verb behind its name.
+pub(crate) fn path(api: &Api, rest: &str) -> String {
+    api.path(&format!("subscriptions/{rest}"))
+}
+
+/// The fields that were given, as the API names them.
+fn body(topic: &str, fields: &SubscriptionFields) -> Map<String, Value> {
+    [
+        ("mode", Some(json!("queue"))),
+        ("topics", Some(json!([topic]))),
+        ("lease_ms", fields.lease.map(|ms| json!(ms))),
+        ("max_attempts", fields.max_attempts.map(|attempts| json!(attempts))),
+        ("backoff_ms", fields.backoff.as_ref().map(|delays| json!(delays))),
+        ("dlq", fields.dlq.as_ref().map(|dlq| json!(dlq))),
+        ("start", fields.start.as_ref().map(|start| json!(start))),
+        ("max_unacked", fields.max_unacked.map(|max| json!(max))),
+        ("paused", fields.paused.then_some(json!(true))),
+    ]
+    .into_iter()
+    .filter_map(|(field, value)| Some((field.to_owned(), value?)))
+    .collect()
+}
+
+async fn list(api: &Api, as_json: bool, query: Option<&str>, limit: u32) -> anyhow::Result<()> {
+    let (mut cursor, mut rows, mut left) = (None::<String>, Vec::new(), limit);
+    while left > 0 {
+        let mut path = api.path(&format!("subscriptions?limit={}", left.min(500)));
+        for (name, value) in [("q", query), ("cursor", cursor.as_deref())] {
+            if let Some(value) = value {
+                path.push_str(&format!("&{name}={value}"));
+            }
+        }
+        let page = api.get(&path).await?.json()?;
+        let items = page["items"].as_array().context("the gateway's list has no items")?;
+        left = left.saturating_sub(u32::try_from(items.len()).unwrap_or(u32::MAX));
+        for subscription in items {
+            if as_json {
+                output::line(subscription);
+            } else {
+                rows.push(row(subscription));
+            }
+        }
+        cursor = page["next"].as_str().map(str::to_owned);
+        if cursor.is_none() || items.is_empty() {
+            break;
+        }
+    }
+    if !as_json {
+        output::table(&["SUBSCRIPTION", "TOPIC", "STATE", "READY", "LEASED", "DELAYED", "DEAD"], &rows);
+    }
+    Ok(())
+}
+
+fn row(subscription: &Value) -> Vec<String> {
+    let text = |value: &Value| value.as_str().unwrap_or("?").to_owned();
+    let totals = &subscription["totals"];
+    let is_paused = subscription["config"]["paused"] == json!(true);
+    vec![
+        text(&subscription["name"]),
+        text(&subscription["config"]["topics"][0]),
+        if is_paused { "paused" } else { "active" }.to_owned(),
+        totals["ready"].to_string(),
+        totals["leased"].to_string(),
+        totals["delayed"].to_string(),
+        totals["dead"].to_string(),
+    ]
+}
+
+fn describe(subscription: &Value) {
+    output::line(format_args!("id {}", subscription["id"]));
+    for section in ["config", "totals"] {
+        let Some(fields) = subscription[section].as_object() else { continue };
+        output::line(section);
+        for (field, value) in fields {
+            output::line(format_args!("  {field} = {value}"));
+        }
+    }
+    let columns = ["partition", "shard", "floor", "end", "ready", "leased", "delayed", "dead"];
+    let parts = subscription["parts"].as_array().map(Vec::as_slice).unwrap_or_default();
+    let number = |value: &Value| value.as_u64().map_or_else(|| "?".to_owned(), |number| number.to_string());
+    let rows: Vec<Vec<String>> =
+        parts.iter().map(|part| columns.iter().map(|column| number(&part[*column])).collect()).collect();
+    output::table(&["PARTITION", "SHARD", "FLOOR", "END", "READY", "LEASED", "DELAYED", "DEAD"], &rows);
+}
+
+fn shown(as_json: bool, subscription: &Value, what: &str) {
+    if as_json {
+        output::line(subscription);
+    } else {
+        let [name, topic] = [&subscription["name"], &subscription["config"]["topics"][0]];
+        let [name, topic] = [name, topic].map(|text| text.as_str().unwrap_or("?"));
+        output::line(format_args!("{name} {what}, topic {topic}"));
+    }
+}
+
+async fn set_paused(api: &Api, as_json: bool, name: &str, verb: &str) -> anyhow::Result<()> {
+    let to = path(api, &format!("{name}:{verb}"));
+    let reply = api.send(Method::POST, &to, HeaderMap::new(), Bytes::new()).await?;
+    shown(as_json, &reply.json()?, &format!("{verb}d"));
+    Ok(())
+}
+
+async fn delete(api: &Api, name: &str, yes: bool) -> anyhow::Result<()> {
+    let subscription = api.get(&path(api, name)).await?.json()?;
+    let what = format!("{name} with {} unsettled message(s)", subscription["totals"]["unsettled"]);
+    if !yes && !output::confirmed(&format!("Delete {what}? The topic's messages stay.")) {
+        bail!("not deleted: confirm it, or pass --yes");
+    }
+    api.send(Method::DELETE, &path(api, name), HeaderMap::new(), Bytes::new()).await?;
+    output::line(format_args!("deleted {what}"));
+    Ok(())
+}
+
+struct Seek {
+    name: String,
+    to: String,
+    is_dry_run: bool,
+    yes: bool,
+}
+
+/// Asks first what it would do, and then whether it shall.
+async fn seek(api: &Api, as_json: bool, seek: &Seek) -> anyhow::Result<()> {
+    let body = json!({"to": seek.to}).to_string();
+    let ask = async |query: &str| {
+        let to = path(api, &format!("{}:seek{query}", seek.name));
+        api.send(Method::POST, &to, HeaderMap::new(), body.clone()).await?.json()
+    };
+    let said = |answer: &Value, tense: &str| {
+        let (again, skipped) = (&answer["redelivered"], &answer["skipped"]);
+        format!("{again} message(s) {tense} delivered again, {skipped} skipped")
+    };
+    if seek.is_dry_run || !seek.yes {
+        let would = ask("?dry_run=true").await?;
+        if seek.is_dry_run {
+            output::line(if as_json { would.to_string() } else { said(&would, "would be") });
+            return Ok(());
+        }
+        let question = format!("{}: move {} to {}?", said(&would, "would be"), seek.name, seek.to);
+        if !output::confirmed(&question) {
+            bail!("not moved: confirm it, or pass --yes");
+        }
+    }
+    let done = ask("").await?;
+    output::line(if as_json { done.to_string() } else { said(&done, "will be") });
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_given_fields_are_sent() {
+        let bare = Value::Object(body("orders", &SubscriptionFields::default()));
+        assert_eq!(bare, json!({"mode": "queue", "topics": ["orders"]}));
+        let fields = SubscriptionFields {
+            lease: Some(60_000),
+            backoff: Some(vec![0, 5]),
+            paused: true,
+            ..SubscriptionFields::default()
+        };
+        let given = Value::Object(body("orders", &fields));
+        assert_eq!((&given["lease_ms"], &given["backoff_ms"]), (&json!(60_000), &json!([0, 5])));
+        assert_eq!(given["paused"], true);
+    }
+}

@@ -1,0 +1,176 @@
+//! A topic as a work queue, through the public interface of the real product.
+#![expect(dead_code, reason = "each test uses a part of the product's client")]
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod product;
+
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use product::{Answer, Connection, Product};
+use serde_json::{Value, json};
+
+fn started() -> (tempfile::TempDir, Product, Connection) {
+    let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let product = Product::start(dir.path());
+    let connection = Connection::open(&product.address).unwrap();
+    (dir, product, connection)
+}
+
+fn post(http: &mut Connection, path: &str, body: &Value) -> Answer {
+    http.request(&format!("POST {path}"), &[], body.to_string().as_bytes()).unwrap()
+}
+
+fn create(http: &mut Connection, partitions: u32, more: &Value) {
+    let topic = json!({"partitions": partitions}).to_string();
+    assert_eq!(http.request("PUT /v1/topics/orders", &[], topic.as_bytes()).unwrap().status, 201);
+    let mut config = json!({"mode": "queue", "topics": ["orders"]});
+    config.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+    let made = http.request("PUT /v1/subscriptions/billing", &[], config.to_string().as_bytes()).unwrap();
+    assert_eq!(made.status, 201, "{}", made.text());
+}
+
+fn publish(http: &mut Connection, count: usize) {
+    let lines: String =
+        (0..count).map(|n| format!("{{\"key\":\"k{n}\",\"data\":{{\"n\":{n}}}}}\n")).collect();
+    let media = [("Content-Type", "application/x-ndjson")];
+    let sent = http.request("POST /v1/topics/orders/messages:batch", &media, lines.as_bytes()).unwrap();
+    assert_eq!(sent.status, 200, "{}", sent.text());
+}
+
+fn pull(http: &mut Connection, body: &Value) -> Vec<Value> {
+    let pulled = post(http, "/v1/subscriptions/billing:pull", body);
+    assert_eq!(pulled.status, 200, "{}", pulled.text());
+    pulled.json()["messages"].as_array().unwrap().clone()
+}
+
+fn leases(messages: &[Value]) -> Vec<&str> {
+    messages.iter().map(|message| message["lease"].as_str().unwrap()).collect()
+}
+
+#[test]
+fn every_message_is_worked_on_once_and_what_fails_comes_again_and_ends_as_a_dead_letter() {
+    let (_dir, product, mut http) = started();
+    create(&mut http, 3, &json!({"dlq": "orders.dlq", "backoff_ms": [0], "max_attempts": 2}));
+    publish(&mut http, 20);
+    let all = pull(&mut http, &json!({"max": 100}));
+    let mut numbers: Vec<_> = all.iter().map(|message| message["data"]["n"].as_u64().unwrap()).collect();
+    numbers.sort_unstable();
+    assert_eq!(numbers, (0..20).collect::<Vec<_>>());
+    assert!(pull(&mut http, &json!({})).is_empty(), "all are leased");
+
+    let all_leases = leases(&all);
+    let (bad, good) = all_leases.split_first().unwrap();
+    let body = json!({"ack": good, "nack": [{"lease": bad, "reason": "no stock"}]});
+    let settled = post(&mut http, "/v1/subscriptions/billing:settle", &body);
+    assert_eq!(settled.status, 200, "{}", settled.text());
+    let again = pull(&mut http, &json!({"wait_ms": 10_000}));
+    assert_eq!((again.len(), &again[0]["attempt"]), (1, &json!(2)));
+    assert!(again[0]["fence"].as_u64() > all[0]["fence"].as_u64());
+    let stale = post(&mut http, "/v1/subscriptions/billing:settle", &json!({"ack": [bad]}));
+    assert_eq!((stale.status, &stale.json()["results"][0]["result"]), (207, &json!("lease_lost")));
+    assert_eq!(stale.json()["results"][0]["current"]["attempt"], 2);
+    let body = json!({"nack": [{"lease": again[0]["lease"]}]});
+    assert_eq!(post(&mut http, "/v1/subscriptions/billing:settle", &body).status, 200);
+    assert!(pull(&mut http, &json!({"wait_ms": 500})).is_empty());
+    let dead = http.request("GET /v1/topics/orders.dlq/messages?wait=10", &[], b"").unwrap();
+    assert_eq!(dead.status, 200);
+    let dead = &dead.json()["messages"][0];
+    assert_eq!(
+        (&dead["data"], &dead["headers"]["weir-dead-subscription"]),
+        (&all[0]["data"], &json!("billing"))
+    );
+    let shown = http.request("GET /v1/subscriptions/billing", &[], b"").unwrap().json();
+    assert_eq!((&shown["totals"]["unsettled"], &shown["totals"]["dead"]), (&json!(0), &json!(1)));
+
+    let body = json!({"to": "earliest"});
+    let moved = post(&mut http, "/v1/subscriptions/billing:seek", &body).json();
+    assert_eq!((&moved["redelivered"], &moved["skipped"]), (&json!(20), &json!(0)));
+    assert_eq!(pull(&mut http, &json!({"max": 100})).len(), 20);
+    drop(product);
+}
+
+#[test]
+fn settled_messages_stay_settled_across_a_crash_and_leases_that_were_held_come_again() {
+    let (dir, mut product, mut http) = started();
+    create(&mut http, 1, &json!({}));
+    publish(&mut http, 3);
+    let all = pull(&mut http, &json!({"lease_ms": 600_000}));
+    let body = json!({"ack": [leases(&all)[1]]});
+    assert_eq!(post(&mut http, "/v1/subscriptions/billing:settle", &body).status, 200);
+    product.kill();
+    let product = Product::start(dir.path());
+    let mut http = Connection::open(&product.address).unwrap();
+    let again = pull(&mut http, &json!({"wait_ms": 10_000}));
+    let ids: Vec<_> = again.iter().map(|message| message["id"].as_str().unwrap()).collect();
+    assert_eq!(ids, ["0:0", "0:2"]);
+    assert!(again[0]["fence"].as_u64() > all[2]["fence"].as_u64(), "fences grow across restarts");
+    let body = json!({"ack": [leases(&all)[0]]});
+    let stale = post(&mut http, "/v1/subscriptions/billing:settle", &body);
+    assert_eq!(stale.json()["results"][0]["result"], "lease_lost");
+}
+
+#[test]
+fn a_waiting_pull_gets_the_next_message_at_once() {
+    let (_dir, product, mut http) = started();
+    create(&mut http, 3, &json!({}));
+    let address = product.address.clone();
+    let publisher = std::thread::spawn(move || {
+        let mut http = Connection::open(&address).unwrap();
+        std::thread::sleep(Duration::from_millis(300));
+        publish(&mut http, 1);
+    });
+    let start = Instant::now();
+    let found = pull(&mut http, &json!({"wait_ms": 20_000}));
+    assert_eq!(found.len(), 1);
+    assert!(start.elapsed() < Duration::from_secs(10), "{:?}", start.elapsed());
+    publisher.join().unwrap();
+}
+
+#[test]
+fn a_namespace_with_a_subscription_is_not_deleted() {
+    let (_dir, _product, mut http) = started();
+    assert_eq!(http.request("PUT /v1/ns/shop", &[], b"{}").unwrap().status, 201);
+    assert_eq!(http.request("PUT /v1/ns/shop/topics/orders", &[], b"{}").unwrap().status, 201);
+    let config = br#"{"topics":["orders"]}"#;
+    assert_eq!(http.request("PUT /v1/ns/shop/subscriptions/billing", &[], config).unwrap().status, 201);
+    assert_eq!(http.request("DELETE /v1/ns/shop/topics/orders", &[], b"").unwrap().status, 204);
+    let refused = http.request("DELETE /v1/ns/shop", &[], b"").unwrap();
+    assert_eq!((refused.status, &refused.json()["code"]), (409, &json!("namespace_not_empty")));
+    assert_eq!(http.request("DELETE /v1/ns/shop/subscriptions/billing", &[], b"").unwrap().status, 204);
+    assert_eq!(http.request("DELETE /v1/ns/shop", &[], b"").unwrap().status, 204);
+}
+
+#[test]
+fn the_command_line_makes_a_subscription_works_on_it_and_moves_it() {
+    let (_dir, product, mut http) = started();
+    let weir = |arguments: &[&str]| {
+        let url = format!("http://{}", product.address);
+        let output =
+            Command::new(env!("CARGO_BIN_EXE_weir")).args(arguments).args(["--url", &url]).output().unwrap();
+        let text = String::from_utf8(output.stdout).unwrap();
+        assert!(output.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
+        text
+    };
+    weir(&["topic", "create", "orders"]);
+    let made = weir(&["subscription", "create", "billing", "--topic", "orders", "--lease", "1m"]);
+    assert_eq!(made, "billing created, topic orders\n");
+    weir(&["pub", "orders", "a b"]);
+    publish(&mut http, 1);
+    let json = weir(&["pull", "billing", "--max", "1", "--json", "--holder", "me"]);
+    let message: Value = serde_json::from_str(&json).unwrap();
+    assert_eq!(message["data"], "a b");
+    assert_eq!(weir(&["pull", "billing", "--ack"]), "{\"n\":0}\n");
+    let shown: Value = serde_json::from_str(&weir(&["subscription", "get", "billing", "--json"])).unwrap();
+    assert_eq!((&shown["config"]["lease_ms"], &shown["totals"]["leased"]), (&json!(60_000), &json!(1)));
+    let table = weir(&["subscription", "list"]);
+    assert!(table.contains("billing       orders  active  0      1"), "{table}");
+    let would = weir(&["subscription", "seek", "billing", "earliest", "--dry-run"]);
+    assert_eq!(would, "2 message(s) would be delivered again, 0 skipped\n");
+    weir(&["subscription", "seek", "billing", "earliest", "--yes"]);
+    weir(&["subscription", "pause", "billing"]);
+    assert_eq!(weir(&["pull", "billing"]), "");
+    weir(&["subscription", "resume", "billing"]);
+    assert_eq!(weir(&["pull", "billing", "--ack"]), "a b\n{\"n\":0}\n");
+    assert!(weir(&["subscription", "delete", "billing", "--yes"]).starts_with("deleted billing"));
+}
