@@ -16,7 +16,7 @@ use crate::metrics::add;
 /// How long a full disk is left alone before the next file is tried again.
 const RETRY: Duration = Duration::from_millis(200);
 
-/// Runs until the journal is closed or has failed.
+/// Runs until the journal has failed, or is closed and its writer has ended.
 pub(crate) fn run(core: &Core) {
     // Off the journal and still on the disk, oldest first.
     let mut retired = VecDeque::new();
@@ -25,8 +25,13 @@ pub(crate) fn run(core: &Core) {
         let (seq, spare) = {
             let mut inner = core.lock();
             loop {
-                if inner.closing || core.failure().is_some() {
+                if core.failure().is_some() {
                     return;
+                }
+                // What is queued when the journal is closed may need more files; nothing else is done for it.
+                if inner.closing && !inner.file_wanted {
+                    inner = wait(core, inner, false);
+                    continue;
                 }
                 retire(&mut inner, &mut retired);
                 if inner.next.is_none() || !(is_stuck || retired.is_empty()) {
@@ -67,6 +72,8 @@ pub(crate) fn run(core: &Core) {
                 tracing::warn!(%error, file = %seq, "cannot prepare the next journal file; retrying");
                 let mut inner = core.lock();
                 inner.disk_full = true;
+                // A writer that is closing does not wait for room.
+                core.files_changed.notify_all();
                 let waited = core.files_changed.wait_timeout(inner, RETRY);
                 drop(waited);
             }

@@ -1,3 +1,5 @@
+mod closing;
+
 use std::path::{Path, PathBuf};
 use std::sync::mpsc;
 use std::sync::{Arc, Mutex};
