@@ -260,7 +260,16 @@ impl Scanner {
                 file.spans.add(header.stream, header.at.index..header.at.index + 1);
             }
             FrameKind::Vote => stream.vote = Some(Bytes::copy_from_slice(frame.payload)),
-            FrameKind::Truncate => drop(stream.truncate(header.at.index)),
+            FrameKind::Truncate => {
+                stream.truncate(header.at.index);
+                // The head said where the stream ended before: this block may be what made it begin a new file.
+                if let Some((first, there)) = self.gone.get_mut(&header.stream)
+                    && stream.first == *there
+                {
+                    *there = header.at.index.clamp(*first, *there);
+                    stream.first = *there;
+                }
+            }
             FrameKind::Purge => {
                 stream.purge(header.at);
                 stream.durable_purged = Some(header.at.index);

@@ -1,4 +1,6 @@
 mod closing;
+mod heads;
+mod mixed;
 
 use std::path::{Path, PathBuf};
 use std::sync::mpsc;
