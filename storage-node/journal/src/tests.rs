@@ -1,5 +1,7 @@
 mod closing;
+mod formats;
 mod heads;
+mod lazy;
 mod mixed;
 
 use std::path::{Path, PathBuf};
