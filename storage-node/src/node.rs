@@ -24,7 +24,7 @@ use crate::raft::tripwire::Tripwire;
 use crate::raft::{LogStore, Machine, group};
 use crate::replica::proposer::Proposer;
 use crate::replica::{ShardHandle, ShardShared};
-use crate::server::NodeService;
+use crate::server::{NodeService, Room};
 use crate::shard::command::{Change, Command, PutNamespace, PutSlots};
 use crate::shard::entry::{ENTRY_OVERHEAD_BYTES, SubBatch};
 use crate::shard::state::SlotTable;
@@ -126,6 +126,7 @@ impl Node {
             shards.insert(shard, handle.map_err(|why| StartError::Shard { shard, why })?);
         }
         let mut service = NodeService {
+            room: Room::new(journal.clone(), &shards),
             shards,
             journal: journal.clone(),
             cluster_id: ClusterId(identity.cluster_id),

@@ -7,3 +7,4 @@ mod confirms;
 mod failures;
 mod following;
 mod placement;
+mod room;
