@@ -101,16 +101,37 @@ impl Node {
     /// answers gateways from then on.
     ///
     /// # Errors
-    /// [`StartError`].
+    /// [`StartError`]; the directory is free again.
     pub async fn start_in(config: NodeConfig, around: Surroundings) -> Result<RunningNode, StartError> {
         config.check().map_err(StartError::Config)?;
-        let (journal, recovered, identity) = open_journal(&config, &around.disk)?;
+        let opened = open_journal(&config, &around.disk)?;
+        let (journal, mut tasks) = (opened.0.clone(), Tasks::default());
+        match Self::start_shards(config, &around, opened, &mut tasks).await {
+            Ok((service, listener)) => {
+                Ok(RunningNode { service, listener, journal, registry: around.registry, tasks })
+            }
+            Err(error) => {
+                // Shards that run already end by themselves; nothing of them is written any more.
+                tasks.begin_stop();
+                if tokio::task::spawn_blocking(move || journal.close()).await.is_err() {
+                    tracing::error!("the journal did not close cleanly");
+                }
+                Err(error)
+            }
+        }
+    }
+
+    async fn start_shards(
+        config: NodeConfig,
+        around: &Surroundings,
+        (journal, recovered, identity): (Journal, Recovered, Identity),
+        tasks: &mut Tasks,
+    ) -> Result<(Arc<NodeService>, Listener), StartError> {
         let blobs = Blobs::open(config.data_dir.join("blobs"), Arc::clone(&around.disk))?;
         let metrics = NodeMetrics::register(&around.registry)?;
         around.registry.register(Box::new(JournalCollector::new(journal.clone())?))?;
         let known = recovered.streams.keys().map(|stream| stream.0).max().filter(|shard| *shard > 0);
         let data_shards = layout::data_shards(&blobs, known, config.data_shards)?;
-        let mut tasks = Tasks::default();
         let mut shards = BTreeMap::new();
         let starter = Starter {
             ring_bytes_max: config.tail_ring_bytes / data_shards as usize,
@@ -122,7 +143,7 @@ impl Node {
             used_permille: Arc::default(),
         };
         for shard in (0..=data_shards).map(ShardId) {
-            let handle = starter.start(shard, &mut tasks).await;
+            let handle = starter.start(shard, tasks).await;
             shards.insert(shard, handle.map_err(|why| StartError::Shard { shard, why })?);
         }
         let mut service = NodeService {
@@ -153,8 +174,7 @@ impl Node {
         let credential = config.credential.map(|secret| secret.0.into());
         let server = ServerConfig { credential, ..ServerConfig::new(addr, identity) };
         let listener = Listener::bind(server, Arc::clone(&service) as _).await;
-        let listener = listener.map_err(StartError::Listen)?;
-        Ok(RunningNode { service, listener, journal, registry: around.registry, tasks })
+        Ok((service, listener.map_err(StartError::Listen)?))
     }
 }
 
