@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use prometheus::Registry;
 use prost::Message as _;
@@ -209,20 +209,25 @@ impl RunningNode {
         self.tasks.stop()
     }
 
-    /// Takes no new work, finishes what is in flight within `deadline`, writes checkpoints and closes the journal.
-    /// On return nothing of the node runs and its directory is free.
+    /// Takes no new work, finishes what is in flight, writes checkpoints and closes the journal. What is in flight and
+    /// the checkpoints of all shards have `deadline` together. On return nothing of the node runs and its directory is
+    /// free.
     pub async fn shutdown(self, deadline: Duration) {
         let Self { service, listener, journal, tasks, registry } = self;
         service.is_draining.store(true, Ordering::Release);
         tasks.begin_stop();
+        let ends = Instant::now() + deadline;
         listener.shutdown(deadline).await;
-        for shard in service.shards.values() {
-            // A checkpoint makes the next start fast; without one the log is replayed.
-            if let Err(why) =
-                group::checkpoint(&shard.raft, shard.checkpoints_given_up.clone(), deadline).await
-            {
+        // A checkpoint makes the next start fast; without one the log is replayed.
+        let checkpoint = async |shard: &ShardHandle| {
+            let (given_up, left) =
+                (shard.checkpoints_given_up.clone(), ends.saturating_duration_since(Instant::now()));
+            if let Err(why) = group::checkpoint(&shard.raft, given_up, left).await {
                 tracing::warn!(shard = %shard.shard, %why, "no checkpoint at shutdown");
             }
+        };
+        futures_util::future::join_all(service.shards.values().map(checkpoint)).await;
+        for shard in service.shards.values() {
             if let Err(error) = shard.raft.shutdown().await {
                 tracing::warn!(shard = %shard.shard, %error, "the shard did not stop cleanly");
             }

@@ -8,3 +8,4 @@ mod failures;
 mod following;
 mod placement;
 mod room;
+mod stopping;
