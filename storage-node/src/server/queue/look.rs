@@ -14,6 +14,7 @@ use super::PartHandle;
 use crate::clock;
 use crate::read::Reader;
 use crate::replica::ShardHandle;
+use crate::server::Room;
 use crate::server::dispatch::decode;
 use crate::subscription::{PartEvent, Seek};
 
@@ -79,7 +80,11 @@ pub(in crate::server) fn leases(shard: &ShardHandle, body: Bytes) -> Result<Leas
 }
 
 /// Moves a part, or says what that would do.
-pub(in crate::server) async fn seek(shard: ShardHandle, body: Bytes) -> Result<SeekAnswer, Refusal> {
+pub(in crate::server) async fn seek(
+    shard: ShardHandle,
+    room: Room,
+    body: Bytes,
+) -> Result<SeekAnswer, Refusal> {
     let request: SeekRequest = decode(body)?;
     let handle = PartHandle::new(shard.clone(), request.part);
     let view = handle.view()?;
@@ -91,7 +96,7 @@ pub(in crate::server) async fn seek(shard: ShardHandle, body: Bytes) -> Result<S
         (preview, held.next_fence)
     };
     if !request.is_dry_run {
-        handle.commit(&PartEvent { seek: Some(Seek { to, fence }), ..PartEvent::default() }).await?;
+        handle.commit(&room, &PartEvent { seek: Some(Seek { to, fence }), ..PartEvent::default() }).await?;
         let view = handle.view()?;
         queue.lock(&view.held, view.partitions).begin_again(&view.held, view.partitions, clock::now());
         queue.changed.notify_waiters();
