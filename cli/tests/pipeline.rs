@@ -59,7 +59,7 @@ fn everything(product: &Product, topic: &str) -> String {
 fn stored(product: &Product, topic: &str) -> u64 {
     let shown = run(product, &["--json", "topic", "get", topic]);
     let Ok(shown) = serde_json::from_slice::<serde_json::Value>(&shown.stdout) else { return 0 };
-    shown["partitions"][0]["end"].as_u64().unwrap_or(0)
+    shown["partitions"].as_array().unwrap().iter().map(|partition| partition["end"].as_u64().unwrap()).sum()
 }
 
 fn wait_until(what: &str, is_so: impl Fn() -> bool) {
@@ -115,6 +115,61 @@ fn a_killed_publisher_goes_on_where_it_was_and_nothing_is_there_twice() {
     let summary: serde_json::Value = serde_json::from_str(&succeeded(&resumed)).unwrap();
     assert_eq!((&summary["confirmed"], &summary["skipped"]), (&2_000.into(), &before.into()));
     assert_eq!(everything(&product, "app"), text);
+}
+
+/// Publishes 4,000 lines to a topic of four partitions in runs that are killed wherever they are, each going on where
+/// the one before was; then every line is there once.
+fn killed_and_resumed(keys: &[&str]) {
+    const LINES: usize = 4_000;
+    let (dir, product) = product();
+    succeeded(&run(&product, &["topic", "create", "app", "--partitions", "4"]));
+    let lines: Vec<_> = (0..LINES).map(|n| format!("{{\"user\":\"u{}\",\"n\":{n}}}\n", n % 23)).collect();
+    let path = dir.path().join("events.ndjson");
+    std::fs::write(&path, lines.concat()).unwrap();
+    let publish = [&["--json", "pub", "app", "--lines", "--producer", "shipper"], keys].concat();
+    for (round, resume) in [&[][..], &["--resume"], &["--resume"]].into_iter().enumerate() {
+        let before = stored(&product, "app");
+        // The input ends within the round, so that the kill meets a run under way.
+        let end = LINES / 4 * (round + 1);
+        let mut child = weir(&product, &[&publish, resume].concat()).stdin(Stdio::piped()).spawn().unwrap();
+        let mut input = child.stdin.take().unwrap();
+        input.write_all(lines[..end].concat().as_bytes()).unwrap();
+        wait_until("part of it is stored", || stored(&product, "app") > before);
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert!(stored(&product, "app") <= end as u64, "round {round}");
+    }
+    let before = stored(&product, "app");
+    let rest = [&publish, &["--resume", "-f", path.to_str().unwrap()][..]].concat();
+    let summary: serde_json::Value = serde_json::from_str(&succeeded(&run(&product, &rest))).unwrap();
+    assert_eq!(summary["confirmed"], LINES);
+    assert!(summary["skipped"].as_u64().unwrap() <= before, "{summary}, {before} were stored");
+    assert_eq!(stored(&product, "app"), LINES as u64);
+    let all = everything(&product, "app");
+    let mut found: Vec<_> = all.split_inclusive('\n').collect();
+    if !keys.is_empty() {
+        let shown = run(&product, &["--json", "topic", "get", "app"]);
+        let shown: serde_json::Value = serde_json::from_slice(&shown.stdout).unwrap();
+        let ends = shown["partitions"].as_array().unwrap().iter().map(|partition| &partition["end"]);
+        assert!(ends.filter(|end| end.as_u64() > Some(0)).count() > 1, "{shown}");
+        // What has the same key lies in one partition, in order.
+        let of_one: Vec<_> = found.iter().filter(|line| line.contains("\"u7\"")).collect();
+        assert_eq!(of_one, lines.iter().filter(|line| line.contains("\"u7\"")).collect::<Vec<_>>());
+    }
+    found.sort_unstable();
+    let mut expected: Vec<_> = lines.iter().map(String::as_str).collect();
+    expected.sort_unstable();
+    assert_eq!(found, expected, "each once");
+}
+
+#[test]
+fn runs_that_are_killed_over_several_partitions_go_on_and_nothing_is_there_twice() {
+    killed_and_resumed(&[]);
+}
+
+#[test]
+fn runs_with_keys_that_are_killed_go_on_and_keep_the_order_of_each_key() {
+    killed_and_resumed(&["--key-json", ".user"]);
 }
 
 #[test]

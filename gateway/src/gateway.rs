@@ -176,12 +176,14 @@ impl RunningGateway {
             }
         }
         // Only the listeners shared it.
-        let Some(connections) = Arc::into_inner(self.connections) else { return };
-        let ended = futures_util::future::join(connections.shutdown(), self.edge.sockets.closed());
-        // Event streams have no end of their own: the deadline ends them.
-        if tokio::time::timeout(deadline, ended).await.is_err() {
-            tracing::info!("closed the connections that were still open at the deadline");
+        if let Some(connections) = Arc::into_inner(self.connections) {
+            let ended = futures_util::future::join(connections.shutdown(), self.edge.sockets.closed());
+            // Event streams have no end of their own: the deadline ends them.
+            if tokio::time::timeout(deadline, ended).await.is_err() {
+                tracing::info!("closed the connections that were still open at the deadline");
+            }
         }
+        self.edge.services.storage.close();
     }
 
     /// `https` or `http`.

@@ -89,7 +89,8 @@ impl Keeper {
             }
             self.trim().await;
             let usage = self.shard.journal.usage();
-            self.used_permille.store(permille(&usage), Ordering::Relaxed);
+            let reserve = self.shard.journal.config().control_reserve_bytes;
+            self.used_permille.store(permille(&usage, reserve), Ordering::Relaxed);
             self.checkpoint_if_due(&usage).await;
             self.purge().await;
             self.flush_if_held(&usage);
@@ -202,9 +203,10 @@ impl Log {
     }
 }
 
-fn permille(usage: &Usage) -> u32 {
-    u32::try_from(u128::from(usage.used_bytes) * 1_000 / u128::from(usage.limit_bytes.max(1)))
-        .unwrap_or(u32::MAX)
+/// How much of what messages may take of the journal is in use: they are refused at 1,000.
+fn permille(usage: &Usage, reserve_bytes: u64) -> u32 {
+    let limit = usage.limit_bytes.saturating_sub(reserve_bytes).max(1);
+    u32::try_from(u128::from(usage.used_bytes) * 1_000 / u128::from(limit)).unwrap_or(u32::MAX)
 }
 
 #[cfg(test)]
@@ -264,8 +266,15 @@ mod tests {
 
     #[test]
     fn how_full_a_journal_is_fits_any_limit() {
-        let used = |used_bytes, limit_bytes| permille(&Usage { used_bytes, limit_bytes, ..Usage::default() });
+        let used =
+            |used_bytes, limit_bytes| permille(&Usage { used_bytes, limit_bytes, ..Usage::default() }, 0);
         assert_eq!([used(0, 0), used(1, u64::MAX), used(u64::MAX, u64::MAX)], [0, 0, 1_000]);
         assert_eq!([used(9, 10), used(15, 10)], [900, 1_500]);
+        let full = Usage { used_bytes: 56, limit_bytes: 64, ..Usage::default() };
+        assert_eq!(
+            [permille(&full, 8), permille(&full, 64)],
+            [1_000, 56_000],
+            "the reserve is not for messages"
+        );
     }
 }

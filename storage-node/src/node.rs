@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use prometheus::Registry;
 use prost::Message as _;
@@ -26,7 +26,7 @@ use crate::raft::tripwire::Tripwire;
 use crate::raft::{LogStore, Machine, group};
 use crate::replica::proposer::Proposer;
 use crate::replica::{ShardHandle, ShardShared};
-use crate::server::NodeService;
+use crate::server::{NodeService, Room};
 use crate::shard::command::{Change, Command, PutNamespace, PutSlots};
 use crate::shard::entry::{ENTRY_OVERHEAD_BYTES, SubBatch};
 use crate::shard::state::{ShardState, SlotTable};
@@ -104,17 +104,38 @@ impl Node {
     /// answers gateways from then on.
     ///
     /// # Errors
-    /// [`StartError`].
+    /// [`StartError`]; the directory is free again.
     pub async fn start_in(config: NodeConfig, around: Surroundings) -> Result<RunningNode, StartError> {
         config.check().map_err(StartError::Config)?;
-        let (journal, recovered, identity) = open_journal(&config, &around.disk)?;
+        let opened = open_journal(&config, &around.disk)?;
+        let (journal, mut tasks) = (opened.0.clone(), Tasks::default());
+        match Self::start_shards(config, &around, opened, &mut tasks).await {
+            Ok((service, listener, limits)) => {
+                Ok(RunningNode { service, listener, journal, limits, registry: around.registry, tasks })
+            }
+            Err(error) => {
+                // Shards that run already end by themselves; nothing of them is written any more.
+                tasks.begin_stop();
+                if tokio::task::spawn_blocking(move || journal.close()).await.is_err() {
+                    tracing::error!("the journal did not close cleanly");
+                }
+                Err(error)
+            }
+        }
+    }
+
+    async fn start_shards(
+        config: NodeConfig,
+        around: &Surroundings,
+        (journal, recovered, identity): (Journal, Recovered, Identity),
+        tasks: &mut Tasks,
+    ) -> Result<(Arc<NodeService>, Listener, Limits), StartError> {
         let blobs = Blobs::open(config.data_dir.join("blobs"), Arc::clone(&around.disk))?;
         let metrics = NodeMetrics::register(&around.registry, config.tail_ring_bytes)?;
         around.registry.register(Box::new(JournalCollector::new(journal.clone())?))?;
         let known = recovered.streams.keys().map(|stream| stream.0).max().filter(|shard| *shard > 0);
         let wanted = Layout { data_shards: config.data_shards, dedupe_rows: config.dedupe_rows };
         let Layout { data_shards, dedupe_rows } = layout::decide(&blobs, known, wanted)?;
-        let mut tasks = Tasks::default();
         let mut shards = BTreeMap::new();
         let starter = Starter {
             ring_bytes_max: config.tail_ring_bytes / data_shards as usize,
@@ -127,13 +148,14 @@ impl Node {
             used_permille: Arc::default(),
         };
         for shard in (0..=data_shards).map(ShardId) {
-            let handle = starter.start(shard, &mut tasks).await;
+            let handle = starter.start(shard, tasks).await;
             shards.insert(shard, handle.map_err(|why| StartError::Shard { shard, why })?);
         }
         let states = shards.iter().map(|(shard, handle)| (*shard, &handle.state));
         around.registry.register(Box::new(ShardsCollector::new(states, dedupe_rows as usize)?))?;
         let limits = Limits::new(journal.config(), config.tail_ring_bytes, dedupe_rows as usize);
         let mut service = NodeService {
+            room: Room::new(journal.clone(), &shards),
             shards,
             journal: journal.clone(),
             cluster_id: ClusterId(identity.cluster_id),
@@ -166,7 +188,7 @@ impl Node {
         around.registry.register(Box::new(transport))?;
         let listener =
             Listener::serve(socket, server, Arc::clone(&service) as _).map_err(StartError::Listen)?;
-        Ok(RunningNode { service, listener, journal, limits, registry: around.registry, tasks })
+        Ok((service, listener, limits))
     }
 }
 
@@ -212,20 +234,25 @@ impl RunningNode {
         self.tasks.stop()
     }
 
-    /// Takes no new work, finishes what is in flight within `deadline`, writes checkpoints and closes the journal.
-    /// On return nothing of the node runs and its directory is free.
+    /// Takes no new work, finishes what is in flight, writes checkpoints and closes the journal. What is in flight and
+    /// the checkpoints of all shards have `deadline` together. On return nothing of the node runs and its directory is
+    /// free.
     pub async fn shutdown(self, deadline: Duration) {
         let Self { service, listener, journal, tasks, registry, limits: _ } = self;
         service.is_draining.store(true, Ordering::Release);
         tasks.begin_stop();
+        let ends = Instant::now() + deadline;
         listener.shutdown(deadline).await;
-        for shard in service.shards.values() {
-            // A checkpoint makes the next start fast; without one the log is replayed.
-            if let Err(why) =
-                group::checkpoint(&shard.raft, shard.checkpoints_given_up.clone(), deadline).await
-            {
+        // A checkpoint makes the next start fast; without one the log is replayed.
+        let checkpoint = async |shard: &ShardHandle| {
+            let (given_up, left) =
+                (shard.checkpoints_given_up.clone(), ends.saturating_duration_since(Instant::now()));
+            if let Err(why) = group::checkpoint(&shard.raft, given_up, left).await {
                 tracing::warn!(shard = %shard.shard, %why, "no checkpoint at shutdown");
             }
+        };
+        futures_util::future::join_all(service.shards.values().map(checkpoint)).await;
+        for shard in service.shards.values() {
             if let Err(error) = shard.raft.shutdown().await {
                 tracing::warn!(shard = %shard.shard, %error, "the shard did not stop cleanly");
             }

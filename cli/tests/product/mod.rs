@@ -214,10 +214,11 @@ impl Connection {
         }
     }
 
-    /// Reads one line, without its end.
+    /// Reads one line, without its end; an error if it was cut short.
     pub(crate) fn line(&mut self) -> std::io::Result<String> {
         let mut line = String::new();
-        if self.stream.read_line(&mut line)? == 0 {
+        self.stream.read_line(&mut line)?;
+        if !line.ends_with('\n') {
             return Err(std::io::ErrorKind::UnexpectedEof.into());
         }
         Ok(line.trim_end().to_owned())

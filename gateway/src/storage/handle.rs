@@ -103,6 +103,12 @@ impl Storage {
         self.inner.router.known_view(deadline).await.map(|_| ())
     }
 
+    /// Closes the connections to all nodes: whoever stops leaves before they do. What is asked from now on is refused as
+    /// `unavailable`.
+    pub fn close(&self) {
+        self.inner.router.close();
+    }
+
     /// Highest level that storage confirms at; quorum while nothing is known of it.
     #[must_use]
     pub fn level_max(&self) -> Level {

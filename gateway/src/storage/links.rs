@@ -39,26 +39,30 @@ impl Dial for TcpDial {
 pub(super) struct Links {
     dial: Arc<dyn Dial>,
     hello: Hello,
-    open: Mutex<HashMap<(String, Priority), Link>>,
+    /// `None` once they are closed.
+    open: Mutex<Option<HashMap<(String, Priority), Link>>>,
     /// Of all links together.
     pub(super) metrics: Arc<Metrics>,
 }
 
 impl Links {
     pub(super) fn new(dial: Arc<dyn Dial>, hello: Hello) -> Self {
-        Self { dial, hello, open: Mutex::default(), metrics: Arc::default() }
+        Self { dial, hello, open: Mutex::new(Some(HashMap::new())), metrics: Arc::default() }
     }
 
-    /// The link to `address`.
-    pub(super) fn to(&self, address: &str, priority: Priority) -> Link {
+    /// The link to `address`; `None` once they are closed.
+    pub(super) fn to(&self, address: &str, priority: Priority) -> Option<Link> {
         let mut open = self.open.lock();
-        let key = (address.to_owned(), priority);
-        open.entry(key)
-            .or_insert_with(|| {
-                let metrics = Arc::clone(&self.metrics);
-                let config = LinkConfig { metrics, ..LinkConfig::new(priority, self.hello.clone()) };
-                Link::new(config, self.dial.dial(address))
-            })
-            .clone()
+        let link = open.as_mut()?.entry((address.to_owned(), priority)).or_insert_with(|| {
+            let metrics = Arc::clone(&self.metrics);
+            let config = LinkConfig { metrics, ..LinkConfig::new(priority, self.hello.clone()) };
+            Link::new(config, self.dial.dial(address))
+        });
+        Some(link.clone())
+    }
+
+    /// Closes them, but for what is still being answered, and opens no more.
+    pub(super) fn close(&self) {
+        self.open.lock().take();
     }
 }

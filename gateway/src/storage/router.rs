@@ -221,7 +221,7 @@ impl Router {
     }
 
     async fn read_map(&self, address: &str) -> Result<View, String> {
-        let link = self.links.to(address, Priority::Control);
+        let link = self.links.to(address, Priority::Control).ok_or("the links are closed")?;
         let segments = vec![Bytes::from(ClusterMapRequest {}.encode_to_vec())];
         let answer = link
             .call(Method::ClusterMap, ShardId::META, segments, self.config.map_deadline)
@@ -233,7 +233,12 @@ impl Router {
 
     fn link(&self, shard: ShardId) -> Option<Link> {
         let view = self.view();
-        Some(self.links.to(view.leader_address(shard)?, Priority::Bulk))
+        self.links.to(view.leader_address(shard)?, Priority::Bulk)
+    }
+
+    /// Leaves all nodes; what is called from now on finds none.
+    pub(super) fn close(&self) {
+        self.links.close();
     }
 }
 

@@ -74,6 +74,8 @@ pub(crate) struct Inner {
     /// Paths of files whose blocks are all dead, to be used again.
     pub(crate) spares: Vec<PathBuf>,
     pub(crate) disk_full: bool,
+    /// The writer waits for `next`.
+    pub(crate) file_wanted: bool,
     pub(crate) closing: bool,
     /// The writer waits for something in the queue.
     pub(crate) writer_waits: bool,

@@ -30,7 +30,7 @@ enum Task {
     Sidecar(FileSeq),
 }
 
-/// Runs until the journal is closed or has failed.
+/// Runs until the journal has failed, or is closed and its writer has ended.
 pub(crate) fn run(core: &Core) {
     // Off the journal and still on the disk, oldest first.
     let mut retired = VecDeque::new();
@@ -63,7 +63,7 @@ pub(crate) fn run(core: &Core) {
     }
 }
 
-/// Waits for something to do; `None` when the journal is closed or has failed.
+/// Waits for something to do; `None` when the journal has failed, or is closed and its writer has ended.
 fn next_task(
     core: &Core,
     retired: &mut VecDeque<PathBuf>,
@@ -72,8 +72,13 @@ fn next_task(
 ) -> Option<Task> {
     let mut inner = core.lock();
     loop {
-        if inner.closing || core.failure().is_some() {
+        if core.failure().is_some() {
             return None;
+        }
+        // What is queued when the journal is closed may need more files; nothing else is done for it.
+        if inner.closing && !inner.file_wanted {
+            inner = wait(core, inner, None);
+            continue;
         }
         retire(&mut inner, retired);
         let now = Instant::now();
@@ -89,6 +94,7 @@ fn next_task(
             return Some(Task::Prepare(newest.map_or(FileSeq(1), FileSeq::next), inner.spares.pop()));
         }
         if sidecar_at.is_none()
+            && !inner.closing
             && let Some(file) = without_sidecar(&inner)
         {
             return Some(Task::Sidecar(file));
@@ -129,6 +135,8 @@ fn prepared(core: &Core, seq: FileSeq, spare: Option<&Path>) -> bool {
             tracing::warn!(%error, file = %seq, "cannot prepare the next journal file; retrying");
             let mut inner = core.lock();
             inner.disk_full = true;
+            // A writer that is closing does not wait for room.
+            core.files_changed.notify_all();
             let waited = core.files_changed.wait_timeout(inner, RETRY);
             drop(waited);
         }

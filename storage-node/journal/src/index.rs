@@ -185,6 +185,13 @@ impl EntryIndex {
         freed
     }
 
+    /// Has the stream begin at `first`, before where it did, if it holds nothing.
+    pub(crate) fn begin_at(&mut self, first: u64) {
+        if self.first == self.end() {
+            self.first = self.first.min(first);
+        }
+    }
+
     /// Takes up to `rows_max` of the oldest rows out of memory, which lie in `file`; its sidecar must have them.
     pub(crate) fn evict(&mut self, file: FileSeq, rows_max: u64) -> Freed {
         let (start, mut freed) = (self.resident_start(), Freed::default());

@@ -44,13 +44,14 @@ impl Shared {
         self.core.work.notify_all();
         self.core.files_changed.notify_all();
         let threads = std::mem::take(&mut *self.threads.lock().unwrap_or_else(PoisonError::into_inner));
+        // The writer first: what is queued may need files, so the file keeper goes on until nothing is written any more.
         for thread in threads {
             // A completion may hold the last handle: the writer then ends by itself, after this returns.
             if thread.thread().id() != std::thread::current().id() && thread.join().is_err() {
                 tracing::error!("a journal thread ended by a panic");
             }
+            self.core.fail(Failure::Closed);
         }
-        self.core.fail(Failure::Closed);
         drop(self.lock.lock().unwrap_or_else(PoisonError::into_inner).take());
     }
 }

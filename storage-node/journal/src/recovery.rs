@@ -323,6 +323,13 @@ impl Scanner<'_> {
             FrameKind::Vote => stream.vote = Some(Bytes::copy_from_slice(frame.payload)),
             FrameKind::Truncate => {
                 stream.truncate(header.at.index);
+                // The head said where the stream ended before: this block may be what made it begin a new file.
+                if let Some((first, there)) = self.gone.get_mut(&header.stream)
+                    && stream.index.first() == *there
+                {
+                    *there = header.at.index.clamp(*first, *there);
+                    stream.index.begin_at(*there);
+                }
             }
             // A later one overtook it.
             FrameKind::Purge if stream.purged.is_some_and(|purged| purged.index >= header.at.index) => {}

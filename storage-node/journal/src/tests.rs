@@ -1,4 +1,11 @@
 #![expect(clippy::disallowed_methods, reason = "looks again until another thread is done, with a limit")]
+
+mod closing;
+mod formats;
+mod heads;
+mod lazy;
+mod mixed;
+
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::mpsc;

@@ -392,6 +392,7 @@ impl Writer {
         let mut waited = false;
         loop {
             if let Some(next) = inner.next.take() {
+                inner.file_wanted = false;
                 self.core.files_changed.notify_all();
                 return Ok(next);
             }
@@ -401,6 +402,8 @@ impl Writer {
             }
             if !std::mem::replace(&mut waited, true) {
                 add(&self.core.counters.file_waits, 1);
+                inner.file_wanted = true;
+                self.core.files_changed.notify_all();
             }
             inner = self.core.files_changed.wait(inner).unwrap_or_else(std::sync::PoisonError::into_inner);
         }

@@ -14,7 +14,7 @@ use tokio::sync::watch;
 use weir_journal::Blobs;
 use weir_protocol::ids::{LogIndex, ShardId};
 
-use super::checkpoint::{Checkpoint, Checkpoints};
+use super::checkpoint::{Checkpoint, CheckpointError, Checkpoints};
 use super::log::LogStore;
 use super::tripwire::Tripwire;
 use super::types::{AppliedEntry, EntryData, LogId, StoredMembership, TypeConfig, term_of};
@@ -63,8 +63,12 @@ impl Machine {
         listener: Arc<dyn AppliedLog>,
     ) -> io::Result<Self> {
         let checkpoints = Checkpoints::new(blobs, shard);
-        let newest = checkpoints.newest().map_err(io::Error::other)?;
-        let (last, members, state) = match newest {
+        let newest = checkpoints.newest().map_err(|error| match error {
+            // Names its file.
+            CheckpointError::Blob(error) => io::Error::other(error),
+            error => io::Error::other(format!("{}: {error}", checkpoints.path())),
+        });
+        let (last, members, state) = match newest? {
             Some((Checkpoint { last, members, state }, _)) => (Some(last), members, state),
             None => (None, StoredMembership::default(), empty),
         };
@@ -240,5 +244,105 @@ impl RaftSnapshotBuilder<TypeConfig> for CheckpointWriter {
             let meta = SnapshotMetaOf { last_log_id: None, last_membership: StoredMembership::default() };
             SnapshotOf { meta, snapshot: Bytes::new() }
         }))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use parking_lot::Mutex;
+    use weir_journal::disk::sim::SimDisk;
+    use weir_journal::{Identity, Journal, JournalConfig, StreamId};
+    use weir_protocol::ids::TimestampMs;
+
+    use super::*;
+    use crate::raft::{ShardRaft, group};
+    use crate::shard::entry::EntryBuilder;
+
+    const SHARD: ShardId = ShardId(1);
+
+    /// The indexes of what was applied, in order.
+    #[derive(Default)]
+    struct Counting {
+        applied: Mutex<Vec<u64>>,
+    }
+
+    impl AppliedLog for Counting {
+        fn applied(&self, index: LogIndex, _: u64, _: &Bytes, _: &[PartitionKey]) {
+            self.applied.lock().push(index.0);
+        }
+
+        fn outbox_changed(&self) {}
+
+        fn replaced(&self) {}
+    }
+
+    /// One life of a shard that is alone on its disk.
+    struct Life {
+        journal: Journal,
+        raft: ShardRaft,
+        counting: Arc<Counting>,
+        given_up: watch::Receiver<u64>,
+    }
+
+    impl Life {
+        async fn begin(disk: &SimDisk) -> Self {
+            let disk: Arc<SimDisk> = Arc::new(disk.clone());
+            let config = JournalConfig::small("/data", Identity { cluster_id: 1, node_id: 1 });
+            let (journal, found) = Journal::open(config, Arc::clone(&disk) as _).unwrap();
+            let found = found.streams.get(&StreamId(SHARD.0));
+            let tripwire = Arc::new(Tripwire::new(SHARD, 1, found.map_or(0, |found| found.entries.end)));
+            let log = LogStore::open(journal.clone(), SHARD, 1, found, Arc::clone(&tripwire)).unwrap();
+            let blobs = Blobs::open("/data/blobs", disk).unwrap();
+            let counting = Arc::<Counting>::default();
+            let listener = Arc::clone(&counting) as _;
+            let machine =
+                Machine::open((SHARD, ShardState::new(SHARD)), log.clone(), tripwire, blobs, listener)
+                    .unwrap();
+            let given_up = machine.checkpoints_given_up();
+            let raft = group::start(SHARD, 1, log, machine).await.unwrap();
+            Self { journal, raft, counting, given_up }
+        }
+
+        /// Index of the last of `count` entries.
+        async fn write(&self, count: u64) -> u64 {
+            let mut last = 0;
+            for ts in 0..count {
+                let entry = EntryData(EntryBuilder::new(TimestampMs(ts), 0).build());
+                last = self.raft.client_write(entry).await.unwrap().log_id.index;
+            }
+            last
+        }
+
+        /// Ends without a checkpoint; what was applied in this life.
+        async fn end(self) -> Vec<u64> {
+            self.raft.shutdown().await.unwrap();
+            self.journal.close();
+            let applied = self.counting.applied.lock();
+            applied.clone()
+        }
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn a_restart_applies_only_what_came_after_the_checkpoint() {
+        let disk = SimDisk::new();
+        let first = Life::begin(&disk).await;
+        let last = first.write(10).await;
+        assert_eq!(first.end().await, (0..=last).collect::<Vec<_>>());
+
+        let second = Life::begin(&disk).await;
+        let covered = second.write(5).await;
+        group::checkpoint(&second.raft, second.given_up.clone(), Duration::from_secs(20)).await.unwrap();
+        let last = second.write(3).await;
+        assert_eq!(second.end().await, (0..=last).collect::<Vec<_>>(), "there was no checkpoint before");
+
+        let third = Life::begin(&disk).await;
+        assert_eq!(group::snapshot_index(&third.raft), Some(covered));
+        let next = third.write(1).await;
+        let applied = third.end().await;
+        assert_eq!(applied, (covered + 1..=next).collect::<Vec<_>>());
+        // Three of the life before; this one's: of its election, and the one that was written.
+        assert_eq!((last - covered, applied.len()), (3, 5));
     }
 }

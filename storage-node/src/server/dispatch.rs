@@ -12,6 +12,7 @@ use weir_protocol::ids::{ClusterId, ShardId};
 use weir_protocol::rpc::{ClusterMap, Level, Method, NodeInfo, Refusal, ShardInfo};
 use weir_transport::{Peer, Reply, Request, Service};
 
+use super::room::Room;
 use super::{cursor, publish, queue, receipt, topics};
 use crate::metrics::NodeMetrics;
 use crate::replica::{Sender, ShardHandle};
@@ -22,6 +23,8 @@ pub struct NodeService {
     pub shards: BTreeMap<ShardId, ShardHandle>,
     /// The journal that all of them share.
     pub journal: Journal,
+    /// Who keeps what in it.
+    pub room: Room,
     /// The cluster.
     pub cluster_id: ClusterId,
     /// This node.
@@ -53,7 +56,7 @@ impl Service for NodeService {
             Method::ClusterMap => unreachable!("answered above"),
             Method::Publish => {
                 let sender = Sender(peer.connection);
-                publish::publish(&shard, sender, self.is_synced, (body, received), reply);
+                publish::publish(&shard, &self.room, sender, self.is_synced, (body, received), reply);
             }
             Method::Read => spawn(cursor::read(shard, body, reply)),
             Method::Subscribe => spawn(cursor::subscribe(shard, body, reply)),
@@ -68,11 +71,17 @@ impl Service for NodeService {
             Method::ListNamespaces => answer(reply, topics::list_namespaces(&shard, body)),
             Method::DescribeSubscription => answer(reply, queue::describe(&shard, body)),
             Method::ListSubscriptions => answer(reply, queue::list(&shard, body)),
-            Method::Pull => spawn(queue::pull(shard, body, reply)),
-            Method::Settle => spawn(async move { answer(reply, queue::settle(shard, body).await) }),
+            Method::Pull => spawn(queue::pull(shard, self.room.clone(), body, reply)),
+            Method::Settle => {
+                let room = self.room.clone();
+                spawn(async move { answer(reply, queue::settle(shard, room, body).await) });
+            }
             Method::PartStats => answer(reply, queue::part_stats(&shard, body)),
             Method::ListLeases => answer(reply, queue::leases(&shard, body)),
-            Method::Seek => spawn(async move { answer(reply, queue::seek(shard, body).await) }),
+            Method::Seek => {
+                let room = self.room.clone();
+                spawn(async move { answer(reply, queue::seek(shard, room, body).await) });
+            }
             Method::CreateTopic
             | Method::UpdateTopic
             | Method::DeleteTopic
@@ -82,8 +91,9 @@ impl Service for NodeService {
             | Method::UpdateSubscription
             | Method::DeleteSubscription => {
                 let command = topics::command(method, body, || self.data_shards());
+                let room = self.room.clone();
                 spawn(async move {
-                    answer_bytes(reply, async { topics::change(shard, command?).await }.await);
+                    answer_bytes(reply, async { topics::change(shard, room, command?).await }.await);
                 });
             }
         }

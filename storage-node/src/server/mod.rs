@@ -2,12 +2,15 @@
 //!
 //! * `dispatch`: which call goes where. `publish`: batches to a shard's proposer. `topics`: commands and lists.
 //! * `cursor`: reads and streams, within credit. `queue`: leases and settles of subscriptions. `receipt`: what became of a record that was told early.
+//! * `room`: why a publish is refused for want of room, and who keeps it.
 
 mod cursor;
 mod dispatch;
 mod publish;
 mod queue;
 mod receipt;
+mod room;
 mod topics;
 
 pub use dispatch::NodeService;
+pub use room::Room;

@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use bytes::Bytes;
 use prost::Message as _;
-use weir_journal::{Class, Full};
+use weir_journal::Class;
 use weir_protocol::batch::Batch;
 use weir_protocol::error::ErrorCode;
 use weir_protocol::ids::{Incarnation, Offset, PartitionId};
@@ -15,6 +15,7 @@ use weir_protocol::rpc::{
 };
 use weir_transport::Reply;
 
+use super::room::Room;
 use crate::replica::proposal::{Change, Outcomes, Proposal, Waiter};
 use crate::replica::{Sender, ShardHandle, ShardShared};
 use crate::shard::entry::{ENTRY_OVERHEAD_BYTES, Idempotency, Kind, SUB_BATCHES_BYTES_MAX, SubBatch};
@@ -26,6 +27,7 @@ use crate::shard::state::{PartitionKey, Verdict};
 /// lost; `durable` and `quorum` when it is applied: with one voter the same sync reaches both.
 pub(super) fn publish(
     shard: &ShardHandle,
+    room: &Room,
     sender: Sender,
     is_synced: bool,
     (body, received): (Bytes, Instant),
@@ -47,7 +49,7 @@ pub(super) fn publish(
     }
     let permit = match shard.journal.try_admit(bytes as u64, Class::Data) {
         Ok(permit) => permit,
-        Err(full) => return refuse(reply, full_refusal(shard, full)),
+        Err(full) => return refuse(reply, room.refusal(full)),
     };
     let counted = changes.iter().map(Counted::of).collect();
     let call = PublishCall { reply: Some(reply), levels, counted, shared: Arc::clone(&shard.shared) };
@@ -237,22 +239,6 @@ fn result(verdict: &Verdict) -> PublishResult {
         other => {
             let refusal = Refusal::new(ErrorCode::Internal, format!("a publish was answered with {other:?}"));
             PublishResult { placed: None, refused: Some(refusal) }
-        }
-    }
-}
-
-/// Why there is no room, and who keeps it.
-pub(super) fn full_refusal(shard: &ShardHandle, full: Full) -> Refusal {
-    match full {
-        Full::Busy { .. } | Full::NextFile { .. } => {
-            Refusal { retry_after_ms: Some(100), ..Refusal::new(ErrorCode::Busy, full.to_string()) }
-        }
-        Full::Journal { .. } | Full::Index { .. } | Full::Disk { .. } => {
-            let pinned = shard.state.read().oldest_topics(5).join(", ");
-            let detail = format!(
-                "{full}; the oldest messages belong to: {pinned}. Shorten retention or delete topics"
-            );
-            Refusal { retry_after_ms: Some(1_000), ..Refusal::new(ErrorCode::JournalFull, detail) }
         }
     }
 }

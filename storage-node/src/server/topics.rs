@@ -17,7 +17,8 @@ use weir_protocol::rpc::{
 };
 
 use super::dispatch::decode;
-use super::publish::{fits_entry, full_refusal};
+use super::publish::fits_entry;
+use super::room::Room;
 use crate::clock;
 use crate::replica::ShardHandle;
 use crate::shard::command::{
@@ -32,13 +33,13 @@ const TOLD_TIME_MAX: Duration = Duration::from_secs(5);
 
 /// Proposes a change of topics, subscriptions or namespaces and answers with what it became, once every shard that holds
 /// partitions of the topic knows.
-pub(super) async fn change(shard: ShardHandle, change: Change) -> Result<Bytes, Refusal> {
+pub(super) async fn change(shard: ShardHandle, room: Room, change: Change) -> Result<Bytes, Refusal> {
     let is_update = matches!(change, Change::UpdateTopic(_) | Change::UpdateSubscription(_));
     let command = Bytes::from(Command { change: Some(change) }.encode_to_vec());
     let sub = SubBatch::command(command);
     fits_entry(std::iter::once(&sub))?;
     let bytes = (sub.encoded_bytes() + ENTRY_OVERHEAD_BYTES) as u64;
-    let permit = shard.journal.try_admit(bytes, Class::Control).map_err(|full| full_refusal(&shard, full))?;
+    let permit = shard.journal.try_admit(bytes, Class::Control).map_err(|full| room.refusal(full))?;
     let verdicts = shard.change(vec![sub], permit).await?;
     let verdict = verdicts.into_iter().next();
     let life = match &verdict {

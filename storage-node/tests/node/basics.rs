@@ -14,7 +14,8 @@ use weir_storage_node::{NodeConfig, Surroundings};
 use weir_transport::{Answers, Link};
 
 use crate::client::{
-    SHARD, WAIT, batch, call, config, create, name, publish, read, settings, start, start_in, values,
+    SHARD, WAIT, batch, call, config, create, name, publish, publish_refused, read, settings, start,
+    start_in, values,
 };
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -160,18 +161,23 @@ async fn a_full_journal_refuses_publishes_keeps_reads_and_recovers_without_a_res
     let dir = tempfile::tempdir().unwrap();
     let (node, link) = start(dir.path()).await;
     let life = create(&link, "orders", config()).await;
+    create(&link, "idle", config()).await;
     let large = "x".repeat(900_000);
     let mut confirmed = 0;
     let refused = loop {
-        match publish(&link, life, &batch(0, 0, &[&large])).await {
+        match publish_refused(&link, life, &batch(0, 0, &[&large])).await {
             Ok(_) => confirmed += 1,
             // The next file is being prepared: that ends by itself.
-            Err(ErrorCode::Busy) => tokio::task::yield_now().await,
-            Err(code) => break code,
+            Err(refusal) if refusal.error_code() == ErrorCode::Busy => tokio::task::yield_now().await,
+            Err(refusal) => break refusal,
         }
         assert!(confirmed < 200, "the journal must fill up");
     };
-    assert_eq!(refused, ErrorCode::JournalFull);
+    assert_eq!(refused.error_code(), ErrorCode::JournalFull);
+    assert!(refused.detail.contains("the oldest messages belong to: default/orders."), "{}", refused.detail);
+    let delete = DeleteTopicRequest { name: Some(name("idle")), ..DeleteTopicRequest::default() };
+    let body = vec![delete.encode_to_vec().into()];
+    link.call(Method::DeleteTopic, SHARD, body, WAIT).await.expect("deletes go on");
     assert_eq!(read(&link, life, At::Tail(1), 0).await.unwrap().0.committed_end, confirmed);
     let update = weir_protocol::rpc::UpdateTopicRequest {
         name: Some(name("orders")),

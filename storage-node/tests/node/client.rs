@@ -103,8 +103,18 @@ pub(crate) async fn publish(link: &Link, life: u64, batch: &Batch) -> Result<Pla
 
 /// Publishes at `quorum`; a refusal with all it says.
 pub(crate) async fn publish_refused(link: &Link, life: u64, batch: &Batch) -> Result<Placed, Refusal> {
+    publish_in(link, SHARD, life, batch).await
+}
+
+/// The same, to a partition that lies in `shard`.
+pub(crate) async fn publish_in(
+    link: &Link,
+    shard: ShardId,
+    life: u64,
+    batch: &Batch,
+) -> Result<Placed, Refusal> {
     let body = publish_body(life, Level::Quorum.bit(), batch);
-    let answer = match link.call(Method::Publish, SHARD, body, WAIT).await {
+    let answer = match link.call(Method::Publish, shard, body, WAIT).await {
         Ok(answer) => PublishAnswer::decode(answer).unwrap(),
         Err(CallError::Refused(refusal)) => return Err(refusal),
         Err(other) => panic!("{other}"),

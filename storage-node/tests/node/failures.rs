@@ -7,8 +7,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use prost::Message as _;
-use weir_journal::Disk as _;
 use weir_journal::disk::sim::SimDisk;
+use weir_journal::{Blobs, Disk as _, RealDisk};
 use weir_protocol::error::{ErrorCode, Outcome};
 use weir_protocol::rpc::{At, ClusterMap, Level, Method, PublishAnswer};
 use weir_storage_node::{Node, NodeConfig, RunningNode, Surroundings, SyncMode};
@@ -310,4 +310,57 @@ async fn how_many_producers_a_shard_remembers_is_decided_with_its_directory() {
     assert_eq!(publish(&link, life, &batch(1_001, 0, &["v"])).await, Err(ErrorCode::DedupeFull));
     publish(&link, life, &batch(7, 1, &["known"])).await.unwrap();
     node.shutdown(Duration::from_secs(1)).await;
+}
+
+/// What a later build would have written over `field` of a message: of a field that comes twice, the last counts, and
+/// of a message that comes twice, all.
+fn with_field(message: &[u8], field: u8, content: &[u8]) -> Vec<u8> {
+    let mut length = Vec::new();
+    prost::encoding::encode_varint(content.len() as u64, &mut length);
+    [message, &[field << 3 | 2], &length, content].concat()
+}
+
+#[derive(Clone, PartialEq, prost::Message)]
+struct StoredCheckpoint {
+    #[prost(bytes = "vec", tag = "6")]
+    state: Vec<u8>,
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_checkpoint_of_a_newer_format_is_refused_by_name_and_kept() {
+    let dir = tempfile::tempdir().unwrap();
+    let (node, link) = start(dir.path()).await;
+    let life = create(&link, "orders", config()).await;
+    publish(&link, life, &batch(0, 0, &["kept"])).await.unwrap();
+    node.shutdown(Duration::from_secs(5)).await;
+    let blobs = Blobs::open(dir.path().join("blobs"), Arc::new(RealDisk)).unwrap();
+    let written = blobs.get("shard-1").unwrap().unwrap();
+    let why = async || {
+        Node::start(settings(dir.path())).await.err().expect("it is newer than this build").to_string()
+    };
+
+    // The state's own format: the first field of its head, which is its first field.
+    let state = StoredCheckpoint::decode(&*written).unwrap().state;
+    let newer = with_field(&written, 6, &with_field(&state, 1, &[8, 99]));
+    blobs.put("shard-1", [newer.into()]).unwrap();
+    let refused = why().await;
+    for part in ["shard 1", "blobs/shard-1.blob", "format 99", "this build reads up to 3"] {
+        assert!(refused.contains(part), "{part} in {refused}");
+    }
+    // The file's.
+    blobs.put("shard-1", [written.clone()]).unwrap();
+    let path = blobs.path("shard-1").unwrap();
+    let mut bytes = std::fs::read(&path).unwrap();
+    bytes[4] = 99;
+    std::fs::write(&path, &bytes).unwrap();
+    let refused = why().await;
+    for part in ["shard 1", "blobs/shard-1.blob", "format 99", "this build reads up to 1"] {
+        assert!(refused.contains(part), "{part} in {refused}");
+    }
+    assert_eq!(std::fs::read(&path).unwrap(), bytes, "it is left for the build that can read it");
+
+    blobs.put("shard-1", [written]).unwrap();
+    let (node, link) = start(dir.path()).await;
+    assert_eq!(read(&link, life, At::Earliest(true), 0).await.unwrap().1, ["kept"]);
+    node.shutdown(Duration::from_secs(5)).await;
 }

@@ -8,3 +8,5 @@ mod failures;
 mod following;
 mod placement;
 mod queue;
+mod room;
+mod stopping;

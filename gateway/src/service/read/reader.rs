@@ -3,9 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures_util::StreamExt;
-use futures_util::future::try_join_all;
-use futures_util::stream::FuturesUnordered;
+use futures_util::stream::{self, FuturesUnordered};
+use futures_util::{StreamExt, TryStreamExt};
 use prost::Message;
 use tokio::time::Instant;
 use weir_protocol::error::{ErrorCode, Outcome};
@@ -24,6 +23,9 @@ use crate::storage::{CallFor, Safety, Storage, Topic};
 
 /// Attempts of a read whose topic is changed while it is under way.
 const ATTEMPTS: u32 = 3;
+/// Partitions that one read asks at once: a topic of many must not crowd out what others ask of its nodes, nor hold all
+/// of their answers' frames in the air. Waiting for any of them is asked of all; it moves nothing.
+const ASKED_AT_ONCE: usize = 16;
 
 /// One read.
 #[derive(Debug, Clone)]
@@ -116,11 +118,12 @@ impl Reader {
             // Several partitions are asked without waiting first, so that none waits for an empty one.
             wait: if is_single { read.wait } else { Duration::ZERO },
         };
-        let asked = partitions
+        let asked: Vec<_> = partitions
             .iter()
             .zip(&starts)
-            .map(|(partition, start)| self.read_partition(&topic, *partition, *start, read, share, deadline));
-        let mut answers = try_join_all(asked).await?;
+            .map(|(partition, start)| self.read_partition(&topic, *partition, *start, read, share, deadline))
+            .collect();
+        let mut answers: Vec<_> = stream::iter(asked).buffered(ASKED_AT_ONCE).try_collect().await?;
         if !is_single && !read.wait.is_zero() && answers.iter().all(|answer| answer.slices.is_empty()) {
             self.wait_for_any(&topic, read, share, deadline, &mut answers).await?;
         }
@@ -326,3 +329,6 @@ pub(super) fn is_stale(failure: &ServiceError) -> bool {
         // A cursor's own incarnation is checked here, before any node is asked.
         && failure.partition.is_some()
 }
+
+#[cfg(test)]
+mod tests;

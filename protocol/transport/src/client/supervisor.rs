@@ -59,8 +59,8 @@ async fn keep_connected(config: &Arc<LinkConfig>, connect: &dyn Connect, state: 
             }
             Err(error) => error,
         };
-        // The first failure in a row is told, the others repeat it.
-        if was_up {
+        // The first failure in a row is told, the others repeat it. Nobody is told who has let go of the link.
+        if was_up && !state.is_closed() {
             tracing::warn!(priority = ?config.priority, %error, "peer is not connected");
         }
         was_up = false;

@@ -137,11 +137,16 @@ impl Inner {
         metrics::add(&metrics.connections_opened, 1);
         let open = OpenConnection { inner: self, shared: Arc::new(Shared::new(&self.config)) };
         let reason = open.run(reader, writer, peer).await;
-        match reason {
-            EndReason::Read(ReadError::Closed) | EndReason::Drained => {
-                tracing::debug!(?address, %reason, "connection ended");
-            }
-            reason => tracing::warn!(?address, %reason, "connection closed"),
+        // A peer may leave whenever it likes, also while it is being answered.
+        let is_left = match &reason {
+            EndReason::Read(ReadError::Closed) | EndReason::Write | EndReason::Drained => true,
+            EndReason::Read(ReadError::Io(error)) => error.kind() == io::ErrorKind::ConnectionReset,
+            _ => false,
+        };
+        if is_left {
+            tracing::debug!(?address, %reason, "connection ended");
+        } else {
+            tracing::warn!(?address, %reason, "connection closed");
         }
     }
 

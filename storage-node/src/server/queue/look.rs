@@ -14,6 +14,7 @@ use super::PartHandle;
 use crate::clock;
 use crate::read::Reader;
 use crate::replica::ShardHandle;
+use crate::server::Room;
 use crate::server::dispatch::decode;
 use crate::subscription::{PartEvent, Seek};
 
@@ -79,7 +80,11 @@ pub(in crate::server) fn leases(shard: &ShardHandle, body: Bytes) -> Result<Leas
 }
 
 /// Moves a part, or says what that would do.
-pub(in crate::server) async fn seek(shard: ShardHandle, body: Bytes) -> Result<SeekAnswer, Refusal> {
+pub(in crate::server) async fn seek(
+    shard: ShardHandle,
+    room: Room,
+    body: Bytes,
+) -> Result<SeekAnswer, Refusal> {
     let request: SeekRequest = decode(body)?;
     let handle = PartHandle::new(shard.clone(), request.part);
     let queue = handle.queue(&handle.view()?);
@@ -97,7 +102,7 @@ pub(in crate::server) async fn seek(shard: ShardHandle, body: Bytes) -> Result<S
     };
     if !request.is_dry_run {
         let logged =
-            handle.commit(&PartEvent { seek: Some(Seek { to, fence }), ..PartEvent::default() }).await;
+            handle.commit(&room, &PartEvent { seek: Some(Seek { to, fence }), ..PartEvent::default() }).await;
         let mut held = queue.lock();
         held.is_seeking = false;
         // Also where nobody knows whether it is in the log: a new beginning asks the part.

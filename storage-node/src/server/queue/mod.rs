@@ -23,7 +23,7 @@ pub(super) use look::{describe, leases, list, part_stats, seek};
 pub(super) use pull::pull;
 pub(super) use settle::settle;
 
-use super::publish::full_refusal;
+use super::room::Room;
 use crate::clock;
 use crate::replica::{Held, Queue, ShardHandle};
 use crate::shard::command::{Change, ChangePart, Command};
@@ -89,12 +89,12 @@ impl PartHandle {
     }
 
     /// Puts what happened to records into the log. On return it is committed.
-    async fn commit(&self, event: &PartEvent) -> Result<(), Refusal> {
+    async fn commit(&self, room: &Room, event: &PartEvent) -> Result<(), Refusal> {
         let change = Change::ChangePart(ChangePart { part: self.part, event: event.encode().into() });
         let sub = SubBatch::command(Command { change: Some(change) }.encode_to_vec().into());
         let bytes = (sub.encoded_bytes() + ENTRY_OVERHEAD_BYTES) as u64;
         let permit = self.shard.journal.try_admit(bytes, Class::Control);
-        let permit = permit.map_err(|full| full_refusal(&self.shard, full))?;
+        let permit = permit.map_err(|full| room.refusal(full))?;
         match self.shard.change(vec![sub], permit).await?.pop() {
             Some(Verdict::Refused(refusal)) => Err(refusal),
             Some(_) => Ok(()),

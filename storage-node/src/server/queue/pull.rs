@@ -16,6 +16,7 @@ use super::find::{Found, find};
 use crate::clock;
 use crate::read::Reader;
 use crate::replica::{Queue, ShardHandle};
+use crate::server::Room;
 use crate::server::dispatch::decode;
 use crate::subscription::{
     Action, Ask, Dead, Delivered, Effect, Grant, PartEvent, PullKey, Settle, Taken, Verdict,
@@ -25,8 +26,8 @@ use crate::subscription::{
 const PULL_BYTES_MAX: u64 = 3 << 20;
 
 /// Answers one pull, waiting for records if asked to: as long as somebody wants them.
-pub(in crate::server) async fn pull(shard: ShardHandle, body: Bytes, reply: Reply) {
-    match pull_once(shard, body, reply.credit()).await {
+pub(in crate::server) async fn pull(shard: ShardHandle, room: Room, body: Bytes, reply: Reply) {
+    match pull_once(shard, &room, body, reply.credit()).await {
         Ok((answer, payload)) => {
             if reply.finish_when_ready(encode_packet(&answer, payload)).await.is_err() {
                 tracing::debug!("a consumer went away before its answer; its leases end by themselves");
@@ -38,7 +39,12 @@ pub(in crate::server) async fn pull(shard: ShardHandle, body: Bytes, reply: Repl
 
 type Given = (PullAnswer, Vec<Bytes>);
 
-async fn pull_once(shard: ShardHandle, body: Bytes, mut call: CreditHandle) -> Result<Given, Refusal> {
+async fn pull_once(
+    shard: ShardHandle,
+    room: &Room,
+    body: Bytes,
+    mut call: CreditHandle,
+) -> Result<Given, Refusal> {
     let request: PullRequest = decode(body)?;
     check(&request)?;
     let part = PartHandle::new(shard.clone(), request.part);
@@ -49,7 +55,7 @@ async fn pull_once(shard: ShardHandle, body: Bytes, mut call: CreditHandle) -> R
         let queue = part.queue(&view);
         // Taken before the state is looked at: what comes meanwhile wakes it.
         let (published, changed) = (reader.changed.notified(), queue.changed.notified());
-        let puller = Puller { part: &part, reader: &reader, queue: &queue, request: &request };
+        let puller = Puller { part: &part, room, reader: &reader, queue: &queue, request: &request };
         match puller.give().await? {
             Step::Given(given) => return Ok(given),
             Step::Again => continue,
@@ -110,6 +116,7 @@ enum Looked {
 
 struct Puller<'a> {
     part: &'a PartHandle,
+    room: &'a Room,
     reader: &'a Reader,
     queue: &'a Queue,
     request: &'a PullRequest,
@@ -188,7 +195,7 @@ impl Puller<'_> {
             dead: taken.exhausted.iter().map(dead).collect(),
             ..PartEvent::default()
         };
-        let logged = self.part.commit(&event).await;
+        let logged = self.part.commit(self.room, &event).await;
         let exhausted = || taken.exhausted.iter().map(|delivered| delivered.offset);
         if let Ok((mut held, view)) = self.part.lock(self.queue) {
             match &logged {
@@ -260,7 +267,7 @@ impl Puller<'_> {
         if event.is_empty() {
             return Ok(());
         }
-        let logged = self.part.commit(&event).await;
+        let logged = self.part.commit(self.room, &event).await;
         let (mut held, view) = self.part.lock(self.queue)?;
         let offsets = expired.iter().map(|grant| grant.offset);
         match logged {

@@ -13,11 +13,16 @@ use weir_protocol::rpc::{
 use super::PartHandle;
 use crate::clock;
 use crate::replica::{Queue, ShardHandle};
+use crate::server::Room;
 use crate::server::dispatch::decode;
 use crate::subscription::{Action, Dead, Effect, Fence, PartEvent, Settle, Verdict};
 
 /// Settles leases of one part.
-pub(in crate::server) async fn settle(shard: ShardHandle, body: Bytes) -> Result<SettleAnswer, Refusal> {
+pub(in crate::server) async fn settle(
+    shard: ShardHandle,
+    room: Room,
+    body: Bytes,
+) -> Result<SettleAnswer, Refusal> {
     let request: SettleRequest = decode(body)?;
     if request.items.len() > SETTLE_ITEMS_MAX {
         let detail =
@@ -39,7 +44,7 @@ pub(in crate::server) async fn settle(shard: ShardHandle, body: Bytes) -> Result
     queue.changed.notify_waiters();
     if !event.is_empty() {
         event.coalesce();
-        let logged = part.commit(&event).await;
+        let logged = part.commit(&room, &event).await;
         {
             let (mut held, view) = part.lock(&queue)?;
             match &logged {

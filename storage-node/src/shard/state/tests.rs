@@ -1,3 +1,5 @@
+mod limits;
+
 use std::sync::Arc;
 
 use bytes::Bytes;

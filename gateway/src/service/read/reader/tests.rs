@@ -1,0 +1,150 @@
+//! Reads of many partitions, against a node played over memory that keeps every answer for a while.
+
+use std::io;
+use std::pin::Pin;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use weir_protocol::batch::{BatchBuilder, Compression, Headers, RecordParts};
+use weir_protocol::ids::{ClusterId, Name, NodeId, TimestampMs};
+use weir_protocol::rpc::{
+    ClusterMap, DescribeTopicRequest, NodeInfo, ShardInfo, Slice, SlotRun, TopicConfig, TopicDescription,
+    encode_packet,
+};
+use weir_protocol::slots::SLOTS;
+use weir_transport::{Connect, Identity, Peer, Request, Server, ServerConfig, Service, Wire};
+
+use super::*;
+use crate::service::{ServiceConfig, Services};
+use crate::storage::{Dial, StorageConfig};
+
+const PARTITIONS: u32 = 100;
+
+/// A topic of a hundred partitions, with one record each.
+#[derive(Default)]
+struct Node {
+    asked: AtomicUsize,
+    at_once: AtomicUsize,
+    most_at_once: AtomicUsize,
+}
+
+#[derive(Clone)]
+struct Playing(Arc<Node>);
+
+/// The one record of a partition, which says where it lies.
+fn answer(partition: u32, with_record: bool) -> Vec<bytes::Bytes> {
+    let mut builder = BatchBuilder::anonymous();
+    let value = format!("of {partition}");
+    builder.push(RecordParts { key: None, headers: &Headers::default(), value: value.as_bytes() }).unwrap();
+    let batch = builder.build(Compression::None).unwrap();
+    // Times the other way round than partitions: a page is in the order of time.
+    let batch =
+        batch.placed(Offset(0), TimestampMs(u64::from(1_000 - partition)), PartitionId(partition)).concat();
+    let slice = Slice { first: 0, take: 1, batch_bytes: u32::try_from(batch.len()).unwrap() };
+    let answer = ReadAnswer {
+        slices: vec![slice; usize::from(with_record)],
+        next: u64::from(with_record),
+        committed_end: 1,
+        up_to_date: true,
+        term: 1,
+        ..ReadAnswer::default()
+    };
+    encode_packet(&answer, with_record.then(|| batch.into()))
+}
+
+impl Service for Playing {
+    fn call(&self, _: &Peer, request: Request) {
+        let body = match request.method {
+            Method::ClusterMap => ClusterMap {
+                version: 1,
+                nodes: vec![NodeInfo { node_id: 1, address: "memory".into() }],
+                shards: (0..3).map(|shard| ShardInfo { shard, leader_node: 1, term: 1 }).collect(),
+                slots: vec![SlotRun { start: 0, end: u32::from(SLOTS), shard: 1 }],
+                ..ClusterMap::default()
+            }
+            .encode_to_vec(),
+            Method::DescribeTopic => TopicDescription {
+                name: DescribeTopicRequest::decode(request.body).unwrap().name,
+                incarnation: 7,
+                version: 1,
+                config: Some(TopicConfig { partitions: PARTITIONS, ..TopicConfig::default() }),
+                shards: (0..PARTITIONS).map(|partition| 1 + partition % 2).collect(),
+                created_ms: 1,
+            }
+            .encode_to_vec(),
+            Method::Read => {
+                let read = ReadRequest::decode(request.body).unwrap();
+                let node = Arc::clone(&self.0);
+                node.asked.fetch_add(1, Ordering::Relaxed);
+                let now = 1 + node.at_once.fetch_add(1, Ordering::Relaxed);
+                node.most_at_once.fetch_max(now, Ordering::Relaxed);
+                tokio::spawn(async move {
+                    // Virtual time: it passes once everybody waits, so all that is asked at once has been asked.
+                    tokio::time::sleep(Duration::from_millis(10)).await;
+                    node.at_once.fetch_sub(1, Ordering::Relaxed);
+                    let from_start = Position::from(At::Earliest(true));
+                    request.reply.finish(answer(read.partition, read.from == from_start));
+                });
+                return;
+            }
+            other => panic!("{other:?}"),
+        };
+        request.reply.finish(vec![body.into()]);
+    }
+}
+
+impl Connect for Playing {
+    fn connect(&self) -> Pin<Box<dyn Future<Output = io::Result<Wire>> + Send + '_>> {
+        let (ours, theirs) = tokio::io::duplex(64 * 1024);
+        let identity = Identity { cluster_id: ClusterId(7), node_id: NodeId(1) };
+        let config = ServerConfig::new(([127, 0, 0, 1], 0).into(), identity);
+        Server::new(config, Arc::new(self.clone())).attach(Wire::new(theirs));
+        Box::pin(async { Ok(Wire::new(ours)) })
+    }
+}
+
+impl Dial for Playing {
+    fn dial(&self, _: &str) -> Arc<dyn Connect> {
+        Arc::new(self.clone())
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn many_partitions_are_read_right_and_only_some_are_asked_at_once() {
+    let node = Arc::<Node>::default();
+    let storage =
+        Storage::new(StorageConfig::new(vec!["memory".into()]), Arc::new(Playing(Arc::clone(&node))));
+    let reader = Services::new(storage, ServiceConfig::default()).reader;
+    let name = |text: &str| Name::new(text).unwrap();
+    let read = Read {
+        topic: TopicPath { tenant: name("default"), namespace: name("default"), topic: name("wide") },
+        partition: None,
+        from: StartAt::Earliest,
+        until: None,
+        limit: 1_000,
+        max_bytes: 1 << 20,
+        wait: Duration::ZERO,
+        min_level: Level::Unset,
+        clamp: false,
+    };
+    let page = reader.read(&read).await.unwrap();
+    assert_eq!(node.asked.load(Ordering::Relaxed), PARTITIONS as usize, "each partition once");
+    assert_eq!(node.most_at_once.load(Ordering::Relaxed), ASKED_AT_ONCE);
+    let edges: Vec<_> = page.partitions.iter().map(|edge| (edge.partition.0, edge.next.0)).collect();
+    assert_eq!(edges, (0..PARTITIONS).map(|partition| (partition, 1)).collect::<Vec<_>>());
+    let found: Vec<_> = page
+        .slices
+        .iter()
+        .map(|slice| {
+            let record = slice.records().unwrap().next().unwrap().unwrap();
+            assert_eq!(record.value, format!("of {}", slice.partition.0));
+            slice.partition.0
+        })
+        .collect();
+    assert_eq!(found, (0..PARTITIONS).rev().collect::<Vec<_>>(), "in the order of time");
+    assert!(page.up_to_date);
+
+    // Its cursor goes on everywhere.
+    let rest = Read { from: StartAt::Cursor(page.cursor), ..read };
+    let page = reader.read(&rest).await.unwrap();
+    assert_eq!((page.partitions.len(), page.slices.len()), (PARTITIONS as usize, 0));
+}

@@ -1,0 +1,172 @@
+//! How messages make room: by age, by bytes, by deletion; and what publishers are told when there is none.
+
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use prost::Message as _;
+use weir_protocol::batch::Batch;
+use weir_protocol::error::ErrorCode;
+use weir_protocol::ids::ShardId;
+use weir_protocol::rpc::{
+    At, CreateTopicRequest, DeleteTopicRequest, Method, Placed, Refusal, TopicConfig, TopicCreated,
+    TopicDescription, UpdateTopicRequest,
+};
+use weir_transport::Link;
+
+use crate::client::{SHARD, WAIT, batch, call, config, create, name, publish, publish_refused, read, start};
+
+const HOUR_MS: u64 = 3_600_000;
+
+/// Waits until retention has trimmed up to `start`.
+async fn trimmed_to(link: &Link, life: u64, start: u64) {
+    let trimmed = async {
+        while read(link, life, At::Earliest(true), 0).await.unwrap().0.start < start {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    tokio::time::timeout(WAIT, trimmed).await.unwrap_or_else(|_| panic!("never trimmed to {start}"));
+}
+
+async fn update(link: &Link, topic: &str, life: u64, version: u32, config: TopicConfig) {
+    let update = UpdateTopicRequest {
+        name: Some(name(topic)),
+        config: Some(config),
+        incarnation: life,
+        expected_version: version,
+    };
+    let _: TopicDescription = call(link, Method::UpdateTopic, &update).await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn records_older_than_the_age_go_and_offsets_go_on() {
+    let dir = tempfile::tempdir().unwrap();
+    let (node, link) = start(dir.path()).await;
+    let by_age = |age| TopicConfig { retention_age_ms: Some(age), ..config() };
+    let short = create(&link, "short", by_age(1)).await;
+    let long = create(&link, "long", by_age(HOUR_MS)).await;
+    for life in [short, long] {
+        publish(&link, life, &batch(0, 0, &["a", "b"])).await.unwrap();
+    }
+    trimmed_to(&link, short, 2).await;
+    let (answer, found) = read(&link, short, At::Earliest(true), 0).await.unwrap();
+    assert_eq!((answer.start, answer.committed_end, found), (2, 2, vec![]));
+    assert_eq!(read(&link, short, At::Offset(0), 0).await.unwrap_err(), ErrorCode::OffsetTrimmed);
+    // Rounds that trimmed one topic looked at the other too.
+    assert_eq!(read(&link, long, At::Offset(0), 0).await.unwrap().1, ["a", "b"]);
+    assert_eq!(publish(&link, short, &batch(0, 0, &["c"])).await.unwrap().base_offset, 2);
+    // An age that is shortened counts for what is there.
+    update(&link, "long", long, 1, by_age(1)).await;
+    trimmed_to(&link, long, 2).await;
+    node.shutdown(Duration::from_secs(5)).await;
+
+    let (node, link) = start(dir.path()).await;
+    trimmed_to(&link, short, 3).await;
+    assert_eq!(read(&link, long, At::Offset(1), 0).await.unwrap_err(), ErrorCode::OffsetTrimmed);
+    assert_eq!(publish(&link, long, &batch(0, 0, &["c"])).await.unwrap().base_offset, 2);
+    node.shutdown(Duration::from_secs(5)).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn records_beyond_the_bytes_go_oldest_first_and_no_further() {
+    let dir = tempfile::tempdir().unwrap();
+    let (node, link) = start(dir.path()).await;
+    let one = batch(0, 0, &[&"x".repeat(1_000)]);
+    let limit = 3 * one.bytes().len() as u64 + 10;
+    let life = create(&link, "orders", TopicConfig { retention_bytes: Some(limit), ..config() }).await;
+    for _ in 0..3 {
+        publish(&link, life, &one).await.unwrap();
+    }
+    assert_eq!(read(&link, life, At::Offset(0), 0).await.unwrap().1.len(), 3, "three fit");
+    for end in [5, 9] {
+        while read(&link, life, At::Earliest(true), 0).await.unwrap().0.committed_end < end {
+            publish(&link, life, &one).await.unwrap();
+        }
+        trimmed_to(&link, life, end - 3).await;
+        let (answer, found) = read(&link, life, At::Earliest(true), 0).await.unwrap();
+        assert_eq!((answer.start, answer.committed_end, found.len()), (end - 3, end, 3));
+        assert_eq!(read(&link, life, At::Offset(end - 4), 0).await.unwrap_err(), ErrorCode::OffsetTrimmed);
+    }
+    node.shutdown(Duration::from_secs(5)).await;
+}
+
+/// Publishes, again while the next file is being prepared: that ends by itself.
+async fn publish_large(link: &Link, life: u64, batch: &Batch) -> Result<Placed, Refusal> {
+    loop {
+        match publish_refused(link, life, batch).await {
+            Err(refusal) if refusal.error_code() == ErrorCode::Busy => tokio::task::yield_now().await,
+            answer => return answer,
+        }
+    }
+}
+
+/// A topic whose one partition lies in `shard`.
+async fn create_in(link: &Link, shard: ShardId, topic: &str) -> u64 {
+    let request =
+        CreateTopicRequest { name: Some(name(topic)), config: Some(config()), accept_existing: false };
+    let body = vec![Bytes::from(request.encode_to_vec())];
+    let made = link.call(Method::CreateTopic, shard, body, WAIT).await.unwrap();
+    let made = TopicCreated::decode(made).unwrap().topic.unwrap();
+    assert_eq!(made.shards, [shard.0]);
+    made.incarnation
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_full_journal_names_the_topics_of_all_shards_and_is_freed_by_deleting_them() {
+    let dir = tempfile::tempdir().unwrap();
+    let (node, link) = start(dir.path()).await;
+    let elsewhere = ShardId(2);
+    let oldest = create_in(&link, elsewhere, "oldest").await;
+    let (empty, large) = (create(&link, "empty", config()).await, create(&link, "large", config()).await);
+    let value = "x".repeat(900_000);
+    crate::client::publish_in(&link, elsewhere, oldest, &batch(0, 0, &[&value])).await.unwrap();
+    while publish_large(&link, large, &batch(0, 0, &[&value])).await.is_ok() {}
+    // Asked in another shard than where the oldest messages lie, for a topic that keeps nothing.
+    let refused = publish_large(&link, empty, &batch(0, 0, &[&value])).await.unwrap_err();
+    assert_eq!((refused.error_code(), refused.retry_after_ms), (ErrorCode::JournalFull, Some(1_000)));
+    let named =
+        refused.detail.split_once("belong to: ").and_then(|(_, named)| named.split_once(". ")).unwrap().0;
+    let mut named: Vec<_> = named.split(", ").collect();
+    named.sort_unstable();
+    assert_eq!(named, ["default/large", "default/oldest"], "{}", refused.detail);
+
+    for (shard, topic) in [(elsewhere, "oldest"), (SHARD, "large")] {
+        let delete = DeleteTopicRequest { name: Some(name(topic)), ..DeleteTopicRequest::default() };
+        let body = vec![Bytes::from(delete.encode_to_vec())];
+        link.call(Method::DeleteTopic, shard, body, WAIT).await.expect("deletes go on");
+    }
+    let recovered = async {
+        while publish(&link, empty, &batch(0, 0, &[&value])).await.is_err() {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    tokio::time::timeout(WAIT, recovered).await.expect("what was deleted frees the journal");
+    node.shutdown(Duration::from_secs(5)).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn publishers_are_held_back_before_the_journal_is_full() {
+    let dir = tempfile::tempdir().unwrap();
+    let (node, link) = start(dir.path()).await;
+    let life = create(&link, "orders", config()).await;
+    // Messages may take all but the reserve for changes, an eighth.
+    let (room, value) = ((64 << 20) / 8 * 7, "x".repeat(250_000));
+    while node.journal_metrics().bytes < room / 100 * 94 {
+        publish_large(&link, life, &batch(0, 0, &[&value])).await.unwrap();
+    }
+    // At 94 % each entry waits for 20 ms; a lone publisher's publishes take an entry each.
+    let ten = async || {
+        let begun = Instant::now();
+        for _ in 0..10 {
+            publish(&link, life, &batch(0, 0, &["small"])).await.expect("they are slowed, not refused");
+        }
+        begun.elapsed()
+    };
+    // Looked at once a second; asked seldom enough that what is left of the room is not used up.
+    let held_back = async {
+        while ten().await < Duration::from_millis(200) {
+            tokio::time::sleep(Duration::from_millis(200)).await;
+        }
+    };
+    tokio::time::timeout(WAIT, held_back).await.expect("nobody is held back");
+    node.shutdown(Duration::from_secs(5)).await;
+}

@@ -1,0 +1,86 @@
+//! How long a node may take to stop.
+
+use std::io;
+use std::path::Path;
+use std::sync::{Arc, Condvar, Mutex};
+use std::time::{Duration, Instant};
+
+use weir_journal::Disk;
+use weir_journal::disk::sim::SimDisk;
+use weir_journal::disk::{DirLock, DiskFile, FileName, LockError, OpenMode};
+use weir_storage_node::{NodeConfig, Surroundings};
+
+use crate::client::{WAIT, batch, config, create, publish, read, settings, start_in};
+
+/// A disk on which no checkpoint can be begun while it is held.
+#[derive(Debug, Clone, Default)]
+struct SlowBlobs {
+    disk: SimDisk,
+    held: Arc<(Mutex<bool>, Condvar)>,
+}
+
+impl SlowBlobs {
+    fn hold(&self, is_held: bool) {
+        *self.held.0.lock().unwrap() = is_held;
+        self.held.1.notify_all();
+    }
+}
+
+impl Disk for SlowBlobs {
+    fn open(&self, path: &Path, mode: OpenMode) -> io::Result<Arc<dyn DiskFile>> {
+        if mode == OpenMode::Create && path.parent().is_some_and(|dir| dir.ends_with("blobs")) {
+            let held = self.held.0.lock().unwrap();
+            drop(self.held.1.wait_while(held, |is_held| *is_held).unwrap());
+        }
+        self.disk.open(path, mode)
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        self.disk.rename(from, to)
+    }
+
+    fn remove(&self, path: &Path) -> io::Result<()> {
+        self.disk.remove(path)
+    }
+
+    fn list(&self, dir: &Path) -> io::Result<Vec<FileName>> {
+        self.disk.list(dir)
+    }
+
+    fn make_dir(&self, dir: &Path) -> io::Result<()> {
+        self.disk.make_dir(dir)
+    }
+
+    fn sync_dir(&self, dir: &Path) -> io::Result<()> {
+        self.disk.sync_dir(dir)
+    }
+
+    fn lock(&self, path: &Path, holder: &str) -> Result<Box<dyn DirLock>, LockError> {
+        self.disk.lock(path, holder)
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_deadline_is_one_for_the_node_however_many_shards_it_has() {
+    let disk = SlowBlobs::default();
+    let around = || Surroundings { disk: Arc::new(disk.clone()), ..Surroundings::default() };
+    let node_config = NodeConfig { data_shards: 24, ..settings(Path::new("/data")) };
+    let (node, link) = start_in(node_config.clone(), around()).await;
+    let life = create(&link, "orders", config()).await;
+    publish(&link, life, &batch(0, 0, &["kept"])).await.unwrap();
+    drop(link);
+    disk.hold(true);
+    let begun = Instant::now();
+    let deadline = Duration::from_millis(500);
+    let stopped = tokio::time::timeout(WAIT, node.shutdown(deadline)).await;
+    let took = begun.elapsed();
+    disk.hold(false);
+    stopped.expect("no checkpoint is waited for that long");
+    // One deadline after the other would take 12 s.
+    assert!(took < 12 * deadline, "25 shards had {deadline:?} together and took {took:?}");
+
+    let (node, link) = start_in(node_config, around()).await;
+    let (_, found) = read(&link, life, weir_protocol::rpc::At::Earliest(true), 0).await.unwrap();
+    assert_eq!(found, ["kept"], "the log is replayed");
+    node.shutdown(WAIT).await;
+}
