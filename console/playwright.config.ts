@@ -30,10 +30,6 @@ export default defineConfig({
   },
   projects: [
     { name: 'console', metadata: { prefix: '/console/' } },
-    {
-      name: 'ops',
-      metadata: { prefix: '/ops/console/' },
-      testIgnore: ['**/scale.spec.ts', '**/looks.spec.ts'],
-    },
+    { name: 'ops', metadata: { prefix: '/ops/console/' } },
   ],
 });

@@ -8,7 +8,8 @@ const DIR = process.env.WEIR_PICTURES ?? 'test-results/pictures';
 const SIZES = { wide: { width: 1280, height: 800 }, phone: { width: 375, height: 740 } };
 
 async function take(page: Page, name: string) {
-  await mkdir(DIR, { recursive: true });
+  const dir = `${DIR}/${test.info().project.name}`;
+  await mkdir(dir, { recursive: true });
   for (const colorScheme of ['light', 'dark'] as const) {
     await page.emulateMedia({ colorScheme, reducedMotion: 'reduce' });
     for (const [size, viewport] of Object.entries(SIZES)) {
@@ -28,7 +29,7 @@ async function take(page: Page, name: string) {
         );
       });
       if (covering) throw new Error(`parts of the head of ${name} lie on each other at ${size}`);
-      await page.screenshot({ path: `${DIR}/${name}-${colorScheme}-${size}.png` });
+      await page.screenshot({ path: `${dir}/${name}-${colorScheme}-${size}.png` });
     }
   }
   await page.setViewportSize(SIZES.wide);

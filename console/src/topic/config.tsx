@@ -1,6 +1,6 @@
 import { useMutation, useQueryClient } from '@tanstack/react-query';
 import { useBlocker, useParams } from '@tanstack/react-router';
-import { type FormEvent, useState } from 'react';
+import { type FormEvent, useRef, useState } from 'react';
 import { Refused, type TopicConfig, topicUrl } from '../api/client';
 import { changeTopic, type Described, describeTopic, topicKey, useTopic } from '../api/topics';
 import { curl } from '../curl/curl';
@@ -36,7 +36,13 @@ function ConfigForm({ ns, name, first, latest }: FormProps) {
   const body = JSON.stringify(patchOf(list));
   const wrong = Object.keys(errors).length > 0;
 
+  const review = useRef<HTMLElement>(null);
+  // Buttons that are pressed here are disabled or gone next, and would take the focus with them.
+  const keepFocus = () => {
+    if (review.current?.contains(document.activeElement)) review.current.focus();
+  };
   const begin = (from: Described, values: TopicConfig) => {
+    keepFocus();
     setBase(from);
     setDraft(draftOf(values));
     setConflict(null);
@@ -69,7 +75,9 @@ function ConfigForm({ ns, name, first, latest }: FormProps) {
 
   const submit = (event: FormEvent) => {
     event.preventDefault();
-    if (!wrong && list.length > 0) save.mutate();
+    if (wrong || list.length === 0) return;
+    keepFocus();
+    save.mutate();
   };
   const fields = {
     draft,
@@ -90,7 +98,7 @@ function ConfigForm({ ns, name, first, latest }: FormProps) {
         <OtherFields {...fields} />
         <ClosedField {...fields} />
       </div>
-      <aside className="config-review" aria-label="Changes">
+      <aside className="config-review" aria-label="Changes" ref={review} tabIndex={-1}>
         <h2>Changes</h2>
         {list.length === 0 && !wrong && (
           <p className="faint" role="status">

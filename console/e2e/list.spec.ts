@@ -1,0 +1,116 @@
+import { execFile } from 'node:child_process';
+import { promisify } from 'node:util';
+import type { Page } from '@playwright/test';
+import { expect, test } from './fixtures';
+
+/** What a shell makes of the text on the clipboard. */
+async function pasted(page: Page): Promise<string> {
+  const text = await page.evaluate(() => navigator.clipboard.readText());
+  expect(text).toMatch(/^curl -sS/);
+  const { stdout } = await promisify(execFile)('sh', ['-c', text]);
+  return stdout;
+}
+
+const names = (page: Page) => page.getByRole('grid').locator('.row-link');
+
+test('rates move while they are looked at', async ({ page, open, product }) => {
+  await product.create('busy');
+  await product.create('quiet');
+  await open();
+  const rate = (topic: string) => page.getByRole('row', { name: topic }).locator('.cell').nth(5);
+  await expect(page.getByRole('columnheader').nth(5)).toHaveText(/Publish\/s/);
+  await expect(rate('busy')).toHaveText('0');
+  for (let n = 0; n < 50; n += 1) await product.publish('busy', '{}');
+  await expect(rate('busy')).not.toHaveText('0');
+  // Nothing is published any more: it falls, and the row says so without being asked.
+  const peak = Number(await rate('busy').textContent());
+  expect(peak).toBeGreaterThan(0);
+  await expect.poll(async () => Number(await rate('busy').textContent())).toBeLessThan(peak);
+  await expect(rate('quiet')).toHaveText('0');
+  await expect(page.getByRole('row', { name: 'busy' }).locator('.cell').nth(3)).toHaveText('50');
+});
+
+test('a click on a head sorts, and another turns the order round', async ({ page, open, product }) => {
+  for (const [name, count] of [
+    ['alpha', 2],
+    ['beta', 5],
+    ['gamma', 1],
+  ] as const) {
+    await product.create(name);
+    for (let n = 0; n < count; n += 1) await product.publish(name, '{}');
+  }
+  await open();
+  const head = (label: string) => page.getByRole('columnheader', { name: label });
+  const sort = (label: string) => head(label).getByRole('button').click();
+  await expect(names(page)).toHaveText(['alpha', 'beta', 'gamma']);
+  await expect(head('Name')).toHaveAttribute('aria-sort', 'ascending');
+  await sort('Messages');
+  await expect(names(page)).toHaveText(['beta', 'alpha', 'gamma']);
+  await expect(head('Messages')).toHaveAttribute('aria-sort', 'descending');
+  await expect(head('Name')).not.toHaveAttribute('aria-sort');
+  await expect(page).toHaveURL(/sort=-messages/);
+  await sort('Messages');
+  await expect(names(page)).toHaveText(['gamma', 'alpha', 'beta']);
+  await expect(head('Messages')).toHaveAttribute('aria-sort', 'ascending');
+  await sort('Name');
+  await expect(names(page)).toHaveText(['alpha', 'beta', 'gamma']);
+  await sort('Name');
+  await expect(names(page)).toHaveText(['gamma', 'beta', 'alpha']);
+});
+
+test('what is typed is searched for, letter by letter', async ({ page, open, product }) => {
+  for (const name of ['orders.created', 'orders.paid', 'payments']) await product.create(name);
+  await open();
+  await expect(names(page)).toHaveCount(3);
+  await page.keyboard.press('/');
+  const box = page.getByRole('searchbox', { name: 'Search topics by name' });
+  await expect(box).toBeFocused();
+  await page.keyboard.type('pa');
+  await expect(names(page)).toHaveText(['orders.paid', 'payments']);
+  await page.keyboard.type('id');
+  await expect(names(page)).toHaveText(['orders.paid']);
+  await expect(page.getByRole('status').filter({ hasText: '1 topic' })).toBeVisible();
+  await expect(page).toHaveURL(/q=paid/);
+  await page.keyboard.type('x');
+  await expect(page.getByText('No topic’s name contains “paidx”.')).toBeVisible();
+  await page.keyboard.press('Control+a');
+  await page.keyboard.press('Delete');
+  await expect(names(page)).toHaveCount(3);
+  await expect(page).not.toHaveURL(/q=/);
+  await expect(box).toBeFocused();
+});
+
+test('what is copied as curl does in a shell what the page does', async ({ page, open, product }) => {
+  await product.create('orders', { partitions: 2 });
+  await product.create('other');
+  await open('ns/default/topics?q=ord');
+  await page.getByRole('button', { name: 'curl' }).click();
+  await expect(page.getByRole('button', { name: 'Copied' })).toBeVisible();
+  const { items } = JSON.parse(await pasted(page));
+  expect(items.map(({ name }: { name: string }) => name)).toEqual(['orders']);
+
+  // A change, with the tag of the version that was seen: it holds once.
+  await open('ns/default/topics/orders/config');
+  await page.getByLabel('Remove after').fill('2d');
+  await page.getByRole('button', { name: 'Copy as curl' }).click();
+  await expect(page.getByRole('button', { name: 'Copied' })).toBeVisible();
+  expect(JSON.parse(await pasted(page)).config.retention.age_ms).toBe(172_800_000);
+  expect(JSON.parse(await pasted(page)).code).toBe('version_mismatch');
+
+  // A message with what a shell would make something of.
+  const body = `{"it's":"$(id) \`id\` \\\\ !!","max":18446744073709551615}`;
+  await open('ns/default/topics/orders?publish=true');
+  const sheet = page.getByRole('dialog', { name: 'Publish a test message' });
+  await sheet.getByLabel('Body').fill(body);
+  await sheet.getByLabel('Key').fill("o'brien");
+  await sheet.getByLabel('Headers').fill('region: "eu" $HOME');
+  await sheet.getByRole('button', { name: 'Copy as curl' }).click();
+  await expect(sheet.getByRole('button', { name: 'Copied' })).toBeVisible();
+  const answer = await pasted(page);
+  expect(answer).toMatch(/^HTTP\/1\.1 201 /);
+  const place = /^location: \/v1(\S+)/im.exec(answer)?.[1] ?? 'nowhere';
+  const stored = await product.call('GET', place);
+  expect(stored.text).toBe(body);
+  expect(stored.headers.get('message-key')).toBe("o'brien");
+  expect(stored.headers.get('message-header-region')).toBe('"eu" $HOME');
+});
