@@ -276,23 +276,53 @@ async fn serve(
 mod tests {
     use super::*;
 
+    /// Asked of the system, not of the code that is tested.
+    async fn has_ipv6() -> bool {
+        TcpListener::bind((Ipv6Addr::LOCALHOST, 0)).await.is_ok()
+    }
+
     #[tokio::test]
     async fn the_loopback_address_is_served_on_ipv6_under_the_same_port() {
         let listeners = bind(SocketAddr::from(([127, 0, 0, 1], 0))).await.unwrap();
-        let port = listeners[0].local_addr().unwrap().port();
-        match listeners.get(1) {
-            Some(second) => {
-                assert_eq!(second.local_addr().unwrap(), SocketAddr::from((Ipv6Addr::LOCALHOST, port)));
-            }
-            None => assert!(TcpListener::bind((Ipv6Addr::LOCALHOST, 0)).await.is_err(), "IPv6 works here"),
+        let addrs: Vec<_> = listeners.iter().map(|socket| socket.local_addr().unwrap()).collect();
+        let port = addrs[0].port();
+        let mut expected = vec![SocketAddr::from((Ipv4Addr::LOCALHOST, port))];
+        if has_ipv6().await {
+            expected.push(SocketAddr::from((Ipv6Addr::LOCALHOST, port)));
+        }
+        assert_eq!(addrs, expected);
+        // Whichever a client takes `localhost` for, the listener of that address has it.
+        for (socket, addr) in listeners.iter().zip(addrs) {
+            let client = TcpStream::connect(addr).await.unwrap();
+            let (_, peer) = socket.accept().await.unwrap();
+            assert_eq!(peer, client.local_addr().unwrap());
         }
     }
 
     #[tokio::test]
-    async fn a_port_that_somebody_else_has_on_ipv6_is_refused_by_name() {
-        let Ok(taken) = TcpListener::bind((Ipv6Addr::LOCALHOST, 0)).await else { return };
-        let port = taken.local_addr().unwrap().port();
-        let (addr, _) = bind(SocketAddr::from(([127, 0, 0, 1], port))).await.unwrap_err();
-        assert_eq!(addr.port(), port);
+    async fn any_other_address_is_served_alone() {
+        for addr in [[127, 0, 0, 2], [0, 0, 0, 0]] {
+            let listeners = bind(SocketAddr::from((addr, 0))).await.unwrap();
+            assert_eq!(listeners.len(), 1);
+            assert_eq!(listeners[0].local_addr().unwrap().ip(), std::net::IpAddr::from(addr));
+        }
+    }
+
+    #[tokio::test]
+    async fn a_port_that_somebody_else_has_on_ipv6_is_refused_by_name_and_one_that_is_free_is_found() {
+        if !has_ipv6().await {
+            let listeners = bind(SocketAddr::from(([127, 0, 0, 1], 0))).await.unwrap();
+            assert_eq!(listeners.len(), 1, "a machine without IPv6 does without");
+            return;
+        }
+        let taken = TcpListener::bind((Ipv6Addr::LOCALHOST, 0)).await.unwrap();
+        let taken = taken.local_addr().map(|addr| (taken, addr)).unwrap();
+        let wanted = SocketAddr::from(([127, 0, 0, 1], taken.1.port()));
+        let (addr, error) = bind(wanted).await.unwrap_err();
+        assert_eq!((addr, error.kind()), (taken.1, io::ErrorKind::AddrInUse));
+        // Nothing of it is kept: whoever corrects the cause can have the port.
+        assert!(TcpListener::bind(wanted).await.is_ok());
+        drop(taken);
+        assert_eq!(bind(wanted).await.unwrap().len(), 2);
     }
 }

@@ -4,6 +4,8 @@
 //! fresh nonce for the one `<style>` that the console's widgets add; every other file is as it was built. The
 //! files hold no data, so they need no grant: what the console shows it asks of the API, which does.
 
+use std::borrow::Cow;
+
 use axum::body::Body;
 use axum::response::Response;
 use base64::Engine as _;
@@ -13,7 +15,7 @@ use http::header::{
     REFERRER_POLICY, VARY,
 };
 use http::{HeaderMap, HeaderValue, Method, StatusCode};
-use rust_embed::{EmbeddedFile, RustEmbed};
+use rust_embed::RustEmbed;
 use weir_protocol::error::ErrorCode;
 
 use super::dispatch::empty;
@@ -34,11 +36,15 @@ const PLACEHOLDER: &str = "<!doctype html><html lang=\"en\"><meta charset=\"utf-
     <code>console/</code> and build <code>weir</code> again. The API is there all the same: \
     <a href=\"/openapi.json\">/openapi.json</a></html>";
 
+/// The content of a file of the console, by its path below the prefix.
+type Find = fn(&str) -> Option<Cow<'static, [u8]>>;
+
 /// Serves the console below one prefix.
 #[derive(Debug)]
 pub(crate) struct Console {
     /// Starts and ends with a slash.
     prefix: String,
+    find: Find,
 }
 
 impl Console {
@@ -46,6 +52,10 @@ impl Console {
     /// The reason, if `prefix` does not start and end with a slash, holds other characters than names may, or
     /// would hide the API.
     pub(crate) fn new(prefix: &str) -> Result<Self, &'static str> {
+        Self::of(prefix, |path| Files::get(path).map(|file| file.data))
+    }
+
+    fn of(prefix: &str, find: Find) -> Result<Self, &'static str> {
         let allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"/._~-".contains(&byte);
         if prefix.len() < 3 || !prefix.starts_with('/') || !prefix.ends_with('/') || prefix.contains("//") {
             return Err("it must start and end with a slash and name something, like /console/");
@@ -56,7 +66,7 @@ impl Console {
         if prefix.starts_with("/v1/") {
             return Err("it would hide the API");
         }
-        Ok(Self { prefix: prefix.to_owned() })
+        Ok(Self { prefix: prefix.to_owned(), find })
     }
 
     /// Answers requests below the prefix; `None` for all others.
@@ -77,9 +87,9 @@ impl Console {
             return Some(Err(problem));
         }
         if rest != "index.html"
-            && let Some(file) = Files::get(rest)
+            && let Some(file) = (self.find)(rest)
         {
-            return Some(Ok(asset(rest, file, headers)));
+            return Some(Ok(self.asset(rest, file, headers)));
         }
         // Assets carry a hash in their name: one that is not there belongs to another build.
         if rest.starts_with("assets/") {
@@ -100,8 +110,8 @@ impl Console {
     /// `index.html`, for every address that is a view of the console.
     fn page(&self) -> Response {
         let nonce = STANDARD.encode(rand::random::<[u8; 16]>());
-        let index = Files::get("index.html");
-        let built = index.as_ref().and_then(|file| std::str::from_utf8(&file.data).ok());
+        let index = (self.find)("index.html");
+        let built = index.as_ref().and_then(|file| std::str::from_utf8(file).ok());
         let html = built.map_or_else(
             || PLACEHOLDER.to_owned(),
             |html| {
@@ -124,34 +134,34 @@ impl Console {
         }
         response
     }
-}
 
-/// A file as it was built, in the smallest encoding that the client takes.
-fn asset(path: &str, file: EmbeddedFile, headers: &HeaderMap) -> Response {
-    let packed = [("br", "br"), ("gzip", "gz")].into_iter().find_map(|(encoding, ending)| {
-        accepts(headers, encoding)
-            .then(|| Files::get(&format!("{path}.{ending}")))
-            .flatten()
-            .map(|f| (encoding, f))
-    });
-    let (encoding, data) = match packed {
-        Some((encoding, packed)) => (Some(encoding), packed.data),
-        None => (None, file.data),
-    };
-    let mut response = Response::new(Body::from(data.into_owned()));
-    let headers = response.headers_mut();
-    let media = mime_guess::from_path(path).first_or_octet_stream();
-    if let Ok(media) = HeaderValue::from_str(media.as_ref()) {
-        headers.insert(CONTENT_TYPE, media);
+    /// A file as it was built, in the smallest encoding that the client takes.
+    fn asset(&self, path: &str, file: Cow<'static, [u8]>, headers: &HeaderMap) -> Response {
+        let packed = [("br", "br"), ("gzip", "gz")].into_iter().find_map(|(encoding, ending)| {
+            accepts(headers, encoding)
+                .then(|| (self.find)(&format!("{path}.{ending}")))
+                .flatten()
+                .map(|packed| (encoding, packed))
+        });
+        let (encoding, data) = match packed {
+            Some((encoding, packed)) => (Some(encoding), packed),
+            None => (None, file),
+        };
+        let mut response = Response::new(Body::from(data.into_owned()));
+        let headers = response.headers_mut();
+        let media = mime_guess::from_path(path).first_or_octet_stream();
+        if let Ok(media) = HeaderValue::from_str(media.as_ref()) {
+            headers.insert(CONTENT_TYPE, media);
+        }
+        if let Some(encoding) = encoding {
+            headers.insert(CONTENT_ENCODING, HeaderValue::from_static(encoding));
+        }
+        headers.insert(VARY, HeaderValue::from_static("Accept-Encoding"));
+        let is_hashed = path.starts_with("assets/");
+        let cache = if is_hashed { "public, max-age=31536000, immutable" } else { "public, max-age=3600" };
+        headers.insert(CACHE_CONTROL, HeaderValue::from_static(cache));
+        response
     }
-    if let Some(encoding) = encoding {
-        headers.insert(CONTENT_ENCODING, HeaderValue::from_static(encoding));
-    }
-    headers.insert(VARY, HeaderValue::from_static("Accept-Encoding"));
-    let is_hashed = path.starts_with("assets/");
-    let cache = if is_hashed { "public, max-age=31536000, immutable" } else { "public, max-age=3600" };
-    headers.insert(CACHE_CONTROL, HeaderValue::from_static(cache));
-    response
 }
 
 /// True if `Accept-Encoding` names the encoding without refusing it.
@@ -167,6 +177,8 @@ fn accepts(headers: &HeaderMap, encoding: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use http_body_util::BodyExt as _;
 
     use super::*;
@@ -191,26 +203,81 @@ mod tests {
         }
     }
 
+    /// What a build leaves, the packed files told apart by what they hold.
+    fn built(path: &str) -> Option<Cow<'static, [u8]>> {
+        let content: &[u8] = match path {
+            "index.html" => include_bytes!("../../../console/index.html"),
+            "index.html.br" => b"a page with nothing filled in",
+            "assets/app-1a2b3c4d.js" => b"plain",
+            "assets/app-1a2b3c4d.js.br" => b"brotli",
+            "assets/app-1a2b3c4d.js.gz" => b"gzip",
+            "assets/new-1a2b3c4d.css" => b"only plain",
+            "weir.svg" => b"<svg/>",
+            _ => return None,
+        };
+        Some(Cow::Borrowed(content))
+    }
+
     #[tokio::test]
     async fn every_view_is_the_page_with_its_prefix_and_a_fresh_nonce() {
-        let console = Console::new("/ops/console/").unwrap();
-        let mut policies = Vec::new();
+        let console = Console::of("/ops/console/", built).unwrap();
+        let mut nonces = BTreeSet::new();
         for path in ["/ops/console/", "/ops/console/ns/default/topics/orders.paid", "/ops/console/index.html"]
         {
-            let response = get(&console, path).unwrap().unwrap();
+            let mut takes_all = HeaderMap::new();
+            takes_all.insert(ACCEPT_ENCODING, HeaderValue::from_static("br, gzip"));
+            let response = console.answer(&Method::GET, path, &takes_all).unwrap().unwrap();
             assert_eq!(response.status(), 200);
+            assert_eq!(response.headers()[CONTENT_TYPE], "text/html; charset=utf-8");
             assert_eq!(response.headers()[CACHE_CONTROL], "no-cache, private");
+            assert_eq!(response.headers()[REFERRER_POLICY], "no-referrer");
+            assert!(!response.headers().contains_key(CONTENT_ENCODING), "it is rendered, not packed");
             let policy = response.headers()[CONTENT_SECURITY_POLICY].to_str().unwrap().to_owned();
             let html = text(response).await;
-            if Files::get("index.html").is_some() {
-                let nonce = policy.split("'nonce-").nth(1).unwrap().split('\'').next().unwrap();
-                assert!(html.contains(r#"<base href="/ops/console/" />"#) && html.contains(nonce), "{html}");
-            }
-            assert!(!html.contains(BUILT_NONCE));
-            policies.push(policy);
+            let nonce = policy.split("'nonce-").nth(1).unwrap().split('\'').next().unwrap();
+            assert_eq!(STANDARD.decode(nonce).unwrap().len(), 16, "{policy}");
+            assert!(html.contains(r#"<base href="/ops/console/" />"#), "{html}");
+            assert!(html.contains(&format!("nonce=\"{nonce}\"")), "{html}");
+            assert!(!html.contains(BUILT_NONCE) && !html.contains(BUILT_BASE), "{html}");
+            nonces.insert(nonce.to_owned());
         }
-        policies.dedup();
-        assert_eq!(policies.len(), 3);
+        assert_eq!(nonces.len(), 3, "each is used once");
+    }
+
+    #[tokio::test]
+    async fn a_build_without_the_console_says_so_on_every_view() {
+        let console = Console::of("/console/", |_| None).unwrap();
+        let response = get(&console, "/console/ns/default").unwrap().unwrap();
+        assert_eq!(response.status(), 200);
+        assert!(text(response).await.contains("not part of this build"));
+        assert_eq!(get(&console, "/console/assets/app-1a2b3c4d.js").unwrap().unwrap_err().status, 404);
+    }
+
+    #[tokio::test]
+    async fn a_file_comes_in_the_smallest_encoding_that_is_taken_and_is_kept_as_long_as_its_name_says() {
+        let console = Console::of("/console/", built).unwrap();
+        let script = "/console/assets/app-1a2b3c4d.js";
+        for (path, taken, encoding, content) in [
+            (script, "gzip, deflate, br", Some("br"), "brotli"),
+            (script, "gzip", Some("gzip"), "gzip"),
+            (script, "br;q=0, gzip;q=0.5", Some("gzip"), "gzip"),
+            (script, "identity", None, "plain"),
+            ("/console/assets/new-1a2b3c4d.css", "br, gzip", None, "only plain"),
+        ] {
+            let headers = HeaderMap::from_iter([(ACCEPT_ENCODING, HeaderValue::from_static(taken))]);
+            let response = console.answer(&Method::GET, path, &headers).unwrap().unwrap();
+            let header = |name| response.headers().get(name).map(|value| value.to_str().unwrap());
+            assert_eq!(header(CONTENT_ENCODING), encoding, "{path} for {taken}");
+            assert_eq!(header(VARY), Some("Accept-Encoding"));
+            assert_eq!(header(CACHE_CONTROL), Some("public, max-age=31536000, immutable"));
+            let media = if path == script { "text/javascript" } else { "text/css" };
+            assert_eq!(header(CONTENT_TYPE), Some(media), "the file's own, however it is packed");
+            assert_eq!(text(response).await, content);
+        }
+        // Its name does not change with its content.
+        let icon = get(&console, "/console/weir.svg").unwrap().unwrap();
+        assert_eq!(icon.headers()[CACHE_CONTROL], "public, max-age=3600");
+        assert_eq!(icon.headers()[CONTENT_TYPE], "image/svg+xml");
     }
 
     #[test]
