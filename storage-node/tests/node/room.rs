@@ -157,7 +157,8 @@ async fn publishers_are_held_back_before_the_journal_is_full() {
     let ten = async || {
         let begun = Instant::now();
         for _ in 0..10 {
-            publish(&link, life, &batch(0, 0, &["small"])).await.expect("they are slowed, not refused");
+            let answer = publish_large(&link, life, &batch(0, 0, &["small"])).await;
+            answer.expect("they are slowed, not refused");
         }
         begun.elapsed()
     };
