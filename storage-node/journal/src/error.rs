@@ -91,12 +91,6 @@ pub enum Full {
         /// Bytes left in files that exist.
         free: u64,
     },
-    /// The next journal file is still being prepared, and this one is nearly full; come back in a moment.
-    #[error("the next journal file is being prepared: {free} bytes are left in this one")]
-    NextFile {
-        /// Bytes left in the current file.
-        free: u64,
-    },
     /// The index in memory holds `index_bytes_max`, and nothing of it can leave: sidecars cannot be written, or the
     /// current file alone has that many entries. Purging is needed, or room on the disk.
     #[error("the journal's index is full: {used} of {limit} bytes in use")]

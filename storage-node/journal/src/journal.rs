@@ -373,12 +373,10 @@ impl Journal {
         }
         let current = inner.files.back().map_or(0, |file| u64::from(file.file_bytes - file.end));
         let free = current + inner.next.as_ref().map_or(0, |next| u64::from(next.file_bytes));
-        // Without a next file only what the current one takes is sure: whoever were let in beyond that would wait for a
-        // disk that may have no room.
-        if (inner.disk_full || inner.next.is_none())
-            && held + bytes + u64::from(config.max_block_bytes) > free
-        {
-            return Err(if inner.disk_full { Full::Disk { free } } else { Full::NextFile { free } });
+        // While the next file is being prepared and the disk is not known to be full, the writer waits for it: a
+        // refusal would meet every producer that is faster than new files are filled with zeros.
+        if inner.disk_full && held + bytes + u64::from(config.max_block_bytes) > free {
+            return Err(Full::Disk { free });
         }
         self.core().admitted.fetch_add(bytes, Ordering::AcqRel);
         Ok(Permit { bytes, held: Arc::clone(&self.core().admitted) })

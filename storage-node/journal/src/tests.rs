@@ -204,16 +204,6 @@ fn a_file_that_cannot_be_freed_keeps_those_after_it() {
 }
 
 /// Waits for another thread, looking often.
-/// Asks until the file keeper is done with the next file.
-fn admit(journal: &Journal, bytes: u64, class: Class) -> Result<Permit, Full> {
-    loop {
-        match journal.try_admit(bytes, class) {
-            Err(Full::NextFile { .. }) => std::thread::yield_now(),
-            other => return other,
-        }
-    }
-}
-
 fn until(what: &str, holds: impl Fn() -> bool) {
     let held = (0..10_000).any(|_| {
         std::thread::sleep(Duration::from_millis(1));
@@ -417,7 +407,7 @@ fn a_full_journal_refuses_before_append_and_recovers_by_purging() {
     let (journal, _) = open(&disk);
     let mut index = 0;
     let full = loop {
-        match admit(&journal, 24_000, Class::Data) {
+        match journal.try_admit(24_000, Class::Data) {
             Ok(permit) => {
                 append(&journal, STREAM, vec![entry(index, 20_000)]).unwrap();
                 drop(permit);
@@ -428,7 +418,7 @@ fn a_full_journal_refuses_before_append_and_recovers_by_purging() {
         assert!(index < 1_000, "the journal must fill up");
     };
     assert!(matches!(full, Full::Journal { .. }), "{full:?}");
-    assert!(admit(&journal, 1_000, Class::Control).is_ok(), "the control reserve is still there");
+    assert!(journal.try_admit(1_000, Class::Control).is_ok(), "the control reserve is still there");
     assert!(journal.failure().is_none());
     journal.note_purged(STREAM, LogPosition { term: 1, leader: 1, index: index - 2 });
     let (done, answer) = waiter();
@@ -449,7 +439,7 @@ fn a_full_disk_refuses_before_append_poisons_nothing_and_recovers_by_itself() {
     let (journal, _) = open(&disk);
     let mut index = 0;
     let full = loop {
-        match admit(&journal, 20_000, Class::Data) {
+        match journal.try_admit(20_000, Class::Data) {
             Ok(_permit) => append(&journal, STREAM, vec![entry(index, 20_000)]).unwrap(),
             Err(full) => break full,
         };

@@ -33,7 +33,7 @@ impl Room {
     /// Says why there is no room, and who keeps it: whichever shard was asked, a file is freed by all of them.
     pub(super) fn refusal(&self, full: Full) -> Refusal {
         match full {
-            Full::Busy { .. } | Full::NextFile { .. } => {
+            Full::Busy { .. } => {
                 Refusal { retry_after_ms: Some(100), ..Refusal::new(ErrorCode::Busy, full.to_string()) }
             }
             Full::Journal { .. } | Full::Index { .. } | Full::Disk { .. } => {

@@ -149,7 +149,6 @@ fn an_index_whose_sidecars_cannot_be_written_refuses_until_they_can() {
     let full = loop {
         match journal.try_admit(2_000, Class::Data) {
             Ok(_permit) => fill(&journal, STREAM, index..index + 1),
-            Err(Full::NextFile { .. }) => continue,
             Err(full) => break full,
         }
         index += 1;
