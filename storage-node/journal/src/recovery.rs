@@ -2,7 +2,8 @@
 //!
 //! Every file is scanned from its first block; frames are played into the streams. A block that does not hold is
 //! either the end (nothing later proves that it was acknowledged: cut there) or damage (a later block, or the next
-//! file's head, says it was durable: refuse, never cut).
+//! file's head, says it was durable: refuse, never cut). A whole block of a version that is not known is neither: its
+//! number is said, and nothing is changed.
 //!
 //! When a file turns out to be finished, its sidecar is compared with what was found in it, and written again if it says
 //! anything else; then rows of old files may leave memory, and the index stays within its bound while files are scanned.
@@ -20,7 +21,7 @@ use crate::disk::{Disk, DiskFile, OpenMode};
 use crate::entry::{FileSeq, Location, Lsn, StreamId};
 use crate::error::{Damage, OpenError};
 use crate::format::{
-    BLOCK_ALIGN, BLOCK_HEADER_BYTES, BlockError, BlockHeader, FILE_HEADER_BYTES, FILE_VERSION,
+    BLOCK_ALIGN, BLOCK_HEADER_BYTES, BLOCK_VERSION, BlockError, BlockHeader, FILE_HEADER_BYTES, FILE_VERSION,
     FLAG_FILE_HEAD, FileHeader, FileHeaderError, FrameKind, Frames, Place, align_up,
 };
 use crate::index::{ROW_BYTES, Row};
@@ -220,6 +221,7 @@ impl Scanner<'_> {
             let pos = file.end;
             let (header, block) = match window.block(pos, file.seq)? {
                 Ok(found) => found,
+                Err(BlockError::Version(found)) => return Err(Stop::Open(newer(file, found))),
                 Err(error) => return Ok(error),
             };
             let head = header.flags & FLAG_FILE_HEAD != 0;
@@ -379,19 +381,26 @@ impl Scanner<'_> {
         let mut window = Window::new(Arc::clone(&file.handle), file.file_bytes);
         let (cut, mut later, mut pos) = (Lsn::new(file.seq, file.end), 0, file.end);
         while pos + BLOCK_ALIGN <= file.file_bytes {
-            if let Ok((header, _)) = window.block(pos, file.seq)?
-                && header.block_seq > self.scan.last_block
-            {
-                later += 1;
-                self.scan.max_block = self.scan.max_block.max(header.block_seq);
-                if header.durable > cut {
-                    return Err(Stop::Open(damage(file, file.end, stopped.to_string())));
+            match window.block(pos, file.seq)? {
+                Ok((header, _)) if header.block_seq > self.scan.last_block => {
+                    later += 1;
+                    self.scan.max_block = self.scan.max_block.max(header.block_seq);
+                    if header.durable > cut {
+                        return Err(Stop::Open(damage(file, file.end, stopped.to_string())));
+                    }
                 }
+                Err(BlockError::Version(found)) => return Err(Stop::Open(newer(file, found))),
+                _ => {}
             }
             pos += BLOCK_ALIGN;
         }
         Ok(later)
     }
+}
+
+fn newer(file: &LiveFile, found: u8) -> OpenError {
+    let (found, known) = (u32::from(found), u32::from(BLOCK_VERSION));
+    OpenError::NewerFormat { path: file.path.clone(), what: "journal block", found, known }
 }
 
 fn damage(file: &LiveFile, pos: u32, what: String) -> OpenError {

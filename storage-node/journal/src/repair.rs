@@ -28,8 +28,8 @@ use crate::disk::{DirLock, Disk, DiskFile, OpenMode};
 use crate::entry::{FileSeq, LogPosition, Lsn, StreamId};
 use crate::error::OpenError;
 use crate::format::{
-    BLOCK_ALIGN, BLOCK_HEADER_BYTES, BlockHeader, FILE_HEADER_BYTES, FLAG_FILE_HEAD, FileHeader, Frame,
-    FrameHeader, FrameKind, Frames, align_up, crc32c,
+    BLOCK_ALIGN, BLOCK_HEADER_BYTES, BLOCK_VERSION, BlockError, BlockHeader, FILE_HEADER_BYTES,
+    FLAG_FILE_HEAD, FileHeader, Frame, FrameHeader, FrameKind, Frames, align_up, crc32c,
 };
 use crate::identity::{IdentityFile, lock_dir};
 use crate::window::Window;
@@ -362,6 +362,7 @@ impl Walk {
             let pos = self.files[at].end;
             let (header, block) = match window.block(pos, seq)? {
                 Ok(block) => block,
+                Err(BlockError::Version(found)) => return Err(newer(found)),
                 Err(error) => break error.to_string(),
             };
             let is_head = header.flags & FLAG_FILE_HEAD != 0 && pos == FILE_HEADER_BYTES;
@@ -416,11 +417,13 @@ impl Walk {
             let mut window = Window::new(Arc::clone(&file.handle), file.file_bytes);
             while pos < file.file_bytes {
                 let mut step = BLOCK_ALIGN;
-                if let Ok((header, block)) = window.block(pos, file.seq)?
-                    && header.block_seq > self.last_block
-                {
-                    each(&header, block);
-                    step = align_up(u32::try_from(header.len()).expect("it fits its file"));
+                match window.block(pos, file.seq)? {
+                    Ok((header, block)) if header.block_seq > self.last_block => {
+                        each(&header, block);
+                        step = align_up(u32::try_from(header.len()).expect("it fits its file"));
+                    }
+                    Err(BlockError::Version(found)) => return Err(newer(found)),
+                    _ => {}
                 }
                 pos += step;
             }
@@ -428,6 +431,14 @@ impl Walk {
         }
         Ok(())
     }
+}
+
+/// A block that only a newer Weir reads is no damage: nothing is repaired around it.
+fn newer(found: u8) -> io::Error {
+    let told = format!(
+        "a journal block has version {found}; this build reads up to {BLOCK_VERSION}: use a newer Weir"
+    );
+    io::Error::new(io::ErrorKind::Unsupported, told)
 }
 
 /// Plays a frame as recovery does.

@@ -11,7 +11,8 @@ pub const FLAG_SESSION_START: u8 = 1;
 pub const FLAG_FILE_HEAD: u8 = 2;
 
 const MAGIC: u32 = u32::from_le_bytes(*b"WJB1");
-const VERSION: u8 = 1;
+/// Version of the blocks that are written, and the newest that is read.
+pub const BLOCK_VERSION: u8 = 1;
 const CRC_AT: usize = 12;
 
 /// Header of a block.
@@ -56,7 +57,7 @@ pub enum BlockError {
     /// No block starts here.
     #[error("no block starts here")]
     NoMagic,
-    /// A block of another format version.
+    /// A whole block of another format version.
     #[error("block version {0}")]
     Version(u8),
     /// A block of another life of the file.
@@ -101,7 +102,7 @@ impl BlockHeader {
     pub fn encode(&self) -> [u8; BLOCK_HEADER_BYTES] {
         let mut header = [0; BLOCK_HEADER_BYTES];
         header[0..4].copy_from_slice(&MAGIC.to_le_bytes());
-        header[4] = VERSION;
+        header[4] = BLOCK_VERSION;
         header[5] = self.flags;
         header[6..8].copy_from_slice(&self.frames.to_le_bytes());
         header[8..12].copy_from_slice(&self.body_len.to_le_bytes());
@@ -123,7 +124,8 @@ impl BlockHeader {
         header[CRC_AT..CRC_AT + 4].copy_from_slice(&crc.to_le_bytes());
     }
 
-    /// Reads a header without its checksum, which covers the frames too: see [`BlockHeader::verify`].
+    /// Reads a header without its checksum, which covers the frames too, and its version, which counts only in a whole
+    /// block: see [`BlockHeader::verify`].
     ///
     /// # Errors
     /// If no block of `file` starts here, or its length is more than `len_max`.
@@ -133,9 +135,6 @@ impl BlockHeader {
     pub fn parse(bytes: &[u8], file: FileSeq, len_max: usize) -> Result<Self, BlockError> {
         if u32_at(bytes, 0) != MAGIC {
             return Err(BlockError::NoMagic);
-        }
-        if bytes[4] != VERSION {
-            return Err(BlockError::Version(bytes[4]));
         }
         let header = Self {
             flags: bytes[5],
@@ -159,13 +158,18 @@ impl BlockHeader {
     /// Checks the whole block, header and frames.
     ///
     /// # Errors
-    /// [`BlockError::Checksum`].
+    /// [`BlockError::Checksum`]; [`BlockError::Version`] if it is whole and of another version: magic, version, length,
+    /// checksum and file number have their places in all of them.
     ///
     /// # Panics
     /// If `block` is shorter than a header.
     pub fn verify(block: &[u8]) -> Result<(), BlockError> {
         let crc = crc32c_pair(&block[..CRC_AT], &block[CRC_AT + 4..]);
-        if crc == u32_at(block, CRC_AT) { Ok(()) } else { Err(BlockError::Checksum) }
+        match (crc == u32_at(block, CRC_AT), block[4]) {
+            (false, _) => Err(BlockError::Checksum),
+            (true, BLOCK_VERSION) => Ok(()),
+            (true, other) => Err(BlockError::Version(other)),
+        }
     }
 }
 

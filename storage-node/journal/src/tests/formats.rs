@@ -1,7 +1,7 @@
 //! What a newer Weir wrote is refused by name, before anything is changed.
 
 use crate::disk::OpenMode;
-use crate::format::{crc32c, u32_at};
+use crate::format::{BLOCK_HEADER_BYTES, BLOCK_VERSION, FILE_HEADER_BYTES, crc32c, u32_at};
 
 use super::*;
 
@@ -66,6 +66,37 @@ fn a_journal_file_of_a_newer_format_is_refused_by_name_and_left_alone() {
     for part in ["0000000000000001.wal", "journal file format 1000", "reads up to 1", "use a newer Weir"] {
         assert!(refused.to_string().contains(part), "{part} in {refused}");
     }
+}
+
+#[test]
+fn a_whole_block_of_a_newer_version_is_refused_by_name_and_never_cut_as_a_torn_tail() {
+    const BLOCK_AT: usize = FILE_HEADER_BYTES as usize;
+    let disk = written();
+    let path = "/journal/wal/0000000000000001.wal";
+    let mut block = read_file(&disk, path).split_off(BLOCK_AT);
+    let len = BLOCK_HEADER_BYTES + u32_at(&block, 8) as usize;
+    block.truncate(len);
+    block[4] = BLOCK_VERSION + 1;
+    let write = |bytes: &[u8]| {
+        let file = disk.open(Path::new(path), OpenMode::Write).unwrap();
+        file.write_at(bytes, BLOCK_AT as u64).unwrap();
+    };
+    let checksum = crc32c(&[&block[..12], &block[16..]].concat());
+    block[12..16].copy_from_slice(&checksum.to_le_bytes());
+    write(&block);
+    let refused = refused(&disk);
+    assert!(
+        matches!(&refused, OpenError::NewerFormat { what: "journal block", found: 2, known: 1, .. }),
+        "{refused:?}"
+    );
+    for part in [path, "journal block format 2", "reads up to 1", "use a newer Weir"] {
+        assert!(refused.to_string().contains(part), "{part} in {refused}");
+    }
+    // One that is not whole was never acknowledged, whatever it says of its version.
+    block[12] ^= 1;
+    write(&block);
+    let (_, recovered) = Journal::open(config(), Arc::new(disk)).unwrap();
+    assert!(recovered.torn_tail.is_some());
 }
 
 #[test]
