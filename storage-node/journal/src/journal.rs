@@ -409,6 +409,13 @@ impl Journal {
         }
     }
 
+    /// Whether the file keeper has the next file ready, or knows that the disk is full.
+    #[cfg(test)]
+    pub(crate) fn knows_of_next_file(&self) -> bool {
+        let inner = self.core().lock();
+        inner.next.is_some() || inner.disk_full
+    }
+
     /// The failure that stopped the journal, if one did.
     #[must_use]
     pub fn failure(&self) -> Option<Arc<Failure>> {

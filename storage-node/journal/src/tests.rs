@@ -439,6 +439,8 @@ fn a_full_disk_refuses_before_append_poisons_nothing_and_recovers_by_itself() {
     let (journal, _) = open(&disk);
     let mut index = 0;
     let full = loop {
+        // An append that comes while the file keeper finds out waits for room, as it should.
+        until("the file keeper has tried", || journal.knows_of_next_file());
         match journal.try_admit(20_000, Class::Data) {
             Ok(_permit) => append(&journal, STREAM, vec![entry(index, 20_000)]).unwrap(),
             Err(full) => break full,
