@@ -2394,6 +2394,8 @@ export interface operations {
             query?: {
                 /** @description Only names that contain this text. */
                 q?: string;
+                /** @description Only those of the topic with this name. */
+                topic?: string;
                 /** @description Order of the items; `name` is the only one. */
                 sort?: "name";
                 /** @description Most items of the page; 100 by default. */

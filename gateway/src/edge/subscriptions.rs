@@ -79,6 +79,7 @@ pub(super) async fn list(call: Call) -> Result<Response, Problem> {
         tenant: call.principal.tenant.clone(),
         namespace: call.route.name("ns")?,
         contains: call.route.query("q").map(str::to_owned),
+        topic: call.route.query("topic").map(str::to_owned),
         limit: page_limit(&call),
         cursor: call.route.query("cursor").map(str::to_owned),
     };

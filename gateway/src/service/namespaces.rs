@@ -94,6 +94,7 @@ impl Namespaces {
                 tenant: tenant.to_string(),
                 namespace: name.to_string(),
                 contains: None,
+                topic: None,
                 after: None,
                 limit: 1,
             };

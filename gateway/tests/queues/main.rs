@@ -104,6 +104,10 @@ async fn lists_are_paged_by_name() {
     assert_eq!(names, ["a", "b", "c", "x"]);
     let found = play.request("GET", "/v1/subscriptions?q=x", &[], "").await;
     assert_eq!(found.body["items"].as_array().unwrap().len(), 1);
+    for (topic, count) in [("orders", 4), ("order", 0)] {
+        let found = play.request("GET", &format!("/v1/subscriptions?topic={topic}"), &[], "").await;
+        assert_eq!(found.body["items"].as_array().unwrap().len(), count, "{topic}");
+    }
     let nowhere = play.request("GET", "/v1/ns/shop/subscriptions", &[], "").await;
     assert_eq!(nowhere.code(), "namespace_not_found");
 }

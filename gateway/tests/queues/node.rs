@@ -270,7 +270,10 @@ impl State {
         let after = request.after.clone().unwrap_or_default();
         let is_meant =
             |name: &String| *name > after && name.contains(request.contains.as_deref().unwrap_or(""));
-        let found = self.subscriptions.iter().filter(|(name, _)| is_meant(name));
+        let of_topic = |found: &SubscriptionDescription| {
+            request.topic.as_ref().is_none_or(|topic| found.config.topic == *topic)
+        };
+        let found = self.subscriptions.iter().filter(|(name, found)| is_meant(name) && of_topic(found));
         let limit = usize::try_from(request.limit).unwrap();
         SubscriptionList { subscriptions: found.map(|(_, found)| found.clone()).take(limit).collect() }
     }

@@ -153,6 +153,9 @@ pub struct ListSubscriptionsRequest {
     /// At most this many.
     #[prost(uint32, tag = "5")]
     pub limit: u32,
+    /// Only those of the topic with this name.
+    #[prost(string, optional, tag = "6")]
+    pub topic: Option<String>,
 }
 
 /// The answer to [`ListSubscriptionsRequest`].

@@ -63,7 +63,7 @@ pub enum Target {
 }
 
 /// A query parameter or header.
-#[derive(Debug)]
+#[derive(Debug, Clone, Copy)]
 pub struct Param {
     /// Its name.
     pub name: &'static str,

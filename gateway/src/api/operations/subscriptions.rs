@@ -1,7 +1,7 @@
 //! Subscriptions as they are configured.
 
 use super::topics::{ETAG, IF_MATCH, IF_NONE_MATCH, IF_NONE_MATCH_STAR, PAGE, json};
-use super::{Answer, Body, Content, Operation, Target, Verb};
+use super::{Answer, Body, Content, Kind, Operation, Param, Target, Verb};
 use crate::auth::Op;
 
 const SHOWN: &[Answer] =
@@ -23,6 +23,8 @@ pub(super) const SUBSCRIPTION: Operation = Operation {
     answers: &[],
 };
 
+const OF_TOPIC: Param = Param::optional("topic", Kind::Text, "Only those of the topic with this name.");
+
 /// Lists subscriptions.
 pub const LIST_SUBSCRIPTIONS: Operation = Operation {
     id: "listSubscriptions",
@@ -31,7 +33,7 @@ pub const LIST_SUBSCRIPTIONS: Operation = Operation {
     target: Target::Namespace,
     summary: "List subscriptions",
     about: "Errors: `namespace_not_found`, `invalid_cursor`.",
-    query: PAGE,
+    query: &[PAGE[0], OF_TOPIC, PAGE[1], PAGE[2], PAGE[3]],
     answers: &[Answer { status: 200, about: "A page.", content: &[json("SubscriptionPage")], headers: &[] }],
     ..SUBSCRIPTION
 };

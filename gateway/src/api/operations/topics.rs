@@ -6,7 +6,7 @@ use crate::auth::Op;
 pub(super) const ETAG: (&str, &str) =
     ("ETag", "Tag of the configuration, for `If-Match` and `If-None-Match`.");
 
-pub(super) const PAGE: &[Param] = &[
+pub(super) const PAGE: &[Param; 4] = &[
     Param::optional("q", Kind::Text, "Only names that contain this text."),
     Param::optional("sort", Kind::OneOf(&["name"]), "Order of the items; `name` is the only one."),
     Param::optional("limit", Kind::Integer { min: 1, max: 1000 }, "Most items of the page; 100 by default."),

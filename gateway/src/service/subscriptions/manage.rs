@@ -49,6 +49,8 @@ pub struct ListSubscriptions {
     pub namespace: Name,
     /// Only names that contain this.
     pub contains: Option<String>,
+    /// Only those of the topic with this name.
+    pub topic: Option<String>,
     /// At most this many.
     pub limit: u32,
     /// Cursor of the page before.
@@ -255,6 +257,7 @@ impl Subscriptions {
             tenant: list.tenant.to_string(),
             namespace: list.namespace.to_string(),
             contains: list.contains.clone(),
+            topic: list.topic.clone(),
             after,
             // One more tells whether there is another page.
             limit: list.limit.saturating_add(1),

@@ -149,7 +149,8 @@ impl Subscriptions {
             .range((Bound::Excluded(from), Bound::Unbounded))
             .map_while(|(key, life)| Some((key.strip_prefix(&prefix)?, life)))
             .filter(|(name, _)| request.contains.as_ref().is_none_or(|text| name.contains(text.as_str())))
-            .map(|(_, life)| self.lives.get(life).expect("names and lives change together"));
+            .map(|(_, life)| self.lives.get(life).expect("names and lives change together"))
+            .filter(|found| request.topic.as_ref().is_none_or(|topic| found.config.topic == *topic));
         let subscriptions = found.take(request.limit as usize).map(|found| (**found).clone()).collect();
         SubscriptionList { subscriptions }
     }
