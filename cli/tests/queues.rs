@@ -174,3 +174,58 @@ fn the_command_line_makes_a_subscription_works_on_it_and_moves_it() {
     assert_eq!(weir(&["pull", "billing", "--ack"]), "a b\n{\"n\":0}\n");
     assert!(weir(&["subscription", "delete", "billing", "--yes"]).starts_with("deleted billing"));
 }
+
+fn start_of(http: &mut Connection) -> u64 {
+    let topic = http.request("GET /v1/topics/orders", &[], b"").unwrap();
+    topic.json()["partitions"][0]["start"].as_u64().unwrap()
+}
+
+/// All that `subscription` gets, acknowledged.
+fn work_off(http: &mut Connection, subscription: &str) -> usize {
+    let messages = pull_as(http, subscription, 100);
+    if !messages.is_empty() {
+        let body = json!({"ack": leases(&messages)});
+        assert_eq!(post(http, &format!("/v1/subscriptions/{subscription}:settle"), &body).status, 200);
+    }
+    messages.len()
+}
+
+#[test]
+fn a_topic_until_settled_lets_go_of_what_every_subscription_has_settled_and_of_nothing_else() {
+    let (dir, product, mut http) = started();
+    create(&mut http, 1, &json!({}));
+    let until_settled = br#"{"retention":{"until_settled":true}}"#;
+    assert_eq!(http.request("PATCH /v1/topics/orders", &[], until_settled).unwrap().status, 200);
+    let audit = json!({"mode": "queue", "topics": ["orders"]}).to_string();
+    assert_eq!(http.request("PUT /v1/subscriptions/audit", &[], audit.as_bytes()).unwrap().status, 201);
+    (0..3).for_each(|_| publish(&mut http, 4));
+
+    assert_eq!(work_off(&mut http, "billing"), 12);
+    assert_eq!(start_of(&mut http), 0, "audit has settled nothing");
+    let first = pull_as(&mut http, "audit", 6);
+    let body = json!({"ack": leases(&first)});
+    assert_eq!(post(&mut http, "/v1/subscriptions/audit:settle", &body).status, 200);
+    assert_eq!(start_of(&mut http), 4, "a batch goes as a whole");
+    let seek = post(&mut http, "/v1/subscriptions/billing:seek", &json!({"to": "earliest"}));
+    assert_eq!((seek.status, &seek.json()["redelivered"]), (200, &json!(8)), "{}", seek.text());
+    assert_eq!(work_off(&mut http, "audit"), 6);
+    assert_eq!(start_of(&mut http), 4, "billing is to see them again");
+
+    drop(http);
+    drop(product);
+    let product = Product::start(dir.path());
+    let mut http = Connection::open(&product.address).unwrap();
+    assert_eq!(start_of(&mut http), 4);
+    assert_eq!(http.request("DELETE /v1/subscriptions/billing", &[], b"").unwrap().status, 204);
+    assert_eq!(start_of(&mut http), 12, "who is gone keeps nothing");
+    let gone = http.request("GET /v1/topics/orders/messages/0/3", &[], b"").unwrap();
+    assert_eq!(gone.status, 410);
+    publish(&mut http, 1);
+    assert_eq!(http.request("DELETE /v1/subscriptions/audit", &[], b"").unwrap().status, 204);
+    assert_eq!(start_of(&mut http), 12, "without subscriptions everything stays");
+}
+
+fn pull_as(http: &mut Connection, subscription: &str, most: u64) -> Vec<Value> {
+    let pulled = post(http, &format!("/v1/subscriptions/{subscription}:pull"), &json!({"max": most}));
+    pulled.json()["messages"].as_array().unwrap().clone()
+}

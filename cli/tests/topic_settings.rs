@@ -81,7 +81,6 @@ fn what_would_have_no_effect_is_refused_by_name_and_changes_nothing() {
     let before = http.request("GET /v1/topics/t", &[], b"").unwrap().json();
     for (config, code_expected, field) in [
         (r#"{"compaction":"key"}"#, "not_supported", "compaction"),
-        (r#"{"retention":{"until_settled":true}}"#, "not_supported", "retention.until_settled"),
         (r#"{"deliver_from":"memory"}"#, "level_unavailable", "deliver_from"),
     ] {
         for line in ["PUT /v1/topics/new", "PATCH /v1/topics/t"] {

@@ -1381,7 +1381,7 @@ export interface components {
              */
             records: number | null;
             /**
-             * @description Messages settled by every subscription: refused as `not_supported`.
+             * @description Also the oldest batches that every subscription has settled. A topic without subscriptions keeps its messages.
              * @default false
              */
             until_settled: boolean;
@@ -1407,7 +1407,7 @@ export interface components {
              */
             records: number | null;
             /**
-             * @description Messages settled by every subscription: refused as `not_supported`.
+             * @description Also the oldest batches that every subscription has settled. A topic without subscriptions keeps its messages.
              * @default null
              */
             until_settled: boolean;

@@ -95,7 +95,7 @@ pub struct Retention {
     /// Per partition: the oldest records beyond this many.
     #[schema(minimum = 1)]
     pub records: Option<u64>,
-    /// Messages settled by every subscription: refused as `not_supported`.
+    /// Also the oldest batches that every subscription has settled. A topic without subscriptions keeps its messages.
     pub until_settled: bool,
 }
 
@@ -293,7 +293,7 @@ pub struct RetentionPatch {
     #[serde(skip_serializing_if = "Option::is_none", deserialize_with = "some")]
     #[schema(value_type = Option<u64>, minimum = 1)]
     pub records: Option<Option<u64>>,
-    /// Messages settled by every subscription: refused as `not_supported`.
+    /// Also the oldest batches that every subscription has settled. A topic without subscriptions keeps its messages.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub until_settled: Option<bool>,

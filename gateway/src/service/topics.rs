@@ -329,12 +329,8 @@ fn check_config(config: &TopicConfig, level_max: Level) -> Result<(), ServiceErr
     let refuse =
         |code, field: &'static str, detail: String| Err(ServiceError::new(code, detail).with_field(field));
     let invalid = |field, detail| refuse(ErrorCode::InvalidConfig, field, detail);
-    for (is_set, field) in
-        [(config.compact_by_key, "compaction"), (config.retention_until_settled, "retention.until_settled")]
-    {
-        if is_set {
-            return refuse(ErrorCode::NotSupported, field, format!("{field} is not built yet"));
-        }
+    if config.compact_by_key {
+        return refuse(ErrorCode::NotSupported, "compaction", "compaction is not built yet".into());
     }
     if config.partitions == 0 || config.partitions > PARTITIONS_MAX {
         let detail = format!("partitions is {}; 1 to {PARTITIONS_MAX} are allowed", config.partitions);

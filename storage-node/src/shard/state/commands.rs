@@ -46,7 +46,7 @@ impl ShardState {
             Change::CreateSubscription(create) => self.create_subscription(&create, at, applied),
             Change::UpdateSubscription(update) => self.update_subscription(&update, applied),
             Change::DeleteSubscription(delete) => self.delete_subscription(&delete, applied),
-            Change::TellSubscription(told) => self.told_of_subscription(told),
+            Change::TellSubscription(told) => self.told_of_subscription(told, applied),
             Change::ChangePart(change) => {
                 let event = PartEvent::decode(&change.event).map_err(|_| unknown)?;
                 self.change_part(part_key(&change.part), &event, applied)
@@ -177,6 +177,7 @@ impl ShardState {
                 partition.config = Arc::clone(&config);
                 partition.version = ConfigVersion(topic.version);
             });
+            self.trim_settled(*key, &mut Vec::new()); // all are touched
         }
         keys
     }

@@ -30,6 +30,7 @@ mod partition;
 mod parts;
 mod producers;
 mod rows;
+mod settled;
 mod slots;
 mod snapshot;
 mod stored_subscriptions;

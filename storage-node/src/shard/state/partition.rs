@@ -147,6 +147,12 @@ impl Partition {
         (upto > self.start).then_some(upto)
     }
 
+    /// How far the batches reach that lie below `floor` as a whole; `None` if none does.
+    pub(super) fn whole_batches_below(&self, floor: Offset) -> Option<Offset> {
+        self.oldest.filter(|oldest| oldest.end() <= floor)?;
+        Some(self.batch_at(floor).map_or(floor.min(self.end), |row| row.base_offset))
+    }
+
     /// The start that leaves at most `limit` bytes, or only the newest batch.
     fn start_within(&self, limit: u64) -> Offset {
         let (mut bytes, mut start) = (self.bytes, self.start);

@@ -93,6 +93,12 @@ impl Parts {
         self.by_partition.get(&partition).cloned().unwrap_or_default()
     }
 
+    /// Below it every subscription of a partition has settled all; `None` if it has none.
+    pub(super) fn lowest_floor(&self, partition: PartitionKey) -> Option<Offset> {
+        let subscriptions = self.by_partition.get(&partition)?;
+        subscriptions.iter().filter_map(|id| Some(self.held.get(&(*id, partition))?.part.floor())).min()
+    }
+
     /// Checks that parts and partitions agree.
     ///
     /// # Panics

@@ -58,7 +58,7 @@ impl ShardState {
     ) -> Result<Verdict, Refusal> {
         self.has_outbox_room()?;
         let subscription = self.subscriptions.delete(delete)?;
-        self.close_parts(&subscription);
+        self.close_parts(&subscription, applied);
         self.tell_of_subscription(&subscription, true, applied);
         Ok(Verdict::Subscription(subscription))
     }
@@ -78,12 +78,16 @@ impl ShardState {
     }
 
     /// The home of a subscription says what it is; this shard holds partitions of its topic.
-    pub(super) fn told_of_subscription(&mut self, told: TellSubscription) -> Result<Verdict, Refusal> {
+    pub(super) fn told_of_subscription(
+        &mut self,
+        told: TellSubscription,
+        applied: &mut Applied,
+    ) -> Result<Verdict, Refusal> {
         if !self.is_news(told.source, told.seq, None)? {
             return Ok(Verdict::Done);
         }
         if told.is_deleted {
-            self.close_parts(&told.subscription);
+            self.close_parts(&told.subscription, applied);
         } else {
             self.open_parts(&told.subscription);
             self.configure_parts(&told.subscription);
@@ -112,8 +116,11 @@ impl ShardState {
         }
     }
 
-    fn close_parts(&mut self, subscription: &SubscriptionDescription) {
-        self.part_keys(subscription).into_iter().for_each(|key| self.parts.close(key));
+    fn close_parts(&mut self, subscription: &SubscriptionDescription, applied: &mut Applied) {
+        for key in self.part_keys(subscription) {
+            self.parts.close(key);
+            self.trim_settled(key.1, &mut applied.touched);
+        }
     }
 
     /// The subscription's parts that lie in this shard.
@@ -161,6 +168,7 @@ impl ShardState {
         })?;
         applied.is_outbox_changed |= !letters.is_empty();
         letters.into_iter().for_each(|letter| Arc::make_mut(&mut self.dead_letters).push(letter));
+        self.trim_settled(key.1, &mut applied.touched);
         Ok(Verdict::Done)
     }
 
