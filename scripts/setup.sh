@@ -45,9 +45,9 @@ need_node() {
 
 need_go() {
   local next="Install Go $GO_MIN or newer from https://go.dev/dl and run this again; \`scripts/test\` with the names of the other phases goes without."
-  command -v go >/dev/null || die "go is missing (it builds k6, for the phase load). $next"
+  command -v go >/dev/null || die "go is missing (it builds $1). $next"
   local have; have=$(go env GOVERSION | tr -d go)
-  at_least "$have" "$GO_MIN" || die "Go $have is too old (it builds k6, for the phase load). $next"
+  at_least "$have" "$GO_MIN" || die "Go $have is too old (it builds $1). $next"
 }
 
 # need_packages COMMAND:PACKAGE ...: installs the Debian packages whose command is missing.
@@ -81,12 +81,31 @@ has_k6() { [ -x "$TOOLS/bin/k6" ] && [ "$(cat "$TOOLS/k6.version" 2>/dev/null)" 
 
 need_k6() {
   has_k6 && return 0
-  need_go
+  need_go "k6, for the phase load"
   say "building k6 $K6_VERSION (once, a few minutes)"
   mkdir -p "$TOOLS/bin"
   GOBIN="$TOOLS/bin" GOFLAGS=-modcacherw go install "go.k6.io/k6@$K6_VERSION" ||
     die "k6 could not be built; what go says stands above. Without it: \`scripts/test\` with the names of the other phases."
   echo "$K6_VERSION" >"$TOOLS/k6.version"
+}
+
+has_minio() {
+  if [ -n "${MINIO:-}" ]; then
+    [ -x "$MINIO" ] || die "MINIO names $MINIO, which is no program. Name one, or unset it and one is built."
+    return 0
+  fi
+  [ -x "$TOOLS/bin/minio" ] && [ "$(cat "$TOOLS/minio.version" 2>/dev/null)" = "$MINIO_VERSION" ]
+}
+
+# A real S3 for the tests of cold data: what MINIO names, else built here.
+need_minio() {
+  has_minio && return 0
+  need_go "MinIO, for the phase rust"
+  say "building MinIO $MINIO_VERSION (once, a few minutes)"
+  mkdir -p "$TOOLS/bin"
+  GOBIN="$TOOLS/bin" GOFLAGS=-modcacherw go install "github.com/minio/minio@$MINIO_VERSION" ||
+    die "MinIO could not be built; what go says stands above. A minio of your own can be named in MINIO."
+  echo "$MINIO_VERSION" >"$TOOLS/minio.version"
 }
 
 need_cargo_deny() {

@@ -1,0 +1,223 @@
+//! A store that fails as stores do: for tests, here and in the crates that use this one.
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use futures_util::stream::{self, BoxStream, StreamExt as _};
+use object_store::path::Path;
+use object_store::{
+    CopyOptions, Error, GetOptions, GetResult, GetResultPayload, ListResult, MultipartUpload, ObjectMeta,
+    ObjectStore, PutMultipartOptions, PutOptions, PutPayload, PutResult, Result, UploadPart,
+};
+use parking_lot::Mutex;
+
+/// A kind of request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Op {
+    /// An object in one request.
+    Put,
+    /// A part of an object.
+    Part,
+    /// Putting an object together from its parts.
+    Complete,
+    /// A read.
+    Get,
+    /// A deletion.
+    Delete,
+}
+
+/// What happens to a request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Fault {
+    /// It fails without effect.
+    Error,
+    /// It is never answered, and has no effect.
+    Hang,
+    /// It has its effect, and the answer says that it failed.
+    AnswerLost,
+    /// Somebody else was first: a put finds another object of that name.
+    LostRace,
+    /// The body stops after so many bytes, without an error.
+    Truncated(u64),
+    /// One bit of the body is another.
+    BitFlip,
+    /// The body comes after a pause.
+    Slow(Duration),
+}
+
+/// What will go wrong. Cheap to clone: all clones are one plan.
+#[derive(Debug, Clone, Default)]
+pub struct Faults {
+    plan: Arc<Mutex<Plan>>,
+}
+
+#[derive(Debug, Default)]
+struct Plan {
+    next: VecDeque<(Op, Fault)>,
+    always: Option<(Op, Fault)>,
+    requests: Vec<Op>,
+}
+
+impl Faults {
+    /// The next request of this kind that has no fault planned yet gets this one.
+    pub fn next(&self, op: Op, fault: Fault) {
+        self.plan.lock().next.push_back((op, fault));
+    }
+
+    /// Every request of this kind gets this fault until told otherwise.
+    pub fn always(&self, fault: Option<(Op, Fault)>) {
+        self.plan.lock().always = fault;
+    }
+
+    /// Planned faults that nothing has met yet.
+    #[must_use]
+    pub fn left(&self) -> usize {
+        self.plan.lock().next.len()
+    }
+
+    /// Requests of this kind so far.
+    #[must_use]
+    pub fn requests(&self, op: Op) -> usize {
+        self.plan.lock().requests.iter().filter(|asked| **asked == op).count()
+    }
+
+    fn of(&self, op: Op) -> Option<Fault> {
+        let mut plan = self.plan.lock();
+        plan.requests.push(op);
+        let planned = plan.next.iter().position(|(of, _)| *of == op);
+        let planned = planned.and_then(|at| plan.next.remove(at));
+        planned.or(plan.always.filter(|(of, _)| *of == op)).map(|(_, fault)| fault)
+    }
+}
+
+/// A store with faults.
+#[derive(Debug)]
+pub struct FaultyStore {
+    inner: Arc<dyn ObjectStore>,
+    faults: Faults,
+}
+
+impl FaultyStore {
+    /// Puts `faults` in front of a store.
+    #[must_use]
+    pub fn new(inner: Arc<dyn ObjectStore>, faults: Faults) -> Self {
+        Self { inner, faults }
+    }
+}
+
+impl fmt::Display for FaultyStore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "FaultyStore({})", self.inner)
+    }
+}
+
+fn failed() -> Error {
+    Error::Generic { store: "faulty", source: "planned to fail".into() }
+}
+
+/// Runs `request` as `fault` lets it.
+async fn meet<T>(fault: Option<Fault>, request: impl Future<Output = Result<T>>) -> Result<T> {
+    match fault {
+        Some(Fault::Error) => Err(failed()),
+        Some(Fault::Hang) => std::future::pending().await,
+        Some(Fault::AnswerLost) => request.await.and_then(|_| Err(failed())),
+        Some(Fault::Slow(pause)) => {
+            tokio::time::sleep(pause).await;
+            request.await
+        }
+        _ => request.await,
+    }
+}
+
+#[async_trait]
+impl ObjectStore for FaultyStore {
+    async fn put_opts(&self, location: &Path, payload: PutPayload, opts: PutOptions) -> Result<PutResult> {
+        let fault = self.faults.of(Op::Put);
+        if fault == Some(Fault::LostRace) {
+            let rival = PutPayload::from_static(b"somebody else's");
+            self.inner.put_opts(location, rival, PutOptions::default()).await?;
+        }
+        meet(fault, self.inner.put_opts(location, payload, opts)).await
+    }
+
+    async fn put_multipart_opts(
+        &self,
+        location: &Path,
+        opts: PutMultipartOptions,
+    ) -> Result<Box<dyn MultipartUpload>> {
+        let inner = self.inner.put_multipart_opts(location, opts).await?;
+        Ok(Box::new(FaultyUpload { inner, faults: self.faults.clone() }))
+    }
+
+    async fn get_opts(&self, location: &Path, options: GetOptions) -> Result<GetResult> {
+        let fault = self.faults.of(Op::Get);
+        let got = meet(fault, self.inner.get_opts(location, options)).await?;
+        let (meta, range, attributes, extensions) =
+            (got.meta.clone(), got.range.clone(), got.attributes.clone(), got.extensions.clone());
+        let body = got.bytes().await?;
+        let body = match fault {
+            Some(Fault::Truncated(upto)) => {
+                body.slice(..body.len().min(usize::try_from(upto).unwrap_or(usize::MAX)))
+            }
+            Some(Fault::BitFlip) => {
+                let mut flipped = body.to_vec();
+                let middle = flipped.len() / 2;
+                if let Some(byte) = flipped.get_mut(middle) {
+                    *byte ^= 1;
+                }
+                Bytes::from(flipped)
+            }
+            _ => body,
+        };
+        let payload = GetResultPayload::Stream(stream::once(async { Ok(body) }).boxed());
+        Ok(GetResult { payload, meta, range, attributes, extensions })
+    }
+
+    fn delete_stream(&self, locations: BoxStream<'static, Result<Path>>) -> BoxStream<'static, Result<Path>> {
+        match self.faults.of(Op::Delete) {
+            Some(Fault::Hang) => stream::pending().boxed(),
+            Some(Fault::Error) => stream::once(async { Err(failed()) }).boxed(),
+            _ => self.inner.delete_stream(locations),
+        }
+    }
+
+    fn list(&self, prefix: Option<&Path>) -> BoxStream<'static, Result<ObjectMeta>> {
+        self.inner.list(prefix)
+    }
+
+    async fn list_with_delimiter(&self, prefix: Option<&Path>) -> Result<ListResult> {
+        self.inner.list_with_delimiter(prefix).await
+    }
+
+    async fn copy_opts(&self, from: &Path, to: &Path, options: CopyOptions) -> Result<()> {
+        self.inner.copy_opts(from, to, options).await
+    }
+}
+
+#[derive(Debug)]
+struct FaultyUpload {
+    inner: Box<dyn MultipartUpload>,
+    faults: Faults,
+}
+
+#[async_trait]
+impl MultipartUpload for FaultyUpload {
+    fn put_part(&mut self, data: PutPayload) -> UploadPart {
+        let fault = self.faults.of(Op::Part);
+        let part = self.inner.put_part(data);
+        Box::pin(async move { meet(fault, part).await })
+    }
+
+    async fn complete(&mut self) -> Result<PutResult> {
+        let fault = self.faults.of(Op::Complete);
+        meet(fault, self.inner.complete()).await
+    }
+
+    async fn abort(&mut self) -> Result<()> {
+        self.inner.abort().await
+    }
+}

@@ -1,0 +1,22 @@
+//! Objects by name, wherever they are kept.
+//!
+//! ```text
+//!   open       a URL becomes a store: s3://, gs://, az://, file://
+//!   objects    create, read, delete, list: with time limits, few retries, and errors that name the object
+//!   upload     an object of any size in parts, within a budget of bytes
+//!   self_test  two creates of one name, and only one may win: asked before anything relies on it
+//!   names      how objects are called
+//! ```
+
+mod error;
+mod names;
+mod objects;
+mod open;
+mod self_test;
+mod upload;
+
+pub use error::StoreError;
+pub use names::{NameError, PackName};
+pub use objects::{Created, Listed, Store, StoreConfig, StoreMetrics};
+pub use open::OpenError;
+pub use upload::{PART_BYTES, Upload, Uploaded};

@@ -1,0 +1,317 @@
+//! Single objects: created, read, deleted, listed.
+
+use std::fmt;
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use bytes::{Bytes, BytesMut};
+use futures_util::{StreamExt as _, TryStreamExt as _};
+use object_store::path::Path;
+use object_store::{GetOptions, GetRange, ObjectStore, ObjectStoreExt as _, PutMode, PutOptions};
+use tokio::sync::Semaphore;
+use weir_protocol::checksum::Crc32c;
+
+use super::error::StoreError;
+
+/// Reads are tried this often before they fail.
+const TRIES: u32 = 3;
+/// Pause before the second try; it doubles.
+const PAUSE: Duration = Duration::from_millis(50);
+/// Most bytes that are read into memory at once.
+const BYTES_MAX: u64 = 64 << 20;
+
+/// Settings of a store.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StoreConfig {
+    /// Where it is, see [`Store::open`].
+    pub url: String,
+    /// Settings by the names of the store's environment variables, which they win over.
+    pub options: Vec<(String, String)>,
+    /// How long one request may take. Default 30 s.
+    pub patience: Duration,
+    /// Bytes of parts that are being uploaded, all uploads together; at least one part goes. Default 32 MiB.
+    pub upload_bytes_max: usize,
+}
+
+impl StoreConfig {
+    /// Defaults for the store at `url`.
+    #[must_use]
+    pub fn new(url: impl Into<String>) -> Self {
+        Self {
+            url: url.into(),
+            options: Vec::new(),
+            patience: Duration::from_secs(30),
+            upload_bytes_max: 32 << 20,
+        }
+    }
+}
+
+/// Counters of a store, since start.
+#[derive(Debug, Default)]
+pub struct StoreMetrics {
+    /// Reads asked for, tries counted singly.
+    pub gets: AtomicU64,
+    /// Bytes that came.
+    pub get_bytes: AtomicU64,
+    /// Objects and parts sent.
+    pub puts: AtomicU64,
+    /// Bytes of them.
+    pub put_bytes: AtomicU64,
+    /// Objects deleted.
+    pub deletes: AtomicU64,
+    /// Requests that failed; a missing object and a lost race are answers, not failures.
+    pub failures: AtomicU64,
+}
+
+/// What is read of an object.
+enum Part {
+    Range(Range<u64>),
+    Whole { bytes_max: u64 },
+}
+
+/// A store of objects. Cheap to clone.
+#[derive(Clone)]
+pub struct Store {
+    pub(super) inner: Arc<dyn ObjectStore>,
+    prefix: Path,
+    config: Arc<StoreConfig>,
+    /// Upload budget, in KiB.
+    pub(super) budget: Arc<Semaphore>,
+    metrics: Arc<StoreMetrics>,
+}
+
+/// What became of [`Store::create`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Created {
+    /// The object is there, written now or by an earlier try whose answer was lost.
+    Ours,
+    /// Another was first.
+    Theirs,
+}
+
+/// An object in a listing.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Listed {
+    /// Its name.
+    pub name: String,
+    /// Its bytes.
+    pub bytes: u64,
+    /// When it was written, by the store's clock: milliseconds since the epoch.
+    pub written_ms: u64,
+}
+
+impl Store {
+    /// A store over any implementation; names begin with `prefix`.
+    #[must_use]
+    pub fn over(inner: Arc<dyn ObjectStore>, prefix: Path, config: StoreConfig) -> Self {
+        let permits = (config.upload_bytes_max / 1024).clamp(super::upload::PART_KIB, Semaphore::MAX_PERMITS);
+        Self {
+            inner,
+            prefix,
+            config: Arc::new(config),
+            budget: Arc::new(Semaphore::new(permits)),
+            metrics: Arc::default(),
+        }
+    }
+
+    /// Where it is.
+    #[must_use]
+    pub fn url(&self) -> &str {
+        &self.config.url
+    }
+
+    /// Its counters.
+    #[must_use]
+    pub fn metrics(&self) -> Arc<StoreMetrics> {
+        Arc::clone(&self.metrics)
+    }
+
+    /// Writes an object that must not exist yet. On return it is durable, or nothing was written.
+    ///
+    /// If the store says that it exists, its bytes are compared: an answer may have been lost on the way, and the
+    /// library's own retry then meets what it wrote.
+    ///
+    /// # Errors
+    /// [`StoreError`]; whether it was written is unknown then.
+    pub async fn create(&self, name: &str, bytes: Bytes) -> Result<Created, StoreError> {
+        let options = PutOptions::from(PutMode::Create);
+        let length = bytes.len() as u64;
+        let path = self.path(name);
+        let put = self.inner.put_opts(&path, bytes.clone().into(), options);
+        match self.in_time(name, put).await {
+            Ok(_) => {
+                self.sent(length);
+                Ok(Created::Ours)
+            }
+            Err(StoreError::Exists { .. }) => {
+                let there = self.get_all(name, length).await;
+                match there {
+                    Ok(there) if there == bytes => Ok(Created::Ours),
+                    Ok(_) | Err(StoreError::Length { .. }) => Ok(Created::Theirs),
+                    Err(error) => Err(error),
+                }
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Reads exactly `range` of an object.
+    ///
+    /// # Errors
+    /// [`StoreError`], after a few tries if it may pass.
+    pub async fn get(&self, name: &str, range: Range<u64>) -> Result<Bytes, StoreError> {
+        self.read(name, &Part::Range(range)).await
+    }
+
+    /// Reads a whole object of at most `bytes_max` bytes.
+    ///
+    /// # Errors
+    /// [`StoreError::Length`] if it is larger; as [`Store::get`].
+    pub async fn get_all(&self, name: &str, bytes_max: u64) -> Result<Bytes, StoreError> {
+        self.read(name, &Part::Whole { bytes_max }).await
+    }
+
+    async fn read(&self, name: &str, part: &Part) -> Result<Bytes, StoreError> {
+        let mut pause = PAUSE;
+        for _ in 1..TRIES {
+            match self.read_once(name, part).await {
+                Err(error) if error.is_passing() => tracing::debug!(%error, "reading is tried again"),
+                done => return done,
+            }
+            tokio::time::sleep(pause).await;
+            pause *= 2;
+        }
+        self.read_once(name, part).await
+    }
+
+    async fn read_once(&self, name: &str, part: &Part) -> Result<Bytes, StoreError> {
+        self.metrics.gets.fetch_add(1, Ordering::Relaxed);
+        let (range, bytes_max) = match part {
+            Part::Range(range) => (Some(GetRange::Bounded(range.clone())), range.end - range.start),
+            // Not a range: of an empty object no range can be had.
+            Part::Whole { bytes_max } => (None, *bytes_max),
+        };
+        assert!(bytes_max <= BYTES_MAX, "{bytes_max} bytes of {name} are too much at once");
+        let path = self.path(name);
+        let bytes = self.in_time(name, async {
+            let options = GetOptions { range, ..GetOptions::default() };
+            let mut chunks = self.inner.get_opts(&path, options).await?.into_stream();
+            let mut all = chunks.try_next().await?.unwrap_or_default();
+            let Some(second) = chunks.try_next().await? else { return Ok(all) };
+            let mut more = BytesMut::from(std::mem::take(&mut all));
+            more.extend_from_slice(&second);
+            while let Some(chunk) = chunks.try_next().await?
+                && more.len() as u64 <= bytes_max
+            {
+                more.extend_from_slice(&chunk);
+            }
+            Ok(more.freeze())
+        });
+        let bytes = bytes.await?;
+        let have = bytes.len() as u64;
+        self.metrics.get_bytes.fetch_add(have, Ordering::Relaxed);
+        let is_right = if matches!(part, Part::Range(_)) { have == bytes_max } else { have <= bytes_max };
+        if is_right {
+            Ok(bytes)
+        } else {
+            Err(StoreError::Length { object: name.to_owned(), have, want: bytes_max })
+        }
+    }
+
+    /// Reads an object once and compares: on success it has these bytes, as far as a CRC-32C and their number can say.
+    /// What is read is not kept.
+    ///
+    /// # Errors
+    /// [`StoreError::Length`], [`StoreError::Damaged`] if it is another; others if it could not be read.
+    pub async fn verify(&self, name: &str, bytes: u64, crc: u32) -> Result<(), StoreError> {
+        self.metrics.gets.fetch_add(1, Ordering::Relaxed);
+        let path = self.path(name);
+        let mut chunks = self.in_time(name, self.inner.get(&path)).await?.into_stream();
+        let (mut have, mut computed) = (0, Crc32c::new());
+        while let Some(chunk) = self.in_time(name, chunks.try_next()).await? {
+            have += chunk.len() as u64;
+            computed.update(&chunk);
+        }
+        self.metrics.get_bytes.fetch_add(have, Ordering::Relaxed);
+        let object = || name.to_owned();
+        if have != bytes {
+            return Err(StoreError::Length { object: object(), have, want: bytes });
+        }
+        let computed = computed.finish();
+        if computed != crc {
+            let source = crate::pack::PackError::Checksum { what: "object", stored: crc, computed };
+            return Err(StoreError::Damaged { object: object(), source });
+        }
+        Ok(())
+    }
+
+    /// Deletes an object; one that is gone already is fine.
+    ///
+    /// # Errors
+    /// [`StoreError`]; it may or may not be gone.
+    pub async fn delete(&self, name: &str) -> Result<(), StoreError> {
+        let path = self.path(name);
+        match self.in_time(name, self.inner.delete(&path)).await {
+            Ok(()) | Err(StoreError::Missing { .. }) => {
+                self.metrics.deletes.fetch_add(1, Ordering::Relaxed);
+                Ok(())
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Objects whose names begin with `folder/`, at most `most`, in no order that can be relied upon.
+    ///
+    /// # Errors
+    /// [`StoreError`], naming the folder.
+    pub async fn list(&self, folder: &str, most: usize) -> Result<Vec<Listed>, StoreError> {
+        let path = self.path(folder);
+        let listed = self.inner.list(Some(&path)).take(most).try_collect::<Vec<_>>();
+        let listed = self.in_time(folder, listed).await?;
+        let skip = if self.prefix.as_ref().is_empty() { 0 } else { self.prefix.as_ref().len() + 1 };
+        let listed = listed.into_iter().map(|meta| Listed {
+            name: meta.location.as_ref()[skip..].to_owned(),
+            bytes: meta.size,
+            written_ms: u64::try_from(meta.last_modified.timestamp_millis()).unwrap_or(0),
+        });
+        Ok(listed.collect())
+    }
+
+    /// Waits for an answer no longer than the store's patience, and says which object an error is about.
+    pub(super) async fn in_time<T>(
+        &self,
+        name: &str,
+        answer: impl Future<Output = object_store::Result<T>>,
+    ) -> Result<T, StoreError> {
+        let after = self.config.patience;
+        let result = match tokio::time::timeout(after, answer).await {
+            Ok(Ok(done)) => return Ok(done),
+            Ok(Err(error)) => StoreError::of(name, error),
+            Err(_) => StoreError::TimedOut { object: name.to_owned(), after },
+        };
+        if !matches!(result, StoreError::Missing { .. } | StoreError::Exists { .. }) {
+            self.metrics.failures.fetch_add(1, Ordering::Relaxed);
+        }
+        Err(result)
+    }
+
+    pub(super) fn path(&self, name: &str) -> Path {
+        match self.prefix.as_ref() {
+            "" => Path::from(name),
+            prefix => Path::from(format!("{prefix}/{name}")),
+        }
+    }
+
+    pub(super) fn sent(&self, bytes: u64) {
+        self.metrics.puts.fetch_add(1, Ordering::Relaxed);
+        self.metrics.put_bytes.fetch_add(bytes, Ordering::Relaxed);
+    }
+}
+
+impl fmt::Debug for Store {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Store").field(&self.config.url).finish()
+    }
+}

@@ -1,0 +1,148 @@
+//! From a URL to a store.
+
+use std::path::Path as FilePath;
+use std::sync::Arc;
+use std::time::Duration;
+
+use object_store::aws::AmazonS3Builder;
+use object_store::azure::MicrosoftAzureBuilder;
+use object_store::gcp::GoogleCloudStorageBuilder;
+use object_store::local::LocalFileSystem;
+use object_store::path::Path;
+use object_store::{ClientOptions, ObjectStore, RetryConfig};
+use url::Url;
+
+use super::objects::{Store, StoreConfig};
+
+/// Requests of the store's own library are tried again for at most this long.
+const RETRY_FOR: Duration = Duration::from_secs(20);
+const RETRIES: usize = 5;
+const CONNECT_WITHIN: Duration = Duration::from_secs(5);
+
+/// Why a store cannot be used. The node must not start.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    /// The address is no URL that names a store.
+    #[error("object store {url:?}: {why}")]
+    Url {
+        /// What was given.
+        url: String,
+        /// What is wrong with it.
+        why: String,
+    },
+    /// The folder cannot be made or used.
+    #[error("object store: folder {path}: {source}")]
+    Folder {
+        /// Which.
+        path: String,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// Settings or credentials do not fit.
+    #[error("object store {url}: {source}")]
+    Settings {
+        /// Where.
+        url: String,
+        /// What the store's library says.
+        source: object_store::Error,
+    },
+    /// The store does not do what is relied upon, or cannot be reached with these credentials.
+    #[error("object store {url} cannot be used: {why}")]
+    SelfTest {
+        /// Where.
+        url: String,
+        /// What it did.
+        why: String,
+    },
+}
+
+impl Store {
+    /// Opens the store at `config.url`; nothing is asked of it yet, see [`Store::self_test`].
+    ///
+    /// | URL | store | credentials from the environment |
+    /// |-----|-------|----------------------------------|
+    /// | `file:///folder` | a folder, made if missing; every object is synced | |
+    /// | `s3://bucket/prefix` | S3 and compatibles | `AWS_ACCESS_KEY_ID`, `AWS_SECRET_ACCESS_KEY`, `AWS_REGION`, `AWS_ENDPOINT`, `AWS_ALLOW_HTTP`, or the machine's role |
+    /// | `gs://bucket/prefix` | Google Cloud Storage | `GOOGLE_APPLICATION_CREDENTIALS` or the machine's account |
+    /// | `az://container/prefix` | Azure Blob Storage | `AZURE_STORAGE_ACCOUNT_NAME`, `AZURE_STORAGE_ACCOUNT_KEY` or the machine's identity |
+    ///
+    /// `config.options` go by the same names and win over the environment.
+    ///
+    /// # Errors
+    /// [`OpenError`], but for [`OpenError::SelfTest`].
+    pub fn open(config: StoreConfig) -> Result<Self, OpenError> {
+        let refused = |why: String| OpenError::Url { url: config.url.clone(), why };
+        let url = Url::parse(&config.url).map_err(|error| refused(error.to_string()))?;
+        if !url.username().is_empty() || url.password().is_some() || url.query().is_some() {
+            return Err(refused("credentials and options do not belong into it".to_owned()));
+        }
+        let prefix = if url.scheme() == "file" { "" } else { url.path() };
+        let prefix = Path::from_url_path(prefix).map_err(|error| refused(error.to_string()))?;
+        let settings = |source| OpenError::Settings { url: config.url.clone(), source };
+        let inner: Arc<dyn ObjectStore> = match url.scheme() {
+            "file" => {
+                let path = url
+                    .to_file_path()
+                    .map_err(|()| refused("it names no folder of this machine".to_owned()))?;
+                Arc::new(folder(&path)?)
+            }
+            "s3" => Arc::new(s3(&config).map_err(settings)?),
+            "gs" => Arc::new(gcs(&config).map_err(settings)?),
+            "az" => Arc::new(azure(&config).map_err(settings)?),
+            other => return Err(refused(format!("{other}: is no store; file:, s3:, gs: and az: are"))),
+        };
+        Ok(Self::over(inner, prefix, config))
+    }
+}
+
+#[expect(clippy::disallowed_methods, reason = "made once at start, before any data is in it")]
+fn folder(path: &FilePath) -> Result<LocalFileSystem, OpenError> {
+    let refused = |source| OpenError::Folder { path: path.display().to_string(), source };
+    std::fs::create_dir_all(path).map_err(refused)?;
+    let store =
+        LocalFileSystem::new_with_prefix(path).map_err(|error| refused(std::io::Error::other(error)))?;
+    Ok(store.with_fsync(true))
+}
+
+fn retries() -> RetryConfig {
+    RetryConfig { max_retries: RETRIES, retry_timeout: RETRY_FOR, ..RetryConfig::default() }
+}
+
+fn client(config: &StoreConfig) -> ClientOptions {
+    let client = ClientOptions::new().with_connect_timeout(CONNECT_WITHIN).with_timeout(config.patience);
+    // Stores of one's own network often speak plain HTTP; whoever wants it has to say so.
+    let allow = config
+        .options
+        .iter()
+        .any(|(key, value)| key.eq_ignore_ascii_case("aws_allow_http") && value == "true");
+    let from_env = std::env::var("AWS_ALLOW_HTTP").is_ok_and(|value| value == "true");
+    client.with_allow_http(allow || from_env)
+}
+
+/// Folds options that the store knows into its builder; others are of other stores.
+macro_rules! configured {
+    ($builder:expr, $config:expr) => {
+        $config.options.iter().fold($builder, |builder, (key, value)| {
+            match key.to_ascii_lowercase().parse() {
+                Ok(key) => builder.with_config(key, value),
+                Err(_) => builder,
+            }
+        })
+    };
+}
+
+fn s3(config: &StoreConfig) -> object_store::Result<impl ObjectStore> {
+    let builder = AmazonS3Builder::from_env().with_url(config.url.clone());
+    let builder = builder.with_client_options(client(config)).with_retry(retries());
+    configured!(builder, config).build()
+}
+
+fn gcs(config: &StoreConfig) -> object_store::Result<impl ObjectStore> {
+    let builder = GoogleCloudStorageBuilder::from_env().with_url(config.url.clone());
+    configured!(builder.with_client_options(client(config)).with_retry(retries()), config).build()
+}
+
+fn azure(config: &StoreConfig) -> object_store::Result<impl ObjectStore> {
+    let builder = MicrosoftAzureBuilder::from_env().with_url(config.url.clone());
+    configured!(builder.with_client_options(client(config)).with_retry(retries()), config).build()
+}

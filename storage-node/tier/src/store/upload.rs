@@ -1,0 +1,178 @@
+//! An object of any size, sent while it is made.
+
+use std::sync::Arc;
+
+use bytes::{Bytes, BytesMut};
+use object_store::{MultipartUpload, ObjectStoreExt as _, PutMode, PutOptions};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::task::JoinSet;
+use weir_protocol::checksum::Crc32c;
+
+use super::error::StoreError;
+use super::objects::Store;
+
+/// Bytes of a part; the last one of an object is smaller. An object that fits one part is sent in one request.
+/// Above the 5 MiB that S3 asks for, and the same for all parts, as some of its compatibles ask for.
+pub const PART_BYTES: usize = 8 << 20;
+/// The same in KiB, which the budget counts in.
+pub(super) const PART_KIB: usize = PART_BYTES >> 10;
+/// Parts of one object that are under way at once.
+const PARTS_AT_ONCE: usize = 3;
+
+const _: () = assert!(PART_BYTES >= 5 << 20, "S3 refuses smaller parts");
+
+/// An object that is in the store, read back and compared.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Uploaded {
+    /// Its bytes.
+    pub bytes: u64,
+    /// CRC-32C of all of them.
+    pub crc32c: u32,
+}
+
+/// An upload in progress. Holds less than one part, and the parts under way, which have permits of the store's budget.
+///
+/// Nobody sees the object before [`Upload::finish`] returns. Dropped, its parts may stay in the store until its own rule
+/// for unfinished uploads removes them; [`Upload::abort`] removes them now.
+pub struct Upload {
+    store: Store,
+    name: String,
+    buffer: BytesMut,
+    multipart: Option<Box<dyn MultipartUpload>>,
+    parts: JoinSet<Result<(), StoreError>>,
+    bytes: u64,
+    crc: Crc32c,
+}
+
+impl Store {
+    /// Begins an object of a name that nobody else uses.
+    #[must_use]
+    pub fn upload(&self, name: impl Into<String>) -> Upload {
+        Upload {
+            store: self.clone(),
+            name: name.into(),
+            buffer: BytesMut::new(),
+            multipart: None,
+            parts: JoinSet::new(),
+            bytes: 0,
+            crc: Crc32c::new(),
+        }
+    }
+}
+
+impl Upload {
+    /// Adds the next bytes. Waits for room in the budget while a part is begun.
+    ///
+    /// # Errors
+    /// [`StoreError`] of this or an earlier part: [`Upload::abort`] it then.
+    ///
+    /// # Cancel safety
+    /// None: drop the upload.
+    pub async fn write(&mut self, mut bytes: Bytes) -> Result<(), StoreError> {
+        self.crc.update(&bytes);
+        self.bytes += bytes.len() as u64;
+        while !bytes.is_empty() {
+            let room = PART_BYTES - self.buffer.len();
+            self.buffer.extend_from_slice(&bytes.split_to(room.min(bytes.len())));
+            // A full part waits for a byte after it: only then is it sure that there will be more than one.
+            if self.buffer.len() == PART_BYTES && !bytes.is_empty() {
+                self.send_part().await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Sends the rest, lets the store put the object together, then reads it back: on return it is durable and has the
+    /// bytes that were written.
+    ///
+    /// # Errors
+    /// [`StoreError`]; what was sent is removed as far as the store lets us.
+    pub async fn finish(mut self) -> Result<Uploaded, StoreError> {
+        let uploaded = Uploaded { bytes: self.bytes, crc32c: self.crc.finish() };
+        self.crc = Crc32c::new();
+        if let Err(error) = self.complete().await {
+            self.abort().await;
+            return Err(error);
+        }
+        if let Err(error) = self.store.verify(&self.name, uploaded.bytes, uploaded.crc32c).await {
+            if let Err(error) = self.store.delete(&self.name).await {
+                tracing::warn!(%error, "an object that is not what was written stays until it is swept");
+            }
+            return Err(error);
+        }
+        Ok(uploaded)
+    }
+
+    /// Gives up: removes the parts that were sent, as far as the store lets us.
+    pub async fn abort(mut self) {
+        self.parts.shutdown().await;
+        if let Some(mut multipart) = self.multipart.take()
+            && let Err(error) = self.store.in_time(&self.name, multipart.abort()).await
+        {
+            tracing::warn!(%error, "parts of an unfinished object stay until the store's own rule removes them");
+        }
+    }
+
+    async fn complete(&mut self) -> Result<(), StoreError> {
+        if self.multipart.is_none() {
+            let permit = permit(Arc::clone(&self.store.budget), self.buffer.len()).await;
+            let payload = self.buffer.split().freeze();
+            let (length, path) = (payload.len() as u64, self.store.path(&self.name));
+            let put = self.store.inner.put_opts(&path, payload.into(), PutOptions::from(PutMode::Create));
+            let put = self.store.in_time(&self.name, put).await;
+            drop(permit);
+            return match put {
+                // Nobody else uses the name: an earlier try of the library wrote it, which reading it back will tell.
+                Ok(_) | Err(StoreError::Exists { .. }) => {
+                    self.store.sent(length);
+                    Ok(())
+                }
+                Err(error) => Err(error),
+            };
+        }
+        if !self.buffer.is_empty() {
+            self.send_part().await?;
+        }
+        while let Some(part) = self.parts.join_next().await {
+            done(&self.name, part)?;
+        }
+        let multipart = self.multipart.as_mut().expect("begun, or it would have gone in one request");
+        self.store.in_time(&self.name, multipart.complete()).await?;
+        self.multipart = None;
+        Ok(())
+    }
+
+    async fn send_part(&mut self) -> Result<(), StoreError> {
+        while self.parts.len() >= PARTS_AT_ONCE {
+            let part = self.parts.join_next().await.expect("some are under way");
+            done(&self.name, part)?;
+        }
+        let permit = permit(Arc::clone(&self.store.budget), self.buffer.len()).await;
+        if self.multipart.is_none() {
+            let path = self.store.path(&self.name);
+            let begun = self.store.in_time(&self.name, self.store.inner.put_multipart(&path)).await?;
+            self.multipart = Some(begun);
+        }
+        let payload = self.buffer.split().freeze();
+        let length = payload.len() as u64;
+        let multipart = self.multipart.as_mut().expect("begun above");
+        let part = multipart.put_part(payload.into());
+        let (store, name) = (self.store.clone(), self.name.clone());
+        self.parts.spawn(async move {
+            let sent = store.in_time(&name, part).await;
+            drop(permit);
+            sent.map(|()| store.sent(length))
+        });
+        Ok(())
+    }
+}
+
+/// Room for a part. Parts under way release theirs without the uploading task's help, so waiting here never blocks them.
+async fn permit(budget: Arc<Semaphore>, bytes: usize) -> OwnedSemaphorePermit {
+    let kib = u32::try_from(bytes.div_ceil(1024).max(1)).expect("a part is a few MiB");
+    budget.acquire_many_owned(kib).await.expect("the budget is never closed")
+}
+
+fn done(name: &str, part: Result<Result<(), StoreError>, tokio::task::JoinError>) -> Result<(), StoreError> {
+    part.unwrap_or_else(|source| Err(StoreError::Failed { object: name.to_owned(), source: source.into() }))
+}
