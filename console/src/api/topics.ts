@@ -1,58 +1,18 @@
-import {
-  keepPreviousData,
-  type QueryClient,
-  useInfiniteQuery,
-  useQueries,
-  useQuery,
-} from '@tanstack/react-query';
-import { useMemo } from 'react';
-import { api, bodyOf, type Topic, type TopicConfig, type TopicPage } from './client';
+import { type QueryClient, useQuery } from '@tanstack/react-query';
+import type { Patch } from '../edit/changes';
+import { type Listing, PAGE_ROWS } from '../list/pages';
+import { api, bodyOf, type Topic, type TopicConfig } from './client';
 
-/** Rows per request. Two of these cover a screen, and only those are asked for again to keep rates live. */
-export const PAGE_ROWS = 200;
 const LIVE_MS = 2000;
 
-async function listTopics(ns: string, q: string, cursor: string | undefined, signal?: AbortSignal) {
-  const query = { limit: PAGE_ROWS, ...(q && { q }), ...(cursor && { cursor }) };
-  return bodyOf(await api.GET('/v1/ns/{ns}/topics', { params: { path: { ns }, query }, signal }));
-}
-
-/** The list as far as it was read, page by page in name order. An empty list is asked for again until it is not. */
-export function useTopicPages(ns: string, q: string) {
-  return useInfiniteQuery({
-    queryKey: ['topics', ns, q],
-    queryFn: ({ pageParam, signal }) => listTopics(ns, q, pageParam, signal),
-    initialPageParam: undefined as string | undefined,
-    getNextPageParam: (page) => page.next ?? undefined,
-    placeholderData: keepPreviousData,
-    staleTime: 10_000,
-    refetchInterval: ({ state }) =>
-      state.status === 'error' || state.data?.pages[0]?.items.length === 0 ? LIVE_MS : false,
-  });
-}
-
-/** Keeps the pages numbered `visible` up to date while the page is seen; answers topics by name. */
-export function useLivePages(ns: string, q: string, pages: readonly TopicPage[], visible: readonly number[]) {
-  return useQueries({
-    queries: visible.map((index) => {
-      const cursor = index === 0 ? undefined : (pages[index - 1]?.next ?? undefined);
-      return {
-        queryKey: ['topics-live', ns, q, cursor ?? ''],
-        queryFn: ({ signal }: { signal: AbortSignal }) => listTopics(ns, q, cursor, signal),
-        initialData: pages[index],
-        initialDataUpdatedAt: Date.now(),
-        staleTime: LIVE_MS,
-        refetchInterval: LIVE_MS,
-        enabled: index === 0 || cursor !== undefined,
-      };
-    }),
-    combine: (results) => ({
-      byName: new Map(results.flatMap(({ data }) => data?.items ?? []).map((topic) => [topic.name, topic])),
-      updatedAt: Math.max(0, ...results.map((result) => result.dataUpdatedAt)),
-      error: results.find((result) => result.error)?.error ?? null,
-    }),
-  });
-}
+/** Topics whose name contains `q`. */
+export const topicListing = (ns: string, q: string): Listing<Topic> => ({
+  key: ['topics', ns, q],
+  read: async (cursor, signal) => {
+    const query = { limit: PAGE_ROWS, ...(q && { q }), ...(cursor && { cursor }) };
+    return bodyOf(await api.GET('/v1/ns/{ns}/topics', { params: { path: { ns }, query }, signal }));
+  },
+});
 
 export interface Described {
   readonly topic: Topic;
@@ -97,15 +57,7 @@ export async function deleteTopic(ns: string, topic: string) {
   await api.DELETE('/v1/ns/{ns}/topics/{topic}', { params: { path: { ns, topic } } });
 }
 
-/** What differs between two configurations, in the form that `PATCH` takes. */
-export type ConfigPatch = Record<string, unknown>;
-
-export async function changeTopic(
-  ns: string,
-  topic: string,
-  etag: string,
-  patch: ConfigPatch,
-): Promise<Described> {
+export async function changeTopic(ns: string, topic: string, etag: string, patch: Patch): Promise<Described> {
   const answer = await api.PATCH('/v1/ns/{ns}/topics/{topic}', {
     params: { path: { ns, topic }, header: { 'If-Match': etag } },
     body: patch as never,
@@ -113,11 +65,11 @@ export async function changeTopic(
   return { topic: bodyOf(answer, 'applied'), etag: answer.response.headers.get('ETag') ?? '' };
 }
 
-/** After a topic came or went: lists start again from their first page. */
-export const listChanged = (client: QueryClient, ns: string) =>
+/** After one came or went: lists start again from their first page. */
+export const listChanged = (client: QueryClient, ns: string, what: 'topics' | 'subscriptions' = 'topics') =>
   Promise.all([
-    client.resetQueries({ queryKey: ['topics', ns] }),
-    client.removeQueries({ queryKey: ['topics-live', ns] }),
+    client.resetQueries({ queryKey: [what, ns] }),
+    client.removeQueries({ queryKey: [`${what}-live`, ns] }),
   ]);
 
 /** Sums over partitions. `null` if a shard could not be reached, so that the sum is not known. */
@@ -135,15 +87,4 @@ export function totals(topic: Topic): { records: number | null; bytes: number | 
 export function tier({ default_confirm, deliver_from }: TopicConfig): string {
   if (deliver_from === 'quorum') return 'committed';
   return default_confirm === 'memory' || default_confirm === 'none' ? 'ephemeral' : 'speculative';
-}
-
-/** Topics of all pages, each name once, newest values first. */
-export function useRows(pages: readonly TopicPage[] | undefined, live: ReadonlyMap<string, Topic>): Topic[] {
-  return useMemo(() => {
-    const rows = new Map<string, Topic>();
-    for (const page of pages ?? []) {
-      for (const topic of page.items) rows.set(topic.name, live.get(topic.name) ?? topic);
-    }
-    return [...rows.values()];
-  }, [pages, live]);
 }

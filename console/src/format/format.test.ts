@@ -1,7 +1,7 @@
 import { describe, expect, test } from 'vitest';
 import { bytes, counted, grouped, rate } from './number';
 import { durationText, parseCount, parseDuration, parseSize, sizeText } from './quantity';
-import { clock, instant, offsetOf, parseInstant } from './time';
+import { age, clock, instant, lasting, offsetOf, parseInstant } from './time';
 
 describe('numbers', () => {
   test('digits are grouped and never rounded', () => {
@@ -85,4 +85,17 @@ describe('times', () => {
     '%s is no time',
     (text) => expect(parseInstant(text, 'utc')).toBeNull(),
   );
+});
+
+test.each([
+  [-5, '0 s', '0 s'],
+  [999, '0 s', '0 s'],
+  [59_999, '59 s', '59 s'],
+  [60_000, '1 min', '1 min'],
+  [582_000, '9 min 42 s', '9 min'],
+  [3_600_000 * 5 + 59 * 60_000, '5 h 59 min', '5 h'],
+  [86_400_000 * 2 + 3_600_000, '2 d 1 h', '2 d'],
+])('%d ms last %s, %s ago', (ms, exact, rough) => {
+  expect(lasting(ms)).toBe(exact);
+  expect(age(1e12 - ms, 1e12)).toBe(rough);
 });

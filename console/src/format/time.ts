@@ -70,11 +70,36 @@ function minutesOf(offset: string): number {
 }
 
 /** `just now`, `12 s ago`, `3 min ago`, `5 h ago`, `2 d ago`. */
-export function ago(ms: number, now: number): string {
-  const seconds = Math.max(0, Math.floor((now - ms) / 1000));
-  if (seconds < 2) return 'just now';
-  if (seconds < 60) return `${seconds} s ago`;
-  if (seconds < 3600) return `${Math.floor(seconds / 60)} min ago`;
-  if (seconds < 86_400) return `${Math.floor(seconds / 3600)} h ago`;
-  return `${Math.floor(seconds / 86_400)} d ago`;
+export const ago = (ms: number, now: number) => (now - ms < 2000 ? 'just now' : `${age(ms, now)} ago`);
+
+/** How long ago: `12 s`, `3 min`, `5 h`, `2 d`. */
+export const age = (ms: number, now: number) => coarse(now - ms);
+
+/** A span in its largest whole unit: `0 s`, `12 s`, `3 min`, `5 h`, `2 d`. */
+function coarse(ms: number): string {
+  const seconds = Math.max(0, Math.floor(ms / 1000));
+  if (seconds < 60) return `${seconds} s`;
+  if (seconds < 3600) return `${Math.floor(seconds / 60)} min`;
+  if (seconds < 86_400) return `${Math.floor(seconds / 3600)} h`;
+  return `${Math.floor(seconds / 86_400)} d`;
+}
+
+/** A span in its two largest units: `12 s`, `3 min 4 s`, `5 h 59 min`, `2 d 1 h`. */
+export function lasting(ms: number): string {
+  const seconds = Math.max(0, Math.floor(ms / 1000));
+  const units = [
+    [86_400, 'd'],
+    [3600, 'h'],
+    [60, 'min'],
+    [1, 's'],
+  ] as const;
+  const first = units.findIndex(([size]) => seconds >= size);
+  if (first === -1) return '0 s';
+  let left = seconds;
+  const words = units.slice(first, first + 2).map(([size, name]) => {
+    const count = Math.floor(left / size);
+    left %= size;
+    return count > 0 ? `${count} ${name}` : '';
+  });
+  return words.filter(Boolean).join(' ');
 }

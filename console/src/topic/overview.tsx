@@ -1,5 +1,4 @@
 import { Link, useParams } from '@tanstack/react-router';
-import { useEffect, useState } from 'react';
 import type { Topic } from '../api/client';
 import { totals, useTopic } from '../api/topics';
 import { useSettings } from '../app/settings';
@@ -8,20 +7,14 @@ import { durationText, sizeText } from '../format/quantity';
 import { ago, instant, zoneName } from '../format/time';
 import { useNow } from '../ui/now';
 import { Sparkline } from '../ui/sparkline';
-
-/** Samples kept for the shape beside a rate: two minutes, one every two seconds. */
-const SAMPLES = 60;
-
-interface Sample {
-  readonly at: number;
-  readonly publish: number;
-  readonly deliver: number;
-}
+import { Tile, useSeries } from '../ui/tile';
 
 export function OverviewTab() {
   const { ns, topic: name } = useParams({ from: '/ns/$ns/topics/$topic' });
   const query = useTopic(ns, name);
-  const samples = useSamples(query.data?.topic, query.dataUpdatedAt);
+  const rates = query.data?.topic.rates;
+  const published = useSeries(rates?.publish_records_per_second, query.dataUpdatedAt);
+  const delivered = useSeries(rates?.deliver_records_per_second, query.dataUpdatedAt);
   if (!query.data) return null;
   const { topic } = query.data;
   const { records, bytes: size } = totals(topic);
@@ -43,51 +36,14 @@ export function OverviewTab() {
           value={`${rate(topic.rates.publish_records_per_second)} /s`}
           note={`${bytes(Math.round(topic.rates.publish_bytes_per_second))}/s`}
         >
-          <Sparkline
-            values={samples.map((sample) => sample.publish)}
-            label="Publish rate over the last two minutes"
-          />
+          <Sparkline values={published} label="Publish rate over the last two minutes" />
         </Tile>
         <Tile label="Deliver" value={`${rate(topic.rates.deliver_records_per_second)} /s`} note="to readers">
-          <Sparkline
-            values={samples.map((sample) => sample.deliver)}
-            label="Deliver rate over the last two minutes"
-          />
+          <Sparkline values={delivered} label="Deliver rate over the last two minutes" />
         </Tile>
       </div>
       <Partitions ns={ns} topic={topic} />
       <Facts topic={topic} updatedAt={query.dataUpdatedAt} />
-    </div>
-  );
-}
-
-function useSamples(topic: Topic | undefined, at: number): readonly Sample[] {
-  const [samples, setSamples] = useState<readonly Sample[]>([]);
-  const publish = topic?.rates.publish_records_per_second;
-  const deliver = topic?.rates.deliver_records_per_second;
-  useEffect(() => {
-    if (publish === undefined || deliver === undefined) return;
-    setSamples((before) =>
-      before.at(-1)?.at === at ? before : [...before.slice(1 - SAMPLES), { at, publish, deliver }],
-    );
-  }, [at, publish, deliver]);
-  return samples;
-}
-
-interface TileProps {
-  readonly label: string;
-  readonly value: string;
-  readonly note?: string | undefined;
-  readonly children?: React.ReactNode;
-}
-
-function Tile({ label, value, note, children }: TileProps) {
-  return (
-    <div className="tile">
-      <span className="tile-label">{label}</span>
-      <span className="tile-value">{value}</span>
-      {note && <span className="tile-note">{note}</span>}
-      {children}
     </div>
   );
 }

@@ -1,5 +1,7 @@
 import { describe, expect, test } from 'vitest';
-import { changes, DEFAULTS, draftOf, nameError, patchOf, readDraft, rebase } from './config';
+import { changes, patchOf, rebase } from '../edit/changes';
+import { nameError } from '../edit/name';
+import { DEFAULTS, draftOf, readDraft } from './config';
 
 const week = { ...DEFAULTS, retention: { ...DEFAULTS.retention, age_ms: 604_800_000 } };
 

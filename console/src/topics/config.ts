@@ -1,5 +1,4 @@
 import type { Level, TopicConfig } from '../api/client';
-import type { ConfigPatch } from '../api/topics';
 import {
   durationText,
   parseCount,
@@ -81,61 +80,4 @@ export function readDraft(draft: Draft, base: TopicConfig): { config: TopicConfi
     closed: draft.closed,
   };
   return { config, errors };
-}
-
-/** One value that differs. */
-export interface Change {
-  /** Path in the API, e.g. `retention.age_ms`. */
-  readonly field: string;
-  readonly before: unknown;
-  readonly after: unknown;
-}
-
-/** What differs between two configurations, field by field, in the order of the API. */
-export function changes(before: TopicConfig, after: TopicConfig): Change[] {
-  const found: Change[] = [];
-  const compare = (path: string, a: unknown, b: unknown) => {
-    if (isObject(a) && isObject(b)) {
-      for (const name of new Set([...Object.keys(a), ...Object.keys(b)])) {
-        compare(path ? `${path}.${name}` : name, a[name], b[name]);
-      }
-    } else if ((a ?? null) !== (b ?? null)) found.push({ field: path, before: a ?? null, after: b ?? null });
-  };
-  compare('', before, after);
-  return found;
-}
-
-const isObject = (value: unknown): value is Record<string, unknown> =>
-  typeof value === 'object' && value !== null;
-
-/** The changes in the form that `PATCH` takes. */
-export function patchOf(list: readonly Change[]): ConfigPatch {
-  const patch: ConfigPatch = {};
-  for (const { field, after } of list) {
-    const [outer, inner] = field.split('.') as [string, string?];
-    if (inner === undefined) patch[outer] = after;
-    else patch[outer] = { ...(patch[outer] as object | undefined), [inner]: after };
-  }
-  return patch;
-}
-
-/** `mine` as made on `base`, made on `theirs` instead: fields I did not touch take their value. */
-export function rebase(base: TopicConfig, mine: TopicConfig, theirs: TopicConfig): TopicConfig {
-  const result = structuredClone(theirs) as Record<string, unknown>;
-  for (const { field, after } of changes(base, mine)) {
-    const [outer, inner] = field.split('.') as [string, string?];
-    if (inner === undefined) result[outer] = after;
-    else result[outer] = { ...(result[outer] as object), [inner]: after };
-  }
-  return result as TopicConfig;
-}
-
-const NAME = /^[A-Za-z0-9._~-]{1,255}$/;
-
-/** What is wrong with a topic name; `null` if nothing is. */
-export function nameError(name: string): string | null {
-  if (name === '') return 'A topic needs a name.';
-  if (name === '.' || name === '..') return 'This name is reserved.';
-  if (name.length > 255) return 'At most 255 characters.';
-  return NAME.test(name) ? null : 'Letters, digits and . _ ~ - only.';
 }

@@ -4,12 +4,14 @@ import { type FormEvent, useState } from 'react';
 import { topicUrl } from '../api/client';
 import { createTopic, listChanged, useService } from '../api/topics';
 import { curl } from '../curl/curl';
+import { changes, patchOf } from '../edit/changes';
+import { nameError } from '../edit/name';
 import { grouped } from '../format/number';
 import { CopyButton } from '../ui/copy';
 import { Sheet } from '../ui/dialog';
 import { Field } from '../ui/field';
 import { ProblemBox } from '../ui/problem';
-import { changes, DEFAULTS, draftOf, nameError, patchOf, readDraft } from './config';
+import { DEFAULTS, draftOf, readDraft } from './config';
 import { OtherFields, RetentionFields, SafetyFields } from './fields';
 
 interface CreateProps {

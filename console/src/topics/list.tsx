@@ -1,13 +1,15 @@
 import { Link, useNavigate, useSearch } from '@tanstack/react-router';
-import { lazy, Suspense, useCallback, useEffect, useMemo, useRef, useState } from 'react';
+import { lazy, Suspense, useMemo } from 'react';
 import { origin, type Topic } from '../api/client';
-import { PAGE_ROWS, tier, totals, useLivePages, useRows, useTopicPages } from '../api/topics';
+import { tier, topicListing, totals } from '../api/topics';
 import { useNamespace } from '../app/shell';
 import { curl } from '../curl/curl';
 import { bytes, counted, grouped, rate } from '../format/number';
+import { useList, useSeen, useWhole } from '../list/pages';
+import { SearchBox, useShortcuts } from '../list/search';
+import { type Numbers, nextSort, type Sort, sortable, sortOf, useSorted } from '../list/sort';
 import { CopyButton } from '../ui/copy';
 import { type Column, Grid } from '../ui/grid';
-import { SearchIcon } from '../ui/icons';
 import { useNarrow } from '../ui/narrow';
 import { Loading, ProblemBox } from '../ui/problem';
 import { QuickStart } from './quickstart';
@@ -15,44 +17,26 @@ import { QuickStart } from './quickstart';
 /** Dialogs bring their own library: it is loaded when the first one opens. */
 const CreateTopic = lazy(async () => ({ default: (await import('./create')).CreateTopic }));
 
-type SortKey = 'name' | 'messages' | 'size' | 'publish' | 'deliver';
+type NumberKey = 'messages' | 'size' | 'publish' | 'deliver';
+type SortKey = NumberKey | 'name';
 
-const SORTS: Record<Exclude<SortKey, 'name'>, (topic: Topic) => number> = {
+const NUMBERS: Numbers<Topic, NumberKey> = {
   messages: (topic) => totals(topic).records ?? -1,
   size: (topic) => totals(topic).bytes ?? -1,
   publish: (topic) => topic.rates.publish_records_per_second,
   deliver: (topic) => topic.rates.deliver_records_per_second,
 };
 
-const NO_PAGES: never[] = [];
-
 export function TopicsPage() {
   const ns = useNamespace();
   const search = useSearch({ from: '/ns/$ns/topics' });
   const navigate = useNavigate({ from: '/ns/$ns/topics' });
   const q = search.q ?? '';
-  const sort = sortOf(search.sort);
-  const list = useTopicPages(ns, q);
-  const pages = list.data?.pages ?? NO_PAGES;
-  const [visible, setVisible] = useState<readonly number[]>([0]);
-  const known = visible.filter((index) => index < pages.length);
-  const live = useLivePages(ns, q, pages, known);
-  const rows = useSorted(useRows(pages, live.byName), sort, list.isFetchingNextPage);
-
-  const loadAll = useLoadAll(list);
+  const sort = sortOf(search.sort, NUMBERS);
+  const { list, rows: unsorted, onRange, loadAll, complete } = useList(topicListing(ns, q));
+  const rows = useSorted(unsorted, sort, NUMBERS, list.isFetchingNextPage);
   // Any order but the server's needs every row; so does an end that was asked for.
-  const complete = !list.hasNextPage;
-  useEffect(() => {
-    if (!(sort.key === 'name' && !sort.descending) && !complete) void loadAll();
-  }, [sort.key, sort.descending, complete, loadAll]);
-  const onRange = useCallback(
-    (first: number, last: number) => {
-      const next = [...new Set([Math.floor(first / PAGE_ROWS), Math.floor(last / PAGE_ROWS)])];
-      setVisible((before) => (before.join() === next.join() ? before : next));
-      if (last >= rows.length - 60 && list.hasNextPage && !list.isFetchingNextPage) void list.fetchNextPage();
-    },
-    [rows.length, list.hasNextPage, list.isFetchingNextPage, list.fetchNextPage],
-  );
+  useWhole(sort.key !== 'name' || sort.descending, complete, loadAll);
 
   const setCreate = (create: boolean) =>
     navigate({ search: (before) => ({ ...before, create: create || undefined }) });
@@ -92,6 +76,7 @@ export function TopicsPage() {
         </button>
       </div>
       <SearchBox
+        label="Search topics by name"
         q={q}
         onChange={(next) => navigate({ search: (s) => ({ ...s, q: next || undefined }), replace: true })}
       />
@@ -112,125 +97,10 @@ export function TopicsPage() {
   );
 }
 
-/** True from the first time it was: a dialog that closes must stay mounted to give the focus back. */
-function useSeen(now: boolean): boolean {
-  const seen = useRef(false);
-  seen.current ||= now;
-  return seen.current;
-}
-
-interface Sort {
-  readonly key: SortKey;
-  readonly descending: boolean;
-}
-
-function sortOf(text: string | undefined): Sort {
-  const key = text?.replace(/^-/, '') ?? 'name';
-  return {
-    key: key === 'name' || key in SORTS ? (key as SortKey) : 'name',
-    descending: text?.startsWith('-') ?? false,
-  };
-}
-
-/** A click turns the order round; a number starts with its largest. */
-function nextSort(now: Sort, key: SortKey): string | undefined {
-  const descending = now.key === key ? !now.descending : key !== 'name';
-  return key === 'name' && !descending ? undefined : `${descending ? '-' : ''}${key}`;
-}
-
-function useSorted(rows: Topic[], { key, descending }: Sort, loading: boolean): Topic[] {
-  // Rates move all the time: rows keep their place until the order is asked for again or rows are added.
-  const order = useRef<{ id: string; names: string[] }>({ id: '', names: [] });
-  return useMemo(() => {
-    if (key === 'name') return descending ? [...rows].reverse() : rows;
-    const value = SORTS[key];
-    const id = `${key}${descending}${rows.length}${loading}`;
-    if (order.current.id !== id) {
-      const sorted = [...rows].sort(
-        (a, b) => (value(a) - value(b)) * (descending ? -1 : 1) || (a.name < b.name ? -1 : 1),
-      );
-      order.current = { id, names: sorted.map(({ name }) => name) };
-      return sorted;
-    }
-    const byName = new Map(rows.map((topic) => [topic.name, topic]));
-    return order.current.names.flatMap((name) => byName.get(name) ?? []);
-  }, [rows, key, descending, loading]);
-}
-
-/** Reads page after page until the end. */
-function useLoadAll(list: ReturnType<typeof useTopicPages>) {
-  const { fetchNextPage } = list;
-  const running = useRef<Promise<void> | null>(null);
-  return useCallback(() => {
-    running.current ??= (async () => {
-      for (;;) {
-        const { hasNextPage, error } = await fetchNextPage({ cancelRefetch: false });
-        if (!hasNextPage || error) return;
-      }
-    })().finally(() => {
-      running.current = null;
-    });
-    return running.current;
-  }, [fetchNextPage]);
-}
-
-/** `n` creates, `/` searches: only while no field or dialog has the focus. */
-function useShortcuts(onCreate: () => void) {
-  const latest = useRef(onCreate);
-  latest.current = onCreate;
-  useEffect(() => {
-    const onKey = (event: KeyboardEvent) => {
-      const target = event.target as HTMLElement;
-      if (event.ctrlKey || event.metaKey || event.altKey || target.closest('input, textarea, [role=dialog]'))
-        return;
-      if (event.key === 'n') latest.current();
-      else if (event.key === '/') document.getElementById('topic-search')?.focus();
-      else return;
-      event.preventDefault();
-    };
-    addEventListener('keydown', onKey);
-    return () => removeEventListener('keydown', onKey);
-  }, []);
-}
-
-function SearchBox({ q, onChange }: { q: string; onChange: (q: string) => void }) {
-  const [text, setText] = useState(q);
-  const sent = useRef(q);
-  useEffect(() => {
-    // Back and forward change the address without typing.
-    if (q !== sent.current) setText(q);
-    sent.current = q;
-  }, [q]);
-  useEffect(() => {
-    if (text === sent.current) return;
-    const timer = setTimeout(() => {
-      sent.current = text;
-      onChange(text);
-    }, 180);
-    return () => clearTimeout(timer);
-  }, [text, onChange]);
-  return (
-    <div className="search">
-      <SearchIcon />
-      <input
-        id="topic-search"
-        type="search"
-        aria-label="Search topics by name"
-        placeholder="Search by name"
-        autoComplete="off"
-        spellCheck={false}
-        value={text}
-        onChange={(event) => setText(event.target.value)}
-      />
-      <kbd>/</kbd>
-    </div>
-  );
-}
-
 interface TopicsGridProps {
   readonly ns: string;
   readonly rows: readonly Topic[];
-  readonly sort: Sort;
+  readonly sort: Sort<NumberKey>;
   readonly state: unknown;
   readonly q: string;
   readonly onRetry: () => void;
@@ -269,32 +139,17 @@ function TopicsGrid(props: TopicsGridProps) {
 
 function topicColumns(
   ns: string,
-  sort: Sort,
+  sort: Sort<NumberKey>,
   onSort: (key: SortKey) => void,
   narrow: boolean,
 ): Column<Topic>[] {
-  const sortable = (key: SortKey, label: string) => ({
-    head: (
-      <button
-        type="button"
-        className="sort"
-        data-on={sort.key === key || undefined}
-        onClick={() => onSort(key)}
-      >
-        {label}
-        <span aria-hidden="true">{sort.key === key ? (sort.descending ? ' ↓' : ' ↑') : ''}</span>
-      </button>
-    ),
-    sorted:
-      sort.key === key ? (sort.descending ? ('descending' as const) : ('ascending' as const)) : undefined,
-  });
   const unknown = (value: number | null, text: (value: number) => string) =>
     value === null ? <span title="A shard of this topic cannot be reached now">unknown</span> : text(value);
   const all: (Column<Topic> & { readonly wide?: boolean })[] = [
     {
       id: 'name',
       width: 'minmax(9rem, 4fr)',
-      ...sortable('name', 'Name'),
+      ...sortable(sort, onSort, 'name', 'Name'),
       cell: (topic) => (
         <Link
           to="/ns/$ns/topics/$topic"
@@ -326,7 +181,7 @@ function topicColumns(
       id: 'messages',
       numeric: true,
       width: 'minmax(6.5rem, 1fr)',
-      ...sortable('messages', 'Messages'),
+      ...sortable(sort, onSort, 'messages', 'Messages'),
       cell: (topic) => unknown(totals(topic).records, grouped),
     },
     {
@@ -334,14 +189,14 @@ function topicColumns(
       wide: true,
       numeric: true,
       width: 'minmax(6rem, 1fr)',
-      ...sortable('size', 'Size'),
+      ...sortable(sort, onSort, 'size', 'Size'),
       cell: (topic) => unknown(totals(topic).bytes, bytes),
     },
     {
       id: 'publish',
       numeric: true,
       width: 'minmax(5.5rem, 1fr)',
-      ...sortable('publish', 'Publish/s'),
+      ...sortable(sort, onSort, 'publish', 'Publish/s'),
       cell: ({ rates }) => <Rate value={rates.publish_records_per_second} />,
     },
     {
@@ -349,7 +204,7 @@ function topicColumns(
       wide: true,
       numeric: true,
       width: 'minmax(5.5rem, 1fr)',
-      ...sortable('deliver', 'Deliver/s'),
+      ...sortable(sort, onSort, 'deliver', 'Deliver/s'),
       cell: ({ rates }) => <Rate value={rates.deliver_records_per_second} />,
     },
   ];

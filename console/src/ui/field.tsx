@@ -67,7 +67,7 @@ export function Choice<T extends string>({
   return (
     <div className="field">
       <Select value={value} onChange={(key: Key | null) => key !== null && onChange(String(key) as T)}>
-        <Label className={hideLabel ? 'visually-hidden' : undefined}>{label}</Label>
+        <Label className={hideLabel ? 'visually-hidden' : 'react-aria-Label'}>{label}</Label>
         <Button className="select">
           <SelectValue>{() => options.find(({ id }) => id === value)?.label}</SelectValue>
           <ChevronIcon />

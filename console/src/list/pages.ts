@@ -1,0 +1,114 @@
+import { keepPreviousData, useInfiniteQuery, useQueries } from '@tanstack/react-query';
+import { useCallback, useEffect, useMemo, useRef, useState } from 'react';
+
+/** Rows per request. Two of these cover a screen, and only those are asked for again to keep numbers live. */
+export const PAGE_ROWS = 200;
+const LIVE_MS = 2000;
+
+/** A page of a list in name order. */
+export interface Page<T> {
+  readonly items: T[];
+  readonly next?: string | null;
+}
+
+export interface Listing<T> {
+  /** Where the pages are kept: what is listed, and what it was narrowed to. */
+  readonly key: readonly string[];
+  readonly read: (cursor: string | undefined, signal: AbortSignal) => Promise<Page<T>>;
+}
+
+/** The list as far as it was read, page by page in name order. An empty list is asked for again until it is not. */
+function usePages<T>({ key, read }: Listing<T>) {
+  return useInfiniteQuery({
+    queryKey: [...key],
+    queryFn: ({ pageParam, signal }) => read(pageParam, signal),
+    initialPageParam: undefined as string | undefined,
+    getNextPageParam: (page) => page.next ?? undefined,
+    placeholderData: keepPreviousData,
+    staleTime: 10_000,
+    refetchInterval: ({ state }) =>
+      state.status === 'error' || state.data?.pages[0]?.items.length === 0 ? LIVE_MS : false,
+  });
+}
+
+/** Keeps the pages numbered `visible` up to date while the page is seen; answers rows by name. */
+function useLivePages<T extends { readonly name: string }>(
+  { key, read }: Listing<T>,
+  pages: readonly Page<T>[],
+  visible: readonly number[],
+): ReadonlyMap<string, T> {
+  return useQueries({
+    queries: visible.map((index) => {
+      const cursor = index === 0 ? undefined : (pages[index - 1]?.next ?? undefined);
+      return {
+        queryKey: [`${key[0]}-live`, ...key.slice(1), cursor ?? ''],
+        queryFn: ({ signal }: { signal: AbortSignal }) => read(cursor, signal),
+        initialData: pages[index],
+        initialDataUpdatedAt: Date.now(),
+        staleTime: LIVE_MS,
+        refetchInterval: LIVE_MS,
+        enabled: index === 0 || cursor !== undefined,
+      };
+    }),
+    combine: (results) =>
+      new Map(results.flatMap(({ data }) => data?.items ?? []).map((row) => [row.name, row])),
+  });
+}
+
+const NO_PAGES: never[] = [];
+
+/** The rows read so far, those on the screen with their latest numbers, and how to get at more. */
+export function useList<T extends { readonly name: string }>(listing: Listing<T>) {
+  const list = usePages(listing);
+  const pages = list.data?.pages ?? NO_PAGES;
+  const [visible, setVisible] = useState<readonly number[]>([0]);
+  const known = visible.filter((index) => index < pages.length);
+  const live = useLivePages(listing, pages, known);
+  const rows = useMemo(() => {
+    const byName = new Map<string, T>();
+    for (const page of pages) for (const row of page.items) byName.set(row.name, live.get(row.name) ?? row);
+    return [...byName.values()];
+  }, [pages, live]);
+  const { hasNextPage, isFetchingNextPage, fetchNextPage } = list;
+  const onRange = useCallback(
+    (first: number, last: number) => {
+      const next = [...new Set([Math.floor(first / PAGE_ROWS), Math.floor(last / PAGE_ROWS)])];
+      setVisible((before) => (before.join() === next.join() ? before : next));
+      if (last >= rows.length - 60 && hasNextPage && !isFetchingNextPage) void fetchNextPage();
+    },
+    [rows.length, hasNextPage, isFetchingNextPage, fetchNextPage],
+  );
+  return { list, rows, onRange, loadAll: useLoadAll(fetchNextPage), complete: !hasNextPage };
+}
+
+type FetchNextPage = ReturnType<typeof usePages>['fetchNextPage'];
+
+/** Reads page after page until the end. */
+function useLoadAll(fetchNextPage: FetchNextPage) {
+  const running = useRef<Promise<void> | null>(null);
+  return useCallback(() => {
+    running.current ??= (async () => {
+      for (;;) {
+        const { hasNextPage, error } = await fetchNextPage({ cancelRefetch: false });
+        if (!hasNextPage || error) return;
+      }
+    })().finally(() => {
+      running.current = null;
+    });
+    return running.current;
+  }, [fetchNextPage]);
+}
+
+/** Reads the whole list when its order is any but the server's. */
+export function useWhole(wanted: boolean, complete: boolean, loadAll: () => Promise<void>) {
+  useEffect(() => {
+    if (wanted && !complete) void loadAll();
+  }, [wanted, complete, loadAll]);
+}
+
+/** True from the first time it was: a dialog that closes must stay mounted to give the focus back. */
+export function useSeen(now: boolean): boolean {
+  const seen = useRef(false);
+  seen.current ||= now;
+  return seen.current;
+}
