@@ -101,14 +101,36 @@ export class Product {
     });
   }
 
-  /** Removes every topic, so that tests do not see each other's. */
+  subscribe(name: string, config: object, ns = 'default') {
+    return this.call('PUT', `/ns/${ns}/subscriptions/${name}`, JSON.stringify(config), {
+      'Content-Type': 'application/json',
+    });
+  }
+
+  /** A verb of a subscription, e.g. `pull`. */
+  async queue(name: string, verb: string, body: object = {}) {
+    const { text } = await this.call('POST', `/subscriptions/${name}:${verb}`, JSON.stringify(body), {
+      'Content-Type': 'application/json',
+    });
+    return JSON.parse(text);
+  }
+
+  /** Leases of up to `max` messages. */
+  async pull(name: string, max: number, more: object = {}): Promise<string[]> {
+    const { messages } = await this.queue(name, 'pull', { max, wait_ms: 5000, ...more });
+    return messages.map(({ lease }: { lease: string }) => lease);
+  }
+
+  /** Removes every subscription and topic, so that tests do not see each other's. */
   async clear(): Promise<void> {
-    for (;;) {
-      const { items } = JSON.parse((await this.call('GET', '/topics?limit=1000')).text) as {
-        items: { name: string }[];
-      };
-      if (items.length === 0) return;
-      for (const { name } of items) await this.call('DELETE', `/topics/${name}`);
+    for (const kind of ['subscriptions', 'topics']) {
+      for (;;) {
+        const { items } = JSON.parse((await this.call('GET', `/${kind}?limit=1000`)).text) as {
+          items: { name: string }[];
+        };
+        if (items.length === 0) break;
+        for (const { name } of items) await this.call('DELETE', `/${kind}/${name}`);
+      }
     }
   }
 }

@@ -10,6 +10,7 @@ import './styles/layout.css';
 import './styles/controls.css';
 import './styles/screens.css';
 import './styles/messages.css';
+import './styles/queues.css';
 
 applyTheme();
 

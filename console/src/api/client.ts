@@ -7,6 +7,12 @@ export type TopicConfig = components['schemas']['TopicConfig'];
 export type TopicPage = components['schemas']['TopicPage'];
 export type Level = components['schemas']['Level'];
 export type Published = components['schemas']['Published'];
+export type Subscription = components['schemas']['Subscription'];
+export type SubscriptionConfig = components['schemas']['SubscriptionConfig'];
+export type LeasedRecord = components['schemas']['LeasedRecord'];
+export type Seeked = components['schemas']['Seeked'];
+export type Settle = components['schemas']['Settle'];
+export type SettledLease = components['schemas']['SettledLease'];
 export type Service = components['schemas']['Service'];
 
 /** Longest wait for an answer. */
@@ -106,4 +112,5 @@ export function bodyOf<T>({ data }: { data?: T }, outcome: Problem['outcome'] = 
 
 export const topicPath = (ns: string, topic: string) => `/v1/ns/${ns}/topics/${topic}`;
 export const topicUrl = (ns: string, topic: string) => origin() + topicPath(ns, topic);
+export const subscriptionUrl = (ns: string, name: string) => `${origin()}/v1/ns/${ns}/subscriptions/${name}`;
 export const socketUrl = () => `${origin().replace(/^http/, 'ws')}/v1/ws`;

@@ -30,6 +30,13 @@ const topics = createRoute({
   component: TopicsPage,
 });
 
+const subscriptions = createRoute({
+  getParentRoute: () => root,
+  path: '/ns/$ns/subscriptions',
+  validateSearch: z.object({ q: text, sort: text, topic: text, create: flag }),
+  component: lazyRouteComponent(() => import('../subscriptions/list'), 'SubscriptionsPage'),
+});
+
 const start = createRoute({ getParentRoute: () => root, path: '/ns/$ns/start', component: QuickStartPage });
 
 const topic = createRoute({
@@ -59,17 +66,69 @@ const messages = createRoute({
   component: lazyRouteComponent(() => import('../topic/messages'), 'MessagesTab'),
 });
 
+const consumers = createRoute({
+  getParentRoute: () => topic,
+  path: 'subscriptions',
+  component: lazyRouteComponent(() => import('../topic/subscriptions'), 'SubscriptionsTab'),
+});
+
 const config = createRoute({
   getParentRoute: () => topic,
   path: 'config',
   component: lazyRouteComponent(() => import('../topic/config'), 'ConfigTab'),
 });
 
+const subscription = createRoute({
+  getParentRoute: () => root,
+  path: '/ns/$ns/subscriptions/$subscription',
+  validateSearch: z.object({ seek: flag, delete: flag }),
+  component: lazyRouteComponent(() => import('../subscription/page'), 'SubscriptionPage'),
+});
+
+const queueOverview = createRoute({
+  getParentRoute: () => subscription,
+  path: '/',
+  component: lazyRouteComponent(() => import('../subscription/overview'), 'OverviewTab'),
+});
+
+const leases = createRoute({
+  getParentRoute: () => subscription,
+  path: 'leases',
+  validateSearch: z.object({ seek: flag, delete: flag, cursor: text }),
+  component: lazyRouteComponent(() => import('../subscription/leases'), 'LeasesTab'),
+});
+
+const dead = createRoute({
+  getParentRoute: () => subscription,
+  path: 'dead',
+  validateSearch: z.object({ seek: flag, delete: flag, reason: text }),
+  component: lazyRouteComponent(() => import('../subscription/dead'), 'DeadTab'),
+});
+
+const trial = createRoute({
+  getParentRoute: () => subscription,
+  path: 'try',
+  component: lazyRouteComponent(() => import('../subscription/try'), 'TryTab'),
+});
+
+const queueConfig = createRoute({
+  getParentRoute: () => subscription,
+  path: 'config',
+  component: lazyRouteComponent(() => import('../subscription/config'), 'ConfigTab'),
+});
+
 /** The prefix that the gateway wrote into `<base href>`. */
 const basepath = new URL(document.baseURI).pathname.replace(/\/$/, '') || '/';
 
 export const router = createRouter({
-  routeTree: root.addChildren([home, topics, start, topic.addChildren([overview, messages, config])]),
+  routeTree: root.addChildren([
+    home,
+    topics,
+    subscriptions,
+    start,
+    topic.addChildren([overview, messages, consumers, config]),
+    subscription.addChildren([queueOverview, leases, dead, trial, queueConfig]),
+  ]),
   basepath,
   defaultErrorComponent: Trouble,
   defaultNotFoundComponent: Lost,

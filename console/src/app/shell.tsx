@@ -4,7 +4,7 @@ import { useEffect, useState } from 'react';
 import { Unreachable } from '../api/client';
 import { useService } from '../api/topics';
 import { localZone, zoneName } from '../format/time';
-import { MoonIcon, StartIcon, SunIcon, TopicsIcon, WeirMark } from '../ui/icons';
+import { MoonIcon, QueuesIcon, StartIcon, SunIcon, TopicsIcon, WeirMark } from '../ui/icons';
 import { useMedia } from '../ui/narrow';
 import { ProblemBox } from '../ui/problem';
 import { change, useSettings } from './settings';
@@ -32,6 +32,9 @@ export function Shell() {
       <nav className="rail" aria-label="Screens">
         <Link to="/ns/$ns/topics" params={{ ns }} className="rail-item">
           <TopicsIcon /> Topics
+        </Link>
+        <Link to="/ns/$ns/subscriptions" params={{ ns }} className="rail-item">
+          <QueuesIcon /> Subscriptions
         </Link>
         <Link to="/ns/$ns/start" params={{ ns }} className="rail-item">
           <StartIcon /> Quick start

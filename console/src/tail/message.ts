@@ -78,11 +78,14 @@ export function readPage(text: string): { messages: Message[]; next: number; upT
   const upToDate = found.get('up_to_date');
   if (!messages || !next) throw new SyntaxError('a page has no messages or no next');
   return {
-    messages: elements(text, messages.start).map(({ start }) => messageIn(text, start, READ)),
+    messages: elements(text, messages.start).map(({ start }) => readMessage(text, start)),
     next: Number(text.slice(next.start, next.end)),
     upToDate: upToDate ? text.slice(upToDate.start, upToDate.end) === 'true' : false,
   };
 }
+
+/** A message as a read shows it, also within an answer to `:pull`. */
+export const readMessage = (text: string, at: number): Message => messageIn(text, at, READ);
 
 /** A message of a WebSocket `msg` frame, or of one element of `msgs`. */
 export const deliveredMessage = (text: string, at = 0): Message => messageIn(text, at, WEBSOCKET);

@@ -13,6 +13,7 @@ import { PublishForm } from './publish';
 const TABS = [
   { to: '/ns/$ns/topics/$topic', label: 'Overview', exact: true },
   { to: '/ns/$ns/topics/$topic/messages', label: 'Messages', exact: false },
+  { to: '/ns/$ns/topics/$topic/subscriptions', label: 'Subscriptions', exact: false },
   { to: '/ns/$ns/topics/$topic/config', label: 'Config', exact: false },
 ] as const;
 

@@ -38,6 +38,11 @@ export const TopicsIcon = () => (
     <path d="M2.5 4h11M2.5 8h11M2.5 12h7" />
   </Icon>
 );
+export const QueuesIcon = () => (
+  <Icon>
+    <path d="M2.5 3.5h4v4h-4zM9.5 3.5h4M9.5 7.5h4M2.5 12h11" />
+  </Icon>
+);
 export const StartIcon = () => (
   <Icon>
     <path d="M4.5 3.2v9.6l8-4.8z" />

@@ -1,0 +1,46 @@
+import { useQueryClient } from '@tanstack/react-query';
+import { useParams } from '@tanstack/react-router';
+import { subscriptionUrl } from '../api/client';
+import {
+  changeSubscription,
+  describeSubscription,
+  subscriptionKey,
+  useSubscription,
+  versionOf,
+} from '../api/subscriptions';
+import { ConfigEditor } from '../edit/editor';
+import { draftOf, readDraft } from '../subscriptions/config';
+import { LeaseFields, PausedField, RetryFields } from '../subscriptions/fields';
+
+export function ConfigTab() {
+  const { ns, subscription: name } = useParams({ from: '/ns/$ns/subscriptions/$subscription' });
+  const client = useQueryClient();
+  const { data } = useSubscription(ns, name);
+  if (!data) return null;
+  return (
+    <ConfigEditor
+      key={data.subscription.id}
+      first={versionOf(data)}
+      latest={versionOf(data)}
+      url={subscriptionUrl(ns, name)}
+      draftOf={draftOf}
+      readDraft={readDraft}
+      save={async (etag, patch) => {
+        const now = await changeSubscription(ns, name, etag, patch);
+        client.setQueryData(subscriptionKey(ns, name), now);
+        return versionOf(now);
+      }}
+      read={async () => versionOf(await describeSubscription(ns, name))}
+    >
+      {(fields) => (
+        <>
+          <h2>Leases</h2>
+          <LeaseFields ns={ns} {...fields} />
+          <PausedField {...fields} />
+          <h2>Retries and dead letters</h2>
+          <RetryFields ns={ns} {...fields} />
+        </>
+      )}
+    </ConfigEditor>
+  );
+}

@@ -1,0 +1,179 @@
+import { keepPreviousData, useQuery } from '@tanstack/react-query';
+import { Link, useNavigate, useParams, useSearch } from '@tanstack/react-router';
+import { Refused, type Subscription } from '../api/client';
+import { peek, readUrl } from '../api/messages';
+import { useSubscription } from '../api/subscriptions';
+import { describeTopic } from '../api/topics';
+import { useSettings } from '../app/settings';
+import { curl } from '../curl/curl';
+import { counted, grouped } from '../format/number';
+import { instant } from '../format/time';
+import { CopyButton } from '../ui/copy';
+import { Loading, ProblemBox } from '../ui/problem';
+import { type DeadLetter, deadLetters, groups } from './letters';
+
+/** Newest messages of each partition of the dead letter topic that are looked at. */
+const LOOK = 200;
+
+export function DeadTab() {
+  const { ns, subscription: name } = useParams({ from: '/ns/$ns/subscriptions/$subscription' });
+  const subscription = useSubscription(ns, name).data?.subscription;
+  if (!subscription) return null;
+  const { dlq } = subscription.config;
+  return (
+    <div className="tab-body">
+      {dlq ? <Letters subscription={subscription} dlq={dlq} /> : <NoTopic subscription={subscription} />}
+    </div>
+  );
+}
+
+function NoTopic({ subscription }: { subscription: Subscription }) {
+  const { ns, name, totals } = subscription;
+  return (
+    <p>
+      {totals.dead === 0
+        ? 'There are no dead letters so far. '
+        : `${counted(totals.dead, 'dead letter')} so far, counted and dropped. `}
+      With a dead letter topic they would be kept, with why they died:{' '}
+      <Link to="/ns/$ns/subscriptions/$subscription/config" params={{ ns, subscription: name }}>
+        set one
+      </Link>
+      .
+    </p>
+  );
+}
+
+function Letters({ subscription, dlq }: { subscription: Subscription; dlq: string }) {
+  const { ns, name, totals } = subscription;
+  const { reason } = useSearch({ from: '/ns/$ns/subscriptions/$subscription/dead' });
+  const navigate = useNavigate({ from: '/ns/$ns/subscriptions/$subscription/dead' });
+  const query = useQuery({
+    // Read anew when another one arrived: looking has its price.
+    queryKey: ['dead', ns, name, dlq, totals.dead - totals.dead_pending],
+    queryFn: async ({ signal }) => {
+      const { topic } = await describeTopic(ns, dlq, signal);
+      const partitions = topic.partitions.map(({ partition }) => partition);
+      const { messages } = await peek(ns, dlq, { from: `tail:${LOOK}`, limit: LOOK }, partitions, signal);
+      return deadLetters(messages, name);
+    },
+    placeholderData: keepPreviousData,
+    staleTime: Number.POSITIVE_INFINITY,
+  });
+  const missing = query.error instanceof Refused && query.error.problem.code === 'topic_not_found';
+  const letters = query.data ?? [];
+  const found = groups(letters);
+  const shown = reason === undefined ? letters : letters.filter((letter) => letter.reason === reason);
+  const choose = (next: string | undefined) => void navigate({ search: (s) => ({ ...s, reason: next }) });
+  return (
+    <>
+      <div className="toolbar">
+        <span role="status">
+          {counted(totals.dead, 'dead letter')} so far
+          {totals.dead_pending > 0 && `, ${grouped(totals.dead_pending)} on the way`}
+          {query.isSuccess && totals.dead > 0 && (
+            <span className="faint">
+              {' '}
+              · {grouped(letters.length)} among the newest {grouped(LOOK)} of{' '}
+              <Link to="/ns/$ns/topics/$topic/messages" params={{ ns, topic: dlq }} className="mono">
+                {dlq}
+              </Link>
+            </span>
+          )}
+        </span>
+        <span className="spacer" />
+        <CopyButton
+          text={curl({ url: readUrl(ns, dlq, { from: `tail:${LOOK}`, limit: LOOK }) })}
+          label="curl"
+        />
+        <button type="button" onClick={() => void query.refetch()}>
+          Refresh
+        </button>
+      </div>
+      {query.isPending && <Loading what="dead letters" />}
+      {missing ? (
+        <p className="problem" role="alert">
+          <strong>There is no topic {dlq}</strong>
+          Dead letters wait until there is.
+        </p>
+      ) : (
+        query.error && <ProblemBox error={query.error} onRetry={() => void query.refetch()} />
+      )}
+      {query.isSuccess && letters.length === 0 && <p>None of them is from this subscription.</p>}
+      {found.length > 0 && (
+        <section aria-labelledby="reasons">
+          <h2 id="reasons">Why</h2>
+          <ul className="reasons">
+            {found.map((group) => (
+              <li key={group.reason}>
+                <button
+                  type="button"
+                  className="chip"
+                  aria-pressed={reason === group.reason}
+                  onClick={() => choose(reason === group.reason ? undefined : group.reason)}
+                >
+                  {group.reason} <strong>{grouped(group.count)}</strong>
+                </button>
+              </li>
+            ))}
+          </ul>
+        </section>
+      )}
+      {shown.length > 0 && <LetterTable ns={ns} dlq={dlq} letters={shown} />}
+    </>
+  );
+}
+
+function LetterTable({ ns, dlq, letters }: { ns: string; dlq: string; letters: readonly DeadLetter[] }) {
+  const { zone } = useSettings();
+  return (
+    // biome-ignore lint/a11y/noNoninteractiveTabindex: a region that scrolls must be reachable by keyboard
+    <section className="table-scroll" aria-label="Dead letters, newest first" tabIndex={0}>
+      <table className="table">
+        <thead>
+          <tr>
+            <th scope="col">Died</th>
+            <th scope="col">Message</th>
+            <th scope="col">Letter</th>
+            <th scope="col">Why</th>
+            <th scope="col" className="numeric">
+              Attempts
+            </th>
+            <th scope="col">Key</th>
+            <th scope="col">Body</th>
+          </tr>
+        </thead>
+        <tbody>
+          {letters.map((letter) => (
+            <tr key={letter.id}>
+              <td className="mono faint">{instant(letter.ts, zone)}</td>
+              <th scope="row">
+                <Link
+                  to="/ns/$ns/topics/$topic/messages"
+                  params={{ ns, topic: letter.topic }}
+                  search={{ open: letter.origin }}
+                  className="mono"
+                >
+                  {letter.topic} {letter.origin}
+                </Link>
+              </th>
+              <td>
+                <Link
+                  to="/ns/$ns/topics/$topic/messages"
+                  params={{ ns, topic: dlq }}
+                  search={{ open: letter.id }}
+                  className="mono"
+                >
+                  {letter.id}
+                </Link>
+              </td>
+              <td>{letter.reason}</td>
+              <td className="numeric">{letter.attempts}</td>
+              <td className="mono">{letter.key ?? <span className="faint">–</span>}</td>
+              <td className="mono clip">{letter.preview}</td>
+            </tr>
+          ))}
+        </tbody>
+      </table>
+    </section>
+  );
+}

@@ -1,0 +1,131 @@
+import { useQuery } from '@tanstack/react-query';
+import { useId } from 'react';
+import { topicListing } from '../api/topics';
+import { grouped } from '../format/number';
+import { parseDuration } from '../format/quantity';
+import { Check, Field } from '../ui/field';
+import { type Draft, type DraftErrors, parseBackoff } from './config';
+
+interface FieldsProps {
+  readonly ns: string;
+  readonly draft: Draft;
+  readonly errors: DraftErrors;
+  readonly onChange: (draft: Draft) => void;
+}
+
+type SetDraft = <K extends keyof Draft>(field: K, value: Draft[K]) => void;
+
+export function LeaseFields({ draft, errors, onChange }: FieldsProps) {
+  const set: SetDraft = (field, value) => onChange({ ...draft, [field]: value });
+  const lease = parseDuration(draft.lease);
+  return (
+    <div className="fields">
+      <Field
+        label="Lease"
+        mono
+        value={draft.lease}
+        error={errors.lease}
+        hint={
+          lease.ok && lease.value !== null
+            ? `= ${grouped(lease.value)} ms, unless a pull says otherwise.`
+            : 'How long a worker has.'
+        }
+        onChange={(value) => set('lease', value)}
+      />
+      <Field
+        label="Leased at once, at most"
+        mono
+        inputMode="numeric"
+        value={draft.unacked}
+        error={errors.unacked}
+        hint="Messages, all partitions together."
+        onChange={(value) => set('unacked', value)}
+      />
+    </div>
+  );
+}
+
+export function RetryFields({ ns, draft, errors, onChange }: FieldsProps) {
+  const set: SetDraft = (field, value) => onChange({ ...draft, [field]: value });
+  const backoff = parseBackoff(draft.backoff);
+  return (
+    <div className="fields">
+      <Field
+        label="Attempts"
+        mono
+        inputMode="numeric"
+        placeholder="no limit"
+        value={draft.attempts}
+        error={errors.attempts}
+        hint="Deliveries until it is a dead letter. Empty: no limit."
+        onChange={(value) => set('attempts', value)}
+      />
+      <Field
+        label="Pauses between attempts"
+        mono
+        placeholder="none"
+        value={draft.backoff}
+        error={errors.backoff}
+        hint={
+          backoff.ok && backoff.list.length > 1
+            ? 'Before delivery 2, 3 and so on; the last one repeats.'
+            : 'Like 1s, 5s, 30s. Empty: at once.'
+        }
+        onChange={(value) => set('backoff', value)}
+      />
+      <TopicField
+        ns={ns}
+        label="Dead letter topic"
+        placeholder="none"
+        value={draft.dlq}
+        error={errors.dlq}
+        hint="Empty: dead letters are counted and dropped."
+        onChange={(value) => set('dlq', value)}
+      />
+    </div>
+  );
+}
+
+export function PausedField({ draft, onChange }: Pick<FieldsProps, 'draft' | 'onChange'>) {
+  return (
+    <Check
+      label="Paused: lease no messages"
+      checked={draft.paused}
+      onChange={(paused) => onChange({ ...draft, paused })}
+      hint="What is leased stays leased and can be settled."
+    />
+  );
+}
+
+interface TopicFieldProps {
+  readonly ns: string;
+  readonly label: string;
+  readonly value: string;
+  readonly error?: string | null | undefined;
+  readonly hint?: string;
+  readonly placeholder?: string;
+  readonly autoFocus?: boolean;
+  readonly required?: boolean;
+  readonly onChange: (value: string) => void;
+}
+
+/** The name of a topic, with suggestions. */
+export function TopicField({ ns, ...rest }: TopicFieldProps) {
+  const id = useId();
+  const listing = topicListing(ns, rest.value.trim());
+  const found = useQuery({
+    queryKey: ['topic-names', ...listing.key],
+    queryFn: ({ signal }) => listing.read(undefined, signal),
+    staleTime: 10_000,
+  });
+  return (
+    <>
+      <Field {...rest} mono list={id} />
+      <datalist id={id}>
+        {found.data?.items.slice(0, 20).map(({ name }) => (
+          <option key={name} value={name} />
+        ))}
+      </datalist>
+    </>
+  );
+}

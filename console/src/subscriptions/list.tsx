@@ -1,0 +1,253 @@
+import { Link, useNavigate, useSearch } from '@tanstack/react-router';
+import { lazy, Suspense, useMemo } from 'react';
+import { origin, type Subscription } from '../api/client';
+import { subscriptionListing } from '../api/subscriptions';
+import { useNamespace } from '../app/shell';
+import { curl } from '../curl/curl';
+import { counted, grouped } from '../format/number';
+import { age } from '../format/time';
+import { useList, useSeen, useWhole } from '../list/pages';
+import { SearchBox, useShortcuts } from '../list/search';
+import { type Numbers, nextSort, type Sort, sortable, sortOf, useSorted } from '../list/sort';
+import { CopyButton } from '../ui/copy';
+import { type Column, Grid } from '../ui/grid';
+import { CloseIcon } from '../ui/icons';
+import { useNarrow } from '../ui/narrow';
+import { useNow } from '../ui/now';
+import { Loading, ProblemBox } from '../ui/problem';
+import { QueueQuickStart } from './quickstart';
+import { State } from './state';
+import { unknownParts } from './verdict';
+
+const CreateSubscription = lazy(async () => ({
+  default: (await import('./create')).CreateSubscription,
+}));
+
+type NumberKey = 'depth' | 'ready' | 'leased' | 'delayed' | 'dead' | 'oldest';
+type SortKey = NumberKey | 'name';
+
+const NUMBERS: Numbers<Subscription, NumberKey> = {
+  depth: ({ totals }) => totals.unsettled,
+  ready: ({ totals }) => totals.ready,
+  leased: ({ totals }) => totals.leased,
+  delayed: ({ totals }) => totals.delayed,
+  dead: ({ totals }) => totals.dead,
+  // The oldest first, those without a message last.
+  oldest: ({ totals }) => -(totals.oldest_ms ?? Number.MAX_SAFE_INTEGER),
+};
+
+export function SubscriptionsPage() {
+  const ns = useNamespace();
+  const search = useSearch({ from: '/ns/$ns/subscriptions' });
+  const navigate = useNavigate({ from: '/ns/$ns/subscriptions' });
+  const q = search.q ?? '';
+  const topic = search.topic ?? '';
+  const sort = sortOf(search.sort, NUMBERS);
+  const { list, rows: unsorted, onRange, loadAll, complete } = useList(subscriptionListing(ns, q, topic));
+  const rows = useSorted(unsorted, sort, NUMBERS, list.isFetchingNextPage);
+  useWhole(sort.key !== 'name' || sort.descending, complete, loadAll);
+
+  const setCreate = (create: boolean) =>
+    navigate({ search: (before) => ({ ...before, create: create || undefined }) });
+  useShortcuts(() => setCreate(true));
+
+  const empty = list.isSuccess && !list.isPlaceholderData && rows.length === 0;
+  const creating = useSeen(search.create === true);
+  const dialog = creating && (
+    <Suspense>
+      <CreateSubscription
+        key={topic}
+        ns={ns}
+        topic={topic}
+        open={search.create === true}
+        onClose={() => setCreate(false)}
+      />
+    </Suspense>
+  );
+  if (empty && q === '' && topic === '') {
+    return (
+      <div className="page narrow">
+        <h1>Work queues</h1>
+        <p className="lead">
+          There are no subscriptions in this namespace yet. One minute takes you from here to a queue.
+        </p>
+        <QueueQuickStart ns={ns} topic="" />
+        {dialog}
+      </div>
+    );
+  }
+  const query = new URLSearchParams({ ...(q && { q }), ...(topic && { topic }) }).toString();
+  return (
+    <div className="page fill">
+      <div className="page-head">
+        <h1>Subscriptions</h1>
+        <span className="count" role="status">
+          {list.isSuccess && `${counted(rows.length, 'subscription')}${complete ? '' : ' read so far'}`}
+        </span>
+        <span className="spacer" />
+        <CopyButton
+          text={curl({ url: `${origin()}/v1/ns/${ns}/subscriptions${query && `?${query}`}` })}
+          label="curl"
+        />
+        <button type="button" className="primary" onClick={() => setCreate(true)} aria-keyshortcuts="n">
+          Create subscription <kbd>n</kbd>
+        </button>
+      </div>
+      <div className="toolbar">
+        <SearchBox
+          label="Search subscriptions by name"
+          q={q}
+          onChange={(next) => navigate({ search: (s) => ({ ...s, q: next || undefined }), replace: true })}
+        />
+        {topic !== '' && (
+          <button
+            type="button"
+            className="chip"
+            onClick={() => navigate({ search: (s) => ({ ...s, topic: undefined }) })}
+          >
+            of topic <code>{topic}</code>
+            <span className="visually-hidden">: show those of all topics</span>
+            <CloseIcon />
+          </button>
+        )}
+      </div>
+      {list.error && rows.length > 0 && <ProblemBox error={list.error} onRetry={() => void list.refetch()} />}
+      <SubscriptionsGrid
+        ns={ns}
+        rows={rows}
+        sort={sort}
+        state={list.isPending ? 'loading' : list.error && rows.length === 0 ? list.error : null}
+        none={
+          q === ''
+            ? `The topic ${topic} has no subscriptions.`
+            : `No subscription’s name contains “${q}”${topic && ` among those of ${topic}`}.`
+        }
+        onRetry={() => void list.refetch()}
+        onRange={onRange}
+        onEnd={loadAll}
+        onSort={(key) => navigate({ search: (s) => ({ ...s, sort: nextSort(sort, key) }), replace: true })}
+      />
+      {dialog}
+    </div>
+  );
+}
+
+interface GridProps {
+  readonly ns: string;
+  readonly rows: readonly Subscription[];
+  readonly sort: Sort<NumberKey>;
+  readonly state: unknown;
+  readonly none: string;
+  readonly onRetry: () => void;
+  readonly onRange: (first: number, last: number) => void;
+  readonly onEnd: () => Promise<void>;
+  readonly onSort: (key: SortKey) => void;
+}
+
+function SubscriptionsGrid({ ns, rows, sort, onSort, state, none, ...rest }: GridProps) {
+  const navigate = useNavigate();
+  const narrow = useNarrow(760);
+  const now = useNow(1000);
+  const columns = useMemo(() => columnsOf(ns, sort, onSort, narrow, now), [ns, sort, onSort, narrow, now]);
+  const empty =
+    state === 'loading' ? (
+      <Loading what="subscriptions" />
+    ) : state ? (
+      <ProblemBox error={state} onRetry={rest.onRetry} />
+    ) : (
+      <p>{none}</p>
+    );
+  return (
+    <Grid
+      label="Subscriptions"
+      columns={columns}
+      count={rows.length}
+      row={(index) => rows[index]}
+      rowKey={({ name }) => name}
+      onOpen={({ name }) =>
+        void navigate({
+          to: '/ns/$ns/subscriptions/$subscription',
+          params: { ns, subscription: name },
+        })
+      }
+      onRange={rest.onRange}
+      onEnd={rest.onEnd}
+      empty={empty}
+    />
+  );
+}
+
+function columnsOf(
+  ns: string,
+  sort: Sort<NumberKey>,
+  onSort: (key: SortKey) => void,
+  narrow: boolean,
+  now: number,
+): Column<Subscription>[] {
+  const number = (key: Exclude<NumberKey, 'oldest'>, label: string, tone?: string) => ({
+    id: key,
+    numeric: true,
+    width: 'minmax(4.6rem, 1fr)',
+    ...sortable(sort, onSort, key, label),
+    cell: (row: Subscription) => <Count row={row} value={NUMBERS[key](row)} tone={tone} />,
+  });
+  const columns: (Column<Subscription> | false)[] = [
+    {
+      id: 'name',
+      width: 'minmax(7rem, 3fr)',
+      ...sortable(sort, onSort, 'name', 'Name'),
+      cell: ({ name }) => (
+        <Link
+          to="/ns/$ns/subscriptions/$subscription"
+          params={{ ns, subscription: name }}
+          className="row-link mono"
+          tabIndex={-1}
+          onClick={(event) => event.stopPropagation()}
+        >
+          {name}
+        </Link>
+      ),
+    },
+    !narrow && {
+      id: 'topic',
+      width: 'minmax(7rem, 3fr)',
+      head: 'Topic',
+      cell: ({ config }) => <span className="mono faint">{config.topics.join(', ')}</span>,
+    },
+    {
+      id: 'state',
+      width: 'minmax(5.8rem, 1fr)',
+      head: 'State',
+      cell: (row) => <State subscription={row} />,
+    },
+    number('depth', 'Depth'),
+    !narrow && number('ready', 'Ready'),
+    !narrow && number('leased', 'Leased'),
+    !narrow && number('delayed', 'Delayed'),
+    number('dead', 'Dead', 'bad'),
+    !narrow && {
+      id: 'oldest',
+      numeric: true,
+      width: 'minmax(5.4rem, 1fr)',
+      ...sortable(sort, onSort, 'oldest', 'Oldest'),
+      cell: ({ totals }) =>
+        totals.oldest_ms == null ? (
+          <span className="faint">–</span>
+        ) : (
+          <span title="Age of the oldest message that is not settled">{age(totals.oldest_ms, now)}</span>
+        ),
+    },
+  ];
+  return columns.filter((column) => column !== false);
+}
+
+function Count({ row, value, tone }: { row: Subscription; value: number; tone: string | undefined }) {
+  const unknown = unknownParts(row);
+  if (unknown > 0 && unknown === row.parts.length) return <span className="faint">unknown</span>;
+  return (
+    <span className={value > 0 ? (tone ?? 'some') : 'faint'}>
+      {unknown > 0 && '≥ '}
+      {grouped(value)}
+    </span>
+  );
+}

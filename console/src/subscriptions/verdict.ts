@@ -1,0 +1,62 @@
+import type { Subscription } from '../api/client';
+import { counted, grouped } from '../format/number';
+
+export type Tone = 'ok' | 'idle' | 'warn' | 'bad';
+
+/** How a subscription is: a word for the list, a sentence for its page. */
+export interface Verdict {
+  readonly tone: Tone;
+  readonly word: string;
+  readonly sentence: string;
+}
+
+/** Partitions whose numbers are not known now. */
+export const unknownParts = ({ parts }: Subscription) =>
+  parts.filter(({ floor }) => floor === null || floor === undefined).length;
+
+/** Is it fine, and if not, what is it? The first that applies. */
+export function verdict(subscription: Subscription): Verdict {
+  const { config, parts, totals } = subscription;
+  const unknown = unknownParts(subscription);
+  const waiting = counted(totals.ready, 'message');
+  if (unknown > 0) {
+    const which = unknown === parts.length ? 'any partition' : counted(unknown, 'partition');
+    return {
+      tone: 'bad',
+      word: 'unknown',
+      sentence: `The numbers of ${which} are not known: the topic was deleted, or a shard cannot be reached.`,
+    };
+  }
+  if (config.paused) {
+    return {
+      tone: 'warn',
+      word: 'paused',
+      sentence: `Nothing is leased. ${totals.ready === 0 ? 'Nothing waits' : `${waiting} ready`}.`,
+    };
+  }
+  if (totals.ready > 0 && totals.leased >= (config.max_unacked ?? Number.POSITIVE_INFINITY)) {
+    return {
+      tone: 'warn',
+      word: 'full',
+      sentence: `All ${grouped(totals.leased)} leases are taken: ${waiting} ready, until something is settled.`,
+    };
+  }
+  if (totals.ready > 0 && totals.leased === 0) {
+    return { tone: 'warn', word: 'not taken', sentence: `${waiting} ready, and nobody holds a lease.` };
+  }
+  if (totals.unsettled === 0) return { tone: 'idle', word: 'empty', sentence: 'Every message is settled.' };
+  if (totals.ready === 0 && totals.leased === 0) {
+    const what = totals.delayed > 0 ? counted(totals.delayed, 'message') : 'Dead letters';
+    return {
+      tone: 'idle',
+      word: 'waiting',
+      sentence:
+        totals.delayed > 0 ? `${what} wait for their time.` : `${what} are on their way to their topic.`,
+    };
+  }
+  return {
+    tone: 'ok',
+    word: 'active',
+    sentence: `${counted(totals.leased, 'message')} leased, ${grouped(totals.ready)} ready.`,
+  };
+}
