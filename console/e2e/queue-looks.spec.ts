@@ -9,6 +9,7 @@ test('queue quick start', async ({ page, open }) => {
 });
 
 test('subscriptions, with every tab and dialog', async ({ page, open, product }) => {
+  test.setTimeout(180_000);
   await product.create('orders.paid', { partitions: 3 });
   await product.create('orders.dlq');
   await product.create('mail.outbox');

@@ -157,8 +157,8 @@ function Impact({ seeked, pending, onConfirm }: ImpactProps) {
     <section className="impact" aria-label="Preview">
       <p>
         <strong>{counted(redelivered, 'message')}</strong> that had been delivered, settled or dead-lettered
-        would be delivered again; <strong>{counted(skipped, 'message')}</strong> not settled so far would
-        never be.
+        would be delivered again; <strong>{counted(skipped, 'message')}</strong> not settled so far would be
+        skipped.
       </p>
       {parts.length > 1 && (
         // biome-ignore lint/a11y/noNoninteractiveTabindex: a region that scrolls must be reachable by keyboard

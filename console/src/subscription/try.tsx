@@ -1,6 +1,6 @@
 import { useMutation, useQueryClient } from '@tanstack/react-query';
 import { Link, useParams } from '@tanstack/react-router';
-import { type FormEvent, useState } from 'react';
+import { type FormEvent, useRef, useState } from 'react';
 import type { Subscription } from '../api/client';
 import { pull, pullRequest, subscriptionKey, useSubscription } from '../api/subscriptions';
 import { curl } from '../curl/curl';
@@ -44,9 +44,15 @@ function Trial({ subscription }: { subscription: Subscription }) {
     event.preventDefault();
     if (!badMax && !badLease && !take.isPending) take.mutate();
   };
+  const place = useRef<HTMLDivElement>(null);
+  // The button goes with what it clears.
+  const clear = () => {
+    place.current?.focus();
+    tidy(id);
+  };
   const done = entries.filter(({ fate }) => fate !== null).length;
   return (
-    <div className="tab-body">
+    <div className="tab-body" ref={place} tabIndex={-1}>
       <form onSubmit={submit} className="try" noValidate>
         <p className="lead">
           Takes messages as a worker does: nobody else is given them until the lease ends, and each taking is
@@ -91,7 +97,7 @@ function Trial({ subscription }: { subscription: Subscription }) {
           <div className="panel-row">
             <h2 id="held">Taken by this page</h2>
             <span className="spacer" />
-            <button type="button" disabled={done === 0} onClick={() => tidy(id)}>
+            <button type="button" disabled={done === 0} onClick={clear}>
               Clear settled
             </button>
           </div>

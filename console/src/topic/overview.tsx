@@ -129,6 +129,7 @@ function Facts({ topic, updatedAt }: { topic: Topic; updatedAt: number }) {
     retention.age_ms != null && `for ${durationText(retention.age_ms)}`,
     retention.bytes != null && `up to ${sizeText(retention.bytes)} per partition`,
     retention.records != null && `up to ${grouped(retention.records)} messages per partition`,
+    retention.until_settled && 'until every subscription has settled them',
   ].filter(Boolean);
   return (
     <dl className="facts">

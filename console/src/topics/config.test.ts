@@ -17,9 +17,12 @@ describe('configuration form', () => {
     expect(changes(odd, config)).toEqual([]);
   });
   test('the patch names only what was changed, and null lifts a limit', () => {
-    const { config } = readDraft({ ...draftOf(week), age: '', records: '1000', closed: true }, week);
+    const { config } = readDraft(
+      { ...draftOf(week), age: '', records: '1000', untilSettled: true, closed: true },
+      week,
+    );
     expect(patchOf(changes(week, config))).toEqual({
-      retention: { age_ms: null, records: 1000 },
+      retention: { age_ms: null, records: 1000, until_settled: true },
       closed: true,
     });
   });

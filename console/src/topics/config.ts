@@ -18,6 +18,7 @@ export interface Draft {
   readonly dedupe: string;
   readonly defaultConfirm: Level;
   readonly minConfirm: Level;
+  readonly untilSettled: boolean;
   readonly closed: boolean;
 }
 
@@ -44,6 +45,7 @@ export function draftOf(config: TopicConfig): Draft {
     dedupe: durationText(config.dedupe.window_ms),
     defaultConfirm: config.default_confirm,
     minConfirm: config.min_confirm,
+    untilSettled: config.retention.until_settled,
     closed: config.closed,
   };
 }
@@ -72,6 +74,7 @@ export function readDraft(draft: Draft, base: TopicConfig): { config: TopicConfi
       age_ms: take('age', parseDuration(draft.age)),
       bytes: take('bytes', parseSize(draft.bytes)),
       records: take('records', parseCount(draft.records)),
+      until_settled: draft.untilSettled,
     },
     ttl_ms: take('ttl', parseDuration(draft.ttl)),
     dedupe: { window_ms: window ?? base.dedupe.window_ms },

@@ -73,6 +73,12 @@ export function RetentionFields({ draft, errors, onChange }: FieldsProps) {
         hint="A number. Empty: no limit."
         onChange={(value) => set('records', value)}
       />
+      <Check
+        label="Remove what every subscription has settled"
+        checked={draft.untilSettled}
+        onChange={(untilSettled) => set('untilSettled', untilSettled)}
+        hint="A seek does not bring it back. Without subscriptions everything is kept."
+      />
     </div>
   );
 }
