@@ -1,5 +1,6 @@
 //! What can be typed. The help texts here are the command line's manual.
 
+mod bench;
 mod queue;
 
 use std::path::PathBuf;
@@ -9,6 +10,11 @@ use clap::{Args as ClapArgs, Parser, Subcommand};
 use crate::limit::{Limit, parse_age, parse_count, parse_size};
 use crate::serve::{DevArgs, GatewayArgs, NodeArgs};
 
+pub(crate) use bench::{
+    BenchCommand, BenchTarget, BurstArgs, CatchUpArgs, FanOutArgs, HttpArgs, IdleArgs, LoneArgs,
+    ManyTopicsArgs, MatrixArgs, PayloadArgs, PeerArgs, QueueArgs, Rate, RecoveryArgs, SteadyArgs, StreamArgs,
+    TableArgs, Transport,
+};
 pub(crate) use queue::{PullArgs, SubscriptionCommand, SubscriptionFields};
 
 /// Durable messaging over plain HTTP and WebSocket.
@@ -204,148 +210,6 @@ pub(crate) struct SubArgs {
     pub(crate) credit: u64,
 }
 
-/// What can be measured.
-#[derive(Debug, Subcommand)]
-pub(crate) enum BenchCommand {
-    /// A thousand messages a second for five seconds, with everything checked
-    Smoke(BenchTarget),
-    /// Writers and readers over the binary WebSocket at given rates
-    Steady(SteadyArgs),
-    /// One message per POST on keep-alive HTTP/1.1, beside the same server answering an empty 204
-    Http(HttpArgs),
-    /// One POST at a time, beside the disk's own write and sync
-    Lone(LoneArgs),
-    /// Many topics that nobody uses
-    Idle(IdleArgs),
-}
-
-/// What is measured.
-#[derive(Debug, Clone, ClapArgs)]
-pub(crate) struct BenchTarget {
-    /// Measure the gateway that --url names instead of starting one
-    #[arg(long)]
-    pub(crate) running: bool,
-    /// With --running on this machine: process whose CPU time and memory are read
-    #[arg(long, value_name = "PID", requires = "running")]
-    pub(crate) pid: Option<u32>,
-    /// Directory on the disk to measure; data goes into a new one below it, removed at the end [default: .]
-    #[arg(long, value_name = "DIR")]
-    pub(crate) dir: Option<PathBuf>,
-}
-
-/// How `weir bench steady` runs.
-#[derive(Debug, Clone, ClapArgs)]
-pub(crate) struct SteadyArgs {
-    /// What is measured
-    #[command(flatten)]
-    pub(crate) target: BenchTarget,
-    /// Messages per second of all writers together, e.g. 50k; several separated by commas run one after the
-    /// other; `max` publishes as fast as the window lets
-    #[arg(long, value_name = "RATE", value_delimiter = ',', default_value = "50k", value_parser = parse_rate)]
-    pub(crate) rate: Vec<Rate>,
-    /// Connections that publish
-    #[arg(long, default_value_t = 10, value_name = "N")]
-    pub(crate) writers: u32,
-    /// Connections that subscribe
-    #[arg(long, default_value_t = 10, value_name = "N")]
-    pub(crate) readers: u32,
-    /// Topics; members share them in turn [default: one per writer]
-    #[arg(long, value_name = "N")]
-    pub(crate) topics: Option<u32>,
-    /// Bytes of a message, at least 24
-    #[arg(long, default_value_t = 1_024, value_name = "BYTES")]
-    pub(crate) payload: usize,
-    /// Messages a writer may have unconfirmed
-    #[arg(long, default_value_t = 1_024, value_name = "N")]
-    pub(crate) window: u64,
-    /// Messages a reader lets come before it has taken them
-    #[arg(long, default_value_t = 16_384, value_name = "N")]
-    pub(crate) credit: u64,
-    /// Messages in one batch at most
-    #[arg(long, default_value_t = 256, value_name = "N")]
-    pub(crate) batch: u32,
-    /// Level to wait for: none, memory, durable or quorum
-    #[arg(long, default_value = "quorum", value_name = "LEVEL")]
-    pub(crate) confirm: String,
-    /// Seconds before what counts
-    #[arg(long, default_value_t = 3, value_name = "S")]
-    pub(crate) warmup: u64,
-    /// Seconds that count
-    #[arg(long, default_value_t = 10, value_name = "S")]
-    pub(crate) seconds: u64,
-}
-
-/// How `weir bench http` runs.
-#[derive(Debug, Clone, ClapArgs)]
-pub(crate) struct HttpArgs {
-    /// What is measured
-    #[command(flatten)]
-    pub(crate) target: BenchTarget,
-    /// Connections, each with one request at a time
-    #[arg(long, default_value_t = 64, value_name = "N")]
-    pub(crate) connections: u32,
-    /// Bytes of a message
-    #[arg(long, default_value_t = 1_024, value_name = "BYTES")]
-    pub(crate) payload: usize,
-    /// Seconds of each kind per round
-    #[arg(long, default_value_t = 3, value_name = "S")]
-    pub(crate) seconds: u64,
-    /// Rounds that count, after one that warms up
-    #[arg(long, default_value_t = 3, value_name = "N")]
-    pub(crate) rounds: u32,
-}
-
-/// How `weir bench lone` runs.
-#[derive(Debug, Clone, ClapArgs)]
-pub(crate) struct LoneArgs {
-    /// What is measured
-    #[command(flatten)]
-    pub(crate) target: BenchTarget,
-    /// POSTs a second, and as many syncs between them; `max`: one right behind the other
-    #[arg(long, default_value = "50,1k,max", value_name = "RATE", value_delimiter = ',', value_parser = parse_rate)]
-    pub(crate) rate: Vec<Rate>,
-    /// Seconds per rate; at `max` as many as there are at 1k
-    #[arg(long, default_value_t = 4, value_name = "S", value_parser = clap::value_parser!(u64).range(1..))]
-    pub(crate) seconds: u64,
-    /// Bytes of a message
-    #[arg(long, default_value_t = 1_024, value_name = "BYTES")]
-    pub(crate) payload: usize,
-}
-
-/// How `weir bench idle` runs.
-#[derive(Debug, Clone, ClapArgs)]
-pub(crate) struct IdleArgs {
-    /// What is measured
-    #[command(flatten)]
-    pub(crate) target: BenchTarget,
-    /// Topics; with --running they are left behind
-    #[arg(long, default_value_t = 10_000, value_name = "N")]
-    pub(crate) topics: u32,
-    /// Seconds that count
-    #[arg(long, default_value_t = 60, value_name = "S", value_parser = clap::value_parser!(u64).range(1..))]
-    pub(crate) seconds: u64,
-}
-
-/// Messages per second.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Rate {
-    /// This many.
-    PerSecond(u64),
-    /// As many as go.
-    Max,
-}
-
-fn parse_rate(text: &str) -> Result<Rate, String> {
-    if text == "max" {
-        return Ok(Rate::Max);
-    }
-    let (digits, factor) = text.strip_suffix('k').map_or((text, 1), |digits| (digits, 1_000));
-    match digits.parse::<u64>().ok().and_then(|number| number.checked_mul(factor)) {
-        Some(rate) if rate > 0 => Ok(Rate::PerSecond(rate)),
-        _ => Err("expected messages per second, e.g. 500 or 150k, or `max`".to_owned()),
-    }
-}
-
 /// What can be done with topics.
 #[derive(Debug, Subcommand)]
 pub(crate) enum TopicCommand {
@@ -427,13 +291,6 @@ pub(crate) struct ConfigFields {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn rates_are_numbers_thousands_or_as_fast_as_it_goes() {
-        assert_eq!(parse_rate("150k"), Ok(Rate::PerSecond(150_000)));
-        assert_eq!(parse_rate("max"), Ok(Rate::Max));
-        assert!(parse_rate("0").is_err());
-    }
 
     #[test]
     fn the_command_line_is_well_formed() {

@@ -1,134 +1,213 @@
-//! One message per POST on keep-alive HTTP/1.1, beside the same server answering an empty 204.
-//!
-//! The client is as lean as one can be, since it shares the machine: a socket, a prepared request, a reader that
-//! looks for the end of the answer.
+//! One message per POST on keep-alive connections, beside the same server answering an empty 204; and the same load
+//! against any other server.
 
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, ensure};
+use bytes::Bytes;
+use http::{Method, Request};
+use http_body_util::{BodyExt as _, Full};
+use hyper::client::conn::http2;
+use hyper_util::rt::{TokioExecutor, TokioIo};
 use rand::RngCore as _;
-use serde::Serialize;
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 
-use super::report::Percentiles;
+use super::Bench;
+use super::meter::{Meter, Used};
+use super::poster::{Poster, host};
+use super::result::{Figure, Percentiles, RunResult};
 use super::tally::Latencies;
-use super::target::{Target, Usage};
-use crate::args::{Connect, HttpArgs};
-use crate::output;
+use super::target::Target;
+use crate::args::{HttpArgs, PeerArgs};
 
-/// A connection that sends one request again and again.
-pub(super) struct Poster {
-    stream: TcpStream,
-    request: Vec<u8>,
-    answer: Vec<u8>,
+/// Requests under way on one HTTP/2 connection.
+const STREAMS: u32 = 16;
+
+/// A request that is sent again and again.
+#[derive(Clone)]
+struct Load {
+    url: String,
+    method: Method,
+    /// `{n}` stands for the number of the sender.
+    path: String,
+    /// Whole lines.
+    headers: String,
+    body: Bytes,
+    http2: bool,
 }
 
-impl Poster {
-    /// Connects to the host of `url`.
-    pub(super) async fn connect(url: &str, line: &str, body: &[u8]) -> anyhow::Result<Self> {
-        let host = url.strip_prefix("http://").context("only http:// is measured")?.trim_end_matches('/');
-        let stream = TcpStream::connect(host).await.with_context(|| format!("cannot reach {host}"))?;
-        stream.set_nodelay(true)?;
-        let mut request =
-            format!("{line} HTTP/1.1\r\nHost: {host}\r\nContent-Length: {}\r\n\r\n", body.len()).into_bytes();
-        request.extend_from_slice(body);
-        Ok(Self { stream, request, answer: Vec::with_capacity(4 << 10) })
-    }
+/// One of those that send it.
+enum Sender {
+    One(Poster),
+    Two(http2::SendRequest<Full<Bytes>>, Request<Full<Bytes>>),
+}
 
-    /// Sends the request and reads the whole answer; its status.
-    pub(super) async fn exchange(&mut self) -> anyhow::Result<u16> {
-        self.stream.write_all(&self.request).await?;
-        self.answer.clear();
-        loop {
-            let read = self.stream.read_buf(&mut self.answer).await?;
-            ensure!(read > 0, "the server closed the connection");
-            if let Some(status) = complete(&self.answer)? {
-                return Ok(status);
+impl Sender {
+    async fn exchange(&mut self) -> anyhow::Result<u16> {
+        match self {
+            Self::One(poster) => poster.exchange().await,
+            Self::Two(sender, request) => {
+                sender.ready().await?;
+                let answer = sender.send_request(request.clone()).await?;
+                let status = answer.status().as_u16();
+                answer.into_body().collect().await?;
+                Ok(status)
             }
         }
     }
 }
 
-/// The status of an answer, once all of it is there.
-fn complete(answer: &[u8]) -> anyhow::Result<Option<u16>> {
-    let Some(end) = answer.windows(4).position(|four| four == b"\r\n\r\n") else { return Ok(None) };
-    let head = std::str::from_utf8(&answer[..end]).context("the answer's head is not text")?;
-    let status = head.get(9..12).and_then(|status| status.parse().ok()).context("no status")?;
-    let length = head.lines().filter_map(|line| line.split_once(':'));
-    let length = length.rev().find(|(name, _)| name.eq_ignore_ascii_case("content-length"));
-    let length: usize = length.map_or(Ok(0), |(_, value)| value.trim().parse())?;
-    Ok((answer.len() >= end + 4 + length).then_some(status))
+impl Load {
+    /// Connects `count` senders.
+    async fn senders(&self, count: u32) -> anyhow::Result<Vec<Sender>> {
+        let mut senders = Vec::new();
+        let mut shared = None;
+        for number in 0..count {
+            let path = self.path.replace("{n}", &number.to_string());
+            if !self.http2 {
+                let mut poster = Poster::connect(&self.url).await?;
+                poster.prepare(&format!("{} {path}", self.method), &self.headers, &self.body);
+                senders.push(Sender::One(poster));
+                continue;
+            }
+            if number.is_multiple_of(STREAMS) {
+                shared = Some(connect_http2(&self.url).await?);
+            }
+            let request = Request::builder().method(self.method.clone()).uri(format!("{}{path}", self.url));
+            let request = request.body(Full::new(self.body.clone()))?;
+            senders.push(Sender::Two(shared.clone().context("the first sender connects")?, request));
+        }
+        Ok(senders)
+    }
+}
+
+async fn connect_http2(url: &str) -> anyhow::Result<http2::SendRequest<Full<Bytes>>> {
+    let stream = TcpStream::connect(host(url)?).await.with_context(|| format!("cannot reach {url}"))?;
+    stream.set_nodelay(true)?;
+    let (sender, connection) = http2::handshake(TokioExecutor::new(), TokioIo::new(stream)).await?;
+    // It ends with its last sender.
+    tokio::spawn(connection);
+    Ok(sender)
 }
 
 /// One kind of request over all connections for a while.
 struct Round {
     latencies: Latencies,
     per_s: f64,
-    usage: Usage,
-}
-
-#[derive(Debug, Serialize)]
-struct HttpReport {
-    connections: u32,
-    payload: usize,
-    rounds: u32,
-    empty_per_s: f64,
-    post_per_s: f64,
-    /// Of each round, POSTs per empty answer.
-    ratios: Vec<f64>,
-    post: Percentiles,
-    /// Absent if it is not known which process serves.
-    server_cpu_us_per_post: Option<f64>,
-    messages_per_sync: f64,
+    used: Used,
 }
 
 /// Measures, the two kinds taking turns.
-pub(super) async fn run(connect: &Connect, args: &HttpArgs) -> anyhow::Result<()> {
-    ensure!(args.connections > 0 && args.rounds > 0, "nothing would be measured");
-    let target = Target::start(connect, &args.target).await?;
-    let mut body = vec![0; args.payload];
-    rand::rng().fill_bytes(&mut body);
+pub(super) async fn run(bench: &mut Bench, args: &HttpArgs) -> anyhow::Result<()> {
+    ensure!(args.seconds > 0, "nothing would be measured");
+    for connections in &args.connections {
+        let result = measure(bench, args, *connections).await?;
+        bench.emit(result)?;
+    }
+    Ok(())
+}
+
+async fn measure(bench: &Bench, args: &HttpArgs, connections: u32) -> anyhow::Result<RunResult> {
+    let target = Target::start(&bench.connect, &args.target).await?;
     let topic = format!("bench-http-{}", ulid::Ulid::new().to_string().to_lowercase());
-    let post = format!("POST /v1/ns/{}/topics/{topic}/messages", target.connect.namespace);
+    let load = |method, path: String, bytes| Load {
+        url: target.connect.url.clone(),
+        method,
+        path,
+        headers: String::new(),
+        body: noise(bytes),
+        http2: args.http2,
+    };
+    let empty = load(Method::GET, "/healthz".to_owned(), 0);
+    let path = format!("/v1/ns/{}/topics/{topic}/messages", target.connect.namespace);
+    let post = load(Method::POST, path, args.payload);
     let duration = Duration::from_secs(args.seconds);
     // The first of each warms up.
     let (mut empties, mut posts) = (Vec::new(), Vec::new());
     for number in 0..=args.rounds {
-        let empty = round(&target, args.connections, "GET /healthz", &[], duration).await?;
-        let full = round(&target, args.connections, &post, &body, duration).await?;
+        let empty = round(Some(&target), &empty, connections, duration).await?;
+        let full = round(Some(&target), &post, connections, duration).await?;
         if number > 0 {
             empties.push(empty);
             posts.push(full);
         }
     }
-    report(args, &empties, &posts).print(connect.json)
+    let version = if args.http2 { "HTTP/2" } else { "HTTP/1.1" };
+    let mut result =
+        RunResult::new("http", format!("{version}, {connections} under way, {} B", args.payload));
+    result.warmup_s = 2.0 * duration.as_secs_f64();
+    result.seconds = posts.iter().map(|round| round.used.seconds).sum();
+    let mut ratios: Vec<f64> =
+        posts.iter().zip(&empties).map(|(post, empty)| post.per_s / empty.per_s).collect();
+    ratios.sort_by(f64::total_cmp);
+    let mut all = Latencies::new();
+    posts.iter().for_each(|round| all.add(&round.latencies));
+    result.latencies = vec![Percentiles::of("confirm", &all)];
+    result.figures = vec![
+        Figure::new("post_per_s", median(posts.iter().map(|round| round.per_s))),
+        Figure::new("empty_204_per_s", median(empties.iter().map(|round| round.per_s))),
+        Figure::new("post_per_empty_pct", 100.0 * median(ratios.iter().copied())),
+        Figure::new("post_per_empty_lowest_pct", 100.0 * ratios[0]),
+        Figure::new("post_per_empty_highest_pct", 100.0 * ratios[ratios.len() - 1]),
+    ];
+    // The costs are those of the median round.
+    posts.sort_by(|a, b| a.per_s.total_cmp(&b.per_s));
+    let middle = &posts[posts.len().saturating_sub(1) / 2];
+    result.figures.extend(middle.used.figures(middle.latencies.count(), args.payload));
+    Ok(result)
+}
+
+/// The load generator alone, against any server.
+pub(super) async fn post(bench: &mut Bench, args: &PeerArgs) -> anyhow::Result<()> {
+    let name = host(&args.to)?;
+    let path = args.to[args.to.find(name).unwrap_or(0) + name.len()..].to_owned();
+    ensure!(path.starts_with('/'), "the URL has a path");
+    let headers: String = args.header.iter().map(|header| format!("{}\r\n", header.trim())).collect();
+    let url = format!("http://{name}");
+    let body = noise(args.payload);
+    let load = Load { url, method: Method::POST, path, headers, body, http2: false };
+    if args.create {
+        for number in 0..args.connections {
+            let path = load.path.replace("{n}", &number.to_string());
+            Poster::connect(&load.url).await?.send(&format!("PUT {path}"), &load.headers, &[]).await?;
+        }
+    }
+    let warmup = Duration::from_secs(args.seconds) / 5;
+    round(None, &load, args.connections, warmup).await?;
+    let measured = round(None, &load, args.connections, Duration::from_secs(args.seconds)).await?;
+    let mut result =
+        RunResult::new(&args.name, format!("{} connections, {} B", args.connections, args.payload));
+    (result.warmup_s, result.seconds) = (warmup.as_secs_f64(), measured.used.seconds);
+    result.latencies = vec![Percentiles::of("confirm", &measured.latencies)];
+    result.figures = vec![Figure::new("post_per_s", measured.per_s)];
+    result.figures.push(Figure::new("client_cpu_us_per_message", {
+        #[expect(clippy::cast_precision_loss, reason = "a rate is shown to three digits")]
+        let count = measured.latencies.count().max(1) as f64;
+        measured.used.client_cpu_s * 1e6 / count
+    }));
+    bench.emit(result)
 }
 
 async fn round(
-    target: &Target,
+    target: Option<&Target>,
+    load: &Load,
     connections: u32,
-    line: &str,
-    body: &[u8],
     duration: Duration,
 ) -> anyhow::Result<Round> {
-    let mut tasks = JoinSet::new();
-    let mut posters = Vec::new();
-    for _ in 0..connections {
-        posters.push(Poster::connect(&target.connect.url, line, body).await?);
-    }
-    let before = target.usage().await;
+    let senders = load.senders(connections).await?;
+    let meter = Meter::start(target).await;
     let start = Instant::now();
-    for mut poster in posters {
+    let mut tasks = JoinSet::new();
+    for mut sender in senders {
         tasks.spawn(async move {
             let mut latencies = Latencies::new();
             let mut now = Instant::now();
             while now - start < duration {
-                let status = poster.exchange().await?;
+                let status = sender.exchange().await?;
                 ensure!((200..300).contains(&status), "the server answered {status}");
                 let after = Instant::now();
-                latencies.record(u64::try_from((after - now).as_micros()).unwrap_or(u64::MAX), 1);
+                latencies.record_time(after - now);
                 now = after;
             }
             anyhow::Ok(latencies)
@@ -138,77 +217,22 @@ async fn round(
     while let Some(task) = tasks.join_next().await {
         latencies.add(&task??);
     }
+    let used = meter.stop(target).await;
     let seconds = start.elapsed().as_secs_f64();
     #[expect(clippy::cast_precision_loss, reason = "a rate is shown to three digits")]
     let per_s = latencies.count() as f64 / seconds;
-    Ok(Round { latencies, per_s, usage: target.usage().await.since(before) })
+    Ok(Round { latencies, per_s, used })
 }
 
-fn median(mut values: Vec<f64>) -> f64 {
+/// Bytes that do not compress.
+pub(super) fn noise(bytes: usize) -> Bytes {
+    let mut noise = vec![0; bytes];
+    rand::rng().fill_bytes(&mut noise);
+    noise.into()
+}
+
+fn median(values: impl Iterator<Item = f64>) -> f64 {
+    let mut values: Vec<f64> = values.collect();
     values.sort_by(f64::total_cmp);
-    values.get(values.len() / 2).copied().unwrap_or(0.0)
-}
-
-fn report(args: &HttpArgs, empties: &[Round], posts: &[Round]) -> HttpReport {
-    let mut all = Latencies::new();
-    posts.iter().for_each(|round| all.add(&round.latencies));
-    #[expect(clippy::cast_precision_loss, reason = "a rate is shown to three digits")]
-    let count = all.count().max(1) as f64;
-    let server_cpu_s: Option<f64> = posts.iter().map(|round| Some(round.usage.server?.cpu_s)).sum();
-    let syncs: f64 = posts.iter().map(|round| round.usage.syncs).sum();
-    HttpReport {
-        connections: args.connections,
-        payload: args.payload,
-        rounds: args.rounds,
-        empty_per_s: median(empties.iter().map(|round| round.per_s).collect()),
-        post_per_s: median(posts.iter().map(|round| round.per_s).collect()),
-        ratios: posts.iter().zip(empties).map(|(post, empty)| post.per_s / empty.per_s).collect(),
-        post: Percentiles::of(&all),
-        server_cpu_us_per_post: server_cpu_s.map(|seconds| seconds * 1e6 / count),
-        messages_per_sync: count / syncs.max(1.0),
-    }
-}
-
-impl HttpReport {
-    fn print(&self, as_json: bool) -> anyhow::Result<()> {
-        if as_json {
-            output::line(serde_json::to_string(self)?);
-            return Ok(());
-        }
-        let ratios: Vec<_> = self.ratios.iter().map(|ratio| format!("{:.0} %", ratio * 100.0)).collect();
-        output::line(format_args!(
-            "{} connections, {} B: {:.0} POST/s, {:.0} empty answers/s on the same connections; ratio per round {}",
-            self.connections,
-            self.payload,
-            self.post_per_s,
-            self.empty_per_s,
-            ratios.join(", ")
-        ));
-        let post = &self.post;
-        output::line(format_args!(
-            "POST to confirm: p50 {} us, p99 {} us, p99.9 {} us, max {} us; server {} CPU-us per POST, \
-             {:.1} messages per sync",
-            post.p50_us,
-            post.p99_us,
-            post.p999_us,
-            post.max_us,
-            self.server_cpu_us_per_post.map_or("unknown".to_owned(), |us| format!("{us:.1}")),
-            self.messages_per_sync
-        ));
-        Ok(())
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn an_answer_is_complete_when_its_body_is() {
-        let answer = b"HTTP/1.1 201 Created\r\nContent-Length: 3\r\n\r\nabc";
-        assert_eq!(complete(answer).unwrap(), Some(201));
-        assert_eq!(complete(&answer[..answer.len() - 1]).unwrap(), None);
-        assert_eq!(complete(&answer[..20]).unwrap(), None);
-        assert_eq!(complete(b"HTTP/1.1 204 No Content\r\n\r\n").unwrap(), Some(204));
-    }
+    super::table::median(&values)
 }

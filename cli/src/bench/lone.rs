@@ -5,99 +5,95 @@
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, ensure};
-use rand::RngCore as _;
-use serde::Serialize;
+use bytes::Bytes;
 use weir_journal::BareLoop;
 
-use super::http::Poster;
-use super::report::Percentiles;
+use super::Bench;
+use super::http::noise;
+use super::meter::Meter;
+use super::poster::Poster;
+use super::result::{Figure, Percentiles, RunResult};
 use super::tally::Latencies;
 use super::target::Target;
-use crate::args::{Connect, LoneArgs, Rate};
-use crate::output;
+use crate::args::{LoneArgs, Rate};
 
 /// Bytes of the file that is written in place, again and again.
 const DISK_BYTES: u64 = 8 << 20;
 /// POSTs that count as a second where there is no rate.
 const COUNT_PER_SECOND_MAX: u64 = 1_000;
 
-#[derive(Debug, Serialize)]
-struct LoneReport {
-    /// A second; none: one right behind the other.
-    rate: Option<u64>,
-    post: Percentiles,
-    sync: Percentiles,
-    /// Of the medians.
-    ratio: f64,
-}
-
 /// What takes turns.
 struct Pair {
     poster: Poster,
     disk: BareLoop,
-    body: Vec<u8>,
+    body: Bytes,
 }
 
-/// Measures and prints.
-pub(super) async fn run(connect: &Connect, args: &LoneArgs) -> anyhow::Result<()> {
-    let target = Target::start(connect, &args.target).await?;
-    let mut body = vec![0; args.payload];
-    rand::rng().fill_bytes(&mut body);
+/// Measures each rate.
+pub(super) async fn run(bench: &mut Bench, args: &LoneArgs) -> anyhow::Result<()> {
+    ensure!(!args.rate.is_empty(), "nothing would be measured");
+    let target = Target::start(&bench.connect, &args.target).await?;
+    let body = noise(args.payload);
     let topic = format!("bench-lone-{}", ulid::Ulid::new().to_string().to_lowercase());
+    let mut poster = Poster::connect(&target.connect.url).await?;
     let line = format!("POST /v1/ns/{}/topics/{topic}/messages", target.connect.namespace);
-    let poster = Poster::connect(&target.connect.url, &line, &body).await?;
+    poster.prepare(&line, "", &body);
     let dir = tempfile::Builder::new().prefix("weir-bench-disk-").tempdir_in(&target.dir);
     let dir = dir.context("cannot write where the data is")?;
     let disk = BareLoop::create(&dir.path().join("bare"), DISK_BYTES)?;
     let mut pair = Pair { poster, disk, body };
-    let mut reports = Vec::with_capacity(args.rate.len());
     for rate in &args.rate {
-        reports.push(pair.measure(*rate, args.seconds).await?);
+        let result = pair.measure(&target, *rate, args.seconds).await?;
+        bench.emit(result)?;
     }
-    if connect.json {
-        output::line(serde_json::to_string(&reports)?);
-        return Ok(());
-    }
-    let row = |report: &LoneReport| {
-        let rate = report.rate.map_or_else(|| "max".to_owned(), |rate| format!("{rate}/s"));
-        let (post, sync) = (&report.post, &report.sync);
-        let cells = [post.p50_us, post.p99_us, sync.p50_us, sync.p99_us].map(|us| us.to_string());
-        std::iter::once(rate).chain(cells).chain([format!("{:.2}", report.ratio)]).collect()
-    };
-    let rows: Vec<Vec<String>> = reports.iter().map(row).collect();
-    output::table(&["microseconds", "POST p50", "p99", "write and sync p50", "p99", "ratio of p50"], &rows);
     Ok(())
 }
 
 impl Pair {
-    async fn measure(&mut self, rate: Rate, seconds: u64) -> anyhow::Result<LoneReport> {
-        let (rate, count) = match rate {
-            Rate::PerSecond(rate) => (Some(rate), rate * seconds),
-            Rate::Max => (None, COUNT_PER_SECOND_MAX * seconds),
+    async fn measure(&mut self, target: &Target, rate: Rate, seconds: u64) -> anyhow::Result<RunResult> {
+        let (gap, count) = match rate {
+            Rate::PerSecond(rate) => {
+                (Duration::from_secs(1) / u32::try_from(rate).unwrap_or(u32::MAX), rate * seconds)
+            }
+            Rate::Max => (Duration::ZERO, COUNT_PER_SECOND_MAX * seconds),
         };
-        let gap = rate
-            .map_or(Duration::ZERO, |rate| Duration::from_secs(1) / u32::try_from(rate).unwrap_or(u32::MAX));
         let (mut posts, mut syncs) = (Latencies::new(), Latencies::new());
         let warm_up = count / 10;
-        for number in 0..count + warm_up {
-            pause(gap).await;
-            let start = Instant::now();
-            let status = self.poster.exchange().await?;
-            let posted = start.elapsed();
-            ensure!((200..300).contains(&status), "the server answered {status}");
-            pause(gap).await;
-            let start = Instant::now();
-            self.disk.commit(&self.body)?;
-            let synced = start.elapsed();
-            if number >= warm_up {
-                posts.record(micros(posted), 1);
-                syncs.record(micros(synced), 1);
-            }
+        let start = Instant::now();
+        for _ in 0..warm_up {
+            self.turn(gap).await?;
         }
-        let (post, sync) = (Percentiles::of(&posts), Percentiles::of(&syncs));
+        let warmup_s = start.elapsed().as_secs_f64();
+        let meter = Meter::start(Some(target)).await;
+        for _ in 0..count {
+            let (posted, synced) = self.turn(gap).await?;
+            posts.record_time(posted);
+            syncs.record_time(synced);
+        }
+        let used = meter.stop(Some(target)).await;
+        let case = format!("{rate}, {} B", self.body.len());
+        let mut result = RunResult::new("lone", case);
+        (result.warmup_s, result.seconds) = (warmup_s, used.seconds);
+        result.latencies =
+            vec![Percentiles::of("confirm", &posts), Percentiles::of("disk write and sync", &syncs)];
         #[expect(clippy::cast_precision_loss, reason = "microseconds below a minute")]
-        let ratio = post.p50_us as f64 / sync.p50_us as f64;
-        Ok(LoneReport { rate, post, sync, ratio })
+        let ratio = posts.at(0.5) as f64 / syncs.at(0.5) as f64;
+        result.figures = vec![Figure::new("confirm_p50_per_disk_p50", ratio)];
+        result.figures.extend(used.figures(count, self.body.len()));
+        Ok(result)
+    }
+
+    /// One POST, and one sync.
+    async fn turn(&mut self, gap: Duration) -> anyhow::Result<(Duration, Duration)> {
+        pause(gap).await;
+        let start = Instant::now();
+        let status = self.poster.exchange().await?;
+        let posted = start.elapsed();
+        ensure!((200..300).contains(&status), "the server answered {status}");
+        pause(gap).await;
+        let start = Instant::now();
+        self.disk.commit(&self.body)?;
+        Ok((posted, start.elapsed()))
     }
 }
 
@@ -105,8 +101,4 @@ async fn pause(gap: Duration) {
     if !gap.is_zero() {
         tokio::time::sleep(gap).await;
     }
-}
-
-fn micros(duration: Duration) -> u64 {
-    u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)
 }

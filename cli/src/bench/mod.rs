@@ -3,37 +3,135 @@
 //! ```text
 //!   target    the product under test: started for the run, or one that runs already
 //!   schedule  when messages are due            identity  which message it is
-//!   stream    writers and readers over the binary WebSocket, joined by
-//!   tally     what was seen, in histograms     report    what is printed
-//!   http      one message per POST, beside the same server's empty answer
+//!   arrived   which of them came               check     a reader's check: each once, in order
+//!   stream    writers and readers: steady, payload, burst, fan-out, queue-lifecycle, catch-up, recovery
+//!   topics    one POST after the other over many topics
+//!   http      one message per POST, beside the same server's empty answer; the same load against others
 //!   lone      one POST at a time, beside the disk's own sync
 //!   idle      many topics that nobody uses
+//!   tally     what was seen, in histograms     process, meter  what it cost
+//!   result    a run's result                   table     results as Markdown
+//!   matrix    named sets of all these          poster    a lean HTTP client
 //! ```
 //!
 //! Latency counts from when a message was due, so a late generator or a slow server cannot hide.
 
+mod arrived;
+mod check;
 mod http;
 mod identity;
 mod idle;
 mod lone;
-mod report;
+mod matrix;
+mod meter;
+mod poster;
+mod process;
+mod result;
 mod schedule;
 mod stream;
+mod table;
 mod tally;
 mod target;
+mod topics;
 
+use std::io::Write as _;
+use std::path::PathBuf;
+
+use anyhow::Context as _;
+
+use self::result::RunResult;
+use self::stream::Shape;
 use crate::args::{BenchCommand, Connect};
+use crate::output;
 
-/// Runs one measurement.
-pub(crate) async fn run(connect: &Connect, command: BenchCommand) -> anyhow::Result<()> {
+/// Where results go, and whether they are any good.
+struct Bench {
+    connect: Connect,
+    out: Option<PathBuf>,
+    /// What repeats the run.
+    command: String,
+    void: Vec<String>,
+}
+
+/// Runs what was asked for.
+///
+/// # Errors
+/// If something could not be measured, or messages were lost, repeated or out of order.
+pub(crate) async fn run(connect: &Connect, mut command: BenchCommand) -> anyhow::Result<()> {
+    let out = command.out();
+    let mut bench = Bench { connect: connect.clone(), out, command: typed(), void: Vec::new() };
     match command {
-        BenchCommand::Smoke(target) => stream::run(connect, &target, &stream::Shape::smoke()).await,
-        BenchCommand::Steady(args) => {
-            let shape = stream::Shape::steady(&args)?;
-            stream::run(connect, &args.target, &shape).await
-        }
-        BenchCommand::Http(args) => http::run(connect, &args).await,
-        BenchCommand::Idle(args) => idle::run(connect, &args).await,
-        BenchCommand::Lone(args) => lone::run(connect, &args).await,
+        BenchCommand::Table(args) => table::run(&args)?,
+        BenchCommand::Matrix(args) => matrix::run(&mut bench, &args).await?,
+        command => one(&mut bench, command).await?,
     }
+    anyhow::ensure!(
+        bench.void.is_empty(),
+        "void: messages were lost, repeated or out of order in {}",
+        bench.void.join(", ")
+    );
+    Ok(())
+}
+
+/// One measurement.
+async fn one(bench: &mut Bench, command: BenchCommand) -> anyhow::Result<()> {
+    match command {
+        BenchCommand::Smoke(target) => stream::run(bench, &target, vec![Shape::smoke()]).await,
+        BenchCommand::Steady(args) => stream::run(bench, &args.stream.target, Shape::steady(&args)?).await,
+        BenchCommand::Payload(args) => stream::run(bench, &args.stream.target, Shape::payload(&args)?).await,
+        BenchCommand::Burst(args) => stream::run(bench, &args.stream.target, Shape::burst(&args)?).await,
+        BenchCommand::FanOut(args) => stream::run(bench, &args.stream.target, Shape::fan_out(&args)?).await,
+        BenchCommand::QueueLifecycle(args) => {
+            stream::run(bench, &args.stream.target, Shape::queue(&args)?).await
+        }
+        BenchCommand::CatchUp(args) => stream::run(bench, &args.stream.target, Shape::catch_up(&args)?).await,
+        BenchCommand::Recovery(args) => {
+            stream::run(bench, &args.stream.target, Shape::recovery(&args)?).await
+        }
+        BenchCommand::ManyTopics(args) => topics::run(bench, &args).await,
+        BenchCommand::Http(args) => http::run(bench, &args).await,
+        BenchCommand::Idle(args) => idle::run(bench, &args).await,
+        BenchCommand::Lone(args) => lone::run(bench, &args).await,
+        BenchCommand::Post(args) => http::post(bench, &args).await,
+        BenchCommand::Matrix(_) | BenchCommand::Table(_) => {
+            anyhow::bail!("a set holds measurements, not sets or tables")
+        }
+    }
+}
+
+impl Bench {
+    /// Prints a result and appends it to the file.
+    fn emit(&mut self, mut result: RunResult) -> anyhow::Result<()> {
+        result.command.clone_from(&self.command);
+        result.judge_machine();
+        if result.is_faulty() {
+            self.void.push(format!("{} {}", result.workload, result.case));
+        }
+        let line = serde_json::to_string(&result)?;
+        if let Some(out) = &self.out {
+            let file = std::fs::OpenOptions::new().create(true).append(true).open(out);
+            let written = file.and_then(|mut file| writeln!(file, "{line}"));
+            written.with_context(|| format!("cannot append to {}", out.display()))?;
+        }
+        if self.connect.json {
+            output::line(line);
+        } else {
+            result.print();
+        }
+        Ok(())
+    }
+}
+
+/// The command line, as it would be typed anywhere: without directories, files and how it is shown.
+fn typed() -> String {
+    let mut words = vec!["weir".to_owned()];
+    let mut rest = std::env::args().skip(1);
+    while let Some(word) = rest.next() {
+        match word.as_str() {
+            "--json" => {}
+            "--dir" | "--out" | "--url" | "--pid" => drop(rest.next()),
+            _ => words.push(word),
+        }
+    }
+    words.join(" ")
 }

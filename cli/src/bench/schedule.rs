@@ -1,4 +1,4 @@
-//! When messages are due, and a clock that wakes writers then.
+//! When messages are due, which of them count, and a clock that wakes writers then.
 
 use std::time::{Duration, Instant};
 
@@ -31,6 +31,41 @@ impl Schedule {
         let ticks = ticks.div_ceil(u128::from(self.per_second.max(1)) * tick);
         u64::try_from(ticks * tick).unwrap_or(u64::MAX)
     }
+}
+
+/// When a run starts and which part of it counts.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Window {
+    start: Instant,
+    /// Nanoseconds after the start.
+    from_ns: u64,
+    to_ns: u64,
+}
+
+impl Window {
+    /// From `start` on, what warms up apart.
+    pub(super) fn new(start: Instant, warmup: Duration, measured: Duration) -> Self {
+        Self { start, from_ns: nanos(warmup), to_ns: nanos(warmup.saturating_add(measured)) }
+    }
+
+    /// Nanoseconds since the start; 0 before it.
+    pub(super) fn now_ns(&self) -> u64 {
+        nanos(Instant::now().saturating_duration_since(self.start))
+    }
+
+    /// Whether what was due then counts.
+    pub(super) fn counts(&self, at_ns: u64) -> bool {
+        (self.from_ns..self.to_ns).contains(&at_ns)
+    }
+
+    /// Ticks after which nothing is due any more.
+    pub(super) fn ticks(&self) -> u64 {
+        self.to_ns / 1_000_000
+    }
+}
+
+fn nanos(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }
 
 /// Counts ticks from a thread of its own: the runtime's timer is coarser than a tick.

@@ -1,6 +1,12 @@
 //! What was seen: latencies, and which messages arrived.
 
+use std::collections::BTreeMap;
+use std::time::Duration;
+
 use hdrhistogram::Histogram;
+
+use super::arrived::Arrived;
+use super::check::Faults;
 
 /// A minute in microseconds: what took longer counts as that.
 const LATENCY_US_MAX: u64 = 60_000_000;
@@ -17,6 +23,10 @@ impl Latencies {
 
     pub(super) fn record(&mut self, us: u64, count: u64) {
         self.0.saturating_record_n(us.max(1), count);
+    }
+
+    pub(super) fn record_time(&mut self, time: Duration) {
+        self.record(u64::try_from(time.as_micros()).unwrap_or(u64::MAX), 1);
     }
 
     pub(super) fn add(&mut self, other: &Self) {
@@ -36,88 +46,74 @@ impl Latencies {
     }
 }
 
-/// Which numbers of one writer arrived.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(super) struct Arrived {
-    /// The number that must come next.
-    pub(super) next: u64,
-    /// Messages that had come before.
-    pub(super) duplicates: u64,
-    /// Messages that were skipped: lost, or out of order.
-    pub(super) missing: u64,
-}
-
-impl Arrived {
-    /// Takes one message.
-    pub(super) fn take(&mut self, seq: u64) {
-        if seq < self.next {
-            self.duplicates += 1;
-            return;
-        }
-        self.missing += seq - self.next;
-        self.next = seq + 1;
-    }
-}
-
 /// All of a run, or one task's share of it.
 #[derive(Debug, Clone)]
 pub(super) struct Tally {
-    /// From due to sent: how late the generator was.
+    /// From due to sent: how long messages waited, for whatever reason.
     pub(super) late: Latencies,
+    /// From when a message was due and there was room for it, to sent: how late the generator itself was.
+    pub(super) generator: Latencies,
     /// From due to confirmed.
     pub(super) confirm: Latencies,
     /// From due to delivered.
     pub(super) deliver: Latencies,
+    /// From asking to settled, of a queue's workers.
+    pub(super) settle: Latencies,
+    /// From the start of a reader to its last message, of readers that come later.
+    pub(super) replay: Latencies,
     pub(super) sent: u64,
     pub(super) confirmed: u64,
     /// Confirms that came while it counted, whenever their messages were due.
     pub(super) confirmed_in_window: u64,
     pub(super) batches: u64,
     pub(super) delivered: u64,
-    pub(super) duplicates: u64,
-    pub(super) missing: u64,
+    /// Leases that were given back to come again, and given up for good.
+    pub(super) nacked: u64,
+    pub(super) dead: u64,
+    pub(super) faults: Faults,
+    /// What a queue's workers settled, by writer; they share the messages.
+    pub(super) settled: BTreeMap<u32, Arrived>,
 }
 
 impl Tally {
     pub(super) fn new() -> Self {
+        let none = Latencies::new();
         Self {
-            late: Latencies::new(),
-            confirm: Latencies::new(),
-            deliver: Latencies::new(),
+            late: none.clone(),
+            generator: none.clone(),
+            confirm: none.clone(),
+            deliver: none.clone(),
+            settle: none.clone(),
+            replay: none,
             sent: 0,
             confirmed: 0,
             confirmed_in_window: 0,
             batches: 0,
             delivered: 0,
-            duplicates: 0,
-            missing: 0,
+            nacked: 0,
+            dead: 0,
+            faults: Faults::default(),
+            settled: BTreeMap::new(),
         }
     }
 
     pub(super) fn add(&mut self, other: &Self) {
         self.late.add(&other.late);
+        self.generator.add(&other.generator);
         self.confirm.add(&other.confirm);
         self.deliver.add(&other.deliver);
+        self.settle.add(&other.settle);
+        self.replay.add(&other.replay);
         self.sent += other.sent;
         self.confirmed += other.confirmed;
         self.confirmed_in_window += other.confirmed_in_window;
         self.batches += other.batches;
         self.delivered += other.delivered;
-        self.duplicates += other.duplicates;
-        self.missing += other.missing;
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_comes_twice_and_what_is_skipped_is_counted() {
-        let mut arrived = Arrived::default();
-        for seq in [0, 1, 1, 2, 5, 4, 6] {
-            arrived.take(seq);
+        self.nacked += other.nacked;
+        self.dead += other.dead;
+        self.faults.add(other.faults);
+        for (writer, arrived) in &other.settled {
+            self.settled.entry(*writer).or_default().merge(arrived);
         }
-        assert_eq!(arrived, Arrived { next: 7, duplicates: 2, missing: 2 });
     }
 }

@@ -1,56 +1,29 @@
-//! The product under test, and what the operating system and its metrics say of it.
+//! The product under test, started for the run or found running, and its metrics.
 
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
-use serde::Serialize;
 use tokio::process::{Child, Command};
 
 use crate::args::{BenchTarget, Connect};
 use crate::client::Api;
 
-/// Clock ticks per second of `/proc`: Linux reports CPU time in hundredths of a second to every program.
-const CLOCK_TICKS: f64 = 100.0;
 const START_TIME_MAX: Duration = Duration::from_secs(30);
 
 /// The product under test; one that was started for the run ends with this.
 pub(super) struct Target {
     pub(super) connect: Connect,
-    pid: Option<u32>,
     /// Where its data is, or a directory on the disk that shall be compared with.
     pub(super) dir: PathBuf,
-    _started: Option<(Child, tempfile::TempDir)>,
+    pid: Option<u32>,
+    started: Option<Started>,
 }
 
-/// What had been used up to some moment.
-#[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Usage {
-    /// `None` if it is not known which process serves.
-    pub(super) server: Option<Server>,
-    pub(super) client_cpu_s: f64,
-    pub(super) syncs: f64,
-}
-
-/// What the process that serves has used, and uses.
-#[derive(Debug, Clone, Copy, Default, Serialize)]
-pub(super) struct Server {
-    pub(super) cpu_s: f64,
-    pub(super) rss_bytes: u64,
-    pub(super) rss_max_bytes: u64,
-    pub(super) threads: u64,
-}
-
-impl Server {
-    fn of(pid: u32) -> Self {
-        Self {
-            cpu_s: cpu_seconds(pid),
-            rss_bytes: status(pid, "VmRSS:") * 1024,
-            rss_max_bytes: status(pid, "VmHWM:") * 1024,
-            threads: status(pid, "Threads:"),
-        }
-    }
+struct Started {
+    child: Child,
+    data: tempfile::TempDir,
 }
 
 impl Target {
@@ -58,51 +31,63 @@ impl Target {
     pub(super) async fn start(connect: &Connect, args: &BenchTarget) -> anyhow::Result<Self> {
         let dir = args.dir.clone().unwrap_or_else(|| PathBuf::from("."));
         if args.running {
-            return Ok(Self { connect: connect.clone(), pid: args.pid, dir, _started: None });
+            return Ok(Self { connect: connect.clone(), pid: args.pid, dir, started: None });
         }
         let data = tempfile::Builder::new().prefix("weir-bench-").tempdir_in(&dir);
         let data = data.with_context(|| format!("cannot make a directory in {}", dir.display()))?;
-        let ready = data.path().join("ready");
-        let mut command = Command::new(std::env::current_exe()?);
-        command.args(["dev", "--listen", "127.0.0.1:0", "--journal-max", "64GiB", "--data-dir"]);
-        command.arg(data.path().join("data")).arg("--ready-file").arg(&ready);
-        let mut child = command
-            .stdout(Stdio::null())
-            .stderr(Stdio::inherit())
-            .env("WEIR_LOG", "error")
-            .kill_on_drop(true)
-            .spawn()?;
-        let url = url_in(&ready, &mut child).await?;
+        let (child, url) = spawn(data.path()).await?;
         let connect = Connect { url, ..connect.clone() };
-        Ok(Self { connect, pid: child.id(), dir: data.path().to_owned(), _started: Some((child, data)) })
+        let (pid, dir) = (child.id(), data.path().to_owned());
+        Ok(Self { connect, pid, dir, started: Some(Started { child, data }) })
     }
 
-    /// Uses so far. Zero where nothing can be known, as of a process on another machine.
-    pub(super) async fn usage(&self) -> Usage {
-        let metrics = match Api::new(&self.connect) {
-            Ok(api) => api.get("/metrics").await.map(|reply| reply.body).unwrap_or_default(),
-            Err(_) => bytes::Bytes::new(),
+    /// Kills the product as a crash would, starts it again on the same data, and returns once it says that it is
+    /// ready: the time from the new start until then.
+    pub(super) async fn crash(&mut self) -> anyhow::Result<Duration> {
+        let started = self.started.as_mut().context("only what was started for the run is killed")?;
+        started.child.kill().await?;
+        let start = Instant::now();
+        let (child, url) = spawn(started.data.path()).await?;
+        let ready = start.elapsed();
+        (self.pid, started.child) = (child.id(), child);
+        self.connect.url = url;
+        Ok(ready)
+    }
+
+    /// The process that serves, if it is known.
+    pub(super) fn pid(&self) -> Option<u32> {
+        self.pid
+    }
+
+    /// A metric without labels; 0 if there is none of that name.
+    pub(super) async fn metric(&self, name: &str) -> f64 {
+        let reply = match Api::new(&self.connect) {
+            Ok(api) => api.get("/metrics").await,
+            Err(_) => return 0.0,
         };
-        let metrics = String::from_utf8_lossy(&metrics).into_owned();
-        let own = std::process::id();
-        Usage {
-            server: self.pid.map(Server::of),
-            client_cpu_s: cpu_seconds(own),
-            syncs: metric(&metrics, "weir_journal_syncs_total"),
-        }
+        let body = reply.map(|reply| reply.body).unwrap_or_default();
+        metric(&String::from_utf8_lossy(&body), name)
     }
 }
 
-impl Usage {
-    /// What was used since `before`; sizes are those of now.
-    pub(super) fn since(self, before: Self) -> Self {
-        let server = self.server.zip(before.server);
-        Self {
-            server: server.map(|(now, before)| Server { cpu_s: now.cpu_s - before.cpu_s, ..now }),
-            client_cpu_s: self.client_cpu_s - before.client_cpu_s,
-            syncs: self.syncs - before.syncs,
-        }
+/// Starts the product with its data below `dir`; the process, and where it listens.
+async fn spawn(dir: &Path) -> anyhow::Result<(Child, String)> {
+    let ready = dir.join("ready");
+    match std::fs::remove_file(&ready) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(error.into()),
+        _ => {}
     }
+    let mut command = Command::new(std::env::current_exe()?);
+    command.args(["dev", "--listen", "127.0.0.1:0", "--journal-max", "64GiB", "--data-dir"]);
+    command.arg(dir.join("data")).arg("--ready-file").arg(&ready);
+    let mut child = command
+        .stdout(Stdio::null())
+        .stderr(Stdio::inherit())
+        .env("WEIR_LOG", "error")
+        .kill_on_drop(true)
+        .spawn()?;
+    let url = url_in(&ready, &mut child).await?;
+    Ok((child, url))
 }
 
 async fn url_in(ready: &Path, child: &mut Child) -> anyhow::Result<String> {
@@ -114,7 +99,7 @@ async fn url_in(ready: &Path, child: &mut Child) -> anyhow::Result<String> {
                 anyhow::bail!("the product ended before it was ready; its log is above")
             }
             _ if Instant::now() > until => anyhow::bail!("the product did not start within 30 s"),
-            _ => tokio::time::sleep(Duration::from_millis(10)).await,
+            _ => tokio::time::sleep(Duration::from_millis(1)).await,
         }
     }
 }
@@ -122,23 +107,6 @@ async fn url_in(ready: &Path, child: &mut Child) -> anyhow::Result<String> {
 fn metric(text: &str, name: &str) -> f64 {
     let values = text.lines().filter_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
     values.filter_map(|value| value.trim().parse::<f64>().ok()).sum()
-}
-
-/// User and system time, from `/proc/<pid>/stat`.
-fn cpu_seconds(pid: u32) -> f64 {
-    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-    // The command's name may hold spaces; it ends with the last parenthesis.
-    let after = stat.rsplit_once(')').map_or("", |(_, after)| after);
-    let ticks: f64 =
-        after.split_whitespace().skip(11).take(2).filter_map(|field| field.parse::<f64>().ok()).sum();
-    ticks / CLOCK_TICKS
-}
-
-/// A number of `/proc/<pid>/status`, in the unit that stands there.
-fn status(pid: u32, field: &str) -> u64 {
-    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
-    let line = status.lines().find_map(|line| line.strip_prefix(field)).unwrap_or_default();
-    line.trim().trim_end_matches(" kB").parse::<u64>().unwrap_or(0)
 }
 
 #[cfg(test)]
@@ -149,11 +117,5 @@ mod tests {
     fn metrics_are_found_by_their_whole_name() {
         let text = "# HELP a_total x\na_total 3\na_total_more 9\n";
         assert!((metric(text, "a_total") - 3.0).abs() < 1e-9);
-    }
-
-    #[test]
-    fn a_process_has_used_memory() {
-        let own = Server::of(std::process::id());
-        assert!(own.rss_bytes > 0 && own.threads > 0, "{own:?}");
     }
 }

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, bail};
 use bytes::Bytes;
+use futures_util::{Stream, StreamExt as _};
 use http::header::{ACCEPT, CONTENT_TYPE};
 use http::{HeaderMap, Method, Request, StatusCode, Uri};
 use http_body_util::{BodyExt as _, Full, Limited};
@@ -106,6 +107,25 @@ impl Api {
         body: impl Into<Bytes>,
     ) -> anyhow::Result<Reply> {
         checked(self.exchange(method, path, headers, body.into()).await?)
+    }
+
+    /// Follows server-sent events: what comes, as it comes, for as long as the gateway sends.
+    ///
+    /// # Errors
+    /// If the gateway cannot be reached or refuses; of the stream, if the connection breaks.
+    pub(crate) async fn events(
+        &self,
+        path: &str,
+    ) -> anyhow::Result<impl Stream<Item = anyhow::Result<Bytes>> + Send + use<>> {
+        let url = format!("{}{path}", self.base.to_string().trim_end_matches('/'));
+        let request = Request::builder().uri(&url).header(ACCEPT, "text/event-stream");
+        let request = request.body(Full::new(Bytes::new()))?;
+        let answer = self.client.request(request).await.with_context(|| unreachable_hint(&self.base))?;
+        if !answer.status().is_success() {
+            bail!("{url} was answered {}", answer.status());
+        }
+        let body = answer.into_body().into_data_stream();
+        Ok(body.map(|part| part.context("the stream broke off")))
     }
 
     async fn exchange(

@@ -7,4 +7,4 @@ mod wire;
 
 pub(crate) use backoff::Backoff;
 pub(crate) use http::Api;
-pub(crate) use wire::{Wire, WireError, problem_text, refusal};
+pub(crate) use wire::{Encoding, Wire, WireError, problem_text, refusal};

@@ -1,4 +1,4 @@
-//! The binary WebSocket subprotocol from the client's side: connect, send frames, take frames.
+//! The WebSocket subprotocols from the client's side: connect, send frames, take frames.
 
 use std::collections::VecDeque;
 use std::future::poll_fn;
@@ -17,8 +17,8 @@ use tokio_tungstenite::tungstenite::{Error, Message};
 use tokio_tungstenite::{Connector, MaybeTlsStream, WebSocketStream, connect_async_tls_with_config};
 use weir_protocol::limits::WS_MESSAGE_BYTES_MAX;
 use weir_protocol::ws::{
-    Channel, ClientFrame, CloseCode, Hello, Pong, RawJson, ResumeChannel, SUBPROTOCOL_BINARY, ServerFrame,
-    VERSION, binary,
+    Channel, ClientFrame, CloseCode, Hello, Pong, RawJson, ResumeChannel, SUBPROTOCOL_BINARY,
+    SUBPROTOCOL_JSON, ServerFrame, VERSION, binary, json,
 };
 
 use crate::args::Connect;
@@ -38,10 +38,22 @@ pub(crate) enum WireError {
     Final(String),
 }
 
+/// The form of frames.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Encoding {
+    /// Binary messages; batches travel as they are stored.
+    Binary,
+    /// Text messages, a line of JSON per frame. Batches have no such form.
+    Json,
+}
+
 /// One WebSocket.
 pub(crate) struct Wire {
     socket: WebSocketStream<MaybeTlsStream<TcpStream>>,
+    encoding: Encoding,
+    /// What waits for [`Wire::flush`], in the one form or the other.
     out: BytesMut,
+    out_text: String,
     frames: VecDeque<(Channel, ServerFrame)>,
 }
 
@@ -51,16 +63,29 @@ impl Wire {
     /// # Errors
     /// [`WireError`]; final if the gateway refuses, or is none.
     pub(crate) async fn connect(connect: &Connect, channels: Vec<ResumeChannel>) -> Result<Self, WireError> {
-        let welcomed = timeout(CONNECT_TIME_MAX, Self::welcomed(connect, channels)).await;
+        Self::connect_as(Encoding::Binary, connect, channels).await
+    }
+
+    /// The same with frames of the form that is asked for.
+    pub(crate) async fn connect_as(
+        encoding: Encoding,
+        connect: &Connect,
+        channels: Vec<ResumeChannel>,
+    ) -> Result<Self, WireError> {
+        let welcomed = timeout(CONNECT_TIME_MAX, Self::welcomed(encoding, connect, channels)).await;
         welcomed.unwrap_or_else(|_| Err(WireError::Lost(format!("{} does not answer", connect.url))))
     }
 
-    async fn welcomed(connect: &Connect, channels: Vec<ResumeChannel>) -> Result<Self, WireError> {
+    async fn welcomed(
+        encoding: Encoding,
+        connect: &Connect,
+        channels: Vec<ResumeChannel>,
+    ) -> Result<Self, WireError> {
         let unusable = |error: anyhow::Error| WireError::Final(format!("{error:#}"));
         let url = websocket_url(&connect.url).map_err(unusable)?;
         let mut request = url.into_client_request().map_err(|error| WireError::Final(error.to_string()))?;
         let headers = request.headers_mut();
-        headers.insert("sec-websocket-protocol", HeaderValue::from_static(SUBPROTOCOL_BINARY));
+        headers.insert("sec-websocket-protocol", HeaderValue::from_static(encoding.subprotocol()));
         let trust = tls::client_config(connect.ca_cert.as_deref()).map_err(unusable)?;
         let config = WebSocketConfig::default()
             .max_message_size(Some(WS_MESSAGE_BYTES_MAX))
@@ -69,7 +94,8 @@ impl Wire {
         let (socket, _) = connect_async_tls_with_config(request, Some(config), true, connector)
             .await
             .map_err(|error| refused(&connect.url, error))?;
-        let mut wire = Self { socket, out: BytesMut::new(), frames: VecDeque::new() };
+        let (out, out_text, frames) = (BytesMut::new(), String::new(), VecDeque::new());
+        let mut wire = Self { socket, encoding, out, out_text, frames };
         let client = Some(concat!("weir-cli/", env!("CARGO_PKG_VERSION")).to_owned());
         let hello = Hello { v: VERSION, client, channels, ..Hello::default() };
         wire.put(Channel::CONNECTION, &ClientFrame::Hello(hello));
@@ -82,8 +108,14 @@ impl Wire {
     }
 
     /// Adds a frame to what [`Wire::flush`] sends.
+    ///
+    /// # Panics
+    /// On [`ClientFrame::PubBatch`] as JSON.
     pub(crate) fn put(&mut self, ch: Channel, frame: &ClientFrame) {
-        binary::put_client_frame(&mut self.out, ch, frame);
+        match self.encoding {
+            Encoding::Binary => binary::put_client_frame(&mut self.out, ch, frame),
+            Encoding::Json => json::put_client_frame(&mut self.out_text, ch, frame),
+        }
     }
 
     /// Sends what was put, as one message.
@@ -91,13 +123,16 @@ impl Wire {
     /// # Cancel safety
     /// Nothing is lost if it is dropped; the next one sends it.
     pub(crate) async fn flush(&mut self) -> Result<(), WireError> {
-        if self.out.is_empty() {
+        if self.out.is_empty() && self.out_text.is_empty() {
             return Ok(());
         }
         let lost = |error: Error| WireError::Lost(error.to_string());
         // What is put stays there until the socket takes it, so a dropped flush loses nothing.
         poll_fn(|context| self.socket.poll_ready_unpin(context)).await.map_err(lost)?;
-        let message = Message::Binary(self.out.split().freeze());
+        let message = match self.encoding {
+            Encoding::Binary => Message::Binary(self.out.split().freeze()),
+            Encoding::Json => Message::Text(std::mem::take(&mut self.out_text).into()),
+        };
         self.socket.start_send_unpin(message).map_err(lost)?;
         self.socket.flush().await.map_err(lost)
     }
@@ -130,17 +165,18 @@ impl Wire {
     }
 
     fn take(&mut self, message: Message) -> Result<(), WireError> {
+        let broken = |error| WireError::Final(format!("the gateway's frame cannot be read: {error}"));
         match message {
             Message::Binary(mut bytes) => {
-                let broken = |error| WireError::Final(format!("the gateway's frame cannot be read: {error}"));
                 while let Some((ch, frame)) = binary::take_server_frame(&mut bytes).map_err(broken)? {
-                    match frame {
-                        ServerFrame::Ping(ping) => {
-                            let pong = ClientFrame::Pong(Pong { id: ping.id });
-                            self.put(Channel::CONNECTION, &pong);
-                        }
-                        frame => self.frames.push_back((ch, frame)),
-                    }
+                    self.take_frame(ch, frame);
+                }
+                Ok(())
+            }
+            Message::Text(text) => {
+                for frame in json::server_frames(&text) {
+                    let (ch, frame) = frame.map_err(broken)?;
+                    self.take_frame(ch, frame);
                 }
                 Ok(())
             }
@@ -156,6 +192,24 @@ impl Wire {
                 })
             }
             _ => Ok(()),
+        }
+    }
+
+    fn take_frame(&mut self, ch: Channel, frame: ServerFrame) {
+        match frame {
+            ServerFrame::Ping(ping) => {
+                self.put(Channel::CONNECTION, &ClientFrame::Pong(Pong { id: ping.id }))
+            }
+            frame => self.frames.push_back((ch, frame)),
+        }
+    }
+}
+
+impl Encoding {
+    fn subprotocol(self) -> &'static str {
+        match self {
+            Self::Binary => SUBPROTOCOL_BINARY,
+            Self::Json => SUBPROTOCOL_JSON,
         }
     }
 }

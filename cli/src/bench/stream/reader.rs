@@ -1,18 +1,21 @@
-//! One reader: takes what comes, checks who it is from and that nothing is missing, gives credit back.
+//! One reader over the WebSocket: takes what comes, has it checked, gives credit back.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Instant;
 
 use anyhow::bail;
 use tokio::sync::watch;
 use weir_protocol::start::parse_from;
-use weir_protocol::ws::{Channel, ClientFrame, Deliveries, Limit, ServerFrame, Sub};
+use weir_protocol::ws::{Channel, ClientFrame, Deliveries, Limit, Msg, ServerFrame, Sub};
 
-use super::{Shared, Window};
-use crate::bench::identity::Identity;
-use crate::bench::tally::{Arrived, Tally};
+use super::{DRAIN_QUIET_MAX, Shared};
+use crate::args::Transport;
+use crate::bench::check::Check;
+use crate::bench::schedule::Window;
+use crate::bench::tally::Tally;
 use crate::bench::target::Target;
-use crate::client::{Wire, problem_text};
+use crate::client::{Encoding, Wire, problem_text};
 
 const CH: Channel = Channel(1);
 
@@ -21,16 +24,16 @@ pub(super) struct Reader {
     number: u32,
     shared: Arc<Shared>,
     wire: Wire,
-    arrived: BTreeMap<u32, Arrived>,
+    started: Instant,
     /// Messages and bytes taken so far.
     taken: Limit,
     granted: Limit,
-    tally: Tally,
 }
 
 impl Reader {
     pub(super) async fn connect(target: &Target, shared: &Arc<Shared>, number: u32) -> anyhow::Result<Self> {
-        let mut wire = Wire::connect(&target.connect, Vec::new()).await?;
+        let encoding = encoding(shared.shape.transport);
+        let mut wire = Wire::connect_as(encoding, &target.connect, Vec::new()).await?;
         let granted = credit(shared, Limit::default());
         let sub = Sub {
             ns: Some(target.connect.namespace.clone()),
@@ -39,6 +42,7 @@ impl Reader {
             limit: granted,
             ..Sub::default()
         };
+        let started = Instant::now();
         wire.put(CH, &ClientFrame::Sub(sub));
         wire.flush().await?;
         match wire.next().await? {
@@ -46,85 +50,78 @@ impl Reader {
             (_, ServerFrame::Err(refused)) => bail!(problem_text(&refused.problem)),
             (_, other) => bail!("sub was answered with {other:?}"),
         }
-        let arrived = shared.writers_of(number).map(|writer| (writer, Arrived::default())).collect();
-        let (taken, tally) = (Limit::default(), Tally::new());
-        Ok(Self { number, shared: Arc::clone(shared), wire, arrived, taken, granted, tally })
+        Ok(Self { number, shared: Arc::clone(shared), wire, started, taken: Limit::default(), granted })
     }
 
-    /// Reads until everything that its writers sent has arrived.
+    /// Reads until everything that its writers sent has arrived, or nothing comes any more.
     pub(super) async fn run(
         mut self,
         window: Window,
         mut all_written: watch::Receiver<bool>,
     ) -> anyhow::Result<Tally> {
+        let shared = Arc::clone(&self.shared);
+        let sent = |writer| shared.sent_by(writer);
+        let mut check = Check::new(shared.writers_of(self.number), window);
         let mut knows_end = false;
-        while !(knows_end && self.has_all()) {
+        while !(knows_end && check.has_all(sent)) {
             tokio::select! {
                 biased;
-                frame = self.wire.next() => self.take(frame?.1, &window)?,
+                frame = self.wire.next() => self.take(frame?.1, &mut check, &window)?,
                 written = all_written.wait_for(|written| *written), if !knows_end => {
                     drop(written?);
                     knows_end = true;
                 }
+                () = tokio::time::sleep(DRAIN_QUIET_MAX), if knows_end => break,
             }
             while self.wire.has_next() {
                 let (_, frame) = self.wire.next().await?;
-                self.take(frame, &window)?;
+                self.take(frame, &mut check, &window)?;
             }
             self.give_credit().await?;
         }
-        for arrived in self.arrived.values() {
-            self.tally.duplicates += arrived.duplicates;
-            self.tally.missing += arrived.missing;
-        }
-        self.tally.delivered = self.taken.msgs;
-        Ok(self.tally)
+        let mut tally = Tally::new();
+        tally.replay.record_time(self.started.elapsed());
+        tally.deliver.add(check.deliver());
+        tally.delivered = check.delivered();
+        tally.faults = check.faults(sent);
+        Ok(tally)
     }
 
-    fn has_all(&self) -> bool {
-        self.arrived.iter().all(|(writer, arrived)| arrived.next >= self.shared.sent_by(*writer))
-    }
-
-    fn take(&mut self, frame: ServerFrame, window: &Window) -> anyhow::Result<()> {
+    fn take(&mut self, frame: ServerFrame, check: &mut Check, window: &Window) -> anyhow::Result<()> {
+        let now_ns = window.now_ns();
+        let before = self.taken.msgs;
         match frame {
-            ServerFrame::Deliveries(deliveries) => self.deliver(&deliveries, window),
-            ServerFrame::CaughtUp(_) | ServerFrame::Firm(_) => Ok(()),
+            ServerFrame::Deliveries(deliveries) => self.deliver(&deliveries, check, now_ns)?,
+            ServerFrame::Msg(msg) => self.message(&msg, check, now_ns)?,
+            ServerFrame::Msgs(msgs) => {
+                msgs.msgs.iter().try_for_each(|msg| self.message(msg, check, now_ns))?;
+            }
+            ServerFrame::CaughtUp(_) | ServerFrame::Firm(_) => {}
             ServerFrame::Err(refused) => bail!(problem_text(&refused.problem)),
             other => bail!("unexpected: {other:?}"),
         }
+        check.end_of_group(now_ns);
+        self.shared.taken.fetch_add(self.taken.msgs - before, Ordering::Relaxed);
+        Ok(())
     }
 
-    fn deliver(&mut self, deliveries: &Deliveries, window: &Window) -> anyhow::Result<()> {
-        let now = window.now_ns();
-        // Messages that were due together are counted together.
-        let (mut due_ns, mut count) = (0, 0);
+    fn deliver(&mut self, deliveries: &Deliveries, check: &mut Check, now_ns: u64) -> anyhow::Result<()> {
         for slice in &deliveries.slices {
             for record in slice.records()? {
                 let record = record?;
                 self.taken.msgs += 1;
                 self.taken.bytes += record.size as u64;
-                let identity = Identity::read(&record.value);
-                let Some((identity, arrived)) =
-                    identity.and_then(|identity| Some((identity, self.arrived.get_mut(&identity.writer)?)))
-                else {
-                    bail!("reader {} got a message that is not of this run", self.number);
-                };
-                arrived.take(identity.seq);
-                if identity.due_ns != due_ns {
-                    self.record(due_ns, count, now, window);
-                    (due_ns, count) = (identity.due_ns, 0);
-                }
-                count += 1;
+                check.take(&record.value, now_ns)?;
             }
         }
-        self.record(due_ns, count, now, window);
         Ok(())
     }
 
-    fn record(&mut self, due_ns: u64, count: u64, now: u64, window: &Window) {
-        if count > 0 && window.counts(due_ns) {
-            self.tally.deliver.record(now.saturating_sub(due_ns) / 1_000, count);
-        }
+    fn message(&mut self, msg: &Msg, check: &mut Check, now_ns: u64) -> anyhow::Result<()> {
+        self.taken.msgs += 1;
+        self.taken.bytes += msg.size;
+        check.take(&msg.value()?, now_ns)?;
+        Ok(())
     }
 
     /// Raises the limit once half of it is used.
@@ -138,6 +135,14 @@ impl Reader {
         self.granted = raised;
         self.wire.put(CH, &ClientFrame::Limit(raised));
         Ok(self.wire.flush().await?)
+    }
+}
+
+/// The form of frames on a WebSocket.
+pub(super) fn encoding(transport: Transport) -> Encoding {
+    match transport {
+        Transport::Ws | Transport::Sse => Encoding::Binary,
+        Transport::WsJson => Encoding::Json,
     }
 }
 

@@ -5,18 +5,21 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use anyhow::bail;
-use rand::RngCore as _;
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD;
 use tokio::sync::watch;
 use weir_protocol::batch::{Batch, BatchBuilder, Compression, Headers, RecordParts};
 use weir_protocol::ids::{Epoch, Incarnation, ProducerKey, Seq};
-use weir_protocol::ws::{Channel, ClientFrame, Limit, Open, Producer, ServerFrame};
+use weir_protocol::ws::{Channel, ClientFrame, Limit, Open, Producer, Pub, ServerFrame};
 
-use super::{Shared, Window};
+use super::Shared;
+use super::reader::encoding;
+use crate::bench::http::noise;
 use crate::bench::identity::Identity;
-use crate::bench::schedule::Schedule;
+use crate::bench::schedule::{Schedule, Window};
 use crate::bench::tally::Tally;
 use crate::bench::target::Target;
-use crate::client::{Wire, problem_text};
+use crate::client::{Encoding, Wire, problem_text};
 
 const CH: Channel = Channel(1);
 
@@ -40,12 +43,15 @@ pub(super) struct Writer {
     sent_bytes: u64,
     confirmed: u64,
     unconfirmed: VecDeque<Unconfirmed>,
+    /// When there was room again after there was none: what was due before could not be sent earlier.
+    opened_ns: u64,
     tally: Tally,
 }
 
 impl Writer {
     pub(super) async fn connect(target: &Target, shared: &Arc<Shared>, number: u32) -> anyhow::Result<Self> {
-        let mut wire = Wire::connect(&target.connect, Vec::new()).await?;
+        let encoding = encoding(shared.shape.transport);
+        let mut wire = Wire::connect_as(encoding, &target.connect, Vec::new()).await?;
         let id = format!("bench-{}-{number}", shared.run);
         let open = Open {
             ns: Some(target.connect.namespace.clone()),
@@ -60,8 +66,7 @@ impl Writer {
             (_, ServerFrame::Err(refused)) => bail!(problem_text(&refused.problem)),
             (_, other) => bail!("open was answered with {other:?}"),
         };
-        let mut payload = vec![0; shared.shape.payload];
-        rand::rng().fill_bytes(&mut payload);
+        let payload = noise(shared.shape.payload).to_vec();
         Ok(Self {
             number,
             shared: Arc::clone(shared),
@@ -73,6 +78,7 @@ impl Writer {
             sent_bytes: 0,
             confirmed: 0,
             unconfirmed: VecDeque::new(),
+            opened_ns: 0,
             tally: Tally::new(),
         })
     }
@@ -84,21 +90,24 @@ impl Writer {
         mut ticks: watch::Receiver<u64>,
     ) -> anyhow::Result<Tally> {
         let schedule = self.shared.per_writer.map(Schedule::new);
-        let last_tick = window.to_ns / 1_000_000;
+        let last_tick = window.ticks();
+        let limit = self.shared.shape.messages.unwrap_or(u64::MAX);
         loop {
             let tick = *ticks.borrow_and_update();
-            let is_over = tick >= last_tick;
+            let is_over = tick >= last_tick || self.sent >= limit;
             let due = match schedule {
-                Some(schedule) => schedule.due(tick.min(last_tick)),
+                Some(schedule) => schedule.due(tick.min(last_tick)).min(limit),
                 None if is_over || tick == 0 => self.sent,
-                None => u64::MAX,
+                None => limit,
             };
             while self.room(due) > 0 {
                 self.put_batch(due, schedule, &window)?;
                 self.wire.flush().await?;
+                self.opened_ns = window.now_ns();
             }
+            let is_blocked = self.sent < due;
             let waits_for_confirms = self.shared.shape.confirm.is_some() && self.confirmed < self.sent;
-            if is_over && self.sent >= due && !waits_for_confirms {
+            if is_over && !is_blocked && !waits_for_confirms {
                 break;
             }
             tokio::select! {
@@ -109,8 +118,11 @@ impl Writer {
                         let (_, frame) = self.wire.next().await?;
                         self.take(frame, &window)?;
                     }
+                    if is_blocked {
+                        self.opened_ns = window.now_ns();
+                    }
                 }
-                _ = ticks.changed(), if self.sent >= due || !is_over => {}
+                _ = ticks.changed(), if !is_blocked || !is_over => {}
             }
         }
         self.tally.sent = self.sent;
@@ -137,15 +149,29 @@ impl Writer {
         let (first, now) = (self.sent, window.now_ns());
         let batch = self.batch(self.room(due), schedule, now)?;
         self.sent_bytes += u64::from(batch.header().raw_bytes);
-        self.wire.put(CH, &ClientFrame::PubBatch { first_seq: Seq(first), batch });
+        match encoding(self.shared.shape.transport) {
+            Encoding::Binary => self.wire.put(CH, &ClientFrame::PubBatch { first_seq: Seq(first), batch }),
+            Encoding::Json => self.put_messages(first, &batch)?,
+        }
         self.tally.batches += u64::from(window.counts(now));
         if window.counts(now) {
             for group in self.unconfirmed.iter().rev().take_while(|group| group.end > first) {
+                let opened_ns = group.due_ns.max(self.opened_ns);
                 self.tally.late.record(now.saturating_sub(group.due_ns) / 1_000, group.count);
+                self.tally.generator.record(now.saturating_sub(opened_ns) / 1_000, group.count);
             }
         }
         if self.shared.shape.confirm.is_none() {
             self.unconfirmed.clear();
+        }
+        Ok(())
+    }
+
+    /// The same messages, each in a frame of its own.
+    fn put_messages(&mut self, first: u64, batch: &Batch) -> anyhow::Result<()> {
+        for (seq, record) in (first..).zip(batch.records()?) {
+            let b64 = Some(BASE64_STANDARD.encode(&record?.value));
+            self.wire.put(CH, &ClientFrame::Pub(Pub { seq, b64, ..Pub::default() }));
         }
         Ok(())
     }

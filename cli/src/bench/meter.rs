@@ -1,0 +1,172 @@
+//! What a run costs: the server's processor time, memory, switches, writes and syncs, the client's time, and how much
+//! of the machine somebody else took meanwhile.
+
+use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use super::process::{self, Process};
+use super::result::Figure;
+use super::target::Target;
+
+/// How often memory is looked at.
+const SAMPLE_EVERY: Duration = Duration::from_millis(50);
+
+/// Counts from when it was started.
+pub(super) struct Meter {
+    start: Instant,
+    before: Reading,
+    memory: Option<Sampler>,
+}
+
+/// What was used from start to stop.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Used {
+    pub(super) seconds: f64,
+    /// `None` if it is not known which process serves.
+    pub(super) server: Option<Process>,
+    rss_avg_bytes: u64,
+    rss_peak_bytes: u64,
+    pub(super) client_cpu_s: f64,
+    pub(super) syncs: f64,
+    /// Of all the machine's processor time.
+    pub(super) others_share: f64,
+}
+
+struct Reading {
+    server: Option<Process>,
+    client_cpu_s: f64,
+    busy_s: f64,
+    syncs: f64,
+}
+
+impl Reading {
+    async fn take(target: Option<&Target>) -> Self {
+        let syncs = match target {
+            Some(target) => target.metric("weir_journal_syncs_total").await,
+            None => 0.0,
+        };
+        let client_cpu_s = process::cpu_seconds(std::process::id());
+        let server = target.and_then(Target::pid).map(Process::of);
+        Self { server, client_cpu_s, busy_s: process::busy_seconds(), syncs }
+    }
+}
+
+impl Meter {
+    /// Starts counting; without a target, the client's costs alone.
+    pub(super) async fn start(target: Option<&Target>) -> Self {
+        let before = Reading::take(target).await;
+        Self { start: Instant::now(), before, memory: target.and_then(Target::pid).map(Sampler::start) }
+    }
+
+    /// What was used until now.
+    pub(super) async fn stop(self, target: Option<&Target>) -> Used {
+        let seconds = self.start.elapsed().as_secs_f64();
+        let (before, now) = (self.before, Reading::take(target).await);
+        let (rss_avg_bytes, rss_peak_bytes) = self.memory.map(Sampler::stop).unwrap_or_default();
+        let server = now.server.zip(before.server).map(|(now, before)| now.since(before));
+        let client_cpu_s = now.client_cpu_s - before.client_cpu_s;
+        let ours = client_cpu_s + server.map_or(0.0, |server| server.cpu_s);
+        let others_s = (now.busy_s - before.busy_s - ours).max(0.0);
+        Used {
+            seconds,
+            server,
+            rss_avg_bytes,
+            rss_peak_bytes,
+            client_cpu_s,
+            syncs: now.syncs - before.syncs,
+            others_share: if server.is_some() { others_s / (seconds * processors()) } else { 0.0 },
+        }
+    }
+}
+
+/// Processors of the machine.
+pub(super) fn processors() -> f64 {
+    let count = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    u32::try_from(count).map_or(1.0, f64::from)
+}
+
+impl Used {
+    /// The costs of `messages` with `payload` bytes each.
+    #[expect(clippy::cast_precision_loss, reason = "figures are shown to three digits")]
+    pub(super) fn figures(&self, messages: u64, payload: usize) -> Vec<Figure> {
+        let (count, seconds) = (messages.max(1) as f64, self.seconds.max(1e-9));
+        let mut figures = Vec::new();
+        if let Some(server) = self.server {
+            figures.push(Figure::new("server_cpu_us_per_message", server.cpu_s * 1e6 / count));
+        }
+        figures.extend([
+            Figure::new("client_cpu_us_per_message", self.client_cpu_s * 1e6 / count),
+            Figure::new("syncs_per_s", self.syncs / seconds),
+            Figure::new("messages_per_sync", count / self.syncs.max(1.0)),
+        ]);
+        if let Some(server) = self.server {
+            let published = count * payload.max(1) as f64;
+            figures.extend([
+                Figure::new("written_bytes_per_published_byte", server.written_bytes as f64 / published),
+                Figure::new("server_rss_avg_mib", self.rss_avg_bytes as f64 / 1048576.0),
+                Figure::new("server_rss_peak_mib", self.rss_peak_bytes as f64 / 1048576.0),
+                Figure::new("voluntary_switches_per_s", server.voluntary_switches as f64 / seconds),
+                Figure::new("involuntary_switches_per_s", server.involuntary_switches as f64 / seconds),
+                Figure::new("others_cpu_pct", self.others_share * 100.0),
+            ]);
+        }
+        figures
+    }
+}
+
+/// Looks at a process's memory until it is stopped.
+struct Sampler {
+    stop: Sender<()>,
+    thread: JoinHandle<(u64, u64)>,
+}
+
+impl Sampler {
+    fn start(pid: u32) -> Self {
+        let (stop, stopped) = channel();
+        let thread = std::thread::spawn(move || {
+            let (mut sum, mut count, mut peak) = (0, 0, 0);
+            loop {
+                let now = process::resident_bytes(pid);
+                (sum, count, peak) = (sum + now, count + 1, now.max(peak));
+                match stopped.recv_timeout(SAMPLE_EVERY) {
+                    Err(RecvTimeoutError::Timeout) => {}
+                    Ok(()) | Err(RecvTimeoutError::Disconnected) => return (sum / count, peak),
+                }
+            }
+        });
+        Self { stop, thread }
+    }
+
+    /// Average and peak.
+    fn stop(self) -> (u64, u64) {
+        drop(self.stop);
+        self.thread.join().expect("the sampler only reads and adds")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn memory_has_an_average_and_a_peak() {
+        let (average, peak) = Sampler::start(std::process::id()).stop();
+        assert!(average > 0 && peak >= average);
+    }
+
+    #[test]
+    fn costs_are_per_message_second_and_byte() {
+        let server =
+            Process { cpu_s: 2.0, written_bytes: 3_000_000, voluntary_switches: 50, ..Process::default() };
+        let used =
+            Used { seconds: 2.0, server: Some(server), syncs: 10.0, client_cpu_s: 1.0, ..Used::default() };
+        let figures = used.figures(1_000, 1_000);
+        let value = |name| figures.iter().find(|figure| figure.name == name).unwrap().value;
+        let close = |a: f64, b: f64| (a - b).abs() < 1e-9;
+        assert!(close(value("server_cpu_us_per_message"), 2_000.0));
+        assert!(close(value("messages_per_sync"), 100.0) && close(value("syncs_per_s"), 5.0));
+        assert!(close(value("written_bytes_per_published_byte"), 3.0));
+        assert!(close(value("voluntary_switches_per_s"), 25.0));
+    }
+}

@@ -1,0 +1,120 @@
+//! What the operating system says of a process and of the machine, from `/proc`.
+
+use serde::Serialize;
+
+/// Clock ticks per second of `/proc`: Linux reports CPU time in hundredths of a second to every program.
+const CLOCK_TICKS: f64 = 100.0;
+
+/// What a process has used up to some moment.
+#[derive(Debug, Clone, Copy, Default, Serialize)]
+pub(super) struct Process {
+    /// User and system time.
+    pub(super) cpu_s: f64,
+    /// Resident memory now, and at most since it started.
+    pub(super) rss_bytes: u64,
+    pub(super) rss_max_bytes: u64,
+    pub(super) threads: u64,
+    /// Times a thread gave up the processor by itself, and was made to; of threads that live.
+    pub(super) voluntary_switches: u64,
+    pub(super) involuntary_switches: u64,
+    /// Bytes it had the disk write.
+    pub(super) written_bytes: u64,
+}
+
+impl Process {
+    /// All zero if there is no such process.
+    pub(super) fn of(pid: u32) -> Self {
+        let status = read(pid, "status");
+        let switches = switches(pid);
+        Self {
+            cpu_s: cpu_seconds(pid),
+            rss_bytes: number(&status, "VmRSS:") * 1024,
+            rss_max_bytes: number(&status, "VmHWM:") * 1024,
+            threads: number(&status, "Threads:"),
+            voluntary_switches: switches.0,
+            involuntary_switches: switches.1,
+            written_bytes: number(&read(pid, "io"), "write_bytes:"),
+        }
+    }
+
+    /// What was used since `before`; sizes are those of now.
+    pub(super) fn since(self, before: Self) -> Self {
+        Self {
+            cpu_s: self.cpu_s - before.cpu_s,
+            voluntary_switches: self.voluntary_switches.saturating_sub(before.voluntary_switches),
+            involuntary_switches: self.involuntary_switches.saturating_sub(before.involuntary_switches),
+            written_bytes: self.written_bytes.saturating_sub(before.written_bytes),
+            ..self
+        }
+    }
+}
+
+/// Resident memory of a process now.
+pub(super) fn resident_bytes(pid: u32) -> u64 {
+    number(&read(pid, "status"), "VmRSS:") * 1024
+}
+
+/// User and system time of a process.
+pub(super) fn cpu_seconds(pid: u32) -> f64 {
+    let stat = read(pid, "stat");
+    // The command's name may hold spaces; it ends with the last parenthesis.
+    let after = stat.rsplit_once(')').map_or("", |(_, after)| after);
+    let ticks: f64 =
+        after.split_whitespace().skip(11).take(2).filter_map(|field| field.parse::<f64>().ok()).sum();
+    ticks / CLOCK_TICKS
+}
+
+/// Time that all processors of the machine worked, or were taken from it, since it started.
+pub(super) fn busy_seconds() -> f64 {
+    let stat = std::fs::read_to_string("/proc/stat").unwrap_or_default();
+    let first = stat.lines().next().unwrap_or_default();
+    // user nice system idle iowait irq softirq steal
+    let fields: Vec<f64> = first.split_whitespace().skip(1).filter_map(|field| field.parse().ok()).collect();
+    let busy = [0, 1, 2, 5, 6, 7].iter().filter_map(|at| fields.get(*at)).sum::<f64>();
+    busy / CLOCK_TICKS
+}
+
+fn switches(pid: u32) -> (u64, u64) {
+    let Ok(threads) = std::fs::read_dir(format!("/proc/{pid}/task")) else { return (0, 0) };
+    let mut sum = (0, 0);
+    for thread in threads.flatten() {
+        let status = std::fs::read_to_string(thread.path().join("status")).unwrap_or_default();
+        sum.0 += number(&status, "voluntary_ctxt_switches:");
+        sum.1 += number(&status, "nonvoluntary_ctxt_switches:");
+    }
+    sum
+}
+
+fn read(pid: u32, file: &str) -> String {
+    std::fs::read_to_string(format!("/proc/{pid}/{file}")).unwrap_or_default()
+}
+
+/// The number behind a line's name, in the unit that stands there.
+fn number(text: &str, name: &str) -> u64 {
+    let line = text.lines().find_map(|line| line.strip_prefix(name)).unwrap_or_default();
+    line.trim().trim_end_matches(" kB").parse().unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_process_has_used_memory_time_and_the_disk() {
+        let pid = std::process::id();
+        let before = Process::of(pid);
+        assert!(before.rss_bytes > 0 && before.threads > 0 && before.voluntary_switches > 0, "{before:?}");
+        let file = tempfile::tempfile().unwrap();
+        let until = std::time::Instant::now() + std::time::Duration::from_millis(100);
+        while std::time::Instant::now() < until {
+            std::os::unix::fs::FileExt::write_at(&file, &[1; 4096], 0).unwrap();
+        }
+        let used = Process::of(pid).since(before);
+        assert!(used.cpu_s > 0.0 && busy_seconds() > 0.0 && resident_bytes(pid) > 0, "{used:?}");
+    }
+
+    #[test]
+    fn a_process_that_is_not_there_has_used_nothing() {
+        assert!(Process::of(u32::MAX).threads == 0);
+    }
+}

@@ -1,0 +1,217 @@
+//! Who does what in a run of writers and readers: one shape per case.
+
+use std::time::Duration;
+
+use anyhow::ensure;
+use weir_protocol::rpc::Level;
+
+use crate::args::{
+    BurstArgs, CatchUpArgs, FanOutArgs, PayloadArgs, QueueArgs, Rate, RecoveryArgs, SteadyArgs, StreamArgs,
+    Transport,
+};
+use crate::bench::identity::IDENTITY_BYTES;
+
+/// Bytes that a writer of large messages has unconfirmed at most.
+const WINDOW_BYTES: u64 = 4 << 20;
+/// Bytes of messages in one batch at most; a batch of more is refused.
+const BATCH_BYTES: u64 = 1 << 20;
+/// Bytes of a message, where nothing else is said.
+const PAYLOAD: usize = 1_024;
+
+/// One case.
+#[derive(Debug, Clone)]
+pub(in crate::bench) struct Shape {
+    pub(super) workload: &'static str,
+    pub(super) case: String,
+    pub(super) rate: Rate,
+    pub(super) writers: u32,
+    /// Readers, or workers of a queue.
+    pub(super) readers: u32,
+    pub(super) topics: u32,
+    pub(super) partitions: u32,
+    pub(super) payload: usize,
+    /// Messages a writer has unconfirmed at most.
+    pub(super) window: u64,
+    /// Messages a reader lets come before it has taken them.
+    pub(super) credit: u64,
+    /// Messages in a batch at most.
+    pub(super) batch_max: u32,
+    /// `None`: publishes are not confirmed.
+    pub(super) confirm: Option<Level>,
+    pub(super) transport: Transport,
+    pub(super) warmup: Duration,
+    pub(super) measured: Duration,
+    /// Messages of one writer, after which it is done however long that takes.
+    pub(super) messages: Option<u64>,
+    pub(super) consumption: Consumption,
+}
+
+/// What readers do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Consumption {
+    /// They follow while it is written.
+    Follow,
+    /// They come when all is written.
+    Replay,
+    /// The same, after the product was killed and started again.
+    Crash,
+    /// They lease up to this many messages at once, and settle them.
+    Queue { prefetch: u32 },
+}
+
+impl Shape {
+    fn new(workload: &'static str, case: String, args: &StreamArgs) -> Self {
+        let confirm = match args.confirm.as_str() {
+            "memory" => Some(Level::Memory),
+            "durable" => Some(Level::Durable),
+            "quorum" => Some(Level::Quorum),
+            _ => None,
+        };
+        let case = match (confirm, args.transport) {
+            (Some(Level::Quorum), _) => case,
+            _ => format!("{case}, confirm {}", args.confirm),
+        };
+        let case = match args.transport {
+            Transport::Ws => case,
+            Transport::WsJson => format!("{case}, JSON frames"),
+            Transport::Sse => format!("{case}, SSE"),
+        };
+        Self {
+            workload,
+            case,
+            rate: Rate::Max,
+            writers: 4,
+            readers: 4,
+            topics: 4,
+            partitions: 1,
+            payload: PAYLOAD,
+            window: 1_024,
+            credit: 16_384,
+            batch_max: 256,
+            confirm,
+            transport: args.transport,
+            warmup: Duration::from_secs(args.warmup),
+            measured: Duration::from_secs(args.seconds),
+            messages: None,
+            consumption: Consumption::Follow,
+        }
+    }
+
+    /// A thousand messages a second for five seconds.
+    pub(in crate::bench) fn smoke() -> Self {
+        let args = StreamArgs {
+            target: crate::args::BenchTarget::default(),
+            confirm: "quorum".to_owned(),
+            transport: Transport::Ws,
+            warmup: 1,
+            seconds: 5,
+        };
+        Self { rate: Rate::PerSecond(1_000), ..Self::new("smoke", "1k/s, 1 KiB".to_owned(), &args) }
+    }
+
+    /// As asked for, once per rate.
+    pub(in crate::bench) fn steady(args: &SteadyArgs) -> anyhow::Result<Vec<Self>> {
+        ensure!(args.payload >= IDENTITY_BYTES, "--payload is at least {IDENTITY_BYTES} bytes");
+        ensure!(args.writers > 0 && args.window > 0 && args.batch > 0, "nothing would be published");
+        let topics = args.topics.unwrap_or(args.writers);
+        ensure!(topics > 0 && topics <= args.writers, "--topics is from 1 to --writers");
+        let of = |rate: &Rate| Self {
+            rate: *rate,
+            writers: args.writers,
+            readers: args.readers,
+            topics,
+            payload: args.payload,
+            window: args.window,
+            credit: args.credit,
+            batch_max: args.batch,
+            ..Self::new(
+                "steady",
+                format!("{rate}, {} writers, {} readers, {} B", args.writers, args.readers, args.payload),
+                &args.stream,
+            )
+        };
+        Ok(args.rate.iter().map(of).collect())
+    }
+
+    /// Once per size.
+    pub(in crate::bench) fn payload(args: &PayloadArgs) -> anyhow::Result<Vec<Self>> {
+        let of = |size: &u64| {
+            let shape =
+                Self::new("payload", format!("{}, {}", crate::limit::size(*size), args.rate), &args.stream);
+            Ok(Self {
+                rate: args.rate,
+                payload: usize::try_from(*size)?,
+                window: (WINDOW_BYTES / size).clamp(2, shape.window),
+                credit: (4 * WINDOW_BYTES / size).clamp(8, shape.credit),
+                batch_max: u32::try_from((BATCH_BYTES / (size + 64)).clamp(1, u64::from(shape.batch_max)))?,
+                ..shape
+            })
+        };
+        args.size.iter().map(of).collect()
+    }
+
+    /// As fast as credit allows, without a window.
+    pub(in crate::bench) fn burst(args: &BurstArgs) -> anyhow::Result<Vec<Self>> {
+        let shape = Self::new("burst", format!("{} messages, 1 KiB", args.messages), &args.stream);
+        let messages = args.messages / u64::from(shape.writers);
+        Ok(vec![Self { window: u64::MAX, warmup: Duration::ZERO, messages: Some(messages), ..shape }])
+    }
+
+    /// Once per number of readers.
+    pub(in crate::bench) fn fan_out(args: &FanOutArgs) -> anyhow::Result<Vec<Self>> {
+        let of = |readers: &u32| Self {
+            rate: args.rate,
+            writers: 1,
+            readers: *readers,
+            topics: 1,
+            ..Self::new("fan-out", format!("{} × {readers} readers, 1 KiB", args.rate), &args.stream)
+        };
+        Ok(args.readers.iter().map(of).collect())
+    }
+
+    /// Once per prefetch.
+    pub(in crate::bench) fn queue(args: &QueueArgs) -> anyhow::Result<Vec<Self>> {
+        let of = |prefetch: &u32| {
+            let case = format!(
+                "{}, prefetch {prefetch}, {} workers over HTTP, {} partitions, 1 KiB",
+                args.rate, args.workers, args.partitions
+            );
+            Self {
+                rate: args.rate,
+                readers: args.workers,
+                topics: 1,
+                partitions: args.partitions,
+                consumption: Consumption::Queue { prefetch: *prefetch },
+                ..Self::new("queue-lifecycle", case, &args.stream)
+            }
+        };
+        Ok(args.prefetch.iter().map(of).collect())
+    }
+
+    /// Once per number of readers; one topic.
+    pub(in crate::bench) fn catch_up(args: &CatchUpArgs) -> anyhow::Result<Vec<Self>> {
+        let of = |readers: &u32| {
+            let case = format!("{} × {readers} readers, 1 KiB", crate::limit::size(args.size));
+            let shape = Self::new("catch-up", case, &args.stream);
+            let messages = args.size / PAYLOAD as u64 / u64::from(shape.writers);
+            let (topics, warmup, readers) = (1, Duration::ZERO, *readers);
+            let (messages, consumption) = (Some(messages), Consumption::Replay);
+            Self { topics, warmup, readers, messages, consumption, ..shape }
+        };
+        Ok(args.readers.iter().map(of).collect())
+    }
+
+    /// Everything is read back, by one reader per topic.
+    pub(in crate::bench) fn recovery(args: &RecoveryArgs) -> anyhow::Result<Vec<Self>> {
+        let shape =
+            Self::new("recovery", format!("{} of 1 KiB", crate::limit::size(args.size)), &args.stream);
+        ensure!(shape.confirm.is_some(), "what is not confirmed may be lost; ask for another --confirm");
+        let messages = Some(args.size / PAYLOAD as u64 / u64::from(shape.writers));
+        Ok(vec![Self { warmup: Duration::ZERO, messages, consumption: Consumption::Crash, ..shape }])
+    }
+
+    /// Name of the topic that a writer writes or a reader reads.
+    pub(super) fn topic(&self, run: &str, member: u32) -> String {
+        format!("bench-{run}-{}", member % self.topics)
+    }
+}

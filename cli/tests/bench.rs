@@ -1,0 +1,224 @@
+//! The measuring instrument: it can tell when messages are lost, repeated or out of order, and each of its workloads
+//! works.
+#![expect(dead_code, reason = "each test uses a part of the product's client")]
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod product;
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use futures_util::{SinkExt as _, StreamExt as _};
+use product::Product;
+use serde_json::Value;
+use tokio::net::{TcpListener, TcpStream};
+use tokio_tungstenite::tungstenite::Message;
+use tokio_tungstenite::tungstenite::client::IntoClientRequest as _;
+use tokio_tungstenite::tungstenite::handshake::server::{Request, Response};
+use weir_protocol::ws::{ServerFrame, binary};
+
+fn dir() -> tempfile::TempDir {
+    tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap()
+}
+
+fn bench(args: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_weir")).arg("bench").args(args).output().unwrap()
+}
+
+fn said(output: &Output) -> String {
+    format!("{}\n{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr))
+}
+
+fn results(file: &Path) -> Vec<Value> {
+    let text = std::fs::read_to_string(file).unwrap();
+    text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+/// What happens to the deliveries of one reader.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Fault {
+    None,
+    Lose,
+    Duplicate,
+    Reorder,
+}
+
+/// Which messages of deliveries, counted from the first, are tampered with.
+const TAMPERED: std::ops::Range<usize> = 20..23;
+
+/// Stands between clients and a gateway, and does harm to deliveries.
+struct Tamperer {
+    address: String,
+    /// Ends the proxy when dropped.
+    _runtime: tokio::runtime::Runtime,
+}
+
+impl Tamperer {
+    fn start(upstream: &str, fault: Fault) -> Self {
+        let runtime =
+            tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+        let listener = runtime.block_on(TcpListener::bind("127.0.0.1:0")).unwrap();
+        let address = listener.local_addr().unwrap().to_string();
+        let upstream = upstream.to_owned();
+        runtime.spawn(async move {
+            while let Ok((client, _)) = listener.accept().await {
+                tokio::spawn(serve(client, upstream.clone(), fault));
+            }
+        });
+        Self { address, _runtime: runtime }
+    }
+}
+
+async fn serve(mut client: TcpStream, upstream: String, fault: Fault) {
+    let mut start = [0; 10];
+    while client.peek(&mut start).await.unwrap() < start.len() {
+        tokio::task::yield_now().await;
+    }
+    if &start == b"GET /v1/ws" {
+        websocket(client, &upstream, fault).await;
+    } else {
+        let mut server = TcpStream::connect(upstream).await.unwrap();
+        let _ = tokio::io::copy_bidirectional(&mut client, &mut server).await;
+    }
+}
+
+async fn websocket(client: TcpStream, upstream: &str, fault: Fault) {
+    let mut protocol = None;
+    let echo = |request: &Request, mut response: Response| {
+        protocol = request.headers().get("sec-websocket-protocol").cloned();
+        let echoed = protocol.clone().unwrap();
+        response.headers_mut().insert("sec-websocket-protocol", echoed);
+        Ok(response)
+    };
+    let client = tokio_tungstenite::accept_hdr_async(client, echo).await.unwrap();
+    let mut request = format!("ws://{upstream}/v1/ws").into_client_request().unwrap();
+    request.headers_mut().insert("sec-websocket-protocol", protocol.unwrap());
+    let (server, _) = tokio_tungstenite::connect_async(request).await.unwrap();
+    let ((mut to_client, mut from_client), (mut to_server, mut from_server)) =
+        (client.split(), server.split());
+    let up = async {
+        while let Some(Ok(message)) = from_client.next().await {
+            if to_server.send(message).await.is_err() {
+                return;
+            }
+        }
+    };
+    let down = async {
+        let (mut count, mut held) = (0, None);
+        while let Some(Ok(message)) = from_server.next().await {
+            let is_tampered = is_deliveries(&message) && {
+                count += 1;
+                TAMPERED.contains(&count)
+            };
+            let mut out = match fault {
+                Fault::Lose if is_tampered => vec![],
+                Fault::Duplicate if is_tampered => vec![message.clone(), message],
+                // One is kept back until the next has gone.
+                Fault::Reorder if is_tampered && held.is_none() => {
+                    held = Some(message);
+                    vec![]
+                }
+                _ => vec![message],
+            };
+            if !out.is_empty() {
+                out.extend(held.take());
+            }
+            for message in out {
+                if to_client.send(message).await.is_err() {
+                    return;
+                }
+            }
+        }
+    };
+    tokio::select! { () = up => {}, () = down => {} }
+}
+
+/// True if there are records in it, and nothing that a client waits for.
+fn is_deliveries(message: &Message) -> bool {
+    let Message::Binary(bytes) = message else { return false };
+    let mut bytes = bytes.clone();
+    let mut has_records = false;
+    while let Some((_, frame)) = binary::take_server_frame(&mut bytes).unwrap() {
+        match frame {
+            ServerFrame::Deliveries(_) => has_records = true,
+            ServerFrame::CaughtUp(_) => {}
+            _ => return false,
+        }
+    }
+    has_records
+}
+
+/// A short run through the tamperer; whether it succeeded, and its result.
+fn tampered(product: &Product, out: PathBuf, fault: Fault) -> (bool, Value) {
+    let tamperer = Tamperer::start(&product.address, fault);
+    let url = format!("http://{}", tamperer.address);
+    let shape = ["--rate", "1k", "--writers", "2", "--readers", "2", "--warmup", "1", "--seconds", "2"];
+    let target = ["--running", "--url", &url, "--out", out.to_str().unwrap()];
+    let output = bench(&[&["steady"], &shape[..], &target[..]].concat());
+    let mut found = results(&out);
+    assert_eq!(found.len(), 1, "{}", said(&output));
+    (output.status.success(), found.remove(0))
+}
+
+#[test]
+fn loss_duplication_and_reordering_make_a_run_fail_and_are_told_apart() {
+    let dir = dir();
+    let product = Product::start(dir.path());
+    for (fault, field) in
+        [(Fault::Lose, "missing"), (Fault::Duplicate, "duplicates"), (Fault::Reorder, "out_of_order")]
+    {
+        let out = dir.path().join(format!("{field}.json"));
+        let (succeeded, result) = tampered(&product, out.clone(), fault);
+        assert!(!succeeded, "{fault:?} went unnoticed: {result}");
+        for name in ["missing", "duplicates", "out_of_order"] {
+            let count = result["identity"][name].as_u64().unwrap();
+            assert_eq!(count > 0, name == field, "{fault:?}: {name} is {count} in {result}");
+        }
+        assert!(!result["void"].as_array().unwrap().is_empty(), "{result}");
+        let table = said(&bench(&["table", out.to_str().unwrap()]));
+        assert!(table.contains("0 of 1 (the others void)"), "{fault:?}: {table}");
+    }
+    let (succeeded, result) = tampered(&product, dir.path().join("none.json"), Fault::None);
+    assert!(succeeded && result["identity"]["delivered"].as_u64().unwrap() > 2_000, "{result}");
+}
+
+#[test]
+fn every_workload_of_the_quick_set_proves_its_messages() {
+    let dir = dir();
+    let out = dir.path().join("results.json");
+    let output =
+        bench(&["matrix", "quick", "--dir", dir.path().to_str().unwrap(), "--out", out.to_str().unwrap()]);
+    assert!(output.status.success(), "{}", said(&output));
+    let found = results(&out);
+    let mut proven = Vec::new();
+    for result in &found {
+        let identity = &result["identity"];
+        if identity.is_object() {
+            assert_eq!(identity["missing"], 0, "{result}");
+            assert!(identity["delivered"].as_u64().unwrap() > 0, "{result}");
+            assert_eq!(identity["sent"], identity["confirmed"], "{result}");
+            proven.push(result["workload"].as_str().unwrap());
+        }
+        assert!(result["seconds"].as_f64().unwrap() > 0.0 && result["command"] != "", "{result}");
+    }
+    let mut expected =
+        ["smoke", "payload", "burst", "fan-out", "queue-lifecycle", "catch-up", "recovery", "many-topics"]
+            .to_vec();
+    proven.dedup();
+    expected.retain(|workload| !proven.contains(workload));
+    assert!(expected.is_empty(), "not proven: {expected:?}");
+    let left: Vec<_> =
+        std::fs::read_dir(dir.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    assert_eq!(left, ["results.json"], "the data of runs is removed");
+    let table = said(&bench(&["table", out.to_str().unwrap(), "--only", "confirm,post_per_s,nacked"]));
+    for heading in ["### smoke", "### queue-lifecycle", "### lone", "| nacked |", "| post per s |"] {
+        assert!(table.contains(heading), "{heading} is missing in {table}");
+    }
+}
+
+#[test]
+fn a_set_that_is_not_there_is_refused_with_those_that_are() {
+    let output = bench(&["matrix", "nothing"]);
+    assert!(!output.status.success() && said(&output).contains("quick, targets"), "{}", said(&output));
+    assert!(said(&bench(&["matrix"])).contains("weir bench smoke"));
+}
