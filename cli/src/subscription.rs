@@ -55,6 +55,7 @@ fn body(topic: &str, fields: &SubscriptionFields) -> Map<String, Value> {
         ("dlq", fields.dlq.as_ref().map(|dlq| json!(dlq))),
         ("start", fields.start.as_ref().map(|start| json!(start))),
         ("max_unacked", fields.max_unacked.map(|max| json!(max))),
+        ("order", fields.order.as_ref().map(|order| json!(order))),
         ("paused", fields.paused.then_some(json!(true))),
     ]
     .into_iter()
@@ -198,10 +199,11 @@ mod tests {
             lease: Some(60_000),
             backoff: Some(vec![0, 5]),
             paused: true,
+            order: Some("key".to_owned()),
             ..SubscriptionFields::default()
         };
         let given = Value::Object(body("orders", &fields));
         assert_eq!((&given["lease_ms"], &given["backoff_ms"]), (&json!(60_000), &json!([0, 5])));
-        assert_eq!(given["paused"], true);
+        assert_eq!((&given["paused"], &given["order"]), (&json!(true), &json!("key")));
     }
 }

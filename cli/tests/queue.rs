@@ -273,3 +273,93 @@ fn letters(http: &mut Connection) -> BTreeMap<String, u64> {
         }
     }
 }
+
+/// A kill at a random moment while workers take turns at ten keys: each key's messages are worked on in their order, before
+/// and after, and none while another of its key is held.
+#[test]
+fn torture_kill_keeps_the_order_of_every_key() {
+    let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let asked = Arc::new(Mutex::new(BTreeSet::<String>::new()));
+    let mut confirmed = BTreeSet::new();
+    for round in 0..3u64 {
+        let mut product = Product::start(dir.path());
+        let mut http = Connection::open(&product.address).unwrap();
+        let config = json!({"topics": ["orders"], "order": "key", "backoff_ms": [20], "max_attempts": 0});
+        for (line, config) in
+            [("PUT /v1/topics/orders", json!({"partitions": 2})), ("PUT /v1/subscriptions/work", config)]
+        {
+            let made = send(&mut http, line, &config);
+            assert!(matches!(made.status, 200 | 201), "{}", made.text());
+        }
+        let stopping = Arc::new(AtomicBool::new(false));
+        let workers: Vec<_> = (0..3)
+            .map(|_| {
+                let (address, asked, stopping) =
+                    (product.address.clone(), Arc::clone(&asked), Arc::clone(&stopping));
+                std::thread::spawn(move || work_in_order(&address, &asked, &stopping))
+            })
+            .collect();
+        for n in 0..120 + 37 * round {
+            let (body, key) = (json!({ "n": n }).to_string(), format!("k{}", n % 10));
+            let headers = [JSON, ("Message-Key", &*key)];
+            let sent = http.request("POST /v1/topics/orders/messages", &headers, body.as_bytes()).unwrap();
+            let placed = sent.json();
+            confirmed.insert(format!("{}:{} {key}", placed["partition"], placed["offset"]));
+        }
+        product.kill();
+        stopping.store(true, Ordering::Release);
+        workers.into_iter().for_each(|worker| worker.join().unwrap());
+    }
+    let product = Product::start(dir.path());
+    let mut http = Connection::open(&product.address).unwrap();
+    let deadline = std::time::Instant::now() + Duration::from_secs(60);
+    while http.request("GET /v1/subscriptions/work", &[], b"").unwrap().json()["totals"]["unsettled"] != 0 {
+        assert!(std::time::Instant::now() < deadline, "messages are stuck");
+        take_in_order(&mut http, &asked);
+    }
+    let asked = asked.lock().unwrap();
+    let lost: Vec<_> = confirmed.iter().filter(|place| !asked.contains(*place)).collect();
+    assert!(lost.is_empty(), "{lost:?}");
+    assert!(confirmed.len() > 400);
+}
+
+fn work_in_order(address: &str, asked: &Mutex<BTreeSet<String>>, stopping: &AtomicBool) {
+    let Ok(mut http) = Connection::open(address) else { return };
+    while !stopping.load(Ordering::Acquire) && take_in_order(&mut http, asked) {}
+}
+
+/// Takes some, gives every seventh back at first, acknowledges the rest. False once the server is gone.
+fn take_in_order(http: &mut Connection, asked: &Mutex<BTreeSet<String>>) -> bool {
+    let ask = json!({"max": 6, "wait_ms": 100}).to_string();
+    let Ok(answer) = http.request("POST /v1/subscriptions/work:pull", &[JSON], ask.as_bytes()) else {
+        return false;
+    };
+    if answer.status != 200 {
+        return false;
+    }
+    let (mut ack, mut nack, mut held) = (Vec::new(), Vec::new(), BTreeSet::new());
+    for message in answer.json()["messages"].as_array().unwrap() {
+        let (key, lease) = (message["key"].as_str().unwrap(), message["lease"].clone());
+        let (partition, offset) = (&message["partition"], message["offset"].as_u64().unwrap());
+        assert!(held.insert(key.to_owned()), "two of {key} at once");
+        let mut asked = asked.lock().unwrap();
+        let is_given_back = offset % 7 == 3 && message["attempt"] == 1;
+        if is_given_back {
+            nack.push(json!({ "lease": lease }));
+        } else {
+            ack.push(lease);
+            asked.insert(format!("{partition}:{offset} {key}"));
+        }
+        let later = asked.iter().find(|place| {
+            let (id, other) = place.split_once(' ').unwrap();
+            let (in_partition, at) = id.split_once(':').unwrap();
+            other == key && in_partition == partition.to_string() && at.parse::<u64>().unwrap() > offset
+        });
+        assert_eq!(later, None, "{partition}:{offset} comes after a later one of {key}");
+    }
+    let body = json!({"ack": ack, "nack": nack}).to_string();
+    match http.request("POST /v1/subscriptions/work:settle", &[JSON], body.as_bytes()) {
+        Ok(answer) => answer.status == 200,
+        Err(_) => false,
+    }
+}

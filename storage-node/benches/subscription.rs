@@ -2,7 +2,7 @@
 //!
 //! One part, no log and no network: take a batch, settle each lease of it, apply, tell the leases. With nothing
 //! unsettled but the batch, and with 10 million; with every 20th nacked, to come back 500 batches later, and with
-//! none. Prints the mean of the fastest of five passes instead of asserting: figures depend on the machine.
+//! none; as they come, and in the order of a million keys or of a thousand. Prints the mean of the fastest of five passes instead of asserting: figures depend on the machine.
 
 #![expect(clippy::print_stdout, reason = "a bench prints its table")]
 
@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use weir_protocol::ids::{Offset, TimestampMs};
 use weir_storage_node::subscription::{
-    Action, Ask, Effect, Fence, Leases, Part, PartEvent, Rules, Settle, Verdict,
+    Action, Ask, Effect, Fate, Fence, Key, Lane, Leases, Part, PartEvent, Rules, Seen, Settle, Verdict,
 };
 
 const PASS: u64 = 400_000;
@@ -37,12 +37,19 @@ struct Bench {
     end: Offset,
     nack_every: u64,
     settled: u64,
+    /// How many keys there are; 0: no order.
+    keys: u64,
 }
 
 impl Bench {
-    fn new(backlog: Backlog, nack_every: u64) -> Self {
-        let rules =
-            Rules { lease_ms: 30_000, max_attempts: 0, backoff_ms: Arc::from([500]), max_unacked: 10_000 };
+    fn new(backlog: Backlog, nack_every: u64, keys: u64) -> Self {
+        let rules = Rules {
+            lease_ms: 30_000,
+            max_attempts: 0,
+            backoff_ms: Arc::from([500]),
+            max_unacked: 10_000,
+            looks_ahead: keys > 0,
+        };
         let mut part = Part::new(Offset(0));
         let first = if backlog == Backlog::Holes { BACKLOG } else { 0 };
         let end = Offset(first + BACKLOG + PASS * u64::from(PASSES) * 2);
@@ -52,7 +59,7 @@ impl Bench {
             part.apply(&event, Offset(0)..end);
         }
         let leases = Leases::new(&part, rules, Fence(1), TimestampMs(0));
-        let mut bench = Self { part, leases, fence: Fence(1), now: 1, end, nack_every, settled: 0 };
+        let mut bench = Self { part, leases, fence: Fence(1), now: 1, end, nack_every, settled: 0, keys };
         if backlog == Backlog::None {
             bench.end = Offset(0);
         }
@@ -65,6 +72,15 @@ impl Bench {
             self.end = self.leases.next().plus(size as u64);
         }
         self.now += 1;
+        while let Some(from) = self.leases.look_from(&self.part, self.end, size) {
+            let found = from..from.plus(1_024).min(self.end);
+            let (keys, lane) = (self.keys, Lane::default());
+            let seen = (found.start.0..found.end.0).map(|at| {
+                let key = Key(at.wrapping_mul(0x9e37_79b9_7f4a_7c15) % keys + 1);
+                Seen { offset: Offset(at), key, lane, fate: Fate::Deliver }
+            });
+            self.leases.looked(&self.part, found, seen);
+        }
         let ask = Ask {
             now: TimestampMs(self.now),
             end: self.end,
@@ -96,8 +112,8 @@ impl Bench {
     }
 }
 
-fn measure(name: &str, backlog: Backlog, size: usize, nack_every: u64) {
-    let mut bench = Bench::new(backlog, nack_every);
+fn measure(name: &str, backlog: Backlog, size: usize, nack_every: u64, keys: u64) {
+    let mut bench = Bench::new(backlog, nack_every, keys);
     let mut fastest = Duration::MAX;
     for _ in 0..PASSES {
         let (start, mut done) = (Instant::now(), 0);
@@ -125,8 +141,13 @@ fn main() {
     for (name, backlog) in kinds {
         for size in [1, 64] {
             for nack_every in [u64::MAX, 20] {
-                measure(name, backlog, size, nack_every);
+                measure(name, backlog, size, nack_every, 0);
             }
+        }
+    }
+    for (name, keys) in [("10 million, a million keys", 1_000_000), ("10 million, a thousand keys", 1_000)] {
+        for nack_every in [u64::MAX, 20] {
+            measure(name, Backlog::New, 64, nack_every, keys);
         }
     }
 }

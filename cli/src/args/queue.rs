@@ -101,6 +101,9 @@ pub(crate) struct SubscriptionFields {
     /// Most messages leased at once [default: 10000]
     #[arg(long, value_name = "N")]
     pub(crate) max_unacked: Option<u32>,
+    /// `key`: of the messages of one key, one is leased only when those before it are settled [default: none]
+    #[arg(long, value_name = "none|key")]
+    pub(crate) order: Option<String>,
     /// Lease nothing until it is resumed
     #[arg(long)]
     pub(crate) paused: bool,

@@ -25,6 +25,8 @@ pub enum Mode {
 pub enum Order {
     /// About in the order of offsets; no message waits for another.
     None,
+    /// Of the messages of one key, one is leased only when those before it are settled.
+    Key,
 }
 
 /// What an application sets. Fields that are left out take their default.
@@ -53,7 +55,7 @@ pub struct SubscriptionConfig {
     /// Topic that dead letters go to, in the subscription's namespace; `null`: they are settled and counted.
     #[schema(required = false)]
     pub dlq: Option<String>,
-    /// `none` is the only one so far.
+    /// In which order messages are leased. Cannot be changed later.
     #[schema(required = false, default = "none")]
     pub order: Order,
     /// Where it starts, in every partition: `earliest`, `latest`, or `ts:` and RFC 3339 or milliseconds. Cannot be
@@ -78,7 +80,7 @@ impl From<&rpc::SubscriptionConfig> for SubscriptionConfig {
             max_attempts: config.max_attempts,
             backoff_ms: config.backoff_ms.clone(),
             dlq: config.dead_letter_topic.clone(),
-            order: Order::None,
+            order: if config.is_by_key { Order::Key } else { Order::None },
             start: Start::At(start).to_string(),
             max_unacked: config.max_unacked,
             paused: config.paused,
@@ -125,6 +127,10 @@ pub struct SubscriptionPart {
     pub leased: Option<u64>,
     /// Messages that wait for their time.
     pub delayed: Option<u64>,
+    /// Messages that wait until others of their key are settled, as far as was looked ahead.
+    pub blocked: Option<u64>,
+    /// Messages that the partition's leader keeps in memory for this subscription.
+    pub in_memory: Option<u64>,
     /// Messages settled above the floor.
     pub settled_above_floor: Option<u64>,
     /// Dead letters so far.
@@ -148,6 +154,8 @@ pub struct SubscriptionTotals {
     pub leased: u64,
     /// Messages that wait for their time.
     pub delayed: u64,
+    /// Messages that wait until others of their key are settled, as far as was looked ahead.
+    pub blocked: u64,
     /// Dead letters so far.
     pub dead: u64,
     /// Dead letters on their way to their topic.
@@ -194,7 +202,7 @@ pub struct SubscriptionPatch {
     #[serde(skip_serializing_if = "Option::is_none", deserialize_with = "some")]
     #[schema(value_type = Option<String>)]
     pub dlq: Option<Option<String>>,
-    /// Must be `none`: order by key is not supported yet.
+    /// `none` or `key`; must be what it is once the subscription exists.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub order: Option<String>,
@@ -230,6 +238,7 @@ pub fn default_subscription_config() -> rpc::SubscriptionConfig {
         start: At::Earliest(true).into(),
         max_unacked: 10_000,
         paused: false,
+        is_by_key: false,
     }
 }
 
@@ -268,6 +277,9 @@ impl SubscriptionPatch {
         if let Some(max) = self.max_unacked {
             config.max_unacked = within("max_unacked", max, 1, UNACKED_MAX)?;
         }
+        if let Some(order) = self.order {
+            config.is_by_key = order_of(&order)? == Order::Key;
+        }
         config.paused = self.paused.unwrap_or(config.paused);
         Ok(config)
     }
@@ -277,11 +289,6 @@ impl SubscriptionPatch {
             None | Some("queue") => {}
             Some("stream" | "push") => return Err(not_supported("mode", "mode: only queue so far")),
             Some(_) => return Err(invalid("mode", "mode is queue")),
-        }
-        match self.order.as_deref() {
-            None | Some("none") => {}
-            Some("key") => return Err(not_supported("order", "order: only none so far")),
-            Some(_) => return Err(invalid("order", "order is none")),
         }
         for (field, value) in [("filter", &self.filter), ("fair_by", &self.fair_by)] {
             if value.is_some() {
@@ -333,6 +340,14 @@ fn backoff(delays: Vec<u64>) -> Result<Vec<u64>, Problem> {
     }
 }
 
+fn order_of(text: &str) -> Result<Order, Problem> {
+    match text {
+        "none" => Ok(Order::None),
+        "key" => Ok(Order::Key),
+        _ => Err(invalid("order", "order is none or key")),
+    }
+}
+
 fn start_of(text: &str) -> Result<At, Problem> {
     match parse_from(text) {
         Ok(Start::At(at @ (At::Earliest(_) | At::Latest(_) | At::TimestampMs(_)))) => Ok(at),
@@ -368,7 +383,7 @@ mod tests {
         );
         let config = put(
             r#"{"mode":"queue","topics":["orders"],"lease_ms":1000,"max_attempts":0,"backoff_ms":[],
-                "dlq":"orders.dlq","order":"none","start":"ts:1970-01-01T00:00:01Z","max_unacked":1,"paused":true}"#,
+                "dlq":"orders.dlq","order":"key","start":"ts:1970-01-01T00:00:01Z","max_unacked":1,"paused":true}"#,
         )
         .unwrap();
         let shown = serde_json::to_string(&SubscriptionConfig::from(&config)).unwrap();
@@ -383,7 +398,7 @@ mod tests {
             (r#""topics":["a"],"mode":"pull""#, "invalid_config", "mode"),
             (r#""topics":["a","b"]"#, "not_supported", "topics"),
             (r#""topics":["orders.*"]"#, "not_supported", "topics"),
-            (r#""topics":["a"],"order":"key""#, "not_supported", "order"),
+            (r#""topics":["a"],"order":"time""#, "invalid_config", "order"),
             (r#""topics":["a"],"filter":"x""#, "not_supported", "filter"),
             (r#""topics":["a"],"fair_by":"x""#, "not_supported", "fair_by"),
             (r#""mode":"queue""#, "invalid_config", "topics"),

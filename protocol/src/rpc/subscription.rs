@@ -43,6 +43,9 @@ pub struct SubscriptionConfig {
     /// No record is leased.
     #[prost(bool, tag = "8")]
     pub paused: bool,
+    /// Of the records of one key, one is leased only when those before it are settled. Cannot change.
+    #[prost(bool, tag = "9")]
+    pub is_by_key: bool,
 }
 
 /// A subscription as its home shard knows it.
@@ -364,6 +367,12 @@ pub struct PartStats {
     /// Time of the oldest unsettled record, milliseconds since the epoch.
     #[prost(uint64, optional, tag = "10")]
     pub oldest_ms: Option<u64>,
+    /// Records that wait for their key, as far as was looked ahead.
+    #[prost(uint64, tag = "11")]
+    pub blocked: u64,
+    /// Records that the leader keeps in memory.
+    #[prost(uint64, tag = "12")]
+    pub in_memory: u64,
 }
 
 /// The answer to [`PartStatsRequest`], in its order.

@@ -138,6 +138,24 @@ impl Reader {
         until: Offset,
         allowance: Allowance,
     ) -> Result<ReadBatches, Refusal> {
+        let read = self.look(from, until, allowance).await?;
+        self.shard.shared.delivered(self.key, read.records, read.bytes, Instant::now());
+        Ok(read)
+    }
+
+    /// The same for whoever delivers nothing: it does not count as read.
+    ///
+    /// # Errors
+    /// As for [`Reader::read`].
+    ///
+    /// # Cancel safety
+    /// Nothing is changed.
+    pub async fn look(
+        &self,
+        from: Offset,
+        until: Offset,
+        allowance: Allowance,
+    ) -> Result<ReadBatches, Refusal> {
         let rows = self.rows(from, until, allowance)?;
         let bodies = self.bodies(&rows).await.map_err(|refusal| self.if_trimmed(from, refusal))?;
         let mut read = ReadBatches { next: from, ..ReadBatches::default() };
@@ -162,7 +180,6 @@ impl Reader {
                 break;
             }
         }
-        self.shard.shared.delivered(self.key, read.records, read.bytes, Instant::now());
         Ok(read)
     }
 

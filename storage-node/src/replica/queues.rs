@@ -103,5 +103,6 @@ fn rules(part: &HeldPart, partitions: u32) -> Rules {
         max_attempts: config.max_attempts,
         backoff_ms: config.backoff_ms.clone().into(),
         max_unacked: if config.paused { 0 } else { share },
+        looks_ahead: config.is_by_key,
     }
 }

@@ -5,9 +5,11 @@ use std::sync::Arc;
 
 use weir_protocol::ids::{Offset, TimestampMs};
 
+use super::ahead::{Key, Lines, Skipped};
 use super::event::{Delivered, Fence};
 use super::part::Part;
 use super::pulls::{PullId, PullKey, Pulls};
+use super::ready::{Lane, Ready};
 
 /// Most records that one call finds exhausted or wakes; what is beyond comes with the next call.
 const PER_CALL_MAX: usize = 4096;
@@ -23,6 +25,8 @@ pub struct Rules {
     pub backoff_ms: Arc<[u64]>,
     /// Most records of this part leased at once.
     pub max_unacked: usize,
+    /// Records are looked at before they are leased; otherwise they are leased as they come.
+    pub looks_ahead: bool,
 }
 
 /// A pull.
@@ -70,14 +74,16 @@ pub struct Taken {
 ///
 /// ```text
 ///   free, never leased ──take──▶ leased ──settle──▶ settling ──committed──▶ settled: forgotten
-///                                 │  ▲                 │ failed     └─ nacked: waiting ──due──▶ free again
-///                    expired ─▶ free again ◀───────────┘
+///         │ looked             ▲  │  ▲                 │ failed     └─ nacked: waiting ──due──▶ free again
+///         ▼                    │  │  └── free again ◀──┘
+///    fresh, or blocked ──take──┘  └ expired ─▶ ▲
 /// ```
 ///
-/// Records from `next` on were never leased here and cost nothing, 10 million or none. Every other unsettled record
-/// is in `known`, about 120 bytes each and 25 more in one of the three orders: leased ones, at most
-/// [`Rules::max_unacked`]; settling ones, as many as are on their way through the log; free ones, which were leased
-/// before and go before all others; waiting ones, as many as the part has nacked ([`Part::retries_len`]).
+/// Records from `next` on were never leased here, nor looked at, and cost nothing, 10 million or none. Every other
+/// unsettled record is in `known`, about 150 bytes each and 25 more in one of the orders: leased ones, at most
+/// [`Rules::max_unacked`]; settling ones, as many as are on their way through the log; those that were leased before or
+/// were nacked, at most [`COME_AGAIN_MAX`](super::COME_AGAIN_MAX) before no new ones are leased; those that were only looked
+/// at, at most [`LOOK_AHEAD_MAX`](super::LOOK_AHEAD_MAX). Those that come again take turns with new ones.
 ///
 /// Every call takes the newest part there is: with one that is older than what a call before has seen, a record that was
 /// settled meanwhile could be leased, and after a seek backwards `next` would jump over what is unsettled again.
@@ -96,9 +102,15 @@ pub struct Leases {
     pub(super) leased: BTreeSet<(TimestampMs, Offset)>,
     /// Nacked records, by the time they are due.
     pub(super) waiting: BTreeSet<(TimestampMs, Offset)>,
-    /// Records to lease before all others, by the time since which they are free.
-    pub(super) free: BTreeSet<(TimestampMs, Offset)>,
+    /// Free records that are known.
+    pub(super) ready: Ready,
+    pub(super) lines: Lines,
+    pub(super) skipped: Skipped,
     pub(super) pulls: Pulls,
+    /// When this leader began.
+    pub(super) begun: TimestampMs,
+    /// The last record that was chosen had been delivered before.
+    was_again: bool,
 }
 
 /// An unsettled record that was leased, or waits.
@@ -111,6 +123,8 @@ pub(super) struct Known {
     /// Who has, or had, its last delivery.
     pub(super) holder: Arc<str>,
     pub(super) state: State,
+    pub(super) key: Key,
+    pub(super) lane: Lane,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -120,6 +134,10 @@ pub(super) enum State {
     Settling,
     Waiting(TimestampMs),
     Free(TimestampMs),
+    /// Looked at, and free for the first time.
+    Fresh,
+    /// Another record holds its key. Then it waits until this time, if there is one.
+    Blocked(Option<TimestampMs>),
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -138,6 +156,8 @@ struct Chosen {
     offset: Offset,
     attempts: u32,
     previous: Fence,
+    key: Key,
+    lane: Lane,
 }
 
 impl Leases {
@@ -156,10 +176,18 @@ impl Leases {
             known: BTreeMap::new(),
             leased: BTreeSet::new(),
             waiting: BTreeSet::new(),
-            free: BTreeSet::new(),
+            ready: Ready::default(),
+            lines: Lines::default(),
+            skipped: Skipped::default(),
             pulls: Pulls::default(),
+            begun: now,
+            was_again: false,
             rules,
         };
+        if leases.rules.looks_ahead {
+            // They are met in their place.
+            return leases;
+        }
         let nobody: Arc<str> = Arc::from("");
         for (offset, retry) in part.retries() {
             let last_chance =
@@ -167,7 +195,7 @@ impl Leases {
             if let Some(due) = retry.due.or(last_chance) {
                 let holder = Arc::clone(&nobody);
                 let state = State::Waiting(due);
-                leases.put(offset, Known { fence: Fence(0), attempts: retry.attempts, holder, state });
+                leases.put(offset, Known { attempts: retry.attempts, ..Known::new(holder, state) });
             }
         }
         leases
@@ -184,9 +212,9 @@ impl Leases {
         self.next
     }
 
-    /// Leases records: first those that were delivered before and are free again, the one that has been free longest
-    /// first, then new ones; at most what [`Rules::max_unacked`] leaves. `next_fence` is the first fence to give and
-    /// grows by the grants.
+    /// Leases records, at most what [`Rules::max_unacked`] leaves: those that were delivered before and are free again,
+    /// the one that has been free longest first, in turns with new ones. `next_fence` is the first fence to give and
+    /// grows by the grants. With [`Rules::looks_ahead`] only records that were [looked at](Leases::looked) are leased.
     ///
     /// Before a byte leaves, the caller logs [`Taken::redelivered`]; what it does not send it
     /// [releases](Leases::release), and when the bytes leave it says [`Leases::started`].
@@ -194,8 +222,7 @@ impl Leases {
         let mut taken = Taken { exhausted: self.expire(part, ask.now), ..Taken::default() };
         let room = self.rules.max_unacked.saturating_sub(self.leased.len()).min(ask.max_records);
         let mut chosen = Vec::with_capacity(room.min(PER_CALL_MAX));
-        self.choose_free(part, room, &mut chosen, &mut taken.exhausted);
-        self.choose_new(part, room, ask.end, &mut chosen, &mut taken.exhausted);
+        self.choose(part, room, ask.end, &mut chosen, &mut taken.exhausted);
         chosen.sort_unstable();
         let pull = match ask.key {
             Some(key) if !chosen.is_empty() => {
@@ -206,11 +233,12 @@ impl Leases {
         let lease_ms = if ask.lease_ms == 0 { self.rules.lease_ms } else { ask.lease_ms };
         let deadline = after(ask.now, lease_ms);
         taken.grants.reserve_exact(chosen.len());
-        for Chosen { offset, attempts, previous } in chosen {
+        for Chosen { offset, attempts, previous, key, lane } in chosen {
             let (fence, attempt) = (*next_fence, attempts.saturating_add(1));
             next_fence.0 += 1;
             let state = State::Leased(Lease { deadline, taken: ask.now, lease_ms, previous, pull });
-            self.put(offset, Known { fence, attempts: attempt, holder: Arc::clone(&ask.holder), state });
+            let holder = Arc::clone(&ask.holder);
+            self.put(offset, Known { fence, attempts: attempt, holder, state, key, lane });
             taken.grants.push(Grant { offset, fence, attempt, deadline });
             if attempt >= 2 {
                 taken.redelivered.push(Delivered { offset, attempts: attempt });
@@ -242,15 +270,18 @@ impl Leases {
     pub fn release(&mut self, part: &Part, offset: Offset, fence: Fence) {
         let Some(known) = self.known.get(&offset).filter(|known| known.fence == fence) else { return };
         let State::Leased(lease) = known.state else { return };
-        let (attempts, holder) = (known.attempts - 1, Arc::clone(&known.holder));
-        self.remove(offset);
-        if lease.previous == Fence(0) && attempts == part.attempts(offset) && offset.plus(1) == self.next {
+        let attempts = known.attempts - 1;
+        let is_new = lease.previous == Fence(0) && attempts == part.attempts(offset);
+        if is_new && !self.rules.looks_ahead && offset.plus(1) == self.next {
+            self.remove(offset);
             self.next = offset;
             return;
         }
         // Before all others: it was its turn.
-        let state = State::Free(TimestampMs(0));
-        self.put(offset, Known { fence: lease.previous, attempts, holder, state });
+        let state = if is_new && self.rules.looks_ahead { State::Fresh } else { State::Free(TimestampMs(0)) };
+        self.change(offset, |known| {
+            (known.fence, known.attempts, known.state) = (lease.previous, attempts, state);
+        });
     }
 
     /// The bytes of a lease leave now, and its time begins. Returns its deadline; `None` if it ended meanwhile.
@@ -285,7 +316,14 @@ impl Leases {
             return true;
         }
         let has_room = self.leased.len() < self.rules.max_unacked;
-        has_room && (!self.free.is_empty() || is_over(self.waiting.first()) || self.next_new(part) < end)
+        has_room && (self.ready.len() > 0 || is_over(self.waiting.first()) || self.may_have_new(part, end))
+    }
+
+    fn may_have_new(&mut self, part: &Part, end: Offset) -> bool {
+        if self.rules.looks_ahead {
+            return self.look_from(part, end, usize::MAX).is_some();
+        }
+        self.may_take_new() && self.next_new(part) < end
     }
 
     /// When [`Leases::ready`] may become true by itself: a lease ends or a nacked record is due.
@@ -306,30 +344,8 @@ impl Leases {
         }
     }
 
-    fn choose_free(
-        &mut self,
-        part: &Part,
-        room: usize,
-        chosen: &mut Vec<Chosen>,
-        exhausted: &mut Vec<Delivered>,
-    ) {
-        while chosen.len() < room && exhausted.len() < PER_CALL_MAX {
-            let Some((_, offset)) = self.free.pop_first() else { return };
-            // It stays known, in no order for now, so that it is not chosen as a new one too.
-            let known = self.known.get_mut(&offset).expect("what is in an order is known");
-            let Known { fence: previous, attempts, .. } = *known;
-            if part.is_settled(offset) {
-                self.known.remove(&offset);
-            } else if is_exhausted(&self.rules, attempts) {
-                known.state = State::Settling;
-                exhausted.push(Delivered { offset, attempts });
-            } else {
-                chosen.push(Chosen { offset, attempts, previous });
-            }
-        }
-    }
-
-    fn choose_new(
+    /// What comes again and what is new, in turns.
+    fn choose(
         &mut self,
         part: &Part,
         room: usize,
@@ -337,20 +353,58 @@ impl Leases {
         chosen: &mut Vec<Chosen>,
         exhausted: &mut Vec<Delivered>,
     ) {
+        let has_new = !self.rules.looks_ahead;
         while chosen.len() < room && exhausted.len() < PER_CALL_MAX {
-            let offset = self.next_new(part);
-            if offset >= end {
-                return;
+            if has_new && (self.was_again || self.ready.len() == 0) && self.may_take_new() {
+                let offset = self.next_new(part);
+                if offset < end {
+                    self.was_again = false;
+                    self.choose_new(part, offset, chosen, exhausted);
+                    continue;
+                }
             }
-            self.next = offset.plus(1);
-            let attempts = part.attempts(offset);
-            if is_exhausted(&self.rules, attempts) {
-                exhausted.push(Delivered { offset, attempts });
-                let (fence, holder) = (Fence(0), Arc::from(""));
-                self.put(offset, Known { fence, attempts, holder, state: State::Settling });
-            } else {
-                chosen.push(Chosen { offset, attempts, previous: Fence(0) });
-            }
+            let Some(offset) = self.ready.pop() else { return };
+            self.was_again = true;
+            self.choose_known(part, offset, chosen, exhausted);
+        }
+    }
+
+    /// A record that was ready. It stays known, in no order for now, so that it is not chosen as a new one too.
+    fn choose_known(
+        &mut self,
+        part: &Part,
+        offset: Offset,
+        chosen: &mut Vec<Chosen>,
+        exhausted: &mut Vec<Delivered>,
+    ) {
+        let known = self.known.get_mut(&offset).expect("what is in an order is known");
+        let Known { fence: previous, attempts, key, lane, .. } = *known;
+        if part.is_settled(offset) {
+            self.known.remove(&offset);
+            self.leave_line(key, offset);
+        } else if is_exhausted(&self.rules, attempts) {
+            known.state = State::Settling;
+            exhausted.push(Delivered { offset, attempts });
+        } else {
+            chosen.push(Chosen { offset, attempts, previous, key, lane });
+        }
+    }
+
+    fn choose_new(
+        &mut self,
+        part: &Part,
+        offset: Offset,
+        chosen: &mut Vec<Chosen>,
+        exhausted: &mut Vec<Delivered>,
+    ) {
+        self.next = offset.plus(1);
+        let attempts = part.attempts(offset);
+        if is_exhausted(&self.rules, attempts) {
+            exhausted.push(Delivered { offset, attempts });
+            self.put(offset, Known { attempts, ..Known::new(Arc::from(""), State::Settling) });
+        } else {
+            let (previous, key, lane) = (Fence(0), Key::NONE, Lane::default());
+            chosen.push(Chosen { offset, attempts, previous, key, lane });
         }
     }
 
@@ -374,62 +428,75 @@ impl Leases {
         }
     }
 
-    /// Puts a record where its state says. It must not be in an order.
-    pub(super) fn put(&mut self, offset: Offset, known: Known) {
-        if let Some((order, at)) = self.order(known.state) {
-            order.insert((at, offset));
-        }
+    /// Puts a record where its state says, or behind the one that holds its key. It must not be in an order.
+    pub(super) fn put(&mut self, offset: Offset, mut known: Known) {
+        known.state = self.lines.admit(known.key, offset, known.state);
+        self.enter(offset, known.state, known.lane);
         if offset >= self.next {
             self.ahead_end = self.ahead_end.max(offset.plus(1));
         }
         self.known.insert(offset, known);
     }
 
-    /// Takes a known record out.
+    /// Takes a known record out; whoever waited for its key holds it.
     pub(super) fn remove(&mut self, offset: Offset) -> Known {
         let known = self.known.remove(&offset).expect("what is in an order is known");
-        self.leave(offset, known.state);
+        self.leave(offset, known.state, known.lane);
+        self.leave_line(known.key, offset);
         known
     }
 
     /// Changes a known record in its place, and where it is found by.
     pub(super) fn change(&mut self, offset: Offset, change: impl FnOnce(&mut Known)) {
         let known = self.known.get_mut(&offset).expect("what is in an order is known");
-        let old = known.state;
+        let (old, old_lane) = (known.state, known.lane);
         change(known);
-        let new = known.state;
+        if matches!(old, State::Blocked(_)) {
+            self.lines.unblock(known.key, offset);
+        }
+        known.state = self.lines.admit(known.key, offset, known.state);
+        let (new, lane) = (known.state, known.lane);
         match (old, new) {
             // The pull keeps it.
             (State::Leased(old), State::Leased(new)) if old.pull == new.pull => {
                 self.leased.remove(&(old.deadline, offset));
             }
-            _ => self.leave(offset, old),
+            _ => self.leave(offset, old, old_lane),
         }
-        if let Some((order, at)) = self.order(new) {
-            order.insert((at, offset));
-        }
+        self.enter(offset, new, lane);
     }
 
-    fn leave(&mut self, offset: Offset, state: State) {
-        if let Some((order, at)) = self.order(state) {
-            order.remove(&(at, offset));
-        }
-        if let State::Leased(lease) = state {
-            self.pulls.end(lease.pull, offset);
-        }
-    }
-
-    fn order(&mut self, state: State) -> Option<(&mut BTreeSet<(TimestampMs, Offset)>, TimestampMs)> {
+    fn enter(&mut self, offset: Offset, state: State, lane: Lane) {
         match state {
-            State::Leased(lease) => Some((&mut self.leased, lease.deadline)),
-            State::Waiting(due) => Some((&mut self.waiting, due)),
-            State::Free(since) => Some((&mut self.free, since)),
-            State::Settling => None,
+            State::Leased(lease) => _ = self.leased.insert((lease.deadline, offset)),
+            State::Waiting(due) => _ = self.waiting.insert((due, offset)),
+            State::Free(since) => self.ready.insert(lane, Some(since), offset),
+            State::Fresh => self.ready.insert(lane, None, offset),
+            State::Settling | State::Blocked(_) => {}
+        }
+    }
+
+    fn leave(&mut self, offset: Offset, state: State, lane: Lane) {
+        match state {
+            State::Leased(lease) => {
+                self.leased.remove(&(lease.deadline, offset));
+                self.pulls.end(lease.pull, offset);
+            }
+            State::Waiting(due) => _ = self.waiting.remove(&(due, offset)),
+            State::Free(since) => self.ready.remove(lane, Some(since), offset),
+            State::Fresh => self.ready.remove(lane, None, offset),
+            State::Settling | State::Blocked(_) => {}
         }
     }
 }
 
 impl Known {
+    /// A record that nobody knew of, in no order and nobody's.
+    pub(super) fn new(holder: Arc<str>, state: State) -> Self {
+        let (key, lane) = (Key::NONE, Lane::default());
+        Self { fence: Fence(0), attempts: 0, holder, state, key, lane }
+    }
+
     pub(super) fn grant(&self, offset: Offset, deadline: TimestampMs) -> Grant {
         Grant { offset, fence: self.fence, attempt: self.attempts, deadline }
     }

@@ -13,6 +13,7 @@
 //! A first delivery writes nothing. Leader changes and restarts lose leases, never what was settled: [`Leases::new`]
 //! starts from the [`Part`] that the log gives.
 
+mod ahead;
 #[cfg(test)]
 mod codec;
 mod event;
@@ -23,6 +24,7 @@ mod offset_set;
 mod part;
 mod postpone;
 mod pulls;
+mod ready;
 mod retries;
 mod settle;
 mod stored;
@@ -30,10 +32,12 @@ mod stored;
 mod tests;
 mod view;
 
+pub use ahead::{COME_AGAIN_MAX, Fate, Key, LOOK_AHEAD_MAX, SKIPPED_MAX, Seen};
 pub use event::{Dead, Delivered, EventError, Fence, Nacked, PartEvent, Seek};
 pub use leases::{Ask, Grant, Leases, Rules, Taken};
 pub use part::{Applied, Part, SeekPreview};
 pub use pulls::PullKey;
+pub use ready::Lane;
 pub use retries::Retry;
 pub use settle::{Action, Effect, Settle, Verdict};
 pub use stored::{PartError, StoredPart};

@@ -205,7 +205,8 @@ impl Part {
         })
     }
 
-    /// What a seek to `to` would do. `next` is [`super::Leases::next`]: unsettled records below it were delivered.
+    /// What a seek to `to` would do. `next` is an offset below which every unsettled record was
+    /// delivered; see [`super::Leases::seek_preview`].
     #[must_use]
     pub fn seek_preview(&self, to: Offset, next: Offset, bounds: Range<Offset>) -> SeekPreview {
         let to = to.clamp(bounds.start, bounds.end);

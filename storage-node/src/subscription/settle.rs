@@ -99,8 +99,8 @@ impl Leases {
             return Verdict::Unknown;
         }
         let was_nacked = match known.map(|known| known.state) {
-            Some(State::Waiting(_) | State::Free(_)) => part.due(offset),
-            _ => None,
+            Some(State::Leased(_)) => None,
+            _ => part.due(offset),
         };
         match (action, was_nacked) {
             (Action::Ack, _) => {
@@ -163,7 +163,7 @@ impl Leases {
             });
         } else {
             let attempts = part.attempts(offset).max(1);
-            self.put(offset, Known { fence, attempts, holder: Arc::from(""), state });
+            self.put(offset, Known { fence, attempts, ..Known::new(Arc::from(""), state) });
         }
     }
 

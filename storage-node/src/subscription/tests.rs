@@ -17,7 +17,13 @@ struct Leader {
 }
 
 fn rules() -> Rules {
-    Rules { lease_ms: 1_000, max_attempts: 3, backoff_ms: Arc::from([100, 200]), max_unacked: 10 }
+    Rules {
+        lease_ms: 1_000,
+        max_attempts: 3,
+        backoff_ms: Arc::from([100, 200]),
+        max_unacked: 10,
+        looks_ahead: false,
+    }
 }
 
 fn at(ms: u64) -> TimestampMs {
@@ -112,7 +118,7 @@ fn an_expired_lease_settles_until_its_record_is_delivered_again() {
 }
 
 #[test]
-fn the_record_that_is_free_longest_goes_first_and_new_ones_last() {
+fn the_record_that_is_free_longest_goes_first_in_turns_with_new_ones() {
     let mut leader = Leader::new(10);
     let grants = leader.take(0, 4);
     leader.settle(&grants[0], Action::Nack { delay_ms: Some(500) }, 0);
@@ -120,8 +126,9 @@ fn the_record_that_is_free_longest_goes_first_and_new_ones_last() {
     assert_eq!(leader.leases.next_event(), Some(at(300)));
     assert_eq!(offsets(&leader.take(299, 1)), [4]);
     assert_eq!(offsets(&leader.take(600, 1)), [3]);
-    assert_eq!(offsets(&leader.take(1_000, 2)), [0, 1]);
-    assert_eq!(offsets(&leader.take(1_000, 2)), [2, 5]);
+    assert_eq!(offsets(&leader.take(1_000, 1)), [5]);
+    assert_eq!(offsets(&leader.take(1_000, 3)), [0, 1, 6]);
+    assert_eq!(offsets(&leader.take(1_000, 4)), [2, 7, 8, 9]);
 }
 
 #[test]
@@ -171,8 +178,8 @@ fn what_is_released_counts_no_attempt_and_is_next() {
     let mut leader = Leader::new(10);
     let grants = leader.take(0, 3);
     leader.take(1_000, 1);
-    let again = leader.try_take(1_000, 3, None).grants;
-    assert_eq!(offsets(&again), [1, 2, 3]);
+    let again = leader.try_take(1_000, 4, None).grants;
+    assert_eq!(offsets(&again), [1, 2, 3, 4]);
     for grant in again.iter().rev() {
         leader.leases.release(&leader.part, grant.offset, grant.fence);
         assert_eq!(leader.decide(grant.offset.0, grant.fence, Action::Ack, 1_000), Verdict::Unknown);
@@ -185,7 +192,7 @@ fn what_is_released_counts_no_attempt_and_is_next() {
         then.iter().map(|grant| (grant.offset.0, grant.attempt)).collect::<Vec<_>>(),
         [(2, 2), (3, 1)]
     );
-    assert!(then[0].fence > again[2].fence);
+    assert!(then[0].fence > again[3].fence);
 }
 
 #[test]
@@ -260,7 +267,7 @@ fn a_seek_delivers_again_and_ends_what_was_delivered_before() {
     leader.settle(&grants[2], Action::Dead, 0);
     leader.settle(&grants[3], NACK, 0);
     let preview = |leader: &Leader, to| {
-        let preview = leader.part.seek_preview(Offset(to), leader.leases.next(), Offset(0)..Offset(8));
+        let preview = leader.leases.seek_preview(&leader.part, Offset(to), Offset(0)..Offset(8));
         (preview.redelivered, preview.skipped)
     };
     assert_eq!(preview(&leader, 0), (4, 0));
@@ -287,7 +294,7 @@ fn trimmed_records_are_gone_with_their_leases_and_retries() {
     assert_eq!((leader.part.floor(), leader.part.retries_len()), (Offset(5), 0));
     assert_eq!(leader.settle(&grants[1], Action::Ack, 0), Verdict::AlreadySettled);
     let counts = leader.leases.counts(&leader.part, Offset(8));
-    assert_eq!(counts, Counts { ready: 2, leased: 1, delayed: 0, settling: 0 });
+    assert_eq!(counts, Counts { ready: 2, leased: 1, delayed: 0, blocked: 0, settling: 0 });
     assert_eq!(leader.part.start_moved(Offset(2)), 0);
 }
 
@@ -346,4 +353,52 @@ fn copies_do_not_see_what_comes_after_them() {
     leader.settle(&grants[6], NACK, 0);
     assert_ne!(leader.part, copy);
     assert_eq!(copy.encode(), bytes);
+}
+
+#[test]
+fn one_key_after_the_other_and_what_is_beyond_the_look_ahead_waits_unseen() {
+    let rules = Rules { looks_ahead: true, ..rules() };
+    let mut leader = Leader::over(Part::new(Offset(0)), rules, 10_000_000, 0);
+    let (end, mut looked) = (Offset(10_000_000), 0);
+    // One key holds up all others of it, and with them everything beyond the look-ahead.
+    while let Some(from) = leader.leases.look_from(&leader.part, end, usize::MAX) {
+        let found = from..from.plus(1_000);
+        let seen = (found.start.0..found.end.0).map(|at| {
+            let key = if at == 7 { Key(9) } else { Key(1) };
+            Seen { offset: Offset(at), key, lane: Lane::default(), fate: Fate::Deliver }
+        });
+        leader.leases.looked(&leader.part, found, seen);
+        looked += 1_000;
+    }
+    assert_eq!(looked, 17_000, "bounded, however much there is");
+    let grants = leader.take(0, 10);
+    assert_eq!(offsets(&grants), [0, 7]);
+    let counts = leader.leases.counts(&leader.part, end);
+    assert_eq!((counts.blocked, counts.leased, counts.ready), (16_998, 2, 10_000_000 - 17_000));
+    leader.settle(&grants[0], Action::Nack { delay_ms: Some(500) }, 1);
+    assert!(leader.take(2, 10).is_empty(), "it is given back, and nobody else gets its key");
+    let again = leader.take(501, 10);
+    assert_eq!(offsets(&again), [0]);
+    leader.settle(&again[0], Action::Dead, 502);
+    assert_eq!(offsets(&leader.take(503, 10)), [1], "a dead letter frees the key");
+}
+
+#[test]
+fn what_comes_again_is_bounded_and_stops_what_is_new() {
+    let many = COME_AGAIN_MAX as u64 + 100;
+    let rules = Rules { max_unacked: usize::MAX, max_attempts: 0, ..rules() };
+    let mut leader = Leader::over(Part::new(Offset(0)), rules, many + 1_000, 0);
+    let mut nacked = 0;
+    while let grants = leader.take(0, 1_000)
+        && !grants.is_empty()
+    {
+        nacked += grants.len() as u64;
+        grants.iter().for_each(|grant| _ = leader.settle(grant, Action::Nack { delay_ms: Some(9) }, 0));
+    }
+    assert!((COME_AGAIN_MAX as u64..many + 1_000).contains(&nacked), "{nacked}");
+    // Once they are done, new ones go on.
+    let first = leader.take(9, 800);
+    assert!(first.iter().all(|grant| grant.attempt == 2));
+    first.iter().for_each(|grant| _ = leader.settle(grant, Action::Ack, 9));
+    assert!(leader.take(9, 200).iter().any(|grant| grant.attempt == 1));
 }

@@ -1,10 +1,12 @@
 //! How a part stands, for operators.
 
+use std::ops::Range;
+
 use weir_protocol::ids::{Offset, TimestampMs};
 use weir_protocol::rpc;
 
 use super::leases::{Grant, Leases, State};
-use super::part::Part;
+use super::part::{Part, SeekPreview};
 
 /// How many records are where.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -15,6 +17,8 @@ pub struct Counts {
     pub leased: u64,
     /// Wait for their time.
     pub delayed: u64,
+    /// Wait until another of their key is settled, as far as was looked ahead.
+    pub blocked: u64,
     /// Are settled, nacked or given up, on their way through the log.
     pub settling: u64,
 }
@@ -35,9 +39,32 @@ impl Leases {
     pub fn counts(&self, part: &Part, end: Offset) -> Counts {
         let leased = self.leased.len() as u64;
         let delayed = self.waiting.len() as u64;
-        let settling = self.known.len() as u64 - leased - delayed - self.free.len() as u64;
-        let ready = part.count_unsettled(end).saturating_sub(leased + delayed + settling);
-        Counts { ready, leased, delayed, settling }
+        let blocked = self.lines.blocked_len() as u64;
+        let others = leased + delayed + blocked + self.ready.len() as u64;
+        let settling = self.known.len() as u64 - others + self.skipped.count_from(part.floor());
+        let ready = part.count_unsettled(end).saturating_sub(leased + delayed + blocked + settling);
+        Counts { ready, leased, delayed, blocked, settling }
+    }
+
+    /// Records that are held in memory: what it takes follows from them.
+    #[must_use]
+    pub fn known_len(&self) -> usize {
+        self.known.len()
+    }
+
+    /// What a seek to `to` would do.
+    #[must_use]
+    pub fn seek_preview(&self, part: &Part, to: Offset, bounds: Range<Offset>) -> SeekPreview {
+        if !self.rules.looks_ahead {
+            return part.seek_preview(to, self.next, bounds);
+        }
+        // Whatever was looked at may not have been delivered: that is told by what is known of each.
+        let mut preview = part.seek_preview(to, Offset(0), bounds);
+        let delivered = self.known.range(preview.floor..).filter(|(offset, known)| {
+            known.attempts > 0 && part.attempts(**offset) == 0 && !part.is_settled(**offset)
+        });
+        preview.redelivered += delivered.count() as u64;
+        preview
     }
 
     /// What is leased and what waits, from an offset on.
@@ -54,7 +81,7 @@ impl Leases {
                     info.age_ms = now.0.saturating_sub(lease.taken.0);
                 }
                 State::Waiting(due) => info.delayed_ms = Some(due.0.saturating_sub(now.0)),
-                State::Settling | State::Free(_) => continue,
+                State::Settling | State::Free(_) | State::Fresh | State::Blocked(_) => continue,
             }
             if page.leases.len() == limit {
                 page.next = Some(*offset);

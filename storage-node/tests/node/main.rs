@@ -8,5 +8,6 @@ mod failures;
 mod following;
 mod placement;
 mod queue;
+mod queue_order;
 mod room;
 mod stopping;

@@ -24,7 +24,7 @@ use weir_transport::{CallError, Link};
 use crate::client::{SHARD, WAIT, batch, call, config, create, publish, start, values};
 use crate::failures::start_on;
 
-fn queue_config(topic: &str) -> SubscriptionConfig {
+pub(crate) fn queue_config(topic: &str) -> SubscriptionConfig {
     SubscriptionConfig {
         topic: topic.into(),
         lease_ms: 30_000,
@@ -34,14 +34,15 @@ fn queue_config(topic: &str) -> SubscriptionConfig {
         start: At::Earliest(true).into(),
         max_unacked: 100,
         paused: false,
+        is_by_key: false,
     }
 }
 
-fn subscription_name() -> SubscriptionName {
+pub(crate) fn subscription_name() -> SubscriptionName {
     SubscriptionName { tenant: "default".into(), namespace: "default".into(), subscription: "work".into() }
 }
 
-async fn subscribe(
+pub(crate) async fn subscribe(
     link: &Link,
     life: u64,
     config: SubscriptionConfig,
@@ -58,12 +59,12 @@ async fn subscribe(
     made.subscription
 }
 
-fn part(subscription: &SubscriptionDescription, partition: u32) -> PartRef {
+pub(crate) fn part(subscription: &SubscriptionDescription, partition: u32) -> PartRef {
     let (subscription, incarnation) = (subscription.id, subscription.topic_incarnation);
     PartRef { subscription, incarnation, partition }
 }
 
-async fn pull_at(
+pub(crate) async fn pull_at(
     link: &Link,
     shard: ShardId,
     request: &PullRequest,
@@ -78,33 +79,37 @@ async fn pull_at(
     }
 }
 
-fn ask(part: PartRef, max_records: u32) -> PullRequest {
+pub(crate) fn ask(part: PartRef, max_records: u32) -> PullRequest {
     PullRequest { part, max_records, max_bytes: 1 << 20, ..PullRequest::default() }
 }
 
 /// What was leased: grants, and the values of their records.
-async fn pull(link: &Link, request: &PullRequest) -> (Vec<Grant>, Vec<String>) {
+pub(crate) async fn pull(link: &Link, request: &PullRequest) -> (Vec<Grant>, Vec<String>) {
     let (answer, payload) = pull_at(link, SHARD, request).await.unwrap();
     (answer.grants, values(&answer.slices, payload))
 }
 
-fn item(grant: &Grant, action: SettleAction) -> SettleItem {
+pub(crate) fn item(grant: &Grant, action: SettleAction) -> SettleItem {
     let (offset, fence) = (grant.offset, grant.fence);
     SettleItem { offset, fence, action: action as i32, ..SettleItem::default() }
 }
 
-async fn settle(link: &Link, part: PartRef, items: Vec<SettleItem>) -> Vec<(SettleOutcome, Option<Grant>)> {
+pub(crate) async fn settle(
+    link: &Link,
+    part: PartRef,
+    items: Vec<SettleItem>,
+) -> Vec<(SettleOutcome, Option<Grant>)> {
     let answer: SettleAnswer = call(link, Method::Settle, &SettleRequest { part, items }).await.unwrap();
     answer.results.iter().map(|result| (result.outcome(), result.current)).collect()
 }
 
-async fn ack(link: &Link, part: PartRef, grants: &[Grant]) {
+pub(crate) async fn ack(link: &Link, part: PartRef, grants: &[Grant]) {
     let items = grants.iter().map(|grant| item(grant, SettleAction::Ack)).collect();
     let results = settle(link, part, items).await;
     assert!(results.iter().all(|(outcome, _)| *outcome == SettleOutcome::Done), "{results:?}");
 }
 
-async fn stats(link: &Link, part: PartRef) -> PartStats {
+pub(crate) async fn stats(link: &Link, part: PartRef) -> PartStats {
     let answer: PartStatsList =
         call(link, Method::PartStats, &PartStatsRequest { parts: vec![part] }).await.unwrap();
     answer.parts.into_iter().next().unwrap()
@@ -167,7 +172,7 @@ async fn failures_are_tried_again_and_given_up_as_dead_letters_once() {
     let dir = tempfile::tempdir().unwrap();
     let (node, link) = start(dir.path()).await;
     let life = create(&link, "orders", config()).await;
-    publish(&link, life, &batch(0, 0, &["bad", "worse"])).await.unwrap();
+    publish(&link, life, &batch(0, 0, &["bad"])).await.unwrap();
     let config = SubscriptionConfig { dead_letter_topic: Some("dead".into()), ..queue_config("orders") };
     let work = part(&subscribe(&link, life, config, &[1]).await, 0);
     for attempt in 1..=3 {
@@ -176,6 +181,7 @@ async fn failures_are_tried_again_and_given_up_as_dead_letters_once() {
         let nack = SettleItem { reason: "no such customer".into(), ..item(&grants[0], SettleAction::Nack) };
         assert_eq!(settle(&link, work, vec![nack]).await, [(SettleOutcome::Done, None)]);
     }
+    publish(&link, life, &batch(0, 0, &["worse"])).await.unwrap();
     let (grants, found) = pull(&link, &ask(work, 9)).await;
     assert_eq!(found, ["worse"]);
     settle(&link, work, vec![item(&grants[0], SettleAction::Dead)]).await;

@@ -1,7 +1,7 @@
 //! The records of leases.
 
 use bytes::Bytes;
-use weir_protocol::batch::Batch;
+use weir_protocol::batch::{Batch, Headers};
 use weir_protocol::error::ErrorCode;
 use weir_protocol::ids::{Offset, TimestampMs};
 use weir_protocol::rpc::{Refusal, Slice};
@@ -82,13 +82,22 @@ impl Found {
         let records = batch.records().map_err(|error| corrupt(&error))?.skip(skip).take(slice.take as usize);
         for (offset, record) in (slice.first..).zip(records) {
             let headers = record.map_err(|error| corrupt(&error))?.headers;
-            let ttl_ms = headers.ttl_ms().or(topic_ttl_ms);
             self.records.push(FoundRecord {
                 offset: Offset(offset),
                 deliver_at: headers.deliver_at(),
-                expires_at: ttl_ms.map(|ttl_ms| TimestampMs(row.ts.0.saturating_add(ttl_ms))),
+                expires_at: expires_at(&headers, row.ts, topic_ttl_ms),
             });
         }
         Ok(())
     }
+}
+
+/// When the time to live of a record is over that was accepted at `ts`.
+pub(super) fn expires_at(
+    headers: &Headers,
+    ts: TimestampMs,
+    topic_ttl_ms: Option<u64>,
+) -> Option<TimestampMs> {
+    let ttl_ms = headers.ttl_ms().or(topic_ttl_ms)?;
+    Some(TimestampMs(ts.0.saturating_add(ttl_ms)))
 }

@@ -49,6 +49,7 @@ fn stats(shard: &ShardHandle, part: PartRef) -> Result<PartStats, Refusal> {
     let (held, view) = handle.lock(&queue)?;
     let part = &view.held.part;
     let counts = held.leases.counts(part, view.end);
+    let in_memory = held.leases.known_len() as u64;
     drop(held);
     let oldest = part.oldest_unsettled(view.end).and_then(|offset| {
         let state = shard.state.read();
@@ -66,6 +67,8 @@ fn stats(shard: &ShardHandle, part: PartRef) -> Result<PartStats, Refusal> {
         dead: part.dead(),
         dead_pending: part.dead_pending(),
         oldest_ms: oldest,
+        blocked: counts.blocked,
+        in_memory,
     })
 }
 
@@ -97,7 +100,7 @@ pub(in crate::server) async fn seek(
         }
         // What is decided until the seek is in the log would be decided on what it undoes.
         held.is_seeking |= !request.is_dry_run;
-        let preview = view.held.part.seek_preview(to, held.leases.next(), view.start..view.end);
+        let preview = held.leases.seek_preview(&view.held.part, to, view.start..view.end);
         (preview, held.next_fence)
     };
     if !request.is_dry_run {

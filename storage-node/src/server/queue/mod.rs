@@ -3,8 +3,10 @@
 //! Leases are in the leader's memory; what was settled, how often a record was tried and when it is due are in the log,
 //! and in it before anybody is told.
 //!
-//! * `pull` leases and sends, `settle` ends leases, `look` changes nothing but for a seek.
+//! * `pull` leases and sends, `ahead` looks at records first where that is needed, `settle` ends leases, `look` changes
+//!   nothing but for a seek.
 
+mod ahead;
 mod find;
 mod look;
 mod pull;

@@ -25,6 +25,9 @@ use crate::subscription::{
 /// Encoded bytes that one pull gives at most, but for a single larger batch.
 const PULL_BYTES_MAX: u64 = 3 << 20;
 
+/// A pull that finds only what is not to be delivered looks on for this long after its wait is over.
+const AGAIN_TIME_MAX: Duration = Duration::from_secs(1);
+
 /// Answers one pull, waiting for records if asked to: as long as somebody wants them.
 pub(in crate::server) async fn pull(shard: ShardHandle, room: Room, body: Bytes, reply: Reply) {
     match pull_once(shard, &room, body, reply.credit()).await {
@@ -58,7 +61,11 @@ async fn pull_once(
         let puller = Puller { part: &part, room, reader: &reader, queue: &queue, request: &request };
         match puller.give().await? {
             Step::Given(given) => return Ok(given),
-            Step::Again => continue,
+            Step::Again if call.latest().is_cancelled => return Ok(Given::default()),
+            Step::Again if Instant::now() >= deadline + AGAIN_TIME_MAX => {
+                return Ok((PullAnswer { is_more: true, ..PullAnswer::default() }, Vec::new()));
+            }
+            Step::Again => {}
             Step::Nothing { wake_ms } => {
                 let wake = wake_ms.map(|ms| Instant::now() + Duration::from_millis(ms));
                 let until = wake.map_or(deadline, |wake| wake.min(deadline));
@@ -114,19 +121,24 @@ enum Looked {
     Taken(Taken, Option<u64>),
 }
 
-struct Puller<'a> {
-    part: &'a PartHandle,
-    room: &'a Room,
-    reader: &'a Reader,
-    queue: &'a Queue,
-    request: &'a PullRequest,
+pub(super) struct Puller<'a> {
+    pub(super) part: &'a PartHandle,
+    pub(super) room: &'a Room,
+    pub(super) reader: &'a Reader,
+    pub(super) queue: &'a Queue,
+    pub(super) request: &'a PullRequest,
 }
 
 impl Puller<'_> {
     async fn give(&self) -> Result<Step, Refusal> {
+        self.look_ahead().await?;
         let (taken, topic_ttl_ms) = match self.take()? {
             Looked::Repeat(grants) => return self.repeat(grants).await,
-            Looked::Over(step) => return Ok(step),
+            Looked::Over(step) => {
+                // Nothing else may come that takes them along.
+                self.log_skipped().await?;
+                return Ok(step);
+            }
             Looked::Taken(taken, topic_ttl_ms) => (taken, topic_ttl_ms),
         };
         self.log(&taken).await?;
@@ -175,6 +187,9 @@ impl Puller<'_> {
         } else if held.leases.ready(part, view.end, now) {
             let answer = PullAnswer { is_more: true, ..PullAnswer::default() };
             return Ok(Looked::Over(Step::Given((answer, Vec::new()))));
+        }
+        if held.leases.look_from(part, view.end, 1).is_some() {
+            return Ok(Looked::Over(Step::Again));
         }
         let wake_ms = held.leases.next_event().map(|at| at.0.saturating_sub(now.0).max(1));
         Ok(Looked::Over(Step::Nothing { wake_ms }))

@@ -32,7 +32,7 @@ pub(in crate::server) async fn settle(
     let actions = request.items.iter().map(action).collect::<Result<Vec<_>, _>>()?;
     let part = PartHandle::new(shard, request.part);
     let queue = part.queue(&part.view()?);
-    let Decided { mut event, offsets, results } = loop {
+    let Decided { mut event, offsets, results, has_skips } = loop {
         // Taken before it is looked: a seek that ends meanwhile is not missed.
         let changed = queue.changed.notified();
         match decide(&part, &queue, &request.items, &actions)? {
@@ -51,6 +51,9 @@ pub(in crate::server) async fn settle(
                 Ok(()) => held.leases.committed(&view.held.part, offsets),
                 Err(_) => held.leases.failed(&view.held.part, offsets, clock::now()),
             }
+            if has_skips {
+                held.leases.skips_logged(&view.held.part);
+            }
         }
         queue.changed.notify_waiters();
         logged?;
@@ -65,6 +68,8 @@ struct Decided {
     /// Records in it.
     offsets: Vec<Offset>,
     results: Vec<SettleResult>,
+    /// The event also settles records that were looked at and are for nobody.
+    has_skips: bool,
 }
 
 /// Decides about every lease; `None` while a seek is on its way.
@@ -87,6 +92,11 @@ fn decide(
             decided.offsets.push(offset);
         }
         decided.results.push(result(verdict, now));
+    }
+    if !decided.event.is_empty() {
+        let mut skips = held.leases.skips_to_log();
+        decided.has_skips = !skips.is_empty();
+        decided.event.settled.append(&mut skips);
     }
     Ok(Some(decided))
 }

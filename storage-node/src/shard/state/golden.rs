@@ -1,4 +1,4 @@
-//! Pins what state version 3 means: a log of 43 entries and the checkpoint it must lead to, byte for byte.
+//! Pins what state version 4 means: a log of 44 entries and the checkpoint it must lead to, byte for byte.
 //!
 //! A build that fails here would read its predecessor's log differently: raise `STATE_VERSION` and keep the old rules.
 //! To write the files of a *new* version: `WEIR_GOLDEN_DIR=storage-node/src/shard/state/golden cargo test -p
@@ -26,8 +26,11 @@ use super::{ShardState, SlotTable, Verdict};
 use crate::subscription::{Dead, Delivered, Fence, Nacked, PartEvent, Seek};
 
 const SHARD: ShardId = ShardId(5);
-const LOG: &[u8] = include_bytes!("golden/v3.log");
-const CHECKPOINT: &[u8] = include_bytes!("golden/v3.checkpoint");
+const LOG: &[u8] = include_bytes!("golden/v4.log");
+const CHECKPOINT: &[u8] = include_bytes!("golden/v4.checkpoint");
+/// Written by a build that leased records as they came.
+const LOG_V3: &[u8] = include_bytes!("golden/v3.log");
+const CHECKPOINT_V3: &[u8] = include_bytes!("golden/v3.checkpoint");
 /// Written by a build that knew nothing of subscriptions.
 const LOG_V2: &[u8] = include_bytes!("golden/v2.log");
 const CHECKPOINT_V2: &[u8] = include_bytes!("golden/v2.checkpoint");
@@ -112,6 +115,7 @@ fn log() -> Vec<Bytes> {
     entries.push(entry(9_600, &neighbours()));
     entries.push(entry(9_700, &subscriptions()));
     entries.push(entry(9_800, &settled()));
+    entries.push(entry(9_900, &ruled()));
     entries
 }
 
@@ -126,6 +130,7 @@ fn subscription(name: &str, topic: &str, start: At) -> (SubscriptionName, Subscr
         dead_letter_topic: Some("dead".into()),
         start: start.into(),
         max_unacked: 100,
+        is_by_key: false,
         paused: false,
     };
     (name, config)
@@ -173,6 +178,21 @@ fn subscriptions() -> Vec<SubBatch> {
         tell(3, false),
         tell(3, false),
     ]
+}
+
+/// Subscriptions with rules beyond leases, and what they may not change.
+fn ruled() -> Vec<SubBatch> {
+    let (name, config) = subscription("ruled", "clicks", At::Earliest(true));
+    let config = SubscriptionConfig { is_by_key: true, ..config };
+    let (topic_incarnation, shards) = (life(2), vec![5, 5]);
+    let create = CreateSubscription { name: name.clone(), config, topic_incarnation, shards };
+    let update = UpdateSubscription {
+        name,
+        config: SubscriptionConfig { is_by_key: false, ..create.config.clone() },
+        id: life(9),
+        expected_version: 1,
+    };
+    vec![command(Change::CreateSubscription(create)), command(Change::UpdateSubscription(update))]
 }
 
 /// What becomes of records, and of dead letters.
@@ -290,11 +310,11 @@ fn the_golden_log_leads_to_the_golden_checkpoint() {
     let (written, entries) = (joined(&log()), log().len());
     let (state, verdicts) = apply(&written);
     if let Ok(dir) = std::env::var("WEIR_GOLDEN_DIR") {
-        std::fs::write(format!("{dir}/v3.log"), &written).unwrap();
-        std::fs::write(format!("{dir}/v3.checkpoint"), state.encode()).unwrap();
+        std::fs::write(format!("{dir}/v4.log"), &written).unwrap();
+        std::fs::write(format!("{dir}/v4.checkpoint"), state.encode()).unwrap();
         return;
     }
-    assert_eq!(entries, 43);
+    assert_eq!(entries, 44);
     assert!(written == LOG, "this build writes another log");
     assert!(state.encode() == CHECKPOINT, "this build applies the log differently");
     let refused = verdicts.iter().filter(|verdict| matches!(verdict, Verdict::Refused(_))).count();
@@ -303,7 +323,7 @@ fn the_golden_log_leads_to_the_golden_checkpoint() {
 
 #[test]
 fn the_predecessors_logs_and_checkpoints_still_mean_the_same() {
-    for (log, checkpoint) in [(LOG_V1, CHECKPOINT_V1), (LOG_V2, CHECKPOINT_V2)] {
+    for (log, checkpoint) in [(LOG_V1, CHECKPOINT_V1), (LOG_V2, CHECKPOINT_V2), (LOG_V3, CHECKPOINT_V3)] {
         let (from_log, _) = apply(log);
         let from_checkpoint = ShardState::decode(SHARD, &Bytes::from_static(checkpoint)).unwrap();
         from_checkpoint.check();

@@ -24,9 +24,9 @@ use super::stored_subscriptions::{self, StoredDeadLetter, StoredPart};
 use super::subscriptions::Subscriptions;
 use super::topics::Topics;
 
-/// Format of these messages. Format 1 knew nothing of other shards, 2 nothing of subscriptions; all of them means the
-/// same in 3.
-const FORMAT: u32 = 3;
+/// Format of these messages. Format 1 knew nothing of other shards, 2 nothing of subscriptions, 3 nothing of rules beyond
+/// leases; all of them means the same in 4.
+const FORMAT: u32 = 4;
 const FORMAT_MIN: u32 = 1;
 
 /// Why a checkpoint cannot be used. The caller refuses to start: the log before it may be gone.

@@ -116,8 +116,8 @@ impl Subscriptions {
             return Err(Refusal::new(ErrorCode::VersionMismatch, detail));
         }
         let (old, new) = (&current.config, &update.config);
-        if (&old.topic, &old.start) != (&new.topic, &new.start) {
-            let detail = "topic and start of a subscription cannot be changed";
+        if (&old.topic, &old.start, old.is_by_key) != (&new.topic, &new.start, new.is_by_key) {
+            let detail = "topic, start and order of a subscription cannot be changed";
             return Err(Refusal::new(ErrorCode::NotSupported, detail));
         }
         let mut subscription = (**current).clone();

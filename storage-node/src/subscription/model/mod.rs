@@ -1,0 +1,278 @@
+//! A naive model of a part and its leases, and the property that the real ones cannot be told from it over random
+//! histories: settles with right, wrong and old fences, lost proposals, trims, seeks and restarts from a checkpoint, with
+//! records that are leased as they come and with records that are looked at first, by key.
+
+mod ahead;
+mod checks;
+mod moving;
+mod settling;
+mod taking;
+
+use std::collections::{BTreeMap, VecDeque};
+
+use proptest::prelude::*;
+use weir_protocol::ids::{Offset, TimestampMs};
+
+use self::ahead::Fated;
+use super::*;
+
+#[derive(Debug, Clone)]
+enum Step {
+    Publish {
+        records: Vec<(u8, Fated)>,
+    },
+    Look {
+        count: u64,
+    },
+    LookAgain,
+    LogSkips {
+        is_lost: bool,
+    },
+    /// Of what was given, the records whose bit is set leave; the others are released.
+    Take {
+        max: usize,
+        lease_ms: u64,
+        sent: u8,
+        key: Option<u128>,
+    },
+    Started {
+        delivery: usize,
+    },
+    /// A delivery that was made at some time, with its fence as it was or `skew` beside.
+    Settle {
+        delivery: usize,
+        skew: i64,
+        action: Action,
+    },
+    Expire,
+    Commit {
+        count: usize,
+    },
+    /// Some of what is in flight gets into the log all the same.
+    Fail {
+        committed: usize,
+    },
+    Wait {
+        ms: u64,
+    },
+    Trim {
+        count: u64,
+    },
+    Seek {
+        to: u64,
+    },
+    Restart {
+        committed: usize,
+    },
+}
+
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Is {
+    New,
+    Leased {
+        deadline: u64,
+        lease_ms: u64,
+        previous: u64,
+        key: Option<u128>,
+    },
+    Settling,
+    Waiting {
+        until: u64,
+    },
+    Free,
+    /// Looked at, and never leased by this leader.
+    Fresh,
+    Blocked {
+        until: Option<u64>,
+    },
+    Skipped,
+}
+
+/// A record: the first line is what it says itself, the second what the log knows, the third what the leader knows.
+#[derive(Debug, Clone, Copy)]
+struct Record {
+    key: u8,
+    fated: Fated,
+    settled: bool,
+    logged: u32,
+    due: Option<u64>,
+    is: Is,
+    fence: u64,
+    attempts: u32,
+    /// It was looked at, and has its place behind the one that holds its key.
+    in_line: bool,
+}
+
+const NEW: Record = Record {
+    key: 0,
+    fated: Fated::Now,
+    settled: false,
+    logged: 0,
+    due: None,
+    is: Is::New,
+    fence: 0,
+    attempts: 0,
+    in_line: false,
+};
+
+struct Pair {
+    // The real ones.
+    part: Part,
+    leases: Leases,
+    next_fence: Fence,
+    // The model.
+    rules: Rules,
+    records: Vec<Record>,
+    start: u64,
+    now: u64,
+    fence_base: u64,
+    fence_min: u64,
+    dead: u64,
+    /// Every delivery that was ever made, released ones too.
+    deliveries: Vec<(u64, u64)>,
+    in_flight: VecDeque<(u64, PartEvent)>,
+    /// From here on nothing was looked at.
+    frontier: u64,
+    begun: u64,
+    holders: BTreeMap<u8, u64>,
+}
+
+impl Pair {
+    fn new(rules: Rules) -> Self {
+        let part = Part::new(Offset(0));
+        let next_fence = Fence(1 << 32);
+        let leases = Leases::new(&part, rules.clone(), next_fence, TimestampMs(0));
+        Self {
+            part,
+            leases,
+            next_fence,
+            rules,
+            records: Vec::new(),
+            start: 0,
+            now: 1_000,
+            fence_base: next_fence.0,
+            fence_min: 0,
+            dead: 0,
+            deliveries: Vec::new(),
+            in_flight: VecDeque::new(),
+            frontier: 0,
+            begun: 0,
+            holders: BTreeMap::new(),
+        }
+    }
+
+    fn end(&self) -> Offset {
+        Offset(self.records.len() as u64)
+    }
+
+    fn now(&self) -> TimestampMs {
+        TimestampMs(self.now)
+    }
+
+    fn step(&mut self, step: &Step) {
+        match *step {
+            Step::Publish { ref records } => {
+                self.records.extend(records.iter().map(|(key, fated)| Record {
+                    key: *key,
+                    fated: *fated,
+                    ..NEW
+                }));
+            }
+            Step::Look { count } => self.look(count),
+            Step::LookAgain => self.look_again(),
+            Step::LogSkips { is_lost } => self.log_skips(is_lost),
+            Step::Take { max, lease_ms, sent, key } => self.take(max, lease_ms, sent, key),
+            Step::Started { delivery } => self.started(delivery),
+            Step::Settle { delivery, skew, action } => self.settle(delivery, skew, action),
+            Step::Expire => {
+                let exhausted = self.leases.expire(&self.part, self.now());
+                self.expire(&exhausted);
+            }
+            Step::Commit { count } => (0..count).for_each(|_| self.commit(true)),
+            Step::Fail { committed } => self.fail(committed),
+            Step::Wait { ms } => self.now += ms,
+            Step::Trim { count } => {
+                self.start = (self.start + count).min(self.end().0);
+                self.part.start_moved(Offset(self.start));
+                (0..self.start).for_each(|at| self.records[at as usize].settled = true);
+                (0..self.start).for_each(|at| self.leave(at));
+            }
+            Step::Seek { to } => self.seek(to),
+            Step::Restart { committed } => {
+                (0..committed).for_each(|_| self.commit(false));
+                self.in_flight.clear();
+                self.restart(Fence(((self.next_fence.0 >> 32) + 1) << 32));
+            }
+        }
+        self.check();
+    }
+}
+
+fn any_action() -> impl Strategy<Value = Action> {
+    prop_oneof![
+        5 => Just(Action::Ack),
+        4 => proptest::option::of(0u64..900).prop_map(|delay_ms| Action::Nack { delay_ms }),
+        2 => (1u64..900).prop_map(|ms| Action::Extend { ms }),
+        1 => Just(Action::Dead),
+    ]
+}
+
+fn any_step() -> impl Strategy<Value = Step> {
+    let skew =
+        prop_oneof![12 => Just(0i64), 1 => Just(-1), 1 => Just(1), 1 => Just(1 << 32), 1 => Just(-(1 << 32))];
+    let lease_ms = prop_oneof![1 => Just(0u64), 3 => 1u64..600];
+    let take = (
+        0usize..8,
+        lease_ms,
+        prop_oneof![3 => Just(u8::MAX), 2 => any::<u8>()],
+        proptest::option::of(0u128..2),
+    );
+    let delivery = || 0usize..1_000;
+    prop_oneof![
+        6 => proptest::collection::vec((0u8..3, any_fated()), 1..9)
+            .prop_map(|records| Step::Publish { records }),
+        10 => (1u64..9).prop_map(|count| Step::Look { count }),
+        1 => Just(Step::LookAgain),
+        3 => any::<bool>().prop_map(|is_lost| Step::LogSkips { is_lost }),
+        10 => take.prop_map(|(max, lease_ms, sent, key)| Step::Take { max, lease_ms, sent, key }),
+        2 => delivery().prop_map(|delivery| Step::Started { delivery }),
+        16 => (delivery(), skew, any_action())
+            .prop_map(|(delivery, skew, action)| Step::Settle { delivery, skew, action }),
+        2 => Just(Step::Expire),
+        8 => (1usize..5).prop_map(|count| Step::Commit { count }),
+        1 => (0usize..3).prop_map(|committed| Step::Fail { committed }),
+        5 => (1u64..700).prop_map(|ms| Step::Wait { ms }),
+        1 => (1u64..6).prop_map(|count| Step::Trim { count }),
+        1 => (0u64..60).prop_map(|to| Step::Seek { to }),
+        2 => (0usize..4).prop_map(|committed| Step::Restart { committed }),
+    ]
+}
+
+fn any_fated() -> impl Strategy<Value = Fated> {
+    prop_oneof![6 => Just(Fated::Now), 1 => (0u64..9_000).prop_map(Fated::At), 1 => Just(Fated::Never)]
+}
+
+fn any_rules() -> impl Strategy<Value = Rules> {
+    let backoff_ms = proptest::collection::vec(0u64..500, 0..3);
+    (1u64..800, 0u32..4, backoff_ms, 1usize..12, any::<bool>()).prop_map(
+        |(lease_ms, max_attempts, backoff_ms, max_unacked, looks_ahead)| Rules {
+            lease_ms,
+            max_attempts,
+            backoff_ms: backoff_ms.into(),
+            max_unacked,
+            looks_ahead,
+        },
+    )
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 512, ..ProptestConfig::default() })]
+    #[test]
+    fn leases_cannot_be_told_from_their_model(
+        rules in any_rules(), steps in proptest::collection::vec(any_step(), 1..120),
+    ) {
+        let mut pair = Pair::new(rules);
+        steps.iter().for_each(|step| pair.step(step));
+        pair.drain();
+    }
+}

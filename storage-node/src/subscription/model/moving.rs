@@ -1,0 +1,58 @@
+//! Seeks and new leaders.
+
+use weir_protocol::ids::Offset;
+
+use super::*;
+
+impl Pair {
+    pub(super) fn seek(&mut self, to: u64) {
+        while !self.in_flight.is_empty() {
+            self.commit(true);
+        }
+        let to = to.clamp(self.start, self.end().0);
+        let delivered = |record: &Record| record.settled || record.logged > 0 || record.attempts > 0;
+        let redelivered =
+            self.records[to as usize..].iter().filter(|record| delivered(record)).count() as u64;
+        let skipped = self.records[..to as usize].iter().filter(|record| !record.settled).count() as u64;
+        let bounds = Offset(self.start)..self.end();
+        let preview = self.leases.seek_preview(&self.part, Offset(to), bounds.clone());
+        assert_eq!((preview.floor.0, preview.skipped), (to, skipped));
+        // Released records count as delivered, adopted ones do not.
+        if self.records.iter().all(|record| record.is == Is::New || record.fence >= self.fence_base) {
+            assert_eq!(preview.redelivered, redelivered);
+        }
+        let seek = Some(Seek { to: Offset(to), fence: self.next_fence });
+        self.part.apply(&PartEvent { seek, ..PartEvent::default() }, bounds);
+        for (offset, record) in self.records.iter_mut().enumerate() {
+            let (key, fated) = (record.key, record.fated);
+            *record = Record { settled: (offset as u64) < to, key, fated, ..NEW };
+        }
+        self.fence_min = self.next_fence.0;
+        self.restart(self.next_fence);
+    }
+
+    /// Another leader, or this one after a seek: from a checkpoint.
+    pub(super) fn restart(&mut self, fence_base: Fence) {
+        let bounds = Offset(self.start)..self.end();
+        let again = Part::decode(&self.part.encode(), bounds).unwrap();
+        assert_eq!(again, self.part);
+        assert_eq!(again.encode(), self.part.encode());
+        self.part = again;
+        (self.next_fence, self.fence_base) = (fence_base, fence_base.0);
+        self.leases = Leases::new(&self.part, self.rules.clone(), fence_base, self.now());
+        (self.frontier, self.begun) = (self.part.floor().0, self.now);
+        self.holders.clear();
+        for record in &mut self.records {
+            if self.rules.looks_ahead {
+                *record =
+                    Record { is: Is::New, fence: 0, attempts: record.logged, in_line: false, ..*record };
+                continue;
+            }
+            let has_had_all = self.rules.max_attempts > 0 && record.logged >= self.rules.max_attempts;
+            let last_chance = has_had_all.then_some(self.now + self.rules.lease_ms);
+            let until = record.due.or(last_chance);
+            let is = until.map_or(Is::New, |until| Is::Waiting { until });
+            *record = Record { is, fence: 0, attempts: record.logged, ..*record };
+        }
+    }
+}

@@ -1,0 +1,143 @@
+//! Leasing, and what ends by itself.
+
+use std::sync::Arc;
+
+use weir_protocol::ids::{Offset, TimestampMs};
+
+use super::*;
+
+impl Pair {
+    pub(super) fn take(&mut self, max: usize, lease_ms: u64, sent: u8, key: Option<u128>) {
+        let ask = Ask {
+            now: self.now(),
+            end: self.end(),
+            max_records: max,
+            lease_ms,
+            holder: Arc::from("someone"),
+            key: key.map(PullKey),
+        };
+        let before = self.next_fence.0;
+        let taken = self.leases.take(&self.part, &ask, &mut self.next_fence);
+        self.expire(&taken.exhausted);
+        let is_leased = |record: &&Record| !record.settled && matches!(record.is, Is::Leased { .. });
+        let leased = self.records.iter().filter(is_leased).count();
+        let looks_ahead = self.rules.looks_ahead;
+        let may_go = |record: &Record| match record.is {
+            Is::New => !looks_ahead,
+            Is::Free | Is::Fresh => true,
+            _ => false,
+        };
+        let free = self.records.iter().filter(|record| !record.settled && may_go(record)).count();
+        let expected = max.min(self.rules.max_unacked.saturating_sub(leased)).min(free);
+        assert_eq!(taken.grants.len(), expected, "{taken:?}");
+        assert!(taken.grants.is_sorted_by(|one, two| one.offset < two.offset && one.fence < two.fence));
+        // A key that is used again names the new leases only.
+        if let Some(key) = key.filter(|_| expected > 0) {
+            for record in &mut self.records {
+                if let Is::Leased { key: old, .. } = &mut record.is {
+                    *old = old.filter(|old| *old != key);
+                }
+            }
+        }
+        let lease_ms = if lease_ms == 0 { self.rules.lease_ms } else { lease_ms };
+        let mut redelivered = Vec::new();
+        for grant in &taken.grants {
+            self.check_order(grant);
+            let record = &mut self.records[grant.offset.0 as usize];
+            assert!(!record.settled && may_go(record), "{grant:?} {record:?}");
+            let attempts = if record.is == Is::New { record.logged } else { record.attempts };
+            assert_eq!(grant.attempt, attempts + 1);
+            assert!(grant.fence.0 >= before && grant.fence < self.next_fence);
+            let deadline = self.now + lease_ms;
+            assert_eq!(grant.deadline.0, deadline);
+            let is = Is::Leased { deadline, lease_ms, previous: record.fence, key };
+            record.fence = grant.fence.0;
+            record.attempts = grant.attempt;
+            self.set(grant.offset.0, is);
+            if grant.attempt >= 2 {
+                redelivered.push(Delivered { offset: grant.offset, attempts: grant.attempt });
+            }
+        }
+        assert_eq!(taken.redelivered, redelivered);
+        self.send(&taken, sent);
+    }
+
+    /// Sends some of what was taken, after it is logged, and releases the others.
+    fn send(&mut self, taken: &Taken, sent: u8) {
+        let is_sent = |(at, grant): (usize, &Grant)| (sent >> (at % 8) & 1 == 1).then_some(*grant);
+        let sent: Vec<Grant> = taken.grants.iter().enumerate().filter_map(is_sent).collect();
+        for grant in taken.grants.iter().rev().filter(|grant| !sent.contains(grant)) {
+            self.leases.release(&self.part, grant.offset, grant.fence);
+            let record = &mut self.records[grant.offset.0 as usize];
+            let Is::Leased { previous, .. } = record.is else { panic!("{record:?}") };
+            (record.fence, record.attempts) = (previous, record.attempts - 1);
+            let is_new = self.rules.looks_ahead && previous == 0 && record.attempts == record.logged;
+            self.set(grant.offset.0, if is_new { Is::Fresh } else { Is::Free });
+        }
+        let mut event = PartEvent::default();
+        for grant in &sent {
+            self.deliveries.push((grant.offset.0, grant.fence.0));
+            if grant.attempt >= 2 {
+                event.delivered.push(Delivered { offset: grant.offset, attempts: grant.attempt });
+                let record = &mut self.records[grant.offset.0 as usize];
+                (record.logged, record.due) = (grant.attempt, None);
+            }
+        }
+        let applied = self.part.apply(&event, Offset(self.start)..self.end());
+        assert_eq!(applied.delivered, event.delivered.len() as u64);
+    }
+
+    pub(super) fn started(&mut self, delivery: usize) {
+        let Some(&(offset, fence)) = self.deliveries.get(delivery % self.deliveries.len().max(1)) else {
+            return;
+        };
+        let told = self.leases.started(Offset(offset), Fence(fence), self.now());
+        let record = &mut self.records[offset as usize];
+        let expected = match &mut record.is {
+            Is::Leased { deadline, lease_ms, .. }
+                if record.fence == fence && offset >= self.part.floor().0 =>
+            {
+                *deadline = self.now + *lease_ms;
+                Some(TimestampMs(*deadline))
+            }
+            _ => None,
+        };
+        if offset >= self.part.floor().0 {
+            assert_eq!(told, expected);
+        }
+    }
+
+    /// Leases whose time is over end, what is due wakes; what has had all its deliveries is dead.
+    pub(super) fn expire(&mut self, exhausted: &[Delivered]) {
+        let (now, max_attempts) = (self.now, self.rules.max_attempts);
+        let mut expected = Vec::new();
+        for offset in 0..self.records.len() {
+            let record = self.records[offset];
+            if record.settled {
+                continue;
+            }
+            let is_over = match record.is {
+                Is::Leased { deadline, .. } => deadline <= now,
+                Is::Waiting { until } => until <= now,
+                _ => false,
+            };
+            let has_had_all = max_attempts > 0 && record.attempts >= max_attempts;
+            if is_over && !has_had_all {
+                self.set(offset as u64, Is::Free);
+            }
+            if (is_over || matches!(record.is, Is::Free | Is::Fresh)) && has_had_all {
+                expected.push(Delivered { offset: Offset(offset as u64), attempts: record.attempts });
+            }
+        }
+        for found in exhausted {
+            assert!(expected.contains(found), "{found:?} is not among {expected:?}");
+            self.set(found.offset.0, Is::Settling);
+            self.log_dead(*found);
+        }
+    }
+
+    pub(super) fn log_dead(&mut self, found: Delivered) {
+        let dead = Dead { offset: found.offset, attempts: found.attempts, reason: "why".to_owned() };
+        self.in_flight.push_back((found.offset.0, PartEvent { dead: vec![dead], ..PartEvent::default() }));
+    }
+}
