@@ -3,6 +3,7 @@
 use bytes::{Bytes, BytesMut};
 use weir_protocol::batch::{Batch, HEADER_BYTES};
 use weir_protocol::checksum::crc32c;
+use weir_protocol::filter::Filter;
 use weir_protocol::frame::{self, FrameHead};
 use weir_protocol::ids::Offset;
 use weir_protocol::rpc::{Packet, PublishRequest, ReadAnswer, SubscribeEvent};
@@ -47,6 +48,22 @@ fn one_batch(batch: &Batch) {
     let end = first.0 + u64::from(take);
     let meant = records.iter().filter(|record| (first.0..end).contains(&record.offset.0));
     assert!(values.eq(meant.map(|record| record.value.clone())), "a part has the records of its range");
+}
+
+/// Filters: the text of one is read as the same one, and a place of an error lies within the text.
+pub fn filter(data: &[u8]) {
+    let Ok(text) = std::str::from_utf8(data) else { return };
+    match Filter::parse(text) {
+        Ok(filter) => {
+            let again = filter.to_string();
+            // What is shown may be longer than what was read: an escape here, a parenthesis there.
+            if let Ok(read) = Filter::parse(&again) {
+                assert_eq!(read, filter, "{again}");
+            }
+            let _ = filter.matches(Some(data), &weir_protocol::batch::Headers::default());
+        }
+        Err(error) => assert!(error.at <= text.len(), "{error}"),
+    }
 }
 
 /// Frames between rooms and the messages in them.

@@ -56,6 +56,8 @@ fn body(topic: &str, fields: &SubscriptionFields) -> Map<String, Value> {
         ("start", fields.start.as_ref().map(|start| json!(start))),
         ("max_unacked", fields.max_unacked.map(|max| json!(max))),
         ("order", fields.order.as_ref().map(|order| json!(order))),
+        ("filter", fields.filter.as_ref().map(|filter| json!(filter))),
+        ("fair_by", fields.fair_by.as_ref().map(|field| json!(field))),
         ("paused", fields.paused.then_some(json!(true))),
     ]
     .into_iter()

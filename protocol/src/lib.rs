@@ -2,6 +2,7 @@
 //!
 //! ```text
 //!   ids, slots, limits, error      the words: names, positions, sizes, refusals
+//!   filter                         which records are meant: an expression over headers and key
 //!   batch                          the record batch: one layout for disk, wire, binary HTTP and WebSocket
 //!   frame, rpc                     gateway ⇄ storage node and node ⇄ node: 24-byte header + message
 //! ```
@@ -11,6 +12,7 @@
 pub mod batch;
 pub mod checksum;
 pub mod error;
+pub mod filter;
 pub mod frame;
 pub mod ids;
 pub mod limits;

@@ -13,8 +13,9 @@ use proptest::prelude::*;
 
 type Check = fn(&[u8]);
 
-const CHECKS: [(&str, Check); 4] = [
+const CHECKS: [(&str, Check); 5] = [
     ("batch", checks::batch),
+    ("filter", checks::filter),
     ("node_frame", checks::node_frame),
     ("ws_binary", checks::ws_binary),
     ("ws_json", checks::ws_json),

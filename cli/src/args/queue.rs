@@ -104,6 +104,12 @@ pub(crate) struct SubscriptionFields {
     /// `key`: of the messages of one key, one is leased only when those before it are settled [default: none]
     #[arg(long, value_name = "none|key")]
     pub(crate) order: Option<String>,
+    /// Lease only messages that match, as "header.region == 'eu*' and not header.test == '1'" [default: all]
+    #[arg(long, value_name = "EXPRESSION")]
+    pub(crate) filter: Option<String>,
+    /// Let messages that differ in this take turns: header.NAME or key [default: by offset]
+    #[arg(long, value_name = "FIELD")]
+    pub(crate) fair_by: Option<String>,
     /// Lease nothing until it is resumed
     #[arg(long)]
     pub(crate) paused: bool,

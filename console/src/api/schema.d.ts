@@ -1039,7 +1039,7 @@ export interface components {
          * @description In which order messages are leased.
          * @enum {string}
          */
-        Order: "none";
+        Order: "none" | "key";
         /** @description A partition. Its records are `[start, end)`. */
         Partition: {
             /**
@@ -1670,6 +1670,17 @@ export interface components {
              * @default false
              */
             paused: boolean;
+            /**
+             * @description Only messages that this expression over headers, `key` and `content_type` matches are leased; the others are
+             *     settled without being delivered. `null`: all.
+             * @example header.region == 'eu*' and not header.test == '1'
+             */
+            filter?: string | null;
+            /**
+             * @description Messages that differ in this header (or in `key`, `content_type`) take turns; `null`: about in the order of offsets.
+             * @example header.tenant
+             */
+            fair_by?: string | null;
         };
         /** @description A page of subscriptions, in name order. */
         SubscriptionPage: {
@@ -1713,6 +1724,16 @@ export interface components {
              * @description Messages that wait for their time.
              */
             delayed?: number | null;
+            /**
+             * Format: int64
+             * @description Messages that wait until others of their key are settled, as far as was looked ahead.
+             */
+            blocked?: number | null;
+            /**
+             * Format: int64
+             * @description Messages that the partition's leader keeps in memory for this subscription.
+             */
+            in_memory?: number | null;
             /**
              * Format: int64
              * @description Messages settled above the floor.
@@ -1780,7 +1801,7 @@ export interface components {
              */
             dlq: string | null;
             /**
-             * @description Must be `none`: order by key is not supported yet.
+             * @description `none` or `key`; must be what it is once the subscription exists.
              * @default null
              */
             order: string;
@@ -1801,12 +1822,12 @@ export interface components {
              */
             paused: boolean;
             /**
-             * @description Not supported yet.
+             * @description Which messages are leased; `null`: all.
              * @default null
              */
             filter: string | null;
             /**
-             * @description Not supported yet.
+             * @description What messages take turns by; `null`: nothing.
              * @default null
              */
             fair_by: string | null;
@@ -1833,6 +1854,11 @@ export interface components {
              * @description Messages that wait for their time.
              */
             delayed: number;
+            /**
+             * Format: int64
+             * @description Messages that wait until others of their key are settled, as far as was looked ahead.
+             */
+            blocked: number;
             /**
              * Format: int64
              * @description Dead letters so far.

@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 use weir_protocol::error::ErrorCode;
+use weir_protocol::filter::{Field, Filter, FilterError};
 use weir_protocol::ids::Name;
 use weir_protocol::limits::{BACKOFF_STEPS_MAX, DELAY_MS_MAX, LEASE_MS_MAX, LEASE_MS_MIN, UNACKED_MAX};
 use weir_protocol::rpc::{self, At};
@@ -68,6 +69,17 @@ pub struct SubscriptionConfig {
     /// No message is leased.
     #[schema(required = false, default = false)]
     pub paused: bool,
+    /// Only messages that this expression over headers, `key` and `content_type` matches are leased; the others are
+    /// settled without being delivered. `null`: all.
+    #[schema(
+        required = false,
+        max_length = 1024,
+        example = "header.region == 'eu*' and not header.test == '1'"
+    )]
+    pub filter: Option<String>,
+    /// Messages that differ in this header (or in `key`, `content_type`) take turns; `null`: about in the order of offsets.
+    #[schema(required = false, max_length = 1024, example = "header.tenant")]
+    pub fair_by: Option<String>,
 }
 
 impl From<&rpc::SubscriptionConfig> for SubscriptionConfig {
@@ -84,6 +96,8 @@ impl From<&rpc::SubscriptionConfig> for SubscriptionConfig {
             start: Start::At(start).to_string(),
             max_unacked: config.max_unacked,
             paused: config.paused,
+            filter: config.filter.clone(),
+            fair_by: config.fair_by.clone(),
         }
     }
 }
@@ -218,12 +232,14 @@ pub struct SubscriptionPatch {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub paused: Option<bool>,
-    /// Not supported yet.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub filter: Option<String>,
-    /// Not supported yet.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub fair_by: Option<String>,
+    /// Which messages are leased; `null`: all.
+    #[serde(skip_serializing_if = "Option::is_none", deserialize_with = "some")]
+    #[schema(value_type = Option<String>, max_length = 1024)]
+    pub filter: Option<Option<String>>,
+    /// What messages take turns by; `null`: nothing.
+    #[serde(skip_serializing_if = "Option::is_none", deserialize_with = "some")]
+    #[schema(value_type = Option<String>, max_length = 1024)]
+    pub fair_by: Option<Option<String>>,
 }
 
 /// A subscription of which nothing was said but its topic, which is still missing.
@@ -239,6 +255,8 @@ pub fn default_subscription_config() -> rpc::SubscriptionConfig {
         max_unacked: 10_000,
         paused: false,
         is_by_key: false,
+        filter: None,
+        fair_by: None,
     }
 }
 
@@ -280,6 +298,12 @@ impl SubscriptionPatch {
         if let Some(order) = self.order {
             config.is_by_key = order_of(&order)? == Order::Key;
         }
+        if let Some(filter) = self.filter {
+            config.filter = filter.map(|text| understood("filter", text, Filter::parse)).transpose()?;
+        }
+        if let Some(fair_by) = self.fair_by {
+            config.fair_by = fair_by.map(|text| understood("fair_by", text, Field::parse)).transpose()?;
+        }
         config.paused = self.paused.unwrap_or(config.paused);
         Ok(config)
     }
@@ -289,11 +313,6 @@ impl SubscriptionPatch {
             None | Some("queue") => {}
             Some("stream" | "push") => return Err(not_supported("mode", "mode: only queue so far")),
             Some(_) => return Err(invalid("mode", "mode is queue")),
-        }
-        for (field, value) in [("filter", &self.filter), ("fair_by", &self.fair_by)] {
-            if value.is_some() {
-                return Err(not_supported(field, &format!("{field}: this build cannot do that")));
-            }
         }
         Ok(())
     }
@@ -340,6 +359,18 @@ fn backoff(delays: Vec<u64>) -> Result<Vec<u64>, Problem> {
     }
 }
 
+/// The text, if it can be read.
+fn understood<T>(
+    field: &'static str,
+    text: String,
+    read: impl FnOnce(&str) -> Result<T, FilterError>,
+) -> Result<String, Problem> {
+    match read(&text) {
+        Ok(_) => Ok(text),
+        Err(error) => Err(invalid(field, &format!("{field}: {error}"))),
+    }
+}
+
 fn order_of(text: &str) -> Result<Order, Problem> {
     match text {
         "none" => Ok(Order::None),
@@ -383,7 +414,8 @@ mod tests {
         );
         let config = put(
             r#"{"mode":"queue","topics":["orders"],"lease_ms":1000,"max_attempts":0,"backoff_ms":[],
-                "dlq":"orders.dlq","order":"key","start":"ts:1970-01-01T00:00:01Z","max_unacked":1,"paused":true}"#,
+                "dlq":"orders.dlq","order":"key","start":"ts:1970-01-01T00:00:01Z","max_unacked":1,"paused":true,
+                "filter":"header.a == 'b*'","fair_by":"header.tenant"}"#,
         )
         .unwrap();
         let shown = serde_json::to_string(&SubscriptionConfig::from(&config)).unwrap();
@@ -399,8 +431,8 @@ mod tests {
             (r#""topics":["a","b"]"#, "not_supported", "topics"),
             (r#""topics":["orders.*"]"#, "not_supported", "topics"),
             (r#""topics":["a"],"order":"time""#, "invalid_config", "order"),
-            (r#""topics":["a"],"filter":"x""#, "not_supported", "filter"),
-            (r#""topics":["a"],"fair_by":"x""#, "not_supported", "fair_by"),
+            (r#""topics":["a"],"filter":"key = 'x'""#, "invalid_config", "filter"),
+            (r#""topics":["a"],"fair_by":"tenant""#, "invalid_config", "fair_by"),
             (r#""mode":"queue""#, "invalid_config", "topics"),
             (r#""topics":[]"#, "invalid_config", "topics"),
             (r#""topics":["a/b"]"#, "invalid_name", "topics"),
@@ -432,5 +464,8 @@ mod tests {
         let patch = |text| serde_json::from_str::<SubscriptionPatch>(text).unwrap().apply(before.clone());
         assert_eq!(patch(r#"{"lease_ms":5000}"#).unwrap().dead_letter_topic.as_deref(), Some("b"));
         assert_eq!(patch(r#"{"dlq":null}"#).unwrap().dead_letter_topic, None);
+        assert_eq!(patch(r#"{"filter":"key == 'a'"}"#).unwrap().filter.as_deref(), Some("key == 'a'"));
+        let refused = patch(r#"{"filter":"key == 'a' or"}"#).unwrap_err();
+        assert_eq!(refused.detail.as_str(), "filter: expected header.<name>, key, content_type, not or (, at byte 13");
     }
 }

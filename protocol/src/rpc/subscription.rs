@@ -46,6 +46,12 @@ pub struct SubscriptionConfig {
     /// Of the records of one key, one is leased only when those before it are settled. Cannot change.
     #[prost(bool, tag = "9")]
     pub is_by_key: bool,
+    /// Only records that this [filter](crate::filter::Filter) matches are delivered; all others are settled.
+    #[prost(string, optional, tag = "10")]
+    pub filter: Option<String>,
+    /// Records that differ in this [field](crate::filter::Field) take turns.
+    #[prost(string, optional, tag = "11")]
+    pub fair_by: Option<String>,
 }
 
 /// A subscription as its home shard knows it.

@@ -35,6 +35,15 @@ pub struct Held {
     pub is_seeking: bool,
     /// Version of the configuration that the leases follow.
     version: u32,
+    /// The configuration's filter and field of fairness, as what was looked at was judged by.
+    sight: Sight,
+}
+
+/// What a configuration says of records that are looked at.
+type Sight = (Option<String>, Option<String>);
+
+fn sight(part: &HeldPart) -> Sight {
+    (part.config.filter.clone(), part.config.fair_by.clone())
 }
 
 impl Queues {
@@ -50,7 +59,8 @@ impl Queues {
         let make = || {
             let next_fence = Fence(term << 32 | 1);
             let leases = Leases::new(&part.part, rules(part, partitions), next_fence, now);
-            let held = Held { leases, next_fence, is_seeking: false, version: part.version };
+            let (version, sight) = (part.version, sight(part));
+            let held = Held { leases, next_fence, is_seeking: false, version, sight };
             Arc::new(Queue { held: Mutex::new(held), changed: Notify::new() })
         };
         Arc::clone(self.parts.lock().entry(key).or_insert_with(make))
@@ -85,6 +95,11 @@ impl Held {
         if self.version < part.version {
             self.leases.set_rules(rules(part, partitions));
             self.version = part.version;
+            let sight = sight(part);
+            if self.sight != sight {
+                self.leases.look_again(&part.part);
+                self.sight = sight;
+            }
         }
     }
 
@@ -103,6 +118,6 @@ fn rules(part: &HeldPart, partitions: u32) -> Rules {
         max_attempts: config.max_attempts,
         backoff_ms: config.backoff_ms.clone().into(),
         max_unacked: if config.paused { 0 } else { share },
-        looks_ahead: config.is_by_key,
+        looks_ahead: config.is_by_key || config.filter.is_some() || config.fair_by.is_some(),
     }
 }

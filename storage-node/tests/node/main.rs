@@ -8,6 +8,7 @@ mod failures;
 mod following;
 mod placement;
 mod queue;
+mod queue_filter;
 mod queue_order;
 mod room;
 mod stopping;

@@ -35,6 +35,8 @@ pub(crate) fn queue_config(topic: &str) -> SubscriptionConfig {
         max_unacked: 100,
         paused: false,
         is_by_key: false,
+        filter: None,
+        fair_by: None,
     }
 }
 

@@ -5,6 +5,7 @@ use std::ops::Range;
 
 use weir_protocol::batch::Record;
 use weir_protocol::error::ErrorCode;
+use weir_protocol::filter::{Field, Filter, FilterError};
 use weir_protocol::ids::{Offset, TimestampMs};
 use weir_protocol::rpc::{Refusal, SubscriptionConfig};
 
@@ -13,7 +14,7 @@ use super::find::expires_at;
 use super::pull::Puller;
 use crate::clock;
 use crate::read::{Allowance, ReadBatches};
-use crate::subscription::{Fate, Key, Lane, PartEvent, Seen};
+use crate::subscription::{Fate, Key, LOOK_AHEAD_MAX, Lane, PartEvent, Seen};
 
 /// What one step looks at.
 const STEP: Allowance = Allowance { records: 1_024, bytes: 3 << 20 };
@@ -29,15 +30,15 @@ struct Place {
 impl Puller<'_> {
     /// Looks on until there is enough to lease, or nothing more to look at.
     pub(super) async fn look_ahead(&self) -> Result<(), Refusal> {
-        for _ in 0..STEPS_MAX {
-            let Some(place) = self.look_from()? else { return Ok(()) };
+        for step in 0..STEPS_MAX {
+            let Some(place) = self.look_from(step == 0)? else { return Ok(()) };
             let read = match self.reader.look(place.from, place.view.end, STEP).await {
                 Ok(read) => read,
                 // Retention was faster: whatever is left is looked at next time.
                 Err(refusal) if refusal.error_code() == ErrorCode::OffsetTrimmed => return Ok(()),
                 Err(refusal) => return Err(refusal),
             };
-            let seen = Sight::of(&place.view).look(&read, clock::now())?;
+            let seen = Sight::of(&place.view)?.look(&read, clock::now())?;
             if self.looked(&place, place.from..read.next, seen)? {
                 self.log_skipped().await?;
             }
@@ -59,9 +60,11 @@ impl Puller<'_> {
         logged
     }
 
-    fn look_from(&self) -> Result<Option<Place>, Refusal> {
+    /// Where to look on. To be fair to all, the first step of a pull looks further than what it asks for.
+    fn look_from(&self, is_first: bool) -> Result<Option<Place>, Refusal> {
         let (mut held, view) = self.part.lock(self.queue)?;
-        let wanted = self.request.max_records.max(1) as usize;
+        let is_further = is_first && view.held.config.fair_by.is_some();
+        let wanted = if is_further { LOOK_AHEAD_MAX } else { self.request.max_records.max(1) as usize };
         let from = held.leases.look_from(&view.held.part, view.end, wanted);
         Ok(from.filter(|_| !held.is_seeking).map(|from| Place { from, view }))
     }
@@ -80,12 +83,23 @@ impl Puller<'_> {
 /// What a subscription wants to know of records.
 struct Sight<'a> {
     config: &'a SubscriptionConfig,
+    filter: Option<Filter>,
+    fair_by: Option<Field>,
     topic_ttl_ms: Option<u64>,
 }
 
 impl<'a> Sight<'a> {
-    fn of(view: &'a View) -> Self {
-        Self { config: &view.held.config, topic_ttl_ms: view.ttl_ms }
+    /// Reads what the configuration says; once per step.
+    fn of(view: &'a View) -> Result<Self, Refusal> {
+        let config = &*view.held.config;
+        let wrong = |error: FilterError| {
+            let detail =
+                format!("this build does not understand the subscription's filter or fair_by: {error}");
+            Refusal::new(ErrorCode::Internal, detail)
+        };
+        let filter = config.filter.as_deref().map(Filter::parse).transpose().map_err(wrong)?;
+        let fair_by = config.fair_by.as_deref().map(Field::parse).transpose().map_err(wrong)?;
+        Ok(Self { config, filter, fair_by, topic_ttl_ms: view.ttl_ms })
     }
 
     fn look(&self, read: &ReadBatches, now: TimestampMs) -> Result<Vec<Seen>, Refusal> {
@@ -104,17 +118,21 @@ impl<'a> Sight<'a> {
 
     fn see(&self, offset: Offset, record: &Record, ts: TimestampMs, now: TimestampMs) -> Seen {
         let is_over = expires_at(&record.headers, ts, self.topic_ttl_ms).is_some_and(|at| at <= now);
+        let record_key = record.key.as_deref();
+        let is_meant = self.filter.as_ref().is_none_or(|it| it.matches(record_key, &record.headers));
         let deliver_at = record.headers.deliver_at().filter(|at| *at > now);
         let fate = match deliver_at {
-            _ if is_over => Fate::Skip,
+            _ if is_over || !is_meant => Fate::Skip,
             Some(at) => Fate::DeliverAt(at),
             None => Fate::Deliver,
         };
-        let key = match &record.key {
+        let whose = self.fair_by.as_ref().and_then(|field| field.value(record_key, &record.headers));
+        let lane = whose.map_or(Lane::default(), |value| Lane(hash(value)));
+        let key = match record_key {
             Some(key) if self.config.is_by_key => Key(hash(key)),
             _ => Key::NONE,
         };
-        Seen { offset, key, lane: Lane::default(), fate }
+        Seen { offset, key, lane, fate }
     }
 }
 

@@ -131,6 +131,8 @@ fn subscription(name: &str, topic: &str, start: At) -> (SubscriptionName, Subscr
         start: start.into(),
         max_unacked: 100,
         is_by_key: false,
+        filter: None,
+        fair_by: None,
         paused: false,
     };
     (name, config)
@@ -183,7 +185,8 @@ fn subscriptions() -> Vec<SubBatch> {
 /// Subscriptions with rules beyond leases, and what they may not change.
 fn ruled() -> Vec<SubBatch> {
     let (name, config) = subscription("ruled", "clicks", At::Earliest(true));
-    let config = SubscriptionConfig { is_by_key: true, ..config };
+    let filter = Some("header.region == 'eu*'".to_owned());
+    let config = SubscriptionConfig { is_by_key: true, filter, ..config };
     let (topic_incarnation, shards) = (life(2), vec![5, 5]);
     let create = CreateSubscription { name: name.clone(), config, topic_incarnation, shards };
     let update = UpdateSubscription {
@@ -192,7 +195,16 @@ fn ruled() -> Vec<SubBatch> {
         id: life(9),
         expected_version: 1,
     };
-    vec![command(Change::CreateSubscription(create)), command(Change::UpdateSubscription(update))]
+    let fair_by = Some("header.tenant".to_owned());
+    let allowed = UpdateSubscription {
+        config: SubscriptionConfig { fair_by, filter: None, ..create.config.clone() },
+        ..update.clone()
+    };
+    vec![
+        command(Change::CreateSubscription(create)),
+        command(Change::UpdateSubscription(update)),
+        command(Change::UpdateSubscription(allowed)),
+    ]
 }
 
 /// What becomes of records, and of dead letters.
