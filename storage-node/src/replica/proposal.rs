@@ -4,11 +4,11 @@ use std::time::Instant;
 
 use tokio::sync::oneshot;
 use weir_journal::Permit;
-use weir_protocol::batch::BatchHeader;
+use weir_protocol::batch::{Batch, BatchHeader};
 use weir_protocol::rpc::{Refusal, Stages};
 
 use super::backlog::{Sender, Weighted};
-use crate::shard::entry::SubBatch;
+use crate::shard::entry::{Kind, SubBatch};
 use crate::shard::state::Verdict;
 
 /// What became of a proposal: verdicts of its sub-batches, and where the time went.
@@ -36,6 +36,16 @@ pub struct Change {
     pub sub: SubBatch,
     /// Header of the batch in it.
     pub header: Option<BatchHeader>,
+}
+
+impl Change {
+    /// A change of the shard's own. A publish has its header like any other: without it the proposer would not know
+    /// that the partition's end moves, and would tell others offsets that are not theirs.
+    fn own(sub: SubBatch) -> Self {
+        let is_publish = sub.kind == Kind::Publish;
+        let header = is_publish.then(|| Batch::parse(sub.body.clone()).ok()).flatten();
+        Self { sub, header: header.map(|batch| batch.header()) }
+    }
 }
 
 /// Changes that belong together, and who waits for them.
@@ -71,7 +81,7 @@ impl Proposal {
         permit: Permit,
     ) -> (Self, oneshot::Receiver<Result<Vec<Verdict>, Refusal>>) {
         let (tx, rx) = oneshot::channel();
-        let changes = subs.into_iter().map(|sub| Change { sub, header: None }).collect();
+        let changes = subs.into_iter().map(Change::own).collect();
         (Self::new(None, changes, permit, Instant::now(), Box::new(Told(tx))), rx)
     }
 
@@ -116,5 +126,32 @@ struct Told(oneshot::Sender<Result<Vec<Verdict>, Refusal>>);
 impl Waiter for Told {
     fn done(self: Box<Self>, outcomes: Outcomes) {
         drop(self.0.send(outcomes.map(|(verdicts, _)| verdicts)));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use weir_journal::disk::sim::SimDisk;
+    use weir_journal::{Class, Identity, Journal, JournalConfig};
+    use weir_protocol::batch::{BatchBuilder, Compression, Headers, RecordParts};
+
+    use super::*;
+
+    #[test]
+    fn a_publish_of_the_shards_own_is_staged_like_any_other() {
+        let identity = Identity { cluster_id: 1, node_id: 1 };
+        let config = JournalConfig::small("/journal", identity);
+        let (journal, _) = Journal::open(config, Arc::new(SimDisk::new())).unwrap();
+        let mut batch = BatchBuilder::anonymous();
+        batch.push(RecordParts { key: None, headers: &Headers::default(), value: b"a" }).unwrap();
+        let body = batch.build(Compression::None).unwrap().bytes().clone();
+        let letter = SubBatch { kind: Kind::Publish, ..SubBatch::command(body) };
+        let subs = vec![letter, SubBatch::command(bytes::Bytes::new())];
+        let (proposal, _answer) = Proposal::waiting(subs, journal.try_admit(1, Class::Control).unwrap());
+        let counts: Vec<_> =
+            proposal.changes.iter().map(|change| change.header.map(|header| header.count)).collect();
+        assert_eq!(counts, [Some(1), None], "the partition's end moves by as many");
     }
 }
