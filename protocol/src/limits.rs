@@ -75,6 +75,10 @@ pub const LEASE_MS_MAX: u32 = 12 * 3600 * 1000;
 pub const PULL_RECORDS_MAX: u32 = 10_000;
 /// Most leases of one settle request.
 pub const SETTLE_ITEMS_MAX: usize = 10_000;
+/// Most messages that one settle publishes.
+pub const SETTLE_OUTPUTS_MAX: usize = 1_000;
+/// Most bytes that a settle which publishes says: its outputs as record batches, and its leases with their reasons.
+pub const SETTLE_OUTPUT_BYTES_MAX: usize = 3 * MIB;
 /// Longest reason of a nack or a dead letter.
 pub const SETTLE_REASON_BYTES_MAX: usize = KIB;
 /// Most records that a subscription may have leased at once.
@@ -82,4 +86,6 @@ pub const UNACKED_MAX: u32 = 1_000_000;
 /// Most delays of a subscription's back-off.
 pub const BACKOFF_STEPS_MAX: usize = 32;
 
+const _: () =
+    assert!(SETTLE_OUTPUT_BYTES_MAX < ENTRY_BYTES_MAX, "what a settle publishes fits the entry that settles");
 const _: () = assert!(BATCH_BYTES_MAX < WS_MESSAGE_BYTES_MAX, "the largest batch fits a WebSocket message");

@@ -111,6 +111,7 @@ impl Keeper {
                 kind: Kind::Trim,
                 expected_end: Some(upto),
                 idempotency: None,
+                across: None,
                 body: Bytes::new(),
             })
             .collect();

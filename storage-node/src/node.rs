@@ -21,7 +21,7 @@ use crate::keeper::{Growth, Keeper};
 use crate::layout::{self, Layout};
 use crate::limits::Limits;
 use crate::metrics::{JournalCollector, NodeMetrics, ShardsCollector};
-use crate::outbox::{DeadLetterSender, Forwarder};
+use crate::outbox::{DeadLetterSender, Forwarder, OutputSender};
 use crate::raft::tripwire::Tripwire;
 use crate::raft::{LogStore, Machine, group};
 use crate::replica::proposer::Proposer;
@@ -156,7 +156,7 @@ impl Node {
         let limits = Limits::new(journal.config(), config.tail_ring_bytes, dedupe_rows as usize);
         let mut service = NodeService {
             room: Room::new(journal.clone(), &shards),
-            shards,
+            shards: Arc::new(shards),
             journal: journal.clone(),
             cluster_id: ClusterId(identity.cluster_id),
             node_id: NODE_ID,
@@ -167,10 +167,12 @@ impl Node {
         };
         ensure_default_namespace(&service, config.auto_create).await?;
         ensure_slots(&service).await?;
-        let all = Arc::new(service.shards.clone());
-        for (shard, handle) in &service.shards {
+        let all = Arc::clone(&service.shards);
+        for (shard, handle) in &*all {
             let forwarder = Forwarder::new(handle.clone(), Arc::clone(&all));
             tasks.spawn(format!("forwarder of shard {shard}"), forwarder.run(tasks.stop()));
+            let outputs = OutputSender::new(handle.clone(), Arc::clone(&all));
+            tasks.spawn(format!("outputs of shard {shard}"), outputs.run(tasks.stop()));
             let letters = DeadLetterSender::new(handle.clone(), Arc::clone(&all));
             tasks.spawn(format!("dead letters of shard {shard}"), letters.run(tasks.stop()));
         }
@@ -468,6 +470,7 @@ mod tests {
             kind: Kind::Publish,
             expected_end: None,
             idempotency: None,
+            across: None,
             body: batch.build(Compression::None).unwrap().unplaced().bytes().clone(),
         };
         // Three, since the newest entry stays in memory.

@@ -293,7 +293,7 @@ export interface paths {
         put?: never;
         /**
          * Lease messages
-         * @description Each message is leased to one caller, and comes again when its lease runs out before it was settled. `wait_ms` waits for the first message; the answer is 200 with none if none came. Errors: `subscription_not_found`, `incarnation_gone` once the topic was deleted, `invalid_parameter`, `unknown_field`, `unavailable`.
+         * @description Each message is leased to one caller, and comes again when its lease runs out before it was settled. `wait_ms` waits for the first message; the answer is 200 with none if none came. Errors: `subscription_not_found`, `incarnation_gone` once the topic was deleted, `invalid_parameter`, `unknown_field`, `unavailable`. With `scope` `partition` all messages are of one partition, as a settle that publishes needs them.
          *
          *     Needs the grant `consume`.
          */
@@ -358,8 +358,10 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Settle leases: ack, nack, extend, dead
-         * @description Answered once it cannot be lost; asked twice it is done once. At most 10,000 leases. A lease that ran out and was not given to somebody else still settles. Errors: `subscription_not_found`, `incarnation_gone` once the topic was deleted, `invalid_cursor` for what is no lease, `invalid_parameter`, `unknown_field`, `too_large`, `unavailable`, `not_supported` for `publish`.
+         * Settle leases: ack, nack, extend, dead; publish what came of them
+         * @description Answered once it cannot be lost; asked twice it is done once. At most 10,000 leases. A lease that ran out and was not given to somebody else still settles. Errors: `subscription_not_found`, `incarnation_gone` once the topic was deleted, `invalid_cursor` for what is no lease, `invalid_parameter`, `unknown_field`, `too_large`, `unavailable`.
+         *
+         *     With `publish` the leases are settled and the messages published in one atomic step, exactly once: either both, or a problem with the outcome `none` and neither. All leases are of one partition and still held (`lease_lost` otherwise), none is extended; the messages go to topics of the subscription's namespace, for which the grant `publish` is needed. The answer waits for the messages' confirm, at most `Confirm-Deadline-Ms`; with 202 some are on their way, and their receipts tell when they have arrived. At most 1,000 messages of 3 MiB. Further errors: `topic_not_found`, `topic_closed`, `not_supported` for leases of several partitions, `busy` while too much is on its way, `journal_full`. After `outcome_unknown`, ask again: `lease_lost` then says that the messages are settled, with what was published by whoever settled them.
          *
          *     Needs the grant `consume`.
          */
@@ -690,6 +692,18 @@ export interface components {
              * @default null
              */
             config_version: number;
+            /**
+             * Format: int32
+             * @description Delivery that took a lost lease's place, its number among those of the message (`lease_lost`).
+             * @default null
+             */
+            attempt: number;
+            /**
+             * Format: int64
+             * @description Its fence (`lease_lost`).
+             * @default null
+             */
+            fence: number;
         };
         /** @description How long idempotency keys are remembered. */
         Dedupe: {
@@ -961,6 +975,21 @@ export interface components {
              */
             settle_bytes: number;
             /**
+             * Format: int32
+             * @description Most messages that one settle publishes.
+             */
+            settle_outputs: number;
+            /**
+             * Format: int64
+             * @description Most bytes of the messages that one settle publishes, as record batches, with the reasons of its leases.
+             */
+            settle_output_bytes: number;
+            /**
+             * Format: int64
+             * @description Largest body of a settle that publishes.
+             */
+            settle_publish_bytes: number;
+            /**
              * Format: int64
              * @description Longest reason of a nack or a dead letter.
              */
@@ -1040,6 +1069,40 @@ export interface components {
          * @enum {string}
          */
         Order: "none" | "key";
+        /**
+         * @description A message that a settle publishes. At most one of `data` and `data_base64`.
+         * @example {
+         *       "data": {
+         *         "order": 7,
+         *         "total": 10
+         *       },
+         *       "key": "cust-42",
+         *       "topic": "invoices"
+         *     }
+         */
+        OutputMessage: {
+            /** @description Topic in the subscription's namespace. */
+            topic: string;
+            /** @description Key. */
+            key?: string;
+            /** @description User headers. */
+            headers?: {
+                [key: string]: string;
+            };
+            /** @description Content type; by default as in a batch line. */
+            content_type?: string;
+            /** @description The payload as a JSON value; with a `text/*` content type a string is its text. */
+            data?: unknown;
+            /** @description The payload in Base64. */
+            data_base64?: string;
+            /** @description Not to be delivered by queue subscriptions before this time (RFC 3339). */
+            deliver_at?: string;
+            /**
+             * Format: int64
+             * @description Time to live for queue subscriptions, in milliseconds.
+             */
+            ttl_ms?: number;
+        };
         /** @description A partition. Its records are `[start, end)`. */
         Partition: {
             /**
@@ -1181,6 +1244,30 @@ export interface components {
             /** @description It had been accepted before; nothing was added. */
             duplicate: boolean;
         };
+        /** @description A message that a settle has published: it cannot be lost, and is in its partition once. */
+        PublishedMessage: {
+            /** @description Its topic. */
+            topic: string;
+            /**
+             * Format: int32
+             * @description Its partition.
+             */
+            partition: number;
+            /**
+             * Format: int64
+             * @description Its offset; absent while it is on its way.
+             */
+            offset?: number;
+            /**
+             * Format: int64
+             * @description When it arrived, milliseconds since the epoch.
+             */
+            ts?: number;
+            /** @description Resolves to `quorum` once it has arrived. */
+            receipt: string;
+            /** @description Why it will never arrive: its topic was deleted while it was on its way. */
+            problem?: components["schemas"]["Problem"];
+        };
         /**
          * @description Asks for messages. Fields that are left out take their default.
          * @example {
@@ -1220,7 +1307,14 @@ export interface components {
              * @default null
              */
             holder: string;
+            /** @default null */
+            scope: components["schemas"]["PullScope"];
         };
+        /**
+         * @description Where the messages of one pull may come from.
+         * @enum {string}
+         */
+        PullScope: "any" | "partition";
         /**
          * @description What was leased.
          * @example {
@@ -1286,9 +1380,9 @@ export interface components {
             partition: number;
             /**
              * Format: int64
-             * @description Offset that was answered.
+             * @description Offset that was answered; absent of what a settle published and was not there yet.
              */
-            offset: number;
+            offset?: number;
             /** @description The level reached by now. */
             level: components["schemas"]["Level"];
             /** @description The offset cannot change any more. */
@@ -1542,10 +1636,10 @@ export interface components {
              */
             dead: components["schemas"]["Dismissal"][];
             /**
-             * @description Not supported yet.
-             * @default null
+             * @description Published in the same step, all or nothing with the leases, which then are of one partition.
+             * @default []
              */
-            publish: unknown[] | null;
+            publish: components["schemas"]["OutputMessage"][];
         };
         /**
          * @description What can become of a lease.
@@ -1559,6 +1653,10 @@ export interface components {
         Settled: {
             /** @description The results. */
             results: components["schemas"]["SettledLease"][];
+            /** @description What was published, in the order of the request. */
+            published?: components["schemas"]["PublishedMessage"][];
+            /** @description Level that all of it has reached: `none` while some is on its way. */
+            level?: components["schemas"]["Level"];
         };
         /** @description What became of one lease. */
         SettledLease: {
@@ -2847,7 +2945,10 @@ export interface operations {
     settleMessages: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description With `publish`: answer 202 if the messages are not confirmed after this time; 5000 by default. */
+                "Confirm-Deadline-Ms"?: number;
+            };
             path: {
                 /** @description Namespace. */
                 ns: string;
@@ -2862,7 +2963,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description All are settled. */
+            /** @description All are settled, and what was to be published is. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -2871,7 +2972,16 @@ export interface operations {
                     "application/json": components["schemas"]["Settled"];
                 };
             };
-            /** @description Some are not; each has its result. */
+            /** @description All are settled; some of what is published has not arrived yet. */
+            202: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Settled"];
+                };
+            };
+            /** @description Some are not, or the topic of something published was deleted meanwhile; each has its result. */
             207: {
                 headers: {
                     [name: string]: unknown;

@@ -80,6 +80,12 @@ pub struct Limits {
     pub settle_leases: u32,
     /// Largest body of a settle.
     pub settle_bytes: u64,
+    /// Most messages that one settle publishes.
+    pub settle_outputs: u32,
+    /// Most bytes of the messages that one settle publishes, as record batches, with the reasons of its leases.
+    pub settle_output_bytes: u64,
+    /// Largest body of a settle that publishes.
+    pub settle_publish_bytes: u64,
     /// Longest reason of a nack or a dead letter.
     pub settle_reason_bytes: u64,
     /// Longest `holder` of a pull.
@@ -102,6 +108,8 @@ pub const REQUEST_HEADERS_BYTES_MAX: usize = 16 << 10;
 pub const CONFIG_BYTES_MAX: usize = 64 << 10;
 /// Largest body of a settle: the most leases, and reasons for some of them. What it says fits a frame to a node.
 pub const SETTLE_BYTES_MAX: usize = 2 << 20;
+/// Largest body of a settle that publishes: what it publishes may be in Base64.
+pub const SETTLE_PUBLISH_BYTES_MAX: usize = 6 << 20;
 
 impl Limits {
     /// The limits of a gateway that takes records of up to `record_bytes` and up to `connections` at once.
@@ -137,6 +145,9 @@ impl Limits {
             pull_bytes: READ_BYTES_MAX,
             settle_leases: count(limits::SETTLE_ITEMS_MAX),
             settle_bytes: SETTLE_BYTES_MAX as u64,
+            settle_outputs: count(limits::SETTLE_OUTPUTS_MAX),
+            settle_output_bytes: limits::SETTLE_OUTPUT_BYTES_MAX as u64,
+            settle_publish_bytes: SETTLE_PUBLISH_BYTES_MAX as u64,
             settle_reason_bytes: limits::SETTLE_REASON_BYTES_MAX as u64,
             holder_bytes: limits::CLIENT_ID_BYTES_MAX as u64,
             unacked: limits::UNACKED_MAX,

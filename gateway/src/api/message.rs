@@ -121,7 +121,7 @@ pub struct BatchLine<'a> {
 }
 
 /// `null` is a value too.
-fn present<'de: 'a, 'a, D: serde::Deserializer<'de>>(
+pub(super) fn present<'de: 'a, 'a, D: serde::Deserializer<'de>>(
     deserializer: D,
 ) -> Result<Option<&'a serde_json::value::RawValue>, D::Error> {
     Deserialize::deserialize(deserializer).map(Some)
@@ -193,8 +193,10 @@ pub struct Receipt {
     pub receipt: String,
     /// Partition.
     pub partition: u32,
-    /// Offset that was answered.
-    pub offset: u64,
+    /// Offset that was answered; absent of what a settle published and was not there yet.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    pub offset: Option<u64>,
     /// The level reached by now.
     pub level: Level,
     /// The offset cannot change any more.

@@ -20,7 +20,7 @@ mod topic;
 
 pub use limits::{
     CONFIG_BYTES_MAX, CONFIRM_DEADLINE_MS_MAX, Limits, READ_BYTES_MAX, REQUEST_HEADERS_BYTES_MAX,
-    REQUEST_HEADERS_MAX, SETTLE_BYTES_MAX, Service,
+    REQUEST_HEADERS_MAX, SETTLE_BYTES_MAX, SETTLE_PUBLISH_BYTES_MAX, Service,
 };
 pub use message::{
     BatchLine, BatchPublished, BatchResult, Next, Producer, ProducerPartition, Published, ReadPage, Receipt,
@@ -29,8 +29,9 @@ pub use message::{
 pub use namespace::{Namespace, NamespaceConfig, NamespacePage, NamespacePatch};
 pub use problem::{Current, Problem, ProblemOutcome};
 pub use queue::{
-    Delivery, Dismissal, Extension, LeasePage, LeasedRecord, Pull, Pulled, Rejection, Seek, Seeked,
-    SeekedPart, Settle, SettleOutcome, Settled, SettledLease, Takeover,
+    Delivery, Dismissal, Extension, LeasePage, LeasedRecord, OutputMessage, PublishedMessage, Pull,
+    PullScope, Pulled, Rejection, Seek, Seeked, SeekedPart, Settle, SettleOutcome, Settled, SettledLease,
+    Takeover,
 };
 pub use subscription::{
     Mode, Order, Subscription, SubscriptionConfig, SubscriptionPage, SubscriptionPart, SubscriptionPatch,

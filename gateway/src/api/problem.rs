@@ -112,6 +112,14 @@ pub struct Current {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub config_version: Option<u32>,
+    /// Delivery that took a lost lease's place, its number among those of the message (`lease_lost`).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    pub attempt: Option<u32>,
+    /// Its fence (`lease_lost`).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    pub fence: Option<u64>,
 }
 
 impl Problem {
@@ -215,6 +223,8 @@ impl From<&Refusal> for Problem {
             epoch: refusal.epoch,
             incarnation: refusal.incarnation,
             config_version: refusal.config_version,
+            attempt: refusal.lease.map(|grant| grant.attempt),
+            fence: refusal.lease.map(|grant| grant.fence),
             partition: None,
             etag: None,
         })

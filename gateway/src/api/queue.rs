@@ -1,9 +1,12 @@
 //! Leasing messages and settling them, as JSON.
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use super::{Problem, Record};
+use super::message::present;
+use super::{BatchLine, Level, Problem, Record};
 
 /// Asks for messages. Fields that are left out take their default.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
@@ -25,6 +28,20 @@ pub struct Pull {
     /// Who takes them, shown in the list of leases; at most 255 bytes.
     #[schema(nullable = false, max_length = 255)]
     pub holder: Option<String>,
+    /// `partition`: only messages of one partition, which a settle that publishes needs. `any` by default.
+    #[schema(nullable = false)]
+    pub scope: Option<PullScope>,
+}
+
+/// Where the messages of one pull may come from.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum PullScope {
+    /// Any partitions.
+    #[default]
+    Any,
+    /// One partition, whichever has something.
+    Partition,
 }
 
 /// What was leased.
@@ -59,7 +76,7 @@ pub struct Delivery {
 }
 
 /// What becomes of leases. Each list may be left out.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields, default)]
 #[schema(example = json!({
     "ack": ["l_AYKAgICAIIGAgICAgAEAAIGAgIAQiHsRUw"],
@@ -76,10 +93,55 @@ pub struct Settle {
     pub extend: Vec<Extension>,
     /// Given up: a dead letter.
     pub dead: Vec<Dismissal>,
-    /// Not supported yet.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = Option<Vec<serde_json::Value>>)]
-    pub publish: Option<serde_json::Value>,
+    /// Published in the same step, all or nothing with the leases, which then are of one partition.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[schema(value_type = Vec<OutputMessage>, required = false)]
+    pub publish: Vec<Box<serde_json::value::RawValue>>,
+}
+
+/// A message that a settle publishes. At most one of `data` and `data_base64`.
+#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+#[schema(example = json!({"topic": "invoices", "key": "cust-42", "data": {"order": 7, "total": 10}}))]
+pub struct OutputMessage<'a> {
+    /// Topic in the subscription's namespace.
+    pub topic: String,
+    /// Key.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    pub key: Option<String>,
+    /// User headers.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub headers: BTreeMap<String, String>,
+    /// Content type; by default as in a batch line.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    pub content_type: Option<String>,
+    /// The payload as a JSON value; with a `text/*` content type a string is its text.
+    #[serde(default, borrow, deserialize_with = "present", skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<serde_json::Value>)]
+    pub data: Option<&'a serde_json::value::RawValue>,
+    /// The payload in Base64.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    pub data_base64: Option<String>,
+    /// Not to be delivered by queue subscriptions before this time (RFC 3339).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    pub deliver_at: Option<String>,
+    /// Time to live for queue subscriptions, in milliseconds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    pub ttl_ms: Option<u64>,
+}
+
+impl<'a> OutputMessage<'a> {
+    /// The topic, and the rest as a line of a batch.
+    #[must_use]
+    pub fn into_line(self) -> (String, BatchLine<'a>) {
+        let Self { topic, key, headers, content_type, data, data_base64, deliver_at, ttl_ms } = self;
+        (topic, BatchLine { key, headers, content_type, data, data_base64, deliver_at, ttl_ms })
+    }
 }
 
 /// A delivery that failed.
@@ -124,6 +186,37 @@ pub struct Dismissal {
 pub struct Settled {
     /// The results.
     pub results: Vec<SettledLease>,
+    /// What was published, in the order of the request.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schema(required = false)]
+    pub published: Vec<PublishedMessage>,
+    /// Level that all of it has reached: `none` while some is on its way.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    pub level: Option<Level>,
+}
+
+/// A message that a settle has published: it cannot be lost, and is in its partition once.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct PublishedMessage {
+    /// Its topic.
+    pub topic: String,
+    /// Its partition.
+    pub partition: u32,
+    /// Its offset; absent while it is on its way.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    pub offset: Option<u64>,
+    /// When it arrived, milliseconds since the epoch.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    pub ts: Option<u64>,
+    /// Resolves to `quorum` once it has arrived.
+    pub receipt: String,
+    /// Why it will never arrive: its topic was deleted while it was on its way.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    pub problem: Option<Box<Problem>>,
 }
 
 /// What became of one lease.

@@ -466,6 +466,9 @@ mod tests {
         assert_eq!(patch(r#"{"dlq":null}"#).unwrap().dead_letter_topic, None);
         assert_eq!(patch(r#"{"filter":"key == 'a'"}"#).unwrap().filter.as_deref(), Some("key == 'a'"));
         let refused = patch(r#"{"filter":"key == 'a' or"}"#).unwrap_err();
-        assert_eq!(refused.detail.as_str(), "filter: expected header.<name>, key, content_type, not or (, at byte 13");
+        assert_eq!(
+            refused.detail.as_str(),
+            "filter: expected header.<name>, key, content_type, not or (, at byte 13"
+        );
     }
 }

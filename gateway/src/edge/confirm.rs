@@ -24,16 +24,20 @@ pub(super) fn options(call: &Call, publish: &mut Publish) -> Result<(), Problem>
         })?;
         publish.confirm = Some(level);
     }
-    if let Some(ms) = call.header_number("confirm-deadline-ms")? {
-        if ms == 0 || ms > CONFIRM_DEADLINE_MS_MAX {
-            let why = format!("from 1 to {CONFIRM_DEADLINE_MS_MAX}");
-            return Err(Problem::invalid_header("Confirm-Deadline-Ms", why));
-        }
-        publish.confirm_deadline = Some(Duration::from_millis(ms));
-    }
+    publish.confirm_deadline = confirm_deadline(call)?;
     publish.producer = producer(call)?;
     publish.received = call.received.into();
     Ok(())
+}
+
+/// `Confirm-Deadline-Ms`.
+pub(super) fn confirm_deadline(call: &Call) -> Result<Option<Duration>, Problem> {
+    let Some(ms) = call.header_number("confirm-deadline-ms")? else { return Ok(None) };
+    if ms == 0 || ms > CONFIRM_DEADLINE_MS_MAX {
+        let why = format!("from 1 to {CONFIRM_DEADLINE_MS_MAX}");
+        return Err(Problem::invalid_header("Confirm-Deadline-Ms", why));
+    }
+    Ok(Some(Duration::from_millis(ms)))
 }
 
 fn producer(call: &Call) -> Result<Option<Producer>, Problem> {

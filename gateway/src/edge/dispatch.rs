@@ -137,34 +137,27 @@ impl Call {
 
     /// The body as JSON; an empty one is the type's default.
     pub(super) async fn json<T: serde::de::DeserializeOwned + Default>(&mut self) -> Result<T, Problem> {
-        self.json_within(CONFIG_BYTES_MAX).await
+        from_json(&self.body(CONFIG_BYTES_MAX).await?)
     }
+}
 
-    /// The same, of at most `limit` bytes.
-    pub(super) async fn json_within<T: serde::de::DeserializeOwned + Default>(
-        &mut self,
-        limit: usize,
-    ) -> Result<T, Problem> {
-        let body = self.body(limit).await?;
-        if body.is_empty() {
-            return Ok(T::default());
-        }
-        serde_json::from_slice(&body).map_err(|error| {
-            let text = error.to_string();
-            let code = if text.starts_with("unknown field") {
-                ErrorCode::UnknownField
-            } else {
-                ErrorCode::Malformed
-            };
-            let field = text.split('`').nth(1).map(str::to_owned);
-            let problem = Problem::new(code, text);
-            if let (ErrorCode::UnknownField, Some(field)) = (code, field) {
-                problem.with_field(field)
-            } else {
-                problem
-            }
-        })
+/// A body as JSON; an empty one is the type's default.
+pub(super) fn from_json<T: serde::de::DeserializeOwned + Default>(body: &[u8]) -> Result<T, Problem> {
+    if body.is_empty() {
+        return Ok(T::default());
     }
+    serde_json::from_slice(body).map_err(|error| {
+        let text = error.to_string();
+        let code =
+            if text.starts_with("unknown field") { ErrorCode::UnknownField } else { ErrorCode::Malformed };
+        let field = text.split('`').nth(1).map(str::to_owned);
+        let problem = Problem::new(code, text);
+        if let (ErrorCode::UnknownField, Some(field)) = (code, field) {
+            problem.with_field(field)
+        } else {
+            problem
+        }
+    })
 }
 
 const fn class(status: StatusCode) -> &'static str {

@@ -15,15 +15,17 @@ use weir_protocol::limits::{
 use weir_protocol::rpc::{At, SettleAction};
 use weir_protocol::start::{Start, parse_from};
 
+use super::body::too_large;
 use super::confirm::idempotency_key;
-use super::dispatch::{Call, json};
+use super::dispatch::{Call, from_json, json};
+use super::outputs;
 use super::read::partition;
 use super::record;
 use super::subscriptions::path;
 use super::topics::page_limit;
 use crate::api::{
-    self, LeasePage, LeasedRecord, Problem, Pulled, READ_BYTES_MAX, SETTLE_BYTES_MAX, SeekedPart,
-    SettleOutcome, SettledLease, Takeover,
+    self, LeasePage, LeasedRecord, Problem, PullScope, Pulled, READ_BYTES_MAX, SETTLE_BYTES_MAX,
+    SETTLE_PUBLISH_BYTES_MAX, SeekedPart, SettleOutcome, SettledLease, Takeover,
 };
 use crate::service::subscriptions::{
     Delivery, Lease, LeaseListing, ListLeases, Pull, Seek, SettleLease, Settled,
@@ -59,6 +61,7 @@ fn checked(asked: api::Pull, key: Option<String>) -> Result<Pull, Problem> {
         lease_ms: lease_ms.map(|ms| u32::try_from(ms).expect("within a u32")),
         key,
         holder,
+        is_of_one_partition: asked.scope == Some(PullScope::Partition),
     })
 }
 
@@ -92,8 +95,17 @@ fn shown(delivery: &Delivery, now: Instant) -> api::Delivery {
 
 pub(super) async fn settle(mut call: Call) -> Result<Response, Problem> {
     let path = path(&call)?;
-    let asked: api::Settle = call.json_within(SETTLE_BYTES_MAX).await?;
+    let body = call.body(SETTLE_PUBLISH_BYTES_MAX).await?;
+    let mut asked: api::Settle = from_json(&body)?;
+    let publish = std::mem::take(&mut asked.publish);
+    let published: usize = publish.iter().map(|message| message.get().len()).sum();
+    if body.len() - published > SETTLE_BYTES_MAX {
+        return Err(too_large(SETTLE_BYTES_MAX));
+    }
     let (tokens, leases) = leases_of(asked)?;
+    if !publish.is_empty() {
+        return outputs::settle_and_publish(&call, &path, (tokens, leases), &publish).await;
+    }
     let settled = call.edge.services.subscriptions.settle(&path, &leases).await?;
     let results: Vec<_> =
         tokens.into_iter().zip(settled).map(|(lease, settled)| result(lease, settled)).collect();
@@ -102,15 +114,11 @@ pub(super) async fn settle(mut call: Call) -> Result<Response, Problem> {
     }
     let is_whole = results.iter().all(|result| result.result == SettleOutcome::Ok);
     let status = if is_whole { StatusCode::OK } else { StatusCode::MULTI_STATUS };
-    json(status, &api::Settled { results })
+    json(status, &api::Settled { results, published: Vec::new(), level: None })
 }
 
 /// Every lease as it was written and what shall become of it, in the order of the answer.
 fn leases_of(asked: api::Settle) -> Result<(Vec<String>, Vec<SettleLease>), Problem> {
-    if asked.publish.is_some() {
-        let detail = "publish: this build settles and publishes apart";
-        return Err(Problem::new(ErrorCode::NotSupported, detail).with_field("publish"));
-    }
     let count = asked.ack.len() + asked.nack.len() + asked.extend.len() + asked.dead.len();
     if count > SETTLE_ITEMS_MAX {
         let detail = format!("{count} leases; {SETTLE_ITEMS_MAX} are allowed");
@@ -267,7 +275,6 @@ mod tests {
         };
         let token = lease.encode();
         for (text, code, field) in [
-            (r#"{"publish":[]}"#.to_owned(), "not_supported", "publish"),
             (format!(r#"{{"ack":["{token}","x"]}}"#), "invalid_cursor", "ack[1]"),
             (
                 format!(r#"{{"nack":[{{"lease":"{token}","delay_ms":31622400001}}]}}"#),

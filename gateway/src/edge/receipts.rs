@@ -10,26 +10,53 @@ use weir_protocol::rpc::Level;
 use super::dispatch::{Call, json};
 use super::topics::level;
 use crate::api::{self, Problem, Producer, ProducerPartition};
-use crate::service::publish::Receipt;
+use crate::service::publish::{OutputReceipt, Receipt};
 
 /// Resolves a receipt, waiting for a level if asked to.
 pub(super) async fn receipt(call: Call) -> Result<Response, Problem> {
     let token = call.route.path("receipt").to_owned();
+    if let Some(output) = OutputReceipt::decode(&token) {
+        return output_receipt(&call, token, &output).await;
+    }
     let receipt = Receipt::decode(&token)?;
-    let asked = call.route.query("level").and_then(Level::from_text);
-    let wait = Duration::from_secs(call.route.integer("wait").unwrap_or(0));
+    let (asked, wait) = asked(&call);
     let topic = call.topic()?;
     let state = call.edge.services.publisher.receipt_state(&topic, &receipt, asked, wait).await?;
     let body = api::Receipt {
         receipt: token,
         partition: receipt.partition.0,
-        offset: receipt.offset.0,
+        offset: Some(receipt.offset.0),
         level: level(state.level),
         is_final: state.lost || state.level >= Level::Quorum,
         lost: state.lost,
         ts: state.ts.map(|ts| ts.0),
     };
-    let mut response = json(StatusCode::OK, &body)?;
+    shown(&body)
+}
+
+/// Level and time that a request asks to wait for.
+fn asked(call: &Call) -> (Option<Level>, Duration) {
+    let level = call.route.query("level").and_then(Level::from_text);
+    (level, Duration::from_secs(call.route.integer("wait").unwrap_or(0)))
+}
+
+/// Resolves the receipt of what a settle published.
+async fn output_receipt(call: &Call, token: String, output: &OutputReceipt) -> Result<Response, Problem> {
+    let (asked, wait) = asked(call);
+    let state = call.edge.services.publisher.output_state(&call.topic()?, output, asked, wait).await?;
+    shown(&api::Receipt {
+        receipt: token,
+        partition: output.partition.0,
+        offset: None,
+        level: level(state.level),
+        is_final: state.level >= Level::Quorum,
+        lost: state.lost,
+        ts: None,
+    })
+}
+
+fn shown(receipt: &api::Receipt) -> Result<Response, Problem> {
+    let mut response = json(StatusCode::OK, receipt)?;
     response.headers_mut().insert(CACHE_CONTROL, http::HeaderValue::from_static("no-store"));
     Ok(response)
 }

@@ -9,6 +9,7 @@
 //!   read      one read, a subscription stream, statistics       (the partition's shard)
 //!   subscription  create, describe, update, delete, list        (the home shard of its name)
 //!                 pull, settle, leases, statistics, seek        (the partition's shard)
+//!   output    settle and publish in one entry                   (the partition's shard)
 //! ```
 //!
 //! Messages are Protocol Buffers (prost), so that fields can be added. Those that carry record batches are
@@ -16,6 +17,7 @@
 //! Field numbers are never reused.
 
 mod cluster;
+mod output;
 mod packet;
 mod publish;
 mod read;
@@ -25,6 +27,7 @@ mod subscription;
 mod topic;
 
 pub use cluster::*;
+pub use output::*;
 pub use packet::*;
 pub use publish::*;
 pub use read::*;
@@ -90,6 +93,8 @@ pub enum Method {
     ListLeases = 48,
     /// [`SeekRequest`] → [`SeekAnswer`].
     Seek = 49,
+    /// [`Packet`] of [`SettleAndPublishRequest`] → [`SettleAndPublishAnswer`]. Waits for its outputs.
+    SettleAndPublish = 50,
 }
 
 impl Method {
@@ -122,6 +127,7 @@ impl Method {
             47 => Self::PartStats,
             48 => Self::ListLeases,
             49 => Self::Seek,
+            50 => Self::SettleAndPublish,
             _ => return None,
         })
     }

@@ -1,6 +1,6 @@
 //! Publishing, and what became of it.
 
-use super::{Refusal, U128};
+use super::{OutputName, Refusal, U128};
 
 /// Batches for partitions of one shard, in order. The packet's payload is their record batches, concatenated.
 #[derive(Clone, PartialEq, prost::Message)]
@@ -170,6 +170,9 @@ pub struct ConfirmStateRequest {
     /// … for at most this long.
     #[prost(uint64, tag = "6")]
     pub wait_ms: u64,
+    /// An output of a settle, instead of `offset` and `term`: committed once it has arrived.
+    #[prost(message, optional, tag = "7")]
+    pub output: Option<OutputName>,
 }
 
 /// Which level it has.

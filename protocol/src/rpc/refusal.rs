@@ -1,5 +1,6 @@
 //! A refusal between rooms.
 
+use super::Grant;
 use crate::error::{ErrorCode, Outcome};
 
 /// Why a call or one of its items was refused, with the numbers that let the client go on.
@@ -41,6 +42,9 @@ pub struct Refusal {
     /// Current configuration version (`version_mismatch`, `config_stale`).
     #[prost(uint32, optional, tag = "12")]
     pub config_version: Option<u32>,
+    /// The delivery that took a lost lease's place (`lease_lost`).
+    #[prost(message, optional, tag = "13")]
+    pub lease: Option<Grant>,
 }
 
 impl Refusal {

@@ -8,9 +8,9 @@ use prometheus::proto::MetricFamily;
 use prometheus::{IntGauge, IntGaugeVec, Opts};
 use weir_protocol::ids::ShardId;
 
-use crate::shard::state::{OUTBOX_ROWS_MAX, ShardState};
+use crate::shard::state::{OUTBOX_ROWS_MAX, OUTPUT_BYTES_MAX, OUTPUT_ROWS_MAX, ShardState};
 
-/// Topics, outboxes and deduplication tables, by shard. Keeps no shard alive.
+/// Topics, outboxes, outputs and deduplication tables, by shard. Keeps no shard alive.
 #[derive(Debug)]
 pub struct ShardsCollector {
     shards: Vec<(ShardId, Weak<RwLock<ShardState>>)>,
@@ -36,18 +36,24 @@ impl ShardsCollector {
     fn gauges(&self) -> prometheus::Result<Vec<Box<dyn Collector>>> {
         let topics = by("weir_node_topics", "Topics at home in the shard.", &["shard"])?;
         let outbox = by("weir_node_outbox_rows", "Changes that wait for other shards.", &["shard"])?;
+        let outputs = by("weir_node_outputs", "Outputs of settles on their way.", &["shard"])?;
+        let output_bytes =
+            by("weir_node_output_bytes", "Bytes of outputs of settles on their way.", &["shard"])?;
         let dedupe =
             by("weir_node_dedupe_rows", "Producers and idempotency keys remembered.", &["shard", "table"])?;
         for (shard, state) in &self.shards {
             let Some(state) = state.upgrade() else { continue };
             // Each count is at hand: apply waits for no walk.
-            let (topic_count, outbox_rows, (producers, keys)) = {
+            let (topic_count, outbox_rows, (producers, keys), sent) = {
                 let state = state.read();
-                (state.topics().len(), state.outbox().count(), state.dedupe().rows())
+                let sent = (state.outputs().len(), state.outputs().bytes());
+                (state.topics().len(), state.outbox().count(), state.dedupe().rows(), sent)
             };
             let shard = shard.to_string();
             topics.with_label_values(&[&shard]).set(signed(topic_count));
             outbox.with_label_values(&[&shard]).set(signed(outbox_rows));
+            outputs.with_label_values(&[&shard]).set(signed(sent.0));
+            output_bytes.with_label_values(&[&shard]).set(i64::try_from(sent.1).unwrap_or(i64::MAX));
             dedupe.with_label_values(&[shard.as_str(), "producers"]).set(signed(producers));
             dedupe.with_label_values(&[shard.as_str(), "keys"]).set(signed(keys));
         }
@@ -55,6 +61,16 @@ impl ShardsCollector {
             "weir_node_outbox_rows_max",
             "Changes of one shard that wait, beyond which more are refused.",
             OUTBOX_ROWS_MAX,
+        )?;
+        let outputs_max = max(
+            "weir_node_outputs_max",
+            "Outputs of one shard on their way, beyond which settles that publish are refused.",
+            OUTPUT_ROWS_MAX,
+        )?;
+        let output_bytes_max = max(
+            "weir_node_output_bytes_max",
+            "Bytes of one shard's outputs on their way, beyond which settles that publish are refused.",
+            usize::try_from(OUTPUT_BYTES_MAX).unwrap_or(usize::MAX),
         )?;
         let dedupe_max = max(
             "weir_node_dedupe_rows_max",
@@ -66,6 +82,10 @@ impl ShardsCollector {
             Box::new(outbox),
             Box::new(dedupe),
             Box::new(outbox_max),
+            Box::new(outputs),
+            Box::new(outputs_max),
+            Box::new(output_bytes),
+            Box::new(output_bytes_max),
             Box::new(dedupe_max),
         ])
     }
@@ -114,6 +134,10 @@ mod tests {
             "weir_node_topics{shard=\"3\"} 0",
             "weir_node_outbox_rows{shard=\"3\"} 0",
             "weir_node_outbox_rows_max 10000",
+            "weir_node_outputs{shard=\"3\"} 0",
+            "weir_node_outputs_max 10000",
+            "weir_node_output_bytes{shard=\"3\"} 0",
+            "weir_node_output_bytes_max 8388608",
             "weir_node_dedupe_rows{shard=\"3\",table=\"keys\"} 0",
             "weir_node_dedupe_rows{shard=\"3\",table=\"producers\"} 0",
             "weir_node_dedupe_rows_max 2000",

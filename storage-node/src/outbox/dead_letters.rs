@@ -5,27 +5,24 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::Duration;
 
 use prost::Message as _;
 use tokio::sync::watch;
-use weir_journal::Class;
 use weir_protocol::batch::{Batch, BatchBuilder, Compression, Headers, HeadersBuilder, Record, RecordParts};
 use weir_protocol::error::ErrorCode;
 use weir_protocol::ids::{Epoch, Incarnation, PartitionId, ProducerKey, Seq, ShardId, TopicPath};
 use weir_protocol::rpc::{Refusal, TopicDescription};
 use weir_protocol::slots::{partition_of, slot_of};
 
+use super::carrier::{Carry, commit, not_here, run};
 use crate::read;
 use crate::replica::ShardHandle;
 use crate::shard::command::{Buried, Change, Command};
-use crate::shard::entry::{ENTRY_OVERHEAD_BYTES, Kind, SubBatch};
+use crate::shard::entry::{Kind, SubBatch};
 use crate::shard::state::{DeadLetter, Verdict};
 
 /// Letters sent before the shard notes that they have arrived.
 const LETTERS_AT_ONCE: usize = 64;
-/// After a failure the next attempt waits this long.
-const PAUSE: Duration = Duration::from_millis(500);
 
 /// Sends the dead letters of one shard.
 pub struct DeadLetterSender {
@@ -41,38 +38,12 @@ impl DeadLetterSender {
     }
 
     /// Runs until the node stops.
-    pub async fn run(self, mut stop: watch::Receiver<bool>) {
-        let shared = Arc::clone(&self.shard.shared);
-        let mut is_failing = false;
-        loop {
-            if self.shard.journal.failure().is_some() {
-                // Nothing can be committed here any more; the node says why.
-                let _ = stop.wait_for(|stopping| *stopping).await;
-                return;
-            }
-            // Registered before the state is read: a letter that comes meanwhile wakes it.
-            let changed = shared.watch_outbox();
-            let letters = self.shard.state.read().dead_letters().oldest(LETTERS_AT_ONCE);
-            let sent = tokio::select! {
-                _ = stop.wait_for(|stopping| *stopping) => return,
-                sent = self.send(&letters) => sent,
-            };
-            let was_failing = std::mem::replace(&mut is_failing, sent.is_err());
-            if let (Err(refusal), false) = (&sent, was_failing) {
-                let (shard, why) = (self.shard.shard, &refusal.detail);
-                tracing::warn!(%shard, why, "a dead letter does not reach its topic; it is tried again");
-            }
-            tokio::select! {
-                _ = stop.wait_for(|stopping| *stopping) => return,
-                () = tokio::time::sleep(PAUSE), if is_failing => {}
-                () = changed, if !is_failing && letters.len() < LETTERS_AT_ONCE => {}
-                () = std::future::ready(()), if !is_failing && letters.len() == LETTERS_AT_ONCE => {}
-            }
-        }
+    pub async fn run(self, stop: watch::Receiver<bool>) {
+        run(self, stop).await;
     }
 
     /// Sends letters in order and notes those that arrived, also if one does not.
-    async fn send(&self, letters: &[DeadLetter]) -> Result<(), Refusal> {
+    async fn send_all(&self, letters: &[DeadLetter]) -> Result<(), Refusal> {
         let mut arrived = None;
         let mut outcome = Ok(());
         for letter in letters {
@@ -84,7 +55,7 @@ impl DeadLetterSender {
         }
         if let Some(upto) = arrived {
             let command = Command { change: Some(Change::Buried(Buried { upto })) };
-            commit(&self.shard, SubBatch::command(command.encode_to_vec().into())).await?;
+            commit(&self.shard, vec![SubBatch::command(command.encode_to_vec().into())]).await?;
         }
         outcome
     }
@@ -106,9 +77,9 @@ impl DeadLetterSender {
             kind: Kind::Publish,
             ..SubBatch::command(batch.bytes().clone())
         };
-        match commit(target, publish).await? {
-            Verdict::Refused(refusal) if refusal.error_code() == ErrorCode::StaleEpoch => Ok(()),
-            Verdict::Refused(refusal) => Err(refusal),
+        match commit(target, vec![publish]).await?.pop() {
+            Some(Verdict::Refused(refusal)) if refusal.error_code() == ErrorCode::StaleEpoch => Ok(()),
+            Some(Verdict::Refused(refusal)) => Err(refusal),
             _ => Ok(()),
         }
     }
@@ -126,9 +97,18 @@ impl DeadLetterSender {
     }
 }
 
-// Other nodes are reached over the transport once there are any.
-fn not_here() -> Refusal {
-    Refusal::new(ErrorCode::NotLeader, "the shard of the dead-letter topic is not on this node")
+impl Carry for DeadLetterSender {
+    type To = &'static str;
+    const WHAT: &'static str = "dead letters";
+
+    fn shard(&self) -> &ShardHandle {
+        &self.shard
+    }
+
+    async fn send(&self) -> Vec<(&'static str, Result<(), Refusal>)> {
+        let letters = self.shard.state.read().dead_letters().oldest(LETTERS_AT_ONCE);
+        vec![("their topics", self.send_all(&letters).await)]
+    }
 }
 
 fn record_of(batch: &Batch, letter: &DeadLetter) -> Result<Record, Refusal> {
@@ -173,13 +153,4 @@ fn with_story(record: &Record, letter: &DeadLetter) -> Headers {
         let _ = headers.user(name, value.as_bytes());
     }
     headers.finish()
-}
-
-/// Commits one sub-batch in a shard and gives its verdict.
-async fn commit(shard: &ShardHandle, sub: SubBatch) -> Result<Verdict, Refusal> {
-    let bytes = (sub.encoded_bytes() + ENTRY_OVERHEAD_BYTES) as u64;
-    let permit = shard.journal.try_admit(bytes, Class::Control);
-    let permit = permit.map_err(|full| Refusal::new(ErrorCode::Busy, full.to_string()))?;
-    let verdict = shard.change(vec![sub], permit).await?.pop();
-    verdict.ok_or_else(|| Refusal::new(ErrorCode::Internal, "the change has no verdict"))
 }

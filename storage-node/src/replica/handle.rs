@@ -14,6 +14,7 @@ use weir_protocol::error::{ErrorCode, Outcome};
 use weir_protocol::ids::{Incarnation, LogIndex, ShardId};
 use weir_protocol::rpc::Refusal;
 
+use super::awaited::AwaitedOutputs;
 use super::proposal::Proposal;
 use super::queues::Queues;
 use super::rates::{Rate, Rates};
@@ -36,6 +37,7 @@ pub struct ShardShared {
     /// Notified when something was put into the outbox, or taken.
     outbox: Arc<Notify>,
     queues: Queues,
+    awaited_outputs: AwaitedOutputs,
     metrics: NodeMetrics,
 }
 
@@ -51,6 +53,8 @@ impl ShardShared {
             staged: Mutex::default(),
             outbox: Arc::default(),
             queues: Queues::default(),
+            // Outputs of an earlier start may still be on their way.
+            awaited_outputs: AwaitedOutputs::new(any_name()),
             metrics,
         }
     }
@@ -113,6 +117,12 @@ impl ShardShared {
         &self.queues
     }
 
+    /// Settles that wait for their outputs.
+    #[must_use]
+    pub fn awaited_outputs(&self) -> &AwaitedOutputs {
+        &self.awaited_outputs
+    }
+
     /// Counts what a publish added.
     pub fn published(&self, key: PartitionKey, records: u32, bytes: usize, now: Instant) {
         self.metrics.published(u64::from(records), bytes as u64);
@@ -138,6 +148,10 @@ impl ShardShared {
     pub fn metrics(&self) -> &NodeMetrics {
         &self.metrics
     }
+}
+
+fn any_name() -> u64 {
+    u64::try_from(ulid::Ulid::new().random() & u128::from(u64::MAX)).expect("masked")
 }
 
 impl AppliedLog for ShardShared {

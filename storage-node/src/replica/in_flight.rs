@@ -107,7 +107,7 @@ impl EntryInFlight {
             match change.sub.kind {
                 Kind::Publish => staged.landed((change.sub.incarnation, change.sub.partition)),
                 Kind::Command => staged.change_landed(),
-                Kind::Trim => {}
+                Kind::Trim | Kind::Output => {}
             }
         }
     }

@@ -13,10 +13,12 @@
 //! | [`backlog`] | whose turn it is |
 //! | [`proposer`] | the task that proposes |
 //! | [`in_flight`] | the answers that an entry owes |
+//! | `awaited` | who waits for outputs of settles |
 //! | [`queues`] | leases that the leader has given |
 //! | [`ring`] | the newest entries in memory |
 //! | [`rates`] | how busy partitions are |
 
+mod awaited;
 pub mod backlog;
 mod handle;
 pub mod in_flight;
@@ -26,6 +28,7 @@ pub mod queues;
 pub mod rates;
 pub mod ring;
 
+pub use awaited::{Arrived, AwaitedOutputs, OutputWait};
 pub use backlog::Sender;
 pub use handle::{ShardHandle, ShardShared};
 pub use queues::{Held, Queue, Queues};

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::future::Future;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use bytes::Bytes;
@@ -20,7 +21,7 @@ use crate::replica::{Sender, ShardHandle};
 /// What answers a node's gateways.
 pub struct NodeService {
     /// Shards by number; 0 is the meta group.
-    pub shards: BTreeMap<ShardId, ShardHandle>,
+    pub shards: Arc<BTreeMap<ShardId, ShardHandle>>,
     /// The journal that all of them share.
     pub journal: Journal,
     /// Who keeps what in it.
@@ -75,6 +76,12 @@ impl Service for NodeService {
             Method::Settle => {
                 let room = self.room.clone();
                 spawn(async move { answer(reply, queue::settle(shard, room, body).await) });
+            }
+            Method::SettleAndPublish => {
+                let (room, shards) = (self.room.clone(), Arc::clone(&self.shards));
+                spawn(async move {
+                    answer(reply, queue::settle_and_publish(shard, room, &shards, body).await);
+                });
             }
             Method::PartStats => answer(reply, queue::part_stats(&shard, body)),
             Method::ListLeases => answer(reply, queue::leases(&shard, body)),

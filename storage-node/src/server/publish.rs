@@ -227,6 +227,7 @@ fn change(item: &PublishItem, payload: &mut Bytes) -> Result<Change, Refusal> {
         idempotency: item
             .idempotency
             .map(|used| Idempotency { key: used.key.into(), fingerprint: used.fingerprint.into() }),
+        across: None,
         body: batch.unplaced().bytes().clone(),
     };
     Ok(Change { sub, header: Some(batch.header()) })

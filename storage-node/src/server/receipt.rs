@@ -5,7 +5,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use tokio::time::{Instant, timeout_at};
 use weir_protocol::error::ErrorCode;
-use weir_protocol::ids::{Incarnation, LogIndex, Offset, PartitionId};
+use weir_protocol::ids::{Incarnation, LogIndex, Offset, PartitionId, ShardId};
 use weir_protocol::limits::WAIT_MS_MAX;
 use weir_protocol::rpc::{ConfirmState, ConfirmStateRequest, Level, Refusal};
 use weir_transport::CreditHandle;
@@ -15,6 +15,10 @@ use crate::replica::ShardHandle;
 
 /// What the shard says of a record at one moment.
 enum Found {
+    /// An output is in its partition.
+    Arrived,
+    /// An output is in the log of the shard that settled, and will be in its partition.
+    OnItsWay,
     /// A committed record has this offset; its entry, and when it was accepted.
     Committed(LogIndex, u64),
     /// The end is not there yet, and the term goes on: it is under way.
@@ -44,11 +48,15 @@ pub(super) async fn confirm_state(
         match look(&shard, &request)? {
             Found::Committed(index, ts_ms) => return committed(&shard, &request, index, ts_ms).await,
             Found::Lost => return Ok(ConfirmState { level: Level::None as i32, lost: true, ts_ms: 0 }),
-            Found::Staged => {
+            Found::Arrived => {
+                return Ok(ConfirmState { level: Level::Quorum as i32, lost: false, ts_ms: 0 });
+            }
+            found @ (Found::Staged | Found::OnItsWay) => {
+                let is_staged = matches!(found, Found::Staged);
+                let reached = if is_staged { Level::Memory } else { Level::None };
                 let is_over = call.latest().is_cancelled || Instant::now() >= until;
-                let is_enough = waits_for <= Level::Memory || is_over;
-                if is_enough {
-                    return Ok(ConfirmState { level: Level::Memory as i32, lost: false, ts_ms: 0 });
+                if waits_for <= reached || is_over {
+                    return Ok(ConfirmState { level: reached as i32, lost: false, ts_ms: 0 });
                 }
                 // Woken or not, what stands there now is the answer.
                 let _ = timeout_at(until, async {
@@ -65,6 +73,12 @@ pub(super) async fn confirm_state(
 
 fn look(shard: &ShardHandle, request: &ConfirmStateRequest) -> Result<Found, Refusal> {
     let key = (Incarnation(request.incarnation), PartitionId(request.partition));
+    if let Some(output) = request.output {
+        let state = shard.state.read();
+        state.partition(key)?;
+        let has_arrived = output.number < state.arrivals().next(ShardId(output.source));
+        return Ok(if has_arrived { Found::Arrived } else { Found::OnItsWay });
+    }
     let offset = Offset(request.offset);
     let staged = shard.shared.staged();
     let state = shard.state.read();

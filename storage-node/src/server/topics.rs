@@ -60,7 +60,7 @@ pub(super) async fn change(shard: ShardHandle, room: Room, change: Change) -> Re
         Some(Verdict::SubscriptionCreated(made)) => Ok(made.encode_to_vec().into()),
         Some(Verdict::Subscription(subscription)) if is_update => Ok(subscription.encode_to_vec().into()),
         Some(Verdict::Done | Verdict::Topic(_) | Verdict::Subscription(_)) => Ok(Bytes::new()),
-        Some(Verdict::Placed(_)) | None => {
+        Some(Verdict::Placed(_) | Verdict::Sent(_)) | None => {
             Err(Refusal::new(ErrorCode::Internal, "the change has no verdict"))
         }
     }

@@ -11,7 +11,7 @@ use weir_protocol::rpc::{
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct Command {
     /// What to do.
-    #[prost(oneof = "Change", tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14")]
+    #[prost(oneof = "Change", tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15")]
     pub change: Option<Change>,
 }
 
@@ -60,6 +60,9 @@ pub enum Change {
     /// Deletes dead letters that have reached their topic.
     #[prost(message, tag = "14")]
     Buried(Buried),
+    /// Deletes outputs that have arrived.
+    #[prost(message, tag = "15")]
+    OutputsTaken(Taken),
 }
 
 /// Creates a topic unless it exists.
@@ -243,6 +246,15 @@ pub struct ChangePart {
     /// [`crate::subscription::PartEvent`], as it encodes itself.
     #[prost(bytes = "bytes", tag = "2")]
     pub event: Bytes,
+    /// Number of [`super::entry::Kind::Output`] that follow it. With any, all of the event takes effect or nothing.
+    #[prost(uint32, tag = "3")]
+    pub outputs: u32,
+    /// Bytes of their batches.
+    #[prost(uint64, tag = "4")]
+    pub output_bytes: u64,
+    /// Lowest fence of the leases that it settles; only looked at with outputs.
+    #[prost(uint64, tag = "5")]
+    pub fence_min: u64,
 }
 
 /// Dead letters below a number have reached their topic.

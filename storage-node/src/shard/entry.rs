@@ -16,14 +16,15 @@
 //! | 4      | 8    | incarnation; 0 for the shard itself |
 //! | 12     | 4    | partition |
 //! | 16     | 1    | [`Kind`] |
-//! | 17     | 1    | flags: 1 expected end, 2 idempotency key |
+//! | 17     | 1    | flags: 1 expected end, 2 idempotency key, 4 across (from state version 4 on) |
 //! | 18     | 2    | zero |
 //! | 20     | 8    | with flag 1: expected end |
 //! |        | 32   | with flag 2: key, fingerprint |
-//! |        |      | body: a record batch (publish) or a [`super::command`] message |
+//! |        | 12   | with flag 4: shard u32, number u64 |
+//! |        |      | body: a record batch (publish, output) or a [`super::command`] message |
 
 use bytes::{Buf, BufMut, Bytes, BytesMut};
-use weir_protocol::ids::{Incarnation, Offset, PartitionId, TimestampMs};
+use weir_protocol::ids::{Incarnation, Offset, PartitionId, ShardId, TimestampMs};
 use weir_protocol::limits::ENTRY_BYTES_MAX;
 
 /// Rules that this build writes. Apply dispatches on it; older ones stay readable.
@@ -31,7 +32,7 @@ use weir_protocol::limits::ENTRY_BYTES_MAX;
 /// - 1: topics lie in their home shard whole.
 /// - 2: commands between shards, placement over shards, slots. A build that knows only 1 must not read them.
 /// - 3: subscriptions, their parts, dead letters.
-/// - 4: subscriptions with an order, a filter, fairness.
+/// - 4: subscriptions with an order, a filter, fairness; outputs of settles, and their arrival.
 pub const STATE_VERSION: u16 = 4;
 const STATE_VERSION_MIN: u16 = 1;
 /// Bytes before the first sub-batch.
@@ -43,6 +44,7 @@ pub const ENTRY_OVERHEAD_BYTES: usize = 4 << 10;
 const SUB_HEADER_BYTES: usize = 20;
 const FLAG_EXPECTED_END: u8 = 1;
 const FLAG_IDEMPOTENCY: u8 = 2;
+const FLAG_ACROSS: u8 = 4;
 
 /// What a sub-batch does. Numbers are never reused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -54,6 +56,8 @@ pub enum Kind {
     Trim = 7,
     /// Changes a topic, a namespace or the shard.
     Command = 10,
+    /// A record batch that goes to another shard if the part's change before it is accepted.
+    Output = 11,
 }
 
 /// An idempotency key and what it was used for.
@@ -63,6 +67,15 @@ pub struct Idempotency {
     pub key: u128,
     /// Hash of what was published under it.
     pub fingerprint: u128,
+}
+
+/// The other shard of a record batch that goes from one shard to another.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Across {
+    /// Of an output: where it goes. Of a publish: where it comes from.
+    pub shard: ShardId,
+    /// Of an output: what the leader that settles knows it by. Of a publish: its number among all that come from there.
+    pub number: u64,
 }
 
 /// A sub-batch. The body shares the entry's memory.
@@ -78,6 +91,8 @@ pub struct SubBatch {
     pub expected_end: Option<Offset>,
     /// Only once per key.
     pub idempotency: Option<Idempotency>,
+    /// It goes from one shard to another.
+    pub across: Option<Across>,
     /// A record batch or a command.
     pub body: Bytes,
 }
@@ -92,6 +107,7 @@ impl SubBatch {
             kind: Kind::Command,
             expected_end: None,
             idempotency: None,
+            across: None,
             body,
         }
     }
@@ -100,6 +116,7 @@ impl SubBatch {
     #[must_use]
     pub fn encoded_bytes(&self) -> usize {
         let optional = self.expected_end.map_or(0, |_| 8) + self.idempotency.map_or(0, |_| 32);
+        let optional = optional + self.across.map_or(0, |_| 12);
         SUB_HEADER_BYTES + optional + self.body.len()
     }
 }
@@ -142,6 +159,7 @@ impl EntryBuilder {
         let mut flags = 0;
         flags |= if sub.expected_end.is_some() { FLAG_EXPECTED_END } else { 0 };
         flags |= if sub.idempotency.is_some() { FLAG_IDEMPOTENCY } else { 0 };
+        flags |= if sub.across.is_some() { FLAG_ACROSS } else { 0 };
         let len = u32::try_from(sub.encoded_bytes() - 4).expect("the proposer limits an entry");
         self.bytes.put_u32_le(len);
         self.bytes.put_u64_le(sub.incarnation.0);
@@ -155,6 +173,10 @@ impl EntryBuilder {
         if let Some(idempotency) = sub.idempotency {
             self.bytes.put_u128_le(idempotency.key);
             self.bytes.put_u128_le(idempotency.fingerprint);
+        }
+        if let Some(across) = sub.across {
+            self.bytes.put_u32_le(across.shard.0);
+            self.bytes.put_u64_le(across.number);
         }
         self.bytes.extend_from_slice(&sub.body);
         self.count += 1;
@@ -221,19 +243,23 @@ fn take_sub(rest: &mut Bytes) -> Result<SubBatch, EntryError> {
         1 => Kind::Publish,
         7 => Kind::Trim,
         10 => Kind::Command,
+        11 => Kind::Output,
         _ => return Err(EntryError::Unknown("kind")),
     };
-    if flags & !(FLAG_EXPECTED_END | FLAG_IDEMPOTENCY) != 0 || zero != 0 {
+    if flags & !(FLAG_EXPECTED_END | FLAG_IDEMPOTENCY | FLAG_ACROSS) != 0 || zero != 0 {
         return Err(EntryError::Unknown("flag"));
     }
     let optional = usize::from(flags & FLAG_EXPECTED_END) * 8 + usize::from(flags & FLAG_IDEMPOTENCY) * 16;
+    let optional = optional + usize::from(flags & FLAG_ACROSS) * 3;
     if sub.len() < optional {
         return Err(EntryError::Truncated);
     }
     let expected_end = (flags & FLAG_EXPECTED_END != 0).then(|| Offset(sub.get_u64_le()));
     let idempotency = (flags & FLAG_IDEMPOTENCY != 0)
         .then(|| Idempotency { key: sub.get_u128_le(), fingerprint: sub.get_u128_le() });
-    Ok(SubBatch { incarnation, partition, kind, expected_end, idempotency, body: sub })
+    let across = (flags & FLAG_ACROSS != 0)
+        .then(|| Across { shard: ShardId(sub.get_u32_le()), number: sub.get_u64_le() });
+    Ok(SubBatch { incarnation, partition, kind, expected_end, idempotency, across, body: sub })
 }
 
 #[cfg(test)]
@@ -243,15 +269,17 @@ mod tests {
     use super::*;
 
     fn any_sub() -> impl Strategy<Value = SubBatch> {
-        let kind = prop_oneof![Just(Kind::Publish), Just(Kind::Trim), Just(Kind::Command)];
-        let optional = (any::<Option<u64>>(), any::<Option<(u128, u128)>>());
+        let kind =
+            prop_oneof![Just(Kind::Publish), Just(Kind::Trim), Just(Kind::Command), Just(Kind::Output)];
+        let optional = (any::<Option<u64>>(), any::<Option<(u128, u128)>>(), any::<Option<(u32, u64)>>());
         (any::<u64>(), any::<u32>(), kind, optional, proptest::collection::vec(any::<u8>(), 0..50)).prop_map(
-            |(incarnation, partition, kind, (end, key), body)| SubBatch {
+            |(incarnation, partition, kind, (end, key, across), body)| SubBatch {
                 incarnation: Incarnation(incarnation),
                 partition: PartitionId(partition),
                 kind,
                 expected_end: end.map(Offset),
                 idempotency: key.map(|(key, fingerprint)| Idempotency { key, fingerprint }),
+                across: across.map(|(shard, number)| Across { shard: ShardId(shard), number }),
                 body: body.into(),
             },
         )
@@ -294,10 +322,11 @@ mod tests {
             kind: Kind::Publish,
             expected_end: Some(Offset(4)),
             idempotency: None,
+            across: None,
             body: Bytes::from_static(b"x"),
         });
         let expected: Vec<u8> = [
-            &[3, 0, 0, 0, 1, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0][..],
+            &[4, 0, 0, 0, 1, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0][..],
             &[25, 0, 0, 0, 2, 0, 0, 0, 0, 0, 0, 0, 3, 0, 0, 0, 1, 1, 0, 0],
             &[4, 0, 0, 0, 0, 0, 0, 0, b'x'],
         ]

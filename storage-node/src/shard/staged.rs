@@ -111,7 +111,8 @@ impl Staged {
     }
 
     fn judge(&self, state: &ShardState, on: &Publish<'_>) -> Outlook {
-        if self.changes > 0 || !has_room(state.dedupe(), self.batches) {
+        // What comes from another shard has its turn only when it is applied.
+        if self.changes > 0 || on.sub.across.is_some() || !has_room(state.dedupe(), self.batches) {
             return Outlook::Unclear;
         }
         let partition = match state.partition(on.key) {
@@ -219,6 +220,7 @@ mod tests {
             kind: Kind::Publish,
             expected_end: None,
             idempotency: None,
+            across: None,
             body: batch.bytes().clone(),
         }
     }

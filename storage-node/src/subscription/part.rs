@@ -119,6 +119,19 @@ impl Part {
         applied
     }
 
+    /// Whether all that an event says of records takes effect: each of them exists and is unsettled. `end` is the
+    /// partition's.
+    #[must_use]
+    pub fn takes_whole(&self, event: &PartEvent, end: Offset) -> bool {
+        let is_free = |range: &Range<Offset>| {
+            range.start >= self.floor && range.end <= end && self.settled.count(range) == 0
+        };
+        let one = |offset: Offset| is_free(&(offset..offset.plus(1)));
+        event.settled.iter().all(is_free)
+            && event.dead.iter().all(|dead| one(dead.offset))
+            && event.nacked.iter().all(|nacked| one(nacked.offset))
+    }
+
     /// Takes into account that records below `start` are gone. Returns how many of them were unsettled.
     pub fn start_moved(&mut self, start: Offset) -> u64 {
         if start <= self.floor {

@@ -80,27 +80,9 @@ impl Leases {
     pub fn settle(&mut self, part: &Part, end: Offset, item: &Settle, now: TimestampMs) -> Verdict {
         self.forget_settled(part);
         let Settle { offset, fence, action } = *item;
-        if offset >= end || fence == Fence(0) {
-            return Verdict::Unknown;
-        }
-        if part.is_settled(offset) {
-            return Verdict::AlreadySettled;
-        }
-        let known = self.known.get(&offset);
-        if known.is_some_and(|known| known.state == State::Settling) {
-            return Verdict::AlreadySettled;
-        }
-        let last = known.map_or(Fence(0), |known| known.fence);
-        let is_of_earlier_leader = fence < self.fence_base;
-        if fence < last || fence < part.fence_min() {
-            return Verdict::LeaseLost { current: self.current(offset, now) };
-        }
-        if fence != last && !is_of_earlier_leader {
-            return Verdict::Unknown;
-        }
-        let was_nacked = match known.map(|known| known.state) {
-            Some(State::Leased(_)) => None,
-            _ => part.due(offset),
+        let was_nacked = match self.judge(part, end, (offset, fence), now) {
+            Ok(was_nacked) => was_nacked,
+            Err(verdict) => return verdict,
         };
         match (action, was_nacked) {
             (Action::Ack, _) => {
@@ -119,6 +101,42 @@ impl Leases {
             (Action::Extend { .. }, Some(_)) => Verdict::LeaseLost { current: None },
             (Action::Extend { ms }, None) => self.extend(part, item, ms, now),
         }
+    }
+
+    /// Whether a delivery can still be settled, without any effect: when its record is due if it was nacked, or what
+    /// [`Leases::settle`] answers.
+    ///
+    /// # Errors
+    /// What is not [`Verdict::Done`].
+    pub fn judge(
+        &self,
+        part: &Part,
+        end: Offset,
+        (offset, fence): (Offset, Fence),
+        now: TimestampMs,
+    ) -> Result<Option<TimestampMs>, Verdict> {
+        if offset >= end || fence == Fence(0) {
+            return Err(Verdict::Unknown);
+        }
+        if part.is_settled(offset) {
+            return Err(Verdict::AlreadySettled);
+        }
+        let known = self.known.get(&offset);
+        if known.is_some_and(|known| known.state == State::Settling) {
+            return Err(Verdict::AlreadySettled);
+        }
+        let last = known.map_or(Fence(0), |known| known.fence);
+        let is_of_earlier_leader = fence < self.fence_base;
+        if fence < last || fence < part.fence_min() {
+            return Err(Verdict::LeaseLost { current: self.current(offset, now) });
+        }
+        if fence != last && !is_of_earlier_leader {
+            return Err(Verdict::Unknown);
+        }
+        Ok(match known.map(|known| known.state) {
+            Some(State::Leased(_)) => None,
+            _ => part.due(offset),
+        })
     }
 
     /// What was decided of these records is in the log and applied to `part`. Unknown offsets are passed over.

@@ -222,6 +222,7 @@ async fn state_of(
         term: placed.term,
         level: Level::Quorum as i32,
         wait_ms: 0,
+        output: None,
     };
     call(link, Method::ConfirmState, &request).await
 }

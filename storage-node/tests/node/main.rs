@@ -6,6 +6,7 @@ mod client;
 mod confirms;
 mod failures;
 mod following;
+mod outputs;
 mod placement;
 mod queue;
 mod queue_filter;

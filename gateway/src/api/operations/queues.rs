@@ -5,6 +5,7 @@ use weir_protocol::limits::PARTITIONS_MAX;
 use super::subscriptions::SUBSCRIPTION;
 use super::topics::json;
 use super::{Answer, Body, Kind, Operation, Param, Verb};
+use crate::api::limits::CONFIRM_DEADLINE_MS_MAX;
 use crate::auth::Op;
 
 const JSON_MAX: u64 = (1 << 53) - 1;
@@ -20,7 +21,8 @@ pub const PULL_MESSAGES: Operation = Operation {
     about: "Each message is leased to one caller, and comes again when its lease runs out before it was settled. \
             `wait_ms` waits for the first message; the answer is 200 with none if none came. Errors: \
             `subscription_not_found`, `incarnation_gone` once the topic was deleted, `invalid_parameter`, \
-            `unknown_field`, `unavailable`.",
+            `unknown_field`, `unavailable`. With `scope` `partition` all messages are of one partition, as a settle that \
+            publishes needs them.",
     headers: &[Param::optional(
         "Idempotency-Key",
         Kind::Text,
@@ -40,18 +42,41 @@ pub const PULL_MESSAGES: Operation = Operation {
 pub const SETTLE_MESSAGES: Operation = Operation {
     id: "settleMessages",
     path: "/v1/ns/{ns}/subscriptions/{subscription}:settle",
-    summary: "Settle leases: ack, nack, extend, dead",
+    summary: "Settle leases: ack, nack, extend, dead; publish what came of them",
     about: "Answered once it cannot be lost; asked twice it is done once. At most 10,000 leases. A lease that ran out \
             and was not given to somebody else still settles. Errors: `subscription_not_found`, `incarnation_gone` \
             once the topic was deleted, `invalid_cursor` for what is no lease, `invalid_parameter`, `unknown_field`, \
-            `too_large`, `unavailable`, `not_supported` for `publish`.",
-    headers: &[],
+            `too_large`, `unavailable`.\n\nWith `publish` the leases are settled and the messages published in one atomic \
+            step, exactly once: either both, or a problem with the outcome `none` and neither. All leases are of one \
+            partition and still held (`lease_lost` otherwise), none is extended; the messages go to topics of the \
+            subscription's namespace, for which the grant `publish` is needed. The answer waits for the messages' \
+            confirm, at most `Confirm-Deadline-Ms`; with 202 some are on their way, and their receipts tell when they \
+            have arrived. At most 1,000 messages of 3 MiB. Further errors: `topic_not_found`, `topic_closed`, \
+            `not_supported` for leases of several partitions, `busy` while too much is on its way, `journal_full`. \
+            After `outcome_unknown`, ask again: `lease_lost` then says that the messages are settled, with what was \
+            published by whoever settled them.",
+    headers: &[Param::optional(
+        "Confirm-Deadline-Ms",
+        Kind::Integer { min: 1, max: CONFIRM_DEADLINE_MS_MAX },
+        "With `publish`: answer 202 if the messages are not confirmed after this time; 5000 by default.",
+    )],
     body: Body::Required(&[json("Settle")]),
     answers: &[
-        Answer { status: 200, about: "All are settled.", content: &[json("Settled")], headers: &[] },
+        Answer {
+            status: 200,
+            about: "All are settled, and what was to be published is.",
+            content: &[json("Settled")],
+            headers: &[],
+        },
+        Answer {
+            status: 202,
+            about: "All are settled; some of what is published has not arrived yet.",
+            content: &[json("Settled")],
+            headers: &[],
+        },
         Answer {
             status: 207,
-            about: "Some are not; each has its result.",
+            about: "Some are not, or the topic of something published was deleted meanwhile; each has its result.",
             content: &[json("Settled")],
             headers: &[],
         },

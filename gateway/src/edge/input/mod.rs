@@ -18,6 +18,7 @@ use crate::api::Problem;
 use crate::service::publish::{Content, NewRecord};
 
 pub(super) use headers::{check_digest, message};
+pub(super) use ndjson::record;
 
 /// The forms of a batch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

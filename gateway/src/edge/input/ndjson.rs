@@ -46,7 +46,15 @@ fn refused(number: usize, field: &'static str, why: &str) -> Problem {
     Problem::new(ErrorCode::Malformed, format!("line {number}: {field}: {why}")).with_field(field)
 }
 
-fn record(body: &Bytes, line: BatchLine<'_>, now_ms: u64) -> Result<NewRecord, (&'static str, String)> {
+/// The record of one line, whose payload is a part of `body`.
+///
+/// # Errors
+/// The field that is wrong, and why.
+pub(in crate::edge) fn record(
+    body: &Bytes,
+    line: BatchLine<'_>,
+    now_ms: u64,
+) -> Result<NewRecord, (&'static str, String)> {
     let is_named = line.content_type.is_some();
     let (content_type, value, unnamed) = match (line.data, line.data_base64) {
         (Some(data), None) => {

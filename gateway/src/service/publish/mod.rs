@@ -3,11 +3,13 @@
 //! ```text
 //!   Publish ── plan (pure: which partition, which batches) ── Publisher ── lanes ──▶ Published
 //!   socket ──▶ PublishChannel ── plan ── lanes ──▶ Confirm … (one queue per socket)
+//!   outputs: messages that a settle publishes, as batches
 //!   Receipt: what a client keeps to ask again
 //! ```
 
 mod channel;
 mod config;
+mod outputs;
 mod plan;
 mod published;
 mod publisher;
@@ -16,10 +18,13 @@ mod request;
 
 pub use channel::{ChannelPublish, OpenChannel, PublishChannel};
 pub use config::PublishConfig;
+pub use outputs::OutputReceipt;
 pub use published::{Confirmed, Published, PublishedPart, RecordResult, Timing};
 pub use publisher::{ProducerPartition, Publisher, ReceiptState};
 pub use receipt::Receipt;
 pub use request::{Content, Expected, NewRecord, Producer, Publish, Unnamed};
+
+pub(in crate::service) use outputs::OutputPart;
 
 pub(crate) use channel::ChannelPart;
 pub(crate) use published::is_old_duplicate;

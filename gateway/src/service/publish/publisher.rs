@@ -224,6 +224,7 @@ impl Publisher {
             term: receipt.term.0,
             level: level.unwrap_or(Level::Unset) as i32,
             wait_ms: u64::try_from(wait.as_millis()).unwrap_or(u64::MAX),
+            output: None,
         };
         let call = CallFor { shard, method: Method::ConfirmState, safety: Safety::Repeatable, deadline };
         let state: ConfirmState = self.storage.ask(call, &request).await?;

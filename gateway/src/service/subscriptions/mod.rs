@@ -4,6 +4,7 @@
 //!   Subscriptions ─┬─ create, get, view, update, delete, list ─▶ home shard of the name
 //!                  ├─ pull    leases of all partitions in turns; waits for any of them
 //!                  ├─ settle  leases back to their partitions, results in the order they were given
+//!                  ├─ settle_and_publish  leases of one partition, and what came of them
 //!                  └─ seek, leases                                    ─▶ the partitions' shards
 //!   Lease    what a token says: subscription, topic's life, partition, offset, fence
 //!   Known    a description that was asked for lately, and whose turn it is; forgotten when a part refuses it
@@ -18,6 +19,7 @@ mod manage;
 mod pull;
 mod seek;
 mod settle;
+mod settle_and_publish;
 
 pub use described::{Subscription, SubscriptionPath};
 pub use lease::Lease;
@@ -26,3 +28,4 @@ pub use manage::{ListSubscriptions, SubscriptionView, Subscriptions, Subscriptio
 pub use pull::{Delivery, Pull};
 pub use seek::{Seek, Seeked};
 pub use settle::{SettleLease, Settled};
+pub use settle_and_publish::{PublishedOutput, SettleAndPublish};

@@ -43,6 +43,8 @@ pub struct Pull {
     pub key: Option<String>,
     /// Who takes them; may be empty.
     pub holder: String,
+    /// All of one partition.
+    pub is_of_one_partition: bool,
 }
 
 /// A message that was leased.
@@ -130,6 +132,11 @@ impl<'a> Puller<'a> {
         self.taken.len() >= self.pull.max as usize || self.bytes >= self.pull.max_bytes
     }
 
+    /// No other partition is asked.
+    fn is_enough(&self) -> bool {
+        self.is_full() || (self.pull.is_of_one_partition && !self.taken.is_empty())
+    }
+
     /// All partitions, whose turn it is first. Repeats of a pull ask in the same order.
     fn order(&self) -> Vec<PartitionId> {
         let partitions = self.subscription().partitions();
@@ -155,7 +162,9 @@ impl<'a> Puller<'a> {
         });
         // A partition that cannot be reached may be the one that holds them: then nothing new may be leased.
         for found in try_join_all(asked).await? {
-            self.add(found);
+            if !self.is_enough() {
+                self.add(found);
+            }
         }
         Ok(())
     }
@@ -165,7 +174,7 @@ impl<'a> Puller<'a> {
     async fn turns(&mut self, order: &[PartitionId]) {
         let Some((first, others)) = order.split_first() else { return };
         self.take(*first).await;
-        if self.is_full() || others.is_empty() || self.is_over_already() {
+        if self.is_enough() || others.is_empty() || self.is_over_already() {
             return;
         }
         let until = Instant::now() + TURN_TIME_MAX;
@@ -173,7 +182,7 @@ impl<'a> Puller<'a> {
         let answers = join_all(asked).await;
         for (partition, answer) in others.iter().zip(answers) {
             match answer {
-                Ok(found) if found.is_more && !self.is_full() => self.take(*partition).await,
+                Ok(found) if found.is_more && !self.is_enough() => self.take(*partition).await,
                 Ok(_) => {}
                 Err(failure) => self.failed(failure),
             }

@@ -131,13 +131,13 @@ fn only_failures(results: &[Settled]) -> Option<ServiceError> {
     failures.iter().find(|failure| is_stale(failure)).or(failures.first()).copied().cloned()
 }
 
-fn is_ours(lease: &Lease, subscription: &Subscription) -> bool {
+pub(super) fn is_ours(lease: &Lease, subscription: &Subscription) -> bool {
     lease.subscription == subscription.id
         && lease.incarnation == subscription.topic_incarnation
         && subscription.shard(lease.partition).is_some()
 }
 
-fn wire(item: &SettleLease, subscription: &Subscription) -> SettleItem {
+pub(super) fn wire(item: &SettleLease, subscription: &Subscription) -> SettleItem {
     let otherwise = (item.action == SettleAction::Extend).then(|| subscription.config.lease_ms.into());
     SettleItem {
         offset: item.lease.offset.0,

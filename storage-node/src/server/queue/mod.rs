@@ -3,14 +3,15 @@
 //! Leases are in the leader's memory; what was settled, how often a record was tried and when it is due are in the log,
 //! and in it before anybody is told.
 //!
-//! * `pull` leases and sends, `ahead` looks at records first where that is needed, `settle` ends leases, `look` changes
-//!   nothing but for a seek.
+//! * `pull` leases and sends, `ahead` looks at records first where that is needed, `settle` ends leases,
+//!   `settle_and_publish` with what came of them, `look` changes nothing but for a seek.
 
 mod ahead;
 mod find;
 mod look;
 mod pull;
 mod settle;
+mod settle_and_publish;
 
 use std::sync::Arc;
 
@@ -24,6 +25,7 @@ use weir_protocol::rpc::{PartRef, Refusal};
 pub(super) use look::{describe, leases, list, part_stats, seek};
 pub(super) use pull::pull;
 pub(super) use settle::settle;
+pub(super) use settle_and_publish::settle_and_publish;
 
 use super::room::Room;
 use crate::clock;
@@ -92,15 +94,32 @@ impl PartHandle {
 
     /// Puts what happened to records into the log. On return it is committed.
     async fn commit(&self, room: &Room, event: &PartEvent) -> Result<(), Refusal> {
-        let change = Change::ChangePart(ChangePart { part: self.part, event: event.encode().into() });
-        let sub = SubBatch::command(Command { change: Some(change) }.encode_to_vec().into());
-        let bytes = (sub.encoded_bytes() + ENTRY_OVERHEAD_BYTES) as u64;
-        let permit = self.shard.journal.try_admit(bytes, Class::Control);
+        let change = ChangePart { part: self.part, event: event.encode().into(), ..ChangePart::default() };
+        self.commit_change(room, change, Vec::new(), Class::Control).await.map(drop)
+    }
+
+    /// Puts a change of the part and the outputs that follow it into the log, in one entry. On return it is committed;
+    /// the verdicts are those of the outputs.
+    async fn commit_change(
+        &self,
+        room: &Room,
+        change: ChangePart,
+        outputs: Vec<SubBatch>,
+        class: Class,
+    ) -> Result<Vec<Verdict>, Refusal> {
+        let command = Command { change: Some(Change::ChangePart(change)) }.encode_to_vec();
+        let mut subs = vec![SubBatch::command(command.into())];
+        subs.extend(outputs);
+        let bytes = subs.iter().map(SubBatch::encoded_bytes).sum::<usize>() + ENTRY_OVERHEAD_BYTES;
+        let permit = self.shard.journal.try_admit(bytes as u64, class);
         let permit = permit.map_err(|full| room.refusal(full))?;
-        match self.shard.change(vec![sub], permit).await?.pop() {
-            Some(Verdict::Refused(refusal)) => Err(refusal),
-            Some(_) => Ok(()),
-            None => Err(Refusal::new(ErrorCode::Internal, "the change has no verdict")),
+        let mut verdicts = self.shard.change(subs, permit).await?;
+        if verdicts.is_empty() {
+            return Err(Refusal::new(ErrorCode::Internal, "the change has no verdict"));
+        }
+        match verdicts.remove(0) {
+            Verdict::Refused(refusal) => Err(refusal),
+            _ => Ok(verdicts),
         }
     }
 }

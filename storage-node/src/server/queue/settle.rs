@@ -101,7 +101,7 @@ fn decide(
     Ok(Some(decided))
 }
 
-fn action(item: &SettleItem) -> Result<Action, Refusal> {
+pub(super) fn action(item: &SettleItem) -> Result<Action, Refusal> {
     let wrong = |detail: String| Err(Refusal::new(ErrorCode::InvalidParameter, detail));
     if item.reason.len() > SETTLE_REASON_BYTES_MAX {
         return wrong(format!("a reason has at most {SETTLE_REASON_BYTES_MAX} bytes"));
@@ -125,7 +125,7 @@ fn action(item: &SettleItem) -> Result<Action, Refusal> {
 }
 
 /// Adds to the event what a verdict asks for; true if it asks for something.
-fn note(event: &mut PartEvent, verdict: Verdict, item: &SettleItem) -> bool {
+pub(super) fn note(event: &mut PartEvent, verdict: Verdict, item: &SettleItem) -> bool {
     let Verdict::Done(effect) = verdict else { return false };
     match effect {
         Effect::Settled => event.settle(Offset(item.offset)),

@@ -18,6 +18,7 @@ use super::dead_letters::DeadLetters;
 use super::dedupe::{Check, Dedupe, PartitionKey, Placement};
 use super::floors::Floors;
 use super::outbox::{Inbox, Outbox};
+use super::outputs::{Arrivals, Following, Outputs};
 use super::partition::{Marks, Partition};
 use super::parts::Parts;
 use super::rows::BatchRow;
@@ -45,7 +46,7 @@ pub enum StateError {
         /// What is wrong.
         source: BatchError,
     },
-    /// A command that this build does not know.
+    /// A command that this build does not know, or outputs that belong to none.
     #[error("entry {index}: unknown command")]
     Command {
         /// The entry.
@@ -70,6 +71,8 @@ pub enum Verdict {
     SubscriptionCreated(SubscriptionCreated),
     /// A subscription was changed or deleted.
     Subscription(SubscriptionDescription),
+    /// An output is on its way under this number.
+    Sent(u64),
     /// Done.
     Done,
 }
@@ -83,6 +86,8 @@ pub struct Applied {
     pub touched: Vec<PartitionKey>,
     /// Something waits for another shard or topic, or was taken by it.
     pub is_outbox_changed: bool,
+    /// What belongs to the part's change that was applied last.
+    pub(super) following: Following,
 }
 
 /// Everything a shard remembers, but for the records' bytes, which stay in the log. Cheap to clone: parts are shared
@@ -92,6 +97,7 @@ pub struct Applied {
 ///   partitions ─▶ floors (what retention and purging need, ordered)
 ///   topics · guests: topics at home elsewhere with partitions here · outbox · inbox
 ///   subscriptions at home here · parts: what any subscription holds of a partition here · dead letters
+///   outputs of settles here · arrivals: those of settles elsewhere
 ///   dedupe · slots (shard 0) · last time
 /// ```
 #[derive(Debug, Clone)]
@@ -105,6 +111,8 @@ pub struct ShardState {
     pub(super) subscriptions: Subscriptions,
     pub(super) parts: Parts,
     pub(super) dead_letters: Arc<DeadLetters>,
+    pub(super) outputs: Arc<Outputs>,
+    pub(super) arrivals: Arc<Arrivals>,
     pub(super) dedupe: Dedupe,
     pub(super) last_ts: TimestampMs,
     pub(super) floors: Floors,
@@ -131,6 +139,8 @@ impl ShardState {
             subscriptions: Subscriptions::default(),
             parts: Parts::default(),
             dead_letters: Arc::default(),
+            outputs: Arc::default(),
+            arrivals: Arc::default(),
             dedupe: Dedupe::new(rows_max),
             last_ts: TimestampMs(0),
             floors: Floors::default(),
@@ -151,12 +161,20 @@ impl ShardState {
         applied.verdicts.reserve(entry.subs.len());
         for (pos, sub) in entry.subs {
             let at = At { index, term, ts, pos };
-            let verdict = match sub.kind {
-                Kind::Publish => self.publish(at, &sub, &mut applied.touched)?,
-                Kind::Trim => self.trim(&sub, &mut applied.touched),
-                Kind::Command => self.command(at, &sub.body, &mut applied)?,
+            if sub.kind != Kind::Output && !applied.is_whole() {
+                return Err(StateError::Command { index });
+            }
+            let verdict = match (sub.kind, sub.across) {
+                (Kind::Publish, Some(from)) => self.arrive(at, &sub, from, &mut applied)?,
+                (Kind::Publish, None) => self.publish(at, &sub, &mut applied.touched)?,
+                (Kind::Trim, _) => self.trim(&sub, &mut applied.touched),
+                (Kind::Command, _) => self.command(at, &sub.body, &mut applied)?,
+                (Kind::Output, _) => self.output(at, &sub, &mut applied)?,
             };
             applied.verdicts.push(verdict);
+        }
+        if !applied.is_whole() {
+            return Err(StateError::Command { index });
         }
         if cfg!(debug_assertions) {
             applied.touched.iter().filter_map(|key| self.partitions.get(key)).for_each(|p| p.check());
@@ -327,7 +345,7 @@ impl ShardState {
     pub fn needed_from(&self) -> Option<LogIndex> {
         let records = self.floors.pins().next().map(|(index, _)| index);
         let dead = self.dead_letters.needed_from();
-        records.into_iter().chain(dead).min()
+        records.into_iter().chain(dead).chain(self.outputs.needed_from()).min()
     }
 
     /// Full names of the topics whose records keep the oldest entries, at most `most`.
@@ -352,6 +370,7 @@ impl ShardState {
     /// If one does not hold.
     pub fn check(&self) {
         self.topics.check();
+        self.outputs.check();
         self.parts.check(|key| self.partitions.get(&key).map(|partition| partition.start..partition.end));
         self.partitions.iter().for_each(|(_, partition)| partition.check());
         assert_eq!(self.floors, self.floors_of_partitions(), "the order follows from the partitions");
@@ -367,7 +386,7 @@ impl ShardState {
     }
 }
 
-fn placed(placement: Placement, term: u64, duplicate: bool) -> Verdict {
+pub(super) fn placed(placement: Placement, term: u64, duplicate: bool) -> Verdict {
     Verdict::Placed(Placed {
         base_offset: placement.base_offset.0,
         count: placement.count,

@@ -49,7 +49,16 @@ impl ShardState {
             Change::TellSubscription(told) => self.told_of_subscription(told, applied),
             Change::ChangePart(change) => {
                 let event = PartEvent::decode(&change.event).map_err(|_| unknown)?;
-                self.change_part(part_key(&change.part), &event, applied)
+                let key = part_key(&change.part);
+                let admitted = self.admits_outputs(key, &change, &event);
+                let changed = admitted.and_then(|()| self.change_part(key, &event, applied));
+                applied.follow(change.outputs, changed.as_ref().err());
+                changed
+            }
+            Change::OutputsTaken(taken) => {
+                self.outputs_taken(ShardId(taken.target), taken.upto);
+                applied.is_outbox_changed = true;
+                Ok(Verdict::Done)
             }
             Change::Buried(buried) => {
                 self.buried(buried.upto);

@@ -1,4 +1,4 @@
-//! Pins what state version 4 means: a log of 44 entries and the checkpoint it must lead to, byte for byte.
+//! Pins what state version 4 means: a log of 45 entries and the checkpoint it must lead to, byte for byte.
 //!
 //! A build that fails here would read its predecessor's log differently: raise `STATE_VERSION` and keep the old rules.
 //! To write the files of a *new* version: `WEIR_GOLDEN_DIR=storage-node/src/shard/state/golden cargo test -p
@@ -20,7 +20,7 @@ use super::super::command::{
     DeleteSubscription, DeleteTopic, PutNamespace, PutSlots, Taken, TellSubscription, TellTopic,
     UpdateSubscription, UpdateTopic,
 };
-use super::super::entry::{EntryBuilder, Idempotency, Kind, SubBatch};
+use super::super::entry::{Across, EntryBuilder, Idempotency, Kind, SubBatch};
 use super::tests::{batch, config, name};
 use super::{ShardState, SlotTable, Verdict};
 use crate::subscription::{Dead, Delivered, Fence, Nacked, PartEvent, Seek};
@@ -28,7 +28,7 @@ use crate::subscription::{Dead, Delivered, Fence, Nacked, PartEvent, Seek};
 const SHARD: ShardId = ShardId(5);
 const LOG: &[u8] = include_bytes!("golden/v4.log");
 const CHECKPOINT: &[u8] = include_bytes!("golden/v4.checkpoint");
-/// Written by a build that leased records as they came.
+/// Written by a build that leased records as they came, and knew nothing of outputs.
 const LOG_V3: &[u8] = include_bytes!("golden/v3.log");
 const CHECKPOINT_V3: &[u8] = include_bytes!("golden/v3.checkpoint");
 /// Written by a build that knew nothing of subscriptions.
@@ -48,7 +48,8 @@ fn life(counter: u64) -> u64 {
 
 fn publish(counter: u64, partition: u32, body: Bytes) -> SubBatch {
     let (incarnation, partition) = (Incarnation(life(counter)), PartitionId(partition));
-    SubBatch { incarnation, partition, kind: Kind::Publish, expected_end: None, idempotency: None, body }
+    let sub = SubBatch::command(body);
+    SubBatch { incarnation, partition, kind: Kind::Publish, ..sub }
 }
 
 fn set_up() -> Vec<SubBatch> {
@@ -116,6 +117,7 @@ fn log() -> Vec<Bytes> {
     entries.push(entry(9_700, &subscriptions()));
     entries.push(entry(9_800, &settled()));
     entries.push(entry(9_900, &ruled()));
+    entries.push(entry(9_950, &outputs()));
     entries
 }
 
@@ -239,10 +241,46 @@ fn settled() -> Vec<SubBatch> {
         (part(guest, 1, 0), gone),
     ];
     let change = |(part, event): &(PartRef, PartEvent)| {
-        command(Change::ChangePart(ChangePart { part: *part, event: event.encode().into() }))
+        command(Change::ChangePart(ChangePart {
+            part: *part,
+            event: event.encode().into(),
+            ..ChangePart::default()
+        }))
     };
     let mut subs: Vec<_> = changes.iter().map(change).collect();
     subs.push(command(Change::Buried(Buried { upto: 1 })));
+    subs
+}
+
+/// Outputs that are sent, refused, taken, and those that arrive from elsewhere.
+fn outputs() -> Vec<SubBatch> {
+    let settle = |range: Range<u64>, fence_min: u64, bodies: &[Bytes]| {
+        let settled = vec![Offset(range.start)..Offset(range.end)];
+        let event = PartEvent { settled, ..PartEvent::default() };
+        let change = ChangePart {
+            part: PartRef { subscription: life(6), incarnation: life(2), partition: 0 },
+            event: event.encode().into(),
+            outputs: u32::try_from(bodies.len()).unwrap(),
+            output_bytes: bodies.iter().map(|body| body.len() as u64).sum(),
+            fence_min,
+        };
+        let mut subs = vec![command(Change::ChangePart(change))];
+        subs.extend(bodies.iter().zip(6..).map(|(body, shard)| SubBatch {
+            kind: Kind::Output,
+            across: Some(Across { shard: ShardId(shard), number: 70 + u64::from(shard) }),
+            ..publish(9, 1, body.clone())
+        }));
+        subs
+    };
+    let arrival = |number: u64, counter: u64| SubBatch {
+        across: Some(Across { shard: ShardId(7), number }),
+        ..publish(counter, 1, batch(0, 0, 0, 2))
+    };
+    let mut subs = settle(9..11, 1, &[batch(0, 0, 0, 1), batch(0, 0, 0, 2)]);
+    subs.extend(settle(10..12, 1, &[batch(0, 0, 0, 1)]));
+    subs.extend(settle(12..13, 1, &[batch(0, 0, 0, 3), batch(0, 0, 0, 1)]));
+    subs.push(command(Change::OutputsTaken(Taken { target: 6, upto: 1 })));
+    subs.extend([arrival(1, 2), arrival(0, 2), arrival(0, 2), arrival(1, 3), arrival(2, 2)]);
     subs
 }
 
@@ -326,7 +364,7 @@ fn the_golden_log_leads_to_the_golden_checkpoint() {
         std::fs::write(format!("{dir}/v4.checkpoint"), state.encode()).unwrap();
         return;
     }
-    assert_eq!(entries, 44);
+    assert_eq!(entries, 45);
     assert!(written == LOG, "this build writes another log");
     assert!(state.encode() == CHECKPOINT, "this build applies the log differently");
     let refused = verdicts.iter().filter(|verdict| matches!(verdict, Verdict::Refused(_))).count();
@@ -335,7 +373,8 @@ fn the_golden_log_leads_to_the_golden_checkpoint() {
 
 #[test]
 fn the_predecessors_logs_and_checkpoints_still_mean_the_same() {
-    for (log, checkpoint) in [(LOG_V1, CHECKPOINT_V1), (LOG_V2, CHECKPOINT_V2), (LOG_V3, CHECKPOINT_V3)] {
+    let before = [(LOG_V1, CHECKPOINT_V1), (LOG_V2, CHECKPOINT_V2), (LOG_V3, CHECKPOINT_V3)];
+    for (log, checkpoint) in before {
         let (from_log, _) = apply(log);
         let from_checkpoint = ShardState::decode(SHARD, &Bytes::from_static(checkpoint)).unwrap();
         from_checkpoint.check();

@@ -26,13 +26,17 @@ mod model;
 #[cfg(test)]
 mod neighbours;
 mod outbox;
+mod outputs;
 mod partition;
 mod parts;
 mod producers;
 mod rows;
 mod settled;
+#[cfg(test)]
+mod settling;
 mod slots;
 mod snapshot;
+mod stored_outputs;
 mod stored_subscriptions;
 mod subscribing;
 mod subscriptions;
@@ -44,6 +48,7 @@ pub use apply::{Applied, ShardState, StateError, Verdict};
 pub use dead_letters::{DeadLetter, DeadLetters};
 pub use dedupe::{Check, Dedupe, PartitionKey, Placement};
 pub use outbox::{News, OUTBOX_ROWS_MAX, Outbox, OutboxRow};
+pub use outputs::{Arrivals, OUTPUT_BYTES_MAX, OUTPUT_ROWS_MAX, Output, Outputs};
 pub use partition::Partition;
 pub use parts::{HeldPart, PartKey, Parts};
 pub use producers::Producer;

@@ -314,7 +314,8 @@ impl Pair {
 }
 
 fn sub((incarnation, partition): PartitionKey, body: Bytes) -> SubBatch {
-    SubBatch { incarnation, partition, kind: Kind::Publish, expected_end: None, idempotency: None, body }
+    let sub = SubBatch::command(body);
+    SubBatch { incarnation, partition, kind: Kind::Publish, ..sub }
 }
 
 fn verify(naive: &Naive, sent: &Publish, expected: &Expected, verdict: &Verdict) {

@@ -14,32 +14,39 @@ use super::outbox::OUTBOX_ROWS_MAX;
 use super::tests::{batch, config, name};
 use super::{Applied, ShardState, Verdict};
 
-const SHARDS: [ShardId; 3] = [ShardId(1), ShardId(2), ShardId(3)];
+pub(super) const SHARDS: [ShardId; 3] = [ShardId(1), ShardId(2), ShardId(3)];
 
 /// Three shards and their logs' ends.
-struct Neighbours {
-    states: Vec<ShardState>,
-    index: u64,
+pub(super) struct Neighbours {
+    pub(super) states: Vec<ShardState>,
+    pub(super) index: u64,
 }
 
 impl Neighbours {
-    fn new() -> Self {
+    pub(super) fn new() -> Self {
         Self { states: SHARDS.map(ShardState::new).into(), index: 0 }
     }
 
     fn apply(&mut self, at: usize, sub: SubBatch) -> (Verdict, Applied) {
+        let mut applied = self.entry(at, &[sub]).1;
+        (applied.verdicts.remove(0), applied)
+    }
+
+    /// Applies one entry; its payload, and what it did.
+    pub(super) fn entry(&mut self, at: usize, subs: &[SubBatch]) -> (Bytes, Applied) {
         self.index += 1;
         let mut entry = EntryBuilder::new(TimestampMs(1_000 + self.index), 0);
-        entry.push(&sub);
-        let mut applied = self.states[at].apply(LogIndex(self.index), 1, &entry.build()).unwrap();
+        subs.iter().for_each(|sub| entry.push(sub));
+        let payload = entry.build();
+        let applied = self.states[at].apply(LogIndex(self.index), 1, &payload).unwrap();
         // Every entry of a short history; of a long one now and then.
         if self.index < 500 || self.index.is_multiple_of(500) {
             self.states[at].check();
         }
-        (applied.verdicts.remove(0), applied)
+        (payload, applied)
     }
 
-    fn command(&mut self, at: usize, change: Change) -> Verdict {
+    pub(super) fn command(&mut self, at: usize, change: Change) -> Verdict {
         let command = Command { change: Some(change) }.encode_to_vec();
         self.apply(at, SubBatch::command(command.into())).0
     }
@@ -49,7 +56,7 @@ impl Neighbours {
         self.command(at, Change::CreateTopic(CreateTopic { name, config, accept_existing: false, shards }))
     }
 
-    fn created(&mut self, at: usize, topic: &str, partitions: u32) -> TopicDescription {
+    pub(super) fn created(&mut self, at: usize, topic: &str, partitions: u32) -> TopicDescription {
         match self.create(at, topic, partitions) {
             Verdict::TopicCreated(made) => made.topic.unwrap(),
             other => panic!("{other:?}"),
@@ -63,6 +70,7 @@ impl Neighbours {
             kind: Kind::Publish,
             expected_end: None,
             idempotency: None,
+            across: None,
             body: batch(0, 0, 0, 1),
         };
         match self.apply(at, sub).0 {
@@ -85,14 +93,14 @@ impl Neighbours {
         }
     }
 
-    fn carry_all(&mut self) {
+    pub(super) fn carry_all(&mut self) {
         for from in 0..3 {
             (0..3).for_each(|to| self.carry(from, to, usize::MAX, false));
             assert_eq!(self.states[from].outbox().count(), 0);
         }
     }
 
-    fn restart(&mut self, at: usize) {
+    pub(super) fn restart(&mut self, at: usize) {
         let restored = ShardState::decode(SHARDS[at], &self.states[at].encode()).unwrap();
         assert_eq!(restored.encode(), self.states[at].encode());
         self.states[at] = restored;
@@ -251,6 +259,6 @@ proptest! {
 fn what_is_not_understood_stops_the_shard() {
     let mut shards = Neighbours::new();
     let mut entry = EntryBuilder::new(TimestampMs(1), 0);
-    entry.push(&SubBatch::command(Bytes::from_static(b"\x7a\x00")));
+    entry.push(&SubBatch::command(Bytes::from_static(b"\xfa\x7f\x00")));
     assert!(shards.states[0].apply(LogIndex(1), 1, &entry.build()).is_err());
 }

@@ -15,17 +15,19 @@ use super::cow_map::{BUCKETS, CowMap};
 use super::dead_letters::DeadLetters;
 use super::dedupe::{Dedupe, PartitionKey, Placement, UsedKey};
 use super::outbox::{Inbox, Lane, News, Outbox, OutboxRow, Source};
+use super::outputs::{Arrivals, Outputs};
 use super::partition::Partition;
 use super::parts::Parts;
 use super::producers::{Producer, Run};
 use super::rows::{Rows, StoredChunk};
 use super::slots::SlotTable;
+use super::stored_outputs::{self, StoredArrivals, StoredOutputLane};
 use super::stored_subscriptions::{self, StoredDeadLetter, StoredPart};
 use super::subscriptions::Subscriptions;
 use super::topics::Topics;
 
 /// Format of these messages. Format 1 knew nothing of other shards, 2 nothing of subscriptions, 3 nothing of rules beyond
-/// leases; all of them means the same in 4.
+/// leases and of outputs; all of them means the same in 4.
 const FORMAT: u32 = 4;
 const FORMAT_MIN: u32 = 1;
 
@@ -71,6 +73,10 @@ struct Stored {
     parts: Vec<StoredPart>,
     #[prost(message, repeated, tag = "13")]
     dead_letters: Vec<StoredDeadLetter>,
+    #[prost(message, repeated, tag = "14")]
+    outputs: Vec<StoredOutputLane>,
+    #[prost(message, repeated, tag = "15")]
+    arrivals: Vec<StoredArrivals>,
 }
 
 /// What there is one of. The counts say that nothing was cut off.
@@ -116,6 +122,10 @@ pub(super) struct Head {
     dead_letters: u64,
     #[prost(uint64, tag = "20")]
     pub(super) next_dead_letter: u64,
+    #[prost(uint64, tag = "21")]
+    outputs: u64,
+    #[prost(uint64, tag = "22")]
+    arrivals: u64,
 }
 
 /// Rows for one target: numbers end before `next`.
@@ -237,6 +247,8 @@ pub struct Frozen {
     subscriptions: Subscriptions,
     parts: Parts,
     dead_letters: Arc<DeadLetters>,
+    outputs: Arc<Outputs>,
+    arrivals: Arc<Arrivals>,
 }
 
 impl ShardState {
@@ -265,6 +277,8 @@ impl ShardState {
             parts: self.parts.len() as u64,
             dead_letters: self.dead_letters.len() as u64,
             next_dead_letter: self.dead_letters.next,
+            outputs: self.outputs.lanes.len() as u64,
+            arrivals: self.arrivals.next.len() as u64,
         };
         Frozen {
             head,
@@ -279,6 +293,8 @@ impl ShardState {
             subscriptions: self.subscriptions.clone(),
             parts: self.parts.clone(),
             dead_letters: Arc::clone(&self.dead_letters),
+            outputs: Arc::clone(&self.outputs),
+            arrivals: Arc::clone(&self.arrivals),
         }
     }
 
@@ -306,6 +322,7 @@ impl ShardState {
         state.restore_neighbours(&head, stored.guests, stored.outbox, &stored.inbox, stored.slots)?;
         state.restore_partitions(stored.partitions)?;
         state.restore_subscriptions(&head, stored.subscriptions, stored.parts, stored.dead_letters)?;
+        state.restore_outputs(stored.outputs, &stored.arrivals)?;
         state.dedupe.next_bucket = number(head.next_bucket)? % BUCKETS;
         state.dedupe.orphaned_buckets = number(head.orphaned_buckets)?;
         for stored in stored.producers {
@@ -405,6 +422,12 @@ impl Frozen {
         for letter in &self.dead_letters.letters {
             put(&mut buffer, 13, &stored_subscriptions::dead_letter(letter));
         }
+        for (target, lane) in &self.outputs.lanes {
+            put(&mut buffer, 14, &stored_outputs::lane(*target, lane));
+        }
+        for (source, next) in &self.arrivals.next {
+            put(&mut buffer, 15, &StoredArrivals { source: source.0, next: *next });
+        }
         buffer.freeze()
     }
 }
@@ -436,6 +459,8 @@ fn check_head(head: &Head, shard: ShardId, stored: &Stored) -> Result<(), Snapsh
         ("subscriptions", head.subscriptions, stored.subscriptions.len()),
         ("parts", head.parts, stored.parts.len()),
         ("dead letters", head.dead_letters, stored.dead_letters.len()),
+        ("lanes of outputs", head.outputs, stored.outputs.len()),
+        ("sources of outputs", head.arrivals, stored.arrivals.len()),
     ];
     match counts.into_iter().find(|(_, said, found)| *said != *found as u64) {
         Some((what, said, found)) => {

@@ -44,7 +44,8 @@ pub(super) fn batch(producer: u128, epoch: u32, base_seq: u64, count: u32) -> By
 
 fn publish(life: u64, partition: u32, body: Bytes) -> SubBatch {
     let (incarnation, partition) = (Incarnation(life), PartitionId(partition));
-    SubBatch { incarnation, partition, kind: Kind::Publish, expected_end: None, idempotency: None, body }
+    let sub = SubBatch::command(body);
+    SubBatch { incarnation, partition, kind: Kind::Publish, ..sub }
 }
 
 struct Log {
