@@ -66,11 +66,7 @@ pub(super) async fn pause(call: Call, paused: bool) -> Result<Response, Problem>
 pub(super) async fn delete(call: Call) -> Result<Response, Problem> {
     let path = path(&call)?;
     let expected = if_match(&call)?;
-    if expected.is_some() {
-        let current = call.edge.services.subscriptions.get(&path).await?;
-        expect(&current, expected)?;
-    }
-    call.edge.services.subscriptions.delete(&path, expected.map(|(_, version)| version)).await?;
+    call.edge.services.subscriptions.delete(&path, expected).await?;
     Ok(empty(StatusCode::NO_CONTENT))
 }
 

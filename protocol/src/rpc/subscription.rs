@@ -142,6 +142,9 @@ pub struct DeleteSubscriptionRequest {
     /// Only this version.
     #[prost(uint32, optional, tag = "2")]
     pub expected_version: Option<u32>,
+    /// Only this life.
+    #[prost(uint64, optional, tag = "3")]
+    pub id: Option<u64>,
 }
 
 /// Lists subscriptions at home in a shard, by name.

@@ -121,8 +121,8 @@ pub(super) fn command(
         }
         Method::DeleteSubscription => {
             let request: DeleteSubscriptionRequest = decode(body)?;
-            let DeleteSubscriptionRequest { name, expected_version } = request;
-            Change::DeleteSubscription(DeleteSubscription { name, expected_version })
+            let DeleteSubscriptionRequest { name, expected_version, id } = request;
+            Change::DeleteSubscription(DeleteSubscription { name, expected_version, id })
         }
         other => return Err(Refusal::new(ErrorCode::Internal, format!("{other:?} changes nothing"))),
     })

@@ -218,6 +218,9 @@ pub struct DeleteSubscription {
     /// Only this version.
     #[prost(uint32, optional, tag = "2")]
     pub expected_version: Option<u32>,
+    /// Only this life.
+    #[prost(uint64, optional, tag = "3")]
+    pub id: Option<u64>,
 }
 
 /// A subscription as its home shard knows it, for a shard that holds partitions of its topic.

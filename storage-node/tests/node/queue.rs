@@ -264,7 +264,16 @@ async fn a_repeated_pull_gets_the_same_leases_and_the_window_bounds_what_is_held
     assert_eq!(paused.version, 2);
     assert_eq!(pull(&link, &ask(work, 9)).await.0, [], "a paused subscription gives nothing");
     ack(&link, work, &next.0).await;
-    let delete = DeleteSubscriptionRequest { name: subscription_name(), expected_version: None };
+    let earlier = DeleteSubscriptionRequest {
+        name: subscription_name(),
+        expected_version: Some(2),
+        id: Some(made.id - 1),
+    };
+    match call::<SubscriptionDescription>(&link, Method::DeleteSubscription, &earlier).await {
+        Err(CallError::Refused(refusal)) => assert_eq!(refusal.error_code(), ErrorCode::IncarnationGone),
+        other => panic!("another life was deleted: {other:?}"),
+    }
+    let delete = DeleteSubscriptionRequest { id: Some(made.id), ..earlier };
     link.call(Method::DeleteSubscription, SHARD, vec![delete.encode_to_vec().into()], WAIT).await.unwrap();
     assert_eq!(pull_at(&link, SHARD, &ask(work, 1)).await.unwrap_err(), ErrorCode::SubscriptionNotFound);
     node.shutdown(Duration::from_secs(5)).await;

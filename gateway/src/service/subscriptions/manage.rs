@@ -220,17 +220,18 @@ impl Subscriptions {
         }
     }
 
-    /// Deletes a subscription with its leases: any, or only this version of it.
+    /// Deletes a subscription with its leases: any, or only this life and version of it.
     ///
     /// # Errors
-    /// `subscription_not_found`, `version_mismatch`.
+    /// `subscription_not_found`, `version_mismatch`, `incarnation_gone` if that life is over.
     pub async fn delete(
         &self,
         path: &SubscriptionPath,
-        expected_version: Option<u32>,
+        expected: Option<(u64, u32)>,
     ) -> Result<(), ServiceError> {
         let deadline = self.storage.deadline();
-        let request = DeleteSubscriptionRequest { name: path.into(), expected_version };
+        let (id, expected_version) = expected.unzip();
+        let request = DeleteSubscriptionRequest { name: path.into(), expected_version, id };
         let call = CallFor {
             shard: self.storage.home(&path.place(), deadline).await?,
             method: Method::DeleteSubscription,

@@ -178,6 +178,7 @@ fn subscriptions() -> Vec<SubBatch> {
         command(Change::DeleteSubscription(DeleteSubscription {
             name: subscription("gone", "clicks", At::Earliest(true)).0,
             expected_version: Some(1),
+            id: None,
         })),
         tell(3, false),
         tell(3, false),

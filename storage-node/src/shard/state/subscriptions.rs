@@ -131,6 +131,10 @@ impl Subscriptions {
 
     pub(super) fn delete(&mut self, delete: &DeleteSubscription) -> Result<SubscriptionDescription, Refusal> {
         let current = self.describe(&delete.name)?;
+        if delete.id.is_some_and(|id| id != current.id) {
+            let detail = "the subscription that is meant was deleted, and created again";
+            return Err(Refusal::new(ErrorCode::IncarnationGone, detail));
+        }
         if let Some(version) = delete.expected_version {
             expect_version(current, version)?;
         }
