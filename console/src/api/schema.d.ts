@@ -1695,6 +1695,8 @@ export interface components {
              * @description The life of the topic that it belongs to: once that is deleted, nothing is leased any more.
              */
             topic_incarnation: number;
+            /** @description That life has ended: the topic was deleted, and perhaps created again. The subscription can only be deleted. */
+            topic_deleted: boolean;
             /** @description Its configuration, complete. */
             config: components["schemas"]["SubscriptionConfig"];
             /** @description What it holds of each partition, by number. */

@@ -117,6 +117,8 @@ pub struct Subscription {
     pub created_ms: u64,
     /// The life of the topic that it belongs to: once that is deleted, nothing is leased any more.
     pub topic_incarnation: u64,
+    /// That life has ended: the topic was deleted, and perhaps created again. The subscription can only be deleted.
+    pub topic_deleted: bool,
     /// Its configuration, complete.
     pub config: SubscriptionConfig,
     /// What it holds of each partition, by number.

@@ -173,6 +173,7 @@ fn full(view: &SubscriptionView) -> api::Subscription {
         version: subscription.version,
         created_ms: subscription.created.0,
         topic_incarnation: subscription.topic_incarnation.0,
+        topic_deleted: view.is_topic_deleted,
         config: (&subscription.config).into(),
         parts: parts.map(|((partition, shard), stats)| part(partition.0, shard.0, stats.as_ref())).collect(),
         totals: totals(view),

@@ -59,7 +59,7 @@ async fn what_cannot_be_is_refused_by_the_name_of_its_field() {
     let play = Play::start(&[1]).await;
     for (body, status, code, field) in [
         (json!({"topics": ["orders"], "lease": 1}), 400, "unknown_field", "lease"),
-        (json!({"topics": ["orders"], "order": "key"}), 409, "not_supported", "order"),
+        (json!({"topics": ["orders"], "order": "time"}), 400, "invalid_config", "order"),
         (json!({"topics": ["orders", "b"]}), 409, "not_supported", "topics"),
         (json!({"topics": ["nothing"]}), 404, "topic_not_found", "topics"),
         (json!({"topics": ["orders"], "dlq": "nothing"}), 404, "topic_not_found", "dlq"),
@@ -347,6 +347,7 @@ async fn what_is_remembered_of_a_recreated_subscription_is_forgotten() {
 async fn a_subscription_of_a_deleted_topic_is_gone_but_can_be_seen_and_deleted() {
     let play = Play::start(&[1, 1]).await;
     play.create("billing").await;
+    assert_eq!(play.send("GET", "billing", &[], "").await.body["topic_deleted"], false);
     play.node.publish(0, 1);
     let pulled = play.pull(&json!({})).await;
     for topic in [None, Some(71)] {
@@ -362,9 +363,10 @@ async fn a_subscription_of_a_deleted_topic_is_gone_but_can_be_seen_and_deleted()
             assert_eq!(gone.body["current"]["incarnation"].as_u64(), topic);
         }
         assert_eq!(play.send("GET", "billing/leases", &[], "").await.status, 410);
+        let shown = play.send("GET", "billing", &[], "").await;
+        assert_eq!((shown.status, &shown.body["parts"][0]["ready"]), (200, &Value::Null));
+        assert_eq!(shown.body["topic_deleted"], true);
     }
-    let shown = play.send("GET", "billing", &[], "").await;
-    assert_eq!((shown.status, &shown.body["parts"][0]["ready"]), (200, &Value::Null));
     assert_eq!(play.send("DELETE", "billing", &[], "").await.status, 204);
 }
 

@@ -38,6 +38,8 @@ pub struct SubscriptionView {
     pub subscription: Subscription,
     /// How each part stands, by partition; `None` where the shard cannot be reached or the part is gone.
     pub parts: Vec<Option<PartStats>>,
+    /// The life of the topic that it belongs to has ended, as one of its partitions' shards says.
+    pub is_topic_deleted: bool,
 }
 
 /// Which page of subscriptions.
@@ -300,13 +302,23 @@ impl Subscriptions {
         });
         let mut stats: Vec<Vec<Option<PartStats>>> =
             subscriptions.iter().map(|subscription| vec![None; subscription.shards.len()]).collect();
+        let mut are_deleted = vec![false; subscriptions.len()];
         for (places, answer) in join_all(asked).await {
             let Ok(answer) = answer else { continue };
             for ((place, partition), found) in places.into_iter().zip(answer.parts) {
-                stats[place][partition.0 as usize] = Some(found).filter(|found| found.refused.is_none());
+                match &found.refused {
+                    None => stats[place][partition.0 as usize] = Some(found),
+                    Some(refusal) => {
+                        are_deleted[place] |= refusal.error_code() == ErrorCode::IncarnationGone;
+                    }
+                }
             }
         }
-        let view = |(subscription, parts)| SubscriptionView { subscription, parts };
-        subscriptions.into_iter().zip(stats).map(view).collect()
+        let view = |((subscription, parts), is_topic_deleted)| SubscriptionView {
+            subscription,
+            parts,
+            is_topic_deleted,
+        };
+        subscriptions.into_iter().zip(stats).zip(are_deleted).map(view).collect()
     }
 }
