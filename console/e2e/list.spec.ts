@@ -30,6 +30,16 @@ test('rates move while they are looked at', async ({ page, open, product }) => {
   await expect(page.getByRole('row', { name: 'busy' }).locator('.cell').nth(3)).toHaveText('50');
 });
 
+test('what others create and delete comes and goes by itself', async ({ page, open, product }) => {
+  for (const name of ['alpha', 'gamma']) await product.create(name);
+  await open();
+  await expect(names(page)).toHaveText(['alpha', 'gamma']);
+  await product.create('beta');
+  await expect(names(page)).toHaveText(['alpha', 'beta', 'gamma']);
+  await product.call('DELETE', '/topics/alpha');
+  await expect(names(page)).toHaveText(['beta', 'gamma']);
+});
+
 test('a click on a head sorts, and another turns the order round', async ({ page, open, product }) => {
   for (const [name, count] of [
     ['alpha', 2],

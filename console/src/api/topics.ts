@@ -1,4 +1,4 @@
-import { type QueryClient, useQuery } from '@tanstack/react-query';
+import { keepPreviousData, type QueryClient, useQuery } from '@tanstack/react-query';
 import type { Patch } from '../edit/changes';
 import { type Listing, PAGE_ROWS } from '../list/pages';
 import { api, bodyOf, type Topic, type TopicConfig } from './client';
@@ -13,6 +13,23 @@ export const topicListing = (ns: string, q: string): Listing<Topic> => ({
     return bodyOf(await api.GET('/v1/ns/{ns}/topics', { params: { path: { ns }, query }, signal }));
   },
 });
+
+/** Names that are suggested at once. */
+const NAMES = 20;
+
+/** The first names that contain `q`. */
+export function useTopicNames(ns: string, q: string) {
+  return useQuery({
+    queryKey: ['topic-names', ns, q],
+    queryFn: async ({ signal }) => {
+      const query = { limit: NAMES, ...(q && { q }) };
+      const answer = await api.GET('/v1/ns/{ns}/topics', { params: { path: { ns }, query }, signal });
+      return bodyOf(answer).items.map(({ name }) => name);
+    },
+    staleTime: 10_000,
+    placeholderData: keepPreviousData,
+  });
+}
 
 export interface Described {
   readonly topic: Topic;

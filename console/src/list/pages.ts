@@ -31,12 +31,12 @@ function usePages<T>({ key, read }: Listing<T>) {
   });
 }
 
-/** Keeps the pages numbered `visible` up to date while the page is seen; answers rows by name. */
-function useLivePages<T extends { readonly name: string }>(
+/** Keeps the pages numbered `visible` up to date while the page is seen; answers them by number. */
+function useLivePages<T>(
   { key, read }: Listing<T>,
   pages: readonly Page<T>[],
   visible: readonly number[],
-): ReadonlyMap<string, T> {
+): ReadonlyMap<number, Page<T>> {
   return useQueries({
     queries: visible.map((index) => {
       const cursor = index === 0 ? undefined : (pages[index - 1]?.next ?? undefined);
@@ -51,25 +51,43 @@ function useLivePages<T extends { readonly name: string }>(
       };
     }),
     combine: (results) =>
-      new Map(results.flatMap(({ data }) => data?.items ?? []).map((row) => [row.name, row])),
+      new Map(
+        results.flatMap(({ data }, place) => {
+          const index = visible[place];
+          return data && index !== undefined ? [[index, data] as const] : [];
+        }),
+      ),
   });
+}
+
+/** A page as it is now: what came shows up, what went is gone. What was pushed out of it stays as it was. */
+export function renewed<T extends { readonly name: string }>(page: Page<T>, now: Page<T> | undefined): T[] {
+  if (!now) return page.items;
+  const last = now.next ? now.items.at(-1)?.name : undefined;
+  return last === undefined ? now.items : [...now.items, ...page.items.filter(({ name }) => name > last)];
 }
 
 const NO_PAGES: never[] = [];
 
-/** The rows read so far, those on the screen with their latest numbers, and how to get at more. */
+/** The rows read so far, those on the screen as they are now, and how to get at more. */
 export function useList<T extends { readonly name: string }>(listing: Listing<T>) {
   const list = usePages(listing);
-  const pages = list.data?.pages ?? NO_PAGES;
+  const pages: readonly Page<T>[] = list.data?.pages ?? NO_PAGES;
   const [visible, setVisible] = useState<readonly number[]>([0]);
   const known = visible.filter((index) => index < pages.length);
   const live = useLivePages(listing, pages, known);
   const rows = useMemo(() => {
     const byName = new Map<string, T>();
-    for (const page of pages) for (const row of page.items) byName.set(row.name, live.get(row.name) ?? row);
+    for (const [index, page] of pages.entries())
+      for (const row of renewed(page, live.get(index))) byName.set(row.name, row);
     return [...byName.values()];
   }, [pages, live]);
-  const { hasNextPage, isFetchingNextPage, fetchNextPage } = list;
+  const { hasNextPage, isFetchingNextPage, fetchNextPage, refetch } = list;
+  // The last page grew beyond itself: there is another one now.
+  const grown = !hasNextPage && pages.length > 0 && Boolean(live.get(pages.length - 1)?.next);
+  useEffect(() => {
+    if (grown) void refetch();
+  }, [grown, refetch]);
   const onRange = useCallback(
     (first: number, last: number) => {
       const next = [...new Set([Math.floor(first / PAGE_ROWS), Math.floor(last / PAGE_ROWS)])];
