@@ -364,6 +364,34 @@ test('messages are leased and settled by hand', async ({ page, open, product }) 
   await expectFocusKept(page);
 });
 
+test('a filter that cannot be read is refused with its place, and one that can holds', async ({
+  page,
+  open,
+  product,
+  tolerate,
+}) => {
+  tolerate.push(/422|400/);
+  await product.create('orders');
+  await open('ns/default/subscriptions?create=true&topic=orders');
+  const dialog = page.getByRole('dialog');
+  await dialog.getByRole('textbox', { name: 'Name' }).fill('eu');
+  await dialog.getByLabel('Topic', { exact: true }).fill('orders');
+  await dialog.getByText('Filter, order').click();
+  await dialog.getByLabel('Filter').fill("header.region == 'eu*' or");
+  await dialog.getByLabel('Take turns by').fill('header.tenant');
+  await dialog.getByLabel('Keep the order of each key').check();
+  await dialog.getByRole('button', { name: 'Create subscription' }).click();
+  await expect(dialog.getByRole('alert')).toContainText('field filter');
+  await dialog.getByLabel('Filter').fill("header.region == 'eu*'");
+  await dialog.getByRole('button', { name: 'Create subscription' }).click();
+  await expect(page.getByText("header.region == 'eu*', in turns by header.tenant")).toBeVisible();
+  for (const region of ['us', 'eu-west', 'eu-west', 'us'])
+    await product.publish('orders', '{}', { 'Message-Key': 'k', 'Message-Header-region': region });
+  await product.pull('eu', 4, { lease_ms: 600_000 });
+  await expect(page.getByText('1 blocked behind others of their key')).toBeVisible();
+  expect(await totals(product, 'eu')).toMatchObject({ leased: 1, blocked: 1 });
+});
+
 test('the quick start works as it is written', async ({ page, open, product }, info) => {
   await open('ns/default/subscriptions');
   await expect(page.getByText('Create its topic first')).toBeVisible();
@@ -391,7 +419,7 @@ test('a subscription without its topic, and one that is not there, say so', asyn
   await open('ns/default/subscriptions/billing');
   await expect(page.getByText('Every message is settled.')).toBeVisible();
   await product.call('DELETE', '/topics/orders');
-  await expect(page.getByText('The numbers of any partition are not known')).toBeVisible();
+  await expect(page.getByText('Its topic orders was deleted')).toBeVisible();
   await page.getByRole('link', { name: 'Leases' }).click();
   await expect(page.getByRole('alert')).toContainText('incarnation_gone');
   await page.getByRole('link', { name: 'Try it' }).click();

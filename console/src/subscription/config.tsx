@@ -10,7 +10,7 @@ import {
 } from '../api/subscriptions';
 import { ConfigEditor } from '../edit/editor';
 import { draftOf, readDraft } from '../subscriptions/config';
-import { LeaseFields, PausedField, RetryFields } from '../subscriptions/fields';
+import { ChoiceFields, LeaseFields, PausedField, RetryFields } from '../subscriptions/fields';
 
 export function ConfigTab() {
   const { ns, subscription: name } = useParams({ from: '/ns/$ns/subscriptions/$subscription' });
@@ -34,6 +34,8 @@ export function ConfigTab() {
     >
       {(fields) => (
         <>
+          <h2>Which messages</h2>
+          <ChoiceFields {...fields} />
           <h2>Leases</h2>
           <LeaseFields ns={ns} {...fields} />
           <PausedField {...fields} />

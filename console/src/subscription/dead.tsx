@@ -131,21 +131,20 @@ function LetterTable({ ns, dlq, letters }: { ns: string; dlq: string; letters: r
       <table className="table">
         <thead>
           <tr>
-            <th scope="col">Died</th>
             <th scope="col">Message</th>
-            <th scope="col">Letter</th>
             <th scope="col">Why</th>
             <th scope="col" className="numeric">
               Attempts
             </th>
+            <th scope="col">Died</th>
             <th scope="col">Key</th>
             <th scope="col">Body</th>
+            <th scope="col">Letter</th>
           </tr>
         </thead>
         <tbody>
           {letters.map((letter) => (
             <tr key={letter.id}>
-              <td className="mono faint">{instant(letter.ts, zone)}</td>
               <th scope="row">
                 <Link
                   to="/ns/$ns/topics/$topic/messages"
@@ -156,6 +155,11 @@ function LetterTable({ ns, dlq, letters }: { ns: string; dlq: string; letters: r
                   {letter.topic} {letter.origin}
                 </Link>
               </th>
+              <td>{letter.reason}</td>
+              <td className="numeric">{letter.attempts}</td>
+              <td className="mono faint">{instant(letter.ts, zone)}</td>
+              <td className="mono">{letter.key ?? <span className="faint">–</span>}</td>
+              <td className="mono clip">{letter.preview}</td>
               <td>
                 <Link
                   to="/ns/$ns/topics/$topic/messages"
@@ -166,10 +170,6 @@ function LetterTable({ ns, dlq, letters }: { ns: string; dlq: string; letters: r
                   {letter.id}
                 </Link>
               </td>
-              <td>{letter.reason}</td>
-              <td className="numeric">{letter.attempts}</td>
-              <td className="mono">{letter.key ?? <span className="faint">–</span>}</td>
-              <td className="mono clip">{letter.preview}</td>
             </tr>
           ))}
         </tbody>

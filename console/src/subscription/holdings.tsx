@@ -1,10 +1,9 @@
-import { Link } from '@tanstack/react-router';
 import type { Subscription } from '../api/client';
 import { grouped } from '../format/number';
 
 /** What the messages that are not settled wait for: shares of one strip, and the numbers. */
 export function Holdings({ subscription }: { subscription: Subscription }) {
-  const { ns, name, totals, config } = subscription;
+  const { totals, config } = subscription;
   const kinds = [
     { id: 'ready', label: 'ready', count: totals.ready, about: 'for whoever asks next' },
     {
@@ -14,6 +13,9 @@ export function Holdings({ subscription }: { subscription: Subscription }) {
       about: `of ${grouped(config.max_unacked ?? 0)} at once`,
     },
     { id: 'delayed', label: 'delayed', count: totals.delayed, about: 'until their time comes' },
+    ...(config.order === 'key'
+      ? [{ id: 'blocked', label: 'blocked', count: totals.blocked, about: 'behind others of their key' }]
+      : []),
     {
       id: 'dying',
       label: 'dead, on their way',
@@ -37,13 +39,6 @@ export function Holdings({ subscription }: { subscription: Subscription }) {
           </li>
         ))}
       </ul>
-      {totals.leased > 0 && (
-        <p className="note">
-          <Link to="/ns/$ns/subscriptions/$subscription/leases" params={{ ns, subscription: name }}>
-            Who holds what
-          </Link>
-        </p>
-      )}
     </section>
   );
 }

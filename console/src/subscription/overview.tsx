@@ -35,7 +35,8 @@ export function OverviewTab() {
   return (
     <div className="tab-body">
       <p className="verdict" data-tone={tone} role="status">
-        <strong>{word}</strong> {sentence}
+        <strong>{word.charAt(0).toUpperCase() + word.slice(1)}</strong> {sentence}{' '}
+        <Next ns={ns} name={name} word={word} />
       </p>
       <div className="tiles">
         <Tile label="Depth" value={least(totals.unsettled)} note="messages not settled">
@@ -71,6 +72,26 @@ export function OverviewTab() {
   );
 }
 
+/** Where to look next. */
+function Next({ ns, name, word }: { ns: string; name: string; word: string }) {
+  const params = { ns, subscription: name };
+  if (word === 'not taken') {
+    return (
+      <Link to="/ns/$ns/subscriptions/$subscription/try" params={params}>
+        Take one by hand
+      </Link>
+    );
+  }
+  if (word === 'active' || word === 'full' || word === 'waiting') {
+    return (
+      <Link to="/ns/$ns/subscriptions/$subscription/leases" params={params}>
+        Who holds what
+      </Link>
+    );
+  }
+  return null;
+}
+
 /** Messages per second between the last two times it was read. */
 function useFlow(subscription: Subscription | undefined, at: number): Flow | undefined {
   const marks = useRef<{ last: Mark | undefined; flow: Flow | undefined }>({
@@ -99,6 +120,20 @@ function Facts({ subscription, updatedAt }: { subscription: Subscription; update
       <dd>
         <TopicLinks ns={ns} topics={config.topics} />, begun at <code>{config.start}</code>
       </dd>
+      {(config.filter || config.fair_by || config.order === 'key') && (
+        <>
+          <dt>Messages</dt>
+          <dd>
+            {config.filter ? <code>{config.filter}</code> : 'all'}
+            {config.fair_by && (
+              <>
+                , in turns by <code>{config.fair_by}</code>
+              </>
+            )}
+            {config.order === 'key' && ', each key in its order'}
+          </dd>
+        </>
+      )}
       <dt>Lease</dt>
       <dd>
         {durationText(config.lease_ms)}, {attempts}

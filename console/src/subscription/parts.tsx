@@ -78,8 +78,4 @@ export function Parts({ subscription }: { subscription: Subscription }) {
 }
 
 const known = (value: number | null | undefined) =>
-  value == null ? (
-    <span title="The shard cannot be reached now, or the topic was deleted">unknown</span>
-  ) : (
-    grouped(value)
-  );
+  value == null ? <span title="The shard cannot be reached now">unknown</span> : grouped(value);

@@ -12,13 +12,21 @@ describe('configuration form of a subscription', () => {
     expect(changes(odd, config)).toEqual([]);
   });
   test('the patch names only what was changed; no topic and no limit are said as the API says them', () => {
-    const draft = { ...draftOf(billing), dlq: ' ', attempts: '', backoff: '1s, 90s', lease: '1m' };
+    const draft = {
+      ...draftOf(billing),
+      dlq: ' ',
+      attempts: '',
+      backoff: '1s, 90s',
+      lease: '1m',
+      filter: " key == 'a' ",
+    };
     const { config } = readDraft(draft, billing);
     expect(patchOf(changes(billing, config))).toEqual({
       lease_ms: 60_000,
       max_attempts: 0,
       backoff_ms: [1000, 90_000],
       dlq: null,
+      filter: "key == 'a'",
     });
   });
   test('each wrong field is named', () => {

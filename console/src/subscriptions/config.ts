@@ -8,6 +8,8 @@ export interface Draft {
   readonly backoff: string;
   readonly dlq: string;
   readonly unacked: string;
+  readonly filter: string;
+  readonly fairBy: string;
   readonly paused: boolean;
 }
 
@@ -19,6 +21,8 @@ export const DEFAULTS: SubscriptionConfig = {
   backoff_ms: [1000, 5000, 30_000],
   dlq: null,
   order: 'none',
+  filter: null,
+  fair_by: null,
   start: 'earliest',
   max_unacked: 10_000,
   paused: false,
@@ -36,6 +40,8 @@ export function draftOf(config: SubscriptionConfig): Draft {
     backoff: backoffText(config.backoff_ms ?? []),
     dlq: config.dlq ?? '',
     unacked: String(config.max_unacked ?? ''),
+    filter: config.filter ?? '',
+    fairBy: config.fair_by ?? '',
     paused: config.paused ?? false,
   };
 }
@@ -61,13 +67,15 @@ export function readDraft(
   const attempts = take('attempts', parseCount(draft.attempts), 1, ATTEMPTS_MAX, 'At most 4,294,967,295.');
   const backoff = parseBackoff(draft.backoff);
   if (!backoff.ok) errors.backoff = backoff.why;
-  const dlq = draft.dlq.trim();
+  const textOrNull = (text: string) => (text.trim() === '' ? null : text.trim());
   const config: SubscriptionConfig = {
     ...base,
     lease_ms: lease ?? base.lease_ms ?? LEASE_MS.min,
     max_attempts: attempts ?? 0,
     backoff_ms: backoff.ok ? backoff.list : (base.backoff_ms ?? []),
-    dlq: dlq === '' ? null : dlq,
+    dlq: textOrNull(draft.dlq),
+    filter: textOrNull(draft.filter),
+    fair_by: textOrNull(draft.fairBy),
     max_unacked: unacked ?? base.max_unacked ?? 1,
     paused: draft.paused,
   };

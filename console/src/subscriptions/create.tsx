@@ -11,10 +11,10 @@ import { nameError } from '../edit/name';
 import { instant, parseInstant, zoneName } from '../format/time';
 import { CopyButton } from '../ui/copy';
 import { Sheet } from '../ui/dialog';
-import { Choice, Field } from '../ui/field';
+import { Check, Choice, Field } from '../ui/field';
 import { ProblemBox } from '../ui/problem';
 import { DEFAULTS, draftOf, readDraft } from './config';
-import { LeaseFields, RetryFields, TopicField } from './fields';
+import { ChoiceFields, LeaseFields, RetryFields, TopicField } from './fields';
 
 interface CreateProps {
   readonly ns: string;
@@ -56,12 +56,15 @@ function CreateForm({ ns, topic: given, onClose }: Omit<CreateProps, 'open'>) {
   const [topic, setTopic] = useState(given);
   const start = useStart();
   const [draft, setDraft] = useState(() => draftOf(DEFAULTS));
+  const [byKey, setByKey] = useState(false);
   const [tried, setTried] = useState(false);
 
   const { config, errors } = readDraft(draft, DEFAULTS);
   const badName = nameError(name);
   const badTopic = nameError(topic.trim());
-  const body = patchOf(changes(DEFAULTS, { ...config, topics: [topic.trim()], start: start.value }));
+  const order = byKey ? ('key' as const) : ('none' as const);
+  const whole = { ...config, topics: [topic.trim()], start: start.value, order };
+  const body = patchOf(changes(DEFAULTS, whole));
   const badFields = Object.keys(errors).length > 0;
   const wrong = badName !== null || badTopic !== null || start.error !== null || badFields;
 
@@ -122,7 +125,15 @@ function CreateForm({ ns, topic: given, onClose }: Omit<CreateProps, 'open'>) {
         )}
       </div>
       <details className="more" open={badFields || undefined}>
-        <summary>Leases, retries and dead letters</summary>
+        <summary>Filter, order, leases, retries and dead letters</summary>
+        <h3>Which messages, in which order</h3>
+        <ChoiceFields draft={draft} errors={errors} onChange={setDraft} />
+        <Check
+          label="Keep the order of each key"
+          checked={byKey}
+          onChange={setByKey}
+          hint="Of the messages of one key, one is leased at a time. Cannot be changed later."
+        />
         <h3>Leases</h3>
         <LeaseFields ns={ns} draft={draft} errors={errors} onChange={setDraft} />
         <h3>Retries and dead letters</h3>

@@ -1,6 +1,5 @@
-import { useQuery } from '@tanstack/react-query';
 import { useId } from 'react';
-import { topicListing } from '../api/topics';
+import { useTopicNames } from '../api/topics';
 import { grouped } from '../format/number';
 import { parseDuration } from '../format/quantity';
 import { Check, Field } from '../ui/field';
@@ -86,6 +85,35 @@ export function RetryFields({ ns, draft, errors, onChange }: FieldsProps) {
   );
 }
 
+/** What is wrong with an expression is the gateway's to say: it names the byte. */
+export function ChoiceFields({ draft, errors, onChange }: Omit<FieldsProps, 'ns'>) {
+  const set: SetDraft = (field, value) => onChange({ ...draft, [field]: value });
+  return (
+    <div className="fields">
+      <Field
+        label="Filter"
+        mono
+        placeholder="all messages"
+        maxLength={1024}
+        value={draft.filter}
+        error={errors.filter}
+        hint="Like header.region == 'eu*' and not key == 'test'. What does not match is settled undelivered."
+        onChange={(value) => set('filter', value)}
+      />
+      <Field
+        label="Take turns by"
+        mono
+        placeholder="nothing"
+        maxLength={1024}
+        value={draft.fairBy}
+        error={errors.fairBy}
+        hint="Like header.tenant, or key: nobody with a million messages holds up the others."
+        onChange={(value) => set('fairBy', value)}
+      />
+    </div>
+  );
+}
+
 export function PausedField({ draft, onChange }: Pick<FieldsProps, 'draft' | 'onChange'>) {
   return (
     <Check
@@ -112,17 +140,12 @@ interface TopicFieldProps {
 /** The name of a topic, with suggestions. */
 export function TopicField({ ns, ...rest }: TopicFieldProps) {
   const id = useId();
-  const listing = topicListing(ns, rest.value.trim());
-  const found = useQuery({
-    queryKey: ['topic-names', ...listing.key],
-    queryFn: ({ signal }) => listing.read(undefined, signal),
-    staleTime: 10_000,
-  });
+  const names = useTopicNames(ns, rest.value.trim());
   return (
     <>
       <Field {...rest} mono list={id} />
       <datalist id={id}>
-        {found.data?.items.slice(0, 20).map(({ name }) => (
+        {names.data?.map((name) => (
           <option key={name} value={name} />
         ))}
       </datalist>

@@ -1,7 +1,6 @@
-import { useQuery } from '@tanstack/react-query';
 import { useNavigate } from '@tanstack/react-router';
 import { subscriptionUrl, topicUrl } from '../api/client';
-import { topicListing } from '../api/topics';
+import { useTopicNames } from '../api/topics';
 import { curl } from '../curl/curl';
 import { Snippet } from '../ui/copy';
 
@@ -10,12 +9,8 @@ const NAME = 'workers';
 /** The first minute of a work queue, with commands that work against this very gateway. */
 export function QueueQuickStart({ ns, topic: given }: { ns: string; topic: string }) {
   const navigate = useNavigate();
-  const listing = topicListing(ns, '');
-  const topics = useQuery({
-    queryKey: ['topic-names', ...listing.key],
-    queryFn: ({ signal }) => listing.read(undefined, signal),
-  });
-  const existing = given || topics.data?.items[0]?.name;
+  const topics = useTopicNames(ns, '');
+  const existing = given || topics.data?.[0];
   const topic = existing ?? 'orders';
   const url = subscriptionUrl(ns, NAME);
   const json = { 'Content-Type': 'application/json' };

@@ -16,9 +16,19 @@ function subscription(totals: Partial<Totals>, config = {}, parts: Part[] = [PAR
     version: 1,
     created_ms: 0,
     topic_incarnation: 1,
+    topic_deleted: false,
     config: { ...DEFAULTS, topics: ['orders'], ...config },
     parts,
-    totals: { unsettled: 0, ready: 0, leased: 0, delayed: 0, dead: 0, dead_pending: 0, ...totals },
+    totals: {
+      unsettled: 0,
+      ready: 0,
+      leased: 0,
+      delayed: 0,
+      blocked: 0,
+      dead: 0,
+      dead_pending: 0,
+      ...totals,
+    },
   };
 }
 
@@ -36,6 +46,11 @@ test.each([
   ['empty', { dead: 3 }, {}, undefined],
 ] as const)('it is %s with %j and %j', (word, totals, config, parts) => {
   expect(verdict(subscription(totals, config, parts && [...parts])).word).toBe(word);
+});
+
+test('a deleted topic is told apart from shards that cannot be reached', () => {
+  const gone = { ...subscription({}, { paused: true }, [LOST]), topic_deleted: true };
+  expect(verdict(gone)).toMatchObject({ word: 'no topic', sentence: expect.stringContaining('orders') });
 });
 
 test('a sum over what can be reached is told to be one', () => {

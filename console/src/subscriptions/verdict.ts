@@ -19,12 +19,19 @@ export function verdict(subscription: Subscription): Verdict {
   const { config, parts, totals } = subscription;
   const unknown = unknownParts(subscription);
   const waiting = counted(totals.ready, 'message');
+  if (subscription.topic_deleted) {
+    return {
+      tone: 'bad',
+      word: 'no topic',
+      sentence: `Its topic ${config.topics.join(', ')} was deleted: it can only be deleted as well.`,
+    };
+  }
   if (unknown > 0) {
     const which = unknown === parts.length ? 'any partition' : counted(unknown, 'partition');
     return {
       tone: 'bad',
       word: 'unknown',
-      sentence: `The numbers of ${which} are not known: the topic was deleted, or a shard cannot be reached.`,
+      sentence: `The numbers of ${which} are not known: a shard cannot be reached.`,
     };
   }
   if (config.paused) {
@@ -46,12 +53,14 @@ export function verdict(subscription: Subscription): Verdict {
   }
   if (totals.unsettled === 0) return { tone: 'idle', word: 'empty', sentence: 'Every message is settled.' };
   if (totals.ready === 0 && totals.leased === 0) {
-    const what = totals.delayed > 0 ? counted(totals.delayed, 'message') : 'Dead letters';
+    const behind = totals.blocked > 0 ? `, and ${grouped(totals.blocked)} behind others of their key` : '';
     return {
       tone: 'idle',
       word: 'waiting',
       sentence:
-        totals.delayed > 0 ? `${what} wait for their time.` : `${what} are on their way to their topic.`,
+        totals.delayed > 0
+          ? `${counted(totals.delayed, 'message')} wait for their time${behind}.`
+          : 'Dead letters are on their way to their topic.',
     };
   }
   return {

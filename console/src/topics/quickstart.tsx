@@ -1,9 +1,14 @@
 import { useNavigate } from '@tanstack/react-router';
+import { lazy, Suspense } from 'react';
 import { origin, socketUrl, topicUrl } from '../api/client';
 import { useNamespace } from '../app/shell';
 import { curl } from '../curl/curl';
 import { Snippet } from '../ui/copy';
 import { browserSnippet } from './snippet';
+
+const QueueQuickStart = lazy(async () => ({
+  default: (await import('../subscriptions/quickstart')).QueueQuickStart,
+}));
 
 const NAME = 'orders';
 
@@ -13,6 +18,11 @@ export function QuickStartPage() {
     <div className="page narrow">
       <h1>Quick start</h1>
       <QuickStart ns={ns} />
+      <h1>Work queues</h1>
+      <p className="lead">Each message to one of many workers, and again until it is acknowledged.</p>
+      <Suspense>
+        <QueueQuickStart ns={ns} topic="" />
+      </Suspense>
     </div>
   );
 }
