@@ -2,7 +2,7 @@
 
 use weir_journal::JournalConfig;
 
-use crate::shard::state::OUTBOX_ROWS_MAX;
+use crate::shard::state::{OUTBOX_ROWS_MAX, OUTPUT_BYTES_MAX, OUTPUT_ROWS_MAX};
 
 /// Bounds of a running node. What is bounded is in its metrics, with the bound beside it as `…_max`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -21,6 +21,10 @@ pub struct Limits {
     pub tail_ring_bytes: usize,
     /// Rows of one shard's outbox, beyond which changes of topics are refused.
     pub outbox_rows: usize,
+    /// Outputs of one shard's settles on their way, beyond which settles that publish are refused.
+    pub output_rows: usize,
+    /// Bytes of them.
+    pub output_bytes: u64,
     /// Producers, and as many idempotency keys, of one shard, beyond which new ones are refused.
     pub dedupe_rows: usize,
 }
@@ -35,6 +39,8 @@ impl Limits {
             index_bytes: journal.index_bytes_max,
             tail_ring_bytes,
             outbox_rows: OUTBOX_ROWS_MAX,
+            output_rows: OUTPUT_ROWS_MAX,
+            output_bytes: OUTPUT_BYTES_MAX,
             dedupe_rows,
         }
     }

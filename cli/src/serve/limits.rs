@@ -15,6 +15,8 @@ pub(super) fn log_node(limits: &Limits) {
         journal_index = %size(limits.index_bytes),
         tail_ring = %size(limits.tail_ring_bytes as u64),
         outbox_rows_per_shard = limits.outbox_rows,
+        outputs_per_shard = limits.output_rows,
+        output_bytes_per_shard = %size(limits.output_bytes),
         dedupe_rows_per_shard = limits.dedupe_rows,
         "limits of the storage node"
     );
