@@ -170,11 +170,12 @@ async fn the_order_of_each_key_holds_over_a_power_cut_at_any_moment() {
                 break;
             }
         }
-        let seen = seen.lock().unwrap();
-        for (offset, value) in &confirmed {
-            assert!(seen.asked.contains(offset), "seed {seed}: {value} at {offset} is lost");
+        {
+            let seen = seen.lock().unwrap();
+            for (offset, value) in &confirmed {
+                assert!(seen.asked.contains(offset), "seed {seed}: {value} at {offset} is lost");
+            }
         }
-        drop(seen);
         node.shutdown(Duration::from_secs(2)).await;
     }
 }
