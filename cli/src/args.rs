@@ -205,6 +205,10 @@ pub(crate) struct SubArgs {
     /// Only this partition
     #[arg(long, value_name = "N")]
     pub(crate) partition: Option<u32>,
+    /// `memory`: print messages before they are committed, with lines that say what is firm and what is taken back
+    /// (with --json; otherwise on standard error) [default: as the topic says]
+    #[arg(long, value_name = "LEVEL", value_parser = ["memory", "quorum"])]
+    pub(crate) min_level: Option<String>,
     /// Messages that may come before the last ones are printed
     #[arg(long, default_value_t = 4_096, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
     pub(crate) credit: u64,

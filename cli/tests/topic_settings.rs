@@ -79,10 +79,7 @@ fn what_would_have_no_effect_is_refused_by_name_and_changes_nothing() {
     let (_dir, _product, mut http) = start(&[]);
     assert_eq!(http.request("PUT /v1/topics/t", &[], b"{}").unwrap().status, 201);
     let before = http.request("GET /v1/topics/t", &[], b"").unwrap().json();
-    for (config, code_expected, field) in [
-        (r#"{"compaction":"key"}"#, "not_supported", "compaction"),
-        (r#"{"deliver_from":"memory"}"#, "level_unavailable", "deliver_from"),
-    ] {
+    for (config, code_expected, field) in [(r#"{"compaction":"key"}"#, "not_supported", "compaction")] {
         for line in ["PUT /v1/topics/new", "PATCH /v1/topics/t"] {
             let answer = http.request(line, &[], config.as_bytes()).unwrap();
             assert_eq!(code(&answer), refused(409, code_expected, field), "{line} {config}");
@@ -99,12 +96,9 @@ fn what_would_have_no_effect_is_refused_by_name_and_changes_nothing() {
     );
 
     assert_eq!(http.request("POST /v1/topics/t/messages", &[], b"x").unwrap().status, 201);
-    let events = ("Accept", "text/event-stream");
     for (path, headers) in [
         ("/v1/topics/t/messages?min_level=memory", &[][..]),
-        ("/v1/topics/t/messages?min_level=memory", &[events]),
         ("/v1/topics/t/messages/0/0?min_level=memory", &[]),
-        ("/v1/ns/default/events?topic=t&min_level=memory", &[]),
     ] {
         let answer = http.request(&format!("GET {path}"), headers, b"").unwrap();
         assert_eq!(code(&answer), refused(409, "level_unavailable", "min_level"), "{path} {headers:?}");

@@ -2,6 +2,7 @@
 
 use weir_journal::JournalConfig;
 
+use crate::replica::early::STAGED_BYTES_MAX;
 use crate::shard::state::{OUTBOX_ROWS_MAX, OUTPUT_BYTES_MAX, OUTPUT_ROWS_MAX};
 
 /// Bounds of a running node. What is bounded is in its metrics, with the bound beside it as `…_max`.
@@ -19,6 +20,8 @@ pub struct Limits {
     pub index_bytes: u64,
     /// Bytes of the newest entries in memory, all shards together; beyond it the oldest go.
     pub tail_ring_bytes: usize,
+    /// Bytes of staged batches kept for readers below quorum, all shards together; beyond it they read what is committed.
+    pub staged_bytes: usize,
     /// Rows of one shard's outbox, beyond which changes of topics are refused.
     pub outbox_rows: usize,
     /// Outputs of one shard's settles on their way, beyond which settles that publish are refused.
@@ -30,7 +33,12 @@ pub struct Limits {
 }
 
 impl Limits {
-    pub(crate) fn new(journal: &JournalConfig, tail_ring_bytes: usize, dedupe_rows: usize) -> Self {
+    pub(crate) fn new(
+        journal: &JournalConfig,
+        data_shards: u32,
+        tail_ring_bytes: usize,
+        dedupe_rows: usize,
+    ) -> Self {
         Self {
             journal_bytes: journal.max_bytes,
             admitted_bytes: journal.pending_bytes_max,
@@ -38,6 +46,7 @@ impl Limits {
             memory_bytes: journal.memory_bytes_max(),
             index_bytes: journal.index_bytes_max,
             tail_ring_bytes,
+            staged_bytes: STAGED_BYTES_MAX * data_shards as usize,
             outbox_rows: OUTBOX_ROWS_MAX,
             output_rows: OUTPUT_ROWS_MAX,
             output_bytes: OUTPUT_BYTES_MAX,

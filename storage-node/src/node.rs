@@ -153,7 +153,8 @@ impl Node {
         }
         let states = shards.iter().map(|(shard, handle)| (*shard, &handle.state));
         around.registry.register(Box::new(ShardsCollector::new(states, dedupe_rows as usize)?))?;
-        let limits = Limits::new(journal.config(), config.tail_ring_bytes, dedupe_rows as usize);
+        let limits = Limits::new(journal.config(), data_shards, config.tail_ring_bytes, dedupe_rows as usize);
+        metrics.staged_bytes_max(limits.staged_bytes);
         let mut service = NodeService {
             room: Room::new(journal.clone(), &shards),
             shards: Arc::new(shards),

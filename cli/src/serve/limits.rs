@@ -14,6 +14,7 @@ pub(super) fn log_node(limits: &Limits) {
         journal_memory = %size(limits.memory_bytes),
         journal_index = %size(limits.index_bytes),
         tail_ring = %size(limits.tail_ring_bytes as u64),
+        staged = %size(limits.staged_bytes as u64),
         outbox_rows_per_shard = limits.outbox_rows,
         outputs_per_shard = limits.output_rows,
         output_bytes_per_shard = %size(limits.output_bytes),

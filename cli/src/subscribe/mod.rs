@@ -12,11 +12,12 @@ use std::time::Duration;
 
 use anyhow::bail;
 use tokio::signal::ctrl_c;
+use weir_protocol::rpc::Level;
 use weir_protocol::start::{Start, parse_from};
-use weir_protocol::ws::{Bye, Channel, ClientFrame, Deliveries, Gap, Limit, ServerFrame, Sub};
+use weir_protocol::ws::{Bye, Channel, ClientFrame, Deliveries, Firm, Gap, Limit, Retract, ServerFrame, Sub};
 
 use self::position::Position;
-use self::print::Printer;
+use self::print::{Fate, Printer};
 use crate::args::{Connect, SubArgs};
 use crate::client::{Backoff, Wire, WireError, refusal};
 use crate::output;
@@ -117,6 +118,7 @@ impl Run<'_> {
             topic: Some(follow.topic.clone()),
             p: self.args.partition,
             from: Some(follow.position.from(&self.from)),
+            min_level: self.args.min_level.as_deref().and_then(Level::from_text),
             limit: follow.granted,
             ..Sub::default()
         }
@@ -153,10 +155,18 @@ impl Run<'_> {
                 note_gap(&follow.topic, &gap);
                 follow.position.skipped(gap.p, gap.to);
             }
+            ServerFrame::Firm(Firm { p: partition, upto }) => {
+                self.printer.fate(&Fate::Firm { topic: &follow.topic, partition, upto });
+                follow.position.firm(partition, upto);
+            }
+            ServerFrame::Retract(Retract { p: partition, from, to, term }) => {
+                self.printer.fate(&Fate::Retract { topic: &follow.topic, partition, from, to, term });
+                follow.position.skipped(partition, from);
+            }
             ServerFrame::Err(refused) => {
                 return Err(refusal(&format!("{}: ", follow.topic), &refused.problem));
             }
-            // Frames of a newer gateway, and those of deliveries below quorum, which are printed as they come.
+            // Frames of a newer gateway.
             _ => {}
         }
         Ok(())
@@ -166,6 +176,7 @@ impl Run<'_> {
         let broken =
             |error: &dyn std::fmt::Display| WireError::Final(format!("a delivery cannot be read: {error}"));
         let follow = &mut self.follows[number];
+        let term = deliveries.staged.map(|term| term.0);
         let mut n = deliveries.n;
         for slice in &deliveries.slices {
             let batch = slice.parsed().map_err(|error| broken(&error))?;
@@ -176,10 +187,10 @@ impl Run<'_> {
                 follow.taken.msgs += 1;
                 follow.taken.bytes += record.size as u64;
                 if self.left != Some(0) {
-                    self.printer.record(&follow.topic, partition, &record);
+                    self.printer.record(&follow.topic, partition, &record, term);
                     self.left = self.left.map(|left| left - 1);
                 }
-                follow.position.took(n, partition.0, record.offset.0);
+                follow.position.took(n, partition.0, record.offset.0, term);
                 n += 1;
             }
         }

@@ -13,6 +13,8 @@ pub(super) struct Position {
     n: Option<u64>,
     /// Next offset of each partition; empty before the first start.
     next: BTreeMap<u32, u64>,
+    /// What came of a partition before it was committed: its term, and the end of what is firm.
+    early: BTreeMap<u32, (u64, u64)>,
     /// Partitions whose end was not reached yet; `None` before the first start.
     behind: Option<BTreeMap<u32, u64>>,
 }
@@ -26,7 +28,10 @@ impl Position {
         let parts: Vec<_> =
             if started.parts.is_empty() { single.into_iter().collect() } else { several.collect() };
         for &(partition, start, _) in &parts {
-            self.next.insert(partition, start);
+            // What may be lost is taken back by name, behind this.
+            if !self.early.contains_key(&partition) {
+                self.next.insert(partition, start);
+            }
         }
         if self.behind.is_none() {
             let behind = parts.into_iter().filter(|(_, start, tail)| start < tail);
@@ -34,15 +39,27 @@ impl Position {
         }
     }
 
-    /// A record came.
-    pub(super) fn took(&mut self, n: u64, partition: u32, offset: u64) {
+    /// A record came; `term` is that of one that is not committed.
+    pub(super) fn took(&mut self, n: u64, partition: u32, offset: u64, term: Option<u64>) {
         self.n = Some(n);
+        let firm = self.early.get(&partition).map_or(offset, |(_, firm)| *firm);
         self.skipped(partition, offset + 1);
+        self.early.extend(term.map(|term| (partition, (term, firm))));
+    }
+
+    /// What came below `upto` is committed.
+    pub(super) fn firm(&mut self, partition: u32, upto: u64) {
+        let next = self.next.get(&partition).copied().unwrap_or_default();
+        if let Some((_, firm)) = self.early.get_mut(&partition) {
+            *firm = upto.max(*firm);
+        }
+        self.early.retain(|at, (_, firm)| *at != partition || *firm < next);
     }
 
     /// What is below `next` is behind us.
     pub(super) fn skipped(&mut self, partition: u32, next: u64) {
         self.next.insert(partition, next);
+        self.early.remove(&partition);
         if let Some(behind) = &mut self.behind {
             behind.retain(|at, tail| *at != partition || next < *tail);
         }
@@ -64,7 +81,14 @@ impl Position {
     pub(super) fn resume(&self, ch: u16) -> Option<ResumeChannel> {
         // A partition of which nothing exists yet has no last record; `from` says where it starts.
         let seen = self.next.iter().filter(|(_, next)| **next > 0);
-        let seen = seen.map(|(p, next)| Seen { p: *p, o: next - 1, term: None }).collect();
+        let early = |p| self.early.get(p);
+        let seen = seen.map(|(p, next)| Seen {
+            p: *p,
+            o: next - 1,
+            term: early(p).map(|(term, _)| *term),
+            firm: early(p).map(|(_, firm)| *firm),
+        });
+        let seen = seen.collect();
         (!self.next.is_empty()).then(|| ResumeChannel { ch, n: self.n, seen, ..ResumeChannel::default() })
     }
 
@@ -88,10 +112,10 @@ mod tests {
         assert_eq!(position.from(&latest), latest);
         let parts = vec![Part { p: 0, start: 5, tail: 5 }, Part { p: 1, start: 0, tail: 0 }];
         position.started(&Subscribed { parts, recovered: true, ..Subscribed::default() }, None);
-        position.took(1, 0, 5);
+        position.took(1, 0, 5, None);
         let resume = position.resume(7).unwrap();
         assert_eq!((resume.ch, resume.n), (7, Some(1)));
-        assert_eq!(resume.seen, [Seen { p: 0, o: 5, term: None }]);
+        assert_eq!(resume.seen, [Seen { p: 0, o: 5, ..Seen::default() }]);
         assert_eq!(
             position.from(&latest),
             Start::At(At::Earliest(true)),
@@ -100,14 +124,34 @@ mod tests {
     }
 
     #[test]
+    fn what_is_not_firm_is_named_until_it_is_or_is_taken_back() {
+        let mut position = Position::default();
+        let seen = |position: &Position| position.resume(1).unwrap().seen[0];
+        position.took(1, 0, 5, None);
+        position.took(2, 0, 6, Some(3));
+        position.took(3, 0, 7, Some(3));
+        assert_eq!(seen(&position), Seen { p: 0, o: 7, term: Some(3), firm: Some(6) });
+        position.firm(0, 7);
+        assert_eq!(seen(&position), Seen { p: 0, o: 7, term: Some(3), firm: Some(7) });
+        // A new connection starts where the gateway takes back from, and says so next.
+        position.started(&Subscribed { start: Some(7), tail: Some(7), ..Subscribed::default() }, None);
+        assert_eq!(seen(&position).o, 7);
+        position.skipped(0, 7);
+        assert_eq!(seen(&position), Seen { p: 0, o: 6, ..Seen::default() });
+        position.took(4, 0, 7, Some(4));
+        position.firm(0, 8);
+        assert_eq!(seen(&position), Seen { p: 0, o: 7, ..Seen::default() });
+    }
+
+    #[test]
     fn it_has_caught_up_when_every_partition_has() {
         let mut position = Position::default();
         assert!(!position.is_caught_up(), "nothing is known yet");
         position.started(&Subscribed { start: Some(3), tail: Some(5), ..Subscribed::default() }, Some(2));
         assert!(!position.is_caught_up());
-        position.took(1, 2, 3);
+        position.took(1, 2, 3, None);
         assert!(!position.is_caught_up());
-        position.took(2, 2, 4);
+        position.took(2, 2, 4, None);
         assert!(position.is_caught_up());
     }
 }

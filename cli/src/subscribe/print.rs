@@ -16,6 +16,11 @@ struct Line<'a> {
     partition: u32,
     offset: u64,
     ts: u64,
+    /// Absent if it is committed: then nothing takes it back.
+    #[serde(rename = "final", skip_serializing_if = "Option::is_none")]
+    is_final: Option<bool>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    term: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     key: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -27,6 +32,16 @@ struct Line<'a> {
     data: Option<RawJson>,
     #[serde(skip_serializing_if = "Option::is_none")]
     data_base64: Option<String>,
+}
+
+/// What became of records that were printed before they were committed, as a line of `--json`.
+#[derive(Serialize)]
+#[serde(tag = "event", rename_all = "snake_case")]
+pub(super) enum Fate<'a> {
+    /// Everything below `upto` is committed.
+    Firm { topic: &'a str, partition: u32, upto: u64 },
+    /// Offsets from `from` up to `to`, exclusive, are to be forgotten.
+    Retract { topic: &'a str, partition: u32, from: u64, to: u64, term: u64 },
 }
 
 /// Prints records. A reader that went away (`| head`) ends the command quietly.
@@ -41,9 +56,10 @@ impl Printer {
         Self { out: BufWriter::with_capacity(64 << 10, std::io::stdout()), as_json, with_topic }
     }
 
-    pub(super) fn record(&mut self, topic: &str, partition: PartitionId, record: &Record) {
+    /// `term` is that of a record that is not committed.
+    pub(super) fn record(&mut self, topic: &str, partition: PartitionId, record: &Record, term: Option<u64>) {
         let written = if self.as_json {
-            self.json(topic, partition, record)
+            self.json(topic, partition, record, term)
         } else {
             let prefix = if self.with_topic { write_prefix(&mut self.out, topic) } else { Ok(()) };
             prefix.and_then(|()| self.out.write_all(&record.value)).and_then(|()| self.out.write_all(b"\n"))
@@ -51,18 +67,40 @@ impl Printer {
         ended_quietly(written);
     }
 
+    /// Says what became of records; without `--json` only of those that are taken back, on standard error.
+    pub(super) fn fate(&mut self, fate: &Fate<'_>) {
+        if self.as_json {
+            let line = serde_json::to_writer(&mut self.out, fate).map_err(std::io::Error::from);
+            ended_quietly(line.and_then(|()| self.out.write_all(b"\n")));
+        } else if let Fate::Retract { topic, partition, from, to, .. } = fate {
+            self.flush();
+            let last = to.saturating_sub(1);
+            output::note(format_args!(
+                "{topic}: messages {from} to {last} of partition {partition} were not committed: forget them"
+            ));
+        }
+    }
+
     pub(super) fn flush(&mut self) {
         let flushed = self.out.flush();
         ended_quietly(flushed);
     }
 
-    fn json(&mut self, topic: &str, partition: PartitionId, record: &Record) -> std::io::Result<()> {
+    fn json(
+        &mut self,
+        topic: &str,
+        partition: PartitionId,
+        record: &Record,
+        term: Option<u64>,
+    ) -> std::io::Result<()> {
         let msg = Msg::of(record, 0, partition);
         let line = Line {
             topic,
             partition: msg.p,
             offset: msg.o,
             ts: msg.ts,
+            is_final: term.map(|_| false),
+            term,
             key: msg.key,
             key_base64: msg.key_b64,
             headers: msg.h,

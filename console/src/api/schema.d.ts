@@ -163,7 +163,7 @@ export interface paths {
         };
         /**
          * Follow several topics as server-sent events
-         * @description `id` is an opaque cursor over all topics. Events: `message` (a record with its `topic`), `caught-up`, `gap`, `goaway`, `end`. A comment is sent every 15 s.
+         * @description `id` is an opaque cursor over all topics. Events: `message` (a record with its `topic`), `caught-up`, `gap`, `firm`, `retract`, `goaway`, `end`. A message that is not committed has `final: false` and a `term`. A comment is sent every 15 s.
          *
          *     Needs the grant `subscribe`.
          */
@@ -437,7 +437,7 @@ export interface paths {
         };
         /**
          * Read messages, or follow them as server-sent events
-         * @description The form is chosen by `Accept`. Reading at the end answers an empty page; beyond it 416; below the oldest message 410. With `text/event-stream` the answer does not end: events `message`, `caught-up`, `gap`, `goaway`, `end`; `limit`, `max_bytes`, `wait` and `until` do not apply.
+         * @description The form is chosen by `Accept`. Reading at the end answers an empty page; beyond it 416; below the oldest message 410. With `text/event-stream` the answer does not end: events `message`, `caught-up`, `gap`, `firm`, `retract`, `goaway`, `end`; `limit`, `max_bytes`, `wait` and `until` do not apply.
          *
          *     Needs the grant `subscribe`.
          */
@@ -2480,7 +2480,7 @@ export interface operations {
                 from?: string;
                 /** @description The same as the header `Last-Event-ID`. */
                 last_event_id?: string;
-                /** @description Lowest level you are willing to see: `quorum`, the default. `memory` is refused as `level_unavailable`, except by storage that confirms at `memory` at most, where both mean a committed message. */
+                /** @description Lowest level you are willing to see; each topic's `deliver_from` by default. `memory` shows messages before they are committed: what becomes of them is told by `firm` and `retract`. */
                 min_level?: "memory" | "quorum";
             };
             header?: {
@@ -3244,7 +3244,7 @@ export interface operations {
                 until?: string;
                 /** @description Move a position outside what exists to the nearest that does. */
                 clamp?: boolean;
-                /** @description Lowest level you are willing to see: `quorum`, the default. `memory` is refused as `level_unavailable`, except by storage that confirms at `memory` at most, where both mean a committed message. */
+                /** @description Lowest level you are willing to see. Pages are of committed messages: `memory` is refused as `level_unavailable`, except by storage that confirms at `memory` at most. With `text/event-stream`, `memory` shows messages before they are committed; the topic's `deliver_from` by default. */
                 min_level?: "memory" | "quorum";
                 /** @description The same as the header `Last-Event-ID`. */
                 last_event_id?: string;
@@ -3483,7 +3483,7 @@ export interface operations {
     readMessage: {
         parameters: {
             query?: {
-                /** @description Lowest level you are willing to see: `quorum`, the default. `memory` is refused as `level_unavailable`, except by storage that confirms at `memory` at most, where both mean a committed message. */
+                /** @description Lowest level you are willing to see. Pages are of committed messages: `memory` is refused as `level_unavailable`, except by storage that confirms at `memory` at most. With `text/event-stream`, `memory` shows messages before they are committed; the topic's `deliver_from` by default. */
                 min_level?: "memory" | "quorum";
             };
             header?: {

@@ -215,7 +215,9 @@ export class TailSession {
     this.told = this.credit.granted;
     const { ns, topic, only } = this.target;
     const scope = only === null ? { ns, topic } : { ns, topic, p: only };
-    this.send({ t: 'sub', ch: CHANNEL, ...scope, from: this.resumeFrom(), limit: this.credit.granted });
+    // Whatever the topic's tier: what is shown here is never taken back.
+    const sub = { t: 'sub', ch: CHANNEL, ...scope, min_level: 'quorum', from: this.resumeFrom() };
+    this.send({ ...sub, limit: this.credit.granted });
   }
 
   /** The only partition that is followed; `null` if there are several. */

@@ -172,7 +172,7 @@ describe('session', () => {
     gateway.open();
     expect(gateway.socket().sent).toEqual([
       { t: 'hello', v: 1, client: 'console/0.1', resume: null },
-      { t: 'sub', ch: 1, ns: 'default', topic: 't', from: 'latest', limit: WINDOW },
+      { t: 'sub', ch: 1, ns: 'default', topic: 't', min_level: 'quorum', from: 'latest', limit: WINDOW },
     ]);
     expect(gateway.status().phase).toBe('live');
   });

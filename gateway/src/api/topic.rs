@@ -50,8 +50,8 @@ pub struct TopicConfig {
     pub compaction: Compaction,
     /// Confirm level of publishes that name none.
     pub default_confirm: Level,
-    /// Level from which readers are delivered a message: `quorum`. `memory` is refused as `level_unavailable`, except
-    /// by storage that confirms at `memory` at most, where both mean a committed message.
+    /// Level from which who follows is delivered a message, unless it says `min_level`: `quorum`, or `memory`: before
+    /// it is committed. Pages and queues are of committed messages.
     pub deliver_from: Level,
     /// Publishes that ask for less are refused.
     pub min_confirm: Level,
@@ -255,7 +255,7 @@ pub struct TopicPatch {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub default_confirm: Option<Level>,
-    /// Level from which readers are delivered a message.
+    /// Level from which who follows is delivered a message: `quorum` or `memory`.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub deliver_from: Option<Level>,

@@ -15,7 +15,7 @@ use http::header::{ACCEPT, CACHE_CONTROL, CONTENT_TYPE};
 use http::{HeaderValue, StatusCode};
 use tokio::sync::watch;
 use weir_protocol::error::ErrorCode;
-use weir_protocol::ids::{PartitionId, TopicPath};
+use weir_protocol::ids::{Offset, PartitionId, TopicPath};
 use weir_protocol::limits::SSE_TOPICS_MAX;
 use weir_protocol::rpc::Credit;
 
@@ -172,7 +172,7 @@ impl Feed {
                 }
             }
             SubscriptionEvent::Gap { of, from, to, why } => {
-                self.advance(of, to.0, None);
+                self.advance(of, to);
                 let data = format!("{},\"from\":{from},\"to\":{to},\"why\":\"{why}\"}}", self.head(of));
                 push(&mut out, "gap", Some(&self.cursor.encode()), &data);
             }
@@ -180,13 +180,15 @@ impl Feed {
                 let data = format!("{},\"end\":{end}}}", self.head(of));
                 push(&mut out, "caught-up", Some(&self.cursor.encode()), &data);
             }
-            SubscriptionEvent::Retract { of, from } => {
-                self.advance(of, from.0, None);
-                let data = format!("{},\"from\":{from}}}", self.head(of));
+            SubscriptionEvent::Retract { of, from, to, term } => {
+                self.advance(of, from);
+                let data = format!("{},\"from\":{from},\"to\":{to},\"term\":{term}}}", self.head(of));
                 push(&mut out, "retract", Some(&self.cursor.encode()), &data);
             }
             SubscriptionEvent::Firm { of, upto } => {
-                push(&mut out, "firm", None, &format!("{},\"upto\":{upto}}}", self.head(of)));
+                self.cursor.firm(&self.subscription.topics[of.topic], of.partition, upto);
+                let id = self.is_short.then(|| self.cursor.encode());
+                push(&mut out, "firm", id.as_deref(), &format!("{},\"upto\":{upto}}}", self.head(of)));
             }
             SubscriptionEvent::Started(_) => {}
         }
@@ -202,13 +204,17 @@ impl Feed {
         let last = slice.end().0;
         for record in slice.records()? {
             let record = record?;
-            let is_staged = record.offset >= slice.committed_end;
-            self.advance(of, record.offset.0 + 1, is_staged.then_some(slice.term));
+            let topic = &self.subscription.topics[of.topic];
+            let origin = (slice.committed_end, slice.term);
+            self.cursor.took(topic, of.partition, record.offset.plus(1), origin);
             let shown = record::shown(&record, slice.partition);
             // The record's own text is kept, digit for digit; the topic is put in front.
             let text = serde_json::to_string(&shown).expect("a record has a JSON form");
-            let topic = &self.subscription.topics[of.topic].path.topic;
-            let data = format!("{{\"topic\":\"{topic}\",{}", text.trim_start_matches('{'));
+            let mut data = format!("{{\"topic\":\"{}\",", topic.path.topic);
+            if record.offset >= slice.committed_end {
+                let _ = write!(data, "\"final\":false,\"term\":{},", slice.term);
+            }
+            data.push_str(text.trim_start_matches('{'));
             // Many partitions make a long id: then one for what comes together must do.
             let id = (self.is_short || record.offset.0 + 1 == last).then(|| self.cursor.encode());
             push(out, "message", id.as_deref(), &data);
@@ -216,9 +222,8 @@ impl Feed {
         Ok(())
     }
 
-    fn advance(&mut self, of: PartitionOf, next: u64, term: Option<weir_protocol::ids::Term>) {
-        let topic = &self.subscription.topics[of.topic];
-        self.cursor.advance(topic, of.partition, weir_protocol::ids::Offset(next), term);
+    fn advance(&mut self, of: PartitionOf, next: Offset) {
+        self.cursor.advance(&self.subscription.topics[of.topic], of.partition, next);
     }
 
     /// The beginning of an event's data. Names need no escapes.

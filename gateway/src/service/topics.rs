@@ -60,15 +60,6 @@ pub fn default_topic_config(level_max: Level) -> TopicConfig {
     }
 }
 
-/// Why a reader gets nothing below `quorum`.
-pub(super) const SPECULATIVE: &str = "messages are delivered once they are committed";
-
-/// True for a level below what is delivered. Where storage reaches no more than `memory`, that is what committed
-/// messages have.
-pub(super) fn is_speculative(level: Level, level_max: Level) -> bool {
-    level == Level::Memory && level_max > Level::Memory
-}
-
 /// Manages topics.
 #[derive(Debug, Clone)]
 pub struct Topics {
@@ -94,7 +85,7 @@ impl Topics {
     ) -> Result<(Arc<Topic>, bool), ServiceError> {
         let deadline = self.storage.deadline();
         self.storage.ready(deadline).await?;
-        check_config(&config, self.storage.level_max())?;
+        check_config(&config)?;
         self.namespaces.find(&path.tenant, &path.namespace, deadline).await?;
         self.create_in_namespace(path, config, false, deadline).await
     }
@@ -203,7 +194,7 @@ impl Topics {
             attempts -= 1;
             let topic = self.get(path).await?;
             let config = change(topic.config.clone());
-            check_config(&config, self.storage.level_max())?;
+            check_config(&config)?;
             let (incarnation, version) = expected.unwrap_or((topic.incarnation, topic.version));
             let request = UpdateTopicRequest {
                 name: Some(path.into()),
@@ -324,8 +315,8 @@ impl Topics {
     }
 }
 
-/// Refuses what no storage node would take or heed, with the field's name. `level_max` is what storage reaches.
-fn check_config(config: &TopicConfig, level_max: Level) -> Result<(), ServiceError> {
+/// Refuses what no storage node would take or heed, with the field's name.
+fn check_config(config: &TopicConfig) -> Result<(), ServiceError> {
     let refuse =
         |code, field: &'static str, detail: String| Err(ServiceError::new(code, detail).with_field(field));
     let invalid = |field, detail| refuse(ErrorCode::InvalidConfig, field, detail);
@@ -339,9 +330,6 @@ fn check_config(config: &TopicConfig, level_max: Level) -> Result<(), ServiceErr
     let deliver_from = config.deliver_from();
     if !matches!(deliver_from, Level::Unset | Level::Memory | Level::Quorum) {
         return invalid("deliver_from", "deliver_from is memory or quorum".into());
-    }
-    if is_speculative(deliver_from, level_max) {
-        return refuse(ErrorCode::LevelUnavailable, "deliver_from", SPECULATIVE.into());
     }
     for (field, level) in
         [("default_confirm", config.default_confirm()), ("min_confirm", config.min_confirm())]

@@ -76,7 +76,11 @@ impl Following {
         self.is_started = true;
         let is_where_it_was = |start: &Started| {
             let seen = self.seen.iter().find(|seen| seen.partition == start.of.partition);
-            seen.map_or(!self.is_resumed, |seen| seen.next == start.from)
+            // What was seen and may be lost is taken back by name and comes again: nothing is missing.
+            let is_there = |seen: &SeenPartition| {
+                seen.next == start.from || seen.early.is_some_and(|early| early.firm_end == start.from)
+            };
+            seen.map_or(!self.is_resumed, is_there)
         };
         let recovered = started.iter().all(is_where_it_was);
         for start in started {
@@ -137,12 +141,12 @@ mod tests {
     }
 
     fn resumed(positions: &[(u32, u64)]) -> Following {
-        let seen = positions.iter().map(|&(p, o)| Seen { p, o, term: None }).collect();
+        let seen = positions.iter().map(|&(p, o)| Seen { p, o, ..Seen::default() }).collect();
         let resume = ResumeChannel { ch: 1, n: Some(7), seen, ..ResumeChannel::default() };
         let next = |&(p, o): &(u32, u64)| SeenPartition {
             partition: PartitionId(p),
             next: Offset(o + 1),
-            term: None,
+            early: None,
         };
         Following::new(LIMIT, Some(&resume), positions.iter().map(next).collect())
     }

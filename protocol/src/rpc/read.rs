@@ -136,9 +136,13 @@ pub struct SubscribeRequest {
     /// First limit; raised by credit frames.
     #[prost(message, required, tag = "6")]
     pub limit: Credit,
-    /// A reader below quorum resumes: the term in which the record before `from` was seen.
+    /// A reader below quorum resumes: the term in which the record before `from` was seen, which is an offset. If what
+    /// it saw from `firm_end` on may be lost, the first event is a [`Retract`] from there on.
     #[prost(uint64, optional, tag = "7")]
     pub seen_term: Option<u64>,
+    /// With `seen_term`: everything that the reader saw below is committed.
+    #[prost(uint64, tag = "8")]
+    pub firm_end: u64,
 }
 
 /// What happens on a subscription; payload: the batches of a [`Records`] event.
@@ -167,7 +171,7 @@ pub enum Event {
     /// Everything below is committed (readers below quorum).
     #[prost(message, tag = "5")]
     Firm(Firm),
-    /// Everything from here on was lost with its term and shall be forgotten (readers below quorum).
+    /// What was sent from here on may be lost with its term and shall be forgotten (readers below quorum).
     #[prost(message, tag = "6")]
     Retract(Retract),
 }
@@ -227,12 +231,18 @@ pub struct Firm {
     pub upto: u64,
 }
 
-/// Offsets from `from` on were lost.
+/// Offsets `[from, to)` may be lost and shall be forgotten; what has these offsets now follows.
 #[derive(Clone, Copy, PartialEq, Eq, prost::Message)]
 pub struct Retract {
-    /// First lost offset.
+    /// First offset that is taken back.
     #[prost(uint64, tag = "1")]
     pub from: u64,
+    /// One past the last record that was sent.
+    #[prost(uint64, tag = "2")]
+    pub to: u64,
+    /// The term that they were sent with.
+    #[prost(uint64, tag = "3")]
+    pub term: u64,
 }
 
 /// Asks for the statistics of partitions in one shard.

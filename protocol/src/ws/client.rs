@@ -126,9 +126,12 @@ pub struct Seen {
     pub p: u32,
     /// Its offset.
     pub o: u64,
-    /// Term it was delivered with, if that was below quorum.
+    /// Term it was delivered with, if that was below quorum and it is not known to be firm.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub term: Option<u64>,
+    /// With `term`: everything below this offset is known to be committed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub firm: Option<u64>,
 }
 
 /// Opens a channel for publishing to one topic.
@@ -209,7 +212,7 @@ pub struct Sub {
     /// Where to start; absent: `latest`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub from: Option<Start>,
-    /// `quorum`, or `memory` where storage confirms no higher; absent: the topic's `deliver_from`.
+    /// `quorum`, or `memory`: before it is committed; absent: the topic's `deliver_from`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub min_level: Option<Level>,
     /// First credit.

@@ -350,17 +350,22 @@ pub struct CaughtUp {
     pub end: u64,
 }
 
-/// Deliveries of offsets from `from` on were lost with their term and shall be forgotten.
+/// Deliveries of offsets `[from, to)` may be lost with their term and shall be forgotten; what has these offsets now is
+/// delivered behind this.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Retract {
     /// Partition.
     #[serde(default)]
     pub p: u32,
-    /// First lost offset.
+    /// First offset that is taken back.
     pub from: u64,
+    /// One past the last that was delivered.
+    pub to: u64,
+    /// The term that they were delivered with.
+    pub term: u64,
 }
 
-/// Everything below `upto` is committed.
+/// Everything below `upto` is committed. Sent only behind deliveries that were not.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Firm {
     /// Partition.

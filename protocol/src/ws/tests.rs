@@ -29,7 +29,10 @@ const CREDIT: Limit = Limit { msgs: 500, bytes: 1_048_576 };
 
 fn hello() -> Hello {
     let limit = Some(Limit { msgs: 1_500, bytes: 3_145_728 });
-    let seen = vec![Seen { p: 0, o: 76_531, term: Some(4) }, Seen { p: 1, o: 9, term: None }];
+    let seen = vec![
+        Seen { p: 0, o: 76_531, term: Some(4), firm: Some(76_530) },
+        Seen { p: 1, o: 9, ..Seen::default() },
+    ];
     let acked = vec![range(1, 8_990), range(8_992, 8_992)];
     let publishing = ResumeChannel { ch: 1, ..Default::default() };
     Hello {
@@ -152,7 +155,7 @@ fn server_frames() -> Vec<(Channel, ServerFrame)> {
         channel(ServerFrame::LeaseLost(LeaseLost { n: vec![range(8_991, 8_991)] })),
         channel(ServerFrame::Gap(Gap { p: 0, from: 5, to: 9, why: "retention".into() })),
         channel(ServerFrame::CaughtUp(CaughtUp { p: 0, end: 9 })),
-        channel(ServerFrame::Retract(Retract { p: 0, from: 8 })),
+        channel(ServerFrame::Retract(Retract { p: 0, from: 8, to: 11, term: 4 })),
         channel(ServerFrame::Firm(Firm { p: 0, upto: 8 })),
         channel(ServerFrame::Moved(Moved { why: "leader".into() })),
         connection(ServerFrame::Goaway(Goaway { deadline_ms: 15_000, why: "drain".into() })),

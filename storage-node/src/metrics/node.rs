@@ -57,6 +57,10 @@ pub struct NodeMetrics {
     ring_hits: IntCounter,
     ring_misses: IntCounter,
     checkpoints_failed: IntCounter,
+    staged_bytes: IntGauge,
+    staged_bytes_max: IntGauge,
+    early_records: IntCounter,
+    retracted: IntCounter,
 }
 
 impl NodeMetrics {
@@ -82,15 +86,13 @@ impl NodeMetrics {
             registry.register(Box::new(counter.clone()))?;
             Ok::<_, prometheus::Error>(counter)
         };
-        let subscriptions = IntGauge::new("weir_node_subscriptions", "Subscriptions that are open.")?;
-        registry.register(Box::new(subscriptions.clone()))?;
-        let ring_bytes =
-            IntGauge::new("weir_node_tail_ring_bytes", "Bytes of the newest entries in memory.")?;
-        registry.register(Box::new(ring_bytes.clone()))?;
-        let ring_bytes_max =
-            IntGauge::new("weir_node_tail_ring_bytes_max", "Bytes of the newest entries kept in memory.")?;
-        ring_bytes_max.set(signed(tail_ring_bytes_max));
-        registry.register(Box::new(ring_bytes_max))?;
+        let gauge = |name, help| {
+            let gauge = IntGauge::new(name, help)?;
+            registry.register(Box::new(gauge.clone()))?;
+            Ok::<_, prometheus::Error>(gauge)
+        };
+        gauge("weir_node_tail_ring_bytes_max", "Bytes of the newest entries kept in memory.")?
+            .set(signed(tail_ring_bytes_max));
         Ok(Self {
             stages: StageSeconds::of(&stages, ShardId::META),
             all_stages: stages,
@@ -113,13 +115,26 @@ impl NodeMetrics {
                 "weir_node_delivered_bytes_total",
                 "Encoded bytes of the batches sent to readers and subscriptions.",
             )?,
-            subscriptions,
-            ring_bytes,
+            subscriptions: gauge("weir_node_subscriptions", "Subscriptions that are open.")?,
+            ring_bytes: gauge("weir_node_tail_ring_bytes", "Bytes of the newest entries in memory.")?,
             ring_hits: counter("weir_node_tail_ring_hits_total", "Entries read from memory.")?,
             ring_misses: counter("weir_node_tail_ring_misses_total", "Entries read from the journal.")?,
             checkpoints_failed: counter(
                 "weir_node_checkpoints_failed_total",
                 "Checkpoints that could not be written (a full disk); the one before stays.",
+            )?,
+            staged_bytes: gauge("weir_node_staged_bytes", "Staged bytes kept for readers below quorum.")?,
+            staged_bytes_max: gauge(
+                "weir_node_staged_bytes_max",
+                "Most staged bytes kept for such readers.",
+            )?,
+            early_records: counter(
+                "weir_node_early_records_total",
+                "Records sent to readers before they were committed.",
+            )?,
+            retracted: counter(
+                "weir_node_retracted_total",
+                "Times that a reader was told to forget records that were not committed.",
             )?,
         })
     }
@@ -175,6 +190,26 @@ impl NodeMetrics {
     /// A tail ring that held `before` bytes now holds `after`.
     pub fn ring_changed(&self, before: usize, after: usize) {
         self.ring_bytes.add(signed(after) - signed(before));
+    }
+
+    /// Staged bytes for early readers were `before` and are `after`.
+    pub fn staged_changed(&self, before: usize, after: usize) {
+        self.staged_bytes.add(signed(after) - signed(before));
+    }
+
+    /// What [`NodeMetrics::staged_changed`] can add up to, all shards together.
+    pub fn staged_bytes_max(&self, bytes: usize) {
+        self.staged_bytes_max.set(signed(bytes));
+    }
+
+    /// Counts records that a reader was sent before they were committed.
+    pub fn delivered_early(&self, records: u64) {
+        self.early_records.inc_by(records);
+    }
+
+    /// Counts a reader that was told to forget what was not committed.
+    pub fn retracted(&self) {
+        self.retracted.inc();
     }
 
     /// Counts a subscription for as long as the guard lives.

@@ -8,7 +8,7 @@ use tokio::sync::Notify;
 use weir_journal::{Journal, ReadError, StreamId};
 use weir_protocol::batch::Batch;
 use weir_protocol::error::ErrorCode;
-use weir_protocol::ids::{LogIndex, Offset, TimestampMs};
+use weir_protocol::ids::{LogIndex, Offset, PartitionId, TimestampMs};
 use weir_protocol::rpc::{At, Position, Refusal, Slice};
 
 use crate::replica::ShardHandle;
@@ -21,8 +21,8 @@ const PART_OF_ENTRY: u32 = 4;
 
 /// A partition that can be read.
 pub struct Reader {
-    shard: ShardHandle,
-    key: PartitionKey,
+    pub(super) shard: ShardHandle,
+    pub(super) key: PartitionKey,
     /// Wakes when there may be more.
     pub changed: Arc<Notify>,
 }
@@ -85,12 +85,9 @@ impl Reader {
         Ok(bounds(partition, self.shard.shared.term()))
     }
 
-    /// The level from which the topic's readers see records.
-    ///
-    /// # Errors
-    /// `incarnation_gone`.
-    pub fn deliver_from(&self) -> Result<i32, Refusal> {
-        Ok(self.shard.state.read().partition(self.key)?.config.deliver_from)
+    /// Counts that a reader was told to forget what it was sent before it was committed.
+    pub fn retracted(&self) {
+        self.shard.shared.metrics().retracted();
     }
 
     /// The offset that a position means. `clamp` moves what lies outside to the nearest that exists.
@@ -158,29 +155,7 @@ impl Reader {
     ) -> Result<ReadBatches, Refusal> {
         let rows = self.rows(from, until, allowance)?;
         let bodies = self.bodies(&rows).await.map_err(|refusal| self.if_trimmed(from, refusal))?;
-        let mut read = ReadBatches { next: from, ..ReadBatches::default() };
-        for (row, batch) in rows.iter().zip(bodies) {
-            let first = from.max(row.base_offset);
-            let left = Allowance {
-                records: (allowance.records - read.records).min(until.0 - first.0),
-                bytes: allowance.bytes - read.bytes,
-            };
-            let part = within(row, &batch, first, left)?;
-            read.slices.push(Slice {
-                first: first.0,
-                take: u32::try_from(part.records).expect("a batch's records are counted in 32 bits"),
-                batch_bytes: row.len,
-            });
-            read.payload.extend(batch.placed(row.base_offset, row.ts, self.key.1));
-            read.batches.push((*row, batch));
-            read.records += part.records;
-            read.bytes += part.bytes;
-            read.next = first.plus(part.records);
-            if read.records >= allowance.records || read.bytes >= allowance.bytes || read.next < row.end() {
-                break;
-            }
-        }
-        Ok(read)
+        collect(self.key.1, rows.into_iter().zip(bodies), (from, until), allowance)
     }
 
     /// `refusal`, unless it says that `from` was trimmed and it was not: whoever is told so looks again, and would for
@@ -237,11 +212,43 @@ impl Reader {
     }
 }
 
-fn bounds(partition: &Partition, term: u64) -> Bounds {
+pub(super) fn bounds(partition: &Partition, term: u64) -> Bounds {
     Bounds { start: partition.start, end: partition.end, closed: partition.config.closed, term }
 }
 
-fn corrupt(error: &dyn std::fmt::Display) -> Refusal {
+/// Consecutive batches within an allowance, as a reader gets them.
+pub(super) fn collect(
+    partition: PartitionId,
+    batches: impl Iterator<Item = (BatchRow, Batch)>,
+    (from, until): (Offset, Offset),
+    allowance: Allowance,
+) -> Result<ReadBatches, Refusal> {
+    let mut read = ReadBatches { next: from, ..ReadBatches::default() };
+    for (row, batch) in batches {
+        let first = from.max(row.base_offset);
+        let left = Allowance {
+            records: (allowance.records - read.records).min(until.0 - first.0),
+            bytes: allowance.bytes - read.bytes,
+        };
+        let part = within(&row, &batch, first, left)?;
+        read.slices.push(Slice {
+            first: first.0,
+            take: u32::try_from(part.records).expect("a batch's records are counted in 32 bits"),
+            batch_bytes: row.len,
+        });
+        read.payload.extend(batch.placed(row.base_offset, row.ts, partition));
+        read.batches.push((row, batch));
+        read.records += part.records;
+        read.bytes += part.bytes;
+        read.next = first.plus(part.records);
+        if read.records >= allowance.records || read.bytes >= allowance.bytes || read.next < row.end() {
+            break;
+        }
+    }
+    Ok(read)
+}
+
+pub(super) fn corrupt(error: &dyn std::fmt::Display) -> Refusal {
     Refusal::new(ErrorCode::Corrupt, error.to_string())
 }
 

@@ -15,6 +15,7 @@ use weir_protocol::ids::{Incarnation, LogIndex, ShardId};
 use weir_protocol::rpc::Refusal;
 
 use super::awaited::AwaitedOutputs;
+use super::early::{EarlyTail, STAGED_BYTES_MAX};
 use super::proposal::Proposal;
 use super::queues::Queues;
 use super::rates::{Rate, Rates};
@@ -34,6 +35,8 @@ pub struct ShardShared {
     term: AtomicU64,
     /// What is in flight on top of the applied state. Locked before the state is read.
     staged: Mutex<Staged>,
+    /// What of it early readers may have. Locked behind `staged`, before the state is read.
+    early: Arc<EarlyTail>,
     /// Notified when something was put into the outbox, or taken.
     outbox: Arc<Notify>,
     queues: Queues,
@@ -51,6 +54,7 @@ impl ShardShared {
             rates: Mutex::default(),
             term: AtomicU64::new(0),
             staged: Mutex::default(),
+            early: Arc::new(EarlyTail::new(STAGED_BYTES_MAX, metrics.clone())),
             outbox: Arc::default(),
             queues: Queues::default(),
             // Outputs of an earlier start may still be on their way.
@@ -111,6 +115,12 @@ impl ShardShared {
         self.staged.lock()
     }
 
+    /// What is in flight, for readers that do not wait for the commit.
+    #[must_use]
+    pub fn early(&self) -> &Arc<EarlyTail> {
+        &self.early
+    }
+
     /// Leases given in this term.
     #[must_use]
     pub fn queues(&self) -> &Queues {
@@ -166,6 +176,7 @@ impl AppliedLog for ShardShared {
         }
         if is_new_term {
             self.queues.clear();
+            self.early.entered(term);
             return self.wake_all();
         }
         if touched.is_empty() {

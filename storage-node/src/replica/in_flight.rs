@@ -8,6 +8,7 @@ use openraft::raft::ClientWriteResult;
 use tokio::sync::OwnedSemaphorePermit;
 use weir_journal::{Journal, Synced};
 use weir_protocol::error::{ErrorCode, Outcome};
+use weir_protocol::ids::Offset;
 use weir_protocol::rpc::{Refusal, Stages};
 
 use super::handle::ShardShared;
@@ -80,6 +81,7 @@ impl EntryInFlight {
     fn answer(&mut self, verdicts: Vec<Verdict>, synced: Option<Synced>) {
         let applied = Instant::now();
         self.unstage();
+        self.unstage_early(&verdicts);
         let mut verdicts = verdicts.into_iter();
         for mut proposal in std::mem::take(&mut self.proposals) {
             let stages = Stages {
@@ -93,12 +95,29 @@ impl EntryInFlight {
     }
 
     fn fail(&mut self, refusal: &Refusal) {
+        self.flight.shared.early().lost();
         self.unstage();
         for proposal in std::mem::take(&mut self.proposals) {
             proposal.refuse(refusal);
         }
         // Who waits for a record of it would wait for nothing.
         self.flight.shared.wake_all();
+    }
+
+    /// Early readers read what was applied as everybody does. `verdicts` are those of what was logged, in order.
+    fn unstage_early(&self, verdicts: &[Verdict]) {
+        let early = self.flight.shared.early();
+        if !early.is_watched() {
+            return;
+        }
+        let logged = self.proposals.iter().flat_map(Proposal::logged);
+        for (change, verdict) in logged.zip(verdicts).filter(|(change, _)| change.header.is_some()) {
+            let placed = match verdict {
+                Verdict::Placed(placed) if !placed.duplicate => Some(Offset(placed.base_offset)),
+                _ => None,
+            };
+            early.landed((change.sub.incarnation, change.sub.partition), &change.sub.body, placed);
+        }
     }
 
     fn unstage(&self) {

@@ -14,12 +14,14 @@
 //! | [`proposer`] | the task that proposes |
 //! | [`in_flight`] | the answers that an entry owes |
 //! | `awaited` | who waits for outputs of settles |
+//! | [`early`] | staged batches for readers that do not wait for the commit |
 //! | [`queues`] | leases that the leader has given |
 //! | [`ring`] | the newest entries in memory |
 //! | [`rates`] | how busy partitions are |
 
 mod awaited;
 pub mod backlog;
+pub mod early;
 mod handle;
 pub mod in_flight;
 pub mod proposal;
@@ -30,5 +32,6 @@ pub mod ring;
 
 pub use awaited::{Arrived, AwaitedOutputs, OutputWait};
 pub use backlog::Sender;
+pub use early::{EarlyTail, EarlyWatch, StagedBatch};
 pub use handle::{ShardHandle, ShardShared};
 pub use queues::{Held, Queue, Queues};

@@ -12,10 +12,11 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 use weir_journal::Journal;
 use weir_protocol::batch::BatchHeader;
 use weir_protocol::error::Outcome;
-use weir_protocol::ids::TimestampMs;
+use weir_protocol::ids::{Offset, TimestampMs};
 use weir_protocol::rpc::{Placed, Refusal};
 
 use super::backlog::{Backlog, EntryTarget};
+use super::early::StagedBatch;
 use super::handle::ShardShared;
 use super::in_flight::{EntryInFlight, Flight, hold_back, stages};
 use super::proposal::Proposal;
@@ -24,7 +25,7 @@ use crate::raft::types::Callback;
 use crate::raft::{EntryData, ShardRaft};
 use crate::shard::entry::{EntryBuilder, Kind, SubBatch};
 use crate::shard::staged::{Outlook, Publish};
-use crate::shard::state::{ShardState, Verdict};
+use crate::shard::state::{PartitionKey, ShardState, Verdict};
 
 /// An entry takes proposals until it has this much. One proposal is never divided.
 const ENTRY_TARGET: EntryTarget = EntryTarget { bytes: 256 << 10, subs: 512 };
@@ -110,8 +111,9 @@ impl Proposer {
         let mut entry = EntryBuilder::new(self.last_ts, taken.iter().map(|proposal| proposal.bytes).sum());
         let mut proposals = Vec::with_capacity(taken.len());
         let mut staged = Vec::new();
+        let mut early = self.shared.early().is_watched().then(Vec::new);
         for mut proposal in taken {
-            let outlooks = self.stage(&mut proposal);
+            let outlooks = self.stage(&mut proposal, early.as_mut());
             if proposal.logged().next().is_none() {
                 let settled = proposal.verdicts(&mut std::iter::empty());
                 let spent = stages(proposal.received, None, Instant::now());
@@ -130,6 +132,8 @@ impl Proposer {
         for (at, verdicts) in staged {
             proposals[at].waiter.staged(&verdicts);
         }
+        // Kept before the entry can land, and told after it is on its way: nobody waits for readers.
+        let woken = early.map(|early| self.shared.early().stage(early));
         let in_flight = EntryInFlight::new(proposals, Arc::clone(&self.flight), place);
         let answer = Callback::new(move |result| in_flight.landed(result));
         // If openraft has stopped, the callback is dropped, and that answers.
@@ -138,11 +142,16 @@ impl Proposer {
             let refusal = self.flight.stopped(Outcome::None);
             self.backlog.drain().into_iter().for_each(|proposal| proposal.refuse(&refusal));
         }
+        woken.into_iter().flatten().for_each(|notify| notify.notify_waiters());
     }
 
     /// Judges a proposal's changes on top of what is in flight, notes which need no log, and returns the verdicts to
-    /// expect if all can be told.
-    fn stage(&self, proposal: &mut Proposal) -> Option<Vec<Verdict>> {
+    /// expect if all can be told. Batches whose place is told are added to `early`, if somebody may want them.
+    fn stage(
+        &self,
+        proposal: &mut Proposal,
+        mut early: Option<&mut Vec<(PartitionKey, StagedBatch)>>,
+    ) -> Option<Vec<Verdict>> {
         let mut staged = self.shared.staged();
         let state = self.state.read();
         let mut expected = Some(Vec::with_capacity(proposal.changes.len()));
@@ -150,7 +159,12 @@ impl Proposer {
         for change in &proposal.changes {
             let (verdict, early) = match (&change.header, change.sub.kind) {
                 (Some(header), _) => match staged.publish(&state, &self.publish(&change.sub, header)) {
-                    Outlook::Accepted(base) => (Some(self.placed(base.0, header.count)), None),
+                    Outlook::Accepted(base) => {
+                        if let Some(early) = &mut early {
+                            early.push(self.staged_batch(&change.sub, base, header.count));
+                        }
+                        (Some(self.placed(base.0, header.count)), None)
+                    }
                     Outlook::Settled(verdict) => {
                         let verdict = self.in_this_term(*verdict);
                         (Some(verdict.clone()), Some(verdict))
@@ -177,6 +191,11 @@ impl Proposer {
         Publish { key: (sub.incarnation, sub.partition), sub, header, ts: self.last_ts }
     }
 
+    fn staged_batch(&self, sub: &SubBatch, base: Offset, count: u32) -> (PartitionKey, StagedBatch) {
+        let batch = StagedBatch { base, count, ts: self.last_ts, body: sub.body.clone() };
+        ((sub.incarnation, sub.partition), batch)
+    }
+
     fn in_this_term(&self, verdict: Verdict) -> Verdict {
         match verdict {
             Verdict::Placed(seen) => Verdict::Placed(Placed { term: self.shared.term(), ..seen }),
@@ -201,8 +220,9 @@ impl Proposer {
         self.land().await;
         let refusal = Refusal::new(weir_protocol::error::ErrorCode::NotLeader, "the shard lost its term");
         self.backlog.drain().into_iter().for_each(|proposal| proposal.refuse(&refusal));
-        if let Err(why) = crate::raft::lead_again(&self.raft).await {
-            tracing::warn!(%why, "the shard does not lead; publishes are refused");
+        match crate::raft::lead_again(&self.raft).await {
+            Ok(()) => self.shared.early().regained(),
+            Err(why) => tracing::warn!(%why, "the shard does not lead; publishes are refused"),
         }
         self.last_ts = self.state.read().last_ts().max(self.last_ts);
         self.flight.is_rejected.store(false, Ordering::Release);

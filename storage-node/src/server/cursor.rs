@@ -1,21 +1,24 @@
 //! Reads and subscriptions. A cursor holds no records: it reads on when it has credit and room, and sleeps on its
 //! partition's notification when there is nothing.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use tokio::sync::futures::OwnedNotified;
 use tokio::time::{Instant, timeout_at};
 use weir_protocol::error::ErrorCode;
 use weir_protocol::ids::{Incarnation, Offset, PartitionId};
 use weir_protocol::limits::{READ_RECORDS_MAX, WAIT_MS_MAX};
 use weir_protocol::rpc::{
-    At, CaughtUp, Credit, Event, Gap, Position, ReadAnswer, ReadRequest, Records, Refusal, Started,
-    SubscribeEvent, SubscribeRequest, encode_packet,
+    At, CaughtUp, Credit, Event, Gap, Level, Position, ReadAnswer, ReadRequest, Records, Refusal, Retract,
+    Started, SubscribeEvent, SubscribeRequest, encode_packet,
 };
 use weir_transport::{CreditHandle, Reply};
 
 use super::dispatch::decode;
-use crate::read::{Allowance, ReadBatches, Reader};
+use super::sent::Sent;
+use crate::read::{Allowance, Bounds, EarlyReader, ReadBatches, Reader};
 use crate::replica::ShardHandle;
 
 /// Encoded bytes that one step of a subscription reads.
@@ -104,11 +107,11 @@ async fn follow(shard: ShardHandle, body: Bytes, reply: &Reply) -> Result<(), Re
     let key = (Incarnation(request.incarnation), PartitionId(request.partition));
     let metrics = shard.shared.metrics().clone();
     let reader = Reader::new(shard, key);
-    let mut cursor = Cursor::start(&reader, request.from)?;
+    let mut cursor = Cursor::start(&reader, &request)?;
     let _counted = metrics.subscription();
     let mut credit = reply.credit();
     let mut limit = request.limit;
-    if send(reply, cursor.started(&reader)?).await.is_err() {
+    if send(reply, cursor.started()?).await.is_err() {
         return Ok(());
     }
     loop {
@@ -122,7 +125,8 @@ async fn follow(shard: ShardHandle, body: Bytes, reply: &Reply) -> Result<(), Re
         };
         // Enabled before the state is read: a change in between is not missed.
         let changed = reader.changed.notified();
-        match cursor.step(&reader, limit).await? {
+        let staged = cursor.early.as_ref().map(|early| Arc::clone(&early.watch.changed).notified_owned());
+        match cursor.step(limit).await? {
             Step::Send(event, payload) => {
                 if reply.send_when_ready(encode_packet(&event, payload)).await.is_err() {
                     return Ok(());
@@ -132,6 +136,7 @@ async fn follow(shard: ShardHandle, body: Bytes, reply: &Reply) -> Result<(), Re
             Step::Wait => {
                 tokio::select! {
                     () = changed => {}
+                    () = Cursor::staged(staged) => {}
                     _ = credit.changed() => {}
                 }
             }
@@ -151,61 +156,144 @@ enum Step {
     Over,
 }
 
+impl Step {
+    fn event(event: Event) -> Self {
+        Self::Send(SubscribeEvent { event: Some(event) }, Vec::new())
+    }
+
+    fn records(read: ReadBatches, committed_end: Offset, term: u64) -> Self {
+        let records = Records { slices: read.slices, committed_end: committed_end.0, term };
+        Self::Send(SubscribeEvent { event: Some(Event::Records(records)) }, read.payload)
+    }
+}
+
 /// Where a subscription is. Records sent never exceed the limit; bytes exceed it by at most one record.
-struct Cursor {
+struct Cursor<'a> {
+    reader: &'a Reader,
     next: Offset,
     sent: Credit,
     was_caught_up: bool,
+    /// A reader that resumed has seen what may be lost: told first.
+    retract: Option<Retract>,
+    /// It does not wait for the commit.
+    early: Option<EarlyReader<'a>>,
+    /// What it knows then of what it was sent.
+    known: Sent,
 }
 
-impl Cursor {
-    fn start(reader: &Reader, from: Position) -> Result<Self, Refusal> {
+impl<'a> Cursor<'a> {
+    fn start(reader: &'a Reader, request: &SubscribeRequest) -> Result<Self, Refusal> {
+        let is_early = request.min_level() == Level::Memory;
+        let early = is_early.then(|| EarlyReader::new(reader));
+        let sent = Credit { records: 0, bytes: 0 };
+        let known = Sent::default();
+        let cursor =
+            Self { reader, next: Offset(0), sent, was_caught_up: false, retract: None, early, known };
+        match (request.seen_term, request.from.at) {
+            (Some(term), Some(At::Offset(next))) if next > request.firm_end => {
+                cursor.resume((Offset(request.firm_end), Offset(next), term), is_early)
+            }
+            _ => cursor.begin(request.from),
+        }
+    }
+
+    fn begin(self, from: Position) -> Result<Self, Refusal> {
         // Below what exists: the gap is told with the first step. Beyond it: refused.
-        let next = match (reader.resolve(from, false), from.at) {
+        let next = match (self.reader.resolve(from, false), from.at) {
             (Err(refusal), Some(At::Offset(offset))) if refusal.error_code() == ErrorCode::OffsetTrimmed => {
                 Offset(offset)
             }
             (resolved, _) => resolved?,
         };
-        Ok(Self { next, sent: Credit { records: 0, bytes: 0 }, was_caught_up: false })
+        Ok(Self { next, known: Sent { firm: next, ..self.known }, ..self })
     }
 
-    fn started(&self, reader: &Reader) -> Result<SubscribeEvent, Refusal> {
-        let bounds = reader.bounds()?;
+    /// Goes on behind what was seen in `term`, or takes back what is not `firm` of it.
+    fn resume(self, (firm, next, term): (Offset, Offset, u64), is_early: bool) -> Result<Self, Refusal> {
+        if let Some(losses) = self.reader.holds(next, term, is_early)? {
+            return Ok(Self { next, known: Sent { firm, losses, term }, ..self });
+        }
+        self.reader.retracted();
+        let retract = Some(Retract { from: firm.0, to: next.0, term });
+        Ok(Self { retract, ..self.begin(At::Offset(firm.0).into())? })
+    }
+
+    fn started(&self) -> Result<SubscribeEvent, Refusal> {
+        let bounds = self.reader.bounds()?;
         let started = Started { from: self.next.max(bounds.start).0, tail: bounds.end.0 };
         Ok(SubscribeEvent { event: Some(Event::Started(started)) })
     }
 
-    async fn step(&mut self, reader: &Reader, limit: Credit) -> Result<Step, Refusal> {
-        let bounds = reader.bounds()?;
+    async fn step(&mut self, limit: Credit) -> Result<Step, Refusal> {
+        if let Some(retract) = self.retract.take() {
+            return Ok(Step::event(Event::Retract(retract)));
+        }
+        let left = Allowance {
+            records: limit.records.saturating_sub(self.sent.records),
+            bytes: limit.bytes.saturating_sub(self.sent.bytes).min(STEP_BYTES),
+        };
+        let (bounds, staged) = match &self.early {
+            None => (self.reader.bounds()?, Vec::new()),
+            Some(early) => {
+                let (bounds, look) = early.look(self.next, left.bytes)?;
+                if let Some(event) = self.known.news(&mut self.next, bounds.end, &look) {
+                    if matches!(event, Event::Retract(_)) {
+                        self.reader.retracted();
+                    }
+                    return Ok(Step::event(event));
+                }
+                (bounds, look.batches)
+            }
+        };
         if self.next < bounds.start {
             let gap = Gap { from: self.next.0, to: bounds.start.0, why: "retention".to_owned() };
             self.next = bounds.start;
-            return Ok(Step::Send(SubscribeEvent { event: Some(Event::Gap(gap)) }, Vec::new()));
+            return Ok(Step::event(Event::Gap(gap)));
         }
-        if self.next >= bounds.end {
-            if !std::mem::replace(&mut self.was_caught_up, true) {
-                let caught_up = Event::CaughtUp(CaughtUp { end: bounds.end.0 });
-                return Ok(Step::Send(SubscribeEvent { event: Some(caught_up) }, Vec::new()));
+        if self.next < bounds.end {
+            return self.committed(bounds, left).await;
+        }
+        // The end of what is committed, which an early reader may have passed.
+        if self.next == bounds.end && !std::mem::replace(&mut self.was_caught_up, true) {
+            return Ok(Step::event(Event::CaughtUp(CaughtUp { end: bounds.end.0 })));
+        }
+        match &self.early {
+            Some(early) if !staged.is_empty() && left.records > 0 && left.bytes > 0 => {
+                let read = early.read(staged, self.next, left)?;
+                self.took(&read);
+                Ok(Step::records(read, bounds.end, self.known.term))
             }
-            return Ok(if bounds.closed { Step::Over } else { Step::Wait });
+            _ if bounds.closed && self.next <= bounds.end => Ok(Step::Over),
+            _ => Ok(Step::Wait),
         }
-        let records = limit.records.saturating_sub(self.sent.records);
-        let bytes = limit.bytes.saturating_sub(self.sent.bytes);
-        if records == 0 || bytes == 0 {
+    }
+
+    async fn committed(&mut self, bounds: Bounds, left: Allowance) -> Result<Step, Refusal> {
+        if left.records == 0 || left.bytes == 0 {
             return Ok(Step::Wait);
         }
-        let allowance = Allowance { records, bytes: bytes.min(STEP_BYTES) };
-        let read = match reader.read(self.next, bounds.end, allowance).await {
+        let read = match self.reader.read(self.next, bounds.end, left).await {
             // Retention was faster than this reader: the next step tells the gap.
             Err(refusal) if refusal.error_code() == ErrorCode::OffsetTrimmed => return Ok(Step::Again),
             read => read?,
         };
         self.was_caught_up = read.next < bounds.end && self.was_caught_up;
+        self.took(&read);
+        self.known.firm = self.next;
+        Ok(Step::records(read, bounds.end, bounds.term))
+    }
+
+    fn took(&mut self, read: &ReadBatches) {
         self.next = read.next;
         self.sent.records += read.records;
         self.sent.bytes += read.bytes;
-        let records = Records { slices: read.slices, committed_end: bounds.end.0, term: bounds.term };
-        Ok(Step::Send(SubscribeEvent { event: Some(Event::Records(records)) }, read.payload))
+    }
+
+    /// Ends when something was staged or lost; never for a reader that waits for the commit.
+    async fn staged(early: Option<OwnedNotified>) {
+        match early {
+            Some(changed) => changed.await,
+            None => std::future::pending().await,
+        }
     }
 }

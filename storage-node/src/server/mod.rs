@@ -2,6 +2,7 @@
 //!
 //! * `dispatch`: which call goes where. `publish`: batches to a shard's proposer. `topics`: commands and lists.
 //! * `cursor`: reads and streams, within credit. `queue`: leases and settles of subscriptions. `receipt`: what became of a record that was told early.
+//! * `sent`: what a reader that does not wait for the commit was sent, and what it must be told.
 //! * `room`: why a publish is refused for want of room, and who keeps it.
 
 mod cursor;
@@ -10,6 +11,7 @@ mod publish;
 mod queue;
 mod receipt;
 mod room;
+mod sent;
 mod topics;
 
 pub use dispatch::NodeService;

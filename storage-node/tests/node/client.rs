@@ -142,8 +142,14 @@ pub(crate) struct Follower {
 
 impl Follower {
     pub(crate) async fn open(link: &Link, life: u64, from: At, limit: Credit) -> Self {
-        let request =
-            SubscribeRequest { incarnation: life, from: from.into(), limit, ..SubscribeRequest::default() };
+        Self::open_with(
+            link,
+            SubscribeRequest { incarnation: life, from: from.into(), limit, ..SubscribeRequest::default() },
+        )
+        .await
+    }
+
+    pub(crate) async fn open_with(link: &Link, request: SubscribeRequest) -> Self {
         let body = vec![Bytes::from(request.encode_to_vec())];
         Self { answers: link.open(Method::Subscribe, SHARD, body).await.unwrap() }
     }

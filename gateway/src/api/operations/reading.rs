@@ -9,8 +9,15 @@ use crate::auth::Op;
 const MIN_LEVEL: Param = Param::optional(
     "min_level",
     Kind::OneOf(&["memory", "quorum"]),
-    "Lowest level you are willing to see: `quorum`, the default. `memory` is refused as `level_unavailable`, except \
-     by storage that confirms at `memory` at most, where both mean a committed message.",
+    "Lowest level you are willing to see. Pages are of committed messages: `memory` is refused as `level_unavailable`, \
+     except by storage that confirms at `memory` at most. With `text/event-stream`, `memory` shows messages before \
+     they are committed; the topic's `deliver_from` by default.",
+);
+const FOLLOW_LEVEL: Param = Param::optional(
+    "min_level",
+    Kind::OneOf(&["memory", "quorum"]),
+    "Lowest level you are willing to see; each topic's `deliver_from` by default. `memory` shows messages before they \
+     are committed: what becomes of them is told by `firm` and `retract`.",
 );
 const LAST_EVENT_ID: Param =
     Param::optional("Last-Event-ID", Kind::Text, "`id` of the last event received: continue after it.");
@@ -41,7 +48,8 @@ pub const READ_MESSAGES: Operation = Operation {
     summary: "Read messages, or follow them as server-sent events",
     about: "The form is chosen by `Accept`. Reading at the end answers an empty page; beyond it 416; below the \
             oldest message 410. With `text/event-stream` the answer does not end: events `message`, \
-            `caught-up`, `gap`, `goaway`, `end`; `limit`, `max_bytes`, `wait` and `until` do not apply.",
+            `caught-up`, `gap`, `firm`, `retract`, `goaway`, `end`; `limit`, `max_bytes`, `wait` and `until` do not \
+            apply.",
     query: &[
         Param::optional(
             "from",
@@ -136,7 +144,8 @@ pub const FOLLOW_EVENTS: Operation = Operation {
     target: Target::TopicsOfQuery,
     summary: "Follow several topics as server-sent events",
     about: "`id` is an opaque cursor over all topics. Events: `message` (a record with its `topic`), `caught-up`, \
-            `gap`, `goaway`, `end`. A comment is sent every 15 s.",
+            `gap`, `firm`, `retract`, `goaway`, `end`. A message that is not committed has `final: false` and a `term`. \
+            A comment is sent every 15 s.",
     query: &[
         Param {
             name: "topic",
@@ -146,7 +155,7 @@ pub const FOLLOW_EVENTS: Operation = Operation {
         },
         Param::optional("from", Kind::Text, "As for reading, without offsets; `latest` by default."),
         Param::optional("last_event_id", Kind::Text, "The same as the header `Last-Event-ID`."),
-        MIN_LEVEL,
+        FOLLOW_LEVEL,
     ],
     headers: &[LAST_EVENT_ID],
     answers: &[Answer { status: 200, about: "Events, without end.", content: &[EVENTS], headers: &[] }],

@@ -30,8 +30,43 @@ struct TopicPositions {
 pub(super) struct At {
     /// Next offset to be read.
     pub(super) next: Offset,
-    /// Term in which the record before it was seen, if it was not committed.
-    pub(super) term: Option<Term>,
+    /// What was seen before it was committed.
+    pub(super) early: Option<Early>,
+}
+
+/// Records that were seen before they were committed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Early {
+    /// The term that they belong to, and may be lost with.
+    pub term: Term,
+    /// The first of them: everything below is committed.
+    pub firm_end: Offset,
+}
+
+impl At {
+    /// Behind records that are all committed.
+    pub(super) fn new(next: Offset) -> Self {
+        Self { next, early: None }
+    }
+
+    /// End of what was seen and is known to be committed.
+    pub(super) fn firm_end(&self) -> Offset {
+        self.early.map_or(self.next, |early| early.firm_end)
+    }
+
+    /// Records up to `end` were seen, with what was committed then and the term of the rest.
+    pub(super) fn took(&mut self, end: Offset, committed_end: Offset, term: Term) {
+        let firm_end = self.firm_end().max(committed_end.min(end));
+        *self = Self { next: end, early: (firm_end < end).then_some(Early { term, firm_end }) };
+    }
+
+    /// What was seen below `upto` is committed.
+    pub(super) fn firm(&mut self, upto: Offset) {
+        if let Some(early) = &mut self.early {
+            early.firm_end = early.firm_end.max(upto);
+        }
+        self.early = self.early.filter(|early| early.firm_end < self.next);
+    }
 }
 
 impl Cursor {
@@ -45,9 +80,35 @@ impl Cursor {
         positions.partitions.insert(partition, at);
     }
 
-    /// Moves behind the record before `next`, which was seen in `term` if it was not committed.
-    pub fn advance(&mut self, topic: &Topic, partition: PartitionId, next: Offset, term: Option<Term>) {
-        self.set(topic, partition, At { next, term });
+    /// Moves to `next`; everything seen before is committed.
+    pub fn advance(&mut self, topic: &Topic, partition: PartitionId, next: Offset) {
+        self.set(topic, partition, At::new(next));
+    }
+
+    /// Moves behind a record that was seen when everything below `committed_end` was committed; `term` names the rest.
+    pub fn took(
+        &mut self,
+        topic: &Topic,
+        partition: PartitionId,
+        next: Offset,
+        (committed_end, term): (Offset, Term),
+    ) {
+        let mut at = self.known(topic, partition).unwrap_or(At::new(committed_end.min(next)));
+        at.took(next, committed_end, term);
+        self.set(topic, partition, at);
+    }
+
+    /// What was seen below `upto` is committed.
+    pub fn firm(&mut self, topic: &Topic, partition: PartitionId, upto: Offset) {
+        if let Some(mut at) = self.known(topic, partition) {
+            at.firm(upto);
+            self.set(topic, partition, at);
+        }
+    }
+
+    fn known(&self, topic: &Topic, partition: PartitionId) -> Option<At> {
+        let positions = self.topics.get(&name_hash(&topic.path))?;
+        positions.partitions.get(&partition).copied().filter(|_| positions.incarnation == topic.incarnation)
     }
 
     /// The position on a partition; `None` if the cursor does not know the topic or the partition.
@@ -77,8 +138,11 @@ impl Cursor {
             writer.number(positions.partitions.len() as u64);
             for (partition, at) in &positions.partitions {
                 writer.number(u64::from(partition.0)).number(at.next.0);
-                // Terms are positive, so zero says that there is none.
-                writer.number(at.term.map_or(0, |term| term.0));
+                // Terms are positive, so zero says that all is committed.
+                writer.number(at.early.map_or(0, |early| early.term.0));
+                if let Some(early) = at.early {
+                    writer.number(at.next.0 - early.firm_end.0);
+                }
             }
         }
         writer.finish()
@@ -111,8 +175,14 @@ fn read(token: &str) -> Option<Cursor> {
         for _ in 0..count {
             let partition = PartitionId(reader.small()?);
             let next = Offset(reader.number()?);
-            let term = Some(reader.number()?).filter(|term| *term != 0).map(Term);
-            partitions.insert(partition, At { next, term });
+            let early = match reader.number()? {
+                0 => None,
+                term => {
+                    let firm_end = Offset(next.0.checked_sub(reader.number()?)?);
+                    Some(Early { term: Term(term), firm_end })
+                }
+            };
+            partitions.insert(partition, At { next, early });
         }
         cursor.topics.insert(name, TopicPositions { incarnation, partitions });
     }
@@ -155,21 +225,37 @@ mod tests {
     proptest! {
         #[test]
         fn every_position_comes_back(
-            positions in proptest::collection::vec((0u64..5, 0u32..50, any::<u64>(), 0u64..4), 0..40),
+            positions in proptest::collection::vec((0u64..5, 0u32..50, any::<u64>(), 0u64..4, any::<u64>()), 0..40),
         ) {
             let mut cursor = Cursor::default();
-            for &(name, partition, next, term) in &positions {
-                let term = Some(term).filter(|term| *term > 0).map(Term);
-                cursor.set(&topic(&format!("t{name}"), name + 1), PartitionId(partition), At { next: Offset(next), term });
+            for &(name, partition, next, term, firm_end) in &positions {
+                let firm_end = Offset(firm_end.min(next));
+                let early = (term > 0).then_some(Early { term: Term(term), firm_end });
+                cursor.set(&topic(&format!("t{name}"), name + 1), PartitionId(partition), At { next: Offset(next), early });
             }
             prop_assert_eq!(Cursor::decode(&cursor.encode()).unwrap(), cursor);
         }
     }
 
     #[test]
+    fn what_is_firm_grows_with_what_is_committed_and_the_rest_keeps_its_term() {
+        let mut at = At::new(Offset(4));
+        at.took(Offset(6), Offset(9), Term(2));
+        assert_eq!(at, At::new(Offset(6)));
+        at.took(Offset(9), Offset(7), Term(2));
+        assert_eq!(at.early, Some(Early { term: Term(2), firm_end: Offset(7) }));
+        at.took(Offset(10), Offset(0), Term(3));
+        assert_eq!(at.early, Some(Early { term: Term(3), firm_end: Offset(7) }), "it never falls");
+        at.firm(Offset(9));
+        assert_eq!((at.next, at.firm_end()), (Offset(10), Offset(9)));
+        at.firm(Offset(11));
+        assert_eq!(at, At::new(Offset(10)));
+    }
+
+    #[test]
     fn a_cursor_of_a_deleted_topic_is_gone_and_of_an_unknown_one_says_nothing() {
         let mut cursor = Cursor::default();
-        cursor.set(&topic("a", 1), PartitionId(0), At { next: Offset(9), term: None });
+        cursor.set(&topic("a", 1), PartitionId(0), At::new(Offset(9)));
         assert_eq!(cursor.at(&topic("a", 1), PartitionId(0)).unwrap().unwrap().next, Offset(9));
         assert_eq!(cursor.at(&topic("a", 1), PartitionId(1)).unwrap(), None);
         assert_eq!(cursor.at(&topic("b", 1), PartitionId(0)).unwrap(), None);

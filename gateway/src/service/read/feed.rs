@@ -11,7 +11,7 @@ use weir_protocol::rpc::{At, Credit, Event, Level, Method, Packet, SubscribeEven
 use weir_transport::{Answers, CallError};
 
 use super::config::ReadConfig;
-use super::cursor::At as CursorAt;
+use super::cursor::{At as CursorAt, Early};
 use super::records::{Origin, RecordSlice, unpack};
 use crate::service::ServiceError;
 use crate::storage::{Attempts, Storage, Topic};
@@ -23,6 +23,8 @@ pub(super) enum FeedEvent {
     Started {
         from: Offset,
         tail: Offset,
+        /// What the reader had seen before.
+        at: CursorAt,
     },
     /// Records and their size.
     Records {
@@ -42,6 +44,8 @@ pub(super) enum FeedEvent {
     },
     Retract {
         from: Offset,
+        to: Offset,
+        term: Term,
     },
 }
 
@@ -54,10 +58,8 @@ pub(super) struct Feed {
     shard: ShardId,
     min_level: Level,
     start: At,
-    /// Next offset, once it is known.
-    next: Option<Offset>,
-    /// Term in which the record before `next` was seen, if it was not committed.
-    seen_term: Option<Term>,
+    /// Where it is, once that is known.
+    at: Option<CursorAt>,
     stream: Option<Stream>,
     attempts: Option<Attempts>,
     is_started: bool,
@@ -90,8 +92,10 @@ impl Feed {
             shard,
             min_level: start.min_level,
             start: start.at,
-            next: None,
-            seen_term: start.seen_term,
+            at: match (start.at, start.seen) {
+                (At::Offset(next), Some(early)) => Some(CursorAt { next: Offset(next), early: Some(early) }),
+                _ => None,
+            },
             stream: None,
             attempts: None,
             is_started: false,
@@ -111,7 +115,7 @@ impl Feed {
 
     /// Where a reader goes on that has seen everything delivered so far.
     pub(super) fn at(&self) -> Option<CursorAt> {
-        Some(CursorAt { next: self.next?, term: self.seen_term })
+        self.at
     }
 
     /// The next event.
@@ -150,10 +154,11 @@ impl Feed {
             incarnation: self.topic.incarnation.0,
             config_version: self.topic.version.0,
             partition: self.partition.0,
-            from: self.next.map_or(self.start, |next| At::Offset(next.0)).into(),
+            from: self.at.map_or(self.start, |at| At::Offset(at.next.0)).into(),
             min_level: self.min_level as i32,
             limit: left,
-            seen_term: self.seen_term.map(|term| term.0),
+            seen_term: self.at.and_then(|at| at.early).map(|early| early.term.0),
+            firm_end: self.at.map_or(0, |at| at.firm_end().0),
         };
         let segments = vec![Bytes::from(request.encode_to_vec())];
         match self.storage.stream(self.shard, Method::Subscribe, segments).await {
@@ -201,11 +206,14 @@ impl Feed {
         Ok(Some(match event {
             Event::Started(started) => {
                 let is_first = !std::mem::replace(&mut self.is_started, true);
-                self.next = Some(Offset(started.from));
+                let (from, tail) = (Offset(started.from), Offset(started.tail));
+                // What may be lost is told next; until then the client has it.
+                let at = self.at.filter(|at| at.early.is_some()).unwrap_or(CursorAt::new(from));
+                self.at = Some(at);
                 if !is_first {
                     return Ok(None);
                 }
-                FeedEvent::Started { from: Offset(started.from), tail: Offset(started.tail) }
+                FeedEvent::Started { from, tail, at }
             }
             Event::Records(records) => {
                 let origin = Origin {
@@ -217,20 +225,20 @@ impl Feed {
                 return self.records(slices, origin).map(Some);
             }
             Event::Gap(gap) => {
-                self.next = Some(Offset(gap.to));
+                self.at = Some(CursorAt::new(Offset(gap.to)));
                 FeedEvent::Gap { from: Offset(gap.from), to: Offset(gap.to), why: gap.why }
             }
             Event::CaughtUp(caught_up) => FeedEvent::CaughtUp { end: Offset(caught_up.end) },
             Event::Firm(firm) => {
-                if self.next.is_some_and(|next| next.0 <= firm.upto) {
-                    self.seen_term = None;
+                if let Some(at) = &mut self.at {
+                    at.firm(Offset(firm.upto));
                 }
                 FeedEvent::Firm { upto: Offset(firm.upto) }
             }
             Event::Retract(retract) => {
-                self.next = Some(Offset(retract.from));
-                self.seen_term = None;
-                FeedEvent::Retract { from: Offset(retract.from) }
+                let (from, to) = (Offset(retract.from), Offset(retract.to));
+                self.at = Some(CursorAt::new(from));
+                FeedEvent::Retract { from, to, term: Term(retract.term) }
             }
         }))
     }
@@ -239,17 +247,17 @@ impl Feed {
     fn records(&mut self, slices: Vec<RecordSlice>, origin: Origin) -> Result<FeedEvent, ServiceError> {
         let (mut bytes, mut count) = (0, 0);
         for slice in &slices {
-            if self.next.is_some_and(|next| next != slice.first) {
-                let detail = format!("records from {} follow those before {:?}", slice.first, self.next);
+            let at = self.at.get_or_insert(CursorAt::new(slice.first));
+            if at.next != slice.first {
+                let detail = format!("records from {} follow those before {}", slice.first, at.next);
                 return Err(ServiceError::bad_answer(&detail, Outcome::None).with_partition(self.partition));
             }
-            self.next = Some(slice.end());
+            at.took(slice.end(), origin.committed_end, origin.term);
             bytes += slice.size()?;
             count += u64::from(slice.take);
         }
         self.received.records += count;
         self.received.bytes += bytes;
-        self.seen_term = self.next.filter(|next| *next > origin.committed_end).map(|_| origin.term);
         Ok(FeedEvent::Records { slices, bytes })
     }
 }
@@ -258,7 +266,8 @@ impl Feed {
 #[derive(Debug, Clone, Copy)]
 pub(super) struct FeedStart {
     pub(super) at: At,
-    pub(super) seen_term: Option<Term>,
+    /// The reader resumes at `at`, and has seen this before it was committed.
+    pub(super) seen: Option<Early>,
     pub(super) min_level: Level,
 }
 

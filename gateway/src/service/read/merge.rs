@@ -8,7 +8,6 @@ use futures_util::StreamExt;
 use futures_util::future::BoxFuture;
 use futures_util::stream::FuturesUnordered;
 use tokio::sync::futures::OwnedNotified;
-use weir_protocol::ids::Offset;
 use weir_protocol::rpc::Credit;
 
 use super::budget::{Budget, Share};
@@ -136,14 +135,14 @@ impl Merge {
                     }
                     return Ok(Some(SubscriptionEvent::CaughtUp { of, end, all }));
                 }
-                FeedEvent::Gap { to: next, .. } | FeedEvent::Retract { from: next } => {
-                    self.slots[place].at = Some(At { next, term: None });
+                FeedEvent::Gap { to: next, .. } | FeedEvent::Retract { from: next, .. } => {
+                    self.slots[place].at = Some(At::new(next));
                     self.popped(place);
                     return Ok(Some(small_event(of, event)));
                 }
                 FeedEvent::Firm { upto } => {
-                    if let Some(at) = self.slots[place].at.as_mut().filter(|at| at.next <= upto) {
-                        at.term = None;
+                    if let Some(at) = &mut self.slots[place].at {
+                        at.firm(upto);
                     }
                     self.popped(place);
                     return Ok(Some(small_event(of, event)));
@@ -159,10 +158,10 @@ impl Merge {
     fn pop_started(&mut self) -> Option<SubscriptionEvent> {
         let mut kept = VecDeque::with_capacity(self.ready.len());
         for (place, event) in std::mem::take(&mut self.ready) {
-            if let FeedEvent::Started { from, tail } = event {
+            if let FeedEvent::Started { from, tail, at } = event {
                 let slot = &mut self.slots[place];
                 slot.started = Some(Started { of: slot.of, from, tail });
-                slot.at = Some(At { next: from, term: None });
+                slot.at = Some(at);
                 self.popped(place);
             } else {
                 kept.push_back((place, event));
@@ -193,7 +192,7 @@ impl Merge {
         }
         let Some(last) = split.now.last() else { return Ok(None) };
         let slot = &mut self.slots[place];
-        slot.at = Some(At { next: last.end(), term: term_beyond(last) });
+        slot.at.get_or_insert(At::new(last.first)).took(last.end(), last.committed_end, last.term);
         slot.share.hand_on(split.used.bytes);
         slot.raise();
         self.sent.records += split.used.records;
@@ -216,11 +215,6 @@ impl Slot {
         let bytes = self.share.raise(u64::MAX);
         self.grant.raise(Credit { records: u64::MAX, bytes });
     }
-}
-
-fn term_beyond(slice: &RecordSlice) -> Option<weir_protocol::ids::Term> {
-    let end: Offset = slice.end();
-    (end > slice.committed_end).then_some(slice.term)
 }
 
 /// The feed's next event, with grants that come meanwhile.

@@ -22,7 +22,7 @@ mod subscription;
 
 pub use budget::{Budget, BudgetMetrics};
 pub use config::ReadConfig;
-pub use cursor::Cursor;
+pub use cursor::{Cursor, Early};
 pub use page::{PartitionEdge, ReadPage};
 pub use reader::{Read, Reader};
 pub use records::RecordSlice;

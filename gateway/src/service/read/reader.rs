@@ -18,7 +18,7 @@ use super::page::{PartitionEdge, ReadPage};
 use super::records::{Origin, RecordSlice, unpack};
 use super::start::{StartAt, Until};
 use crate::service::ServiceError;
-use crate::service::topics::{SPECULATIVE, Topics, is_speculative};
+use crate::service::topics::Topics;
 use crate::storage::{CallFor, Safety, Storage, Topic};
 
 /// Attempts of a read whose topic is changed while it is under way.
@@ -44,7 +44,7 @@ pub struct Read {
     pub max_bytes: u64,
     /// If there is nothing, wait this long for something.
     pub wait: Duration,
-    /// Memory or quorum; `Unset`: the topic's `deliver_from`.
+    /// A level that committed records have, or it is refused: only who follows is shown what is not committed.
     pub min_level: Level,
     /// A position outside what exists is moved to the nearest that does.
     pub clamp: bool,
@@ -91,10 +91,12 @@ impl Reader {
         }
     }
 
-    /// Refuses readers that would have what is not delivered. Storage was reached before.
-    pub(super) fn check_level(&self, min_level: Level) -> Result<(), ServiceError> {
-        if is_speculative(min_level, self.storage.level_max()) {
-            return Err(ServiceError::new(ErrorCode::LevelUnavailable, SPECULATIVE).with_field("min_level"));
+    /// Refuses what a page cannot be: whoever holds one is never told what became of it. Storage was reached before;
+    /// where it reaches no more than `memory`, that is what committed records have.
+    fn check_level(&self, min_level: Level) -> Result<(), ServiceError> {
+        if min_level == Level::Memory && self.storage.level_max() > Level::Memory {
+            let detail = "a read answers with committed messages; follow the topic to be shown them earlier";
+            return Err(ServiceError::new(ErrorCode::LevelUnavailable, detail).with_field("min_level"));
         }
         Ok(())
     }
@@ -210,7 +212,6 @@ impl Reader {
                 start: Offset(answer.start),
                 committed_end: origin.committed_end,
             },
-            term: origin.term,
             up_to_date: answer.up_to_date,
             closed: answer.closed,
         })
@@ -227,7 +228,6 @@ struct Share {
 struct PartitionRead {
     slices: Vec<RecordSlice>,
     edge: PartitionEdge,
-    term: Term,
     up_to_date: bool,
     closed: bool,
 }
@@ -241,9 +241,7 @@ fn page_of(
     let slices = merged(&mut answers, limit)?;
     let mut cursor = Cursor::default();
     for answer in &answers {
-        let is_seen_early = answer.edge.next > answer.edge.committed_end;
-        let at = CursorAt { next: answer.edge.next, term: is_seen_early.then_some(answer.term) };
-        cursor.set(&topic, answer.edge.partition, at);
+        cursor.set(&topic, answer.edge.partition, CursorAt::new(answer.edge.next));
     }
     let up_to_date = answers.iter().all(|answer| answer.up_to_date);
     let closed = answers.iter().all(|answer| answer.closed);
@@ -314,7 +312,8 @@ pub(super) fn position(
         StartAt::Timestamp(ts) => At::TimestampMs(ts.0),
         StartAt::Tail(records) => At::Tail(*records),
         StartAt::Cursor(cursor) => match cursor.at(topic, partition)? {
-            Some(at) => At::Offset(at.next.0),
+            // A page takes nothing back: it starts below what may be lost.
+            Some(at) => At::Offset(at.firm_end().0),
             None => {
                 let detail = format!("the cursor knows no position on partition {partition} of this topic");
                 return Err(ServiceError::new(ErrorCode::InvalidCursor, detail).with_field("from"));

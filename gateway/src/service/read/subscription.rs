@@ -9,7 +9,7 @@ use weir_protocol::ids::{Offset, PartitionId, Term, TopicPath};
 use weir_protocol::rpc::{At, Credit, Level};
 
 use super::budget::Share;
-use super::cursor::Cursor;
+use super::cursor::{Cursor, Early};
 use super::feed::{Feed, FeedEvent, FeedStart};
 use super::merge::Merge;
 use super::reader::{Reader, partitions_of, position};
@@ -42,8 +42,8 @@ pub struct SeenPartition {
     pub partition: PartitionId,
     /// Next offset to be read.
     pub next: Offset,
-    /// Term that the record before it was delivered with, if that was below quorum.
-    pub term: Option<Term>,
+    /// What it was delivered below quorum.
+    pub early: Option<Early>,
 }
 
 /// A partition of a subscription.
@@ -109,12 +109,16 @@ pub enum SubscriptionEvent {
         /// Exclusive.
         upto: Offset,
     },
-    /// Everything from here on was lost and shall be forgotten (readers below quorum).
+    /// Offsets `[from, to)` may be lost and shall be forgotten (readers below quorum); what has them now follows.
     Retract {
         /// Of which partition.
         of: PartitionOf,
-        /// First lost offset.
+        /// First offset that is taken back.
         from: Offset,
+        /// One past the last that was delivered.
+        to: Offset,
+        /// The term that they were delivered with.
+        term: Term,
     },
 }
 
@@ -201,15 +205,14 @@ impl Reader {
     /// Starts to follow. Positions that do not exist are told by the first [`Subscription::next`].
     ///
     /// # Errors
-    /// `level_unavailable`, `topic_not_found`, `partition_not_found`, `incarnation_gone` (of a cursor), `invalid_parameter` for an
-    /// offset on several partitions.
+    /// `topic_not_found`, `partition_not_found`, `incarnation_gone` (of a cursor), `invalid_parameter` for an offset on
+    /// several partitions.
     pub async fn subscribe(&self, subscribe: Subscribe) -> Result<Subscription, ServiceError> {
         let mut topics = Vec::with_capacity(subscribe.topics.len());
         for path in &subscribe.topics {
             // Not from memory: a later `incarnation_gone` then means that the topic was deleted meanwhile.
             topics.push(self.topics.get(path).await?);
         }
-        self.check_level(subscribe.min_level)?;
         let mut feeds = Vec::new();
         let several = topics.len() > 1;
         for (place, topic) in topics.iter().enumerate() {
@@ -242,14 +245,14 @@ fn feed_start(
     let min_level =
         if subscribe.min_level == Level::Unset { topic.deliver_from() } else { subscribe.min_level };
     if let Some(seen) = subscribe.seen.iter().find(|seen| seen.partition == partition) {
-        return Ok(FeedStart { at: At::Offset(seen.next.0), seen_term: seen.term, min_level });
+        return Ok(FeedStart { at: At::Offset(seen.next.0), seen: seen.early, min_level });
     }
     if let StartAt::Cursor(cursor) = &subscribe.from {
         let at = cursor.at(topic, partition)?;
         let start = at.map_or(At::Latest(true), |at| At::Offset(at.next.0));
-        return Ok(FeedStart { at: start, seen_term: at.and_then(|at| at.term), min_level });
+        return Ok(FeedStart { at: start, seen: at.and_then(|at| at.early), min_level });
     }
-    Ok(FeedStart { at: position(topic, partition, &subscribe.from, count)?, seen_term: None, min_level })
+    Ok(FeedStart { at: position(topic, partition, &subscribe.from, count)?, seen: None, min_level })
 }
 
 impl Subscription {
@@ -313,7 +316,6 @@ impl One {
         };
         let of = PartitionOf { topic: 0, partition: self.feed.partition };
         Ok(match event {
-            FeedEvent::Started { from, tail } => SubscriptionEvent::Started(vec![Started { of, from, tail }]),
             FeedEvent::Records { slices, bytes } => {
                 self.share.hand_on(bytes);
                 records_event(of, slices, bytes)
@@ -333,9 +335,9 @@ pub(super) fn small_event(of: PartitionOf, event: FeedEvent) -> SubscriptionEven
     match event {
         FeedEvent::Gap { from, to, why } => SubscriptionEvent::Gap { of, from, to, why },
         FeedEvent::Firm { upto } => SubscriptionEvent::Firm { of, upto },
-        FeedEvent::Retract { from } => SubscriptionEvent::Retract { of, from },
+        FeedEvent::Retract { from, to, term } => SubscriptionEvent::Retract { of, from, to, term },
         FeedEvent::CaughtUp { end } => SubscriptionEvent::CaughtUp { of, end, all: true },
-        FeedEvent::Started { from, tail } => SubscriptionEvent::Started(vec![Started { of, from, tail }]),
+        FeedEvent::Started { from, tail, .. } => SubscriptionEvent::Started(vec![Started { of, from, tail }]),
         FeedEvent::Records { slices, bytes } => records_event(of, slices, bytes),
     }
 }

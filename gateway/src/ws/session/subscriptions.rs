@@ -12,7 +12,7 @@ use super::{Session, State};
 use crate::api::Problem;
 use crate::auth::Op;
 use crate::service::ServiceError;
-use crate::service::read::{RecordSlice, SeenPartition, StartAt, Subscribe, SubscriptionEvent};
+use crate::service::read::{Early, RecordSlice, SeenPartition, StartAt, Subscribe, SubscriptionEvent};
 use crate::ws::effect::{Effect, Use};
 use crate::ws::following::Following;
 use crate::ws::publishing::Amount;
@@ -30,10 +30,10 @@ impl Session {
         let Some(of) = self.take_channel(ch, FrameType::Sub) else { return };
         let resume = self.resume.remove(&ch.0);
         let limit = sub.limit;
-        match self.checked_sub(sub) {
+        let seen = resume.as_ref().map_or_else(|| Ok(Vec::new()), seen_of);
+        match self.checked_sub(sub).and_then(|checked| Ok((checked, seen?))) {
             Err(problem) => self.end(of, &problem),
-            Ok((followed, from)) => {
-                let seen = resume.as_ref().map(seen_of).unwrap_or_default();
+            Ok(((followed, from), seen)) => {
                 let following = Following::new(limit, resume.as_ref(), seen.clone());
                 self.follow(of, following, followed, from, seen);
             }
@@ -173,8 +173,8 @@ impl Session {
             SubscriptionEvent::Firm { of, upto } => {
                 ServerFrame::Firm(Firm { p: of.partition.0, upto: upto.0 })
             }
-            SubscriptionEvent::Retract { of, from } => {
-                ServerFrame::Retract(Retract { p: of.partition.0, from: from.0 })
+            SubscriptionEvent::Retract { of, from, to, term } => {
+                ServerFrame::Retract(Retract { p: of.partition.0, from: from.0, to: to.0, term: term.0 })
             }
         };
         self.send(of.ch, frame);
@@ -195,11 +195,18 @@ fn start_at(from: Option<&Start>) -> Result<StartAt, Problem> {
     }
 }
 
-fn seen_of(resume: &ResumeChannel) -> Vec<SeenPartition> {
-    let next = |seen: &weir_protocol::ws::Seen| SeenPartition {
-        partition: PartitionId(seen.p),
-        next: Offset(seen.o.saturating_add(1)),
-        term: seen.term.map(Term),
+fn seen_of(resume: &ResumeChannel) -> Result<Vec<SeenPartition>, Problem> {
+    let next = |seen: &weir_protocol::ws::Seen| {
+        let next = Offset(seen.o.saturating_add(1));
+        let early = match (seen.term, seen.firm) {
+            (None, _) => None,
+            (Some(term), Some(firm)) => Some(Early { term: Term(term), firm_end: Offset(firm).min(next) }),
+            (Some(_), None) => {
+                let detail = "`seen` with a term needs `firm`: the end of what you know to be committed";
+                return Err(Problem::new(ErrorCode::Malformed, detail).with_field("firm"));
+            }
+        };
+        Ok(SeenPartition { partition: PartitionId(seen.p), next, early })
     };
     resume.seen.iter().map(next).collect()
 }

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use super::{DirLock, Disk, DiskFile, FileName, LockError, OpenMode};
 
@@ -14,6 +14,8 @@ const SECTOR: usize = 512;
 #[derive(Debug, Clone, Default)]
 pub struct SimDisk {
     state: Arc<Mutex<State>>,
+    /// Notified when syncs go on.
+    unstalled: Arc<Condvar>,
 }
 
 #[derive(Debug, Default)]
@@ -31,6 +33,7 @@ struct State {
     operations: u64,
     fail_from: Option<u64>,
     fail_syncs: bool,
+    stall_syncs: bool,
     capacity: Option<u64>,
     held: BTreeSet<PathBuf>,
 }
@@ -83,6 +86,17 @@ impl SimDisk {
     /// Syncs fail from now on; writes go on.
     pub fn fail_syncs(&self) {
         self.state().fail_syncs = true;
+    }
+
+    /// Syncs of files wait from now on, until [`SimDisk::go_on`]; writes go on.
+    pub fn stall_syncs(&self) {
+        self.state().stall_syncs = true;
+    }
+
+    /// Ends [`SimDisk::stall_syncs`].
+    pub fn go_on(&self) {
+        self.state().stall_syncs = false;
+        self.unstalled.notify_all();
     }
 
     /// The disk has room for this many bytes in all.
@@ -147,7 +161,7 @@ impl SimDisk {
             next_file: state.next_file,
             ..State::default()
         };
-        Self { state: Arc::new(Mutex::new(fresh)) }
+        Self { state: Arc::new(Mutex::new(fresh)), unstalled: Arc::default() }
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -327,7 +341,9 @@ impl DiskFile for SimFile {
     }
 
     fn sync(&self) -> io::Result<()> {
-        let mut state = self.disk.state();
+        let state = self.disk.state();
+        let waits = self.disk.unstalled.wait_while(state, |state| state.stall_syncs);
+        let mut state = waits.unwrap_or_else(PoisonError::into_inner);
         state.operate()?;
         if state.fail_syncs {
             return Err(io::Error::other("simulated sync failure"));

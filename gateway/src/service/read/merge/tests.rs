@@ -1,6 +1,6 @@
 use proptest::prelude::*;
 use weir_protocol::batch::{Batch, BatchBuilder, Compression, Headers, RecordParts};
-use weir_protocol::ids::{PartitionId, Term, TimestampMs};
+use weir_protocol::ids::{Offset, PartitionId, Term, TimestampMs};
 
 use super::*;
 
