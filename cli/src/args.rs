@@ -13,7 +13,7 @@ use crate::serve::{DevArgs, GatewayArgs, NodeArgs};
 pub(crate) use bench::{
     BenchCommand, BenchTarget, BurstArgs, CatchUpArgs, FanOutArgs, HttpArgs, IdleArgs, LoneArgs,
     ManyTopicsArgs, MatrixArgs, PayloadArgs, PeerArgs, QueueArgs, Rate, RecoveryArgs, SteadyArgs, StreamArgs,
-    TableArgs, Transport,
+    StreamTiersArgs, TableArgs, Transport,
 };
 pub(crate) use queue::{PullArgs, SubscriptionCommand, SubscriptionFields};
 

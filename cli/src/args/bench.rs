@@ -19,6 +19,8 @@ pub(crate) enum BenchCommand {
     Burst(BurstArgs),
     /// One topic, many readers
     FanOut(FanOutArgs),
+    /// The three tiers of a topic: committed, speculative, ephemeral
+    StreamTiers(StreamTiersArgs),
     /// A topic as a work queue: lease, 5 % come back later, 1 % are given up, the rest is acknowledged
     QueueLifecycle(QueueArgs),
     /// Readers that come when everything is written, all at once
@@ -50,6 +52,7 @@ impl BenchCommand {
             Self::Payload(args) => &mut args.stream.target,
             Self::Burst(args) => &mut args.stream.target,
             Self::FanOut(args) => &mut args.stream.target,
+            Self::StreamTiers(args) => &mut args.stream.target,
             Self::QueueLifecycle(args) => &mut args.stream.target,
             Self::CatchUp(args) => &mut args.stream.target,
             Self::Recovery(args) => &mut args.stream.target,
@@ -125,6 +128,17 @@ pub(crate) enum Transport {
     WsJson,
     /// Published over the binary WebSocket, read as server-sent events
     Sse,
+}
+
+/// How `weir bench stream-tiers` runs: once per tier, which says where publishers are answered.
+#[derive(Debug, Clone, ClapArgs)]
+pub(crate) struct StreamTiersArgs {
+    /// What all have in common
+    #[command(flatten)]
+    pub(crate) stream: StreamArgs,
+    /// Messages per second of all writers together
+    #[arg(long, value_name = "RATE", default_value = "10k", value_parser = parse_rate)]
+    pub(crate) rate: Rate,
 }
 
 /// How `weir bench steady` runs.

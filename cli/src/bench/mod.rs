@@ -4,7 +4,8 @@
 //!   target    the product under test: started for the run, or one that runs already
 //!   schedule  when messages are due            identity  which message it is
 //!   arrived   which of them came               check     a reader's check: each once, in order
-//!   stream    writers and readers: steady, payload, burst, fan-out, queue-lifecycle, catch-up, recovery
+//!   stream    writers and readers: steady, payload, burst, fan-out, stream-tiers, queue-lifecycle, catch-up,
+//!             recovery
 //!   topics    one POST after the other over many topics
 //!   http      one message per POST, beside the same server's empty answer; the same load against others
 //!   lone      one POST at a time, beside the disk's own sync
@@ -81,6 +82,9 @@ async fn one(bench: &mut Bench, command: BenchCommand) -> anyhow::Result<()> {
         BenchCommand::Payload(args) => stream::run(bench, &args.stream.target, Shape::payload(&args)?).await,
         BenchCommand::Burst(args) => stream::run(bench, &args.stream.target, Shape::burst(&args)?).await,
         BenchCommand::FanOut(args) => stream::run(bench, &args.stream.target, Shape::fan_out(&args)?).await,
+        BenchCommand::StreamTiers(args) => {
+            stream::run(bench, &args.stream.target, Shape::tiers(&args)?).await
+        }
         BenchCommand::QueueLifecycle(args) => {
             stream::run(bench, &args.stream.target, Shape::queue(&args)?).await
         }

@@ -113,7 +113,7 @@ async fn make(target: &Target, shared: &Shared) -> anyhow::Result<()> {
     };
     for topic in 0..shared.shape.topics {
         let name = shared.shape.topic(&shared.run, topic);
-        put(format!("topics/{name}"), json!({"partitions": shared.shape.partitions})).await?;
+        put(format!("topics/{name}"), config(&shared.shape)).await?;
         if let Consumption::Queue { .. } = shared.shape.consumption {
             put(format!("topics/{name}.dead"), json!({})).await?;
             let body = json!({"mode": "queue", "topics": [name], "dlq": format!("{name}.dead"),
@@ -122,6 +122,10 @@ async fn make(target: &Target, shared: &Shared) -> anyhow::Result<()> {
         }
     }
     Ok(())
+}
+
+fn config(shape: &Shape) -> serde_json::Value {
+    json!({"partitions": shape.partitions, "deliver_from": shape.deliver_from.as_str()})
 }
 
 async fn remove(target: &Target, shared: &Shared) -> anyhow::Result<()> {

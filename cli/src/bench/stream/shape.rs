@@ -7,7 +7,7 @@ use weir_protocol::rpc::Level;
 
 use crate::args::{
     BurstArgs, CatchUpArgs, FanOutArgs, PayloadArgs, QueueArgs, Rate, RecoveryArgs, SteadyArgs, StreamArgs,
-    Transport,
+    StreamTiersArgs, Transport,
 };
 use crate::bench::identity::IDENTITY_BYTES;
 
@@ -38,6 +38,8 @@ pub(in crate::bench) struct Shape {
     pub(super) batch_max: u32,
     /// `None`: publishes are not confirmed.
     pub(super) confirm: Option<Level>,
+    /// Level from which readers are shown messages.
+    pub(super) deliver_from: Level,
     pub(super) transport: Transport,
     pub(super) warmup: Duration,
     pub(super) measured: Duration,
@@ -89,6 +91,7 @@ impl Shape {
             credit: 16_384,
             batch_max: 256,
             confirm,
+            deliver_from: Level::Quorum,
             transport: args.transport,
             warmup: Duration::from_secs(args.warmup),
             measured: Duration::from_secs(args.seconds),
@@ -167,6 +170,27 @@ impl Shape {
             ..Self::new("fan-out", format!("{} × {readers} readers, 1 KiB", args.rate), &args.stream)
         };
         Ok(args.readers.iter().map(of).collect())
+    }
+
+    /// Once per tier.
+    pub(in crate::bench) fn tiers(args: &StreamTiersArgs) -> anyhow::Result<Vec<Self>> {
+        ensure!(args.stream.confirm == "quorum", "--confirm: each tier says where publishers are answered");
+        let of = |(tier, confirm, deliver_from)| Self {
+            rate: args.rate,
+            confirm: Some(confirm),
+            deliver_from,
+            ..Self::new(
+                "stream-tiers",
+                format!("{tier}, {}, 4 writers, 4 readers, 1 KiB", args.rate),
+                &args.stream,
+            )
+        };
+        let tiers = [
+            ("committed", Level::Quorum, Level::Quorum),
+            ("speculative", Level::Quorum, Level::Memory),
+            ("ephemeral", Level::Memory, Level::Memory),
+        ];
+        Ok(tiers.into_iter().map(of).collect())
     }
 
     /// Once per prefetch.
