@@ -6,7 +6,7 @@ use weir_protocol::checksum::crc32c;
 use weir_protocol::filter::Filter;
 use weir_protocol::frame::{self, FrameHead};
 use weir_protocol::ids::Offset;
-use weir_protocol::rpc::{Packet, PublishRequest, ReadAnswer, SubscribeEvent};
+use weir_protocol::rpc::{ConsumeEvent, Packet, PublishRequest, ReadAnswer, SubscribeEvent};
 use weir_protocol::ws::{Channel, WsError, binary, json};
 
 /// Record batches: as they come, and with length and checksum made right so that the records are reached.
@@ -86,7 +86,8 @@ fn packets(body: &[u8]) {
     let body = Bytes::copy_from_slice(body);
     let _ = Packet::<PublishRequest>::decode(body.clone());
     let _ = Packet::<ReadAnswer>::decode(body.clone());
-    let _ = Packet::<SubscribeEvent>::decode(body);
+    let _ = Packet::<SubscribeEvent>::decode(body.clone());
+    let _ = Packet::<ConsumeEvent>::decode(body);
 }
 
 /// WebSocket messages of the binary form, from either side.

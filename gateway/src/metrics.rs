@@ -93,6 +93,12 @@ impl Bounds {
             counter("weir_gateway_feeds_throttled_total", "Grants that had to wait.", credit.throttled),
             gauge("weir_gateway_subscriptions", "Subscriptions remembered.", queues.known),
             gauge("weir_gateway_subscriptions_max", "Subscriptions remembered at most.", queues.known_max),
+            gauge("weir_gateway_lease_streams", "Partitions that consumers lease from.", queues.streams),
+            gauge(
+                "weir_gateway_lease_streams_max",
+                "Partitions beyond which a consumer is refused.",
+                queues.streams_max,
+            ),
             gauge("weir_gateway_pull_waits", "Partitions that pulls wait on.", queues.waits),
             gauge(
                 "weir_gateway_pull_waits_max",

@@ -550,7 +550,7 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Publish and follow over one WebSocket
+         * Publish, follow and consume over one WebSocket
          * @description Subprotocols `weir.v1.json` and `weir.v1.bin`. Every `open` and `sub` on it is authorised on its own.
          *
          *     Needs the grant `connect`.

@@ -1,5 +1,7 @@
 //! Everything that handlers are given.
 
+use std::sync::Arc;
+
 use super::namespaces::Namespaces;
 use super::publish::{PublishConfig, Publisher};
 use super::read::{ReadConfig, Reader};
@@ -41,7 +43,8 @@ impl Services {
         let topics = Topics::new(storage.clone(), namespaces.clone());
         let publisher = Publisher::new(storage.clone(), topics.clone(), config.publish);
         let reader = Reader::new(storage.clone(), topics.clone(), config.read);
-        let subscriptions = Subscriptions::new(storage.clone(), namespaces.clone(), topics.clone());
+        let budget = Arc::clone(&reader.budget);
+        let subscriptions = Subscriptions::new(storage.clone(), namespaces.clone(), topics.clone(), budget);
         Self { namespaces, topics, publisher, reader, subscriptions, storage }
     }
 }

@@ -4,8 +4,10 @@ use weir_protocol::ids::Seq;
 use weir_protocol::rpc::Credit;
 use weir_protocol::ws::{Channel, CloseCode, ServerFrame};
 
+use super::consuming::Sent;
 use crate::service::publish::{Content, OpenChannel};
 use crate::service::read::{RecordSlice, Subscribe};
+use crate::service::subscriptions::{Consume, Leased, SubscriptionPath};
 
 /// Which use of a channel number: the number may be used again while something of its last use is under way.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -27,6 +29,14 @@ pub(super) enum Effect {
     Publish { of: Use, call: u64, seq: Seq, content: Content },
     /// Follow; answered by `subscribed` or `ended`.
     Subscribe { of: Use, subscribe: Subscribe },
+    /// Consume a subscription; answered by `consuming` or `ended`.
+    Consume { of: Use, path: SubscriptionPath, consume: Consume },
+    /// Send leased records, the first as delivery `n`.
+    DeliverLeased { of: Use, n: u64, leased: Box<Leased> },
+    /// Settle leases; answered by `settled`.
+    Settle { of: Use, sent: Sent },
+    /// Forget a channel that consumed: what it holds is others' at once.
+    Leave { of: Use },
     /// Raise a subscription's limit.
     Raise { of: Use, limit: Credit },
     /// Hold a subscription's events back, or let them go on.

@@ -1,15 +1,16 @@
-//! WebSocket: publish and follow over one connection, as JSON (`weir.v1.json`) or binary (`weir.v1.bin`).
+//! WebSocket: publish, follow and consume over one connection, as JSON (`weir.v1.json`) or binary (`weir.v1.bin`).
 //!
 //! ```text
 //!   upgrade ─▶ socket: one task; reads, runs effects, writes with one flush per wake-up
 //!                │ frames, confirms, events, time          ▲ frames in either form (output)
 //!                ▼                                         │
-//!              session (pure) ── publishing, following (pure, one per channel) ─▶ effects
+//!              session (pure) ── publishing, following, consuming (pure, one per channel) ─▶ effects
 //! ```
 //!
 //! The frames and their bytes are [`weir_protocol::ws`]. A slow client stops the reading of the log, nothing else:
 //! what one socket may hold is bounded by its credit and its output buffer.
 
+mod consuming;
 mod effect;
 mod following;
 mod output;

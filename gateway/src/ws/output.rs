@@ -1,15 +1,19 @@
 //! Frames of one turn as WebSocket messages, in either form.
 
+use std::iter::Peekable;
+
 use bytes::{Bytes, BytesMut};
 use tokio_tungstenite::tungstenite::Message;
 use weir_protocol::batch::BatchError;
-use weir_protocol::ids::Term;
-use weir_protocol::rpc::Level;
+use weir_protocol::ids::{Offset, Term};
+use weir_protocol::rpc::{GrantRun, Level};
 use weir_protocol::ws::{
-    Channel, Deliveries, Delivery, Msg, Msgs, SUBPROTOCOL_BINARY, SUBPROTOCOL_JSON, ServerFrame, binary, json,
+    Channel, Deliveries, Delivery, LeaseRun, Msg, Msgs, SUBPROTOCOL_BINARY, SUBPROTOCOL_JSON, ServerFrame,
+    binary, json, run_of,
 };
 
 use crate::service::read::RecordSlice;
+use crate::service::subscriptions::Leased;
 
 /// A message is sealed at this many bytes; one frame may overshoot.
 const MESSAGE_BYTES: usize = 128 << 10;
@@ -92,12 +96,15 @@ impl Output {
 
     /// Batches go out as they came, with the range of records that is meant.
     fn deliver_binary(&mut self, ch: Channel, mut n: u64, slices: Vec<RecordSlice>) {
-        let mut frame = Deliveries { n, staged: None, slices: Vec::new() };
+        let mut frame = Deliveries { n, staged: None, leases: Vec::new(), slices: Vec::new() };
         let mut frame_bytes = 0;
         for slice in slices {
             let (staged, bytes) = (staged_in(&slice), slice.batch.bytes().len() as u64);
             if !frame.slices.is_empty() && (staged != frame.staged || frame_bytes + bytes > FRAME_BYTES) {
-                let full = std::mem::replace(&mut frame, Deliveries { n, staged, slices: Vec::new() });
+                let full = std::mem::replace(
+                    &mut frame,
+                    Deliveries { n, staged, leases: Vec::new(), slices: Vec::new() },
+                );
                 self.put(ch, &ServerFrame::Deliveries(full));
                 frame_bytes = 0;
             }
@@ -135,6 +142,87 @@ impl Output {
         Ok(())
     }
 
+    /// Adds leased records, the first as delivery `n`.
+    ///
+    /// # Errors
+    /// As [`Output::deliver`].
+    pub(super) fn deliver_leased(&mut self, ch: Channel, n: u64, leased: Leased) -> Result<(), BatchError> {
+        let waited = leased.received.elapsed();
+        let waited_ms = u64::try_from(waited.as_millis()).unwrap_or(u64::MAX);
+        let run = |run: &GrantRun| LeaseRun {
+            first: Offset(run.offset),
+            fence: run.fence,
+            count: run.count,
+            attempt: run.attempt,
+            ms: u32::try_from(run.expires_in_ms.saturating_sub(waited_ms)).unwrap_or(u32::MAX),
+        };
+        let runs = leased.runs.iter().map(run).peekable();
+        match self.form {
+            Form::Json => self.deliver_leased_json(ch, n, &leased, runs),
+            Form::Binary => {
+                self.deliver_leased_binary(ch, n, leased.slices, runs);
+                Ok(())
+            }
+        }
+    }
+
+    fn deliver_leased_json(
+        &mut self,
+        ch: Channel,
+        mut n: u64,
+        leased: &Leased,
+        mut runs: Peekable<impl Iterator<Item = LeaseRun>>,
+    ) -> Result<(), BatchError> {
+        let (mut msgs, mut frame_bytes) = (Vec::new(), 0);
+        for slice in &leased.slices {
+            for record in slice.records()? {
+                let record = record?;
+                let Some(run) = run_of(&mut runs, record.offset) else { continue };
+                if frame_bytes >= FRAME_BYTES {
+                    self.put_msgs(ch, std::mem::take(&mut msgs));
+                    frame_bytes = 0;
+                }
+                frame_bytes += record.size as u64;
+                let lease = Some(run.of(record.offset));
+                msgs.push(Msg { lease, ..Msg::of(&record, n, leased.partition) });
+                n += 1;
+            }
+        }
+        self.put_msgs(ch, msgs);
+        Ok(())
+    }
+
+    /// Batches go out as they came, with the leases in front.
+    fn deliver_leased_binary(
+        &mut self,
+        ch: Channel,
+        mut n: u64,
+        slices: Vec<RecordSlice>,
+        mut runs: Peekable<impl Iterator<Item = LeaseRun>>,
+    ) {
+        let mut frame = Deliveries { n, staged: None, leases: Vec::new(), slices: Vec::new() };
+        let mut frame_bytes = 0;
+        for slice in slices {
+            let bytes = slice.batch.bytes().len() as u64;
+            if !frame.slices.is_empty() && frame_bytes + bytes > FRAME_BYTES {
+                n += frame.count();
+                let next = Deliveries { n, staged: None, leases: Vec::new(), slices: Vec::new() };
+                self.put(ch, &ServerFrame::Deliveries(std::mem::replace(&mut frame, next)));
+                frame_bytes = 0;
+            }
+            let leases_before = frame.leases.len();
+            frame.leases.extend(std::iter::from_fn(|| part_within(&mut runs, &slice)));
+            if frame.leases.len() > leases_before {
+                frame_bytes += bytes;
+                let batch = [slice.batch.bytes().clone(), Bytes::new()];
+                frame.slices.push(Delivery { first: slice.first, take: slice.take, batch });
+            }
+        }
+        if !frame.slices.is_empty() {
+            self.put(ch, &ServerFrame::Deliveries(frame));
+        }
+    }
+
     fn put_msgs(&mut self, ch: Channel, mut msgs: Vec<Msg>) {
         let frame = match msgs.len() {
             0 => return,
@@ -163,6 +251,20 @@ impl Output {
         self.queued_bytes = 0;
         std::mem::take(&mut self.messages)
     }
+}
+
+/// What the next run has in a slice; taken from it.
+fn part_within(runs: &mut Peekable<impl Iterator<Item = LeaseRun>>, slice: &RecordSlice) -> Option<LeaseRun> {
+    let run = runs.peek_mut().filter(|run| run.first < slice.end())?;
+    let count = run.end().min(slice.end()).0 - run.first.0;
+    let part = LeaseRun { count: u32::try_from(count).expect("no more than the run's"), ..*run };
+    if part.count == run.count {
+        runs.next();
+    } else {
+        *run =
+            LeaseRun { first: part.end(), fence: run.fence + count, count: run.count - part.count, ..part };
+    }
+    Some(part)
 }
 
 /// The term of records that are not all committed.
@@ -231,6 +333,53 @@ mod tests {
         );
         assert_eq!(frames[0].slices[0].batch[0], *firm.batch.bytes());
         assert_eq!(frames[1].slices[0].take, 2);
+    }
+
+    fn leased() -> Leased {
+        let run =
+            |offset, fence, count, attempt| GrantRun { offset, fence, count, attempt, expires_in_ms: 60_000 };
+        let mut second = slice(10, 4, 99);
+        let placed = second.batch.unplaced().placed(Offset(14), TimestampMs(5), PartitionId(2));
+        second.batch = Batch::parse(placed.concat().into()).unwrap();
+        second.first = Offset(14);
+        Leased {
+            partition: PartitionId(2),
+            slices: vec![slice(10, 4, 99), second],
+            runs: vec![run(10, 70, 1, 1), run(12, 71, 3, 2)],
+            received: tokio::time::Instant::now(),
+            count: 4,
+            bytes: 1,
+        }
+    }
+
+    #[test]
+    fn leased_records_have_their_leases_in_both_forms_and_no_others_are_seen() {
+        let lease = |lease: Option<weir_protocol::ws::Lease>| {
+            let lease = lease.unwrap();
+            assert!((50_000..=60_000).contains(&lease.ms), "{lease:?}");
+            (lease.attempt, lease.fence)
+        };
+        let expected = [(1, 10, (1, 70)), (2, 12, (2, 71)), (3, 13, (2, 72)), (4, 14, (2, 73))];
+
+        let mut output = Output::new(Form::Json);
+        output.deliver_leased(Channel(7), 1, leased()).unwrap();
+        let messages = output.take();
+        let Message::Text(text) = &messages[0] else { panic!("{messages:?}") };
+        let frames: Vec<_> = json::server_frames(text).map(Result::unwrap).collect();
+        let [(_, ServerFrame::Msgs(Msgs { msgs }))] = &frames[..] else { panic!("{frames:?}") };
+        let seen: Vec<_> = msgs.iter().map(|msg| (msg.n, msg.o, lease(msg.lease))).collect();
+        assert_eq!(seen, expected);
+
+        let mut output = Output::new(Form::Binary);
+        output.deliver_leased(Channel(7), 1, leased()).unwrap();
+        let messages = output.take();
+        let Message::Binary(bytes) = &messages[0] else { panic!("{messages:?}") };
+        let (_, frame) = binary::take_server_frame(&mut bytes.clone()).unwrap().unwrap();
+        let ServerFrame::Deliveries(frame) = frame else { panic!("{frame:?}") };
+        let records = frame.records().unwrap();
+        let seen: Vec<_> =
+            (1..).zip(records).map(|(n, (record, of))| (n, record.offset.0, lease(of))).collect();
+        assert_eq!(seen, expected);
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 mod opening;
 mod publishes;
+mod queues;
 mod subscriptions;
 #[cfg(test)]
 mod tests;
@@ -13,11 +14,13 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use tokio::time::Instant;
 use weir_protocol::error::ErrorCode;
 use weir_protocol::limits::{BATCH_RECORDS_MAX, RECORD_BYTES_MAX, WS_CHANNELS_MAX, WS_MESSAGE_BYTES_MAX};
+use weir_protocol::rpc::SettleAction;
 use weir_protocol::ws::{
     Channel, ClientFrame, CloseCode, FrameType, Goaway, Limits, Pong, RawJson, ResumeChannel, ServerFrame,
     ServerPing, Tail, Welcome, WsError,
 };
 
+use super::consuming::{Consuming, What, Which};
 use super::effect::{Closing, Effect, Use, Violation};
 use super::following::Following;
 use super::publishing::{Amount, Publishing};
@@ -31,7 +34,7 @@ pub(super) use publishes::CallPart;
 const HELLO_TIME_MAX: Duration = Duration::from_secs(5);
 /// A ping comes at least this often; a client silent for twice as long is gone.
 const HEARTBEAT: Duration = Duration::from_secs(20);
-/// How long a session can be continued. Positions are the client's, so it costs nothing here.
+/// How long a session can be continued. Positions are the client's and leases the partitions', so it costs nothing here.
 const GRACE: Duration = Duration::from_secs(30);
 /// How long a client may stay after it was told to go.
 const DRAIN_TIME: Duration = Duration::from_secs(2);
@@ -78,6 +81,7 @@ enum State {
         following: Box<Following>,
         path: subscriptions::Followed,
     },
+    Consuming(Box<Consuming>),
     /// Refused or ended by the gateway. What the client sent before it knew is ignored.
     Ended,
 }
@@ -92,8 +96,14 @@ struct Slot {
 pub(super) struct Session {
     config: SessionConfig,
     id: String,
+    /// The session that this one continues.
+    resumed: Option<String>,
+    /// Name of the client, as it said.
+    client: Option<String>,
     principal: Principal,
     authenticate: Authenticate,
+    /// Some channel consumed a subscription.
+    has_queues: bool,
     is_welcome: bool,
     is_closed: bool,
     /// Told to go; closed at the latest then.
@@ -107,7 +117,7 @@ pub(super) struct Session {
     resume: HashMap<u16, ResumeChannel>,
     calls: Window<publishes::Call>,
     tickets: Window<publishes::TicketOf>,
-    /// Publishing channels to look at, at the end of the turn.
+    /// Publishing and consuming channels to look at, at the end of the turn.
     touched: Vec<Channel>,
     effects: Vec<Effect>,
 }
@@ -123,8 +133,11 @@ impl Session {
         Self {
             config,
             id,
+            resumed: None,
+            client: None,
             principal,
             authenticate,
+            has_queues: false,
             is_welcome: false,
             is_closed: false,
             drains_until: None,
@@ -187,10 +200,26 @@ impl Session {
                 self.send(Channel::CONNECTION, ServerFrame::Pong(Pong { id: ping.id }));
             }
             ClientFrame::Pong(_) => {}
-            ClientFrame::Bye(_) => self.close(Closing::Normal),
-            frame @ (ClientFrame::Ack(_) | ClientFrame::Nack(_) | ClientFrame::Extend(_)) => {
-                let detail = format!("{} belongs to queue subscriptions", frame.frame_type().as_str());
-                self.refuse(ch, &Problem::new(ErrorCode::NotSupported, detail));
+            ClientFrame::Bye(_) => {
+                self.client_left();
+                self.close(Closing::Normal);
+            }
+            ClientFrame::Ack(ack) => {
+                let which = Which { n: &ack.n, cum: ack.cum, leases: &ack.leases };
+                self.settle(ch, FrameType::Ack, which, &what(SettleAction::Ack, None, None));
+            }
+            ClientFrame::Nack(nack) => {
+                let which = Which { n: &nack.n, cum: false, leases: &nack.leases };
+                let what = what(SettleAction::Nack, nack.delay_ms, nack.reason);
+                self.settle(ch, FrameType::Nack, which, &what);
+            }
+            ClientFrame::Extend(extend) => {
+                let which = Which { n: &extend.n, cum: false, leases: &extend.leases };
+                self.settle(ch, FrameType::Extend, which, &what(SettleAction::Extend, Some(extend.ms), None));
+            }
+            ClientFrame::Dead(dead) => {
+                let which = Which { n: &dead.n, cum: false, leases: &dead.leases };
+                self.settle(ch, FrameType::Dead, which, &what(SettleAction::Dead, None, dead.reason));
             }
         }
     }
@@ -277,6 +306,7 @@ impl Session {
         self.drains_until = Some(now.instant + DRAIN_TIME);
         let deadline_ms = u64::try_from(DRAIN_TIME.as_millis()).expect("two seconds");
         self.send(Channel::CONNECTION, ServerFrame::Goaway(Goaway { deadline_ms, why: "drain".into() }));
+        self.hold_consumers();
     }
 
     /// The end of a turn: everything that was there has been taken in. Says what there is to say of it.
@@ -287,8 +317,9 @@ impl Session {
         for ch in std::mem::take(&mut self.touched) {
             self.publish_waiting(now, ch);
             self.tell_publisher(ch);
+            self.tell_consumer(ch);
         }
-        if self.drains_until.is_some() && self.calls.len() == 0 {
+        if self.drains_until.is_some() && self.calls.len() == 0 && !self.is_consuming() {
             self.close(Closing::Code(CloseCode::GoingAway));
         }
     }
@@ -313,6 +344,9 @@ impl Session {
         if hello.channels.len() > WS_CHANNELS_MAX {
             return self.bad_frame(Channel::CONNECTION, "more channels than a connection may have");
         }
+        self.resumed =
+            hello.resume.as_ref().and_then(|token| token.strip_prefix(RESUME_PREFIX)).map(str::to_owned);
+        self.client = hello.client;
         self.resume = hello.channels.into_iter().map(|channel| (channel.ch, channel)).collect();
         self.is_welcome = true;
         let limits = Limits {
@@ -392,6 +426,10 @@ impl Session {
             _ => self.bad_frame(ch, &format!("{} on a channel that is not open for it", frame.as_str())),
         }
     }
+}
+
+fn what(action: SettleAction, ms: Option<u64>, reason: Option<String>) -> What {
+    What { action, ms, reason: reason.unwrap_or_default() }
 }
 
 fn raw(problem: &Problem) -> RawJson {

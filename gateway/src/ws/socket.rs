@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
-use futures_util::future::{AbortHandle, Abortable, Aborted, BoxFuture};
+use futures_util::future::{AbortHandle, Abortable, Aborted, BoxFuture, join};
 use futures_util::stream::FuturesUnordered;
 use futures_util::{FutureExt, SinkExt, StreamExt};
 use hyper::upgrade::Upgraded;
@@ -27,6 +27,9 @@ use super::session::{CallPart, Now, Session};
 use crate::service::publish::{ChannelPublish, Confirm, Content, PublishChannel};
 use crate::service::read::{Subscription, SubscriptionCredit, SubscriptionEvent};
 use crate::service::{ServiceError, Services};
+use queues::{QueueEvent, Queues};
+
+mod queues;
 
 /// Output above which the log is not read on: what the client has not taken yet waits there.
 const OUTPUT_BYTES_MAX: usize = 256 << 10;
@@ -49,11 +52,14 @@ pub(super) struct Socket {
     session: Session,
     output: Output,
     closing: Option<Closing>,
+    /// The client said that it leaves.
+    has_left: bool,
     publishers: HashMap<Use, PublishChannel>,
     followers: HashMap<Use, Follower>,
     opening: FuturesUnordered<BoxFuture<'static, Opened>>,
     subscribing: FuturesUnordered<BoxFuture<'static, Result<Subscribed, Aborted>>>,
     following: FuturesUnordered<BoxFuture<'static, Result<Followed, Aborted>>>,
+    queues: Queues,
     confirm_to: mpsc::UnboundedSender<Confirm>,
     confirms: mpsc::UnboundedReceiver<Confirm>,
 }
@@ -79,6 +85,7 @@ enum Woken {
     Opened(Opened),
     Subscribed(Result<Subscribed, Aborted>),
     Followed(Result<Followed, Aborted>),
+    Queue(QueueEvent),
     Received(Message),
     /// The client broke a rule below our frames; nothing more can be read.
     Violated(Violation, String),
@@ -114,11 +121,13 @@ impl Socket {
             session,
             output: Output::new(form),
             closing: None,
+            has_left: false,
             publishers: HashMap::new(),
             followers: HashMap::new(),
             opening: FuturesUnordered::new(),
             subscribing: FuturesUnordered::new(),
             following: FuturesUnordered::new(),
+            queues: Queues::default(),
             confirm_to,
             confirms,
         }
@@ -132,6 +141,7 @@ impl Socket {
             is_told |= matches!(woken, Woken::Drained);
             let is_there = self.take(woken) && self.take_more();
             if !is_there {
+                self.run_effects();
                 return self.answer_close().await;
             }
             self.session.finish_turn(Now::read());
@@ -146,7 +156,7 @@ impl Socket {
     }
 
     async fn wait(&mut self, drain: &mut watch::Receiver<bool>, is_told: bool) -> Woken {
-        let deadline = self.session.deadline();
+        let (deadline, is_full) = (self.session.deadline(), self.session.is_full());
         tokio::select! {
             // Confirms first: somebody counts the microseconds. The client's frames last: it has credit for what
             // it sends, and everything that is ready is taken in before the turn ends.
@@ -157,7 +167,8 @@ impl Socket {
             Some(opened) = self.opening.next() => Woken::Opened(opened),
             Some(subscribed) = self.subscribing.next() => Woken::Subscribed(subscribed),
             Some(followed) = self.following.next() => Woken::Followed(followed),
-            received = self.socket.next() => Woken::by(received),
+            event = self.queues.next() => Woken::Queue(event),
+            received = self.socket.next(), if !is_full => Woken::by(received),
             () = sleep_until(deadline) => Woken::Time,
         }
     }
@@ -179,6 +190,7 @@ impl Socket {
             Woken::Followed(Ok(followed)) => self.followed(followed),
             // Forgotten while it was under way.
             Woken::Subscribed(Err(Aborted)) | Woken::Followed(Err(Aborted)) => {}
+            Woken::Queue(event) => self.queues.happened(&mut self.session, event),
             Woken::Received(message) => return self.received(message),
             Woken::Violated(violation, detail) => self.session.violated(violation, &detail),
             Woken::Gone => return false,
@@ -193,7 +205,7 @@ impl Socket {
             self.session.confirmed(Now::read(), confirm);
         }
         for _ in 0..TURN_MAX {
-            if self.session.is_closed() {
+            if self.session.is_closed() || self.session.is_full() {
                 break;
             }
             let Some(received) = self.socket.next().now_or_never() else { break };
@@ -207,10 +219,16 @@ impl Socket {
             if self.output.queued_bytes() >= OUTPUT_BYTES_MAX {
                 break;
             }
+            let leased = self.queues.next().now_or_never();
+            let is_quiet = leased.is_none();
+            if let Some(event) = leased {
+                self.queues.happened(&mut self.session, event);
+            }
             match self.following.next().now_or_never() {
                 Some(Some(Ok(followed))) => self.followed(followed),
                 Some(Some(Err(Aborted))) => {}
-                Some(None) | None => break,
+                Some(None) | None if is_quiet => break,
+                Some(None) | None => {}
             }
         }
         true
@@ -239,7 +257,11 @@ impl Socket {
             }
             (Message::Ping(_) | Message::Pong(_), _) => self.session.heard(Now::read()),
             // Frames of their own are written only, never read.
-            (Message::Close(_) | Message::Frame(_), _) => return false,
+            (Message::Close(_) | Message::Frame(_), _) => {
+                self.session.client_left();
+                self.has_left = true;
+                return false;
+            }
         }
         true
     }
@@ -351,6 +373,19 @@ impl Socket {
                 let follower = Follower { stop, credit: None, limit: None, is_held: false, waiting: None };
                 self.followers.insert(of, follower);
             }
+            Effect::DeliverLeased { of, n, leased } => {
+                if let Err(error) = self.output.deliver_leased(of.ch, n, *leased) {
+                    let detail = format!("a record batch cannot be read: {error}");
+                    self.session.ended(of, &ServiceError::new(ErrorCode::Corrupt, detail));
+                }
+            }
+            Effect::Consume { of, path, consume } => {
+                self.queues.consume(of, self.services.subscriptions.clone(), path, consume);
+            }
+            Effect::Settle { of, sent } => self.queues.settle(of, sent),
+            Effect::Leave { of } => self.queues.leave(of),
+            Effect::Raise { of, limit } if self.queues.has(of) => self.queues.raise(of, limit),
+            Effect::Hold { of, on } if self.queues.has(of) => self.queues.hold(of, on),
             Effect::Raise { of, limit } => match self.followers.get_mut(&of) {
                 Some(Follower { credit: Some(credit), .. }) => credit.raise(limit),
                 Some(follower) => follower.limit = Some(limit),
@@ -359,6 +394,7 @@ impl Socket {
             Effect::Hold { of, on } => self.hold(of, on),
             Effect::Forget { of } => {
                 self.publishers.remove(&of);
+                self.queues.forget(of);
                 if let Some(follower) = self.followers.remove(&of) {
                     follower.stop.abort();
                 }
@@ -420,13 +456,14 @@ impl Socket {
     /// A client that closes is owed a close frame; one that is gone is not there to take it.
     async fn answer_close(mut self) {
         let answered = async { while let Some(Ok(_)) = self.socket.next().await {} };
-        let _ = timeout(CLOSE_TIME_MAX, answered).await;
+        let _ = timeout(CLOSE_TIME_MAX, join(answered, self.queues.end(self.has_left))).await;
     }
 
     /// Says why, and reads and drops what the client still sends: closing at once would reset the connection under
     /// the close frame.
     async fn close(mut self, closing: Closing) {
         let (code, reason) = closing.frame();
+        let ended = self.queues.end(closing == Closing::Normal);
         let frame = CloseFrame { code: code.into(), reason: reason.into() };
         let closed = async {
             self.socket.send(Message::Close(Some(frame))).await?;
@@ -440,6 +477,6 @@ impl Socket {
             }
             Ok::<_, Error>(())
         };
-        let _ = timeout(CLOSE_TIME_MAX, closed).await;
+        let _ = timeout(CLOSE_TIME_MAX, join(closed, ended)).await;
     }
 }

@@ -10,6 +10,7 @@
 //!   subscription  create, describe, update, delete, list        (the home shard of its name)
 //!                 pull, settle, leases, statistics, seek        (the partition's shard)
 //!   output    settle and publish in one entry                   (the partition's shard)
+//!   consume   a stream of leases, settles in runs, leaving      (the partition's shard)
 //! ```
 //!
 //! Messages are Protocol Buffers (prost), so that fields can be added. Those that carry record batches are
@@ -17,6 +18,7 @@
 //! Field numbers are never reused.
 
 mod cluster;
+mod consume;
 mod output;
 mod packet;
 mod publish;
@@ -27,6 +29,7 @@ mod subscription;
 mod topic;
 
 pub use cluster::*;
+pub use consume::*;
 pub use output::*;
 pub use packet::*;
 pub use publish::*;
@@ -95,6 +98,12 @@ pub enum Method {
     Seek = 49,
     /// [`Packet`] of [`SettleAndPublishRequest`] → [`SettleAndPublishAnswer`]. Waits for its outputs.
     SettleAndPublish = 50,
+    /// [`ConsumeRequest`] → any number of [`Packet`]s of [`ConsumeEvent`], within the credit granted.
+    Consume = 51,
+    /// [`SettleRunsRequest`] → [`SettleRunsAnswer`].
+    SettleRuns = 52,
+    /// [`LeaveRequest`] → [`Left`].
+    Leave = 53,
 }
 
 impl Method {
@@ -128,6 +137,9 @@ impl Method {
             48 => Self::ListLeases,
             49 => Self::Seek,
             50 => Self::SettleAndPublish,
+            51 => Self::Consume,
+            52 => Self::SettleRuns,
+            53 => Self::Leave,
             _ => return None,
         })
     }

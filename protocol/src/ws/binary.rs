@@ -3,7 +3,7 @@
 use bytes::{BufMut, Bytes, BytesMut};
 
 use super::compact::{LIMIT_BYTES, confirm_bytes, put_confirm, put_limit, take_confirm, take_limit};
-use super::frame::{FLAG_NOTHING_YET, FLAG_STAGED, FrameHead};
+use super::frame::{FLAG_LEASED, FLAG_NOTHING_YET, FLAG_STAGED, FrameHead};
 use super::json::{Head, client_body, read_client, read_server, server_body};
 use super::{
     Channel, ClientFrame, Confirm, Deliveries, FrameType, HEADER_BYTES, Limit, ServerFrame, WsError,
@@ -39,8 +39,12 @@ pub fn take_server_frame(message: &mut Bytes) -> Result<Option<(Channel, ServerF
     let Some((head, body)) = take(message)? else { return Ok(None) };
     let frame = match head.frame {
         FrameType::Msgs => {
-            head.check_unused(FLAG_STAGED, true)?;
-            ServerFrame::Deliveries(Deliveries::decode(head.arg, head.flags == FLAG_STAGED, body)?)
+            // Leased records are committed: the two do not go together.
+            head.check_unused(if head.flags & FLAG_LEASED != 0 { FLAG_LEASED } else { FLAG_STAGED }, true)?;
+            ServerFrame::Deliveries(match head.flags {
+                FLAG_LEASED => Deliveries::decode_leased(head.arg, body)?,
+                flags => Deliveries::decode(head.arg, flags == FLAG_STAGED, body)?,
+            })
         }
         FrameType::Confirm => ServerFrame::Confirm(read_confirm(&head, body)?),
         FrameType::PubLimit => ServerFrame::PubLimit(read_limit(&head, body)?),
@@ -74,7 +78,11 @@ pub fn put_server_frame(message: &mut BytesMut, ch: Channel, frame: &ServerFrame
     let head = FrameHead { frame: frame.frame_type(), flags: 0, ch, arg: 0 };
     match frame {
         ServerFrame::Deliveries(deliveries) => {
-            let flags = if deliveries.staged.is_some() { FLAG_STAGED } else { 0 };
+            let flags = match (deliveries.leases.is_empty(), deliveries.staged) {
+                (false, _) => FLAG_LEASED,
+                (true, Some(_)) => FLAG_STAGED,
+                (true, None) => 0,
+            };
             let body_bytes = deliveries.body_bytes();
             message.reserve(HEADER_BYTES + body_bytes);
             message.put_slice(&FrameHead { flags, arg: deliveries.n, ..head }.encode(body_bytes));

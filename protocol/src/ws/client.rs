@@ -39,6 +39,8 @@ pub enum ClientFrame {
     Seek(Seek),
     /// Stops or continues delivery.
     Pause(Pause),
+    /// Gives deliveries up.
+    Dead(Dead),
     /// Closes a subscription.
     Unsub(Unsub),
     /// Closes a publishing channel.
@@ -68,6 +70,7 @@ impl ClientFrame {
             Self::Extend(_) => FrameType::Extend,
             Self::Seek(_) => FrameType::Seek,
             Self::Pause(_) => FrameType::Pause,
+            Self::Dead(_) => FrameType::Dead,
             Self::Unsub(_) => FrameType::Unsub,
             Self::ClosePub(_) => FrameType::ClosePub,
             Self::Auth(_) => FrameType::Auth,
@@ -215,6 +218,12 @@ pub struct Sub {
     /// `quorum`, or `memory`: before it is committed; absent: the topic's `deliver_from`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub min_level: Option<Level>,
+    /// Of a subscription: how long its deliveries are leased, in milliseconds; absent: as it says.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lease_ms: Option<u32>,
+    /// Of a subscription: who takes its messages, for operators; absent: the client that `hello` named.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub holder: Option<String>,
     /// First credit.
     pub limit: Limit,
 }
@@ -229,39 +238,79 @@ pub struct Limit {
     pub bytes: u64,
 }
 
-/// Settles deliveries.
+/// A lease by itself: also of an earlier connection, or of one that pulled over HTTP.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct LeaseRef {
+    /// Partition.
+    #[serde(default)]
+    pub p: u32,
+    /// Offset.
+    pub o: u64,
+    /// Fence of its delivery.
+    pub fence: u64,
+}
+
+/// Settles deliveries: done, never to come again.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Ack {
-    /// Delivery numbers.
+    /// Delivery numbers of this connection.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub n: Vec<NumberRange>,
     /// Everything up to the highest number as well.
     #[serde(default)]
     pub cum: bool,
+    /// Leases.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub leases: Vec<LeaseRef>,
 }
 
 /// Gives deliveries back.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Nack {
-    /// Delivery numbers.
+    /// Delivery numbers of this connection.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub n: Vec<NumberRange>,
+    /// Leases.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub leases: Vec<LeaseRef>,
     /// Not to be delivered again before this many milliseconds; absent: the subscription's backoff.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub delay_ms: Option<u64>,
-    /// Why, for people.
+    /// Why, for people; at most [`crate::limits::SETTLE_REASON_BYTES_MAX`] bytes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
 }
 
-/// Keeps leases longer.
+/// Keeps leases longer; answered by `extended`.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Extend {
-    /// Delivery numbers.
+    /// Delivery numbers of this connection.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub n: Vec<NumberRange>,
+    /// Leases.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub leases: Vec<LeaseRef>,
     /// Milliseconds from now.
     pub ms: u64,
+}
+
+/// Gives deliveries up: dead letters.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Dead {
+    /// Delivery numbers of this connection.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub n: Vec<NumberRange>,
+    /// Leases.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub leases: Vec<LeaseRef>,
+    /// Why, for people; at most [`crate::limits::SETTLE_REASON_BYTES_MAX`] bytes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
 }
 
 /// Continues a subscription elsewhere; answered by `subscribed`.

@@ -12,11 +12,9 @@
 //! | type                | arg                         | flags | body |
 //! |---------------------|-----------------------------|-------|------|
 //! | `pub`               | sequence number of the first record | –     | one record batch |
-//! | `msgs`              | delivery number of the first record | [`FLAG_STAGED`] | [`super::Deliveries`] |
+//! | `msgs`              | delivery number of the first record | [`FLAG_STAGED`] or [`FLAG_LEASED`] | [`super::Deliveries`] |
 //! | `confirm`           | `upto`                      | [`FLAG_NOTHING_YET`] | see `compact` |
 //! | `limit`, `pub_limit`| –                           | –     | `msgs` u64, `bytes` u64 |
-//!
-//! `0x02` on `msgs` is kept for a column of leases behind the batches; until queues exist it is refused.
 
 use super::WsError;
 use crate::limits::WS_MESSAGE_BYTES_MAX;
@@ -25,6 +23,8 @@ use crate::limits::WS_MESSAGE_BYTES_MAX;
 pub const HEADER_BYTES: usize = 16;
 /// On `msgs`: the records are below quorum; the body starts with the term they were staged in.
 pub(super) const FLAG_STAGED: u8 = 1;
+/// On `msgs`: the records are leased; the body starts with the leases.
+pub(super) const FLAG_LEASED: u8 = 2;
 /// On `confirm`: no contiguous prefix is confirmed yet; `arg` is 0.
 pub(super) const FLAG_NOTHING_YET: u8 = 1;
 
@@ -123,6 +123,8 @@ frame_types! {
     Pong = 15, "pong", Connection;
     /// The client leaves.
     Bye = 16, "bye", Connection;
+    /// Gives deliveries up.
+    Dead = 17, "dead", Channel;
     /// Answers `hello`.
     Welcome = 0x81, "welcome", Connection;
     /// Answers `open`.
@@ -159,6 +161,8 @@ frame_types! {
     AuthExpiring = 0x91, "auth_expiring", Connection;
     /// A request was refused.
     Err = 0x92, "err", Any;
+    /// Leases last longer.
+    Extended = 0x93, "extended", Channel;
 }
 
 impl FrameType {

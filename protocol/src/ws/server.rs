@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::value::present;
-use super::{Deliveries, FrameType, HeaderMap, Limit, NumberRange, Pong, RawJson};
+use super::{Deliveries, FrameType, HeaderMap, LeaseRef, Limit, NumberRange, Pong, RawJson};
 use crate::rpc::Level;
 
 /// A gateway's frame without its channel.
@@ -31,6 +31,8 @@ pub enum ServerFrame {
     Settled(Settled),
     /// Leases were lost.
     LeaseLost(LeaseLost),
+    /// Leases last longer.
+    Extended(Extended),
     /// Records were skipped.
     Gap(Gap),
     /// The end was reached.
@@ -68,6 +70,7 @@ impl ServerFrame {
             Self::Msgs(_) | Self::Deliveries(_) => FrameType::Msgs,
             Self::Settled(_) => FrameType::Settled,
             Self::LeaseLost(_) => FrameType::LeaseLost,
+            Self::Extended(_) => FrameType::Extended,
             Self::Gap(_) => FrameType::Gap,
             Self::CaughtUp(_) => FrameType::CaughtUp,
             Self::Retract(_) => FrameType::Retract,
@@ -289,7 +292,7 @@ pub struct Msg {
     /// Payload in base64.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub b64: Option<String>,
-    /// The lease, on queues.
+    /// The lease, of a subscription.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lease: Option<Lease>,
 }
@@ -312,18 +315,82 @@ pub struct Msgs {
     pub msgs: Vec<Msg>,
 }
 
-/// Settles took effect.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+/// Settles took effect: they are committed.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Settled {
-    /// Up to this delivery number, inclusive.
+    /// Every delivery of this connection up to this number, inclusive, is settled or lost; 0: not even the first.
     pub upto: u64,
+    /// Deliveries that were settled just now.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub n: Vec<NumberRange>,
+    /// Leases that were settled by themselves just now.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub leases: Vec<LeaseRef>,
 }
 
-/// Leases were lost to other deliveries.
+/// What was asked for some leases was not done.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LeaseLost {
-    /// Delivery numbers.
+    /// Their delivery numbers.
+    #[serde(default)]
     pub n: Vec<NumberRange>,
+    /// Each of them, and leases that were named by themselves.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub lost: Vec<Lost>,
+}
+
+/// A lease that was lost.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Lost {
+    /// Delivery number, if it was named by that.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub n: Option<u64>,
+    /// Partition.
+    #[serde(default)]
+    pub p: u32,
+    /// Offset.
+    pub o: u64,
+    /// Fence of its delivery.
+    pub fence: u64,
+    /// Why.
+    pub result: LostResult,
+    /// The delivery that took its place, if there is one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub current: Option<Takeover>,
+}
+
+/// Why a lease was lost, in the words of a settle over HTTP.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum LostResult {
+    /// The message was delivered again since.
+    LeaseLost,
+    /// The message was settled before.
+    AlreadySettled,
+    /// No lease of this subscription, or one that is too old to be known.
+    Unknown,
+}
+
+/// The delivery that took a lost one's place.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Takeover {
+    /// The how-manieth delivery of the message it is.
+    pub attempt: u32,
+    /// Its fence.
+    pub fence: u64,
+}
+
+/// Leases last this much longer from now.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Extended {
+    /// Delivery numbers.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub n: Vec<NumberRange>,
+    /// Leases that were named by themselves.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub leases: Vec<LeaseRef>,
+    /// Milliseconds.
+    pub ms: u64,
 }
 
 /// Offsets `[from, to)` were skipped.

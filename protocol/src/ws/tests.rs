@@ -64,15 +64,34 @@ fn client_frames() -> Vec<(Channel, ClientFrame)> {
             limit: CREDIT,
             ..Default::default()
         })),
-        channel(ClientFrame::Sub(Sub { sub: Some("billing".into()), limit: CREDIT, ..Default::default() })),
+        channel(ClientFrame::Sub(Sub {
+            sub: Some("billing".into()),
+            lease_ms: Some(60_000),
+            holder: Some("worker-7".into()),
+            limit: CREDIT,
+            ..Default::default()
+        })),
         channel(ClientFrame::Limit(Limit { msgs: 1_500, bytes: 3_145_728 })),
-        channel(ClientFrame::Ack(Ack { n: vec![range(8_990, 9_001), range(9_003, 9_003)], cum: false })),
+        channel(ClientFrame::Ack(Ack {
+            n: vec![range(8_990, 9_001), range(9_003, 9_003)],
+            cum: false,
+            leases: vec![LeaseRef { p: 0, o: 17, fence: 981 }],
+        })),
         channel(ClientFrame::Nack(Nack {
             n: vec![range(9_002, 9_002)],
             delay_ms: Some(5_000),
-            reason: None,
+            ..Default::default()
         })),
-        channel(ClientFrame::Extend(Extend { n: vec![range(8_990, 9_001)], ms: 60_000 })),
+        channel(ClientFrame::Extend(Extend {
+            n: vec![range(8_990, 9_001)],
+            ms: 60_000,
+            ..Default::default()
+        })),
+        channel(ClientFrame::Dead(Dead {
+            n: vec![range(9_004, 9_004)],
+            leases: vec![LeaseRef { p: 1, o: 18, fence: 982 }],
+            reason: Some("no such customer".into()),
+        })),
         channel(ClientFrame::Seek(Seek { from: Start::Cursor("AAE".into()) })),
         channel(ClientFrame::Pause(Pause { on: false })),
         channel(ClientFrame::Unsub(Unsub {})),
@@ -151,8 +170,17 @@ fn server_frames() -> Vec<(Channel, ServerFrame)> {
             recovered: true,
             ..Default::default()
         })),
-        channel(ServerFrame::Settled(Settled { upto: 9_001 })),
-        channel(ServerFrame::LeaseLost(LeaseLost { n: vec![range(8_991, 8_991)] })),
+        channel(ServerFrame::Settled(Settled {
+            upto: 9_001,
+            n: vec![range(8_990, 9_001)],
+            leases: vec![LeaseRef { p: 0, o: 17, fence: 981 }],
+        })),
+        channel(ServerFrame::LeaseLost(LeaseLost { n: vec![range(8_991, 8_991)], lost: lost() })),
+        channel(ServerFrame::Extended(Extended {
+            n: vec![range(8_990, 9_001)],
+            ms: 60_000,
+            ..Default::default()
+        })),
         channel(ServerFrame::Gap(Gap { p: 0, from: 5, to: 9, why: "retention".into() })),
         channel(ServerFrame::CaughtUp(CaughtUp { p: 0, end: 9 })),
         channel(ServerFrame::Retract(Retract { p: 0, from: 8, to: 11, term: 4 })),
@@ -169,6 +197,17 @@ fn server_frames() -> Vec<(Channel, ServerFrame)> {
             throttled: true,
         })),
         connection(ServerFrame::Pong(Pong { id: 5 })),
+    ]
+}
+
+fn lost() -> Vec<Lost> {
+    let lost = Lost { n: Some(8_991), p: 0, o: 7, fence: 5, result: LostResult::LeaseLost, current: None };
+    let current = Some(Takeover { attempt: 2, fence: 990 });
+    let by_itself = Lost { n: None, o: 9, ..lost };
+    vec![
+        Lost { current, ..lost },
+        Lost { result: LostResult::AlreadySettled, ..by_itself },
+        Lost { result: LostResult::Unknown, ..by_itself },
     ]
 }
 
@@ -204,6 +243,7 @@ fn deliveries() -> Deliveries {
     Deliveries {
         n: 9_001,
         staged: Some(Term(4)),
+        leases: Vec::new(),
         slices: vec![
             Delivery { first: Offset(11), take: 2, batch: place(&batch(&["a", "b", "c", "d"]), 10) },
             Delivery { first: Offset(20), take: 1, batch: place(&batch(&["e"]), 20) },
@@ -211,9 +251,16 @@ fn deliveries() -> Deliveries {
     }
 }
 
+/// Of the records 11 and 12 the first is leased, and with 20 the third.
+fn leased() -> Deliveries {
+    let run = |first, fence| LeaseRun { first: Offset(first), fence, count: 1, attempt: 2, ms: 30_000 };
+    Deliveries { staged: None, leases: vec![run(11, 981), run(20, 1 << 40)], ..deliveries() }
+}
+
 fn server_binary() -> Vec<(Channel, ServerFrame)> {
     let mut frames = server_frames();
     frames.push((Channel(2), ServerFrame::Deliveries(deliveries())));
+    frames.push((Channel(2), ServerFrame::Deliveries(leased())));
     frames
 }
 
@@ -403,8 +450,10 @@ fn binary_headers_are_checked() {
     let server = |kind, flags, body: &[u8]| {
         binary::take_server_frame(&mut header(kind, flags, 1, 0, body)).unwrap_err()
     };
-    let leases = server(0x88, 2, b"");
-    assert_eq!(leases, WsError::Flags { frame: FrameType::Msgs, flags: 2 }, "kept for the lease column");
+    let both = server(0x88, 3, b"");
+    assert_eq!(both, WsError::Flags { frame: FrameType::Msgs, flags: 3 }, "leased records are committed");
+    assert_eq!(server(0x88, 2, b""), WsError::Body(FrameType::Msgs));
+    assert_eq!(server(0x88, 2, &[0; 8]), WsError::Body(FrameType::Msgs), "no leases");
     assert_eq!(server(0x88, 0, b""), WsError::Body(FrameType::Msgs));
     assert_eq!(server(0x87, 0, b"{}"), WsError::Misplaced(FrameType::Msg));
     assert_eq!(server(0x83, 0, &[0; 48]), WsError::Body(FrameType::Confirm), "level 0");
@@ -420,6 +469,39 @@ fn a_range_outside_its_batch_is_refused() {
         let refused = take_all(message, binary::take_server_frame);
         assert_eq!(refused, Err(WsError::Body(FrameType::Msgs)), "{first} {take}");
     }
+}
+
+#[test]
+fn leases_outside_their_ranges_are_refused() {
+    let run = leased().leases[0];
+    let wrong = |leases: Vec<LeaseRun>| {
+        let frame = Deliveries { leases, ..leased() };
+        let message = bytes(&[(Channel(1), ServerFrame::Deliveries(frame))], binary::put_server_frame);
+        take_all(message, binary::take_server_frame)
+    };
+    assert!(wrong(vec![run]).is_ok());
+    for leases in [
+        vec![LeaseRun { first: Offset(10), ..run }],
+        vec![LeaseRun { count: 3, ..run }],
+        vec![LeaseRun { count: 0, ..run }],
+        vec![LeaseRun { attempt: 0, ..run }],
+        vec![LeaseRun { fence: u64::MAX, ..run }],
+        vec![LeaseRun { first: Offset(u64::MAX), ..run }],
+        vec![run, run],
+        vec![leased().leases[1], run],
+    ] {
+        assert_eq!(wrong(leases.clone()), Err(WsError::Body(FrameType::Msgs)), "{leases:?}");
+    }
+}
+
+#[test]
+fn only_leased_records_are_seen_each_with_its_lease() {
+    let seen: Vec<_> = leased().records().unwrap();
+    let seen: Vec<_> = seen.into_iter().map(|(record, lease)| (record.offset.0, lease.unwrap())).collect();
+    let lease = |fence| Lease { ms: 30_000, attempt: 2, fence };
+    assert_eq!(seen, [(11, lease(981)), (20, lease(1 << 40))]);
+    assert_eq!(leased().count(), 2);
+    assert!(deliveries().records().unwrap().iter().all(|(_, lease)| lease.is_none()));
 }
 
 #[test]

@@ -83,6 +83,12 @@ impl Service for NodeService {
                     answer(reply, queue::settle_and_publish(shard, room, &shards, body).await);
                 });
             }
+            Method::Consume => spawn(queue::consume(shard, self.room.clone(), body, reply)),
+            Method::SettleRuns => {
+                let room = self.room.clone();
+                spawn(async move { answer(reply, queue::settle_runs(shard, room, body).await) });
+            }
+            Method::Leave => answer(reply, queue::leave(&shard, body)),
             Method::PartStats => answer(reply, queue::part_stats(&shard, body)),
             Method::ListLeases => answer(reply, queue::leases(&shard, body)),
             Method::Seek => {

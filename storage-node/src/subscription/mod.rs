@@ -17,6 +17,7 @@ mod ahead;
 #[cfg(test)]
 mod codec;
 mod event;
+mod holders;
 mod leases;
 #[cfg(test)]
 mod model;

@@ -4,6 +4,7 @@
 mod basics;
 mod client;
 mod confirms;
+mod consume;
 mod early;
 mod failures;
 mod following;

@@ -169,7 +169,7 @@ pub const OPEN_WEBSOCKET: Operation = Operation {
     op: Op::Connect,
     target: Target::Gateway,
     tag: "websocket",
-    summary: "Publish and follow over one WebSocket",
+    summary: "Publish, follow and consume over one WebSocket",
     about: "Subprotocols `weir.v1.json` and `weir.v1.bin`. Every `open` and `sub` on it is authorised on its own.",
     query: &[],
     headers: &[Param {

@@ -89,7 +89,7 @@ impl Budget {
 
 /// One feed's part of the budget, given back when it is dropped.
 #[derive(Debug)]
-pub(super) struct Share {
+pub(in crate::service) struct Share {
     budget: Arc<Budget>,
     /// Bytes granted since the start, absolute.
     granted: u64,
@@ -101,13 +101,13 @@ pub(super) struct Share {
 }
 
 impl Share {
-    pub(super) fn new(budget: Arc<Budget>) -> Self {
+    pub(in crate::service) fn new(budget: Arc<Budget>) -> Self {
         budget.members.fetch_add(1, Ordering::Relaxed);
         Self { budget, granted: 0, handed: 0, reserved: 0, is_throttled: false }
     }
 
     /// Raises the grant towards `limit` as far as window and budget go; the absolute grant.
-    pub(super) fn raise(&mut self, limit: u64) -> u64 {
+    pub(in crate::service) fn raise(&mut self, limit: u64) -> u64 {
         let window = self.budget.window();
         let target = limit.min(self.handed.saturating_add(window));
         let wanted = target.saturating_sub(self.granted);
@@ -130,7 +130,7 @@ impl Share {
     }
 
     /// This much was handed on.
-    pub(super) fn hand_on(&mut self, bytes: u64) {
+    pub(in crate::service) fn hand_on(&mut self, bytes: u64) {
         self.handed += bytes;
         // The last record may overshoot what was granted.
         let back = bytes.min(self.reserved);
@@ -141,13 +141,13 @@ impl Share {
     }
 
     /// A grant is waiting for others to give back.
-    pub(super) fn is_throttled(&self) -> bool {
+    pub(in crate::service) fn is_throttled(&self) -> bool {
         self.is_throttled
     }
 
     /// Waits until something is given back after this call: made before a raise, it misses nothing that the raise
     /// did not find.
-    pub(super) fn freed(&self) -> OwnedNotified {
+    pub(in crate::service) fn freed(&self) -> OwnedNotified {
         Arc::clone(&self.budget.freed).notified_owned()
     }
 }

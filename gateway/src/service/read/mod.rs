@@ -20,6 +20,7 @@ mod records;
 mod start;
 mod subscription;
 
+pub(in crate::service) use budget::Share;
 pub use budget::{Budget, BudgetMetrics};
 pub use config::ReadConfig;
 pub use cursor::{Cursor, Early};

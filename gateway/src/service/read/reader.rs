@@ -56,7 +56,7 @@ pub struct Reader {
     pub(super) storage: Storage,
     pub(super) topics: Topics,
     pub(super) config: ReadConfig,
-    pub(super) budget: Arc<Budget>,
+    pub(in crate::service) budget: Arc<Budget>,
 }
 
 impl Reader {

@@ -22,6 +22,7 @@ use super::known::is_stale;
 use crate::service::ServiceError;
 use crate::service::namespaces::Namespaces;
 use crate::service::page::{Page, cursor_after, name_of};
+use crate::service::read::Budget;
 use crate::service::topics::Topics;
 use crate::storage::{CallFor, Safety, Storage};
 
@@ -30,6 +31,9 @@ const KNOWN_MAX: usize = 10_000;
 /// Waits of pulls at storage nodes, one per partition, over all subscriptions: well below the calls that a node
 /// takes of one connection, which publishes share. Who finds none left asks again from time to time instead.
 const WAITS_MAX: usize = 4_096;
+
+/// Streams of leases at storage nodes, one per consumer and partition; who finds no place is refused.
+pub(super) const STREAMS_MAX: usize = 2_048;
 
 /// A subscription and how it stands.
 #[derive(Debug, Clone, PartialEq)]
@@ -70,6 +74,10 @@ pub struct SubscriptionsMetrics {
     pub waits: u64,
     /// Most partitions that pulls wait on.
     pub waits_max: u64,
+    /// Streams of leases, one per consumer and partition.
+    pub streams: u64,
+    /// Most streams of leases.
+    pub streams_max: u64,
 }
 
 /// Manages and consumes subscriptions. Clones share everything.
@@ -81,12 +89,22 @@ pub struct Subscriptions {
     /// Held for a look or a change only.
     pub(super) cache: Arc<Mutex<Cache>>,
     pub(super) waits: Arc<Semaphore>,
+    /// Places of streams of leases, one per partition.
+    pub(super) streams: Arc<Semaphore>,
+    /// What streams may be owed, together with those that follow topics.
+    pub(super) budget: Arc<Budget>,
 }
 
 impl Subscriptions {
-    pub(in crate::service) fn new(storage: Storage, namespaces: Namespaces, topics: Topics) -> Self {
+    pub(in crate::service) fn new(
+        storage: Storage,
+        namespaces: Namespaces,
+        topics: Topics,
+        budget: Arc<Budget>,
+    ) -> Self {
         let cache = Arc::new(Mutex::new(Cache::new(KNOWN_MAX)));
-        Self { storage, namespaces, topics, cache, waits: Arc::new(Semaphore::new(WAITS_MAX)) }
+        let (waits, streams) = (Semaphore::new(WAITS_MAX), Semaphore::new(STREAMS_MAX));
+        Self { storage, namespaces, topics, cache, waits: waits.into(), streams: streams.into(), budget }
     }
 
     /// What is counted.
@@ -97,6 +115,8 @@ impl Subscriptions {
             known_max: KNOWN_MAX as u64,
             waits: WAITS_MAX.saturating_sub(self.waits.available_permits()) as u64,
             waits_max: WAITS_MAX as u64,
+            streams: STREAMS_MAX.saturating_sub(self.streams.available_permits()) as u64,
+            streams_max: STREAMS_MAX as u64,
         }
     }
 

@@ -3,6 +3,7 @@
 //! ```text
 //!   Subscriptions ─┬─ create, get, view, update, delete, list ─▶ home shard of the name
 //!                  ├─ pull    leases of all partitions in turns; waits for any of them
+//!                  ├─ consume leases of all partitions as they appear, within credit
 //!                  ├─ settle  leases back to their partitions, results in the order they were given
 //!                  ├─ settle_and_publish  leases of one partition, and what came of them
 //!                  └─ seek, leases                                    ─▶ the partitions' shards
@@ -11,6 +12,7 @@
 //! ```
 
 mod cache;
+mod consume;
 mod described;
 mod known;
 mod lease;
@@ -21,6 +23,7 @@ mod seek;
 mod settle;
 mod settle_and_publish;
 
+pub use consume::{Consume, Consumer, ConsumerHandle, Leased};
 pub use described::{Subscription, SubscriptionPath};
 pub use lease::Lease;
 pub use leases::{LeaseListing, ListLeases};

@@ -29,6 +29,10 @@ impl Session {
     pub(super) fn sub(&mut self, ch: Channel, sub: Sub) {
         let Some(of) = self.take_channel(ch, FrameType::Sub) else { return };
         let resume = self.resume.remove(&ch.0);
+        if sub.sub.is_some() && sub.topic.is_none() {
+            self.has_queues = true;
+            return self.consume(of, &sub, resume.as_ref());
+        }
         let limit = sub.limit;
         let seen = resume.as_ref().map_or_else(|| Ok(Vec::new()), seen_of);
         match self.checked_sub(sub).and_then(|checked| Ok((checked, seen?))) {
@@ -65,16 +69,15 @@ impl Session {
     }
 
     fn checked_sub(&self, sub: Sub) -> Result<(Followed, StartAt), Problem> {
-        let topic = match (&sub.topic, &sub.sub) {
-            (Some(topic), None) => topic,
-            (None, Some(_)) => {
-                let detail = "named subscriptions are not supported yet: follow a topic";
-                return Err(Problem::new(ErrorCode::NotSupported, detail).with_field("sub"));
-            }
-            _ => {
-                return Err(Problem::new(ErrorCode::Malformed, "exactly one of `topic` and `sub` is needed"));
-            }
+        let (Some(topic), None) = (&sub.topic, &sub.sub) else {
+            return Err(Problem::new(ErrorCode::Malformed, "exactly one of `topic` and `sub` is needed"));
         };
+        if let Some(field) =
+            [("lease_ms", sub.lease_ms.is_some()), ("holder", sub.holder.is_some())].iter().find(|it| it.1)
+        {
+            let detail = format!("`{}` is for subscriptions: a topic is followed", field.0);
+            return Err(Problem::new(ErrorCode::Malformed, detail).with_field(field.0));
+        }
         let min_level = sub.min_level.unwrap_or(Level::Unset);
         if !matches!(min_level, Level::Unset | Level::Memory | Level::Quorum) {
             let detail = "min_level is memory or quorum";
@@ -97,6 +100,12 @@ impl Session {
                     self.effects.push(Effect::Raise { of, limit });
                 }
             }
+            State::Consuming(consuming) => {
+                if consuming.raise(limit) {
+                    let limit = consuming.credit();
+                    self.effects.push(Effect::Raise { of, limit });
+                }
+            }
             _ => self.wrong_channel(ch, FrameType::Limit),
         }
     }
@@ -116,6 +125,11 @@ impl Session {
                 self.next_generation += 1;
                 self.follow(of, *following, path, from, Vec::new());
             }
+            Some((generation, state @ State::Consuming(_))) => {
+                self.put(Use { ch, generation }, state);
+                let detail = "a subscription is moved for all of its workers: POST …/subscriptions/{s}:seek";
+                self.refuse(ch, &Problem::new(ErrorCode::NotSupported, detail));
+            }
             other => {
                 if let Some((generation, state)) = other {
                     self.put(Use { ch, generation }, state);
@@ -131,11 +145,18 @@ impl Session {
                 following.is_paused = on;
                 self.effects.push(Effect::Hold { of: Use { ch, generation }, on });
             }
+            Some((generation, State::Consuming(_))) => {
+                self.effects.push(Effect::Hold { of: Use { ch, generation }, on });
+            }
             _ => self.wrong_channel(ch, FrameType::Pause),
         }
     }
 
     pub(super) fn unsub(&mut self, ch: Channel) {
+        if let Some(State::Consuming(consuming)) = self.slots.get_mut(&ch).map(|slot| &mut slot.state) {
+            consuming.is_leaving = true;
+            return self.touch(ch);
+        }
         match self.slots.get(&ch) {
             Some(slot) if matches!(slot.state, State::Following { .. }) => {
                 self.forget(Use { ch, generation: slot.generation });

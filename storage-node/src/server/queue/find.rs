@@ -3,15 +3,28 @@
 use bytes::Bytes;
 use weir_protocol::batch::{Batch, Headers};
 use weir_protocol::error::ErrorCode;
+use weir_protocol::frame::BODY_BYTES_MAX;
 use weir_protocol::ids::{Offset, TimestampMs};
+use weir_protocol::limits::BATCH_BYTES_MAX;
 use weir_protocol::rpc::{Refusal, Slice};
 
-use crate::read::{Allowance, Reader};
+use crate::read::{Allowance, ReadBatches, Reader};
 use crate::shard::state::BatchRow;
+
+/// Bytes of batches that one answer carries at most, but for a single larger one: with room to spare in a frame.
+const PAYLOAD_BYTES_MAX: usize = 3_500 << 10;
+
+const _: () = assert!(PAYLOAD_BYTES_MAX + (256 << 10) < BODY_BYTES_MAX, "a frame holds an answer");
+const _: () = assert!(BATCH_BYTES_MAX + (256 << 10) < BODY_BYTES_MAX, "a frame holds the largest batch");
 
 /// Records that were read.
 #[derive(Default)]
 pub(super) struct Found {
+    /// Encoded bytes of the records.
+    pub(super) bytes: u64,
+    payload_bytes: usize,
+    /// Where the last slice's batch begins.
+    last_batch: Option<Offset>,
     /// Where they are: each slice with its two payload segments.
     pub(super) slices: Vec<(Slice, [Bytes; 2])>,
     /// In the order of their offsets.
@@ -33,24 +46,19 @@ pub(super) async fn find(
     max_bytes: u64,
     topic_ttl_ms: Option<u64>,
 ) -> Result<Found, Refusal> {
-    let (mut found, mut bytes) = (Found::default(), 0);
+    let mut found = Found::default();
     for run in runs(offsets) {
         let mut from = run.start;
         while from < run.end {
-            if bytes >= max_bytes {
+            if found.bytes >= max_bytes {
                 return Ok(found);
             }
-            let allowance = Allowance { records: run.end.0 - from.0, bytes: max_bytes - bytes };
+            let allowance = Allowance { records: run.end.0 - from.0, bytes: max_bytes - found.bytes };
             let read = reader.read(from, run.end, allowance).await?;
-            if read.records == 0 {
+            if read.records == 0 || !found.add(&read, topic_ttl_ms)? {
                 return Ok(found);
             }
-            let payload = read.payload.chunks_exact(2);
-            for ((slice, (row, batch)), payload) in read.slices.iter().zip(&read.batches).zip(payload) {
-                found.look_into(*slice, row, batch, topic_ttl_ms)?;
-                found.slices.push((*slice, [payload[0].clone(), payload[1].clone()]));
-            }
-            bytes += read.bytes;
+            found.bytes += read.bytes;
             from = read.next;
         }
     }
@@ -70,6 +78,31 @@ fn runs(offsets: impl IntoIterator<Item = Offset>) -> Vec<std::ops::Range<Offset
 }
 
 impl Found {
+    /// Adds what was read; false if an answer cannot hold all of it. A batch of which records apart from each other are
+    /// meant is there once.
+    fn add(&mut self, read: &ReadBatches, topic_ttl_ms: Option<u64>) -> Result<bool, Refusal> {
+        let payload = read.payload.chunks_exact(2);
+        for ((slice, (row, batch)), payload) in read.slices.iter().zip(&read.batches).zip(payload) {
+            match self.slices.last_mut() {
+                Some((last, _)) if self.last_batch == Some(row.base_offset) => {
+                    last.take = u32::try_from(slice.first + u64::from(slice.take) - last.first)
+                        .expect("a batch's records are counted in 32 bits");
+                }
+                _ => {
+                    let payload_bytes = payload[0].len() + payload[1].len();
+                    if !self.slices.is_empty() && self.payload_bytes + payload_bytes > PAYLOAD_BYTES_MAX {
+                        return Ok(false);
+                    }
+                    self.payload_bytes += payload_bytes;
+                    self.last_batch = Some(row.base_offset);
+                    self.slices.push((*slice, [payload[0].clone(), payload[1].clone()]));
+                }
+            }
+            self.look_into(*slice, row, batch, topic_ttl_ms)?;
+        }
+        Ok(true)
+    }
+
     fn look_into(
         &mut self,
         slice: Slice,

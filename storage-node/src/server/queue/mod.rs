@@ -3,10 +3,12 @@
 //! Leases are in the leader's memory; what was settled, how often a record was tried and when it is due are in the log,
 //! and in it before anybody is told.
 //!
-//! * `pull` leases and sends, `ahead` looks at records first where that is needed, `settle` ends leases,
-//!   `settle_and_publish` with what came of them, `look` changes nothing but for a seek.
+//! * `pull` leases and sends, `consume` does it as long as somebody listens, `ahead` looks at records first where that
+//!   is needed, `settle` ends leases, `settle_and_publish` with what came of them, `look` changes nothing but for a
+//!   seek.
 
 mod ahead;
+mod consume;
 mod find;
 mod look;
 mod pull;
@@ -22,9 +24,10 @@ use weir_protocol::error::ErrorCode;
 use weir_protocol::ids::Offset;
 use weir_protocol::rpc::{PartRef, Refusal};
 
+pub(super) use consume::{consume, leave};
 pub(super) use look::{describe, leases, list, part_stats, seek};
 pub(super) use pull::pull;
-pub(super) use settle::settle;
+pub(super) use settle::{settle, settle_runs};
 pub(super) use settle_and_publish::settle_and_publish;
 
 use super::room::Room;

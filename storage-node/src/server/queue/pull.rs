@@ -31,7 +31,7 @@ const AGAIN_TIME_MAX: Duration = Duration::from_secs(1);
 /// Answers one pull, waiting for records if asked to: as long as somebody wants them.
 pub(in crate::server) async fn pull(shard: ShardHandle, room: Room, body: Bytes, reply: Reply) {
     match pull_once(shard, &room, body, reply.credit()).await {
-        Ok((answer, payload)) => {
+        Ok(Given { answer, payload, .. }) => {
             if reply.finish_when_ready(encode_packet(&answer, payload)).await.is_err() {
                 tracing::debug!("a consumer went away before its answer; its leases end by themselves");
             }
@@ -40,7 +40,14 @@ pub(in crate::server) async fn pull(shard: ShardHandle, room: Room, body: Bytes,
     }
 }
 
-type Given = (PullAnswer, Vec<Bytes>);
+/// What is sent.
+#[derive(Default)]
+pub(super) struct Given {
+    pub(super) answer: PullAnswer,
+    pub(super) payload: Vec<Bytes>,
+    /// Encoded bytes of the records.
+    pub(super) bytes: u64,
+}
 
 async fn pull_once(
     shard: ShardHandle,
@@ -58,12 +65,14 @@ async fn pull_once(
         let queue = part.queue(&view);
         // Taken before the state is looked at: what comes meanwhile wakes it.
         let (published, changed) = (reader.changed.notified(), queue.changed.notified());
-        let puller = Puller { part: &part, room, reader: &reader, queue: &queue, request: &request };
+        let puller =
+            Puller { part: &part, room, reader: &reader, queue: &queue, call: &call, request: &request };
         match puller.give().await? {
             Step::Given(given) => return Ok(given),
             Step::Again if call.latest().is_cancelled => return Ok(Given::default()),
             Step::Again if Instant::now() >= deadline + AGAIN_TIME_MAX => {
-                return Ok((PullAnswer { is_more: true, ..PullAnswer::default() }, Vec::new()));
+                let answer = PullAnswer { is_more: true, ..PullAnswer::default() };
+                return Ok(Given { answer, ..Given::default() });
             }
             Step::Again => {}
             Step::Nothing { wake_ms } => {
@@ -103,7 +112,7 @@ fn check(request: &PullRequest) -> Result<(), Refusal> {
     Ok(())
 }
 
-enum Step {
+pub(super) enum Step {
     Given(Given),
     /// What there was is not to be delivered; there may be more.
     Again,
@@ -121,16 +130,18 @@ enum Looked {
     Taken(Taken, Option<u64>),
 }
 
+/// One look for records to lease.
 pub(super) struct Puller<'a> {
     pub(super) part: &'a PartHandle,
     pub(super) room: &'a Room,
     pub(super) reader: &'a Reader,
     pub(super) queue: &'a Queue,
+    pub(super) call: &'a CreditHandle,
     pub(super) request: &'a PullRequest,
 }
 
 impl Puller<'_> {
-    async fn give(&self) -> Result<Step, Refusal> {
+    pub(super) async fn give(&self) -> Result<Step, Refusal> {
         self.look_ahead().await?;
         let (taken, topic_ttl_ms) = match self.take()? {
             Looked::Repeat(grants) => return self.repeat(grants).await,
@@ -161,7 +172,8 @@ impl Puller<'_> {
         let key = self.request.key.map(|key| PullKey(key.into()));
         let (mut held, view) = self.part.lock(self.queue)?;
         let (held, part) = (&mut *held, &view.held.part);
-        if held.is_seeking {
+        // Looked at under the lock: who gives back what a caller held looks after the caller was cancelled.
+        if held.is_seeking || self.call.latest().is_cancelled {
             return Ok(Looked::Over(Step::Nothing { wake_ms: None }));
         }
         let repeated = key.map(|key| held.leases.repeat(key, now)).unwrap_or_default();
@@ -186,7 +198,7 @@ impl Puller<'_> {
             }
         } else if held.leases.ready(part, view.end, now) {
             let answer = PullAnswer { is_more: true, ..PullAnswer::default() };
-            return Ok(Looked::Over(Step::Given((answer, Vec::new()))));
+            return Ok(Looked::Over(Step::Given(Given { answer, ..Given::default() })));
         }
         if held.leases.look_from(part, view.end, 1).is_some() {
             return Ok(Looked::Over(Step::Again));
@@ -240,7 +252,10 @@ impl Puller<'_> {
         let (mut kept, mut expired, mut unread) = (Vec::new(), Vec::new(), Vec::new());
         {
             let (mut held, _) = self.part.lock(self.queue)?;
-            let mut records = found.records.iter().peekable();
+            // Nobody waits for them any more: as if they had not been read.
+            let is_gone = self.call.latest().is_cancelled;
+            let read = if is_gone { &[][..] } else { &found.records };
+            let mut records = read.iter().peekable();
             for grant in grants {
                 while records.next_if(|record| record.offset < grant.offset).is_some() {}
                 match records.next_if(|record| record.offset == grant.offset) {
@@ -300,7 +315,7 @@ impl Puller<'_> {
     }
 
     fn answer(&self, grants: &[Grant], found: Found, is_repeat: bool) -> Result<Given, Refusal> {
-        let now = clock::now();
+        let (now, bytes) = (clock::now(), found.bytes);
         let is_held = |offset: Offset| grants.binary_search_by_key(&offset, |grant| grant.offset).is_ok();
         let (mut slices, mut payload) = (Vec::new(), Vec::new());
         for (slice, body) in found.slices {
@@ -314,6 +329,6 @@ impl Puller<'_> {
             held.leases.ready(&view.held.part, view.end, now)
         };
         let grants = grants.iter().map(|grant| grant.to_wire(now)).collect();
-        Ok((PullAnswer { grants, slices, is_repeat, is_more }, payload))
+        Ok(Given { answer: PullAnswer { grants, slices, is_repeat, is_more }, payload, bytes })
     }
 }

@@ -7,7 +7,8 @@ use weir_protocol::limits::{
     DELAY_MS_MAX, LEASE_MS_MAX, LEASE_MS_MIN, SETTLE_ITEMS_MAX, SETTLE_REASON_BYTES_MAX,
 };
 use weir_protocol::rpc::{
-    Refusal, SettleAction, SettleAnswer, SettleItem, SettleOutcome, SettleRequest, SettleResult,
+    NotDone, Refusal, SettleAction, SettleAnswer, SettleItem, SettleOutcome, SettleRequest, SettleResult,
+    SettleRunsAnswer, SettleRunsRequest,
 };
 
 use super::PartHandle;
@@ -24,18 +25,63 @@ pub(in crate::server) async fn settle(
     body: Bytes,
 ) -> Result<SettleAnswer, Refusal> {
     let request: SettleRequest = decode(body)?;
-    if request.items.len() > SETTLE_ITEMS_MAX {
-        let detail =
-            format!("{} leases; at most {SETTLE_ITEMS_MAX} are settled at once", request.items.len());
+    let part = PartHandle::new(shard, request.part);
+    Ok(SettleAnswer { results: settle_items(&part, &room, &request.items).await? })
+}
+
+/// The same for runs of leases; answers only what was not done.
+pub(in crate::server) async fn settle_runs(
+    shard: ShardHandle,
+    room: Room,
+    body: Bytes,
+) -> Result<SettleRunsAnswer, Refusal> {
+    let request: SettleRunsRequest = decode(body)?;
+    let total: u64 = request.runs.iter().map(|run| u64::from(run.count)).sum();
+    check_count(total)?;
+    let mut items = Vec::with_capacity(usize::try_from(total).expect("checked above"));
+    for run in &request.runs {
+        let item = |place: u64| SettleItem {
+            offset: run.offset.saturating_add(place),
+            fence: run.fence.saturating_add(place),
+            action: run.action,
+            ms: run.ms,
+            reason: run.reason.clone(),
+        };
+        items.extend((0..u64::from(run.count)).map(item));
+    }
+    let part = PartHandle::new(shard, request.part);
+    let results = settle_items(&part, &room, &items).await?;
+    let places = (0u32..).zip(&request.runs).flat_map(|(run, it)| (0..it.count).map(move |at| (run, at)));
+    let not_done = places.zip(results).filter(|(_, result)| result.outcome() != SettleOutcome::Done);
+    let not_done = not_done.map(|((run, place), SettleResult { outcome, current })| NotDone {
+        run,
+        place,
+        outcome,
+        current,
+    });
+    Ok(SettleRunsAnswer { not_done: not_done.collect() })
+}
+
+fn check_count(count: u64) -> Result<(), Refusal> {
+    if count > SETTLE_ITEMS_MAX as u64 {
+        let detail = format!("{count} leases; at most {SETTLE_ITEMS_MAX} are settled at once");
         return Err(Refusal::new(ErrorCode::TooLarge, detail));
     }
-    let actions = request.items.iter().map(action).collect::<Result<Vec<_>, _>>()?;
-    let part = PartHandle::new(shard, request.part);
+    Ok(())
+}
+
+async fn settle_items(
+    part: &PartHandle,
+    room: &Room,
+    items: &[SettleItem],
+) -> Result<Vec<SettleResult>, Refusal> {
+    check_count(items.len() as u64)?;
+    let actions = items.iter().map(action).collect::<Result<Vec<_>, _>>()?;
     let queue = part.queue(&part.view()?);
     let Decided { mut event, offsets, results, has_skips } = loop {
         // Taken before it is looked: a seek that ends meanwhile is not missed.
         let changed = queue.changed.notified();
-        match decide(&part, &queue, &request.items, &actions)? {
+        match decide(part, &queue, items, &actions)? {
             Some(decided) => break decided,
             None => changed.await,
         }
@@ -44,7 +90,7 @@ pub(in crate::server) async fn settle(
     queue.changed.notify_waiters();
     if !event.is_empty() {
         event.coalesce();
-        let logged = part.commit(&room, &event).await;
+        let logged = part.commit(room, &event).await;
         {
             let (mut held, view) = part.lock(&queue)?;
             match &logged {
@@ -58,7 +104,7 @@ pub(in crate::server) async fn settle(
         queue.changed.notify_waiters();
         logged?;
     }
-    Ok(SettleAnswer { results })
+    Ok(results)
 }
 
 /// What is to be logged and answered.

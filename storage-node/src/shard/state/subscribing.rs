@@ -45,7 +45,7 @@ impl ShardState {
         self.has_outbox_room()?;
         let subscription = self.subscriptions.update(update)?;
         if subscription.version != update.expected_version {
-            self.configure_parts(&subscription);
+            self.configure_parts(&subscription, applied);
             self.tell_of_subscription(&subscription, false, applied);
         }
         Ok(Verdict::Subscription(subscription))
@@ -90,7 +90,7 @@ impl ShardState {
             self.close_parts(&told.subscription, applied);
         } else {
             self.open_parts(&told.subscription);
-            self.configure_parts(&told.subscription);
+            self.configure_parts(&told.subscription, applied);
         }
         Ok(Verdict::Done)
     }
@@ -106,19 +106,23 @@ impl ShardState {
         }
     }
 
-    fn configure_parts(&mut self, subscription: &SubscriptionDescription) {
+    /// Who waits for records of them looks again: a pause may be over.
+    fn configure_parts(&mut self, subscription: &SubscriptionDescription, applied: &mut Applied) {
         let config = Arc::new(subscription.config.clone());
         for key in self.part_keys(subscription) {
             self.parts.change(&key, |held| {
                 held.config = Arc::clone(&config);
                 held.version = subscription.version;
             });
+            applied.touched.push(key.1);
         }
     }
 
+    /// Who waits for records of them looks again, and learns that they are gone.
     fn close_parts(&mut self, subscription: &SubscriptionDescription, applied: &mut Applied) {
         for key in self.part_keys(subscription) {
             self.parts.close(key);
+            applied.touched.push(key.1);
             self.trim_settled(key.1, &mut applied.touched);
         }
     }

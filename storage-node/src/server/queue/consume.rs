@@ -1,0 +1,277 @@
+//! Leases records of a part as they appear, for one consumer.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use tokio::time::{Duration, Instant, sleep_until};
+use weir_protocol::error::ErrorCode;
+use weir_protocol::ids::{Offset, TimestampMs};
+use weir_protocol::limits::{CLIENT_ID_BYTES_MAX, LEASE_MS_MAX, LEASE_MS_MIN};
+use weir_protocol::rpc::{
+    ConsumeEvent, ConsumeRequest, Credit, Grant, GrantRun, LeaveRequest, Left, PullRequest, Refusal,
+    encode_packet,
+};
+use weir_transport::{ConnectionClosed, CreditHandle, Reply};
+
+use super::PartHandle;
+use super::pull::{Given, Puller, Step};
+use crate::clock;
+use crate::read::Reader;
+use crate::replica::{Queue, ShardHandle};
+use crate::server::Room;
+use crate::server::dispatch::decode;
+use crate::subscription::Fence;
+
+/// Records that one step leases.
+const STEP_RECORDS: u64 = 4_096;
+/// Encoded bytes that one step leases.
+const STEP_BYTES: u64 = 512 << 10;
+/// Leases that waited longer than this for room in the connection begin anew when their bytes leave.
+const LATE_MS: u64 = 10;
+/// With nothing to wait for, it is looked again after this long.
+const IDLE_TIME_MAX: Duration = Duration::from_secs(60);
+
+/// Serves a consumer until it is gone.
+pub(in crate::server) async fn consume(shard: ShardHandle, room: Room, body: Bytes, reply: Reply) {
+    match serve(shard, room, body, &reply).await {
+        Ok(()) => reply.finish(Vec::new()),
+        Err(refusal) => reply.refuse(refusal),
+    }
+}
+
+/// Ends what a holder holds.
+pub(in crate::server) fn leave(shard: &ShardHandle, body: Bytes) -> Result<Left, Refusal> {
+    let request: LeaveRequest = decode(body)?;
+    let part = PartHandle::new(shard.clone(), request.part);
+    let queue = part.queue(&part.view()?);
+    Ok(Left { ended: leave_within(&part, &queue, &request.holder, 0)? as u64 })
+}
+
+fn leave_within(part: &PartHandle, queue: &Queue, holder: &str, grace_ms: u64) -> Result<usize, Refusal> {
+    let deadline = TimestampMs(clock::now().0.saturating_add(grace_ms));
+    let ended = part.lock(queue)?.0.leases.holder_left(holder, deadline);
+    // Others wait for what ends, or for the new time at which it does.
+    queue.changed.notify_waiters();
+    Ok(ended)
+}
+
+async fn serve(shard: ShardHandle, room: Room, body: Bytes, reply: &Reply) -> Result<(), Refusal> {
+    let request: ConsumeRequest = decode(body)?;
+    check(&request)?;
+    let _counted = shard.shared.metrics().subscription();
+    let part = PartHandle::new(shard.clone(), request.part);
+    let queue = part.queue(&part.view()?);
+    if let Some(old) = &request.takes_over {
+        part.lock(&queue)?.0.leases.take_over(old, &Arc::from(request.holder.as_str()), clock::now());
+    }
+    let mut consumer = Consumer {
+        reader: Reader::new(shard, part.key.1),
+        credit: reply.credit(),
+        limit: request.limit,
+        gone: Credit::default(),
+        was_told: false,
+        part,
+        room,
+        reply,
+        request,
+    };
+    let served = consumer.run().await;
+    // Another term, or another life of the part, has forgotten them anyhow.
+    let Consumer { part, request, .. } = &consumer;
+    let queue = part.queue(&part.view()?);
+    leave_within(part, &queue, &request.holder, request.grace_ms.into())?;
+    served
+}
+
+fn check(request: &ConsumeRequest) -> Result<(), Refusal> {
+    let wrong = |detail: String| Err(Refusal::new(ErrorCode::InvalidParameter, detail));
+    if request.lease_ms != 0 && !(LEASE_MS_MIN..=LEASE_MS_MAX).contains(&request.lease_ms) {
+        let ms = request.lease_ms;
+        return wrong(format!("a lease of {ms} ms; {LEASE_MS_MIN} to {LEASE_MS_MAX} are allowed"));
+    }
+    if request.holder.is_empty() || request.holder.len() > CLIENT_ID_BYTES_MAX {
+        return wrong(format!("a holder has 1 to {CLIENT_ID_BYTES_MAX} bytes"));
+    }
+    Ok(())
+}
+
+/// ```text
+///   gone ≤ limit     in records; in bytes the last record may overshoot
+///   gone             was used, or was given back because nothing was there for it
+/// ```
+struct Consumer<'a> {
+    part: PartHandle,
+    room: Room,
+    reader: Reader,
+    reply: &'a Reply,
+    request: ConsumeRequest,
+    credit: CreditHandle,
+    limit: Credit,
+    gone: Credit,
+    /// It was told that there is something and no credit for it.
+    was_told: bool,
+}
+
+/// What a consumer does next.
+enum Next {
+    Again,
+    /// For whatever comes first, a change or this.
+    Wait(Option<Duration>),
+}
+
+impl Consumer<'_> {
+    /// Ends when the consumer is gone, or cannot be served.
+    async fn run(&mut self) -> Result<(), Refusal> {
+        loop {
+            let state = self.credit.latest();
+            if state.is_cancelled {
+                return Ok(());
+            }
+            self.raise(state.credit);
+            let queue = self.part.queue(&self.part.view()?);
+            // Taken before anything is looked at: what comes meanwhile wakes it.
+            let published = Arc::clone(&self.reader.changed).notified_owned();
+            let changed = queue.changed.notified();
+            let next = match self.step(&queue).await? {
+                Ok(next) => next,
+                Err(ConnectionClosed) => return Ok(()),
+            };
+            let Next::Wait(wake) = next else { continue };
+            let until = Instant::now() + wake.unwrap_or(IDLE_TIME_MAX);
+            tokio::select! {
+                () = published => {}
+                () = changed => {}
+                _ = self.credit.changed() => {}
+                () = sleep_until(until) => {}
+            }
+        }
+    }
+
+    fn raise(&mut self, credit: Credit) {
+        let raised = Credit {
+            records: self.limit.records.max(credit.records),
+            bytes: self.limit.bytes.max(credit.bytes),
+        };
+        if std::mem::replace(&mut self.limit, raised) != raised {
+            self.was_told = false;
+        }
+    }
+
+    fn left(&self) -> Credit {
+        Credit {
+            records: self.limit.records.saturating_sub(self.gone.records),
+            bytes: self.limit.bytes.saturating_sub(self.gone.bytes),
+        }
+    }
+
+    async fn step(&mut self, queue: &Queue) -> Result<Result<Next, ConnectionClosed>, Refusal> {
+        let left = self.left();
+        if left.records == 0 || left.bytes == 0 {
+            return self.without_credit(queue).await;
+        }
+        let (records, bytes) = (left.records.min(STEP_RECORDS), left.bytes.min(STEP_BYTES));
+        match self.look(queue, records, bytes).await? {
+            Step::Again => Ok(Ok(Next::Again)),
+            Step::Given(given) => self.send(queue, given).await,
+            Step::Nothing { wake_ms } => {
+                if !self.request.keeps_credit {
+                    self.gone = self.limit;
+                    return self.tell(false).await;
+                }
+                Ok(Ok(Next::Wait(wake_ms.map(Duration::from_millis))))
+            }
+        }
+    }
+
+    /// Tells, once, that there is something to lease.
+    async fn without_credit(&mut self, queue: &Queue) -> Result<Result<Next, ConnectionClosed>, Refusal> {
+        if self.request.keeps_credit || self.was_told {
+            return Ok(Ok(Next::Wait(None)));
+        }
+        // Of no records it only says whether there are any.
+        match self.look(queue, 0, 0).await? {
+            Step::Again => Ok(Ok(Next::Again)),
+            Step::Nothing { wake_ms } => Ok(Ok(Next::Wait(wake_ms.map(Duration::from_millis)))),
+            Step::Given(_) => {
+                self.was_told = true;
+                self.tell(true).await
+            }
+        }
+    }
+
+    async fn look(&self, queue: &Queue, records: u64, max_bytes: u64) -> Result<Step, Refusal> {
+        let request = PullRequest {
+            part: self.request.part,
+            max_records: u32::try_from(records).expect("a few thousand"),
+            max_bytes,
+            lease_ms: self.request.lease_ms,
+            holder: self.request.holder.clone(),
+            ..PullRequest::default()
+        };
+        let (part, room, reader, call) = (&self.part, &self.room, &self.reader, &self.credit);
+        Puller { part, room, reader, queue, call, request: &request }.give().await
+    }
+
+    async fn tell(&self, is_ready: bool) -> Result<Result<Next, ConnectionClosed>, Refusal> {
+        let event = ConsumeEvent { gone: self.gone, is_ready, ..ConsumeEvent::default() };
+        let sent = self.reply.send_when_ready(encode_packet(&event, [])).await;
+        Ok(sent.map(|()| Next::Again))
+    }
+
+    async fn send(&mut self, queue: &Queue, given: Given) -> Result<Result<Next, ConnectionClosed>, Refusal> {
+        let Given { answer, payload, bytes } = given;
+        self.gone.records += answer.grants.len() as u64;
+        self.gone.bytes += bytes;
+        let left = self.left();
+        if !self.request.keeps_credit && (left.records == 0 || left.bytes == 0) {
+            self.gone = Credit { records: self.limit.records, bytes: self.gone.bytes.max(self.limit.bytes) };
+        }
+        let (runs, given_at) = (runs(&answer.grants), clock::now());
+        let event = ConsumeEvent { runs, slices: answer.slices, gone: self.gone, is_ready: false };
+        if let Err(closed) = self.reply.send_when_ready(encode_packet(&event, payload)).await {
+            return Ok(Err(closed));
+        }
+        let now = clock::now();
+        if now.0 > given_at.0 + LATE_MS {
+            let (mut held, _) = self.part.lock(queue)?;
+            for grant in &answer.grants {
+                held.leases.started(Offset(grant.offset), Fence(grant.fence), now);
+            }
+        }
+        Ok(Ok(Next::Again))
+    }
+}
+
+/// Grants that follow each other in all respects as one.
+fn runs(grants: &[Grant]) -> Vec<GrantRun> {
+    let mut runs: Vec<GrantRun> = Vec::new();
+    for grant in grants {
+        let Grant { offset, fence, attempt, expires_in_ms } = *grant;
+        let follows = |run: &&mut GrantRun| {
+            let count = u64::from(run.count);
+            run.offset + count == offset
+                && run.fence + count == fence
+                && run.attempt == attempt
+                && run.expires_in_ms == expires_in_ms
+        };
+        match runs.last_mut().filter(follows) {
+            Some(run) => run.count += 1,
+            None => runs.push(GrantRun { offset, fence, count: 1, attempt, expires_in_ms }),
+        }
+    }
+    runs
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_follows_in_all_respects_is_one_run() {
+        let grant = |offset, fence, attempt| Grant { offset, fence, attempt, expires_in_ms: 9 };
+        let made = runs(&[grant(1, 5, 1), grant(2, 6, 1), grant(3, 7, 2), grant(4, 9, 2), grant(6, 10, 2)]);
+        let seen: Vec<_> = made.iter().map(|run| (run.offset, run.fence, run.count, run.attempt)).collect();
+        assert_eq!(seen, [(1, 5, 2, 1), (3, 7, 1, 2), (4, 9, 1, 2), (6, 10, 1, 2)]);
+        assert_eq!(runs(&[]), []);
+    }
+}
