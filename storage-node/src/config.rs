@@ -13,6 +13,7 @@ use weir_protocol::limits::{
     NODE_FRAME_BYTES_MAX,
 };
 use weir_protocol::ws::Secret;
+use weir_tier::cold::DISK_BYTES_MIN;
 
 /// The journal's blocks, as nodes are started with them.
 const BLOCK_BYTES: usize = JournalConfig::MAX_BLOCK_BYTES as usize;
@@ -57,6 +58,18 @@ pub enum Backend {
     Buffered,
     /// Past the page cache, each write durable by itself. Needs a file system with direct I/O.
     Direct,
+}
+
+/// How blocks of packs are compressed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum PackCodec {
+    /// Not at all: batches keep what the gateway made of them.
+    None,
+    /// LZ4.
+    Lz4,
+    /// Zstandard, its fastest level. The default.
+    Zstd,
 }
 
 /// Settings of a storage node.
@@ -106,6 +119,23 @@ pub struct NodeConfig {
     /// data directory is made, fixed from then on, since verdicts depend on it. Default 1,000,000; beyond it publishes
     /// with a new producer or key are refused with `dedupe_full`.
     pub dedupe_rows: u32,
+    /// Where cold messages go: a URL (`s3://bucket/prefix`, `gs://…`, `az://…`, `file:///folder`), or `local` for a folder
+    /// in the data directory. Default none: all messages stay in the journal.
+    pub object_store: Option<String>,
+    /// Settings of that store by the names of its environment variables, which they win over.
+    #[serde(skip)]
+    pub object_store_options: Vec<(String, String)>,
+    /// Messages leave for the store at this age in milliseconds, or when the journal is half full:
+    /// [`NodeConfig::SEAL_AFTER_MS`]. Default 30,000.
+    pub seal_after_ms: u64,
+    /// Bytes of batches in one object, about: [`NodeConfig::SEAL_BYTES`]. Default 64 MiB.
+    pub seal_bytes: u64,
+    /// How objects are compressed. Default `zstd`.
+    pub pack_codec: PackCodec,
+    /// Memory for what was read from the store: [`NodeConfig::CACHE_MEMORY_BYTES`]. Default 64 MiB.
+    pub cache_memory_bytes: usize,
+    /// Disk for it: 0, or [`NodeConfig::CACHE_DISK_BYTES`]. Default 2 GiB.
+    pub cache_disk_bytes: u64,
 }
 
 impl Default for NodeConfig {
@@ -126,6 +156,13 @@ impl Default for NodeConfig {
             checkpoint_bytes: 64 << 20,
             tail_ring_bytes: 64 << 20,
             dedupe_rows: u32::try_from(DEDUPE_ENTRIES_MAX).expect("a million"),
+            object_store: None,
+            object_store_options: Vec::new(),
+            seal_after_ms: 30_000,
+            seal_bytes: 64 << 20,
+            pack_codec: PackCodec::Zstd,
+            cache_memory_bytes: 64 << 20,
+            cache_disk_bytes: 2 << 30,
         }
     }
 }
@@ -147,6 +184,14 @@ impl NodeConfig {
     pub const TAIL_RING_BYTES: RangeInclusive<u64> = 0..=1 << 40;
     /// What [`NodeConfig::dedupe_rows`] may be.
     pub const DEDUPE_ROWS: RangeInclusive<u32> = 1_000..=10_000_000;
+    /// What [`NodeConfig::seal_after_ms`] may be: a tenth of a second to a day.
+    pub const SEAL_AFTER_MS: RangeInclusive<u64> = 100..=86_400_000;
+    /// What [`NodeConfig::seal_bytes`] may be: 1 MiB to 1 GiB.
+    pub const SEAL_BYTES: RangeInclusive<u64> = 1 << 20..=1 << 30;
+    /// What [`NodeConfig::cache_memory_bytes`] may be: a few blocks to 1 TiB.
+    pub const CACHE_MEMORY_BYTES: RangeInclusive<u64> = 16 << 20..=1 << 40;
+    /// What [`NodeConfig::cache_disk_bytes`] may be, unless it is 0: a few of the cache's files to 16 TiB.
+    pub const CACHE_DISK_BYTES: RangeInclusive<u64> = DISK_BYTES_MIN..=16 << 40;
 
     /// Says which setting is out of its range.
     ///
@@ -167,7 +212,14 @@ impl NodeConfig {
         within("journal_index_bytes", self.journal_index_bytes, Self::JOURNAL_INDEX_BYTES)?;
         within("checkpoint_bytes", self.checkpoint_bytes, Self::CHECKPOINT_BYTES)?;
         within("tail_ring_bytes", self.tail_ring_bytes as u64, Self::TAIL_RING_BYTES)?;
-        within("dedupe_rows", self.dedupe_rows, Self::DEDUPE_ROWS)
+        within("dedupe_rows", self.dedupe_rows, Self::DEDUPE_ROWS)?;
+        within("seal_after_ms", self.seal_after_ms, Self::SEAL_AFTER_MS)?;
+        within("seal_bytes", self.seal_bytes, Self::SEAL_BYTES)?;
+        within("cache_memory_bytes", self.cache_memory_bytes as u64, Self::CACHE_MEMORY_BYTES)?;
+        if self.cache_disk_bytes == 0 {
+            return Ok(());
+        }
+        within("cache_disk_bytes", self.cache_disk_bytes, Self::CACHE_DISK_BYTES)
     }
 }
 
@@ -201,6 +253,10 @@ mod tests {
             (with(|c| c.checkpoint_bytes = 0), "checkpoint_bytes is 0"),
             (with(|c| c.tail_ring_bytes = usize::MAX), "tail_ring_bytes is 18446744073709551615"),
             (with(|c| c.dedupe_rows = 0), "dedupe_rows is 0; 1000 to 10000000"),
+            (with(|c| c.seal_after_ms = 99), "seal_after_ms is 99; 100 to 86400000"),
+            (with(|c| c.seal_bytes = 2 << 30), "seal_bytes is 2147483648"),
+            (with(|c| c.cache_memory_bytes = 0), "cache_memory_bytes is 0"),
+            (with(|c| c.cache_disk_bytes = 1), "cache_disk_bytes is 1"),
         ] {
             assert!(error.contains(named), "{error}");
         }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use tokio::sync::watch;
-use weir_journal::{Class, Usage};
+use weir_journal::{Class, FileUsage, StreamId, Usage};
 
 use crate::clock;
 use crate::raft::group;
@@ -20,6 +20,9 @@ const ROUND: Duration = Duration::from_secs(1);
 const PAUSE_ROUNDS: u32 = 5;
 /// Trims proposed in one round; more wait for the next one.
 const TRIMS_PER_ROUND: usize = 1_000;
+
+/// With an object store, what packs hold leaves the journal once it is this full.
+const KEPT_PERMILLE: u128 = 600;
 
 /// A checkpoint writes the whole state: the log grows by this many times its size between two, so that checkpoints stay a
 /// small part of what is written.
@@ -92,7 +95,7 @@ impl Keeper {
             let reserve = self.shard.journal.config().control_reserve_bytes;
             self.used_permille.store(permille(&usage, reserve), Ordering::Relaxed);
             self.checkpoint_if_due(&usage).await;
-            self.purge().await;
+            self.purge(&usage).await;
             self.flush_if_held(&usage);
         }
     }
@@ -160,12 +163,20 @@ impl Keeper {
         oldest.pinned_by.iter().find(|(stream, _)| *stream == self.shard.stream()).map(|(_, index)| *index)
     }
 
-    /// Frees the log below the newest checkpoint and the oldest live record.
-    async fn purge(&mut self) {
+    /// Frees the log below the newest checkpoint and the oldest live record that is nowhere else. With a store, what packs
+    /// hold stays as long as there is room: it is read from here for nothing.
+    async fn purge(&mut self, usage: &Usage) {
         let Some(covered) = group::snapshot_index(&self.shard.raft) else { return };
         let needed = self.shard.state.read().needed_from();
         let upto =
             needed.map_or(Some(u64::MAX), |index| index.0.checked_sub(1)).map(|upto| upto.min(covered));
+        let upto = match (&self.shard.tier, upto) {
+            (Some(_), Some(upto)) => {
+                let reserve = self.shard.journal.config().control_reserve_bytes;
+                kept_from(usage, reserve, self.shard.stream()).map(|kept| upto.min(kept.saturating_sub(1)))
+            }
+            (_, upto) => upto,
+        };
         let Some(upto) = upto.filter(|upto| *upto > self.purged) else { return };
         if let Err(error) = self.shard.raft.trigger().purge_log(upto).await {
             tracing::warn!(shard = %self.shard.shard, %error, "the log was not freed");
@@ -202,6 +213,23 @@ impl Log {
             self.needed.is_none_or(|needed| needed > pin) && self.covered.is_none_or(|covered| covered < pin)
         })
     }
+}
+
+/// The shard's lowest entry that may stay in a journal that is to be at most [`KEPT_PERMILLE`] full; `None` if all may,
+/// `u64::MAX` if none.
+fn kept_from(usage: &Usage, reserve_bytes: u64, stream: StreamId) -> Option<u64> {
+    let limit = usage.limit_bytes.saturating_sub(reserve_bytes);
+    let kept = u128::from(limit) * KEPT_PERMILLE / 1_000;
+    let mut left = u128::from(usage.used_bytes);
+    let mut stays = |file: &FileUsage| {
+        let stays = left <= kept || file.current;
+        left -= u128::from(file.used_bytes).min(left);
+        stays
+    };
+    let first = usage.files.iter().position(&mut stays)?;
+    let pins = usage.files[first..].iter().flat_map(|file| &file.pinned_by);
+    let lowest = pins.filter(|(of, _)| *of == stream).map(|(_, index)| *index).min();
+    (first > 0).then_some(lowest.unwrap_or(u64::MAX))
 }
 
 /// How much of what messages may take of the journal is in use: they are refused at 1,000.
@@ -263,6 +291,34 @@ mod tests {
         ] {
             assert_eq!(log.would_be_freed(), expected, "{log:?}");
         }
+    }
+
+    #[test]
+    fn with_a_store_only_as_much_leaves_the_journal_as_is_too_much() {
+        let stream = StreamId(1);
+        let file = |seq: u64, lowest: Option<u64>| FileUsage {
+            file: weir_journal::FileSeq(seq),
+            used_bytes: 100,
+            file_bytes: 100,
+            current: seq == 4,
+            pinned_by: lowest.map(|index| (stream, index)).into_iter().collect(),
+            sidecar: false,
+        };
+        let files = vec![file(1, Some(10)), file(2, Some(20)), file(3, None), file(4, Some(40))];
+        let kept = |limit_bytes| {
+            let usage = Usage { used_bytes: 400, limit_bytes, files: files.clone(), ..Usage::default() };
+            kept_from(&usage, 0, stream)
+        };
+        assert_eq!(kept(1_000), None, "there is room for all of it");
+        assert_eq!(kept(600), Some(20), "the oldest file is too much");
+        assert_eq!(kept(400), Some(40), "two are, and the third holds nothing of the shard");
+        assert_eq!(kept(1), Some(40), "the file that is being written stays");
+        let other = Usage { used_bytes: 400, limit_bytes: 400, files: files.clone(), ..Usage::default() };
+        assert_eq!(
+            kept_from(&other, 0, StreamId(2)),
+            Some(u64::MAX),
+            "a shard without live entries keeps nothing"
+        );
     }
 
     #[test]

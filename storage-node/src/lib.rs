@@ -4,6 +4,7 @@
 //!   server ─ frames ─▶ replica ─ proposer ─▶ raft ─▶ journal (one fsync for all shards)
 //!      │                 ▲ state ◀─ apply ──┘
 //!      └─ read: journal entries ◀─ rows of the state ─▶ outbox ─▶ other shards
+//!               └ tier: packs in the object store ◀─ sealing
 //! ```
 //!
 //! [`Node::start`] makes it run; `weir dev` runs one beside a gateway.
@@ -20,12 +21,14 @@ pub mod raft;
 pub mod read;
 pub mod repair;
 pub mod replica;
+pub mod sealing;
 pub mod server;
 pub mod shard;
 pub mod shutdown;
 pub mod subscription;
+pub mod tier;
 
-pub use config::{Backend, NodeConfig, SyncMode};
+pub use config::{Backend, NodeConfig, PackCodec, SyncMode};
 pub use limits::Limits;
 pub use node::{Node, RunningNode, StartError, Surroundings};
 pub use repair::{NodeRepair, RepairError, ShardLoss};

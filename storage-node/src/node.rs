@@ -20,17 +20,19 @@ use crate::config::{Backend, NodeConfig, SyncMode};
 use crate::keeper::{Growth, Keeper};
 use crate::layout::{self, Layout};
 use crate::limits::Limits;
-use crate::metrics::{JournalCollector, NodeMetrics, ShardsCollector};
+use crate::metrics::{JournalCollector, NodeMetrics, ShardsCollector, TierMetrics};
 use crate::outbox::{DeadLetterSender, Forwarder, OutputSender};
 use crate::raft::tripwire::Tripwire;
 use crate::raft::{LogStore, Machine, group};
 use crate::replica::proposer::Proposer;
 use crate::replica::{ShardHandle, ShardShared};
+use crate::sealing::Sealer;
 use crate::server::{NodeService, Room};
 use crate::shard::command::{Change, Command, PutNamespace, PutSlots};
 use crate::shard::entry::{ENTRY_OVERHEAD_BYTES, SubBatch};
 use crate::shard::state::{ShardState, SlotTable};
 use crate::shutdown::Tasks;
+use crate::tier::{Tier, TierError};
 
 /// The only node there is yet.
 const NODE_ID: u64 = 1;
@@ -53,6 +55,9 @@ pub enum StartError {
     /// Metrics of another node are in the registry.
     #[error("metrics: {0}")]
     Metrics(#[from] prometheus::Error),
+    /// The store of cold messages cannot be used.
+    #[error(transparent)]
+    Tier(#[from] TierError),
     /// A shard did not start.
     #[error("shard {shard}: {why}")]
     Shard {
@@ -136,6 +141,8 @@ impl Node {
         let known = recovered.streams.keys().map(|stream| stream.0).max().filter(|shard| *shard > 0);
         let wanted = Layout { data_shards: config.data_shards, dedupe_rows: config.dedupe_rows };
         let Layout { data_shards, dedupe_rows } = layout::decide(&blobs, known, wanted)?;
+        let tier_metrics = TierMetrics::register(&around.registry)?;
+        let tier = Tier::open(&config, ClusterId(identity.cluster_id), tier_metrics).await?.map(Arc::new);
         let mut shards = BTreeMap::new();
         let starter = Starter {
             ring_bytes_max: config.tail_ring_bytes / data_shards as usize,
@@ -146,6 +153,7 @@ impl Node {
             blobs,
             metrics: metrics.clone(),
             used_permille: Arc::default(),
+            tier: tier.clone(),
         };
         for shard in (0..=data_shards).map(ShardId) {
             let handle = starter.start(shard, tasks).await;
@@ -176,6 +184,9 @@ impl Node {
             tasks.spawn(format!("outputs of shard {shard}"), outputs.run(tasks.stop()));
             let letters = DeadLetterSender::new(handle.clone(), Arc::clone(&all));
             tasks.spawn(format!("dead letters of shard {shard}"), letters.run(tasks.stop()));
+        }
+        if let Some(tier) = tier {
+            tasks.spawn("sealer".to_owned(), Sealer::new(tier, Arc::clone(&all)).run(tasks.stop()));
         }
         drop(all);
         let identity =
@@ -311,6 +322,7 @@ struct Starter {
     blobs: Blobs,
     metrics: NodeMetrics,
     used_permille: Arc<AtomicU32>,
+    tier: Option<Arc<Tier>>,
 }
 
 impl Starter {
@@ -337,7 +349,9 @@ impl Starter {
         let proposer = Proposer::new(raft.clone(), Arc::clone(&state), Arc::clone(&shared), journal, used);
         tasks.spawn(format!("proposer of shard {shard}"), proposer.run(queue));
         let journal = self.journal.clone();
-        let handle = ShardHandle { shard, state, shared, raft, journal, checkpoints_given_up, proposals };
+        let tier = self.tier.clone();
+        let handle =
+            ShardHandle { shard, state, shared, raft, journal, tier, checkpoints_given_up, proposals };
         let used = Arc::clone(&self.used_permille);
         let growth = Growth { floor_bytes: self.checkpoint_bytes, applied_bytes, checkpoint_bytes };
         let keeper = Keeper::new(handle.clone(), growth, used);

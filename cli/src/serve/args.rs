@@ -10,7 +10,7 @@ use clap::builder::BoolishValueParser;
 use clap::value_parser;
 
 use weir_protocol::limits::{HTTP_BATCH_BYTES_MAX, RECORD_BYTES_MAX};
-use weir_storage_node::{Backend, NodeConfig, SyncMode};
+use weir_storage_node::{Backend, NodeConfig, PackCodec, SyncMode};
 
 use crate::limit::{Limit, bytes_in, parse_size};
 
@@ -82,6 +82,39 @@ pub(crate) struct StoreArgs {
     #[arg(long, env = "WEIR_DEDUPE_ROWS", default_value_t = 1_000_000, value_name = "N",
         value_parser = value_parser!(u32).range(i64::from(*NodeConfig::DEDUPE_ROWS.start())..=i64::from(*NodeConfig::DEDUPE_ROWS.end())))]
     pub(crate) dedupe_rows: u32,
+    /// Where old messages go: s3://BUCKET/PREFIX, gs://…, az://…, file:///FOLDER, or `local` for a folder in the data
+    /// directory; credentials come from the store's own environment variables. Without it all messages stay in the
+    /// journal [default: none]
+    #[arg(long, env = "WEIR_OBJECT_STORE", value_name = "URL")]
+    pub(crate) object_store: Option<String>,
+    /// Age at which messages go to the object store; earlier when the journal is half full
+    /// [range: 100 to 86400000 milliseconds]
+    #[arg(long, env = "WEIR_SEAL_AFTER_MS", default_value_t = 30_000, value_name = "MS",
+        value_parser = value_parser!(u64).range(NodeConfig::SEAL_AFTER_MS))]
+    pub(crate) seal_after_ms: u64,
+    /// Messages in one object, about, before they are compressed [range: 1MiB to 1GiB]
+    #[arg(long, env = "WEIR_SEAL_SIZE", default_value = "64MiB", value_name = "SIZE",
+        value_parser = bytes_in(NodeConfig::SEAL_BYTES))]
+    pub(crate) seal_size: u64,
+    /// How objects are compressed: `zstd`, `lz4` or `none`
+    #[arg(long, env = "WEIR_PACK_CODEC", default_value = "zstd", value_name = "HOW", value_parser = ["zstd", "lz4", "none"])]
+    pub(crate) pack_codec: String,
+    /// Memory for what was read from the object store [range: 16MiB to 1TiB]
+    #[arg(long, env = "WEIR_CACHE_MEMORY", default_value = "64MiB", value_name = "SIZE",
+        value_parser = bytes_in(NodeConfig::CACHE_MEMORY_BYTES))]
+    pub(crate) cache_memory: u64,
+    /// Disk for what was read from the object store, in the data directory; 0B for none
+    /// [range: 64MiB to 16TiB, or 0B]
+    #[arg(long, env = "WEIR_CACHE_DISK", default_value = "2GiB", value_name = "SIZE", value_parser = cache_disk)]
+    pub(crate) cache_disk: u64,
+}
+
+/// A size of the cache on disk.
+fn cache_disk(text: &str) -> Result<u64, String> {
+    match parse_size(text)? {
+        Limit::At(0) => Ok(0),
+        _ => bytes_in(NodeConfig::CACHE_DISK_BYTES)(text).map_err(|why| format!("{why}, or 0B")),
+    }
 }
 
 /// A size of the journal.
@@ -116,6 +149,16 @@ impl StoreArgs {
             checkpoint_bytes: self.checkpoint,
             tail_ring_bytes: usize::try_from(self.tail_ring).unwrap_or(usize::MAX),
             dedupe_rows: self.dedupe_rows,
+            object_store: self.object_store.clone(),
+            seal_after_ms: self.seal_after_ms,
+            seal_bytes: self.seal_size,
+            pack_codec: match self.pack_codec.as_str() {
+                "none" => PackCodec::None,
+                "lz4" => PackCodec::Lz4,
+                _ => PackCodec::Zstd,
+            },
+            cache_memory_bytes: usize::try_from(self.cache_memory).unwrap_or(usize::MAX),
+            cache_disk_bytes: self.cache_disk,
             ..NodeConfig::default()
         };
         config.check().map_err(anyhow::Error::msg)?;

@@ -21,10 +21,16 @@ pub(crate) struct Running {
 impl Running {
     /// Starts `weir` and returns once it is ready.
     pub(crate) fn start(dir: &Path, arguments: &[&str]) -> Self {
+        Self::start_with_env(dir, arguments, &[])
+    }
+
+    /// The same with more variables in its environment.
+    pub(crate) fn start_with_env(dir: &Path, arguments: &[&str], env: &[(String, String)]) -> Self {
         let run = ulid::Ulid::new();
         let (ready, log) = (dir.join(format!("ready-{run}")), dir.join(format!("log-{run}")));
         let mut child = Command::new(env!("CARGO_BIN_EXE_weir"))
             .args(arguments)
+            .envs(env.iter().cloned())
             .arg("--ready-file")
             .arg(&ready)
             .stderr(Stdio::from(std::fs::File::create(&log).unwrap()))
@@ -83,9 +89,19 @@ impl Product {
 
     /// The same with more options.
     pub(crate) fn start_with(dir: &Path, listen: &str, options: &[&str]) -> Self {
+        Self::start_with_env(dir, listen, options, &[])
+    }
+
+    /// The same with more variables in its environment.
+    pub(crate) fn start_with_env(
+        dir: &Path,
+        listen: &str,
+        options: &[&str],
+        env: &[(String, String)],
+    ) -> Self {
         let data = dir.join("data");
         let fixed = ["dev", "--listen", listen, "--data-dir", data.to_str().unwrap()];
-        let running = Running::start(dir, &[&fixed, options].concat());
+        let running = Running::start_with_env(dir, &[&fixed, options].concat(), env);
         let (_, address) = running.said[0].split_once("://").unwrap();
         Self { address: address.to_owned(), running }
     }

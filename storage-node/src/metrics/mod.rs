@@ -1,6 +1,6 @@
 //! What a storage node counts, as Prometheus metrics in a registry that the caller owns.
 //!
-//! Names are `weir_node_…` and `weir_journal_…`, in seconds and bytes; what is bounded has its bound beside it, `…_max`.
+//! Names are `weir_node_…`, `weir_journal_…` and `weir_tier_…`, in seconds and bytes; what is bounded has its bound beside it, `…_max`.
 //! Labels come from closed sets (stage, level, code, shard, table), never from clients: topics and partitions have their
 //! rates in the API instead.
 //!
@@ -10,7 +10,9 @@
 mod journal;
 mod node;
 mod shards;
+mod tier;
 
 pub use journal::JournalCollector;
 pub use node::NodeMetrics;
 pub use shards::ShardsCollector;
+pub use tier::TierMetrics;

@@ -62,7 +62,7 @@ impl DeadLetterSender {
 
     async fn publish(&self, letter: &DeadLetter) -> Result<(), Refusal> {
         let topic = self.topic(letter)?;
-        let body = read::batch_of(&self.shard, &letter.batch).await?;
+        let body = read::batch_of_letter(&self.shard, letter).await?;
         let record = record_of(&body, letter)?;
         let from = format!("weir-dead-{}", self.shard.shard);
         let producer = ProducerKey::of(Incarnation(topic.incarnation), &from);

@@ -6,7 +6,8 @@ use weir_protocol::batch::Batch;
 use weir_protocol::ids::{LogIndex, Offset};
 use weir_protocol::rpc::Refusal;
 
-use super::reader::{Allowance, Bounds, ReadBatches, Reader, bounds, collect, corrupt};
+use super::log::corrupt;
+use super::reader::{Allowance, Bounds, ReadBatches, Reader, bounds, collect};
 use crate::replica::early::EarlyLook;
 use crate::replica::{EarlyWatch, StagedBatch};
 use crate::shard::state::BatchRow;

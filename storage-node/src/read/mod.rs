@@ -1,10 +1,15 @@
-//! Reading: from the tail ring while it is hot, from the journal otherwise.
+//! Reading: from the tail ring while it is hot, then from the journal, and from packs once it has left that.
 //!
+//! * `bodies`: where a batch's bytes are; `log`: those in memory and in the journal.
 //! * `early`: what is staged, for readers that do not wait for the commit.
 //! * `reader`: where a position is, and the batches that follow it, within an allowance of records and bytes.
 
+mod bodies;
 mod early;
+mod log;
 mod reader;
 
+pub use bodies::batch_of_letter;
 pub use early::EarlyReader;
-pub use reader::{Allowance, Bounds, ReadBatches, Reader, batch_of};
+pub use log::{batch_of, from_log};
+pub use reader::{Allowance, Bounds, ReadBatches, Reader};

@@ -1,28 +1,36 @@
 //! Reading a partition: where to start, and the batches that follow.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Instant;
 
 use bytes::Bytes;
 use tokio::sync::Notify;
-use weir_journal::{Journal, ReadError, StreamId};
 use weir_protocol::batch::Batch;
 use weir_protocol::error::ErrorCode;
-use weir_protocol::ids::{LogIndex, Offset, PartitionId, TimestampMs};
+use weir_protocol::ids::{Offset, PartitionId, TimestampMs};
 use weir_protocol::rpc::{At, Position, Refusal, Slice};
 
+use super::bodies;
+use super::log::corrupt;
 use crate::replica::ShardHandle;
 use crate::shard::state::{BatchRow, Partition, PartitionKey};
 
 /// Stored bytes that one step of a read loads at most, but for a single larger batch.
 const STEP_BYTES_MAX: u64 = 3 << 20;
-/// A batch that is a smaller part of its entry than this is read alone.
-const PART_OF_ENTRY: u32 = 4;
+
+/// Blocks of a pack that are read ahead at the second of two reads that follow each other; doubled by each further one …
+const BLOCKS_AHEAD_FIRST: usize = 2;
+/// … up to this many.
+const BLOCKS_AHEAD_MAX: usize = 8;
 
 /// A partition that can be read.
 pub struct Reader {
     pub(super) shard: ShardHandle,
     pub(super) key: PartitionKey,
+    /// Where the last read ended, and how many blocks of a pack the next one may ask for ahead.
+    next: AtomicU64,
+    ahead: AtomicUsize,
     /// Wakes when there may be more.
     pub changed: Arc<Notify>,
 }
@@ -72,7 +80,7 @@ impl Reader {
     #[must_use]
     pub fn new(shard: ShardHandle, key: PartitionKey) -> Self {
         let changed = shard.shared.watch(key);
-        Self { shard, key, changed }
+        Self { shard, key, next: AtomicU64::new(u64::MAX), ahead: AtomicUsize::new(0), changed }
     }
 
     /// Where the partition stands now.
@@ -154,8 +162,25 @@ impl Reader {
         allowance: Allowance,
     ) -> Result<ReadBatches, Refusal> {
         let rows = self.rows(from, until, allowance)?;
-        let bodies = self.bodies(&rows).await.map_err(|refusal| self.if_trimmed(from, refusal))?;
-        collect(self.key.1, rows.into_iter().zip(bodies), (from, until), allowance)
+        let ahead = self.blocks_ahead(from);
+        let bodies = bodies::of(&self.shard, self.key, &rows, ahead).await;
+        let bodies = bodies.map_err(|refusal| self.if_trimmed(from, refusal))?;
+        let read = collect(self.key.1, rows.into_iter().zip(bodies), (from, until), allowance)?;
+        self.next.store(read.next.0, Ordering::Relaxed);
+        Ok(read)
+    }
+
+    /// Blocks of a pack to ask for behind those that a read from `from` needs: more while reads follow each other, none
+    /// for one that jumps.
+    fn blocks_ahead(&self, from: Offset) -> usize {
+        let follows = self.next.load(Ordering::Relaxed) == from.0;
+        let blocks = match (follows, self.ahead.load(Ordering::Relaxed)) {
+            (false, _) => 0,
+            (true, 0) => BLOCKS_AHEAD_FIRST,
+            (true, before) => (before * 2).min(BLOCKS_AHEAD_MAX),
+        };
+        self.ahead.store(blocks, Ordering::Relaxed);
+        blocks
     }
 
     /// `refusal`, unless it says that `from` was trimmed and it was not: whoever is told so looks again, and would for
@@ -189,26 +214,6 @@ impl Reader {
             rows.push(row);
         }
         Ok(rows)
-    }
-
-    /// The rows' batches, with nothing stamped: from memory, or all that are not there in one visit to the disk.
-    async fn bodies(&self, rows: &[BatchRow]) -> Result<Vec<Batch>, Refusal> {
-        let hot: Vec<Option<Bytes>> = self.shard.shared.recent(rows);
-        let cold: Vec<BatchRow> =
-            rows.iter().zip(&hot).filter(|(_, body)| body.is_none()).map(|(row, _)| *row).collect();
-        let mut loaded = if cold.is_empty() {
-            Vec::new()
-        } else {
-            let (journal, stream) = (self.shard.journal.clone(), self.shard.stream());
-            let load = tokio::task::spawn_blocking(move || load(&journal, stream, &cold)).await;
-            load.map_err(|error| Refusal::new(ErrorCode::Internal, error.to_string()))??
-        }
-        .into_iter();
-        let body = |hot: Option<Bytes>| match hot {
-            Some(body) => Batch::from_checked(body).map_err(|error| corrupt(&error)),
-            None => Ok(loaded.next().expect("one was loaded for each that is not in memory")),
-        };
-        hot.into_iter().map(body).collect()
     }
 }
 
@@ -248,10 +253,6 @@ pub(super) fn collect(
     Ok(read)
 }
 
-pub(super) fn corrupt(error: &dyn std::fmt::Display) -> Refusal {
-    Refusal::new(ErrorCode::Corrupt, error.to_string())
-}
-
 /// How many records of `batch` from `first` on the allowance lets through.
 fn within(row: &BatchRow, batch: &Batch, first: Offset, left: Allowance) -> Result<Allowance, Refusal> {
     let raw_bytes = u64::from(batch.header().raw_bytes);
@@ -270,84 +271,4 @@ fn within(row: &BatchRow, batch: &Batch, first: Offset, left: Allowance) -> Resu
         taken.bytes += record.map_err(|error| corrupt(&error))?.size as u64;
     }
     Ok(taken)
-}
-
-/// A batch, with nothing stamped: from memory or from the disk.
-///
-/// # Errors
-/// `corrupt`, `offset_trimmed`.
-pub async fn batch_of(shard: &ShardHandle, row: &BatchRow) -> Result<Batch, Refusal> {
-    if let Some(body) = shard.shared.recent(std::slice::from_ref(row)).pop().flatten() {
-        return Batch::from_checked(body).map_err(|error| corrupt(&error));
-    }
-    let (journal, stream, row) = (shard.journal.clone(), shard.stream(), *row);
-    let load = tokio::task::spawn_blocking(move || load(&journal, stream, &[row])).await;
-    let mut loaded = load.map_err(|error| Refusal::new(ErrorCode::Internal, error.to_string()))??;
-    loaded.pop().ok_or_else(|| Refusal::new(ErrorCode::Internal, "the batch is not there"))
-}
-
-/// Reads batches from the journal, each verified by its checksum. Blocking.
-fn load(journal: &Journal, stream: StreamId, rows: &[BatchRow]) -> Result<Vec<Batch>, Refusal> {
-    let mut entry: Option<(LogIndex, Bytes)> = None;
-    let mut batches = Vec::with_capacity(rows.len());
-    for (i, row) in rows.iter().enumerate() {
-        let within = row.pos as usize..(row.pos + row.len) as usize;
-        let shared = rows.get(i + 1).is_some_and(|next| next.index == row.index);
-        let body = match &entry {
-            Some((index, payload)) if *index == row.index => slice(payload, within)?,
-            _ => match read_alone(journal, stream, row, shared)? {
-                Some(body) => body,
-                None => {
-                    let payload = read_entry(journal, stream, row.index)?;
-                    let body = slice(&payload, within)?;
-                    entry = Some((row.index, payload));
-                    body
-                }
-            },
-        };
-        batches.push(Batch::parse(body).map_err(|error| corrupt(&error))?);
-    }
-    Ok(batches)
-}
-
-/// A part of an entry, unless a repair put an empty one in its place.
-fn slice(payload: &Bytes, within: std::ops::Range<usize>) -> Result<Bytes, Refusal> {
-    if within.end <= payload.len() {
-        return Ok(payload.slice(within));
-    }
-    Err(corrupt(&"the entry was lost; a repair put an empty one in its place"))
-}
-
-/// The batch without the rest of its entry, if that is worth it.
-fn read_alone(
-    journal: &Journal,
-    stream: StreamId,
-    row: &BatchRow,
-    shared: bool,
-) -> Result<Option<Bytes>, Refusal> {
-    match journal.locate(stream, row.index.0) {
-        Ok(at) if !shared && row.len < at.len / PART_OF_ENTRY => {
-            journal.read_at(at, row.pos..row.pos + row.len).map(Some).map_err(|error| unreadable(&error))
-        }
-        Ok(_) | Err(ReadError::NotWritten { .. }) => Ok(None),
-        Err(error) => Err(unreadable(&error)),
-    }
-}
-
-fn read_entry(journal: &Journal, stream: StreamId, index: LogIndex) -> Result<Bytes, Refusal> {
-    let entries =
-        journal.read_entries(stream, index.0..index.0 + 1, 0).map_err(|error| unreadable(&error))?;
-    let entry = entries.into_iter().next();
-    entry
-        .map(|entry| entry.payload)
-        .ok_or_else(|| Refusal::new(ErrorCode::Internal, "the entry is not there"))
-}
-
-fn unreadable(error: &ReadError) -> Refusal {
-    match error {
-        ReadError::Purged { .. } | ReadError::Recycled { .. } => {
-            Refusal::new(ErrorCode::OffsetTrimmed, "removed by retention while it was read")
-        }
-        other => corrupt(other),
-    }
 }

@@ -25,6 +25,7 @@ use crate::raft::{AppliedLog, ShardRaft};
 use crate::shard::entry::SubBatch;
 use crate::shard::staged::Staged;
 use crate::shard::state::{BatchRow, PartitionKey, ShardState, Verdict};
+use crate::tier::Tier;
 
 /// What a shard's apply leaves for readers: the newest entries, who waits for them, and how busy partitions are.
 #[derive(Debug)]
@@ -220,6 +221,8 @@ pub struct ShardHandle {
     pub raft: ShardRaft,
     /// Where its entries lie.
     pub journal: Journal,
+    /// Where they lie when they have left the journal, if the node has a store.
+    pub tier: Option<Arc<Tier>>,
     /// Counts its checkpoints that could not be written.
     pub checkpoints_given_up: watch::Receiver<u64>,
     pub(crate) proposals: mpsc::UnboundedSender<Proposal>,

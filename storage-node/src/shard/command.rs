@@ -4,14 +4,14 @@
 use bytes::Bytes;
 use weir_protocol::rpc::{
     Namespace, PartRef, SlotRun, SubscriptionConfig, SubscriptionDescription, SubscriptionName, TopicConfig,
-    TopicDescription, TopicName,
+    TopicDescription, TopicName, U128,
 };
 
 /// The body of a command sub-batch: exactly one.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct Command {
     /// What to do.
-    #[prost(oneof = "Change", tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15")]
+    #[prost(oneof = "Change", tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 30, 31")]
     pub change: Option<Change>,
 }
 
@@ -63,6 +63,12 @@ pub enum Change {
     /// Deletes outputs that have arrived.
     #[prost(message, tag = "15")]
     OutputsTaken(Taken),
+    /// Commits a pack.
+    #[prost(message, tag = "30")]
+    Seal(Seal),
+    /// Forgets packs whose objects are gone.
+    #[prost(message, tag = "31")]
+    Forget(Forget),
 }
 
 /// Creates a topic unless it exists.
@@ -266,4 +272,58 @@ pub struct Buried {
     /// First number that may not have.
     #[prost(uint64, tag = "1")]
     pub upto: u64,
+}
+
+/// Commits a pack that is in the store and verified.
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct Seal {
+    /// First entry that it has batches of.
+    #[prost(uint64, tag = "1")]
+    pub first: u64,
+    /// Last one.
+    #[prost(uint64, tag = "2")]
+    pub last: u64,
+    /// Term of the leader that made it.
+    #[prost(uint64, tag = "3")]
+    pub term: u64,
+    /// The rest of its name.
+    #[prost(message, required, tag = "4")]
+    pub attempt: U128,
+    /// Its bytes.
+    #[prost(uint64, tag = "5")]
+    pub bytes: u64,
+    /// Bytes at its end that hold its footer.
+    #[prost(uint64, tag = "6")]
+    pub tail_bytes: u64,
+    /// CRC-32C of all of them.
+    #[prost(fixed32, tag = "7")]
+    pub crc32c: u32,
+    /// What it holds.
+    #[prost(message, repeated, tag = "8")]
+    pub parts: Vec<SealedPart>,
+}
+
+/// Records of one partition in a pack.
+#[derive(Clone, Copy, PartialEq, Eq, prost::Message)]
+pub struct SealedPart {
+    /// Life of the topic.
+    #[prost(uint64, tag = "1")]
+    pub incarnation: u64,
+    /// Partition.
+    #[prost(uint32, tag = "2")]
+    pub partition: u32,
+    /// First record.
+    #[prost(uint64, tag = "3")]
+    pub start: u64,
+    /// One past the last.
+    #[prost(uint64, tag = "4")]
+    pub end: u64,
+}
+
+/// Forgets packs that nothing needs and whose objects are gone.
+#[derive(Clone, PartialEq, Eq, prost::Message)]
+pub struct Forget {
+    /// Their numbers.
+    #[prost(uint64, repeated, tag = "1")]
+    pub packs: Vec<u64>,
 }

@@ -3,6 +3,7 @@
 
 mod basics;
 mod client;
+mod cold;
 mod confirms;
 mod consume;
 mod early;

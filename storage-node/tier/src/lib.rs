@@ -3,12 +3,15 @@
 //! ```text
 //!   pack    the object's bytes: blocks of batches, an index, checksums. No I/O
 //!   store   objects in S3, GCS, Azure or a folder: conditional creates, verified uploads, ranged reads
+//!   cold    packs read back through a cache of bounded memory and disk
 //!   faults  a store that fails as stores do, for tests
 //! ```
 //!
 //! The only crate that knows `object_store` and `foyer`. It knows nothing of shards' logs: the storage node says what
 //! becomes a pack and remembers which packs there are (docs/adr/0009).
 
+#[cfg(feature = "store")]
+pub mod cold;
 #[cfg(feature = "store")]
 pub mod faults;
 pub mod pack;

@@ -19,6 +19,7 @@ use super::dedupe::{Check, Dedupe, PartitionKey, Placement};
 use super::floors::Floors;
 use super::outbox::{Inbox, Outbox};
 use super::outputs::{Arrivals, Following, Outputs};
+use super::packs::{PackNo, Packs};
 use super::partition::{Marks, Partition};
 use super::parts::Parts;
 use super::rows::BatchRow;
@@ -98,6 +99,7 @@ pub struct Applied {
 ///   topics · guests: topics at home elsewhere with partitions here · outbox · inbox
 ///   subscriptions at home here · parts: what any subscription holds of a partition here · dead letters
 ///   outputs of settles here · arrivals: those of settles elsewhere
+///   packs: objects that hold what may leave the log
 ///   dedupe · slots (shard 0) · last time
 /// ```
 #[derive(Debug, Clone)]
@@ -113,6 +115,7 @@ pub struct ShardState {
     pub(super) dead_letters: Arc<DeadLetters>,
     pub(super) outputs: Arc<Outputs>,
     pub(super) arrivals: Arc<Arrivals>,
+    pub(super) packs: Arc<Packs>,
     pub(super) dedupe: Dedupe,
     pub(super) last_ts: TimestampMs,
     pub(super) floors: Floors,
@@ -141,6 +144,7 @@ impl ShardState {
             dead_letters: Arc::default(),
             outputs: Arc::default(),
             arrivals: Arc::default(),
+            packs: Arc::default(),
             dedupe: Dedupe::new(rows_max),
             last_ts: TimestampMs(0),
             floors: Floors::default(),
@@ -260,8 +264,18 @@ impl ShardState {
         let partition = Arc::make_mut(shared);
         let before = partition.marks();
         change(partition);
+        let unneeded = partition.take_unneeded();
         let after = partition.marks();
         self.floors.moved(key, before, after);
+        self.release_packs(unneeded);
+    }
+
+    /// What referred to these packs does not any more.
+    pub(super) fn release_packs(&mut self, numbers: Vec<PackNo>) {
+        if !numbers.is_empty() {
+            let packs = Arc::make_mut(&mut self.packs);
+            numbers.into_iter().for_each(|no| packs.release(no));
+        }
     }
 
     /// A trim of a partition that is gone has nothing left to do: the records went with it.
@@ -340,7 +354,8 @@ impl ShardState {
         self.floors.due(now).take(most).filter_map(trim).collect()
     }
 
-    /// Lowest entry that still holds a live record; `None` if none does. Everything below may be purged.
+    /// Lowest entry that still holds a live record which no pack holds; `None` if none does. Everything below may be
+    /// purged.
     #[must_use]
     pub fn needed_from(&self) -> Option<LogIndex> {
         let records = self.floors.pins().next().map(|(index, _)| index);
@@ -373,6 +388,9 @@ impl ShardState {
         self.outputs.check();
         self.parts.check(|key| self.partitions.get(&key).map(|partition| partition.start..partition.end));
         self.partitions.iter().for_each(|(_, partition)| partition.check());
+        let references: Vec<_> = self.count_references().into_iter().collect();
+        let counted: Vec<_> = self.packs.live().map(|(no, pack)| (no, pack.references)).collect();
+        assert_eq!(counted, references, "packs know who refers to them");
         assert_eq!(self.floors, self.floors_of_partitions(), "the order follows from the partitions");
     }
 

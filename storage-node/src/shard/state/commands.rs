@@ -65,6 +65,11 @@ impl ShardState {
                 applied.is_outbox_changed = true;
                 Ok(Verdict::Done)
             }
+            Change::Seal(seal) => self.seal(&seal),
+            Change::Forget(forget) => {
+                Arc::make_mut(&mut self.packs).forget(&forget.packs);
+                Ok(Verdict::Done)
+            }
         };
         Ok(verdict.unwrap_or_else(Verdict::Refused))
     }
@@ -196,6 +201,7 @@ impl ShardState {
         for key in &keys {
             let removed = self.partitions.remove(key).expect("a topic has its partitions");
             self.floors.moved(*key, removed.marks(), Marks::default());
+            self.release_packs(removed.packs().collect());
             self.parts.close_partition(*key);
         }
         self.dedupe.topic_deleted();

@@ -7,12 +7,13 @@ use weir_protocol::ids::{Incarnation, LogIndex, Offset};
 use weir_protocol::rpc::{SubscriptionName, TopicName};
 
 use super::dedupe::PartitionKey;
+use super::packs::PackNo;
 use super::rows::BatchRow;
 
 /// Dead letters of one shard that may be on their way; with more, no further record is given up.
 pub(super) const DEAD_LETTERS_MAX: usize = 100_000;
 
-/// A record on its way to a dead-letter topic. Its bytes stay in the log until it has arrived.
+/// A record on its way to a dead-letter topic. Its bytes stay in the log, or in their pack, until it has arrived.
 #[derive(Debug, Clone, PartialEq)]
 pub struct DeadLetter {
     /// Dense per shard, from 0: what makes sending it twice harmless.
@@ -31,6 +32,8 @@ pub struct DeadLetter {
     pub offset: Offset,
     /// The batch that holds it.
     pub batch: BatchRow,
+    /// The pack that holds it, if one did when it was given up: its entry need not stay.
+    pub pack: Option<PackNo>,
     /// Deliveries.
     pub attempts: u32,
     /// Why.
@@ -43,7 +46,7 @@ pub struct DeadLetters {
     /// Number of the next.
     pub(super) next: u64,
     pub(super) letters: VecDeque<DeadLetter>,
-    /// Entries that hold them; follows from the letters.
+    /// Entries that hold those that are in no pack; follows from the letters.
     pins: BTreeSet<(LogIndex, u64)>,
 }
 
@@ -58,7 +61,9 @@ impl DeadLetters {
 
     /// Adds one; its number is given here.
     pub(super) fn push(&mut self, letter: DeadLetter) {
-        self.pins.insert((letter.batch.index, self.next));
+        if letter.pack.is_none() {
+            self.pins.insert((letter.batch.index, self.next));
+        }
         self.letters.push_back(DeadLetter { seq: self.next, ..letter });
         self.next += 1;
     }

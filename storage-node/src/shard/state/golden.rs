@@ -1,4 +1,4 @@
-//! Pins what state version 4 means: a log of 45 entries and the checkpoint it must lead to, byte for byte.
+//! Pins what state version 4 means: a log of 47 entries and the checkpoint it must lead to, byte for byte.
 //!
 //! A build that fails here would read its predecessor's log differently: raise `STATE_VERSION` and keep the old rules.
 //! To write the files of a *new* version: `WEIR_GOLDEN_DIR=storage-node/src/shard/state/golden cargo test -p
@@ -17,8 +17,8 @@ use weir_protocol::rpc::{
 
 use super::super::command::{
     Buried, Change, ChangePart, Command, CreateSubscription, CreateTopic, DeleteNamespace,
-    DeleteSubscription, DeleteTopic, PutNamespace, PutSlots, Taken, TellSubscription, TellTopic,
-    UpdateSubscription, UpdateTopic,
+    DeleteSubscription, DeleteTopic, Forget, PutNamespace, PutSlots, Seal, SealedPart, Taken,
+    TellSubscription, TellTopic, UpdateSubscription, UpdateTopic,
 };
 use super::super::entry::{Across, EntryBuilder, Idempotency, Kind, SubBatch};
 use super::tests::{batch, config, name};
@@ -28,7 +28,7 @@ use crate::subscription::{Dead, Delivered, Fence, Nacked, PartEvent, Seek};
 const SHARD: ShardId = ShardId(5);
 const LOG: &[u8] = include_bytes!("golden/v4.log");
 const CHECKPOINT: &[u8] = include_bytes!("golden/v4.checkpoint");
-/// Written by a build that leased records as they came, and knew nothing of outputs.
+/// Written by a build that leased records as they came, and knew nothing of outputs and packs.
 const LOG_V3: &[u8] = include_bytes!("golden/v3.log");
 const CHECKPOINT_V3: &[u8] = include_bytes!("golden/v3.checkpoint");
 /// Written by a build that knew nothing of subscriptions.
@@ -118,7 +118,63 @@ fn log() -> Vec<Bytes> {
     entries.push(entry(9_800, &settled()));
     entries.push(entry(9_900, &ruled()));
     entries.push(entry(9_950, &outputs()));
+    entries.push(entry(9_960, &packs()));
+    entries.push(entry(9_970, &unneeded_packs()));
     entries
+}
+
+fn seal(attempt: u128, parts: &[(u64, u32, Range<u64>)]) -> SubBatch {
+    let part = |(counter, partition, run): &(u64, u32, Range<u64>)| SealedPart {
+        incarnation: life(*counter),
+        partition: *partition,
+        start: run.start,
+        end: run.end,
+    };
+    command(Change::Seal(Seal {
+        first: 1,
+        last: 30,
+        term: 2,
+        attempt: attempt.into(),
+        bytes: 70_000,
+        tail_bytes: 400,
+        crc32c: 0x1234_5678,
+        parts: parts.iter().map(part).collect(),
+    }))
+}
+
+fn trim(counter: u64, partition: u32, upto: u64) -> SubBatch {
+    let trim = publish(counter, partition, Bytes::new());
+    SubBatch { kind: Kind::Trim, expected_end: Some(Offset(upto)), ..trim }
+}
+
+/// Packs that are taken and refused; a record that is given up when it is in one.
+fn packs() -> Vec<SubBatch> {
+    let given_up = Dead { offset: Offset(3), attempts: 2, reason: "cold".into() };
+    let event = PartEvent { dead: vec![given_up], ..PartEvent::default() };
+    let part = PartRef { subscription: life(6), incarnation: life(2), partition: 0 };
+    vec![
+        seal(11, &[(1, 0, 70..75), (2, 0, 0..5), (3, 0, 0..1)]), // the third topic is gone
+        seal(12, &[(2, 0, 6..8)]),                               // leaves a hole
+        seal(13, &[(2, 0, 0..5)]),                               // has nothing new
+        seal(14, &[(2, 0, 3..8), (2, 1, 0..4)]),
+        seal(15, &[(2, 1, 4..9)]),
+        seal(16, &[(2, 1, 9..1_000)]), // beyond the end
+        command(Change::ChangePart(ChangePart {
+            part,
+            event: event.encode().into(),
+            ..ChangePart::default()
+        })),
+    ]
+}
+
+/// One pack that only a dead letter needs, one that nothing needs any more and one that was forgotten.
+fn unneeded_packs() -> Vec<SubBatch> {
+    vec![
+        trim(1, 0, 76),
+        trim(2, 0, 8),
+        trim(2, 1, 9),
+        command(Change::Forget(Forget { packs: vec![1, 2, 9] })),
+    ]
 }
 
 fn subscription(name: &str, topic: &str, start: At) -> (SubscriptionName, SubscriptionConfig) {
@@ -365,7 +421,7 @@ fn the_golden_log_leads_to_the_golden_checkpoint() {
         std::fs::write(format!("{dir}/v4.checkpoint"), state.encode()).unwrap();
         return;
     }
-    assert_eq!(entries, 45);
+    assert_eq!(entries, 47);
     assert!(written == LOG, "this build writes another log");
     assert!(state.encode() == CHECKPOINT, "this build applies the log differently");
     let refused = verdicts.iter().filter(|verdict| matches!(verdict, Verdict::Refused(_))).count();

@@ -8,6 +8,7 @@
 //!     │         └▶ outbox  what the other shards of a topic or subscription have to be told
 //!     └─────▶ parts        what each subscription holds of a partition; subscriptions at home here
 //!               └▶ dead letters on their way to their topic
+//!         packs        objects that hold what may leave the log
 //!   snapshot               to bytes and back, while apply goes on
 //! ```
 //!
@@ -27,16 +28,21 @@ mod model;
 mod neighbours;
 mod outbox;
 mod outputs;
+mod packs;
 mod partition;
 mod parts;
 mod producers;
 mod rows;
+#[cfg(test)]
+mod sealing;
 mod settled;
 #[cfg(test)]
 mod settling;
 mod slots;
 mod snapshot;
+mod stored_keys;
 mod stored_outputs;
+mod stored_packs;
 mod stored_subscriptions;
 mod subscribing;
 mod subscriptions;
@@ -49,6 +55,7 @@ pub use dead_letters::{DeadLetter, DeadLetters};
 pub use dedupe::{Check, Dedupe, PartitionKey, Placement};
 pub use outbox::{News, OUTBOX_ROWS_MAX, Outbox, OutboxRow};
 pub use outputs::{Arrivals, OUTPUT_BYTES_MAX, OUTPUT_ROWS_MAX, Output, Outputs};
+pub use packs::{Pack, PackNo, Packs, oldest_batches};
 pub use partition::Partition;
 pub use parts::{HeldPart, PartKey, Parts};
 pub use producers::Producer;

@@ -1,10 +1,12 @@
 //! One partition: its bounds, its configuration, and where its records lie in the shard's log.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 use weir_protocol::ids::{ConfigVersion, LogIndex, Offset, TimestampMs};
 use weir_protocol::rpc::TopicConfig;
 
+use super::packs::PackNo;
 use super::rows::{BatchRow, Rows};
 
 /// A partition. Cheap to clone: full chunks of rows are shared.
@@ -12,6 +14,8 @@ use super::rows::{BatchRow, Rows};
 /// ```text
 ///   start ≤ end      rows cover [start, end) without holes; the first may reach below start
 ///   └ oldest: the first row that reaches beyond start; none exactly when start = end
+///   sealed end ≤ end      packs cover [start, sealed end) without holes; the first may reach below start
+///   └ unsealed: the first row beyond start and sealed end: what pins the log
 /// ```
 #[derive(Debug, Clone)]
 pub struct Partition {
@@ -26,9 +30,18 @@ pub struct Partition {
     /// Its version.
     pub version: ConfigVersion,
     oldest: Option<BatchRow>,
+    unsealed: Option<BatchRow>,
     rows: Rows,
+    sealed: VecDeque<Sealed>,
     /// Bytes of batches in the first chunk that hold no live record any more: part of the chunk's sum, not of `bytes`.
     dead_bytes: u64,
+}
+
+/// Consecutive records of a partition in a pack: from the end of the one before on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Sealed {
+    pub(super) pack: PackNo,
+    pub(super) end: Offset,
 }
 
 /// What the shard wants to know of a partition without visiting it.
@@ -36,7 +49,7 @@ pub struct Partition {
 pub(super) struct Marks {
     /// From when on retention has something to remove.
     pub(super) due: Option<TimestampMs>,
-    /// The entry of the oldest live record.
+    /// The entry of the oldest live record that no pack holds.
     pub(super) pin: Option<LogIndex>,
 }
 
@@ -52,19 +65,28 @@ impl Partition {
             config,
             version,
             oldest: None,
+            unsealed: None,
             rows,
+            sealed: VecDeque::new(),
             dead_bytes: 0,
         }
     }
 
-    /// A partition from a checkpoint; `None` if its rows do not cover its bounds.
+    /// A partition from a checkpoint; `None` if its rows do not cover its bounds, or its packs are not in order.
     pub(super) fn restored(
         bounds: std::ops::Range<Offset>,
         config: Arc<TopicConfig>,
         version: ConfigVersion,
         rows: Rows,
+        sealed: VecDeque<Sealed>,
     ) -> Option<Self> {
-        let mut partition = Self { end: bounds.end, rows, ..Self::new(config, version) };
+        let ends = sealed.iter().map(|sealed| sealed.end);
+        let is_ordered = ends.clone().is_sorted_by(|a, b| a < b)
+            && ends.clone().all(|end| bounds.start < end && end <= bounds.end);
+        if !is_ordered {
+            return None;
+        }
+        let mut partition = Self { end: bounds.end, rows, sealed, ..Self::new(config, version) };
         let mut chunks = partition.rows.chunks();
         let covered_from = chunks.next().map_or(bounds.end, |chunk| chunk.first.0);
         let covered_to =
@@ -83,6 +105,7 @@ impl Partition {
         self.end = row.end();
         self.bytes += u64::from(row.len);
         self.oldest.get_or_insert(*row);
+        self.unsealed.get_or_insert(*row);
         self.rows.push(row);
     }
 
@@ -95,6 +118,7 @@ impl Partition {
             self.dead_bytes = 0;
         }
         self.oldest = self.rows.from(self.start).next();
+        self.unsealed = self.rows.from(self.unsealed_from()).next();
         let dead_bytes = match self.rows.chunks().next() {
             Some(first) => {
                 let dead = first.iter().take_while(|row| row.end() <= self.start);
@@ -104,6 +128,56 @@ impl Partition {
         };
         self.bytes -= dead_bytes - self.dead_bytes;
         self.dead_bytes = dead_bytes;
+    }
+
+    /// A pack holds the records from [`Partition::unsealed_from`] to `end`.
+    pub(super) fn seal(&mut self, pack: PackNo, end: Offset) {
+        let from = self.unsealed_from();
+        assert!(
+            from < end && end <= self.end,
+            "pack {pack} seals {from}..{end} of {}..{}",
+            self.start,
+            self.end
+        );
+        self.sealed.push_back(Sealed { pack, end });
+        self.unsealed = self.rows.from(end).next();
+    }
+
+    /// Takes the packs that hold no live record any more.
+    pub(super) fn take_unneeded(&mut self) -> Vec<PackNo> {
+        let mut packs = Vec::new();
+        while let Some(sealed) = self.sealed.pop_front_if(|sealed| sealed.end <= self.start) {
+            packs.push(sealed.pack);
+        }
+        packs
+    }
+
+    /// First live record that no pack holds, or the end.
+    #[must_use]
+    pub fn unsealed_from(&self) -> Offset {
+        self.sealed.back().map_or(self.start, |last| last.end.max(self.start))
+    }
+
+    /// The first batch that no pack holds.
+    #[must_use]
+    pub fn oldest_unsealed(&self) -> Option<BatchRow> {
+        self.unsealed
+    }
+
+    /// The pack that holds the live record `offset`, if one does.
+    #[must_use]
+    pub fn pack_of(&self, offset: Offset) -> Option<PackNo> {
+        let at = self.sealed.partition_point(|sealed| sealed.end <= offset);
+        self.sealed.get(at).filter(|_| offset >= self.start).map(|sealed| sealed.pack)
+    }
+
+    /// The packs that hold its records, in order.
+    pub(super) fn packs(&self) -> impl Iterator<Item = PackNo> {
+        self.sealed.iter().map(|sealed| sealed.pack)
+    }
+
+    pub(super) fn sealed(&self) -> &VecDeque<Sealed> {
+        &self.sealed
     }
 
     /// The batch that holds the oldest live record.
@@ -178,7 +252,7 @@ impl Partition {
             let age = self.config.retention_age_ms;
             age.map(|age| TimestampMs(oldest.ts.0.saturating_add(age).saturating_add(1)))
         };
-        Marks { due, pin: Some(oldest.index) }
+        Marks { due, pin: self.unsealed.map(|row| row.index) }
     }
 
     pub(super) fn rows(&self) -> &Rows {
@@ -195,6 +269,15 @@ impl Partition {
         assert_eq!(self.oldest, self.rows.from(start).next(), "oldest batch of {start}..{end}");
         assert_eq!(self.oldest.is_none(), start == end, "live batches of {start}..{end}");
         assert!(self.oldest.is_none_or(|row| row.base_offset <= start), "rows do not cover {start}..{end}");
+        let from = self.unsealed_from();
+        assert_eq!(
+            self.unsealed,
+            self.rows.from(from).next(),
+            "first batch beyond the packs of {start}..{end}"
+        );
+        assert!(from <= end, "packs reach to {from} of {start}..{end}");
+        let is_needed = self.sealed.front().is_none_or(|first| first.end > start);
+        assert!(is_needed, "a pack of {start}..{end} holds nothing");
         let last = self.rows.chunks().last().map_or(end, |chunk| chunk.end);
         assert_eq!(last, end, "rows end elsewhere than {start}..{end}");
     }

@@ -13,21 +13,24 @@ use weir_protocol::rpc::{Namespace, SlotRun, SubscriptionDescription, TopicConfi
 use super::apply::ShardState;
 use super::cow_map::{BUCKETS, CowMap};
 use super::dead_letters::DeadLetters;
-use super::dedupe::{Dedupe, PartitionKey, Placement, UsedKey};
+use super::dedupe::{Dedupe, PartitionKey};
 use super::outbox::{Inbox, Lane, News, Outbox, OutboxRow, Source};
 use super::outputs::{Arrivals, Outputs};
+use super::packs::Packs;
 use super::partition::Partition;
 use super::parts::Parts;
 use super::producers::{Producer, Run};
 use super::rows::{Rows, StoredChunk};
 use super::slots::SlotTable;
+use super::stored_keys::{StoredKey, stored_key, used_key};
 use super::stored_outputs::{self, StoredArrivals, StoredOutputLane};
+use super::stored_packs::{self, StoredPack, StoredSealed};
 use super::stored_subscriptions::{self, StoredDeadLetter, StoredPart};
 use super::subscriptions::Subscriptions;
 use super::topics::Topics;
 
 /// Format of these messages. Format 1 knew nothing of other shards, 2 nothing of subscriptions, 3 nothing of rules beyond
-/// leases and of outputs; all of them means the same in 4.
+/// leases, of outputs and of packs; all of them means the same in 4.
 const FORMAT: u32 = 4;
 const FORMAT_MIN: u32 = 1;
 
@@ -77,6 +80,8 @@ struct Stored {
     outputs: Vec<StoredOutputLane>,
     #[prost(message, repeated, tag = "15")]
     arrivals: Vec<StoredArrivals>,
+    #[prost(message, repeated, tag = "30")]
+    packs: Vec<StoredPack>,
 }
 
 /// What there is one of. The counts say that nothing was cut off.
@@ -126,6 +131,10 @@ pub(super) struct Head {
     outputs: u64,
     #[prost(uint64, tag = "22")]
     arrivals: u64,
+    #[prost(uint64, tag = "40")]
+    packs: u64,
+    #[prost(uint64, tag = "41")]
+    newest_pack: u64,
 }
 
 /// Rows for one target: numbers end before `next`.
@@ -170,10 +179,12 @@ struct StoredPartition {
     end: u64,
     #[prost(message, repeated, tag = "4")]
     rows: Vec<StoredChunk>,
+    #[prost(message, repeated, tag = "10")]
+    sealed: Vec<StoredSealed>,
 }
 
 #[derive(Clone, Copy, PartialEq, Message)]
-struct StoredPartitionKey {
+pub(super) struct StoredPartitionKey {
     #[prost(uint64, tag = "1")]
     incarnation: u64,
     #[prost(uint32, tag = "2")]
@@ -213,24 +224,6 @@ struct StoredRun {
     ts: u64,
 }
 
-#[derive(Clone, PartialEq, Message)]
-struct StoredKey {
-    #[prost(message, required, tag = "1")]
-    at: StoredPartitionKey,
-    #[prost(message, required, tag = "2")]
-    key: U128,
-    #[prost(message, required, tag = "3")]
-    fingerprint: U128,
-    #[prost(uint64, tag = "4")]
-    base_offset: u64,
-    #[prost(uint32, tag = "5")]
-    count: u32,
-    #[prost(uint64, tag = "6")]
-    ts: u64,
-    #[prost(uint64, tag = "7")]
-    until: u64,
-}
-
 /// The state of one moment, shared with the state that goes on. Made in microseconds however large the state is;
 /// encoding it takes long and belongs on another thread.
 #[derive(Debug, Clone)]
@@ -249,6 +242,7 @@ pub struct Frozen {
     dead_letters: Arc<DeadLetters>,
     outputs: Arc<Outputs>,
     arrivals: Arc<Arrivals>,
+    packs: Arc<Packs>,
 }
 
 impl ShardState {
@@ -279,6 +273,8 @@ impl ShardState {
             next_dead_letter: self.dead_letters.next,
             outputs: self.outputs.lanes.len() as u64,
             arrivals: self.arrivals.next.len() as u64,
+            packs: (self.packs.live.len() + self.packs.unneeded.len()) as u64,
+            newest_pack: self.packs.newest,
         };
         Frozen {
             head,
@@ -295,6 +291,7 @@ impl ShardState {
             dead_letters: Arc::clone(&self.dead_letters),
             outputs: Arc::clone(&self.outputs),
             arrivals: Arc::clone(&self.arrivals),
+            packs: Arc::clone(&self.packs),
         }
     }
 
@@ -323,6 +320,7 @@ impl ShardState {
         state.restore_partitions(stored.partitions)?;
         state.restore_subscriptions(&head, stored.subscriptions, stored.parts, stored.dead_letters)?;
         state.restore_outputs(stored.outputs, &stored.arrivals)?;
+        state.restore_packs(head.newest_pack, stored.packs)?;
         state.dedupe.next_bucket = number(head.next_bucket)? % BUCKETS;
         state.dedupe.orphaned_buckets = number(head.orphaned_buckets)?;
         for stored in stored.producers {
@@ -376,8 +374,9 @@ impl ShardState {
             let config = Arc::clone(configs.entry(key.0).or_insert_with(config));
             let rows = Rows::from_chunks(stored.rows).ok_or_else(|| wrong("has damaged rows"))?;
             let bounds = Offset(stored.start)..Offset(stored.end);
-            let partition = Partition::restored(bounds, config, ConfigVersion(topic.version), rows);
-            let partition = partition.ok_or_else(|| wrong("is not covered by its rows"))?;
+            let sealed = stored_packs::sealed(&stored.sealed);
+            let partition = Partition::restored(bounds, config, ConfigVersion(topic.version), rows, sealed);
+            let partition = partition.ok_or_else(|| wrong("is not covered by its rows and packs"))?;
             if self.partitions.insert(key, Arc::new(partition)).is_some() {
                 return Err(wrong("is there twice"));
             }
@@ -428,6 +427,7 @@ impl Frozen {
         for (source, next) in &self.arrivals.next {
             put(&mut buffer, 15, &StoredArrivals { source: source.0, next: *next });
         }
+        stored_packs::stored_packs(&self.packs).for_each(|pack| put(&mut buffer, 30, &pack));
         buffer.freeze()
     }
 }
@@ -461,6 +461,7 @@ fn check_head(head: &Head, shard: ShardId, stored: &Stored) -> Result<(), Snapsh
         ("dead letters", head.dead_letters, stored.dead_letters.len()),
         ("lanes of outputs", head.outputs, stored.outputs.len()),
         ("sources of outputs", head.arrivals, stored.arrivals.len()),
+        ("packs", head.packs, stored.packs.len()),
     ];
     match counts.into_iter().find(|(_, said, found)| *said != *found as u64) {
         Some((what, said, found)) => {
@@ -526,6 +527,7 @@ fn stored_partition(key: PartitionKey, partition: &Partition) -> StoredPartition
         start: partition.start.0,
         end: partition.end.0,
         rows: chunks.collect(),
+        sealed: stored_packs::stored_sealed(partition),
     }
 }
 
@@ -571,27 +573,4 @@ fn producer(stored: StoredProducer) -> Result<((PartitionKey, ProducerKey), Prod
         window: window.map(Box::new),
     };
     Ok(((stored.at.into(), ProducerKey(stored.key.into())), producer))
-}
-
-fn stored_key((at, key): (PartitionKey, u128), used: &UsedKey) -> StoredKey {
-    StoredKey {
-        at: at.into(),
-        key: key.into(),
-        fingerprint: used.fingerprint.into(),
-        base_offset: used.placement.base_offset.0,
-        count: used.placement.count,
-        ts: used.placement.ts.0,
-        until: used.until.0,
-    }
-}
-
-fn used_key(stored: &StoredKey) -> ((PartitionKey, u128), UsedKey) {
-    let placement = Placement {
-        base_offset: Offset(stored.base_offset),
-        count: stored.count,
-        ts: TimestampMs(stored.ts),
-    };
-    let used =
-        UsedKey { fingerprint: stored.fingerprint.into(), placement, until: TimestampMs(stored.until) };
-    ((stored.at.into(), stored.key.into()), used)
 }

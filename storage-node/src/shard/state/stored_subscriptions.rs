@@ -65,6 +65,8 @@ pub(super) struct StoredDeadLetter {
     reason: String,
     #[prost(string, tag = "14")]
     source_topic: String,
+    #[prost(uint64, optional, tag = "16")]
+    pack: Option<u64>,
 }
 
 impl ShardState {
@@ -133,6 +135,7 @@ pub(super) fn dead_letter(letter: &DeadLetter) -> StoredDeadLetter {
         attempts: letter.attempts,
         reason: letter.reason.clone(),
         source_topic: letter.source_topic.clone(),
+        pack: letter.pack,
     }
 }
 
@@ -153,6 +156,7 @@ fn restored_letter(stored: StoredDeadLetter) -> DeadLetter {
             index: LogIndex(stored.index),
             pos: stored.pos,
         },
+        pack: stored.pack,
         attempts: stored.attempts,
         reason: stored.reason,
     }

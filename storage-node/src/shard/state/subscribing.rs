@@ -171,7 +171,10 @@ impl ShardState {
             Refusal::new(ErrorCode::SubscriptionNotFound, "the subscription has no part here")
         })?;
         applied.is_outbox_changed |= !letters.is_empty();
-        letters.into_iter().for_each(|letter| Arc::make_mut(&mut self.dead_letters).push(letter));
+        for letter in letters {
+            letter.pack.into_iter().for_each(|no| Arc::make_mut(&mut self.packs).refer(no));
+            Arc::make_mut(&mut self.dead_letters).push(letter);
+        }
         self.trim_settled(key.1, &mut applied.touched);
         Ok(Verdict::Done)
     }
@@ -179,6 +182,7 @@ impl ShardState {
     /// Dead letters below `upto` have reached their topic.
     pub(super) fn buried(&mut self, upto: u64) {
         for letter in Arc::make_mut(&mut self.dead_letters).buried(upto) {
+            self.release_packs(letter.pack.into_iter().collect());
             self.parts.change(&(letter.subscription, letter.from), |held| held.part.dead_forwarded(1));
         }
     }
@@ -206,6 +210,7 @@ fn letters<'a>(
             offset: dead.offset,
             // One that retention has removed has no bytes to send.
             batch: partition.batch_at(dead.offset)?,
+            pack: partition.pack_of(dead.offset),
             attempts: dead.attempts,
             reason: dead.reason.clone(),
         })

@@ -1,0 +1,133 @@
+//! Cold data: what leaves the journal, and what is asked of the store.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use prometheus::core::{Collector, Desc};
+use prometheus::proto::MetricFamily;
+use prometheus::{GaugeVec, IntCounter, IntCounterVec, IntGauge, Opts, Registry};
+use weir_protocol::ids::ShardId;
+use weir_tier::cold::Cold;
+
+/// Counters of cold data; clones share them.
+#[derive(Clone)]
+pub struct TierMetrics {
+    sealed_bytes: IntCounter,
+    pack_bytes: IntCounter,
+    packs: IntCounter,
+    failures: IntCounter,
+    lag: GaugeVec,
+    watched: Arc<Mutex<Option<Watched>>>,
+}
+
+/// What is read when somebody scrapes.
+#[derive(Clone)]
+struct Watched {
+    cold: Cold,
+    memory_bytes_max: usize,
+}
+
+impl TierMetrics {
+    /// Makes the metrics and registers them.
+    ///
+    /// # Errors
+    /// If the registry already holds a storage node's metrics.
+    pub fn register(registry: &Registry) -> prometheus::Result<Self> {
+        let counter = |name, help| {
+            let counter = IntCounter::new(name, help)?;
+            registry.register(Box::new(counter.clone()))?;
+            Ok::<_, prometheus::Error>(counter)
+        };
+        let lag = Opts::new("weir_tier_lag_seconds", "Age of the oldest batch that no pack holds.");
+        let lag = GaugeVec::new(lag, &["shard"])?;
+        registry.register(Box::new(lag.clone()))?;
+        let metrics = Self {
+            sealed_bytes: counter("weir_tier_sealed_bytes_total", "Bytes of batches that packs took over.")?,
+            pack_bytes: counter("weir_tier_pack_bytes_total", "Bytes of these packs.")?,
+            packs: counter("weir_tier_packs_total", "Packs that were committed.")?,
+            failures: counter("weir_tier_failures_total", "Rounds of sealing and deleting that failed.")?,
+            lag,
+            watched: Arc::default(),
+        };
+        registry.register(Box::new(StoreCollector::new(Arc::clone(&metrics.watched))?))?;
+        Ok(metrics)
+    }
+
+    /// The store and the cache in front of it, of at most `memory_bytes_max`, once there are any.
+    pub fn watch(&self, cold: Cold, memory_bytes_max: usize) {
+        *self.watched.lock() = Some(Watched { cold, memory_bytes_max });
+    }
+
+    /// Counts a pack that was committed.
+    pub fn sealed(&self, raw_bytes: u64, pack_bytes: u64) {
+        self.packs.inc();
+        self.sealed_bytes.inc_by(raw_bytes);
+        self.pack_bytes.inc_by(pack_bytes);
+    }
+
+    /// Counts a round that failed.
+    pub fn failed(&self) {
+        self.failures.inc();
+    }
+
+    /// How old the oldest batch is that no pack of the shard holds.
+    pub fn lag(&self, shard: ShardId, age: Duration) {
+        self.lag.with_label_values(&[&shard.to_string()]).set(age.as_secs_f64());
+    }
+}
+
+/// Counters of the store and the cache, read when somebody scrapes.
+struct StoreCollector {
+    watched: Arc<Mutex<Option<Watched>>>,
+    names: Vec<Desc>,
+}
+
+impl StoreCollector {
+    fn new(watched: Arc<Mutex<Option<Watched>>>) -> prometheus::Result<Self> {
+        let mut collector = Self { watched, names: Vec::new() };
+        collector.names = collector.counters()?.iter().flat_map(|counter| counter.desc()).cloned().collect();
+        Ok(collector)
+    }
+
+    fn counters(&self) -> prometheus::Result<[Box<dyn Collector>; 5]> {
+        let by = |name, help, label| IntCounterVec::new(Opts::new(name, help), &[label]);
+        let requests = by("weir_tier_requests_total", "Requests to the object store.", "request")?;
+        let bytes = by("weir_tier_request_bytes_total", "Bytes to and from the object store.", "request")?;
+        let blocks =
+            by("weir_tier_blocks_total", "Blocks asked for by readers, and fetched for them.", "what")?;
+        let memory = IntGauge::new("weir_tier_cache_memory_bytes", "Blocks of packs in memory.")?;
+        let memory_max =
+            IntGauge::new("weir_tier_cache_memory_bytes_max", "Blocks of packs kept in memory.")?;
+        if let Some(Watched { cold, memory_bytes_max }) = self.watched.lock().clone() {
+            let signed = |bytes: usize| i64::try_from(bytes).unwrap_or(i64::MAX);
+            memory.set(signed(cold.memory_bytes()));
+            memory_max.set(signed(memory_bytes_max));
+            let (store, cold) = (cold.store().metrics(), cold.metrics());
+            let set = |counters: &IntCounterVec, label: &str, value: &AtomicU64| {
+                counters.with_label_values(&[label]).inc_by(value.load(Ordering::Relaxed));
+            };
+            set(&requests, "get", &store.gets);
+            set(&requests, "put", &store.puts);
+            set(&requests, "delete", &store.deletes);
+            set(&requests, "failed", &store.failures);
+            set(&bytes, "get", &store.get_bytes);
+            set(&bytes, "put", &store.put_bytes);
+            set(&blocks, "asked", &cold.asked);
+            set(&blocks, "fetched", &cold.fetched);
+        }
+        Ok([Box::new(requests), Box::new(bytes), Box::new(blocks), Box::new(memory), Box::new(memory_max)])
+    }
+}
+
+impl Collector for StoreCollector {
+    fn desc(&self) -> Vec<&Desc> {
+        self.names.iter().collect()
+    }
+
+    fn collect(&self) -> Vec<MetricFamily> {
+        let counters = self.counters();
+        counters.iter().flatten().flat_map(|counter| counter.collect()).collect()
+    }
+}

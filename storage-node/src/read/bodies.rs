@@ -1,0 +1,76 @@
+//! Where a batch's bytes are: the newest in memory, then in the journal, the oldest in packs.
+
+use weir_protocol::batch::Batch;
+use weir_protocol::error::ErrorCode;
+use weir_protocol::rpc::Refusal;
+use weir_tier::cold::PackRef;
+
+use super::log::from_log;
+use crate::replica::ShardHandle;
+use crate::shard::state::{BatchRow, DeadLetter, PartitionKey};
+use crate::tier::Tier;
+
+/// The rows' batches, with nothing stamped, in order; `ahead` blocks of a pack behind the last may be asked for.
+///
+/// # Errors
+/// `corrupt`, `offset_trimmed`, and `unavailable` if the object store does not answer.
+pub(super) async fn of(
+    shard: &ShardHandle,
+    key: PartitionKey,
+    rows: &[BatchRow],
+    ahead: usize,
+) -> Result<Vec<Batch>, Refusal> {
+    let Some(tier) = &shard.tier else { return from_log(shard, rows).await };
+    let in_log = shard.journal.entries(shard.stream()).start;
+    // Entries leave the log from the front.
+    let (cold, hot) = rows.split_at(rows.partition_point(|row| row.index.0 < in_log));
+    if cold.is_empty() {
+        return match from_log(shard, hot).await {
+            // They left between the two looks.
+            Err(refusal) if refusal.error_code() == ErrorCode::OffsetTrimmed => {
+                tier.batches(key, &packed(shard, tier, key, hot)?, ahead).await
+            }
+            read => read,
+        };
+    }
+    let mut batches = tier.batches(key, &packed(shard, tier, key, cold)?, ahead).await?;
+    if !hot.is_empty() {
+        // What has just left is read by the next call: this one has something to give.
+        batches.extend(from_log(shard, hot).await.unwrap_or_default());
+    }
+    Ok(batches)
+}
+
+/// The batch of a dead letter.
+///
+/// # Errors
+/// As [`of`].
+pub async fn batch_of_letter(shard: &ShardHandle, letter: &DeadLetter) -> Result<Batch, Refusal> {
+    let row = letter.batch;
+    let pack = letter.pack.zip(shard.tier.as_ref()).and_then(|(no, tier)| {
+        let pack = *shard.state.read().packs().get(no)?;
+        Some((tier, tier.pack_ref(shard.shard, &pack)))
+    });
+    let mut batches = match pack {
+        Some((tier, pack)) => tier.batches(letter.from, &[(pack, row)], 0).await?,
+        None => from_log(shard, &[row]).await?,
+    };
+    batches.pop().ok_or_else(|| Refusal::new(ErrorCode::Internal, "the batch is not there"))
+}
+
+/// The rows with the packs that hold them.
+fn packed(
+    shard: &ShardHandle,
+    tier: &Tier,
+    key: PartitionKey,
+    rows: &[BatchRow],
+) -> Result<Vec<(PackRef, BatchRow)>, Refusal> {
+    let state = shard.state.read();
+    let partition = state.partition(key)?;
+    let with_pack = |row: &BatchRow| {
+        let no = partition.pack_of(row.base_offset.max(partition.start))?;
+        Some((tier.pack_ref(shard.shard, state.packs().get(no)?), *row))
+    };
+    let packed: Option<Vec<_>> = rows.iter().map(with_pack).collect();
+    packed.ok_or_else(|| Refusal::new(ErrorCode::OffsetTrimmed, "removed by retention while it was read"))
+}

@@ -1,0 +1,116 @@
+//! Batches from the shard's log: from memory, or from the journal.
+
+use bytes::Bytes;
+use weir_journal::{Journal, ReadError, StreamId};
+use weir_protocol::batch::Batch;
+use weir_protocol::error::ErrorCode;
+use weir_protocol::ids::LogIndex;
+use weir_protocol::rpc::Refusal;
+
+use crate::replica::ShardHandle;
+use crate::shard::state::BatchRow;
+
+/// A batch that is a smaller part of its entry than this is read alone.
+const PART_OF_ENTRY: u32 = 4;
+
+/// The rows' batches, with nothing stamped: from memory, or all that are not there in one visit to the disk.
+///
+/// # Errors
+/// `corrupt`; `offset_trimmed` if an entry has left the log.
+pub async fn from_log(shard: &ShardHandle, rows: &[BatchRow]) -> Result<Vec<Batch>, Refusal> {
+    let hot: Vec<Option<Bytes>> = shard.shared.recent(rows);
+    let missing: Vec<BatchRow> =
+        rows.iter().zip(&hot).filter(|(_, body)| body.is_none()).map(|(row, _)| *row).collect();
+    let mut loaded = if missing.is_empty() {
+        Vec::new()
+    } else {
+        let (journal, stream) = (shard.journal.clone(), shard.stream());
+        let load = tokio::task::spawn_blocking(move || load(&journal, stream, &missing)).await;
+        load.map_err(|error| Refusal::new(ErrorCode::Internal, error.to_string()))??
+    }
+    .into_iter();
+    let body = |hot: Option<Bytes>| match hot {
+        Some(body) => Batch::from_checked(body).map_err(|error| corrupt(&error)),
+        None => Ok(loaded.next().expect("one was loaded for each that is not in memory")),
+    };
+    hot.into_iter().map(body).collect()
+}
+
+/// One batch of the log, with nothing stamped.
+///
+/// # Errors
+/// As [`from_log`].
+pub async fn batch_of(shard: &ShardHandle, row: &BatchRow) -> Result<Batch, Refusal> {
+    let batch = from_log(shard, std::slice::from_ref(row)).await?.pop();
+    batch.ok_or_else(|| Refusal::new(ErrorCode::Internal, "the batch is not there"))
+}
+
+pub(super) fn corrupt(error: &dyn std::fmt::Display) -> Refusal {
+    Refusal::new(ErrorCode::Corrupt, error.to_string())
+}
+
+/// Reads batches from the journal, each verified by its checksum. Blocking.
+fn load(journal: &Journal, stream: StreamId, rows: &[BatchRow]) -> Result<Vec<Batch>, Refusal> {
+    let mut entry: Option<(LogIndex, Bytes)> = None;
+    let mut batches = Vec::with_capacity(rows.len());
+    for (i, row) in rows.iter().enumerate() {
+        let within = row.pos as usize..(row.pos + row.len) as usize;
+        let shared = rows.get(i + 1).is_some_and(|next| next.index == row.index);
+        let body = match &entry {
+            Some((index, payload)) if *index == row.index => slice(payload, within)?,
+            _ => match read_alone(journal, stream, row, shared)? {
+                Some(body) => body,
+                None => {
+                    let payload = read_entry(journal, stream, row.index)?;
+                    let body = slice(&payload, within)?;
+                    entry = Some((row.index, payload));
+                    body
+                }
+            },
+        };
+        batches.push(Batch::parse(body).map_err(|error| corrupt(&error))?);
+    }
+    Ok(batches)
+}
+
+/// A part of an entry, unless a repair put an empty one in its place.
+fn slice(payload: &Bytes, within: std::ops::Range<usize>) -> Result<Bytes, Refusal> {
+    if within.end <= payload.len() {
+        return Ok(payload.slice(within));
+    }
+    Err(corrupt(&"the entry was lost; a repair put an empty one in its place"))
+}
+
+/// The batch without the rest of its entry, if that is worth it.
+fn read_alone(
+    journal: &Journal,
+    stream: StreamId,
+    row: &BatchRow,
+    shared: bool,
+) -> Result<Option<Bytes>, Refusal> {
+    match journal.locate(stream, row.index.0) {
+        Ok(at) if !shared && row.len < at.len / PART_OF_ENTRY => {
+            journal.read_at(at, row.pos..row.pos + row.len).map(Some).map_err(|error| unreadable(&error))
+        }
+        Ok(_) | Err(ReadError::NotWritten { .. }) => Ok(None),
+        Err(error) => Err(unreadable(&error)),
+    }
+}
+
+fn read_entry(journal: &Journal, stream: StreamId, index: LogIndex) -> Result<Bytes, Refusal> {
+    let entries =
+        journal.read_entries(stream, index.0..index.0 + 1, 0).map_err(|error| unreadable(&error))?;
+    let entry = entries.into_iter().next();
+    entry
+        .map(|entry| entry.payload)
+        .ok_or_else(|| Refusal::new(ErrorCode::Internal, "the entry is not there"))
+}
+
+fn unreadable(error: &ReadError) -> Refusal {
+    match error {
+        ReadError::Purged { .. } | ReadError::Recycled { .. } => {
+            Refusal::new(ErrorCode::OffsetTrimmed, "removed by retention while it was read")
+        }
+        other => corrupt(other),
+    }
+}

@@ -1,0 +1,326 @@
+//! The task that seals: old batches become packs, packs are committed, objects that nothing needs are deleted.
+
+use std::collections::{BTreeMap, HashSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use prost::Message as _;
+use tokio::sync::watch;
+use tokio::time::Instant;
+use ulid::Ulid;
+use weir_journal::{Class, Usage};
+use weir_protocol::batch::Batch;
+use weir_protocol::error::ErrorCode;
+use weir_protocol::ids::{LogIndex, ShardId, Term};
+use weir_protocol::rpc::Refusal;
+use weir_tier::pack::{PackIdentity, PackSummary, PackWriter, PushError};
+use weir_tier::store::{PackName, StoreError, Uploaded};
+
+use super::sweep;
+use crate::clock;
+use crate::read;
+use crate::replica::ShardHandle;
+use crate::shard::command::{Change, Command, Forget, Seal, SealedPart};
+use crate::shard::entry::{ENTRY_OVERHEAD_BYTES, SubBatch};
+use crate::shard::state::{BatchRow, PartitionKey, Verdict, oldest_batches};
+use crate::tier::Tier;
+
+/// How often it looks.
+const ROUND: Duration = Duration::from_millis(250);
+/// After a failure it waits this long.
+const PAUSE: Duration = Duration::from_secs(2);
+/// Partitions of one pack: bounds its footer and the command that commits it.
+const PARTITIONS_MAX: usize = 8_192;
+/// Bytes that are read, compressed and sent at a time.
+const STEP_BYTES: u64 = 2 << 20;
+/// Bytes per second at which packs are made while there is room: publishing goes on beside it.
+const PACE_BYTES_PER_SECOND: u64 = 64 << 20;
+/// From this share of the journal on, what lies in its older half is sealed however young it is.
+const PRESSURE_PERMILLE: u128 = 500;
+/// Objects that are deleted at once, and then forgotten together.
+const DELETES_AT_ONCE: usize = 100;
+/// How often the store is searched for objects that nobody knows.
+const SWEEP_EVERY: Duration = Duration::from_secs(3_600);
+/// Objects that one search looks at.
+const SWEEP_OBJECTS_MAX: usize = 100_000;
+
+/// Why nothing was sealed.
+#[derive(Debug, thiserror::Error)]
+enum SealError {
+    /// The store; the next attempt makes another object.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// The records could not be read, or the pack not committed.
+    #[error("{}", .0.detail)]
+    Refused(Refusal),
+    /// The batches are not in order: the state contradicts itself.
+    #[error(transparent)]
+    Push(#[from] PushError),
+}
+
+impl From<Refusal> for SealError {
+    fn from(refusal: Refusal) -> Self {
+        Self::Refused(refusal)
+    }
+}
+
+/// Seals for the shards of a node, one pack at a time.
+pub struct Sealer {
+    tier: Arc<Tier>,
+    shards: Arc<BTreeMap<ShardId, ShardHandle>>,
+    next_sweep: Instant,
+    is_failing: bool,
+}
+
+impl Sealer {
+    /// A sealer of `shards`.
+    #[must_use]
+    pub fn new(tier: Arc<Tier>, shards: Arc<BTreeMap<ShardId, ShardHandle>>) -> Self {
+        Self { tier, shards, next_sweep: Instant::now(), is_failing: false }
+    }
+
+    /// Runs until the node stops. A pack that is being made then is left: its object is nobody's and is swept.
+    pub async fn run(mut self, mut stop: watch::Receiver<bool>) {
+        loop {
+            let pause = if self.is_failing { PAUSE } else { ROUND };
+            let round = async {
+                tokio::time::sleep(pause).await;
+                self.round().await
+            };
+            let done = tokio::select! {
+                _ = stop.wait_for(|stopping| *stopping) => return,
+                done = round => done,
+            };
+            let was_failing = std::mem::replace(&mut self.is_failing, done.is_err());
+            match done {
+                Err(error) if !was_failing => {
+                    self.tier.metrics.failed();
+                    tracing::warn!(%error, "cold data does not leave the journal; it is tried again");
+                }
+                Err(_) => self.tier.metrics.failed(),
+                Ok(()) if was_failing => tracing::info!("cold data leaves the journal again"),
+                Ok(()) => {}
+            }
+        }
+    }
+
+    async fn round(&mut self) -> Result<(), SealError> {
+        for shard in self.shards.values() {
+            if shard.journal.failure().is_some() {
+                // Nothing can be committed any more.
+                return Ok(());
+            }
+            while self.is_due(shard) {
+                self.seal(shard).await?;
+            }
+            self.delete_unneeded(shard).await?;
+        }
+        if Instant::now() >= self.next_sweep {
+            self.next_sweep = Instant::now() + SWEEP_EVERY;
+            self.sweep().await?;
+        }
+        Ok(())
+    }
+
+    /// The shard has a batch that is old enough, or in the way of a journal that fills up.
+    fn is_due(&self, shard: &ShardHandle) -> bool {
+        let oldest = shard.state.read().oldest_unsealed();
+        let lag = oldest.map_or(0, |row| clock::now().0.saturating_sub(row.ts.0));
+        self.tier.metrics.lag(shard.shard, Duration::from_millis(lag));
+        oldest.is_some_and(|oldest| {
+            Duration::from_millis(lag) >= self.tier.seal_after || is_in_the_way(shard, oldest.index)
+        })
+    }
+
+    /// Makes one pack of the oldest batches and commits it.
+    async fn seal(&self, shard: &ShardHandle) -> Result<(), SealError> {
+        let partitions = shard.state.read().unsealed(PARTITIONS_MAX);
+        let rows = oldest_batches(&partitions, self.tier.seal_bytes);
+        drop(partitions);
+        let entries = || rows.iter().map(|(_, row)| row.index);
+        let (Some(first), Some(last)) = (entries().min(), entries().max()) else { return Ok(()) };
+        let term = Term(shard.shared.term());
+        let (cluster, attempt) = (self.tier.cluster, Ulid::new());
+        let name = PackName { cluster, shard: shard.shard, first, last, term, attempt };
+        let began = Instant::now();
+        let (summary, uploaded) = self.upload(shard, &name, &rows).await?;
+        if (summary.pack_bytes, summary.crc32c) != (uploaded.bytes, uploaded.crc32c) {
+            let refusal = Refusal::new(ErrorCode::Internal, "a pack was sent that was not made");
+            return Err(refusal.into());
+        }
+        let seal = seal_of(&name, &summary);
+        match propose(shard, Change::Seal(seal)).await? {
+            Verdict::Refused(refusal) => {
+                // Trimmed or deleted meanwhile, or sealed by another leader: the log has the last word.
+                tracing::info!(pack = %name, why = refusal.detail, "a pack is not needed");
+                self.tier.cold.store().delete(&name.to_string()).await?;
+            }
+            _ => {
+                let raw_bytes: u64 = summary.partitions.iter().map(|row| row.bytes).sum();
+                self.tier.metrics.sealed(raw_bytes, summary.pack_bytes);
+                let (took, partitions) = (began.elapsed(), summary.partitions.len());
+                tracing::debug!(pack = %name, bytes = summary.pack_bytes, raw_bytes, partitions, ?took, "sealed");
+            }
+        }
+        Ok(())
+    }
+
+    /// Sends the pack while it is made: a step's batches, a block and an upload's parts are in memory.
+    async fn upload(
+        &self,
+        shard: &ShardHandle,
+        name: &PackName,
+        rows: &[(PartitionKey, BatchRow)],
+    ) -> Result<(PackSummary, Uploaded), SealError> {
+        let identity = PackIdentity { cluster: name.cluster, shard: name.shard, term: name.term };
+        let mut writer = PackWriter::new(identity, self.tier.codec);
+        let mut upload = self.tier.cold.store().upload(name.to_string());
+        for step in steps(rows) {
+            let began = Instant::now();
+            let packed = async {
+                let batches =
+                    read::from_log(shard, &step.iter().map(|(_, row)| *row).collect::<Vec<_>>()).await?;
+                let (made, result) = pack(writer, step.to_vec(), batches).await?;
+                Ok::<_, SealError>((made, result?))
+            };
+            let sent = match packed.await {
+                Ok((made, bytes)) => {
+                    writer = made;
+                    upload.write(bytes).await.map_err(SealError::from)
+                }
+                Err(error) => {
+                    upload.abort().await;
+                    return Err(error);
+                }
+            };
+            if let Err(error) = sent {
+                upload.abort().await;
+                return Err(error);
+            }
+            let bytes: u64 = step.iter().map(|(_, row)| u64::from(row.len)).sum();
+            if !is_in_the_way(shard, name.first) {
+                let pace = Duration::from_micros(bytes * 1_000_000 / PACE_BYTES_PER_SECOND);
+                tokio::time::sleep_until(began + pace).await;
+            }
+        }
+        let (rest, summary) = writer.finish();
+        if let Err(error) = upload.write(rest).await {
+            upload.abort().await;
+            return Err(error.into());
+        }
+        Ok((summary, upload.finish().await?))
+    }
+
+    /// Deletes objects that the log does not need any more, then lets it forget them: in this order, so that a crash
+    /// between the two leaves a number without an object rather than an object without a number.
+    async fn delete_unneeded(&self, shard: &ShardHandle) -> Result<(), SealError> {
+        let unneeded: Vec<_> = {
+            let state = shard.state.read();
+            state.packs().unneeded().take(DELETES_AT_ONCE).map(|(no, pack)| (no, *pack)).collect()
+        };
+        if unneeded.is_empty() {
+            return Ok(());
+        }
+        for (_, pack) in &unneeded {
+            let name = self.tier.pack_ref(shard.shard, pack).name;
+            self.tier.cold.store().delete(&name.to_string()).await?;
+        }
+        let packs = unneeded.into_iter().map(|(no, _)| no).collect();
+        propose(shard, Change::Forget(Forget { packs })).await?;
+        Ok(())
+    }
+
+    /// Deletes objects that nobody knows.
+    async fn sweep(&self) -> Result<(), SealError> {
+        let store = self.tier.cold.store();
+        let listed = store.list(&PackName::folder(self.tier.cluster), SWEEP_OBJECTS_MAX).await?;
+        let attempts = |shard: &ShardHandle| -> HashSet<u128> {
+            let state = shard.state.read();
+            let packs = state.packs();
+            packs.live().chain(packs.unneeded()).map(|(_, pack)| pack.attempt).collect()
+        };
+        let known = self.shards.iter().map(|(id, shard)| (*id, attempts(shard))).collect();
+        let names = listed.iter().map(|object| object.name.as_str());
+        for name in sweep::orphans(names, &known, clock::now()) {
+            tracing::info!(name, "an object that no log knows is deleted");
+            store.delete(name).await?;
+        }
+        Ok(())
+    }
+}
+
+/// The journal is half full, and this entry lies in the older half of its files.
+fn is_in_the_way(shard: &ShardHandle, entry: LogIndex) -> bool {
+    let usage = shard.journal.usage();
+    let limit = usage.limit_bytes.saturating_sub(shard.journal.config().control_reserve_bytes).max(1);
+    let is_half_full = u128::from(usage.used_bytes) * 1_000 >= u128::from(limit) * PRESSURE_PERMILLE;
+    is_half_full && newer_half_from(&usage, shard).is_none_or(|newer| entry.0 < newer)
+}
+
+/// The shard's lowest entry in the newer half of the journal's files.
+fn newer_half_from(usage: &Usage, shard: &ShardHandle) -> Option<u64> {
+    let newer = usage.files.iter().skip(usage.files.len().div_ceil(2));
+    let pins = newer.flat_map(|file| &file.pinned_by);
+    pins.filter(|(stream, _)| *stream == shard.stream()).map(|(_, index)| *index).min()
+}
+
+/// Rows in runs of about [`STEP_BYTES`].
+fn steps(rows: &[(PartitionKey, BatchRow)]) -> impl Iterator<Item = &[(PartitionKey, BatchRow)]> {
+    let mut rest = rows;
+    std::iter::from_fn(move || {
+        let mut bytes = 0;
+        let fits = |(_, row): &&(PartitionKey, BatchRow)| {
+            let has_room = bytes < STEP_BYTES;
+            bytes += u64::from(row.len);
+            has_room
+        };
+        let (step, behind) = rest.split_at(rest.iter().take_while(fits).count());
+        rest = behind;
+        (!step.is_empty()).then_some(step)
+    })
+}
+
+/// Compresses on another thread: it takes milliseconds.
+async fn pack(
+    mut writer: PackWriter,
+    rows: Vec<(PartitionKey, BatchRow)>,
+    batches: Vec<Batch>,
+) -> Result<(PackWriter, Result<bytes::Bytes, PushError>), Refusal> {
+    let packed = tokio::task::spawn_blocking(move || {
+        let pushed = rows.iter().zip(&batches);
+        let pushed = pushed.map(|((key, row), batch)| writer.push(*key, row.base_offset, row.ts, batch));
+        let result = pushed.collect::<Result<Vec<()>, _>>().map(|_| writer.take_ready());
+        (writer, result)
+    });
+    packed.await.map_err(|error| Refusal::new(ErrorCode::Internal, error.to_string()))
+}
+
+fn seal_of(name: &PackName, summary: &PackSummary) -> Seal {
+    let parts = summary.partitions.iter().map(|row| SealedPart {
+        incarnation: row.partition.0.0,
+        partition: row.partition.1.0,
+        start: row.start.0,
+        end: row.end.0,
+    });
+    Seal {
+        first: name.first.0,
+        last: name.last.0,
+        term: name.term.0,
+        attempt: name.attempt.0.into(),
+        bytes: summary.pack_bytes,
+        tail_bytes: summary.tail_bytes,
+        crc32c: summary.crc32c,
+        parts: parts.collect(),
+    }
+}
+
+/// Commits one change and gives its verdict.
+async fn propose(shard: &ShardHandle, change: Change) -> Result<Verdict, Refusal> {
+    let command = Command { change: Some(change) }.encode_to_vec();
+    let sub = SubBatch::command(command.into());
+    let bytes = (sub.encoded_bytes() + ENTRY_OVERHEAD_BYTES) as u64;
+    let permit = shard.journal.try_admit(bytes, Class::Control);
+    let permit = permit.map_err(|full| Refusal::new(ErrorCode::Busy, full.to_string()))?;
+    let verdict = shard.change(vec![sub], permit).await?.pop();
+    verdict.ok_or_else(|| Refusal::new(ErrorCode::Internal, "the change has no verdict"))
+}

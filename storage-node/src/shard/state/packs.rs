@@ -1,0 +1,210 @@
+//! Which packs of the object store hold records of this shard: decided by the log, like everything here.
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BinaryHeap};
+use std::sync::Arc;
+
+use weir_protocol::error::ErrorCode;
+use weir_protocol::ids::{Incarnation, LogIndex, Offset, PartitionId, Term};
+use weir_protocol::rpc::Refusal;
+
+use super::super::command::{Seal, SealedPart};
+use super::apply::{ShardState, Verdict};
+use super::dedupe::PartitionKey;
+use super::partition::Partition;
+use super::rows::BatchRow;
+
+/// Number of a pack in its shard, from 1, in the order in which they were committed.
+pub type PackNo = u64;
+
+/// A pack that was committed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Pack {
+    /// First entry that it has batches of.
+    pub first: LogIndex,
+    /// Last one.
+    pub last: LogIndex,
+    /// Term of the leader that made it.
+    pub term: Term,
+    /// The rest of its name.
+    pub attempt: u128,
+    /// Its bytes.
+    pub bytes: u64,
+    /// Bytes at its end that hold its footer.
+    pub tail_bytes: u64,
+    /// CRC-32C of all of them.
+    pub crc32c: u32,
+    /// Partitions and dead letters that refer to it; follows from them.
+    pub(super) references: u64,
+}
+
+/// The packs of a shard.
+///
+/// A pack is *live* while a partition or a dead letter refers to it, then *unneeded* until its object is known to be
+/// deleted. No number is given twice.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Packs {
+    /// Number of the newest; 0 before the first.
+    pub(super) newest: PackNo,
+    pub(super) live: BTreeMap<PackNo, Pack>,
+    pub(super) unneeded: BTreeMap<PackNo, Pack>,
+}
+
+impl Packs {
+    /// A pack that something refers to.
+    #[must_use]
+    pub fn get(&self, no: PackNo) -> Option<&Pack> {
+        self.live.get(&no)
+    }
+
+    /// Packs in use, by number.
+    pub fn live(&self) -> impl Iterator<Item = (PackNo, &Pack)> {
+        self.live.iter().map(|(no, pack)| (*no, pack))
+    }
+
+    /// Packs whose objects may be deleted, by number.
+    pub fn unneeded(&self) -> impl Iterator<Item = (PackNo, &Pack)> {
+        self.unneeded.iter().map(|(no, pack)| (*no, pack))
+    }
+
+    /// Bytes of the packs in use.
+    #[must_use]
+    pub fn live_bytes(&self) -> u64 {
+        self.live.values().map(|pack| pack.bytes).sum()
+    }
+
+    /// True if the object of this name belongs to a pack, in use or not.
+    #[must_use]
+    pub fn has_attempt(&self, attempt: u128) -> bool {
+        self.live.values().chain(self.unneeded.values()).any(|pack| pack.attempt == attempt)
+    }
+
+    fn add(&mut self, pack: Pack) -> PackNo {
+        self.newest += 1;
+        self.live.insert(self.newest, pack);
+        self.newest
+    }
+
+    /// Something more refers to a pack in use.
+    pub(super) fn refer(&mut self, no: PackNo) {
+        self.live.get_mut(&no).expect("whoever refers to a pack found it in use").references += 1;
+    }
+
+    /// Something does not refer to it any more.
+    pub(super) fn release(&mut self, no: PackNo) {
+        let pack = self.live.get_mut(&no).expect("a pack that is referred to is in use");
+        pack.references -= 1;
+        if pack.references == 0 {
+            let pack = self.live.remove(&no).expect("looked up just now");
+            self.unneeded.insert(no, pack);
+        }
+    }
+
+    /// Their objects are gone.
+    pub(super) fn forget(&mut self, numbers: &[PackNo]) {
+        self.unneeded.retain(|no, _| !numbers.contains(no));
+    }
+}
+
+impl ShardState {
+    /// A pack is in the store and verified: from here on its records may leave the log.
+    ///
+    /// # Errors
+    /// `tail_mismatch` if it does not continue what is sealed, or nothing in it is needed; nothing is changed then, and
+    /// the object is nobody's.
+    pub(super) fn seal(&mut self, seal: &Seal) -> Result<Verdict, Refusal> {
+        let refused = |detail: &str| Refusal::new(ErrorCode::TailMismatch, detail);
+        let mut sealed = Vec::new();
+        for part in &seal.parts {
+            let key = key_of(part);
+            // A topic that was deleted meanwhile needs nothing.
+            let Some(partition) = self.partitions.get(&key) else { continue };
+            let from = partition.unsealed_from();
+            if part.start > from.0 || part.end > partition.end.0 || part.start > part.end {
+                return Err(refused("the pack does not continue what is sealed"));
+            }
+            if part.end > from.0 {
+                sealed.push((key, Offset(part.end)));
+            }
+        }
+        if sealed.is_empty() {
+            return Err(refused("nothing in the pack is needed"));
+        }
+        let pack = Pack {
+            first: LogIndex(seal.first),
+            last: LogIndex(seal.last),
+            term: Term(seal.term),
+            attempt: seal.attempt.into(),
+            bytes: seal.bytes,
+            tail_bytes: seal.tail_bytes,
+            crc32c: seal.crc32c,
+            references: sealed.len() as u64,
+        };
+        let no = Arc::make_mut(&mut self.packs).add(pack);
+        for (key, end) in sealed {
+            self.change(key, |partition| partition.seal(no, end));
+        }
+        Ok(Verdict::Done)
+    }
+
+    /// Packs that hold records of this shard.
+    #[must_use]
+    pub fn packs(&self) -> &Packs {
+        &self.packs
+    }
+
+    /// The partitions with batches that no pack holds, oldest entry first, at most `most`: shared, so that whoever looks
+    /// through them keeps apply waiting no longer than it takes to count them.
+    #[must_use]
+    pub fn unsealed(&self, most: usize) -> Vec<(PartitionKey, Arc<Partition>)> {
+        let partition = |(_, key)| Some((key, Arc::clone(self.partitions.get(&key)?)));
+        self.floors.pins().take(most).filter_map(partition).collect()
+    }
+
+    /// The oldest batch that no pack holds.
+    #[must_use]
+    pub fn oldest_unsealed(&self) -> Option<BatchRow> {
+        let (_, key) = self.floors.pins().next()?;
+        self.partitions.get(&key)?.oldest_unsealed()
+    }
+
+    /// References that follow from partitions and dead letters.
+    pub(super) fn count_references(&self) -> BTreeMap<PackNo, u64> {
+        let mut references = BTreeMap::new();
+        let of_partitions = self.partitions.iter().flat_map(|(_, partition)| partition.packs());
+        let of_letters = self.dead_letters.letters.iter().filter_map(|letter| letter.pack);
+        of_partitions.chain(of_letters).for_each(|no| *references.entry(no).or_default() += 1);
+        references
+    }
+}
+
+/// The oldest batches of `partitions` that no pack holds, in the order of the log, until their bytes reach `bytes_max`; then
+/// sorted by partition and offset.
+#[must_use]
+pub fn oldest_batches(
+    partitions: &[(PartitionKey, Arc<Partition>)],
+    bytes_max: u64,
+) -> Vec<(PartitionKey, BatchRow)> {
+    let mut walks: Vec<_> =
+        partitions.iter().map(|(key, of)| (*key, of.batches_from(of.unsealed_from()).peekable())).collect();
+    let mut heads = BinaryHeap::new();
+    for (at, (_, walk)) in walks.iter_mut().enumerate() {
+        heads.extend(walk.peek().map(|row| Reverse((row.index, at))));
+    }
+    let (mut rows, mut bytes) = (Vec::new(), 0);
+    while bytes < bytes_max
+        && let Some(Reverse((_, at))) = heads.pop()
+    {
+        let (key, walk) = &mut walks[at];
+        let row = walk.next().expect("a head was seen");
+        bytes += u64::from(row.len);
+        rows.push((*key, row));
+        heads.extend(walk.peek().map(|next| Reverse((next.index, at))));
+    }
+    rows.sort_unstable_by_key(|(key, row)| (*key, row.base_offset));
+    rows
+}
+
+fn key_of(part: &SealedPart) -> PartitionKey {
+    (Incarnation(part.incarnation), PartitionId(part.partition))
+}

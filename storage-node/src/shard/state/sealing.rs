@@ -1,0 +1,204 @@
+//! Tests of sealing: what may leave the log, and which objects are still needed.
+
+use bytes::Bytes;
+use prost::Message as _;
+use weir_protocol::ids::{LogIndex, Offset, PartitionId, ShardId, TimestampMs};
+use weir_protocol::rpc::TopicConfig;
+
+use super::super::command::{Change, Command, CreateTopic, DeleteTopic, Forget, Seal, SealedPart};
+use super::super::entry::{EntryBuilder, Kind, SubBatch};
+use super::tests::{batch, config, name};
+use super::{PartitionKey, ShardState, Verdict, oldest_batches};
+
+/// A shard and the index of its next entry.
+struct Shard {
+    state: ShardState,
+    next: u64,
+}
+
+impl Shard {
+    fn new(topics: u64) -> Self {
+        let mut shard = Self { state: ShardState::new(ShardId(5)), next: 0 };
+        for n in 0..topics {
+            let create = CreateTopic {
+                name: name(&format!("t{n}")),
+                config: TopicConfig { partitions: 1, ..config(1) },
+                accept_existing: false,
+                shards: Vec::new(),
+            };
+            shard.command(Change::CreateTopic(create));
+        }
+        shard
+    }
+
+    fn key(n: u64) -> PartitionKey {
+        (weir_protocol::ids::Incarnation::compose(ShardId(5), n + 1), PartitionId(0))
+    }
+
+    fn apply(&mut self, sub: &SubBatch) -> Verdict {
+        let mut entry = EntryBuilder::new(TimestampMs(1_000 + self.next), 0);
+        entry.push(sub);
+        let applied = self.state.apply(LogIndex(self.next), 1, &entry.build()).unwrap();
+        self.next += 1;
+        self.state.check();
+        let again = ShardState::decode(ShardId(5), &self.state.encode()).unwrap();
+        again.check();
+        assert_eq!(again.encode(), self.state.encode());
+        applied.verdicts.into_iter().next().unwrap()
+    }
+
+    fn command(&mut self, change: Change) -> Verdict {
+        self.apply(&SubBatch::command(Command { change: Some(change) }.encode_to_vec().into()))
+    }
+
+    fn change(&mut self, n: u64, kind: Kind, upto: Option<u64>, body: Bytes) -> Verdict {
+        let (incarnation, partition) = Self::key(n);
+        let expected_end = upto.map(Offset);
+        self.apply(&SubBatch {
+            incarnation,
+            partition,
+            kind,
+            expected_end,
+            idempotency: None,
+            across: None,
+            body,
+        })
+    }
+
+    /// Publishes three records to topic `n`; the entry that carries them.
+    fn publish(&mut self, n: u64) -> LogIndex {
+        self.change(n, Kind::Publish, None, batch(0, 0, 0, 3));
+        LogIndex(self.next - 1)
+    }
+
+    fn trim(&mut self, n: u64, upto: u64) {
+        self.change(n, Kind::Trim, Some(upto), Bytes::new());
+    }
+
+    fn seal(&mut self, attempt: u128, parts: &[(u64, u64, u64)]) -> bool {
+        let part = |(n, start, end): &(u64, u64, u64)| SealedPart {
+            incarnation: Self::key(*n).0.0,
+            partition: 0,
+            start: *start,
+            end: *end,
+        };
+        let parts = parts.iter().map(part).collect();
+        let seal = Seal {
+            first: 0,
+            last: 9,
+            term: 1,
+            attempt: attempt.into(),
+            bytes: 7,
+            tail_bytes: 3,
+            crc32c: 1,
+            parts,
+        };
+        self.command(Change::Seal(seal)) == Verdict::Done
+    }
+
+    fn live(&self) -> Vec<u128> {
+        self.state.packs().live().map(|(_, pack)| pack.attempt).collect()
+    }
+
+    fn unneeded(&self) -> Vec<u128> {
+        self.state.packs().unneeded().map(|(_, pack)| pack.attempt).collect()
+    }
+}
+
+#[test]
+fn what_is_sealed_does_not_pin_the_log_and_can_still_be_found() {
+    let mut shard = Shard::new(2);
+    let first = shard.publish(0);
+    let second = shard.publish(1);
+    let third = shard.publish(0);
+    assert_eq!(shard.state.needed_from(), Some(first));
+    assert!(shard.seal(1, &[(0, 0, 3)]));
+    assert_eq!(shard.state.needed_from(), Some(second));
+    assert!(shard.seal(2, &[(1, 0, 3), (0, 3, 6)]));
+    assert_eq!(shard.state.needed_from(), None);
+    let partition = shard.state.partition(Shard::key(0)).unwrap();
+    assert_eq!(
+        [0, 2, 3, 5, 6].map(|at| partition.pack_of(Offset(at))),
+        [Some(1), Some(1), Some(2), Some(2), None]
+    );
+    assert_eq!(partition.batch_at(Offset(4)).map(|row| row.index), Some(third));
+    let fourth = shard.publish(0);
+    assert_eq!(shard.state.needed_from(), Some(fourth));
+    assert_eq!(shard.state.oldest_unsealed().map(|row| row.index), Some(fourth));
+}
+
+#[test]
+fn a_pack_that_does_not_continue_what_is_sealed_changes_nothing() {
+    let mut shard = Shard::new(2);
+    for n in [0, 0, 1] {
+        shard.publish(n);
+    }
+    assert!(!shard.seal(1, &[(0, 3, 6)]), "a hole");
+    assert!(!shard.seal(2, &[(0, 0, 7)]), "beyond the end");
+    assert!(!shard.seal(3, &[(0, 0, 3), (1, 1, 3)]), "one of two leaves a hole");
+    assert!(!shard.seal(4, &[(7, 0, 3)]), "no such topic");
+    assert!(shard.seal(5, &[(0, 0, 3), (7, 0, 3)]));
+    assert!(!shard.seal(6, &[(0, 0, 3)]), "it is sealed: the pack of a leader that was too late");
+    assert_eq!((shard.live(), shard.unneeded()), (vec![5], vec![]));
+}
+
+#[test]
+fn a_pack_is_needed_until_its_last_record_is_trimmed_and_then_until_its_object_is_gone() {
+    let mut shard = Shard::new(3);
+    for n in [0, 0, 1, 2] {
+        shard.publish(n);
+    }
+    assert!(shard.seal(1, &[(0, 0, 3), (1, 0, 3)]) && shard.seal(2, &[(0, 3, 6), (2, 0, 3)]));
+    shard.trim(0, 2);
+    assert_eq!(shard.live(), [1, 2]);
+    shard.trim(0, 3);
+    assert_eq!(shard.live(), [1, 2], "another partition needs it");
+    let gone = DeleteTopic { name: name("t1"), incarnation: None, expected_version: None };
+    shard.command(Change::DeleteTopic(gone));
+    assert_eq!((shard.live(), shard.unneeded()), (vec![2], vec![1]));
+    shard.command(Change::Forget(Forget { packs: vec![1, 2] }));
+    assert_eq!((shard.live(), shard.unneeded()), (vec![2], vec![]), "one in use is never forgotten");
+    shard.trim(0, 6);
+    shard.trim(2, 1);
+    assert_eq!(shard.live(), [2]);
+    shard.trim(2, 3);
+    assert_eq!(shard.unneeded(), [2]);
+    assert!(shard.state.packs().has_attempt(2) && !shard.state.packs().has_attempt(1));
+}
+
+#[test]
+fn records_that_were_trimmed_while_their_pack_was_made_leave_no_hole() {
+    let mut shard = Shard::new(1);
+    for _ in 0..4 {
+        shard.publish(0);
+    }
+    shard.trim(0, 7);
+    assert!(shard.seal(1, &[(0, 0, 9)]), "made before the trim");
+    shard.trim(0, 10);
+    assert_eq!((shard.live(), shard.unneeded()), (vec![], vec![1]));
+    assert!(shard.seal(2, &[(0, 9, 12)]));
+    let partition = shard.state.partition(Shard::key(0)).unwrap();
+    assert_eq!([9, 10, 11].map(|at| partition.pack_of(Offset(at))), [None, Some(2), Some(2)]);
+}
+
+#[test]
+fn the_oldest_batches_are_taken_first_whatever_partition_they_are_of() {
+    let mut shard = Shard::new(3);
+    let order = [2, 0, 0, 1, 2, 0, 1];
+    for n in order {
+        shard.publish(n);
+    }
+    assert!(shard.seal(1, &[(2, 0, 3)]));
+    let partitions = shard.state.unsealed(10);
+    let len = u64::from(oldest_batches(&partitions, 1)[0].1.len);
+    let taken = |batches: u64| -> Vec<(u64, u64)> {
+        let rows = oldest_batches(&partitions, batches * len);
+        rows.iter()
+            .map(|(key, row)| ((0..3).find(|n| Shard::key(*n) == *key).unwrap(), row.base_offset.0))
+            .collect()
+    };
+    assert_eq!(taken(3), [(0, 0), (0, 3), (1, 0)]);
+    assert_eq!(taken(4), [(0, 0), (0, 3), (1, 0), (2, 3)]);
+    assert_eq!(taken(100).len(), 6, "all that no pack holds");
+    assert_eq!(shard.state.unsealed(1).len(), 1);
+}

@@ -1,0 +1,107 @@
+//! Cold data: the store of packs that a node has, and batches read back from it. What becomes a pack is decided in
+//! [`crate::sealing`].
+//!
+//! The only room here, with that one, that knows object stores, through `weir_tier`.
+
+mod reading;
+
+use std::path::Path;
+use std::time::Duration;
+
+use weir_protocol::ids::{ClusterId, ShardId};
+use weir_tier::cold::{CacheConfig, Cold, PackRef};
+use weir_tier::pack::BlockCodec;
+use weir_tier::store::{OpenError, PackName, Store, StoreConfig};
+
+use crate::config::{NodeConfig, PackCodec};
+use crate::metrics::TierMetrics;
+use crate::shard::state::Pack;
+
+/// Where the store is inside the data directory if the setting says `local`.
+const LOCAL_FOLDER: &str = "objects";
+/// Where the cache keeps blocks inside the data directory.
+const CACHE_FOLDER: &str = "cache";
+
+/// Why cold data cannot be kept where the settings say.
+#[derive(Debug, thiserror::Error)]
+pub enum TierError {
+    /// The store cannot be used: its address, credentials, or what it does.
+    #[error(transparent)]
+    Store(#[from] OpenError),
+    /// The cache's folder cannot be used.
+    #[error("the cache of cold data: {0}")]
+    Cache(#[source] std::io::Error),
+}
+
+/// The node's store of packs.
+pub struct Tier {
+    /// Reads packs.
+    pub(crate) cold: Cold,
+    /// Whose packs they are.
+    pub(crate) cluster: ClusterId,
+    /// How blocks are compressed.
+    pub(crate) codec: BlockCodec,
+    /// Bytes of batches in one pack, about.
+    pub(crate) seal_bytes: u64,
+    /// Batches of this age are sealed.
+    pub(crate) seal_after: Duration,
+    /// Counters.
+    pub(crate) metrics: TierMetrics,
+}
+
+impl Tier {
+    /// Opens the store that `config` names, if it does, and tries what is relied upon.
+    ///
+    /// # Errors
+    /// [`TierError`]: the node must not start.
+    pub async fn open(
+        config: &NodeConfig,
+        cluster: ClusterId,
+        metrics: TierMetrics,
+    ) -> Result<Option<Self>, TierError> {
+        let Some(url) = &config.object_store else { return Ok(None) };
+        let store = StoreConfig {
+            options: config.object_store_options.clone(),
+            ..StoreConfig::new(url_of(url, &config.data_dir))
+        };
+        let store = Store::open(store)?;
+        store.self_test().await?;
+        let cache = CacheConfig {
+            memory_bytes: config.cache_memory_bytes,
+            disk_bytes: config.cache_disk_bytes,
+            folder: config.data_dir.join(CACHE_FOLDER),
+        };
+        let cold = Cold::open(store, cache).await.map_err(TierError::Cache)?;
+        metrics.watch(cold.clone(), config.cache_memory_bytes);
+        let codec = match config.pack_codec {
+            PackCodec::None => BlockCodec::Raw,
+            PackCodec::Lz4 => BlockCodec::Lz4,
+            PackCodec::Zstd => BlockCodec::Zstd,
+        };
+        let seal_after = Duration::from_millis(config.seal_after_ms);
+        Ok(Some(Self { cold, cluster, codec, seal_bytes: config.seal_bytes, seal_after, metrics }))
+    }
+
+    /// Name and size of a pack of `shard`.
+    #[must_use]
+    pub fn pack_ref(&self, shard: ShardId, pack: &Pack) -> PackRef {
+        let name = PackName {
+            cluster: self.cluster,
+            shard,
+            first: pack.first,
+            last: pack.last,
+            term: pack.term,
+            attempt: ulid::Ulid(pack.attempt),
+        };
+        PackRef { name, bytes: pack.bytes, tail_bytes: pack.tail_bytes }
+    }
+}
+
+/// The store's URL; `local` is a folder in the data directory.
+fn url_of(setting: &str, data_dir: &Path) -> String {
+    if setting != "local" {
+        return setting.to_owned();
+    }
+    let folder = std::path::absolute(data_dir).unwrap_or_else(|_| data_dir.to_owned()).join(LOCAL_FOLDER);
+    format!("file://{}", folder.display())
+}

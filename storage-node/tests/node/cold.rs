@@ -1,0 +1,153 @@
+//! Messages leave the journal for an object store, and are read back from there.
+
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use weir_protocol::error::ErrorCode;
+use weir_protocol::rpc::{At, DeleteTopicRequest, Method, TopicDescription};
+use weir_storage_node::{NodeConfig, RunningNode, Surroundings};
+use weir_transport::Link;
+
+use crate::client::{batch, call, config, create, name, publish, read, settings, start_in, until};
+
+/// Published in all: more than the journal of a test holds.
+const MESSAGES: u64 = 100;
+/// Bytes of one.
+const BYTES: usize = 900 << 10;
+/// Whatever the store has to do is done within this.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+/// A small journal, everything cold soon, and nothing kept of what was read.
+fn cold_settings(dir: &Path) -> NodeConfig {
+    NodeConfig {
+        object_store: Some("local".to_owned()),
+        seal_after_ms: 500,
+        seal_bytes: 8 << 20,
+        tail_ring_bytes: 0,
+        cache_memory_bytes: 16 << 20,
+        cache_disk_bytes: 0,
+        ..settings(dir)
+    }
+}
+
+async fn start_cold(dir: &Path) -> (RunningNode, Link) {
+    start_in(cold_settings(dir), Surroundings::default()).await
+}
+
+fn value(n: u64) -> String {
+    let mut state = n.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+    let mut text = format!("{n:08} ");
+    while text.len() < BYTES {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        text.push_str(&format!("{state:016x}"));
+    }
+    text
+}
+
+/// Publishes, waiting while the journal has no room.
+async fn publish_all(link: &Link, life: u64) {
+    let began = Instant::now();
+    for n in 0..MESSAGES {
+        let value = value(n);
+        loop {
+            match publish(link, life, &batch(0, 0, &[&value])).await {
+                Ok(placed) => {
+                    assert_eq!(placed.base_offset, n);
+                    break;
+                }
+                Err(ErrorCode::JournalFull | ErrorCode::Busy) => {
+                    assert!(began.elapsed() < PATIENCE, "no room for message {n}");
+                    tokio::time::sleep(Duration::from_millis(50)).await;
+                }
+                Err(other) => panic!("message {n}: {other:?}"),
+            }
+        }
+    }
+}
+
+async fn read_all(link: &Link, life: u64) {
+    let mut next = 0;
+    while next < MESSAGES {
+        let (_, found) = read(link, life, At::Offset(next), 0).await.unwrap();
+        assert!(!found.is_empty(), "nothing at {next}");
+        for found in found {
+            assert!(found == value(next), "message {next} is another");
+            next += 1;
+        }
+    }
+}
+
+/// The packs in the data directory's store.
+fn packs(dir: &Path) -> Vec<PathBuf> {
+    let (mut folders, mut found) = (vec![dir.join("objects")], Vec::new());
+    while let Some(folder) = folders.pop() {
+        for entry in std::fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                folders.push(path);
+            } else if path.extension().is_some_and(|end| end == "pack") {
+                found.push(path);
+            }
+        }
+    }
+    found
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn more_than_the_journal_holds_is_taken_and_read_back_also_after_a_restart() {
+    let dir = tempfile::tempdir().unwrap();
+    let (node, link) = start_cold(dir.path()).await;
+    let life = create(&link, "t", config()).await;
+    assert!(MESSAGES * BYTES as u64 > 64 << 20, "more than the journal's limit");
+    publish_all(&link, life).await;
+    read_all(&link, life).await;
+    node.shutdown(Duration::from_secs(5)).await;
+    let (node, link) = start_cold(dir.path()).await;
+    read_all(&link, life).await;
+
+    // Damage of one object is the matter of who reads it.
+    let other = create(&link, "other", config()).await;
+    publish(&link, other, &batch(0, 0, &["well"])).await.unwrap();
+    node.shutdown(Duration::from_secs(5)).await;
+    let oldest =
+        packs(dir.path()).into_iter().min_by_key(|path| path.file_name().map(ToOwned::to_owned)).unwrap();
+    let mut bytes = std::fs::read(&oldest).unwrap();
+    let middle = bytes.len() / 2;
+    bytes[middle] ^= 1;
+    std::fs::write(&oldest, &bytes).unwrap();
+    let (node, link) = start_cold(dir.path()).await;
+    let mut refused = 0;
+    for at in 0..MESSAGES {
+        match read(&link, life, At::Offset(at), 0).await {
+            Ok(_) => {}
+            Err(code) => {
+                assert_eq!(code, ErrorCode::Corrupt, "at {at}");
+                refused += 1;
+            }
+        }
+    }
+    assert!((1..MESSAGES / 2).contains(&refused), "{refused} of {MESSAGES} are in the damaged block");
+    assert_eq!(read(&link, other, At::Offset(0), 0).await.unwrap().1, ["well"]);
+
+    // What nothing needs is deleted, damaged or not.
+    let delete = DeleteTopicRequest { name: Some(name("t")), ..DeleteTopicRequest::default() };
+    let _: TopicDescription = call(&link, Method::DeleteTopic, &delete).await.unwrap();
+    until("the objects of a deleted topic", || packs(dir.path()).len() <= 1).await;
+    node.shutdown(Duration::from_secs(5)).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_store_that_cannot_be_used_stops_the_start_with_the_reason() {
+    let dir = tempfile::tempdir().unwrap();
+    for (url, reason) in [("ftp://x/y", "is no store"), ("file:///proc/nowhere", "nowhere")] {
+        let config = NodeConfig { object_store: Some(url.to_owned()), ..settings(dir.path()) };
+        let refused = weir_storage_node::Node::start_in(config, Surroundings::default()).await;
+        let why = refused.map(drop).unwrap_err().to_string();
+        assert!(why.contains(reason), "{url}: {why}");
+    }
+    let (node, link) = start_cold(dir.path()).await;
+    create(&link, "t", config()).await;
+    node.shutdown(Duration::from_secs(5)).await;
+}

@@ -1,0 +1,161 @@
+//! Packs in a store are read back, once each, whatever the store does meanwhile.
+#![expect(clippy::unwrap_used, reason = "a test stops at what it did not expect")]
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use bytes::Bytes;
+use object_store::memory::InMemory;
+use object_store::path::Path;
+use ulid::Ulid;
+use weir_protocol::batch::{BatchBuilder, Compression, Headers, RecordParts};
+use weir_protocol::ids::{ClusterId, Incarnation, LogIndex, Offset, PartitionId, ShardId, Term, TimestampMs};
+use weir_tier::cold::{CacheConfig, Cold, PackRef};
+use weir_tier::faults::{Fault, Faults, FaultyStore, Op};
+use weir_tier::pack::{BlockCodec, PackIdentity, PackWriter, PackedPartition, batches};
+use weir_tier::store::{PackName, Store, StoreConfig};
+
+const PARTITION: PackedPartition = (Incarnation(9), PartitionId(1));
+const BATCHES: u64 = 24;
+
+fn name(shard: u32) -> PackName {
+    PackName {
+        cluster: ClusterId(77),
+        shard: ShardId(shard),
+        first: LogIndex(1),
+        last: LogIndex(50),
+        term: Term(2),
+        attempt: Ulid::new(),
+    }
+}
+
+fn value(n: u64) -> Vec<u8> {
+    (0..100_000u64).map(|i| (i * (n + 3)).to_le_bytes()[1]).collect()
+}
+
+/// A pack of several blocks, made for `shard` and put under a name of `named`.
+async fn put(store: &Store, shard: u32, named: u32) -> PackRef {
+    let name = name(named);
+    let identity = PackIdentity { cluster: name.cluster, shard: ShardId(shard), term: name.term };
+    let mut writer = PackWriter::new(identity, BlockCodec::Zstd);
+    let mut upload = store.upload(name.to_string());
+    for n in 0..BATCHES {
+        let mut batch = BatchBuilder::anonymous();
+        batch.push(RecordParts { key: None, headers: &Headers::default(), value: &value(n) }).unwrap();
+        let batch = batch.build(Compression::None).unwrap();
+        writer.push(PARTITION, Offset(n), TimestampMs(n), &batch).unwrap();
+        upload.write(writer.take_ready()).await.unwrap();
+    }
+    let (rest, summary) = writer.finish();
+    upload.write(rest).await.unwrap();
+    upload.finish().await.unwrap();
+    PackRef { name, bytes: summary.pack_bytes, tail_bytes: summary.tail_bytes }
+}
+
+async fn cold(disk_bytes: u64, memory_bytes: usize, folder: &std::path::Path) -> (Cold, Faults) {
+    let faults = Faults::default();
+    let inner = FaultyStore::new(Arc::new(InMemory::new()), faults.clone());
+    let config = StoreConfig { patience: Duration::from_millis(300), ..StoreConfig::new("memory:") };
+    let store = Store::over(Arc::new(inner), Path::default(), config);
+    let cache = CacheConfig { memory_bytes, disk_bytes, folder: folder.to_owned() };
+    (Cold::open(store, cache).await.unwrap(), faults)
+}
+
+/// All values of the pack, block by block.
+async fn read(cold: &Cold, pack: &PackRef) -> Result<Vec<Bytes>, weir_tier::cold::ColdError> {
+    let footer = cold.footer(pack).await?;
+    let row = footer.partition(PARTITION).unwrap();
+    let mut values = Vec::new();
+    for place in 0..row.blocks as usize {
+        let raw = cold.block(pack, &footer, PARTITION, place).await?;
+        for batch in batches(raw, &footer.blocks(row)[place], PARTITION) {
+            values.extend(batch.unwrap().records().unwrap().map(|record| record.unwrap().value));
+        }
+    }
+    Ok(values)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn many_readers_cost_one_fetch_of_each_block() {
+    let folder = tempfile::tempdir().unwrap();
+    let (cold, faults) = cold(0, 64 << 20, folder.path()).await;
+    let pack = put(cold.store(), 3, 3).await;
+    faults.always(Some((Op::Get, Fault::Slow(Duration::from_millis(10)))));
+    let before = faults.requests(Op::Get);
+    let readers = (0..50).map(|_| {
+        let cold = cold.clone();
+        tokio::spawn(async move { read(&cold, &pack).await.unwrap() })
+    });
+    for values in futures_util::future::join_all(readers).await {
+        let expected = (0..BATCHES).map(value);
+        assert!(values.unwrap().into_iter().eq(expected.map(Bytes::from)));
+    }
+    let blocks = cold.footer(&pack).await.unwrap().partition(PARTITION).unwrap().blocks as usize;
+    assert!(blocks > 3, "{blocks} blocks");
+    assert_eq!(faults.requests(Op::Get) - before, 1 + blocks, "a footer and the blocks");
+    assert_eq!(cold.metrics().fetched.load(Ordering::Relaxed), blocks as u64);
+    assert_eq!(cold.metrics().asked.load(Ordering::Relaxed), 50 * blocks as u64);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_memory_has_no_room_for_comes_from_the_disk() {
+    let folder = tempfile::tempdir().unwrap();
+    let (cold, faults) = cold(64 << 20, 1, folder.path()).await;
+    let pack = put(cold.store(), 3, 3).await;
+    let first = read(&cold, &pack).await.unwrap();
+    // Blocks are written to disk in the background, and a full queue may drop some: read until all are there.
+    let mut quiet = false;
+    for _ in 0..200 {
+        let before = faults.requests(Op::Get);
+        assert_eq!(read(&cold, &pack).await.unwrap(), first);
+        quiet = faults.requests(Op::Get) == before;
+        if quiet {
+            break;
+        }
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    assert!(quiet, "nothing is kept on disk");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn damage_and_absence_name_the_object_and_do_not_stay() {
+    let folder = tempfile::tempdir().unwrap();
+    let (cold, faults) = cold(0, 64 << 20, folder.path()).await;
+    let pack = put(cold.store(), 3, 3).await;
+    let footer = cold.footer(&pack).await.unwrap();
+    for (fault, is_damage) in [(Fault::BitFlip, true), (Fault::Truncated(9), false), (Fault::Hang, false)] {
+        faults.always(Some((Op::Get, fault)));
+        let refused = cold.block(&pack, &footer, PARTITION, 1).await.unwrap_err();
+        assert_eq!((refused.object, refused.is_damage), (pack.name.to_string(), is_damage), "{fault:?}");
+    }
+    faults.always(None);
+    assert_eq!(read(&cold, &pack).await.unwrap().len() as u64, BATCHES, "a fault is not remembered");
+    let foreign = put(cold.store(), 4, 3).await;
+    let refused = cold.footer(&foreign).await.unwrap_err();
+    assert!(refused.is_damage && refused.why.contains("shard 4"), "{refused}");
+    let other = put(cold.store(), 3, 3).await;
+    cold.store().delete(&other.name.to_string()).await.unwrap();
+    let gone = cold.footer(&other).await.unwrap_err();
+    assert!(gone.is_damage && gone.why.contains("missing") && gone.why.contains(&gone.object), "{gone}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn reading_ahead_saves_the_reader_its_wait() {
+    let folder = tempfile::tempdir().unwrap();
+    let (cold, faults) = cold(0, 64 << 20, folder.path()).await;
+    let pack = put(cold.store(), 3, 3).await;
+    let footer = cold.footer(&pack).await.unwrap();
+    let before = faults.requests(Op::Get);
+    cold.read_ahead(&pack, &footer, PARTITION, 1, 2);
+    while cold.metrics().fetched.load(Ordering::Relaxed) < 2 {
+        tokio::task::yield_now().await;
+    }
+    for place in [1, 2] {
+        cold.block(&pack, &footer, PARTITION, place).await.unwrap();
+    }
+    assert_eq!(faults.requests(Op::Get) - before, 2);
+    cold.read_ahead(&pack, &footer, PARTITION, 1, 2);
+    cold.read_ahead(&pack, &footer, PARTITION, 1_000, 2);
+    assert_eq!(cold.metrics().fetched.load(Ordering::Relaxed), 2, "what is there is not fetched again");
+}
