@@ -81,6 +81,8 @@ pub const SETTLE_OUTPUTS_MAX: usize = 1_000;
 pub const SETTLE_OUTPUT_BYTES_MAX: usize = 3 * MIB;
 /// Longest reason of a nack or a dead letter.
 pub const SETTLE_REASON_BYTES_MAX: usize = KIB;
+/// Most records that one redrive takes, or is asked about.
+pub const REDRIVE_RECORDS_MAX: usize = 10_000;
 /// Most records that a subscription may have leased at once.
 pub const UNACKED_MAX: u32 = 1_000_000;
 /// Most delays of a subscription's back-off.

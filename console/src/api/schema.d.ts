@@ -238,6 +238,50 @@ export interface paths {
         patch: operations["updateSubscription"];
         trace?: never;
     };
+    "/v1/ns/{ns}/subscriptions/{subscription}/dlq": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List the dead letters that were not redriven
+         * @description Where they are in the subscription's topic, by partition and offset, with or without a dead letter topic. Errors: `subscription_not_found`, `partition_not_found`, `incarnation_gone` once the topic was deleted, `invalid_cursor`, `unavailable`.
+         *
+         *     Needs the grant `describe`.
+         */
+        get: operations["listDeadLetters"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/ns/{ns}/subscriptions/{subscription}/explain": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Say where one message stands, and why
+         * @description Changes nothing. Errors: `subscription_not_found`, `partition_not_found`, `incarnation_gone` once the topic was deleted, `invalid_parameter`, `unavailable`.
+         *
+         *     Needs the grant `describe`.
+         */
+        get: operations["explainMessage"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/ns/{ns}/subscriptions/{subscription}/leases": {
         parameters: {
             query?: never;
@@ -252,6 +296,28 @@ export interface paths {
          *     Needs the grant `describe`.
          */
         get: operations["listLeases"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/ns/{ns}/subscriptions/{subscription}/state": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List the messages that are ready, leased, delayed, blocked or dead
+         * @description By partition and offset; takes nothing and changes nothing. A page looks at no more than 65,536 messages of a partition, so it may have fewer items than asked for, or none, and a `next`. Errors: `subscription_not_found`, `partition_not_found`, `incarnation_gone` once the topic was deleted, `invalid_cursor`, `invalid_parameter`, `unavailable`.
+         *
+         *     Needs the grant `describe`.
+         */
+        get: operations["listMessagesOfState"];
         put?: never;
         post?: never;
         delete?: never;
@@ -304,6 +370,28 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/ns/{ns}/subscriptions/{subscription}:redrive": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Deliver dead letters once more
+         * @description They are unsettled again where they are, in the subscription's topic and for this subscription alone; attempts begin anew. What went to the dead letter topic stays there. Redriven twice is redriven once. Errors: `subscription_not_found`, `partition_not_found`, `incarnation_gone` once the topic was deleted, `invalid_cursor`, `invalid_parameter`, `unknown_field`, `unavailable`.
+         *
+         *     Needs the grant `manage`.
+         */
+        post: operations["redriveDeadLetters"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/ns/{ns}/subscriptions/{subscription}:resume": {
         parameters: {
             query?: never;
@@ -337,7 +425,7 @@ export interface paths {
         put?: never;
         /**
          * Move a subscription: deliver again, or skip
-         * @description Everything from there on is delivered, also what was settled or dead; everything before it is settled. Leases end and attempts begin anew. Errors: `subscription_not_found`, `incarnation_gone` once the topic was deleted, `invalid_parameter`, `unavailable`; with the outcome `unknown` some partitions may have been moved: seek again.
+         * @description Everything from there on is delivered, also what was settled or dead; everything before it is settled. Leases end and attempts begin anew. The answer's `undo` brings back what stood before, with what was settled since, as `to` `undo` and that `undo`; of each partition the latest four seeks are kept. Errors: `subscription_not_found`, `incarnation_gone` once the topic was deleted, `invalid_parameter`, `unavailable`; with the outcome `unknown` some partitions may have been moved: seek again.
          *
          *     Needs the grant `manage`.
          */
@@ -746,6 +834,47 @@ export interface components {
             /** @description Why, stored with the dead letter; at most 1 KiB. */
             reason?: string;
         };
+        /**
+         * @description Where one message stands, and why. Asking changes nothing.
+         * @example {
+         *       "ahead": 12,
+         *       "attempts": 2,
+         *       "end": 80000,
+         *       "id": "0:76531",
+         *       "offset": 76531,
+         *       "partition": 0,
+         *       "pulled_ms_ago": 250,
+         *       "reasons": [
+         *         "window_full"
+         *       ],
+         *       "start": 0,
+         *       "state": "ready"
+         *     }
+         */
+        Explained: components["schemas"]["LeasedRecord"] & {
+            /** @description What keeps it from being leased; none if nobody has asked for it yet, or somebody has it. */
+            reasons: components["schemas"]["Hindrance"][];
+            /**
+             * Format: int64
+             * @description Unsettled messages before it in its partition.
+             */
+            ahead: number;
+            /**
+             * Format: int64
+             * @description How long ago somebody pulled, milliseconds; `null`: not since the partition's leader began.
+             */
+            pulled_ms_ago?: number | null;
+            /**
+             * Format: int64
+             * @description The partition's oldest offset.
+             */
+            start: number;
+            /**
+             * Format: int64
+             * @description One past its newest.
+             */
+            end: number;
+        };
         /** @description A delivery that takes longer. */
         Extension: {
             /** @description The lease. */
@@ -756,6 +885,11 @@ export interface components {
              */
             ms?: number;
         };
+        /**
+         * @description What keeps a message from being leased.
+         * @enum {string}
+         */
+        Hindrance: "paused" | "window_full" | "no_consumer" | "comes_again_full" | "filtered" | "expired" | "scheduled" | "in_line" | "seeking";
         /**
          * @description A page of what is leased and what waits for its time, by partition and offset.
          * @example {
@@ -821,6 +955,10 @@ export interface components {
              * @description It is not leased, and waits this much longer, milliseconds.
              */
             delayed_ms?: number;
+            /** @description Where it stands. */
+            state: components["schemas"]["MessageState"];
+            /** @description The message that holds its key. */
+            blocked_by?: string;
         };
         /**
          * @description How safe a record is. Ordered: each level includes those before it.
@@ -1010,6 +1148,11 @@ export interface components {
              */
             backoff_steps: number;
         };
+        /**
+         * @description Where a message stands for a subscription.
+         * @enum {string}
+         */
+        MessageState: "ready" | "leased" | "delayed" | "blocked" | "settling" | "filtered" | "settled" | "dead" | "trimmed" | "absent" | "unknown";
         /**
          * @description How the messages of a topic reach those who take them.
          * @enum {string}
@@ -1442,6 +1585,74 @@ export interface components {
             /** @description Any other payload. */
             data_base64?: string;
         };
+        /**
+         * @description Dead letters to be delivered once more, to this subscription alone.
+         * @example {
+         *       "filter": "header.region == 'eu*'",
+         *       "max": 500,
+         *       "rate": 50,
+         *       "stop_after": 5
+         *     }
+         */
+        Redrive: {
+            /**
+             * @description These; without any, the oldest of each partition.
+             * @default []
+             */
+            ids: string[];
+            /**
+             * Format: int32
+             * @description At most this many; 100 by default.
+             * @default null
+             */
+            max: number;
+            /**
+             * @description Only those that this matches.
+             * @default null
+             */
+            filter: string;
+            /**
+             * Format: int32
+             * @description At most this many a second. What does not fit into 20 seconds is left for the next request.
+             * @default null
+             */
+            rate: number;
+            /**
+             * Format: int32
+             * @description Stop when this many of one partition are dead again; 10 by default, 0 never.
+             * @default null
+             */
+            stop_after: number;
+            /**
+             * @description `next` of the answer before.
+             * @default null
+             */
+            cursor: string;
+        };
+        /**
+         * @description What a redrive did.
+         * @example {
+         *       "dead_again": 0,
+         *       "next": null,
+         *       "redriven": [
+         *         "0:76531"
+         *       ],
+         *       "stopped": false
+         *     }
+         */
+        Redriven: {
+            /** @description What will be delivered again. What was not dead, or does not exist any more, is not among them. */
+            redriven: string[];
+            /**
+             * Format: int64
+             * @description How many of them were dead again before the last one was redriven.
+             */
+            dead_again: number;
+            /** @description It ended early: too many were. */
+            stopped: boolean;
+            /** @description Pass as `cursor` to go on; `null`: there is nothing beyond. */
+            next?: string | null;
+        };
         /** @description A delivery that failed. */
         Rejection: {
             /** @description The lease. */
@@ -1515,9 +1726,15 @@ export interface components {
         Seek: {
             /**
              * @description `earliest`, `latest`, `ts:` and RFC 3339 or milliseconds, or, of a topic of one partition, an offset.
+             *     Or `undo`, with `undo`.
              * @default null
              */
             to: string;
+            /**
+             * @description With `"to": "undo"`: the `undo` of the answer to the seek that is to be undone.
+             * @default null
+             */
+            undo: string;
         };
         /**
          * @description What a seek did, or would do.
@@ -1548,6 +1765,11 @@ export interface components {
              * @description Messages before it that were not settled.
              */
             skipped: number;
+            /**
+             * @description Undoes it: of each partition the latest four seeks can be.
+             * @example snap_6f2c9d1e00a47b35
+             */
+            undo?: string;
             /** @description The same per partition. */
             parts: components["schemas"]["SeekedPart"][];
         };
@@ -2741,9 +2963,134 @@ export interface operations {
             };
         };
     };
+    listDeadLetters: {
+        parameters: {
+            query?: {
+                /** @description Only this partition; all by default. */
+                partition?: number;
+                /** @description Only offsets from here on, with `partition`. */
+                from?: number;
+                /** @description Most items of the page; 100 by default. */
+                limit?: number;
+                /** @description `next` of the page before, instead of `partition` and `from`. */
+                cursor?: string;
+            };
+            header?: never;
+            path: {
+                /** @description Namespace. */
+                ns: string;
+                /** @description Subscription. */
+                subscription: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description A page. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["LeasePage"];
+                };
+            };
+            /** @description Refused or failed. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    explainMessage: {
+        parameters: {
+            query: {
+                /** @description Partition and offset: `0:76531`. */
+                id: string;
+            };
+            header?: never;
+            path: {
+                /** @description Namespace. */
+                ns: string;
+                /** @description Subscription. */
+                subscription: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Where it stands. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Explained"];
+                };
+            };
+            /** @description Refused or failed. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
     listLeases: {
         parameters: {
             query?: {
+                /** @description Only this partition; all by default. */
+                partition?: number;
+                /** @description Only offsets from here on, with `partition`. */
+                from?: number;
+                /** @description Most items of the page; 100 by default. */
+                limit?: number;
+                /** @description `next` of the page before, instead of `partition` and `from`. */
+                cursor?: string;
+            };
+            header?: never;
+            path: {
+                /** @description Namespace. */
+                ns: string;
+                /** @description Subscription. */
+                subscription: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description A page. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["LeasePage"];
+                };
+            };
+            /** @description Refused or failed. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    listMessagesOfState: {
+        parameters: {
+            query?: {
+                /** @description `ready` (if absent), `leased`, `delayed`, `blocked`, `settling`, `filtered` or `dead`. */
+                of?: string;
                 /** @description Only this partition; all by default. */
                 partition?: number;
                 /** @description Only offsets from here on, with `partition`. */
@@ -2851,6 +3198,44 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["Pulled"];
+                };
+            };
+            /** @description Refused or failed. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    redriveDeadLetters: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description Namespace. */
+                ns: string;
+                /** @description Subscription. */
+                subscription: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: {
+            content: {
+                "application/json": components["schemas"]["Redrive"];
+            };
+        };
+        responses: {
+            /** @description What was redriven. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Redriven"];
                 };
             };
             /** @description Refused or failed. */

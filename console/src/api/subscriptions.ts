@@ -93,7 +93,7 @@ export async function setPaused(ns: string, name: string, paused: boolean) {
 export async function seek(ns: string, name: string, to: string, dryRun: boolean) {
   const answer = await api.POST('/v1/ns/{ns}/subscriptions/{subscription}:seek', {
     params: { ...at(ns, name), query: dryRun ? { dry_run: true } : {} },
-    body: { to },
+    body: { to } as never,
   });
   return bodyOf(answer, 'applied');
 }

@@ -29,9 +29,9 @@ pub use message::{
 pub use namespace::{Namespace, NamespaceConfig, NamespacePage, NamespacePatch};
 pub use problem::{Current, Problem, ProblemOutcome};
 pub use queue::{
-    Delivery, Dismissal, Extension, LeasePage, LeasedRecord, OutputMessage, PublishedMessage, Pull,
-    PullScope, Pulled, Rejection, Seek, Seeked, SeekedPart, Settle, SettleOutcome, Settled, SettledLease,
-    Takeover,
+    Delivery, Dismissal, Explained, Extension, Hindrance, LeasePage, LeasedRecord, MessageState,
+    OutputMessage, PublishedMessage, Pull, PullScope, Pulled, Redrive, Redriven, Rejection, Seek, Seeked,
+    SeekedPart, Settle, SettleOutcome, Settled, SettledLease, Takeover,
 };
 pub use subscription::{
     Mode, Order, Subscription, SubscriptionConfig, SubscriptionPage, SubscriptionPart, SubscriptionPatch,

@@ -13,10 +13,10 @@ use utoipa::openapi::{
 
 use super::operations::{Answer, Body, Content, Kind, OPERATIONS, Operation, Param, Verb};
 use super::{
-    BatchLine, BatchPublished, LeasePage, NamespaceConfig, NamespacePage, NamespacePatch, OutputMessage,
-    Problem, ProblemOutcome, Producer, Published, Pull, Pulled, ReadPage, Receipt, Record, Seek, Seeked,
-    Service, Settle, Settled, SubscriptionConfig, SubscriptionPage, SubscriptionPatch, TopicConfig,
-    TopicPage, TopicPatch,
+    BatchLine, BatchPublished, Explained, LeasePage, NamespaceConfig, NamespacePage, NamespacePatch,
+    OutputMessage, Problem, ProblemOutcome, Producer, Published, Pull, Pulled, ReadPage, Receipt, Record,
+    Redrive, Redriven, Seek, Seeked, Service, Settle, Settled, SubscriptionConfig, SubscriptionPage,
+    SubscriptionPatch, TopicConfig, TopicPage, TopicPatch,
 };
 
 const ABOUT: &str = "Durable messaging over HTTP and WebSocket. Paths with `/v1/ns/{ns}/topics` and \
@@ -223,6 +223,9 @@ fn components() -> Components {
     collect::<Seek>(&mut found);
     collect::<Seeked>(&mut found);
     collect::<LeasePage>(&mut found);
+    collect::<Explained>(&mut found);
+    collect::<Redrive>(&mut found);
+    collect::<Redriven>(&mut found);
     // In name order: the document must not depend on the order above.
     let found: BTreeMap<_, _> = found.into_iter().collect();
     found.into_iter().fold(ComponentsBuilder::new(), |all, (name, schema)| all.schema(name, schema)).build()

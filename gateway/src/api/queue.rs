@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
+use weir_protocol::rpc;
 
 use super::message::present;
 use super::{BatchLine, Level, Problem, Record};
@@ -281,8 +282,13 @@ pub struct Takeover {
 #[schema(example = json!({"to": "ts:2026-09-01T10:00:00Z"}))]
 pub struct Seek {
     /// `earliest`, `latest`, `ts:` and RFC 3339 or milliseconds, or, of a topic of one partition, an offset.
+    /// Or `undo`, with `undo`.
     #[schema(value_type = String, required = true)]
     pub to: serde_json::Value,
+    /// With `"to": "undo"`: the `undo` of the answer to the seek that is to be undone.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    pub undo: Option<String>,
 }
 
 /// What a seek did, or would do.
@@ -298,6 +304,10 @@ pub struct Seeked {
     pub redelivered: u64,
     /// Messages before it that were not settled.
     pub skipped: u64,
+    /// Undoes it: of each partition the latest four seeks can be.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false, example = "snap_6f2c9d1e00a47b35")]
+    pub undo: Option<String>,
     /// The same per partition.
     pub parts: Vec<SeekedPart>,
 }
@@ -359,4 +369,164 @@ pub struct LeasedRecord {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub delayed_ms: Option<u64>,
+    /// Where it stands.
+    pub state: MessageState,
+    /// The message that holds its key.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    pub blocked_by: Option<String>,
+}
+
+/// Where a message stands for a subscription.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum MessageState {
+    /// It could be leased, as far as the message itself goes.
+    Ready,
+    /// It is leased.
+    Leased,
+    /// It backs off after a failure, or waits for its `Deliver-At`.
+    Delayed,
+    /// Another of its key is not settled yet.
+    Blocked,
+    /// What was decided of it is on its way to the disk.
+    Settling,
+    /// The filter does not match it, or it has expired: it is on its way to be settled.
+    Filtered,
+    /// It is settled.
+    Settled,
+    /// It was given up: a dead letter.
+    Dead,
+    /// Retention has removed it.
+    Trimmed,
+    /// It does not exist, or is not confirmed yet.
+    Absent,
+    /// A newer storage node says something that this gateway does not know.
+    Unknown,
+}
+
+impl MessageState {
+    /// What the node says.
+    #[must_use]
+    pub const fn of(standing: rpc::Standing) -> Self {
+        use rpc::Standing as S;
+        match standing {
+            S::Ready => Self::Ready,
+            S::Leased => Self::Leased,
+            S::Delayed => Self::Delayed,
+            S::Blocked => Self::Blocked,
+            S::Settling => Self::Settling,
+            S::Skipped => Self::Filtered,
+            S::Settled => Self::Settled,
+            S::Dead => Self::Dead,
+            S::Trimmed => Self::Trimmed,
+            S::Absent => Self::Absent,
+            S::Unset => Self::Unknown,
+        }
+    }
+}
+
+/// Where one message stands, and why. Asking changes nothing.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[schema(example = json!({
+    "id": "0:76531", "partition": 0, "offset": 76531, "attempts": 2, "state": "ready",
+    "reasons": ["window_full"], "ahead": 12, "pulled_ms_ago": 250, "start": 0, "end": 80000
+}))]
+pub struct Explained {
+    /// The message, who has it, and until when.
+    #[serde(flatten)]
+    pub message: LeasedRecord,
+    /// What keeps it from being leased; none if nobody has asked for it yet, or somebody has it.
+    pub reasons: Vec<Hindrance>,
+    /// Unsettled messages before it in its partition.
+    pub ahead: u64,
+    /// How long ago somebody pulled, milliseconds; `null`: not since the partition's leader began.
+    pub pulled_ms_ago: Option<u64>,
+    /// The partition's oldest offset.
+    pub start: u64,
+    /// One past its newest.
+    pub end: u64,
+}
+
+/// What keeps a message from being leased.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Hindrance {
+    /// The subscription is paused.
+    Paused,
+    /// `max_unacked` messages of the partition's share are leased.
+    WindowFull,
+    /// Nobody has pulled for a minute.
+    NoConsumer,
+    /// Too many messages wait to come again.
+    ComesAgainFull,
+    /// The filter does not match it.
+    Filtered,
+    /// Its time to live is over.
+    Expired,
+    /// Its publisher wants it later.
+    Scheduled,
+    /// Others go before it.
+    InLine,
+    /// A seek is on its way.
+    Seeking,
+}
+
+impl Hindrance {
+    /// What the node says; `None` for what this build does not know.
+    #[must_use]
+    pub fn of(number: i32) -> Option<Self> {
+        use rpc::Hindrance as H;
+        Some(match H::try_from(number).ok()? {
+            H::Unset => return None,
+            H::Paused => Self::Paused,
+            H::WindowFull => Self::WindowFull,
+            H::NoConsumer => Self::NoConsumer,
+            H::ComesAgainFull => Self::ComesAgainFull,
+            H::Filtered => Self::Filtered,
+            H::Expired => Self::Expired,
+            H::Scheduled => Self::Scheduled,
+            H::InLine => Self::InLine,
+            H::Seeking => Self::Seeking,
+        })
+    }
+}
+
+/// Dead letters to be delivered once more, to this subscription alone.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields, default)]
+#[schema(example = json!({"max": 500, "filter": "header.region == 'eu*'", "rate": 50, "stop_after": 5}))]
+pub struct Redrive {
+    /// These; without any, the oldest of each partition.
+    #[schema(max_items = 10_000)]
+    pub ids: Vec<String>,
+    /// At most this many; 100 by default.
+    #[schema(minimum = 1, maximum = 10_000, nullable = false)]
+    pub max: Option<u32>,
+    /// Only those that this matches.
+    #[schema(max_length = 1024, nullable = false)]
+    pub filter: Option<String>,
+    /// At most this many a second. What does not fit into 20 seconds is left for the next request.
+    #[schema(minimum = 1, maximum = 10_000, nullable = false)]
+    pub rate: Option<u32>,
+    /// Stop when this many of one partition are dead again; 10 by default, 0 never.
+    #[schema(nullable = false)]
+    pub stop_after: Option<u32>,
+    /// `next` of the answer before.
+    #[schema(nullable = false)]
+    pub cursor: Option<String>,
+}
+
+/// What a redrive did.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[schema(example = json!({"redriven": ["0:76531"], "dead_again": 0, "stopped": false, "next": null}))]
+pub struct Redriven {
+    /// What will be delivered again. What was not dead, or does not exist any more, is not among them.
+    pub redriven: Vec<String>,
+    /// How many of them were dead again before the last one was redriven.
+    pub dead_again: u64,
+    /// It ended early: too many were.
+    pub stopped: bool,
+    /// Pass as `cursor` to go on; `null`: there is nothing beyond.
+    pub next: Option<String>,
 }

@@ -25,7 +25,7 @@ use super::body::{BodyBudget, too_large};
 use super::console::Console;
 use super::counts::QueueCounts;
 use super::route::Route;
-use super::{events, namespaces, origin, publish, queues, read, receipts, subscriptions, topics};
+use super::{events, namespaces, operate, origin, publish, queues, read, receipts, subscriptions, topics};
 use crate::api::operations::{PUBLIC, Target};
 use crate::api::{
     CONFIG_BYTES_MAX, Limits, Problem, REQUEST_HEADERS_BYTES_MAX, REQUEST_HEADERS_MAX, Service,
@@ -378,7 +378,11 @@ async fn run(id: &'static str, call: Call) -> Result<Response, Problem> {
         "pauseSubscription" => subscriptions::pause(call, true).await,
         "resumeSubscription" => subscriptions::pause(call, false).await,
         "seekSubscription" => queues::seek(call).await,
+        "redriveDeadLetters" => operate::redrive(call).await,
         "listLeases" => queues::leases(call).await,
+        "listMessagesOfState" => operate::state(call).await,
+        "listDeadLetters" => operate::dead(call).await,
+        "explainMessage" => operate::explain(call).await,
         "pullMessages" => queues::pull(call).await,
         "settleMessages" => queues::settle(call).await,
         "publishMessage" => publish::one(call).await,

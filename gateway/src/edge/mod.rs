@@ -3,8 +3,8 @@
 //! ```text
 //!   hyper ─▶ dispatch: Host, Origin, route, parameters, authorize ─▶ handlers ─▶ services
 //!   handlers   topics, namespaces, publish, receipts, read, events
-//!              subscriptions (what is set), queues (pull, settle, seek, leases),
-//!              outputs (what a settle publishes)
+//!              subscriptions (what is set), queues (pull, settle, seek, leases), operate (state, explain,
+//!              redrive), outputs (what a settle publishes)
 //!   input      bodies and headers as records       record    records as JSON and answers
 //!   confirm    what requests and answers say of confirms      encoding  compressed payloads
 //! ```
@@ -23,6 +23,7 @@ mod encoding;
 mod events;
 mod input;
 mod namespaces;
+mod operate;
 mod origin;
 mod outputs;
 mod publish;

@@ -7,12 +7,12 @@ use http::header::CACHE_CONTROL;
 use http::{HeaderValue, StatusCode};
 use tokio::time::Instant;
 use weir_protocol::error::ErrorCode;
-use weir_protocol::ids::Offset;
+use weir_protocol::ids::{Offset, PartitionId};
 use weir_protocol::limits::{
     CLIENT_ID_BYTES_MAX, DELAY_MS_MAX, LEASE_MS_MAX, LEASE_MS_MIN, PULL_RECORDS_MAX, SETTLE_ITEMS_MAX,
     SETTLE_REASON_BYTES_MAX, WAIT_MS_MAX,
 };
-use weir_protocol::rpc::{At, SettleAction};
+use weir_protocol::rpc::{At, LeaseInfo, SettleAction, Standing};
 use weir_protocol::start::{Start, parse_from};
 
 use super::body::too_large;
@@ -76,7 +76,7 @@ fn lease_time(field: &str) -> impl Fn(u64) -> Result<u64, Problem> {
     move |ms| within(field, ms, LEASE_MS_MIN.into(), LEASE_MS_MAX.into())
 }
 
-fn id(partition: u32, offset: u64) -> String {
+pub(super) fn id(partition: u32, offset: u64) -> String {
     format!("{partition}:{offset}")
 }
 
@@ -170,7 +170,16 @@ pub(super) async fn seek(mut call: Call) -> Result<Response, Problem> {
     let path = path(&call)?;
     let asked: api::Seek = call.json().await?;
     let is_dry_run = call.route.query("dry_run") == Some("true");
-    let seek = Seek { to: target(&asked.to)?, is_dry_run };
+    let (to, back_to) = match &asked.undo {
+        Some(token) if asked.to == "undo" => (At::Earliest(true), undo_name(token)?),
+        Some(_) => return Err(Problem::invalid_parameter("undo", "goes with \"to\": \"undo\"")),
+        None if asked.to == "undo" => {
+            return Err(Problem::invalid_parameter("undo", "say which seek: its answer's undo"));
+        }
+        None => (target(&asked.to)?, 0),
+    };
+    let keep_as = if is_dry_run { 0 } else { rand::random::<u64>().max(1) };
+    let seek = Seek { to, is_dry_run, keep_as, back_to };
     let moved = call.edge.services.subscriptions.seek(&path, seek).await?;
     let parts: Vec<_> = moved
         .into_iter()
@@ -185,9 +194,21 @@ pub(super) async fn seek(mut call: Call) -> Result<Response, Problem> {
         dry_run: is_dry_run,
         redelivered: parts.iter().map(|part| part.redelivered).sum(),
         skipped: parts.iter().map(|part| part.skipped).sum(),
+        undo: (!is_dry_run).then(|| undo_token(keep_as)),
         parts,
     };
     json(StatusCode::OK, &body)
+}
+
+/// What names what stood before a seek.
+fn undo_token(name: u64) -> String {
+    format!("snap_{name:016x}")
+}
+
+fn undo_name(token: &str) -> Result<u64, Problem> {
+    let name = token.strip_prefix("snap_").filter(|hex| hex.len() == 16);
+    let name = name.and_then(|hex| u64::from_str_radix(hex, 16).ok()).filter(|name| *name > 0);
+    name.ok_or_else(|| Problem::invalid_parameter("undo", "not what a seek answered"))
 }
 
 /// A text, or a number, which is an offset.
@@ -207,6 +228,11 @@ fn target(to: &serde_json::Value) -> Result<At, Problem> {
 }
 
 pub(super) async fn leases(call: Call) -> Result<Response, Problem> {
+    list(call, Standing::Unset).await
+}
+
+/// A page of messages that stand so.
+pub(super) async fn list(call: Call, standing: Standing) -> Result<Response, Problem> {
     let (number, from) = (call.route.integer("partition"), call.route.integer("from"));
     let cursor = call.route.query("cursor").map(str::to_owned);
     if cursor.is_some() && (number.is_some() || from.is_some()) {
@@ -219,26 +245,30 @@ pub(super) async fn leases(call: Call) -> Result<Response, Problem> {
         partition: partition(number),
         from: Offset(from.unwrap_or(0)),
         limit: page_limit(&call),
+        standing,
         cursor,
     };
     let page = call.edge.services.subscriptions.leases(&path(&call)?, &list).await?;
-    let items = page.items.into_iter().map(listed).collect();
+    let items =
+        page.items.into_iter().map(|LeaseListing { partition, lease }| listed(partition, lease)).collect();
     let mut response = json(StatusCode::OK, &LeasePage { items, next: page.next })?;
     response.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
     Ok(response)
 }
 
-fn listed(LeaseListing { partition, lease }: LeaseListing) -> LeasedRecord {
+pub(super) fn listed(partition: PartitionId, lease: LeaseInfo) -> LeasedRecord {
     LeasedRecord {
         id: id(partition.0, lease.offset),
         partition: partition.0,
         offset: lease.offset,
         attempts: lease.attempts,
-        holder: Some(lease.holder).filter(|holder| !holder.is_empty()),
+        holder: Some(lease.holder.clone()).filter(|holder| !holder.is_empty()),
         fence: lease.grant.map(|grant| grant.fence),
         lease_expires_in_ms: lease.grant.map(|grant| grant.expires_in_ms),
         age_ms: lease.grant.map(|_| lease.age_ms),
         delayed_ms: lease.delayed_ms,
+        state: api::MessageState::of(lease.standing()),
+        blocked_by: lease.blocked_by.map(|offset| id(partition.0, offset)),
     }
 }
 
@@ -293,6 +323,14 @@ mod tests {
         }
         let many = api::Settle { ack: vec![token; SETTLE_ITEMS_MAX + 1], ..api::Settle::default() };
         assert!(leases_of(many).unwrap_err().is(ErrorCode::TooLarge));
+    }
+
+    #[test]
+    fn what_undoes_a_seek_comes_back_and_nothing_else_does() {
+        assert_eq!(undo_name(&undo_token(0x1234)).unwrap(), 0x1234);
+        for bad in ["", "snap_", "snap_0000000000000000", "snap_123", "snap_zzzzzzzzzzzzzzzz", "1234"] {
+            assert_eq!(undo_name(bad).unwrap_err().field.as_deref(), Some("undo"), "{bad}");
+        }
     }
 
     #[test]

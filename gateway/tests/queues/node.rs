@@ -368,6 +368,8 @@ impl State {
                 age_ms: 5,
                 attempts: part.attempts[offset],
                 delayed_ms: None,
+                standing: weir_protocol::rpc::Standing::Leased.into(),
+                blocked_by: None,
             })
             .collect();
         let limit = usize::try_from(request.limit).unwrap();

@@ -19,6 +19,7 @@
 
 mod cluster;
 mod consume;
+mod operate;
 mod output;
 mod packet;
 mod publish;
@@ -30,6 +31,7 @@ mod topic;
 
 pub use cluster::*;
 pub use consume::*;
+pub use operate::*;
 pub use output::*;
 pub use packet::*;
 pub use publish::*;
@@ -104,6 +106,10 @@ pub enum Method {
     SettleRuns = 52,
     /// [`LeaveRequest`] → [`Left`].
     Leave = 53,
+    /// [`ExplainRequest`] → [`Explanation`].
+    Explain = 55,
+    /// [`RedriveRequest`] → [`RedriveAnswer`].
+    Redrive = 56,
 }
 
 impl Method {
@@ -140,6 +146,8 @@ impl Method {
             51 => Self::Consume,
             52 => Self::SettleRuns,
             53 => Self::Leave,
+            55 => Self::Explain,
+            56 => Self::Redrive,
             _ => return None,
         })
     }

@@ -382,6 +382,9 @@ pub struct PartStats {
     /// Records that the leader keeps in memory.
     #[prost(uint64, tag = "12")]
     pub in_memory: u64,
+    /// Dead letters that were not revived and whose record still exists.
+    #[prost(uint64, tag = "13")]
+    pub revivable: u64,
 }
 
 /// The answer to [`PartStatsRequest`], in its order.
@@ -404,6 +407,37 @@ pub struct ListLeasesRequest {
     /// At most this many.
     #[prost(uint32, tag = "3")]
     pub limit: u32,
+    /// Only records that stand so; `Unset`: what is leased and what waits.
+    #[prost(enumeration = "Standing", tag = "4")]
+    pub standing: i32,
+}
+
+/// Where a record stands for a subscription.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, prost::Enumeration)]
+#[repr(i32)]
+pub enum Standing {
+    /// Nothing is said.
+    Unset = 0,
+    /// It could be leased, as far as the record itself goes.
+    Ready = 1,
+    /// It is leased.
+    Leased = 2,
+    /// It waits for its time.
+    Delayed = 3,
+    /// Another of its key is not settled yet.
+    Blocked = 4,
+    /// What was decided of it is on its way through the log.
+    Settling = 5,
+    /// It was looked at and is for nobody: on its way to be settled.
+    Skipped = 6,
+    /// It is settled.
+    Settled = 7,
+    /// It was given up, and not revived.
+    Dead = 8,
+    /// Retention has removed it.
+    Trimmed = 9,
+    /// It is not committed, or does not exist.
+    Absent = 10,
 }
 
 /// A record that is leased or waits for its time.
@@ -427,6 +461,12 @@ pub struct LeaseInfo {
     /// It waits this much longer.
     #[prost(uint64, optional, tag = "6")]
     pub delayed_ms: Option<u64>,
+    /// Where it stands.
+    #[prost(enumeration = "Standing", tag = "7")]
+    pub standing: i32,
+    /// The record that holds its key.
+    #[prost(uint64, optional, tag = "8")]
+    pub blocked_by: Option<u64>,
 }
 
 /// The answer to [`ListLeasesRequest`].
@@ -452,6 +492,12 @@ pub struct SeekRequest {
     /// Only say what it would do.
     #[prost(bool, tag = "3")]
     pub is_dry_run: bool,
+    /// What stands before is kept under this name, of the latest four seeks; 0: it is not.
+    #[prost(fixed64, tag = "4")]
+    pub keep_as: u64,
+    /// Not `to`, but back to what is kept under this name; 0: `to`.
+    #[prost(fixed64, tag = "5")]
+    pub back_to: u64,
 }
 
 /// What a seek does, or would.

@@ -33,6 +33,8 @@ pub struct Held {
     pub next_fence: Fence,
     /// A seek is on its way through the log: nothing is leased or settled until it is there.
     pub is_seeking: bool,
+    /// When somebody pulled last, since the term began.
+    pub pulled: Option<TimestampMs>,
     /// Version of the configuration that the leases follow.
     version: u32,
     /// The configuration's filter and field of fairness, as what was looked at was judged by.
@@ -60,7 +62,7 @@ impl Queues {
             let next_fence = Fence(term << 32 | 1);
             let leases = Leases::new(&part.part, rules(part, partitions), next_fence, now);
             let (version, sight) = (part.version, sight(part));
-            let held = Held { leases, next_fence, is_seeking: false, version, sight };
+            let held = Held { leases, next_fence, is_seeking: false, pulled: None, version, sight };
             Arc::new(Queue { held: Mutex::new(held), changed: Notify::new() })
         };
         Arc::clone(self.parts.lock().entry(key).or_insert_with(make))

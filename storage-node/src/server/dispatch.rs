@@ -91,6 +91,11 @@ impl Service for NodeService {
             Method::Leave => answer(reply, queue::leave(&shard, body)),
             Method::PartStats => answer(reply, queue::part_stats(&shard, body)),
             Method::ListLeases => answer(reply, queue::leases(&shard, body)),
+            Method::Explain => spawn(async move { answer(reply, queue::explain(shard, body).await) }),
+            Method::Redrive => {
+                let room = self.room.clone();
+                spawn(async move { answer(reply, queue::redrive(shard, room, body).await) });
+            }
             Method::Seek => {
                 let room = self.room.clone();
                 spawn(async move { answer(reply, queue::seek(shard, room, body).await) });

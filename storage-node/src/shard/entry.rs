@@ -32,7 +32,8 @@ use weir_protocol::limits::ENTRY_BYTES_MAX;
 /// - 1: topics lie in their home shard whole.
 /// - 2: commands between shards, placement over shards, slots. A build that knows only 1 must not read them.
 /// - 3: subscriptions, their parts, dead letters.
-/// - 4: subscriptions with an order, a filter, fairness; outputs of settles, and their arrival; packs.
+/// - 4: subscriptions with an order, a filter, fairness; outputs of settles, and their arrival; packs;
+///   seeks that can be undone, dead letters that can be revived.
 pub const STATE_VERSION: u16 = 4;
 const STATE_VERSION_MIN: u16 = 1;
 /// Bytes before the first sub-batch.

@@ -117,6 +117,11 @@ impl Lines {
         }
     }
 
+    /// The record that holds a key.
+    pub(super) fn holder(&self, key: Key) -> Option<Offset> {
+        self.holders.get(&key).copied()
+    }
+
     /// Records that wait for their key.
     pub(super) fn blocked_len(&self) -> usize {
         self.blocked.len()
@@ -134,6 +139,10 @@ pub(super) struct Skipped {
 }
 
 impl Skipped {
+    pub(super) fn contains(&self, offset: Offset) -> bool {
+        self.ranges.iter().chain(&self.logging).any(|range| range.contains(&offset))
+    }
+
     /// How many of them are not below the floor.
     pub(super) fn count_from(&self, floor: Offset) -> u64 {
         let ranges = self.ranges.iter().chain(&self.logging);

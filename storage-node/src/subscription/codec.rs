@@ -18,13 +18,15 @@ fn event() -> PartEvent {
             Nacked { offset: Offset(164), attempts: 2, due: TimestampMs(1_700_000_000_010) },
         ],
         delivered: vec![Delivered { offset: Offset(171), attempts: 2 }],
-        seek: Some(Seek { to: Offset(7), fence: Fence(3 << 32) }),
+        seek: Some(Seek { to: Offset(7), fence: Fence(3 << 32), keep_as: 9, back_to: 0 }),
+        revived: vec![Offset(3)..Offset(5)],
+        forgets_dead: false,
     }
 }
 
 fn part() -> Part {
     let mut part = Part::new(Offset(100));
-    part.apply(&PartEvent { seek: None, ..event() }, Offset(90)..Offset(1_000));
+    part.apply(&PartEvent { seek: None, revived: Vec::new(), ..event() }, Offset(90)..Offset(1_000));
     part.dead_queued(1);
     part
 }
@@ -34,10 +36,23 @@ fn the_bytes_are_what_earlier_builds_wrote() {
     assert_eq!(hex(&event().encode()), EVENT);
     assert_eq!(PartEvent::decode(&event().encode()).unwrap(), event());
     assert_eq!(hex(&part().encode()), PART);
+    let bytes: Vec<u8> = EVENT_V3
+        .as_bytes()
+        .chunks(2)
+        .map(|hex| u8::from_str_radix(str::from_utf8(hex).unwrap(), 16).unwrap())
+        .collect();
+    let old = PartEvent::decode(&bytes).unwrap();
+    let seek = event().seek.map(|seek| Seek { keep_as: 0, ..seek });
+    assert_eq!(old, PartEvent { seek, revived: Vec::new(), forgets_dead: true, ..event() });
+    let mut part = Part::new(Offset(100));
+    part.apply(&PartEvent { seek: None, ..old }, Offset(90)..Offset(1_000));
+    assert_eq!((part.dead(), part.given_up()), (1, 0), "it means what it meant");
 }
 
-const EVENT: &str = "0a06c80180010402120d08a50110081a06706f69736f6e1a0cd4020280a0abfef9620b04142203d602042a080807108080808030";
-const PART: &str = "080110a4011a200100000000000000000000003a300000010000000000010010000000a500a60020022a14a401028bd095ffbc31060181d095ffbc3101020030013801";
+const EVENT: &str = "0a06c80180010402120d08a50110081a06706f69736f6e1a0cd4020280a0abfef9620b04142203d602042a0a08071080808080301809320206043801";
+/// Of a build that could neither go back nor revive.
+const EVENT_V3: &str = "0a06c80180010402120d08a50110081a06706f69736f6e1a0cd4020280a0abfef9620b04142203d602042a080807108080808030";
+const PART: &str = "080110a4011a200100000000000000000000003a300000010000000000010010000000a500a60020022a14a401028bd095ffbc31060181d095ffbc31010200300138014a1e0100000000000000000000003a300000010000000000000010000000a500";
 
 #[test]
 fn acks_in_any_order_coalesce_to_a_few_bytes() {

@@ -54,6 +54,10 @@ pub struct Seek {
     pub to: Offset,
     /// The first fence of deliveries after it; lower ones settle nothing any more.
     pub fence: Fence,
+    /// What stood before is kept under this name; 0: it is not, and nothing that was kept before either.
+    pub keep_as: u64,
+    /// Not `to`, but what was kept under this name; 0: `to`.
+    pub back_to: u64,
 }
 
 /// One step of a part, applied in the order of the fields. An ack takes 2 to 4 bytes where ranges coalesce.
@@ -69,6 +73,10 @@ pub struct PartEvent {
     pub delivered: Vec<Delivered>,
     /// Moved, after all of the above.
     pub seek: Option<Seek>,
+    /// Given up before, and to be delivered again after all.
+    pub revived: Vec<Range<Offset>>,
+    /// Of an earlier build: what is dead in it cannot be revived.
+    pub forgets_dead: bool,
 }
 
 impl PartEvent {
@@ -80,6 +88,7 @@ impl PartEvent {
             && self.nacked.is_empty()
             && self.delivered.is_empty()
             && self.seek.is_none()
+            && self.revived.is_empty()
     }
 
     /// Adds an ack. Acks in the order of their offsets coalesce.
@@ -130,6 +139,12 @@ struct StoredEvent {
     delivered: Vec<i64>,
     #[prost(message, optional, tag = "5")]
     seek: Option<StoredSeek>,
+    /// Start (from the end before), length.
+    #[prost(sint64, repeated, tag = "6")]
+    revived: Vec<i64>,
+    /// With dead ones: they can be revived.
+    #[prost(bool, tag = "7")]
+    remembers_dead: bool,
 }
 
 #[derive(Clone, PartialEq, Message)]
@@ -148,6 +163,10 @@ struct StoredSeek {
     to: u64,
     #[prost(uint64, tag = "2")]
     fence: u64,
+    #[prost(uint64, tag = "3")]
+    keep_as: u64,
+    #[prost(uint64, tag = "4")]
+    back_to: u64,
 }
 
 /// The distance from `last`, which then stands at `to`. Wraps, so that every pair of numbers has one.
@@ -162,13 +181,33 @@ fn walk(last: &mut u64, distance: i64) -> u64 {
     *last
 }
 
+fn steps(ranges: &[Range<Offset>]) -> Vec<i64> {
+    let mut last = 0;
+    let ends = ranges.iter().flat_map(|range| [range.start.0, range.end.0]);
+    ends.map(|offset| step(&mut last, offset)).collect()
+}
+
+fn walked(steps: &[i64]) -> Result<Vec<Range<Offset>>, EventError> {
+    let (steps, rest) = steps.as_chunks::<2>();
+    if !rest.is_empty() {
+        return Err(EventError::Contradiction("half an element"));
+    }
+    let mut last = 0;
+    let range = |&[start, len]: &[i64; 2]| {
+        let range = Offset(walk(&mut last, start))..Offset(walk(&mut last, len));
+        if range.start >= range.end {
+            return Err(EventError::Contradiction("a range without records"));
+        }
+        Ok(range)
+    };
+    steps.iter().map(range).collect()
+}
+
 impl PartEvent {
     /// The event as bytes.
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
-        let mut last = 0;
-        let settled = self.settled.iter().flat_map(|range| [range.start.0, range.end.0]);
-        let settled = settled.map(|offset| step(&mut last, offset)).collect();
+        let (settled, revived) = (steps(&self.settled), steps(&self.revived));
         let (mut last, mut last_due) = (0, 0);
         let nacked = self.nacked.iter().flat_map(|nacked| {
             let offset = step(&mut last, nacked.offset.0);
@@ -186,8 +225,15 @@ impl PartEvent {
             attempts: dead.attempts,
             reason: dead.reason.clone(),
         });
-        let seek = self.seek.map(|seek| StoredSeek { to: seek.to.0, fence: seek.fence.0 });
-        StoredEvent { settled, dead: dead.collect(), nacked, delivered, seek }.encode_to_vec()
+        let seek = self.seek.map(|seek| StoredSeek {
+            to: seek.to.0,
+            fence: seek.fence.0,
+            keep_as: seek.keep_as,
+            back_to: seek.back_to,
+        });
+        let remembers_dead = !self.dead.is_empty() && !self.forgets_dead;
+        StoredEvent { settled, dead: dead.collect(), nacked, delivered, seek, revived, remembers_dead }
+            .encode_to_vec()
     }
 
     /// The event from [`PartEvent::encode`]'s bytes.
@@ -199,21 +245,14 @@ impl PartEvent {
         let attempts = |number: i64| {
             u32::try_from(number).map_err(|_| EventError::Contradiction("attempts out of range"))
         };
-        let (settled, rest) = stored.settled.as_chunks::<2>();
         let (nacked, more) = stored.nacked.as_chunks::<3>();
         let (delivered, still) = stored.delivered.as_chunks::<2>();
-        if !(rest.is_empty() && more.is_empty() && still.is_empty()) {
+        if !(more.is_empty() && still.is_empty()) {
             return Err(EventError::Contradiction("half an element"));
         }
-        let mut event = Self::default();
-        let mut last = 0;
-        for &[start, len] in settled {
-            let range = Offset(walk(&mut last, start))..Offset(walk(&mut last, len));
-            if range.start >= range.end {
-                return Err(EventError::Contradiction("a range without records"));
-            }
-            event.settled.push(range);
-        }
+        let (settled, revived) = (walked(&stored.settled)?, walked(&stored.revived)?);
+        let forgets_dead = !stored.dead.is_empty() && !stored.remembers_dead;
+        let mut event = Self { settled, revived, forgets_dead, ..Self::default() };
         let (mut last, mut last_due) = (0, 0);
         for &[offset, count, due] in nacked {
             let (offset, due) = (Offset(walk(&mut last, offset)), TimestampMs(walk(&mut last_due, due)));
@@ -229,7 +268,12 @@ impl PartEvent {
             attempts: dead.attempts,
             reason: dead.reason,
         }));
-        event.seek = stored.seek.map(|seek| Seek { to: Offset(seek.to), fence: Fence(seek.fence) });
+        event.seek = stored.seek.map(|seek| Seek {
+            to: Offset(seek.to),
+            fence: Fence(seek.fence),
+            keep_as: seek.keep_as,
+            back_to: seek.back_to,
+        });
         Ok(event)
     }
 }

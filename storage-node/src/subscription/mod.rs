@@ -23,11 +23,14 @@ mod leases;
 mod model;
 mod offset_set;
 mod part;
+#[cfg(test)]
+mod part_model;
 mod postpone;
 mod pulls;
 mod ready;
 mod retries;
 mod settle;
+mod standing;
 mod stored;
 #[cfg(test)]
 mod tests;
@@ -36,7 +39,7 @@ mod view;
 pub use ahead::{COME_AGAIN_MAX, Fate, Key, LOOK_AHEAD_MAX, SKIPPED_MAX, Seen};
 pub use event::{Dead, Delivered, EventError, Fence, Nacked, PartEvent, Seek};
 pub use leases::{Ask, Grant, Leases, Rules, Taken};
-pub use part::{Applied, Part, SeekPreview};
+pub use part::{Applied, KEPT_MAX, Part, SeekPreview};
 pub use pulls::PullKey;
 pub use ready::Lane;
 pub use retries::Retry;

@@ -94,6 +94,40 @@ impl OffsetSet {
         self.start = end;
     }
 
+    /// From now on it may have members from `start` on, though what was below was forgotten.
+    pub(super) fn lower_to(&mut self, start: Offset) {
+        if start < self.start {
+            // What was forgotten and is still in the bitmap must not come back.
+            *self = Self { len: self.len, start, map: Arc::new(self.to_map()) };
+        }
+    }
+
+    /// Takes a member out; false if it was none.
+    pub(super) fn remove(&mut self, offset: Offset) -> bool {
+        let was_there = self.contains(offset);
+        if was_there {
+            Arc::make_mut(&mut self.map).remove(offset.0);
+            self.len -= 1;
+        }
+        was_there
+    }
+
+    /// Removes everything from `start` on.
+    pub(super) fn forget_from(&mut self, start: Offset) {
+        if self.max().is_some_and(|max| max >= start) {
+            let map = Arc::make_mut(&mut self.map);
+            map.remove_range(start.0..);
+            self.len = map.len() - map.range_cardinality(..self.start.0);
+        }
+    }
+
+    /// Members from `offset` on, ascending.
+    pub(super) fn members(&self, offset: Offset) -> impl Iterator<Item = Offset> {
+        let mut members = self.map.iter();
+        members.advance_to(offset.max(self.start).0);
+        members.map(Offset).take(if self.is_empty() { 0 } else { usize::MAX })
+    }
+
     pub(super) fn clear(&mut self) {
         *self = Self::default();
     }

@@ -1,6 +1,7 @@
 //! What a subscription has settled of one partition.
 
 use std::ops::Range;
+use std::sync::Arc;
 
 use weir_protocol::ids::{Offset, TimestampMs};
 
@@ -26,6 +27,26 @@ pub struct Part {
     pub(super) dead: u64,
     pub(super) dead_pending: u64,
     pub(super) fence_min: Fence,
+    /// Settled records that were given up and not revived.
+    pub(super) given_up: OffsetSet,
+    /// What stood before seeks, the oldest first; at most [`KEPT_MAX`].
+    pub(super) kept: Arc<Vec<Kept>>,
+    /// Where the last seek went.
+    pub(super) moved_to: Offset,
+}
+
+/// What stood before seeks that a part keeps at most; the oldest is forgotten.
+pub const KEPT_MAX: usize = 4;
+
+/// A part as it stood before a seek.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Kept {
+    /// What it is asked for by.
+    pub(super) name: u64,
+    pub(super) floor: Offset,
+    pub(super) settled: OffsetSet,
+    pub(super) retries: Retries,
+    pub(super) given_up: OffsetSet,
 }
 
 /// What an event changed.
@@ -40,6 +61,8 @@ pub struct Applied {
     pub nacked: u64,
     /// Redeliveries that had an effect.
     pub delivered: u64,
+    /// Records that are unsettled again.
+    pub revived: u64,
 }
 
 /// What a seek would do.
@@ -65,6 +88,9 @@ impl Part {
             dead: 0,
             dead_pending: 0,
             fence_min: Fence(0),
+            given_up: OffsetSet::default(),
+            kept: Arc::default(),
+            moved_to: Offset(0),
         }
     }
 
@@ -104,6 +130,9 @@ impl Part {
             if self.is_unsettled(dead.offset, bounds.end) {
                 self.settle(dead.offset..dead.offset.plus(1), bounds.end);
                 self.dead += 1;
+                if !event.forgets_dead {
+                    self.given_up.insert(dead.offset..dead.offset.plus(1));
+                }
                 applied.dead.push(dead.offset);
             }
         }
@@ -115,6 +144,9 @@ impl Part {
         }
         if let Some(seek) = event.seek {
             self.seek(seek, &bounds);
+        }
+        for range in &event.revived {
+            applied.revived += self.revive(range.clone());
         }
         applied
     }
@@ -134,6 +166,7 @@ impl Part {
 
     /// Takes into account that records below `start` are gone. Returns how many of them were unsettled.
     pub fn start_moved(&mut self, start: Offset) -> u64 {
+        self.given_up.forget_below(start, self.given_up.count(&(Offset(0)..start)));
         if start <= self.floor {
             return 0;
         }
@@ -287,11 +320,117 @@ impl Part {
         is_unsettled
     }
 
+    /// A name that nothing is kept under any more changes nothing.
     fn seek(&mut self, seek: Seek, bounds: &Range<Offset>) {
-        self.floor = seek.to.clamp(bounds.start, bounds.end);
-        self.settled.clear();
-        self.retries.clear();
+        let back = self.kept.iter().find(|kept| kept.name == seek.back_to).cloned();
+        if seek.back_to != 0 && back.is_none() {
+            return;
+        }
+        match seek.keep_as {
+            // What was settled since the seeks before cannot be told any more.
+            0 => self.kept = Arc::default(),
+            name => self.keep(name),
+        }
+        match back {
+            Some(kept) => self.go_back(kept, bounds),
+            None => {
+                self.floor = seek.to.clamp(bounds.start, bounds.end);
+                self.settled.clear();
+                self.retries.clear();
+                self.given_up.forget_from(self.floor);
+                self.moved_to = if seek.keep_as == 0 { Offset(0) } else { self.floor };
+            }
+        }
         self.fence_min = self.fence_min.max(seek.fence);
+    }
+
+    fn keep(&mut self, name: u64) {
+        let (settled, retries) = (self.settled.clone(), self.retries.clone());
+        let kept = Kept { name, floor: self.floor, settled, retries, given_up: self.given_up.clone() };
+        let all = Arc::make_mut(&mut self.kept);
+        if all.len() == KEPT_MAX {
+            all.remove(0);
+        }
+        all.push(kept);
+    }
+
+    /// What was kept, with what was settled since the last seek.
+    fn go_back(&mut self, kept: Kept, bounds: &Range<Offset>) {
+        let since = self.moved_to;
+        let (floor, settled, given_up) = (self.floor, self.settled.clone(), self.given_up.clone());
+        self.floor = kept.floor;
+        (self.settled, self.retries, self.given_up) = (kept.settled, kept.retries, kept.given_up);
+        self.settle(since..floor, bounds.end);
+        let mut at = since.max(floor);
+        while let Some(start) = settled.next_member(at) {
+            at = settled.next_gap(start);
+            self.settle(start..at, bounds.end);
+        }
+        given_up.members(since).for_each(|offset| _ = self.given_up.insert(offset..offset.plus(1)));
+        self.start_moved(bounds.start);
+        self.moved_to = bounds.end;
+    }
+
+    /// Unsettles what was given up of a range; returns how many records that are.
+    fn revive(&mut self, range: Range<Offset>) -> u64 {
+        let members: Vec<Offset> =
+            self.given_up.members(range.start).take_while(|offset| *offset < range.end).collect();
+        for offset in &members {
+            self.given_up.remove(*offset);
+            if *offset >= self.floor {
+                self.settled.remove(*offset);
+                continue;
+            }
+            let below = offset.plus(1)..self.floor;
+            self.floor = *offset;
+            self.settled.lower_to(*offset);
+            if below.start < below.end {
+                self.settled.insert(below);
+            }
+        }
+        members.len() as u64
+    }
+
+    /// Names of what stands to be gone back to, the newest last.
+    pub fn kept(&self) -> impl Iterator<Item = u64> {
+        self.kept.iter().map(|kept| kept.name)
+    }
+
+    /// The part as it would stand after a seek back; `None` if nothing is kept under the name.
+    #[must_use]
+    pub fn gone_back(&self, name: u64, bounds: Range<Offset>) -> Option<Self> {
+        let kept = self.kept.iter().find(|kept| kept.name == name)?.clone();
+        let mut part = self.clone();
+        part.go_back(kept, &bounds);
+        Some(part)
+    }
+
+    /// Records below `end` that are unsettled here and settled in `other`.
+    #[must_use]
+    pub fn unsettled_only_here(&self, other: &Self, end: Offset) -> u64 {
+        let mut only = 0;
+        for run in self.unsettled_from(self.floor, end) {
+            let there = other.count_unsettled_in(run.start.max(other.floor)..run.end.max(other.floor));
+            only += run.end.0 - run.start.0 - there;
+        }
+        only
+    }
+
+    /// Whether a record was given up, and not revived since.
+    #[must_use]
+    pub fn is_given_up(&self, offset: Offset) -> bool {
+        self.given_up.contains(offset)
+    }
+
+    /// Records that were given up and not revived, from an offset on.
+    pub fn given_up_from(&self, offset: Offset) -> impl Iterator<Item = Offset> {
+        self.given_up.members(offset)
+    }
+
+    /// How many records were given up and not revived.
+    #[must_use]
+    pub fn given_up(&self) -> u64 {
+        self.given_up.len()
     }
 
     /// When a nacked record may be delivered again.

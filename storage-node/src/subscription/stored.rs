@@ -1,6 +1,7 @@
 //! A part as a checkpoint holds it.
 
 use std::ops::Range;
+use std::sync::Arc;
 
 use prost::Message;
 use roaring::RoaringTreemap;
@@ -8,7 +9,7 @@ use weir_protocol::ids::{Offset, TimestampMs};
 
 use super::event::Fence;
 use super::offset_set::OffsetSet;
-use super::part::Part;
+use super::part::{Kept, Part};
 use super::retries::{Retries, Retry};
 
 /// Format of [`StoredPart`].
@@ -54,6 +55,28 @@ pub struct StoredPart {
     dead_pending: u64,
     #[prost(uint64, tag = "8")]
     fence_min: u64,
+    /// A bitmap, as `settled`.
+    #[prost(bytes = "vec", optional, tag = "9")]
+    given_up: Option<Vec<u8>>,
+    #[prost(message, repeated, tag = "10")]
+    kept: Vec<StoredKept>,
+    #[prost(uint64, tag = "11")]
+    moved_to: u64,
+}
+
+/// A part as it stood before a seek; fields as in [`StoredPart`].
+#[derive(Clone, PartialEq, Message)]
+struct StoredKept {
+    #[prost(uint64, tag = "1")]
+    name: u64,
+    #[prost(uint64, tag = "2")]
+    floor: u64,
+    #[prost(bytes = "vec", optional, tag = "3")]
+    settled: Option<Vec<u8>>,
+    #[prost(uint64, repeated, tag = "4")]
+    retries: Vec<u64>,
+    #[prost(bytes = "vec", optional, tag = "5")]
+    given_up: Option<Vec<u8>>,
 }
 
 impl Part {
@@ -61,21 +84,25 @@ impl Part {
     /// stored on another thread is the same.
     #[must_use]
     pub fn stored(&self) -> StoredPart {
-        let mut last = 0;
-        let retries = self.retries.iter().flat_map(|(offset, retry)| {
-            let distance = offset.0 - std::mem::replace(&mut last, offset.0);
-            [distance, u64::from(retry.attempts), retry.due.map_or(0, |due| due.0.saturating_add(1))]
+        let kept = self.kept.iter().map(|kept| StoredKept {
+            name: kept.name,
+            floor: kept.floor.0,
+            settled: bitmap(&kept.settled),
+            retries: numbers(&kept.retries),
+            given_up: bitmap(&kept.given_up),
         });
-        let retries = retries.collect();
         StoredPart {
             format: FORMAT,
             floor: self.floor.0,
-            settled: (!self.settled.is_empty()).then(|| portable(self.settled.to_map())),
+            settled: bitmap(&self.settled),
             settled_len: self.settled.len(),
-            retries,
+            retries: numbers(&self.retries),
             dead: self.dead,
             dead_pending: self.dead_pending,
             fence_min: self.fence_min.0,
+            given_up: bitmap(&self.given_up),
+            kept: kept.collect(),
+            moved_to: self.moved_to.0,
         }
     }
 
@@ -91,7 +118,10 @@ impl Part {
         if floor < bounds.start || floor > bounds.end {
             return Err(PartError::Contradiction("its floor is outside the partition"));
         }
-        let settled = settled(stored)?;
+        let settled = set(stored.settled.as_ref())?;
+        if settled.len() != stored.settled_len || settled.is_empty() != stored.settled.is_none() {
+            return Err(PartError::Contradiction("the bitmap has another size"));
+        }
         let is_outside = |offset: Offset| offset <= floor || offset >= bounds.end;
         if settled.next_member(Offset(0)).is_some_and(is_outside) || settled.max().is_some_and(is_outside) {
             return Err(PartError::Contradiction("settled records outside the partition"));
@@ -102,8 +132,22 @@ impl Part {
                 return Err(PartError::Contradiction("a retry of a settled record"));
             }
         }
-        let fence_min = Fence(stored.fence_min);
-        Ok(Self { floor, settled, retries, dead: stored.dead, dead_pending: stored.dead_pending, fence_min })
+        let given_up = set(stored.given_up.as_ref())?;
+        if given_up.members(Offset(0)).any(|at| at < bounds.start || at >= floor && !settled.contains(at)) {
+            return Err(PartError::Contradiction("a dead record that is not settled"));
+        }
+        let kept = stored.kept.iter().map(|kept| restored_kept(kept, bounds.end));
+        Ok(Self {
+            floor,
+            settled,
+            retries,
+            dead: stored.dead,
+            dead_pending: stored.dead_pending,
+            fence_min: Fence(stored.fence_min),
+            given_up,
+            kept: Arc::new(kept.collect::<Result<_, _>>()?),
+            moved_to: Offset(stored.moved_to),
+        })
     }
 
     /// [`Part::stored`] as bytes.
@@ -129,22 +173,42 @@ fn portable(mut map: RoaringTreemap) -> Vec<u8> {
     bytes
 }
 
-fn settled(stored: &StoredPart) -> Result<OffsetSet, PartError> {
-    let settled = match &stored.settled {
-        Some(bytes) => {
-            let mut rest = bytes.as_slice();
-            let map = RoaringTreemap::deserialize_from(&mut rest)?;
-            if !rest.is_empty() {
-                return Err(PartError::Contradiction("bytes after the bitmap"));
-            }
-            OffsetSet::new(map)
-        }
-        None => OffsetSet::default(),
-    };
-    if settled.len() != stored.settled_len || settled.is_empty() != stored.settled.is_none() {
-        return Err(PartError::Contradiction("the bitmap has another size"));
+/// The bitmap of a set; none of an empty one.
+fn bitmap(set: &OffsetSet) -> Option<Vec<u8>> {
+    (!set.is_empty()).then(|| portable(set.to_map()))
+}
+
+fn set(stored: Option<&Vec<u8>>) -> Result<OffsetSet, PartError> {
+    let Some(bytes) = stored else { return Ok(OffsetSet::default()) };
+    let mut rest = bytes.as_slice();
+    let map = RoaringTreemap::deserialize_from(&mut rest)?;
+    if !rest.is_empty() {
+        return Err(PartError::Contradiction("bytes after the bitmap"));
     }
-    Ok(settled)
+    Ok(OffsetSet::new(map))
+}
+
+fn numbers(retries: &Retries) -> Vec<u64> {
+    let mut last = 0;
+    let numbers = retries.iter().flat_map(|(offset, retry)| {
+        let distance = offset.0 - std::mem::replace(&mut last, offset.0);
+        [distance, u64::from(retry.attempts), retry.due.map_or(0, |due| due.0.saturating_add(1))]
+    });
+    numbers.collect()
+}
+
+fn restored_kept(stored: &StoredKept, end: Offset) -> Result<Kept, PartError> {
+    let kept = Kept {
+        name: stored.name,
+        floor: Offset(stored.floor),
+        settled: set(stored.settled.as_ref())?,
+        retries: retries(&stored.retries)?,
+        given_up: set(stored.given_up.as_ref())?,
+    };
+    let last = [Some(kept.floor), kept.settled.max(), kept.given_up.max()].into_iter().flatten().max();
+    let is_outside = last.is_some_and(|last| last > end) || kept.retries.from(end).next().is_some();
+    let wrong = PartError::Contradiction("what stood before a seek lies outside the partition");
+    if is_outside { Err(wrong) } else { Ok(kept) }
 }
 
 fn retries(stored: &[u64]) -> Result<Retries, PartError> {

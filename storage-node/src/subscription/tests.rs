@@ -273,7 +273,7 @@ fn a_seek_delivers_again_and_ends_what_was_delivered_before() {
     assert_eq!(preview(&leader, 0), (4, 0));
     assert_eq!(preview(&leader, 2), (2, 1));
     assert_eq!(preview(&leader, 6), (0, 4));
-    let seek = Some(Seek { to: Offset(0), fence: leader.fence });
+    let seek = Some(Seek { to: Offset(0), fence: leader.fence, keep_as: 0, back_to: 0 });
     leader.log(&PartEvent { seek, ..PartEvent::default() });
     leader.leases = Leases::new(&leader.part, rules(), leader.fence, at(0));
     assert_eq!(leader.settle(&grants[1], Action::Ack, 0), Verdict::LeaseLost { current: None });
@@ -401,4 +401,61 @@ fn what_comes_again_is_bounded_and_stops_what_is_new() {
     assert!(first.iter().all(|grant| grant.attempt == 2));
     first.iter().for_each(|grant| _ = leader.settle(grant, Action::Ack, 9));
     assert!(leader.take(9, 200).iter().any(|grant| grant.attempt == 1));
+}
+
+#[test]
+fn looking_says_where_every_record_stands_and_changes_nothing() {
+    let rules = Rules { looks_ahead: true, ..rules() };
+    let mut leader = Leader::over(Part::new(Offset(0)), rules, 9, 0);
+    let seen = |at: u64, key: u64, fate| Seen { offset: Offset(at), key: Key(key), lane: Lane(0), fate };
+    let fates =
+        [(0, 0), (1, 0), (2, 0), (3, 7), (4, 7), (5, 0)].map(|(at, key)| seen(at, key, Fate::Deliver));
+    let fates = fates.into_iter().chain([seen(6, 0, Fate::Skip), seen(7, 0, Fate::DeliverAt(at(900)))]);
+    leader.leases.looked(&leader.part, Offset(0)..Offset(8), fates);
+    let grants = leader.take(0, 4);
+    assert_eq!(offsets(&grants), [0, 1, 2, 3]);
+    leader.settle(&grants[0], Action::Ack, 1);
+    leader.settle(&grants[1], Action::Dead, 1);
+    leader.settle(&grants[2], NACK, 1);
+    let before = format!("{:?} {:?}", leader.part, leader.leases);
+    let standing = |offset: u64| leader.leases.standing(&leader.part, Offset(offset), at(50));
+    use weir_protocol::rpc::Standing as S;
+    let all =
+        [S::Settled, S::Dead, S::Delayed, S::Leased, S::Blocked, S::Ready, S::Skipped, S::Delayed, S::Ready];
+    for (offset, expected) in (0..).zip(all) {
+        assert_eq!(standing(offset).standing(), expected, "{offset}");
+    }
+    let (leased, blocked, delayed) = (standing(3), standing(4), standing(2));
+    assert_eq!((leased.holder.as_str(), leased.age_ms, leased.attempts), ("me", 50, 1));
+    assert_eq!(leased.grant.unwrap().expires_in_ms, 950);
+    assert_eq!((blocked.blocked_by, delayed.delayed_ms, delayed.attempts), (Some(3), Some(51), 1));
+    let all_as = |as_asked, limit| {
+        let page = leader.leases.standing_as(&leader.part, Offset(0)..Offset(9), as_asked, limit, at(50));
+        (page.leases.iter().map(|info| info.offset).collect::<Vec<_>>(), page.next)
+    };
+    assert_eq!(all_as(S::Ready, 9), (vec![5, 8], None));
+    assert_eq!(all_as(S::Ready, 1), (vec![5], Some(Offset(6))));
+    assert_eq!(all_as(S::Dead, 9), (vec![1], None));
+    assert_eq!(all_as(S::Delayed, 9), (vec![2, 7], None));
+    assert_eq!(format!("{:?} {:?}", leader.part, leader.leases), before);
+}
+
+#[test]
+fn a_dead_letter_that_is_redriven_is_delivered_once_more_with_its_attempts_begun_anew() {
+    let mut leader = Leader::new(5);
+    let grants = leader.take(0, 5);
+    for grant in &grants {
+        let action = if grant.offset.0 == 2 { Action::Dead } else { Action::Ack };
+        leader.settle(grant, action, 0);
+    }
+    assert_eq!((leader.part.floor(), leader.part.given_up()), (Offset(5), 1));
+    let event = PartEvent { revived: vec![Offset(0)..Offset(5)], ..PartEvent::default() };
+    assert_eq!(leader.log(&event).revived, 1);
+    assert_eq!(leader.log(&event).revived, 0, "twice is once");
+    leader.leases.revived(&leader.part, Offset(0));
+    let again = leader.take(1, 5);
+    assert_eq!((offsets(&again), again[0].attempt), (vec![2], 1));
+    assert_eq!(leader.settle(&grants[2], Action::Ack, 1), Verdict::LeaseLost { current: Some(again[0]) });
+    leader.settle(&again[0], Action::Ack, 1);
+    assert_eq!((leader.part.floor(), leader.part.dead(), leader.part.given_up()), (Offset(5), 1, 0));
 }

@@ -52,6 +52,18 @@ impl Leases {
         self.known.len()
     }
 
+    /// What going back to what was kept under a name would do; `None` if nothing is.
+    #[must_use]
+    pub fn undo_preview(part: &Part, name: u64, bounds: Range<Offset>) -> Option<SeekPreview> {
+        let back = part.gone_back(name, bounds.clone())?;
+        let redelivered = back.unsettled_only_here(part, bounds.end);
+        Some(SeekPreview {
+            floor: back.floor(),
+            redelivered,
+            skipped: part.unsettled_only_here(&back, bounds.end),
+        })
+    }
+
     /// What a seek to `to` would do.
     #[must_use]
     pub fn seek_preview(&self, part: &Part, to: Offset, bounds: Range<Offset>) -> SeekPreview {
@@ -76,11 +88,15 @@ impl Leases {
                 rpc::LeaseInfo { offset: offset.0, attempts: known.attempts, ..Default::default() };
             match known.state {
                 State::Leased(lease) => {
+                    info.set_standing(rpc::Standing::Leased);
                     info.grant = Some(known.grant(*offset, lease.deadline).to_wire(now));
                     info.holder = known.holder.as_ref().to_owned();
                     info.age_ms = now.0.saturating_sub(lease.taken.0);
                 }
-                State::Waiting(due) => info.delayed_ms = Some(due.0.saturating_sub(now.0)),
+                State::Waiting(due) => {
+                    info.set_standing(rpc::Standing::Delayed);
+                    info.delayed_ms = Some(due.0.saturating_sub(now.0));
+                }
                 State::Settling | State::Free(_) | State::Fresh | State::Blocked(_) => continue,
             }
             if page.leases.len() == limit {

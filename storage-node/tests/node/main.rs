@@ -13,6 +13,7 @@ mod outputs;
 mod placement;
 mod queue;
 mod queue_filter;
+mod queue_operate;
 mod queue_order;
 mod room;
 mod stopping;

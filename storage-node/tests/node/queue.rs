@@ -227,7 +227,9 @@ async fn a_lease_that_ends_goes_to_another_and_the_late_worker_is_told_so() {
     let longer = SettleItem { ms: Some(60_000), ..item(&quick[0], SettleAction::Extend) };
     assert_eq!(settle(&link, work, vec![longer]).await, [(SettleOutcome::Done, None)]);
     let list: LeaseList =
-        call(&link, Method::ListLeases, &ListLeasesRequest { part: work, from: 0, limit: 10 }).await.unwrap();
+        call(&link, Method::ListLeases, &ListLeasesRequest { part: work, from: 0, limit: 10, standing: 0 })
+            .await
+            .unwrap();
     assert!(list.leases[0].grant.unwrap().expires_in_ms > 50_000);
     ack(&link, work, &quick).await;
     assert_eq!(stats(&link, work).await.floor, 1);
@@ -312,7 +314,12 @@ async fn parts_in_other_shards_are_told_and_a_seek_delivers_again() {
     assert_eq!(empty.0.grants, [], "the part is there");
     let (grants, _) = pull(&link, &ask(here, 9)).await;
     ack(&link, here, &grants[..1]).await;
-    let seek = |is_dry_run| SeekRequest { part: here, to: At::Earliest(true).into(), is_dry_run };
+    let seek = |is_dry_run| SeekRequest {
+        part: here,
+        to: At::Earliest(true).into(),
+        is_dry_run,
+        ..SeekRequest::default()
+    };
     let dry: SeekAnswer = call(&link, Method::Seek, &seek(true)).await.unwrap();
     assert_eq!((dry.floor, dry.redelivered, dry.skipped), (0, 2, 0));
     assert_eq!(stats(&link, here).await.floor, 1, "nothing was done");

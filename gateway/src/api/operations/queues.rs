@@ -91,7 +91,8 @@ pub const SEEK_SUBSCRIPTION: Operation = Operation {
     op: Op::Manage,
     summary: "Move a subscription: deliver again, or skip",
     about: "Everything from there on is delivered, also what was settled or dead; everything before it is settled. \
-            Leases end and attempts begin anew. Errors: `subscription_not_found`, `incarnation_gone` once the topic \
+            Leases end and attempts begin anew. The answer's `undo` brings back what stood before, with what was settled \
+            since, as `to` `undo` and that `undo`; of each partition the latest four seeks are kept. Errors: `subscription_not_found`, `incarnation_gone` once the topic \
             was deleted, `invalid_parameter`, `unavailable`; with the outcome `unknown` some partitions may have \
             been moved: seek again.",
     query: &[Param::optional("dry_run", Kind::Boolean, "Only say what it would do.")],
@@ -106,6 +107,21 @@ pub const SEEK_SUBSCRIPTION: Operation = Operation {
     ..PULL_MESSAGES
 };
 
+const LISTED: &[Param] = &[
+    Param::optional(
+        "partition",
+        Kind::Integer { min: 0, max: PARTITIONS_MAX as u64 - 1 },
+        "Only this partition; all by default.",
+    ),
+    Param::optional(
+        "from",
+        Kind::Integer { min: 0, max: JSON_MAX },
+        "Only offsets from here on, with `partition`.",
+    ),
+    Param::optional("limit", Kind::Integer { min: 1, max: 1000 }, "Most items of the page; 100 by default."),
+    Param::optional("cursor", Kind::Text, "`next` of the page before, instead of `partition` and `from`."),
+];
+
 /// Lists leases.
 pub const LIST_LEASES: Operation = Operation {
     id: "listLeases",
@@ -115,30 +131,84 @@ pub const LIST_LEASES: Operation = Operation {
     summary: "List what is leased and what waits for its time",
     about: "By partition and offset; takes nothing. Errors: `subscription_not_found`, `partition_not_found`, \
             `incarnation_gone` once the topic was deleted, `invalid_cursor`, `unavailable`.",
-    query: &[
-        Param::optional(
-            "partition",
-            Kind::Integer { min: 0, max: PARTITIONS_MAX as u64 - 1 },
-            "Only this partition; all by default.",
-        ),
-        Param::optional(
-            "from",
-            Kind::Integer { min: 0, max: JSON_MAX },
-            "Only offsets from here on, with `partition`.",
-        ),
-        Param::optional(
-            "limit",
-            Kind::Integer { min: 1, max: 1000 },
-            "Most items of the page; 100 by default.",
-        ),
-        Param::optional(
-            "cursor",
-            Kind::Text,
-            "`next` of the page before, instead of `partition` and `from`.",
-        ),
-    ],
+    query: LISTED,
     headers: &[],
     body: Body::None,
     answers: &[Answer { status: 200, about: "A page.", content: &[json("LeasePage")], headers: &[] }],
+    ..PULL_MESSAGES
+};
+
+/// Lists messages by state.
+pub const LIST_MESSAGES_OF_STATE: Operation = Operation {
+    id: "listMessagesOfState",
+    path: "/v1/ns/{ns}/subscriptions/{subscription}/state",
+    summary: "List the messages that are ready, leased, delayed, blocked or dead",
+    about: "By partition and offset; takes nothing and changes nothing. A page looks at no more than 65,536 messages of a \
+            partition, so it may have fewer items than asked for, or none, and a `next`. Errors: \
+            `subscription_not_found`, `partition_not_found`, `incarnation_gone` once the topic was deleted, \
+            `invalid_cursor`, `invalid_parameter`, `unavailable`.",
+    query: &[
+        Param::optional(
+            "of",
+            Kind::Text,
+            "`ready` (if absent), `leased`, `delayed`, `blocked`, `settling`, `filtered` or `dead`.",
+        ),
+        LISTED[0],
+        LISTED[1],
+        LISTED[2],
+        LISTED[3],
+    ],
+    ..LIST_LEASES
+};
+
+/// Lists dead letters.
+pub const LIST_DEAD_LETTERS: Operation = Operation {
+    id: "listDeadLetters",
+    path: "/v1/ns/{ns}/subscriptions/{subscription}/dlq",
+    summary: "List the dead letters that were not redriven",
+    about: "Where they are in the subscription's topic, by partition and offset, with or without a dead letter topic. Errors: \
+            `subscription_not_found`, `partition_not_found`, `incarnation_gone` once the topic was deleted, \
+            `invalid_cursor`, `unavailable`.",
+    ..LIST_LEASES
+};
+
+/// Explains one message.
+pub const EXPLAIN_MESSAGE: Operation = Operation {
+    id: "explainMessage",
+    path: "/v1/ns/{ns}/subscriptions/{subscription}/explain",
+    summary: "Say where one message stands, and why",
+    about: "Changes nothing. Errors: `subscription_not_found`, `partition_not_found`, `incarnation_gone` once the topic \
+            was deleted, `invalid_parameter`, `unavailable`.",
+    query: &[Param {
+        required: true,
+        ..Param::optional("id", Kind::Text, "Partition and offset: `0:76531`.")
+    }],
+    answers: &[Answer {
+        status: 200,
+        about: "Where it stands.",
+        content: &[json("Explained")],
+        headers: &[],
+    }],
+    ..LIST_LEASES
+};
+
+/// Redrives dead letters.
+pub const REDRIVE_DEAD_LETTERS: Operation = Operation {
+    id: "redriveDeadLetters",
+    path: "/v1/ns/{ns}/subscriptions/{subscription}:redrive",
+    op: Op::Manage,
+    summary: "Deliver dead letters once more",
+    about: "They are unsettled again where they are, in the subscription's topic and for this subscription alone; attempts \
+            begin anew. What went to the dead letter topic stays there. Redriven twice is redriven once. Errors: \
+            `subscription_not_found`, `partition_not_found`, `incarnation_gone` once the topic was deleted, \
+            `invalid_cursor`, `invalid_parameter`, `unknown_field`, `unavailable`.",
+    headers: &[],
+    body: Body::Optional(&[json("Redrive")]),
+    answers: &[Answer {
+        status: 200,
+        about: "What was redriven.",
+        content: &[json("Redriven")],
+        headers: &[],
+    }],
     ..PULL_MESSAGES
 };

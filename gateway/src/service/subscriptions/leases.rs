@@ -2,7 +2,7 @@
 
 use weir_protocol::error::ErrorCode;
 use weir_protocol::ids::{Offset, PartitionId};
-use weir_protocol::rpc::{LeaseInfo, LeaseList, ListLeasesRequest, Method};
+use weir_protocol::rpc::{LeaseInfo, LeaseList, ListLeasesRequest, Method, Standing};
 
 use super::Subscriptions;
 use super::described::{Subscription, SubscriptionPath};
@@ -22,6 +22,8 @@ pub struct ListLeases {
     pub from: Offset,
     /// At most this many.
     pub limit: u32,
+    /// Only what stands so; `Unset`: what is leased and what waits.
+    pub standing: Standing,
     /// Cursor of the page before; then the two above are of no account.
     pub cursor: Option<String>,
 }
@@ -63,7 +65,7 @@ impl Subscriptions {
         };
         let deadline = self.storage.deadline();
         self.with_known(path, deadline, |known| async move {
-            self.list_from(&known.subscription, first, list.limit, deadline).await
+            self.list_from(&known.subscription, first, (list.limit, list.standing), deadline).await
         })
         .await
     }
@@ -72,7 +74,7 @@ impl Subscriptions {
         &self,
         subscription: &Subscription,
         first: Place,
-        limit: u32,
+        (limit, standing): (u32, Standing),
         deadline: tokio::time::Instant,
     ) -> Result<Page<LeaseListing>, ServiceError> {
         let (mut items, mut at) = (Vec::new(), first);
@@ -84,7 +86,7 @@ impl Subscriptions {
             let method = (Method::ListLeases, Safety::Repeatable);
             let call = self.call(subscription, at.partition, method, deadline)?;
             let part = subscription.part(at.partition);
-            let request = ListLeasesRequest { part, from: at.from.0, limit: left };
+            let request = ListLeasesRequest { part, from: at.from.0, limit: left, standing: standing.into() };
             let answer = self.storage.ask::<_, LeaseList>(call, &request).await;
             let answer = answer.map_err(|failure: ServiceError| failure.with_partition(at.partition))?;
             let partition = at.partition;

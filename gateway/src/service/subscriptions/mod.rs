@@ -6,7 +6,7 @@
 //!                  ├─ consume leases of all partitions as they appear, within credit
 //!                  ├─ settle  leases back to their partitions, results in the order they were given
 //!                  ├─ settle_and_publish  leases of one partition, and what came of them
-//!                  └─ seek, leases                                    ─▶ the partitions' shards
+//!                  └─ seek, leases, explain, redrive                  ─▶ the partitions' shards
 //!   Lease    what a token says: subscription, topic's life, partition, offset, fence
 //!   Known    a description that was asked for lately, and whose turn it is; forgotten when a part refuses it
 //! ```
@@ -18,6 +18,7 @@ mod known;
 mod lease;
 mod leases;
 mod manage;
+mod operate;
 mod pull;
 mod seek;
 mod settle;
@@ -28,6 +29,7 @@ pub use described::{Subscription, SubscriptionPath};
 pub use lease::Lease;
 pub use leases::{LeaseListing, ListLeases};
 pub use manage::{ListSubscriptions, SubscriptionView, Subscriptions, SubscriptionsMetrics};
+pub use operate::{Redrive, RedriveDone, RedriveFrom};
 pub use pull::{Delivery, Pull};
 pub use seek::{Seek, Seeked};
 pub use settle::{SettleLease, Settled};

@@ -18,6 +18,10 @@ pub struct Seek {
     pub to: At,
     /// Only say what it would do.
     pub is_dry_run: bool,
+    /// What stands before is kept under this name; 0: it is not.
+    pub keep_as: u64,
+    /// Not `to`, but back to what is kept under this name; 0: `to`.
+    pub back_to: u64,
 }
 
 /// What a seek did, or would do, to each partition, by number.
@@ -54,7 +58,8 @@ impl Subscriptions {
         let asked = subscription.partition_ids().map(|partition| async move {
             let call = self.call(subscription, partition, (Method::Seek, safety), deadline)?;
             let part = subscription.part(partition);
-            let request = SeekRequest { part, to: seek.to.into(), is_dry_run: seek.is_dry_run };
+            let Seek { to, is_dry_run, keep_as, back_to } = seek;
+            let request = SeekRequest { part, to: to.into(), is_dry_run, keep_as, back_to };
             let answer = self.storage.ask::<_, SeekAnswer>(call, &request).await;
             answer.map_err(|failure| failure.with_partition(partition))
         });

@@ -81,7 +81,7 @@ impl Puller<'_> {
 }
 
 /// What a subscription wants to know of records.
-struct Sight<'a> {
+pub(super) struct Sight<'a> {
     config: &'a SubscriptionConfig,
     filter: Option<Filter>,
     fair_by: Option<Field>,
@@ -90,7 +90,7 @@ struct Sight<'a> {
 
 impl<'a> Sight<'a> {
     /// Reads what the configuration says; once per step.
-    fn of(view: &'a View) -> Result<Self, Refusal> {
+    pub(super) fn of(view: &'a View) -> Result<Self, Refusal> {
         let config = &*view.held.config;
         let wrong = |error: FilterError| {
             let detail =
@@ -102,7 +102,8 @@ impl<'a> Sight<'a> {
         Ok(Self { config, filter, fair_by, topic_ttl_ms: view.ttl_ms })
     }
 
-    fn look(&self, read: &ReadBatches, now: TimestampMs) -> Result<Vec<Seen>, Refusal> {
+    /// What is to be done with each record.
+    pub(super) fn look(&self, read: &ReadBatches, now: TimestampMs) -> Result<Vec<Seen>, Refusal> {
         let corrupt = |error: &dyn std::fmt::Display| Refusal::new(ErrorCode::Corrupt, error.to_string());
         let mut seen = Vec::with_capacity(usize::try_from(read.records).unwrap_or(0));
         for (slice, (row, batch)) in read.slices.iter().zip(&read.batches) {
@@ -114,6 +115,11 @@ impl<'a> Sight<'a> {
             }
         }
         Ok(seen)
+    }
+
+    /// As if every record were meant.
+    pub(super) fn without_filter(self) -> Self {
+        Self { filter: None, ..self }
     }
 
     fn see(&self, offset: Offset, record: &Record, ts: TimestampMs, now: TimestampMs) -> Seen {

@@ -1,4 +1,4 @@
-//! How subscriptions stand, and seeking.
+//! How subscriptions stand.
 
 use bytes::Bytes;
 use weir_protocol::error::ErrorCode;
@@ -6,17 +6,13 @@ use weir_protocol::ids::{Offset, ShardId};
 use weir_protocol::limits::READ_RECORDS_MAX;
 use weir_protocol::rpc::{
     DescribeSubscriptionRequest, LeaseList, ListLeasesRequest, ListSubscriptionsRequest, PartRef, PartStats,
-    PartStatsList, PartStatsRequest, Refusal, SeekAnswer, SeekRequest, SubscriptionDescription,
-    SubscriptionList,
+    PartStatsList, PartStatsRequest, Refusal, Standing, SubscriptionDescription, SubscriptionList,
 };
 
 use super::PartHandle;
 use crate::clock;
-use crate::read::Reader;
 use crate::replica::ShardHandle;
-use crate::server::Room;
 use crate::server::dispatch::decode;
-use crate::subscription::{PartEvent, Seek};
 
 pub(in crate::server) fn describe(
     shard: &ShardHandle,
@@ -69,6 +65,7 @@ fn stats(shard: &ShardHandle, part: PartRef) -> Result<PartStats, Refusal> {
         oldest_ms: oldest,
         blocked: counts.blocked,
         in_memory,
+        revivable: part.given_up(),
     })
 }
 
@@ -77,44 +74,13 @@ pub(in crate::server) fn leases(shard: &ShardHandle, body: Bytes) -> Result<Leas
     let handle = PartHandle::new(shard.clone(), request.part);
     let queue = handle.queue(&handle.view()?);
     let limit = request.limit.clamp(1, READ_RECORDS_MAX) as usize;
-    let (held, _) = handle.lock(&queue)?;
-    let page = held.leases.list(Offset(request.from), limit, clock::now());
-    Ok(LeaseList { leases: page.leases, next: page.next.map(|offset| offset.0) })
-}
-
-/// Moves a part, or says what that would do.
-pub(in crate::server) async fn seek(
-    shard: ShardHandle,
-    room: Room,
-    body: Bytes,
-) -> Result<SeekAnswer, Refusal> {
-    let request: SeekRequest = decode(body)?;
-    let handle = PartHandle::new(shard.clone(), request.part);
-    let queue = handle.queue(&handle.view()?);
-    let to = Reader::new(shard, handle.key.1).resolve(request.to, true)?;
-    let (preview, fence) = {
-        let (mut held, view) = handle.lock(&queue)?;
-        if held.is_seeking && !request.is_dry_run {
-            let refusal = Refusal::new(ErrorCode::Busy, "another seek of this subscription is on its way");
-            return Err(Refusal { retry_after_ms: Some(100), ..refusal });
+    let (held, view) = handle.lock(&queue)?;
+    let (from, now) = (Offset(request.from), clock::now());
+    let page = match request.standing() {
+        Standing::Unset => held.leases.list(from, limit, now),
+        standing => {
+            held.leases.standing_as(&view.held.part, from.max(view.start)..view.end, standing, limit, now)
         }
-        // What is decided until the seek is in the log would be decided on what it undoes.
-        held.is_seeking |= !request.is_dry_run;
-        let preview = held.leases.seek_preview(&view.held.part, to, view.start..view.end);
-        (preview, held.next_fence)
     };
-    if !request.is_dry_run {
-        let logged =
-            handle.commit(&room, &PartEvent { seek: Some(Seek { to, fence }), ..PartEvent::default() }).await;
-        let mut held = queue.lock();
-        held.is_seeking = false;
-        // Also where nobody knows whether it is in the log: a new beginning asks the part.
-        if let Ok(view) = handle.view() {
-            held.begin_again(&view.held, view.partitions, clock::now());
-        }
-        drop(held);
-        queue.changed.notify_waiters();
-        logged?;
-    }
-    Ok(SeekAnswer { floor: preview.floor.0, redelivered: preview.redelivered, skipped: preview.skipped })
+    Ok(LeaseList { leases: page.leases, next: page.next.map(|offset| offset.0) })
 }

@@ -4,14 +4,17 @@
 //! and in it before anybody is told.
 //!
 //! * `pull` leases and sends, `consume` does it as long as somebody listens, `ahead` looks at records first where that
-//!   is needed, `settle` ends leases, `settle_and_publish` with what came of them, `look` changes nothing but for a
-//!   seek.
+//!   is needed, `settle` ends leases, `settle_and_publish` with what came of them, `seek` and `redrive` deliver again,
+//!   `look` and `explain` change nothing.
 
 mod ahead;
 mod consume;
+mod explain;
 mod find;
 mod look;
 mod pull;
+mod redrive;
+mod seek;
 mod settle;
 mod settle_and_publish;
 
@@ -25,8 +28,11 @@ use weir_protocol::ids::Offset;
 use weir_protocol::rpc::{PartRef, Refusal};
 
 pub(super) use consume::{consume, leave};
-pub(super) use look::{describe, leases, list, part_stats, seek};
+pub(super) use explain::explain;
+pub(super) use look::{describe, leases, list, part_stats};
 pub(super) use pull::pull;
+pub(super) use redrive::redrive;
+pub(super) use seek::seek;
 pub(super) use settle::{settle, settle_runs};
 pub(super) use settle_and_publish::settle_and_publish;
 

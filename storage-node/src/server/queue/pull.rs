@@ -172,6 +172,7 @@ impl Puller<'_> {
         let key = self.request.key.map(|key| PullKey(key.into()));
         let (mut held, view) = self.part.lock(self.queue)?;
         let (held, part) = (&mut *held, &view.held.part);
+        held.pulled = Some(now);
         // Looked at under the lock: who gives back what a caller held looks after the caller was cancelled.
         if held.is_seeking || self.call.latest().is_cancelled {
             return Ok(Looked::Over(Step::Nothing { wake_ms: None }));

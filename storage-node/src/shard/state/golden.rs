@@ -259,11 +259,30 @@ fn ruled() -> Vec<SubBatch> {
         config: SubscriptionConfig { fair_by, filter: None, ..create.config.clone() },
         ..update.clone()
     };
-    vec![
+    let seek = |keep_as, back_to| Some(Seek { to: Offset(9), fence: Fence(3 << 32), keep_as, back_to });
+    let dead = Dead { offset: Offset(2), attempts: 1, reason: "no such customer".into() };
+    let events = [
+        PartEvent { settled: vec![Offset(0)..Offset(2)], dead: vec![dead], ..PartEvent::default() },
+        PartEvent { seek: seek(7, 0), ..PartEvent::default() },
+        PartEvent { seek: seek(8, 7), ..PartEvent::default() },
+        PartEvent { revived: vec![Offset(0)..Offset(9)], ..PartEvent::default() },
+        PartEvent { seek: seek(9, 6), ..PartEvent::default() },
+    ];
+    let part = PartRef { subscription: life(9), incarnation: life(2), partition: 0 };
+    let change = |event: &PartEvent| {
+        command(Change::ChangePart(ChangePart {
+            part,
+            event: event.encode().into(),
+            ..ChangePart::default()
+        }))
+    };
+    let mut subs = vec![
         command(Change::CreateSubscription(create)),
         command(Change::UpdateSubscription(update)),
         command(Change::UpdateSubscription(allowed)),
-    ]
+    ];
+    subs.extend(events.iter().map(change));
+    subs
 }
 
 /// What becomes of records, and of dead letters.
@@ -286,9 +305,12 @@ fn settled() -> Vec<SubBatch> {
         delivered: vec![Delivered { offset: Offset(7), attempts: 2 }],
         dead: vec![dead(8, 3, "no such customer"), dead(5, 3, "settled before")],
         seek: None,
+        ..PartEvent::default()
     };
-    let seek =
-        PartEvent { seek: Some(Seek { to: Offset(75), fence: Fence(2 << 32) }), ..PartEvent::default() };
+    let seek = PartEvent {
+        seek: Some(Seek { to: Offset(75), fence: Fence(2 << 32), keep_as: 0, back_to: 0 }),
+        ..PartEvent::default()
+    };
     let no_partition = PartEvent::default();
     let gone = PartEvent { dead: vec![dead(69, 1, "trimmed")], ..PartEvent::default() };
     let changes = [

@@ -152,7 +152,7 @@ impl World {
     }
 
     fn seek(&mut self, shard: usize, to: u64, fence: u64) {
-        let seek = Some(Seek { to: Offset(to), fence: Fence(fence) });
+        let seek = Some(Seek { to: Offset(to), fence: Fence(fence), keep_as: 0, back_to: 0 });
         let event = PartEvent { seek, ..PartEvent::default() };
         let part = self.part(shard);
         let change = ChangePart { part, event: event.encode().into(), ..ChangePart::default() };

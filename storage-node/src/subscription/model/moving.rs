@@ -21,7 +21,7 @@ impl Pair {
         if self.records.iter().all(|record| record.is == Is::New || record.fence >= self.fence_base) {
             assert_eq!(preview.redelivered, redelivered);
         }
-        let seek = Some(Seek { to: Offset(to), fence: self.next_fence });
+        let seek = Some(Seek { to: Offset(to), fence: self.next_fence, keep_as: 0, back_to: 0 });
         self.part.apply(&PartEvent { seek, ..PartEvent::default() }, bounds);
         for (offset, record) in self.records.iter_mut().enumerate() {
             let (key, fated) = (record.key, record.fated);

@@ -104,6 +104,7 @@ impl Pair {
             dead: event.dead.iter().filter(|_| had_effect).map(|dead| dead.offset).collect(),
             nacked: u64::from(had_effect && !event.nacked.is_empty()),
             delivered: 0,
+            revived: 0,
         };
         self.dead += expected.dead.len() as u64;
         assert_eq!(applied, expected);

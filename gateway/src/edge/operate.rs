@@ -1,0 +1,133 @@
+//! What operators ask of a queue: lists by state, why a message is where it is, and dead letters once more.
+
+use axum::response::Response;
+use http::header::CACHE_CONTROL;
+use http::{HeaderValue, StatusCode};
+use weir_protocol::filter::Filter;
+use weir_protocol::ids::{Offset, PartitionId};
+use weir_protocol::limits::REDRIVE_RECORDS_MAX;
+use weir_protocol::rpc::Standing;
+
+use super::dispatch::{Call, json};
+use super::queues::{id, list, listed};
+use super::subscriptions::path;
+use crate::api::{self, Explained, Problem, Redriven};
+use crate::service::subscriptions::{Redrive, RedriveFrom};
+
+const REDRIVE_DEFAULT: u32 = 100;
+const STOP_AFTER_DEFAULT: u32 = 10;
+/// Most messages a second that may be asked for.
+const RATE_MAX: u32 = 10_000;
+
+/// The messages in one state.
+pub(super) async fn state(call: Call) -> Result<Response, Problem> {
+    let standing = match call.route.query("of").unwrap_or("ready") {
+        "ready" => Standing::Ready,
+        "leased" => Standing::Leased,
+        "delayed" => Standing::Delayed,
+        "blocked" => Standing::Blocked,
+        "settling" => Standing::Settling,
+        "filtered" => Standing::Skipped,
+        "dead" => Standing::Dead,
+        _ => {
+            let why = "ready, leased, delayed, blocked, settling, filtered or dead";
+            return Err(Problem::invalid_parameter("of", why));
+        }
+    };
+    list(call, standing).await
+}
+
+pub(super) async fn dead(call: Call) -> Result<Response, Problem> {
+    list(call, Standing::Dead).await
+}
+
+pub(super) async fn explain(call: Call) -> Result<Response, Problem> {
+    let (partition, offset) = place("id", call.route.query("id").unwrap_or_default())?;
+    let found = call.edge.services.subscriptions.explain(&path(&call)?, partition, offset).await?;
+    let body = Explained {
+        message: listed(partition, found.record),
+        reasons: found.hindrances.into_iter().filter_map(api::Hindrance::of).collect(),
+        ahead: found.ahead,
+        pulled_ms_ago: found.pulled_ms_ago,
+        start: found.start,
+        end: found.end,
+    };
+    let mut response = json(StatusCode::OK, &body)?;
+    response.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    Ok(response)
+}
+
+pub(super) async fn redrive(mut call: Call) -> Result<Response, Problem> {
+    let path = path(&call)?;
+    let asked: api::Redrive = call.json().await?;
+    let redrive = checked(asked)?;
+    let done = call.edge.services.subscriptions.redrive(&path, &redrive).await?;
+    let body = Redriven {
+        redriven: done.redriven.into_iter().map(|(partition, offset)| id(partition.0, offset.0)).collect(),
+        dead_again: done.dead_again,
+        stopped: done.is_stopped,
+        next: done.next,
+    };
+    json(StatusCode::OK, &body)
+}
+
+fn checked(asked: api::Redrive) -> Result<Redrive, Problem> {
+    let limit = asked.max.unwrap_or(REDRIVE_DEFAULT);
+    if limit == 0 || limit as usize > REDRIVE_RECORDS_MAX || asked.ids.len() > REDRIVE_RECORDS_MAX {
+        let why = format!("1 to {REDRIVE_RECORDS_MAX} messages are redriven at once");
+        return Err(Problem::invalid_parameter(if asked.ids.is_empty() { "max" } else { "ids" }, why));
+    }
+    if asked.rate.is_some_and(|rate| rate == 0 || rate > RATE_MAX) {
+        return Err(Problem::invalid_parameter("rate", format!("1 to {RATE_MAX} a second are allowed")));
+    }
+    if let Some(Err(error)) = asked.filter.as_deref().map(Filter::parse) {
+        return Err(Problem::invalid_parameter("filter", error.to_string()));
+    }
+    if !asked.ids.is_empty() && asked.cursor.is_some() {
+        return Err(Problem::invalid_parameter("cursor", "goes with a number of messages, not with ids"));
+    }
+    let ids = asked.ids.iter().map(|text| place("ids", text)).collect::<Result<Vec<_>, _>>()?;
+    let from = match asked.cursor {
+        _ if !ids.is_empty() => RedriveFrom::Ids(ids),
+        Some(cursor) => RedriveFrom::Cursor(cursor),
+        None => RedriveFrom::Oldest,
+    };
+    let stop_after = asked.stop_after.unwrap_or(STOP_AFTER_DEFAULT);
+    Ok(Redrive { from, limit, filter: asked.filter, rate: asked.rate, stop_after })
+}
+
+/// Partition and offset, as a message's `id` has them.
+fn place(field: &str, text: &str) -> Result<(PartitionId, Offset), Problem> {
+    let number = |(partition, offset): (&str, &str)| {
+        Some((PartitionId(partition.parse().ok()?), Offset(offset.parse().ok()?)))
+    };
+    text.split_once(':').and_then(number).ok_or_else(|| {
+        Problem::invalid_parameter(field, format!("{text:?} is no id: a partition, a colon, an offset"))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_redrive_has_defaults_and_bounds() {
+        let read = |value| checked(serde_json::from_value(value).unwrap());
+        let plain = read(json!({})).unwrap();
+        assert_eq!((plain.limit, plain.stop_after, plain.rate), (100, 10, None));
+        assert!(matches!(read(json!({"ids": ["1:7"]})).unwrap().from, RedriveFrom::Ids(ids)
+            if ids == [(PartitionId(1), Offset(7))]));
+        for (value, field) in [
+            (json!({"max": 0}), "max"),
+            (json!({"max": 10_001}), "max"),
+            (json!({"rate": 0}), "rate"),
+            (json!({"ids": ["7"]}), "ids"),
+            (json!({"ids": ["0:1"], "cursor": "x"}), "cursor"),
+            (json!({"filter": "key"}), "filter"),
+        ] {
+            assert_eq!(read(value).unwrap_err().field.as_deref(), Some(field));
+        }
+    }
+}

@@ -1,0 +1,252 @@
+//! Why a message is where it is, and dead letters once more.
+
+use std::time::Duration;
+
+use tokio::time::{Instant, sleep_until};
+use weir_protocol::error::ErrorCode;
+use weir_protocol::ids::{Offset, PartitionId};
+use weir_protocol::rpc::{ExplainRequest, Explanation, Method, RedriveAnswer, RedriveRequest};
+
+use super::Subscriptions;
+use super::described::{Subscription, SubscriptionPath};
+use crate::service::ServiceError;
+use crate::service::token::{TokenReader, TokenWriter};
+use crate::storage::Safety;
+
+const VERSION: u8 = 2;
+/// A redrive at a rate ends after this long, and says where to go on.
+const REDRIVE_TIME_MAX: Duration = Duration::from_secs(20);
+/// At a rate, messages are redriven in as many steps a second.
+const STEPS_A_SECOND: u32 = 4;
+
+/// Which dead letters.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum RedriveFrom {
+    /// The oldest of every partition.
+    Oldest,
+    /// Where one before ended.
+    Cursor(String),
+    /// These.
+    Ids(Vec<(PartitionId, Offset)>),
+}
+
+/// Dead letters to be delivered once more.
+#[derive(Debug, Clone)]
+pub struct Redrive {
+    /// Which.
+    pub from: RedriveFrom,
+    /// At most this many.
+    pub limit: u32,
+    /// Only those that it matches.
+    pub filter: Option<String>,
+    /// At most this many a second; `None`: at once.
+    pub rate: Option<u32>,
+    /// Stop when this many of them are dead again; 0: never.
+    pub stop_after: u32,
+}
+
+/// What a redrive did.
+#[derive(Debug, Clone, Default)]
+pub struct RedriveDone {
+    /// What will be delivered again.
+    pub redriven: Vec<(PartitionId, Offset)>,
+    /// How many of them are dead again.
+    pub dead_again: u64,
+    /// Too many were.
+    pub is_stopped: bool,
+    /// Where to go on; `None`: there is nothing beyond.
+    pub next: Option<String>,
+}
+
+/// Where a redrive goes on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Place {
+    partition: PartitionId,
+    from: Offset,
+}
+
+impl Subscriptions {
+    /// Where a message stands for a subscription, and why. Changes nothing.
+    ///
+    /// # Errors
+    /// `partition_not_found`, `incarnation_gone` if the topic was deleted.
+    pub async fn explain(
+        &self,
+        path: &SubscriptionPath,
+        partition: PartitionId,
+        offset: Offset,
+    ) -> Result<Explanation, ServiceError> {
+        let deadline = self.storage.deadline();
+        self.with_known(path, deadline, |known| async move {
+            let method = (Method::Explain, Safety::Repeatable);
+            let call = self.call(&known.subscription, partition, method, deadline)?;
+            let part = known.subscription.part(partition);
+            let answer = self.storage.ask(call, &ExplainRequest { part, offset: offset.0 }).await;
+            answer.map_err(|failure: ServiceError| failure.with_partition(partition))
+        })
+        .await
+    }
+
+    /// Makes dead letters unsettled again, for this subscription alone.
+    ///
+    /// # Errors
+    /// `partition_not_found`, `invalid_cursor`, `incarnation_gone` if the topic was deleted. Redriven twice is redriven
+    /// once: what is not dead is passed over.
+    ///
+    /// # Cancel safety
+    /// If it is dropped, what was redriven until then stays so.
+    pub async fn redrive(
+        &self,
+        path: &SubscriptionPath,
+        redrive: &Redrive,
+    ) -> Result<RedriveDone, ServiceError> {
+        let deadline = self.storage.deadline();
+        self.with_known(path, deadline, |known| async move {
+            match &redrive.from {
+                RedriveFrom::Ids(ids) => self.redrive_ids(&known.subscription, redrive, ids).await,
+                RedriveFrom::Oldest => {
+                    let first = Place { partition: PartitionId(0), from: Offset(0) };
+                    self.redrive_from(&known.subscription, redrive, first).await
+                }
+                RedriveFrom::Cursor(cursor) => {
+                    self.redrive_from(&known.subscription, redrive, Place::decode(cursor)?).await
+                }
+            }
+        })
+        .await
+    }
+
+    async fn redrive_ids(
+        &self,
+        subscription: &Subscription,
+        redrive: &Redrive,
+        ids: &[(PartitionId, Offset)],
+    ) -> Result<RedriveDone, ServiceError> {
+        let (mut pace, mut ids, mut asked) = (Pace::new(redrive), ids.to_vec(), 0);
+        ids.sort_unstable();
+        let steps = ids.chunk_by(|(one, _), (other, _)| one == other);
+        for some in steps.flat_map(|of_one| of_one.chunks(pace.step as usize)).collect::<Vec<_>>() {
+            if !pace.is_allowed(asked).await {
+                break;
+            }
+            let partition = some[0].0;
+            let mut request = pace.request(subscription, partition, redrive);
+            request.offsets = some.iter().map(|(_, offset)| offset.0).collect();
+            request.limit = u32::try_from(some.len()).unwrap_or(u32::MAX);
+            let answer = self.redrive_part(subscription, partition, request).await?;
+            pace.add(partition, &answer, redrive);
+            asked += some.len();
+        }
+        Ok(pace.done)
+    }
+
+    async fn redrive_from(
+        &self,
+        subscription: &Subscription,
+        redrive: &Redrive,
+        first: Place,
+    ) -> Result<RedriveDone, ServiceError> {
+        let (mut pace, mut place) = (Pace::new(redrive), first);
+        while place.partition.0 < subscription.partitions() {
+            let left = redrive.limit as usize - pace.done.redriven.len();
+            pace.done.next = Some(place.encode());
+            if left == 0 || !pace.is_allowed(pace.done.redriven.len()).await {
+                return Ok(pace.done);
+            }
+            let mut request = pace.request(subscription, place.partition, redrive);
+            let step = u32::try_from(left).unwrap_or(u32::MAX).min(pace.step);
+            (request.from, request.limit) = (place.from.0, step);
+            let answer = self.redrive_part(subscription, place.partition, request).await?;
+            pace.add(place.partition, &answer, redrive);
+            place = match answer.next {
+                Some(next) => Place { from: Offset(next), ..place },
+                None => Place { partition: PartitionId(place.partition.0 + 1), from: Offset(0) },
+            };
+        }
+        pace.done.next = None;
+        Ok(pace.done)
+    }
+
+    async fn redrive_part(
+        &self,
+        subscription: &Subscription,
+        partition: PartitionId,
+        request: RedriveRequest,
+    ) -> Result<RedriveAnswer, ServiceError> {
+        // Twice is once.
+        let method = (Method::Redrive, Safety::Repeatable);
+        let call = self.call(subscription, partition, method, self.storage.deadline())?;
+        let answer = self.storage.ask(call, &request).await;
+        answer.map_err(|failure: ServiceError| failure.with_partition(partition))
+    }
+}
+
+/// How fast, how long, and what came of it so far.
+struct Pace {
+    begun: Instant,
+    rate: Option<u32>,
+    step: u32,
+    done: RedriveDone,
+}
+
+impl Pace {
+    fn new(redrive: &Redrive) -> Self {
+        let step = redrive.rate.map_or(redrive.limit, |rate| (rate / STEPS_A_SECOND).max(1));
+        Self { begun: Instant::now(), rate: redrive.rate, step, done: RedriveDone::default() }
+    }
+
+    /// Waits for the turn of the next one after `count`; false if it would come too late, or all has stopped.
+    async fn is_allowed(&self, count: usize) -> bool {
+        if self.done.is_stopped {
+            return false;
+        }
+        let Some(rate) = self.rate else { return true };
+        let after = Duration::from_secs(1) / rate * u32::try_from(count).unwrap_or(u32::MAX);
+        if after > REDRIVE_TIME_MAX {
+            return false;
+        }
+        sleep_until(self.begun + after).await;
+        true
+    }
+
+    fn request(
+        &self,
+        subscription: &Subscription,
+        partition: PartitionId,
+        redrive: &Redrive,
+    ) -> RedriveRequest {
+        let watched = self.done.redriven.iter().filter(|(of, _)| *of == partition);
+        RedriveRequest {
+            part: subscription.part(partition),
+            filter: redrive.filter.clone(),
+            watched: watched.map(|(_, offset)| offset.0).collect(),
+            give_up_at: redrive.stop_after,
+            ..RedriveRequest::default()
+        }
+    }
+
+    fn add(&mut self, partition: PartitionId, answer: &RedriveAnswer, redrive: &Redrive) {
+        self.done.redriven.extend(answer.redriven.iter().map(|offset| (partition, Offset(*offset))));
+        self.done.dead_again = self.done.dead_again.max(answer.dead_again);
+        self.done.is_stopped = redrive.stop_after > 0 && answer.dead_again >= redrive.stop_after.into();
+    }
+}
+
+impl Place {
+    fn encode(self) -> String {
+        TokenWriter::new(VERSION).number(self.partition.0.into()).number(self.from.0).finish()
+    }
+
+    fn decode(token: &str) -> Result<Self, ServiceError> {
+        let read = || {
+            let mut reader = TokenReader::new(VERSION, token)?;
+            let place = Self { partition: PartitionId(reader.small()?), from: Offset(reader.number()?) };
+            reader.end()?;
+            Some(place)
+        };
+        read().ok_or_else(|| {
+            let failure = ServiceError::new(ErrorCode::InvalidCursor, "the cursor is not one of a redrive");
+            failure.with_field("cursor")
+        })
+    }
+}

@@ -1,0 +1,103 @@
+//! What operators ask of subscriptions: why a record is where it is, and dead letters once more.
+
+use super::{LeaseInfo, PartRef};
+
+/// Asks why a record is where it is. Changes nothing.
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct ExplainRequest {
+    /// The part.
+    #[prost(message, required, tag = "1")]
+    pub part: PartRef,
+    /// The record.
+    #[prost(uint64, tag = "2")]
+    pub offset: u64,
+}
+
+/// Why a record that could be leased is not.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, prost::Enumeration)]
+#[repr(i32)]
+pub enum Hindrance {
+    /// None that this build knows.
+    Unset = 0,
+    /// The subscription is paused.
+    Paused = 1,
+    /// As many are leased as may be.
+    WindowFull = 2,
+    /// Nobody has pulled for a minute, or since this leader began.
+    NoConsumer = 3,
+    /// Too many wait to come again: no new one is leased.
+    ComesAgainFull = 4,
+    /// The filter does not match it: it will be settled.
+    Filtered = 5,
+    /// Its time to live is over: it will be settled.
+    Expired = 6,
+    /// Its publisher wants it later.
+    Scheduled = 7,
+    /// Others go before it.
+    InLine = 8,
+    /// A seek is on its way.
+    Seeking = 9,
+}
+
+/// The answer to [`ExplainRequest`].
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct Explanation {
+    /// Where it stands, and who has it.
+    #[prost(message, required, tag = "1")]
+    pub record: LeaseInfo,
+    /// What keeps it from being leased, if it is unsettled and nobody has it.
+    #[prost(enumeration = "Hindrance", repeated, tag = "2")]
+    pub hindrances: Vec<i32>,
+    /// Unsettled records before it.
+    #[prost(uint64, tag = "3")]
+    pub ahead: u64,
+    /// How long ago somebody pulled; absent: not since this leader began.
+    #[prost(uint64, optional, tag = "4")]
+    pub pulled_ms_ago: Option<u64>,
+    /// Bounds of the partition.
+    #[prost(uint64, tag = "5")]
+    pub start: u64,
+    /// One past its newest record.
+    #[prost(uint64, tag = "6")]
+    pub end: u64,
+}
+
+/// Makes records that were given up unsettled again, with their attempts begun anew.
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct RedriveRequest {
+    /// The part.
+    #[prost(message, required, tag = "1")]
+    pub part: PartRef,
+    /// These; empty: the oldest from `from` on.
+    #[prost(uint64, repeated, tag = "2")]
+    pub offsets: Vec<u64>,
+    /// Only from this offset on.
+    #[prost(uint64, tag = "3")]
+    pub from: u64,
+    /// At most this many.
+    #[prost(uint32, tag = "4")]
+    pub limit: u32,
+    /// Only those that this [filter](crate::filter::Filter) matches.
+    #[prost(string, optional, tag = "5")]
+    pub filter: Option<String>,
+    /// Redriven before: how many of them are dead again is told, and with `give_up_at` of them nothing is done.
+    #[prost(uint64, repeated, tag = "6")]
+    pub watched: Vec<u64>,
+    /// See `watched`; 0: whatever became of them.
+    #[prost(uint32, tag = "7")]
+    pub give_up_at: u32,
+}
+
+/// The answer to [`RedriveRequest`].
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct RedriveAnswer {
+    /// What is unsettled again, ascending.
+    #[prost(uint64, repeated, tag = "1")]
+    pub redriven: Vec<u64>,
+    /// Where to go on; absent: there is nothing beyond.
+    #[prost(uint64, optional, tag = "2")]
+    pub next: Option<u64>,
+    /// How many of the watched ones are dead again.
+    #[prost(uint64, tag = "3")]
+    pub dead_again: u64,
+}

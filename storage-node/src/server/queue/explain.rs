@@ -1,0 +1,91 @@
+//! Why a record is where it is. Looking changes nothing.
+
+use bytes::Bytes;
+use weir_protocol::ids::Offset;
+use weir_protocol::rpc::{ExplainRequest, Explanation, Hindrance, LeaseInfo, Refusal, Standing};
+
+use super::ahead::Sight;
+use super::{PartHandle, View};
+use crate::clock;
+use crate::read::{Allowance, Reader};
+use crate::replica::{Held, ShardHandle};
+use crate::server::dispatch::decode;
+use crate::subscription::Fate;
+
+/// Nobody consumes if nobody has pulled for this long, in milliseconds.
+const NO_CONSUMER_MS: u64 = 60_000;
+
+pub(in crate::server) async fn explain(shard: ShardHandle, body: Bytes) -> Result<Explanation, Refusal> {
+    let request: ExplainRequest = decode(body)?;
+    let (handle, offset) = (PartHandle::new(shard.clone(), request.part), Offset(request.offset));
+    let queue = handle.queue(&handle.view()?);
+    let (explanation, view) = {
+        let (held, view) = handle.lock(&queue)?;
+        (at_rest(&held, &view, offset), view)
+    };
+    if explanation.record.standing() != Standing::Ready {
+        return Ok(explanation);
+    }
+    let reader = Reader::new(shard, handle.key.1);
+    let read = reader.look(offset, offset.plus(1), Allowance { records: 1, bytes: u64::MAX }).await?;
+    let (sight, now) = (Sight::of(&view)?, clock::now());
+    let fate = sight.look(&read, now)?.first().map(|seen| seen.fate);
+    // Whatever is skipped though any filter would let it through has expired.
+    let is_expired =
+        sight.without_filter().look(&read, now)?.first().map(|seen| seen.fate) == Some(Fate::Skip);
+    Ok(with_record(explanation, fate, is_expired))
+}
+
+/// What is known without reading the record.
+fn at_rest(held: &Held, view: &View, offset: Offset) -> Explanation {
+    let (now, part) = (clock::now(), &view.held.part);
+    let mut record = LeaseInfo { offset: offset.0, ..LeaseInfo::default() };
+    match offset {
+        _ if offset < view.start => record.set_standing(Standing::Trimmed),
+        _ if offset >= view.end => record.set_standing(Standing::Absent),
+        _ => record = held.leases.standing(part, offset, now),
+    }
+    let mut explanation = Explanation {
+        ahead: part.count_unsettled(offset.min(view.end)),
+        pulled_ms_ago: held.pulled.map(|at| now.0.saturating_sub(at.0)),
+        start: view.start.0,
+        end: view.end.0,
+        record,
+        hindrances: Vec::new(),
+    };
+    let waits = matches!(
+        explanation.record.standing(),
+        Standing::Ready | Standing::Delayed | Standing::Blocked | Standing::Skipped
+    );
+    if waits {
+        let is_alone = explanation.pulled_ms_ago.is_none_or(|ms| ms > NO_CONSUMER_MS);
+        let is_paused = view.held.config.paused;
+        for (is_so, hindrance) in [
+            (is_paused, Hindrance::Paused),
+            (held.leases.is_full() && !is_paused, Hindrance::WindowFull),
+            (is_alone, Hindrance::NoConsumer),
+            (held.is_seeking, Hindrance::Seeking),
+            (held.leases.is_full_of_what_comes_again(), Hindrance::ComesAgainFull),
+        ] {
+            if is_so {
+                explanation.hindrances.push(hindrance as i32);
+            }
+        }
+    }
+    explanation
+}
+
+/// What the record itself adds.
+fn with_record(mut explanation: Explanation, fate: Option<Fate>, is_expired: bool) -> Explanation {
+    let own = match fate {
+        Some(Fate::Skip) if is_expired => Some(Hindrance::Expired),
+        Some(Fate::Skip) => Some(Hindrance::Filtered),
+        Some(Fate::DeliverAt(_)) => Some(Hindrance::Scheduled),
+        _ if explanation.ahead > 0 && explanation.hindrances.is_empty() => Some(Hindrance::InLine),
+        _ => None,
+    };
+    if let Some(own) = own {
+        explanation.hindrances.insert(0, own as i32);
+    }
+    explanation
+}

@@ -1,0 +1,67 @@
+//! Moving parts, and undoing that.
+
+use bytes::Bytes;
+use weir_protocol::error::ErrorCode;
+use weir_protocol::rpc::{Refusal, SeekAnswer, SeekRequest};
+
+use super::{PartHandle, View};
+use crate::clock;
+use crate::read::Reader;
+use crate::replica::ShardHandle;
+use crate::server::Room;
+use crate::server::dispatch::decode;
+use crate::subscription::{Leases, PartEvent, Seek, SeekPreview};
+
+/// Moves a part, or says what that would do.
+pub(in crate::server) async fn seek(
+    shard: ShardHandle,
+    room: Room,
+    body: Bytes,
+) -> Result<SeekAnswer, Refusal> {
+    let request: SeekRequest = decode(body)?;
+    let handle = PartHandle::new(shard.clone(), request.part);
+    let queue = handle.queue(&handle.view()?);
+    let to = Reader::new(shard, handle.key.1).resolve(request.to, true)?;
+    let back = undo(&handle.view()?, request.back_to)?;
+    let (preview, fence) = {
+        let (mut held, view) = handle.lock(&queue)?;
+        if held.is_seeking && !request.is_dry_run {
+            let refusal = Refusal::new(ErrorCode::Busy, "another seek of this subscription is on its way");
+            return Err(Refusal { retry_after_ms: Some(100), ..refusal });
+        }
+        // What is decided until the seek is in the log would be decided on what it undoes.
+        held.is_seeking |= !request.is_dry_run;
+        let preview =
+            back.unwrap_or_else(|| held.leases.seek_preview(&view.held.part, to, view.start..view.end));
+        (preview, held.next_fence)
+    };
+    if !request.is_dry_run {
+        let (keep_as, back_to) = (request.keep_as, request.back_to);
+        let seek = Some(Seek { to, fence, keep_as, back_to });
+        let logged = handle.commit(&room, &PartEvent { seek, ..PartEvent::default() }).await;
+        let mut held = queue.lock();
+        held.is_seeking = false;
+        // Also where nobody knows whether it is in the log: a new beginning asks the part.
+        if let Ok(view) = handle.view() {
+            held.begin_again(&view.held, view.partitions, clock::now());
+        }
+        drop(held);
+        queue.changed.notify_waiters();
+        logged?;
+    }
+    Ok(SeekAnswer { floor: preview.floor.0, redelivered: preview.redelivered, skipped: preview.skipped })
+}
+
+/// What going back would do; `None` if it is not that. Counts without holding anybody up.
+fn undo(view: &View, back_to: u64) -> Result<Option<SeekPreview>, Refusal> {
+    if back_to == 0 {
+        return Ok(None);
+    }
+    match Leases::undo_preview(&view.held.part, back_to, view.start..view.end) {
+        Some(preview) => Ok(Some(preview)),
+        None => {
+            let detail = "undo: what stood before that seek is not kept any more; of each partition the latest four are";
+            Err(Refusal::new(ErrorCode::InvalidCursor, detail))
+        }
+    }
+}

@@ -1,0 +1,108 @@
+//! Where one record stands, and lists of those that stand somewhere. Looking changes nothing.
+
+use weir_protocol::ids::{Offset, TimestampMs};
+use weir_protocol::rpc::{LeaseInfo, Standing};
+
+use super::leases::{Leases, State};
+use super::part::Part;
+use super::view::LeasePage;
+
+/// Most records that one page looks at; a page that finds less than it may says where to go on.
+const LOOKED_AT_MAX: u64 = 65_536;
+
+impl Leases {
+    /// Where a record below the partition's end stands, and what is known of its delivery.
+    #[must_use]
+    pub fn standing(&self, part: &Part, offset: Offset, now: TimestampMs) -> LeaseInfo {
+        let mut info = LeaseInfo { offset: offset.0, ..LeaseInfo::default() };
+        if part.is_settled(offset) {
+            let is_dead = part.is_given_up(offset);
+            info.set_standing(if is_dead { Standing::Dead } else { Standing::Settled });
+            return info;
+        }
+        let retry = part.retry(offset);
+        info.attempts = retry.map_or(0, |retry| retry.attempts);
+        let Some(known) = self.known.get(&offset) else {
+            let due = retry.and_then(|retry| retry.due).filter(|due| *due > now);
+            info.delayed_ms = due.map(|due| due.0 - now.0);
+            let standing = match due {
+                _ if self.skipped.contains(offset) => Standing::Skipped,
+                Some(_) => Standing::Delayed,
+                None => Standing::Ready,
+            };
+            info.set_standing(standing);
+            return info;
+        };
+        info.attempts = known.attempts;
+        match known.state {
+            State::Leased(lease) if lease.deadline > now => {
+                info.set_standing(Standing::Leased);
+                info.grant = Some(known.grant(offset, lease.deadline).to_wire(now));
+                info.holder = known.holder.as_ref().to_owned();
+                info.age_ms = now.0.saturating_sub(lease.taken.0);
+            }
+            State::Waiting(due) if due > now => {
+                info.set_standing(Standing::Delayed);
+                info.delayed_ms = Some(due.0 - now.0);
+            }
+            State::Blocked(due) => {
+                info.set_standing(Standing::Blocked);
+                info.delayed_ms = due.map(|due| due.0.saturating_sub(now.0)).filter(|ms| *ms > 0);
+                info.blocked_by = self.lines.holder(known.key).map(|offset| offset.0);
+            }
+            State::Settling => info.set_standing(Standing::Settling),
+            State::Leased(_) | State::Waiting(_) | State::Free(_) | State::Fresh => {
+                info.set_standing(Standing::Ready);
+            }
+        }
+        info
+    }
+
+    /// Records from `from` on that stand as asked, of all that exist below `end`.
+    #[must_use]
+    pub fn standing_as(
+        &self,
+        part: &Part,
+        range: std::ops::Range<Offset>,
+        as_asked: Standing,
+        limit: usize,
+        now: TimestampMs,
+    ) -> LeasePage {
+        let mut page = LeasePage::default();
+        let mut looked_at = 0;
+        let dead = (as_asked == Standing::Dead).then(|| part.given_up_from(range.start));
+        let dead = dead.into_iter().flatten().take_while(|offset| *offset < range.end);
+        let unsettled = (as_asked != Standing::Dead).then(|| part.unsettled_from(range.start, range.end));
+        let unsettled = unsettled.into_iter().flatten();
+        let unsettled = unsettled.flat_map(|run| (run.start.0..run.end.0).map(Offset));
+        for offset in dead.chain(unsettled) {
+            if page.leases.len() == limit || looked_at == LOOKED_AT_MAX {
+                page.next = Some(offset);
+                break;
+            }
+            looked_at += 1;
+            let info = self.standing(part, offset, now);
+            if info.standing() == as_asked {
+                page.leases.push(info);
+            }
+        }
+        page
+    }
+
+    /// Records from `from` on may be unsettled again, in the log: they are leased as new ones.
+    pub fn revived(&mut self, part: &Part, from: Offset) {
+        self.go_back(part, from);
+    }
+
+    /// Whether records that come again keep new ones from being leased.
+    #[must_use]
+    pub fn is_full_of_what_comes_again(&self) -> bool {
+        !self.may_take_new()
+    }
+
+    /// Whether all places are taken, or there are none.
+    #[must_use]
+    pub fn is_full(&self) -> bool {
+        self.leased.len() >= self.rules.max_unacked
+    }
+}

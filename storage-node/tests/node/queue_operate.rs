@@ -1,0 +1,133 @@
+//! What operators do with a queue: ask why, undo a seek, deliver dead letters once more.
+
+use std::time::Duration;
+
+use weir_protocol::error::ErrorCode;
+use weir_protocol::rpc::{
+    At, ExplainRequest, Explanation, Hindrance, LeaseList, ListLeasesRequest, Method, PartRef, PullRequest,
+    RedriveAnswer, RedriveRequest, SeekAnswer, SeekRequest, SettleAction, Standing, SubscriptionConfig,
+};
+use weir_transport::{CallError, Link};
+
+use crate::client::{SHARD, WAIT, batch, call, config, create, publish, start};
+use crate::queue::{ack, ask, item, part, pull, queue_config, settle, stats, subscribe};
+
+async fn explain(link: &Link, part: PartRef, offset: u64) -> (Standing, Vec<Hindrance>) {
+    let asked = ExplainRequest { part, offset };
+    let told: Explanation = call(link, Method::Explain, &asked).await.unwrap();
+    let again: Explanation = call(link, Method::Explain, &asked).await.unwrap();
+    assert_eq!(told.record.standing, again.record.standing, "looking changes nothing");
+    let hindrances = told.hindrances.iter().map(|number| Hindrance::try_from(*number).unwrap());
+    (told.record.standing(), hindrances.collect())
+}
+
+async fn dead(link: &Link, part: PartRef) -> Vec<u64> {
+    let request = ListLeasesRequest { part, from: 0, limit: 100, standing: Standing::Dead.into() };
+    let list: LeaseList = call(link, Method::ListLeases, &request).await.unwrap();
+    list.leases.iter().map(|lease| lease.offset).collect()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_operator_is_told_why_a_record_is_where_it_is() {
+    let dir = tempfile::tempdir().unwrap();
+    let (node, link) = start(dir.path()).await;
+    let life = create(&link, "orders", config()).await;
+    publish(&link, life, &batch(0, 0, &["a", "b", "c", "d"])).await.unwrap();
+    let config = SubscriptionConfig { max_unacked: 2, ..queue_config("orders") };
+    let work = part(&subscribe(&link, life, config, &[1]).await, 0);
+    assert_eq!(explain(&link, work, 0).await, (Standing::Ready, vec![Hindrance::NoConsumer]));
+    assert_eq!(explain(&link, work, 4).await, (Standing::Absent, vec![]));
+    let (held, _) = pull(&link, &ask(work, 2)).await;
+    assert_eq!(explain(&link, work, 1).await, (Standing::Leased, vec![]));
+    assert_eq!(explain(&link, work, 2).await, (Standing::Ready, vec![Hindrance::WindowFull]));
+    ack(&link, work, &held[..1]).await;
+    assert_eq!(explain(&link, work, 0).await, (Standing::Settled, vec![]));
+    assert_eq!(explain(&link, work, 3).await, (Standing::Ready, vec![Hindrance::InLine]));
+    settle(&link, work, vec![item(&held[1], SettleAction::Dead)]).await;
+    assert_eq!(explain(&link, work, 1).await, (Standing::Dead, vec![]));
+    assert_eq!(stats(&link, work).await.ready, 2, "nothing was taken");
+    node.shutdown(Duration::from_secs(5)).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_seek_can_be_undone_and_what_was_settled_since_stays_settled() {
+    let dir = tempfile::tempdir().unwrap();
+    let (node, link) = start(dir.path()).await;
+    let life = create(&link, "orders", config()).await;
+    publish(&link, life, &batch(0, 0, &["a", "b", "c", "d"])).await.unwrap();
+    let work = part(&subscribe(&link, life, queue_config("orders"), &[1]).await, 0);
+    let (held, _) = pull(&link, &ask(work, 2)).await;
+    ack(&link, work, &held).await;
+    let seek = |to: At, keep_as, back_to| SeekRequest {
+        part: work,
+        to: to.into(),
+        keep_as,
+        back_to,
+        is_dry_run: false,
+    };
+    // Everything is skipped by mistake.
+    let skipped: SeekAnswer = call(&link, Method::Seek, &seek(At::Latest(true), 5, 0)).await.unwrap();
+    assert_eq!((skipped.floor, skipped.skipped), (4, 2));
+    publish(&link, life, &batch(0, 0, &["e"])).await.unwrap();
+    let (last, found) = pull(&link, &ask(work, 9)).await;
+    assert_eq!(found, ["e"]);
+    ack(&link, work, &last).await;
+    drop(link);
+    node.shutdown(Duration::from_secs(5)).await;
+
+    let (node, link) = start(dir.path()).await;
+    let undo = seek(At::Earliest(true), 6, 5);
+    let would: SeekAnswer =
+        call(&link, Method::Seek, &SeekRequest { is_dry_run: true, ..undo.clone() }).await.unwrap();
+    let undone: SeekAnswer = call(&link, Method::Seek, &undo).await.unwrap();
+    assert_eq!(undone, would);
+    assert_eq!((undone.floor, undone.redelivered, undone.skipped), (2, 2, 0));
+    assert_eq!(pull(&link, &ask(work, 9)).await.1, ["c", "d"]);
+    let gone = seek(At::Earliest(true), 0, 77);
+    match link.call(Method::Seek, SHARD, vec![prost::Message::encode_to_vec(&gone).into()], WAIT).await {
+        Err(CallError::Refused(refusal)) => assert_eq!(refusal.error_code(), ErrorCode::InvalidCursor),
+        other => panic!("{other:?}"),
+    }
+    node.shutdown(Duration::from_secs(5)).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn dead_letters_are_redriven_once_and_not_for_ever() {
+    let dir = tempfile::tempdir().unwrap();
+    let (node, link) = start(dir.path()).await;
+    let life = create(&link, "orders", config()).await;
+    publish(&link, life, &batch(0, 0, &["a", "b", "c", "d", "e"])).await.unwrap();
+    let work = part(&subscribe(&link, life, queue_config("orders"), &[1]).await, 0);
+    let (held, _) = pull(&link, &ask(work, 5)).await;
+    let items = held.iter().map(|grant| {
+        let is_dead = grant.offset != 2;
+        item(grant, if is_dead { SettleAction::Dead } else { SettleAction::Ack })
+    });
+    settle(&link, work, items.collect()).await;
+    assert_eq!(dead(&link, work).await, [0, 1, 3, 4]);
+    drop(link);
+    node.shutdown(Duration::from_secs(5)).await;
+
+    let (node, link) = start(dir.path()).await;
+    let redrive = RedriveRequest { part: work, limit: 10, ..RedriveRequest::default() };
+    let some = RedriveRequest { offsets: vec![2, 3, 99], ..redrive.clone() };
+    // Whoever waits gets what is redriven.
+    let waiting = PullRequest { wait_ms: 20_000, ..ask(work, 9) };
+    let (found, answer) =
+        tokio::join!(pull(&link, &waiting), call::<RedriveAnswer>(&link, Method::Redrive, &some));
+    assert_eq!((found.1, answer.unwrap().redriven), (vec!["d".to_owned()], vec![3]));
+    assert_eq!(found.0[0].attempt, 1, "attempts begin anew");
+    settle(&link, work, vec![item(&found.0[0], SettleAction::Dead)]).await;
+    // It failed again: nothing more is done.
+    let watched = RedriveRequest { watched: vec![3], give_up_at: 1, ..redrive.clone() };
+    let stopped: RedriveAnswer = call(&link, Method::Redrive, &watched).await.unwrap();
+    assert_eq!((stopped.redriven.len(), stopped.dead_again, stopped.next), (0, 1, Some(0)));
+    let two: RedriveAnswer =
+        call(&link, Method::Redrive, &RedriveRequest { limit: 2, ..redrive.clone() }).await.unwrap();
+    assert_eq!((two.redriven, two.next), (vec![0, 1], Some(3)));
+    let none = RedriveRequest { filter: Some("header.x == '1'".to_owned()), ..redrive };
+    let none: RedriveAnswer = call(&link, Method::Redrive, &none).await.unwrap();
+    assert_eq!((none.redriven.len(), none.next), (0, None));
+    assert_eq!((dead(&link, work).await, pull(&link, &ask(work, 9)).await.1.len()), (vec![3, 4], 2));
+    node.shutdown(Duration::from_secs(5)).await;
+}
