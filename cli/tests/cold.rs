@@ -87,7 +87,7 @@ fn hundreds_of_mebibytes_through_a_small_journal_survive_kills_of_product_and_st
             }
             _ => panic!("message {n}: {}", answer.text()),
         }
-        if is_store_dead && (answer.status != 201 || random(&mut dice) % 20 == 0) {
+        if is_store_dead && (answer.status != 201 || random(&mut dice).is_multiple_of(20)) {
             minio.begin();
             is_store_dead = false;
         }

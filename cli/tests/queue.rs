@@ -353,7 +353,7 @@ fn take_in_order(http: &mut Connection, asked: &Mutex<BTreeSet<String>>) -> bool
         let later = asked.iter().find(|place| {
             let (id, other) = place.split_once(' ').unwrap();
             let (in_partition, at) = id.split_once(':').unwrap();
-            other == key && in_partition == partition.to_string() && at.parse::<u64>().unwrap() > offset
+            other == key && in_partition == *partition && at.parse::<u64>().unwrap() > offset
         });
         assert_eq!(later, None, "{partition}:{offset} comes after a later one of {key}");
     }

@@ -41,7 +41,7 @@ fn stored(value: &[u8]) -> [Bytes; 2] {
 
 fn deliveries(value: &[u8]) -> ServerFrame {
     let slices = vec![Delivery { first: Offset(0), take: MESSAGES, batch: stored(value) }];
-    ServerFrame::Deliveries(Deliveries { n: 1, staged: None, slices })
+    ServerFrame::Deliveries(Deliveries { n: 1, staged: None, slices, leases: Vec::new() })
 }
 
 fn batches(criterion: &mut Criterion) {

@@ -70,36 +70,6 @@ impl Service for NodeService {
             Method::DescribeTopic => answer(reply, topics::describe(&shard, body)),
             Method::ListTopics => answer(reply, topics::list(&shard, body)),
             Method::ListNamespaces => answer(reply, topics::list_namespaces(&shard, body)),
-            Method::DescribeSubscription => answer(reply, queue::describe(&shard, body)),
-            Method::ListSubscriptions => answer(reply, queue::list(&shard, body)),
-            Method::Pull => spawn(queue::pull(shard, self.room.clone(), body, reply)),
-            Method::Settle => {
-                let room = self.room.clone();
-                spawn(async move { answer(reply, queue::settle(shard, room, body).await) });
-            }
-            Method::SettleAndPublish => {
-                let (room, shards) = (self.room.clone(), Arc::clone(&self.shards));
-                spawn(async move {
-                    answer(reply, queue::settle_and_publish(shard, room, &shards, body).await);
-                });
-            }
-            Method::Consume => spawn(queue::consume(shard, self.room.clone(), body, reply)),
-            Method::SettleRuns => {
-                let room = self.room.clone();
-                spawn(async move { answer(reply, queue::settle_runs(shard, room, body).await) });
-            }
-            Method::Leave => answer(reply, queue::leave(&shard, body)),
-            Method::PartStats => answer(reply, queue::part_stats(&shard, body)),
-            Method::ListLeases => answer(reply, queue::leases(&shard, body)),
-            Method::Explain => spawn(async move { answer(reply, queue::explain(shard, body).await) }),
-            Method::Redrive => {
-                let room = self.room.clone();
-                spawn(async move { answer(reply, queue::redrive(shard, room, body).await) });
-            }
-            Method::Seek => {
-                let room = self.room.clone();
-                spawn(async move { answer(reply, queue::seek(shard, room, body).await) });
-            }
             Method::CreateTopic
             | Method::UpdateTopic
             | Method::DeleteTopic
@@ -114,11 +84,45 @@ impl Service for NodeService {
                     answer_bytes(reply, async { topics::change(shard, room, command?).await }.await);
                 });
             }
+            of_a_queue => self.queue_call(of_a_queue, shard, body, reply),
         }
     }
 }
 
 impl NodeService {
+    fn queue_call(&self, method: Method, shard: ShardHandle, body: Bytes, reply: Reply) {
+        let room = self.room.clone();
+        match method {
+            Method::DescribeSubscription => answer(reply, queue::describe(&shard, body)),
+            Method::ListSubscriptions => answer(reply, queue::list(&shard, body)),
+            Method::Pull => spawn(queue::pull(shard, room, body, reply)),
+            Method::Settle => {
+                spawn(async move { answer(reply, queue::settle(shard, room, body).await) });
+            }
+            Method::SettleAndPublish => {
+                let shards = Arc::clone(&self.shards);
+                spawn(async move {
+                    answer(reply, queue::settle_and_publish(shard, room, &shards, body).await);
+                });
+            }
+            Method::Consume => spawn(queue::consume(shard, room, body, reply)),
+            Method::SettleRuns => {
+                spawn(async move { answer(reply, queue::settle_runs(shard, room, body).await) });
+            }
+            Method::Leave => answer(reply, queue::leave(&shard, body)),
+            Method::PartStats => answer(reply, queue::part_stats(&shard, body)),
+            Method::ListLeases => answer(reply, queue::leases(&shard, body)),
+            Method::Explain => spawn(async move { answer(reply, queue::explain(shard, body).await) }),
+            Method::Redrive => {
+                spawn(async move { answer(reply, queue::redrive(shard, room, body).await) });
+            }
+            Method::Seek => {
+                spawn(async move { answer(reply, queue::seek(shard, room, body).await) });
+            }
+            other => unreachable!("{other:?} is no method of queues: the caller has all others"),
+        }
+    }
+
     /// The shards that topics are placed over, as the meta group has them.
     fn data_shards(&self) -> Vec<u32> {
         self.shards.get(&ShardId::META).map(|meta| meta.state.read().slots().shards()).unwrap_or_default()

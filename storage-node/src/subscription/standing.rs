@@ -8,7 +8,7 @@ use super::part::Part;
 use super::view::LeasePage;
 
 /// Most records that one page looks at; a page that finds less than it may says where to go on.
-const LOOKED_AT_MAX: u64 = 65_536;
+const LOOKED_AT_MAX: usize = 65_536;
 
 impl Leases {
     /// Where a record below the partition's end stands, and what is known of its delivery.
@@ -69,18 +69,16 @@ impl Leases {
         now: TimestampMs,
     ) -> LeasePage {
         let mut page = LeasePage::default();
-        let mut looked_at = 0;
         let dead = (as_asked == Standing::Dead).then(|| part.given_up_from(range.start));
         let dead = dead.into_iter().flatten().take_while(|offset| *offset < range.end);
         let unsettled = (as_asked != Standing::Dead).then(|| part.unsettled_from(range.start, range.end));
         let unsettled = unsettled.into_iter().flatten();
         let unsettled = unsettled.flat_map(|run| (run.start.0..run.end.0).map(Offset));
-        for offset in dead.chain(unsettled) {
+        for (looked_at, offset) in dead.chain(unsettled).enumerate() {
             if page.leases.len() == limit || looked_at == LOOKED_AT_MAX {
                 page.next = Some(offset);
                 break;
             }
-            looked_at += 1;
             let info = self.standing(part, offset, now);
             if info.standing() == as_asked {
                 page.leases.push(info);

@@ -8,7 +8,7 @@
 //! ```
 //!
 //! The only crate that knows `object_store` and `foyer`. It knows nothing of shards' logs: the storage node says what
-//! becomes a pack and remembers which packs there are (docs/adr/0009).
+//! becomes a pack and remembers which packs there are (docs/adr/0012).
 
 #[cfg(feature = "store")]
 pub mod cold;
