@@ -34,7 +34,8 @@ fn the_gateway_publishes_every_limit_that_it_holds_its_clients_to() {
             "producer_idle_ms": 7 * 24 * 3600 * 1000, "confirm_deadline_ms": 60_000, "request_headers": 64,
             "request_headers_bytes": 16 << 10, "connections": 77, "config_bytes": 64 << 10, "lease_ms_min": 1_000,
             "lease_ms": 12 * 3600 * 1000, "pull_records": 10_000, "pull_bytes": 4 << 20, "settle_leases": 10_000,
-            "settle_bytes": 2 << 20, "settle_reason_bytes": 1024, "holder_bytes": 255, "unacked": 1_000_000,
+            "settle_bytes": 2 << 20, "settle_outputs": 1_000, "settle_output_bytes": 3 << 20,
+            "settle_publish_bytes": 6 << 20, "settle_reason_bytes": 1024, "holder_bytes": 255, "unacked": 1_000_000,
             "backoff_steps": 32
         })
     );

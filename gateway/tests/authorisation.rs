@@ -65,6 +65,9 @@ fn request(gateway: &RunningGateway, operation: &Operation) -> Request<Full<byte
     if operation.target == Target::TopicsOfQuery {
         path.push_str("?topic=t");
     }
+    if operation.id == "explainMessage" {
+        path.push_str("?id=0:0");
+    }
     let method = match operation.verb {
         Verb::Get => Method::GET,
         Verb::Put => Method::PUT,

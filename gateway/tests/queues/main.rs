@@ -79,11 +79,6 @@ async fn what_cannot_be_is_refused_by_the_name_of_its_field() {
     }
     let unknown = play.post("billing:pull", &json!({"maximum": 1})).await;
     assert_eq!((unknown.status, unknown.code()), (400, "unknown_field"));
-    let publish = play.post("billing:settle", &json!({"publish": []})).await;
-    assert_eq!(
-        (publish.status, publish.code(), &publish.body["field"]),
-        (409, "not_supported", &json!("publish"))
-    );
 }
 
 #[tokio::test]

@@ -258,6 +258,9 @@ impl State {
 
     fn delete(&mut self, request: &DeleteSubscriptionRequest) -> Result<(), Refusal> {
         let found = self.found(&request.name.subscription)?;
+        if request.id.is_some_and(|id| id != found.id) {
+            return refuse(ErrorCode::IncarnationGone);
+        }
         if request.expected_version.is_some_and(|version| version != found.version) {
             return refuse(ErrorCode::VersionMismatch);
         }

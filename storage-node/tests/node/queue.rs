@@ -85,10 +85,14 @@ pub(crate) fn ask(part: PartRef, max_records: u32) -> PullRequest {
     PullRequest { part, max_records, max_bytes: 1 << 20, ..PullRequest::default() }
 }
 
-/// What was leased: grants, and the values of their records.
+/// What was leased: grants, and the values of their records. A slice may hold records between them.
 pub(crate) async fn pull(link: &Link, request: &PullRequest) -> (Vec<Grant>, Vec<String>) {
     let (answer, payload) = pull_at(link, SHARD, request).await.unwrap();
-    (answer.grants, values(&answer.slices, payload))
+    let offsets = answer.slices.iter().flat_map(|slice| slice.first..slice.first + u64::from(slice.take));
+    let is_granted = |offset| answer.grants.iter().any(|grant| grant.offset == offset);
+    let all = offsets.zip(values(&answer.slices, payload));
+    let found = all.filter(|(offset, _)| is_granted(*offset)).map(|(_, value)| value).collect();
+    (answer.grants, found)
 }
 
 pub(crate) fn item(grant: &Grant, action: SettleAction) -> SettleItem {
