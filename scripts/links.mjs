@@ -1,4 +1,5 @@
-// Every relative link in the Markdown documents points at a file that exists. Reads only.
+// Every relative link in the Markdown documents points at a file that exists, and every test that docs/reliability.md names
+// is there. Reads only.
 import { execFileSync } from "node:child_process";
 import { existsSync, readFileSync } from "node:fs";
 import { dirname, join } from "node:path";
@@ -12,6 +13,11 @@ for (const document of documents.filter(Boolean)) {
     const path = join(dirname(document), target.split("#")[0]);
     if (!existsSync(path)) broken.push(`${document}: ${target} does not exist`);
   }
+}
+const sources = execFileSync("git", ["ls-files", "--cached", "--others", "--exclude-standard", "*.rs"]).toString().trim().split("\n");
+const code = sources.filter((source) => existsSync(source)).map((source) => readFileSync(source, "utf8")).join("\n");
+for (const [, test] of readFileSync("docs/reliability.md", "utf8").matchAll(/`([a-z0-9]+(?:_[a-z0-9]+){3,})`/g)) {
+  if (!code.includes(`fn ${test}(`)) broken.push(`docs/reliability.md: no test is named ${test}`);
 }
 if (broken.length > 0) {
   console.error(broken.join("\n"));
