@@ -221,7 +221,7 @@ fn target(to: &serde_json::Value) -> Result<At, Problem> {
     match parse_from(&text) {
         Ok(Start::At(at)) if !matches!(at, At::Tail(_)) => Ok(at),
         _ => {
-            let why = "earliest, latest, an offset, or ts: and RFC 3339 or milliseconds";
+            let why = "earliest, latest, undo (and its name in undo), an offset, or ts: and RFC 3339 or milliseconds";
             Err(Problem::invalid_parameter("to", why))
         }
     }
