@@ -44,7 +44,7 @@ pub(super) async fn of(
 /// The batch of a dead letter.
 ///
 /// # Errors
-/// As [`of`].
+/// As `of`.
 pub async fn batch_of_letter(shard: &ShardHandle, letter: &DeadLetter) -> Result<Batch, Refusal> {
     let row = letter.batch;
     let pack = letter.pack.zip(shard.tier.as_ref()).and_then(|(no, tier)| {
