@@ -172,18 +172,21 @@ async fn who_comes_back_within_the_grace_takes_its_leases_over() {
     drop(first);
     let mut other = play.consume(&play.ask("other", PLENTY)).await;
     assert_eq!(other.next().await.1, ["b"], "what is kept for the first is not the other's");
-    let back = ConsumeRequest { takes_over: Some("first".into()), ..play.ask("second", PLENTY) };
+    let back =
+        ConsumeRequest { takes_over: Some("first".into()), grace_ms: 60_000, ..play.ask("second", PLENTY) };
     let mut back = play.consume(&back).await;
     assert!(back.is_quiet().await, "it has what it had");
     let longer = SettleRun { ms: Some(60_000), ..all(&held, SettleAction::Extend).remove(0) };
     assert_eq!(play.settle(vec![longer]).await, []);
+    // It is gone before its lease ends: else either of the two could be next.
+    drop(back);
+    assert!(other.is_quiet().await, "kept for the second now");
     // The old name holds nothing any more, the new one does.
     for (holder, ended) in [("first", 0), ("second", 1), ("second", 0)] {
         let request = LeaveRequest { part: play.part, holder: holder.into() };
         let left: Left = call(&play.link, Method::Leave, &request).await.unwrap();
         assert_eq!(left.ended, ended, "{holder}");
     }
-    drop(back);
     let (again, found) = other.next().await;
     assert_eq!((found, again.runs[0].attempt), (vec!["a".to_owned()], 2));
     play.stop().await;
