@@ -9,7 +9,10 @@ import (
 	"flag"
 	"fmt"
 	"log"
+	"os"
 	"sort"
+	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -37,6 +40,7 @@ func main() {
 	size := flag.Int("payload", 1024, "bytes of a message")
 	label := flag.String("case", "", "what the run is called")
 	workload := flag.String("workload", "peers", "name of the workload")
+	server := flag.Int("pid", 0, "process whose processor time is read")
 	flag.Parse()
 	connection, err := nats.Connect(*url)
 	check(err)
@@ -48,7 +52,7 @@ func main() {
 	check(err)
 
 	warm := time.Duration(*seconds / 5 * float64(time.Second))
-	start := time.Now()
+	start, before := time.Now(), processorTime(*server)
 	from, until := start.Add(warm), start.Add(warm+time.Duration(*seconds*float64(time.Second)))
 	var mutex sync.Mutex
 	var times []int64
@@ -74,7 +78,7 @@ func main() {
 					check(err)
 				}
 				sent[writer]++
-				if end := time.Now(); begin.After(from) && end.Before(until) {
+				if end := time.Now(); end.After(from) && end.Before(until) {
 					own = append(own, end.Sub(begin).Microseconds())
 				}
 			}
@@ -84,9 +88,25 @@ func main() {
 		}()
 	}
 	group.Wait()
+	used := processorTime(*server) - before
 	missing, twice, read := readBack(stream, name, sent)
 	check(stream.DeleteStream(name))
-	report(*workload, *label, times, *seconds, warm.Seconds(), sent, missing, twice, read)
+	report(*workload, *label, times, *seconds, warm.Seconds(), sent, used, missing, twice, read)
+}
+
+// processorTime is what a process has used, in microseconds; 0 without one. Linux counts in hundredths of a second.
+func processorTime(pid int) float64 {
+	if pid == 0 {
+		return 0
+	}
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	check(err)
+	fields := strings.Fields(string(text[strings.LastIndex(string(text), ")")+2:]))
+	user, err := strconv.ParseFloat(fields[11], 64)
+	check(err)
+	system, err := strconv.ParseFloat(fields[12], 64)
+	check(err)
+	return (user + system) * 10_000
 }
 
 func readBack(stream nats.JetStreamContext, name string, sent []uint64) (missing, twice, read uint64) {
@@ -120,7 +140,7 @@ func readBack(stream nats.JetStreamContext, name string, sent []uint64) (missing
 	return missing, twice, read
 }
 
-func report(workload, label string, times []int64, seconds, warm float64, sent []uint64, missing, twice, read uint64) {
+func report(workload, label string, times []int64, seconds, warm float64, sent []uint64, used float64, missing, twice, read uint64) {
 	sort.Slice(times, func(a, b int) bool { return times[a] < times[b] })
 	at := func(part float64) int64 {
 		if len(times) == 0 {
@@ -139,7 +159,9 @@ func report(workload, label string, times []int64, seconds, warm float64, sent [
 	line, err := json.Marshal(map[string]any{
 		"workload": workload, "case": label, "warmup_s": warm, "seconds": seconds,
 		"latencies": []percentiles{{"confirm", len(times), at(0.5), at(0.99), at(0.999), at(1)}},
-		"figures":   []figure{{"confirmed_per_s", float64(len(times)) / seconds}},
+		"figures": []figure{
+			{"confirmed_per_s", float64(len(times)) / seconds}, {"server_cpu_us_per_message", used / float64(max(total, 1))},
+		},
 		"identity": map[string]uint64{
 			"sent": total, "confirmed": total, "delivered": read, "missing": missing, "duplicates": twice, "out_of_order": 0,
 		},

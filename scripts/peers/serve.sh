@@ -1,0 +1,54 @@
+# Sourced by scripts/bench-peers: a directory and a server at a time, and what a run of it is kept as.
+# shellcheck shell=bash
+WEIR="${WEIR_BIN:-$TARGET_DIR/release/weir}"
+alone="alone, 64 under way"
+pipelined="pipelined, one connection"
+http_shape="HTTP, 64 under way"
+pid= epmd_port=
+
+# A directory of its own on the disk to measure, and a port where nobody else is.
+workspace() {
+  dir=$(mktemp -d "$ROOT/.cache/peers-XXXXXX")
+  mkdir -p "$dir/results"
+  port=$((20000 + RANDOM % 10000))
+  trap 'stop; rm -rf "$dir"' EXIT
+}
+
+stop() {
+  [ -n "$pid" ] || return 0
+  kill "$pid" 2>/dev/null || true
+  wait "$pid" 2>/dev/null || true
+  pid=
+  # Erlang leaves its name server behind.
+  [ -z "$epmd_port" ] || ERL_EPMD_PORT=$epmd_port epmd -kill >/dev/null 2>&1 || true
+  epmd_port=
+}
+
+# The server before is ended, its data removed, and the next gets ports of its own.
+fresh() { stop; rm -rf "${dir:?}/data"; mkdir -p "$dir/data"; port=$((port + 10)); }
+
+# serve COMMAND…: starts a server; `pid` is its process.
+serve() { "$@" >"$dir/log" 2>&1 </dev/null & pid=$!; }
+
+# reachable PORT: waits until somebody listens there.
+reachable() {
+  local _
+  for _ in $(seq 600); do
+    (exec 3<>"/dev/tcp/127.0.0.1/$1") 2>/dev/null && return 0
+    kill -0 "$pid" 2>/dev/null || { tail -n 20 "$dir/log" >&2; die "it ended before it listened"; }
+    sleep 0.1
+  done
+  tail -n 20 "$dir/log" >&2; die "nobody listens on port $1"
+}
+
+# Processor time in microseconds that the server has used, the processes that it started included.
+server_cpu_us() {
+  { cat /proc/[0-9]*/stat 2>/dev/null || true; } | awk -v root="$pid" -v tick="$((1000000 / $(getconf CLK_TCK)))" '
+    { id = $1; sub(/^.*\) /, ""); parent[id] = $2; used[id] = $12 + $13 }
+    END { for (id in used) { for (at = id; at > 1 && at != root; at = parent[at]); if (at == root) sum += used[id] } printf "%d\n", sum * tick }'
+}
+
+# keep FORM SHAPE NAME VERSION DURABILITY [KEY=VALUE…]: what a load generator printed, as a result of this round.
+keep() {
+  node scripts/peers/result.mjs "$1" "$dir/results" beside="$beside" round="$round" shape="$2" name="$3" version="$4" durability="$5" "${@:6}"
+}
