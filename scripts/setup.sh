@@ -110,8 +110,8 @@ need_minio() {
 
 need_cargo_deny() {
   if [ -x "$TOOLS/bin/cargo-deny" ] && [ "$(cat "$TOOLS/cargo-deny.version" 2>/dev/null)" = "$CARGO_DENY_VERSION" ]; then return 0; fi
-  say "building cargo-deny $CARGO_DENY_VERSION (once, a few minutes)"
-  cargo install --quiet --locked --root "$TOOLS" --target-dir "$ROOT/.cache/cargo-deny-target" "cargo-deny@$CARGO_DENY_VERSION" ||
+  say "building cargo-deny $CARGO_DENY_VERSION (once, a minute or two)"  # unoptimised: it runs for seconds
+  cargo install --quiet --locked --debug --root "$TOOLS" --target-dir "$ROOT/.cache/cargo-deny-target" "cargo-deny@$CARGO_DENY_VERSION" ||
     die "cargo-deny could not be built; what cargo says stands above. Mend that and run this again."
   rm -rf "$ROOT/.cache/cargo-deny-target"
   echo "$CARGO_DENY_VERSION" >"$TOOLS/cargo-deny.version"
