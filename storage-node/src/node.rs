@@ -463,6 +463,23 @@ mod tests {
     }
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn a_change_that_no_entry_can_carry_is_refused_and_the_shard_goes_on() {
+        let dir = tempfile::tempdir().unwrap();
+        let node = start(dir.path()).await;
+        let shard = node.service.shards[&ShardId(1)].clone();
+        let change = async |bytes: usize| {
+            let sub = SubBatch { kind: Kind::Trim, ..SubBatch::command(vec![0; bytes].into()) };
+            let permit = shard.journal.try_admit(bytes as u64 + (4 << 10), Class::Control).unwrap();
+            shard.change(vec![sub], permit).await
+        };
+        let refused = change(weir_protocol::limits::ENTRY_BYTES_MAX).await.expect_err("it is too much");
+        assert_eq!((refused.error_code(), refused.effect()), (ErrorCode::TooLarge, Outcome::None));
+        assert_eq!(change(0).await, Ok(vec![Verdict::Done]));
+        drop(shard);
+        node.shutdown(Duration::from_secs(1)).await;
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
     async fn a_record_whose_entry_is_gone_is_damaged_and_not_trimmed() {
         let dir = tempfile::tempdir().unwrap();
         let node = start(dir.path()).await;

@@ -22,7 +22,7 @@ use super::rates::{Rate, Rates};
 use super::ring::TailRing;
 use crate::metrics::NodeMetrics;
 use crate::raft::{AppliedLog, ShardRaft};
-use crate::shard::entry::SubBatch;
+use crate::shard::entry::{SUB_BATCHES_BYTES_MAX, SubBatch};
 use crate::shard::staged::Staged;
 use crate::shard::state::{BatchRow, PartitionKey, ShardState, Verdict};
 use crate::tier::Tier;
@@ -236,8 +236,16 @@ impl ShardHandle {
     }
 
     /// Queues a proposal. The queue needs no bound of its own: what waits holds a permit of the journal, and their
-    /// bytes are bounded there.
+    /// bytes are bounded there. One that no entry can carry is refused: the journal would not take it, and a shard whose
+    /// log fails stops, and its node with it.
     pub(crate) fn propose(&self, proposal: Proposal) {
+        if proposal.bytes > SUB_BATCHES_BYTES_MAX {
+            let detail = format!(
+                "a change of {} bytes; an entry carries {SUB_BATCHES_BYTES_MAX}: ask for less at once",
+                proposal.bytes
+            );
+            return proposal.refuse(&Refusal::new(ErrorCode::TooLarge, detail));
+        }
         if let Err(mpsc::error::SendError(proposal)) = self.proposals.send(proposal) {
             proposal.refuse(&Refusal::new(ErrorCode::Draining, "the node is shutting down"));
         }

@@ -276,3 +276,23 @@ async fn what_makes_no_sense_is_refused() {
     assert!(matches!(refused, CallError::Refused(refusal) if refusal.error_code() == ErrorCode::TooLarge));
     play.stop().await;
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn more_reasons_than_an_entry_carries_go_into_several() {
+    let play = Play::start(|config| SubscriptionConfig { max_unacked: 10_000, ..config }).await;
+    let values = vec!["x"; 4_000];
+    play.publish(&values).await;
+    let mut worker = play.consume(&play.ask("w", PLENTY)).await;
+    let mut runs = Vec::new();
+    while runs.iter().map(|run: &SettleRun| run.count).sum::<u32>() < 4_000 {
+        runs.extend(all(&worker.next().await.0, SettleAction::Dead));
+    }
+    // Four megabytes of reasons, asked for in a few bytes.
+    let why = "y".repeat(weir_protocol::limits::SETTLE_REASON_BYTES_MAX);
+    runs.iter_mut().for_each(|run| run.reason.clone_from(&why));
+    assert_eq!(play.settle(runs).await, []);
+    assert_eq!(stats(&play.link, play.part).await.dead, 4_000);
+    play.publish(&["the shard goes on"]).await;
+    assert_eq!(worker.next().await.1, ["the shard goes on"]);
+    play.stop().await;
+}

@@ -8,7 +8,7 @@ use weir_protocol::limits::{
 };
 use weir_protocol::rpc::{
     NotDone, Refusal, SettleAction, SettleAnswer, SettleItem, SettleOutcome, SettleRequest, SettleResult,
-    SettleRunsAnswer, SettleRunsRequest,
+    SettleRun, SettleRunsAnswer, SettleRunsRequest,
 };
 
 use super::PartHandle;
@@ -16,7 +16,17 @@ use crate::clock;
 use crate::replica::{Queue, ShardHandle};
 use crate::server::Room;
 use crate::server::dispatch::decode;
+use crate::shard::entry::SUB_BATCHES_BYTES_MAX;
 use crate::subscription::{Action, Dead, Effect, Fence, PartEvent, Settle, Verdict};
+
+/// Bytes of reasons that one entry carries, well below what fits.
+const REASONS_BYTES_MAX: usize = 1 << 20;
+
+const _: () = assert!(
+    REASONS_BYTES_MAX + SETTLE_ITEMS_MAX * 64 < SUB_BATCHES_BYTES_MAX
+        && SETTLE_REASON_BYTES_MAX <= REASONS_BYTES_MAX,
+    "an entry carries what a call settles"
+);
 
 /// Settles leases of one part.
 pub(in crate::server) async fn settle(
@@ -25,8 +35,10 @@ pub(in crate::server) async fn settle(
     body: Bytes,
 ) -> Result<SettleAnswer, Refusal> {
     let request: SettleRequest = decode(body)?;
+    check_count(request.items.len() as u64)?;
     let part = PartHandle::new(shard, request.part);
-    Ok(SettleAnswer { results: settle_items(&part, &room, &request.items).await? })
+    let items = request.items.iter().map(Item::of).collect::<Result<Vec<_>, _>>()?;
+    Ok(SettleAnswer { results: settle_items(&part, &room, &items).await? })
 }
 
 /// The same for runs of leases; answers only what was not done.
@@ -39,15 +51,17 @@ pub(in crate::server) async fn settle_runs(
     let total: u64 = request.runs.iter().map(|run| u64::from(run.count)).sum();
     check_count(total)?;
     let mut items = Vec::with_capacity(usize::try_from(total).expect("checked above"));
-    for run in &request.runs {
-        let item = |place: u64| SettleItem {
-            offset: run.offset.saturating_add(place),
-            fence: run.fence.saturating_add(place),
-            action: run.action,
-            ms: run.ms,
-            reason: run.reason.clone(),
+    for SettleRun { offset, fence, count, action, ms, reason } in &request.runs {
+        let action = action_of(SettleAction::try_from(*action).unwrap_or_default(), *ms, reason)?;
+        let item = |place: u64| Item {
+            settle: Settle {
+                offset: Offset(offset.saturating_add(place)),
+                fence: Fence(fence.saturating_add(place)),
+                action,
+            },
+            reason,
         };
-        items.extend((0..u64::from(run.count)).map(item));
+        items.extend((0..u64::from(*count)).map(item));
     }
     let part = PartHandle::new(shard, request.part);
     let results = settle_items(&part, &room, &items).await?;
@@ -70,18 +84,59 @@ fn check_count(count: u64) -> Result<(), Refusal> {
     Ok(())
 }
 
+/// What is asked for one lease.
+struct Item<'a> {
+    settle: Settle,
+    reason: &'a str,
+}
+
+impl<'a> Item<'a> {
+    fn of(item: &'a SettleItem) -> Result<Self, Refusal> {
+        let settle = Settle { offset: Offset(item.offset), fence: Fence(item.fence), action: action(item)? };
+        Ok(Self { settle, reason: &item.reason })
+    }
+}
+
+/// Items in runs of about [`REASONS_BYTES_MAX`].
+fn steps<'a>(items: &'a [Item<'a>]) -> impl Iterator<Item = &'a [Item<'a>]> {
+    let mut rest = items;
+    std::iter::from_fn(move || {
+        let mut bytes = 0;
+        let fits = |item: &&Item<'_>| {
+            bytes += item.reason.len();
+            bytes <= REASONS_BYTES_MAX
+        };
+        let count = rest.iter().take_while(fits).count();
+        let (step, behind) = rest.split_at(count);
+        rest = behind;
+        (!step.is_empty()).then_some(step)
+    })
+}
+
+/// Settles in the order of the items: what their reasons make too much for one entry goes into several.
 async fn settle_items(
     part: &PartHandle,
     room: &Room,
-    items: &[SettleItem],
+    items: &[Item<'_>],
 ) -> Result<Vec<SettleResult>, Refusal> {
-    check_count(items.len() as u64)?;
-    let actions = items.iter().map(action).collect::<Result<Vec<_>, _>>()?;
     let queue = part.queue(&part.view()?);
+    let mut results = Vec::with_capacity(items.len());
+    for step in steps(items) {
+        results.append(&mut settle_step(part, room, &queue, step).await?);
+    }
+    Ok(results)
+}
+
+async fn settle_step(
+    part: &PartHandle,
+    room: &Room,
+    queue: &Queue,
+    items: &[Item<'_>],
+) -> Result<Vec<SettleResult>, Refusal> {
     let Decided { mut event, offsets, results, has_skips } = loop {
         // Taken before it is looked: a seek that ends meanwhile is not missed.
         let changed = queue.changed.notified();
-        match decide(part, &queue, items, &actions)? {
+        match decide(part, queue, items)? {
             Some(decided) => break decided,
             None => changed.await,
         }
@@ -92,7 +147,7 @@ async fn settle_items(
         event.coalesce();
         let logged = part.commit(room, &event).await;
         {
-            let (mut held, view) = part.lock(&queue)?;
+            let (mut held, view) = part.lock(queue)?;
             match &logged {
                 Ok(()) => held.leases.committed(&view.held.part, offsets),
                 Err(_) => held.leases.failed(&view.held.part, offsets, clock::now()),
@@ -119,23 +174,16 @@ struct Decided {
 }
 
 /// Decides about every lease; `None` while a seek is on its way.
-fn decide(
-    part: &PartHandle,
-    queue: &Queue,
-    items: &[SettleItem],
-    actions: &[Action],
-) -> Result<Option<Decided>, Refusal> {
+fn decide(part: &PartHandle, queue: &Queue, items: &[Item<'_>]) -> Result<Option<Decided>, Refusal> {
     let (mut held, view) = part.lock(queue)?;
     if held.is_seeking {
         return Ok(None);
     }
     let (now, mut decided) = (clock::now(), Decided::default());
-    for (item, action) in items.iter().zip(actions) {
-        let (offset, fence) = (Offset(item.offset), Fence(item.fence));
-        let settle = Settle { offset, fence, action: *action };
-        let verdict = held.leases.settle(&view.held.part, view.end, &settle, now);
-        if note(&mut decided.event, verdict, item) {
-            decided.offsets.push(offset);
+    for Item { settle, reason } in items {
+        let verdict = held.leases.settle(&view.held.part, view.end, settle, now);
+        if note(&mut decided.event, verdict, settle.offset, reason) {
+            decided.offsets.push(settle.offset);
         }
         decided.results.push(result(verdict, now));
     }
@@ -148,19 +196,21 @@ fn decide(
 }
 
 pub(super) fn action(item: &SettleItem) -> Result<Action, Refusal> {
+    action_of(item.action(), item.ms, &item.reason)
+}
+
+fn action_of(action: SettleAction, ms: Option<u64>, reason: &str) -> Result<Action, Refusal> {
     let wrong = |detail: String| Err(Refusal::new(ErrorCode::InvalidParameter, detail));
-    if item.reason.len() > SETTLE_REASON_BYTES_MAX {
+    if reason.len() > SETTLE_REASON_BYTES_MAX {
         return wrong(format!("a reason has at most {SETTLE_REASON_BYTES_MAX} bytes"));
     }
-    match item.action() {
+    match action {
         SettleAction::Ack => Ok(Action::Ack),
         SettleAction::Dead => Ok(Action::Dead),
-        SettleAction::Nack if item.ms.is_none_or(|ms| ms <= DELAY_MS_MAX) => {
-            Ok(Action::Nack { delay_ms: item.ms })
-        }
+        SettleAction::Nack if ms.is_none_or(|ms| ms <= DELAY_MS_MAX) => Ok(Action::Nack { delay_ms: ms }),
         SettleAction::Nack => wrong(format!("a delay is at most {DELAY_MS_MAX} ms")),
         SettleAction::Extend => {
-            let ms = item.ms.unwrap_or(0);
+            let ms = ms.unwrap_or(0);
             if (u64::from(LEASE_MS_MIN)..=u64::from(LEASE_MS_MAX)).contains(&ms) {
                 return Ok(Action::Extend { ms });
             }
@@ -170,15 +220,15 @@ pub(super) fn action(item: &SettleItem) -> Result<Action, Refusal> {
     }
 }
 
-/// Adds to the event what a verdict asks for; true if it asks for something.
-pub(super) fn note(event: &mut PartEvent, verdict: Verdict, item: &SettleItem) -> bool {
+/// Adds to the event what a verdict on `offset` asks for; true if it asks for something.
+pub(super) fn note(event: &mut PartEvent, verdict: Verdict, offset: Offset, reason: &str) -> bool {
     let Verdict::Done(effect) = verdict else { return false };
     match effect {
-        Effect::Settled => event.settle(Offset(item.offset)),
+        Effect::Settled => event.settle(offset),
         Effect::Nacked(nacked) => event.nacked.push(nacked),
         Effect::Dead(delivered) => {
             let (offset, attempts) = (delivered.offset, delivered.attempts);
-            let said = Some(&item.reason).filter(|reason| !reason.is_empty()).cloned();
+            let said = Some(reason).filter(|reason| !reason.is_empty()).map(str::to_owned);
             let reason = said.unwrap_or_else(|| format!("failed in {attempts} deliveries"));
             event.dead.push(Dead { offset, attempts, reason });
         }

@@ -196,7 +196,10 @@ fn decide(
         let (offset, fence) = (Offset(item.offset), Fence(item.fence));
         let settle = Settle { offset, fence, action: *action };
         let verdict = held.leases.settle(of, view.end, &settle, now);
-        assert!(note(&mut event, verdict, item), "{offset} was judged to be settled, and is {verdict:?}");
+        assert!(
+            note(&mut event, verdict, offset, &item.reason),
+            "{offset} was judged to be settled, and is {verdict:?}"
+        );
     }
     event.coalesce();
     Ok(Some(event))
