@@ -253,7 +253,9 @@ impl Leases {
     pub fn expire(&mut self, part: &Part, now: TimestampMs) -> Vec<Delivered> {
         self.forget_settled(part);
         let mut exhausted = Vec::new();
-        while let Some((at, offset)) = self.leased.first().copied().filter(|(at, _)| *at <= now) {
+        while exhausted.len() < PER_CALL_MAX
+            && let Some((at, offset)) = self.leased.first().copied().filter(|(at, _)| *at <= now)
+        {
             self.free_again(offset, at, &mut exhausted);
         }
         for _ in 0..PER_CALL_MAX {
@@ -326,11 +328,15 @@ impl Leases {
         self.may_take_new() && self.next_new(part) < end
     }
 
-    /// When [`Leases::ready`] may become true by itself: a lease ends or a nacked record is due.
+    /// When [`Leases::ready`] may become true by itself: a lease ends or, if there is room for it, a nacked record is due.
+    /// Never while nothing may be leased.
     #[must_use]
     pub fn next_event(&self) -> Option<TimestampMs> {
-        let firsts = [self.leased.first(), self.waiting.first()];
-        firsts.into_iter().flatten().map(|(at, _)| *at).min()
+        let max = self.rules.max_unacked;
+        let lease = self.leased.first().filter(|_| max > 0);
+        // Without room it waits for a lease to end, however long it has been due.
+        let due = self.waiting.first().filter(|_| self.leased.len() < max);
+        lease.into_iter().chain(due).map(|(at, _)| *at).min()
     }
 
     /// Moves `next` to the first record that was never leased, which may not exist yet.

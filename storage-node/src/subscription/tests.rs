@@ -459,3 +459,34 @@ fn a_dead_letter_that_is_redriven_is_delivered_once_more_with_its_attempts_begun
     leader.settle(&again[0], Action::Ack, 1);
     assert_eq!((leader.part.floor(), leader.part.dead(), leader.part.given_up()), (Offset(5), 1, 0));
 }
+
+#[test]
+fn what_expires_at_once_is_given_up_in_steps() {
+    let rules = Rules { max_attempts: 1, max_unacked: 20_000, ..rules() };
+    let mut leader = Leader::over(Part::new(Offset(0)), rules, 20_000, 0);
+    assert_eq!(leader.take(0, 20_000).len(), 20_000);
+    let mut given_up = Vec::new();
+    while given_up.len() < 20_000 {
+        assert!(leader.leases.ready(&leader.part, Offset(20_000), at(1_000)), "after {}", given_up.len());
+        let step = leader.leases.expire(&leader.part, at(1_000));
+        assert!((1..=8_192).contains(&step.len()), "{} in one entry", step.len());
+        given_up.extend(step.iter().map(|dead| dead.offset.0));
+    }
+    assert_eq!(given_up, (0..20_000).collect::<Vec<_>>());
+    assert_eq!(leader.leases.next_event(), None);
+}
+
+#[test]
+fn nobody_is_woken_for_what_may_not_be_leased() {
+    let mut leader = Leader::new(20);
+    let grants = leader.take(0, 1);
+    leader.settle(&grants[0], Action::Nack { delay_ms: Some(10) }, 0);
+    leader.take(5, 10);
+    assert_eq!(leader.leases.next_event(), Some(at(1_005)), "the window is full of leases until then");
+    assert!(!leader.leases.ready(&leader.part, Offset(20), at(500)));
+    leader.leases.set_rules(Rules { max_unacked: 0, ..rules() });
+    assert_eq!(leader.leases.next_event(), None, "paused");
+    assert!(!leader.leases.ready(&leader.part, Offset(20), at(2_000)));
+    leader.leases.set_rules(rules());
+    assert!(leader.leases.ready(&leader.part, Offset(20), at(2_000)));
+}
