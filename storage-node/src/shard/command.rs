@@ -261,7 +261,8 @@ pub struct ChangePart {
     /// Bytes of their batches.
     #[prost(uint64, tag = "4")]
     pub output_bytes: u64,
-    /// Lowest fence of the leases that it settles; only looked at with outputs.
+    /// With outputs the lowest fence of the leases that it settles, without the leader's next fence when it was decided: a
+    /// seek with a higher one, applied before it, makes it of no account. 0: it does not say.
     #[prost(uint64, tag = "5")]
     pub fence_min: u64,
 }

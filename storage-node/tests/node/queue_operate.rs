@@ -131,3 +131,35 @@ async fn dead_letters_are_redriven_once_and_not_for_ever() {
     assert_eq!((dead(&link, work).await, pull(&link, &ask(work, 9)).await.1.len()), (vec![3, 4], 2));
     node.shutdown(Duration::from_secs(5)).await;
 }
+
+/// A settle is decided on the leases of its time and logged a moment later: a seek that gets between the two must undo it as
+/// it undoes those before it, or what it delivers again would be missing a message.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn a_seek_undoes_every_settle_before_it_however_close_they_are() {
+    let dir = tempfile::tempdir().unwrap();
+    let (node, link) = start(dir.path()).await;
+    let life = create(&link, "orders", config()).await;
+    publish(&link, life, &batch(0, 0, &["x"; 4_000])).await.unwrap();
+    let config = SubscriptionConfig { max_unacked: 10_000, max_attempts: 0, ..queue_config("orders") };
+    let work = part(&subscribe(&link, life, config, &[1]).await, 0);
+    let seek = SeekRequest { part: work, to: At::Earliest(true).into(), ..SeekRequest::default() };
+    for round in 0..12 {
+        let (held, _) = pull(&link, &ask(work, 4_000)).await;
+        assert_eq!(held.len(), 4_000);
+        // Every second one: they make a long entry.
+        let settling = held.chunks(1_000).map(|held| {
+            let items = held.iter().step_by(2).map(|grant| item(grant, SettleAction::Ack)).collect();
+            let link = link.clone();
+            tokio::spawn(async move { settle(&link, work, items).await })
+        });
+        let settling: Vec<_> = settling.collect();
+        let moved: SeekAnswer = call(&link, Method::Seek, &seek).await.unwrap();
+        assert_eq!(moved.floor, 0);
+        for settled in settling {
+            settled.await.unwrap();
+        }
+        let stats = stats(&link, work).await;
+        assert_eq!((stats.floor, stats.settled_above_floor), (0, 0), "in round {round}");
+    }
+    node.shutdown(Duration::from_secs(5)).await;
+}

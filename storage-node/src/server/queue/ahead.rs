@@ -9,9 +9,9 @@ use weir_protocol::filter::{Field, Filter, FilterError};
 use weir_protocol::ids::{Offset, TimestampMs};
 use weir_protocol::rpc::{Refusal, SubscriptionConfig};
 
-use super::View;
 use super::find::expires_at;
 use super::pull::Puller;
+use super::{View, was_moved};
 use crate::clock;
 use crate::read::{Allowance, ReadBatches};
 use crate::subscription::{Fate, Key, LOOK_AHEAD_MAX, Lane, PartEvent, Seen};
@@ -48,16 +48,20 @@ impl Puller<'_> {
 
     /// Logs what was skipped, unless nothing was.
     pub(super) async fn log_skipped(&self) -> Result<(), Refusal> {
-        let mut event =
-            PartEvent { settled: self.queue.lock().leases.skips_to_log(), ..PartEvent::default() };
+        let (settled, decided) = {
+            let mut held = self.queue.lock();
+            (held.leases.skips_to_log(), held.next_fence)
+        };
+        let mut event = PartEvent { settled, ..PartEvent::default() };
         if event.is_empty() {
             return Ok(());
         }
         event.coalesce();
-        let logged = self.part.commit(self.room, &event).await;
+        let logged = self.part.commit(self.room, &event, decided).await;
         let (mut held, view) = self.part.lock(self.queue)?;
         held.leases.skips_logged(&view.held.part);
-        logged
+        // After a seek they are looked at again.
+        if was_moved(&logged) { Ok(()) } else { logged }
     }
 
     /// Where to look on. To be fair to all, the first step of a pull looks further than what it asks for.

@@ -42,7 +42,7 @@ use crate::replica::{Held, Queue, ShardHandle};
 use crate::shard::command::{Change, ChangePart, Command};
 use crate::shard::entry::{ENTRY_OVERHEAD_BYTES, SubBatch};
 use crate::shard::state::{HeldPart, PartKey, Verdict, part_key};
-use crate::subscription::PartEvent;
+use crate::subscription::{Fence, PartEvent};
 
 /// A part as it stands in the shard's state.
 struct View {
@@ -53,6 +53,11 @@ struct View {
     partitions: u32,
     /// The topic's time to live of messages.
     ttl_ms: Option<u64>,
+}
+
+/// What was decided is of no account: the part was moved before it was in the log.
+fn was_moved<T>(logged: &Result<T, Refusal>) -> bool {
+    logged.as_ref().is_err_and(|refusal| refusal.error_code() == ErrorCode::LeaseLost)
 }
 
 /// A part that calls are made for.
@@ -101,9 +106,12 @@ impl PartHandle {
         shared.queues().of(self.key, &view.held, view.partitions, shared.term(), clock::now())
     }
 
-    /// Puts what happened to records into the log. On return it is committed.
-    async fn commit(&self, room: &Room, event: &PartEvent) -> Result<(), Refusal> {
-        let change = ChangePart { part: self.part, event: event.encode().into(), ..ChangePart::default() };
+    /// Puts what happened to records into the log. On return it is committed. `decided` is the leader's next fence when it
+    /// was decided: if the part was moved since, it is refused as `lease_lost` and nothing happens. [`Fence`] 0: whatever
+    /// happened since.
+    async fn commit(&self, room: &Room, event: &PartEvent, decided: Fence) -> Result<(), Refusal> {
+        let (event, fence_min) = (event.encode().into(), decided.0);
+        let change = ChangePart { part: self.part, event, fence_min, ..ChangePart::default() };
         self.commit_change(room, change, Vec::new(), Class::Control).await.map(drop)
     }
 

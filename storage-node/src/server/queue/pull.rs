@@ -11,15 +11,15 @@ use weir_protocol::limits::{CLIENT_ID_BYTES_MAX, LEASE_MS_MAX, LEASE_MS_MIN, PUL
 use weir_protocol::rpc::{PullAnswer, PullRequest, Refusal, encode_packet};
 use weir_transport::{CreditHandle, Reply};
 
-use super::PartHandle;
 use super::find::{Found, find};
+use super::{PartHandle, was_moved};
 use crate::clock;
 use crate::read::Reader;
 use crate::replica::{Queue, ShardHandle};
 use crate::server::Room;
 use crate::server::dispatch::decode;
 use crate::subscription::{
-    Action, Ask, Dead, Delivered, Effect, Grant, PartEvent, PullKey, Settle, Taken, Verdict,
+    Action, Ask, Dead, Delivered, Effect, Fence, Grant, PartEvent, PullKey, Settle, Taken, Verdict,
 };
 
 /// Encoded bytes that one pull gives at most, but for a single larger batch.
@@ -126,8 +126,8 @@ enum Looked {
     /// Leased under the same key before.
     Repeat(Vec<Grant>),
     Over(Step),
-    /// With the topic's time to live of messages.
-    Taken(Taken, Option<u64>),
+    /// With the topic's time to live of messages, and the next fence then.
+    Taken(Taken, Option<u64>, Fence),
 }
 
 /// One look for records to lease.
@@ -143,17 +143,17 @@ pub(super) struct Puller<'a> {
 impl Puller<'_> {
     pub(super) async fn give(&self) -> Result<Step, Refusal> {
         self.look_ahead().await?;
-        let (taken, topic_ttl_ms) = match self.take()? {
+        let (taken, topic_ttl_ms, decided) = match self.take()? {
             Looked::Repeat(grants) => return self.repeat(grants).await,
             Looked::Over(step) => {
                 // Nothing else may come that takes them along.
                 self.log_skipped().await?;
                 return Ok(step);
             }
-            Looked::Taken(taken, topic_ttl_ms) => (taken, topic_ttl_ms),
+            Looked::Taken(taken, topic_ttl_ms, decided) => (taken, topic_ttl_ms, decided),
         };
-        self.log(&taken).await?;
-        if taken.grants.is_empty() {
+        let is_moved = self.log(&taken, decided).await?;
+        if taken.grants.is_empty() || is_moved {
             return Ok(Step::Again);
         }
         let max_bytes = self.request.max_bytes.clamp(1, PULL_BYTES_MAX);
@@ -195,7 +195,7 @@ impl Puller<'_> {
             };
             let taken = held.leases.take(part, &ask, &mut held.next_fence);
             if !taken.grants.is_empty() || !taken.exhausted.is_empty() {
-                return Ok(Looked::Taken(taken, view.ttl_ms));
+                return Ok(Looked::Taken(taken, view.ttl_ms, held.next_fence));
             }
         } else if held.leases.ready(part, view.end, now) {
             let answer = PullAnswer { is_more: true, ..PullAnswer::default() };
@@ -208,10 +208,11 @@ impl Puller<'_> {
         Ok(Looked::Over(Step::Nothing { wake_ms }))
     }
 
-    /// Logs second deliveries, before any byte of them leaves, and records that have had all theirs.
-    async fn log(&self, taken: &Taken) -> Result<(), Refusal> {
+    /// Logs second deliveries, before any byte of them leaves, and records that have had all theirs. True if the part was
+    /// moved meanwhile: then nothing of it holds any more.
+    async fn log(&self, taken: &Taken, decided: Fence) -> Result<bool, Refusal> {
         if taken.redelivered.is_empty() && taken.exhausted.is_empty() {
-            return Ok(());
+            return Ok(false);
         }
         let dead = |delivered: &Delivered| Dead {
             offset: delivered.offset,
@@ -223,7 +224,7 @@ impl Puller<'_> {
             dead: taken.exhausted.iter().map(dead).collect(),
             ..PartEvent::default()
         };
-        let logged = self.part.commit(self.room, &event).await;
+        let logged = self.part.commit(self.room, &event, decided).await;
         let exhausted = || taken.exhausted.iter().map(|delivered| delivered.offset);
         if let Ok((mut held, view)) = self.part.lock(self.queue) {
             match &logged {
@@ -234,7 +235,7 @@ impl Puller<'_> {
         if logged.is_err() {
             self.release(&taken.grants);
         }
-        logged
+        if was_moved(&logged) { Ok(true) } else { logged.map(|()| false) }
     }
 
     /// Gives back what was not sent.
@@ -285,7 +286,7 @@ impl Puller<'_> {
     /// A record whose time to live is over is settled without being delivered.
     async fn settle_expired(&self, expired: &[Grant]) -> Result<(), Refusal> {
         let mut event = PartEvent::default();
-        {
+        let decided = {
             let (mut held, view) = self.part.lock(self.queue)?;
             for grant in expired {
                 let item = Settle { offset: grant.offset, fence: grant.fence, action: Action::Ack };
@@ -294,18 +295,19 @@ impl Puller<'_> {
                     event.settle(grant.offset);
                 }
             }
-        }
+            held.next_fence
+        };
         if event.is_empty() {
             return Ok(());
         }
-        let logged = self.part.commit(self.room, &event).await;
+        let logged = self.part.commit(self.room, &event, decided).await;
         let (mut held, view) = self.part.lock(self.queue)?;
         let offsets = expired.iter().map(|grant| grant.offset);
         match logged {
             Ok(()) => held.leases.committed(&view.held.part, offsets),
             Err(_) => held.leases.failed(&view.held.part, offsets, clock::now()),
         }
-        logged
+        if was_moved(&logged) { Ok(()) } else { logged }
     }
 
     /// What was leased under the same key before.

@@ -17,7 +17,7 @@ use crate::read::{Allowance, Reader};
 use crate::replica::ShardHandle;
 use crate::server::Room;
 use crate::server::dispatch::decode;
-use crate::subscription::PartEvent;
+use crate::subscription::{Fence, PartEvent};
 
 pub(in crate::server) async fn redrive(
     shard: ShardHandle,
@@ -60,7 +60,7 @@ pub(in crate::server) async fn redrive(
         let mut event = PartEvent::default();
         chosen.into_iter().for_each(|offset| event.settle(offset));
         let event = PartEvent { revived: event.settled, ..PartEvent::default() };
-        handle.commit(&room, &event).await?;
+        handle.commit(&room, &event, Fence(0)).await?;
         let queue = handle.queue(&view);
         {
             let (mut held, view) = handle.lock(&queue)?;

@@ -10,7 +10,7 @@ use crate::read::Reader;
 use crate::replica::ShardHandle;
 use crate::server::Room;
 use crate::server::dispatch::decode;
-use crate::subscription::{Leases, PartEvent, Seek, SeekPreview};
+use crate::subscription::{Fence, Leases, PartEvent, Seek, SeekPreview};
 
 /// Moves a part, or says what that would do.
 pub(in crate::server) async fn seek(
@@ -29,8 +29,12 @@ pub(in crate::server) async fn seek(
             let refusal = Refusal::new(ErrorCode::Busy, "another seek of this subscription is on its way");
             return Err(Refusal { retry_after_ms: Some(100), ..refusal });
         }
-        // What is decided until the seek is in the log would be decided on what it undoes.
-        held.is_seeking |= !request.is_dry_run;
+        // What is decided until the seek is in the log would be decided on what it undoes; what was decided before and is
+        // not in the log yet has a lower fence than the seek, and apply refuses it.
+        if !request.is_dry_run {
+            held.is_seeking = true;
+            held.next_fence.0 += 1;
+        }
         let preview =
             back.unwrap_or_else(|| held.leases.seek_preview(&view.held.part, to, view.start..view.end));
         (preview, held.next_fence)
@@ -38,7 +42,7 @@ pub(in crate::server) async fn seek(
     if !request.is_dry_run {
         let (keep_as, back_to) = (request.keep_as, request.back_to);
         let seek = Some(Seek { to, fence, keep_as, back_to });
-        let logged = handle.commit(&room, &PartEvent { seek, ..PartEvent::default() }).await;
+        let logged = handle.commit(&room, &PartEvent { seek, ..PartEvent::default() }, Fence(0)).await;
         let mut held = queue.lock();
         held.is_seeking = false;
         // Also where nobody knows whether it is in the log: a new beginning asks the part.

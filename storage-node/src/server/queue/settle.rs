@@ -11,7 +11,7 @@ use weir_protocol::rpc::{
     SettleRun, SettleRunsAnswer, SettleRunsRequest,
 };
 
-use super::PartHandle;
+use super::{PartHandle, was_moved};
 use crate::clock;
 use crate::replica::{Queue, ShardHandle};
 use crate::server::Room;
@@ -133,7 +133,7 @@ async fn settle_step(
     queue: &Queue,
     items: &[Item<'_>],
 ) -> Result<Vec<SettleResult>, Refusal> {
-    let Decided { mut event, offsets, results, has_skips } = loop {
+    let Decided { mut event, offsets, mut results, places, decided, has_skips } = loop {
         // Taken before it is looked: a seek that ends meanwhile is not missed.
         let changed = queue.changed.notified();
         match decide(part, queue, items)? {
@@ -145,7 +145,7 @@ async fn settle_step(
     queue.changed.notify_waiters();
     if !event.is_empty() {
         event.coalesce();
-        let logged = part.commit(room, &event).await;
+        let logged = part.commit(room, &event, decided).await;
         {
             let (mut held, view) = part.lock(queue)?;
             match &logged {
@@ -157,6 +157,11 @@ async fn settle_step(
             }
         }
         queue.changed.notify_waiters();
+        if was_moved(&logged) {
+            let lost = Verdict::LeaseLost { current: None };
+            places.into_iter().for_each(|place| results[place] = result(lost, clock::now()));
+            return Ok(results);
+        }
         logged?;
     }
     Ok(results)
@@ -169,6 +174,10 @@ struct Decided {
     /// Records in it.
     offsets: Vec<Offset>,
     results: Vec<SettleResult>,
+    /// Places of these records among the results.
+    places: Vec<usize>,
+    /// The next fence then.
+    decided: Fence,
     /// The event also settles records that were looked at and are for nobody.
     has_skips: bool,
 }
@@ -179,11 +188,12 @@ fn decide(part: &PartHandle, queue: &Queue, items: &[Item<'_>]) -> Result<Option
     if held.is_seeking {
         return Ok(None);
     }
-    let (now, mut decided) = (clock::now(), Decided::default());
+    let (now, mut decided) = (clock::now(), Decided { decided: held.next_fence, ..Decided::default() });
     for Item { settle, reason } in items {
         let verdict = held.leases.settle(&view.held.part, view.end, settle, now);
         if note(&mut decided.event, verdict, settle.offset, reason) {
             decided.offsets.push(settle.offset);
+            decided.places.push(decided.results.len());
         }
         decided.results.push(result(verdict, now));
     }

@@ -22,7 +22,7 @@ use super::super::command::ChangePart;
 use super::super::entry::{Across, SubBatch};
 use super::apply::{Applied, At, ShardState, StateError, Verdict, placed};
 use super::dedupe::{PartitionKey, Placement};
-use super::parts::PartKey;
+use super::parts::{HeldPart, PartKey};
 use super::rows::BatchRow;
 use crate::subscription::{Fence, PartEvent};
 
@@ -203,7 +203,7 @@ impl ShardState {
         event: &PartEvent,
     ) -> Result<(), Refusal> {
         if change.outputs == 0 {
-            return Ok(());
+            return self.was_not_moved(key, Fence(change.fence_min));
         }
         self.has_output_room(change.outputs as usize, change.output_bytes)?;
         let partition = self.partitions.get(&key.1).ok_or_else(|| self.missing(key.1))?;
@@ -216,6 +216,16 @@ impl ShardState {
         }
         let detail = "the subscription was moved, or a message was settled or removed, meanwhile";
         Err(Refusal::new(ErrorCode::LeaseLost, detail))
+    }
+
+    /// Refuses what was decided before the part was moved: it would settle, or give up, what the seek made unsettled. A
+    /// decision has the leader's next fence of its time, and a seek a higher one; 0: it does not say.
+    fn was_not_moved(&self, key: PartKey, decided: Fence) -> Result<(), Refusal> {
+        let moved = |held: &Arc<HeldPart>| decided != Fence(0) && decided < held.part.fence_min();
+        if self.parts.get(&key).is_none_or(|held| !moved(held)) {
+            return Ok(());
+        }
+        Err(Refusal::new(ErrorCode::LeaseLost, "the subscription was moved meanwhile"))
     }
 
     /// Whether so much more may be on its way.

@@ -305,6 +305,19 @@ fn a_settle_of_which_anything_is_lost_changes_and_publishes_nothing() {
 }
 
 #[test]
+fn what_was_decided_before_a_seek_changes_nothing_behind_it() {
+    let mut world = World::new();
+    assert_eq!(world.settle(0, 0..2, 8, &[]), Verdict::Done);
+    world.seek(0, 0, 9);
+    assert_eq!(code(&world.settle(0, 0..1, 8, &[])), Some(ErrorCode::LeaseLost), "it would not come again");
+    assert_eq!(world.settle(0, 1..2, 0, &[]), Verdict::Done, "an entry of an earlier build does not say");
+    assert_eq!(world.settle(0, 2..3, 9, &[]), Verdict::Done);
+    let part = world.part(0);
+    let held = world.shards.states[0].parts().get(&super::part_key(&part)).unwrap();
+    assert_eq!((held.part.floor(), held.part.settled_above_floor()), (Offset(0), 2));
+}
+
+#[test]
 fn what_is_on_its_way_is_bounded_and_pins_the_log_until_it_has_arrived() {
     let mut world = World::new();
     assert_eq!(world.settle(0, 0..1, 1, &[1]), Verdict::Done);
