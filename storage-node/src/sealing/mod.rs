@@ -7,5 +7,7 @@
 
 mod sealer;
 mod sweep;
+#[cfg(test)]
+mod tests;
 
 pub use sealer::Sealer;

@@ -46,7 +46,7 @@ const SWEEP_OBJECTS_MAX: usize = 100_000;
 
 /// Why nothing was sealed.
 #[derive(Debug, thiserror::Error)]
-enum SealError {
+pub(super) enum SealError {
     /// The store; the next attempt makes another object.
     #[error(transparent)]
     Store(#[from] StoreError),
@@ -104,22 +104,34 @@ impl Sealer {
         }
     }
 
-    async fn round(&mut self) -> Result<(), SealError> {
-        for shard in self.shards.values() {
-            if shard.journal.failure().is_some() {
-                // Nothing can be committed any more.
-                return Ok(());
+    /// Seals what is due, a pack of each shard in turn: one that always has more, or that cannot be sealed, keeps no other
+    /// waiting. Nor does a store that deletes nothing. The first failure is told at the end.
+    pub(super) async fn round(&mut self) -> Result<(), SealError> {
+        let mut failed: Vec<(ShardId, SealError)> = Vec::new();
+        let (mut is_more, mut deletes) = (true, true);
+        while std::mem::take(&mut is_more) {
+            for (id, shard) in &*self.shards {
+                if shard.journal.failure().is_some() {
+                    // Nothing can be committed any more.
+                    return Ok(());
+                }
+                if failed.iter().all(|(of, _)| of != id) && self.is_due(shard) {
+                    match self.seal(shard).await {
+                        Ok(()) => is_more = true,
+                        Err(error) => failed.push((*id, error)),
+                    }
+                }
+                if deletes && let Err(error) = self.delete_unneeded(shard).await {
+                    deletes = false;
+                    failed.push((ShardId::META, error));
+                }
             }
-            while self.is_due(shard) {
-                self.seal(shard).await?;
+            if Instant::now() >= self.next_sweep {
+                self.next_sweep = Instant::now() + SWEEP_EVERY;
+                failed.extend(self.sweep().await.err().map(|error| (ShardId::META, error)));
             }
-            self.delete_unneeded(shard).await?;
         }
-        if Instant::now() >= self.next_sweep {
-            self.next_sweep = Instant::now() + SWEEP_EVERY;
-            self.sweep().await?;
-        }
-        Ok(())
+        failed.into_iter().next().map_or(Ok(()), |(_, error)| Err(error))
     }
 
     /// The shard has a batch that is old enough, or in the way of a journal that fills up.
@@ -153,7 +165,9 @@ impl Sealer {
             Verdict::Refused(refusal) => {
                 // Trimmed or deleted meanwhile, or sealed by another leader: the log has the last word.
                 tracing::info!(pack = %name, why = refusal.detail, "a pack is not needed");
-                self.tier.cold.store().delete(&name.to_string()).await?;
+                if let Err(error) = self.tier.cold.store().delete(&name.to_string()).await {
+                    tracing::warn!(%error, "it stays until it is swept");
+                }
             }
             _ => {
                 let raw_bytes: u64 = summary.partitions.iter().map(|row| row.bytes).sum();

@@ -8,12 +8,15 @@ use std::time::Duration;
 use async_trait::async_trait;
 use bytes::Bytes;
 use futures_util::stream::{self, BoxStream, StreamExt as _};
+use object_store::memory::InMemory;
 use object_store::path::Path;
 use object_store::{
     CopyOptions, Error, GetOptions, GetResult, GetResultPayload, ListResult, MultipartUpload, ObjectMeta,
     ObjectStore, PutMultipartOptions, PutOptions, PutPayload, PutResult, Result, UploadPart,
 };
 use parking_lot::Mutex;
+
+use crate::store::{Store, StoreConfig};
 
 /// A kind of request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -113,6 +116,13 @@ impl fmt::Display for FaultyStore {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "FaultyStore({})", self.inner)
     }
+}
+
+/// A store in memory that fails as planned.
+#[must_use]
+pub fn in_memory(faults: Faults) -> Store {
+    let faulty = FaultyStore::new(Arc::new(InMemory::new()), faults);
+    Store::over(Arc::new(faulty), Path::default(), StoreConfig::new("memory:"))
 }
 
 fn failed() -> Error {

@@ -1,0 +1,144 @@
+//! Tests of the sealer over a store that fails, and of reading what it has sealed.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use prometheus::Registry;
+use prost::Message as _;
+use weir_journal::Class;
+use weir_protocol::batch::{BatchBuilder, Compression, Headers, RecordParts};
+use weir_protocol::ids::{ClusterId, Incarnation, PartitionId, ShardId};
+use weir_protocol::rpc::{TopicConfig, TopicName};
+use weir_tier::cold::{CacheConfig, Cold};
+use weir_tier::faults::{Fault, Faults, Op, in_memory};
+use weir_tier::pack::BlockCodec;
+
+use super::Sealer;
+use crate::config::NodeConfig;
+use crate::metrics::TierMetrics;
+use crate::node::{Node, RunningNode};
+use crate::replica::ShardHandle;
+use crate::shard::command::{Change, Command, CreateTopic, DeleteTopic};
+use crate::shard::entry::{Kind, SubBatch};
+use crate::shard::state::{PartitionKey, Verdict};
+use crate::tier::Tier;
+
+/// A node and the sealer of its shards, which only the test calls.
+struct Play {
+    node: RunningNode,
+    sealer: Sealer,
+    shards: Arc<BTreeMap<ShardId, ShardHandle>>,
+    _dir: tempfile::TempDir,
+}
+
+impl Play {
+    async fn start(faults: &Faults) -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let config = NodeConfig {
+            data_dir: dir.path().to_owned(),
+            journal_file_bytes: 16 << 20,
+            data_shards: 2,
+            tail_ring_bytes: 1,
+            ..NodeConfig::default()
+        };
+        let node = Node::start(config).await.unwrap();
+        let cache = CacheConfig { memory_bytes: 1 << 20, disk_bytes: 0, folder: dir.path().join("cache") };
+        let tier = Arc::new(Tier {
+            cold: Cold::open(in_memory(faults.clone()), cache).await.unwrap(),
+            cluster: ClusterId(7),
+            codec: BlockCodec::Raw,
+            seal_bytes: 1,
+            seal_after: Duration::ZERO,
+            metrics: TierMetrics::register(&Registry::new()).unwrap(),
+        });
+        let handle = |id| (id, ShardHandle { tier: Some(Arc::clone(&tier)), ..node.shard(id) });
+        let shards = Arc::new(BTreeMap::from([ShardId(1), ShardId(2)].map(handle)));
+        Self { node, sealer: Sealer::new(tier, Arc::clone(&shards)), shards, _dir: dir }
+    }
+
+    async fn change(&self, shard: u32, sub: SubBatch) -> Verdict {
+        let shard = &self.shards[&ShardId(shard)];
+        let permit = shard.journal.try_admit(8 << 10, Class::Control).unwrap();
+        shard.change(vec![sub], permit).await.unwrap().remove(0)
+    }
+
+    async fn command(&self, shard: u32, change: Change) -> Verdict {
+        let command = Command { change: Some(change) }.encode_to_vec();
+        self.change(shard, SubBatch::command(command.into())).await
+    }
+
+    async fn create(&self, shard: u32, topic: &str) -> PartitionKey {
+        let config = TopicConfig { partitions: 1, ..TopicConfig::default() };
+        let create = CreateTopic { name: name(topic), config, accept_existing: false, shards: vec![shard] };
+        let Verdict::TopicCreated(made) = self.command(shard, Change::CreateTopic(create)).await else {
+            panic!("it is new")
+        };
+        (Incarnation(made.topic.unwrap().incarnation), PartitionId(0))
+    }
+
+    async fn delete(&self, shard: u32, topic: &str) {
+        let delete = DeleteTopic { name: name(topic), incarnation: None, expected_version: None };
+        assert!(matches!(self.command(shard, Change::DeleteTopic(delete)).await, Verdict::Topic(_)));
+    }
+
+    async fn publish(&self, shard: u32, (incarnation, partition): PartitionKey) {
+        let mut batch = BatchBuilder::anonymous();
+        batch.push(RecordParts { key: None, headers: &Headers::default(), value: b"a" }).unwrap();
+        let body = batch.build(Compression::None).unwrap().unplaced().bytes().clone();
+        let publish = SubBatch { incarnation, partition, kind: Kind::Publish, ..SubBatch::command(body) };
+        assert!(matches!(self.change(shard, publish).await, Verdict::Placed(_)));
+    }
+
+    /// Packs in use and packs whose objects are to be deleted.
+    fn packs(&self, shard: u32) -> (usize, usize) {
+        let state = self.shards[&ShardId(shard)].state.read();
+        (state.packs().live().count(), state.packs().unneeded().count())
+    }
+
+    async fn stop(self) {
+        let Self { node, sealer, shards, _dir } = self;
+        drop((sealer, shards));
+        node.shutdown(Duration::from_secs(1)).await;
+    }
+}
+
+fn name(topic: &str) -> TopicName {
+    TopicName { tenant: "default".into(), namespace: "default".into(), topic: topic.into() }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_store_that_deletes_nothing_takes_packs_of_all_shards_nevertheless() {
+    let faults = Faults::default();
+    let mut play = Play::start(&faults).await;
+    let gone = play.create(1, "gone").await;
+    play.publish(1, gone).await;
+    play.sealer.round().await.unwrap();
+    assert_eq!(play.packs(1), (1, 0));
+    play.delete(1, "gone").await;
+    let stays = play.create(2, "stays").await;
+    play.publish(2, stays).await;
+    faults.always(Some((Op::Delete, Fault::Error)));
+    play.sealer.round().await.unwrap_err();
+    assert_eq!((play.packs(1), play.packs(2)), ((0, 1), (1, 0)));
+    faults.always(None);
+    play.sealer.round().await.unwrap();
+    assert_eq!((play.packs(1), play.packs(2)), ((0, 0), (1, 0)));
+    play.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_shard_that_cannot_be_sealed_keeps_no_other_waiting() {
+    let faults = Faults::default();
+    let mut play = Play::start(&faults).await;
+    let (first, second) = (play.create(1, "first").await, play.create(2, "second").await);
+    play.publish(1, first).await;
+    play.publish(2, second).await;
+    // The first upload of the round is the first shard's.
+    faults.next(Op::Put, Fault::Error);
+    play.sealer.round().await.unwrap_err();
+    assert_eq!((play.packs(1), play.packs(2)), ((0, 0), (1, 0)));
+    play.sealer.round().await.unwrap();
+    assert_eq!(play.packs(1), (1, 0));
+    play.stop().await;
+}
