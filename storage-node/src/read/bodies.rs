@@ -21,18 +21,22 @@ pub(super) async fn of(
     ahead: usize,
 ) -> Result<Vec<Batch>, Refusal> {
     let Some(tier) = &shard.tier else { return from_log(shard, rows).await };
-    let in_log = shard.journal.entries(shard.stream()).start;
-    // Entries leave the log from the front.
-    let (cold, hot) = rows.split_at(rows.partition_point(|row| row.index.0 < in_log));
-    if cold.is_empty() {
-        return match from_log(shard, hot).await {
-            // They left between the two looks.
-            Err(refusal) if refusal.error_code() == ErrorCode::OffsetTrimmed => {
-                tier.batches(key, &packed(shard, tier, key, hot)?, ahead).await
+    let log_start = || shard.journal.entries(shard.stream()).start;
+    let mut in_log = log_start();
+    let (cold, hot) = loop {
+        // Entries leave the log from the front.
+        let (cold, hot) = rows.split_at(rows.partition_point(|row| row.index.0 < in_log));
+        if !cold.is_empty() {
+            break (cold, hot);
+        }
+        match from_log(shard, hot).await {
+            // Some left between the two looks; those behind them may be in no pack yet.
+            Err(refusal) if refusal.error_code() == ErrorCode::OffsetTrimmed && log_start() > in_log => {
+                in_log = log_start();
             }
-            read => read,
-        };
-    }
+            read => return read,
+        }
+    };
     let mut batches = tier.batches(key, &packed(shard, tier, key, cold)?, ahead).await?;
     if !hot.is_empty() {
         // What has just left is read by the next call: this one has something to give.

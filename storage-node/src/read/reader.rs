@@ -164,7 +164,7 @@ impl Reader {
         let rows = self.rows(from, until, allowance)?;
         let ahead = self.blocks_ahead(from);
         let bodies = bodies::of(&self.shard, self.key, &rows, ahead).await;
-        let bodies = bodies.map_err(|refusal| self.if_trimmed(from, refusal))?;
+        let bodies = bodies.map_err(|refusal| self.means(from, refusal))?;
         let read = collect(self.key.1, rows.into_iter().zip(bodies), (from, until), allowance)?;
         self.next.store(read.next.0, Ordering::Relaxed);
         Ok(read)
@@ -183,18 +183,20 @@ impl Reader {
         blocks
     }
 
-    /// `refusal`, unless it says that `from` was trimmed and it was not: whoever is told so looks again, and would for
-    /// ever.
-    fn if_trimmed(&self, from: Offset, refusal: Refusal) -> Refusal {
-        if refusal.error_code() != ErrorCode::OffsetTrimmed {
-            return refusal;
-        }
-        match self.bounds() {
-            Ok(bounds) if bounds.start <= from => {
+    /// What a failed read means. Whoever is told that `from` was trimmed looks again, and would for ever if it was not. And
+    /// where it was, the object that is gone or the entry that cannot be read is nobody's loss.
+    pub(crate) fn means(&self, from: Offset, refusal: Refusal) -> Refusal {
+        match (self.bounds(), refusal.error_code()) {
+            (Err(gone), _) => gone,
+            (Ok(bounds), _) if from < bounds.start => {
+                let detail = "removed by retention while it was read";
+                let (earliest, tail) = (Some(bounds.start.0), Some(bounds.end.0));
+                Refusal { earliest, tail, ..Refusal::new(ErrorCode::OffsetTrimmed, detail) }
+            }
+            (Ok(_), ErrorCode::OffsetTrimmed) => {
                 Refusal::new(ErrorCode::Corrupt, format!("offset {from} exists, and its entry is gone"))
             }
-            Ok(_) => refusal,
-            Err(gone) => gone,
+            (Ok(_), _) => refusal,
         }
     }
 

@@ -2,13 +2,16 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::mpsc;
 use std::time::Duration;
 
+use futures_util::poll;
 use prometheus::Registry;
 use prost::Message as _;
-use weir_journal::Class;
+use weir_journal::{Class, LogPosition};
 use weir_protocol::batch::{BatchBuilder, Compression, Headers, RecordParts};
-use weir_protocol::ids::{ClusterId, Incarnation, PartitionId, ShardId};
+use weir_protocol::error::ErrorCode;
+use weir_protocol::ids::{ClusterId, Incarnation, Offset, PartitionId, ShardId};
 use weir_protocol::rpc::{TopicConfig, TopicName};
 use weir_tier::cold::{CacheConfig, Cold};
 use weir_tier::faults::{Fault, Faults, Op, in_memory};
@@ -18,6 +21,7 @@ use super::Sealer;
 use crate::config::NodeConfig;
 use crate::metrics::TierMetrics;
 use crate::node::{Node, RunningNode};
+use crate::read::{Allowance, Reader};
 use crate::replica::ShardHandle;
 use crate::shard::command::{Change, Command, CreateTopic, DeleteTopic};
 use crate::shard::entry::{Kind, SubBatch};
@@ -140,5 +144,74 @@ async fn a_shard_that_cannot_be_sealed_keeps_no_other_waiting() {
     assert_eq!((play.packs(1), play.packs(2)), ((0, 0), (1, 0)));
     play.sealer.round().await.unwrap();
     assert_eq!(play.packs(1), (1, 0));
+    play.stop().await;
+}
+
+/// Of two records one is sealed. It leaves the log after a reader has looked where they are.
+#[test]
+fn what_leaves_the_log_while_it_is_read_is_read_from_its_pack_and_what_stays_from_the_log() {
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .max_blocking_threads(1)
+        .enable_all()
+        .build()
+        .unwrap();
+    runtime.block_on(async {
+        let mut play = Play::start(&Faults::default()).await;
+        let key = play.create(1, "t").await;
+        play.publish(1, key).await;
+        play.sealer.round().await.unwrap();
+        // The newest entry stays in memory.
+        for _ in 0..2 {
+            play.publish(1, key).await;
+        }
+        let shard = &play.shards[&ShardId(1)];
+        let sealed = shard.state.read().partition(key).unwrap().oldest().unwrap().index.0;
+        let reader = Reader::new(shard.clone(), key);
+        let all = Allowance { records: 10, bytes: 1 << 20 };
+        let mut read = Box::pin(async move { reader.read(Offset(0), Offset(3), all).await });
+        // The journal is read on the only thread for that, which is taken.
+        let (go_on, wait) = mpsc::channel::<()>();
+        let taken = tokio::task::spawn_blocking(move || wait.recv());
+        assert!(poll!(read.as_mut()).is_pending());
+        shard.journal.note_purged(shard.stream(), LogPosition { term: 1, leader: 0, index: sealed });
+        go_on.send(()).unwrap();
+        let read = read.await.unwrap();
+        assert_eq!((read.records, read.next), (3, Offset(3)));
+        taken.await.unwrap().unwrap();
+        play.stop().await;
+    });
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_record_that_was_trimmed_while_it_was_read_is_trimmed_and_not_damaged() {
+    let play = Play::start(&Faults::default()).await;
+    let key = play.create(1, "t").await;
+    for _ in 0..3 {
+        play.publish(1, key).await;
+    }
+    let shard = &play.shards[&ShardId(1)];
+    let reader = Reader::new(shard.clone(), key);
+    let failed = |at, code| {
+        let refusal = weir_protocol::rpc::Refusal::new(code, "as whoever read it says");
+        let means = reader.means(Offset(at), refusal);
+        (means.error_code(), means.earliest)
+    };
+    assert_eq!(failed(1, ErrorCode::Corrupt), (ErrorCode::Corrupt, None));
+    assert_eq!(failed(1, ErrorCode::OffsetTrimmed), (ErrorCode::Corrupt, None));
+    let (incarnation, partition) = key;
+    let trim = SubBatch {
+        incarnation,
+        partition,
+        kind: Kind::Trim,
+        expected_end: Some(Offset(2)),
+        ..SubBatch::command(Vec::new().into())
+    };
+    assert_eq!(play.change(1, trim).await, Verdict::Done);
+    for code in [ErrorCode::Corrupt, ErrorCode::OffsetTrimmed, ErrorCode::Unavailable] {
+        assert_eq!(failed(1, code), (ErrorCode::OffsetTrimmed, Some(2)), "{code:?}");
+    }
+    assert_eq!(failed(2, ErrorCode::Corrupt), (ErrorCode::Corrupt, None));
+    drop(reader);
     play.stop().await;
 }

@@ -47,7 +47,7 @@ async fn read_once(
     let request: ReadRequest = decode(body)?;
     let key = (Incarnation(request.incarnation), PartitionId(request.partition));
     let reader = Reader::new(shard, key);
-    let from = reader.resolve(request.from, request.clamp)?;
+    let mut from = reader.resolve(request.from, request.clamp)?;
     let until = request.until.map(|until| reader.resolve(until, true)).transpose()?;
     let max_records = u64::from(request.max_records.clamp(1, READ_RECORDS_MAX));
     let deadline = Instant::now() + Duration::from_millis(request.wait_ms.min(WAIT_MS_MAX));
@@ -58,7 +58,14 @@ async fn read_once(
         if from < end {
             let allowance =
                 Allowance { records: max_records, bytes: request.max_bytes.clamp(1, READ_BYTES_MAX) };
-            let read = reader.read(from, end, allowance).await?;
+            let read = match reader.read(from, end, allowance).await {
+                // Retention was faster; who clamps wants what is left.
+                Err(refusal) if request.clamp && refusal.error_code() == ErrorCode::OffsetTrimmed => {
+                    from = reader.resolve(At::Offset(from.0).into(), true)?;
+                    continue;
+                }
+                read => read?,
+            };
             let answer = ReadAnswer {
                 slices: read.slices.clone(),
                 from: from.0,

@@ -162,7 +162,8 @@ impl Puller<'_> {
             Ok(found) => self.send(taken.grants, found).await,
             Err(refusal) => {
                 self.release(&taken.grants);
-                Err(refusal)
+                // Retention was faster: what it left is leased next.
+                if refusal.error_code() == ErrorCode::OffsetTrimmed { Ok(Step::Again) } else { Err(refusal) }
             }
         }
     }
@@ -276,7 +277,11 @@ impl Puller<'_> {
         if !unread.is_empty() {
             self.release(&unread);
         }
-        self.settle_expired(&expired).await?;
+        if let Err(refusal) = self.settle_expired(&expired).await {
+            // They are not sent either.
+            self.release(&kept);
+            return Err(refusal);
+        }
         if kept.is_empty() {
             return Ok(Step::Again);
         }
