@@ -225,8 +225,10 @@ impl EarlyTail {
 
 impl Drop for EarlyWatch {
     fn drop(&mut self) {
-        self.tail.readers.fetch_sub(1, Ordering::Release);
         let mut lines = self.tail.lines.lock();
+        // Counted with the line, under its lock: or a batch may land between the two, unnoticed, in a line that another
+        // reader has found meanwhile, and stay there.
+        self.tail.readers.fetch_sub(1, Ordering::Release);
         let Some(line) = lines.of.get_mut(&self.key) else { return };
         line.readers -= 1;
         if line.readers == 0 {

@@ -164,6 +164,12 @@ impl Part {
             && event.nacked.iter().all(|nacked| one(nacked.offset))
     }
 
+    /// Whether it may say anything of records below `start`.
+    #[must_use]
+    pub fn has_below(&self, start: Offset) -> bool {
+        self.floor < start || !self.given_up.is_empty()
+    }
+
     /// Takes into account that records below `start` are gone. Returns how many of them were unsettled.
     pub fn start_moved(&mut self, start: Offset) -> u64 {
         self.given_up.forget_below(start, self.given_up.count(&(Offset(0)..start)));

@@ -1,6 +1,6 @@
 //! What subscriptions hold of the partitions of a shard.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -27,11 +27,11 @@ pub struct HeldPart {
     pub part: Part,
 }
 
-/// Parts by key, and which subscriptions a partition has, which follows from them.
+/// Parts by key, and which subscriptions a partition has, lowest floor first, which follows from them.
 #[derive(Debug, Clone, Default)]
 pub struct Parts {
     pub(super) held: CowMap<PartKey, Arc<HeldPart>>,
-    by_partition: BTreeMap<PartitionKey, Vec<Incarnation>>,
+    by_partition: BTreeMap<PartitionKey, BTreeSet<(Offset, Incarnation)>>,
 }
 
 impl Parts {
@@ -58,16 +58,16 @@ impl Parts {
         if self.held.get(&key).is_some() {
             return false;
         }
+        self.by_partition.entry(key.1).or_default().insert((held.part.floor(), key.0));
         self.held.insert(key, Arc::new(held));
-        self.by_partition.entry(key.1).or_default().push(key.0);
         true
     }
 
     pub(super) fn close(&mut self, key: PartKey) {
-        if self.held.remove(&key).is_some()
+        if let Some(held) = self.held.remove(&key)
             && let Some(subscriptions) = self.by_partition.get_mut(&key.1)
         {
-            subscriptions.retain(|subscription| *subscription != key.0);
+            subscriptions.remove(&(held.part.floor(), key.0));
             if subscriptions.is_empty() {
                 self.by_partition.remove(&key.1);
             }
@@ -76,7 +76,7 @@ impl Parts {
 
     /// The partition is gone, and with it what subscriptions held of it.
     pub(super) fn close_partition(&mut self, partition: PartitionKey) {
-        for subscription in self.by_partition.remove(&partition).unwrap_or_default() {
+        for (_, subscription) in self.by_partition.remove(&partition).unwrap_or_default() {
             self.held.remove(&(subscription, partition));
         }
     }
@@ -84,19 +84,27 @@ impl Parts {
     /// Changes a part; `None` if it is not here.
     pub(super) fn change<R>(&mut self, key: &PartKey, change: impl FnOnce(&mut HeldPart) -> R) -> Option<R> {
         self.held.get(key)?;
-        let held = self.held.get_mut(key).expect("looked up just now");
-        Some(change(Arc::make_mut(held)))
+        let held = Arc::make_mut(self.held.get_mut(key).expect("looked up just now"));
+        let before = held.part.floor();
+        let changed = change(held);
+        let after = held.part.floor();
+        if before != after {
+            let floors = self.by_partition.get_mut(&key.1).expect("every part is listed");
+            floors.remove(&(before, key.0));
+            floors.insert((after, key.0));
+        }
+        Some(changed)
     }
 
     /// Subscriptions that hold a part of a partition.
     pub(super) fn of(&self, partition: PartitionKey) -> Vec<Incarnation> {
-        self.by_partition.get(&partition).cloned().unwrap_or_default()
+        let subscriptions = self.by_partition.get(&partition).into_iter().flatten();
+        subscriptions.map(|(_, subscription)| *subscription).collect()
     }
 
     /// Below it every subscription of a partition has settled all; `None` if it has none.
     pub(super) fn lowest_floor(&self, partition: PartitionKey) -> Option<Offset> {
-        let subscriptions = self.by_partition.get(&partition)?;
-        subscriptions.iter().filter_map(|id| Some(self.held.get(&(*id, partition))?.part.floor())).min()
+        self.by_partition.get(&partition)?.first().map(|(floor, _)| *floor)
     }
 
     /// Checks that parts and partitions agree.
@@ -104,11 +112,12 @@ impl Parts {
     /// # Panics
     /// If they do not.
     pub(super) fn check(&self, bounds: impl Fn(PartitionKey) -> Option<Range<Offset>>) {
-        let listed: usize = self.by_partition.values().map(Vec::len).sum();
+        let listed: usize = self.by_partition.values().map(BTreeSet::len).sum();
         assert_eq!(listed, self.held.len(), "every part is listed once");
         for ((subscription, partition), held) in self.held.iter() {
             let bounds = bounds(*partition).expect("a part has its partition");
             let floor = held.part.floor();
+            assert!(self.by_partition[partition].contains(&(floor, *subscription)), "listed by its floor");
             assert!(
                 bounds.start <= floor && floor <= bounds.end,
                 "part of {subscription} at {floor} of {bounds:?}"
