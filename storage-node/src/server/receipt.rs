@@ -4,8 +4,9 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use tokio::time::{Instant, timeout_at};
+use weir_journal::ReadError;
 use weir_protocol::error::ErrorCode;
-use weir_protocol::ids::{Incarnation, LogIndex, Offset, PartitionId, ShardId};
+use weir_protocol::ids::{Incarnation, LogIndex, Offset, PartitionId, ShardId, Term};
 use weir_protocol::limits::WAIT_MS_MAX;
 use weir_protocol::rpc::{ConfirmState, ConfirmStateRequest, Level, Refusal};
 use weir_transport::CreditHandle;
@@ -121,10 +122,29 @@ async fn committed(
     let read = move || journal.read_entries(stream, index.0..index.0 + 1, 1);
     let failed = |why: String| Refusal::new(ErrorCode::StorageFailed, why);
     let entries = tokio::task::spawn_blocking(read).await.map_err(|error| failed(error.to_string()))?;
-    let entries = entries.map_err(|error| failed(error.to_string()))?;
-    match entries.first() {
-        Some(entry) if entry.term <= request.term => Ok(found),
-        Some(_) => Ok(ConfirmState { level: Level::None as i32, lost: true, ts_ms: 0 }),
-        None => Err(failed(format!("entry {index} cannot be read"))),
+    let lost = ConfirmState { level: Level::None as i32, lost: true, ts_ms: 0 };
+    match entries {
+        Ok(entries) => match entries.first() {
+            Some(entry) if entry.term <= request.term => Ok(found),
+            Some(_) => Ok(lost),
+            None => Err(failed(format!("entry {index} cannot be read"))),
+        },
+        Err(ReadError::Purged { .. } | ReadError::Recycled { .. }) => {
+            // It has left the journal for a pack, whose term is not below that of any entry in it.
+            if sealed_in(shard, request).is_some_and(|term| term.0 <= request.term) {
+                return Ok(found);
+            }
+            let detail = "the entry has left the journal, and in which term it came is not known any more: read the message";
+            Err(Refusal::new(ErrorCode::NotSupported, detail))
+        }
+        Err(error) => Err(failed(error.to_string())),
     }
+}
+
+/// The term of the pack that holds the record.
+fn sealed_in(shard: &ShardHandle, request: &ConfirmStateRequest) -> Option<Term> {
+    let key = (Incarnation(request.incarnation), PartitionId(request.partition));
+    let state = shard.state.read();
+    let no = state.partition(key).ok()?.pack_of(Offset(request.offset))?;
+    Some(state.packs().get(no)?.term)
 }

@@ -5,7 +5,9 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use weir_protocol::error::ErrorCode;
-use weir_protocol::rpc::{At, DeleteTopicRequest, Method, TopicDescription};
+use weir_protocol::rpc::{
+    At, ConfirmState, ConfirmStateRequest, DeleteTopicRequest, Level, Method, TopicDescription,
+};
 use weir_storage_node::{NodeConfig, RunningNode, Surroundings};
 use weir_transport::Link;
 
@@ -47,15 +49,16 @@ fn value(n: u64) -> String {
     text
 }
 
-/// Publishes, waiting while the journal has no room.
-async fn publish_all(link: &Link, life: u64) {
-    let began = Instant::now();
+/// Publishes, waiting while the journal has no room. The term in which the first was accepted.
+async fn publish_all(link: &Link, life: u64) -> u64 {
+    let (began, mut term) = (Instant::now(), 0);
     for n in 0..MESSAGES {
         let value = value(n);
         loop {
             match publish(link, life, &batch(0, 0, &[&value])).await {
                 Ok(placed) => {
                     assert_eq!(placed.base_offset, n);
+                    term = if n == 0 { placed.term } else { term };
                     break;
                 }
                 Err(ErrorCode::JournalFull | ErrorCode::Busy) => {
@@ -66,6 +69,7 @@ async fn publish_all(link: &Link, life: u64) {
             }
         }
     }
+    term
 }
 
 async fn read_all(link: &Link, life: u64) {
@@ -102,11 +106,15 @@ async fn more_than_the_journal_holds_is_taken_and_read_back_also_after_a_restart
     let (node, link) = start_cold(dir.path()).await;
     let life = create(&link, "t", config()).await;
     assert!(MESSAGES * BYTES as u64 > 64 << 20, "more than the journal's limit");
-    publish_all(&link, life).await;
+    let term = publish_all(&link, life).await;
     read_all(&link, life).await;
     node.shutdown(Duration::from_secs(5)).await;
     let (node, link) = start_cold(dir.path()).await;
     read_all(&link, life).await;
+    // The receipt of a message that has left the journal, from the term before.
+    let asked = ConfirmStateRequest { incarnation: life, term, ..ConfirmStateRequest::default() };
+    let told: ConfirmState = call(&link, Method::ConfirmState, &asked).await.unwrap();
+    assert_eq!((told.level(), told.lost), (Level::Quorum, false));
 
     // Damage of one object is the matter of who reads it.
     let other = create(&link, "other", config()).await;
