@@ -25,6 +25,14 @@ pub mod storage;
 mod tls;
 mod ws;
 
+/// Doors to private parts that are measured by themselves, for the benches and nobody else.
+#[doc(hidden)]
+pub mod measured {
+    pub use crate::edge::measured::{page_as_json, page_as_lines, read_lines};
+    pub use crate::service::read::measured::ReadCredit;
+    pub use crate::ws::measured::{FollowCredit, PublishCredit, deliveries};
+}
+
 pub use config::{ClientLimits, GatewayConfig};
 pub use gateway::{Gateway, RunningGateway, StartError};
 pub use tls::{TlsError, TlsSource};

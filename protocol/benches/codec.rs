@@ -9,7 +9,11 @@ use bytes::{Bytes, BytesMut};
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use weir_protocol::batch::{Batch, BatchBuilder, Compression, Headers, RecordParts};
 use weir_protocol::ids::{Offset, PartitionId, Seq, TimestampMs};
-use weir_protocol::ws::{Channel, ClientFrame, Deliveries, Delivery, Msg, Msgs, ServerFrame, binary, json};
+use weir_protocol::rpc::Level;
+use weir_protocol::ws::{
+    Base, Channel, ClientFrame, Confirm, Deliveries, Delivery, Msg, Msgs, Pub, RawJson, ServerFrame, binary,
+    json,
+};
 
 const MESSAGES: u32 = 64;
 const CH: Channel = Channel(1);
@@ -119,5 +123,39 @@ fn json_frames(criterion: &mut Criterion) {
     group.finish();
 }
 
-criterion_group!(benches, batches, binary_frames, json_frames);
+/// What a publisher and its gateway say to each other around the records: messages as JSON, and confirms in both forms.
+fn publishing_frames(criterion: &mut Criterion) {
+    let mut group = criterion.benchmark_group("websocket, publishing");
+    group.throughput(Throughput::Elements(u64::from(MESSAGES)));
+    let data = format!("{{\"text\":\"{}\"}}", "some text, ".repeat(90));
+    let publish = |seq| {
+        let data = RawJson::from_text(&data);
+        ClientFrame::Pub(Pub { seq, data, ..Pub::default() })
+    };
+    let mut text = String::new();
+    (0..u64::from(MESSAGES)).for_each(|seq| json::put_client_frame(&mut text, CH, &publish(seq)));
+    group.bench_function("text to messages", |bench| {
+        bench.iter(|| json::client_frames(black_box(&text)).map(|frame| drop(frame.unwrap())).count());
+    });
+    let base = vec![Base { seq: 0, n: MESSAGES, p: 0, o: 1_000_000 }];
+    let confirm =
+        ServerFrame::Confirm(Confirm { upto: Some(63), level: Level::Quorum, base, ..Confirm::default() });
+    let mut out = String::new();
+    group.bench_function("confirm to text", |bench| {
+        bench.iter(|| {
+            out.clear();
+            json::put_server_frame(&mut out, CH, black_box(&confirm));
+        });
+    });
+    let mut out = BytesMut::new();
+    group.bench_function("confirm to bytes", |bench| {
+        bench.iter(|| {
+            out.clear();
+            binary::put_server_frame(&mut out, CH, black_box(&confirm));
+        });
+    });
+    group.finish();
+}
+
+criterion_group!(benches, batches, binary_frames, json_frames, publishing_frames);
 criterion_main!(benches);

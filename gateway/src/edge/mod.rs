@@ -22,6 +22,7 @@ mod dispatch;
 mod encoding;
 mod events;
 mod input;
+pub(crate) mod measured;
 mod namespaces;
 mod operate;
 mod origin;

@@ -14,8 +14,8 @@ use weir_protocol::rpc::Level;
 
 use super::dispatch::{Call, empty, json};
 use super::{encoding, record};
-use crate::api::{Next, Problem, ReadPage};
-use crate::service::read::{self, Read, StartAt, Until};
+use crate::api::{Next, Problem, ReadPage, Record};
+use crate::service::read::{self, Read, RecordSlice, StartAt, Until};
 
 const LIMIT_DEFAULT: u64 = 100;
 const BYTES_DEFAULT: u64 = 1 << 20;
@@ -101,7 +101,7 @@ pub(super) async fn page(call: Call) -> Result<Response, Problem> {
     } else {
         match form {
             Form::Json => json(StatusCode::OK, &json_page(&page)?)?,
-            Form::Lines => with_media(form, lines(&page)?),
+            Form::Lines => with_media(form, lines(&page.slices)?),
             Form::Binary => with_media(form, binary(&page)?),
             Form::Events => with_media(form, events(&page)?),
         }
@@ -120,13 +120,19 @@ fn corrupt(error: &BatchError) -> Problem {
     Problem::new(ErrorCode::Corrupt, format!("a stored record batch is damaged: {error}"))
 }
 
-fn json_page(page: &read::ReadPage) -> Result<ReadPage, Problem> {
+/// Records as they stand in a page of JSON.
+pub(super) fn json_messages(slices: &[RecordSlice]) -> Result<Vec<Record>, Problem> {
     let mut messages = Vec::new();
-    for slice in &page.slices {
+    for slice in slices {
         for record in slice.records().map_err(|error| corrupt(&error))? {
             messages.push(record::shown(&record.map_err(|error| corrupt(&error))?, slice.partition));
         }
     }
+    Ok(messages)
+}
+
+fn json_page(page: &read::ReadPage) -> Result<ReadPage, Problem> {
+    let messages = json_messages(&page.slices)?;
     let next = match page.single() {
         Some(edge) => Next::Offset(edge.next.0),
         None => Next::Cursor(page.cursor.encode()),
@@ -134,9 +140,10 @@ fn json_page(page: &read::ReadPage) -> Result<ReadPage, Problem> {
     Ok(ReadPage { messages, next, up_to_date: page.up_to_date })
 }
 
-fn lines(page: &read::ReadPage) -> Result<Bytes, Problem> {
+/// Records as a line of JSON each.
+pub(super) fn lines(slices: &[RecordSlice]) -> Result<Bytes, Problem> {
     let mut out = BytesMut::new().writer();
-    for slice in &page.slices {
+    for slice in slices {
         for record in slice.records().map_err(|error| corrupt(&error))? {
             let shown = record::shown(&record.map_err(|error| corrupt(&error))?, slice.partition);
             serde_json::to_writer(&mut out, &shown).expect("a record has a JSON form, and memory takes it");

@@ -13,6 +13,7 @@
 mod consuming;
 mod effect;
 mod following;
+pub(crate) mod measured;
 mod output;
 mod prefix;
 mod publishing;

@@ -13,6 +13,7 @@ mod budget;
 mod config;
 mod cursor;
 mod feed;
+pub(crate) mod measured;
 mod merge;
 mod page;
 mod reader;

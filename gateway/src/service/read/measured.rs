@@ -1,0 +1,29 @@
+//! What the benches measure of reading: the credit that many feeds share.
+
+use std::sync::Arc;
+
+use super::budget::{Budget, Share};
+use super::config::ReadConfig;
+
+/// Feeds that share a budget.
+#[derive(Debug)]
+pub struct ReadCredit(Vec<Share>);
+
+impl ReadCredit {
+    /// As many feeds.
+    #[must_use]
+    pub fn new(feeds: usize) -> Self {
+        let budget = Arc::new(Budget::new(ReadConfig::default()));
+        Self((0..feeds).map(|_| Share::new(Arc::clone(&budget))).collect())
+    }
+
+    /// Each feed in turn is granted what it may have, and hands a batch of `bytes` on; the sum of grants.
+    pub fn turn(&mut self, bytes: u64) -> u64 {
+        let grant = |share: &mut Share| {
+            let granted = share.raise(u64::MAX);
+            share.hand_on(bytes);
+            granted
+        };
+        self.0.iter_mut().map(grant).fold(0, u64::wrapping_add)
+    }
+}
