@@ -9,7 +9,7 @@ const [directory, how] = process.argv.slice(2);
 const files = readdirSync(directory).sort();
 const results = files.filter((file) => file.endsWith(".json")).map((file) => JSON.parse(readFileSync(join(directory, file), "utf8")));
 const missing = files.filter((file) => file.endsWith(".missing"))
-  .map((file) => [file.slice(0, -".missing".length), readFileSync(join(directory, file), "utf8").trim().split("\n").at(-1)]);
+  .map((file) => [file.slice(0, -".missing".length), readFileSync(join(directory, file), "utf8").trim().split("\n").at(-1).replace(/^error: /, "")]);
 const good = results.filter((run) => run.void.length === 0);
 const isWeir = (run) => run.name === "Weir";
 
@@ -69,6 +69,7 @@ function losses() {
       is("server_cpu_us", "Weir's processor time per message", (ratio) => ratio > 1);
     }
   }
+  if (!good.some(isWeir)) return "Nothing was measured.";
   return lines.length ? lines.join("\n") : "Nowhere in these shapes.";
 }
 
