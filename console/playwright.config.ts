@@ -30,7 +30,6 @@ export default defineConfig({
   },
   projects: [
     { name: 'console', metadata: { prefix: '/console/' } },
-    // Looks and the length of a list are the same under every prefix: once is enough.
-    { name: 'ops', metadata: { prefix: '/ops/console/' }, testIgnore: /(looks|scale)\.spec\.ts$/ },
+    { name: 'ops', metadata: { prefix: '/ops/console/' } },
   ],
 });

@@ -278,7 +278,7 @@ pub(crate) struct ConfigFields {
     /// Confirm level of publishes that name none: memory, durable or quorum
     #[arg(long, value_name = "LEVEL")]
     pub(crate) default_confirm: Option<String>,
-    /// Level from which readers are delivered a message: quorum; memory where storage confirms no higher
+    /// Level from which readers are delivered a message: quorum, or memory, which may be taken back after a crash
     #[arg(long, value_name = "LEVEL")]
     pub(crate) deliver_from: Option<String>,
     /// Refuse publishes that ask for less than this level

@@ -203,6 +203,13 @@ async fn json_publishes_are_confirmed_and_delivered_within_credit_digit_for_digi
     let records: u32 = confirms.iter().flat_map(|confirm| &confirm.base).map(|base| base.n).sum();
     assert_eq!(records, 5, "every record is confirmed once");
     assert!(confirms.last().unwrap().us.total > 0);
+    let mut http = Connection::open(&product.address).unwrap();
+    let metrics = http.request("GET /metrics", &[], b"").unwrap().text();
+    let fsync = metrics
+        .lines()
+        .find_map(|line| line.strip_prefix("weir_gateway_publish_stage_seconds_count{stage=\"fsync\"} "));
+    let observed: u64 = fsync.unwrap().parse().unwrap();
+    assert!((1..=5).contains(&observed), "once a batch: {observed}");
 
     client.sub(2, "orders", "earliest", Limit { msgs: 2, bytes: 10_000 }).await;
     match client.next().await {

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use hyper_util::server::graceful::GracefulShutdown;
-use prometheus::{HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGauge, Opts, Registry};
+use prometheus::{IntCounter, IntCounterVec, IntGauge, Opts, Registry};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use weir_transport::{MetricsCollector, Side};
@@ -15,12 +15,13 @@ use weir_transport::{MetricsCollector, Side};
 use crate::api::openapi;
 use crate::auth::{Authenticator, LoopbackAuthenticator, OpenAuthenticator};
 use crate::config::GatewayConfig;
-use crate::edge::{BodyBudget, Console, Edge, QueueCounts, StageSeconds};
+use crate::edge::{BodyBudget, Console, Edge, QueueCounts};
 use crate::listener::{self, Door};
 use crate::metrics::{Bounds, BoundsCollector};
 use crate::service::publish::PublishConfig;
 use crate::service::read::ReadConfig;
 use crate::service::{ServiceConfig, Services};
+use crate::stages::StageSeconds;
 use crate::storage::{Storage, StorageConfig, TcpDial};
 use crate::tls::{Tls, TlsError};
 use crate::ws::{SocketLimits, WebSockets};
@@ -108,7 +109,7 @@ impl Gateway {
             &["operation", "class"],
         );
         let requests = counters(&registry, requests)?;
-        let stage_seconds = stage_seconds(&registry)?;
+        let stages = StageSeconds::register(&registry)?;
         let tls = config.tls.as_ref().map(|tls| Tls::new(tls, &config.hosts, config.listen.ip()));
         let tls = tls.transpose()?.map(Arc::new);
         let listen_error = |(addr, source)| StartError::Listen { addr, source };
@@ -124,7 +125,7 @@ impl Gateway {
         };
         let open = IntGauge::new("weir_gateway_websockets", "WebSockets that are open.")?;
         registry.register(Box::new(open.clone()))?;
-        let sockets = WebSockets::new(services.clone(), limits, open, stop.clone());
+        let sockets = WebSockets::new(services.clone(), limits, (open, stages.clone()), stop.clone());
         let refused =
             ("weir_gateway_tls_handshakes_failed_total", "TLS handshakes that failed.", &["reason"]);
         let refused = counters(&registry, refused)?;
@@ -145,7 +146,7 @@ impl Gateway {
             queue_counts: QueueCounts::new(&registry)?,
             registry,
             requests,
-            stages: stage_seconds,
+            stages,
             drain: stop.clone(),
             openapi: openapi::document_json().into(),
             is_draining,
@@ -229,24 +230,6 @@ fn register_bounds(edge: &Edge, door: &Door, bodies: BodyBudget) -> Result<(), p
     edge.registry.register(Box::new(BoundsCollector::new(bounds)?))?;
     let transport = MetricsCollector::new(edge.services.storage.transport_metrics(), Side::Client)?;
     edge.registry.register(Box::new(transport))
-}
-
-fn stage_seconds(registry: &Registry) -> Result<StageSeconds, prometheus::Error> {
-    let buckets = prometheus::exponential_buckets(50e-6, 2.0, 16)?;
-    let stages =
-        HistogramOpts::new("weir_gateway_publish_stage_seconds", "Seconds per stage of confirmed publishes.");
-    let stages = HistogramVec::new(stages.buckets(buckets), &["stage"])?;
-    registry.register(Box::new(stages.clone()))?;
-    let stage = |name| stages.with_label_values(&[name]);
-    Ok(StageSeconds {
-        gw: stage("gw"),
-        net: stage("net"),
-        queue: stage("queue"),
-        write: stage("write"),
-        fsync: stage("fsync"),
-        quorum: stage("quorum"),
-        total: stage("total"),
-    })
 }
 
 fn storage_config(config: &GatewayConfig) -> StorageConfig {

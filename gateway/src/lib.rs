@@ -9,6 +9,7 @@
 //!   service    what a request means: publish, read, follow, topics, namespaces
 //!   storage    the way to the storage nodes: router, retry policy, publish lanes
 //!   auth       who may do what: one `authorize`
+//!   stages     where the time of confirmed publishes goes
 //!   metrics    what the bounded parts hold, at scrape time
 //!   api        what clients see: JSON types, problems, the operation table, the OpenAPI document
 //! ```
@@ -21,6 +22,7 @@ mod gateway;
 mod listener;
 mod metrics;
 pub mod service;
+mod stages;
 pub mod storage;
 mod tls;
 mod ws;

@@ -51,8 +51,8 @@ pub(crate) struct StoreArgs {
     #[arg(long, env = "WEIR_JOURNAL_PENDING", default_value = "64MiB", value_name = "SIZE",
         value_parser = bytes_in(NodeConfig::JOURNAL_PENDING_BYTES))]
     pub(crate) journal_pending: u64,
-    /// Memory for the journal's index, about 80 bytes an entry; beyond it publishes are refused until retention has
-    /// freed some [range: 1MiB to 64GiB]
+    /// Memory for the journal's index, about 80 bytes an entry; from half of it on the oldest entries are looked up on
+    /// disk [range: 1MiB to 64GiB]
     #[arg(long, env = "WEIR_JOURNAL_INDEX", default_value = "128MiB", value_name = "SIZE",
         value_parser = bytes_in(NodeConfig::JOURNAL_INDEX_BYTES))]
     pub(crate) journal_index: u64,

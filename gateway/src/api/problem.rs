@@ -50,7 +50,8 @@ pub struct Problem {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub missing_grant: Option<String>,
-    /// Policies of `RateLimit-Policy` that were exceeded.
+    /// With 429: what was exceeded. `pub`: the publish budget, as in `RateLimit-Policy`; `concurrency`: how many of a
+    /// kind may be open or waiting at once; `dedupe`: memory for producers and idempotency keys.
     #[serde(rename = "violated-policies", default, skip_serializing_if = "Vec::is_empty")]
     #[schema(required = false)]
     pub violated_policies: Vec<String>,
@@ -134,13 +135,13 @@ impl Problem {
             detail: detail.into(),
             outcome: Outcome::None.as_str().into(),
             retryable: code.retryable(),
-            retry_after_ms: None,
+            retry_after_ms: retry_after_ms_of(code),
             request_id: String::new(),
             current: None,
             field: None,
             limit: None,
             missing_grant: None,
-            violated_policies: Vec::new(),
+            violated_policies: policy_of(code).map(str::to_owned).into_iter().collect(),
             allow: None,
         }
     }
@@ -214,7 +215,7 @@ impl From<&Refusal> for Problem {
             code => code,
         };
         let mut problem = Self::new(code, refusal.detail.clone()).with_outcome(refusal.effect());
-        problem.retry_after_ms = refusal.retry_after_ms;
+        problem.retry_after_ms = refusal.retry_after_ms.or(problem.retry_after_ms);
         problem.with_current(Current {
             tail: refusal.tail,
             earliest: refusal.earliest,
@@ -240,6 +241,27 @@ fn kind_of(code: ErrorCode) -> Cow<'static, str> {
     }
 }
 
+/// The policy that a 429 says was violated.
+fn policy_of(code: ErrorCode) -> Option<&'static str> {
+    match code {
+        ErrorCode::Busy => Some("pub"),
+        ErrorCode::TooManyRequests => Some("concurrency"),
+        ErrorCode::DedupeFull => Some("dedupe"),
+        _ => None,
+    }
+}
+
+/// When a retry makes sense where whoever refused did not say: what waits is committed within milliseconds, connections
+/// end within seconds, and what deduplication remembers is forgotten after minutes.
+fn retry_after_ms_of(code: ErrorCode) -> Option<u64> {
+    match code {
+        ErrorCode::Busy => Some(100),
+        ErrorCode::TooManyRequests => Some(1_000),
+        ErrorCode::DedupeFull => Some(10_000),
+        _ => None,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -257,6 +279,21 @@ mod tests {
                 "retry_after_ms": null, "request_id": "", "current": {"expected_seq": 7}
             })
         );
+    }
+
+    #[test]
+    fn every_429_names_its_policy_and_when_to_come_again() {
+        let codes = ErrorCode::ALL.iter().copied().filter(|code| code.status() == 429);
+        let told: Vec<_> = codes
+            .map(|code| {
+                let problem = Problem::new(code, "");
+                assert!(problem.retry_after_ms.is_some(), "{code:?}");
+                problem.violated_policies.join(",")
+            })
+            .collect();
+        assert_eq!(told, ["pub", "concurrency", "dedupe"]);
+        let sooner = Refusal { retry_after_ms: Some(7), ..Refusal::new(ErrorCode::DedupeFull, "") };
+        assert_eq!(Problem::from(&sooner).retry_after_ms, Some(7), "who refused knows better");
     }
 
     #[test]

@@ -10,6 +10,7 @@ use weir_protocol::error::ErrorCode;
 use weir_protocol::ids::{Epoch, Incarnation, Offset, PartitionId, Seq};
 use weir_protocol::limits::CLIENT_ID_BYTES_MAX;
 use weir_protocol::rpc::{Level, Stages};
+use weir_protocol::ws::StageMicros;
 
 use super::dispatch::{Call, Edge, empty};
 use crate::api::{CONFIRM_DEADLINE_MS_MAX, Problem};
@@ -146,7 +147,10 @@ pub(super) fn add_headers(edge: &Edge, published: &Published, headers: &mut Head
     if let Ok(value) = HeaderValue::from_str(&server_timing(&published.timing)) {
         headers.insert("server-timing", value);
     }
-    observe(edge, &published.timing);
+    // Confirmed publishes only: where no node has answered yet, there is nothing to measure.
+    if let Some(stages) = published.timing.stages {
+        edge.stages.observe(&micros(&published.timing, stages));
+    }
     add_budget(edge, headers);
 }
 
@@ -223,17 +227,18 @@ fn server_timing(timing: &Timing) -> String {
     text
 }
 
-/// Confirmed publishes only: where no node has answered yet, there is nothing to measure.
-fn observe(edge: &Edge, timing: &Timing) {
-    let Some(Stages { queue_us, write_us, fsync_us, quorum_us, .. }) = timing.stages else { return };
-    let us = |us: u32| f64::from(us) / 1e6;
-    edge.stages.gw.observe(timing.gw.as_secs_f64());
-    edge.stages.net.observe(timing.net.as_secs_f64());
-    edge.stages.queue.observe(us(queue_us));
-    edge.stages.write.observe(us(write_us));
-    edge.stages.fsync.observe(us(fsync_us));
-    edge.stages.quorum.observe(us(quorum_us));
-    edge.stages.total.observe(timing.total.as_secs_f64());
+fn micros(timing: &Timing, node: Stages) -> StageMicros {
+    let us = |duration: Duration| u32::try_from(duration.as_micros()).unwrap_or(u32::MAX);
+    let Stages { queue_us, write_us, fsync_us, quorum_us, .. } = node;
+    StageMicros {
+        gw: us(timing.gw),
+        net: us(timing.net),
+        queue: queue_us,
+        write: write_us,
+        fsync: fsync_us,
+        quorum: quorum_us,
+        total: us(timing.total),
+    }
 }
 
 #[cfg(test)]

@@ -13,7 +13,7 @@ use futures_util::FutureExt as _;
 use http::header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE, RETRY_AFTER};
 use http::{HeaderMap, HeaderValue, Method, Request, StatusCode};
 use parking_lot::Mutex;
-use prometheus::{Histogram, IntCounterVec, Registry};
+use prometheus::{IntCounterVec, Registry};
 use serde::Serialize;
 use tokio::sync::{OwnedSemaphorePermit, watch};
 use weir_protocol::error::{ErrorCode, Outcome};
@@ -33,6 +33,7 @@ use crate::api::{
 use crate::auth::{Authenticator, Credentials, Op, Principal, Resource, authorize};
 use crate::config::GatewayConfig;
 use crate::service::Services;
+use crate::stages::StageSeconds;
 use crate::ws::{self, WebSockets};
 
 /// Whoever asks whether the gateway is ready gets an answer within this.
@@ -68,18 +69,6 @@ pub(crate) struct Edge {
     pub(crate) is_draining: AtomicBool,
 }
 
-/// A histogram per stage of confirmed publishes, looked up once.
-#[derive(Debug, Clone)]
-pub(crate) struct StageSeconds {
-    pub(crate) gw: Histogram,
-    pub(crate) net: Histogram,
-    pub(crate) queue: Histogram,
-    pub(crate) write: Histogram,
-    pub(crate) fsync: Histogram,
-    pub(crate) quorum: Histogram,
-    pub(crate) total: Histogram,
-}
-
 /// A request that may be handled.
 pub(super) struct Call {
     pub(super) edge: Arc<Edge>,
@@ -87,6 +76,8 @@ pub(super) struct Call {
     pub(super) principal: Principal,
     /// As it was requested, for links.
     pub(super) path: String,
+    /// What stands behind its `?`, as it came.
+    pub(super) query: String,
     pub(super) headers: HeaderMap,
     pub(super) received: Instant,
     /// Behind a lock only because a body may not be shared between threads; a call has one owner.
@@ -239,6 +230,7 @@ async fn serve(
         route,
         principal,
         path: head.uri.path().to_owned(),
+        query: head.uri.query().unwrap_or_default().to_owned(),
         headers: head.headers,
         received,
         body: Mutex::new(Some(body)),

@@ -39,4 +39,4 @@ mod topics;
 pub(crate) use body::BodyBudget;
 pub(crate) use console::Console;
 pub(crate) use counts::QueueCounts;
-pub(crate) use dispatch::{Edge, StageSeconds, handle};
+pub(crate) use dispatch::{Edge, handle};

@@ -223,7 +223,7 @@ fn add_headers(call: &Call, read: &Read, page: &read::ReadPage, tag: &str, respo
         Some(edge) => edge.next.to_string(),
         None => format!("cursor:{cursor}"),
     };
-    let link = format!("<{}?from={next}{}>; rel=\"next\"", call.path, partition_query(read));
+    let link = format!("<{}?from={next}{}>; rel=\"next\"", call.path, other_parameters(call));
     for (name, value) in [(ETAG.as_str(), tag), ("cursor", &cursor), (LINK.as_str(), &link)] {
         if let (Ok(name), Ok(value)) = (http::HeaderName::try_from(name), HeaderValue::from_str(value)) {
             headers.insert(name, value);
@@ -234,8 +234,10 @@ fn add_headers(call: &Call, read: &Read, page: &read::ReadPage, tag: &str, respo
     headers.append(VARY, HeaderValue::from_static("Accept"));
 }
 
-fn partition_query(read: &Read) -> String {
-    read.partition.map_or(String::new(), |partition| format!("&partition={partition}"))
+/// What else was asked, so that whoever follows the link gets the same of the next messages.
+fn other_parameters(call: &Call) -> String {
+    let others = call.query.split('&').filter(|pair| !pair.is_empty() && !pair.starts_with("from="));
+    others.fold(String::new(), |text, pair| text + "&" + pair)
 }
 
 /// The same request will be answered the same way for as long as the messages exist: it started at a fixed place,

@@ -27,6 +27,7 @@ use super::session::{CallPart, Now, Session};
 use crate::service::publish::{ChannelPublish, Confirm, Content, PublishChannel};
 use crate::service::read::{Subscription, SubscriptionCredit, SubscriptionEvent};
 use crate::service::{ServiceError, Services};
+use crate::stages::StageSeconds;
 use queues::{QueueEvent, Queues};
 
 mod queues;
@@ -49,6 +50,7 @@ pub(super) struct Socket {
     socket: Stream,
     form: Form,
     services: Services,
+    stages: StageSeconds,
     session: Session,
     output: Output,
     closing: Option<Closing>,
@@ -112,12 +114,19 @@ impl Woken {
 }
 
 impl Socket {
-    pub(super) fn new(socket: Stream, form: Form, services: Services, session: Session) -> Self {
+    pub(super) fn new(
+        socket: Stream,
+        form: Form,
+        services: Services,
+        stages: StageSeconds,
+        session: Session,
+    ) -> Self {
         let (confirm_to, confirms) = mpsc::unbounded_channel();
         Self {
             socket,
             form,
             services,
+            stages,
             session,
             output: Output::new(form),
             closing: None,
@@ -184,7 +193,7 @@ impl Socket {
                 let is_throttled = self.followers.values().any(throttled);
                 self.session.tick(Now::read(), is_throttled);
             }
-            Woken::Confirmed(confirm) => self.session.confirmed(Now::read(), confirm),
+            Woken::Confirmed(confirm) => self.confirmed(confirm),
             Woken::Opened((of, opened)) => self.opened(of, opened),
             Woken::Subscribed(Ok((of, subscribed))) => self.subscribed(of, subscribed),
             Woken::Followed(Ok(followed)) => self.followed(followed),
@@ -198,11 +207,17 @@ impl Socket {
         true
     }
 
+    fn confirmed(&mut self, confirm: Confirm) {
+        if let Some(took) = self.session.confirmed(Now::read(), confirm) {
+            self.stages.observe(&took);
+        }
+    }
+
     /// Takes in what else is ready, so that one flush serves all of it; false if the client is gone.
     fn take_more(&mut self) -> bool {
         for _ in 0..TURN_MAX {
             let Ok(confirm) = self.confirms.try_recv() else { break };
-            self.session.confirmed(Now::read(), confirm);
+            self.confirmed(confirm);
         }
         for _ in 0..TURN_MAX {
             if self.session.is_closed() || self.session.is_full() {

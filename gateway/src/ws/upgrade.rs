@@ -29,6 +29,7 @@ use super::socket::Socket;
 use crate::api::Problem;
 use crate::auth::Principal;
 use crate::service::Services;
+use crate::stages::StageSeconds;
 
 /// Bytes read from a socket at once: what an idle one holds.
 const READ_BUFFER_BYTES: usize = 8 << 10;
@@ -57,6 +58,7 @@ pub(crate) struct WebSockets {
     sockets_max: usize,
     write_time_max: Duration,
     open: IntGauge,
+    stages: StageSeconds,
 }
 
 /// One socket's place, until it is closed.
@@ -72,11 +74,11 @@ impl Drop for Place {
 }
 
 impl WebSockets {
-    /// Sockets over `services`, counted by `open`. They are told to go when `drain` becomes true.
+    /// Sockets over `services`, counted by `open`, whose confirms are in `stages`. They are told to go when `drain` becomes true.
     pub(crate) fn new(
         services: Services,
         limits: SocketLimits,
-        open: IntGauge,
+        (open, stages): (IntGauge, StageSeconds),
         drain: watch::Receiver<bool>,
     ) -> Self {
         let sockets_max = limits.sockets_max.min(Semaphore::MAX_PERMITS);
@@ -89,6 +91,7 @@ impl WebSockets {
             sockets_max,
             write_time_max: limits.write_time_max,
             open,
+            stages,
         }
     }
 
@@ -130,6 +133,7 @@ pub(crate) fn upgrade(
     let accept = accept_key(&head)?;
     let upgrade = head.extensions.remove::<OnUpgrade>().ok_or_else(|| no_handshake("not over HTTP/1.1"))?;
     let (services, config, drain) = (sockets.services.clone(), sockets.config.clone(), sockets.drain.clone());
+    let stages = sockets.stages.clone();
     let write_time_max = sockets.write_time_max;
     tokio::spawn(async move {
         match upgrade.await {
@@ -139,7 +143,7 @@ pub(crate) fn upgrade(
                     WebSocketStream::from_raw_socket(stream, Role::Server, Some(stream_config())).await;
                 let id = ulid::Ulid::new().to_string();
                 let session = Session::new(Now::read(), id, config, principal, authenticate);
-                Socket::new(stream, form, services, session).run(drain, write_time_max).await;
+                Socket::new(stream, form, services, stages, session).run(drain, write_time_max).await;
             }
             Err(error) => tracing::debug!(%error, "a connection did not become a WebSocket"),
         }

@@ -108,14 +108,13 @@ pub const PUBLISH: Operation = Operation {
         Param::optional(
             "Message-TTL-Ms",
             Kind::Integer { min: 1, max: JSON_MAX },
-            "Time to live, from when the message is accepted; the topic's by default. Queue subscriptions, once there \
-             are any, do not deliver an older message; readers are shown it. Told with the message.",
+            "Time to live, from when the message is accepted; the topic's by default. Queue subscriptions do not \
+             deliver an older message; readers are shown it. Told with the message.",
         ),
         Param::optional(
             "Deliver-At",
             Kind::Text,
-            "RFC 3339. Not to be delivered by queue subscriptions, once there are any, before; readers are shown it at \
-             once. Told with the message.",
+            "RFC 3339. Not to be delivered by queue subscriptions before; readers are shown it at once. Told with the message.",
         ),
         Param::optional(
             "Deliver-Delay-Ms",

@@ -185,16 +185,18 @@ impl Session {
         self.finish_call(&call);
     }
 
-    /// A batch reached a level, or failed.
-    pub(in crate::ws) fn confirmed(&mut self, now: Now, confirm: Confirm) {
+    /// A batch reached a level, or failed. Where the time went, if that was its last level and a node told.
+    pub(in crate::ws) fn confirmed(&mut self, now: Now, confirm: Confirm) -> Option<StageMicros> {
         let is_last = confirm.is_last;
-        let Some(ticket) = self.tickets.get_mut(confirm.ticket) else { return };
+        let mut took = None;
+        let ticket = self.tickets.get_mut(confirm.ticket)?;
         let number = ticket.call;
-        let Some(call) = self.calls.get_mut(number) else { return };
+        let call = self.calls.get_mut(number)?;
         let (of, first, received) = (call.of, call.first, call.received);
         match confirm.result {
             Ok(placed) => {
                 let us = stages(confirm.stages, confirm.round_trip, now.instant - received);
+                took = confirm.stages.filter(|_| is_last).map(|_| us);
                 let reached = Reached { level: confirm.level, partition: ticket.part.partition, placed, us };
                 // Taken out for the call and put back, since both are parts of the session.
                 let records = std::mem::take(&mut ticket.part.records);
@@ -227,6 +229,7 @@ impl Session {
         if is_last {
             self.finish_part(confirm.ticket, number);
         }
+        took
     }
 
     fn finish_part(&mut self, ticket: u64, number: u64) {
