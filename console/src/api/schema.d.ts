@@ -1320,7 +1320,10 @@ export interface components {
             limit?: number;
             /** @description The grant that is missing, as `operation resource`. */
             missing_grant?: string;
-            /** @description Policies of `RateLimit-Policy` that were exceeded. */
+            /**
+             * @description With 429: what was exceeded. `pub`: the publish budget, as in `RateLimit-Policy`; `concurrency`: how many of a
+             *     kind may be open or waiting at once; `dedupe`: memory for producers and idempotency keys.
+             */
             "violated-policies"?: string[];
         };
         /**
@@ -3737,9 +3740,9 @@ export interface operations {
                 "If-Match"?: string;
                 /** @description `*`: only as the partition's first message; 412 otherwise. */
                 "If-None-Match"?: string;
-                /** @description Time to live, from when the message is accepted; the topic's by default. Queue subscriptions, once there are any, do not deliver an older message; readers are shown it. Told with the message. */
+                /** @description Time to live, from when the message is accepted; the topic's by default. Queue subscriptions do not deliver an older message; readers are shown it. Told with the message. */
                 "Message-TTL-Ms"?: number;
-                /** @description RFC 3339. Not to be delivered by queue subscriptions, once there are any, before; readers are shown it at once. Told with the message. */
+                /** @description RFC 3339. Not to be delivered by queue subscriptions before; readers are shown it at once. Told with the message. */
                 "Deliver-At"?: string;
                 /** @description The same, in milliseconds from now. */
                 "Deliver-Delay-Ms"?: number;
