@@ -170,9 +170,12 @@ impl Follower {
         (event, found)
     }
 
-    /// Records that come within a moment, and no more.
-    pub(crate) async fn drain(&mut self) -> Vec<String> {
+    /// So many records, however long they take, and what comes within a moment after them.
+    pub(crate) async fn drain(&mut self, count: usize) -> Vec<String> {
         let mut found = Vec::new();
+        while found.len() < count {
+            found.extend(self.next().await.1);
+        }
         while let Ok(event) = tokio::time::timeout(Duration::from_millis(300), self.next()).await {
             found.extend(event.1);
         }

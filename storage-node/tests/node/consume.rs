@@ -13,7 +13,7 @@ use weir_protocol::rpc::{
 use weir_storage_node::RunningNode;
 use weir_transport::{Answers, CallError, Link};
 
-use crate::client::{SHARD, WAIT, batch, call, config, create, publish, start, values};
+use crate::client::{SHARD, WAIT, batch, call, config, create, publish, start, until, values};
 use crate::queue::{part, queue_config, stats, subscribe, subscription_name};
 
 const PLENTY: Credit = Credit { records: 1 << 20, bytes: 1 << 30 };
@@ -98,6 +98,12 @@ fn all(event: &ConsumeEvent, action: SettleAction) -> Vec<SettleRun> {
     event.runs.iter().map(run).collect()
 }
 
+/// Whether the node has ended all streams but one.
+fn has_one_stream(node: &RunningNode) -> bool {
+    let text = prometheus::TextEncoder::new().encode_to_string(&node.registry().gather()).unwrap();
+    text.contains("\nweir_node_subscriptions 1\n")
+}
+
 fn credit(records: u64) -> Credit {
     Credit { records, ..PLENTY }
 }
@@ -178,8 +184,9 @@ async fn who_comes_back_within_the_grace_takes_its_leases_over() {
     assert!(back.is_quiet().await, "it has what it had");
     let longer = SettleRun { ms: Some(60_000), ..all(&held, SettleAction::Extend).remove(0) };
     assert_eq!(play.settle(vec![longer]).await, []);
-    // It is gone before its lease ends: else either of the two could be next.
+    // It is gone before its lease ends, and the node knows: else either of the two could be next.
     drop(back);
+    until("the second is gone", || has_one_stream(&play.node)).await;
     assert!(other.is_quiet().await, "kept for the second now");
     // The old name holds nothing any more, the new one does.
     for (holder, ended) in [("first", 0), ("second", 1), ("second", 0)] {

@@ -69,6 +69,8 @@ async fn what_was_confirmed_survives_a_power_cut_at_any_moment() {
                 })
             })
             .collect();
+        let some = async { while read(&link, life, At::Tail(1), 0).await.unwrap().1.is_empty() {} };
+        tokio::time::timeout(WAIT, some).await.expect("something is confirmed before the power fails");
         // The cut: from here on nothing reaches the disk.
         tokio::time::sleep(Duration::from_millis(20 + 7 * seed)).await;
         disk.fail_after(seed);

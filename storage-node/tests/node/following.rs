@@ -33,16 +33,16 @@ async fn credit_is_kept_to_the_record_and_counts_uncompressed_bytes() {
     // Bytes run out: two whole records and one that overshoots.
     let limit = Credit { records: 10, bytes: 2 * size + 1 };
     let mut follower = Follower::open(&link, life, At::Earliest(true), limit).await;
-    assert_eq!(follower.drain().await, values[..3]);
+    assert_eq!(follower.drain(3).await, values[..3]);
     // A repeated and a lower grant change nothing.
     follower.grant(limit);
     follower.grant(Credit { records: 1, bytes: 1 });
-    assert_eq!(follower.drain().await, [""; 0]);
+    assert_eq!(follower.drain(0).await, [""; 0]);
     // Records run out: totals are absolute.
     follower.grant(Credit { records: 10, bytes: 1 << 30 });
-    assert_eq!(follower.drain().await, values[3..10]);
+    assert_eq!(follower.drain(7).await, values[3..10]);
     follower.grant(Credit { records: 1_000, bytes: 1 << 30 });
-    assert_eq!(follower.drain().await, values[10..]);
+    assert_eq!(follower.drain(90).await, values[10..]);
     node.shutdown(Duration::from_secs(5)).await;
 }
 
@@ -55,7 +55,7 @@ async fn a_reader_that_retention_overtook_is_told_of_the_gap() {
         publish(&link, life, &batch(0, 0, &[&n.to_string()])).await.unwrap();
     }
     let mut slow = Follower::open(&link, life, At::Offset(0), Credit { records: 2, bytes: 1 << 20 }).await;
-    assert_eq!(slow.drain().await, ["0", "1"]);
+    assert_eq!(slow.drain(2).await, ["0", "1"]);
     let update = UpdateTopicRequest {
         name: Some(name("orders")),
         config: Some(TopicConfig { retention_records: Some(3), ..config() }),
@@ -68,12 +68,12 @@ async fn a_reader_that_retention_overtook_is_told_of_the_gap() {
     let Event::Gap(gap) = event else { panic!("{event:?}") };
     assert_eq!((gap.from, gap.to, gap.why.as_str()), (2, 7, "retention"));
     slow.grant(PLENTY);
-    assert_eq!(slow.drain().await, ["7", "8", "9"]);
+    assert_eq!(slow.drain(3).await, ["7", "8", "9"]);
 
     let mut late = Follower::open(&link, life, At::Offset(0), PLENTY).await;
     assert!(matches!(late.next().await.0, Event::Started(started) if started.from == 7));
     assert!(matches!(late.next().await.0, Event::Gap(gap) if (gap.from, gap.to) == (0, 7)));
-    assert_eq!(late.drain().await, ["7", "8", "9"]);
+    assert_eq!(late.drain(3).await, ["7", "8", "9"]);
     node.shutdown(Duration::from_secs(5)).await;
 }
 
@@ -103,7 +103,7 @@ async fn what_left_memory_is_read_from_the_journal_in_order() {
             }
         }
     }
-    let before = Follower::open(&link, one, At::Earliest(true), PLENTY).await.drain().await;
+    let before = Follower::open(&link, one, At::Earliest(true), PLENTY).await.drain(100).await;
     let mut sorted = before.clone();
     sorted.sort_by_key(|value| value.parse::<u32>().unwrap());
     assert_eq!(sorted, expected, "each once");
@@ -111,7 +111,7 @@ async fn what_left_memory_is_read_from_the_journal_in_order() {
     node.shutdown(Duration::from_secs(5)).await;
 
     let (node, link) = start_in(config, Surroundings::default()).await;
-    let after = Follower::open(&link, one, At::Earliest(true), PLENTY).await.drain().await;
+    let after = Follower::open(&link, one, At::Earliest(true), PLENTY).await.drain(100).await;
     assert_eq!(after, before, "the same order after a restart from a checkpoint");
     node.shutdown(Duration::from_secs(5)).await;
 }

@@ -2,6 +2,7 @@
 
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
@@ -17,7 +18,7 @@ use weir_protocol::rpc::{
 use weir_storage_node::{NodeConfig, RunningNode, Surroundings};
 use weir_transport::{CallError, Link};
 
-use crate::client::{SHARD, WAIT, batch, call, config, name, settings, start, start_in};
+use crate::client::{SHARD, WAIT, batch, call, config, name, settings, start, start_in, until};
 
 async fn create(link: &Link, topic: &str, partitions: u32) -> Result<TopicDescription, CallError> {
     let request = CreateTopicRequest {
@@ -110,19 +111,24 @@ async fn a_topic_that_was_created_is_whole_after_a_power_cut_at_any_moment() {
     for seed in 0..8 {
         let disk = SimDisk::new();
         let (node, link) = start_on(&disk).await;
+        let answered = Arc::new(AtomicBool::new(false));
         let creating = {
-            let link = link.clone();
+            let (link, answered) = (link.clone(), Arc::clone(&answered));
             tokio::spawn(async move {
                 let mut created = Vec::new();
                 for n in 0.. {
                     match create(&link, &format!("t{n}"), 4).await {
-                        Ok(topic) => created.push(topic),
+                        Ok(topic) => {
+                            created.push(topic);
+                            answered.store(true, Ordering::Relaxed);
+                        }
                         Err(_) => return created,
                     }
                 }
                 created
             })
         };
+        until("a topic is there before the power fails", || answered.load(Ordering::Relaxed)).await;
         tokio::time::sleep(Duration::from_millis(20 + 5 * seed)).await;
         disk.fail_after(seed);
         let created = creating.await.unwrap();

@@ -290,7 +290,7 @@ async fn records_wait_for_their_time_and_expire_without_being_delivered() {
     let dir = tempfile::tempdir().unwrap();
     let (node, link) = start(dir.path()).await;
     let life = create(&link, "orders", config()).await;
-    let due = clock::now().0 + 1_500;
+    let due = clock::now().0 + 6_000;
     publish(&link, life, &with(Some(due), None, "later")).await.unwrap();
     publish(&link, life, &with(None, Some(1), "too late")).await.unwrap();
     let answer = publish(&link, life, &with(None, Some(600_000), "now")).await.unwrap();
@@ -365,6 +365,8 @@ async fn what_was_settled_survives_a_power_cut_at_any_moment_and_nothing_else_is
         let stop = Arc::new(AtomicBool::new(false));
         let worker = |_| tokio::spawn(work_until_refused(link.clone(), work, Arc::clone(&stop)));
         let workers: Vec<_> = (0..2).map(worker).collect();
+        let some = async { while stats(&link, work).await.floor == 0 {} };
+        tokio::time::timeout(WAIT, some).await.expect("something is settled before the power fails");
         tokio::time::sleep(Duration::from_millis(30 + 9 * seed)).await;
         disk.fail_after(seed);
         let confirmed = publisher.await.unwrap();

@@ -13,7 +13,7 @@ use weir_protocol::rpc::{
 };
 use weir_transport::Link;
 
-use crate::client::{SHARD, call, config, create, publish, start};
+use crate::client::{SHARD, call, config, create, publish, start, until};
 use crate::failures::start_on;
 use crate::queue::{ack, ask, item, part, pull, pull_at, queue_config, settle, stats, subscribe};
 
@@ -149,6 +149,7 @@ async fn the_order_of_each_key_holds_over_a_power_cut_at_any_moment() {
         let worker =
             |_| tokio::spawn(work_in_order(link.clone(), work, Arc::clone(&stop), Arc::clone(&seen)));
         let workers: Vec<_> = (0..3).map(worker).collect();
+        until("something is delivered before the power fails", || seen.lock().unwrap().delivered > 0).await;
         tokio::time::sleep(Duration::from_millis(40 + 17 * seed)).await;
         disk.fail_after(seed);
         let confirmed = publisher.await.unwrap();
