@@ -267,7 +267,11 @@ fn prepare(core: &Core, seq: FileSeq, spare: Option<&Path>) -> io::Result<NextFi
     }
     let file = match recycled {
         Some(file) => file,
-        None => create(disk, &tmp, core.config.file_bytes)?,
+        None => {
+            let file = create(disk, &tmp, core.config.file_bytes)?;
+            add(&core.counters.prepared_bytes, u64::from(core.config.file_bytes));
+            file
+        }
     };
     let header = FileHeader {
         file: seq,
@@ -276,8 +280,10 @@ fn prepare(core: &Core, seq: FileSeq, spare: Option<&Path>) -> io::Result<NextFi
         cluster_id: core.config.identity.cluster_id,
         node_id: core.config.identity.node_id,
     };
-    file.write_at(&header.encode(), 0)?;
+    let header = header.encode();
+    file.write_at(&header, 0)?;
     file.sync()?;
+    add(&core.counters.prepared_bytes, header.len() as u64);
     disk.rename(&tmp, &path)?;
     disk.sync_dir(&dir)?;
     Ok(NextFile { seq, path, handle: file, file_bytes: core.config.file_bytes })

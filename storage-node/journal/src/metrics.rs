@@ -20,6 +20,8 @@ pub struct Metrics {
     pub bytes: u64,
     /// Bytes of padding among them.
     pub padding_bytes: u64,
+    /// Bytes written besides, to make files ready: zeros, and headers.
+    pub prepared_bytes: u64,
     /// Files finished.
     pub rotations: u64,
     /// Files recycled.
@@ -54,6 +56,7 @@ pub(crate) struct Counters {
     pub(crate) frames: AtomicU64,
     pub(crate) bytes: AtomicU64,
     pub(crate) padding_bytes: AtomicU64,
+    pub(crate) prepared_bytes: AtomicU64,
     pub(crate) rotations: AtomicU64,
     pub(crate) recycled: AtomicU64,
     pub(crate) file_waits: AtomicU64,
@@ -88,6 +91,7 @@ impl Counters {
             frames: get(&self.frames),
             bytes: get(&self.bytes),
             padding_bytes: get(&self.padding_bytes),
+            prepared_bytes: get(&self.prepared_bytes),
             rotations: get(&self.rotations),
             recycled: get(&self.recycled),
             file_waits: get(&self.file_waits),

@@ -163,6 +163,9 @@ fn files_rotate_and_are_recycled_once_everything_in_them_is_purged() {
         assert!(index < 5_000, "files must be recycled");
     }
     assert!(journal.usage().files.len() <= 3, "{:?}", journal.usage());
+    let (made, file_bytes) = (journal.metrics(), u64::from(config().file_bytes));
+    assert!(made.prepared_bytes >= 2 * file_bytes, "new files are filled: {made:?}");
+    assert!(made.prepared_bytes < made.rotations * file_bytes, "recycled ones are not: {made:?}");
     let kept = read_all(&journal, STREAM);
     drop(journal);
     let (journal, found) = open(&disk);

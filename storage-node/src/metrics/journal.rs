@@ -36,6 +36,11 @@ fn numbers(journal: &Journal) -> prometheus::Result<Vec<Box<dyn Collector>>> {
         counter("weir_journal_frames_total", "Frames written.", metrics.frames),
         counter("weir_journal_written_bytes_total", "Bytes written, padding included.", metrics.bytes),
         counter("weir_journal_padding_bytes_total", "Bytes of padding written.", metrics.padding_bytes),
+        counter(
+            "weir_journal_prepared_bytes_total",
+            "Bytes written besides, to make files ready: zeros, and headers.",
+            metrics.prepared_bytes,
+        ),
         counter("weir_journal_rotations_total", "Files finished.", metrics.rotations),
         counter("weir_journal_recycled_files_total", "Files recycled.", metrics.recycled),
         counter(
