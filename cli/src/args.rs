@@ -11,9 +11,9 @@ use crate::limit::{Limit, parse_age, parse_count, parse_size};
 use crate::serve::{DevArgs, GatewayArgs, NodeArgs};
 
 pub(crate) use bench::{
-    BenchCommand, BenchTarget, BurstArgs, CatchUpArgs, FanOutArgs, HttpArgs, IdleArgs, LoneArgs,
-    ManyTopicsArgs, MatrixArgs, PayloadArgs, PeerArgs, QueueArgs, Rate, RecoveryArgs, SteadyArgs, StreamArgs,
-    StreamTiersArgs, TableArgs, Transport,
+    BenchCommand, BenchTarget, BurstArgs, CatchUpArgs, FanOutArgs, FrozenArgs, HttpArgs, IdleArgs, LoneArgs,
+    ManyTopicsArgs, MatrixArgs, Over, PayloadArgs, PeerArgs, QueueArgs, Rate, RecoveryArgs, SteadyArgs,
+    StreamArgs, StreamTiersArgs, TableArgs, Transport,
 };
 pub(crate) use queue::{PullArgs, SubscriptionCommand, SubscriptionFields};
 
@@ -30,7 +30,7 @@ pub(crate) struct Args {
 }
 
 /// How clients reach a gateway.
-#[derive(Debug, Clone, ClapArgs)]
+#[derive(Debug, Clone, ClapArgs, serde::Serialize, serde::Deserialize)]
 pub(crate) struct Connect {
     /// Gateway to talk to, http:// or https://
     #[arg(

@@ -34,6 +34,12 @@ fn results(file: &Path) -> Vec<Value> {
     text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
 }
 
+fn figure(result: &Value, name: &str) -> f64 {
+    let figures = result["figures"].as_array().unwrap();
+    let found = figures.iter().find(|figure| figure["name"] == name);
+    found.unwrap_or_else(|| panic!("no {name} in {result}"))["value"].as_f64().unwrap()
+}
+
 /// What happens to the deliveries of one reader.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Fault {
@@ -183,11 +189,11 @@ fn loss_duplication_and_reordering_make_a_run_fail_and_are_told_apart() {
 }
 
 #[test]
-fn every_workload_of_the_quick_set_proves_its_messages() {
+fn every_workload_of_the_proof_proves_its_messages() {
     let dir = dir();
     let out = dir.path().join("results.json");
     let output =
-        bench(&["matrix", "quick", "--dir", dir.path().to_str().unwrap(), "--out", out.to_str().unwrap()]);
+        bench(&["matrix", "proof", "--dir", dir.path().to_str().unwrap(), "--out", out.to_str().unwrap()]);
     assert!(output.status.success(), "{}", said(&output));
     let found = results(&out);
     let mut proven = Vec::new();
@@ -202,9 +208,25 @@ fn every_workload_of_the_quick_set_proves_its_messages() {
         assert!(result["seconds"].as_f64().unwrap() > 0.0 && result["command"] != "", "{result}");
     }
     let mut expected =
-        ["smoke", "payload", "burst", "fan-out", "queue-lifecycle", "catch-up", "recovery", "many-topics"]
-            .to_vec();
-    proven.dedup();
+        ["smoke", "steady", "payload", "burst", "fan-out", "frozen", "queue-lifecycle"].to_vec();
+    expected.extend(["catch-up", "recovery", "many-topics"]);
+    for (workload, case) in [
+        ("steady", "3 clients"),
+        ("steady", "past the gateway"),
+        ("frozen", "2 of them frozen"),
+        ("queue-lifecycle", "WebSocket binary, prefetch 64"),
+        ("queue-lifecycle", "WebSocket JSON"),
+        ("queue-lifecycle", "HTTP"),
+        ("queue-lifecycle", "2 clients"),
+    ] {
+        let is = |it: &&Value| it["workload"] == workload && it["case"].as_str().unwrap().contains(case);
+        let result = found.iter().find(is).unwrap_or_else(|| panic!("{workload} {case} was not measured"));
+        assert_eq!(result["identity"]["duplicates"], 0, "{result}");
+    }
+    for result in found.iter().filter(|it| it["workload"] == "smoke") {
+        // What was under way when it began to count is confirmed while it counts, and was written before.
+        assert!(figure(result, "written_bytes_per_published_byte") > 0.5, "{result}");
+    }
     expected.retain(|workload| !proven.contains(workload));
     assert!(expected.is_empty(), "not proven: {expected:?}");
     let left: Vec<_> =
@@ -219,6 +241,28 @@ fn every_workload_of_the_quick_set_proves_its_messages() {
 #[test]
 fn a_set_that_is_not_there_is_refused_with_those_that_are() {
     let output = bench(&["matrix", "nothing"]);
-    assert!(!output.status.success() && said(&output).contains("quick, targets"), "{}", said(&output));
-    assert!(said(&bench(&["matrix"])).contains("weir bench smoke"));
+    assert!(!output.status.success() && said(&output).contains("proof, quick"), "{}", said(&output));
+    assert!(said(&bench(&["matrix"])).contains("1 × weir bench smoke"));
+}
+
+#[test]
+fn a_set_goes_on_where_it_was_left_and_begins_anew_for_another_build() {
+    let dir = dir();
+    let out = dir.path().join("results.json");
+    let low = |build: &str| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_weir"));
+        command.args(["bench", "matrix", "low-rate", "--runs", "1", "--short", "--resume", "--dir"]);
+        command.arg(dir.path()).arg("--out").arg(&out).env("WEIR_BENCH_BUILD", build);
+        let output = command.output().unwrap();
+        assert!(output.status.success(), "{}", said(&output));
+        results(&out).len()
+    };
+    let whole = low("one");
+    assert_eq!(whole, 6, "three rates of each of two workloads");
+    // As if it had been stopped after the first line, whose last result is there too.
+    let text = std::fs::read_to_string(&out).unwrap();
+    std::fs::write(&out, text.lines().take(3).map(|line| format!("{line}\n")).collect::<String>()).unwrap();
+    assert_eq!(low("one"), whole, "the second line alone was run");
+    assert_eq!(low("one"), whole, "nothing is left to run");
+    assert_eq!(low("two"), 2 * whole);
 }

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Args as ClapArgs, Subcommand, ValueEnum};
+use serde::{Deserialize, Serialize};
 
 use crate::limit::bytes_in;
 
@@ -19,6 +20,8 @@ pub(crate) enum BenchCommand {
     Burst(BurstArgs),
     /// One topic, many readers
     FanOut(FanOutArgs),
+    /// Many readers of one topic, and then half of them stop reading: what that costs the others, and memory
+    Frozen(FrozenArgs),
     /// The three tiers of a topic: committed, speculative, ephemeral
     StreamTiers(StreamTiersArgs),
     /// A topic as a work queue: lease, 5 % come back later, 1 % are given up, the rest is acknowledged
@@ -33,7 +36,7 @@ pub(crate) enum BenchCommand {
     Http(HttpArgs),
     /// One POST at a time, beside the disk's own write and sync
     Lone(LoneArgs),
-    /// Many topics that nobody uses
+    /// Many topics that nobody uses, and many WebSockets that say nothing
     Idle(IdleArgs),
     /// The load generator of `http` against any server, e.g. one to compare with
     Post(PeerArgs),
@@ -41,6 +44,9 @@ pub(crate) enum BenchCommand {
     Matrix(MatrixArgs),
     /// Result files as a Markdown table
     Table(TableArgs),
+    /// A process of `--clients`
+    #[command(hide = true)]
+    Client,
 }
 
 impl BenchCommand {
@@ -48,20 +54,55 @@ impl BenchCommand {
     pub(crate) fn target_mut(&mut self) -> Option<&mut BenchTarget> {
         Some(match self {
             Self::Smoke(target) => target,
-            Self::Steady(args) => &mut args.stream.target,
-            Self::Payload(args) => &mut args.stream.target,
-            Self::Burst(args) => &mut args.stream.target,
-            Self::FanOut(args) => &mut args.stream.target,
-            Self::StreamTiers(args) => &mut args.stream.target,
-            Self::QueueLifecycle(args) => &mut args.stream.target,
-            Self::CatchUp(args) => &mut args.stream.target,
-            Self::Recovery(args) => &mut args.stream.target,
             Self::ManyTopics(args) => &mut args.target,
             Self::Http(args) => &mut args.target,
             Self::Lone(args) => &mut args.target,
             Self::Idle(args) => &mut args.target,
             Self::Matrix(args) => &mut args.target,
-            Self::Post(_) | Self::Table(_) => return None,
+            streaming => return streaming.stream_mut().map(|stream| &mut stream.target),
+        })
+    }
+
+    /// The same for a second and in small numbers: shows that it works.
+    pub(crate) fn shorten(&mut self) {
+        if let Some(stream) = self.stream_mut() {
+            (stream.seconds, stream.warmup) = (1, 1);
+        }
+        match self {
+            Self::Payload(args) => args.rate = Rate::PerSecond(50),
+            Self::Burst(args) => args.messages = args.messages.min(20_000),
+            Self::FanOut(args) => args.readers.iter_mut().for_each(|readers| *readers = (*readers).min(20)),
+            Self::Frozen(args) => args.readers = args.readers.min(20),
+            Self::CatchUp(args) => {
+                args.size = 4 << 20;
+                args.readers.iter_mut().for_each(|readers| *readers = (*readers).min(20));
+            }
+            Self::Recovery(args) => args.size = 8 << 20,
+            Self::ManyTopics(args) => {
+                args.seconds = 1;
+                args.topics.iter_mut().for_each(|topics| *topics = (*topics).min(100));
+            }
+            Self::Http(args) => (args.seconds, args.rounds) = (1, 1),
+            Self::Lone(args) => args.seconds = 1,
+            Self::Idle(args) => {
+                (args.seconds, args.topics, args.sockets) = (1, args.topics.min(100), args.sockets.min(100));
+            }
+            _ => {}
+        }
+    }
+
+    fn stream_mut(&mut self) -> Option<&mut StreamArgs> {
+        Some(match self {
+            Self::Steady(args) => &mut args.stream,
+            Self::Payload(args) => &mut args.stream,
+            Self::Burst(args) => &mut args.stream,
+            Self::FanOut(args) => &mut args.stream,
+            Self::Frozen(args) => &mut args.stream,
+            Self::StreamTiers(args) => &mut args.stream,
+            Self::QueueLifecycle(args) => &mut args.stream,
+            Self::CatchUp(args) => &mut args.stream,
+            Self::Recovery(args) => &mut args.stream,
+            _ => return None,
         })
     }
 
@@ -111,6 +152,9 @@ pub(crate) struct StreamArgs {
     /// How messages travel
     #[arg(long, value_enum, default_value_t = Transport::Ws, value_name = "HOW")]
     pub(crate) transport: Transport,
+    /// Processes that writers and readers are spread over; 1: all in this one
+    #[arg(long, default_value_t = 1, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=64))]
+    pub(crate) clients: u32,
     /// Seconds before what counts
     #[arg(long, default_value_t = 3, value_name = "S")]
     pub(crate) warmup: u64,
@@ -120,7 +164,7 @@ pub(crate) struct StreamArgs {
 }
 
 /// How messages travel.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
 pub(crate) enum Transport {
     /// WebSocket, binary frames
     Ws,
@@ -128,6 +172,30 @@ pub(crate) enum Transport {
     WsJson,
     /// Published over the binary WebSocket, read as server-sent events
     Sse,
+    /// Past the gateway, straight to a storage node in the words that gateways use: what a gateway costs shows by
+    /// difference
+    Internal,
+}
+
+/// How workers of a queue get messages and settle them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
+pub(crate) enum Over {
+    /// WebSocket, binary frames, settled in ranges
+    Ws,
+    /// WebSocket, JSON frames, settled in ranges
+    WsJson,
+    /// Pulled and settled with a request each
+    Http,
+}
+
+impl std::fmt::Display for Over {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Ws => "WebSocket binary",
+            Self::WsJson => "WebSocket JSON",
+            Self::Http => "HTTP",
+        })
+    }
 }
 
 /// How `weir bench stream-tiers` runs: once per tier, which says where publishers are answered.
@@ -214,14 +282,31 @@ pub(crate) struct FanOutArgs {
     pub(crate) rate: Rate,
 }
 
+/// How `weir bench frozen` runs.
+#[derive(Debug, Clone, ClapArgs)]
+pub(crate) struct FrozenArgs {
+    /// What all have in common; half of the readers freeze when the warm-up is over
+    #[command(flatten)]
+    pub(crate) stream: StreamArgs,
+    /// Readers of the one topic
+    #[arg(long, value_name = "N", default_value_t = 1_000, value_parser = clap::value_parser!(u32).range(2..=10_000))]
+    pub(crate) readers: u32,
+    /// Messages published per second
+    #[arg(long, value_name = "RATE", default_value = "50", value_parser = parse_rate)]
+    pub(crate) rate: Rate,
+}
+
 /// How `weir bench queue-lifecycle` runs.
 #[derive(Debug, Clone, ClapArgs)]
 pub(crate) struct QueueArgs {
-    /// What all have in common; --transport is of the writers, workers pull and settle over HTTP
+    /// What all have in common; --transport is of the writers
     #[command(flatten)]
     pub(crate) stream: StreamArgs,
-    /// Messages a worker leases at once; a pull gives 10,000 at most
-    #[arg(long, value_name = "N", value_delimiter = ',', default_value = "1,64,10000", value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    /// How workers get messages and settle them
+    #[arg(long, value_enum, value_name = "HOW", value_delimiter = ',', default_value = "ws,ws-json,http")]
+    pub(crate) over: Vec<Over>,
+    /// Messages a worker has leased at once; a pull over HTTP gives 10,000 at most
+    #[arg(long, value_name = "N", value_delimiter = ',', default_value = "1,64,16384", value_parser = clap::value_parser!(u32).range(1..=65_536))]
     pub(crate) prefetch: Vec<u32>,
     /// Workers
     #[arg(long, default_value_t = 16, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
@@ -328,7 +413,10 @@ pub(crate) struct IdleArgs {
     /// Topics; with --running they are left behind
     #[arg(long, default_value_t = 10_000, value_name = "N")]
     pub(crate) topics: u32,
-    /// Seconds that count
+    /// WebSockets, each following one of the topics from its end; welcomed and no more if --topics is 0
+    #[arg(long, default_value_t = 0, value_name = "N", value_parser = clap::value_parser!(u32).range(..=100_000))]
+    pub(crate) sockets: u32,
+    /// Seconds that count, of the topics alone and again with the WebSockets
     #[arg(long, default_value_t = 60, value_name = "S", value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) seconds: u64,
 }
@@ -366,9 +454,15 @@ pub(crate) struct PeerArgs {
 pub(crate) struct MatrixArgs {
     /// Name of the set; without one the sets are listed with their commands
     pub(crate) name: Option<String>,
-    /// How often each is run
-    #[arg(long, default_value_t = 1, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100))]
-    pub(crate) runs: u32,
+    /// How often each is run [default: as often as the set says]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100))]
+    pub(crate) runs: Option<u32>,
+    /// Leave out what --out has already, of the same build (WEIR_BENCH_BUILD)
+    #[arg(long)]
+    pub(crate) resume: bool,
+    /// Everything for a second and in small numbers: shows that a set works, and its figures mean nothing
+    #[arg(long)]
+    pub(crate) short: bool,
     /// What is measured
     #[command(flatten)]
     pub(crate) target: BenchTarget,
@@ -386,7 +480,7 @@ pub(crate) struct TableArgs {
 }
 
 /// Messages per second.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Rate {
     /// This many.
     PerSecond(u64),

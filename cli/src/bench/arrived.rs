@@ -1,10 +1,12 @@
 //! Which messages of one writer arrived: a bit for each, and whether they came in order.
 
+use serde::{Deserialize, Serialize};
+
 /// Beyond this a number is no message's of a run: the bits would not fit into memory.
 const SEQ_END: u64 = 1 << 34;
 
 /// The messages of one writer that one reader, or all workers of a queue together, have got.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Arrived {
     bits: Vec<u64>,
     distinct: u64,

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use anyhow::bail;
+use serde::{Deserialize, Serialize};
 
 use super::arrived::Arrived;
 use super::identity::Identity;
@@ -33,6 +34,12 @@ impl Check {
     /// If it is not of this run, or of a writer that is not followed.
     pub(super) fn take(&mut self, payload: &[u8], now_ns: u64) -> anyhow::Result<Identity> {
         let Some(identity) = Identity::read(payload) else { bail!("a message that is not of a run arrived") };
+        self.take_one(identity, now_ns)?;
+        Ok(identity)
+    }
+
+    /// The same of a message whose identity was read.
+    pub(super) fn take_one(&mut self, identity: Identity, now_ns: u64) -> anyhow::Result<()> {
         let Some(arrived) = self.arrived.get_mut(&identity.writer) else {
             bail!("a message of writer {} arrived, which is not of this topic", identity.writer);
         };
@@ -43,7 +50,7 @@ impl Check {
             self.group.0 = identity.due_ns;
         }
         self.group.1 += 1;
-        Ok(identity)
+        Ok(())
     }
 
     /// Counts the latency of what was taken so far.
@@ -89,7 +96,7 @@ impl Check {
 }
 
 /// Messages that were not delivered as they should have been.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Faults {
     pub(super) missing: u64,
     pub(super) duplicates: u64,

@@ -14,12 +14,13 @@ use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 
 use super::Bench;
+use super::disk;
 use super::meter::{Meter, Used};
 use super::poster::{Poster, host};
 use super::result::{Figure, Percentiles, RunResult};
 use super::tally::Latencies;
 use super::target::Target;
-use crate::args::{HttpArgs, PeerArgs};
+use crate::args::{HttpArgs, PeerArgs, Rate};
 
 /// Requests under way on one HTTP/2 connection.
 const STREAMS: u32 = 16;
@@ -112,7 +113,7 @@ async fn measure(bench: &Bench, args: &HttpArgs, connections: u32) -> anyhow::Re
     let target = Target::start(&bench.connect, &args.target).await?;
     let topic = format!("bench-http-{}", ulid::Ulid::new().to_string().to_lowercase());
     let load = |method, path: String, bytes| Load {
-        url: target.connect.url.clone(),
+        url: target.reach.connect.url.clone(),
         method,
         path,
         headers: String::new(),
@@ -120,7 +121,7 @@ async fn measure(bench: &Bench, args: &HttpArgs, connections: u32) -> anyhow::Re
         http2: args.http2,
     };
     let empty = load(Method::GET, "/healthz".to_owned(), 0);
-    let path = format!("/v1/ns/{}/topics/{topic}/messages", target.connect.namespace);
+    let path = format!("/v1/ns/{}/topics/{topic}/messages", target.reach.connect.namespace);
     let post = load(Method::POST, path, args.payload);
     let duration = Duration::from_secs(args.seconds);
     // The first of each warms up.
@@ -155,6 +156,7 @@ async fn measure(bench: &Bench, args: &HttpArgs, connections: u32) -> anyhow::Re
     posts.sort_by(|a, b| a.per_s.total_cmp(&b.per_s));
     let middle = &posts[posts.len().saturating_sub(1) / 2];
     result.figures.extend(middle.used.figures(middle.latencies.count(), args.payload));
+    disk::measure(&target, Rate::Max, &mut result).await?;
     Ok(result)
 }
 
@@ -184,7 +186,7 @@ pub(super) async fn post(bench: &mut Bench, args: &PeerArgs) -> anyhow::Result<(
     result.figures.push(Figure::new("client_cpu_us_per_message", {
         #[expect(clippy::cast_precision_loss, reason = "a rate is shown to three digits")]
         let count = measured.latencies.count().max(1) as f64;
-        measured.used.client_cpu_s * 1e6 / count
+        measured.used.client_cpu_s.iter().sum::<f64>() * 1e6 / count
     }));
     bench.emit(result)
 }
@@ -196,7 +198,7 @@ async fn round(
     duration: Duration,
 ) -> anyhow::Result<Round> {
     let senders = load.senders(connections).await?;
-    let meter = Meter::start(target).await;
+    let meter = Meter::start(target, Vec::new()).await;
     let start = Instant::now();
     let mut tasks = JoinSet::new();
     for mut sender in senders {

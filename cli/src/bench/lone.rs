@@ -4,28 +4,26 @@
 
 use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, ensure};
+use anyhow::ensure;
 use bytes::Bytes;
-use weir_journal::BareLoop;
 
 use super::Bench;
+use super::disk::{self, Disk};
 use super::http::noise;
 use super::meter::Meter;
 use super::poster::Poster;
-use super::result::{Figure, Percentiles, RunResult};
+use super::result::{Percentiles, RunResult};
 use super::tally::Latencies;
 use super::target::Target;
 use crate::args::{LoneArgs, Rate};
 
-/// Bytes of the file that is written in place, again and again.
-const DISK_BYTES: u64 = 8 << 20;
 /// POSTs that count as a second where there is no rate.
 const COUNT_PER_SECOND_MAX: u64 = 1_000;
 
 /// What takes turns.
 struct Pair {
     poster: Poster,
-    disk: BareLoop,
+    disk: Disk,
     body: Bytes,
 }
 
@@ -35,12 +33,10 @@ pub(super) async fn run(bench: &mut Bench, args: &LoneArgs) -> anyhow::Result<()
     let target = Target::start(&bench.connect, &args.target).await?;
     let body = noise(args.payload);
     let topic = format!("bench-lone-{}", ulid::Ulid::new().to_string().to_lowercase());
-    let mut poster = Poster::connect(&target.connect.url).await?;
-    let line = format!("POST /v1/ns/{}/topics/{topic}/messages", target.connect.namespace);
+    let mut poster = Poster::connect(&target.reach.connect.url).await?;
+    let line = format!("POST /v1/ns/{}/topics/{topic}/messages", target.reach.connect.namespace);
     poster.prepare(&line, "", &body);
-    let dir = tempfile::Builder::new().prefix("weir-bench-disk-").tempdir_in(&target.dir);
-    let dir = dir.context("cannot write where the data is")?;
-    let disk = BareLoop::create(&dir.path().join("bare"), DISK_BYTES)?;
+    let disk = Disk::beside(&target)?;
     let mut pair = Pair { poster, disk, body };
     for rate in &args.rate {
         let result = pair.measure(&target, *rate, args.seconds).await?;
@@ -64,7 +60,7 @@ impl Pair {
             self.turn(gap).await?;
         }
         let warmup_s = start.elapsed().as_secs_f64();
-        let meter = Meter::start(Some(target)).await;
+        let meter = Meter::start(Some(target), Vec::new()).await;
         for _ in 0..count {
             let (posted, synced) = self.turn(gap).await?;
             posts.record_time(posted);
@@ -74,11 +70,8 @@ impl Pair {
         let case = format!("{rate}, {} B", self.body.len());
         let mut result = RunResult::new("lone", case);
         (result.warmup_s, result.seconds) = (warmup_s, used.seconds);
-        result.latencies =
-            vec![Percentiles::of("confirm", &posts), Percentiles::of("disk write and sync", &syncs)];
-        #[expect(clippy::cast_precision_loss, reason = "microseconds below a minute")]
-        let ratio = posts.at(0.5) as f64 / syncs.at(0.5) as f64;
-        result.figures = vec![Figure::new("confirm_p50_per_disk_p50", ratio)];
+        result.latencies = vec![Percentiles::of("confirm", &posts), Percentiles::of(disk::name(gap), &syncs)];
+        result.compare_with_disk();
         result.figures.extend(used.figures(count, self.body.len()));
         Ok(result)
     }
@@ -91,9 +84,7 @@ impl Pair {
         let posted = start.elapsed();
         ensure!((200..300).contains(&status), "the server answered {status}");
         pause(gap).await;
-        let start = Instant::now();
-        self.disk.commit(&self.body)?;
-        Ok((posted, start.elapsed()))
+        Ok((posted, self.disk.commit(&self.body)?))
     }
 }
 

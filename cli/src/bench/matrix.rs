@@ -1,94 +1,19 @@
 //! Named sets of measurements: what documents quote, so that one command repeats it.
 
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::time::Duration;
+
 use anyhow::Context as _;
 use clap::Parser;
 
-use super::Bench;
+use super::sets::{SETS, Set};
+use super::{Bench, result, table};
 use crate::args::{BenchCommand, BenchTarget, MatrixArgs};
 use crate::output;
 
-/// A set: its name, what it is for, and its commands.
-struct Set {
-    name: &'static str,
-    about: &'static str,
-    lines: &'static [&'static str],
-}
-
-const SETS: [Set; 6] = [
-    Set {
-        name: "quick",
-        about: "everything once, in about a minute: shows that all of it works",
-        lines: &[
-            "smoke",
-            "payload --size 100B,1MiB --seconds 1 --warmup 1",
-            "burst --messages 20000",
-            "fan-out --readers 4 --rate 1k --seconds 1 --warmup 1",
-            "fan-out --readers 4 --rate 1k --seconds 1 --warmup 1 --transport sse",
-            "queue-lifecycle --prefetch 64 --rate 500 --seconds 2 --warmup 1",
-            "catch-up --readers 2 --size 4MiB",
-            "recovery --size 8MiB",
-            "many-topics --topics 100 --seconds 1",
-            "http --seconds 1 --rounds 1 --connections 16",
-            "http --seconds 1 --rounds 1 --connections 16 --http2",
-            "lone --seconds 1",
-        ],
-    },
-    Set {
-        name: "targets",
-        about: "the figures of the targets that one machine can show, in about four minutes",
-        lines: &[
-            "steady --rate 50k,150k,250k,400k,max --seconds 6 --warmup 2",
-            "lone --seconds 4",
-            "http --connections 64,256,1024 --seconds 2 --rounds 3",
-            "queue-lifecycle --rate 5k --prefetch 64 --seconds 6 --warmup 2",
-            "fan-out --readers 1,8,32 --rate 10k --seconds 4 --warmup 1",
-            "many-topics --topics 64,500,2000,10000 --seconds 4",
-            "recovery --size 2GiB",
-        ],
-    },
-    Set {
-        name: "low-rate",
-        about: "confirm and delivery at 50, 1,000 and 10,000 a second, beside the disk of the same minute",
-        lines: &[
-            "lone --rate 50,1k --seconds 5",
-            "steady --rate 50,1k,10k --writers 1 --readers 1 --seconds 5 --warmup 2",
-        ],
-    },
-    Set {
-        name: "stream",
-        about: "writers and readers in every shape",
-        lines: &[
-            "steady --rate 50k,150k,250k,400k,max --seconds 8 --warmup 2",
-            "steady --rate 150k --confirm none --seconds 8 --warmup 2",
-            "steady --rate 20k --transport ws-json --seconds 8 --warmup 2",
-            "payload --seconds 4 --warmup 1",
-            "burst",
-            "fan-out --readers 1,8,32 --rate 10k --seconds 5 --warmup 1",
-            "fan-out --readers 32,256,1000 --rate 100 --seconds 5 --warmup 1",
-            "fan-out --readers 1,8,32 --rate 1k --seconds 5 --warmup 1 --transport sse",
-            "catch-up --readers 1,10,100",
-        ],
-    },
-    Set {
-        name: "queue",
-        about: "the life of queued messages, at each prefetch",
-        lines: &[
-            "queue-lifecycle --rate 1k --seconds 8 --warmup 2",
-            "queue-lifecycle --rate 5k --prefetch 64,10000 --seconds 8 --warmup 2",
-        ],
-    },
-    Set {
-        name: "scale",
-        about: "many topics, many connections, a large journal, an idle node",
-        lines: &[
-            "many-topics --topics 100,500,2000,10000 --seconds 5",
-            "http --connections 1,16,64,256,1024 --seconds 2",
-            "http --connections 64,256,1024 --seconds 2 --http2",
-            "recovery --size 4GiB",
-            "idle",
-        ],
-    },
-];
+/// What takes longer than this has stopped.
+const LINE_TIME_MAX: Duration = Duration::from_secs(20 * 60);
 
 /// A line of a set.
 #[derive(Debug, Parser)]
@@ -98,33 +23,66 @@ struct Line {
     command: BenchCommand,
 }
 
-/// Runs a set, or lists them.
+/// Runs a set, or lists them. What fails is told and left out, the rest runs.
 pub(super) async fn run(bench: &mut Bench, args: &MatrixArgs) -> anyhow::Result<()> {
     let Some(name) = &args.name else {
         for set in SETS {
             output::line(format_args!("{}: {}", set.name, set.about));
-            set.lines.iter().for_each(|line| output::line(format_args!("  weir bench {line}")));
+            for (runs, line) in set.lines() {
+                output::line(format_args!("  {runs} × weir bench {line}"));
+            }
         }
         return Ok(());
     };
-    let set = SETS.into_iter().find(|set| set.name == name);
-    let names = SETS.map(|set| set.name).join(", ");
+    let set = SETS.iter().find(|set| set.name == name);
+    let names = SETS.iter().map(|set| set.name).collect::<Vec<_>>().join(", ");
     let set = set.with_context(|| format!("no set named {name}; there are: {names}"))?;
-    for number in 0..args.runs {
-        for (at, line) in set.lines.iter().enumerate() {
-            output::note(format_args!(
-                "run {} of {}, {} of {}: weir bench {line}",
-                number + 1,
-                args.runs,
-                at + 1,
-                set.lines.len()
-            ));
-            bench.command = format!("weir bench {line}");
-            let command = parsed(line, &args.target)?;
-            Box::pin(super::one(bench, command)).await.with_context(|| format!("weir bench {line}"))?;
+    let done = match &bench.out {
+        Some(out) if args.resume && out.exists() => done(out)?,
+        _ => BTreeSet::new(),
+    };
+    let plan = plan(set, args.runs, &done);
+    let mut failed = Vec::new();
+    for (at, (repetition, line)) in plan.iter().enumerate() {
+        output::note(format_args!("{} of {}, run {repetition}: weir bench {line}", at + 1, plan.len()));
+        bench.command = format!("weir bench {line}");
+        bench.repetition = *repetition;
+        if let Err(error) = measure(bench, line, args).await {
+            output::note(format_args!("weir bench {line} failed: {error:#}"));
+            failed.push(format!("weir bench {line} (run {repetition}): {error:#}"));
         }
     }
+    anyhow::ensure!(failed.is_empty(), "{} did not succeed:\n{}", failed.len(), failed.join("\n"));
     Ok(())
+}
+
+/// One line; its results are kept once all of them are there.
+async fn measure(bench: &mut Bench, line: &str, args: &MatrixArgs) -> anyhow::Result<()> {
+    let mut command = parsed(line, &args.target)?;
+    if args.short {
+        command.shorten();
+    }
+    bench.held = Some(Vec::new());
+    let measured = tokio::time::timeout(LINE_TIME_MAX, Box::pin(super::one(bench, command))).await;
+    let held = bench.held.take().unwrap_or_default();
+    measured.context("it took more than 20 minutes")??;
+    bench.keep(&held.join("\n"))
+}
+
+/// What is to be run: the first of everything, then the second, so that a machine that drifts does so for all alike.
+fn plan(set: &Set, runs: Option<u32>, done: &BTreeSet<(String, u32)>) -> Vec<(u32, &'static str)> {
+    let often = |of: u32| runs.unwrap_or(of);
+    let most = set.lines().map(|(of, _)| often(of)).max().unwrap_or(0);
+    let all = (1..=most).flat_map(|repetition| {
+        set.lines().filter(move |(of, _)| repetition <= often(*of)).map(move |(_, line)| (repetition, line))
+    });
+    all.filter(|(repetition, line)| !done.contains(&(format!("weir bench {line}"), *repetition))).collect()
+}
+
+/// Commands and repetitions of which a file has the results, of this build.
+fn done(out: &Path) -> anyhow::Result<BTreeSet<(String, u32)>> {
+    let of_this = table::read(out)?.into_iter().filter(|it| it.build == result::build());
+    Ok(of_this.map(|it| (it.command, it.repetition)).collect())
 }
 
 fn parsed(line: &str, target: &BenchTarget) -> anyhow::Result<BenchCommand> {
@@ -142,10 +100,23 @@ mod tests {
     #[test]
     fn every_line_of_every_set_is_a_measurement_of_the_target_that_is_asked_for() {
         let target = BenchTarget { dir: Some("/d".into()), ..BenchTarget::default() };
-        for line in SETS.iter().flat_map(|set| set.lines) {
+        for (runs, line) in SETS.iter().flat_map(Set::lines) {
             let mut command = parsed(line, &target).unwrap_or_else(|error| panic!("{line}: {error}"));
+            command.shorten();
             let its = command.target_mut().unwrap_or_else(|| panic!("{line} measures nothing of ours"));
             assert_eq!(its.dir, target.dir, "{line}");
+            assert!(runs > 0, "{line}");
         }
+    }
+
+    #[test]
+    fn a_set_takes_turns_and_goes_on_where_it_was_left() {
+        const SET: Set = Set { name: "s", about: "", parts: &[&[(3, "a"), (1, "b")], &[(2, "c")]] };
+        let nothing = BTreeSet::new();
+        assert_eq!(plan(&SET, None, &nothing), [(1, "a"), (1, "b"), (1, "c"), (2, "a"), (2, "c"), (3, "a")]);
+        assert_eq!(plan(&SET, Some(1), &nothing).len(), 3);
+        let done = [("weir bench a", 1), ("weir bench c", 1), ("weir bench a", 3)];
+        let done = done.map(|(command, repetition)| (command.to_owned(), repetition)).into();
+        assert_eq!(plan(&SET, None, &done), [(1, "b"), (2, "a"), (2, "c")]);
     }
 }

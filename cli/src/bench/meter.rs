@@ -11,70 +11,99 @@ use super::target::Target;
 
 /// How often memory is looked at.
 const SAMPLE_EVERY: Duration = Duration::from_millis(50);
+/// What the journal says of itself.
+const JOURNAL: [&str; 3] =
+    ["weir_journal_syncs_total", "weir_journal_written_bytes_total", "weir_journal_prepared_bytes_total"];
 
 /// Counts from when it was started.
 pub(super) struct Meter {
     start: Instant,
+    /// Processes that make the load, besides this one.
+    clients: Vec<u32>,
     before: Reading,
     memory: Option<Sampler>,
 }
 
 /// What was used from start to stop.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone, Default)]
 pub(super) struct Used {
     pub(super) seconds: f64,
     /// `None` if it is not known which process serves.
     pub(super) server: Option<Process>,
+    /// Resident memory of the server at the start.
+    rss_before_bytes: u64,
     rss_avg_bytes: u64,
     rss_peak_bytes: u64,
-    pub(super) client_cpu_s: f64,
+    /// Of this process, and of each that it started.
+    pub(super) client_cpu_s: Vec<f64>,
     pub(super) syncs: f64,
+    /// Blocks of the journal, padding included, and what it wrote to make files ready.
+    journal_bytes: Option<f64>,
+    /// What the device below the data wrote, for whomever.
+    device_bytes: Option<f64>,
     /// Of all the machine's processor time.
     pub(super) others_share: f64,
 }
 
 struct Reading {
     server: Option<Process>,
-    client_cpu_s: f64,
+    client_cpu_s: Vec<f64>,
     busy_s: f64,
     syncs: f64,
+    journal_bytes: Option<f64>,
+    device_bytes: Option<u64>,
 }
 
 impl Reading {
-    async fn take(target: Option<&Target>) -> Self {
-        let syncs = match target {
-            Some(target) => target.metric("weir_journal_syncs_total").await,
-            None => 0.0,
+    async fn take(target: Option<&Target>, clients: &[u32]) -> Self {
+        let [syncs, written, prepared] = match target {
+            Some(target) => target.metrics(JOURNAL).await,
+            None => [None; 3],
         };
-        let client_cpu_s = process::cpu_seconds(std::process::id());
-        let server = target.and_then(Target::pid).map(Process::of);
-        Self { server, client_cpu_s, busy_s: process::busy_seconds(), syncs }
+        let clients = std::iter::once(std::process::id()).chain(clients.iter().copied());
+        Self {
+            server: target.and_then(Target::pid).map(Process::of),
+            client_cpu_s: clients.map(process::cpu_seconds).collect(),
+            busy_s: process::busy_seconds(),
+            syncs: syncs.unwrap_or(0.0),
+            journal_bytes: written.zip(prepared).map(|(written, prepared)| written + prepared),
+            device_bytes: target.and_then(|target| process::device_written_bytes(&target.dir)),
+        }
     }
 }
 
 impl Meter {
-    /// Starts counting; without a target, the client's costs alone.
-    pub(super) async fn start(target: Option<&Target>) -> Self {
-        let before = Reading::take(target).await;
-        Self { start: Instant::now(), before, memory: target.and_then(Target::pid).map(Sampler::start) }
+    /// Starts counting; without a target, the client's costs alone. `clients` make load besides this process.
+    pub(super) async fn start(target: Option<&Target>, clients: Vec<u32>) -> Self {
+        let before = Reading::take(target, &clients).await;
+        let memory = target.and_then(Target::pid).map(Sampler::start);
+        Self { start: Instant::now(), clients, before, memory }
     }
 
     /// What was used until now.
     pub(super) async fn stop(self, target: Option<&Target>) -> Used {
         let seconds = self.start.elapsed().as_secs_f64();
-        let (before, now) = (self.before, Reading::take(target).await);
+        let (before, now) = (self.before, Reading::take(target, &self.clients).await);
         let (rss_avg_bytes, rss_peak_bytes) = self.memory.map(Sampler::stop).unwrap_or_default();
+        let rss_before_bytes = before.server.map_or(0, |server| server.rss_bytes);
         let server = now.server.zip(before.server).map(|(now, before)| now.since(before));
-        let client_cpu_s = now.client_cpu_s - before.client_cpu_s;
-        let ours = client_cpu_s + server.map_or(0.0, |server| server.cpu_s);
+        let client_cpu_s: Vec<f64> =
+            now.client_cpu_s.iter().zip(&before.client_cpu_s).map(|(now, before)| now - before).collect();
+        let ours = client_cpu_s.iter().sum::<f64>() + server.map_or(0.0, |server| server.cpu_s);
         let others_s = (now.busy_s - before.busy_s - ours).max(0.0);
+        let grown = |(now, before): (f64, f64)| now - before;
+        #[expect(clippy::cast_precision_loss, reason = "figures are shown to three digits")]
+        let device = |bytes: Option<u64>| bytes.map(|bytes| bytes as f64);
         Used {
             seconds,
             server,
+            rss_before_bytes,
             rss_avg_bytes,
             rss_peak_bytes,
             client_cpu_s,
             syncs: now.syncs - before.syncs,
+            journal_bytes: now.journal_bytes.zip(before.journal_bytes).map(grown),
+            device_bytes: device(now.device_bytes).zip(device(before.device_bytes)).map(grown),
             others_share: if server.is_some() { others_s / (seconds * processors()) } else { 0.0 },
         }
     }
@@ -91,21 +120,33 @@ impl Used {
     #[expect(clippy::cast_precision_loss, reason = "figures are shown to three digits")]
     pub(super) fn figures(&self, messages: u64, payload: usize) -> Vec<Figure> {
         let (count, seconds) = (messages.max(1) as f64, self.seconds.max(1e-9));
+        let published = count * payload.max(1) as f64;
         let mut figures = Vec::new();
         if let Some(server) = self.server {
             figures.push(Figure::new("server_cpu_us_per_message", server.cpu_s * 1e6 / count));
         }
+        let client_cpu_s: f64 = self.client_cpu_s.iter().sum();
+        figures.push(Figure::new("client_cpu_us_per_message", client_cpu_s * 1e6 / count));
+        if self.client_cpu_s.len() > 1 {
+            let most = self.client_cpu_s.iter().copied().fold(0.0, f64::max);
+            figures.push(Figure::new("busiest_client_core_pct", 100.0 * most / seconds));
+        }
         figures.extend([
-            Figure::new("client_cpu_us_per_message", self.client_cpu_s * 1e6 / count),
             Figure::new("syncs_per_s", self.syncs / seconds),
             Figure::new("messages_per_sync", count / self.syncs.max(1.0)),
         ]);
+        let written = self.journal_bytes.map(|bytes| ("written_bytes_per_published_byte", bytes));
+        let device = self.device_bytes.map(|bytes| ("device_bytes_per_published_byte", bytes));
+        figures.extend(
+            written.into_iter().chain(device).map(|(name, bytes)| Figure::new(name, bytes / published)),
+        );
         if let Some(server) = self.server {
-            let published = count * payload.max(1) as f64;
+            let mebibytes = |bytes: u64| bytes as f64 / 1_048_576.0;
+            let grown = mebibytes(server.rss_bytes) - mebibytes(self.rss_before_bytes);
             figures.extend([
-                Figure::new("written_bytes_per_published_byte", server.written_bytes as f64 / published),
-                Figure::new("server_rss_avg_mib", self.rss_avg_bytes as f64 / 1048576.0),
-                Figure::new("server_rss_peak_mib", self.rss_peak_bytes as f64 / 1048576.0),
+                Figure::new("server_rss_avg_mib", mebibytes(self.rss_avg_bytes)),
+                Figure::new("server_rss_peak_mib", mebibytes(self.rss_peak_bytes)),
+                Figure::new("server_rss_grown_mib", grown),
                 Figure::new("voluntary_switches_per_s", server.voluntary_switches as f64 / seconds),
                 Figure::new("involuntary_switches_per_s", server.involuntary_switches as f64 / seconds),
                 Figure::new("others_cpu_pct", self.others_share * 100.0),
@@ -157,16 +198,27 @@ mod tests {
 
     #[test]
     fn costs_are_per_message_second_and_byte() {
-        let server =
-            Process { cpu_s: 2.0, written_bytes: 3_000_000, voluntary_switches: 50, ..Process::default() };
-        let used =
-            Used { seconds: 2.0, server: Some(server), syncs: 10.0, client_cpu_s: 1.0, ..Used::default() };
+        let server = Process { cpu_s: 2.0, voluntary_switches: 50, ..Process::default() };
+        let used = Used {
+            seconds: 2.0,
+            server: Some(server),
+            syncs: 10.0,
+            client_cpu_s: vec![0.5, 1.5],
+            journal_bytes: Some(3_000_000.0),
+            device_bytes: Some(4_000_000.0),
+            ..Used::default()
+        };
         let figures = used.figures(1_000, 1_000);
         let value = |name| figures.iter().find(|figure| figure.name == name).unwrap().value;
         let close = |a: f64, b: f64| (a - b).abs() < 1e-9;
         assert!(close(value("server_cpu_us_per_message"), 2_000.0));
+        assert!(close(value("client_cpu_us_per_message"), 2_000.0));
+        assert!(close(value("busiest_client_core_pct"), 75.0));
         assert!(close(value("messages_per_sync"), 100.0) && close(value("syncs_per_s"), 5.0));
         assert!(close(value("written_bytes_per_published_byte"), 3.0));
+        assert!(close(value("device_bytes_per_published_byte"), 4.0));
         assert!(close(value("voluntary_switches_per_s"), 25.0));
+        let unknown = Used { journal_bytes: None, ..used }.figures(1_000, 1_000);
+        assert!(!unknown.iter().any(|figure| figure.name == "written_bytes_per_published_byte"));
     }
 }

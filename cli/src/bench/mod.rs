@@ -4,21 +4,23 @@
 //!   target    the product under test: started for the run, or one that runs already
 //!   schedule  when messages are due            identity  which message it is
 //!   arrived   which of them came               check     a reader's check: each once, in order
-//!   stream    writers and readers: steady, payload, burst, fan-out, stream-tiers, queue-lifecycle, catch-up,
+//!   stream    writers and readers: steady, payload, burst, fan-out, frozen, stream-tiers, queue-lifecycle, catch-up,
 //!             recovery
 //!   topics    one POST after the other over many topics
 //!   http      one message per POST, beside the same server's empty answer; the same load against others
-//!   lone      one POST at a time, beside the disk's own sync
-//!   idle      many topics that nobody uses
+//!   lone      one POST at a time, beside the disk's own sync     disk    what that takes
+//!   idle      many topics that nobody uses, many WebSockets that say nothing
 //!   tally     what was seen, in histograms     process, meter  what it cost
 //!   result    a run's result                   table     results as Markdown
-//!   matrix    named sets of all these          poster    a lean HTTP client
+//!   matrix    runs named sets of all these     sets      what is in them
+//!   poster    a lean HTTP client
 //! ```
 //!
 //! Latency counts from when a message was due, so a late generator or a slow server cannot hide.
 
 mod arrived;
 mod check;
+mod disk;
 mod http;
 mod identity;
 mod idle;
@@ -29,6 +31,7 @@ mod poster;
 mod process;
 mod result;
 mod schedule;
+mod sets;
 mod stream;
 mod table;
 mod tally;
@@ -49,8 +52,11 @@ use crate::output;
 struct Bench {
     connect: Connect,
     out: Option<PathBuf>,
-    /// What repeats the run.
+    /// What repeats the run, and which repetition of a set it is.
     command: String,
+    repetition: u32,
+    /// Results of a set's line that is not done yet: all of them are kept, or none.
+    held: Option<Vec<String>>,
     void: Vec<String>,
 }
 
@@ -60,9 +66,17 @@ struct Bench {
 /// If something could not be measured, or messages were lost, repeated or out of order.
 pub(crate) async fn run(connect: &Connect, mut command: BenchCommand) -> anyhow::Result<()> {
     let out = command.out();
-    let mut bench = Bench { connect: connect.clone(), out, command: typed(), void: Vec::new() };
+    let mut bench = Bench {
+        connect: connect.clone(),
+        out,
+        command: typed(),
+        repetition: 0,
+        held: None,
+        void: Vec::new(),
+    };
     match command {
         BenchCommand::Table(args) => table::run(&args)?,
+        BenchCommand::Client => stream::client().await?,
         BenchCommand::Matrix(args) => matrix::run(&mut bench, &args).await?,
         command => one(&mut bench, command).await?,
     }
@@ -82,6 +96,7 @@ async fn one(bench: &mut Bench, command: BenchCommand) -> anyhow::Result<()> {
         BenchCommand::Payload(args) => stream::run(bench, &args.stream.target, Shape::payload(&args)?).await,
         BenchCommand::Burst(args) => stream::run(bench, &args.stream.target, Shape::burst(&args)?).await,
         BenchCommand::FanOut(args) => stream::run(bench, &args.stream.target, Shape::fan_out(&args)?).await,
+        BenchCommand::Frozen(args) => stream::run(bench, &args.stream.target, Shape::frozen(&args)?).await,
         BenchCommand::StreamTiers(args) => {
             stream::run(bench, &args.stream.target, Shape::tiers(&args)?).await
         }
@@ -97,7 +112,7 @@ async fn one(bench: &mut Bench, command: BenchCommand) -> anyhow::Result<()> {
         BenchCommand::Idle(args) => idle::run(bench, &args).await,
         BenchCommand::Lone(args) => lone::run(bench, &args).await,
         BenchCommand::Post(args) => http::post(bench, &args).await,
-        BenchCommand::Matrix(_) | BenchCommand::Table(_) => {
+        BenchCommand::Matrix(_) | BenchCommand::Table(_) | BenchCommand::Client => {
             anyhow::bail!("a set holds measurements, not sets or tables")
         }
     }
@@ -107,15 +122,15 @@ impl Bench {
     /// Prints a result and appends it to the file.
     fn emit(&mut self, mut result: RunResult) -> anyhow::Result<()> {
         result.command.clone_from(&self.command);
+        result.repetition = self.repetition;
         result.judge_machine();
         if result.is_faulty() {
             self.void.push(format!("{} {}", result.workload, result.case));
         }
         let line = serde_json::to_string(&result)?;
-        if let Some(out) = &self.out {
-            let file = std::fs::OpenOptions::new().create(true).append(true).open(out);
-            let written = file.and_then(|mut file| writeln!(file, "{line}"));
-            written.with_context(|| format!("cannot append to {}", out.display()))?;
+        match &mut self.held {
+            Some(held) => held.push(line.clone()),
+            None => self.keep(&line)?,
         }
         if self.connect.json {
             output::line(line);
@@ -123,6 +138,14 @@ impl Bench {
             result.print();
         }
         Ok(())
+    }
+
+    /// Appends to the file.
+    fn keep(&self, line: &str) -> anyhow::Result<()> {
+        let Some(out) = &self.out else { return Ok(()) };
+        let file = std::fs::OpenOptions::new().create(true).append(true).open(out);
+        let written = file.and_then(|mut file| file.write_all(format!("{line}\n").as_bytes()));
+        written.with_context(|| format!("cannot append to {}", out.display()))
     }
 }
 

@@ -1,4 +1,11 @@
-//! What the operating system says of a process and of the machine, from `/proc`.
+//! What the operating system says of a process and of the machine, from `/proc` and `/sys`.
+//!
+//! What a process wrote is not asked here: the kernel counts a whole folio, of up to megabytes, for each part of it that
+//! is written anew, which says many times what reached the disk. The journal counts its own bytes, and the device its
+//! sectors.
+
+use std::os::unix::fs::MetadataExt as _;
+use std::path::Path;
 
 use serde::Serialize;
 
@@ -17,8 +24,6 @@ pub(super) struct Process {
     /// Times a thread gave up the processor by itself, and was made to; of threads that live.
     pub(super) voluntary_switches: u64,
     pub(super) involuntary_switches: u64,
-    /// Bytes it had the disk write.
-    pub(super) written_bytes: u64,
 }
 
 impl Process {
@@ -33,7 +38,6 @@ impl Process {
             threads: number(&status, "Threads:"),
             voluntary_switches: switches.0,
             involuntary_switches: switches.1,
-            written_bytes: number(&read(pid, "io"), "write_bytes:"),
         }
     }
 
@@ -43,7 +47,6 @@ impl Process {
             cpu_s: self.cpu_s - before.cpu_s,
             voluntary_switches: self.voluntary_switches.saturating_sub(before.voluntary_switches),
             involuntary_switches: self.involuntary_switches.saturating_sub(before.involuntary_switches),
-            written_bytes: self.written_bytes.saturating_sub(before.written_bytes),
             ..self
         }
     }
@@ -74,6 +77,23 @@ pub(super) fn busy_seconds() -> f64 {
     busy / CLOCK_TICKS
 }
 
+/// Bytes that the device below a directory has written since it started, for whomever; `None` if that is not known.
+pub(super) fn device_written_bytes(dir: &Path) -> Option<u64> {
+    let device = std::fs::metadata(dir).ok()?.dev();
+    // As the C library takes device numbers apart.
+    let major = (device >> 32 & 0xffff_f000) | (device >> 8 & 0xfff);
+    let minor = (device >> 12 & 0xffff_ff00) | (device & 0xff);
+    let stat = std::fs::read_to_string(format!("/sys/dev/block/{major}:{minor}/stat")).ok()?;
+    written_sectors(&stat).map(|sectors| sectors * SECTOR_BYTES)
+}
+
+/// Bytes of a sector in the statistics of devices, whatever theirs are.
+const SECTOR_BYTES: u64 = 512;
+
+fn written_sectors(stat: &str) -> Option<u64> {
+    stat.split_whitespace().nth(6)?.parse().ok()
+}
+
 fn switches(pid: u32) -> (u64, u64) {
     let Ok(threads) = std::fs::read_dir(format!("/proc/{pid}/task")) else { return (0, 0) };
     let mut sum = (0, 0);
@@ -100,7 +120,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_process_has_used_memory_time_and_the_disk() {
+    fn a_process_has_used_memory_and_time() {
         let pid = std::process::id();
         let before = Process::of(pid);
         assert!(before.rss_bytes > 0 && before.threads > 0 && before.voluntary_switches > 0, "{before:?}");
@@ -111,6 +131,13 @@ mod tests {
         }
         let used = Process::of(pid).since(before);
         assert!(used.cpu_s > 0.0 && busy_seconds() > 0.0 && resident_bytes(pid) > 0, "{used:?}");
+    }
+
+    #[test]
+    fn a_devices_sectors_are_the_seventh_number() {
+        let stat = "  944980   178047 160747858   777032 26961686  2309948 5513831608  9533014 0 1 2 3\n";
+        assert_eq!((written_sectors(stat), written_sectors("1 2")), (Some(5_513_831_608), None));
+        assert_eq!(device_written_bytes(Path::new("/nowhere")), None);
     }
 
     #[test]

@@ -23,9 +23,15 @@ pub(super) struct RunResult {
     /// What repeats it.
     #[serde(default)]
     pub(super) command: String,
+    /// Which repetition of a set it is, from 1; 0 of a run by itself.
+    #[serde(default)]
+    pub(super) repetition: u32,
     /// When it ended.
     #[serde(default)]
     pub(super) at: String,
+    /// What was built, as `WEIR_BENCH_BUILD` says: a commit.
+    #[serde(default)]
+    pub(super) build: String,
     /// Version of the client.
     #[serde(default)]
     pub(super) version: String,
@@ -141,6 +147,8 @@ impl RunResult {
             workload: workload.to_owned(),
             case,
             command: String::new(),
+            repetition: 0,
+            build: build(),
             at: at.unwrap_or_default(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
             machine: Machine::here(),
@@ -184,6 +192,17 @@ impl RunResult {
         if others > OTHERS_PCT_MAX {
             self.remarks
                 .push(format!("the machine was busy: {others:.0} % of its processors did other work"));
+        }
+    }
+
+    /// Adds how the median confirm compares with the disk's median write and sync beside it.
+    pub(super) fn compare_with_disk(&mut self) {
+        let p50 = |is: fn(&str) -> bool| self.latencies.iter().find(|it| is(&it.name)).map(|it| it.p50_us);
+        let confirm = p50(|name| name == "confirm");
+        if let (Some(confirm), Some(sync @ 1..)) = (confirm, p50(super::disk::is_name)) {
+            #[expect(clippy::cast_precision_loss, reason = "microseconds below a minute")]
+            let ratio = confirm as f64 / sync as f64;
+            self.figures.push(Figure::new("confirm_p50_per_disk_p50", ratio));
         }
     }
 
@@ -231,6 +250,11 @@ impl Percentiles {
         let cells = [self.p50_us, self.p99_us, self.p999_us, self.max_us].map(|us| us.to_string());
         std::iter::once(self.name.clone()).chain(cells).collect()
     }
+}
+
+/// What was built, if whoever measures says so.
+pub(super) fn build() -> String {
+    std::env::var("WEIR_BENCH_BUILD").unwrap_or_default()
 }
 
 /// A figure to three digits or so.

@@ -1,10 +1,16 @@
 //! Writers and readers over the WebSocket, or over server-sent events, or as workers of a queue.
 
+mod apart;
+mod crew;
+mod node;
+mod publishing;
 mod reader;
+mod report;
 mod shape;
 mod sse;
 mod worker;
 mod writer;
+mod ws_worker;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -16,15 +22,19 @@ use serde_json::json;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
+use self::apart::Apart;
+pub(super) use self::apart::client;
+use self::crew::{Crew, Door, Members};
 use self::shape::Consumption;
 pub(super) use self::shape::Shape;
 use super::Bench;
-use super::meter::{Meter, Used};
+use super::disk;
+use super::meter::Meter;
 use super::result::{Figure, Percentiles, RunResult};
 use super::schedule::{self, Window};
 use super::tally::Tally;
-use super::target::Target;
-use crate::args::{BenchTarget, Rate, Transport};
+use super::target::{Reach, Target};
+use crate::args::{BenchTarget, Rate};
 use crate::client::Api;
 use crate::output;
 
@@ -48,9 +58,21 @@ struct Shared {
     sent: Vec<AtomicU64>,
     /// Messages that all readers got, or all workers settled, for the progress line.
     taken: AtomicU64,
+    /// The same of readers or workers in other processes.
+    taken_by_others: AtomicU64,
 }
 
 impl Shared {
+    fn new(shape: Shape, run: String) -> Self {
+        let per_writer = match shape.rate {
+            Rate::PerSecond(rate) => Some(rate.div_ceil(u64::from(shape.writers))),
+            Rate::Max => None,
+        };
+        let sent = (0..shape.writers).map(|_| AtomicU64::new(u64::MAX)).collect();
+        let (taken, taken_by_others) = (AtomicU64::new(0), AtomicU64::new(0));
+        Self { shape, per_writer, run, sent, taken, taken_by_others }
+    }
+
     /// Writers whose messages a reader gets.
     fn writers_of(&self, reader: u32) -> impl Iterator<Item = u32> + use<> {
         let (topics, writers) = (self.shape.topics, self.shape.writers);
@@ -66,6 +88,12 @@ impl Shared {
         self.sent.iter().map(|sent| sent.load(Ordering::Acquire)).fold(0, u64::saturating_add)
     }
 
+    /// Whether everything that was sent is taken, or settled.
+    fn is_all_taken(&self) -> bool {
+        let taken = self.taken.load(Ordering::Relaxed) + self.taken_by_others.load(Ordering::Relaxed);
+        taken >= self.sent_by_all()
+    }
+
     fn subscription(&self) -> String {
         format!("bench-{}", self.run)
     }
@@ -74,47 +102,46 @@ impl Shared {
 /// Runs each shape and tells its result.
 pub(super) async fn run(bench: &mut Bench, target: &BenchTarget, shapes: Vec<Shape>) -> anyhow::Result<()> {
     for shape in shapes {
-        let mut target = Target::start(&bench.connect, target).await?;
-        let result = measure(&mut target, shape).await?;
+        let mut target = Target::start_for(&bench.connect, target, shape.transport).await?;
+        let result = Box::pin(measure(&mut target, shape)).await?;
         bench.emit(result)?;
     }
     Ok(())
 }
 
 async fn measure(target: &mut Target, shape: Shape) -> anyhow::Result<RunResult> {
-    let per_writer = match shape.rate {
-        Rate::PerSecond(rate) => Some(rate.div_ceil(u64::from(shape.writers))),
-        Rate::Max => None,
-    };
-    let shared = Arc::new(Shared {
-        per_writer,
-        run: ulid::Ulid::new().to_string().to_lowercase(),
-        sent: (0..shape.writers).map(|_| AtomicU64::new(u64::MAX)).collect(),
-        taken: AtomicU64::new(0),
-        shape,
-    });
+    let run = ulid::Ulid::new().to_string().to_lowercase();
+    let shared = Arc::new(Shared::new(shape, run));
     make(target, &shared).await?;
     let mut result = match shared.shape.consumption {
         Consumption::Follow | Consumption::Queue { .. } => live(target, &shared).await?,
         Consumption::Replay | Consumption::Crash => replay(target, &shared).await?,
     };
     result.warmup_s = shared.shape.warmup.as_secs_f64();
+    disk::measure(target, shared.shape.rate, &mut result).await?;
     remove(target, &shared).await?;
     Ok(result)
 }
 
 /// Topics, and the subscription of a queue.
 async fn make(target: &Target, shared: &Shared) -> anyhow::Result<()> {
-    let api = Api::new(&target.connect)?;
+    let shape = &shared.shape;
+    if let Door::Node(node) = Door::open(&target.reach, shape.transport).await? {
+        for topic in 0..shape.topics {
+            node.create(&shape.topic(&shared.run, topic), shape.partitions, shape.deliver_from).await?;
+        }
+        return Ok(());
+    }
+    let api = Api::new(&target.reach.connect)?;
     let put = async |path: String, body: serde_json::Value| {
         let path = api.path(&path);
         let sent = api.send(Method::PUT, &path, HeaderMap::new(), body.to_string()).await;
         sent.with_context(|| format!("cannot create {path}"))
     };
-    for topic in 0..shared.shape.topics {
-        let name = shared.shape.topic(&shared.run, topic);
-        put(format!("topics/{name}"), config(&shared.shape)).await?;
-        if let Consumption::Queue { .. } = shared.shape.consumption {
+    for topic in 0..shape.topics {
+        let name = shape.topic(&shared.run, topic);
+        put(format!("topics/{name}"), config(shape)).await?;
+        if let Consumption::Queue { .. } = shape.consumption {
             put(format!("topics/{name}.dead"), json!({})).await?;
             let body = json!({"mode": "queue", "topics": [name], "dlq": format!("{name}.dead"),
                 "max_unacked": 1_000_000, "backoff_ms": [worker::DELAY_MS]});
@@ -129,7 +156,13 @@ fn config(shape: &Shape) -> serde_json::Value {
 }
 
 async fn remove(target: &Target, shared: &Shared) -> anyhow::Result<()> {
-    let api = Api::new(&target.connect)?;
+    if let Door::Node(node) = Door::open(&target.reach, shared.shape.transport).await? {
+        for topic in 0..shared.shape.topics {
+            node.delete(&shared.shape.topic(&shared.run, topic)).await?;
+        }
+        return Ok(());
+    }
+    let api = Api::new(&target.reach.connect)?;
     let mut paths = Vec::new();
     for topic in 0..shared.shape.topics {
         let name = shared.shape.topic(&shared.run, topic);
@@ -146,42 +179,89 @@ async fn remove(target: &Target, shared: &Shared) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// Writers and readers, in this process or in others.
+enum Clients {
+    Here(Crew),
+    Apart(Apart),
+}
+
+impl Clients {
+    async fn connect(reach: &Reach, shared: &Arc<Shared>) -> anyhow::Result<Self> {
+        Ok(match shared.shape.clients {
+            1 => Self::Here(Crew::connect(reach, shared, Members::ALL).await?),
+            clients => Self::Apart(Apart::connect(reach, shared, clients).await?),
+        })
+    }
+
+    fn pids(&self) -> Vec<u32> {
+        match self {
+            Self::Here(_) => Vec::new(),
+            Self::Apart(apart) => apart.pids(),
+        }
+    }
+
+    async fn begin(&mut self, start: Instant, window: Window, measured: Duration) -> anyhow::Result<()> {
+        match self {
+            Self::Here(crew) => crew.begin(start, window),
+            Self::Apart(apart) => apart.begin(start, measured).await?,
+        }
+        Ok(())
+    }
+
+    async fn write(&mut self) -> anyhow::Result<Tally> {
+        match self {
+            Self::Here(crew) => crew.write().await,
+            Self::Apart(apart) => apart.write().await,
+        }
+    }
+
+    async fn read(&mut self) -> anyhow::Result<Tally> {
+        match self {
+            Self::Here(crew) => {
+                crew.all_is_written();
+                crew.read().await
+            }
+            Self::Apart(apart) => {
+                apart.all_is_written().await?;
+                apart.read().await
+            }
+        }
+    }
+}
+
 /// Everybody at once: writers, and readers or workers.
 async fn live(target: &Target, shared: &Arc<Shared>) -> anyhow::Result<RunResult> {
     let shape = &shared.shape;
     let measured = if shape.messages.is_some() { Duration::MAX } else { shape.measured };
-    let consumers = consumers(target, shared).await?;
-    let writers = connected(shape.writers, |n| writer::Writer::connect(target, shared, n)).await?;
+    let mut clients = Clients::connect(&target.reach, shared).await?;
     let start = Instant::now() + LEAD;
     let window = Window::new(start, shape.warmup, measured);
-    let (written, all_written) = watch::channel(false);
-    let (mut writing, mut reading) = (JoinSet::new(), JoinSet::new());
-    for consumer in consumers {
-        consumer.spawn(&mut reading, window, all_written.clone());
-    }
-    let ticks = schedule::ticks(start);
-    for writer in writers {
-        writing.spawn(writer.run(window, ticks.clone()));
-    }
+    clients.begin(start, window, measured).await?;
     let progress = tokio::spawn(progress(Arc::clone(shared), window));
     tokio::time::sleep_until((start + shape.warmup).into()).await;
-    let meter = Meter::start(Some(target)).await;
-    let mut tally = Tally::new();
-    let mut used = None;
-    if shape.messages.is_none() {
-        tokio::time::sleep_until((start + shape.warmup + shape.measured).into()).await;
-        used = Some(meter.stop(Some(target)).await);
-        confirmed(&mut writing, &mut tally).await?;
+    let meter = Meter::start(Some(target), clients.pids()).await;
+    let (mut tally, used) = if shape.messages.is_none() {
+        // Whoever fails meanwhile is heard at once.
+        let end = start + shape.warmup + shape.measured;
+        let mut writing = Box::pin(clients.write());
+        let early = tokio::time::timeout_at(end.into(), &mut writing).await;
+        let used = meter.stop(Some(target)).await;
+        let tally = match early {
+            Ok(tally) => tally?,
+            Err(_) => tokio::time::timeout(CONFIRM_TIME_MAX, writing)
+                .await
+                .context("the run is void: 30 s after its end not everything is confirmed")??,
+        };
+        (tally, used)
     } else {
-        joined(&mut writing, &mut tally).await?;
-        used.replace(meter.stop(Some(target)).await);
-    }
+        let tally = clients.write().await?;
+        (tally, meter.stop(Some(target)).await)
+    };
     let done = Instant::now();
-    written.send_replace(true);
-    joined(&mut reading, &mut tally).await?;
+    tally.add(&clients.read().await?);
     let drained = done.elapsed();
     progress.abort();
-    let mut result = report(shared, &mut tally, used.unwrap_or_default());
+    let mut result = report::report(shared, &mut tally, &used);
     // Whoever waited in vain did so before it gave up, which is not draining.
     result.drain_s = (!result.is_faulty()).then_some(drained.as_secs_f64());
     if let Consumption::Queue { .. } = shape.consumption {
@@ -193,30 +273,30 @@ async fn live(target: &Target, shared: &Arc<Shared>) -> anyhow::Result<RunResult
 /// First all is written, then readers come; in between the product may be killed.
 async fn replay(target: &mut Target, shared: &Arc<Shared>) -> anyhow::Result<RunResult> {
     let shape = &shared.shape;
-    let writers = connected(shape.writers, |n| writer::Writer::connect(target, shared, n)).await?;
+    let door = Door::open(&target.reach, shape.transport).await?;
     let window = Window::new(Instant::now() + LEAD, Duration::ZERO, Duration::MAX);
-    let mut writing = JoinSet::new();
+    let (mut writing, mut reading) = (JoinSet::new(), JoinSet::new());
     let ticks = schedule::ticks(Instant::now() + LEAD);
-    for writer in writers {
-        writing.spawn(writer.run(window, ticks.clone()));
+    for number in 0..shape.writers {
+        writing.spawn(writer::Writer::connect(&door, shared, number).await?.run(window, ticks.clone()));
     }
     let progress = tokio::spawn(progress(Arc::clone(shared), window));
-    let mut tally = Tally::new();
-    joined(&mut writing, &mut tally).await?;
+    let mut tally = crew::joined(&mut writing).await?;
     let mut figures = Vec::new();
     if shape.consumption == Consumption::Crash {
         figures = crash(target, shared).await?;
     }
-    let meter = Meter::start(Some(target)).await;
+    let meter = Meter::start(Some(target), Vec::new()).await;
     let (_written, all_written) = watch::channel(true);
-    let mut reading = JoinSet::new();
-    for consumer in consumers(target, shared).await? {
+    let door = Door::open(&target.reach, shape.transport).await?;
+    let connecting = (0..shape.readers).map(|number| crew::consumer(&door, shared, number));
+    for consumer in futures_util::future::try_join_all(connecting).await? {
         consumer.spawn(&mut reading, window, all_written.clone());
     }
-    joined(&mut reading, &mut tally).await?;
+    tally.add(&crew::joined(&mut reading).await?);
     let used = meter.stop(Some(target)).await;
     progress.abort();
-    let mut result = RunResult::new(shape.workload, shape.case.clone());
+    let mut result = RunResult::new(&shape.workload, shape.case.clone());
     result.seconds = used.seconds;
     result.latencies = vec![Percentiles::of("replay", &tally.replay)];
     #[expect(clippy::cast_precision_loss, reason = "a rate is shown to three digits")]
@@ -225,18 +305,21 @@ async fn replay(target: &mut Target, shared: &Arc<Shared>) -> anyhow::Result<Run
     figures.push(Figure::new("read_mib_per_s", per_s * mebibytes(shape.payload)));
     result.figures = figures;
     result.figures.extend(used.figures(tally.delivered, shape.payload));
+    // Nothing is written while it is read.
+    result.figures.retain(|figure| !figure.name.ends_with("_per_published_byte"));
     result.identify(tally.sent, tally.confirmed, tally.delivered, tally.faults);
     Ok(result)
 }
 
 /// Kills the product, and what it takes until a message is confirmed again.
 async fn crash(target: &mut Target, shared: &Shared) -> anyhow::Result<Vec<Figure>> {
-    let journal_bytes = target.metric("weir_journal_written_bytes_total").await;
+    let journal_bytes = target.metrics(["weir_journal_written_bytes_total"]).await[0].unwrap_or(0.0);
     let start = Instant::now();
     let ready = target.crash().await?;
     let since_kill = start.elapsed();
-    let mut poster = super::poster::Poster::connect(&target.connect.url).await?;
-    let path = format!("/v1/ns/{}/topics/bench-{}-after/messages", target.connect.namespace, shared.run);
+    let mut poster = super::poster::Poster::connect(&target.reach.connect.url).await?;
+    let path =
+        format!("/v1/ns/{}/topics/bench-{}-after/messages", target.reach.connect.namespace, shared.run);
     poster.send(&format!("POST {path}"), "", b"first").await?;
     let confirm = ready + start.elapsed().saturating_sub(since_kill);
     Ok(vec![
@@ -250,62 +333,6 @@ async fn crash(target: &mut Target, shared: &Shared) -> anyhow::Result<Vec<Figur
 #[expect(clippy::cast_precision_loss, reason = "a rate is shown to three digits")]
 fn mebibytes(bytes: usize) -> f64 {
     bytes as f64 / 1_048_576.0
-}
-
-/// What readers and workers have in common.
-enum Consumer {
-    Reader(Box<reader::Reader>),
-    Sse(sse::SseReader),
-    Worker(worker::Worker),
-}
-
-impl Consumer {
-    fn spawn(
-        self,
-        tasks: &mut JoinSet<anyhow::Result<Tally>>,
-        window: Window,
-        written: watch::Receiver<bool>,
-    ) {
-        match self {
-            Self::Reader(reader) => tasks.spawn(reader.run(window, written)),
-            Self::Sse(reader) => tasks.spawn(reader.run(window, written)),
-            Self::Worker(worker) => tasks.spawn(worker.run(window, written)),
-        };
-    }
-}
-
-/// Connects those that read or work.
-async fn consumers(target: &Target, shared: &Arc<Shared>) -> anyhow::Result<Vec<Consumer>> {
-    let shape = &shared.shape;
-    connected(shape.readers, async |n| {
-        Ok(match (shape.consumption, shape.transport) {
-            (Consumption::Queue { prefetch }, _) => {
-                Consumer::Worker(worker::Worker::connect(target, shared, prefetch).await?)
-            }
-            (_, Transport::Sse) => Consumer::Sse(sse::SseReader::connect(target, shared, n).await?),
-            _ => Consumer::Reader(Box::new(reader::Reader::connect(target, shared, n).await?)),
-        })
-    })
-    .await
-}
-
-/// Connects all at once, since each waits for answers.
-async fn connected<T>(count: u32, connect: impl AsyncFn(u32) -> anyhow::Result<T>) -> anyhow::Result<Vec<T>> {
-    futures_util::future::try_join_all((0..count).map(|number| connect(number))).await
-}
-
-async fn joined(tasks: &mut JoinSet<anyhow::Result<Tally>>, tally: &mut Tally) -> anyhow::Result<()> {
-    while let Some(task) = tasks.join_next().await {
-        tally.add(&task.context("a task of the run failed")??);
-    }
-    Ok(())
-}
-
-/// The same for writers whose time is over.
-async fn confirmed(tasks: &mut JoinSet<anyhow::Result<Tally>>, tally: &mut Tally) -> anyhow::Result<()> {
-    tokio::time::timeout(CONFIRM_TIME_MAX, joined(tasks, tally))
-        .await
-        .context("the run is void: 30 s after its end not everything is confirmed")?
 }
 
 /// A line on the terminal: which part of the run it is, and how fast readers get messages.
@@ -329,71 +356,5 @@ async fn progress(shared: Arc<Shared>, window: Window) {
             "{} {}: {part}, {taken} taken, {per_s}/s",
             shared.shape.workload, shared.shape.case
         ));
-    }
-}
-
-/// The result of a run with everybody at once.
-#[expect(clippy::cast_precision_loss, reason = "figures are shown to three digits")]
-fn report(shared: &Shared, tally: &mut Tally, used: Used) -> RunResult {
-    let shape = &shared.shape;
-    let seconds = if shape.messages.is_some() { used.seconds } else { shape.measured.as_secs_f64() };
-    let is_queue = matches!(shape.consumption, Consumption::Queue { .. });
-    // Unconfirmed publishes are counted where they arrive.
-    let messages = if shape.confirm.is_some() { tally.confirmed_in_window } else { tally.deliver.count() };
-    let messages =
-        messages.checked_div(if shape.confirm.is_some() { 1 } else { per_message(shape) }).unwrap_or(0);
-    let delivered = tally.deliver.count();
-    let mut result = RunResult::new(shape.workload, shape.case.clone());
-    result.seconds = seconds;
-    result.latencies = vec![
-        Percentiles::of("due to sent", &tally.late),
-        Percentiles::of("generator late", &tally.generator),
-        Percentiles::of("confirm", &tally.confirm),
-        Percentiles::of("deliver", &tally.deliver),
-        Percentiles::of("settle", &tally.settle),
-    ];
-    result.latencies.retain(|latency| latency.count > 0);
-    let asked = shared.per_writer.map(|rate| rate * u64::from(shape.writers));
-    // Whole messages per second of each writer: what was really asked for.
-    result.figures.extend(asked.map(|asked| Figure::new("asked_per_s", asked as f64)));
-    result.figures.push(Figure::new("confirmed_per_s", messages as f64 / seconds));
-    result.figures.push(Figure::new("delivered_per_s", delivered as f64 / seconds));
-    result
-        .figures
-        .push(Figure::new("published_mib_per_s", messages as f64 / seconds * mebibytes(shape.payload)));
-    result.figures.push(Figure::new("batches_per_s", tally.batches as f64 / seconds));
-    if let Some(server) = used.server.filter(|_| shape.readers > shape.topics && !is_queue) {
-        let each = server.cpu_s * 1e6 / delivered.max(1) as f64;
-        result.figures.push(Figure::new("server_cpu_us_per_delivery", each));
-    }
-    result.figures.extend(used.figures(messages, shape.payload));
-    if is_queue {
-        result.figures.push(Figure::new("nacked", tally.nacked as f64));
-        result.figures.push(Figure::new("dead", tally.dead as f64));
-        for (writer, settled) in &tally.settled {
-            tally.faults.missing += settled.missing(shared.sent_by(*writer));
-            tally.faults.duplicates += settled.duplicates();
-        }
-    }
-    if shape.confirm.is_none() {
-        result.figures.retain(|figure| figure.name != "confirmed_per_s");
-        result
-            .remarks
-            .push("publishes were not confirmed: messages are counted where they arrive".to_owned());
-    }
-    result.identify(tally.sent, tally.confirmed, tally.delivered, tally.faults);
-    result.judge_generator(&tally.generator);
-    if shape.topics > shape.readers {
-        let unread = shape.topics - shape.readers;
-        result.remarks.push(format!("{unread} topics had no reader: that they can be read is not proven"));
-    }
-    result
-}
-
-/// Deliveries of each message.
-fn per_message(shape: &Shape) -> u64 {
-    match shape.consumption {
-        Consumption::Queue { .. } => 1,
-        _ => u64::from((shape.readers / shape.topics).max(1)),
     }
 }

@@ -21,7 +21,7 @@ pub(super) fn run(args: &TableArgs) -> anyhow::Result<()> {
 }
 
 /// The results of a file, a line each.
-fn read(file: &Path) -> anyhow::Result<Vec<RunResult>> {
+pub(super) fn read(file: &Path) -> anyhow::Result<Vec<RunResult>> {
     let text = std::fs::read_to_string(file).with_context(|| format!("cannot read {}", file.display()))?;
     let lines = text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty());
     lines

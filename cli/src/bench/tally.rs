@@ -4,16 +4,32 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use hdrhistogram::Histogram;
+use serde::{Deserialize, Serialize};
 
 use super::arrived::Arrived;
-use super::check::Faults;
+use super::check::{Check, Faults};
 
 /// A minute in microseconds: what took longer counts as that.
 const LATENCY_US_MAX: u64 = 60_000_000;
 
-/// Microseconds, to three digits.
-#[derive(Debug, Clone)]
+/// Microseconds, to three digits. Between processes: each value with its count.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(from = "Vec<(u64, u64)>", into = "Vec<(u64, u64)>")]
 pub(super) struct Latencies(Histogram<u64>);
+
+impl From<Vec<(u64, u64)>> for Latencies {
+    fn from(counts: Vec<(u64, u64)>) -> Self {
+        let mut latencies = Self::new();
+        counts.into_iter().for_each(|(us, count)| latencies.record(us, count));
+        latencies
+    }
+}
+
+impl From<Latencies> for Vec<(u64, u64)> {
+    fn from(latencies: Latencies) -> Self {
+        latencies.0.iter_recorded().map(|it| (it.value_iterated_to(), it.count_at_value())).collect()
+    }
+}
 
 impl Latencies {
     pub(super) fn new() -> Self {
@@ -47,7 +63,7 @@ impl Latencies {
 }
 
 /// All of a run, or one task's share of it.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub(super) struct Tally {
     /// From due to sent: how long messages waited, for whatever reason.
     pub(super) late: Latencies,
@@ -97,6 +113,13 @@ impl Tally {
         }
     }
 
+    /// What a reader saw of writers that sent so many.
+    pub(super) fn read(&mut self, check: &Check, sent: impl Fn(u32) -> u64) {
+        self.deliver.add(check.deliver());
+        self.delivered = check.delivered();
+        self.faults = check.faults(sent);
+    }
+
     pub(super) fn add(&mut self, other: &Self) {
         self.late.add(&other.late);
         self.generator.add(&other.generator);
@@ -115,5 +138,30 @@ impl Tally {
         for (writer, arrived) in &other.settled {
             self.settled.entry(*writer).or_default().merge(arrived);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_another_process_saw_comes_here_as_it_was() {
+        let mut theirs = Tally::new();
+        for us in [1, 7, 999, 12_345, 59_000_000, u64::MAX] {
+            theirs.confirm.record(us, us % 5 + 1);
+        }
+        theirs.faults.missing = 3;
+        let settled = theirs.settled.entry(2).or_default();
+        assert!([0, 1, 64, 64, 200].into_iter().all(|seq| settled.take(seq)));
+        let line = serde_json::to_string(&theirs).unwrap();
+        let back: Tally = serde_json::from_str(&line).unwrap();
+        assert_eq!(back.confirm.0, theirs.confirm.0);
+        assert_eq!((back.faults, &back.settled), (theirs.faults, &theirs.settled));
+        let mut both = Tally::new();
+        both.add(&back);
+        both.add(&theirs);
+        assert_eq!(both.confirm.count(), 2 * theirs.confirm.count());
+        assert_eq!(both.settled[&2].duplicates(), 2 + 4, "what two settled came twice");
     }
 }

@@ -12,6 +12,7 @@ use tokio::task::JoinSet;
 use super::Bench;
 use super::arrived::Arrived;
 use super::check::Faults;
+use super::disk;
 use super::http::noise;
 use super::identity::Identity;
 use super::meter::Meter;
@@ -19,7 +20,7 @@ use super::poster::Poster;
 use super::result::{Figure, Percentiles, RunResult};
 use super::tally::Latencies;
 use super::target::Target;
-use crate::args::ManyTopicsArgs;
+use crate::args::{ManyTopicsArgs, Rate};
 use crate::output;
 
 /// Messages of one page when topics are read back.
@@ -72,8 +73,8 @@ async fn measure(bench: &Bench, args: &ManyTopicsArgs, topics: u32) -> anyhow::R
     let target = Target::start(&bench.connect, &args.target).await?;
     let run = ulid::Ulid::new().to_string().to_lowercase();
     let plan = Arc::new(Plan {
-        url: target.connect.url.clone(),
-        path: format!("/v1/ns/{}/topics/bench-{run}-", target.connect.namespace),
+        url: target.reach.connect.url.clone(),
+        path: format!("/v1/ns/{}/topics/bench-{run}-", target.reach.connect.namespace),
         topics,
         // A connection has topics of its own, so that each topic has one writer.
         connections: args.connections.min(topics),
@@ -88,7 +89,7 @@ async fn measure(bench: &Bench, args: &ManyTopicsArgs, topics: u32) -> anyhow::R
     let posting =
         tokio::spawn(each(Arc::clone(&plan), move |plan, number| plan.post(number, from, duration)));
     tokio::time::sleep_until(from.into()).await;
-    let meter = Meter::start(Some(&target)).await;
+    let meter = Meter::start(Some(&target), Vec::new()).await;
     let done = posting.await.context("a task of the run failed")??;
     let used = meter.stop(Some(&target)).await;
     progress.set_message("reading back");
@@ -121,6 +122,7 @@ async fn measure(bench: &Bench, args: &ManyTopicsArgs, topics: u32) -> anyhow::R
     result.figures = vec![Figure::new("post_per_s", per_s)];
     result.figures.extend(used.figures(counted, plan.payload));
     result.identify(sent, sent, read, faults);
+    disk::measure(&target, Rate::Max, &mut result).await?;
     Ok(result)
 }
 

@@ -10,11 +10,10 @@ use weir_protocol::start::parse_from;
 use weir_protocol::ws::{Channel, ClientFrame, Deliveries, Limit, Msg, ServerFrame, Sub};
 
 use super::{DRAIN_QUIET_MAX, Shared};
-use crate::args::Transport;
-use crate::bench::check::Check;
+use crate::args::{Connect, Transport};
+use crate::bench::check::{Check, Faults};
 use crate::bench::schedule::Window;
 use crate::bench::tally::Tally;
-use crate::bench::target::Target;
 use crate::client::{Encoding, Wire, problem_text};
 
 const CH: Channel = Channel(1);
@@ -31,12 +30,16 @@ pub(super) struct Reader {
 }
 
 impl Reader {
-    pub(super) async fn connect(target: &Target, shared: &Arc<Shared>, number: u32) -> anyhow::Result<Self> {
+    pub(super) async fn connect(
+        connect: &Connect,
+        shared: &Arc<Shared>,
+        number: u32,
+    ) -> anyhow::Result<Self> {
         let encoding = encoding(shared.shape.transport);
-        let mut wire = Wire::connect_as(encoding, &target.connect, Vec::new()).await?;
+        let mut wire = Wire::connect_as(encoding, connect, Vec::new()).await?;
         let granted = credit(shared, Limit::default());
         let sub = Sub {
-            ns: Some(target.connect.namespace.clone()),
+            ns: Some(connect.namespace.clone()),
             topic: Some(shared.shape.topic(&shared.run, number)),
             from: Some(parse_from("earliest")?),
             limit: granted,
@@ -63,7 +66,11 @@ impl Reader {
         let sent = |writer| shared.sent_by(writer);
         let mut check = Check::new(shared.writers_of(self.number), window);
         let mut knows_end = false;
+        let freezes = shared.shape.freezes(self.number);
         while !(knows_end && check.has_all(sent)) {
+            if freezes && window.counts(window.now_ns()) {
+                return frozen(check, all_written).await;
+            }
             tokio::select! {
                 biased;
                 frame = self.wire.next() => self.take(frame?.1, &mut check, &window)?,
@@ -81,9 +88,7 @@ impl Reader {
         }
         let mut tally = Tally::new();
         tally.replay.record_time(self.started.elapsed());
-        tally.deliver.add(check.deliver());
-        tally.delivered = check.delivered();
-        tally.faults = check.faults(sent);
+        tally.read(&check, sent);
         Ok(tally)
     }
 
@@ -138,10 +143,19 @@ impl Reader {
     }
 }
 
+/// Nothing is read any more, and the connection stays. What came until then was in order and came once; how long it took
+/// is not told, since who is frozen later is not what is asked.
+async fn frozen(check: Check, mut all_written: watch::Receiver<bool>) -> anyhow::Result<Tally> {
+    all_written.wait_for(|written| *written).await?;
+    let mut tally = Tally::new();
+    tally.faults = Faults { missing: 0, ..check.faults(|_| 0) };
+    Ok(tally)
+}
+
 /// The form of frames on a WebSocket.
 pub(super) fn encoding(transport: Transport) -> Encoding {
     match transport {
-        Transport::Ws | Transport::Sse => Encoding::Binary,
+        Transport::Ws | Transport::Sse | Transport::Internal => Encoding::Binary,
         Transport::WsJson => Encoding::Json,
     }
 }

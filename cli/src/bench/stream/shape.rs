@@ -3,11 +3,13 @@
 use std::time::Duration;
 
 use anyhow::ensure;
+use serde::{Deserialize, Serialize};
 use weir_protocol::rpc::Level;
 
+use super::worker::PULL_MAX;
 use crate::args::{
-    BurstArgs, CatchUpArgs, FanOutArgs, PayloadArgs, QueueArgs, Rate, RecoveryArgs, SteadyArgs, StreamArgs,
-    StreamTiersArgs, Transport,
+    BurstArgs, CatchUpArgs, FanOutArgs, FrozenArgs, Over, PayloadArgs, QueueArgs, Rate, RecoveryArgs,
+    SteadyArgs, StreamArgs, StreamTiersArgs, Transport,
 };
 use crate::bench::identity::IDENTITY_BYTES;
 
@@ -19,9 +21,9 @@ const BATCH_BYTES: u64 = 1 << 20;
 const PAYLOAD: usize = 1_024;
 
 /// One case.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub(in crate::bench) struct Shape {
-    pub(super) workload: &'static str,
+    pub(super) workload: String,
     pub(super) case: String,
     pub(super) rate: Rate,
     pub(super) writers: u32,
@@ -41,15 +43,19 @@ pub(in crate::bench) struct Shape {
     /// Level from which readers are shown messages.
     pub(super) deliver_from: Level,
     pub(super) transport: Transport,
+    /// Processes that writers and readers are spread over.
+    pub(super) clients: u32,
     pub(super) warmup: Duration,
     pub(super) measured: Duration,
     /// Messages of one writer, after which it is done however long that takes.
     pub(super) messages: Option<u64>,
     pub(super) consumption: Consumption,
+    /// Readers that stop reading when the warm-up is over; the last ones.
+    pub(super) frozen: u32,
 }
 
 /// What readers do.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum Consumption {
     /// They follow while it is written.
     Follow,
@@ -58,11 +64,11 @@ pub(super) enum Consumption {
     /// The same, after the product was killed and started again.
     Crash,
     /// They lease up to this many messages at once, and settle them.
-    Queue { prefetch: u32 },
+    Queue { prefetch: u32, over: Over },
 }
 
 impl Shape {
-    fn new(workload: &'static str, case: String, args: &StreamArgs) -> Self {
+    fn new(workload: &str, case: String, args: &StreamArgs) -> Self {
         let confirm = match args.confirm.as_str() {
             "memory" => Some(Level::Memory),
             "durable" => Some(Level::Durable),
@@ -77,9 +83,11 @@ impl Shape {
             Transport::Ws => case,
             Transport::WsJson => format!("{case}, JSON frames"),
             Transport::Sse => format!("{case}, SSE"),
+            Transport::Internal => format!("{case}, past the gateway"),
         };
+        let case = if args.clients > 1 { format!("{case}, {} clients", args.clients) } else { case };
         Self {
-            workload,
+            workload: workload.to_owned(),
             case,
             rate: Rate::Max,
             writers: 4,
@@ -93,10 +101,12 @@ impl Shape {
             confirm,
             deliver_from: Level::Quorum,
             transport: args.transport,
+            clients: args.clients,
             warmup: Duration::from_secs(args.warmup),
             measured: Duration::from_secs(args.seconds),
             messages: None,
             consumption: Consumption::Follow,
+            frozen: 0,
         }
     }
 
@@ -106,6 +116,7 @@ impl Shape {
             target: crate::args::BenchTarget::default(),
             confirm: "quorum".to_owned(),
             transport: Transport::Ws,
+            clients: 1,
             warmup: 1,
             seconds: 5,
         };
@@ -172,6 +183,17 @@ impl Shape {
         Ok(args.readers.iter().map(of).collect())
     }
 
+    /// All readers, then with half of them frozen.
+    pub(in crate::bench) fn frozen(args: &FrozenArgs) -> anyhow::Result<Vec<Self>> {
+        ensure!(args.stream.transport != Transport::Sse, "--transport: server-sent events are not frozen");
+        let of = |frozen: u32| {
+            let case = format!("{} × {} readers, {frozen} of them frozen, 1 KiB", args.rate, args.readers);
+            let shape = Self::new("frozen", case, &args.stream);
+            Self { rate: args.rate, writers: 1, readers: args.readers, topics: 1, frozen, ..shape }
+        };
+        Ok(vec![of(0), of(args.readers / 2)])
+    }
+
     /// Once per tier.
     pub(in crate::bench) fn tiers(args: &StreamTiersArgs) -> anyhow::Result<Vec<Self>> {
         ensure!(args.stream.confirm == "quorum", "--confirm: each tier says where publishers are answered");
@@ -193,11 +215,12 @@ impl Shape {
         Ok(tiers.into_iter().map(of).collect())
     }
 
-    /// Once per prefetch.
+    /// Once per way to consume and prefetch.
     pub(in crate::bench) fn queue(args: &QueueArgs) -> anyhow::Result<Vec<Self>> {
-        let of = |prefetch: &u32| {
+        let of = |(over, prefetch): (Over, u32)| {
+            let prefetch = if over == Over::Http { prefetch.min(PULL_MAX) } else { prefetch };
             let case = format!(
-                "{}, prefetch {prefetch}, {} workers over HTTP, {} partitions, 1 KiB",
+                "{}, {over}, prefetch {prefetch}, {} workers, {} partitions, 1 KiB",
                 args.rate, args.workers, args.partitions
             );
             Self {
@@ -205,11 +228,12 @@ impl Shape {
                 readers: args.workers,
                 topics: 1,
                 partitions: args.partitions,
-                consumption: Consumption::Queue { prefetch: *prefetch },
+                consumption: Consumption::Queue { prefetch, over },
                 ..Self::new("queue-lifecycle", case, &args.stream)
             }
         };
-        Ok(args.prefetch.iter().map(of).collect())
+        let each = args.over.iter().flat_map(|over| args.prefetch.iter().map(|prefetch| (*over, *prefetch)));
+        Ok(each.map(of).collect())
     }
 
     /// Once per number of readers; one topic.
@@ -219,10 +243,11 @@ impl Shape {
             let shape = Self::new("catch-up", case, &args.stream);
             let messages = args.size / PAYLOAD as u64 / u64::from(shape.writers);
             let (topics, warmup, readers) = (1, Duration::ZERO, *readers);
+            ensure!(args.stream.clients == 1, "--clients is for readers that follow; these come later");
             let (messages, consumption) = (Some(messages), Consumption::Replay);
-            Self { topics, warmup, readers, messages, consumption, ..shape }
+            Ok(Self { topics, warmup, readers, messages, consumption, ..shape })
         };
-        Ok(args.readers.iter().map(of).collect())
+        args.readers.iter().map(of).collect()
     }
 
     /// Everything is read back, by one reader per topic.
@@ -230,8 +255,18 @@ impl Shape {
         let shape =
             Self::new("recovery", format!("{} of 1 KiB", crate::limit::size(args.size)), &args.stream);
         ensure!(shape.confirm.is_some(), "what is not confirmed may be lost; ask for another --confirm");
+        ensure!(shape.clients == 1, "--clients is for readers that follow; these come later");
+        ensure!(
+            shape.transport != Transport::Internal,
+            "--transport: the product is killed with its gateway"
+        );
         let messages = Some(args.size / PAYLOAD as u64 / u64::from(shape.writers));
         Ok(vec![Self { warmup: Duration::ZERO, messages, consumption: Consumption::Crash, ..shape }])
+    }
+
+    /// Whether a reader stops reading when the warm-up is over.
+    pub(super) fn freezes(&self, reader: u32) -> bool {
+        reader >= self.readers - self.frozen
     }
 
     /// Name of the topic that a writer writes or a reader reads.

@@ -14,10 +14,10 @@ use serde::Deserialize;
 use tokio::sync::watch;
 
 use super::{DRAIN_QUIET_MAX, Shared};
+use crate::args::Connect;
 use crate::bench::check::Check;
 use crate::bench::schedule::Window;
 use crate::bench::tally::Tally;
-use crate::bench::target::Target;
 use crate::client::Api;
 
 /// A reader with its connection.
@@ -38,9 +38,13 @@ struct Event<'a> {
 }
 
 impl SseReader {
-    pub(super) async fn connect(target: &Target, shared: &Arc<Shared>, number: u32) -> anyhow::Result<Self> {
+    pub(super) async fn connect(
+        connect: &Connect,
+        shared: &Arc<Shared>,
+        number: u32,
+    ) -> anyhow::Result<Self> {
         let started = Instant::now();
-        let api = Api::new(&target.connect)?;
+        let api = Api::new(connect)?;
         let topic = shared.shape.topic(&shared.run, number);
         let body = api.events(&api.path(&format!("topics/{topic}/messages?from=earliest"))).await?;
         Ok(Self { number, shared: Arc::clone(shared), body: Box::pin(body), started, rest: Vec::new() })
@@ -80,9 +84,7 @@ impl SseReader {
         }
         let mut tally = Tally::new();
         tally.replay.record_time(self.started.elapsed());
-        tally.deliver.add(check.deliver());
-        tally.delivered = check.delivered();
-        tally.faults = check.faults(sent);
+        tally.read(&check, sent);
         Ok(tally)
     }
 

@@ -13,6 +13,7 @@ use serde::{Deserialize, Serialize};
 use tokio::sync::watch;
 
 use super::{DRAIN_QUIET_MAX, Shared};
+use crate::args::Connect;
 use crate::bench::check::Check;
 use crate::bench::identity::Identity;
 use crate::bench::poster::Poster;
@@ -29,6 +30,8 @@ pub(super) const DELAY_MS: u64 = 200;
 const DEAD_ONE_IN: u64 = 100;
 /// A pull that finds nothing waits this long.
 const WAIT_MS: u64 = 500;
+/// Messages that a pull takes at most.
+pub(super) const PULL_MAX: u32 = 10_000;
 /// Bytes of messages that a pull takes at most.
 const PULL_BYTES: u64 = 4 << 20;
 /// How long what was given up may take until it is in its topic.
@@ -79,14 +82,14 @@ struct Dead<'a> {
 
 /// What becomes of a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Fate {
+pub(super) enum Fate {
     Ack,
     Nack,
     Dead,
 }
 
 impl Fate {
-    fn of(identity: Identity, attempt: u32) -> Self {
+    pub(super) fn of(identity: Identity, attempt: u32) -> Self {
         match identity.seq {
             seq if seq % DEAD_ONE_IN == 7 => Self::Dead,
             seq if seq % NACK_ONE_IN == 3 && attempt == 1 => Self::Nack,
@@ -97,13 +100,14 @@ impl Fate {
 
 impl Worker {
     pub(super) async fn connect(
-        target: &Target,
+        connect: &Connect,
         shared: &Arc<Shared>,
         prefetch: u32,
     ) -> anyhow::Result<Self> {
-        let path = format!("/v1/ns/{}/subscriptions/{}", target.connect.namespace, shared.subscription());
+        let path = format!("/v1/ns/{}/subscriptions/{}", connect.namespace, shared.subscription());
+        let prefetch = prefetch.min(PULL_MAX);
         let pull = format!("{{\"max\":{prefetch},\"max_bytes\":{PULL_BYTES},\"wait_ms\":{WAIT_MS}}}");
-        let poster = Poster::connect(&target.connect.url).await?;
+        let poster = Poster::connect(&connect.url).await?;
         Ok(Self { shared: Arc::clone(shared), poster, pull: pull.into_bytes(), path })
     }
 
@@ -117,7 +121,7 @@ impl Worker {
         let mut tally = Tally::new();
         let mut settled = Check::new(0..shared.shape.writers, window);
         let mut quiet_since = Instant::now();
-        while !(*written.borrow() && shared.taken.load(Ordering::Relaxed) >= shared.sent_by_all()) {
+        while !(*written.borrow() && shared.is_all_taken()) {
             if self.turn(&mut settled, &mut tally, &window).await? > 0 || !*written.borrow() {
                 quiet_since = Instant::now();
             } else if quiet_since.elapsed() >= DRAIN_QUIET_MAX {
@@ -186,7 +190,7 @@ pub(super) async fn verify(
     tally: &Tally,
     result: &mut RunResult,
 ) -> anyhow::Result<()> {
-    let api = Api::new(&target.connect)?;
+    let api = Api::new(&target.reach.connect)?;
     let totals =
         api.get(&api.path(&format!("subscriptions/{}", shared.subscription()))).await?.json()?["totals"]
             .take();

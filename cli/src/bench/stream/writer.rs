@@ -4,24 +4,18 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use anyhow::bail;
-use base64::Engine as _;
-use base64::prelude::BASE64_STANDARD;
 use tokio::sync::watch;
 use weir_protocol::batch::{Batch, BatchBuilder, Compression, Headers, RecordParts};
-use weir_protocol::ids::{Epoch, Incarnation, ProducerKey, Seq};
-use weir_protocol::ws::{Channel, ClientFrame, Limit, Open, Producer, Pub, ServerFrame};
+use weir_protocol::ids::{Epoch, ProducerKey, Seq};
+use weir_protocol::ws::Limit;
 
 use super::Shared;
-use super::reader::encoding;
+use super::crew::Door;
+use super::publishing::{News, Publishing};
 use crate::bench::http::noise;
 use crate::bench::identity::Identity;
 use crate::bench::schedule::{Schedule, Window};
 use crate::bench::tally::Tally;
-use crate::bench::target::Target;
-use crate::client::{Encoding, Wire, problem_text};
-
-const CH: Channel = Channel(1);
 
 /// Messages with one due time that are not confirmed yet.
 struct Unconfirmed {
@@ -35,7 +29,7 @@ struct Unconfirmed {
 pub(super) struct Writer {
     number: u32,
     shared: Arc<Shared>,
-    wire: Wire,
+    publishing: Publishing,
     producer: ProducerKey,
     limit: Limit,
     payload: Vec<u8>,
@@ -49,30 +43,15 @@ pub(super) struct Writer {
 }
 
 impl Writer {
-    pub(super) async fn connect(target: &Target, shared: &Arc<Shared>, number: u32) -> anyhow::Result<Self> {
-        let encoding = encoding(shared.shape.transport);
-        let mut wire = Wire::connect_as(encoding, &target.connect, Vec::new()).await?;
-        let id = format!("bench-{}-{number}", shared.run);
-        let open = Open {
-            ns: Some(target.connect.namespace.clone()),
-            topic: shared.shape.topic(&shared.run, number),
-            producer: Some(Producer { id: id.clone(), epoch: 0 }),
-            confirm: vec![shared.shape.confirm.unwrap_or(weir_protocol::rpc::Level::None)],
-        };
-        wire.put(CH, &ClientFrame::Open(open));
-        wire.flush().await?;
-        let opened = match wire.next().await? {
-            (_, ServerFrame::Opened(opened)) => opened,
-            (_, ServerFrame::Err(refused)) => bail!(problem_text(&refused.problem)),
-            (_, other) => bail!("open was answered with {other:?}"),
-        };
+    pub(super) async fn connect(door: &Door, shared: &Arc<Shared>, number: u32) -> anyhow::Result<Self> {
+        let (publishing, producer, limit) = Publishing::open(door, shared, number).await?;
         let payload = noise(shared.shape.payload).to_vec();
         Ok(Self {
             number,
             shared: Arc::clone(shared),
-            wire,
-            producer: ProducerKey::of(Incarnation(opened.inc), &id),
-            limit: opened.pub_limit,
+            publishing,
+            producer,
+            limit,
             payload,
             sent: 0,
             sent_bytes: 0,
@@ -101,8 +80,7 @@ impl Writer {
                 None => limit,
             };
             while self.room(due) > 0 {
-                self.put_batch(due, schedule, &window)?;
-                self.wire.flush().await?;
+                self.put_batch(due, schedule, &window).await?;
                 self.opened_ns = window.now_ns();
             }
             let is_blocked = self.sent < due;
@@ -112,11 +90,11 @@ impl Writer {
             }
             tokio::select! {
                 biased;
-                frame = self.wire.next() => {
-                    self.take(frame?.1, &window)?;
-                    while self.wire.has_next() {
-                        let (_, frame) = self.wire.next().await?;
-                        self.take(frame, &window)?;
+                news = self.publishing.next() => {
+                    self.take(news?, &window);
+                    while self.publishing.has_next() {
+                        let news = self.publishing.next().await?;
+                        self.take(news, &window);
                     }
                     if is_blocked {
                         self.opened_ns = window.now_ns();
@@ -145,14 +123,16 @@ impl Writer {
         room.min(due.saturating_sub(self.sent)).min(u64::from(shape.batch_max))
     }
 
-    fn put_batch(&mut self, due: u64, schedule: Option<Schedule>, window: &Window) -> anyhow::Result<()> {
+    async fn put_batch(
+        &mut self,
+        due: u64,
+        schedule: Option<Schedule>,
+        window: &Window,
+    ) -> anyhow::Result<()> {
         let (first, now) = (self.sent, window.now_ns());
         let batch = self.batch(self.room(due), schedule, now)?;
         self.sent_bytes += u64::from(batch.header().raw_bytes);
-        match encoding(self.shared.shape.transport) {
-            Encoding::Binary => self.wire.put(CH, &ClientFrame::PubBatch { first_seq: Seq(first), batch }),
-            Encoding::Json => self.put_messages(first, &batch)?,
-        }
+        self.publishing.put(first, batch).await?;
         self.tally.batches += u64::from(window.counts(now));
         if window.counts(now) {
             for group in self.unconfirmed.iter().rev().take_while(|group| group.end > first) {
@@ -163,15 +143,6 @@ impl Writer {
         }
         if self.shared.shape.confirm.is_none() {
             self.unconfirmed.clear();
-        }
-        Ok(())
-    }
-
-    /// The same messages, each in a frame of its own.
-    fn put_messages(&mut self, first: u64, batch: &Batch) -> anyhow::Result<()> {
-        for (seq, record) in (first..).zip(batch.records()?) {
-            let b64 = Some(BASE64_STANDARD.encode(&record?.value));
-            self.wire.put(CH, &ClientFrame::Pub(Pub { seq, b64, ..Pub::default() }));
         }
         Ok(())
     }
@@ -197,19 +168,12 @@ impl Writer {
         Ok(builder.build(Compression::None)?)
     }
 
-    fn take(&mut self, frame: ServerFrame, window: &Window) -> anyhow::Result<()> {
-        match frame {
-            ServerFrame::Confirm(confirm) => {
-                if let (Some(upto), true) = (confirm.upto, Some(confirm.level) == self.shared.shape.confirm) {
-                    self.confirmed_to(upto + 1, window);
-                }
-            }
-            ServerFrame::PubLimit(limit) => self.limit = limit,
-            ServerFrame::Reject(reject) => bail!("message {}: {}", reject.seq, problem_text(&reject.problem)),
-            ServerFrame::Err(refused) => bail!(problem_text(&refused.problem)),
-            other => bail!("unexpected: {other:?}"),
+    fn take(&mut self, news: News, window: &Window) {
+        match news {
+            News::Confirmed(end) => self.confirmed_to(end, window),
+            News::Limit(limit) => self.limit = limit,
+            News::Nothing => {}
         }
-        Ok(())
     }
 
     fn confirmed_to(&mut self, end: u64, window: &Window) {
