@@ -1,61 +1,68 @@
-// The table of targets with what was measured, from the results that scripts/bench-results keeps.
-//   node scripts/bench-targets.mjs DIRECTORY
-import { existsSync, readFileSync } from "node:fs";
-import { join } from "node:path";
+// The table of targets: what is aimed at, and what the summaries of scripts/bench-results say of it.
 
-const directory = process.argv[2];
-const results = ["low-rate", "targets", "peers", "scale"].flatMap((set) => {
-  const file = join(directory, `${set}.json`);
-  if (!existsSync(file)) return [];
-  return readFileSync(file, "utf8").trim().split("\n").filter(Boolean).map((line) => JSON.parse(line));
-});
-const good = results.filter(({ void: reasons }) => !reasons?.length);
+const median = (values) => [...values].sort((a, b) => a - b)[Math.floor((values.length - 1) / 2)];
 
-// Values of a figure in the results that match.
-function figures(workload, pattern, name) {
-  const found = good.filter((run) => run.workload === workload && pattern.test(run.case));
-  return found.flatMap((run) => run.figures.filter((figure) => figure.name === name).map(({ value }) => value));
+/** Rows of what, target, measured, reached, by. A later set goes before an earlier one: `full` is measured for longer. */
+export function targets(sets, spread) {
+  const cases = sets.toReversed().flatMap((set) => set.cases);
+  const find = (workload, pattern) => cases.find((it) => it.workload === workload && pattern.test(it.case) && it.runs > 0);
+  const figure = (workload, pattern, name) => find(workload, pattern)?.figures[name] ?? [];
+  const latency = (workload, pattern, name, percentile) => find(workload, pattern)?.latencies[name]?.[percentile] ?? [];
+  // Of two cases of one set, run by run as they took turns.
+  const ratios = (mine, others, factor = 1) => mine.slice(0, others.length).map((value, at) => (factor * value) / others[at]);
+  const every = (mine, others) => mine.flatMap((value) => others.map((other) => value / other));
+
+  const row = (what, target, values, unit, holds, by) => {
+    if (values.length === 0) return [what, target, "not measured", "–", by];
+    const verdict = holds ? (holds(median(values)) ? "yes" : "**no**") : "–";
+    return [what, target, `${spread(values)} ${unit}`, verdict, by];
+  };
+  const open = (what, target, why, by = "–") => [what, target, why, "–", by];
+  const peers = (name, shape = "pipelined, one connection") => {
+    const rates = (pattern) => figure(shape, pattern, "confirmed_per_s");
+    return every(rates(/^Weir/), rates(name));
+  };
+  const overHttp = (name) => peers(name, "HTTP, 64 under way");
+  const disk = (rate) => figure("lone", new RegExp(`^${rate}/s`), "confirm_p50_per_disk_p50");
+  const frozen = (name, percentile) => [/\b0 of them frozen/, / readers, [1-9]\d* of them frozen/].map((of) => latency("frozen", of, name, percentile));
+  const [free, half] = frozen("deliver", "p99");
+  const posts = (connections) => figure("http", new RegExp(`^HTTP/1.1, ${connections} `), "post_per_empty_pct");
+  const topics = (count) => figure("many-topics", new RegExp(`^${count} `), "server_cpu_us_per_message");
+  // At 150,000 a second, in the usual way or in another.
+  const cost = (name, way = "") => figure("steady", new RegExp(`^150k/s, 10 writers, 10 readers, 1024 B${way}$`), name);
+  const beside = (name, way) => ratios(cost(name, way), cost(name));
+  const [many] = [100_000, 10_000].map((count) => find("idle", new RegExp(`^${count} topics`))).filter(Boolean);
+  const each = many?.figures.grown_rss_bytes_per_topic ?? [];
+
+  return [
+    open("journal group commit at 1 / 16 / 256 / 1,024 outstanding", "90 % of a bare write-and-sync loop", "by its own bench, in [experiments](experiments.md)", "`cargo bench -p weir-journal -- commit`"),
+    row("confirm p50 at 50/s over HTTP, beside the disk's own write and sync", "≤ 1.5 times (must: 2)", disk("50"), "times", (it) => it <= 1.5, "`lone`"),
+    row("the same at 1,000/s", "≤ 1.5 times (must: 2)", disk("1k"), "times", (it) => it <= 1.5, "`lone`"),
+    row("server CPU, publish 1 KiB in batches of 64, binary WebSocket, confirmed", "≤ 1.5 µs per message", figure("steady", /^max, 10 writers, 0 readers/, "server_cpu_us_per_message"), "µs", (it) => it <= 1.5, "`steady --rate max --readers 0 --batch 64`"),
+    row("server CPU, queue publish, deliver and settle at 50k/s, binary WebSocket, prefetch 16,384", "≤ 4 µs per message", figure("queue-lifecycle", /^50k\/s, WebSocket binary, prefetch 16384/, "server_cpu_us_per_message"), "µs", (it) => it <= 4, "`queue-lifecycle`"),
+    row("the same at 5k/s, prefetch 64: every sync is shared by few", "–", figure("queue-lifecycle", /^5k\/s, WebSocket binary, prefetch 64/, "server_cpu_us_per_message"), "µs", null, "`queue-lifecycle`"),
+    row("the same over HTTP", "–", figure("queue-lifecycle", /^5k\/s, HTTP, prefetch 64/, "server_cpu_us_per_message"), "µs", null, "`queue-lifecycle`"),
+    row("server CPU, fan-out of 10k/s to 32 readers, per delivered 1 KiB", "≤ 0.7 µs", figure("fan-out", /^10k\/s × 32 readers, 1 KiB$/, "server_cpu_us_per_delivery"), "µs, publishing included", (it) => it <= 0.7, "`fan-out`"),
+    row("one message per POST, HTTP/1.1, 64 connections", "≥ 40 % of the server's empty 204", posts(64), "%", (it) => it >= 40, "`http`"),
+    row("the same, 1,024 connections", "≥ 40 %", posts(1024), "%", (it) => it >= 40, "`http`"),
+    row("server CPU at 150k/s of the storage node alone, beside both with the gateway", "–", beside("server_cpu_us_per_message", ", past the gateway"), "times", null, "`steady --rate 150k`, `--transport internal`"),
+    row("server CPU at 150k/s with the load from two processes, beside one", "–", beside("server_cpu_us_per_message", ", 2 clients"), "times", null, "`steady --rate 150k`, `--clients 2`"),
+    row("and the CPU of the load", "–", beside("client_cpu_us_per_message", ", 2 clients"), "times", null, "`steady --rate 150k`, `--clients 2`"),
+    row("pipelined, beside NATS JetStream with a sync per ack", "≥ 40 times", peers(/sync_interval: always/), "times", (it) => it >= 40, "`scripts/bench-peers`"),
+    row("pipelined, beside Kafka, flush per message", "≥ 6 times", peers(/Kafka.*flush/), "times", (it) => it >= 6, "`scripts/bench-peers`"),
+    row("pipelined, beside a RabbitMQ quorum queue", "≥ 20 times", peers(/RabbitMQ/), "times", (it) => it >= 20, "`scripts/bench-peers`"),
+    row("many topics: server CPU per POST at 10,000 beside 64", "≤ 1.2 times", ratios(topics(10_000), topics(64)), "times", (it) => it <= 1.2, "`many-topics`"),
+    row("idle topics, resident memory", "≤ 1 KiB each", each, `B each of ${many?.case.split(" ")[0] ?? "–"}`, (it) => it <= 1024, "`idle`"),
+    row("idle topics, processor", "≤ 0.5 % of a core", many?.figures.core_pct ?? [], "%", (it) => it <= 0.5, "`idle`"),
+    row("idle WebSockets, resident memory", "≤ 20 KiB each", figure("idle", /^\d+ WebSockets/, "grown_rss_bytes_per_socket").map((it) => it / 1024), "KiB each", (it) => it <= 20, "`idle`"),
+    row("half of many readers frozen: deliver p99 of the others, beside nobody frozen", "≤ 1.1 times", ratios(half, free), "times", (it) => it <= 1.1, "`frozen`"),
+    row("and the server's memory", "flat", figure("frozen", / readers, [1-9]\d* of them frozen/, "server_rss_grown_mib"), "MiB grown", null, "`frozen`"),
+    row("recovery after kill -9, from the start of the process to the first confirm", "–", figure("recovery", /./, "first_confirm_s"), "s", null, "`recovery`"),
+    open("recovery scan with checksums and index", "≥ 6 GiB/s", "by its own bench, in [experiments](experiments.md)", "`cargo bench -p weir-journal -- recovery`"),
+    row("64 closed-loop HTTP writers, beside S2 Lite", "≥ 4 times", overHttp(/^S2/), "times", (it) => it >= 4, "`scripts/bench-peers`"),
+    row("the same, beside durable-streams-server", "≥ 7 times", overHttp(/^durable-streams/), "times", (it) => it >= 7, "`scripts/bench-peers`"),
+    row("64 streams, beside Ursula (wrk instead of ursula-bench)", "≥ 3 times", overHttp(/^Ursula/), "times", (it) => it >= 3, "`scripts/bench-peers`"),
+    open("3 nodes, quorum confirm", "≥ 0.35 of one node", "not measured: there is one node in this version"),
+    open("cold read through the cache", "≥ 80 % of bare GETs", "not measured"),
+  ];
 }
-const rates = (workload, pattern) => figures(workload, pattern, "confirmed_per_s");
-const ratios = (own, others) => own.flatMap((mine) => others.map((theirs) => mine / theirs));
-
-function shown(values, unit, factor = 1) {
-  if (values.length === 0) return "not measured";
-  const sorted = values.map((value) => value * factor).sort((a, b) => a - b);
-  const text = (value) => (value >= 100 ? value.toFixed(0) : value.toPrecision(2));
-  const middle = text(sorted[Math.floor((sorted.length - 1) / 2)]);
-  return sorted.length === 1 ? `${middle} ${unit}` : `${middle} ${unit} (${text(sorted[0])} to ${text(sorted.at(-1))})`;
-}
-
-const pipelined = "pipelined, one connection";
-const overHttp = "HTTP, 64 under way";
-const rows = [
-  ["journal group commit at 1 / 16 / 256 / 1,024 outstanding", "90 % of a bare write-and-sync loop", "by its own bench, in [experiments](experiments.md)", "cargo bench -p weir-journal -- commit"],
-  ["confirm p50 at 50/s, HTTP, beside the disk's own write and sync", "must ≤ 2, target ≤ 1.5 times", shown(figures("lone", /^50\/s/, "confirm_p50_per_disk_p50"), "times"), "weir bench lone --rate 50"],
-  ["the same at 1,000/s", "must ≤ 2, target ≤ 1.5 times", shown(figures("lone", /^1k\/s/, "confirm_p50_per_disk_p50"), "times"), "weir bench lone --rate 1k"],
-  ["server CPU, publish and deliver 1 KiB, binary WebSocket, as fast as it goes", "publish alone ≤ 1.5 µs per message", shown(figures("steady", /^max/, "server_cpu_us_per_message"), "µs, delivery included"), "weir bench steady --rate max"],
-  ["server CPU, queue publish, deliver, settle (over HTTP, prefetch 64)", "≤ 4 µs per message", shown(figures("queue-lifecycle", /prefetch 64/, "server_cpu_us_per_message"), "µs"), "weir bench queue-lifecycle --rate 5k --prefetch 64"],
-  ["server CPU, fan-out to 32 readers, per delivered 1 KiB", "≤ 0.7 µs", shown(figures("fan-out", /32 readers/, "server_cpu_us_per_delivery"), "µs, publishing included"), "weir bench fan-out --readers 32 --rate 10k"],
-  ["one message per POST, HTTP/1.1, 64 connections", "≥ 40 % of the server's empty 204", shown(figures("http", /HTTP\/1.1, 64 /, "post_per_empty_pct"), "%"), "weir bench http --connections 64"],
-  ["the same, 1,024 connections", "≥ 40 %", shown(figures("http", /HTTP\/1.1, 1024 /, "post_per_empty_pct"), "%"), "weir bench http --connections 1024"],
-  ["pipelined, beside NATS JetStream with a sync per ack", "≥ 40 times", shown(ratios(rates(pipelined, /^Weir/), rates(pipelined, /sync_interval: always/)), "times"), "scripts/bench-peers nats"],
-  ["pipelined, beside Kafka, flush per message", "≥ 6 times", shown(ratios(rates(pipelined, /^Weir/), rates(pipelined, /Kafka.*flush/)), "times"), "scripts/bench-peers kafka"],
-  ["pipelined, beside a RabbitMQ quorum queue", "≥ 20 times", shown(ratios(rates(pipelined, /^Weir/), rates(pipelined, /RabbitMQ/)), "times"), "scripts/bench-peers rabbitmq"],
-  ["many topics: POST/s at 10,000 beside 64", "flat", shown(ratios(figures("many-topics", /^10000 /, "post_per_s"), figures("many-topics", /^64 /, "post_per_s")), "%", 100), "weir bench many-topics --topics 64,10000"],
-  ["recovery after kill -9, start of the process to the first confirm", "journal scan ≥ 6 GiB/s", shown(figures("recovery", /./, "first_confirm_s"), "s"), "weir bench recovery --size 2GiB"],
-  ["idle topics", "≤ 1 KiB resident each, ≤ 0.5 % of a core", shown(figures("idle", /./, "grown_rss_bytes_per_topic"), "B each"), "weir bench idle"],
-  ["64 closed-loop HTTP writers, beside S2 Lite", "≥ 4 times", shown(ratios(rates(overHttp, /^Weir/), rates(overHttp, /^S2/)), "times"), "scripts/bench-peers s2-lite"],
-  ["the same, beside durable-streams-server", "≥ 7 times", shown(ratios(rates(overHttp, /^Weir/), rates(overHttp, /^durable-streams/)), "times"), "scripts/bench-peers durable-streams"],
-  ["64 streams, beside Ursula (wrk instead of ursula-bench)", "≥ 3 times", shown(ratios(rates(overHttp, /^Weir/), rates(overHttp, /^Ursula/)), "times"), "scripts/bench-peers ursula"],
-  ["3 nodes, quorum confirm", "≥ 0.35 of one node", "not measured: there is one node in this version", "–"],
-  ["cold read through the cache", "≥ 80 % of bare GETs", "not measured: there is no object storage in this version", "–"],
-  ["10,000 idle WebSockets; half of 1,000 readers frozen", "≤ 20 KiB each; memory flat", "not measured: no workload yet", "–"],
-];
-
-const machine = good.map((run) => run.machine).find((found) => found?.cores);
-const days = [...new Set(good.map((run) => (run.at ?? "").slice(0, 10)).filter(Boolean))].sort();
-if (machine) {
-  console.log(`Machine: ${machine.cores} processors (${machine.cpu}), ${machine.memory_gib} GiB, Linux ${machine.kernel}. Measured on ${days.join(", ")}.\n`);
-}
-console.log("## Targets\n\n| what | at least | measured | command |\n|---|---|---|---|");
-for (const [what, target, measured, command] of rows) console.log(`| ${what} | ${target} | ${measured} | \`${command}\` |`);
