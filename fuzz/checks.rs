@@ -48,6 +48,13 @@ fn one_batch(batch: &Batch) {
     let end = first.0 + u64::from(take);
     let meant = records.iter().filter(|record| (first.0..end).contains(&record.offset.0));
     assert!(values.eq(meant.map(|record| record.value.clone())), "a part has the records of its range");
+    // Every second record, as a filter may want them.
+    let places: Vec<_> = (0..header.count).step_by(2).map(|place| place..place + 1).collect();
+    let parts = batch.parts_of(&places).expect("places within the batch");
+    for (part, record) in parts.iter().zip(records.iter().step_by(2)) {
+        let alone = part.records().expect("a part is a batch").next().expect("of one record");
+        assert_eq!(alone.expect("valid as it was").value, record.value);
+    }
 }
 
 /// Filters: the text of one is read as the same one, and a place of an error lies within the text.

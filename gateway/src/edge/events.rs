@@ -75,7 +75,8 @@ async fn respond(
     };
     let buffer = Credit { records: BUFFER_RECORDS, bytes: call.edge.config.limits.events_bytes_max };
     let min_level = read::min_level(call);
-    let subscribe = Subscribe { topics, partition, from, seen: Vec::new(), min_level, limit: buffer };
+    let filter = read::filter(call)?.map(Into::into);
+    let subscribe = Subscribe { topics, partition, from, seen: Vec::new(), min_level, filter, limit: buffer };
     let mut subscription = call.edge.services.reader.subscribe(subscribe).await?;
     // A position that does not exist is a problem, not an event: so the start is awaited.
     let (cursor, is_short) = match subscription.next().await? {
@@ -177,8 +178,14 @@ impl Feed {
                 push(&mut out, "gap", Some(&self.cursor.encode()), &data);
             }
             SubscriptionEvent::CaughtUp { of, end, .. } => {
+                self.cursor.reached(&self.subscription.topics[of.topic], of.partition, end);
                 let data = format!("{},\"end\":{end}}}", self.head(of));
                 push(&mut out, "caught-up", Some(&self.cursor.encode()), &data);
+            }
+            SubscriptionEvent::Looked { of, upto } => {
+                self.advance(of, upto);
+                let data = format!("{},\"upto\":{upto}}}", self.head(of));
+                push(&mut out, "looked", Some(&self.cursor.encode()), &data);
             }
             SubscriptionEvent::Retract { of, from, to, term } => {
                 self.advance(of, from);

@@ -9,7 +9,8 @@ use http::header::{ACCEPT, CACHE_CONTROL, CONTENT_TYPE, ETAG, IF_NONE_MATCH, LIN
 use http::{HeaderValue, StatusCode};
 use weir_protocol::batch::BatchError;
 use weir_protocol::error::ErrorCode;
-use weir_protocol::ids::{Offset, PartitionId};
+use weir_protocol::filter::Filter;
+use weir_protocol::ids::{Offset, PartitionId, hash128};
 use weir_protocol::rpc::Level;
 
 use super::dispatch::{Call, empty, json};
@@ -70,6 +71,13 @@ pub(super) fn partition(number: Option<u64>) -> Option<PartitionId> {
     number.map(|number| PartitionId(u32::try_from(number).unwrap_or(u32::MAX)))
 }
 
+/// Which messages are wanted, if it is not all.
+pub(super) fn filter(call: &Call) -> Result<Option<String>, Problem> {
+    let Some(text) = call.route.query("filter") else { return Ok(None) };
+    Filter::parse(text).map_err(|error| Problem::invalid_parameter("filter", error.to_string()))?;
+    Ok(Some(text.to_owned()))
+}
+
 fn request(call: &Call) -> Result<Read, Problem> {
     let limit = call.route.integer("limit").unwrap_or(LIMIT_DEFAULT);
     Ok(Read {
@@ -82,6 +90,7 @@ fn request(call: &Call) -> Result<Read, Problem> {
         wait: Duration::from_secs(call.route.integer("wait").unwrap_or(0)),
         min_level: min_level(call),
         clamp: call.route.query("clamp") == Some("true"),
+        filter: filter(call)?,
     })
 }
 
@@ -89,14 +98,15 @@ pub(super) async fn page(call: Call) -> Result<Response, Problem> {
     let form = Form::of(&call)?;
     let read = request(&call)?;
     let page = call.edge.services.reader.read(&read).await?;
-    let tag = tag(&page, form);
+    let tag = tag(&page, form, read.filter.as_deref());
     if is_known(&call, &tag) {
         let mut response = empty(StatusCode::NOT_MODIFIED);
         add_headers(&call, &read, &page, &tag, &mut response);
         return Ok(response);
     }
-    let mut response = if !read.wait.is_zero() && page.slices.is_empty() {
-        // Waited for in vain.
+    // With a filter, an empty page may be how far one request looks.
+    let was_in_vain = page.slices.is_empty() && (read.filter.is_none() || page.up_to_date);
+    let mut response = if !read.wait.is_zero() && was_in_vain {
         empty(StatusCode::NO_CONTENT)
     } else {
         match form {
@@ -189,14 +199,16 @@ pub(super) fn is_known(call: &Call, tag: &str) -> bool {
     lists.map(str::trim).any(|list| list == "*" || list.contains(tag))
 }
 
-/// Names the range, the topic's life and the form.
-fn tag(page: &read::ReadPage, form: Form) -> String {
+/// Names the range, the topic's life, the form and what is wanted.
+fn tag(page: &read::ReadPage, form: Form, filter: Option<&str>) -> String {
     let form = match form {
         Form::Json => "",
         Form::Lines => ":lines",
         Form::Binary => ":binary",
         Form::Events => ":events",
     };
+    let wanted = filter.map(|text| format!(":f{:016x}", hash128(&[text.as_bytes()]) >> 64));
+    let form = format!("{form}{}", wanted.unwrap_or_default());
     let closed = if page.closed { ":c" } else { "" };
     let life = page.topic.incarnation;
     match page.single() {
@@ -268,6 +280,7 @@ pub(super) async fn one(call: Call) -> Result<Response, Problem> {
         wait: Duration::ZERO,
         min_level: min_level(&call),
         clamp: false,
+        filter: None,
     };
     let page = call.edge.services.reader.read(&read).await?;
     let Some(slice) = page.slices.first() else {

@@ -1,10 +1,15 @@
 //! A part of a batch as a batch of its own.
 
+use std::ops::Range;
+
 use super::builder::{Compression, compress};
 use super::header::{Batch, BatchError, BatchHeader, Codec};
 use super::record::{ATTR_KEY, Layout};
 use super::varint;
 use crate::ids::{Offset, Seq};
+
+/// Records shorter than this are not compressed again: a few hundred bytes are not worth it.
+const COMPRESS_BYTES_MIN: usize = 512;
 
 impl Batch {
     /// The records `[first, first + take)` of a placed batch, as a batch placed the same way, with the times,
@@ -16,51 +21,90 @@ impl Batch {
     /// [`BatchError::Record`] if the stored records are damaged.
     pub fn slice_of(&self, first: Offset, take: u32) -> Result<Self, BatchError> {
         let header = self.header();
-        let damaged = |index, why| BatchError::Record { index, why };
-        let end = header.base_offset.0.checked_add(u64::from(header.count));
-        let batch = header.base_offset.0..end.ok_or(damaged(header.count - 1, "offset exceeds 64 bits"))?;
-        let (start, end) = (first.0.max(batch.start), first.0.saturating_add(u64::from(take)).min(batch.end));
+        let base = header.base_offset.0;
+        let end = base.checked_add(u64::from(header.count));
+        let end = end.ok_or(damaged(header.count - 1, "offset exceeds 64 bits"))?;
+        let (start, end) = (first.0.max(base), first.0.saturating_add(u64::from(take)).min(end));
         if start >= end {
             return Err(BatchError::Count(0));
         }
-        if (start, end) == (batch.start, batch.end) {
-            return Ok(self.clone());
-        }
         let count = |n: u64| u32::try_from(n).expect("a part of a batch's count");
-        let (skip, keep) = (count(start - batch.start), count(end - start));
-        let base_seq = header.base_seq.0.checked_add(u64::from(skip));
-        let base_seq = Seq(base_seq.ok_or(damaged(skip, "sequence number exceeds 64 bits"))?);
-        let records = renumbered(&self.raw()?, skip, keep)?;
+        let place = count(start - base)..count(end - base);
+        Ok(self.parts_of(std::slice::from_ref(&place))?.remove(0))
+    }
+
+    /// The same of several ranges of places in the batch, which ascend and do not meet: read in one pass.
+    ///
+    /// # Errors
+    /// As [`Batch::slice_of`]; [`BatchError::Count`] for a range that is empty or goes beyond the batch.
+    pub fn parts_of(&self, ranges: &[Range<u32>]) -> Result<Vec<Self>, BatchError> {
+        let header = self.header();
+        if let [all] = ranges
+            && *all == (0..header.count)
+        {
+            return Ok(vec![self.clone()]);
+        }
+        let raw = self.raw()?;
+        let mut walk = Walk { raw: &raw, at: 0, index: 0 };
+        let mut parts = Vec::with_capacity(ranges.len());
+        for range in ranges {
+            if range.is_empty() || range.start < walk.index || range.end > header.count {
+                return Err(BatchError::Count(0));
+            }
+            let records = walk.renumbered(range)?;
+            parts.push(self.part(range, &records)?);
+        }
+        Ok(parts)
+    }
+
+    fn part(&self, range: &Range<u32>, records: &[u8]) -> Result<Self, BatchError> {
+        let header = self.header();
+        let later =
+            |base: u64, why| base.checked_add(u64::from(range.start)).ok_or(damaged(range.start, why));
         let compressed = match header.codec {
             Codec::None => None,
-            Codec::Lz4 => compress(&records, Compression::Lz4),
-            Codec::Zstd => compress(&records, Compression::Zstd),
+            _ if records.len() < COMPRESS_BYTES_MIN => None,
+            Codec::Lz4 => compress(records, Compression::Lz4),
+            Codec::Zstd => compress(records, Compression::Zstd),
         };
         let header = BatchHeader {
-            base_offset: Offset(start),
-            base_seq,
-            count: keep,
+            base_offset: Offset(later(header.base_offset.0, "offset exceeds 64 bits")?),
+            base_seq: Seq(later(header.base_seq.0, "sequence number exceeds 64 bits")?),
+            count: range.end - range.start,
             codec: compressed.as_ref().map_or(Codec::None, |(codec, _)| *codec),
             raw_bytes: u32::try_from(records.len()).expect("shorter than the batch's records"),
             ..header
         };
-        Ok(Self::assemble(header, compressed.as_ref().map_or(&records, |(_, bytes)| bytes)))
+        Ok(Self::assemble(header, compressed.as_ref().map_or(records, |(_, bytes)| bytes)))
     }
 }
 
-/// Records `[skip, skip + keep)`, counted from 0 again. Smaller numbers never take more bytes, so the result is
-/// no longer than what it is taken from.
-fn renumbered(raw: &[u8], skip: u32, keep: u32) -> Result<Vec<u8>, BatchError> {
-    let mut out = Vec::new();
-    let mut at = 0;
-    for index in 0..skip + keep {
-        let layout = Layout::read(raw, at, index).map_err(|why| BatchError::Record { index, why })?;
-        at = layout.whole.end;
-        if index >= skip {
-            push(&mut out, raw, &layout, u64::from(index - skip));
+fn damaged(index: u32, why: &'static str) -> BatchError {
+    BatchError::Record { index, why }
+}
+
+/// A batch's records, walked once.
+struct Walk<'a> {
+    raw: &'a [u8],
+    at: usize,
+    index: u32,
+}
+
+impl Walk<'_> {
+    /// The records of `range`, counted from 0 again. Smaller numbers never take more bytes, so the result is no longer
+    /// than what it is taken from.
+    fn renumbered(&mut self, range: &Range<u32>) -> Result<Vec<u8>, BatchError> {
+        let mut out = Vec::new();
+        while self.index < range.end {
+            let layout =
+                Layout::read(self.raw, self.at, self.index).map_err(|why| damaged(self.index, why))?;
+            if self.index >= range.start {
+                push(&mut out, self.raw, &layout, u64::from(self.index - range.start));
+            }
+            (self.at, self.index) = (layout.whole.end, self.index + 1);
         }
+        Ok(out)
     }
-    Ok(out)
 }
 
 /// Appends the record of `layout` at another place. From its key length on, its bytes do not depend on it.

@@ -310,6 +310,42 @@ proptest! {
     }
 }
 
+proptest! {
+    #[test]
+    fn several_parts_are_the_slices_that_they_name(
+        records in proptest::collection::vec(any_parts(), 1..120), codec in 0usize..4,
+        steps in proptest::collection::vec((0u32..20, 1u32..20), 1..12),
+    ) {
+        let batch = build(&records, CODECS[codec]);
+        let (mut ranges, mut at) = (Vec::new(), 0);
+        for (skip, take) in steps {
+            let range = at + skip..(at + skip + take).min(batch.header().count);
+            if range.is_empty() {
+                break;
+            }
+            at = range.end + 1;
+            ranges.push(range);
+        }
+        prop_assume!(!ranges.is_empty());
+        let parts = batch.parts_of(&ranges).unwrap();
+        prop_assert_eq!(parts.len(), ranges.len());
+        for (range, part) in ranges.iter().zip(parts) {
+            let alone = batch.slice_of(Offset(range.start.into()), range.end - range.start).unwrap();
+            prop_assert_eq!(part.bytes(), alone.bytes());
+        }
+    }
+}
+
+#[test]
+fn ranges_that_meet_turn_back_or_end_beyond_the_batch_are_no_parts() {
+    let records: Vec<Parts> = vec![(None, Vec::new(), vec![1]); 4];
+    let batch = build(&records, Compression::None);
+    for (first, second) in [(2..2, None), (0..5, None), (2..3, Some(1..2)), (0..2, Some(1..3))] {
+        let ranges: Vec<_> = std::iter::once(first).chain(second).collect();
+        assert_eq!(batch.parts_of(&ranges), Err(BatchError::Count(0)), "{ranges:?}");
+    }
+}
+
 #[test]
 fn the_size_of_a_record_alone_is_what_the_builder_makes_of_it() {
     let mut headers = HeadersBuilder::default();

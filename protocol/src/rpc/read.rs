@@ -69,6 +69,13 @@ pub struct ReadRequest {
     /// A position outside what exists is moved to the nearest that does, instead of being refused.
     #[prost(bool, tag = "10")]
     pub clamp: bool,
+    /// Only records that match; a [`Filter`](crate::filter::Filter). One answer looks at a bounded number of records:
+    /// it may have none and still say in `next` how far it looked.
+    #[prost(string, optional, tag = "11")]
+    pub filter: Option<String>,
+    /// Reads among which that bound is divided, because together they answer one request; 0 is 1.
+    #[prost(uint32, tag = "12")]
+    pub filter_share: u32,
 }
 
 /// Records `[first, first + take)` of the next `batch_bytes` of the payload, a record batch stamped with its
@@ -143,13 +150,16 @@ pub struct SubscribeRequest {
     /// With `seen_term`: everything that the reader saw below is committed.
     #[prost(uint64, tag = "8")]
     pub firm_end: u64,
+    /// Only records that match; a [`Filter`](crate::filter::Filter). Others cost no credit.
+    #[prost(string, optional, tag = "9")]
+    pub filter: Option<String>,
 }
 
 /// What happens on a subscription; payload: the batches of a [`Records`] event.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct SubscribeEvent {
     /// Exactly one.
-    #[prost(oneof = "Event", tags = "1, 2, 3, 4, 5, 6")]
+    #[prost(oneof = "Event", tags = "1, 2, 3, 4, 5, 6, 7")]
     pub event: Option<Event>,
 }
 
@@ -174,6 +184,9 @@ pub enum Event {
     /// What was sent from here on may be lost with its term and shall be forgotten (readers below quorum).
     #[prost(message, tag = "6")]
     Retract(Retract),
+    /// Nothing below matches but what was sent (readers with a filter).
+    #[prost(message, tag = "7")]
+    Looked(Looked),
 }
 
 /// Where a subscription starts.
@@ -187,7 +200,7 @@ pub struct Started {
     pub tail: u64,
 }
 
-/// Records, in offset order, each exactly once.
+/// Records, in offset order, each exactly once; without a filter, without a hole.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct Records {
     /// The records.
@@ -221,6 +234,14 @@ pub struct CaughtUp {
     /// The end.
     #[prost(uint64, tag = "1")]
     pub end: u64,
+}
+
+/// Everything below `upto` was looked at: what matches of it was sent.
+#[derive(Clone, Copy, PartialEq, Eq, prost::Message)]
+pub struct Looked {
+    /// Exclusive.
+    #[prost(uint64, tag = "1")]
+    pub upto: u64,
 }
 
 /// Everything below `upto` is committed.

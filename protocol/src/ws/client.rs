@@ -218,6 +218,9 @@ pub struct Sub {
     /// `quorum`, or `memory`: before it is committed; absent: the topic's `deliver_from`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub min_level: Option<Level>,
+    /// Only messages that match this [filter](crate::filter); others cost no credit. A named subscription has its own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub filter: Option<String>,
     /// Of a subscription: how long its deliveries are leased, in milliseconds; absent: as it says.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lease_ms: Option<u32>,

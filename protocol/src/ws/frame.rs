@@ -163,6 +163,8 @@ frame_types! {
     Err = 0x92, "err", Any;
     /// Leases last longer.
     Extended = 0x93, "extended", Channel;
+    /// What a filter kept back was passed over.
+    Looked = 0x94, "looked", Channel;
 }
 
 impl FrameType {

@@ -37,6 +37,8 @@ pub enum ServerFrame {
     Gap(Gap),
     /// The end was reached.
     CaughtUp(CaughtUp),
+    /// What a filter kept back was passed over.
+    Looked(Looked),
     /// Speculative deliveries are withdrawn.
     Retract(Retract),
     /// Speculative deliveries became final.
@@ -73,6 +75,7 @@ impl ServerFrame {
             Self::Extended(_) => FrameType::Extended,
             Self::Gap(_) => FrameType::Gap,
             Self::CaughtUp(_) => FrameType::CaughtUp,
+            Self::Looked(_) => FrameType::Looked,
             Self::Retract(_) => FrameType::Retract,
             Self::Firm(_) => FrameType::Firm,
             Self::Moved(_) => FrameType::Moved,
@@ -415,6 +418,16 @@ pub struct CaughtUp {
     pub p: u32,
     /// Its end.
     pub end: u64,
+}
+
+/// Nothing below `upto` matches the filter but what was delivered: whoever resumes may go on there.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Looked {
+    /// Partition.
+    #[serde(default)]
+    pub p: u32,
+    /// Exclusive.
+    pub upto: u64,
 }
 
 /// Deliveries of offsets `[from, to)` may be lost with their term and shall be forgotten; what has these offsets now is

@@ -197,6 +197,7 @@ fn server_frames() -> Vec<(Channel, ServerFrame)> {
             throttled: true,
         })),
         connection(ServerFrame::Pong(Pong { id: 5 })),
+        channel(ServerFrame::Looked(Looked { p: 3, upto: 8192 })),
     ]
 }
 

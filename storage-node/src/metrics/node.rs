@@ -61,6 +61,7 @@ pub struct NodeMetrics {
     staged_bytes_max: IntGauge,
     early_records: IntCounter,
     retracted: IntCounter,
+    filtered_out: IntCounter,
 }
 
 impl NodeMetrics {
@@ -136,6 +137,7 @@ impl NodeMetrics {
                 "weir_node_retracted_total",
                 "Times that a reader was told to forget records that were not committed.",
             )?,
+            filtered_out: counter("weir_node_filtered_out_records_total", "Records that filters kept back.")?,
         })
     }
 
@@ -210,6 +212,11 @@ impl NodeMetrics {
     /// Counts a reader that was told to forget what was not committed.
     pub fn retracted(&self) {
         self.retracted.inc();
+    }
+
+    /// Counts records that were looked at and that a reader's filter kept back.
+    pub fn filtered_out(&self, records: u64) {
+        self.filtered_out.inc_by(records);
     }
 
     /// Counts a subscription for as long as the guard lives.

@@ -3,9 +3,11 @@
 use std::time::Instant;
 
 use weir_protocol::batch::Batch;
+use weir_protocol::filter::Filter;
 use weir_protocol::ids::{LogIndex, Offset};
 use weir_protocol::rpc::Refusal;
 
+use super::filtered::{Filtered, STEP};
 use super::log::corrupt;
 use super::reader::{Allowance, Bounds, ReadBatches, Reader, bounds, collect};
 use crate::replica::early::EarlyLook;
@@ -50,17 +52,42 @@ impl<'a> EarlyReader<'a> {
         from: Offset,
         allowance: Allowance,
     ) -> Result<ReadBatches, Refusal> {
+        let read = self.taken(staged, from, allowance)?;
         let Reader { shard, key, .. } = self.reader;
+        shard.shared.delivered(*key, read.records, read.bytes, Instant::now());
+        shard.shared.metrics().delivered_early(read.records);
+        Ok(read)
+    }
+
+    /// The same of what matches.
+    ///
+    /// # Errors
+    /// `corrupt`.
+    pub fn read_filtered(
+        &self,
+        filter: &Filter,
+        staged: Vec<StagedBatch>,
+        from: Offset,
+        allowance: Allowance,
+    ) -> Result<Filtered, Refusal> {
+        let found = self.reader.sift(filter, self.taken(staged, from, STEP)?, allowance)?;
+        self.reader.shard.shared.metrics().delivered_early(found.read.records);
+        Ok(found)
+    }
+
+    fn taken(
+        &self,
+        staged: Vec<StagedBatch>,
+        from: Offset,
+        allowance: Allowance,
+    ) -> Result<ReadBatches, Refusal> {
         let until = staged.last().map_or(from, StagedBatch::end);
         let mut batches = Vec::with_capacity(staged.len());
         for staged in staged {
             let batch = Batch::from_checked(staged.body.clone()).map_err(|error| corrupt(&error))?;
             batches.push((row(&staged), batch));
         }
-        let read = collect(key.1, batches.into_iter(), (from, until), allowance)?;
-        shard.shared.delivered(*key, read.records, read.bytes, Instant::now());
-        shard.shared.metrics().delivered_early(read.records);
-        Ok(read)
+        collect(self.reader.key.1, batches.into_iter(), (from, until), allowance)
     }
 }
 

@@ -2,14 +2,17 @@
 //!
 //! * `bodies`: where a batch's bytes are; `log`: those in memory and in the journal.
 //! * `early`: what is staged, for readers that do not wait for the commit.
+//! * `filtered`: what a filter lets through of what follows a position.
 //! * `reader`: where a position is, and the batches that follow it, within an allowance of records and bytes.
 
 mod bodies;
 mod early;
+mod filtered;
 mod log;
 mod reader;
 
 pub use bodies::batch_of_letter;
 pub use early::EarlyReader;
+pub use filtered::{Filtered, parse as parse_filter};
 pub use log::{batch_of, from_log};
 pub use reader::{Allowance, Bounds, ReadBatches, Reader};

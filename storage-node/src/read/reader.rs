@@ -75,6 +75,18 @@ pub struct ReadBatches {
     pub next: Offset,
 }
 
+impl ReadBatches {
+    /// What was read behind this.
+    pub fn append(&mut self, more: Self) {
+        self.slices.extend(more.slices);
+        self.payload.extend(more.payload);
+        self.batches.extend(more.batches);
+        self.records += more.records;
+        self.bytes += more.bytes;
+        self.next = more.next;
+    }
+}
+
 impl Reader {
     /// A reader of `key`; it need not exist.
     #[must_use]

@@ -1,6 +1,7 @@
 //! Reads and subscriptions. A cursor holds no records: it reads on when it has credit and room, and sleeps on its
 //! partition's notification when there is nothing.
 
+use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -8,23 +9,36 @@ use bytes::Bytes;
 use tokio::sync::futures::OwnedNotified;
 use tokio::time::{Instant, timeout_at};
 use weir_protocol::error::ErrorCode;
+use weir_protocol::filter::Filter;
+use weir_protocol::frame::BODY_BYTES_MAX;
 use weir_protocol::ids::{Incarnation, Offset, PartitionId};
-use weir_protocol::limits::{READ_RECORDS_MAX, WAIT_MS_MAX};
+use weir_protocol::limits::{BATCH_BYTES_MAX, READ_RECORDS_MAX, WAIT_MS_MAX};
 use weir_protocol::rpc::{
-    At, CaughtUp, Credit, Event, Gap, Level, Position, ReadAnswer, ReadRequest, Records, Refusal, Retract,
-    Started, SubscribeEvent, SubscribeRequest, encode_packet,
+    At, CaughtUp, Credit, Event, Gap, Level, Looked, Position, ReadAnswer, ReadRequest, Records, Refusal,
+    Retract, Started, SubscribeEvent, SubscribeRequest, encode_packet,
 };
 use weir_transport::{CreditHandle, Reply};
 
 use super::dispatch::decode;
 use super::sent::Sent;
-use crate::read::{Allowance, Bounds, EarlyReader, ReadBatches, Reader};
+use crate::read::{Allowance, Bounds, EarlyReader, ReadBatches, Reader, parse_filter};
 use crate::replica::ShardHandle;
 
 /// Encoded bytes that one step of a subscription reads.
 const STEP_BYTES: u64 = 1 << 20;
 /// Encoded bytes that one read answers at most, but for a single larger batch.
 const READ_BYTES_MAX: u64 = 3 << 20;
+/// What a filter looks at for one answer: records, and their encoded bytes. Then it says how far it came. Of reads that
+/// answer one request together each has its share, but at least one step.
+const FILTER_RECORDS_MAX: u64 = 32_768;
+const FILTER_BYTES_MAX: u64 = 16 << 20;
+/// With more found than this no further step is taken, so that a frame holds what one may add.
+const FILTER_PAYLOAD_BYTES: usize = 512 << 10;
+/// A follower with a filter is told how far it is after so many records of which none matched.
+const LOOKED_RECORDS: u64 = 4_096;
+
+const _: () =
+    assert!(FILTER_PAYLOAD_BYTES + BATCH_BYTES_MAX + (256 << 10) < BODY_BYTES_MAX, "a frame holds an answer");
 
 /// Answers one read, waiting for records if asked to: as long as somebody wants them and the node does not drain.
 pub(super) async fn read(shard: ShardHandle, body: Bytes, reply: Reply) {
@@ -45,40 +59,45 @@ async fn read_once(
     mut call: CreditHandle,
 ) -> Result<(ReadAnswer, ReadBatches), Refusal> {
     let request: ReadRequest = decode(body)?;
+    let filter = parse_filter(request.filter.as_deref())?;
     let key = (Incarnation(request.incarnation), PartitionId(request.partition));
     let reader = Reader::new(shard, key);
     let mut from = reader.resolve(request.from, request.clamp)?;
     let until = request.until.map(|until| reader.resolve(until, true)).transpose()?;
-    let max_records = u64::from(request.max_records.clamp(1, READ_RECORDS_MAX));
+    let allowance = Allowance {
+        records: u64::from(request.max_records.clamp(1, READ_RECORDS_MAX)),
+        bytes: request.max_bytes.clamp(1, READ_BYTES_MAX),
+    };
     let deadline = Instant::now() + Duration::from_millis(request.wait_ms.min(WAIT_MS_MAX));
-    loop {
+    let mut search = Search::new(allowance, request.filter_share);
+    let mut read = ReadBatches { next: from, ..ReadBatches::default() };
+    let bounds = loop {
         let changed = reader.changed.notified();
         let bounds = reader.bounds()?;
         let end = until.map_or(bounds.end, |until| until.min(bounds.end));
-        if from < end {
-            let allowance =
-                Allowance { records: max_records, bytes: request.max_bytes.clamp(1, READ_BYTES_MAX) };
-            let read = match reader.read(from, end, allowance).await {
-                // Retention was faster; who clamps wants what is left.
-                Err(refusal) if request.clamp && refusal.error_code() == ErrorCode::OffsetTrimmed => {
-                    from = reader.resolve(At::Offset(from.0).into(), true)?;
+        if read.next < end {
+            match search.step(&reader, filter.as_ref(), read.next..end).await {
+                Ok(found) => read.append(found),
+                // Retention was faster: who found something has an answer, and who clamps wants what is left.
+                Err(refusal) if refusal.error_code() == ErrorCode::OffsetTrimmed && read.records > 0 => {
+                    break bounds;
+                }
+                Err(refusal) if refusal.error_code() == ErrorCode::OffsetTrimmed && request.clamp => {
+                    from = reader.resolve(At::Offset(read.next.0).into(), true)?;
+                    read.next = from;
                     continue;
                 }
-                read => read?,
-            };
-            let answer = ReadAnswer {
-                slices: read.slices.clone(),
-                from: from.0,
-                next: read.next.0,
-                start: bounds.start.0,
-                committed_end: bounds.end.0,
-                up_to_date: read.next >= bounds.end,
-                term: bounds.term,
-                closed: bounds.closed,
-            };
-            return Ok((answer, read));
+                Err(refusal) => return Err(refusal),
+            }
+            if filter.is_none() || search.is_over() {
+                break bounds;
+            }
+            continue;
         }
-        let is_over = bounds.closed || call.latest().is_cancelled || until.is_some_and(|until| from >= until);
+        let is_over = read.records > 0
+            || bounds.closed
+            || call.latest().is_cancelled
+            || until.is_some_and(|until| read.next >= until);
         let woken = async {
             tokio::select! {
                 () = changed => {}
@@ -86,18 +105,63 @@ async fn read_once(
             }
         };
         if is_over || timeout_at(deadline, woken).await.is_err() {
-            let answer = ReadAnswer {
-                from: from.0,
-                next: from.0,
-                start: bounds.start.0,
-                committed_end: bounds.end.0,
-                up_to_date: from >= bounds.end,
-                term: bounds.term,
-                closed: bounds.closed,
-                ..ReadAnswer::default()
-            };
-            return Ok((answer, ReadBatches::default()));
+            break bounds;
         }
+    };
+    Ok((answer_of(bounds, from, &read), read))
+}
+
+fn answer_of(bounds: Bounds, from: Offset, read: &ReadBatches) -> ReadAnswer {
+    ReadAnswer {
+        slices: read.slices.clone(),
+        from: from.0,
+        next: read.next.0,
+        start: bounds.start.0,
+        committed_end: bounds.end.0,
+        up_to_date: read.next >= bounds.end,
+        term: bounds.term,
+        closed: bounds.closed,
+    }
+}
+
+/// What a filter may still do for one answer.
+struct Search {
+    /// What may be found.
+    left: Allowance,
+    /// What may be looked at.
+    looks: Allowance,
+    payload_bytes: usize,
+}
+
+impl Search {
+    fn new(left: Allowance, share: u32) -> Self {
+        let share = u64::from(share.max(1));
+        let looks = Allowance { records: FILTER_RECORDS_MAX / share, bytes: FILTER_BYTES_MAX / share };
+        Self { left, looks, payload_bytes: 0 }
+    }
+
+    /// One step: what matches, or all of it.
+    async fn step(
+        &mut self,
+        reader: &Reader,
+        filter: Option<&Filter>,
+        range: Range<Offset>,
+    ) -> Result<ReadBatches, Refusal> {
+        let Some(filter) = filter else { return reader.read(range.start, range.end, self.left).await };
+        let found = reader.read_filtered(filter, (range.start, range.end), self.left).await?;
+        let less = |of: Allowance, records: u64, bytes: u64| Allowance {
+            records: of.records.saturating_sub(records),
+            bytes: of.bytes.saturating_sub(bytes),
+        };
+        self.looks = less(self.looks, found.records, found.bytes);
+        self.left = less(self.left, found.read.records, found.read.bytes);
+        self.payload_bytes += found.read.payload.iter().map(Bytes::len).sum::<usize>();
+        Ok(found.read)
+    }
+
+    fn is_over(&self) -> bool {
+        let is_spent = |of: Allowance| of.records == 0 || of.bytes == 0;
+        is_spent(self.left) || is_spent(self.looks) || self.payload_bytes > FILTER_PAYLOAD_BYTES
     }
 }
 
@@ -114,7 +178,8 @@ async fn follow(shard: ShardHandle, body: Bytes, reply: &Reply) -> Result<(), Re
     let key = (Incarnation(request.incarnation), PartitionId(request.partition));
     let metrics = shard.shared.metrics().clone();
     let reader = Reader::new(shard, key);
-    let mut cursor = Cursor::start(&reader, &request)?;
+    let filter = parse_filter(request.filter.as_deref())?;
+    let mut cursor = Cursor::start(&reader, &request, filter.as_ref())?;
     let _counted = metrics.subscription();
     let mut credit = reply.credit();
     let mut limit = request.limit;
@@ -186,16 +251,32 @@ struct Cursor<'a> {
     early: Option<EarlyReader<'a>>,
     /// What it knows then of what it was sent.
     known: Sent,
+    /// It wants nothing else.
+    filter: Option<&'a Filter>,
+    /// How far it was told, by records or otherwise, that it is.
+    told: Offset,
 }
 
 impl<'a> Cursor<'a> {
-    fn start(reader: &'a Reader, request: &SubscribeRequest) -> Result<Self, Refusal> {
+    fn start(
+        reader: &'a Reader,
+        request: &SubscribeRequest,
+        filter: Option<&'a Filter>,
+    ) -> Result<Self, Refusal> {
         let is_early = request.min_level() == Level::Memory;
         let early = is_early.then(|| EarlyReader::new(reader));
         let sent = Credit { records: 0, bytes: 0 };
-        let known = Sent::default();
-        let cursor =
-            Self { reader, next: Offset(0), sent, was_caught_up: false, retract: None, early, known };
+        let cursor = Self {
+            reader,
+            next: Offset(0),
+            sent,
+            was_caught_up: false,
+            retract: None,
+            early,
+            known: Sent::default(),
+            filter,
+            told: Offset(0),
+        };
         match (request.seen_term, request.from.at) {
             (Some(term), Some(At::Offset(next))) if next > request.firm_end => {
                 cursor.resume((Offset(request.firm_end), Offset(next), term), is_early)
@@ -212,13 +293,13 @@ impl<'a> Cursor<'a> {
             }
             (resolved, _) => resolved?,
         };
-        Ok(Self { next, known: Sent { firm: next, ..self.known }, ..self })
+        Ok(Self { next, told: next, known: Sent { firm: next, ..self.known }, ..self })
     }
 
     /// Goes on behind what was seen in `term`, or takes back what is not `firm` of it.
     fn resume(self, (firm, next, term): (Offset, Offset, u64), is_early: bool) -> Result<Self, Refusal> {
         if let Some(losses) = self.reader.holds(next, term, is_early)? {
-            return Ok(Self { next, known: Sent { firm, losses, term }, ..self });
+            return Ok(Self { next, told: next, known: Sent { firm, losses, term }, ..self });
         }
         self.reader.retracted();
         let retract = Some(Retract { from: firm.0, to: next.0, term });
@@ -246,6 +327,7 @@ impl<'a> Cursor<'a> {
                 if let Some(event) = self.known.news(&mut self.next, bounds.end, &look) {
                     if matches!(event, Event::Retract(_)) {
                         self.reader.retracted();
+                        self.told = self.next;
                     }
                     return Ok(Step::event(event));
                 }
@@ -262,13 +344,17 @@ impl<'a> Cursor<'a> {
         }
         // The end of what is committed, which an early reader may have passed.
         if self.next == bounds.end && !std::mem::replace(&mut self.was_caught_up, true) {
+            self.told = self.next;
             return Ok(Step::event(Event::CaughtUp(CaughtUp { end: bounds.end.0 })));
         }
         match &self.early {
             Some(early) if !staged.is_empty() && left.records > 0 && left.bytes > 0 => {
-                let read = early.read(staged, self.next, left)?;
+                let read = match self.filter {
+                    None => early.read(staged, self.next, left)?,
+                    Some(filter) => early.read_filtered(filter, staged, self.next, left)?.read,
+                };
                 self.took(&read);
-                Ok(Step::records(read, bounds.end, self.known.term))
+                Ok(self.records_or_again(read, bounds.end, self.known.term))
             }
             _ if bounds.closed && self.next <= bounds.end => Ok(Step::Over),
             _ => Ok(Step::Wait),
@@ -279,15 +365,39 @@ impl<'a> Cursor<'a> {
         if left.records == 0 || left.bytes == 0 {
             return Ok(Step::Wait);
         }
-        let read = match self.reader.read(self.next, bounds.end, left).await {
+        let read = match self.filter {
+            None => self.reader.read(self.next, bounds.end, left).await,
+            Some(filter) => {
+                let found = self.reader.read_filtered(filter, (self.next, bounds.end), left).await;
+                found.map(|found| found.read)
+            }
+        };
+        let read = match read {
             // Retention was faster than this reader: the next step tells the gap.
             Err(refusal) if refusal.error_code() == ErrorCode::OffsetTrimmed => return Ok(Step::Again),
             read => read?,
         };
-        self.was_caught_up = read.next < bounds.end && self.was_caught_up;
+        // Who is sent nothing is not told again that this was all.
+        self.was_caught_up &= match self.filter {
+            None => read.next < bounds.end,
+            Some(_) => read.records == 0,
+        };
         self.took(&read);
         self.known.firm = self.next;
-        Ok(Step::records(read, bounds.end, bounds.term))
+        if read.records == 0 && self.next.0.saturating_sub(self.told.0) >= LOOKED_RECORDS {
+            self.told = self.next;
+            return Ok(Step::event(Event::Looked(Looked { upto: self.next.0 })));
+        }
+        Ok(self.records_or_again(read, bounds.end, bounds.term))
+    }
+
+    /// Sends what was found, unless a filter kept all of it back.
+    fn records_or_again(&mut self, read: ReadBatches, committed_end: Offset, term: u64) -> Step {
+        if read.records == 0 {
+            return Step::Again;
+        }
+        self.told = self.next;
+        Step::records(read, committed_end, term)
     }
 
     fn took(&mut self, read: &ReadBatches) {

@@ -8,6 +8,7 @@ mod confirms;
 mod consume;
 mod early;
 mod failures;
+mod filtered;
 mod following;
 mod outputs;
 mod placement;

@@ -19,6 +19,14 @@ const FOLLOW_LEVEL: Param = Param::optional(
     "Lowest level you are willing to see; each topic's `deliver_from` by default. `memory` shows messages before they \
      are committed: what becomes of them is told by `firm` and `retract`.",
 );
+const FILTER: Param = Param::optional(
+    "filter",
+    Kind::Text,
+    "Only messages that match, an expression over `header.<name>`, `key` and `content_type` as \
+     `header.region == 'eu*' and not key == 'test'`. What does not match stays at the storage node. A page looks at no more \
+     than 32,768 messages or 16 MiB, divided over the partitions read: it may be empty and yet not the end, and its \
+     positions are behind what was looked at.",
+);
 const LAST_EVENT_ID: Param =
     Param::optional("Last-Event-ID", Kind::Text, "`id` of the last event received: continue after it.");
 
@@ -48,7 +56,7 @@ pub const READ_MESSAGES: Operation = Operation {
     summary: "Read messages, or follow them as server-sent events",
     about: "The form is chosen by `Accept`. Reading at the end answers an empty page; beyond it 416; below the \
             oldest message 410. With `text/event-stream` the answer does not end: events `message`, \
-            `caught-up`, `gap`, `firm`, `retract`, `goaway`, `end`; `limit`, `max_bytes`, `wait` and `until` do not \
+            `caught-up`, `looked`, `gap`, `firm`, `retract`, `goaway`, `end`; `limit`, `max_bytes`, `wait` and `until` do not \
             apply.",
     query: &[
         Param::optional(
@@ -83,6 +91,7 @@ pub const READ_MESSAGES: Operation = Operation {
             Kind::Boolean,
             "Move a position outside what exists to the nearest that does.",
         ),
+        FILTER,
         MIN_LEVEL,
         Param::optional("last_event_id", Kind::Text, "The same as the header `Last-Event-ID`."),
     ],
@@ -144,7 +153,7 @@ pub const FOLLOW_EVENTS: Operation = Operation {
     target: Target::TopicsOfQuery,
     summary: "Follow several topics as server-sent events",
     about: "`id` is an opaque cursor over all topics. Events: `message` (a record with its `topic`), `caught-up`, \
-            `gap`, `firm`, `retract`, `goaway`, `end`. A message that is not committed has `final: false` and a `term`. \
+            `looked` (with a filter: all below was looked at), `gap`, `firm`, `retract`, `goaway`, `end`. A message that is not committed has `final: false` and a `term`. \
             A comment is sent every 15 s.",
     query: &[
         Param {
@@ -155,6 +164,7 @@ pub const FOLLOW_EVENTS: Operation = Operation {
         },
         Param::optional("from", Kind::Text, "As for reading, without offsets; `latest` by default."),
         Param::optional("last_event_id", Kind::Text, "The same as the header `Last-Event-ID`."),
+        FILTER,
         FOLLOW_LEVEL,
     ],
     headers: &[LAST_EVENT_ID],

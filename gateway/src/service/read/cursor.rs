@@ -98,6 +98,13 @@ impl Cursor {
         self.set(topic, partition, at);
     }
 
+    /// Everything committed below `end` is behind the reader: what came, and what a filter kept back.
+    pub fn reached(&mut self, topic: &Topic, partition: PartitionId, end: Offset) {
+        if self.known(topic, partition).is_none_or(|at| at.next < end) {
+            self.advance(topic, partition, end);
+        }
+    }
+
     /// What was seen below `upto` is committed.
     pub fn firm(&mut self, topic: &Topic, partition: PartitionId, upto: Offset) {
         if let Some(mut at) = self.known(topic, partition) {

@@ -39,6 +39,9 @@ pub(super) enum FeedEvent {
     CaughtUp {
         end: Offset,
     },
+    Looked {
+        upto: Offset,
+    },
     Firm {
         upto: Offset,
     },
@@ -57,6 +60,7 @@ pub(super) struct Feed {
     pub(super) partition: PartitionId,
     shard: ShardId,
     min_level: Level,
+    filter: Option<Arc<str>>,
     start: At,
     /// Where it is, once that is known.
     at: Option<CursorAt>,
@@ -91,6 +95,7 @@ impl Feed {
             partition,
             shard,
             min_level: start.min_level,
+            filter: start.filter,
             start: start.at,
             at: match (start.at, start.seen) {
                 (At::Offset(next), Some(early)) => Some(CursorAt { next: Offset(next), early: Some(early) }),
@@ -159,6 +164,7 @@ impl Feed {
             limit: left,
             seen_term: self.at.and_then(|at| at.early).map(|early| early.term.0),
             firm_end: self.at.map_or(0, |at| at.firm_end().0),
+            filter: self.filter.as_deref().map(str::to_owned),
         };
         let segments = vec![Bytes::from(request.encode_to_vec())];
         match self.storage.stream(self.shard, Method::Subscribe, segments).await {
@@ -228,7 +234,14 @@ impl Feed {
                 self.at = Some(CursorAt::new(Offset(gap.to)));
                 FeedEvent::Gap { from: Offset(gap.from), to: Offset(gap.to), why: gap.why }
             }
-            Event::CaughtUp(caught_up) => FeedEvent::CaughtUp { end: Offset(caught_up.end) },
+            Event::CaughtUp(caught_up) => {
+                self.looked(Offset(caught_up.end));
+                FeedEvent::CaughtUp { end: Offset(caught_up.end) }
+            }
+            Event::Looked(looked) => {
+                self.looked(Offset(looked.upto));
+                FeedEvent::Looked { upto: Offset(looked.upto) }
+            }
             Event::Firm(firm) => {
                 if let Some(at) = &mut self.at {
                     at.firm(Offset(firm.upto));
@@ -243,12 +256,20 @@ impl Feed {
         }))
     }
 
-    /// Each record exactly once and in order, whatever the node says.
+    /// All below is behind a reader with a filter, whether it was sent or not.
+    fn looked(&mut self, upto: Offset) {
+        if self.filter.is_some() && self.at.is_none_or(|at| at.next < upto) {
+            self.at = Some(CursorAt::new(upto));
+        }
+    }
+
+    /// Each record exactly once and in order, whatever the node says; without a filter, without a hole.
     fn records(&mut self, slices: Vec<RecordSlice>, origin: Origin) -> Result<FeedEvent, ServiceError> {
         let (mut bytes, mut count) = (0, 0);
         for slice in &slices {
             let at = self.at.get_or_insert(CursorAt::new(slice.first));
-            if at.next != slice.first {
+            let follows = at.next == slice.first || (self.filter.is_some() && at.next < slice.first);
+            if !follows {
                 let detail = format!("records from {} follow those before {}", slice.first, at.next);
                 return Err(ServiceError::bad_answer(&detail, Outcome::None).with_partition(self.partition));
             }
@@ -263,12 +284,14 @@ impl Feed {
 }
 
 /// How a feed starts.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub(super) struct FeedStart {
     pub(super) at: At,
     /// The reader resumes at `at`, and has seen this before it was committed.
     pub(super) seen: Option<Early>,
     pub(super) min_level: Level,
+    /// Only records that match.
+    pub(super) filter: Option<Arc<str>>,
 }
 
 impl Stream {

@@ -8,6 +8,7 @@ use futures_util::StreamExt;
 use futures_util::future::BoxFuture;
 use futures_util::stream::FuturesUnordered;
 use tokio::sync::futures::OwnedNotified;
+use weir_protocol::ids::Offset;
 use weir_protocol::rpc::Credit;
 
 use super::budget::{Budget, Share};
@@ -127,6 +128,7 @@ impl Merge {
             match event {
                 FeedEvent::Records { slices, .. } => return self.pop_records(place, slices, limit),
                 FeedEvent::CaughtUp { end } => {
+                    self.slots[place].looked(end);
                     self.slots[place].is_caught_up = true;
                     self.popped(place);
                     let all = self.slots.iter().all(|slot| slot.is_caught_up);
@@ -137,6 +139,11 @@ impl Merge {
                 }
                 FeedEvent::Gap { to: next, .. } | FeedEvent::Retract { from: next, .. } => {
                     self.slots[place].at = Some(At::new(next));
+                    self.popped(place);
+                    return Ok(Some(small_event(of, event)));
+                }
+                FeedEvent::Looked { upto } => {
+                    self.slots[place].looked(upto);
                     self.popped(place);
                     return Ok(Some(small_event(of, event)));
                 }
@@ -211,6 +218,13 @@ impl Merge {
 }
 
 impl Slot {
+    /// All below was handed on, or kept back by a filter.
+    fn looked(&mut self, upto: Offset) {
+        if self.at.is_some_and(|at| at.next < upto) {
+            self.at = Some(At::new(upto));
+        }
+    }
+
     fn raise(&mut self) {
         let bytes = self.share.raise(u64::MAX);
         self.grant.raise(Credit { records: u64::MAX, bytes });

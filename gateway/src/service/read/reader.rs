@@ -48,6 +48,8 @@ pub struct Read {
     pub min_level: Level,
     /// A position outside what exists is moved to the nearest that does.
     pub clamp: bool,
+    /// Only records that match; a page then says in its positions how far was looked.
+    pub filter: Option<String>,
 }
 
 /// Reads. Clones share the credit budget of subscriptions.
@@ -117,6 +119,7 @@ impl Reader {
         let share = Share {
             records: read.limit.div_ceil(count).max(1),
             bytes: (read.max_bytes / u64::from(count)).max(1),
+            parts: count,
             // Several partitions are asked without waiting first, so that none waits for an empty one.
             wait: if is_single { read.wait } else { Duration::ZERO },
         };
@@ -126,7 +129,10 @@ impl Reader {
             .map(|(partition, start)| self.read_partition(&topic, *partition, *start, read, share, deadline))
             .collect();
         let mut answers: Vec<_> = stream::iter(asked).buffered(ASKED_AT_ONCE).try_collect().await?;
-        if !is_single && !read.wait.is_zero() && answers.iter().all(|answer| answer.slices.is_empty()) {
+        // A filter that found nothing so far has more to look at, unless it came to the end.
+        let is_waited_for =
+            |answer: &PartitionRead| answer.slices.is_empty() && (read.filter.is_none() || answer.up_to_date);
+        if !is_single && !read.wait.is_zero() && answers.iter().all(is_waited_for) {
             self.wait_for_any(&topic, read, share, deadline, &mut answers).await?;
         }
         page_of(topic, answers, Credit { records: u64::from(read.limit), bytes: read.max_bytes.max(1) })
@@ -193,6 +199,8 @@ impl Reader {
             wait_ms: u64::try_from(share.wait.as_millis()).unwrap_or(u64::MAX),
             min_level: read.min_level as i32,
             clamp: read.clamp,
+            filter: read.filter.clone(),
+            filter_share: share.parts,
         };
         let shard = topic.shard(partition).expect("one of the topic's partitions");
         let call = CallFor { shard, method: Method::Read, safety: Safety::Repeatable, deadline };
@@ -222,6 +230,8 @@ impl Reader {
 struct Share {
     records: u32,
     bytes: u64,
+    /// Of so many.
+    parts: u32,
     wait: Duration,
 }
 

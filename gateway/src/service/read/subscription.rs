@@ -31,6 +31,8 @@ pub struct Subscribe {
     pub seen: Vec<SeenPartition>,
     /// Memory or quorum; `Unset`: each topic's `deliver_from`.
     pub min_level: Level,
+    /// Only records that match; others cost no credit.
+    pub filter: Option<Arc<str>>,
     /// First limit, absolute from now on.
     pub limit: Credit,
 }
@@ -101,6 +103,13 @@ pub enum SubscriptionEvent {
         end: Offset,
         /// Every partition has reached its end at least once since the last time this was true.
         all: bool,
+    },
+    /// Nothing below matches the filter but what came.
+    Looked {
+        /// Of which partition.
+        of: PartitionOf,
+        /// Exclusive.
+        upto: Offset,
     },
     /// Everything below is committed (readers below quorum).
     Firm {
@@ -244,15 +253,16 @@ fn feed_start(
 ) -> Result<FeedStart, ServiceError> {
     let min_level =
         if subscribe.min_level == Level::Unset { topic.deliver_from() } else { subscribe.min_level };
-    if let Some(seen) = subscribe.seen.iter().find(|seen| seen.partition == partition) {
-        return Ok(FeedStart { at: At::Offset(seen.next.0), seen: seen.early, min_level });
-    }
-    if let StartAt::Cursor(cursor) = &subscribe.from {
-        let at = cursor.at(topic, partition)?;
-        let start = at.map_or(At::Latest(true), |at| At::Offset(at.next.0));
-        return Ok(FeedStart { at: start, seen: at.and_then(|at| at.early), min_level });
-    }
-    Ok(FeedStart { at: position(topic, partition, &subscribe.from, count)?, seen: None, min_level })
+    let filter = subscribe.filter.clone();
+    let (at, seen) = match (subscribe.seen.iter().find(|seen| seen.partition == partition), &subscribe.from) {
+        (Some(seen), _) => (At::Offset(seen.next.0), seen.early),
+        (None, StartAt::Cursor(cursor)) => {
+            let at = cursor.at(topic, partition)?;
+            (at.map_or(At::Latest(true), |at| At::Offset(at.next.0)), at.and_then(|at| at.early))
+        }
+        (None, from) => (position(topic, partition, from, count)?, None),
+    };
+    Ok(FeedStart { at, seen, min_level, filter })
 }
 
 impl Subscription {
@@ -334,6 +344,7 @@ pub(super) fn records_event(of: PartitionOf, slices: Vec<RecordSlice>, bytes: u6
 pub(super) fn small_event(of: PartitionOf, event: FeedEvent) -> SubscriptionEvent {
     match event {
         FeedEvent::Gap { from, to, why } => SubscriptionEvent::Gap { of, from, to, why },
+        FeedEvent::Looked { upto } => SubscriptionEvent::Looked { of, upto },
         FeedEvent::Firm { upto } => SubscriptionEvent::Firm { of, upto },
         FeedEvent::Retract { from, to, term } => SubscriptionEvent::Retract { of, from, to, term },
         FeedEvent::CaughtUp { end } => SubscriptionEvent::CaughtUp { of, end, all: true },

@@ -44,8 +44,12 @@ impl Session {
         sub: &Sub,
         is_resumed: bool,
     ) -> Result<(SubscriptionPath, Consume), Problem> {
-        let of_topics =
-            [("p", sub.p.is_some()), ("from", sub.from.is_some()), ("min_level", sub.min_level.is_some())];
+        let of_topics = [
+            ("p", sub.p.is_some()),
+            ("from", sub.from.is_some()),
+            ("min_level", sub.min_level.is_some()),
+            ("filter", sub.filter.is_some()),
+        ];
         if let Some((field, _)) = of_topics.iter().find(|(_, is_there)| *is_there) {
             let detail = format!("`{field}` is for topics: a subscription says itself where it is");
             return Err(Problem::new(ErrorCode::Malformed, detail).with_field(*field));

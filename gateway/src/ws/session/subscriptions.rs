@@ -1,11 +1,14 @@
 //! Subscriptions: from frames to feeds, from events to frames.
 
+use std::sync::Arc;
+
 use weir_protocol::error::ErrorCode;
+use weir_protocol::filter::Filter;
 use weir_protocol::ids::{Offset, PartitionId, Term, TopicPath};
 use weir_protocol::rpc::Level;
 use weir_protocol::start::Start;
 use weir_protocol::ws::{
-    CaughtUp, Channel, Firm, FrameType, Gap, Limit, ResumeChannel, Retract, Seek, ServerFrame, Sub,
+    CaughtUp, Channel, Firm, FrameType, Gap, Limit, Looked, ResumeChannel, Retract, Seek, ServerFrame, Sub,
 };
 
 use super::{Session, State};
@@ -23,6 +26,7 @@ pub(super) struct Followed {
     topic: TopicPath,
     partition: Option<PartitionId>,
     min_level: Level,
+    filter: Option<Arc<str>>,
 }
 
 impl Session {
@@ -58,6 +62,7 @@ impl Session {
             from,
             seen,
             min_level: path.min_level,
+            filter: path.filter.clone(),
             limit: following.credit(),
         };
         let is_paused = following.is_paused;
@@ -85,7 +90,14 @@ impl Session {
         }
         let topic = self.allowed_topic(sub.ns.as_deref(), topic, Op::Subscribe)?;
         let from = start_at(sub.from.as_ref())?;
-        Ok((Followed { topic, partition: sub.p.map(PartitionId), min_level }, from))
+        let filter = sub.filter.map(|text| match Filter::parse(&text) {
+            Ok(_) => Ok(text.into()),
+            Err(error) => {
+                Err(Problem::new(ErrorCode::Malformed, format!("filter: {error}")).with_field("filter"))
+            }
+        });
+        let filter = filter.transpose()?;
+        Ok((Followed { topic, partition: sub.p.map(PartitionId), min_level, filter }, from))
     }
 
     pub(super) fn limit(&mut self, ch: Channel, limit: Limit) {
@@ -190,6 +202,9 @@ impl Session {
             SubscriptionEvent::CaughtUp { of, end, .. } => {
                 following.set_tail(of.partition.0, end.0);
                 ServerFrame::CaughtUp(CaughtUp { p: of.partition.0, end: end.0 })
+            }
+            SubscriptionEvent::Looked { of, upto } => {
+                ServerFrame::Looked(Looked { p: of.partition.0, upto: upto.0 })
             }
             SubscriptionEvent::Firm { of, upto } => {
                 ServerFrame::Firm(Firm { p: of.partition.0, upto: upto.0 })

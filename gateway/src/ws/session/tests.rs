@@ -218,6 +218,24 @@ fn a_pause_outlives_a_seek() {
 }
 
 #[test]
+fn a_filter_is_checked_before_anything_is_followed_and_outlives_a_seek() {
+    let mut play = Play::welcomed();
+    let sub = |filter: &str| Sub { topic: Some("t".into()), filter: Some(filter.into()), ..Sub::default() };
+    play.receive(CH, ClientFrame::Sub(sub("key = 'a'")));
+    let frames = play.sent();
+    let [ServerFrame::Err(refused)] = &frames[..] else { panic!("{frames:?}") };
+    assert!(refused.problem.get().contains("\"field\":\"filter\""), "{}", refused.problem.get());
+    let filter_of = |effects: &[Effect]| match effects.last() {
+        Some(Effect::Subscribe { subscribe, .. }) => subscribe.filter.clone(),
+        other => panic!("{other:?}"),
+    };
+    play.receive(CH, ClientFrame::Sub(sub("key == 'a'")));
+    assert_eq!(filter_of(&play.session.take_effects()).as_deref(), Some("key == 'a'"));
+    play.receive(CH, ClientFrame::Seek(weir_protocol::ws::Seek { from: "earliest".parse().unwrap() }));
+    assert_eq!(filter_of(&play.session.take_effects()).as_deref(), Some("key == 'a'"));
+}
+
+#[test]
 fn channels_that_ended_do_not_count_for_ever() {
     let mut play = Play::welcomed();
     for ch in 1..=2 * u16::try_from(weir_protocol::limits::WS_CHANNELS_MAX).unwrap() {
@@ -433,13 +451,14 @@ fn what_makes_no_sense_is_refused_or_closes() {
         Sub { sub: Some("work".into()), p: Some(1), ..Sub::default() },
         Sub { sub: Some("work".into()), from: Some("earliest".parse().unwrap()), ..Sub::default() },
         Sub { sub: Some("work".into()), lease_ms: Some(1), ..Sub::default() },
+        Sub { sub: Some("work".into()), filter: Some("key == 'a'".into()), ..Sub::default() },
         Sub { sub: Some("no name".into()), ..Sub::default() },
         Sub { topic: Some("t".into()), holder: Some("me".into()), ..Sub::default() },
     ] {
         play.receive(Channel(2), ClientFrame::Sub(sub));
     }
     let frames = play.sent();
-    assert_eq!(frames.len(), 8);
+    assert_eq!(frames.len(), 9);
     assert!(frames.iter().all(|frame| matches!(frame, ServerFrame::Err(_))), "{frames:?}");
     play.receive(CH, extend(1_000));
     assert!(matches!(&play.turn()[..], [Effect::Settle { .. }]));

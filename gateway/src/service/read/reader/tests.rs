@@ -125,6 +125,7 @@ async fn many_partitions_are_read_right_and_only_some_are_asked_at_once() {
         wait: Duration::ZERO,
         min_level: Level::Unset,
         clamp: false,
+        filter: None,
     };
     let page = reader.read(&read).await.unwrap();
     assert_eq!(node.asked.load(Ordering::Relaxed), PARTITIONS as usize, "each partition once");
