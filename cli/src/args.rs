@@ -15,7 +15,7 @@ pub(crate) use bench::{
     ManyTopicsArgs, MatrixArgs, Over, PayloadArgs, PeerArgs, QueueArgs, Rate, RecoveryArgs, SteadyArgs,
     StreamArgs, StreamTiersArgs, TableArgs, Transport,
 };
-pub(crate) use queue::{PullArgs, SubscriptionCommand, SubscriptionFields};
+pub(crate) use queue::{PullArgs, RedriveArgs, StateArgs, SubscriptionCommand, SubscriptionFields};
 
 /// Durable messaging over plain HTTP and WebSocket.
 #[derive(Debug, Parser)]
@@ -79,7 +79,7 @@ pub(crate) enum Command {
     /// Create, list, change and delete topics
     #[command(subcommand)]
     Topic(TopicCommand),
-    /// Create, list, move, pause and delete subscriptions: topics as work queues
+    /// Create, list, explain, move, redrive, pause and delete subscriptions: topics as work queues
     #[command(subcommand)]
     Subscription(SubscriptionCommand),
     /// Publish a message, or every line of a file
@@ -93,7 +93,8 @@ pub(crate) enum Command {
     /// Follow topics and print what comes
     #[command(
         after_help = "Examples:\n  weir sub greetings\n  weir sub logs --from earliest --no-follow > copy.log\n  \
-        weir sub orders payments --from ts:2026-01-31T12:00:00Z --json | jq .data\n  weir sub logs --from tail:10"
+        weir sub orders payments --from ts:2026-01-31T12:00:00Z --json | jq .data\n  weir sub logs --from tail:10\n  \
+        weir sub orders --from earliest --no-follow --filter \"header.region == 'eu*'\""
     )]
     Sub(SubArgs),
     /// Lease messages of a subscription, print them, and acknowledge them if told to
@@ -101,6 +102,7 @@ pub(crate) enum Command {
         after_help = "What is leased and not acknowledged comes again when its lease runs out, to whoever pulls next.\n\n\
         Examples:\n  weir pull billing                        # look at the next messages; they come again\n  \
         weir pull billing --max 1 --wait 60s --ack\n  \
+        weir pull billing --follow --ack         # a worker that only prints\n  \
         weir pull billing --json | jq -r .lease  # leases, for POST /v1/subscriptions/billing:settle"
     )]
     Pull(PullArgs),
@@ -205,6 +207,9 @@ pub(crate) struct SubArgs {
     /// Only this partition
     #[arg(long, value_name = "N")]
     pub(crate) partition: Option<u32>,
+    /// Only messages that match, as "header.region == 'eu*' and not key == 'test'"; the rest is left at the server
+    #[arg(long, value_name = "EXPRESSION")]
+    pub(crate) filter: Option<String>,
     /// `memory`: print messages before they are committed, with lines that say what is firm and what is taken back
     /// (with --json; otherwise on standard error) [default: as the topic says]
     #[arg(long, value_name = "LEVEL", value_parser = ["memory", "quorum"])]

@@ -59,7 +59,7 @@ fn run(args: Args, file: &FileConfig) -> anyhow::Result<()> {
     let Args { connect, command } = args;
     match command {
         Command::Config(command) => config::run(&connect, file, &command),
-        Command::Repair(args) => repair::run(&args),
+        Command::Repair(args) => repair::run(&args, connect.json),
         Command::Dev(dev) => runtime.block_on(serve::dev(dev)),
         Command::Node(node) => runtime.block_on(serve::node(node)),
         Command::Gateway(gateway) => runtime.block_on(serve::gateway(gateway)),

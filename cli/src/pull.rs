@@ -9,6 +9,7 @@ use http::{HeaderMap, Method};
 use serde::Deserialize;
 use serde_json::json;
 use serde_json::value::RawValue;
+use tokio::signal::ctrl_c;
 
 use crate::args::{Connect, PullArgs};
 use crate::client::Api;
@@ -31,38 +32,70 @@ struct Delivery {
     data_base64: Option<String>,
 }
 
+/// How long one pull of many waits for a message.
+const FOLLOW_WAIT_MS: u64 = 20_000;
+
 /// Carries out the command.
 pub(crate) async fn run(connect: &Connect, args: &PullArgs) -> anyhow::Result<()> {
     let api = Api::new(connect)?;
     let holder = args.holder.clone().unwrap_or_else(|| format!("weir pull {}", std::process::id()));
-    let body = json!({"max": args.max, "wait_ms": args.wait, "lease_ms": args.lease, "holder": holder});
-    let pull = path(&api, &format!("{}:pull", args.subscription));
-    let reply = api.send(Method::POST, &pull, HeaderMap::new(), body.to_string()).await?;
-    let pulled: Pulled = serde_json::from_slice(&reply.body).context("the gateway's answer is no pull")?;
-    let mut leases = Vec::with_capacity(pulled.messages.len());
-    let mut out = std::io::stdout().lock();
-    for message in &pulled.messages {
-        let delivery: Delivery = serde_json::from_str(message.get()).context("a message without a lease")?;
-        let line = if connect.json { message.get().as_bytes().to_vec() } else { payload(&delivery)? };
-        if let Err(error) = out.write_all(&line).and_then(|()| out.write_all(b"\n")) {
-            output::cannot_write(&error);
-        }
-        leases.push(delivery.lease);
+    if args.follow {
+        let following = async {
+            loop {
+                once(connect, &api, args, &holder, FOLLOW_WAIT_MS).await?;
+            }
+        };
+        // What is leased and not acknowledged by then comes again.
+        return tokio::select! {
+            biased;
+            _ = ctrl_c() => Ok(()),
+            ended = following => ended,
+        };
     }
-    // Only what was printed for good is acknowledged.
-    if let Err(error) = out.flush() {
-        output::cannot_write(&error);
-    }
-    drop(out);
-    match leases.len() {
+    match once(connect, &api, args, &holder, args.wait).await? {
         0 => output::note("nothing to lease"),
         count if !args.ack => output::note(format_args!(
             "{count} message(s) leased: they come again unless they are settled (--ack, or POST …:settle with the \
              leases that --json prints)"
         )),
-        _ => ack(&api, &args.subscription, &leases).await?,
+        _ => {}
     }
     Ok(())
+}
+
+/// Leases, prints, and acknowledges if told to; how many.
+async fn once(
+    connect: &Connect,
+    api: &Api,
+    args: &PullArgs,
+    holder: &str,
+    wait_ms: u64,
+) -> anyhow::Result<usize> {
+    let body = json!({"max": args.max, "wait_ms": wait_ms, "lease_ms": args.lease, "holder": holder});
+    let pull = path(api, &format!("{}:pull", args.subscription));
+    let reply = api.send(Method::POST, &pull, HeaderMap::new(), body.to_string()).await?;
+    let pulled: Pulled = serde_json::from_slice(&reply.body).context("the gateway's answer is no pull")?;
+    let mut leases = Vec::with_capacity(pulled.messages.len());
+    {
+        let mut out = std::io::stdout().lock();
+        for message in &pulled.messages {
+            let delivery: Delivery =
+                serde_json::from_str(message.get()).context("a message without a lease")?;
+            let line = if connect.json { message.get().as_bytes().to_vec() } else { payload(&delivery)? };
+            if let Err(error) = out.write_all(&line).and_then(|()| out.write_all(b"\n")) {
+                output::cannot_write(&error);
+            }
+            leases.push(delivery.lease);
+        }
+        // Only what was printed for good is acknowledged.
+        if let Err(error) = out.flush() {
+            output::cannot_write(&error);
+        }
+    }
+    if args.ack && !leases.is_empty() {
+        ack(api, &args.subscription, &leases).await?;
+    }
+    Ok(leases.len())
 }
 
 /// The message as it was published.

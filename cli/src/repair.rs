@@ -2,22 +2,33 @@
 
 use std::sync::Arc;
 
+use serde_json::{Value, json};
 use weir_journal::{Disk, RealDisk};
-use weir_storage_node::{NodeRepair, ShardLoss};
+use weir_storage_node::{NodeRepair, RepairError, ShardLoss};
 
 use crate::args::RepairArgs;
 use crate::output;
 
 /// Without damage, or once it is cut off, the command succeeds; with damage that stays it fails.
-pub(crate) fn run(args: &RepairArgs) -> anyhow::Result<()> {
+pub(crate) fn run(args: &RepairArgs, as_json: bool) -> anyhow::Result<()> {
     let (dir, disk) = (&args.data_dir, Arc::new(RealDisk) as Arc<dyn Disk>);
     let Some(repair) = NodeRepair::look(dir, &disk)? else {
-        output::line(format_args!("{}: the journal is whole", dir.display()));
+        if as_json {
+            output::line(json!({"data_dir": dir, "whole": true}));
+        } else {
+            output::line(format_args!("{}: the journal is whole", dir.display()));
+        }
         return Ok(());
     };
-    let lost = if args.truncate { "lost" } else { "cutting it off here would lose" };
-    say(&repair, lost);
-    repair.check()?;
+    let can_cut = repair.check();
+    let mut said = as_json.then(|| told(&repair, args, can_cut.as_ref().err()));
+    if said.is_none() {
+        say(&repair, if args.truncate { "lost" } else { "cutting it off here would lose" });
+    }
+    if let (Some(said), true) = (&said, can_cut.is_err() || !args.truncate) {
+        output::line(said);
+    }
+    can_cut?;
     if !args.truncate {
         anyhow::bail!(
             "nothing was changed. Restore the directory from a copy if there is one; \
@@ -25,10 +36,38 @@ pub(crate) fn run(args: &RepairArgs) -> anyhow::Result<()> {
             dir.display()
         );
     }
-    for copy in repair.truncate()? {
-        output::line(format_args!("kept {}", copy.display()));
+    let kept = repair.truncate()?;
+    match &mut said {
+        Some(said) => {
+            said["truncated"] = json!(true);
+            said["kept"] = json!(kept);
+            output::line(said);
+        }
+        None => kept.iter().for_each(|copy| output::line(format_args!("kept {}", copy.display()))),
     }
     Ok(())
+}
+
+/// The damage as JSON: one object, however it ends.
+fn told(repair: &NodeRepair, args: &RepairArgs, hopeless: Option<&RepairError>) -> Value {
+    let cut = repair.cut();
+    let losses = repair.losses().iter().map(|ShardLoss { shard, entries, covered }| {
+        json!({"shard": shard.0, "from": entries.start, "to": entries.end, "covered": covered})
+    });
+    json!({
+        "data_dir": args.data_dir,
+        "whole": false,
+        "file": cut.path,
+        "byte": cut.pos,
+        "what": cut.what.to_string(),
+        "bytes": cut.bytes,
+        "later_files": cut.later.len(),
+        "losses": losses.collect::<Vec<_>>(),
+        "can_truncate": hopeless.is_none(),
+        "why_not": hopeless.map(ToString::to_string),
+        "truncated": false,
+        "kept": [],
+    })
 }
 
 fn say(repair: &NodeRepair, lost: &str) {

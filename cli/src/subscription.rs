@@ -1,4 +1,8 @@
 //! `weir subscription`: create, list, show, move, pause and delete work queues over topics.
+//!
+//! * `operate`: where messages stand and why, dead letters once more, seeks undone.
+
+mod operate;
 
 use anyhow::{Context as _, bail};
 use bytes::Bytes;
@@ -32,8 +36,15 @@ pub(crate) async fn run(connect: &Connect, command: SubscriptionCommand) -> anyh
         SubscriptionCommand::List { query, limit } => list(&api, connect.json, query.as_deref(), limit).await,
         SubscriptionCommand::Delete { name, yes } => delete(&api, &name, yes).await,
         SubscriptionCommand::Seek { name, to, dry_run, yes } => {
-            seek(&api, connect.json, &Seek { name, to, is_dry_run: dry_run, yes }).await
+            let (body, how) = (json!({"to": to}), Move { is_dry_run: dry_run, yes });
+            move_to(&api, connect.json, &name, &body, &format!("to {to}"), how).await
         }
+        SubscriptionCommand::Undo { name, undo, dry_run, yes } => {
+            operate::undo(&api, connect.json, &name, &undo, Move { is_dry_run: dry_run, yes }).await
+        }
+        SubscriptionCommand::Explain { name, id } => operate::explain(&api, connect.json, &name, &id).await,
+        SubscriptionCommand::State(args) => operate::state(&api, connect.json, &args).await,
+        SubscriptionCommand::Redrive(args) => operate::redrive(connect, &api, &args).await,
         SubscriptionCommand::Pause { name } => set_paused(&api, connect.json, &name, "pause").await,
         SubscriptionCommand::Resume { name } => set_paused(&api, connect.json, &name, "resume").await,
     }
@@ -155,37 +166,46 @@ async fn delete(api: &Api, name: &str, yes: bool) -> anyhow::Result<()> {
     Ok(())
 }
 
-struct Seek {
-    name: String,
-    to: String,
+/// How a subscription is moved.
+#[derive(Clone, Copy)]
+struct Move {
     is_dry_run: bool,
     yes: bool,
 }
 
 /// Asks first what it would do, and then whether it shall.
-async fn seek(api: &Api, as_json: bool, seek: &Seek) -> anyhow::Result<()> {
-    let body = json!({"to": seek.to}).to_string();
+async fn move_to(
+    api: &Api,
+    as_json: bool,
+    name: &str,
+    body: &Value,
+    to: &str,
+    how: Move,
+) -> anyhow::Result<()> {
     let ask = async |query: &str| {
-        let to = path(api, &format!("{}:seek{query}", seek.name));
-        api.send(Method::POST, &to, HeaderMap::new(), body.clone()).await?.json()
+        let seek = path(api, &format!("{name}:seek{query}"));
+        api.send(Method::POST, &seek, HeaderMap::new(), body.to_string()).await?.json()
     };
     let said = |answer: &Value, tense: &str| {
         let (again, skipped) = (&answer["redelivered"], &answer["skipped"]);
         format!("{again} message(s) {tense} delivered again, {skipped} skipped")
     };
-    if seek.is_dry_run || !seek.yes {
+    if how.is_dry_run || !how.yes {
         let would = ask("?dry_run=true").await?;
-        if seek.is_dry_run {
+        if how.is_dry_run {
             output::line(if as_json { would.to_string() } else { said(&would, "would be") });
             return Ok(());
         }
-        let question = format!("{}: move {} to {}?", said(&would, "would be"), seek.name, seek.to);
+        let question = format!("{}: move {name} {to}?", said(&would, "would be"));
         if !output::confirmed(&question) {
             bail!("not moved: confirm it, or pass --yes");
         }
     }
     let done = ask("").await?;
     output::line(if as_json { done.to_string() } else { said(&done, "will be") });
+    if let Some(undo) = done["undo"].as_str().filter(|_| !as_json) {
+        output::note(format_args!("to take it back: weir subscription undo {name} {undo}"));
+    }
     Ok(())
 }
 

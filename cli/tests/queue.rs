@@ -20,7 +20,7 @@ fn send(http: &mut Connection, line: &str, body: &Value) -> Answer {
 }
 
 fn pull(http: &mut Connection, body: &Value) -> Vec<Value> {
-    let answer = send(http, "POST /v1/subscriptions/work:pull", body);
+    let answer = send(http, "POST /v1/subscriptions/billing:pull", body);
     assert_eq!(answer.status, 200, "{}", answer.text());
     answer.json()["messages"].as_array().unwrap().clone()
 }
@@ -45,14 +45,14 @@ fn one_topic_is_a_queue_of_two_workers_a_stream_and_both_again_after_a_seek() {
         assert_eq!(sent.status, 201, "{}", sent.text());
     }
     let work = json!({"mode": "queue", "topics": ["orders"], "lease_ms": 1000, "dlq": "orders.dead"});
-    let made = send(&mut http, "PUT /v1/subscriptions/work", &work);
+    let made = send(&mut http, "PUT /v1/subscriptions/billing", &work);
     assert_eq!(made.status, 201, "{}", made.text());
-    assert_eq!(send(&mut http, "PUT /v1/subscriptions/work", &work).status, 200, "twice is once");
+    assert_eq!(send(&mut http, "PUT /v1/subscriptions/billing", &work).status, 200, "twice is once");
 
     // The first takes two and dies; the second does the others, and those two once their leases are over.
     let lost = pull(&mut http, &json!({"max": 2, "holder": "worker-1"}));
     assert_eq!(ids(&lost), ["0:0", "0:1"]);
-    let held = http.request("GET /v1/subscriptions/work/leases", &[], b"").unwrap().json();
+    let held = http.request("GET /v1/subscriptions/billing/leases", &[], b"").unwrap().json();
     assert_eq!(held["items"][0]["holder"], "worker-1", "{held}");
     let mut done = pull(&mut http, &json!({"max": 9, "lease_ms": 60_000, "holder": "worker-2"}));
     assert_eq!(ids(&done), ["0:2", "0:3"]);
@@ -63,14 +63,14 @@ fn one_topic_is_a_queue_of_two_workers_a_stream_and_both_again_after_a_seek() {
     assert_eq!(ids(&done[2..]), ["0:0", "0:1"]);
     assert_eq!(done[2]["attempt"], 2);
     assert!(done[2]["fence"].as_u64() > lost[0]["fence"].as_u64());
-    let late = send(&mut http, "POST /v1/subscriptions/work:settle", &json!({"ack": leases(&lost)}));
+    let late = send(&mut http, "POST /v1/subscriptions/billing:settle", &json!({"ack": leases(&lost)}));
     assert_eq!(late.status, 207, "{}", late.text());
     let late = late.json();
     assert_eq!(
         (&late["results"][0]["result"], &late["results"][0]["current"]["attempt"]),
         (&json!("lease_lost"), &json!(2))
     );
-    let settled = send(&mut http, "POST /v1/subscriptions/work:settle", &json!({"ack": leases(&done)}));
+    let settled = send(&mut http, "POST /v1/subscriptions/billing:settle", &json!({"ack": leases(&done)}));
     assert_eq!(settled.status, 200, "{}", settled.text());
 
     // Whoever reads the topic as a stream sees all of it, and sees nothing of the queue.
@@ -83,7 +83,7 @@ fn one_topic_is_a_queue_of_two_workers_a_stream_and_both_again_after_a_seek() {
     let product = Product::start(dir.path());
     let mut http = Connection::open(&product.address).unwrap();
     assert!(pull(&mut http, &json!({"max": 9})).is_empty(), "what was settled stays settled");
-    let seek = "POST /v1/subscriptions/work:seek";
+    let seek = "POST /v1/subscriptions/billing:seek";
     let dry = send(&mut http, &format!("{seek}?dry_run=true"), &json!({"to": "0:2"}));
     assert_eq!(dry.status, 400, "an offset is a number");
     let dry = send(&mut http, &format!("{seek}?dry_run=true"), &json!({"to": "2"})).json();
@@ -133,14 +133,14 @@ fn torture_kill_while_workers_settle_brings_nothing_back_and_loses_nothing() {
     let mut http = Connection::open(&product.address).unwrap();
     let mut drained = BTreeSet::new();
     loop {
-        let state = http.request("GET /v1/subscriptions/work", &[], b"").unwrap().json();
+        let state = http.request("GET /v1/subscriptions/billing", &[], b"").unwrap().json();
         if state["totals"]["unsettled"] == 0 && state["totals"]["dead_pending"] == 0 {
             break;
         }
         let messages = pull(&mut http, &json!({"max": 100, "wait_ms": 500}));
         if !messages.is_empty() {
             let settled =
-                send(&mut http, "POST /v1/subscriptions/work:settle", &json!({"ack": leases(&messages)}));
+                send(&mut http, "POST /v1/subscriptions/billing:settle", &json!({"ack": leases(&messages)}));
             assert_eq!(settled.status, 200, "{}", settled.text());
         }
         drained.extend(ids(&messages).into_iter().map(str::to_owned));
@@ -167,7 +167,7 @@ fn work_and_kill(dir: &Path, after: Duration, seen: &Shared, numbers: &Arc<Atomi
         ("PUT /v1/topics/orders", json!({"partitions": 2})),
         ("PUT /v1/topics/orders.dead", json!({})),
         (
-            "PUT /v1/subscriptions/work",
+            "PUT /v1/subscriptions/billing",
             json!({"mode": "queue", "topics": ["orders"], "dlq": "orders.dead", "max_attempts": 100}),
         ),
     ] {
@@ -214,7 +214,7 @@ fn work(address: &str, seen: &Shared, stopping: &AtomicBool) {
     let Ok(mut http) = Connection::open(address) else { return };
     let ask = json!({"max": 8, "wait_ms": 200}).to_string();
     while !stopping.load(Ordering::Acquire) {
-        let line = "POST /v1/subscriptions/work:pull";
+        let line = "POST /v1/subscriptions/billing:pull";
         let Ok(answer) = http.request(line, &[JSON], ask.as_bytes()) else { return };
         if answer.status != 200 {
             return;
@@ -245,7 +245,7 @@ fn work(address: &str, seen: &Shared, stopping: &AtomicBool) {
             settled.push(id);
         }
         let body = json!({"ack": ack, "nack": nack, "dead": dead}).to_string();
-        let line = "POST /v1/subscriptions/work:settle";
+        let line = "POST /v1/subscriptions/billing:settle";
         let Ok(answer) = http.request(line, &[JSON], body.as_bytes()) else { return };
         if answer.status != 200 {
             return;
@@ -286,7 +286,7 @@ fn torture_kill_keeps_the_order_of_every_key() {
         let mut http = Connection::open(&product.address).unwrap();
         let config = json!({"topics": ["orders"], "order": "key", "backoff_ms": [20], "max_attempts": 0});
         for (line, config) in
-            [("PUT /v1/topics/orders", json!({"partitions": 2})), ("PUT /v1/subscriptions/work", config)]
+            [("PUT /v1/topics/orders", json!({"partitions": 2})), ("PUT /v1/subscriptions/billing", config)]
         {
             let made = send(&mut http, line, &config);
             assert!(matches!(made.status, 200 | 201), "{}", made.text());
@@ -313,7 +313,8 @@ fn torture_kill_keeps_the_order_of_every_key() {
     let product = Product::start(dir.path());
     let mut http = Connection::open(&product.address).unwrap();
     let deadline = std::time::Instant::now() + Duration::from_secs(60);
-    while http.request("GET /v1/subscriptions/work", &[], b"").unwrap().json()["totals"]["unsettled"] != 0 {
+    while http.request("GET /v1/subscriptions/billing", &[], b"").unwrap().json()["totals"]["unsettled"] != 0
+    {
         assert!(std::time::Instant::now() < deadline, "messages are stuck");
         take_in_order(&mut http, &asked);
     }
@@ -331,7 +332,7 @@ fn work_in_order(address: &str, asked: &Mutex<BTreeSet<String>>, stopping: &Atom
 /// Takes some, gives every seventh back at first, acknowledges the rest. False once the server is gone.
 fn take_in_order(http: &mut Connection, asked: &Mutex<BTreeSet<String>>) -> bool {
     let ask = json!({"max": 6, "wait_ms": 100}).to_string();
-    let Ok(answer) = http.request("POST /v1/subscriptions/work:pull", &[JSON], ask.as_bytes()) else {
+    let Ok(answer) = http.request("POST /v1/subscriptions/billing:pull", &[JSON], ask.as_bytes()) else {
         return false;
     };
     if answer.status != 200 {
@@ -358,7 +359,7 @@ fn take_in_order(http: &mut Connection, asked: &Mutex<BTreeSet<String>>) -> bool
         assert_eq!(later, None, "{partition}:{offset} comes after a later one of {key}");
     }
     let body = json!({"ack": ack, "nack": nack}).to_string();
-    match http.request("POST /v1/subscriptions/work:settle", &[JSON], body.as_bytes()) {
+    match http.request("POST /v1/subscriptions/billing:settle", &[JSON], body.as_bytes()) {
         Ok(answer) => answer.status == 200,
         Err(_) => false,
     }

@@ -229,3 +229,91 @@ fn pull_as(http: &mut Connection, subscription: &str, most: u64) -> Vec<Value> {
     let pulled = post(http, &format!("/v1/subscriptions/{subscription}:pull"), &json!({"max": most}));
     pulled.json()["messages"].as_array().unwrap().clone()
 }
+
+/// What `weir` prints, and whether it succeeded.
+fn weir(url: &str, arguments: &[&str]) -> (bool, String, String) {
+    let run = Command::new(env!("CARGO_BIN_EXE_weir")).args(arguments).args(["--url", url]).output().unwrap();
+    let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
+    (run.status.success(), text(run.stdout), text(run.stderr))
+}
+
+#[test]
+fn an_operator_explains_redrives_seeks_and_undoes_from_the_command_line() {
+    let (_dir, product, mut http) = started();
+    create(&mut http, 1, &json!({"max_attempts": 1}));
+    publish(&mut http, 6);
+    let held = pull(&mut http, &json!({"max": 4}));
+    let dead: Vec<_> =
+        leases(&held[..3]).iter().map(|lease| json!({"lease": lease, "reason": "no"})).collect();
+    assert_eq!(post(&mut http, "/v1/subscriptions/billing:settle", &json!({"dead": dead})).status, 200);
+
+    let url = format!("http://{}", product.address);
+    let (ok, said, _) = weir(&url, &["subscription", "explain", "billing", "0:0"]);
+    assert!(ok && said.starts_with("0:0 is dead"), "{said}");
+    let (_, said, _) = weir(&url, &["subscription", "explain", "billing", "0:3", "--json"]);
+    assert_eq!(serde_json::from_str::<Value>(&said).unwrap()["state"], "leased", "{said}");
+    let state = |of: &[&str]| {
+        let (ok, said, why) = weir(&url, &[&["subscription", "state", "billing", "--json"], of].concat());
+        assert!(ok, "{why}");
+        said.lines()
+            .map(|line| serde_json::from_str::<Value>(line).unwrap()["offset"].as_u64().unwrap())
+            .collect()
+    };
+    let dead: Vec<u64> = state(&["--of", "dead"]);
+    assert_eq!(dead, [0, 1, 2]);
+    assert_eq!(state(&[]), [4, 5]);
+
+    let (ok, said, why) = weir(&url, &["subscription", "redrive", "billing", "--dry-run"]);
+    assert!(ok && said == "0:0\n0:1\n0:2\n" && why.contains("3 message(s) would be"), "{said}{why}");
+    let (ok, _, why) = weir(&url, &["subscription", "redrive", "billing"]);
+    assert!(!ok && why.contains("nothing was redriven"), "nobody was there to say yes: {why}");
+    let (ok, said, _) = weir(&url, &["subscription", "redrive", "billing", "0:1", "--yes", "--json"]);
+    assert_eq!(
+        (ok, serde_json::from_str::<Value>(&said).unwrap()["redriven"].clone()),
+        (true, json!(["0:1"]))
+    );
+    assert_eq!(state(&["--of", "dead"]), [0, 2]);
+
+    let (ok, said, why) = weir(&url, &["subscription", "seek", "billing", "latest", "--yes"]);
+    assert!(ok && said.contains("4 skipped"), "{said}{why}");
+    let undo = why.split_whitespace().last().unwrap().to_owned();
+    assert!(undo.starts_with("snap_"), "{why}");
+    assert_eq!(state(&[]), [0u64; 0]);
+    assert_eq!(state(&["--as-of", &undo]), [1, 3, 4, 5]);
+    let (ok, said, _) = weir(&url, &["subscription", "undo", "billing", &undo, "--dry-run"]);
+    assert!(ok && said.contains("4 message(s) would be"), "{said}");
+    let (ok, said, why) = weir(&url, &["subscription", "undo", "billing", &undo, "--yes"]);
+    assert!(ok, "{said}{why}");
+    assert_eq!(state(&[]), [1, 3, 4, 5]);
+    let (ok, _, why) = weir(&url, &["subscription", "undo", "billing", "snap_00000000000000ff", "--yes"]);
+    assert!(!ok && why.contains("not kept"), "{why}");
+}
+
+#[test]
+fn a_pull_that_follows_prints_and_acknowledges_what_comes() {
+    let (_dir, product, mut http) = started();
+    create(&mut http, 1, &json!({}));
+    let url = format!("http://{}", product.address);
+    let mut worker = Command::new(env!("CARGO_BIN_EXE_weir"))
+        .args(["pull", "billing", "--follow", "--ack", "--max", "2", "--url", &url])
+        .stdout(std::process::Stdio::piped())
+        .spawn()
+        .unwrap();
+    publish(&mut http, 3);
+    let mut lines = std::io::BufRead::lines(std::io::BufReader::new(worker.stdout.take().unwrap()));
+    let mut next = || lines.next().unwrap().unwrap();
+    assert_eq!([next(), next(), next()], ["{\"n\":0}", "{\"n\":1}", "{\"n\":2}"]);
+    publish(&mut http, 1);
+    assert_eq!(next(), "{\"n\":0}");
+    let start = Instant::now();
+    loop {
+        let found = http.request("GET /v1/subscriptions/billing", &[], b"").unwrap().json();
+        if found["totals"]["unsettled"] == json!(0) {
+            break;
+        }
+        assert!(start.elapsed() < Duration::from_secs(20), "{found}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    assert!(Command::new("kill").args(["-INT", &worker.id().to_string()]).status().unwrap().success());
+    assert!(worker.wait().unwrap().success());
+}

@@ -150,3 +150,89 @@ fn a_deadline_that_comes_before_the_disk_is_answered_at_memory_and_the_receipt_t
     );
     assert_eq!(offsets(&mut http, ""), [0, 1]);
 }
+
+/// Publishes `count` messages; every third has the header `region` eu, others us.
+fn publish_regions(http: &mut Connection, count: usize) {
+    let region = |n: usize| if n % 3 == 0 { "eu" } else { "us" };
+    let line = |n: usize| format!("{{\"headers\":{{\"region\":\"{}\"}},\"data\":{n}}}\n", region(n));
+    let lines: String = (0..count).map(line).collect();
+    let media = [("Content-Type", "application/x-ndjson")];
+    let sent = http.request("POST /v1/topics/t/messages:batch", &media, lines.as_bytes()).unwrap();
+    assert_eq!(sent.status, 200, "{}", sent.text());
+}
+
+#[test]
+fn a_filtered_page_has_what_matches_and_its_positions_are_behind_what_was_looked_at() {
+    let (_dir, _product, mut http) = start(&[]);
+    assert_eq!(http.request("PUT /v1/topics/t", &[], b"{\"partitions\":2}").unwrap().status, 201);
+    publish_regions(&mut http, 60);
+    // header.region == 'eu'
+    let filter = "filter=header.region%20%3D%3D%20%27eu%27";
+    let (mut query, mut numbers, mut pages) = (format!("from=earliest&limit=4&{filter}"), Vec::new(), 0);
+    loop {
+        let page = http.request(&format!("GET /v1/topics/t/messages?{query}"), &[], b"").unwrap();
+        let body = page.json();
+        numbers.extend(body["messages"].as_array().unwrap().iter().map(|it| it["data"].as_u64().unwrap()));
+        pages += 1;
+        if body["up_to_date"] == json!(true) {
+            break;
+        }
+        let link = page.header("link").unwrap();
+        let (_, next) = link.split_once('?').unwrap();
+        next.split('>').next().unwrap().clone_into(&mut query);
+        assert!(query.contains(filter), "{link}");
+    }
+    numbers.sort_unstable();
+    assert_eq!(numbers, (0..60).step_by(3).collect::<Vec<u64>>());
+    assert!(pages >= 5, "{pages}");
+    let refused = http.request("GET /v1/topics/t/messages?filter=region", &[], b"").unwrap();
+    assert_eq!((refused.status, &refused.json()["field"]), (400, &json!("filter")), "{}", refused.text());
+    let nothing =
+        http.request("GET /v1/topics/t/messages?wait=1&filter=key%3D%3D%27no%27", &[], b"").unwrap();
+    assert_eq!(nothing.status, 204, "waited for in vain");
+}
+
+#[test]
+fn who_follows_with_a_filter_gets_what_matches_and_goes_on_behind_the_rest() {
+    let (_dir, product, mut http) = start(&[]);
+    assert_eq!(http.request("PUT /v1/topics/t", &[], b"{}").unwrap().status, 201);
+    publish_regions(&mut http, 9);
+    let filter = "filter=header.region%3D%3D%27eu%27";
+    let follow = |headers: &[(&str, &str)]| {
+        let mut events = Connection::open(&product.address).unwrap();
+        let all = [&[("Accept", "text/event-stream")], headers].concat();
+        let path = format!("GET /v1/topics/t/messages?from=earliest&{filter}");
+        events.send(&path, &all, b"").unwrap();
+        assert_eq!(events.head().unwrap().0, 200);
+        let (mut found, mut id) = (Vec::new(), String::new());
+        loop {
+            let line = events.line().unwrap();
+            if let Some(at) = line.strip_prefix("id: ") {
+                at.clone_into(&mut id);
+            } else if line == "event: caught-up" {
+                // Its id comes next.
+                let at = events.line().unwrap();
+                return (found, at.strip_prefix("id: ").unwrap().to_owned());
+            } else if let Some(data) = line.strip_prefix("data: ") {
+                found.push(serde_json::from_str::<serde_json::Value>(data).unwrap()["data"].clone());
+            }
+        }
+    };
+    let (found, id) = follow(&[]);
+    assert_eq!(found, [json!(0), json!(3), json!(6)]);
+    publish_regions(&mut http, 4);
+    let (found, _) = follow(&[("Last-Event-ID", &id)]);
+    assert_eq!(found, [json!(0), json!(3)]);
+
+    let url = format!("http://{}", product.address);
+    let weir = |filter: &str| {
+        let arguments = ["sub", "t", "--from", "earliest", "--no-follow", "--filter", filter, "--url", &url];
+        std::process::Command::new(env!("CARGO_BIN_EXE_weir")).args(arguments).output().unwrap()
+    };
+    let printed = weir("not header.region == 'us'");
+    assert_eq!(String::from_utf8(printed.stdout).unwrap(), "0\n3\n6\n0\n3\n");
+    assert_eq!(weir("key == 'nobody'").stdout, b"", "it ends although nothing came");
+    let refused = weir("region = eu");
+    let why = String::from_utf8(refused.stderr).unwrap();
+    assert!(!refused.status.success() && why.contains("filter: expected header.<name>"), "{why}");
+}

@@ -72,6 +72,14 @@ fn damage_below_the_checkpoints_costs_messages_and_no_offsets() {
     {
         assert!(said.contains(told), "{told} in {said}");
     }
+    let looked = weir(&["repair", "--data-dir", data, "--json"]);
+    let told: serde_json::Value = serde_json::from_slice(&looked.stdout).unwrap();
+    assert_eq!(looked.status.code(), Some(1), "{told}");
+    assert_eq!(
+        (&told["whole"], &told["can_truncate"], &told["truncated"]),
+        (&false.into(), &true.into(), &false.into())
+    );
+    assert!(told["byte"].is_u64() && told["losses"][0]["covered"].is_u64(), "{told}");
     assert!(std::fs::read(&whole.0).unwrap() == before, "looking changes nothing");
 
     let cut = weir(&["repair", "--data-dir", data, "--truncate"]);
@@ -101,8 +109,14 @@ fn damage_behind_the_checkpoints_takes_the_end_of_the_log_with_it() {
     let data = data.to_str().unwrap();
     let (path, at) = with_messages(dir.path(), Product::kill);
     damage(&path, at);
-    let cut = weir(&["repair", "--data-dir", data, "--truncate"]);
+    let cut = weir(&["repair", "--data-dir", data, "--truncate", "--json"]);
     assert!(cut.status.success(), "{}", both(&cut));
+    let told: serde_json::Value = serde_json::from_slice(&cut.stdout).unwrap();
+    assert_eq!(
+        (&told["truncated"], told["kept"].as_array().map(Vec::len)),
+        (&true.into(), Some(1)),
+        "{told}"
+    );
     let mut product = Product::start(dir.path());
     let mut http = Connection::open(&product.address).unwrap();
     assert_eq!(publish(&mut http, "new")["offset"], MESSAGES / 2);

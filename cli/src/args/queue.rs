@@ -52,7 +52,7 @@ pub(crate) enum SubscriptionCommand {
     /// Move a subscription: deliver messages again, or skip them
     #[command(
         after_help = "Everything from there on is delivered, also what was settled or dead; everything before it is \
-        settled. Leases end, and attempts begin anew.\n\nExamples:\n  \
+        settled. Leases end, and attempts begin anew. What stood before is kept and can be brought back.\n\nExamples:\n  \
         weir subscription seek billing ts:2026-01-31T12:00:00Z --dry-run    # how many would come again\n  \
         weir subscription seek billing latest                              # drop what waits"
     )]
@@ -68,6 +68,48 @@ pub(crate) enum SubscriptionCommand {
         #[arg(long)]
         yes: bool,
     },
+    /// Take a seek back: what stood before it, with what was settled since
+    #[command(
+        after_help = "Of each partition the latest four seeks can be undone, an undo as well.\n\nExample:\n  \
+        weir subscription undo billing snap_00c0ffee00c0ffee --dry-run"
+    )]
+    Undo {
+        /// Name
+        name: String,
+        /// What the seek answered: snap_ and 16 digits
+        undo: String,
+        /// Only say what it would do
+        #[arg(long)]
+        dry_run: bool,
+        /// Do not ask
+        #[arg(long)]
+        yes: bool,
+    },
+    /// Say where one message stands, who has it, and what keeps it from being leased
+    #[command(after_help = "Changes nothing.\n\nExamples:\n  weir subscription explain billing 0:76531\n  \
+        weir subscription explain billing 0:76531 --json | jq .reasons")]
+    Explain {
+        /// Name
+        name: String,
+        /// Partition and offset of the message, as 0:76531
+        id: String,
+    },
+    /// List the messages that are in one state
+    #[command(
+        after_help = "Changes nothing.\n\nExamples:\n  weir subscription state billing                 # what could be leased\n  \
+        weir subscription state billing --of leased     # who has what, and for how long\n  \
+        weir subscription state billing --of dead --json | jq -r .id"
+    )]
+    State(StateArgs),
+    /// Deliver dead letters once more, to this subscription alone
+    #[command(
+        after_help = "They are unsettled again where they are, in the topic; attempts begin anew. What went to the dead letter \
+        topic stays there. It stops by itself when some of them are dead again.\n\nExamples:\n  \
+        weir subscription redrive billing --dry-run                # which they are\n  \
+        weir subscription redrive billing 0:7 0:9\n  \
+        weir subscription redrive billing --max 10000 --rate 50 --filter \"header.region == 'eu*'\""
+    )]
+    Redrive(RedriveArgs),
     /// Lease no more messages; leases that are held can still be settled
     Pause {
         /// Name
@@ -115,6 +157,54 @@ pub(crate) struct SubscriptionFields {
     pub(crate) paused: bool,
 }
 
+/// Which messages `weir subscription state` lists.
+#[derive(Debug, Clone, ClapArgs)]
+pub(crate) struct StateArgs {
+    /// Name
+    pub(crate) name: String,
+    /// ready, leased, delayed, blocked, settling, filtered or dead
+    #[arg(long, default_value = "ready", value_name = "STATE",
+        value_parser = ["ready", "leased", "delayed", "blocked", "settling", "filtered", "dead"])]
+    pub(crate) of: String,
+    /// As it was before a seek, by what the seek answered: snap_ and 16 digits; ready, delayed or dead
+    #[arg(long, value_name = "SNAPSHOT")]
+    pub(crate) as_of: Option<String>,
+    /// Only this partition
+    #[arg(long, value_name = "N")]
+    pub(crate) partition: Option<u32>,
+    /// Stop after this many
+    #[arg(long, default_value_t = 1_000, value_name = "N")]
+    pub(crate) limit: u64,
+}
+
+/// Which dead letters `weir subscription redrive` delivers again, and how fast.
+#[derive(Debug, Clone, Default, ClapArgs)]
+pub(crate) struct RedriveArgs {
+    /// Name
+    pub(crate) name: String,
+    /// These messages, each as partition:offset [default: the oldest]
+    #[arg(value_name = "ID", conflicts_with = "max")]
+    pub(crate) ids: Vec<String>,
+    /// At most this many
+    #[arg(long, default_value_t = 100, value_name = "N")]
+    pub(crate) max: u64,
+    /// Only those that match, as "header.region == 'eu*'"
+    #[arg(long, value_name = "EXPRESSION")]
+    pub(crate) filter: Option<String>,
+    /// At most this many a second [default: at once]
+    #[arg(long, value_name = "N")]
+    pub(crate) rate: Option<u32>,
+    /// Stop when this many of one partition are dead again; 0: never [default: 10]
+    #[arg(long, value_name = "N")]
+    pub(crate) stop_after: Option<u32>,
+    /// Only say which they would be
+    #[arg(long)]
+    pub(crate) dry_run: bool,
+    /// Do not ask
+    #[arg(long)]
+    pub(crate) yes: bool,
+}
+
 /// How `weir pull` leases.
 #[derive(Debug, Clone, ClapArgs)]
 pub(crate) struct PullArgs {
@@ -132,6 +222,9 @@ pub(crate) struct PullArgs {
     /// Acknowledge every message once it is printed
     #[arg(long)]
     pub(crate) ack: bool,
+    /// Pull again and again, until Ctrl-C: whatever comes is printed, and with --ack acknowledged
+    #[arg(long, conflicts_with = "wait")]
+    pub(crate) follow: bool,
     /// Who takes them, shown in the list of leases [default: `weir pull` and the process]
     #[arg(long, value_name = "NAME")]
     pub(crate) holder: Option<String>,

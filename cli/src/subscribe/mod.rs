@@ -119,6 +119,7 @@ impl Run<'_> {
             p: self.args.partition,
             from: Some(follow.position.from(&self.from)),
             min_level: self.args.min_level.as_deref().and_then(Level::from_text),
+            filter: self.args.filter.clone(),
             limit: follow.granted,
             ..Sub::default()
         }
@@ -155,6 +156,7 @@ impl Run<'_> {
                 note_gap(&follow.topic, &gap);
                 follow.position.skipped(gap.p, gap.to);
             }
+            ServerFrame::Looked(looked) => follow.position.looked(looked.p, looked.upto),
             ServerFrame::Firm(Firm { p: partition, upto }) => {
                 self.printer.fate(&Fate::Firm { topic: &follow.topic, partition, upto });
                 follow.position.firm(partition, upto);

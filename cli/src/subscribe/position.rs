@@ -65,8 +65,16 @@ impl Position {
         }
     }
 
-    /// Everything below `end` has come.
+    /// What a filter kept back below `upto` is behind us, and all of that is committed.
+    pub(super) fn looked(&mut self, partition: u32, upto: u64) {
+        if self.next.get(&partition).is_none_or(|next| *next < upto) {
+            self.skipped(partition, upto);
+        }
+    }
+
+    /// Everything below `end` has come, or was kept back by a filter.
     pub(super) fn caught_up(&mut self, partition: u32, end: u64) {
+        self.looked(partition, end);
         if let Some(behind) = &mut self.behind {
             behind.retain(|at, tail| *at != partition || end < *tail);
         }

@@ -519,8 +519,12 @@ pub struct Redrive {
 
 /// What a redrive did.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-#[schema(example = json!({"redriven": ["0:76531"], "dead_again": 0, "stopped": false, "next": null}))]
+#[schema(example = json!({
+    "dry_run": false, "redriven": ["0:76531"], "dead_again": 0, "stopped": false, "next": null
+}))]
 pub struct Redriven {
+    /// Nothing was redriven: this is what would be.
+    pub dry_run: bool,
     /// What will be delivered again. What was not dead, or does not exist any more, is not among them.
     pub redriven: Vec<String>,
     /// How many of them were dead again before the last one was redriven.

@@ -60,9 +60,11 @@ pub(super) async fn explain(call: Call) -> Result<Response, Problem> {
 pub(super) async fn redrive(mut call: Call) -> Result<Response, Problem> {
     let path = path(&call)?;
     let asked: api::Redrive = call.json().await?;
-    let redrive = checked(asked)?;
+    let is_dry_run = call.route.query("dry_run") == Some("true");
+    let redrive = Redrive { is_dry_run, ..checked(asked)? };
     let done = call.edge.services.subscriptions.redrive(&path, &redrive).await?;
     let body = Redriven {
+        dry_run: is_dry_run,
         redriven: done.redriven.into_iter().map(|(partition, offset)| id(partition.0, offset.0)).collect(),
         dead_again: done.dead_again,
         stopped: done.is_stopped,
@@ -93,7 +95,7 @@ fn checked(asked: api::Redrive) -> Result<Redrive, Problem> {
         None => RedriveFrom::Oldest,
     };
     let stop_after = asked.stop_after.unwrap_or(STOP_AFTER_DEFAULT);
-    Ok(Redrive { from, limit, filter: asked.filter, rate: asked.rate, stop_after })
+    Ok(Redrive { from, limit, filter: asked.filter, rate: asked.rate, stop_after, is_dry_run: false })
 }
 
 /// Partition and offset, as a message's `id` has them.

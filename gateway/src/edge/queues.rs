@@ -12,7 +12,7 @@ use weir_protocol::limits::{
     CLIENT_ID_BYTES_MAX, DELAY_MS_MAX, LEASE_MS_MAX, LEASE_MS_MIN, PULL_RECORDS_MAX, SETTLE_ITEMS_MAX,
     SETTLE_REASON_BYTES_MAX, WAIT_MS_MAX,
 };
-use weir_protocol::rpc::{At, LeaseInfo, SettleAction, Standing};
+use weir_protocol::rpc::{At, LeaseInfo, SettleAction, Standing, snapshot_name, snapshot_named};
 use weir_protocol::start::{Start, parse_from};
 
 use super::body::too_large;
@@ -171,7 +171,7 @@ pub(super) async fn seek(mut call: Call) -> Result<Response, Problem> {
     let asked: api::Seek = call.json().await?;
     let is_dry_run = call.route.query("dry_run") == Some("true");
     let (to, back_to) = match &asked.undo {
-        Some(token) if asked.to == "undo" => (At::Earliest(true), undo_name(token)?),
+        Some(token) if asked.to == "undo" => (At::Earliest(true), undo_name("undo", token)?),
         Some(_) => return Err(Problem::invalid_parameter("undo", "goes with \"to\": \"undo\"")),
         None if asked.to == "undo" => {
             return Err(Problem::invalid_parameter("undo", "say which seek: its answer's undo"));
@@ -194,21 +194,16 @@ pub(super) async fn seek(mut call: Call) -> Result<Response, Problem> {
         dry_run: is_dry_run,
         redelivered: parts.iter().map(|part| part.redelivered).sum(),
         skipped: parts.iter().map(|part| part.skipped).sum(),
-        undo: (!is_dry_run).then(|| undo_token(keep_as)),
+        undo: (!is_dry_run).then(|| snapshot_name(keep_as)),
         parts,
     };
     json(StatusCode::OK, &body)
 }
 
-/// What names what stood before a seek.
-fn undo_token(name: u64) -> String {
-    format!("snap_{name:016x}")
-}
-
-fn undo_name(token: &str) -> Result<u64, Problem> {
-    let name = token.strip_prefix("snap_").filter(|hex| hex.len() == 16);
-    let name = name.and_then(|hex| u64::from_str_radix(hex, 16).ok()).filter(|name| *name > 0);
-    name.ok_or_else(|| Problem::invalid_parameter("undo", "not what a seek answered"))
+/// The number of what stood before a seek.
+fn undo_name(field: &str, token: &str) -> Result<u64, Problem> {
+    snapshot_named(token)
+        .ok_or_else(|| Problem::invalid_parameter(field, "not what a seek answered: snap_ and 16 digits"))
 }
 
 /// A text, or a number, which is an offset.
@@ -241,7 +236,9 @@ pub(super) async fn list(call: Call, standing: Standing) -> Result<Response, Pro
     if from.is_some() && number.is_none() {
         return Err(Problem::invalid_parameter("from", "an offset belongs to one partition: name it"));
     }
+    let as_of = call.route.query("as_of").map_or(Ok(0), |token| undo_name("as_of", token))?;
     let list = ListLeases {
+        as_of,
         partition: partition(number),
         from: Offset(from.unwrap_or(0)),
         limit: page_limit(&call),
@@ -327,9 +324,9 @@ mod tests {
 
     #[test]
     fn what_undoes_a_seek_comes_back_and_nothing_else_does() {
-        assert_eq!(undo_name(&undo_token(0x1234)).unwrap(), 0x1234);
+        assert_eq!(undo_name("undo", &snapshot_name(0x1234)).unwrap(), 0x1234);
         for bad in ["", "snap_", "snap_0000000000000000", "snap_123", "snap_zzzzzzzzzzzzzzzz", "1234"] {
-            assert_eq!(undo_name(bad).unwrap_err().field.as_deref(), Some("undo"), "{bad}");
+            assert_eq!(undo_name("undo", bad).unwrap_err().field.as_deref(), Some("undo"), "{bad}");
         }
     }
 

@@ -86,12 +86,15 @@ pub struct RedriveRequest {
     /// See `watched`; 0: whatever became of them.
     #[prost(uint32, tag = "7")]
     pub give_up_at: u32,
+    /// Only say what would be redriven.
+    #[prost(bool, tag = "8")]
+    pub is_dry_run: bool,
 }
 
 /// The answer to [`RedriveRequest`].
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct RedriveAnswer {
-    /// What is unsettled again, ascending.
+    /// What is unsettled again, or would be, ascending.
     #[prost(uint64, repeated, tag = "1")]
     pub redriven: Vec<u64>,
     /// Where to go on; absent: there is nothing beyond.
@@ -100,4 +103,17 @@ pub struct RedriveAnswer {
     /// How many of the watched ones are dead again.
     #[prost(uint64, tag = "3")]
     pub dead_again: u64,
+}
+
+/// What stood before a seek, as it is named to people: `snap_` and 16 hexadecimal digits.
+#[must_use]
+pub fn snapshot_name(name: u64) -> String {
+    format!("snap_{name:016x}")
+}
+
+/// The number that [`snapshot_name`] names; `None` of anything else.
+#[must_use]
+pub fn snapshot_named(text: &str) -> Option<u64> {
+    let hex = text.strip_prefix("snap_").filter(|hex| hex.len() == 16)?;
+    u64::from_str_radix(hex, 16).ok().filter(|name| *name > 0)
 }

@@ -410,6 +410,9 @@ pub struct ListLeasesRequest {
     /// Only records that stand so; `Unset`: what is leased and what waits.
     #[prost(enumeration = "Standing", tag = "4")]
     pub standing: i32,
+    /// As it stood before the seek that kept it under this name; 0: now.
+    #[prost(fixed64, tag = "5")]
+    pub as_of: u64,
 }
 
 /// Where a record stands for a subscription.

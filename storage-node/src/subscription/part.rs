@@ -411,6 +411,22 @@ impl Part {
         Some(part)
     }
 
+    /// The part as it stood before the seek of this name, without what was settled since; `None` if nothing is kept under
+    /// it. To be looked at: it shares everything and is never applied to.
+    #[must_use]
+    pub fn as_of(&self, name: u64, start: Offset) -> Option<Self> {
+        let kept = self.kept.iter().find(|kept| kept.name == name)?.clone();
+        let mut part = Self {
+            floor: kept.floor,
+            settled: kept.settled,
+            retries: kept.retries,
+            given_up: kept.given_up,
+            ..self.clone()
+        };
+        part.start_moved(start);
+        Some(part)
+    }
+
     /// Records below `end` that are unsettled here and settled in `other`.
     #[must_use]
     pub fn unsettled_only_here(&self, other: &Self, end: Offset) -> u64 {

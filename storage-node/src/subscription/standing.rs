@@ -1,5 +1,7 @@
 //! Where one record stands, and lists of those that stand somewhere. Looking changes nothing.
 
+use std::ops::Range;
+
 use weir_protocol::ids::{Offset, TimestampMs};
 use weir_protocol::rpc::{LeaseInfo, Standing};
 
@@ -63,28 +65,12 @@ impl Leases {
     pub fn standing_as(
         &self,
         part: &Part,
-        range: std::ops::Range<Offset>,
+        range: Range<Offset>,
         as_asked: Standing,
         limit: usize,
         now: TimestampMs,
     ) -> LeasePage {
-        let mut page = LeasePage::default();
-        let dead = (as_asked == Standing::Dead).then(|| part.given_up_from(range.start));
-        let dead = dead.into_iter().flatten().take_while(|offset| *offset < range.end);
-        let unsettled = (as_asked != Standing::Dead).then(|| part.unsettled_from(range.start, range.end));
-        let unsettled = unsettled.into_iter().flatten();
-        let unsettled = unsettled.flat_map(|run| (run.start.0..run.end.0).map(Offset));
-        for (looked_at, offset) in dead.chain(unsettled).enumerate() {
-            if page.leases.len() == limit || looked_at == LOOKED_AT_MAX {
-                page.next = Some(offset);
-                break;
-            }
-            let info = self.standing(part, offset, now);
-            if info.standing() == as_asked {
-                page.leases.push(info);
-            }
-        }
-        page
+        part.page(range, as_asked, limit, |offset| self.standing(part, offset, now))
     }
 
     /// Records from `from` on may be unsettled again, in the log: they are leased as new ones.
@@ -102,5 +88,64 @@ impl Leases {
     #[must_use]
     pub fn is_full(&self) -> bool {
         self.leased.len() >= self.rules.max_unacked
+    }
+}
+
+impl Part {
+    /// Records that stood as asked in a part that was kept; only the log is known of it, so nobody held any. `None` of
+    /// states that are not in the log.
+    #[must_use]
+    pub fn stood_as(
+        &self,
+        range: Range<Offset>,
+        as_asked: Standing,
+        limit: usize,
+        now: TimestampMs,
+    ) -> Option<LeasePage> {
+        let look = |offset: Offset| {
+            let retry = self.retry(offset);
+            let due = retry.and_then(|retry| retry.due).filter(|due| *due > now);
+            let mut info = LeaseInfo {
+                offset: offset.0,
+                attempts: retry.map_or(0, |retry| retry.attempts),
+                delayed_ms: due.map(|due| due.0 - now.0),
+                ..LeaseInfo::default()
+            };
+            info.set_standing(match due {
+                _ if self.is_given_up(offset) => Standing::Dead,
+                Some(_) => Standing::Delayed,
+                None => Standing::Ready,
+            });
+            info
+        };
+        let is_logged = matches!(as_asked, Standing::Ready | Standing::Delayed | Standing::Dead);
+        is_logged.then(|| self.page(range, as_asked, limit, look))
+    }
+
+    /// The records of a range that stand as asked, as `look` says of each.
+    fn page(
+        &self,
+        range: Range<Offset>,
+        as_asked: Standing,
+        limit: usize,
+        look: impl Fn(Offset) -> LeaseInfo,
+    ) -> LeasePage {
+        let mut page = LeasePage::default();
+        let dead = (as_asked == Standing::Dead).then(|| self.given_up_from(range.start));
+        let dead = dead.into_iter().flatten().take_while(|offset| *offset < range.end);
+        let unsettled = (as_asked != Standing::Dead).then(|| self.unsettled_from(range.start, range.end));
+        let unsettled = unsettled.into_iter().flatten();
+        let unsettled = unsettled.flat_map(|run| (run.start.0..run.end.0).map(Offset));
+        for (looked_at, offset) in dead.chain(unsettled).enumerate() {
+            if page.leases.len() == limit || looked_at == LOOKED_AT_MAX {
+                page.next = Some(offset);
+                break;
+            }
+            let info = look(offset);
+            if info.standing() == as_asked {
+                page.leases.push(info);
+            }
+        }
+        page
     }
 }

@@ -230,10 +230,13 @@ async fn a_lease_that_ends_goes_to_another_and_the_late_worker_is_told_so() {
     assert_eq!((late[0].0, late[0].1.unwrap().attempt), (SettleOutcome::LeaseLost, 2));
     let longer = SettleItem { ms: Some(60_000), ..item(&quick[0], SettleAction::Extend) };
     assert_eq!(settle(&link, work, vec![longer]).await, [(SettleOutcome::Done, None)]);
-    let list: LeaseList =
-        call(&link, Method::ListLeases, &ListLeasesRequest { part: work, from: 0, limit: 10, standing: 0 })
-            .await
-            .unwrap();
+    let list: LeaseList = call(
+        &link,
+        Method::ListLeases,
+        &ListLeasesRequest { part: work, from: 0, limit: 10, standing: 0, as_of: 0 },
+    )
+    .await
+    .unwrap();
     assert!(list.leases[0].grant.unwrap().expires_in_ms > 50_000);
     ack(&link, work, &quick).await;
     assert_eq!(stats(&link, work).await.floor, 1);

@@ -22,7 +22,7 @@ async fn explain(link: &Link, part: PartRef, offset: u64) -> (Standing, Vec<Hind
 }
 
 async fn dead(link: &Link, part: PartRef) -> Vec<u64> {
-    let request = ListLeasesRequest { part, from: 0, limit: 100, standing: Standing::Dead.into() };
+    let request = ListLeasesRequest { part, from: 0, limit: 100, standing: Standing::Dead.into(), as_of: 0 };
     let list: LeaseList = call(link, Method::ListLeases, &request).await.unwrap();
     list.leases.iter().map(|lease| lease.offset).collect()
 }
@@ -76,6 +76,26 @@ async fn a_seek_can_be_undone_and_what_was_settled_since_stays_settled() {
     node.shutdown(Duration::from_secs(5)).await;
 
     let (node, link) = start(dir.path()).await;
+    let then = |as_of, standing: Standing| {
+        let (link, standing) = (link.clone(), standing.into());
+        let request = ListLeasesRequest { part: work, from: 0, limit: 9, standing, as_of };
+        async move { call::<LeaseList>(&link, Method::ListLeases, &request).await }
+    };
+    let offsets = |list: LeaseList| list.leases.iter().map(|lease| lease.offset).collect::<Vec<_>>();
+    // What came since was not settled then.
+    assert_eq!(offsets(then(5, Standing::Ready).await.unwrap()), [2, 3, 4]);
+    assert_eq!(offsets(then(0, Standing::Ready).await.unwrap()), [0; 0]);
+    match then(7, Standing::Ready).await {
+        Err(CallError::Refused(refusal)) => {
+            assert_eq!(refusal.error_code(), ErrorCode::InvalidCursor);
+            assert!(refusal.detail.contains("snap_0000000000000005"), "{}", refusal.detail);
+        }
+        other => panic!("{other:?}"),
+    }
+    match then(5, Standing::Leased).await {
+        Err(CallError::Refused(refusal)) => assert_eq!(refusal.error_code(), ErrorCode::InvalidParameter),
+        other => panic!("{other:?}"),
+    }
     let undo = seek(At::Earliest(true), 6, 5);
     let would: SeekAnswer =
         call(&link, Method::Seek, &SeekRequest { is_dry_run: true, ..undo.clone() }).await.unwrap();
@@ -110,6 +130,11 @@ async fn dead_letters_are_redriven_once_and_not_for_ever() {
 
     let (node, link) = start(dir.path()).await;
     let redrive = RedriveRequest { part: work, limit: 10, ..RedriveRequest::default() };
+    let dry = RedriveRequest { is_dry_run: true, limit: 3, ..redrive.clone() };
+    for _ in 0..2 {
+        let would: RedriveAnswer = call(&link, Method::Redrive, &dry).await.unwrap();
+        assert_eq!((would.redriven, would.next), (vec![0, 1, 3], Some(4)), "it only says so");
+    }
     let some = RedriveRequest { offsets: vec![2, 3, 99], ..redrive.clone() };
     // Whoever waits gets what is redriven.
     let waiting = PullRequest { wait_ms: 20_000, ..ask(work, 9) };

@@ -153,6 +153,12 @@ pub const LIST_MESSAGES_OF_STATE: Operation = Operation {
             Kind::Text,
             "`ready` (if absent), `leased`, `delayed`, `blocked`, `settling`, `filtered` or `dead`.",
         ),
+        Param::optional(
+            "as_of",
+            Kind::Text,
+            "The `undo` of a seek: the messages that were `ready`, `delayed` or `dead` right before it. What was published \
+             since counts as ready. Of each partition the latest four seeks are kept; other moments are not known.",
+        ),
         LISTED[0],
         LISTED[1],
         LISTED[2],
@@ -202,11 +208,12 @@ pub const REDRIVE_DEAD_LETTERS: Operation = Operation {
             begin anew. What went to the dead letter topic stays there. Redriven twice is redriven once. Errors: \
             `subscription_not_found`, `partition_not_found`, `incarnation_gone` once the topic was deleted, \
             `invalid_cursor`, `invalid_parameter`, `unknown_field`, `unavailable`.",
+    query: &[Param::optional("dry_run", Kind::Boolean, "Only say what would be redriven, at once.")],
     headers: &[],
     body: Body::Optional(&[json("Redrive")]),
     answers: &[Answer {
         status: 200,
-        about: "What was redriven.",
+        about: "What was redriven, or would be.",
         content: &[json("Redriven")],
         headers: &[],
     }],

@@ -22,6 +22,8 @@ pub struct ListLeases {
     pub from: Offset,
     /// At most this many.
     pub limit: u32,
+    /// As it stood before the seek of this name; 0: now.
+    pub as_of: u64,
     /// Only what stands so; `Unset`: what is leased and what waits.
     pub standing: Standing,
     /// Cursor of the page before; then the two above are of no account.
@@ -65,7 +67,8 @@ impl Subscriptions {
         };
         let deadline = self.storage.deadline();
         self.with_known(path, deadline, |known| async move {
-            self.list_from(&known.subscription, first, (list.limit, list.standing), deadline).await
+            self.list_from(&known.subscription, first, (list.limit, list.standing, list.as_of), deadline)
+                .await
         })
         .await
     }
@@ -74,7 +77,7 @@ impl Subscriptions {
         &self,
         subscription: &Subscription,
         first: Place,
-        (limit, standing): (u32, Standing),
+        (limit, standing, as_of): (u32, Standing, u64),
         deadline: tokio::time::Instant,
     ) -> Result<Page<LeaseListing>, ServiceError> {
         let (mut items, mut at) = (Vec::new(), first);
@@ -86,7 +89,8 @@ impl Subscriptions {
             let method = (Method::ListLeases, Safety::Repeatable);
             let call = self.call(subscription, at.partition, method, deadline)?;
             let part = subscription.part(at.partition);
-            let request = ListLeasesRequest { part, from: at.from.0, limit: left, standing: standing.into() };
+            let (from, standing) = (at.from.0, standing.into());
+            let request = ListLeasesRequest { part, from, limit: left, standing, as_of };
             let answer = self.storage.ask::<_, LeaseList>(call, &request).await;
             let answer = answer.map_err(|failure: ServiceError| failure.with_partition(at.partition))?;
             let partition = at.partition;

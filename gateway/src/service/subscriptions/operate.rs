@@ -43,6 +43,8 @@ pub struct Redrive {
     pub rate: Option<u32>,
     /// Stop when this many of them are dead again; 0: never.
     pub stop_after: u32,
+    /// Only say which they would be, at once.
+    pub is_dry_run: bool,
 }
 
 /// What a redrive did.
@@ -191,8 +193,9 @@ struct Pace {
 
 impl Pace {
     fn new(redrive: &Redrive) -> Self {
-        let step = redrive.rate.map_or(redrive.limit, |rate| (rate / STEPS_A_SECOND).max(1));
-        Self { begun: Instant::now(), rate: redrive.rate, step, done: RedriveDone::default() }
+        let rate = redrive.rate.filter(|_| !redrive.is_dry_run);
+        let step = rate.map_or(redrive.limit, |rate| (rate / STEPS_A_SECOND).max(1));
+        Self { begun: Instant::now(), rate, step, done: RedriveDone::default() }
     }
 
     /// Waits for the turn of the next one after `count`; false if it would come too late, or all has stopped.
@@ -220,7 +223,8 @@ impl Pace {
             part: subscription.part(partition),
             filter: redrive.filter.clone(),
             watched: watched.map(|(_, offset)| offset.0).collect(),
-            give_up_at: redrive.stop_after,
+            give_up_at: if redrive.is_dry_run { 0 } else { redrive.stop_after },
+            is_dry_run: redrive.is_dry_run,
             ..RedriveRequest::default()
         }
     }
@@ -228,7 +232,8 @@ impl Pace {
     fn add(&mut self, partition: PartitionId, answer: &RedriveAnswer, redrive: &Redrive) {
         self.done.redriven.extend(answer.redriven.iter().map(|offset| (partition, Offset(*offset))));
         self.done.dead_again = self.done.dead_again.max(answer.dead_again);
-        self.done.is_stopped = redrive.stop_after > 0 && answer.dead_again >= redrive.stop_after.into();
+        self.done.is_stopped =
+            !redrive.is_dry_run && redrive.stop_after > 0 && answer.dead_again >= redrive.stop_after.into();
     }
 }
 

@@ -2,14 +2,15 @@
 
 use bytes::Bytes;
 use weir_protocol::error::ErrorCode;
-use weir_protocol::ids::{Offset, ShardId};
+use weir_protocol::ids::{Offset, ShardId, TimestampMs};
 use weir_protocol::limits::READ_RECORDS_MAX;
 use weir_protocol::rpc::{
     DescribeSubscriptionRequest, LeaseList, ListLeasesRequest, ListSubscriptionsRequest, PartRef, PartStats,
     PartStatsList, PartStatsRequest, Refusal, Standing, SubscriptionDescription, SubscriptionList,
+    snapshot_name,
 };
 
-use super::PartHandle;
+use super::{PartHandle, View};
 use crate::clock;
 use crate::replica::ShardHandle;
 use crate::server::dispatch::decode;
@@ -74,13 +75,39 @@ pub(in crate::server) fn leases(shard: &ShardHandle, body: Bytes) -> Result<Leas
     let handle = PartHandle::new(shard.clone(), request.part);
     let queue = handle.queue(&handle.view()?);
     let limit = request.limit.clamp(1, READ_RECORDS_MAX) as usize;
-    let (held, view) = handle.lock(&queue)?;
     let (from, now) = (Offset(request.from), clock::now());
+    if request.as_of > 0 {
+        return as_of(&handle.view()?, &request, limit, now);
+    }
+    let (held, view) = handle.lock(&queue)?;
     let page = match request.standing() {
         Standing::Unset => held.leases.list(from, limit, now),
         standing => {
             held.leases.standing_as(&view.held.part, from.max(view.start)..view.end, standing, limit, now)
         }
     };
+    Ok(LeaseList { leases: page.leases, next: page.next.map(|offset| offset.0) })
+}
+
+/// What was unsettled or dead before a seek; holds nobody up.
+fn as_of(
+    view: &View,
+    request: &ListLeasesRequest,
+    limit: usize,
+    now: TimestampMs,
+) -> Result<LeaseList, Refusal> {
+    let part = &view.held.part;
+    let then = part.as_of(request.as_of, view.start).ok_or_else(|| {
+        let known: Vec<_> = part.kept().map(snapshot_name).collect();
+        let known = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
+        let detail = format!("as_of: what stood before that seek is not kept here any more; known: {known}");
+        Refusal::new(ErrorCode::InvalidCursor, detail)
+    })?;
+    let range = Offset(request.from).max(view.start)..view.end;
+    let page = then.stood_as(range, request.standing(), limit, now).ok_or_else(|| {
+        let detail =
+            "as_of: only what was ready, delayed or dead is known of then; leases are not in the log";
+        Refusal::new(ErrorCode::InvalidParameter, detail)
+    })?;
     Ok(LeaseList { leases: page.leases, next: page.next.map(|offset| offset.0) })
 }

@@ -56,7 +56,7 @@ pub(in crate::server) async fn redrive(
     }
     let next = dead.next().map(|offset| offset.0);
     let redriven = chosen.iter().map(|offset| offset.0).collect();
-    if let Some(first) = chosen.first().copied() {
+    if let Some(first) = chosen.first().copied().filter(|_| !request.is_dry_run) {
         let mut event = PartEvent::default();
         chosen.into_iter().for_each(|offset| event.settle(offset));
         let event = PartEvent { revived: event.settled, ..PartEvent::default() };
