@@ -56,6 +56,19 @@ test('subscriptions, with every tab and dialog', async ({ page, open, product })
   await page.getByRole('heading', { name: 'Why' }).waitFor();
   await page.getByRole('button', { name: /no such customer/ }).click();
   await take(page, '25-dead');
+  await page.getByRole('checkbox', { name: 'Pick all' }).check();
+  await page.getByRole('button', { name: 'Redrive 2' }).click();
+  await page.getByRole('button', { name: 'Preview' }).click();
+  await page.getByRole('region', { name: 'Preview' }).waitFor();
+  await take(page, '25-redrive');
+  await page.keyboard.press('Escape');
+  await page
+    .getByRole('link', { name: /^Explain/ })
+    .first()
+    .click();
+  await page.getByRole('region', { name: 'Explanation' }).waitFor();
+  await take(page, '25-explain');
+  await page.keyboard.press('Escape');
   await page.getByRole('link', { name: 'Try it' }).click();
   await page.getByLabel('Messages').fill('2');
   await page.getByRole('button', { name: 'Lease' }).click();

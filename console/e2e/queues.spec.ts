@@ -277,6 +277,15 @@ test('a seek says what it would do before it does it', async ({ page, open, prod
   await expect(dialog.getByRole('region', { name: 'Result' })).toContainText('6 messages will be');
   await expectFocusKept(page);
   expect(await totals(product, 'billing')).toMatchObject({ unsettled: 10, ready: 10 });
+  // And back again, as it stood before.
+  await reach(page, dialog.getByRole('button', { name: 'Undo the last seek' }));
+  await page.keyboard.press('Enter');
+  await expect(preview).toContainText('6 messages not settled so far');
+  await reach(page, preview.getByRole('button', { name: 'Undo now' }));
+  await page.keyboard.press('Enter');
+  await expect(dialog.getByRole('region', { name: 'Result' })).toContainText('6 were skipped');
+  expect(await totals(product, 'billing')).toMatchObject({ unsettled: 4, ready: 4 });
+  await product.queue('billing', 'seek', { to: 'earliest' });
   await page.keyboard.press('Escape');
   await expect(page.getByText('10 messages ready, and nobody')).toBeVisible();
 
@@ -317,6 +326,52 @@ test('dead letters are grouped by why, and lead to where they come from', async 
   const place = (await origin.textContent())?.split(' ')[1];
   await origin.click();
   await expect(page.getByRole('complementary', { name: `Message ${place}` })).toBeVisible();
+});
+
+test('dead letters are redriven, and a message is explained, with the keyboard alone', async ({
+  page,
+  open,
+  product,
+}) => {
+  await product.create('orders');
+  await product.create('graveyard');
+  await product.subscribe('billing', { topics: ['orders'], dlq: 'graveyard' });
+  await publishMany(product, 'orders', 6);
+  const leases = await product.pull('billing', 6);
+  await product.queue('billing', 'settle', { dead: leases.map((lease) => ({ lease, reason: 'no stock' })) });
+  await open('ns/default/subscriptions/billing/dead');
+  const table = page.getByRole('region', { name: 'Dead letters, newest first' });
+  await reach(page, table.getByRole('checkbox', { name: 'Pick 0:5' }));
+  await page.keyboard.press('Space');
+  await reach(page, table.getByRole('checkbox', { name: 'Pick 0:4' }));
+  await page.keyboard.press('Space');
+  await reach(page, page.getByRole('button', { name: 'Redrive 2' }), 'Shift+Tab');
+  await page.keyboard.press('Enter');
+  const dialog = page.getByRole('dialog', { name: 'Redrive dead letters of billing' });
+  await reach(page, dialog.getByRole('button', { name: 'Preview' }));
+  await page.keyboard.press('Enter');
+  await expect(dialog.getByRole('region', { name: 'Preview' })).toContainText('2 messages would be');
+  expect(await totals(product, 'billing')).toMatchObject({ unsettled: 0 });
+  await expectAccessible(page);
+  await reach(page, dialog.getByRole('button', { name: 'Redrive now' }));
+  await page.keyboard.press('Enter');
+  await expect(dialog.getByRole('region', { name: 'Result' })).toContainText('2 messages will be');
+  await expectFocusKept(page);
+  expect(await totals(product, 'billing')).toMatchObject({ unsettled: 2 });
+  await page.keyboard.press('Escape');
+
+  await reach(page, table.getByRole('link', { name: 'Explain 0:5' }));
+  await page.keyboard.press('Enter');
+  const why = page.getByRole('dialog', { name: 'Explain a message of billing' });
+  await expect(why.getByRole('region', { name: 'Explanation' })).toContainText('0:5 is ready.');
+  await expectAccessible(page);
+  await page.keyboard.press('Control+a');
+  await page.keyboard.type('0:0');
+  await page.keyboard.press('Enter');
+  await expect(why.getByRole('region', { name: 'Explanation' })).toContainText('0:0 is dead.');
+  await page.keyboard.press('Escape');
+  await expect(page).toHaveURL(/\/dead$/);
+  await expectFocusKept(page);
 });
 
 test('messages are leased and settled by hand', async ({ page, open, product }) => {

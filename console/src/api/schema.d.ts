@@ -163,7 +163,7 @@ export interface paths {
         };
         /**
          * Follow several topics as server-sent events
-         * @description `id` is an opaque cursor over all topics. Events: `message` (a record with its `topic`), `caught-up`, `gap`, `firm`, `retract`, `goaway`, `end`. A message that is not committed has `final: false` and a `term`. A comment is sent every 15 s.
+         * @description `id` is an opaque cursor over all topics. Events: `message` (a record with its `topic`), `caught-up`, `looked` (with a filter: all below was looked at), `gap`, `firm`, `retract`, `goaway`, `end`. A message that is not committed has `final: false` and a `term`. A comment is sent every 15 s.
          *
          *     Needs the grant `subscribe`.
          */
@@ -525,7 +525,7 @@ export interface paths {
         };
         /**
          * Read messages, or follow them as server-sent events
-         * @description The form is chosen by `Accept`. Reading at the end answers an empty page; beyond it 416; below the oldest message 410. With `text/event-stream` the answer does not end: events `message`, `caught-up`, `gap`, `firm`, `retract`, `goaway`, `end`; `limit`, `max_bytes`, `wait` and `until` do not apply.
+         * @description The form is chosen by `Accept`. Reading at the end answers an empty page; beyond it 416; below the oldest message 410. With `text/event-stream` the answer does not end: events `message`, `caught-up`, `looked`, `gap`, `firm`, `retract`, `goaway`, `end`; `limit`, `max_bytes`, `wait` and `until` do not apply.
          *
          *     Needs the grant `subscribe`.
          */
@@ -1636,6 +1636,7 @@ export interface components {
          * @description What a redrive did.
          * @example {
          *       "dead_again": 0,
+         *       "dry_run": false,
          *       "next": null,
          *       "redriven": [
          *         "0:76531"
@@ -1644,6 +1645,8 @@ export interface components {
          *     }
          */
         Redriven: {
+            /** @description Nothing was redriven: this is what would be. */
+            dry_run: boolean;
             /** @description What will be delivered again. What was not dead, or does not exist any more, is not among them. */
             redriven: string[];
             /**
@@ -2705,6 +2708,8 @@ export interface operations {
                 from?: string;
                 /** @description The same as the header `Last-Event-ID`. */
                 last_event_id?: string;
+                /** @description Only messages that match, an expression over `header.<name>`, `key` and `content_type` as `header.region == 'eu*' and not key == 'test'`. What does not match stays at the storage node. A page looks at no more than 32,768 messages or 16 MiB, divided over the partitions read: it may be empty and yet not the end, and its positions are behind what was looked at. */
+                filter?: string;
                 /** @description Lowest level you are willing to see; each topic's `deliver_from` by default. `memory` shows messages before they are committed: what becomes of them is told by `firm` and `retract`. */
                 min_level?: "memory" | "quorum";
             };
@@ -3094,6 +3099,8 @@ export interface operations {
             query?: {
                 /** @description `ready` (if absent), `leased`, `delayed`, `blocked`, `settling`, `filtered` or `dead`. */
                 of?: string;
+                /** @description The `undo` of a seek: the messages that were `ready`, `delayed` or `dead` right before it. What was published since counts as ready. Of each partition the latest four seeks are kept; other moments are not known. */
+                as_of?: string;
                 /** @description Only this partition; all by default. */
                 partition?: number;
                 /** @description Only offsets from here on, with `partition`. */
@@ -3216,7 +3223,10 @@ export interface operations {
     };
     redriveDeadLetters: {
         parameters: {
-            query?: never;
+            query?: {
+                /** @description Only say what would be redriven, at once. */
+                dry_run?: boolean;
+            };
             header?: never;
             path: {
                 /** @description Namespace. */
@@ -3232,7 +3242,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description What was redriven. */
+            /** @description What was redriven, or would be. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -3632,6 +3642,8 @@ export interface operations {
                 until?: string;
                 /** @description Move a position outside what exists to the nearest that does. */
                 clamp?: boolean;
+                /** @description Only messages that match, an expression over `header.<name>`, `key` and `content_type` as `header.region == 'eu*' and not key == 'test'`. What does not match stays at the storage node. A page looks at no more than 32,768 messages or 16 MiB, divided over the partitions read: it may be empty and yet not the end, and its positions are behind what was looked at. */
+                filter?: string;
                 /** @description Lowest level you are willing to see. Pages are of committed messages: `memory` is refused as `level_unavailable`, except by storage that confirms at `memory` at most. With `text/event-stream`, `memory` shows messages before they are committed; the topic's `deliver_from` by default. */
                 min_level?: "memory" | "quorum";
                 /** @description The same as the header `Last-Event-ID`. */

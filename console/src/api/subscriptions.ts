@@ -89,11 +89,56 @@ export async function setPaused(ns: string, name: string, paused: boolean) {
   return described(answer, 'applied');
 }
 
-/** Moves it to `to`, or only says what that would do. */
-export async function seek(ns: string, name: string, to: string, dryRun: boolean) {
+const posted = (url: string, body: object) => ({
+  method: 'POST' as const,
+  url,
+  headers: { 'Content-Type': 'application/json' },
+  body: JSON.stringify(body),
+});
+
+/** Where a seek goes: a position, or back to what stood before another seek. */
+export interface SeekTarget {
+  readonly to: string;
+  readonly undo?: string;
+}
+
+/** The request that moves it, or only says what that would do; also shown as curl. */
+export const seekRequest = (ns: string, name: string, target: SeekTarget, dryRun: boolean) =>
+  posted(`${subscriptionUrl(ns, name)}:seek${dryRun ? '?dry_run=true' : ''}`, target);
+
+/** Moves it, or only says what that would do. */
+export async function seek(ns: string, name: string, target: SeekTarget, dryRun: boolean) {
   const answer = await api.POST('/v1/ns/{ns}/subscriptions/{subscription}:seek', {
     params: { ...at(ns, name), query: dryRun ? { dry_run: true } : {} },
-    body: { to } as never,
+    body: target as never,
+  });
+  return bodyOf(answer, 'applied');
+}
+
+/** Where one message stands, and why. */
+export async function explain(ns: string, name: string, id: string, signal?: AbortSignal) {
+  const path = '/v1/ns/{ns}/subscriptions/{subscription}/explain';
+  return bodyOf(await api.GET(path, { params: { ...at(ns, name), query: { id } }, signal }));
+}
+
+/** Which dead letters: these, or so many of the oldest. */
+export interface RedriveWish {
+  readonly ids?: readonly string[];
+  readonly max?: number;
+  readonly filter?: string;
+  readonly rate?: number;
+  readonly cursor?: string;
+}
+
+/** The request that delivers dead letters again, or only names them; also shown as curl. */
+export const redriveRequest = (ns: string, name: string, wish: RedriveWish, dryRun: boolean) =>
+  posted(`${subscriptionUrl(ns, name)}:redrive${dryRun ? '?dry_run=true' : ''}`, wish);
+
+/** Delivers dead letters again, or only says which they would be. Twice is once. */
+export async function redrive(ns: string, name: string, wish: RedriveWish, dryRun: boolean) {
+  const answer = await api.POST('/v1/ns/{ns}/subscriptions/{subscription}:redrive', {
+    params: { ...at(ns, name), query: dryRun ? { dry_run: true } : {} },
+    body: wish as never,
   });
   return bodyOf(answer, 'applied');
 }
@@ -124,13 +169,6 @@ export interface PullWish {
 
 /** Who the console says it is when it takes messages. */
 export const HOLDER = 'console';
-
-const posted = (url: string, body: object) => ({
-  method: 'POST' as const,
-  url,
-  headers: { 'Content-Type': 'application/json' },
-  body: JSON.stringify(body),
-});
 
 /** The request that leases messages, also shown as curl. */
 export const pullRequest = (ns: string, name: string, wish: PullWish) =>

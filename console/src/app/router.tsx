@@ -81,7 +81,7 @@ const config = createRoute({
 const subscription = createRoute({
   getParentRoute: () => root,
   path: '/ns/$ns/subscriptions/$subscription',
-  validateSearch: z.object({ seek: flag, delete: flag }),
+  validateSearch: z.object({ seek: flag, delete: flag, explain: text }),
   component: lazyRouteComponent(() => import('../subscription/page'), 'SubscriptionPage'),
 });
 
@@ -94,14 +94,14 @@ const queueOverview = createRoute({
 const leases = createRoute({
   getParentRoute: () => subscription,
   path: 'leases',
-  validateSearch: z.object({ seek: flag, delete: flag, cursor: text }),
+  validateSearch: z.object({ seek: flag, delete: flag, explain: text, cursor: text }),
   component: lazyRouteComponent(() => import('../subscription/leases'), 'LeasesTab'),
 });
 
 const dead = createRoute({
   getParentRoute: () => subscription,
   path: 'dead',
-  validateSearch: z.object({ seek: flag, delete: flag, reason: text }),
+  validateSearch: z.object({ seek: flag, delete: flag, explain: text, reason: text }),
   component: lazyRouteComponent(() => import('../subscription/dead'), 'DeadTab'),
 });
 

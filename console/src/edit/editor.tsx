@@ -6,6 +6,7 @@ import { curl } from '../curl/curl';
 import { CopyButton } from '../ui/copy';
 import { ProblemBox } from '../ui/problem';
 import { type Change, changes, type Patch, patchOf, rebase } from './changes';
+import type { FieldsProps } from './draft';
 
 /** A configuration as it was read. */
 export interface Version<C> {
@@ -13,12 +14,6 @@ export interface Version<C> {
   readonly version: number;
   /** Names it, for `If-Match`. */
   readonly etag: string;
-}
-
-interface FieldsProps<D, E> {
-  readonly draft: D;
-  readonly errors: E;
-  readonly onChange: (draft: D) => void;
 }
 
 interface EditorProps<C extends object, D, E extends object> {

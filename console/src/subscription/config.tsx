@@ -37,7 +37,7 @@ export function ConfigTab() {
           <h2>Which messages</h2>
           <ChoiceFields {...fields} />
           <h2>Leases</h2>
-          <LeaseFields ns={ns} {...fields} />
+          <LeaseFields {...fields} />
           <PausedField {...fields} />
           <h2>Retries and dead letters</h2>
           <RetryFields ns={ns} {...fields} />

@@ -1,5 +1,6 @@
 import { keepPreviousData, useQuery } from '@tanstack/react-query';
 import { Link, useNavigate, useParams, useSearch } from '@tanstack/react-router';
+import { useState } from 'react';
 import { Refused, type Subscription } from '../api/client';
 import { peek, readUrl } from '../api/messages';
 import { useSubscription } from '../api/subscriptions';
@@ -10,7 +11,11 @@ import { counted, grouped } from '../format/number';
 import { instant } from '../format/time';
 import { CopyButton } from '../ui/copy';
 import { Loading, ProblemBox } from '../ui/problem';
+import { ExplainLink } from './explainLink';
 import { type DeadLetter, deadLetters, groups } from './letters';
+import { RedriveBar } from './redrive';
+
+const NONE: ReadonlySet<string> = new Set();
 
 /** Newest messages of each partition of the dead letter topic that are looked at. */
 const LOOK = 200;
@@ -18,11 +23,17 @@ const LOOK = 200;
 export function DeadTab() {
   const { ns, subscription: name } = useParams({ from: '/ns/$ns/subscriptions/$subscription' });
   const subscription = useSubscription(ns, name).data?.subscription;
+  const [picked, setPicked] = useState<ReadonlySet<string>>(NONE);
   if (!subscription) return null;
   const { dlq } = subscription.config;
   return (
     <div className="tab-body">
-      {dlq ? <Letters subscription={subscription} dlq={dlq} /> : <NoTopic subscription={subscription} />}
+      <RedriveBar subscription={subscription} picked={picked} onDone={() => setPicked(NONE)} />
+      {dlq ? (
+        <Letters subscription={subscription} dlq={dlq} picked={picked} onPick={setPicked} />
+      ) : (
+        <NoTopic subscription={subscription} />
+      )}
     </div>
   );
 }
@@ -43,7 +54,18 @@ function NoTopic({ subscription }: { subscription: Subscription }) {
   );
 }
 
-function Letters({ subscription, dlq }: { subscription: Subscription; dlq: string }) {
+interface Picking {
+  /** Ids of the messages to be redriven. */
+  readonly picked: ReadonlySet<string>;
+  readonly onPick: (picked: ReadonlySet<string>) => void;
+}
+
+interface LettersProps extends Picking {
+  readonly subscription: Subscription;
+  readonly dlq: string;
+}
+
+function Letters({ subscription, dlq, ...picking }: LettersProps) {
   const { ns, name, totals } = subscription;
   const { reason } = useSearch({ from: '/ns/$ns/subscriptions/$subscription/dead' });
   const navigate = useNavigate({ from: '/ns/$ns/subscriptions/$subscription/dead' });
@@ -118,19 +140,47 @@ function Letters({ subscription, dlq }: { subscription: Subscription; dlq: strin
           </ul>
         </section>
       )}
-      {shown.length > 0 && <LetterTable ns={ns} dlq={dlq} letters={shown} />}
+      {shown.length > 0 && <LetterTable ns={ns} dlq={dlq} letters={shown} {...picking} />}
     </>
   );
 }
 
-function LetterTable({ ns, dlq, letters }: { ns: string; dlq: string; letters: readonly DeadLetter[] }) {
+interface TableProps extends Picking {
+  readonly ns: string;
+  readonly dlq: string;
+  readonly letters: readonly DeadLetter[];
+}
+
+function LetterTable({ ns, dlq, letters, picked, onPick }: TableProps) {
   const { zone } = useSettings();
+  const all = letters.every(({ origin }) => picked.has(origin));
+  const pick = (origins: readonly string[], on: boolean) => {
+    const next = new Set(picked);
+    for (const origin of origins) {
+      if (on) next.add(origin);
+      else next.delete(origin);
+    }
+    onPick(next);
+  };
   return (
     // biome-ignore lint/a11y/noNoninteractiveTabindex: a region that scrolls must be reachable by keyboard
     <section className="table-scroll" aria-label="Dead letters, newest first" tabIndex={0}>
       <table className="table">
         <thead>
           <tr>
+            <td>
+              <input
+                type="checkbox"
+                aria-label="Pick all that are shown"
+                checked={all}
+                onChange={({ target }) =>
+                  pick(
+                    letters.map(({ origin }) => origin),
+                    target.checked,
+                  )
+                }
+              />
+            </td>
             <th scope="col">Message</th>
             <th scope="col">Why</th>
             <th scope="col" className="numeric">
@@ -140,11 +190,20 @@ function LetterTable({ ns, dlq, letters }: { ns: string; dlq: string; letters: r
             <th scope="col">Key</th>
             <th scope="col">Body</th>
             <th scope="col">Letter</th>
+            <th scope="col">Now</th>
           </tr>
         </thead>
         <tbody>
           {letters.map((letter) => (
             <tr key={letter.id}>
+              <td>
+                <input
+                  type="checkbox"
+                  aria-label={`Pick ${letter.origin}`}
+                  checked={picked.has(letter.origin)}
+                  onChange={({ target }) => pick([letter.origin], target.checked)}
+                />
+              </td>
               <th scope="row">
                 <Link
                   to="/ns/$ns/topics/$topic/messages"
@@ -169,6 +228,9 @@ function LetterTable({ ns, dlq, letters }: { ns: string; dlq: string; letters: r
                 >
                   {letter.id}
                 </Link>
+              </td>
+              <td>
+                <ExplainLink id={letter.origin} />
               </td>
             </tr>
           ))}

@@ -7,6 +7,7 @@ import { ago, lasting } from '../format/time';
 import { CopyButton } from '../ui/copy';
 import { useNow } from '../ui/now';
 import { Loading, ProblemBox } from '../ui/problem';
+import { ExplainLink } from './explainLink';
 
 /** Who holds what since when, and what waits for its time. Looking takes nothing. */
 export function LeasesTab() {
@@ -92,6 +93,7 @@ function LeaseTable({ ns, topic, items, passed }: TableProps) {
             <th scope="col" className="numeric">
               Fence
             </th>
+            <th scope="col">Why</th>
           </tr>
         </thead>
         <tbody>
@@ -129,6 +131,9 @@ function LeaseRow({ ns, topic, item, passed }: Omit<TableProps, 'items'> & { ite
       <td className="numeric">{item.age_ms === undefined ? '–' : lasting(item.age_ms + passed)}</td>
       <td className="numeric">{left > passed ? `${lasting(left - passed)} more` : 'now'}</td>
       <td className="numeric mono faint">{item.fence ?? '–'}</td>
+      <td>
+        <ExplainLink id={item.id} />
+      </td>
     </tr>
   );
 }

@@ -1,13 +1,15 @@
 import { useMutation, useQueryClient } from '@tanstack/react-query';
 import { Link, Outlet, useNavigate, useParams, useSearch } from '@tanstack/react-router';
-import { Refused, type Subscription, subscriptionUrl } from '../api/client';
+import { type Subscription, subscriptionUrl } from '../api/client';
 import { setPaused, subscriptionKey, useSubscription } from '../api/subscriptions';
 import { curl } from '../curl/curl';
 import { DeleteSubscription } from '../subscriptions/remove';
 import { State } from '../subscriptions/state';
 import { CopyButton } from '../ui/copy';
 import { Sheet } from '../ui/dialog';
-import { Loading, ProblemBox } from '../ui/problem';
+import { EntityPage, Tabs } from '../ui/entity';
+import { ProblemBox } from '../ui/problem';
+import { ExplainForm } from './explain';
 import { SeekForm } from './seek';
 
 const TABS = [
@@ -21,49 +23,31 @@ const TABS = [
 export function SubscriptionPage() {
   const { ns, subscription: name } = useParams({ from: '/ns/$ns/subscriptions/$subscription' });
   const query = useSubscription(ns, name);
-  const gone = query.error instanceof Refused && query.error.problem.status === 404;
-  const found = gone ? undefined : query.data?.subscription;
+  const found = query.data?.subscription;
   return (
-    <div className="page fill">
-      <div className="page-head">
-        <h1 className="crumbs">
-          <Link to="/ns/$ns/subscriptions" params={{ ns }}>
-            Subscriptions
-          </Link>
-          <span aria-hidden="true">/</span>
-          <span className="mono crumb-name">{name}</span>
-        </h1>
-        {found && (
-          <span className="count">
+    <EntityPage
+      noun="subscription"
+      name={name}
+      query={query}
+      found={found !== undefined}
+      up={
+        <Link to="/ns/$ns/subscriptions" params={{ ns }}>
+          Subscriptions
+        </Link>
+      }
+      about={
+        found && (
+          <>
             <State subscription={found} /> · of <TopicLinks ns={ns} topics={found.config.topics} />
-          </span>
-        )}
-        <span className="spacer" />
-        {found && <Actions subscription={found} />}
-      </div>
-      {gone ? (
-        <ProblemBox error={query.error} title={`There is no subscription ${name}`} />
-      ) : (
-        <>
-          <nav className="tabs" aria-label="Subscription">
-            {TABS.map(({ to, label, exact }) => (
-              <Link
-                key={to}
-                to={to}
-                params={{ ns, subscription: name }}
-                activeOptions={{ exact, includeSearch: false }}
-                className="tab"
-              >
-                {label}
-              </Link>
-            ))}
-          </nav>
-          {query.error && <ProblemBox error={query.error} onRetry={() => void query.refetch()} />}
-          {found ? <Outlet /> : !query.error && <Loading what={name} />}
-        </>
-      )}
-      {found && <Dialogs subscription={found} />}
-    </div>
+          </>
+        )
+      }
+      actions={found && <Actions subscription={found} />}
+      tabs={<Tabs label="Subscription" tabs={TABS} params={{ ns, subscription: name }} />}
+      dialogs={found && <Dialogs subscription={found} />}
+    >
+      <Outlet />
+    </EntityPage>
   );
 }
 
@@ -82,8 +66,8 @@ function Actions({ subscription }: { subscription: Subscription }) {
   const navigate = useNavigate();
   const client = useQueryClient();
   const { ns, name, config } = subscription;
-  const open = (dialog: 'seek' | 'delete') =>
-    void navigate({ to: '.', search: (before) => ({ ...before, [dialog]: true }) });
+  const open = (dialog: { seek?: true; delete?: true; explain?: string }) =>
+    void navigate({ to: '.', search: (before) => ({ ...before, ...dialog }) });
   const pause = useMutation({
     mutationFn: () => setPaused(ns, name, !config.paused),
     onSuccess: (now) => client.setQueryData(subscriptionKey(ns, name), now),
@@ -92,10 +76,13 @@ function Actions({ subscription }: { subscription: Subscription }) {
     <>
       <CopyButton text={curl({ url: subscriptionUrl(ns, name) })} label="curl" />
       <CopyButton text={() => location.href} label="Link" />
-      <button type="button" onClick={() => open('delete')}>
+      <button type="button" onClick={() => open({ delete: true })}>
         Delete
       </button>
-      <button type="button" onClick={() => open('seek')}>
+      <button type="button" onClick={() => open({ explain: '' })}>
+        Explain
+      </button>
+      <button type="button" onClick={() => open({ seek: true })}>
         Seek
       </button>
       <button
@@ -120,9 +107,24 @@ function Dialogs({ subscription }: { subscription: Subscription }) {
   const search = useSearch({ strict: false });
   const navigate = useNavigate();
   const close = () =>
-    void navigate({ to: '.', search: (before) => ({ ...before, seek: undefined, delete: undefined }) });
+    void navigate({
+      to: '.',
+      search: (before) => ({ ...before, seek: undefined, delete: undefined, explain: undefined }),
+    });
   return (
     <>
+      <Sheet
+        title={`Explain a message of ${subscription.name}`}
+        open={search.explain !== undefined}
+        onClose={close}
+      >
+        <ExplainForm
+          key={search.explain}
+          subscription={subscription}
+          first={search.explain ?? ''}
+          onClose={close}
+        />
+      </Sheet>
       <Sheet title={`Seek ${subscription.name}`} open={search.seek === true} onClose={close}>
         <SeekForm subscription={subscription} onClose={close} />
       </Sheet>

@@ -1,7 +1,7 @@
 import { useMutation, useQueryClient } from '@tanstack/react-query';
 import { type FormEvent, useEffect, useRef, useState } from 'react';
-import { type Seeked, type Subscription, subscriptionUrl } from '../api/client';
-import { seek, subscriptionKey } from '../api/subscriptions';
+import type { Seeked, Subscription } from '../api/client';
+import { type SeekTarget, seek, seekRequest, subscriptionKey } from '../api/subscriptions';
 import { useSettings } from '../app/settings';
 import { curl } from '../curl/curl';
 import { counted, grouped } from '../format/number';
@@ -11,6 +11,9 @@ import { Field, Segments } from '../ui/field';
 import { ProblemBox } from '../ui/problem';
 
 type Kind = 'earliest' | 'latest' | 'offset' | 'time';
+
+/** What takes the last seek of each subscription back, as long as the page is open. */
+const lastSeek = new Map<string, string>();
 
 interface SeekProps {
   readonly subscription: Subscription;
@@ -27,11 +30,19 @@ export function SeekForm({ subscription, onClose }: SeekProps) {
   const [time, setTime] = useState(() => instant(Date.now() - 60_000, zone).slice(0, 19));
   const target = targetOf(kind, offset, parseInstant(time, zone));
 
-  const preview = useMutation({ mutationFn: (to: string) => seek(ns, name, to, true) });
+  const preview = useMutation({ mutationFn: (wish: SeekTarget) => seek(ns, name, wish, true) });
   const move = useMutation({
-    mutationFn: (to: string) => seek(ns, name, to, false),
-    onSuccess: () => void client.invalidateQueries({ queryKey: subscriptionKey(ns, name) }),
+    mutationFn: (wish: SeekTarget) => seek(ns, name, wish, false),
+    onSuccess: ({ undo }) => {
+      if (undo) lastSeek.set(`${ns}/${name}`, undo);
+      void client.invalidateQueries({ queryKey: subscriptionKey(ns, name) });
+    },
   });
+  const undo = lastSeek.get(`${ns}/${name}`);
+  const ask = (wish: SeekTarget) => {
+    move.reset();
+    preview.mutate(wish);
+  };
   // What was counted holds for what it was counted for.
   const change = <T,>(set: (value: T) => void) => {
     return (value: T) => {
@@ -42,14 +53,9 @@ export function SeekForm({ subscription, onClose }: SeekProps) {
   };
   const submit = (event: FormEvent) => {
     event.preventDefault();
-    if (target.to !== null) preview.mutate(target.to);
+    if (target.to !== null) ask({ to: target.to });
   };
-  const request = (dryRun: boolean) => ({
-    method: 'POST' as const,
-    url: `${subscriptionUrl(ns, name)}:seek${dryRun ? '?dry_run=true' : ''}`,
-    headers: { 'Content-Type': 'application/json' },
-    body: JSON.stringify({ to: target.to ?? 'earliest' }),
-  });
+  const wish = preview.variables;
   return (
     <form onSubmit={submit} noValidate>
       <p>
@@ -96,7 +102,10 @@ export function SeekForm({ subscription, onClose }: SeekProps) {
         </p>
       )}
       <div className="actions">
-        <CopyButton text={() => curl(request(preview.data === undefined))} label="Copy as curl" />
+        <CopyButton
+          text={() => curl(seekRequest(ns, name, wish ?? { to: target.to ?? 'earliest' }, !preview.data))}
+          label="Copy as curl"
+        />
         <span className="spacer" />
         <button type="button" onClick={onClose}>
           {move.data ? 'Close' : 'Cancel'}
@@ -113,14 +122,27 @@ export function SeekForm({ subscription, onClose }: SeekProps) {
       <div aria-live="polite" className="seek-answer">
         {preview.error && <ProblemBox error={preview.error} title="It could not be counted" />}
         {move.error && <ProblemBox error={move.error} title="Nothing was moved" />}
-        {preview.data && !move.data && target.to !== null && (
+        {preview.data && !move.data && wish && (
           <Impact
             seeked={preview.data}
+            verb={wish.undo ? 'Undo' : 'Seek'}
             pending={move.isPending}
-            onConfirm={() => target.to !== null && !move.isPending && move.mutate(target.to)}
+            onConfirm={() => move.isPending || move.mutate(wish)}
           />
         )}
         {move.data && <Done seeked={move.data} />}
+        {undo && wish?.undo !== undo && !preview.isPending && (
+          <p className="note">
+            {move.data ? 'It can be taken back, ' : 'The last seek from here can be taken back, '}
+            also with{' '}
+            <code>
+              weir subscription undo {name} {undo}
+            </code>{' '}
+            <button type="button" onClick={() => ask({ to: 'undo', undo })}>
+              Undo the last seek
+            </button>
+          </p>
+        )}
       </div>
     </form>
   );
@@ -141,12 +163,13 @@ function targetOf(
 
 interface ImpactProps {
   readonly seeked: Seeked;
+  readonly verb: 'Seek' | 'Undo';
   readonly pending: boolean;
   readonly onConfirm: () => void;
 }
 
 /** What it would do, and the button that does it. */
-function Impact({ seeked, pending, onConfirm }: ImpactProps) {
+function Impact({ seeked, verb, pending, onConfirm }: ImpactProps) {
   const { redelivered, skipped, parts } = seeked;
   const confirm = useRef<HTMLButtonElement>(null);
   useEffect(() => {
@@ -192,7 +215,7 @@ function Impact({ seeked, pending, onConfirm }: ImpactProps) {
         <span className="note">Nothing was changed so far.</span>
         <span className="spacer" />
         <button type="button" ref={confirm} className="danger" aria-disabled={pending} onClick={onConfirm}>
-          {pending ? 'Seeking …' : 'Seek now'}
+          {pending ? `${verb}ing …` : `${verb} now`}
         </button>
       </div>
     </section>

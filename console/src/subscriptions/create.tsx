@@ -1,18 +1,16 @@
-import { useMutation, useQueryClient } from '@tanstack/react-query';
+import { useQueryClient } from '@tanstack/react-query';
 import { useNavigate } from '@tanstack/react-router';
-import { type FormEvent, useState } from 'react';
+import { useState } from 'react';
 import { subscriptionUrl } from '../api/client';
 import { createSubscription } from '../api/subscriptions';
 import { listChanged } from '../api/topics';
 import { useSettings } from '../app/settings';
-import { curl } from '../curl/curl';
 import { changes, patchOf } from '../edit/changes';
+import { CreateForm } from '../edit/create';
 import { nameError } from '../edit/name';
 import { instant, parseInstant, zoneName } from '../format/time';
-import { CopyButton } from '../ui/copy';
 import { Sheet } from '../ui/dialog';
 import { Check, Choice, Field } from '../ui/field';
-import { ProblemBox } from '../ui/problem';
 import { DEFAULTS, draftOf, readDraft } from './config';
 import { ChoiceFields, LeaseFields, RetryFields, TopicField } from './fields';
 
@@ -27,7 +25,7 @@ interface CreateProps {
 export function CreateSubscription({ open, onClose, ...rest }: CreateProps) {
   return (
     <Sheet title="Create a subscription" open={open} onClose={onClose}>
-      <CreateForm onClose={onClose} {...rest} />
+      <SubscriptionForm onClose={onClose} {...rest} />
     </Sheet>
   );
 }
@@ -49,107 +47,74 @@ function useStart() {
   return { kind, setKind, time, setTime, error, value: kind === 'time' ? `ts:${ms}` : kind, zone };
 }
 
-function CreateForm({ ns, topic: given, onClose }: Omit<CreateProps, 'open'>) {
+function SubscriptionForm({ ns, topic: given, onClose }: Omit<CreateProps, 'open'>) {
   const client = useQueryClient();
   const navigate = useNavigate();
-  const [name, setName] = useState('');
   const [topic, setTopic] = useState(given);
   const start = useStart();
   const [draft, setDraft] = useState(() => draftOf(DEFAULTS));
   const [byKey, setByKey] = useState(false);
-  const [tried, setTried] = useState(false);
 
   const { config, errors } = readDraft(draft, DEFAULTS);
-  const badName = nameError(name);
   const badTopic = nameError(topic.trim());
   const order = byKey ? ('key' as const) : ('none' as const);
   const whole = { ...config, topics: [topic.trim()], start: start.value, order };
   const body = patchOf(changes(DEFAULTS, whole));
   const badFields = Object.keys(errors).length > 0;
-  const wrong = badName !== null || badTopic !== null || start.error !== null || badFields;
-
-  const create = useMutation({
-    mutationFn: () => createSubscription(ns, name, body),
-    onSuccess: async () => {
-      await navigate({
-        to: '/ns/$ns/subscriptions/$subscription',
-        params: { ns, subscription: name },
-      });
-      await listChanged(client, ns, 'subscriptions');
-    },
-  });
-  const submit = (event: FormEvent) => {
-    event.preventDefault();
-    setTried(true);
-    if (!wrong) create.mutate();
-  };
-  const command = () =>
-    curl({
-      method: 'PUT',
-      url: subscriptionUrl(ns, name || 'NAME'),
-      headers: { 'Content-Type': 'application/json' },
-      body: JSON.stringify(body),
-    });
-
+  const fields = { draft, errors, onChange: setDraft };
   return (
-    <form onSubmit={submit} noValidate>
-      <div className="fields">
-        <Field
-          label="Name"
-          mono
-          autoFocus
-          required
-          value={name}
-          error={tried || name !== '' ? badName : null}
-          hint="Letters, digits and . _ ~ -"
-          onChange={setName}
-        />
-        <TopicField
-          ns={ns}
-          label="Topic"
-          required
-          value={topic}
-          error={tried || topic !== given ? badTopic : null}
-          hint="Its messages are the queue. Cannot be changed later."
-          onChange={setTopic}
-        />
-        <Choice label="Begin with" value={start.kind} options={STARTS} onChange={start.setKind} />
-        {start.kind === 'time' && (
-          <Field
-            label={`Time, ${zoneName(start.zone)}`}
-            mono
-            value={start.time}
-            error={start.error}
-            onChange={start.setTime}
+    <CreateForm
+      noun="subscription"
+      body={body}
+      wrong={badTopic !== null || start.error !== null || badFields}
+      url={(name) => subscriptionUrl(ns, name)}
+      create={(name) => createSubscription(ns, name, body)}
+      onCreated={async (subscription) => {
+        await navigate({ to: '/ns/$ns/subscriptions/$subscription', params: { ns, subscription } });
+        await listChanged(client, ns, 'subscriptions');
+      }}
+      onClose={onClose}
+      fields={(tried) => (
+        <>
+          <TopicField
+            ns={ns}
+            label="Topic"
+            required
+            value={topic}
+            error={tried || topic !== given ? badTopic : null}
+            hint="Its messages are the queue. Cannot be changed later."
+            onChange={setTopic}
           />
-        )}
-      </div>
-      <details className="more" open={badFields || undefined}>
-        <summary>Filter, order, leases, retries and dead letters</summary>
-        <h3>Which messages, in which order</h3>
-        <ChoiceFields draft={draft} errors={errors} onChange={setDraft} />
-        <Check
-          label="Keep the order of each key"
-          checked={byKey}
-          onChange={setByKey}
-          hint="Of the messages of one key, one is leased at a time. Cannot be changed later."
-        />
-        <h3>Leases</h3>
-        <LeaseFields ns={ns} draft={draft} errors={errors} onChange={setDraft} />
-        <h3>Retries and dead letters</h3>
-        <RetryFields ns={ns} draft={draft} errors={errors} onChange={setDraft} />
-      </details>
-      {create.error && <ProblemBox error={create.error} title="The subscription was not created" />}
-      <div className="actions">
-        <CopyButton text={command} label="Copy as curl" />
-        <span className="spacer" />
-        <button type="button" onClick={onClose}>
-          Cancel
-        </button>
-        <button type="submit" className="primary" disabled={create.isPending}>
-          {create.isPending ? 'Creating …' : 'Create subscription'}
-        </button>
-      </div>
-    </form>
+          <Choice label="Begin with" value={start.kind} options={STARTS} onChange={start.setKind} />
+          {start.kind === 'time' && (
+            <Field
+              label={`Time, ${zoneName(start.zone)}`}
+              mono
+              value={start.time}
+              error={start.error}
+              onChange={start.setTime}
+            />
+          )}
+        </>
+      )}
+      moreLabel="Filter, order, leases, retries and dead letters"
+      moreOpen={badFields}
+      more={
+        <>
+          <h3>Which messages, in which order</h3>
+          <ChoiceFields {...fields} />
+          <Check
+            label="Keep the order of each key"
+            checked={byKey}
+            onChange={setByKey}
+            hint="Of the messages of one key, one is leased at a time. Cannot be changed later."
+          />
+          <h3>Leases</h3>
+          <LeaseFields {...fields} />
+          <h3>Retries and dead letters</h3>
+          <RetryFields ns={ns} {...fields} />
+        </>
+      }
+    />
   );
 }

@@ -1,21 +1,15 @@
 import { useId } from 'react';
 import { useTopicNames } from '../api/topics';
+import { type FieldsProps, setter } from '../edit/draft';
 import { grouped } from '../format/number';
 import { parseDuration } from '../format/quantity';
 import { Check, Field } from '../ui/field';
 import { type Draft, type DraftErrors, parseBackoff } from './config';
 
-interface FieldsProps {
-  readonly ns: string;
-  readonly draft: Draft;
-  readonly errors: DraftErrors;
-  readonly onChange: (draft: Draft) => void;
-}
+type Fields = FieldsProps<Draft, DraftErrors>;
 
-type SetDraft = <K extends keyof Draft>(field: K, value: Draft[K]) => void;
-
-export function LeaseFields({ draft, errors, onChange }: FieldsProps) {
-  const set: SetDraft = (field, value) => onChange({ ...draft, [field]: value });
+export function LeaseFields({ draft, errors, onChange }: Fields) {
+  const set = setter({ draft, onChange });
   const lease = parseDuration(draft.lease);
   return (
     <div className="fields">
@@ -44,8 +38,8 @@ export function LeaseFields({ draft, errors, onChange }: FieldsProps) {
   );
 }
 
-export function RetryFields({ ns, draft, errors, onChange }: FieldsProps) {
-  const set: SetDraft = (field, value) => onChange({ ...draft, [field]: value });
+export function RetryFields({ ns, draft, errors, onChange }: Fields & { readonly ns: string }) {
+  const set = setter({ draft, onChange });
   const backoff = parseBackoff(draft.backoff);
   return (
     <div className="fields">
@@ -86,8 +80,8 @@ export function RetryFields({ ns, draft, errors, onChange }: FieldsProps) {
 }
 
 /** What is wrong with an expression is the gateway's to say: it names the byte. */
-export function ChoiceFields({ draft, errors, onChange }: Omit<FieldsProps, 'ns'>) {
-  const set: SetDraft = (field, value) => onChange({ ...draft, [field]: value });
+export function ChoiceFields({ draft, errors, onChange }: Fields) {
+  const set = setter({ draft, onChange });
   return (
     <div className="fields">
       <Field
@@ -114,7 +108,7 @@ export function ChoiceFields({ draft, errors, onChange }: Omit<FieldsProps, 'ns'
   );
 }
 
-export function PausedField({ draft, onChange }: Pick<FieldsProps, 'draft' | 'onChange'>) {
+export function PausedField({ draft, onChange }: Pick<Fields, 'draft' | 'onChange'>) {
   return (
     <Check
       label="Paused: lease no messages"

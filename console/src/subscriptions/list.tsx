@@ -1,20 +1,18 @@
 import { Link, useNavigate, useSearch } from '@tanstack/react-router';
-import { lazy, Suspense, useMemo } from 'react';
+import { lazy, type ReactNode, Suspense, useMemo } from 'react';
 import { origin, type Subscription } from '../api/client';
 import { subscriptionListing } from '../api/subscriptions';
 import { useNamespace } from '../app/shell';
-import { curl } from '../curl/curl';
-import { counted, grouped } from '../format/number';
+import { grouped } from '../format/number';
 import { age } from '../format/time';
+import { EmptyList, ListFrame } from '../list/frame';
 import { useList, useSeen, useWhole } from '../list/pages';
 import { SearchBox, useShortcuts } from '../list/search';
 import { type Numbers, nextSort, type Sort, sortable, sortOf, useSorted } from '../list/sort';
-import { CopyButton } from '../ui/copy';
 import { type Column, Grid } from '../ui/grid';
 import { CloseIcon } from '../ui/icons';
 import { useNarrow } from '../ui/narrow';
 import { useNow } from '../ui/now';
-import { Loading, ProblemBox } from '../ui/problem';
 import { QueueQuickStart } from './quickstart';
 import { State } from './state';
 import { unknownParts } from './verdict';
@@ -78,85 +76,69 @@ export function SubscriptionsPage() {
   }
   const query = new URLSearchParams({ ...(q && { q }), ...(topic && { topic }) }).toString();
   return (
-    <div className="page fill">
-      <div className="page-head">
-        <h1>Subscriptions</h1>
-        <span className="count" role="status">
-          {list.isSuccess && `${counted(rows.length, 'subscription')}${complete ? '' : ' read so far'}`}
-        </span>
-        <span className="spacer" />
-        <CopyButton
-          text={curl({ url: `${origin()}/v1/ns/${ns}/subscriptions${query && `?${query}`}` })}
-          label="curl"
-        />
-        <button type="button" className="primary" onClick={() => setCreate(true)} aria-keyshortcuts="n">
-          Create subscription <kbd>n</kbd>
-        </button>
-      </div>
-      <div className="toolbar">
-        <SearchBox
-          label="Search subscriptions by name"
-          q={q}
-          onChange={(next) => navigate({ search: (s) => ({ ...s, q: next || undefined }), replace: true })}
-        />
-        {topic !== '' && (
-          <button
-            type="button"
-            className="chip"
-            onClick={() => navigate({ search: (s) => ({ ...s, topic: undefined }) })}
-          >
-            of topic <code>{topic}</code>
-            <span className="visually-hidden">: show those of all topics</span>
-            <CloseIcon />
-          </button>
-        )}
-      </div>
-      {list.error && rows.length > 0 && <ProblemBox error={list.error} onRetry={() => void list.refetch()} />}
+    <ListFrame
+      title="Subscriptions"
+      noun="subscription"
+      url={`${origin()}/v1/ns/${ns}/subscriptions${query && `?${query}`}`}
+      list={list}
+      count={rows.length}
+      complete={complete}
+      onCreate={() => setCreate(true)}
+      search={
+        <div className="toolbar">
+          <SearchBox
+            label="Search subscriptions by name"
+            q={q}
+            onChange={(next) => navigate({ search: (s) => ({ ...s, q: next || undefined }), replace: true })}
+          />
+          {topic !== '' && (
+            <button
+              type="button"
+              className="chip"
+              onClick={() => navigate({ search: (s) => ({ ...s, topic: undefined }) })}
+            >
+              of topic <code>{topic}</code>
+              <span className="visually-hidden">: show those of all topics</span>
+              <CloseIcon />
+            </button>
+          )}
+        </div>
+      }
+      dialog={dialog}
+    >
       <SubscriptionsGrid
         ns={ns}
         rows={rows}
         sort={sort}
-        state={list.isPending ? 'loading' : list.error && rows.length === 0 ? list.error : null}
-        none={
-          q === ''
-            ? `The topic ${topic} has no subscriptions.`
-            : `No subscription’s name contains “${q}”${topic && ` among those of ${topic}`}.`
-        }
-        onRetry={() => void list.refetch()}
+        empty={<EmptyList list={list} what="subscriptions" none={noneOf(q, topic)} />}
         onRange={onRange}
         onEnd={loadAll}
         onSort={(key) => navigate({ search: (s) => ({ ...s, sort: nextSort(sort, key) }), replace: true })}
       />
-      {dialog}
-    </div>
+    </ListFrame>
   );
 }
+
+const noneOf = (q: string, topic: string) =>
+  q === ''
+    ? `The topic ${topic} has no subscriptions.`
+    : `No subscription’s name contains “${q}”${topic && ` among those of ${topic}`}.`;
 
 interface GridProps {
   readonly ns: string;
   readonly rows: readonly Subscription[];
   readonly sort: Sort<NumberKey>;
-  readonly state: unknown;
-  readonly none: string;
-  readonly onRetry: () => void;
+  readonly empty: ReactNode;
   readonly onRange: (first: number, last: number) => void;
   readonly onEnd: () => Promise<void>;
   readonly onSort: (key: SortKey) => void;
 }
 
-function SubscriptionsGrid({ ns, rows, sort, onSort, state, none, ...rest }: GridProps) {
+function SubscriptionsGrid({ ns, rows, sort, onSort, ...rest }: GridProps) {
   const navigate = useNavigate();
   const narrow = useNarrow(760);
   const now = useNow(1000);
   const columns = useMemo(() => columnsOf(ns, sort, onSort, narrow, now), [ns, sort, onSort, narrow, now]);
-  const empty =
-    state === 'loading' ? (
-      <Loading what="subscriptions" />
-    ) : state ? (
-      <ProblemBox error={state} onRetry={rest.onRetry} />
-    ) : (
-      <p>{none}</p>
-    );
   return (
     <Grid
       label="Subscriptions"
@@ -170,9 +152,7 @@ function SubscriptionsGrid({ ns, rows, sort, onSort, state, none, ...rest }: Gri
           params: { ns, subscription: name },
         })
       }
-      onRange={rest.onRange}
-      onEnd={rest.onEnd}
-      empty={empty}
+      {...rest}
     />
   );
 }

@@ -1,5 +1,5 @@
 import { Link, Outlet, useNavigate, useParams, useSearch } from '@tanstack/react-router';
-import { Refused, topicUrl } from '../api/client';
+import { topicUrl } from '../api/client';
 import { useTopic } from '../api/topics';
 import { curl } from '../curl/curl';
 import { counted } from '../format/number';
@@ -7,7 +7,7 @@ import { Tier } from '../topics/list';
 import { DeleteTopic } from '../topics/remove';
 import { CopyButton } from '../ui/copy';
 import { Sheet } from '../ui/dialog';
-import { Loading, ProblemBox } from '../ui/problem';
+import { EntityPage, Tabs } from '../ui/entity';
 import { PublishForm } from './publish';
 
 const TABS = [
@@ -20,49 +20,31 @@ const TABS = [
 export function TopicPage() {
   const { ns, topic } = useParams({ from: '/ns/$ns/topics/$topic' });
   const query = useTopic(ns, topic);
-  const data = query.data;
-  const gone = query.error instanceof Refused && query.error.problem.status === 404;
+  const config = query.data?.topic.config;
   return (
-    <div className="page fill">
-      <div className="page-head">
-        <h1 className="crumbs">
-          <Link to="/ns/$ns/topics" params={{ ns }}>
-            Topics
-          </Link>
-          <span aria-hidden="true">/</span>
-          <span className="mono crumb-name">{topic}</span>
-        </h1>
-        {data && !gone && (
-          <span className="count">
-            <Tier config={data.topic.config} /> · {counted(data.topic.config.partitions, 'partition')}
-          </span>
-        )}
-        <span className="spacer" />
-        {data && !gone && <TopicActions ns={ns} topic={topic} />}
-      </div>
-      {gone ? (
-        <ProblemBox error={query.error} title={`There is no topic ${topic}`} />
-      ) : (
-        <>
-          <nav className="tabs" aria-label="Topic">
-            {TABS.map(({ to, label, exact }) => (
-              <Link
-                key={to}
-                to={to}
-                params={{ ns, topic }}
-                activeOptions={{ exact, includeSearch: false }}
-                className="tab"
-              >
-                {label}
-              </Link>
-            ))}
-          </nav>
-          {query.error && <ProblemBox error={query.error} onRetry={() => void query.refetch()} />}
-          {data ? <Outlet /> : !query.error && <Loading what={topic} />}
-        </>
-      )}
-      {data && !gone && <TopicDialogs ns={ns} topic={topic} />}
-    </div>
+    <EntityPage
+      noun="topic"
+      name={topic}
+      query={query}
+      found={config !== undefined}
+      up={
+        <Link to="/ns/$ns/topics" params={{ ns }}>
+          Topics
+        </Link>
+      }
+      about={
+        config && (
+          <>
+            <Tier config={config} /> · {counted(config.partitions, 'partition')}
+          </>
+        )
+      }
+      actions={<TopicActions ns={ns} topic={topic} />}
+      tabs={<Tabs label="Topic" tabs={TABS} params={{ ns, topic }} />}
+      dialogs={<TopicDialogs ns={ns} topic={topic} />}
+    >
+      <Outlet />
+    </EntityPage>
   );
 }
 

@@ -1,16 +1,13 @@
-import { useMutation, useQueryClient } from '@tanstack/react-query';
+import { useQueryClient } from '@tanstack/react-query';
 import { useNavigate } from '@tanstack/react-router';
-import { type FormEvent, useState } from 'react';
+import { useState } from 'react';
 import { topicUrl } from '../api/client';
 import { createTopic, listChanged, useService } from '../api/topics';
-import { curl } from '../curl/curl';
 import { changes, patchOf } from '../edit/changes';
-import { nameError } from '../edit/name';
+import { CreateForm } from '../edit/create';
 import { grouped } from '../format/number';
-import { CopyButton } from '../ui/copy';
 import { Sheet } from '../ui/dialog';
 import { Field } from '../ui/field';
-import { ProblemBox } from '../ui/problem';
 import { DEFAULTS, draftOf, readDraft } from './config';
 import { OtherFields, RetentionFields, SafetyFields } from './fields';
 
@@ -23,60 +20,37 @@ interface CreateProps {
 export function CreateTopic({ ns, open, onClose }: CreateProps) {
   return (
     <Sheet title="Create a topic" open={open} onClose={onClose}>
-      <CreateForm ns={ns} onClose={onClose} />
+      <TopicForm ns={ns} onClose={onClose} />
     </Sheet>
   );
 }
 
-function CreateForm({ ns, onClose }: Omit<CreateProps, 'open'>) {
+function TopicForm({ ns, onClose }: Omit<CreateProps, 'open'>) {
   const client = useQueryClient();
   const navigate = useNavigate();
-  const [name, setName] = useState('');
   const [partitions, setPartitions] = useState('1');
   const [draft, setDraft] = useState(() => draftOf(DEFAULTS));
-  const [tried, setTried] = useState(false);
   const most = useService().data?.limits.partitions ?? 1024;
 
   const { config, errors } = readDraft(draft, DEFAULTS);
-  const badName = nameError(name);
   const count = /^\d{1,5}$/.test(partitions.trim()) ? Number(partitions) : 0;
   const badCount = count >= 1 && count <= most ? null : `A number from 1 to ${grouped(most)}.`;
   const body = patchOf(changes(DEFAULTS, { ...config, partitions: count }));
-  const wrong = badName !== null || badCount !== null || Object.keys(errors).length > 0;
-
-  const create = useMutation({
-    mutationFn: () => createTopic(ns, name, body),
-    onSuccess: async () => {
-      await navigate({ to: '/ns/$ns/topics/$topic', params: { ns, topic: name } });
-      await listChanged(client, ns);
-    },
-  });
-  const submit = (event: FormEvent) => {
-    event.preventDefault();
-    setTried(true);
-    if (!wrong) create.mutate();
-  };
-  const command = () =>
-    curl({
-      method: 'PUT',
-      url: topicUrl(ns, name || 'NAME'),
-      headers: { 'Content-Type': 'application/json' },
-      body: JSON.stringify(body),
-    });
-
+  const badFields = Object.keys(errors).length > 0;
+  const fields = { draft, errors, onChange: setDraft };
   return (
-    <form onSubmit={submit} noValidate>
-      <div className="fields">
-        <Field
-          label="Name"
-          mono
-          autoFocus
-          required
-          value={name}
-          error={tried || name !== '' ? badName : null}
-          hint="Letters, digits and . _ ~ -"
-          onChange={setName}
-        />
+    <CreateForm
+      noun="topic"
+      body={body}
+      wrong={badCount !== null || badFields}
+      url={(name) => topicUrl(ns, name)}
+      create={(name) => createTopic(ns, name, body)}
+      onCreated={async (topic) => {
+        await navigate({ to: '/ns/$ns/topics/$topic', params: { ns, topic } });
+        await listChanged(client, ns);
+      }}
+      onClose={onClose}
+      fields={() => (
         <Field
           label="Partitions"
           mono
@@ -86,27 +60,19 @@ function CreateForm({ ns, onClose }: Omit<CreateProps, 'open'>) {
           hint="Order is kept within one. Cannot be changed later."
           onChange={setPartitions}
         />
-      </div>
-      <details className="more" open={Object.keys(errors).length > 0 || undefined}>
-        <summary>Safety, retention and more</summary>
-        <h3>Safety</h3>
-        <SafetyFields draft={draft} errors={errors} onChange={setDraft} />
-        <h3>Retention</h3>
-        <RetentionFields draft={draft} errors={errors} onChange={setDraft} />
-        <h3>Messages</h3>
-        <OtherFields draft={draft} errors={errors} onChange={setDraft} />
-      </details>
-      {create.error && <ProblemBox error={create.error} title="The topic was not created" />}
-      <div className="actions">
-        <CopyButton text={command} label="Copy as curl" />
-        <span className="spacer" />
-        <button type="button" onClick={onClose}>
-          Cancel
-        </button>
-        <button type="submit" className="primary" disabled={create.isPending}>
-          {create.isPending ? 'Creating …' : 'Create topic'}
-        </button>
-      </div>
-    </form>
+      )}
+      moreLabel="Safety, retention and more"
+      moreOpen={badFields}
+      more={
+        <>
+          <h3>Safety</h3>
+          <SafetyFields {...fields} />
+          <h3>Retention</h3>
+          <RetentionFields {...fields} />
+          <h3>Messages</h3>
+          <OtherFields {...fields} />
+        </>
+      }
+    />
   );
 }

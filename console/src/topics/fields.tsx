@@ -1,4 +1,5 @@
 import type { Level } from '../api/client';
+import { type FieldsProps, setter } from '../edit/draft';
 import { grouped } from '../format/number';
 import { parseDuration, parseSize } from '../format/quantity';
 import { Check, Choice, Field } from '../ui/field';
@@ -11,16 +12,10 @@ const LEVELS: readonly { id: Level; label: string; about: string }[] = [
   { id: 'none', label: 'none', about: 'a gateway admitted it' },
 ];
 
-interface FieldsProps {
-  readonly draft: Draft;
-  readonly errors: DraftErrors;
-  readonly onChange: (draft: Draft) => void;
-}
+type Fields = FieldsProps<Draft, DraftErrors>;
 
-type SetDraft = <K extends keyof Draft>(field: K, value: Draft[K]) => void;
-
-export function SafetyFields({ draft, onChange }: FieldsProps) {
-  const set: SetDraft = (field, value) => onChange({ ...draft, [field]: value });
+export function SafetyFields({ draft, onChange }: Fields) {
+  const set = setter({ draft, onChange });
   return (
     <div className="fields">
       <Choice
@@ -42,8 +37,8 @@ export function SafetyFields({ draft, onChange }: FieldsProps) {
   );
 }
 
-export function RetentionFields({ draft, errors, onChange }: FieldsProps) {
-  const set: SetDraft = (field, value) => onChange({ ...draft, [field]: value });
+export function RetentionFields({ draft, errors, onChange }: Fields) {
+  const set = setter({ draft, onChange });
   return (
     <div className="fields">
       <Field
@@ -83,8 +78,8 @@ export function RetentionFields({ draft, errors, onChange }: FieldsProps) {
   );
 }
 
-export function OtherFields({ draft, errors, onChange }: FieldsProps) {
-  const set: SetDraft = (field, value) => onChange({ ...draft, [field]: value });
+export function OtherFields({ draft, errors, onChange }: Fields) {
+  const set = setter({ draft, onChange });
   return (
     <div className="fields">
       <Field
@@ -120,7 +115,7 @@ export function OtherFields({ draft, errors, onChange }: FieldsProps) {
   );
 }
 
-export function ClosedField({ draft, onChange }: FieldsProps) {
+export function ClosedField({ draft, onChange }: Fields) {
   return (
     <Check
       label="Closed: accept no more messages"

@@ -1,17 +1,15 @@
 import { Link, useNavigate, useSearch } from '@tanstack/react-router';
-import { lazy, Suspense, useMemo } from 'react';
+import { lazy, type ReactNode, Suspense, useMemo } from 'react';
 import { origin, type Topic } from '../api/client';
 import { tier, topicListing, totals } from '../api/topics';
 import { useNamespace } from '../app/shell';
-import { curl } from '../curl/curl';
-import { bytes, counted, grouped, rate } from '../format/number';
+import { bytes, grouped, rate } from '../format/number';
+import { EmptyList, ListFrame } from '../list/frame';
 import { useList, useSeen, useWhole } from '../list/pages';
 import { SearchBox, useShortcuts } from '../list/search';
 import { type Numbers, nextSort, type Sort, sortable, sortOf, useSorted } from '../list/sort';
-import { CopyButton } from '../ui/copy';
 import { type Column, Grid } from '../ui/grid';
 import { useNarrow } from '../ui/narrow';
-import { Loading, ProblemBox } from '../ui/problem';
 import { QuickStart } from './quickstart';
 
 /** Dialogs bring their own library: it is loaded when the first one opens. */
@@ -61,39 +59,34 @@ export function TopicsPage() {
       </div>
     );
   }
-  const listUrl = `${origin()}/v1/ns/${ns}/topics${q ? `?q=${encodeURIComponent(q)}` : ''}`;
   return (
-    <div className="page fill">
-      <div className="page-head">
-        <h1>Topics</h1>
-        <span className="count" role="status">
-          {list.isSuccess && `${counted(rows.length, 'topic')}${complete ? '' : ' read so far'}`}
-        </span>
-        <span className="spacer" />
-        <CopyButton text={curl({ url: listUrl })} label="curl" />
-        <button type="button" className="primary" onClick={() => setCreate(true)} aria-keyshortcuts="n">
-          Create topic <kbd>n</kbd>
-        </button>
-      </div>
-      <SearchBox
-        label="Search topics by name"
-        q={q}
-        onChange={(next) => navigate({ search: (s) => ({ ...s, q: next || undefined }), replace: true })}
-      />
-      {list.error && rows.length > 0 && <ProblemBox error={list.error} onRetry={() => void list.refetch()} />}
+    <ListFrame
+      title="Topics"
+      noun="topic"
+      url={`${origin()}/v1/ns/${ns}/topics${q ? `?q=${encodeURIComponent(q)}` : ''}`}
+      list={list}
+      count={rows.length}
+      complete={complete}
+      onCreate={() => setCreate(true)}
+      search={
+        <SearchBox
+          label="Search topics by name"
+          q={q}
+          onChange={(next) => navigate({ search: (s) => ({ ...s, q: next || undefined }), replace: true })}
+        />
+      }
+      dialog={dialog}
+    >
       <TopicsGrid
         ns={ns}
         rows={rows}
         sort={sort}
-        state={list.isPending ? 'loading' : list.error && rows.length === 0 ? list.error : null}
-        q={q}
-        onRetry={() => void list.refetch()}
+        empty={<EmptyList list={list} what="topics" none={`No topic’s name contains “${q}”.`} />}
         onRange={onRange}
         onEnd={loadAll}
         onSort={(key) => navigate({ search: (s) => ({ ...s, sort: nextSort(sort, key) }), replace: true })}
       />
-      {dialog}
-    </div>
+    </ListFrame>
   );
 }
 
@@ -101,27 +94,16 @@ interface TopicsGridProps {
   readonly ns: string;
   readonly rows: readonly Topic[];
   readonly sort: Sort<NumberKey>;
-  readonly state: unknown;
-  readonly q: string;
-  readonly onRetry: () => void;
+  readonly empty: ReactNode;
   readonly onRange: (first: number, last: number) => void;
   readonly onEnd: () => Promise<void>;
   readonly onSort: (key: SortKey) => void;
 }
 
-function TopicsGrid(props: TopicsGridProps) {
-  const { ns, rows, sort, onSort } = props;
+function TopicsGrid({ ns, rows, sort, onSort, ...rest }: TopicsGridProps) {
   const navigate = useNavigate();
   const narrow = useNarrow(760);
   const columns = useMemo(() => topicColumns(ns, sort, onSort, narrow), [ns, sort, onSort, narrow]);
-  const empty =
-    props.state === 'loading' ? (
-      <Loading what="topics" />
-    ) : props.state ? (
-      <ProblemBox error={props.state} onRetry={props.onRetry} />
-    ) : (
-      <p>No topic’s name contains “{props.q}”.</p>
-    );
   return (
     <Grid
       label="Topics"
@@ -130,9 +112,7 @@ function TopicsGrid(props: TopicsGridProps) {
       row={(index) => rows[index]}
       rowKey={({ name }) => name}
       onOpen={({ name }) => void navigate({ to: '/ns/$ns/topics/$topic', params: { ns, topic: name } })}
-      onRange={props.onRange}
-      onEnd={props.onEnd}
-      empty={empty}
+      {...rest}
     />
   );
 }
