@@ -153,7 +153,7 @@ fn a_deadline_that_comes_before_the_disk_is_answered_at_memory_and_the_receipt_t
 
 /// Publishes `count` messages; every third has the header `region` eu, others us.
 fn publish_regions(http: &mut Connection, count: usize) {
-    let region = |n: usize| if n % 3 == 0 { "eu" } else { "us" };
+    let region = |n: usize| if n.is_multiple_of(3) { "eu" } else { "us" };
     let line = |n: usize| format!("{{\"headers\":{{\"region\":\"{}\"}},\"data\":{n}}}\n", region(n));
     let lines: String = (0..count).map(line).collect();
     let media = [("Content-Type", "application/x-ndjson")];

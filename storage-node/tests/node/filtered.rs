@@ -31,7 +31,7 @@ fn headed(values: &[String], compression: Compression) -> Batch {
 
 /// Publishes `count` records in batches of 500; every `nth` one has the header `b`, others `a`.
 async fn publish_every(link: &Link, life: u64, count: usize, nth: usize) -> Vec<String> {
-    let value = |n: usize| format!("{}:{n}", if n % nth == 0 { "b" } else { "a" });
+    let value = |n: usize| format!("{}:{n}", if n.is_multiple_of(nth) { "b" } else { "a" });
     let all: Vec<String> = (0..count).map(value).collect();
     for (n, some) in all.chunks(500).enumerate() {
         let codec = [Compression::None, Compression::Lz4, Compression::Zstd][n % 3];
@@ -163,7 +163,7 @@ async fn what_a_filter_keeps_back_costs_a_follower_no_credit_and_it_hears_how_fa
     assert!(matches!(follower.next().await.0, Event::Started(started) if started.from == 0));
     assert_eq!(follower.next().await.1, ["b:0"]);
     // Without credit nothing is looked at.
-    assert!(follower.drain().await.is_empty());
+    assert!(follower.drain(0).await.is_empty());
     follower.grant(Credit { records: 3, bytes: 1 << 20 });
     let (mut found, mut looked, mut end) = (Vec::new(), Vec::new(), None);
     while end.is_none() {
