@@ -36,6 +36,17 @@ async fn pour(stream: &mut TcpStream, bytes: &[u8]) {
     timeout(SOON, poured).await.expect("who takes nothing is still waited for");
 }
 
+/// Waits until the metrics say so: what is closed is counted a moment later.
+async fn counted(registry: &Registry, line: &str) {
+    let metrics = || TextEncoder::new().encode_to_string(&registry.gather()).unwrap();
+    let says_so = async {
+        while !metrics().contains(line) {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    timeout(SOON, says_so).await.unwrap_or_else(|_| panic!("{line} in {}", metrics()));
+}
+
 #[tokio::test]
 async fn a_body_that_does_not_come_is_answered_and_not_waited_for() {
     let limits = ClientLimits { body_time_max: SHORT, ..ClientLimits::default() };
@@ -92,8 +103,7 @@ async fn a_websocket_whose_client_takes_nothing_is_closed() {
     };
     stream.write_all(&framed("{\"t\":\"hello\",\"v\":1}")).await.unwrap();
     pour(&mut stream, &framed("{\"t\":\"ping\",\"id\":9007199254740991}").repeat(1_000)).await;
-    let metrics = TextEncoder::new().encode_to_string(&registry.gather()).unwrap();
-    assert!(metrics.contains("\nweir_gateway_websockets 0\n"), "{metrics}");
+    counted(&registry, "\nweir_gateway_websockets 0\n").await;
 }
 
 #[tokio::test]
@@ -110,7 +120,5 @@ async fn a_handshake_that_does_not_go_on_is_not_waited_for() {
         timeout(SOON, stream.read_to_end(&mut answer)).await.expect("it waits on").unwrap();
         assert!(answer.is_empty(), "{answer:?}");
     }
-    let metrics = TextEncoder::new().encode_to_string(&registry.gather()).unwrap();
-    let counted = "weir_gateway_tls_handshakes_failed_total{reason=\"timeout\"} 2";
-    assert!(metrics.contains(counted), "{metrics}");
+    counted(&registry, "weir_gateway_tls_handshakes_failed_total{reason=\"timeout\"} 2").await;
 }

@@ -225,7 +225,7 @@ async fn whoever_goes_away_while_waiting_leases_nothing() {
     let body = json!({"wait_ms": 60_000}).to_string();
     let waiting = play.send("POST", "billing:pull", &[], &body);
     assert!(tokio::time::timeout(Duration::from_millis(500), waiting).await.is_err());
-    for _ in 0..100 {
+    for _ in 0..400 {
         if play.node.state.lock().pulling == 0 {
             break;
         }
