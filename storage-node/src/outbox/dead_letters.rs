@@ -11,6 +11,7 @@ use tokio::sync::watch;
 use weir_protocol::batch::{Batch, BatchBuilder, Compression, Headers, HeadersBuilder, Record, RecordParts};
 use weir_protocol::error::ErrorCode;
 use weir_protocol::ids::{Epoch, Incarnation, PartitionId, ProducerKey, Seq, ShardId, TopicPath};
+use weir_protocol::limits::CLIENT_ID_BYTES_MAX;
 use weir_protocol::rpc::{Refusal, TopicDescription};
 use weir_protocol::slots::{partition_of, slot_of};
 
@@ -64,8 +65,7 @@ impl DeadLetterSender {
         let topic = self.topic(letter)?;
         let body = read::batch_of_letter(&self.shard, letter).await?;
         let record = record_of(&body, letter)?;
-        let from = format!("weir-dead-{}", self.shard.shard);
-        let producer = ProducerKey::of(Incarnation(topic.incarnation), &from);
+        let producer = ProducerKey::of(Incarnation(topic.incarnation), &producer_id(self.shard.shard));
         let batch = letter_batch(&record, letter, producer)?;
         let partitions = topic.config.as_ref().map_or(1, |config| config.partitions.max(1));
         let partition = record.key.as_ref().map_or(PartitionId(0), |key| partition_of(key, partitions));
@@ -109,6 +109,13 @@ impl Carry for DeadLetterSender {
         let letters = self.shard.state.read().dead_letters().oldest(LETTERS_AT_ONCE);
         vec![("their topics", self.send_all(&letters).await)]
     }
+}
+
+/// A name longer than any that a client may give its producer: one of the same name could fence the letters, which would be
+/// taken for arrived.
+fn producer_id(shard: ShardId) -> String {
+    let name = format!("weir-dead-{shard}");
+    format!("{name:-<width$}", width = CLIENT_ID_BYTES_MAX + 1)
 }
 
 fn record_of(batch: &Batch, letter: &DeadLetter) -> Result<Record, Refusal> {

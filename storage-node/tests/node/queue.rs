@@ -8,9 +8,9 @@ use std::time::Duration;
 use bytes::Bytes;
 use prost::Message;
 use weir_journal::disk::sim::SimDisk;
-use weir_protocol::batch::{Batch, BatchBuilder, Compression, HeadersBuilder, RecordParts};
+use weir_protocol::batch::{Batch, BatchBuilder, Compression, Headers, HeadersBuilder, RecordParts};
 use weir_protocol::error::ErrorCode;
-use weir_protocol::ids::{ShardId, TimestampMs};
+use weir_protocol::ids::{Epoch, Incarnation, ProducerKey, Seq, ShardId, TimestampMs};
 use weir_protocol::rpc::{
     At, CreateSubscriptionRequest, DeleteSubscriptionRequest, Grant, LeaseList, ListLeasesRequest, Method,
     Packet, PartRef, PartStats, PartStatsList, PartStatsRequest, PullAnswer, PullRequest, SeekAnswer,
@@ -212,6 +212,27 @@ async fn failures_are_tried_again_and_given_up_as_dead_letters_once() {
     };
     tokio::time::timeout(WAIT, pending).await.unwrap();
     assert_eq!(crate::client::read(&link, dead, At::Earliest(true), 0).await.unwrap().1.len(), 2);
+    node.shutdown(Duration::from_secs(5)).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_producer_of_whatever_name_fences_no_dead_letters() {
+    let dir = tempfile::tempdir().unwrap();
+    let (node, link) = start(dir.path()).await;
+    let (life, dead) = (create(&link, "orders", config()).await, create(&link, "dead", config()).await);
+    let producer = ProducerKey::of(Incarnation(dead), "weir-dead-1");
+    let mut builder = BatchBuilder::new(producer, Epoch(u32::MAX), Seq(0));
+    builder.push(RecordParts { key: None, headers: &Headers::default(), value: b"fence" }).unwrap();
+    publish(&link, dead, &builder.build(Compression::None).unwrap()).await.unwrap();
+    publish(&link, life, &batch(0, 0, &["bad"])).await.unwrap();
+    let config = SubscriptionConfig { dead_letter_topic: Some("dead".into()), ..queue_config("orders") };
+    let work = part(&subscribe(&link, life, config, &[1]).await, 0);
+    let (grants, _) = pull(&link, &ask(work, 1)).await;
+    settle(&link, work, vec![item(&grants[0], SettleAction::Dead)]).await;
+    let arrived = async { while stats(&link, work).await.dead_pending > 0 {} };
+    tokio::time::timeout(WAIT, arrived).await.unwrap();
+    let found = crate::client::read(&link, dead, At::Earliest(true), 0).await.unwrap().1;
+    assert_eq!(found, ["fence", "bad"]);
     node.shutdown(Duration::from_secs(5)).await;
 }
 
