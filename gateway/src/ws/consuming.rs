@@ -1,6 +1,7 @@
 //! One channel that consumes a subscription: delivery numbers, credit, and what becomes of deliveries. Pure.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use weir_protocol::limits::SETTLE_ITEMS_MAX;
 use weir_protocol::rpc::{Credit, GrantRun, NotDone, SettleAction, SettleOutcome, SettleRun};
@@ -17,6 +18,10 @@ const OPEN_MAX: usize = 8_192;
 const CALLS_MAX: usize = 32;
 /// Leases that are settled together in one run.
 const RUN_MAX: u32 = 4_096;
+/// Bytes of one settle, well below what a frame to a node carries.
+const CALL_BYTES_MAX: usize = 1 << 20;
+/// What a run takes of them, besides its reason.
+const RUN_BYTES: usize = 64;
 
 const _: () = assert!((RUN_MAX as usize) < SETTLE_ITEMS_MAX, "a run fits a call");
 
@@ -62,7 +67,7 @@ struct Asked {
     offset: u64,
     fence: u64,
     count: u32,
-    what: What,
+    what: Arc<What>,
 }
 
 /// What shall become of leases.
@@ -203,18 +208,19 @@ impl Consuming {
         if let Some(wrong) = highest.filter(|highest| *highest > self.n) {
             return Err(NeverDelivered(wrong));
         }
+        let what = &Arc::new(what.clone());
         match highest.filter(|_| which.cum) {
             Some(highest) => self.ask_range(0, highest, what),
-            None => which.n.iter().for_each(|range| self.ask_range(range.first, range.last, what)),
+            None => joined(which.n).iter().for_each(|range| self.ask_range(range.first, range.last, what)),
         }
         for lease in which.leases {
             let (offset, fence) = (lease.o, lease.fence);
-            self.push(lease.p, Asked { n: None, offset, fence, count: 1, what: what.clone() });
+            self.push(lease.p, Asked { n: None, offset, fence, count: 1, what: Arc::clone(what) });
         }
         Ok(())
     }
 
-    fn ask_range(&mut self, first: u64, last: u64, what: &What) {
+    fn ask_range(&mut self, first: u64, last: u64, what: &Arc<What>) {
         let before = self.open.range(..first).next_back().map_or(first, |(n, _)| *n);
         let touched: Vec<_> = self.open.range(before..=last).map(|(n, open)| (*n, *open)).collect();
         for (n, open) in touched {
@@ -233,7 +239,7 @@ impl Consuming {
                     offset: open.offset + (at - n),
                     fence: open.fence + (at - n),
                     count: u32::try_from(count).expect("at most RUN_MAX"),
-                    what: what.clone(),
+                    what: Arc::clone(what),
                 };
                 self.push(open.partition, asked);
                 at += count;
@@ -292,10 +298,11 @@ impl Consuming {
         while self.calls.len() < CALLS_MAX
             && let Some((partition, mut asked)) = self.pending.pop_first()
         {
-            let mut total = 0;
+            let (mut total, mut bytes) = (0, 0);
             let is_more = asked.iter().position(|asked| {
                 total += asked.count as usize;
-                total > SETTLE_ITEMS_MAX
+                bytes += RUN_BYTES + asked.what.reason.len();
+                total > SETTLE_ITEMS_MAX || bytes > CALL_BYTES_MAX
             });
             if let Some(place) = is_more {
                 self.pending.insert(partition, asked.split_off(place));
@@ -433,6 +440,20 @@ fn why(lost: &NotDone) -> (LostResult, Option<Takeover>) {
         SettleOutcome::Unknown | SettleOutcome::Done => LostResult::Unknown,
     };
     (result, lost.current.map(|grant| Takeover { attempt: grant.attempt, fence: grant.fence }))
+}
+
+/// The same numbers, each once, in order: however often a client names one, it costs one look.
+fn joined(ranges: &[NumberRange]) -> Vec<NumberRange> {
+    let mut ranges = ranges.to_vec();
+    ranges.sort_unstable_by_key(|range| range.first);
+    ranges.dedup_by(|next, last| {
+        let is_joined = next.first <= last.last.saturating_add(1);
+        if is_joined {
+            last.last = last.last.max(next.last);
+        }
+        is_joined
+    });
+    ranges
 }
 
 /// Adds numbers behind those that are there.

@@ -256,3 +256,35 @@ proptest! {
         prop_assert!(!worker.is_busy());
     }
 }
+
+#[test]
+fn a_number_that_is_named_a_thousand_times_costs_one_look() {
+    let mut worker = consuming();
+    deliver(&mut worker, 0, 0, 4);
+    let often: Vec<_> = (0..1_000).map(|n| range(1 + n % 3, 4)).collect();
+    ask(&mut worker, &often, SettleAction::Extend);
+    assert_eq!(worker.pending_runs(), 1);
+    let sent = worker.take_calls();
+    assert_eq!(sent.iter().map(|sent| sent.runs.len()).sum::<usize>(), 1, "{sent:?}");
+    assert_eq!((sent[0].runs[0].offset, sent[0].runs[0].count), (0, 4));
+}
+
+#[test]
+fn settles_with_long_reasons_go_in_calls_that_a_node_takes() {
+    let mut worker = consuming();
+    (0..5_000).for_each(|n| _ = deliver(&mut worker, 0, 2 * n, 1));
+    let reason = "y".repeat(weir_protocol::limits::SETTLE_REASON_BYTES_MAX);
+    let what = What { reason, ..what(SettleAction::Dead) };
+    worker.ask(Which { n: &[range(1, 5_000)], cum: false, leases: &[] }, &what).unwrap();
+    let mut count = 0;
+    while worker.pending_runs() > 0 {
+        for sent in worker.take_calls() {
+            let bytes: usize = sent.runs.iter().map(|run| run.reason.len()).sum();
+            assert!(bytes <= 1 << 20, "{bytes} bytes of reasons");
+            count += sent.runs.len();
+            worker.answered(sent.call, &[]);
+        }
+    }
+    assert_eq!(count, 5_000);
+    assert_eq!(worker.take_frames(), [settled(5_000, &[range(1, 5_000)])]);
+}
