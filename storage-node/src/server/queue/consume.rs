@@ -234,7 +234,9 @@ impl Consumer<'_> {
         let now = clock::now();
         if now.0 > given_at.0 + LATE_MS {
             let (mut held, _) = self.part.lock(queue)?;
-            for grant in &answer.grants {
+            // Looked at under the lock: who has left meanwhile has given them back.
+            let is_here = !self.credit.latest().is_cancelled;
+            for grant in answer.grants.iter().filter(|_| is_here) {
                 held.leases.started(Offset(grant.offset), Fence(grant.fence), now);
             }
         }
