@@ -105,11 +105,12 @@ impl Sealer {
     }
 
     /// Seals what is due, a pack of each shard in turn: one that always has more, or that cannot be sealed, keeps no other
-    /// waiting. Nor does a store that deletes nothing. The first failure is told at the end.
+    /// waiting. Nor does a store that deletes nothing. The first failure is told at the end, which comes soon after it: or a
+    /// shard that failed once would not be tried again while others have more.
     pub(super) async fn round(&mut self) -> Result<(), SealError> {
         let mut failed: Vec<(ShardId, SealError)> = Vec::new();
-        let (mut is_more, mut deletes) = (true, true);
-        while std::mem::take(&mut is_more) {
+        let (mut is_more, mut deletes, mut ends) = (true, true, None);
+        while std::mem::take(&mut is_more) && ends.is_none_or(|ends| Instant::now() < ends) {
             for (id, shard) in &*self.shards {
                 if shard.journal.failure().is_some() {
                     // Nothing can be committed any more.
@@ -125,6 +126,9 @@ impl Sealer {
                     deletes = false;
                     failed.push((ShardId::META, error));
                 }
+            }
+            if !failed.is_empty() {
+                ends.get_or_insert(Instant::now() + PAUSE);
             }
             if Instant::now() >= self.next_sweep {
                 self.next_sweep = Instant::now() + SWEEP_EVERY;
