@@ -338,6 +338,10 @@ impl Scanner<'_> {
             FrameKind::Purge => {
                 stream.purge(header.at);
                 stream.durable_purged = Some(header.at.index);
+                // What is missing of the stream begins behind it, and so does what a truncation leaves.
+                if let Some((first, there)) = self.gone.get_mut(&header.stream) {
+                    *first = (*first).max(header.at.index.saturating_add(1)).min(*there);
+                }
             }
             FrameKind::Committed => stream.committed = Some(header.at),
             FrameKind::Meta => stream.meta = Some(Bytes::copy_from_slice(frame.payload)),
