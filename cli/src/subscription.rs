@@ -17,8 +17,9 @@ use crate::output;
 pub(crate) async fn run(connect: &Connect, command: SubscriptionCommand) -> anyhow::Result<()> {
     let api = Api::new(connect)?;
     match command {
-        SubscriptionCommand::Create { name, topic, fields } => {
-            let body = Value::Object(body(&topic, &fields)).to_string();
+        SubscriptionCommand::Create { name, topic, pattern, fields } => {
+            let topics: Vec<String> = topic.into_iter().chain(pattern).collect();
+            let body = Value::Object(body(&topics, &fields)).to_string();
             let reply = api.send(Method::PUT, &path(&api, &name), HeaderMap::new(), body).await?;
             let existed = reply.status == StatusCode::OK;
             shown(connect.json, &reply.json()?, if existed { "exists" } else { "created" });
@@ -56,10 +57,10 @@ pub(crate) fn path(api: &Api, rest: &str) -> String {
 }
 
 /// The fields that were given, as the API names them.
-fn body(topic: &str, fields: &SubscriptionFields) -> Map<String, Value> {
+fn body(topics: &[String], fields: &SubscriptionFields) -> Map<String, Value> {
     [
         ("mode", Some(json!("queue"))),
-        ("topics", Some(json!([topic]))),
+        ("topics", Some(json!(topics))),
         ("lease_ms", fields.lease.map(|ms| json!(ms))),
         ("max_attempts", fields.max_attempts.map(|attempts| json!(attempts))),
         ("backoff_ms", fields.backoff.as_ref().map(|delays| json!(delays))),
@@ -101,9 +102,16 @@ async fn list(api: &Api, as_json: bool, query: Option<&str>, limit: u32) -> anyh
         }
     }
     if !as_json {
-        output::table(&["SUBSCRIPTION", "TOPIC", "STATE", "READY", "LEASED", "DELAYED", "DEAD"], &rows);
+        output::table(&["SUBSCRIPTION", "TOPICS", "STATE", "READY", "LEASED", "DELAYED", "DEAD"], &rows);
     }
     Ok(())
+}
+
+/// The topics that it names, or its pattern.
+fn topics(subscription: &Value) -> String {
+    let names = subscription["config"]["topics"].as_array().map(Vec::as_slice).unwrap_or_default();
+    let names: Vec<&str> = names.iter().map(|name| name.as_str().unwrap_or("?")).collect();
+    names.join(",")
 }
 
 fn row(subscription: &Value) -> Vec<String> {
@@ -112,7 +120,7 @@ fn row(subscription: &Value) -> Vec<String> {
     let is_paused = subscription["config"]["paused"] == json!(true);
     vec![
         text(&subscription["name"]),
-        text(&subscription["config"]["topics"][0]),
+        topics(subscription),
         if is_paused { "paused" } else { "active" }.to_owned(),
         totals["ready"].to_string(),
         totals["leased"].to_string(),
@@ -130,21 +138,28 @@ fn describe(subscription: &Value) {
             output::line(format_args!("  {field} = {value}"));
         }
     }
-    let columns = ["partition", "shard", "floor", "end", "ready", "leased", "delayed", "dead"];
+    let columns = ["topic", "partition", "shard", "floor", "end", "ready", "leased", "delayed", "dead"];
     let parts = subscription["parts"].as_array().map(Vec::as_slice).unwrap_or_default();
-    let number = |value: &Value| value.as_u64().map_or_else(|| "?".to_owned(), |number| number.to_string());
+    let number = |value: &Value| match value {
+        Value::String(text) => text.clone(),
+        value => value.as_u64().map_or_else(|| "?".to_owned(), |number| number.to_string()),
+    };
     let rows: Vec<Vec<String>> =
         parts.iter().map(|part| columns.iter().map(|column| number(&part[*column])).collect()).collect();
-    output::table(&["PARTITION", "SHARD", "FLOOR", "END", "READY", "LEASED", "DELAYED", "DEAD"], &rows);
+    output::table(
+        &["TOPIC", "PARTITION", "SHARD", "FLOOR", "END", "READY", "LEASED", "DELAYED", "DEAD"],
+        &rows,
+    );
 }
 
 fn shown(as_json: bool, subscription: &Value, what: &str) {
     if as_json {
         output::line(subscription);
     } else {
-        let [name, topic] = [&subscription["name"], &subscription["config"]["topics"][0]];
-        let [name, topic] = [name, topic].map(|text| text.as_str().unwrap_or("?"));
-        output::line(format_args!("{name} {what}, topic {topic}"));
+        let name = subscription["name"].as_str().unwrap_or("?");
+        let several = subscription["topic_incarnation"].is_null();
+        let noun = if several { "topics" } else { "topic" };
+        output::line(format_args!("{name} {what}, {noun} {}", topics(subscription)));
     }
 }
 
@@ -215,7 +230,7 @@ mod tests {
 
     #[test]
     fn only_given_fields_are_sent() {
-        let bare = Value::Object(body("orders", &SubscriptionFields::default()));
+        let bare = Value::Object(body(&["orders".to_owned()], &SubscriptionFields::default()));
         assert_eq!(bare, json!({"mode": "queue", "topics": ["orders"]}));
         let fields = SubscriptionFields {
             lease: Some(60_000),
@@ -224,7 +239,7 @@ mod tests {
             order: Some("key".to_owned()),
             ..SubscriptionFields::default()
         };
-        let given = Value::Object(body("orders", &fields));
+        let given = Value::Object(body(&["orders".to_owned()], &fields));
         assert_eq!((&given["lease_ms"], &given["backoff_ms"]), (&json!(60_000), &json!([0, 5])));
         assert_eq!((&given["paused"], &given["order"]), (&json!(true), &json!("key")));
     }

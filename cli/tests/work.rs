@@ -39,7 +39,7 @@ struct Delivery {
 
 impl Delivery {
     fn lease_ref(&self) -> LeaseRef {
-        LeaseRef { p: self.p, o: self.o, fence: self.lease.fence }
+        LeaseRef { topic: None, p: self.p, o: self.o, fence: self.lease.fence }
     }
 }
 

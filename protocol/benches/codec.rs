@@ -45,7 +45,7 @@ fn stored(value: &[u8]) -> [Bytes; 2] {
 
 fn deliveries(value: &[u8]) -> ServerFrame {
     let slices = vec![Delivery { first: Offset(0), take: MESSAGES, batch: stored(value) }];
-    ServerFrame::Deliveries(Deliveries { n: 1, staged: None, slices, leases: Vec::new() })
+    ServerFrame::Deliveries(Deliveries { n: 1, staged: None, slices, leases: Vec::new(), topic: None })
 }
 
 fn batches(criterion: &mut Criterion) {

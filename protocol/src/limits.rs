@@ -85,6 +85,12 @@ pub const SETTLE_REASON_BYTES_MAX: usize = KIB;
 pub const REDRIVE_RECORDS_MAX: usize = 10_000;
 /// Most records that a subscription may have leased at once.
 pub const UNACKED_MAX: u32 = 1_000_000;
+/// Most topics that a subscription names.
+pub const SUBSCRIPTION_TOPICS_MAX: usize = 100;
+/// Most partitions of the topics that a subscription names; of one with a pattern, in each shard.
+pub const SUBSCRIPTION_PARTS_MAX: usize = 1_024;
+/// Most subscriptions with a pattern in one namespace, of those that are at home in one shard.
+pub const SUBSCRIPTION_PATTERNS_MAX: usize = 1_000;
 /// Most delays of a subscription's back-off.
 pub const BACKOFF_STEPS_MAX: usize = 32;
 

@@ -9,17 +9,22 @@ use crate::limit::parse_ms;
 pub(crate) enum SubscriptionCommand {
     /// Create a subscription; does nothing if it exists with the same configuration
     #[command(
-        after_help = "Each message of the topic is then leased to one worker, and comes again unless it is \
+        after_help = "Each message of the topics is then leased to one worker, and comes again unless it is \
         acknowledged in time.\n\nExamples:\n  weir subscription create billing --topic orders\n  \
         weir subscription create billing --topic orders --lease 2m --max-attempts 5 --backoff 1s,10s,5m --dlq orders.dlq\n  \
+        weir subscription create shipping --topic orders --topic returns\n  \
+        weir subscription create audit --pattern 'orders.*'    # every topic whose name begins so, now and later\n  \
         weir pull billing --ack    # take and acknowledge what there is"
     )]
     Create {
         /// Name: A-Z a-z 0-9 . _ ~ -
         name: String,
-        /// Topic whose messages are worked on
-        #[arg(long, value_name = "TOPIC")]
-        topic: String,
+        /// Topic whose messages are worked on; may be repeated
+        #[arg(long, value_name = "TOPIC", required_unless_present = "pattern")]
+        topic: Vec<String>,
+        /// Work on all topics whose names begin so, also those created later: a prefix and *
+        #[arg(long, value_name = "PREFIX*", conflicts_with = "topic")]
+        pattern: Option<String>,
         /// What may be left out
         #[command(flatten)]
         fields: SubscriptionFields,
@@ -59,7 +64,7 @@ pub(crate) enum SubscriptionCommand {
     Seek {
         /// Name
         name: String,
-        /// Where to: earliest, latest, ts:TIME (RFC 3339 or ms), or, of a topic of one partition, an offset
+        /// Where to: earliest, latest, ts:TIME (RFC 3339 or ms), or, if there is one partition in all, an offset
         to: String,
         /// Only say what it would do
         #[arg(long)]
@@ -91,7 +96,7 @@ pub(crate) enum SubscriptionCommand {
     Explain {
         /// Name
         name: String,
-        /// Partition and offset of the message, as 0:76531
+        /// Partition and offset of the message, as 0:76531; of several topics with its topic, as orders:0:76531
         id: String,
     },
     /// List the messages that are in one state
@@ -140,7 +145,7 @@ pub(crate) struct SubscriptionFields {
     /// Where it starts: earliest, latest or ts:TIME (RFC 3339 or ms) [default: earliest]
     #[arg(long, value_name = "POSITION")]
     pub(crate) start: Option<String>,
-    /// Most messages leased at once [default: 10000]
+    /// Most messages of one topic leased at once [default: 10000]
     #[arg(long, value_name = "N")]
     pub(crate) max_unacked: Option<u32>,
     /// `key`: of the messages of one key, one is leased only when those before it are settled [default: none]
@@ -182,7 +187,7 @@ pub(crate) struct StateArgs {
 pub(crate) struct RedriveArgs {
     /// Name
     pub(crate) name: String,
-    /// These messages, each as partition:offset [default: the oldest]
+    /// These messages, each as partition:offset, of several topics topic:partition:offset [default: the oldest]
     #[arg(value_name = "ID", conflicts_with = "max")]
     pub(crate) ids: Vec<String>,
     /// At most this many

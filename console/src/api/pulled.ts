@@ -4,6 +4,8 @@ import { type Message, readMessage } from '../tail/message';
 /** A message that this page leased. */
 export interface Held {
   readonly message: Message;
+  /** Its topic, of a subscription to several. */
+  readonly topic?: string;
   /** The body as it stands in the answer, digit for digit; `null` if it is not text. */
   readonly body: string | null;
   readonly lease: string;
@@ -27,8 +29,10 @@ export function readPulled(text: string, now: number): Held[] {
     const message = readMessage(text, start);
     const data = raw('data');
     const isText = message.contentType?.startsWith('text/') && data?.startsWith('"');
+    const topic = raw('topic');
     return {
       message,
+      ...(topic !== undefined && { topic: JSON.parse(topic) as string }),
       body: data === undefined ? null : isText ? (JSON.parse(data) as string) : data,
       lease: JSON.parse(raw('lease') ?? '""') as string,
       attempt: Number(raw('attempt')),

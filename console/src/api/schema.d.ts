@@ -213,8 +213,8 @@ export interface paths {
          */
         get: operations["readSubscription"];
         /**
-         * Create a subscription: a topic as a work queue
-         * @description Idempotent. Without `If-Match` an existing subscription with another configuration is 409 `config_mismatch`; with it the configuration is replaced, but for `topics` and `start`. Needs the grant `subscribe` on the topic and `publish` on the dead letter topic as well. A dead letter topic that does not exist is created if the namespace has `auto_create`. Errors: `topic_not_found`, `invalid_config`, `invalid_name`, `unknown_field`, `not_supported`, `config_mismatch`, `version_mismatch`.
+         * Create a subscription: topics as a work queue
+         * @description Idempotent. Without `If-Match` an existing subscription with another configuration is 409 `config_mismatch`; with it the configuration is replaced, but for `topics` and `start`. Needs the grant `subscribe` on the topics, or on all that a pattern matches, and `publish` on the dead letter topic as well. A dead letter topic that does not exist is created if the namespace has `auto_create`. Errors: `topic_not_found`, `invalid_config`, `invalid_name`, `unknown_field`, `not_supported`, `config_mismatch`, `version_mismatch`.
          *
          *     Needs the grant `manage`.
          */
@@ -231,7 +231,7 @@ export interface paths {
         head?: never;
         /**
          * Change a subscription's configuration
-         * @description Fields that are left out stay as they are. Leases that are held keep their time. Errors: `subscription_not_found`, `invalid_config`, `invalid_name`, `unknown_field`, `version_mismatch`, `incarnation_gone`, `not_supported` for another topic or start.
+         * @description Fields that are left out stay as they are. Leases that are held keep their time. Errors: `subscription_not_found`, `invalid_config`, `invalid_name`, `unknown_field`, `version_mismatch`, `incarnation_gone`, `not_supported` for other topics or another start.
          *
          *     Needs the grant `manage`.
          */
@@ -805,7 +805,7 @@ export interface components {
         /** @description A message that was leased. */
         Delivery: components["schemas"]["Record"] & {
             /**
-             * @description Partition and offset.
+             * @description Partition and offset; of a subscription to several topics the topic before them: `orders:0:76531`.
              * @example 0:76531
              */
             id: string;
@@ -916,8 +916,10 @@ export interface components {
         };
         /** @description A message that is leased, or that waits for its time. */
         LeasedRecord: {
-            /** @description Partition and offset. */
+            /** @description Partition and offset; of a subscription to several topics the topic before them. */
             id: string;
+            /** @description Its topic, of a subscription to several. */
+            topic?: string;
             /**
              * Format: int32
              * @description Partition.
@@ -1147,6 +1149,21 @@ export interface components {
              * @description Most delays of a subscription's `backoff_ms`.
              */
             backoff_steps: number;
+            /**
+             * Format: int32
+             * @description Most topics that a subscription names.
+             */
+            subscription_topics: number;
+            /**
+             * Format: int32
+             * @description Most partitions of the topics that a subscription names; of one with a pattern, in each shard.
+             */
+            subscription_partitions: number;
+            /**
+             * Format: int32
+             * @description Most subscriptions with a pattern in one namespace, of those at home in one shard.
+             */
+            subscription_patterns: number;
         };
         /**
          * @description Where a message stands for a subscription.
@@ -1543,6 +1560,8 @@ export interface components {
         };
         /** @description A stored record. Exactly one of `data` and `data_base64` is present. */
         Record: {
+            /** @description Its topic, where a subscription consumes several. */
+            topic?: string;
             /**
              * Format: int32
              * @description Partition.
@@ -1731,7 +1750,7 @@ export interface components {
          */
         Seek: {
             /**
-             * @description `earliest`, `latest`, `ts:` and RFC 3339 or milliseconds, or, of a topic of one partition, an offset.
+             * @description `earliest`, `latest`, `ts:` and RFC 3339 or milliseconds, or, if there is one partition in all, an offset.
              *     Or `undo`, with `undo`.
              * @default null
              */
@@ -1781,6 +1800,8 @@ export interface components {
         };
         /** @description What a seek did to one partition. */
         SeekedPart: {
+            /** @description Its topic, of a subscription to several. */
+            topic?: string;
             /**
              * Format: int32
              * @description The partition.
@@ -1920,14 +1941,26 @@ export interface components {
             created_ms: number;
             /**
              * Format: int64
-             * @description The life of the topic that it belongs to: once that is deleted, nothing is leased any more.
+             * @description The life of the topic that it belongs to: once that is deleted, nothing is leased any more. `null` of a
+             *     subscription to several topics.
              */
-            topic_incarnation: number;
-            /** @description That life has ended: the topic was deleted, and perhaps created again. The subscription can only be deleted. */
+            topic_incarnation?: number | null;
+            /**
+             * @description That life has ended, or those of all topics that it names: deleted, and perhaps created again. The subscription
+             *     can only be deleted.
+             */
             topic_deleted: boolean;
+            /** @description Those of several topics that were deleted; what they are called now is consumed no more. */
+            topics_deleted: string[];
+            /**
+             * Format: int64
+             * @description Partitions that the pattern matches and that are not consumed, because there are more than
+             *     `subscription_partitions` of `GET /v1`. A change of the configuration takes in as many as there is room for.
+             */
+            partitions_left_out: number;
             /** @description Its configuration, complete. */
             config: components["schemas"]["SubscriptionConfig"];
-            /** @description What it holds of each partition, by number. */
+            /** @description What it holds of each partition, by number; of several topics, in the order of their lives. */
             parts: components["schemas"]["SubscriptionPart"][];
             /** @description The same over all partitions that can be reached. */
             totals: components["schemas"]["SubscriptionTotals"];
@@ -1954,7 +1987,10 @@ export interface components {
         SubscriptionConfig: {
             /** @default queue */
             mode: components["schemas"]["Mode"];
-            /** @description The topic, in the subscription's namespace; exactly one so far. Cannot be changed later. */
+            /**
+             * @description The topics, in the subscription's namespace; or one pattern, a prefix and `*`: every topic whose name begins so,
+             *     now and later. Cannot be changed later.
+             */
             topics: string[];
             /**
              * Format: int32
@@ -1982,14 +2018,15 @@ export interface components {
             /** @default none */
             order: components["schemas"]["Order"];
             /**
-             * @description Where it starts, in every partition: `earliest`, `latest`, or `ts:` and RFC 3339 or milliseconds. Cannot be
-             *     changed later; `:seek` moves a subscription.
+             * @description Where it starts, in every partition: `earliest`, `latest`, or `ts:` and RFC 3339 or milliseconds. In a topic that
+             *     is created later and matches a pattern it starts at the beginning. Cannot be changed later; `:seek` moves a
+             *     subscription.
              * @default earliest
              */
             start: string;
             /**
              * Format: int32
-             * @description Most messages leased at once, all partitions together.
+             * @description Most messages of one topic leased at once, all its partitions together.
              * @default 10000
              */
             max_unacked: number;
@@ -2022,6 +2059,8 @@ export interface components {
          *     topic was deleted.
          */
         SubscriptionPart: {
+            /** @description Its topic. */
+            topic: string;
             /**
              * Format: int32
              * @description The partition's number, from 0.
@@ -2140,7 +2179,7 @@ export interface components {
             start: string;
             /**
              * Format: int64
-             * @description Most messages leased at once, all partitions together.
+             * @description Most messages of one topic leased at once, all its partitions together.
              * @default null
              */
             max_unacked: number;
@@ -2750,7 +2789,7 @@ export interface operations {
             query?: {
                 /** @description Only names that contain this text. */
                 q?: string;
-                /** @description Only those of the topic with this name. */
+                /** @description Only those that consume the topic with this name. */
                 topic?: string;
                 /** @description Order of the items; `name` is the only one. */
                 sort?: "name";
@@ -2982,6 +3021,8 @@ export interface operations {
                 limit?: number;
                 /** @description `next` of the page before, instead of `partition` and `from`. */
                 cursor?: string;
+                /** @description Only this topic, of a subscription to several; with `partition`, whose partition is meant. */
+                topic?: string;
             };
             header?: never;
             path: {
@@ -3017,7 +3058,7 @@ export interface operations {
     explainMessage: {
         parameters: {
             query: {
-                /** @description Partition and offset: `0:76531`. */
+                /** @description Partition and offset: `0:76531`; of several topics `orders:0:76531`. */
                 id: string;
             };
             header?: never;
@@ -3062,6 +3103,8 @@ export interface operations {
                 limit?: number;
                 /** @description `next` of the page before, instead of `partition` and `from`. */
                 cursor?: string;
+                /** @description Only this topic, of a subscription to several; with `partition`, whose partition is meant. */
+                topic?: string;
             };
             header?: never;
             path: {
@@ -3109,6 +3152,8 @@ export interface operations {
                 limit?: number;
                 /** @description `next` of the page before, instead of `partition` and `from`. */
                 cursor?: string;
+                /** @description Only this topic, of a subscription to several; with `partition`, whose partition is meant. */
+                topic?: string;
             };
             header?: never;
             path: {

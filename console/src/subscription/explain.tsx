@@ -45,7 +45,7 @@ export function ExplainForm({ subscription, first, onClose }: ExplainProps) {
         autoFocus
         value={typed}
         error={typed === '' ? null : wrong}
-        hint="Partition and offset, as 0:76531."
+        hint="Partition and offset, as 0:76531; of several topics with the topic before."
         onChange={setTyped}
       />
       <div aria-live="polite" className="seek-answer">
@@ -79,8 +79,8 @@ function Answer({ ns, topic, explained }: { ns: string; topic: string; explained
       <p>
         <Link
           to="/ns/$ns/topics/$topic/messages"
-          params={{ ns, topic }}
-          search={{ open: id, partition, from: String(offset) }}
+          params={{ ns, topic: explained.topic ?? topic }}
+          search={{ open: `${partition}:${offset}`, partition, from: String(offset) }}
           className="mono"
         >
           {id}

@@ -35,10 +35,11 @@ export function HeldCard({ subscription, entry }: { subscription: Subscription; 
         <h3>
           <Link
             to="/ns/$ns/topics/$topic/messages"
-            params={{ ns, topic: config.topics[0] ?? '' }}
+            params={{ ns, topic: held.topic ?? config.topics[0] ?? '' }}
             search={{ open: id }}
             className="mono"
           >
+            {held.topic && `${held.topic}:`}
             {message.partition}:{grouped(message.offset)}
           </Link>
         </h3>

@@ -114,10 +114,15 @@ function LeaseRow({ ns, topic, item, passed }: Omit<TableProps, 'items'> & { ite
       <th scope="row">
         <Link
           to="/ns/$ns/topics/$topic/messages"
-          params={{ ns, topic }}
-          search={{ open: item.id, partition: item.partition, from: String(item.offset) }}
+          params={{ ns, topic: item.topic ?? topic }}
+          search={{
+            open: `${item.partition}:${item.offset}`,
+            partition: item.partition,
+            from: String(item.offset),
+          }}
           className="mono"
         >
+          {item.topic && `${item.topic}:`}
           {item.partition}:{grouped(item.offset)}
         </Link>
       </th>

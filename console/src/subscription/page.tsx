@@ -55,9 +55,13 @@ export function TopicLinks({ ns, topics }: { ns: string; topics: readonly string
   return topics.map((topic, index) => (
     <span key={topic}>
       {index > 0 && ', '}
-      <Link to="/ns/$ns/topics/$topic" params={{ ns, topic }} className="mono">
-        {topic}
-      </Link>
+      {topic.endsWith('*') ? (
+        <span className="mono">{topic}</span>
+      ) : (
+        <Link to="/ns/$ns/topics/$topic" params={{ ns, topic }} className="mono">
+          {topic}
+        </Link>
+      )}
     </span>
   ));
 }

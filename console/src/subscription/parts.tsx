@@ -5,6 +5,7 @@ import { age } from '../format/time';
 import { useNow } from '../ui/now';
 
 const HEADS = [
+  'Topic',
   'Partition',
   'Shard',
   'Settled below',
@@ -20,8 +21,7 @@ const HEADS = [
 /** What it holds of each partition. */
 export function Parts({ subscription }: { subscription: Subscription }) {
   const now = useNow(1000);
-  const { ns, config, parts } = subscription;
-  const topic = config.topics[0] ?? '';
+  const { ns, parts } = subscription;
   return (
     <section aria-labelledby="parts">
       <h2 id="parts">Partitions</h2>
@@ -31,7 +31,7 @@ export function Parts({ subscription }: { subscription: Subscription }) {
           <thead>
             <tr>
               {HEADS.map((head) => (
-                <th key={head} scope="col" className="numeric">
+                <th key={head} scope="col" className={head === 'Topic' ? undefined : 'numeric'}>
                   {head}
                 </th>
               ))}
@@ -39,11 +39,12 @@ export function Parts({ subscription }: { subscription: Subscription }) {
           </thead>
           <tbody>
             {parts.map((part) => (
-              <tr key={part.partition}>
+              <tr key={`${part.topic}:${part.partition}`}>
+                <td className="mono">{part.topic}</td>
                 <th scope="row" className="numeric">
                   <Link
                     to="/ns/$ns/topics/$topic/messages"
-                    params={{ ns, topic }}
+                    params={{ ns, topic: part.topic }}
                     search={{
                       partition: part.partition,
                       ...(part.floor != null && { from: String(part.floor) }),
@@ -63,7 +64,7 @@ export function Parts({ subscription }: { subscription: Subscription }) {
                   part.delayed,
                   part.dead,
                 ].map((value, index) => (
-                  <td key={HEADS[index + 2]} className="numeric">
+                  <td key={HEADS[index + 3]} className="numeric">
                     {known(value)}
                   </td>
                 ))}

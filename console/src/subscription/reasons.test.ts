@@ -32,9 +32,10 @@ describe('explanations', () => {
     expect(reasonText('paused')).toContain('resume');
   });
 
-  it('takes a partition and an offset for an id, and nothing else', () => {
+  it('takes a partition and an offset for an id, with a topic or without, and nothing else', () => {
     expect(idError('12:76531')).toBeNull();
-    for (const bad of ['', '7', '0:', ':7', '0:7:1', '0:x', '-1:7', '0:12345678901234567'])
+    expect(idError('orders.eu:0:7')).toBeNull();
+    for (const bad of ['', '7', '0:', ':7', 'a b:7:1', 'a:0:7:1', '0:x', '-1:7', '0:12345678901234567'])
       expect(idError(bad), bad).not.toBeNull();
   });
 });

@@ -43,4 +43,6 @@ export const standing = (explained: Explained): string =>
 
 /** `0:76531`, as a message's id is written. */
 export const idError = (text: string): string | null =>
-  /^\d{1,5}:\d{1,16}$/.test(text) ? null : 'A partition, a colon and an offset: 0:76531';
+  /^([\w.~-]+:)?\d{1,5}:\d{1,16}$/.test(text)
+    ? null
+    : 'A partition, a colon and an offset: 0:76531; of several topics with the topic before: orders:0:76531';

@@ -126,6 +126,8 @@ function Nothing({ subscription }: { subscription: Subscription }) {
       </p>
     );
   }
+  // A pattern says nothing of which topics there are.
+  if (topic === '' || topic.endsWith('*')) return <p>There was none to be had.</p>;
   return (
     <p>
       There was none to be had.{' '}

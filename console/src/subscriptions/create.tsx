@@ -47,6 +47,17 @@ function useStart() {
   return { kind, setKind, time, setTime, error, value: kind === 'time' ? `ts:${ms}` : kind, zone };
 }
 
+/** What is typed, with commas between. */
+const topicsOf = (text: string) => text.split(',').map((topic) => topic.trim());
+
+/** One pattern, or names. */
+function topicsError(topics: readonly string[]): string | null {
+  const [only] = topics;
+  if (topics.length === 1 && only?.endsWith('*'))
+    return only === '*' ? null : nameError(`${only.slice(0, -1)}x`);
+  return topics.map(nameError).find((error) => error !== null) ?? null;
+}
+
 function SubscriptionForm({ ns, topic: given, onClose }: Omit<CreateProps, 'open'>) {
   const client = useQueryClient();
   const navigate = useNavigate();
@@ -56,9 +67,10 @@ function SubscriptionForm({ ns, topic: given, onClose }: Omit<CreateProps, 'open
   const [byKey, setByKey] = useState(false);
 
   const { config, errors } = readDraft(draft, DEFAULTS);
-  const badTopic = nameError(topic.trim());
+  const topics = topicsOf(topic);
+  const badTopic = topicsError(topics);
   const order = byKey ? ('key' as const) : ('none' as const);
-  const whole = { ...config, topics: [topic.trim()], start: start.value, order };
+  const whole = { ...config, topics, start: start.value, order };
   const body = patchOf(changes(DEFAULTS, whole));
   const badFields = Object.keys(errors).length > 0;
   const fields = { draft, errors, onChange: setDraft };
@@ -78,11 +90,11 @@ function SubscriptionForm({ ns, topic: given, onClose }: Omit<CreateProps, 'open
         <>
           <TopicField
             ns={ns}
-            label="Topic"
+            label="Topics"
             required
             value={topic}
             error={tried || topic !== given ? badTopic : null}
-            hint="Its messages are the queue. Cannot be changed later."
+            hint="Their messages are the queue. Several with commas between, or a pattern like orders.* for all that begin so, also later. Cannot be changed later."
             onChange={setTopic}
           />
           <Choice label="Begin with" value={start.kind} options={STARTS} onChange={start.setKind} />

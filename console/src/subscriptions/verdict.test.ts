@@ -6,7 +6,7 @@ import { unknownParts, verdict } from './verdict';
 
 type Totals = Subscription['totals'];
 type Part = Subscription['parts'][number];
-const PART: Part = { partition: 0, shard: 1, floor: 0, end: 100, settled_above_floor: 0 };
+const PART: Part = { topic: 'orders', partition: 0, shard: 1, floor: 0, end: 100, settled_above_floor: 0 };
 
 function subscription(totals: Partial<Totals>, config = {}, parts: Part[] = [PART]): Subscription {
   return {
@@ -17,6 +17,8 @@ function subscription(totals: Partial<Totals>, config = {}, parts: Part[] = [PAR
     created_ms: 0,
     topic_incarnation: 1,
     topic_deleted: false,
+    topics_deleted: [],
+    partitions_left_out: 0,
     config: { ...DEFAULTS, topics: ['orders'], ...config },
     parts,
     totals: {
@@ -32,7 +34,7 @@ function subscription(totals: Partial<Totals>, config = {}, parts: Part[] = [PAR
   };
 }
 
-const LOST: Part = { partition: 1, shard: 2, floor: null };
+const LOST: Part = { topic: 'orders', partition: 1, shard: 2, floor: null };
 
 test.each([
   ['unknown', { ready: 5 }, { paused: true }, [PART, LOST]],

@@ -23,7 +23,7 @@ export function verdict(subscription: Subscription): Verdict {
     return {
       tone: 'bad',
       word: 'no topic',
-      sentence: `Its topic ${config.topics.join(', ')} was deleted: it can only be deleted as well.`,
+      sentence: `What it consumes, ${config.topics.join(', ')}, was deleted: it can only be deleted as well.`,
     };
   }
   if (unknown > 0) {

@@ -94,6 +94,12 @@ pub struct Limits {
     pub unacked: u32,
     /// Most delays of a subscription's `backoff_ms`.
     pub backoff_steps: u32,
+    /// Most topics that a subscription names.
+    pub subscription_topics: u32,
+    /// Most partitions of the topics that a subscription names; of one with a pattern, in each shard.
+    pub subscription_partitions: u32,
+    /// Most subscriptions with a pattern in one namespace, of those at home in one shard.
+    pub subscription_patterns: u32,
 }
 
 /// Most encoded bytes that one read collects.
@@ -152,6 +158,9 @@ impl Limits {
             holder_bytes: limits::CLIENT_ID_BYTES_MAX as u64,
             unacked: limits::UNACKED_MAX,
             backoff_steps: count(limits::BACKOFF_STEPS_MAX),
+            subscription_topics: count(limits::SUBSCRIPTION_TOPICS_MAX),
+            subscription_partitions: count(limits::SUBSCRIPTION_PARTS_MAX),
+            subscription_patterns: count(limits::SUBSCRIPTION_PATTERNS_MAX),
         }
     }
 }

@@ -10,6 +10,10 @@ use super::{Level, Problem};
 /// A stored record. Exactly one of `data` and `data_base64` is present.
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 pub struct Record {
+    /// Its topic, where a subscription consumes several.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    pub topic: Option<String>,
     /// Partition.
     pub partition: u32,
     /// Position in the partition.

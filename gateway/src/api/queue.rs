@@ -60,7 +60,7 @@ pub struct Pulled {
 /// A message that was leased.
 #[derive(Debug, Clone, Serialize, ToSchema)]
 pub struct Delivery {
-    /// Partition and offset.
+    /// Partition and offset; of a subscription to several topics the topic before them: `orders:0:76531`.
     #[schema(example = "0:76531")]
     pub id: String,
     /// Settle it with this.
@@ -281,7 +281,7 @@ pub struct Takeover {
 #[serde(deny_unknown_fields, default)]
 #[schema(example = json!({"to": "ts:2026-09-01T10:00:00Z"}))]
 pub struct Seek {
-    /// `earliest`, `latest`, `ts:` and RFC 3339 or milliseconds, or, of a topic of one partition, an offset.
+    /// `earliest`, `latest`, `ts:` and RFC 3339 or milliseconds, or, if there is one partition in all, an offset.
     /// Or `undo`, with `undo`.
     #[schema(value_type = String, required = true)]
     pub to: serde_json::Value,
@@ -313,8 +313,12 @@ pub struct Seeked {
 }
 
 /// What a seek did to one partition.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct SeekedPart {
+    /// Its topic, of a subscription to several.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    pub topic: Option<String>,
     /// The partition.
     pub partition: u32,
     /// Where it stands afterwards: everything from here on is delivered.
@@ -341,8 +345,12 @@ pub struct LeasePage {
 /// A message that is leased, or that waits for its time.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct LeasedRecord {
-    /// Partition and offset.
+    /// Partition and offset; of a subscription to several topics the topic before them.
     pub id: String,
+    /// Its topic, of a subscription to several.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    pub topic: Option<String>,
     /// Partition.
     pub partition: u32,
     /// Offset.

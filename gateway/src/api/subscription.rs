@@ -1,11 +1,15 @@
 //! Subscriptions and their configuration, as JSON.
 
+use std::collections::BTreeSet;
+
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 use weir_protocol::error::ErrorCode;
 use weir_protocol::filter::{Field, Filter, FilterError};
 use weir_protocol::ids::Name;
-use weir_protocol::limits::{BACKOFF_STEPS_MAX, DELAY_MS_MAX, LEASE_MS_MAX, LEASE_MS_MIN, UNACKED_MAX};
+use weir_protocol::limits::{
+    BACKOFF_STEPS_MAX, DELAY_MS_MAX, LEASE_MS_MAX, LEASE_MS_MIN, SUBSCRIPTION_TOPICS_MAX, UNACKED_MAX,
+};
 use weir_protocol::rpc::{self, At};
 use weir_protocol::start::{Start, parse_from};
 
@@ -41,8 +45,9 @@ pub struct SubscriptionConfig {
     /// `queue` is the only one so far.
     #[schema(required = false, default = "queue")]
     pub mode: Mode,
-    /// The topic, in the subscription's namespace; exactly one so far. Cannot be changed later.
-    #[schema(min_items = 1, max_items = 1)]
+    /// The topics, in the subscription's namespace; or one pattern, a prefix and `*`: every topic whose name begins so,
+    /// now and later. Cannot be changed later.
+    #[schema(min_items = 1, max_items = 100)]
     pub topics: Vec<String>,
     /// How long a message is leased unless a pull says otherwise, milliseconds.
     #[schema(required = false, minimum = 1000, maximum = 43_200_000, default = 30_000)]
@@ -59,11 +64,12 @@ pub struct SubscriptionConfig {
     /// In which order messages are leased. Cannot be changed later.
     #[schema(required = false, default = "none")]
     pub order: Order,
-    /// Where it starts, in every partition: `earliest`, `latest`, or `ts:` and RFC 3339 or milliseconds. Cannot be
-    /// changed later; `:seek` moves a subscription.
+    /// Where it starts, in every partition: `earliest`, `latest`, or `ts:` and RFC 3339 or milliseconds. In a topic that
+    /// is created later and matches a pattern it starts at the beginning. Cannot be changed later; `:seek` moves a
+    /// subscription.
     #[schema(required = false, default = "earliest")]
     pub start: String,
-    /// Most messages leased at once, all partitions together.
+    /// Most messages of one topic leased at once, all its partitions together.
     #[schema(required = false, minimum = 1, maximum = 1_000_000, default = 10_000)]
     pub max_unacked: u32,
     /// No message is leased.
@@ -87,7 +93,7 @@ impl From<&rpc::SubscriptionConfig> for SubscriptionConfig {
         let start = config.start.at.unwrap_or(At::Earliest(true));
         Self {
             mode: Mode::Queue,
-            topics: vec![config.topic.clone()],
+            topics: config.topics().cloned().collect(),
             lease_ms: config.lease_ms,
             max_attempts: config.max_attempts,
             backoff_ms: config.backoff_ms.clone(),
@@ -115,13 +121,20 @@ pub struct Subscription {
     pub version: u32,
     /// When it was created, milliseconds since the epoch.
     pub created_ms: u64,
-    /// The life of the topic that it belongs to: once that is deleted, nothing is leased any more.
-    pub topic_incarnation: u64,
-    /// That life has ended: the topic was deleted, and perhaps created again. The subscription can only be deleted.
+    /// The life of the topic that it belongs to: once that is deleted, nothing is leased any more. `null` of a
+    /// subscription to several topics.
+    pub topic_incarnation: Option<u64>,
+    /// That life has ended, or those of all topics that it names: deleted, and perhaps created again. The subscription
+    /// can only be deleted.
     pub topic_deleted: bool,
+    /// Those of several topics that were deleted; what they are called now is consumed no more.
+    pub topics_deleted: Vec<String>,
+    /// Partitions that the pattern matches and that are not consumed, because there are more than
+    /// `subscription_partitions` of `GET /v1`. A change of the configuration takes in as many as there is room for.
+    pub partitions_left_out: u64,
     /// Its configuration, complete.
     pub config: SubscriptionConfig,
-    /// What it holds of each partition, by number.
+    /// What it holds of each partition, by number; of several topics, in the order of their lives.
     pub parts: Vec<SubscriptionPart>,
     /// The same over all partitions that can be reached.
     pub totals: SubscriptionTotals,
@@ -129,8 +142,10 @@ pub struct Subscription {
 
 /// What a subscription holds of one partition. Numbers are `null` while its shard cannot be reached, and once the
 /// topic was deleted.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct SubscriptionPart {
+    /// Its topic.
+    pub topic: String,
     /// The partition's number, from 0.
     pub partition: u32,
     /// Everything below this offset is settled.
@@ -226,7 +241,7 @@ pub struct SubscriptionPatch {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub start: Option<String>,
-    /// Most messages leased at once, all partitions together.
+    /// Most messages of one topic leased at once, all its partitions together.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false, minimum = 1, maximum = 1_000_000)]
     pub max_unacked: Option<u64>,
@@ -249,6 +264,7 @@ pub struct SubscriptionPatch {
 pub fn default_subscription_config() -> rpc::SubscriptionConfig {
     rpc::SubscriptionConfig {
         topic: String::new(),
+        more_topics: Vec::new(),
         lease_ms: 30_000,
         max_attempts: 16,
         backoff_ms: vec![1_000, 5_000, 30_000],
@@ -271,7 +287,7 @@ impl SubscriptionPatch {
     pub fn apply(self, mut config: rpc::SubscriptionConfig) -> Result<rpc::SubscriptionConfig, Problem> {
         self.check_supported()?;
         if let Some(topics) = self.topics {
-            config.topic = only_topic(topics)?;
+            (config.topic, config.more_topics) = topic_names(topics)?;
         }
         if config.topic.is_empty() {
             return Err(invalid("topics", "topics is required: the topic that is consumed"));
@@ -279,8 +295,10 @@ impl SubscriptionPatch {
         if let Some(dlq) = self.dlq {
             config.dead_letter_topic = dlq.map(|dlq| topic_name("dlq", dlq)).transpose()?;
         }
-        if config.dead_letter_topic.as_ref() == Some(&config.topic) {
-            return Err(invalid("dlq", "dlq is the topic itself: its dead letters would come back for ever"));
+        if config.dead_letter_topic.as_ref().is_some_and(|dlq| config.consumes(dlq)) {
+            let detail =
+                "dlq is consumed by the subscription itself: its dead letters would come back for ever";
+            return Err(invalid("dlq", detail));
         }
         if let Some(ms) = self.lease_ms {
             config.lease_ms = within("lease_ms", ms, LEASE_MS_MIN, LEASE_MS_MAX)?;
@@ -320,18 +338,38 @@ impl SubscriptionPatch {
     }
 }
 
-fn only_topic(topics: Vec<String>) -> Result<String, Problem> {
-    let mut topics = topics.into_iter();
-    let Some(topic) = topics.next() else {
+/// The first topic, or the pattern, and the others.
+fn topic_names(mut topics: Vec<String>) -> Result<(String, Vec<String>), Problem> {
+    if topics.is_empty() {
         return Err(invalid("topics", "topics names no topic"));
-    };
-    if topics.next().is_some() {
-        return Err(not_supported("topics", "topics: only one topic so far"));
     }
-    if topic.contains('*') {
-        return Err(not_supported("topics", "topics: no patterns so far"));
+    if topics.len() > SUBSCRIPTION_TOPICS_MAX {
+        let detail = format!("topics names {}; {SUBSCRIPTION_TOPICS_MAX} are allowed", topics.len());
+        return Err(invalid("topics", &detail).with_limit(SUBSCRIPTION_TOPICS_MAX as u64));
     }
-    topic_name("topics", topic)
+    if let Some(pattern) = topics.iter().find(|topic| topic.contains('*')) {
+        let prefix = pattern.strip_suffix('*').unwrap_or("*");
+        // Some name begins so.
+        if prefix.contains('*') || Name::new(&format!("{prefix}x")).is_err() {
+            let detail =
+                format!("topics: {pattern} is no pattern: the beginning of a name, and * at its end");
+            return Err(Problem::new(ErrorCode::InvalidName, detail).with_field("topics"));
+        }
+        if topics.len() > 1 {
+            return Err(invalid(
+                "topics",
+                "topics: a pattern stands alone; name topics, or use two subscriptions",
+            ));
+        }
+        return Ok((topics.remove(0), Vec::new()));
+    }
+    let mut seen = BTreeSet::new();
+    if let Some(twice) = topics.iter().find(|topic| !seen.insert(topic.as_str())) {
+        return Err(invalid("topics", &format!("topics names {twice} twice")));
+    }
+    let mut names = topics.into_iter().map(|topic| topic_name("topics", topic));
+    let first = names.next().expect("there is one")?;
+    Ok((first, names.collect::<Result<_, _>>()?))
 }
 
 fn topic_name(field: &'static str, text: String) -> Result<String, Problem> {
@@ -420,6 +458,16 @@ mod tests {
                 "filter":"header.a == 'b*'","fair_by":"header.tenant"}"#,
         )
         .unwrap();
+        for (topics, first, more) in [
+            (r#"["b","a"]"#, "b", vec!["a".to_owned()]),
+            (r#"["orders.*"]"#, "orders.*", vec![]),
+            (r#"["*"]"#, "*", vec![]),
+        ] {
+            let several = put(&format!(r#"{{"topics":{topics}}}"#)).unwrap();
+            assert_eq!((several.topic.as_str(), &several.more_topics), (first, &more));
+            let shown = serde_json::to_string(&SubscriptionConfig::from(&several)).unwrap();
+            assert_eq!(put(&shown).unwrap(), several);
+        }
         let shown = serde_json::to_string(&SubscriptionConfig::from(&config)).unwrap();
         assert!(shown.contains(r#""start":"ts:1000""#), "{shown}");
         assert_eq!(put(&shown).unwrap(), config);
@@ -430,8 +478,13 @@ mod tests {
         for (fields, code, field) in [
             (r#""topics":["a"],"mode":"push""#, "not_supported", "mode"),
             (r#""topics":["a"],"mode":"pull""#, "invalid_config", "mode"),
-            (r#""topics":["a","b"]"#, "not_supported", "topics"),
-            (r#""topics":["orders.*"]"#, "not_supported", "topics"),
+            (r#""topics":["a","b","a"]"#, "invalid_config", "topics"),
+            (r#""topics":["orders.*","a"]"#, "invalid_config", "topics"),
+            (r#""topics":["or*ers"]"#, "invalid_name", "topics"),
+            (r#""topics":["o/*"]"#, "invalid_name", "topics"),
+            (r#""topics":["**"]"#, "invalid_name", "topics"),
+            (r#""topics":["a","b"],"dlq":"b""#, "invalid_config", "dlq"),
+            (r#""topics":["orders.*"],"dlq":"orders.dlq""#, "invalid_config", "dlq"),
             (r#""topics":["a"],"order":"time""#, "invalid_config", "order"),
             (r#""topics":["a"],"filter":"key = 'x'""#, "invalid_config", "filter"),
             (r#""topics":["a"],"fair_by":"tenant""#, "invalid_config", "fair_by"),
@@ -451,6 +504,8 @@ mod tests {
             let refused = put(&format!("{{{fields}}}")).unwrap_err();
             assert_eq!(refused, (code.to_owned(), Some(field.to_owned())), "{fields}");
         }
+        let many: Vec<String> = (0..=SUBSCRIPTION_TOPICS_MAX).map(|n| format!("t{n}")).collect();
+        assert_eq!(put(&format!(r#"{{"topics":{many:?}}}"#)).unwrap_err().0, "invalid_config");
         let many = vec![1u64; BACKOFF_STEPS_MAX + 1];
         assert!(put(&format!(r#"{{"topics":["a"],"backoff_ms":{many:?}}}"#)).is_err());
         assert!(serde_json::from_str::<SubscriptionPatch>(r#"{"lease":1}"#).is_err());

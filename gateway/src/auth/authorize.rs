@@ -35,6 +35,9 @@ fn allows(grant: &Grant, op: Op, resource: &Resource<'_>) -> bool {
             Resource::Topic { namespace, topic } => {
                 grant.namespaces.matches(namespace) && grant.topics.matches(topic)
             }
+            Resource::Topics { namespace, prefix } => {
+                grant.namespaces.matches(namespace) && grant.topics.covers(prefix)
+            }
             Resource::Subscription { namespace, subscription } => {
                 grant.namespaces.matches(namespace) && grant.subscriptions.matches(subscription)
             }

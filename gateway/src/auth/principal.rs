@@ -84,6 +84,12 @@ impl Pattern {
         matches!(&self.0, PatternKind::Prefix(prefix) if prefix.is_empty())
     }
 
+    /// True if it matches every name that begins so.
+    #[must_use]
+    pub fn covers(&self, beginning: &str) -> bool {
+        matches!(&self.0, PatternKind::Prefix(prefix) if beginning.starts_with(prefix.as_str()))
+    }
+
     /// True if `name` matches.
     #[must_use]
     pub fn matches(&self, name: &Name) -> bool {
@@ -173,6 +179,13 @@ pub enum Resource<'a> {
         /// Its name.
         topic: &'a Name,
     },
+    /// Every topic whose name begins so, now and later.
+    Topics {
+        /// Their namespace.
+        namespace: &'a Name,
+        /// The beginning; may be empty.
+        prefix: &'a str,
+    },
     /// A subscription.
     Subscription {
         /// Its namespace.
@@ -188,6 +201,7 @@ impl fmt::Display for Resource<'_> {
             Self::Gateway => f.write_str("gateway"),
             Self::Namespace(namespace) => write!(f, "ns/{namespace}"),
             Self::Topic { namespace, topic } => write!(f, "ns/{namespace}/topics/{topic}"),
+            Self::Topics { namespace, prefix } => write!(f, "ns/{namespace}/topics/{prefix}*"),
             Self::Subscription { namespace, subscription } => {
                 write!(f, "ns/{namespace}/subscriptions/{subscription}")
             }

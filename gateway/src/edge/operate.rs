@@ -3,16 +3,17 @@
 use axum::response::Response;
 use http::header::CACHE_CONTROL;
 use http::{HeaderValue, StatusCode};
+use weir_protocol::error::ErrorCode;
 use weir_protocol::filter::Filter;
-use weir_protocol::ids::{Offset, PartitionId};
 use weir_protocol::limits::REDRIVE_RECORDS_MAX;
 use weir_protocol::rpc::Standing;
 
 use super::dispatch::{Call, json};
-use super::queues::{id, list, listed};
+use super::queues::{list, listed};
 use super::subscriptions::path;
 use crate::api::{self, Explained, Problem, Redriven};
-use crate::service::subscriptions::{Redrive, RedriveFrom};
+use crate::service::ServiceError;
+use crate::service::subscriptions::{MessageId, Redrive, RedriveFrom};
 
 const REDRIVE_DEFAULT: u32 = 100;
 const STOP_AFTER_DEFAULT: u32 = 10;
@@ -42,10 +43,11 @@ pub(super) async fn dead(call: Call) -> Result<Response, Problem> {
 }
 
 pub(super) async fn explain(call: Call) -> Result<Response, Problem> {
-    let (partition, offset) = place("id", call.route.query("id").unwrap_or_default())?;
-    let found = call.edge.services.subscriptions.explain(&path(&call)?, partition, offset).await?;
+    let id = message_id("id", call.route.query("id").unwrap_or_default())?;
+    let found = call.edge.services.subscriptions.explain(&path(&call)?, &id).await;
+    let found = found.map_err(|failure| naming_id(failure, "id"))?;
     let body = Explained {
-        message: listed(partition, found.record),
+        message: listed(id, found.record),
         reasons: found.hindrances.into_iter().filter_map(api::Hindrance::of).collect(),
         ahead: found.ahead,
         pulled_ms_ago: found.pulled_ms_ago,
@@ -62,10 +64,11 @@ pub(super) async fn redrive(mut call: Call) -> Result<Response, Problem> {
     let asked: api::Redrive = call.json().await?;
     let is_dry_run = call.route.query("dry_run") == Some("true");
     let redrive = Redrive { is_dry_run, ..checked(asked)? };
-    let done = call.edge.services.subscriptions.redrive(&path, &redrive).await?;
+    let done = call.edge.services.subscriptions.redrive(&path, &redrive).await;
+    let done = done.map_err(|failure| naming_id(failure, "ids"))?;
     let body = Redriven {
         dry_run: is_dry_run,
-        redriven: done.redriven.into_iter().map(|(partition, offset)| id(partition.0, offset.0)).collect(),
+        redriven: done.redriven.iter().map(ToString::to_string).collect(),
         dead_again: done.dead_again,
         stopped: done.is_stopped,
         next: done.next,
@@ -88,7 +91,7 @@ fn checked(asked: api::Redrive) -> Result<Redrive, Problem> {
     if !asked.ids.is_empty() && asked.cursor.is_some() {
         return Err(Problem::invalid_parameter("cursor", "goes with a number of messages, not with ids"));
     }
-    let ids = asked.ids.iter().map(|text| place("ids", text)).collect::<Result<Vec<_>, _>>()?;
+    let ids = asked.ids.iter().map(|text| message_id("ids", text)).collect::<Result<Vec<_>, _>>()?;
     let from = match asked.cursor {
         _ if !ids.is_empty() => RedriveFrom::Ids(ids),
         Some(cursor) => RedriveFrom::Cursor(cursor),
@@ -98,19 +101,25 @@ fn checked(asked: api::Redrive) -> Result<Redrive, Problem> {
     Ok(Redrive { from, limit, filter: asked.filter, rate: asked.rate, stop_after, is_dry_run: false })
 }
 
-/// Partition and offset, as a message's `id` has them.
-fn place(field: &str, text: &str) -> Result<(PartitionId, Offset), Problem> {
-    let number = |(partition, offset): (&str, &str)| {
-        Some((PartitionId(partition.parse().ok()?), Offset(offset.parse().ok()?)))
-    };
-    text.split_once(':').and_then(number).ok_or_else(|| {
-        Problem::invalid_parameter(field, format!("{text:?} is no id: a partition, a colon, an offset"))
+/// A message's `id`.
+fn message_id(field: &str, text: &str) -> Result<MessageId, Problem> {
+    MessageId::parse(text).ok_or_else(|| {
+        let why = format!(
+            "{text:?} is no id: a topic and a colon if there are several, a partition, a colon, an offset"
+        );
+        Problem::invalid_parameter(field, why)
     })
+}
+
+/// An id without its topic is wrong only where there are several: the subscription says so.
+fn naming_id(failure: ServiceError, field: &'static str) -> ServiceError {
+    if failure.code() == ErrorCode::InvalidParameter { failure.with_field(field) } else { failure }
 }
 
 #[cfg(test)]
 mod tests {
     use serde_json::json;
+    use weir_protocol::ids::{Name, Offset, PartitionId};
 
     use super::*;
 
@@ -120,7 +129,9 @@ mod tests {
         let plain = read(json!({})).unwrap();
         assert_eq!((plain.limit, plain.stop_after, plain.rate), (100, 10, None));
         assert!(matches!(read(json!({"ids": ["1:7"]})).unwrap().from, RedriveFrom::Ids(ids)
-            if ids == [(PartitionId(1), Offset(7))]));
+            if ids == [MessageId { topic: None, partition: PartitionId(1), offset: Offset(7) }]));
+        assert!(matches!(read(json!({"ids": ["orders:1:7"]})).unwrap().from, RedriveFrom::Ids(ids)
+            if ids[0].topic.as_ref().map(Name::as_str) == Some("orders")));
         for (value, field) in [
             (json!({"max": 0}), "max"),
             (json!({"max": 10_001}), "max"),

@@ -7,7 +7,7 @@ use http::header::CACHE_CONTROL;
 use http::{HeaderValue, StatusCode};
 use tokio::time::Instant;
 use weir_protocol::error::ErrorCode;
-use weir_protocol::ids::{Offset, PartitionId};
+use weir_protocol::ids::{Name, Offset};
 use weir_protocol::limits::{
     CLIENT_ID_BYTES_MAX, DELAY_MS_MAX, LEASE_MS_MAX, LEASE_MS_MIN, PULL_RECORDS_MAX, SETTLE_ITEMS_MAX,
     SETTLE_REASON_BYTES_MAX, WAIT_MS_MAX,
@@ -28,7 +28,7 @@ use crate::api::{
     SETTLE_PUBLISH_BYTES_MAX, SeekedPart, SettleOutcome, SettledLease, Takeover,
 };
 use crate::service::subscriptions::{
-    Delivery, Lease, LeaseListing, ListLeases, Pull, Seek, SettleLease, Settled,
+    Delivery, Lease, LeaseListing, ListLeases, MessageId, Pull, Seek, SettleLease, Settled,
 };
 
 const MAX_DEFAULT: u64 = 32;
@@ -76,20 +76,18 @@ fn lease_time(field: &str) -> impl Fn(u64) -> Result<u64, Problem> {
     move |ms| within(field, ms, LEASE_MS_MIN.into(), LEASE_MS_MAX.into())
 }
 
-pub(super) fn id(partition: u32, offset: u64) -> String {
-    format!("{partition}:{offset}")
-}
-
 fn shown(delivery: &Delivery, now: Instant) -> api::Delivery {
     let lease = &delivery.lease;
     let left = delivery.expires.saturating_duration_since(now).as_millis();
+    let id = MessageId { topic: delivery.topic.clone(), partition: lease.partition, offset: lease.offset };
+    let topic = delivery.topic.as_ref().map(ToString::to_string);
     api::Delivery {
-        id: id(lease.partition.0, lease.offset.0),
+        id: id.to_string(),
         lease: lease.encode(),
         fence: lease.fence,
         attempt: delivery.attempt,
         lease_expires_in_ms: u64::try_from(left).unwrap_or(u64::MAX),
-        record: record::shown(&delivery.record, lease.partition),
+        record: api::Record { topic, ..record::shown(&delivery.record, lease.partition) },
     }
 }
 
@@ -183,7 +181,8 @@ pub(super) async fn seek(mut call: Call) -> Result<Response, Problem> {
     let moved = call.edge.services.subscriptions.seek(&path, seek).await?;
     let parts: Vec<_> = moved
         .into_iter()
-        .map(|(partition, answer)| SeekedPart {
+        .map(|(topic, partition, answer)| SeekedPart {
+            topic: topic.map(|topic| topic.to_string()),
             partition: partition.0,
             floor: answer.floor,
             redelivered: answer.redelivered,
@@ -230,33 +229,42 @@ pub(super) async fn leases(call: Call) -> Result<Response, Problem> {
 pub(super) async fn list(call: Call, standing: Standing) -> Result<Response, Problem> {
     let (number, from) = (call.route.integer("partition"), call.route.integer("from"));
     let cursor = call.route.query("cursor").map(str::to_owned);
-    if cursor.is_some() && (number.is_some() || from.is_some()) {
+    if cursor.is_some() && (number.is_some() || from.is_some() || call.route.query("topic").is_some()) {
         return Err(Problem::invalid_parameter("cursor", "says itself which partition and where from"));
     }
     if from.is_some() && number.is_none() {
         return Err(Problem::invalid_parameter("from", "an offset belongs to one partition: name it"));
     }
     let as_of = call.route.query("as_of").map_or(Ok(0), |token| undo_name("as_of", token))?;
+    let topic = call.route.query("topic").map(Name::new).transpose();
+    let topic = topic.map_err(|error| {
+        Problem::new(ErrorCode::InvalidName, format!("topic: {error}")).with_field("topic")
+    })?;
     let list = ListLeases {
         as_of,
         partition: partition(number),
+        topic,
         from: Offset(from.unwrap_or(0)),
         limit: page_limit(&call),
         standing,
         cursor,
     };
     let page = call.edge.services.subscriptions.leases(&path(&call)?, &list).await?;
-    let items =
-        page.items.into_iter().map(|LeaseListing { partition, lease }| listed(partition, lease)).collect();
+    let items = page.items.into_iter().map(|LeaseListing { topic, partition, lease }| {
+        listed(MessageId { topic, partition, offset: Offset(lease.offset) }, lease)
+    });
+    let items = items.collect();
     let mut response = json(StatusCode::OK, &LeasePage { items, next: page.next })?;
     response.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
     Ok(response)
 }
 
-pub(super) fn listed(partition: PartitionId, lease: LeaseInfo) -> LeasedRecord {
+pub(super) fn listed(id: MessageId, lease: LeaseInfo) -> LeasedRecord {
+    let blocked_by = |offset| MessageId { offset: Offset(offset), ..id.clone() }.to_string();
     LeasedRecord {
-        id: id(partition.0, lease.offset),
-        partition: partition.0,
+        id: id.to_string(),
+        topic: id.topic.as_ref().map(ToString::to_string),
+        partition: id.partition.0,
         offset: lease.offset,
         attempts: lease.attempts,
         holder: Some(lease.holder.clone()).filter(|holder| !holder.is_empty()),
@@ -265,7 +273,7 @@ pub(super) fn listed(partition: PartitionId, lease: LeaseInfo) -> LeasedRecord {
         age_ms: lease.grant.map(|_| lease.age_ms),
         delayed_ms: lease.delayed_ms,
         state: api::MessageState::of(lease.standing()),
-        blocked_by: lease.blocked_by.map(|offset| id(partition.0, offset)),
+        blocked_by: lease.blocked_by.map(blocked_by),
     }
 }
 

@@ -25,6 +25,7 @@ pub(super) fn shown(record: &Stored, partition: PartitionId) -> Record {
         value.map(|value| String::from_utf8_lossy(value).into_owned())
     };
     Record {
+        topic: None,
         partition: partition.0,
         offset: record.offset.0,
         ts: record.ts.0,

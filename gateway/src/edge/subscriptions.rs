@@ -15,7 +15,9 @@ use crate::api::{
 };
 use crate::auth::{Op, Resource};
 use crate::service::ServiceError;
-use crate::service::subscriptions::{ListSubscriptions, Subscription, SubscriptionPath, SubscriptionView};
+use crate::service::subscriptions::{
+    ListSubscriptions, PartPlace, Subscription, SubscriptionPath, SubscriptionView,
+};
 
 /// Attempts of a change that names no version, when others change the subscription at the same time.
 const ATTEMPTS: u32 = 5;
@@ -126,7 +128,7 @@ fn expect(current: &Subscription, expected: Option<(u64, u32)>) -> Result<(), Pr
     Ok(())
 }
 
-/// A subscription reads its topic and writes its dead letters: whoever sets that up may do so themselves. Otherwise
+/// A subscription reads its topics and writes its dead letters: whoever sets that up may do so themselves. Otherwise
 /// a subscription would be a way around the grants on topics.
 fn may_connect(
     call: &Call,
@@ -135,13 +137,18 @@ fn may_connect(
 ) -> Result<(), Problem> {
     let namespace = call.route.name("ns")?;
     let ask = |op: Op, topic: &str| {
-        let topic =
-            Name::new(topic).map_err(|error| Problem::new(ErrorCode::InvalidName, error.to_string()))?;
+        let name = |text: &str| {
+            Name::new(text).map_err(|error| Problem::new(ErrorCode::InvalidName, error.to_string()))
+        };
+        if let Some(prefix) = topic.strip_suffix('*') {
+            let all = Resource::Topics { namespace: &namespace, prefix };
+            return permitted(&call.principal, op, &all);
+        }
+        let topic = name(topic)?;
         permitted(&call.principal, op, &Resource::Topic { namespace: &namespace, topic: &topic })
     };
-    if before.is_none_or(|before| before.topic != config.topic) {
-        ask(Op::Subscribe, &config.topic)?;
-    }
+    let is_new = |topic: &&String| before.is_none_or(|before| !before.topics().any(|old| old == *topic));
+    config.topics().filter(is_new).try_for_each(|topic| ask(Op::Subscribe, topic))?;
     match &config.dead_letter_topic {
         Some(dlq) if before.is_none_or(|before| before.dead_letter_topic.as_ref() != Some(dlq)) => {
             ask(Op::Publish, dlq)
@@ -165,25 +172,29 @@ async fn shown(call: &Call, status: StatusCode) -> Result<Response, Problem> {
 /// A subscription with what it holds of each partition.
 fn full(view: &SubscriptionView) -> api::Subscription {
     let subscription = &view.subscription;
-    let parts = subscription.partition_ids().zip(&subscription.shards).zip(&view.parts);
+    let parts = subscription.parts.iter().zip(&view.parts);
+    let deleted = if subscription.is_of_one() { Vec::new() } else { subscription.deleted_topics() };
     api::Subscription {
         ns: subscription.path.namespace.to_string(),
         name: subscription.path.subscription.to_string(),
         id: subscription.id,
         version: subscription.version,
         created_ms: subscription.created.0,
-        topic_incarnation: subscription.topic_incarnation.0,
+        topic_incarnation: subscription.lives.first().filter(|_| subscription.is_of_one()).map(|life| life.0),
         topic_deleted: view.is_topic_deleted,
+        topics_deleted: deleted.into_iter().cloned().collect(),
+        partitions_left_out: subscription.left_out,
         config: (&subscription.config).into(),
-        parts: parts.map(|((partition, shard), stats)| part(partition.0, shard.0, stats.as_ref())).collect(),
+        parts: parts.map(|(place, stats)| part(place, stats.as_ref())).collect(),
         totals: totals(view),
     }
 }
 
-fn part(partition: u32, shard: u32, stats: Option<&PartStats>) -> SubscriptionPart {
+fn part(place: &PartPlace, stats: Option<&PartStats>) -> SubscriptionPart {
     let number = |get: fn(&PartStats) -> u64| stats.map(get);
     SubscriptionPart {
-        partition,
+        topic: place.topic.to_string(),
+        partition: place.partition.0,
         floor: number(|stats| stats.floor),
         end: number(|stats| stats.end),
         ready: number(|stats| stats.ready),
@@ -195,7 +206,7 @@ fn part(partition: u32, shard: u32, stats: Option<&PartStats>) -> SubscriptionPa
         dead: number(|stats| stats.dead),
         dead_pending: number(|stats| stats.dead_pending),
         oldest_ms: stats.and_then(|stats| stats.oldest_ms),
-        shard,
+        shard: place.shard.0,
     }
 }
 

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use weir_protocol::ids::{Name, PartitionId};
 use weir_protocol::limits::SETTLE_ITEMS_MAX;
 use weir_protocol::rpc::{Credit, GrantRun, NotDone, SettleAction, SettleOutcome, SettleRun};
 use weir_protocol::ws::{
@@ -42,17 +43,24 @@ pub(super) struct Consuming {
     calls: Window<Call>,
     told: Told,
     told_upto: u64,
-    /// Of the subscription's topic, once they are known: nothing is settled before.
-    partitions: Option<u32>,
+    /// Names of the subscription's parts by number, once they are known: nothing is settled before. There may be more
+    /// later, and a topic that was deleted and created again has another.
+    parts: BTreeMap<u32, PartName>,
+    is_started: bool,
+    /// Leases that were named before.
+    early: Vec<(LeaseRef, Arc<What>)>,
     /// The client has closed it: forgotten when everything it asked for is done.
     pub(super) is_leaving: bool,
 }
+
+/// A part as clients name it: the topic, if there are several, and the partition.
+pub(super) type PartName = (Option<Name>, PartitionId);
 
 /// Consecutive deliveries with consecutive offsets and fences.
 #[derive(Debug, Clone, Copy)]
 struct Open {
     count: u64,
-    partition: u32,
+    part: u32,
     offset: u64,
     fence: u64,
     /// What becomes of it is on its way.
@@ -90,7 +98,7 @@ pub(super) struct Which<'a> {
 /// A settle under way.
 #[derive(Debug)]
 struct Call {
-    partition: u32,
+    part: u32,
     asked: Vec<Asked>,
 }
 
@@ -98,7 +106,7 @@ struct Call {
 #[derive(Debug)]
 pub(super) struct Sent {
     pub(super) call: u64,
-    pub(super) partition: u32,
+    pub(super) part: u32,
     pub(super) runs: Vec<SettleRun>,
 }
 
@@ -127,14 +135,21 @@ impl Consuming {
             calls: Window::default(),
             told: Told::default(),
             told_upto: last,
-            partitions: None,
+            parts: BTreeMap::new(),
+            is_started: false,
+            early: Vec::new(),
             is_leaving: false,
         }
     }
 
     /// The subscription was found.
-    pub(super) fn started(&mut self, partitions: u32) {
-        self.partitions = Some(partitions);
+    pub(super) fn started(&mut self, parts: &[PartName]) {
+        self.parts = (0..).zip(parts.iter().cloned()).collect();
+        self.is_started = true;
+        for (lease, what) in std::mem::take(&mut self.early) {
+            self.pending_runs -= 1;
+            self.ask_lease(&lease, &what);
+        }
     }
 
     pub(super) fn credit(&self) -> Credit {
@@ -152,7 +167,7 @@ impl Consuming {
     /// whoever sent them. `last_bytes` gives the size of the last record; asked for only if it matters.
     pub(super) fn deliver(
         &mut self,
-        partition: u32,
+        (part, name): (u32, PartName),
         runs: &[GrantRun],
         amount: Amount,
         last_bytes: impl FnOnce() -> u64,
@@ -165,10 +180,11 @@ impl Consuming {
             return None;
         }
         let first = self.n + 1;
+        self.parts.entry(part).or_insert(name);
         for run in runs {
             let open = Open {
                 count: run.count.into(),
-                partition,
+                part,
                 offset: run.offset,
                 fence: run.fence,
                 is_settling: false,
@@ -190,9 +206,11 @@ impl Consuming {
                 return;
             };
             self.open.remove(&n);
+            let (topic, p) = self.name_of(open.part);
             let lost = |at: u64| Lost {
                 n: Some(n + at),
-                p: open.partition,
+                topic: topic.clone(),
+                p,
                 o: open.offset + at,
                 fence: open.fence + at,
                 result: LostResult::Unknown,
@@ -213,11 +231,41 @@ impl Consuming {
             Some(highest) => self.ask_range(0, highest, what),
             None => joined(which.n).iter().for_each(|range| self.ask_range(range.first, range.last, what)),
         }
-        for lease in which.leases {
-            let (offset, fence) = (lease.o, lease.fence);
-            self.push(lease.p, Asked { n: None, offset, fence, count: 1, what: Arc::clone(what) });
-        }
+        which.leases.iter().for_each(|lease| self.ask_lease(lease, what));
         Ok(())
+    }
+
+    fn ask_lease(&mut self, lease: &LeaseRef, what: &Arc<What>) {
+        if !self.is_started {
+            self.pending_runs += 1;
+            return self.early.push((lease.clone(), Arc::clone(what)));
+        }
+        let asked = Asked { n: None, offset: lease.o, fence: lease.fence, count: 1, what: Arc::clone(what) };
+        let is_meant = |(topic, partition): &PartName| {
+            *partition == PartitionId(lease.p) && topic.as_ref().map(Name::as_str) == lease.topic.as_deref()
+        };
+        // Of a topic that was created again the newest life is meant.
+        match self.parts.iter().rev().find(|(_, name)| is_meant(name)) {
+            Some((part, _)) => self.push(*part, asked),
+            None => {
+                let lost = Lost {
+                    n: None,
+                    topic: lease.topic.clone(),
+                    p: lease.p,
+                    o: lease.o,
+                    fence: lease.fence,
+                    result: LostResult::Unknown,
+                    current: None,
+                };
+                self.told.lost.push(lost);
+            }
+        }
+    }
+
+    /// What clients call a part.
+    fn name_of(&self, part: u32) -> (Option<String>, u32) {
+        let (topic, partition) = self.parts.get(&part).cloned().unwrap_or((None, PartitionId(part)));
+        (topic.map(|topic| topic.to_string()), partition.0)
     }
 
     fn ask_range(&mut self, first: u64, last: u64, what: &Arc<What>) {
@@ -241,7 +289,7 @@ impl Consuming {
                     count: u32::try_from(count).expect("at most RUN_MAX"),
                     what: Arc::clone(what),
                 };
-                self.push(open.partition, asked);
+                self.push(open.part, asked);
                 at += count;
             }
         }
@@ -266,8 +314,8 @@ impl Consuming {
         }
     }
 
-    fn push(&mut self, partition: u32, asked: Asked) {
-        let pending = self.pending.entry(partition).or_default();
+    fn push(&mut self, part: u32, asked: Asked) {
+        let pending = self.pending.entry(part).or_default();
         let follows = |last: &&mut Asked| {
             let count = u64::from(last.count);
             last.n.is_some_and(|n| Some(n + count) == asked.n)
@@ -286,17 +334,12 @@ impl Consuming {
 
     /// What is to be sent now.
     pub(super) fn take_calls(&mut self) -> Vec<Sent> {
-        let Some(partitions) = self.partitions else { return Vec::new() };
-        // Leases of partitions that are none.
-        for (partition, asked) in self.pending.split_off(&partitions) {
-            self.pending_runs -= asked.len();
-            asked.iter().for_each(|asked| {
-                self.tell_lost(partition, asked, 0, (LostResult::Unknown, None));
-            });
+        if !self.is_started {
+            return Vec::new();
         }
         let mut sent = Vec::new();
         while self.calls.len() < CALLS_MAX
-            && let Some((partition, mut asked)) = self.pending.pop_first()
+            && let Some((part, mut asked)) = self.pending.pop_first()
         {
             let (mut total, mut bytes) = (0, 0);
             let is_more = asked.iter().position(|asked| {
@@ -305,28 +348,28 @@ impl Consuming {
                 total > SETTLE_ITEMS_MAX || bytes > CALL_BYTES_MAX
             });
             if let Some(place) = is_more {
-                self.pending.insert(partition, asked.split_off(place));
+                self.pending.insert(part, asked.split_off(place));
             }
             self.pending_runs -= asked.len();
             let runs = asked.iter().map(Asked::run).collect();
-            let call = self.calls.push(Call { partition, asked });
-            sent.push(Sent { call, partition, runs });
+            let call = self.calls.push(Call { part, asked });
+            sent.push(Sent { call, part, runs });
         }
         sent
     }
 
     /// A settle is done but for these.
     pub(super) fn answered(&mut self, call: u64, not_done: &[NotDone]) {
-        let Some(Call { partition, asked }) = self.calls.take(call) else { return };
+        let Some(Call { part, asked }) = self.calls.take(call) else { return };
         let mut not_done = not_done.iter().peekable();
         for (run, asked) in (0u32..).zip(&asked) {
             let mut at = 0;
             while let Some(lost) = not_done.next_if(|lost| lost.run == run) {
-                self.tell_done(partition, asked, at, lost.place);
-                self.tell_lost(partition, asked, lost.place, why(lost));
+                self.tell_done(part, asked, at, lost.place);
+                self.tell_lost(part, asked, lost.place, why(lost));
                 at = lost.place + 1;
             }
-            self.tell_done(partition, asked, at, asked.count);
+            self.tell_done(part, asked, at, asked.count);
             if let (Some(n), false) = (asked.n, asked.what.action == SettleAction::Extend) {
                 self.forget(n, n + u64::from(asked.count) - 1);
             }
@@ -334,10 +377,11 @@ impl Consuming {
     }
 
     /// The places `[from, to)` of a run are done.
-    fn tell_done(&mut self, partition: u32, asked: &Asked, from: u32, to: u32) {
+    fn tell_done(&mut self, part: u32, asked: &Asked, from: u32, to: u32) {
         if from >= to {
             return;
         }
+        let (topic, p) = self.name_of(part);
         let (numbers, leases) = if let (SettleAction::Extend, Some(ms)) = (asked.what.action, asked.what.ms) {
             let extended =
                 self.told.extended.entry(ms).or_insert_with(|| Extended { ms, ..Extended::default() });
@@ -349,14 +393,14 @@ impl Consuming {
             Some(n) => add(numbers, n + u64::from(from), n + u64::from(to) - 1),
             None => leases.extend((from..to).map(|at| {
                 let at = u64::from(at);
-                LeaseRef { p: partition, o: asked.offset + at, fence: asked.fence + at }
+                LeaseRef { topic: topic.clone(), p, o: asked.offset + at, fence: asked.fence + at }
             })),
         }
     }
 
     fn tell_lost(
         &mut self,
-        partition: u32,
+        part: u32,
         asked: &Asked,
         place: u32,
         (result, current): (LostResult, Option<Takeover>),
@@ -364,7 +408,8 @@ impl Consuming {
         let at = u64::from(place);
         let n = asked.n.map(|n| n + at);
         let (o, fence) = (asked.offset.saturating_add(at), asked.fence.saturating_add(at));
-        self.told.lost.push(Lost { n, p: partition, o, fence, result, current });
+        let (topic, p) = self.name_of(part);
+        self.told.lost.push(Lost { n, topic, p, o, fence, result, current });
         // Of what cannot be extended nothing will become here.
         if let (Some(n), SettleAction::Extend) = (n, asked.what.action) {
             let found = self.open.range(..=n).next_back().map(|(first, open)| (*first, *open));
@@ -406,7 +451,7 @@ impl Consuming {
 
     /// Everything that was asked for is done and told.
     pub(super) fn is_idle(&self) -> bool {
-        self.calls.len() == 0 && self.pending.is_empty()
+        self.calls.len() == 0 && self.pending.is_empty() && self.early.is_empty()
     }
 
     /// Some deliveries wait for the client, or for their partition.

@@ -5,7 +5,7 @@ use std::iter::Peekable;
 use bytes::{Bytes, BytesMut};
 use tokio_tungstenite::tungstenite::Message;
 use weir_protocol::batch::BatchError;
-use weir_protocol::ids::{Offset, Term};
+use weir_protocol::ids::{Name, Offset, Term};
 use weir_protocol::rpc::{GrantRun, Level};
 use weir_protocol::ws::{
     Channel, Deliveries, Delivery, LeaseRun, Msg, Msgs, SUBPROTOCOL_BINARY, SUBPROTOCOL_JSON, ServerFrame,
@@ -96,14 +96,14 @@ impl Output {
 
     /// Batches go out as they came, with the range of records that is meant.
     fn deliver_binary(&mut self, ch: Channel, mut n: u64, slices: Vec<RecordSlice>) {
-        let mut frame = Deliveries { n, staged: None, leases: Vec::new(), slices: Vec::new() };
+        let mut frame = Deliveries { n, staged: None, leases: Vec::new(), topic: None, slices: Vec::new() };
         let mut frame_bytes = 0;
         for slice in slices {
             let (staged, bytes) = (staged_in(&slice), slice.batch.bytes().len() as u64);
             if !frame.slices.is_empty() && (staged != frame.staged || frame_bytes + bytes > FRAME_BYTES) {
                 let full = std::mem::replace(
                     &mut frame,
-                    Deliveries { n, staged, leases: Vec::new(), slices: Vec::new() },
+                    Deliveries { n, staged, leases: Vec::new(), topic: None, slices: Vec::new() },
                 );
                 self.put(ch, &ServerFrame::Deliveries(full));
                 frame_bytes = 0;
@@ -160,7 +160,7 @@ impl Output {
         match self.form {
             Form::Json => self.deliver_leased_json(ch, n, &leased, runs),
             Form::Binary => {
-                self.deliver_leased_binary(ch, n, leased.slices, runs);
+                self.deliver_leased_binary(ch, n, (leased.topic, leased.slices), runs);
                 Ok(())
             }
         }
@@ -184,7 +184,8 @@ impl Output {
                 }
                 frame_bytes += record.size as u64;
                 let lease = Some(run.of(record.offset));
-                msgs.push(Msg { lease, ..Msg::of(&record, n, leased.partition) });
+                let topic = leased.topic.as_ref().map(ToString::to_string);
+                msgs.push(Msg { topic, lease, ..Msg::of(&record, n, leased.partition) });
                 n += 1;
             }
         }
@@ -197,17 +198,18 @@ impl Output {
         &mut self,
         ch: Channel,
         mut n: u64,
-        slices: Vec<RecordSlice>,
+        (topic, slices): (Option<Name>, Vec<RecordSlice>),
         mut runs: Peekable<impl Iterator<Item = LeaseRun>>,
     ) {
-        let mut frame = Deliveries { n, staged: None, leases: Vec::new(), slices: Vec::new() };
+        let empty =
+            |n| Deliveries { n, staged: None, leases: Vec::new(), topic: topic.clone(), slices: Vec::new() };
+        let mut frame = empty(n);
         let mut frame_bytes = 0;
         for slice in slices {
             let bytes = slice.batch.bytes().len() as u64;
             if !frame.slices.is_empty() && frame_bytes + bytes > FRAME_BYTES {
                 n += frame.count();
-                let next = Deliveries { n, staged: None, leases: Vec::new(), slices: Vec::new() };
-                self.put(ch, &ServerFrame::Deliveries(std::mem::replace(&mut frame, next)));
+                self.put(ch, &ServerFrame::Deliveries(std::mem::replace(&mut frame, empty(n))));
                 frame_bytes = 0;
             }
             let leases_before = frame.leases.len();
@@ -343,6 +345,8 @@ mod tests {
         second.batch = Batch::parse(placed.concat().into()).unwrap();
         second.first = Offset(14);
         Leased {
+            part: 0,
+            topic: None,
             partition: PartitionId(2),
             slices: vec![slice(10, 4, 99), second],
             runs: vec![run(10, 70, 1, 1), run(12, 71, 3, 2)],

@@ -60,7 +60,10 @@ async fn what_cannot_be_is_refused_by_the_name_of_its_field() {
     for (body, status, code, field) in [
         (json!({"topics": ["orders"], "lease": 1}), 400, "unknown_field", "lease"),
         (json!({"topics": ["orders"], "order": "time"}), 400, "invalid_config", "order"),
-        (json!({"topics": ["orders", "b"]}), 409, "not_supported", "topics"),
+        (json!({"topics": []}), 400, "invalid_config", "topics"),
+        (json!({"topics": ["orders", "orders"]}), 400, "invalid_config", "topics"),
+        (json!({"topics": ["orders", "b*"]}), 400, "invalid_config", "topics"),
+        (json!({"topics": ["orders", "b"]}), 404, "topic_not_found", "topics"),
         (json!({"topics": ["nothing"]}), 404, "topic_not_found", "topics"),
         (json!({"topics": ["orders"], "dlq": "nothing"}), 404, "topic_not_found", "dlq"),
         (json!({"topics": ["orders"], "max_unacked": 0}), 400, "invalid_config", "max_unacked"),

@@ -240,6 +240,7 @@ impl State {
             topic_incarnation: request.topic_incarnation,
             shards: request.shards,
             created_ms: id,
+            more: request.more,
         };
         self.subscriptions.insert(name, subscription.clone());
         Ok(SubscriptionCreated { subscription, created: true })

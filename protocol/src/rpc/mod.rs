@@ -22,6 +22,7 @@ mod consume;
 mod operate;
 mod output;
 mod packet;
+mod parts;
 mod publish;
 mod read;
 mod refusal;
@@ -34,6 +35,7 @@ pub use consume::*;
 pub use operate::*;
 pub use output::*;
 pub use packet::*;
+pub use parts::*;
 pub use publish::*;
 pub use read::*;
 pub use refusal::*;
@@ -110,6 +112,8 @@ pub enum Method {
     Explain = 55,
     /// [`RedriveRequest`] → [`RedriveAnswer`].
     Redrive = 56,
+    /// [`ListPartsRequest`] → [`FoundParts`]. Any data shard: parts of partitions in it.
+    ListParts = 58,
 }
 
 impl Method {
@@ -148,6 +152,7 @@ impl Method {
             53 => Self::Leave,
             55 => Self::Explain,
             56 => Self::Redrive,
+            58 => Self::ListParts,
             _ => return None,
         })
     }

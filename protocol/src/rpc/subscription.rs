@@ -19,7 +19,8 @@ pub struct SubscriptionName {
 /// What an application sets.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct SubscriptionConfig {
-    /// The topic, in the subscription's namespace.
+    /// The topic, in the subscription's namespace; the first of several; or a prefix and `*`: every topic whose name
+    /// begins so, now and later.
     #[prost(string, tag = "1")]
     pub topic: String,
     /// How long a delivery is held unless a pull says otherwise, 1 s to 12 h.
@@ -52,6 +53,37 @@ pub struct SubscriptionConfig {
     /// Records that differ in this [field](crate::filter::Field) take turns.
     #[prost(string, optional, tag = "11")]
     pub fair_by: Option<String>,
+    /// The other topics, if there are several.
+    #[prost(string, repeated, tag = "12")]
+    pub more_topics: Vec<String>,
+}
+
+impl SubscriptionConfig {
+    /// What names of topics begin with, if it consumes all that do.
+    #[must_use]
+    pub fn prefix(&self) -> Option<&str> {
+        self.topic.strip_suffix('*')
+    }
+
+    /// The topics that it names, or the one pattern.
+    pub fn topics(&self) -> impl Iterator<Item = &String> {
+        std::iter::once(&self.topic).chain(&self.more_topics)
+    }
+
+    /// True if it consumes a topic with this name.
+    #[must_use]
+    pub fn consumes(&self, topic: &str) -> bool {
+        match self.prefix() {
+            Some(prefix) => topic.starts_with(prefix),
+            None => self.topics().any(|name| name == topic),
+        }
+    }
+
+    /// True if it may have parts of more than one topic.
+    #[must_use]
+    pub fn is_of_several(&self) -> bool {
+        self.prefix().is_some() || !self.more_topics.is_empty()
+    }
 }
 
 /// A subscription as its home shard knows it.
@@ -69,15 +101,38 @@ pub struct SubscriptionDescription {
     /// Its configuration.
     #[prost(message, required, tag = "4")]
     pub config: SubscriptionConfig,
-    /// The life of the topic that it belongs to.
+    /// The life of the topic that it belongs to; of a pattern 0.
     #[prost(uint64, tag = "5")]
     pub topic_incarnation: u64,
-    /// The shard of each of the topic's partitions.
+    /// The shard of each of the topic's partitions; of a pattern every shard that may have one.
     #[prost(uint32, repeated, tag = "6")]
     pub shards: Vec<u32>,
     /// When it was made, milliseconds since the epoch.
     #[prost(uint64, tag = "7")]
     pub created_ms: u64,
+    /// The other topics, if there are several.
+    #[prost(message, repeated, tag = "8")]
+    pub more: Vec<ConsumedTopic>,
+}
+
+/// A life of a topic that a subscription consumes.
+#[derive(Clone, PartialEq, Eq, prost::Message)]
+pub struct ConsumedTopic {
+    /// The topic's life.
+    #[prost(uint64, tag = "1")]
+    pub incarnation: u64,
+    /// The shard of each of its partitions.
+    #[prost(uint32, repeated, tag = "2")]
+    pub shards: Vec<u32>,
+}
+
+impl SubscriptionDescription {
+    /// The topics that it was made for, in the order of its configuration; of a pattern none.
+    pub fn consumed(&self) -> impl Iterator<Item = (u64, &[u32])> {
+        let first = (self.topic_incarnation, &self.shards[..]);
+        let more = self.more.iter().map(|topic| (topic.incarnation, &topic.shards[..]));
+        std::iter::once(first).chain(more).filter(|_| self.config.prefix().is_none())
+    }
 }
 
 /// Creates a subscription unless it exists. Answered when every partition has its part.
@@ -89,12 +144,15 @@ pub struct CreateSubscriptionRequest {
     /// Configuration.
     #[prost(message, required, tag = "2")]
     pub config: SubscriptionConfig,
-    /// The topic's life, as its home shard told the gateway.
+    /// The topic's life, as its home shard told the gateway; of a pattern 0.
     #[prost(uint64, tag = "3")]
     pub topic_incarnation: u64,
-    /// The shard of each of the topic's partitions.
+    /// The shard of each of the topic's partitions; of a pattern nothing.
     #[prost(uint32, repeated, tag = "4")]
     pub shards: Vec<u32>,
+    /// The other topics, if there are several.
+    #[prost(message, repeated, tag = "5")]
+    pub more: Vec<ConsumedTopic>,
 }
 
 /// The answer to [`CreateSubscriptionRequest`].
@@ -165,7 +223,7 @@ pub struct ListSubscriptionsRequest {
     /// At most this many.
     #[prost(uint32, tag = "5")]
     pub limit: u32,
-    /// Only those of the topic with this name.
+    /// Only those that consume the topic with this name.
     #[prost(string, optional, tag = "6")]
     pub topic: Option<String>,
 }

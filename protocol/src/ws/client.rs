@@ -242,9 +242,12 @@ pub struct Limit {
 }
 
 /// A lease by itself: also of an earlier connection, or of one that pulled over HTTP.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct LeaseRef {
+    /// Topic; of a subscription to several.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub topic: Option<String>,
     /// Partition.
     #[serde(default)]
     pub p: u32,

@@ -15,7 +15,7 @@
 //! | size | field   | meaning (little-endian) |
 //! |-----:|---------|-------------------------|
 //! | 4    | runs    | number of runs, at least 1 |
-//! | 4    |         | zero |
+//! | 4    | name    | bytes of the topic's name; of a subscription to one topic zero |
 //! | 8    | first   | offset of the run's first record; each run lies behind the one before and within one range below |
 //! | 8    | fence   | fence of the first; the next record has the next one |
 //! | 4    | count   | number of records, at least 1 |
@@ -23,13 +23,14 @@
 //! | 4    | ms      | how long they are leased from now on |
 //! | 4    |         | zero |
 //!
-//! `first` to the zero behind `ms` are there for every run; then the ranges follow as above.
+//! `first` to the zero behind `ms` are there for every run; then the topic's name, if it is told; then the ranges follow
+//! as above.
 
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 
 use super::{FrameType, Lease, WsError};
 use crate::batch::{Batch, BatchError, Record};
-use crate::ids::{Offset, Term};
+use crate::ids::{Name, Offset, Term};
 use crate::limits::BATCH_RECORDS_MAX;
 
 /// Bytes in front of each batch.
@@ -47,6 +48,8 @@ pub struct Deliveries {
     pub staged: Option<Term>,
     /// Leases of the records meant, ascending; empty where nothing is leased and all of `slices` is meant.
     pub leases: Vec<LeaseRun>,
+    /// Topic of the leased records; of a subscription to several.
+    pub topic: Option<Name>,
     /// The ranges.
     pub slices: Vec<Delivery>,
 }
@@ -151,15 +154,19 @@ impl Deliveries {
         let head = match (self.leases.len(), self.staged) {
             (0, None) => 0,
             (0, Some(_)) => 8,
-            (runs, _) => RUNS_HEAD_BYTES + RUN_BYTES * runs,
+            (runs, _) => RUNS_HEAD_BYTES + RUN_BYTES * runs + self.topic_text().len(),
         };
         head + batches + SLICE_HEAD_BYTES * self.slices.len()
+    }
+
+    fn topic_text(&self) -> &str {
+        self.topic.as_ref().map_or("", Name::as_str)
     }
 
     pub(super) fn encode(&self, out: &mut BytesMut) {
         if !self.leases.is_empty() {
             out.put_u32_le(u32::try_from(self.leases.len()).expect("as many as fit a message"));
-            out.put_u32_le(0);
+            out.put_u32_le(u32::try_from(self.topic_text().len()).expect("a name is short"));
             for run in &self.leases {
                 out.put_u64_le(run.first.0);
                 out.put_u64_le(run.fence);
@@ -167,6 +174,7 @@ impl Deliveries {
                     out.put_u32_le(field);
                 }
             }
+            out.put_slice(self.topic_text().as_bytes());
         } else if let Some(term) = self.staged {
             out.put_u64_le(term.0);
         }
@@ -187,12 +195,12 @@ impl Deliveries {
             false => None,
         };
         let (slices, _) = take_slices(body)?;
-        Ok(Self { n, staged, leases: Vec::new(), slices })
+        Ok(Self { n, staged, leases: Vec::new(), topic: None, slices })
     }
 
     /// Takes a body with leases apart, likewise.
     pub(super) fn decode_leased(n: u64, mut body: Bytes) -> Result<Self, WsError> {
-        let leases = take_runs(&mut body).ok_or_else(malformed)?;
+        let (leases, topic) = take_runs(&mut body).ok_or_else(malformed)?;
         let (slices, partitions) = take_slices(body)?;
         let is_within = |run: &LeaseRun| {
             let holds = |slice: &Delivery| {
@@ -204,7 +212,7 @@ impl Deliveries {
         if partitions != 1 || !is_ascending || !leases.iter().all(is_within) {
             return Err(malformed());
         }
-        Ok(Self { n, staged: None, leases, slices })
+        Ok(Self { n, staged: None, leases, topic, slices })
     }
 }
 
@@ -221,13 +229,13 @@ fn malformed() -> WsError {
     WsError::Body(FrameType::Msgs)
 }
 
-/// Runs in front of slices; `None` if they are not laid out as the table says.
-fn take_runs(body: &mut Bytes) -> Option<Vec<LeaseRun>> {
+/// Runs in front of slices, and the topic; `None` if they are not laid out as the table says.
+fn take_runs(body: &mut Bytes) -> Option<(Vec<LeaseRun>, Option<Name>)> {
     if body.len() < RUNS_HEAD_BYTES {
         return None;
     }
-    let (count, zero) = (body.get_u32_le() as usize, body.get_u32_le());
-    if count == 0 || zero != 0 || count.checked_mul(RUN_BYTES)? > body.len() {
+    let (count, name_bytes) = (body.get_u32_le() as usize, body.get_u32_le() as usize);
+    if count == 0 || name_bytes > Name::MAX_BYTES || count.checked_mul(RUN_BYTES)? > body.len() {
         return None;
     }
     let mut runs: Vec<LeaseRun> = Vec::with_capacity(count);
@@ -245,7 +253,12 @@ fn take_runs(body: &mut Bytes) -> Option<Vec<LeaseRun>> {
         }
         runs.push(LeaseRun { first, fence, count, attempt, ms });
     }
-    Some(runs)
+    if name_bytes == 0 {
+        return Some((runs, None));
+    }
+    let name = (body.len() >= name_bytes).then(|| body.split_to(name_bytes))?;
+    let topic = Name::new(std::str::from_utf8(&name).ok()?).ok()?;
+    Some((runs, Some(topic)))
 }
 
 /// Slices to the end of a body, and how many changes of partition there are among them, counted from 1.

@@ -242,6 +242,9 @@ pub struct Part {
 pub struct Msg {
     /// Delivery number on this channel, from 1.
     pub n: u64,
+    /// Topic; of a subscription to several.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub topic: Option<String>,
     /// Partition.
     pub p: u32,
     /// Offset.
@@ -343,11 +346,14 @@ pub struct LeaseLost {
 }
 
 /// A lease that was lost.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Lost {
     /// Delivery number, if it was named by that.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub n: Option<u64>,
+    /// Topic; of a subscription to several.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub topic: Option<String>,
     /// Partition.
     #[serde(default)]
     pub p: u32,

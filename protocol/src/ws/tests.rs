@@ -4,7 +4,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::batch::{Batch, BatchBuilder, Compression, Headers, HeadersBuilder, RecordParts, Reserved};
-use crate::ids::{Epoch, Offset, PartitionId, ProducerKey, Seq, Term, TimestampMs};
+use crate::ids::{Epoch, Name, Offset, PartitionId, ProducerKey, Seq, Term, TimestampMs};
 use crate::rpc::{At, Level};
 use crate::start::Start;
 
@@ -75,7 +75,7 @@ fn client_frames() -> Vec<(Channel, ClientFrame)> {
         channel(ClientFrame::Ack(Ack {
             n: vec![range(8_990, 9_001), range(9_003, 9_003)],
             cum: false,
-            leases: vec![LeaseRef { p: 0, o: 17, fence: 981 }],
+            leases: vec![LeaseRef { p: 0, o: 17, fence: 981, topic: None }],
         })),
         channel(ClientFrame::Nack(Nack {
             n: vec![range(9_002, 9_002)],
@@ -89,7 +89,7 @@ fn client_frames() -> Vec<(Channel, ClientFrame)> {
         })),
         channel(ClientFrame::Dead(Dead {
             n: vec![range(9_004, 9_004)],
-            leases: vec![LeaseRef { p: 1, o: 18, fence: 982 }],
+            leases: vec![LeaseRef { p: 1, o: 18, fence: 982, topic: None }],
             reason: Some("no such customer".into()),
         })),
         channel(ClientFrame::Seek(Seek { from: Start::Cursor("AAE".into()) })),
@@ -173,7 +173,7 @@ fn server_frames() -> Vec<(Channel, ServerFrame)> {
         channel(ServerFrame::Settled(Settled {
             upto: 9_001,
             n: vec![range(8_990, 9_001)],
-            leases: vec![LeaseRef { p: 0, o: 17, fence: 981 }],
+            leases: vec![LeaseRef { p: 0, o: 17, fence: 981, topic: None }],
         })),
         channel(ServerFrame::LeaseLost(LeaseLost { n: vec![range(8_991, 8_991)], lost: lost() })),
         channel(ServerFrame::Extended(Extended {
@@ -202,18 +202,27 @@ fn server_frames() -> Vec<(Channel, ServerFrame)> {
 }
 
 fn lost() -> Vec<Lost> {
-    let lost = Lost { n: Some(8_991), p: 0, o: 7, fence: 5, result: LostResult::LeaseLost, current: None };
+    let lost = Lost {
+        n: Some(8_991),
+        topic: None,
+        p: 0,
+        o: 7,
+        fence: 5,
+        result: LostResult::LeaseLost,
+        current: None,
+    };
     let current = Some(Takeover { attempt: 2, fence: 990 });
-    let by_itself = Lost { n: None, o: 9, ..lost };
+    let by_itself = Lost { n: None, o: 9, ..lost.clone() };
     vec![
-        Lost { current, ..lost },
-        Lost { result: LostResult::AlreadySettled, ..by_itself },
+        Lost { current, ..lost.clone() },
+        Lost { result: LostResult::AlreadySettled, ..by_itself.clone() },
         Lost { result: LostResult::Unknown, ..by_itself },
     ]
 }
 
 fn msg() -> Msg {
     Msg {
+        topic: None,
         n: 9_001,
         o: 76_531,
         ts: 1_787_654_321_123,
@@ -245,6 +254,7 @@ fn deliveries() -> Deliveries {
         n: 9_001,
         staged: Some(Term(4)),
         leases: Vec::new(),
+        topic: None,
         slices: vec![
             Delivery { first: Offset(11), take: 2, batch: place(&batch(&["a", "b", "c", "d"]), 10) },
             Delivery { first: Offset(20), take: 1, batch: place(&batch(&["e"]), 20) },
@@ -470,6 +480,25 @@ fn a_range_outside_its_batch_is_refused() {
         let refused = take_all(message, binary::take_server_frame);
         assert_eq!(refused, Err(WsError::Body(FrameType::Msgs)), "{first} {take}");
     }
+}
+
+#[test]
+fn the_topic_is_told_where_there_are_several() {
+    let topic = Name::new("orders.eu").unwrap();
+    let frame = ServerFrame::Deliveries(Deliveries { topic: Some(topic.clone()), ..leased() });
+    let message = bytes(&[(Channel(2), frame.clone())], binary::put_server_frame);
+    let taken = take_all(message.clone(), binary::take_server_frame).unwrap();
+    let [(Channel(2), ServerFrame::Deliveries(back))] = &taken[..] else { panic!("{taken:?}") };
+    assert_eq!((back.topic.as_ref(), &back.leases), (Some(&topic), &leased().leases));
+    let at = message.windows(9).position(|window| window == b"orders.eu").unwrap();
+    let mut wrong = message.to_vec();
+    wrong[at] = b'/';
+    assert!(take_all(wrong.into(), binary::take_server_frame).is_err(), "no name");
+    let lease = LeaseRef { topic: Some("orders".into()), p: 1, o: 18, fence: 982 };
+    let ack = ClientFrame::Ack(Ack { leases: vec![lease], ..Ack::default() });
+    let mut line = String::new();
+    json::put_client_frame(&mut line, Channel(1), &ack);
+    assert!(line.contains(r#""topic":"orders""#), "{line}");
 }
 
 #[test]

@@ -103,6 +103,7 @@ impl Msg {
         let data = ct.filter(|_| ce.is_none()).and_then(|ct| json_of(ct, &record.value));
         let b64 = data.is_none().then(|| BASE64.encode(&record.value));
         Self {
+            topic: None,
             n,
             p: partition.0,
             o: record.offset.0,

@@ -110,6 +110,7 @@ impl NodeService {
                 spawn(async move { answer(reply, queue::settle_runs(shard, room, body).await) });
             }
             Method::Leave => answer(reply, queue::leave(&shard, body)),
+            Method::ListParts => answer(reply, queue::parts(&shard, body)),
             Method::PartStats => answer(reply, queue::part_stats(&shard, body)),
             Method::ListLeases => answer(reply, queue::leases(&shard, body)),
             Method::Explain => spawn(async move { answer(reply, queue::explain(shard, body).await) }),

@@ -7,7 +7,7 @@ use prost::Message as _;
 use weir_journal::Class;
 use weir_protocol::error::ErrorCode;
 use weir_protocol::ids::{Incarnation, PartitionId, ProducerKey, TimestampMs};
-use weir_protocol::limits::PARTITIONS_MAX;
+use weir_protocol::limits::{PARTITIONS_MAX, SUBSCRIPTION_PARTS_MAX, SUBSCRIPTION_TOPICS_MAX};
 use weir_protocol::rpc::{
     CreateSubscriptionRequest, CreateTopicRequest, DeleteNamespaceRequest, DeleteSubscriptionRequest,
     DeleteTopicRequest, DescribeTopicRequest, ListNamespacesRequest, ListTopicsRequest, Method,
@@ -107,12 +107,7 @@ pub(super) fn command(
         }
         Method::CreateSubscription => {
             let request: CreateSubscriptionRequest = decode(body)?;
-            let CreateSubscriptionRequest { name, config, topic_incarnation, shards } = request;
-            if shards.is_empty() || shards.len() > PARTITIONS_MAX as usize {
-                let detail = format!("{} partitions; 1 to {PARTITIONS_MAX} are allowed", shards.len());
-                return Err(Refusal::new(ErrorCode::InvalidConfig, detail));
-            }
-            Change::CreateSubscription(CreateSubscription { name, config, topic_incarnation, shards })
+            Change::CreateSubscription(subscription(request, shards)?)
         }
         Method::UpdateSubscription => {
             let request: UpdateSubscriptionRequest = decode(body)?;
@@ -126,6 +121,29 @@ pub(super) fn command(
         }
         other => return Err(Refusal::new(ErrorCode::Internal, format!("{other:?} changes nothing"))),
     })
+}
+
+/// What makes a subscription; one with a pattern is told to every shard that may have a topic.
+fn subscription(
+    request: CreateSubscriptionRequest,
+    shards: impl FnOnce() -> Vec<u32>,
+) -> Result<CreateSubscription, Refusal> {
+    let CreateSubscriptionRequest { name, config, topic_incarnation, shards: of_topic, more } = request;
+    let invalid = |detail: String| Err(Refusal::new(ErrorCode::InvalidConfig, detail));
+    if config.prefix().is_some() {
+        if !(config.more_topics.is_empty() && more.is_empty()) {
+            return invalid("a pattern stands alone".to_owned());
+        }
+        return Ok(CreateSubscription { name, config, topic_incarnation: 0, shards: shards(), more });
+    }
+    if config.more_topics.len() != more.len() || more.len() >= SUBSCRIPTION_TOPICS_MAX {
+        return invalid(format!("{} topics; 1 to {SUBSCRIPTION_TOPICS_MAX} are allowed", more.len() + 1));
+    }
+    let partitions = of_topic.len() + more.iter().map(|topic| topic.shards.len()).sum::<usize>();
+    if of_topic.is_empty() || partitions > SUBSCRIPTION_PARTS_MAX {
+        return invalid(format!("{partitions} partitions; 1 to {SUBSCRIPTION_PARTS_MAX} are allowed"));
+    }
+    Ok(CreateSubscription { name, config, topic_incarnation, shards: of_topic, more })
 }
 
 fn checked(config: TopicConfig) -> Result<TopicConfig, Refusal> {

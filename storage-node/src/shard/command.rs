@@ -3,8 +3,8 @@
 
 use bytes::Bytes;
 use weir_protocol::rpc::{
-    Namespace, PartRef, SlotRun, SubscriptionConfig, SubscriptionDescription, SubscriptionName, TopicConfig,
-    TopicDescription, TopicName, U128,
+    ConsumedTopic, Namespace, PartRef, SlotRun, SubscriptionConfig, SubscriptionDescription,
+    SubscriptionName, TopicConfig, TopicDescription, TopicName, U128,
 };
 
 /// The body of a command sub-batch: exactly one.
@@ -190,12 +190,15 @@ pub struct CreateSubscription {
     /// Configuration.
     #[prost(message, required, tag = "2")]
     pub config: SubscriptionConfig,
-    /// The life of its topic.
+    /// The life of its topic; of a pattern 0.
     #[prost(uint64, tag = "3")]
     pub topic_incarnation: u64,
-    /// The shard of each of the topic's partitions.
+    /// The shard of each of the topic's partitions; of a pattern every shard that may have one.
     #[prost(uint32, repeated, tag = "4")]
     pub shards: Vec<u32>,
+    /// The other topics, if there are several.
+    #[prost(message, repeated, tag = "5")]
+    pub more: Vec<ConsumedTopic>,
 }
 
 /// Replaces a configuration, but for its topic and start.

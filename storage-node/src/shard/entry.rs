@@ -34,7 +34,8 @@ use weir_protocol::limits::ENTRY_BYTES_MAX;
 /// - 3: subscriptions, their parts, dead letters.
 /// - 4: subscriptions with an order, a filter, fairness; outputs of settles, and their arrival; packs;
 ///   seeks that can be undone, dead letters that can be revived.
-pub const STATE_VERSION: u16 = 4;
+/// - 5: subscriptions to several topics and to all whose names begin alike.
+pub const STATE_VERSION: u16 = 5;
 const STATE_VERSION_MIN: u16 = 1;
 /// Bytes before the first sub-batch.
 pub const ENTRY_HEADER_BYTES: usize = 16;
@@ -327,7 +328,7 @@ mod tests {
             body: Bytes::from_static(b"x"),
         });
         let expected: Vec<u8> = [
-            &[4, 0, 0, 0, 1, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0][..],
+            &[5, 0, 0, 0, 1, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0][..],
             &[25, 0, 0, 0, 2, 0, 0, 0, 0, 0, 0, 0, 3, 0, 0, 0, 1, 1, 0, 0],
             &[4, 0, 0, 0, 0, 0, 0, 0, b'x'],
         ]

@@ -16,5 +16,6 @@ mod queue;
 mod queue_filter;
 mod queue_operate;
 mod queue_order;
+mod queue_topics;
 mod room;
 mod stopping;

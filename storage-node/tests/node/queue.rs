@@ -37,6 +37,7 @@ pub(crate) fn queue_config(topic: &str) -> SubscriptionConfig {
         is_by_key: false,
         filter: None,
         fair_by: None,
+        more_topics: Vec::new(),
     }
 }
 
@@ -55,6 +56,7 @@ pub(crate) async fn subscribe(
         config,
         topic_incarnation: life,
         shards: shards.to_vec(),
+        more: Vec::new(),
     };
     let made: SubscriptionCreated = call(link, Method::CreateSubscription, &request).await.unwrap();
     assert!(made.created);

@@ -120,6 +120,11 @@ const LISTED: &[Param] = &[
     ),
     Param::optional("limit", Kind::Integer { min: 1, max: 1000 }, "Most items of the page; 100 by default."),
     Param::optional("cursor", Kind::Text, "`next` of the page before, instead of `partition` and `from`."),
+    Param::optional(
+        "topic",
+        Kind::Text,
+        "Only this topic, of a subscription to several; with `partition`, whose partition is meant.",
+    ),
 ];
 
 /// Lists leases.
@@ -163,6 +168,7 @@ pub const LIST_MESSAGES_OF_STATE: Operation = Operation {
         LISTED[1],
         LISTED[2],
         LISTED[3],
+        LISTED[4],
     ],
     ..LIST_LEASES
 };
@@ -187,7 +193,11 @@ pub const EXPLAIN_MESSAGE: Operation = Operation {
             was deleted, `invalid_parameter`, `unavailable`.",
     query: &[Param {
         required: true,
-        ..Param::optional("id", Kind::Text, "Partition and offset: `0:76531`.")
+        ..Param::optional(
+            "id",
+            Kind::Text,
+            "Partition and offset: `0:76531`; of several topics `orders:0:76531`.",
+        )
     }],
     answers: &[Answer {
         status: 200,

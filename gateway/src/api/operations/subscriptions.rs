@@ -23,7 +23,8 @@ pub(super) const SUBSCRIPTION: Operation = Operation {
     answers: &[],
 };
 
-const OF_TOPIC: Param = Param::optional("topic", Kind::Text, "Only those of the topic with this name.");
+const OF_TOPIC: Param =
+    Param::optional("topic", Kind::Text, "Only those that consume the topic with this name.");
 
 /// Lists subscriptions.
 pub const LIST_SUBSCRIPTIONS: Operation = Operation {
@@ -43,10 +44,10 @@ pub const CREATE_SUBSCRIPTION: Operation = Operation {
     id: "createSubscription",
     verb: Verb::Put,
     op: Op::Manage,
-    summary: "Create a subscription: a topic as a work queue",
+    summary: "Create a subscription: topics as a work queue",
     about: "Idempotent. Without `If-Match` an existing subscription with another configuration is 409 \
             `config_mismatch`; with it the configuration is replaced, but for `topics` and `start`. Needs the grant \
-            `subscribe` on the topic and `publish` on the dead letter topic as well. A dead letter topic that does \
+            `subscribe` on the topics, or on all that a pattern matches, and `publish` on the dead letter topic as well. A dead letter topic that does \
             not exist is created if the namespace has `auto_create`. Errors: `topic_not_found`, `invalid_config`, \
             `invalid_name`, `unknown_field`, `not_supported`, `config_mismatch`, `version_mismatch`.",
     headers: &[IF_MATCH, IF_NONE_MATCH_STAR],
@@ -94,7 +95,7 @@ pub const UPDATE_SUBSCRIPTION: Operation = Operation {
     summary: "Change a subscription's configuration",
     about: "Fields that are left out stay as they are. Leases that are held keep their time. Errors: \
             `subscription_not_found`, `invalid_config`, `invalid_name`, `unknown_field`, `version_mismatch`, \
-            `incarnation_gone`, `not_supported` for another topic or start.",
+            `incarnation_gone`, `not_supported` for other topics or another start.",
     headers: &[IF_MATCH],
     body: Body::Required(&[
         json("SubscriptionPatch"),

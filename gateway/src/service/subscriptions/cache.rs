@@ -3,25 +3,39 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use tokio::time::Instant;
 
 use super::described::{Subscription, SubscriptionPath};
+
+/// How long a topic that a pattern matches may exist before it is consumed.
+pub(super) const PATTERN_AGE_MAX: Duration = Duration::from_secs(1);
 
 /// A description, and which partition is asked first the next time.
 #[derive(Debug)]
 pub(super) struct Known {
     pub(super) subscription: Subscription,
     turn: AtomicU32,
+    /// When its parts were looked up last.
+    looked_up: Mutex<Instant>,
 }
 
 impl Known {
     /// The first turn is anybody's, so that gateways that start together do not all begin with the same partition.
     pub(super) fn new(subscription: Subscription) -> Self {
-        Self { subscription, turn: AtomicU32::new(rand::random()) }
+        Self { subscription, turn: AtomicU32::new(rand::random()), looked_up: Mutex::new(Instant::now()) }
+    }
+
+    /// Whether parts may have come that nobody here knows of.
+    pub(super) fn is_old(&self) -> bool {
+        self.subscription.is_pattern() && self.looked_up.lock().elapsed() >= PATTERN_AGE_MAX
     }
 
     /// Counts pulls; each begins with the next partition.
     pub(super) fn take_turn(&self) -> u32 {
-        self.turn.fetch_add(1, Ordering::Relaxed) % self.subscription.partitions()
+        self.turn.fetch_add(1, Ordering::Relaxed) % self.subscription.partitions().max(1)
     }
 }
 
@@ -62,7 +76,11 @@ impl Cache {
         let age = |of: &Subscription| (of.created, of.id, of.version);
         if let Some(entry) = self.entries.get(&subscription.path) {
             let known = &entry.known.subscription;
-            if *known == subscription || age(known) > age(&subscription) {
+            if *known == subscription {
+                *entry.known.looked_up.lock() = Instant::now();
+                return Arc::clone(&entry.known);
+            }
+            if age(known) > age(&subscription) {
                 return Arc::clone(&entry.known);
             }
             self.remove(&subscription.path);
@@ -100,10 +118,16 @@ impl Cache {
 
 #[cfg(test)]
 mod tests {
-    use weir_protocol::ids::{Incarnation, Name, ShardId, TimestampMs};
+    use weir_protocol::ids::{Incarnation, Name, PartitionId, ShardId, TimestampMs};
     use weir_protocol::rpc::SubscriptionConfig;
 
+    use super::super::described::PartPlace;
     use super::*;
+
+    fn part(partition: u32) -> PartPlace {
+        let (topic, shard) = (Name::default_name(), ShardId(1));
+        PartPlace { topic, incarnation: Incarnation(1), partition: PartitionId(partition), shard }
+    }
 
     fn subscription(name: &str, id: u64, version: u32) -> Subscription {
         Subscription {
@@ -115,8 +139,9 @@ mod tests {
             id,
             version,
             config: SubscriptionConfig::default(),
-            topic_incarnation: Incarnation(1),
-            shards: vec![ShardId(1); 3],
+            lives: vec![Incarnation(1)],
+            parts: (0..3).map(part).collect(),
+            left_out: 0,
             created: TimestampMs(id),
         }
     }

@@ -2,14 +2,17 @@
 
 use std::sync::Arc;
 
+use futures_util::future::try_join_all;
 use tokio::time::Instant;
 use weir_protocol::error::{ErrorCode, Outcome};
-use weir_protocol::ids::PartitionId;
-use weir_protocol::rpc::{DescribeSubscriptionRequest, Method, Refusal, SubscriptionDescription};
+use weir_protocol::ids::{Incarnation, Name, PartitionId};
+use weir_protocol::rpc::{
+    DescribeSubscriptionRequest, FoundParts, ListPartsRequest, Method, Refusal, SubscriptionDescription,
+};
 
 use super::Subscriptions;
 use super::cache::Known;
-use super::described::{Subscription, SubscriptionPath};
+use super::described::{Described, PartPlace, Subscription, SubscriptionPath};
 use crate::service::ServiceError;
 use crate::storage::{CallFor, Safety};
 
@@ -30,17 +33,13 @@ impl Subscriptions {
         T: Send,
         Fut: Future<Output = Result<T, ServiceError>> + Send,
     {
-        let remembered = self.cache.lock().get(path);
-        let known = match remembered {
-            Some(known) => known,
-            None => self.describe(path, deadline).await?,
-        };
+        let known = self.known(path, deadline).await?;
         let failure = match op(Arc::clone(&known)).await {
             Err(failure) if is_stale(&failure) => failure,
             answer => return answer,
         };
         self.cache.lock().forget(path, Some(&known.subscription));
-        let now = self.describe(path, deadline).await?;
+        let now = self.describe(path, deadline).await.and_then(with_parts)?;
         let failure = if now.subscription == known.subscription {
             failure
         } else {
@@ -50,6 +49,20 @@ impl Subscriptions {
             }
         };
         Err(self.explain_refused(&now.subscription, failure).await)
+    }
+
+    /// What is remembered, or if that is old what is said now.
+    async fn known(&self, path: &SubscriptionPath, deadline: Instant) -> Result<Arc<Known>, ServiceError> {
+        let remembered = self.cache.lock().get(path);
+        let Some(known) = remembered else { return self.describe(path, deadline).await.and_then(with_parts) };
+        if !known.is_old() {
+            return with_parts(known);
+        }
+        match self.describe(path, deadline).await {
+            // A shard that cannot be asked for new topics stops nobody.
+            Err(failure) if failure.code().retryable() => Ok(known),
+            now => now.and_then(with_parts),
+        }
     }
 
     /// What is remembered is of no use: the next use describes it anew.
@@ -72,7 +85,7 @@ impl Subscriptions {
             deadline,
         };
         match self.storage.ask(call, &DescribeSubscriptionRequest { name: path.into() }).await {
-            Ok(description) => self.remember(description),
+            Ok(description) => self.remember(description, deadline).await,
             Err(failure) => {
                 self.cache.lock().forget(path, None);
                 Err(self.explain_missing(path, failure, deadline).await)
@@ -80,9 +93,49 @@ impl Subscriptions {
         }
     }
 
-    pub(super) fn remember(&self, description: SubscriptionDescription) -> Result<Arc<Known>, ServiceError> {
-        let subscription = Subscription::try_from(description)?;
+    pub(super) async fn remember(
+        &self,
+        description: SubscriptionDescription,
+        deadline: Instant,
+    ) -> Result<Arc<Known>, ServiceError> {
+        let subscription = self.look_up_parts(description, deadline).await?;
         Ok(self.cache.lock().put(subscription))
+    }
+
+    /// The parts that a subscription has now. To several topics it has those of the topics that are left, and of a
+    /// pattern nobody but the shards knows them.
+    pub(super) async fn look_up_parts(
+        &self,
+        description: SubscriptionDescription,
+        deadline: Instant,
+    ) -> Result<Subscription, ServiceError> {
+        let Described { mut subscription, shards } = description.try_into()?;
+        if subscription.is_of_one() {
+            return Ok(subscription);
+        }
+        let request = ListPartsRequest {
+            subscription: subscription.id,
+            incarnations: subscription.lives.iter().map(|life| life.0).collect(),
+            is_pattern: subscription.is_pattern(),
+        };
+        let asked = shards.into_iter().map(|shard| {
+            let call = CallFor { shard, method: Method::ListParts, safety: Safety::Repeatable, deadline };
+            let asked = self.storage.ask::<_, FoundParts>(call, &request);
+            async move { asked.await.map(|found| (shard, found)) }
+        });
+        let answers = try_join_all(asked).await?;
+        subscription.left_out = answers.iter().map(|(_, found)| found.left_out).sum();
+        subscription.parts.clear();
+        for (shard, found) in answers {
+            for part in found.parts {
+                let topic = Name::new(&part.topic)
+                    .map_err(|_| ServiceError::bad_answer("a part of an invalid topic", Outcome::None))?;
+                let (incarnation, partition) = (Incarnation(part.incarnation), PartitionId(part.partition));
+                subscription.parts.push(PartPlace { topic, incarnation, partition, shard });
+            }
+        }
+        subscription.parts.sort_unstable_by_key(PartPlace::key);
+        Ok(subscription)
     }
 
     /// A missing subscription in a missing namespace is a missing namespace.
@@ -108,8 +161,11 @@ impl Subscriptions {
         failure: ServiceError,
     ) -> ServiceError {
         let Ok(topic) = subscription.topic() else { return failure };
+        if !subscription.is_of_one() {
+            return failure;
+        }
         let now = match self.topics.get(&topic).await {
-            Ok(topic) if topic.incarnation == subscription.topic_incarnation => return failure,
+            Ok(topic) if subscription.lives.contains(&topic.incarnation) => return failure,
             Ok(topic) => Some(topic.incarnation.0),
             Err(missing) if missing.code() == ErrorCode::TopicNotFound => None,
             Err(_) => return failure,
@@ -123,18 +179,26 @@ impl Subscriptions {
 
     /// Asks a part.
     pub(super) fn call(
-        &self,
         subscription: &Subscription,
-        partition: PartitionId,
+        place: usize,
         (method, safety): (Method, Safety),
         deadline: Instant,
-    ) -> Result<CallFor, ServiceError> {
-        let shard = subscription.shard(partition).ok_or_else(|| {
-            let detail = format!("the topic has partitions 0 to {}", subscription.partitions() - 1);
-            ServiceError::new(ErrorCode::PartitionNotFound, detail).with_partition(partition)
-        })?;
-        Ok(CallFor { shard, method, safety, deadline })
+    ) -> CallFor {
+        CallFor { shard: subscription.parts[place].shard, method, safety, deadline }
     }
+}
+
+/// Refuses what nothing is left of.
+pub(super) fn with_parts(known: Arc<Known>) -> Result<Arc<Known>, ServiceError> {
+    let subscription = &known.subscription;
+    if !subscription.parts.is_empty() || subscription.is_pattern() {
+        return Ok(known);
+    }
+    let detail = format!(
+        "every topic that the subscription {} consumes was deleted; delete the subscription as well",
+        subscription.path.subscription
+    );
+    Err(ServiceError::new(ErrorCode::IncarnationGone, detail))
 }
 
 /// Refused because the gateway's picture of the subscription, or of its topic, is old.

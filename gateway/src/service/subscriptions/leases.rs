@@ -1,23 +1,25 @@
 //! Looking at what is leased, without taking anything.
 
 use weir_protocol::error::ErrorCode;
-use weir_protocol::ids::{Offset, PartitionId};
+use weir_protocol::ids::{Incarnation, Name, Offset, PartitionId};
 use weir_protocol::rpc::{LeaseInfo, LeaseList, ListLeasesRequest, Method, Standing};
 
 use super::Subscriptions;
-use super::described::{Subscription, SubscriptionPath};
+use super::described::{PartPlace, Subscription, SubscriptionPath};
 use crate::service::ServiceError;
 use crate::service::page::Page;
 use crate::service::token::{TokenReader, TokenWriter};
 use crate::storage::Safety;
 
-const VERSION: u8 = 1;
+const VERSION: u8 = 3;
 
 /// Which page.
 #[derive(Debug, Clone)]
 pub struct ListLeases {
     /// Only this partition; `None`: all.
     pub partition: Option<PartitionId>,
+    /// Its topic, or only partitions of this one; said of a subscription to several topics.
+    pub topic: Option<Name>,
     /// Only offsets from here on, of the first partition.
     pub from: Offset,
     /// At most this many.
@@ -33,18 +35,28 @@ pub struct ListLeases {
 /// A message that is leased, or that waits for its time.
 #[derive(Debug, Clone, PartialEq)]
 pub struct LeaseListing {
+    /// Its topic, of a subscription to several.
+    pub topic: Option<Name>,
     /// Partition.
     pub partition: PartitionId,
     /// What its part knows.
     pub lease: LeaseInfo,
 }
 
-/// Where a list goes on, and whether it ends with that partition.
+/// Where a list goes on, and where it ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Place {
-    partition: PartitionId,
+    part: (Incarnation, PartitionId),
     from: Offset,
-    is_only: bool,
+    until: Until,
+}
+
+/// Where a list ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Until {
+    End = 0,
+    EndOfPartition = 1,
+    EndOfTopic = 2,
 }
 
 impl Subscriptions {
@@ -57,18 +69,15 @@ impl Subscriptions {
         path: &SubscriptionPath,
         list: &ListLeases,
     ) -> Result<Page<LeaseListing>, ServiceError> {
-        let first = match &list.cursor {
-            Some(cursor) => Place::decode(cursor)?,
-            None => Place {
-                partition: list.partition.unwrap_or(PartitionId(0)),
-                from: list.from,
-                is_only: list.partition.is_some(),
-            },
-        };
+        let cursor = list.cursor.as_deref().map(Place::decode).transpose()?;
         let deadline = self.storage.deadline();
         self.with_known(path, deadline, |known| async move {
-            self.list_from(&known.subscription, first, (list.limit, list.standing, list.as_of), deadline)
-                .await
+            let first = match cursor {
+                Some(cursor) => cursor,
+                None => first(&known.subscription, list)?,
+            };
+            let how = (list.limit, list.standing, list.as_of);
+            self.list_from(&known.subscription, first, how, deadline).await
         })
         .await
     }
@@ -80,52 +89,84 @@ impl Subscriptions {
         (limit, standing, as_of): (u32, Standing, u64),
         deadline: tokio::time::Instant,
     ) -> Result<Page<LeaseListing>, ServiceError> {
-        let (mut items, mut at) = (Vec::new(), first);
-        loop {
+        let mut items = Vec::new();
+        let mut place = subscription.parts.partition_point(|part| part.key() < first.part);
+        let mut at = first;
+        // What it would go on with is gone: the next one begins at its beginning.
+        if subscription.parts.get(place).is_none_or(|part| part.key() != first.part) {
+            at.from = Offset(0);
+        }
+        while let Some(part) = subscription.parts.get(place).filter(|part| first.reaches(part)) {
+            at.part = part.key();
             let left = limit.saturating_sub(u32::try_from(items.len()).unwrap_or(u32::MAX));
             if left == 0 {
                 return Ok(Page { items, next: Some(at.encode()) });
             }
             let method = (Method::ListLeases, Safety::Repeatable);
-            let call = self.call(subscription, at.partition, method, deadline)?;
-            let part = subscription.part(at.partition);
+            let call = Self::call(subscription, place, method, deadline);
+            let part = subscription.part(place);
             let (from, standing) = (at.from.0, standing.into());
             let request = ListLeasesRequest { part, from, limit: left, standing, as_of };
             let answer = self.storage.ask::<_, LeaseList>(call, &request).await;
-            let answer = answer.map_err(|failure: ServiceError| failure.with_partition(at.partition))?;
-            let partition = at.partition;
-            items.extend(answer.leases.into_iter().map(|lease| LeaseListing { partition, lease }));
+            let partition = at.part.1;
+            let answer = answer.map_err(|failure: ServiceError| failure.with_partition(partition))?;
+            let topic = subscription.topic_of(place);
+            let listing = |lease| LeaseListing { topic: topic.clone(), partition, lease };
+            items.extend(answer.leases.into_iter().map(listing));
             if let Some(next) = answer.next {
                 let next = Place { from: Offset(next), ..at };
                 return Ok(Page { items, next: Some(next.encode()) });
             }
-            at = Place { partition: PartitionId(partition.0 + 1), from: Offset(0), ..at };
-            if at.is_only || at.partition.0 >= subscription.partitions() {
-                return Ok(Page { items, next: None });
-            }
+            (place, at.from) = (place + 1, Offset(0));
         }
+        Ok(Page { items, next: None })
     }
 }
 
+/// Where a list begins.
+fn first(subscription: &Subscription, list: &ListLeases) -> Result<Place, ServiceError> {
+    let topic = list.topic.as_ref().map(Name::as_str);
+    let (place, until) = match (list.partition, topic) {
+        (Some(partition), _) => (subscription.place_named(topic, partition)?, Until::EndOfPartition),
+        (None, Some(_)) => (subscription.place_named(topic, PartitionId(0))?, Until::EndOfTopic),
+        (None, None) => (0, Until::End),
+    };
+    let part = subscription.parts.get(place).map_or((Incarnation(0), PartitionId(0)), PartPlace::key);
+    Ok(Place { part, from: list.from, until })
+}
+
 impl Place {
+    fn reaches(self, part: &PartPlace) -> bool {
+        match self.until {
+            Until::End => true,
+            Until::EndOfPartition => part.key() == self.part,
+            Until::EndOfTopic => part.incarnation == self.part.0,
+        }
+    }
+
     fn encode(self) -> String {
+        let (incarnation, partition) = self.part;
         TokenWriter::new(VERSION)
-            .number(self.partition.0.into())
+            .number(incarnation.0)
+            .number(partition.0.into())
             .number(self.from.0)
-            .byte(self.is_only.into())
+            .byte(self.until as u8)
             .finish()
     }
 
     fn decode(token: &str) -> Result<Self, ServiceError> {
         let read = || {
             let mut reader = TokenReader::new(VERSION, token)?;
-            let place = Self {
-                partition: PartitionId(reader.small()?),
-                from: Offset(reader.number()?),
-                is_only: reader.byte()? != 0,
+            let part = (Incarnation(reader.number()?), PartitionId(reader.small()?));
+            let from = Offset(reader.number()?);
+            let until = match reader.byte()? {
+                0 => Until::End,
+                1 => Until::EndOfPartition,
+                2 => Until::EndOfTopic,
+                _ => return None,
             };
             reader.end()?;
-            Some(place)
+            Some(Self { part, from, until })
         };
         read().ok_or_else(|| {
             let failure = ServiceError::new(ErrorCode::InvalidCursor, "the cursor is not one of this list");
@@ -140,7 +181,8 @@ mod tests {
 
     #[test]
     fn a_place_comes_back_and_nothing_else_is_one() {
-        let place = Place { partition: PartitionId(7), from: Offset(1 << 40), is_only: true };
+        let part = (Incarnation(1 << 50), PartitionId(7));
+        let place = Place { part, from: Offset(1 << 40), until: Until::EndOfTopic };
         assert_eq!(Place::decode(&place.encode()).unwrap(), place);
         assert_eq!(Place::decode("x").unwrap_err().code(), ErrorCode::InvalidCursor);
     }

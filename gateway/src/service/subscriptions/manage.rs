@@ -9,11 +9,12 @@ use prost::Message;
 use tokio::sync::Semaphore;
 use tokio::time::Instant;
 use weir_protocol::error::ErrorCode;
-use weir_protocol::ids::{Name, PartitionId, ShardId};
+use weir_protocol::ids::{Name, ShardId, TopicPath};
+use weir_protocol::limits::SUBSCRIPTION_PARTS_MAX;
 use weir_protocol::rpc::{
-    CreateSubscriptionRequest, DeleteSubscriptionRequest, ListSubscriptionsRequest, Method, PartStats,
-    PartStatsList, PartStatsRequest, SubscriptionConfig, SubscriptionCreated, SubscriptionDescription,
-    SubscriptionList, UpdateSubscriptionRequest,
+    ConsumedTopic, CreateSubscriptionRequest, DeleteSubscriptionRequest, ListSubscriptionsRequest, Method,
+    PartStats, PartStatsList, PartStatsRequest, SubscriptionConfig, SubscriptionCreated,
+    SubscriptionDescription, SubscriptionList, UpdateSubscriptionRequest,
 };
 
 use super::cache::Cache;
@@ -40,9 +41,10 @@ pub(super) const STREAMS_MAX: usize = 2_048;
 pub struct SubscriptionView {
     /// The subscription.
     pub subscription: Subscription,
-    /// How each part stands, by partition; `None` where the shard cannot be reached or the part is gone.
+    /// How each part stands, as the subscription has them; `None` where the shard cannot be reached or the part is gone.
     pub parts: Vec<Option<PartStats>>,
-    /// The life of the topic that it belongs to has ended, as one of its partitions' shards says.
+    /// Everything that it consumed was deleted: the life of its topic has ended, as one of its partitions' shards says,
+    /// or those of all that it names.
     pub is_topic_deleted: bool,
 }
 
@@ -55,7 +57,7 @@ pub struct ListSubscriptions {
     pub namespace: Name,
     /// Only names that contain this.
     pub contains: Option<String>,
-    /// Only those of the topic with this name.
+    /// Only those that consume the topic with this name.
     pub topic: Option<String>,
     /// At most this many.
     pub limit: u32,
@@ -132,22 +134,16 @@ impl Subscriptions {
     ) -> Result<(Subscription, bool), ServiceError> {
         let deadline = self.storage.deadline();
         let place = path.place();
-        let topic_named = |name: &str, field: &'static str| {
-            let topic = Name::new(name);
-            topic.map_err(|error| {
-                ServiceError::new(ErrorCode::InvalidName, error.to_string()).with_field(field)
-            })
-        };
-        let topic = topic_named(&config.topic, "topics")?;
-        let topic = weir_protocol::ids::TopicPath { topic, ..place.clone() };
-        // Asked for anew: what is remembered may be of a topic that was deleted since.
-        let topic = self.topics.get(&topic).await.map_err(|failure| failure.with_field("topics"))?;
+        // Asked for anew: what is remembered may be of topics that were deleted since.
+        let mut topics = self.find_topics(&place, &config).await?.into_iter();
         self.find_dead_letter_topic(path, &config, deadline).await?;
+        let first = topics.next().unwrap_or_default(); // of a pattern
         let request = CreateSubscriptionRequest {
             name: path.into(),
             config,
-            topic_incarnation: topic.incarnation.0,
-            shards: topic.shards.iter().map(|shard| shard.0).collect(),
+            topic_incarnation: first.incarnation,
+            shards: first.shards,
+            more: topics.collect(),
         };
         let call = CallFor {
             shard: self.storage.home(&place, deadline).await?,
@@ -157,8 +153,37 @@ impl Subscriptions {
             deadline,
         };
         let created: SubscriptionCreated = self.storage.ask(call, &request).await?;
-        let known = self.remember(created.subscription)?;
+        let known = self.remember(created.subscription, deadline).await?;
         Ok((known.subscription.clone(), created.created))
+    }
+
+    /// The topics that a configuration names, as they are now; of a pattern none.
+    async fn find_topics(
+        &self,
+        place: &TopicPath,
+        config: &SubscriptionConfig,
+    ) -> Result<Vec<ConsumedTopic>, ServiceError> {
+        if config.prefix().is_some() {
+            return Ok(Vec::new());
+        }
+        let find = |name: String| async move {
+            let topic = Name::new(&name)
+                .map_err(|error| ServiceError::new(ErrorCode::InvalidName, error.to_string()))?;
+            let topic = self.topics.get(&TopicPath { topic, ..place.clone() }).await?;
+            let shards = topic.shards.iter().map(|shard| shard.0).collect();
+            Ok::<_, ServiceError>(ConsumedTopic { incarnation: topic.incarnation.0, shards })
+        };
+        let found = try_join_all(config.topics().cloned().map(find)).await;
+        let found = found.map_err(|failure| failure.with_field("topics"))?;
+        let partitions = found.iter().map(|topic| topic.shards.len()).sum::<usize>();
+        if partitions > SUBSCRIPTION_PARTS_MAX {
+            let detail = format!(
+                "topics: {partitions} partitions together; {SUBSCRIPTION_PARTS_MAX} are allowed, use several subscriptions"
+            );
+            let refused = ServiceError::new(ErrorCode::InvalidConfig, detail).with_field("topics");
+            return Err(refused.with_limit(SUBSCRIPTION_PARTS_MAX as u64));
+        }
+        Ok(found)
     }
 
     /// Where dead letters go must exist, or be made because the namespace says so: nobody would notice later.
@@ -207,9 +232,10 @@ impl Subscriptions {
         from: &Subscription,
         config: SubscriptionConfig,
     ) -> Result<Subscription, ServiceError> {
-        for (field, is_same) in
-            [("topics", config.topic == from.config.topic), ("start", config.start == from.config.start)]
-        {
+        for (field, is_same) in [
+            ("topics", config.topics().eq(from.config.topics())),
+            ("start", config.start == from.config.start),
+        ] {
             if !is_same {
                 let detail = format!("{field} cannot be changed: create another subscription");
                 return Err(ServiceError::new(ErrorCode::NotSupported, detail).with_field(field));
@@ -232,7 +258,7 @@ impl Subscriptions {
             deadline,
         };
         match self.storage.ask::<_, SubscriptionDescription>(call, &request).await {
-            Ok(description) => Ok(self.remember(description)?.subscription.clone()),
+            Ok(description) => Ok(self.remember(description, deadline).await?.subscription.clone()),
             Err(failure) => {
                 self.cache.lock().forget(path, None);
                 let failure =
@@ -294,12 +320,12 @@ impl Subscriptions {
         let mut found = BTreeMap::new();
         for answer in try_join_all(asked).await? {
             for description in answer.subscriptions {
-                let subscription = Subscription::try_from(description)?;
-                found.insert(subscription.path.subscription.clone(), subscription);
+                found.insert(description.name.subscription.clone(), description);
             }
         }
         let has_more = found.len() > list.limit as usize;
-        let page: Vec<_> = found.into_values().take(list.limit as usize).collect();
+        let page = found.into_values().take(list.limit as usize);
+        let page = try_join_all(page.map(|description| self.look_up_parts(description, deadline))).await?;
         let last = page.last().filter(|_| has_more);
         let next = last.map(|last| cursor_after(last.path.subscription.as_str()));
         Ok(Page { items: self.views(page).await, next })
@@ -307,29 +333,32 @@ impl Subscriptions {
 
     /// Statistics of all parts of these subscriptions, one call per shard.
     async fn views(&self, subscriptions: Vec<Subscription>) -> Vec<SubscriptionView> {
-        let mut wanted: BTreeMap<ShardId, Vec<(usize, PartitionId)>> = BTreeMap::new();
+        let mut wanted: BTreeMap<ShardId, Vec<(usize, usize)>> = BTreeMap::new();
         for (place, subscription) in subscriptions.iter().enumerate() {
-            for (partition, shard) in subscription.partition_ids().zip(&subscription.shards) {
-                wanted.entry(*shard).or_default().push((place, partition));
+            for (part, at) in subscription.parts.iter().enumerate() {
+                wanted.entry(at.shard).or_default().push((place, part));
             }
         }
         let deadline = self.storage.deadline();
         let asked = wanted.into_iter().map(|(shard, places)| {
-            let parts = places.iter().map(|(place, partition)| subscriptions[*place].part(*partition));
+            let parts = places.iter().map(|(place, part)| subscriptions[*place].part(*part));
             let request = PartStatsRequest { parts: parts.collect() };
             let call = CallFor { shard, method: Method::PartStats, safety: Safety::Repeatable, deadline };
             async move { (places, self.storage.ask::<_, PartStatsList>(call, &request).await) }
         });
         let mut stats: Vec<Vec<Option<PartStats>>> =
-            subscriptions.iter().map(|subscription| vec![None; subscription.shards.len()]).collect();
-        let mut are_deleted = vec![false; subscriptions.len()];
+            subscriptions.iter().map(|subscription| vec![None; subscription.parts.len()]).collect();
+        let is_over =
+            |subscription: &Subscription| subscription.parts.is_empty() && !subscription.is_pattern();
+        let mut are_deleted: Vec<bool> = subscriptions.iter().map(is_over).collect();
         for (places, answer) in join_all(asked).await {
             let Ok(answer) = answer else { continue };
-            for ((place, partition), found) in places.into_iter().zip(answer.parts) {
+            for ((place, part), found) in places.into_iter().zip(answer.parts) {
                 match &found.refused {
-                    None => stats[place][partition.0 as usize] = Some(found),
+                    None => stats[place][part] = Some(found),
                     Some(refusal) => {
-                        are_deleted[place] |= refusal.error_code() == ErrorCode::IncarnationGone;
+                        let is_gone = refusal.error_code() == ErrorCode::IncarnationGone;
+                        are_deleted[place] |= is_gone && subscriptions[place].is_of_one();
                     }
                 }
             }

@@ -8,6 +8,7 @@
 //!                  ├─ settle_and_publish  leases of one partition, and what came of them
 //!                  └─ seek, leases, explain, redrive                  ─▶ the partitions' shards
 //!   Lease    what a token says: subscription, topic's life, partition, offset, fence
+//!   PartPlace  a partition of one of its topics, and the shard that has it; what counts parts counts these
 //!   Known    a description that was asked for lately, and whose turn it is; forgotten when a part refuses it
 //! ```
 
@@ -18,6 +19,7 @@ mod known;
 mod lease;
 mod leases;
 mod manage;
+mod message_id;
 mod operate;
 mod pull;
 mod seek;
@@ -25,10 +27,11 @@ mod settle;
 mod settle_and_publish;
 
 pub use consume::{Consume, Consumer, ConsumerHandle, Leased};
-pub use described::{Subscription, SubscriptionPath};
+pub use described::{PartPlace, Subscription, SubscriptionPath};
 pub use lease::Lease;
 pub use leases::{LeaseListing, ListLeases};
 pub use manage::{ListSubscriptions, SubscriptionView, Subscriptions, SubscriptionsMetrics};
+pub use message_id::MessageId;
 pub use operate::{Redrive, RedriveDone, RedriveFrom};
 pub use pull::{Delivery, Pull};
 pub use seek::{Seek, Seeked};

@@ -4,16 +4,17 @@ use std::time::Duration;
 
 use tokio::time::{Instant, sleep_until};
 use weir_protocol::error::ErrorCode;
-use weir_protocol::ids::{Offset, PartitionId};
+use weir_protocol::ids::{Incarnation, Name, Offset, PartitionId};
 use weir_protocol::rpc::{ExplainRequest, Explanation, Method, RedriveAnswer, RedriveRequest};
 
 use super::Subscriptions;
 use super::described::{Subscription, SubscriptionPath};
+use super::message_id::MessageId;
 use crate::service::ServiceError;
 use crate::service::token::{TokenReader, TokenWriter};
 use crate::storage::Safety;
 
-const VERSION: u8 = 2;
+const VERSION: u8 = 4;
 /// A redrive at a rate ends after this long, and says where to go on.
 const REDRIVE_TIME_MAX: Duration = Duration::from_secs(20);
 /// At a rate, messages are redriven in as many steps a second.
@@ -27,7 +28,7 @@ pub enum RedriveFrom {
     /// Where one before ended.
     Cursor(String),
     /// These.
-    Ids(Vec<(PartitionId, Offset)>),
+    Ids(Vec<MessageId>),
 }
 
 /// Dead letters to be delivered once more.
@@ -51,7 +52,7 @@ pub struct Redrive {
 #[derive(Debug, Clone, Default)]
 pub struct RedriveDone {
     /// What will be delivered again.
-    pub redriven: Vec<(PartitionId, Offset)>,
+    pub redriven: Vec<MessageId>,
     /// How many of them are dead again.
     pub dead_again: u64,
     /// Too many were.
@@ -60,10 +61,10 @@ pub struct RedriveDone {
     pub next: Option<String>,
 }
 
-/// Where a redrive goes on.
+/// Where a redrive goes on: in this part, or in the next one if it is gone.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Place {
-    partition: PartitionId,
+    part: (Incarnation, PartitionId),
     from: Offset,
 }
 
@@ -75,16 +76,17 @@ impl Subscriptions {
     pub async fn explain(
         &self,
         path: &SubscriptionPath,
-        partition: PartitionId,
-        offset: Offset,
+        id: &MessageId,
     ) -> Result<Explanation, ServiceError> {
         let deadline = self.storage.deadline();
         self.with_known(path, deadline, |known| async move {
+            let subscription = &known.subscription;
+            let place = subscription.place_named(topic_name(id), id.partition)?;
             let method = (Method::Explain, Safety::Repeatable);
-            let call = self.call(&known.subscription, partition, method, deadline)?;
-            let part = known.subscription.part(partition);
-            let answer = self.storage.ask(call, &ExplainRequest { part, offset: offset.0 }).await;
-            answer.map_err(|failure: ServiceError| failure.with_partition(partition))
+            let call = Self::call(subscription, place, method, deadline);
+            let request = ExplainRequest { part: subscription.part(place), offset: id.offset.0 };
+            let answer = self.storage.ask(call, &request).await;
+            answer.map_err(|failure: ServiceError| failure.with_partition(id.partition))
         })
         .await
     }
@@ -107,7 +109,7 @@ impl Subscriptions {
             match &redrive.from {
                 RedriveFrom::Ids(ids) => self.redrive_ids(&known.subscription, redrive, ids).await,
                 RedriveFrom::Oldest => {
-                    let first = Place { partition: PartitionId(0), from: Offset(0) };
+                    let first = Place { part: (Incarnation(0), PartitionId(0)), from: Offset(0) };
                     self.redrive_from(&known.subscription, redrive, first).await
                 }
                 RedriveFrom::Cursor(cursor) => {
@@ -122,21 +124,23 @@ impl Subscriptions {
         &self,
         subscription: &Subscription,
         redrive: &Redrive,
-        ids: &[(PartitionId, Offset)],
+        ids: &[MessageId],
     ) -> Result<RedriveDone, ServiceError> {
-        let (mut pace, mut ids, mut asked) = (Pace::new(redrive), ids.to_vec(), 0);
+        let (mut pace, mut asked) = (Pace::new(redrive), 0);
+        let place = |id: &MessageId| Ok((subscription.place_named(topic_name(id), id.partition)?, id.offset));
+        let mut ids = ids.iter().map(place).collect::<Result<Vec<_>, ServiceError>>()?;
         ids.sort_unstable();
         let steps = ids.chunk_by(|(one, _), (other, _)| one == other);
         for some in steps.flat_map(|of_one| of_one.chunks(pace.step as usize)).collect::<Vec<_>>() {
             if !pace.is_allowed(asked).await {
                 break;
             }
-            let partition = some[0].0;
-            let mut request = pace.request(subscription, partition, redrive);
+            let place = some[0].0;
+            let mut request = pace.request(subscription, place, redrive);
             request.offsets = some.iter().map(|(_, offset)| offset.0).collect();
             request.limit = u32::try_from(some.len()).unwrap_or(u32::MAX);
-            let answer = self.redrive_part(subscription, partition, request).await?;
-            pace.add(partition, &answer, redrive);
+            let answer = self.redrive_part(subscription, place, request).await?;
+            pace.add(subscription, place, &answer, redrive);
             asked += some.len();
         }
         Ok(pace.done)
@@ -148,21 +152,24 @@ impl Subscriptions {
         redrive: &Redrive,
         first: Place,
     ) -> Result<RedriveDone, ServiceError> {
-        let (mut pace, mut place) = (Pace::new(redrive), first);
-        while place.partition.0 < subscription.partitions() {
+        let mut pace = Pace::new(redrive);
+        let mut place = subscription.parts.partition_point(|part| part.key() < first.part);
+        let is_there = subscription.parts.get(place).is_some_and(|part| part.key() == first.part);
+        let mut from = if is_there { first.from } else { Offset(0) };
+        while let Some(part) = subscription.parts.get(place) {
             let left = redrive.limit as usize - pace.done.redriven.len();
-            pace.done.next = Some(place.encode());
+            pace.done.next = Some(Place { part: part.key(), from }.encode());
             if left == 0 || !pace.is_allowed(pace.done.redriven.len()).await {
                 return Ok(pace.done);
             }
-            let mut request = pace.request(subscription, place.partition, redrive);
+            let mut request = pace.request(subscription, place, redrive);
             let step = u32::try_from(left).unwrap_or(u32::MAX).min(pace.step);
-            (request.from, request.limit) = (place.from.0, step);
-            let answer = self.redrive_part(subscription, place.partition, request).await?;
-            pace.add(place.partition, &answer, redrive);
-            place = match answer.next {
-                Some(next) => Place { from: Offset(next), ..place },
-                None => Place { partition: PartitionId(place.partition.0 + 1), from: Offset(0) },
+            (request.from, request.limit) = (from.0, step);
+            let answer = self.redrive_part(subscription, place, request).await?;
+            pace.add(subscription, place, &answer, redrive);
+            (place, from) = match answer.next {
+                Some(next) => (place, Offset(next)),
+                None => (place + 1, Offset(0)),
             };
         }
         pace.done.next = None;
@@ -172,15 +179,19 @@ impl Subscriptions {
     async fn redrive_part(
         &self,
         subscription: &Subscription,
-        partition: PartitionId,
+        place: usize,
         request: RedriveRequest,
     ) -> Result<RedriveAnswer, ServiceError> {
         // Twice is once.
         let method = (Method::Redrive, Safety::Repeatable);
-        let call = self.call(subscription, partition, method, self.storage.deadline())?;
+        let call = Self::call(subscription, place, method, self.storage.deadline());
         let answer = self.storage.ask(call, &request).await;
-        answer.map_err(|failure: ServiceError| failure.with_partition(partition))
+        answer.map_err(|failure: ServiceError| failure.with_partition(subscription.parts[place].partition))
     }
+}
+
+fn topic_name(id: &MessageId) -> Option<&str> {
+    id.topic.as_ref().map(Name::as_str)
 }
 
 /// How fast, how long, and what came of it so far.
@@ -212,25 +223,24 @@ impl Pace {
         true
     }
 
-    fn request(
-        &self,
-        subscription: &Subscription,
-        partition: PartitionId,
-        redrive: &Redrive,
-    ) -> RedriveRequest {
-        let watched = self.done.redriven.iter().filter(|(of, _)| *of == partition);
+    fn request(&self, subscription: &Subscription, place: usize, redrive: &Redrive) -> RedriveRequest {
+        let topic = subscription.topic_of(place);
+        let partition = subscription.parts[place].partition;
+        let is_of_it = |id: &&MessageId| (id.partition, &id.topic) == (partition, &topic);
         RedriveRequest {
-            part: subscription.part(partition),
+            part: subscription.part(place),
             filter: redrive.filter.clone(),
-            watched: watched.map(|(_, offset)| offset.0).collect(),
+            watched: self.done.redriven.iter().filter(is_of_it).map(|id| id.offset.0).collect(),
             give_up_at: if redrive.is_dry_run { 0 } else { redrive.stop_after },
             is_dry_run: redrive.is_dry_run,
             ..RedriveRequest::default()
         }
     }
 
-    fn add(&mut self, partition: PartitionId, answer: &RedriveAnswer, redrive: &Redrive) {
-        self.done.redriven.extend(answer.redriven.iter().map(|offset| (partition, Offset(*offset))));
+    fn add(&mut self, subscription: &Subscription, place: usize, answer: &RedriveAnswer, redrive: &Redrive) {
+        let (topic, partition) = (subscription.topic_of(place), subscription.parts[place].partition);
+        let id = |offset: &u64| MessageId { topic: topic.clone(), partition, offset: Offset(*offset) };
+        self.done.redriven.extend(answer.redriven.iter().map(id));
         self.done.dead_again = self.done.dead_again.max(answer.dead_again);
         self.done.is_stopped =
             !redrive.is_dry_run && redrive.stop_after > 0 && answer.dead_again >= redrive.stop_after.into();
@@ -239,13 +249,19 @@ impl Pace {
 
 impl Place {
     fn encode(self) -> String {
-        TokenWriter::new(VERSION).number(self.partition.0.into()).number(self.from.0).finish()
+        let (incarnation, partition) = self.part;
+        TokenWriter::new(VERSION)
+            .number(incarnation.0)
+            .number(partition.0.into())
+            .number(self.from.0)
+            .finish()
     }
 
     fn decode(token: &str) -> Result<Self, ServiceError> {
         let read = || {
             let mut reader = TokenReader::new(VERSION, token)?;
-            let place = Self { partition: PartitionId(reader.small()?), from: Offset(reader.number()?) };
+            let part = (Incarnation(reader.number()?), PartitionId(reader.small()?));
+            let place = Self { part, from: Offset(reader.number()?) };
             reader.end()?;
             Some(place)
         };

@@ -10,12 +10,12 @@ use prost::Message as _;
 use tokio::time::{Instant, sleep_until, timeout_at};
 use weir_protocol::batch::{BatchError, Record};
 use weir_protocol::error::{ErrorCode, Outcome};
-use weir_protocol::ids::{Offset, PartitionId, Term, hash128};
+use weir_protocol::ids::{Name, Offset, Term, hash128};
 use weir_protocol::rpc::{Grant, Method, Packet, PullAnswer, PullRequest, U128};
 
 use super::Subscriptions;
-use super::cache::Known;
-use super::described::{Subscription, SubscriptionPath};
+use super::cache::{Known, PATTERN_AGE_MAX};
+use super::described::{PartPlace, Subscription, SubscriptionPath};
 use super::known::is_stale;
 use super::lease::Lease;
 use crate::service::ServiceError;
@@ -52,6 +52,8 @@ pub struct Pull {
 pub struct Delivery {
     /// What settles it.
     pub lease: Lease,
+    /// Its topic, of a subscription to several.
+    pub topic: Option<Name>,
     /// Deliveries so far, this one included.
     pub attempt: u32,
     /// When the lease runs out.
@@ -73,7 +75,18 @@ impl Subscriptions {
     pub async fn pull(&self, path: &SubscriptionPath, pull: &Pull) -> Result<Vec<Delivery>, ServiceError> {
         let until = Instant::now() + pull.wait;
         let deadline = self.storage.deadline() + pull.wait;
-        self.with_known(path, deadline, |known| Puller::new(self, known, pull, until).run()).await
+        loop {
+            let pulled = self.with_known(path, deadline, |known| {
+                // Meanwhile there may be topics that it waits for nothing of.
+                let is_whole = !known.subscription.is_pattern();
+                let round = if is_whole { until } else { until.min(Instant::now() + PATTERN_AGE_MAX) };
+                Puller::new(self, known, pull, round).run()
+            });
+            let pulled = pulled.await?;
+            if !pulled.is_empty() || Instant::now() >= until {
+                return Ok(pulled);
+            }
+        }
     }
 }
 
@@ -138,18 +151,18 @@ impl<'a> Puller<'a> {
     }
 
     /// All partitions, whose turn it is first. Repeats of a pull ask in the same order.
-    fn order(&self) -> Vec<PartitionId> {
+    fn order(&self) -> Vec<usize> {
         let partitions = self.subscription().partitions();
         let first = match self.key {
-            Some(key) => u32::try_from(key.low % u64::from(partitions)).expect("a remainder of a u32"),
+            Some(key) => u32::try_from(key.low % u64::from(partitions.max(1))).expect("a remainder of a u32"),
             None => self.known.take_turn(),
         };
-        (first..partitions).chain(0..first).map(PartitionId).collect()
+        (first..partitions).chain(0..first).map(|place| place as usize).collect()
     }
 
     /// What was leased under the key before, wherever it was.
     async fn repeat(&mut self) -> Result<(), ServiceError> {
-        let asked = self.subscription().partition_ids().map(|partition| {
+        let asked = (0..self.subscription().parts.len()).map(|partition| {
             let request = PullRequest {
                 max_records: self.pull.max,
                 max_bytes: self.pull.max_bytes,
@@ -171,7 +184,7 @@ impl<'a> Puller<'a> {
 
     /// Every partition's turn, until there is enough. Whether those behind the first have anything is asked of all
     /// at once, so that empty partitions cost one round trip however many they are.
-    async fn turns(&mut self, order: &[PartitionId]) {
+    async fn turns(&mut self, order: &[usize]) {
         let Some((first, others)) = order.split_first() else { return };
         self.take(*first).await;
         if self.is_enough() || others.is_empty() || self.is_over_already() {
@@ -195,7 +208,7 @@ impl<'a> Puller<'a> {
     }
 
     /// Leases what is missing from one partition.
-    async fn take(&mut self, partition: PartitionId) {
+    async fn take(&mut self, place: usize) {
         let is_only = self.subscription().partitions() == 1;
         let deadline = self.subscriptions.storage.deadline();
         let deadline = if is_only { deadline } else { deadline.min(Instant::now() + TURN_TIME_MAX) };
@@ -204,16 +217,16 @@ impl<'a> Puller<'a> {
             max_records: self.pull.max.saturating_sub(taken),
             max_bytes: self.pull.max_bytes.saturating_sub(self.bytes),
             key: self.key,
-            ..self.request(partition)
+            ..self.request(place)
         };
-        match self.ask(partition, request, deadline).await {
+        match self.ask(place, request, deadline).await {
             Ok(found) => self.add(found),
             Err(failure) => self.failed(failure),
         }
     }
 
     /// Waits until one of the partitions has something, or the time is over, and leases it.
-    async fn wait(&mut self, order: &[PartitionId]) {
+    async fn wait(&mut self, order: &[usize]) {
         let count = u32::try_from(order.len()).unwrap_or(u32::MAX);
         let Ok(place) = Arc::clone(&self.subscriptions.waits).try_acquire_many_owned(count) else {
             // Too many wait: this one asks again later.
@@ -227,15 +240,15 @@ impl<'a> Puller<'a> {
         let found = {
             let mut waiting: FuturesUnordered<_> = order
                 .iter()
-                .map(|partition| {
-                    let request = PullRequest { wait_ms, ..self.request(*partition) };
-                    async { (*partition, self.ask(*partition, request, deadline).await) }
+                .map(|place| {
+                    let request = PullRequest { wait_ms, ..self.request(*place) };
+                    async { (*place, self.ask(*place, request, deadline).await) }
                 })
                 .collect();
             let found = async {
-                while let Some((partition, answer)) = waiting.next().await {
+                while let Some((place, answer)) = waiting.next().await {
                     match answer {
-                        Ok(found) if found.is_more => return Some(partition),
+                        Ok(found) if found.is_more => return Some(place),
                         Ok(_) => {}
                         Err(failure) if is_stale(&failure) => {
                             failures.push(failure);
@@ -250,15 +263,15 @@ impl<'a> Puller<'a> {
         };
         drop(place);
         failures.into_iter().for_each(|failure| self.failed(failure));
-        if let Some(partition) = found {
-            self.take(partition).await;
+        if let Some(place) = found {
+            self.take(place).await;
         }
     }
 
     /// Asks for nothing, under no key: with `max_records` 0 only whether there is something.
-    fn request(&self, partition: PartitionId) -> PullRequest {
+    fn request(&self, place: usize) -> PullRequest {
         PullRequest {
-            part: self.subscription().part(partition),
+            part: self.subscription().part(place),
             max_records: 0,
             max_bytes: 0,
             lease_ms: self.pull.lease_ms.unwrap_or(0),
@@ -271,14 +284,15 @@ impl<'a> Puller<'a> {
 
     async fn ask(
         &self,
-        partition: PartitionId,
+        place: usize,
         request: PullRequest,
         deadline: Instant,
     ) -> Result<Found, ServiceError> {
         let subscription = self.subscription();
         // Twice is safe: what the first attempt leased, if it did, comes again later.
         let method = (Method::Pull, Safety::Repeatable);
-        let call = self.subscriptions.call(subscription, partition, method, deadline)?;
+        let call = Subscriptions::call(subscription, place, method, deadline);
+        let partition = subscription.parts[place].partition;
         let answer = self.subscriptions.storage.send(call, vec![request.encode_to_vec().into()]).await;
         let answer = answer.map_err(|failure| failure.with_partition(partition))?;
         let packet = Packet::<PullAnswer>::decode(answer)
@@ -291,7 +305,7 @@ impl<'a> Puller<'a> {
                 records.push(record.map_err(|error| corrupt(&error))?);
             }
         }
-        let deliveries = deliveries(subscription, partition, &packet.message.grants, records);
+        let deliveries = deliveries(subscription, place, &packet.message.grants, records);
         Ok(Found { deliveries, is_more: packet.message.is_more })
     }
 
@@ -317,11 +331,12 @@ struct Found {
 /// The records that were leased, of all that came: a slice may hold others. Both are in the order of offsets.
 fn deliveries(
     subscription: &Subscription,
-    partition: PartitionId,
+    place: usize,
     grants: &[Grant],
     records: Vec<Record>,
 ) -> Vec<Delivery> {
     let now = Instant::now();
+    let PartPlace { incarnation, partition, .. } = subscription.parts[place];
     let mut records = records.into_iter().peekable();
     let mut leased = Vec::with_capacity(grants.len());
     for grant in grants {
@@ -333,13 +348,14 @@ fn deliveries(
         };
         let lease = Lease {
             subscription: subscription.id,
-            incarnation: subscription.topic_incarnation,
+            incarnation,
             partition,
             offset: record.offset,
             fence: grant.fence,
         };
         let expires = now + Duration::from_millis(grant.expires_in_ms);
-        leased.push(Delivery { lease, attempt: grant.attempt, expires, record });
+        let topic = subscription.topic_of(place);
+        leased.push(Delivery { lease, topic, attempt: grant.attempt, expires, record });
     }
     leased
 }

@@ -3,7 +3,7 @@
 use futures_util::future::join_all;
 use tokio::time::Instant;
 use weir_protocol::error::{ErrorCode, Outcome};
-use weir_protocol::ids::PartitionId;
+use weir_protocol::ids::{Name, PartitionId};
 use weir_protocol::rpc::{At, Method, SeekAnswer, SeekRequest};
 
 use super::Subscriptions;
@@ -24,8 +24,8 @@ pub struct Seek {
     pub back_to: u64,
 }
 
-/// What a seek did, or would do, to each partition, by number.
-pub type Seeked = Vec<(PartitionId, SeekAnswer)>;
+/// What a seek did, or would do, to each part; with its topic, if there are several.
+pub type Seeked = Vec<(Option<Name>, PartitionId, SeekAnswer)>;
 
 impl Subscriptions {
     /// Moves every part. Leases end, and attempts begin anew.
@@ -35,6 +35,8 @@ impl Subscriptions {
     /// unknown outcome some parts may have been moved: seeking again is safe.
     pub async fn seek(&self, path: &SubscriptionPath, seek: Seek) -> Result<Seeked, ServiceError> {
         let deadline = self.storage.deadline();
+        // Of several topics none that is there is to be passed over, and none that is gone asked.
+        self.forget_unless(path, Subscription::is_of_one);
         self.with_known(path, deadline, |known| async move {
             self.seek_parts(&known.subscription, seek, deadline).await
         })
@@ -49,24 +51,27 @@ impl Subscriptions {
     ) -> Result<Seeked, ServiceError> {
         if matches!(seek.to, At::Offset(_)) && subscription.partitions() > 1 {
             let detail = format!(
-                "to: an offset belongs to one partition, and the topic has {}",
+                "to: an offset belongs to one partition, and the subscription has {}",
                 subscription.partitions()
             );
             return Err(ServiceError::new(ErrorCode::InvalidParameter, detail).with_field("to"));
         }
         let safety = if seek.is_dry_run { Safety::Repeatable } else { Safety::Once };
-        let asked = subscription.partition_ids().map(|partition| async move {
-            let call = self.call(subscription, partition, (Method::Seek, safety), deadline)?;
-            let part = subscription.part(partition);
+        let asked = (0..subscription.parts.len()).map(|place| async move {
+            let call = Self::call(subscription, place, (Method::Seek, safety), deadline);
+            let part = subscription.part(place);
             let Seek { to, is_dry_run, keep_as, back_to } = seek;
             let request = SeekRequest { part, to: to.into(), is_dry_run, keep_as, back_to };
             let answer = self.storage.ask::<_, SeekAnswer>(call, &request).await;
-            answer.map_err(|failure| failure.with_partition(partition))
+            answer.map_err(|failure| failure.with_partition(subscription.parts[place].partition))
         });
         let (mut moved, mut failure) = (Vec::new(), None);
-        for (partition, answer) in subscription.partition_ids().zip(join_all(asked).await) {
+        for (place, answer) in join_all(asked).await.into_iter().enumerate() {
             match answer {
-                Ok(answer) => moved.push((partition, answer)),
+                Ok(answer) => {
+                    let partition = subscription.parts[place].partition;
+                    moved.push((subscription.topic_of(place), partition, answer));
+                }
                 Err(error) => failure = failure.or(Some(error)),
             }
         }

@@ -5,7 +5,6 @@ use std::sync::Arc;
 
 use futures_util::future::join_all;
 use weir_protocol::error::Outcome;
-use weir_protocol::ids::PartitionId;
 use weir_protocol::rpc::{
     Grant, Method, SettleAction, SettleAnswer, SettleItem, SettleOutcome, SettleRequest, SettleResult,
 };
@@ -58,7 +57,7 @@ impl Subscriptions {
     ) -> Result<Vec<Settled>, ServiceError> {
         let deadline = self.storage.deadline();
         // A lease of another life than the one remembered may be of a newer one.
-        self.forget_unless(path, |known| leases.iter().all(|item| item.lease.subscription == known.id));
+        self.forget_unless(path, |known| leases.iter().all(|item| is_known(&item.lease, known)));
         let settle = |known: Arc<super::cache::Known>| async move {
             self.settle_parts(&known.subscription, leases, deadline).await
         };
@@ -72,15 +71,15 @@ impl Subscriptions {
         deadline: tokio::time::Instant,
     ) -> Result<Vec<Settled>, ServiceError> {
         let mut results = vec![Settled::Unknown; leases.len()];
-        let mut parts: BTreeMap<PartitionId, Vec<usize>> = BTreeMap::new();
+        let mut parts: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
         for (place, item) in leases.iter().enumerate() {
-            if is_ours(&item.lease, subscription) {
-                parts.entry(item.lease.partition).or_default().push(place);
+            if let Some(part) = part_of(&item.lease, subscription) {
+                parts.entry(part).or_default().push(place);
             }
         }
-        let asked = parts.into_iter().map(|(partition, places)| async move {
+        let asked = parts.into_iter().map(|(part, places)| async move {
             let items = places.iter().map(|place| wire(&leases[*place], subscription)).collect();
-            let answer = self.settle_part(subscription, partition, items, deadline).await;
+            let answer = self.settle_part(subscription, part, items, deadline).await;
             (places, answer)
         });
         for (places, answer) in join_all(asked).await {
@@ -95,20 +94,29 @@ impl Subscriptions {
                 }
             }
         }
-        only_failures(&results).map_or(Ok(results), Err)
+        if let Some(failure) = only_failures(&results) {
+            return Err(failure);
+        }
+        if !subscription.is_of_one() {
+            // Of several topics one is gone, and its leases with it.
+            let is_gone = |result: &Settled| matches!(result, Settled::Failed(failure) if is_stale(failure));
+            results.iter_mut().filter(|result| is_gone(result)).for_each(|result| *result = Settled::Unknown);
+        }
+        Ok(results)
     }
 
     async fn settle_part(
         &self,
         subscription: &Subscription,
-        partition: PartitionId,
+        part: usize,
         items: Vec<SettleItem>,
         deadline: tokio::time::Instant,
     ) -> Result<SettleAnswer, ServiceError> {
         // Twice is safe: what was settled before stays so.
         let method = (Method::Settle, Safety::Repeatable);
-        let call = self.call(subscription, partition, method, deadline)?;
-        let request = SettleRequest { part: subscription.part(partition), items };
+        let call = Self::call(subscription, part, method, deadline);
+        let partition = subscription.parts[part].partition;
+        let request = SettleRequest { part: subscription.part(part), items };
         let answer: SettleAnswer = self
             .storage
             .ask(call, &request)
@@ -131,10 +139,16 @@ fn only_failures(results: &[Settled]) -> Option<ServiceError> {
     failures.iter().find(|failure| is_stale(failure)).or(failures.first()).copied().cloned()
 }
 
-pub(super) fn is_ours(lease: &Lease, subscription: &Subscription) -> bool {
+/// Place of the part that gave a lease; `None` if it is not of this subscription, or its topic is gone.
+pub(super) fn part_of(lease: &Lease, subscription: &Subscription) -> Option<usize> {
+    let is_ours = lease.subscription == subscription.id;
+    subscription.place_of(lease.incarnation, lease.partition).filter(|_| is_ours)
+}
+
+/// Whether what is remembered of a subscription says where a lease is from. Of one topic it is settled with its life.
+pub(super) fn is_known(lease: &Lease, subscription: &Subscription) -> bool {
     lease.subscription == subscription.id
-        && lease.incarnation == subscription.topic_incarnation
-        && subscription.shard(lease.partition).is_some()
+        && (subscription.is_of_one() || part_of(lease, subscription).is_some())
 }
 
 pub(super) fn wire(item: &SettleLease, subscription: &Subscription) -> SettleItem {

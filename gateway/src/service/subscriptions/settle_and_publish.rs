@@ -17,7 +17,7 @@ use weir_protocol::rpc::{
 use super::Subscriptions;
 use super::cache::Known;
 use super::described::{Subscription, SubscriptionPath};
-use super::settle::{SettleLease, is_ours, wire};
+use super::settle::{SettleLease, is_known, part_of, wire};
 use crate::service::ServiceError;
 use crate::service::publish::{NewRecord, OutputPart, OutputReceipt, Publisher, Receipt};
 use crate::storage::{Safety, Topic};
@@ -88,7 +88,7 @@ impl Subscriptions {
             let detail = "leases of several partitions are settled apart: pull with the scope partition";
             return Err(ServiceError::new(ErrorCode::NotSupported, detail).with_field("ack"));
         }
-        self.forget_unless(path, |known| first.subscription == known.id);
+        self.forget_unless(path, |known| is_known(&first, known));
         let mut attempts = ATTEMPTS;
         loop {
             attempts -= 1;
@@ -115,10 +115,10 @@ impl Subscriptions {
         deadline: Instant,
     ) -> Result<SettleAndPublishAnswer, ServiceError> {
         let first = request.leases[0].lease;
-        if !is_ours(&first, subscription) {
-            let detail = "the leases are of another subscription, or of an earlier life of it";
-            return Err(ServiceError::new(ErrorCode::LeaseLost, detail));
-        }
+        let place = part_of(&first, subscription).ok_or_else(|| {
+            let detail = "the leases are of another subscription, or of an earlier life of it or its topic";
+            ServiceError::new(ErrorCode::LeaseLost, detail)
+        })?;
         let parts = || planned.iter().flat_map(|of| of.parts.iter().map(move |part| (&of.topic, part)));
         let output = |(topic, part): (&Arc<Topic>, &OutputPart)| Output {
             shard: part.shard.0,
@@ -127,7 +127,7 @@ impl Subscriptions {
             batch_bytes: u32::try_from(part.batch.bytes().len()).expect("a batch is below 4 GiB"),
         };
         let message = SettleAndPublishRequest {
-            part: subscription.part(first.partition),
+            part: subscription.part(place),
             items: request.leases.iter().map(|item| wire(item, subscription)).collect(),
             outputs: parts().map(output).collect(),
             wait_ms: u64::try_from(request.wait.as_millis()).unwrap_or(u64::MAX),
@@ -142,8 +142,7 @@ impl Subscriptions {
         }
         // Refused means no effect.
         let _permit = self.storage.publish_permit(bytes)?;
-        let call =
-            self.call(subscription, first.partition, (Method::SettleAndPublish, Safety::Once), deadline)?;
+        let call = Self::call(subscription, place, (Method::SettleAndPublish, Safety::Once), deadline);
         let answer = self.storage.send(call, encode_packet(&message, batches)).await?;
         let bad = |what: &str| ServiceError::bad_answer(what, Outcome::Unknown);
         let answer = SettleAndPublishAnswer::decode(answer).map_err(|error| bad(&error.to_string()))?;

@@ -9,14 +9,26 @@ const PLENTY: Limit = Limit { msgs: 1 << 40, bytes: 1 << 40 };
 
 fn consuming() -> Consuming {
     let mut consuming = Consuming::new(PLENTY, 0);
-    consuming.started(3);
+    consuming.started(&[part(0), part(1), part(2)]);
     consuming
+}
+
+fn part(partition: u32) -> PartName {
+    (None, PartitionId(partition))
 }
 
 /// Delivers `count` records of a partition from an offset on, with fences from the same number on.
 fn deliver(consuming: &mut Consuming, partition: u32, offset: u64, count: u32) -> u64 {
+    deliver_run(consuming, (partition, part(partition)), offset, count)
+}
+
+fn deliver_of(consuming: &mut Consuming, part: (u32, PartName), offset: u64) {
+    deliver_run(consuming, part, offset, 1);
+}
+
+fn deliver_run(consuming: &mut Consuming, part: (u32, PartName), offset: u64, count: u32) -> u64 {
     let run = GrantRun { offset, fence: offset + 100, count, attempt: 1, expires_in_ms: 1_000 };
-    consuming.deliver(partition, &[run], Amount { msgs: count.into(), bytes: 1 }, || 1).unwrap()
+    consuming.deliver(part, &[run], Amount { msgs: count.into(), bytes: 1 }, || 1).unwrap()
 }
 
 fn range(first: u64, last: u64) -> NumberRange {
@@ -66,7 +78,7 @@ fn upto_waits_for_the_first_and_a_cumulative_ack_takes_all_before() {
     let cum = Which { n: &[range(7, 7)], cum: true, leases: &[] };
     worker.ask(cum, &what(SettleAction::Ack)).unwrap();
     let sent = worker.take_calls();
-    assert_eq!(sent.iter().map(|sent| sent.partition).collect::<Vec<_>>(), [0, 1]);
+    assert_eq!(sent.iter().map(|sent| sent.part).collect::<Vec<_>>(), [0, 1]);
     assert_eq!(sent[0].runs.iter().map(|run| (run.offset, run.count)).collect::<Vec<_>>(), [(0, 2), (3, 1)]);
     sent.iter().for_each(|sent| worker.answered(sent.call, &[]));
     assert_eq!(worker.take_frames(), [settled(7, &[range(1, 2), range(4, 5)])]);
@@ -82,6 +94,7 @@ fn a_lost_lease_is_told_with_the_delivery_that_took_its_place() {
     let lost = NotDone { run: 0, place: 1, outcome: SettleOutcome::LeaseLost as i32, current };
     worker.answered(sent[0].call, &[lost]);
     let lost = Lost {
+        topic: None,
         n: Some(2),
         p: 2,
         o: 51,
@@ -121,12 +134,15 @@ fn an_extension_settles_nothing_and_one_that_failed_ends_the_delivery() {
 #[test]
 fn leases_by_themselves_wait_for_the_subscription_and_partitions_that_are_none_are_told() {
     let mut worker = Consuming::new(PLENTY, 41);
-    let leases = [LeaseRef { p: 1, o: 7, fence: 8 }, LeaseRef { p: 3, o: 1, fence: 2 }];
+    let leases = [
+        LeaseRef { p: 1, o: 7, fence: 8, ..LeaseRef::default() },
+        LeaseRef { p: 3, o: 1, fence: 2, ..LeaseRef::default() },
+    ];
     worker.ask(Which { n: &[], cum: false, leases: &leases }, &what(SettleAction::Ack)).unwrap();
     assert!(worker.take_calls().is_empty() && !worker.is_idle());
-    worker.started(3);
+    worker.started(&[part(0), part(1), part(2)]);
     let sent = worker.take_calls();
-    assert_eq!((sent.len(), sent[0].partition, sent[0].runs[0].offset), (1, 1, 7));
+    assert_eq!((sent.len(), sent[0].part, sent[0].runs[0].offset), (1, 1, 7));
     worker.answered(sent[0].call, &[]);
     let frames = worker.take_frames();
     let [ServerFrame::LeaseLost(lost), ServerFrame::Settled(done)] = &frames[..] else {
@@ -135,6 +151,34 @@ fn leases_by_themselves_wait_for_the_subscription_and_partitions_that_are_none_a
     assert_eq!((done.upto, &done.leases[..]), (41, &leases[..1]), "numbers go on where they were");
     assert_eq!((lost.lost[0].p, lost.lost[0].result), (3, LostResult::Unknown));
     assert_eq!(deliver(&mut worker, 0, 0, 1), 42);
+}
+
+#[test]
+fn of_several_topics_a_lease_is_named_with_its_own_and_a_new_life_has_a_part_of_its_own() {
+    let topic = |name: &str| Some(Name::new(name).unwrap());
+    let mut worker = Consuming::new(PLENTY, 0);
+    worker.started(&[(topic("a"), PartitionId(0)), (topic("b"), PartitionId(0))]);
+    let lease = |topic: Option<&str>| LeaseRef { topic: topic.map(str::to_owned), p: 0, o: 7, fence: 8 };
+    let leases = [lease(Some("b")), lease(None), lease(Some("c"))];
+    worker.ask(Which { n: &[], cum: false, leases: &leases }, &what(SettleAction::Ack)).unwrap();
+    let sent = worker.take_calls();
+    assert_eq!((sent.len(), sent[0].part), (1, 1));
+    worker.answered(sent[0].call, &[]);
+    let frames = worker.take_frames();
+    let [ServerFrame::LeaseLost(lost), ServerFrame::Settled(done)] = &frames[..] else {
+        panic!("{frames:?}")
+    };
+    assert_eq!(done.leases, leases[..1]);
+    let topics: Vec<_> = lost.lost.iter().map(|lost| lost.topic.as_deref()).collect();
+    assert_eq!(topics, [None, Some("c")]);
+    // The topic was deleted and created again: its old deliveries are settled where they were leased.
+    deliver_of(&mut worker, (0, (topic("a"), PartitionId(0))), 5);
+    deliver_of(&mut worker, (2, (topic("a"), PartitionId(0))), 5);
+    ask(&mut worker, &[range(1, 2)], SettleAction::Ack);
+    let sent = worker.take_calls();
+    assert_eq!(sent.iter().map(|sent| sent.part).collect::<Vec<_>>(), [0, 2]);
+    worker.ask(Which { n: &[], cum: false, leases: &[lease(Some("a"))] }, &what(SettleAction::Ack)).unwrap();
+    assert_eq!(worker.take_calls()[0].part, 2, "the newest life is meant");
 }
 
 #[test]
@@ -194,7 +238,7 @@ proptest! {
             for (run, asked) in (0u32..).zip(&sent.runs) {
                 for place in 0..asked.count {
                     if asked.action != SettleAction::Extend as i32 {
-                        let lease = (sent.partition, asked.offset + u64::from(place));
+                        let lease = (sent.part, asked.offset + u64::from(place));
                         assert!(leases.insert(lease), "{lease:?} is settled twice");
                     }
                     if (noise >> (place % 64)) & 1 == 1 {

@@ -1,7 +1,7 @@
 //! Consuming subscriptions: from frames to leases and settles, and back.
 
 use weir_protocol::error::ErrorCode;
-use weir_protocol::ids::Name;
+use weir_protocol::ids::{Name, PartitionId};
 use weir_protocol::limits::{
     CLIENT_ID_BYTES_MAX, DELAY_MS_MAX, LEASE_MS_MAX, LEASE_MS_MIN, SETTLE_REASON_BYTES_MAX,
 };
@@ -120,11 +120,17 @@ impl Session {
     }
 
     /// The subscription was found, or not.
-    pub(in crate::ws) fn consuming(&mut self, of: Use, incarnation: u64, partitions: u32) {
+    pub(in crate::ws) fn consuming(
+        &mut self,
+        of: Use,
+        incarnation: Option<u64>,
+        parts: &[(Option<Name>, PartitionId)],
+    ) {
         let Some(State::Consuming(consuming)) = self.current(of).map(|slot| &mut slot.state) else { return };
-        consuming.started(partitions);
+        consuming.started(parts);
         // Nothing is ever missing: what was not settled comes again.
-        let subscribed = Subscribed { inc: incarnation, recovered: true, ..Subscribed::default() };
+        let subscribed =
+            Subscribed { inc: incarnation.unwrap_or(0), recovered: true, ..Subscribed::default() };
         self.send(of.ch, ServerFrame::Subscribed(subscribed));
         self.touch(of.ch);
     }
@@ -136,7 +142,8 @@ impl Session {
             return;
         }
         let amount = Amount { msgs: leased.count, bytes: leased.bytes };
-        let n = consuming.deliver(leased.partition.0, &leased.runs, amount, || leased.last_bytes());
+        let part = (leased.part, (leased.topic.clone(), leased.partition));
+        let n = consuming.deliver(part, &leased.runs, amount, || leased.last_bytes());
         self.touch(of.ch);
         match n {
             Some(n) => self.effects.push(Effect::DeliverLeased { of, n, leased: Box::new(leased) }),

@@ -328,7 +328,8 @@ fn work(limit: Limit) -> ClientFrame {
 fn leased(count: u32) -> Leased {
     let runs = vec![GrantRun { offset: 5, fence: 9, count, attempt: 1, expires_in_ms: 1_000 }];
     let (received, partition) = (Instant::now(), PartitionId(0));
-    Leased { partition, slices: Vec::new(), runs, received, count: count.into(), bytes: 10 }
+    let (part, topic, slices) = (0, None, Vec::new());
+    Leased { part, topic, partition, slices, runs, received, count: count.into(), bytes: 10 }
 }
 
 /// With a channel that consumes and has two deliveries.
@@ -337,7 +338,7 @@ fn consuming() -> (Play, Use) {
     play.receive(CH, work(Limit { msgs: 2, bytes: 100 }));
     let Some(Effect::Consume { of, path, consume }) = play.session.take_effects().pop() else { panic!() };
     assert_eq!((path.subscription.as_str(), consume.limit.records), ("work", 2));
-    play.session.consuming(of, 7, 1);
+    play.session.consuming(of, Some(7), &[(None, PartitionId(0))]);
     assert!(matches!(&play.sent()[..], [ServerFrame::Subscribed(it)] if it.inc == 7 && it.recovered));
     play.session.leased(of, leased(2));
     let delivered = play.session.take_effects();

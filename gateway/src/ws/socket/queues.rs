@@ -6,7 +6,6 @@ use std::future::pending;
 use futures_util::StreamExt as _;
 use futures_util::future::{AbortHandle, Abortable, Aborted, BoxFuture, join_all};
 use futures_util::stream::FuturesUnordered;
-use weir_protocol::ids::PartitionId;
 use weir_protocol::rpc::{Credit, NotDone};
 
 use crate::service::ServiceError;
@@ -81,7 +80,7 @@ impl Queues {
                     handle.raise(limit);
                 }
                 handle.hold(running.is_held);
-                session.consuming(of, handle.incarnation().0, handle.partitions());
+                session.consuming(of, handle.incarnation().map(|life| life.0), &handle.parts());
                 running.handle = Some(handle);
                 self.go_on(of, consumer);
             }
@@ -146,9 +145,9 @@ impl Queues {
 
     pub(super) fn settle(&mut self, of: Use, sent: Sent) {
         let Some(handle) = self.consumers.get(&of).and_then(|running| running.handle.clone()) else { return };
-        let Sent { call, partition, runs } = sent;
+        let Sent { call, part, runs } = sent;
         self.settling.push(Box::pin(async move {
-            let result = handle.settle(PartitionId(partition), runs).await;
+            let result = handle.settle(part, runs).await;
             QueueEvent::Settled { of, call, result }
         }));
     }

@@ -5,9 +5,9 @@ use weir_protocol::error::ErrorCode;
 use weir_protocol::ids::{Offset, ShardId, TimestampMs};
 use weir_protocol::limits::READ_RECORDS_MAX;
 use weir_protocol::rpc::{
-    DescribeSubscriptionRequest, LeaseList, ListLeasesRequest, ListSubscriptionsRequest, PartRef, PartStats,
-    PartStatsList, PartStatsRequest, Refusal, Standing, SubscriptionDescription, SubscriptionList,
-    snapshot_name,
+    DescribeSubscriptionRequest, FoundParts, LeaseList, ListLeasesRequest, ListPartsRequest,
+    ListSubscriptionsRequest, PartRef, PartStats, PartStatsList, PartStatsRequest, Refusal, Standing,
+    SubscriptionDescription, SubscriptionList, snapshot_name,
 };
 
 use super::{PartHandle, View};
@@ -29,6 +29,11 @@ pub(in crate::server) fn list(shard: &ShardHandle, body: Bytes) -> Result<Subscr
     }
     let request: ListSubscriptionsRequest = decode(body)?;
     Ok(shard.state.read().subscriptions().list(&request))
+}
+
+pub(in crate::server) fn parts(shard: &ShardHandle, body: Bytes) -> Result<FoundParts, Refusal> {
+    let request: ListPartsRequest = decode(body)?;
+    shard.state.read().parts_of(&request)
 }
 
 pub(in crate::server) fn part_stats(shard: &ShardHandle, body: Bytes) -> Result<PartStatsList, Refusal> {

@@ -29,7 +29,7 @@ use weir_protocol::rpc::{PartRef, Refusal};
 
 pub(super) use consume::{consume, leave};
 pub(super) use explain::explain;
-pub(super) use look::{describe, leases, list, part_stats};
+pub(super) use look::{describe, leases, list, part_stats, parts};
 pub(super) use pull::pull;
 pub(super) use redrive::redrive;
 pub(super) use seek::seek;

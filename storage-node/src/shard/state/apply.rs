@@ -22,6 +22,7 @@ use super::outputs::{Arrivals, Following, Outputs};
 use super::packs::{PackNo, Packs};
 use super::partition::{Marks, Partition};
 use super::parts::Parts;
+use super::patterns::Patterns;
 use super::rows::BatchRow;
 use super::slots::SlotTable;
 use super::subscriptions::Subscriptions;
@@ -98,6 +99,7 @@ pub struct Applied {
 ///   partitions ─▶ floors (what retention and purging need, ordered)
 ///   topics · guests: topics at home elsewhere with partitions here · outbox · inbox
 ///   subscriptions at home here · parts: what any subscription holds of a partition here · dead letters
+///   patterns: subscriptions, wherever they are at home, that have parts of every topic with such a name
 ///   outputs of settles here · arrivals: those of settles elsewhere
 ///   packs: objects that hold what may leave the log
 ///   dedupe · slots (shard 0) · last time
@@ -112,6 +114,7 @@ pub struct ShardState {
     pub(super) slots: Arc<SlotTable>,
     pub(super) subscriptions: Subscriptions,
     pub(super) parts: Parts,
+    pub(super) patterns: Arc<Patterns>,
     pub(super) dead_letters: Arc<DeadLetters>,
     pub(super) outputs: Arc<Outputs>,
     pub(super) arrivals: Arc<Arrivals>,
@@ -141,6 +144,7 @@ impl ShardState {
             slots: Arc::default(),
             subscriptions: Subscriptions::default(),
             parts: Parts::default(),
+            patterns: Arc::default(),
             dead_letters: Arc::default(),
             outputs: Arc::default(),
             arrivals: Arc::default(),
@@ -386,6 +390,7 @@ impl ShardState {
     pub fn check(&self) {
         self.topics.check();
         self.outputs.check();
+        self.check_patterns();
         self.parts.check(|key| self.partitions.get(&key).map(|partition| partition.start..partition.end));
         self.partitions.iter().for_each(|(_, partition)| partition.check());
         let references: Vec<_> = self.count_references().into_iter().collect();

@@ -181,6 +181,7 @@ impl ShardState {
             let partition = Partition::new(Arc::clone(&config), ConfigVersion(topic.version));
             self.partitions.insert(key, Arc::new(partition));
         }
+        self.match_topic(topic);
     }
 
     fn configure_partitions(&mut self, topic: &TopicDescription) -> Vec<PartitionKey> {
@@ -198,6 +199,7 @@ impl ShardState {
 
     fn close_partitions(&mut self, topic: &TopicDescription) -> Vec<PartitionKey> {
         let keys = self.keys_of(topic);
+        self.unmatch_topic(topic);
         for key in &keys {
             let removed = self.partitions.remove(key).expect("a topic has its partitions");
             self.floors.moved(*key, removed.marks(), Marks::default());

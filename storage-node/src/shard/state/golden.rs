@@ -1,4 +1,4 @@
-//! Pins what state version 4 means: a log of 47 entries and the checkpoint it must lead to, byte for byte.
+//! Pins what state version 5 means: a log of 48 entries and the checkpoint it must lead to, byte for byte.
 //!
 //! A build that fails here would read its predecessor's log differently: raise `STATE_VERSION` and keep the old rules.
 //! To write the files of a *new* version: `WEIR_GOLDEN_DIR=storage-node/src/shard/state/golden cargo test -p
@@ -11,8 +11,8 @@ use bytes::{Buf, Bytes};
 use prost::Message as _;
 use weir_protocol::ids::{Incarnation, LogIndex, Offset, PartitionId, ShardId, TimestampMs};
 use weir_protocol::rpc::{
-    At, Namespace, PartRef, SubscriptionConfig, SubscriptionDescription, SubscriptionName, TopicConfig,
-    TopicDescription,
+    At, ConsumedTopic, Namespace, PartRef, SubscriptionConfig, SubscriptionDescription, SubscriptionName,
+    TopicConfig, TopicDescription,
 };
 
 use super::super::command::{
@@ -26,8 +26,11 @@ use super::{ShardState, SlotTable, Verdict};
 use crate::subscription::{Dead, Delivered, Fence, Nacked, PartEvent, Seek};
 
 const SHARD: ShardId = ShardId(5);
-const LOG: &[u8] = include_bytes!("golden/v4.log");
-const CHECKPOINT: &[u8] = include_bytes!("golden/v4.checkpoint");
+const LOG: &[u8] = include_bytes!("golden/v5.log");
+const CHECKPOINT: &[u8] = include_bytes!("golden/v5.checkpoint");
+/// Written by a build whose subscriptions had one topic.
+const LOG_V4: &[u8] = include_bytes!("golden/v4.log");
+const CHECKPOINT_V4: &[u8] = include_bytes!("golden/v4.checkpoint");
 /// Written by a build that leased records as they came, and knew nothing of outputs and packs.
 const LOG_V3: &[u8] = include_bytes!("golden/v3.log");
 const CHECKPOINT_V3: &[u8] = include_bytes!("golden/v3.checkpoint");
@@ -120,6 +123,7 @@ fn log() -> Vec<Bytes> {
     entries.push(entry(9_950, &outputs()));
     entries.push(entry(9_960, &packs()));
     entries.push(entry(9_970, &unneeded_packs()));
+    entries.push(entry(9_980, &several_topics()));
     entries
 }
 
@@ -192,6 +196,7 @@ fn subscription(name: &str, topic: &str, start: At) -> (SubscriptionName, Subscr
         filter: None,
         fair_by: None,
         paused: false,
+        more_topics: Vec::new(),
     };
     (name, config)
 }
@@ -201,7 +206,8 @@ fn subscriptions() -> Vec<SubBatch> {
     let create = |name: &str, counter: u64, shards: Vec<u32>, start: At| {
         let (name, config) = subscription(name, "clicks", start);
         let topic_incarnation = life(counter);
-        command(Change::CreateSubscription(CreateSubscription { name, config, topic_incarnation, shards }))
+        let create = CreateSubscription { name, config, topic_incarnation, shards, more: Vec::new() };
+        command(Change::CreateSubscription(create))
     };
     let (name, config) = subscription("billing", "clicks", At::Earliest(true));
     let update = UpdateSubscription {
@@ -219,6 +225,7 @@ fn subscriptions() -> Vec<SubBatch> {
         topic_incarnation: life(1),
         shards: vec![5],
         created_ms: 7,
+        more: Vec::new(),
     };
     let tell = |seq: u64, is_deleted: bool| {
         let subscription = guest.clone();
@@ -241,13 +248,62 @@ fn subscriptions() -> Vec<SubBatch> {
     ]
 }
 
+/// Subscriptions to several topics: by name, and by pattern from here and from elsewhere.
+fn several_topics() -> Vec<SubBatch> {
+    let (of_both, config) = subscription("both", "orders", At::Earliest(true));
+    let config = SubscriptionConfig { more_topics: vec!["clicks".into()], ..config };
+    let more = vec![ConsumedTopic { incarnation: life(2), shards: vec![5, 5, 6] }];
+    let both =
+        CreateSubscription { name: of_both, config, topic_incarnation: life(1), shards: vec![5], more };
+    let (pattern, config) = subscription("pattern", "cl*", At::Latest(true));
+    let shards = vec![4, 5, 6];
+    let create = CreateSubscription {
+        name: pattern,
+        config,
+        topic_incarnation: 0,
+        shards: shards.clone(),
+        more: Vec::new(),
+    };
+    let (guest, config) = subscription("guests", "*", At::Earliest(true));
+    let guest = SubscriptionDescription {
+        name: guest,
+        id: Incarnation::compose(ShardId(6), 10).0,
+        version: 1,
+        config,
+        topic_incarnation: 0,
+        shards,
+        created_ms: 8,
+        more: Vec::new(),
+    };
+    let topic = |topic: &str| {
+        let (name, config, shards) = (name(topic), super::tests::config(1), vec![5]);
+        command(Change::CreateTopic(CreateTopic { name, config, accept_existing: false, shards }))
+    };
+    let delete = |topic: &str| {
+        let name = name(topic);
+        command(Change::DeleteTopic(DeleteTopic { name, incarnation: None, expected_version: None }))
+    };
+    let told = TellSubscription { source: 6, seq: 4, subscription: guest, is_deleted: false };
+    vec![
+        command(Change::CreateSubscription(both.clone())),
+        command(Change::CreateSubscription(CreateSubscription { more: Vec::new(), ..both })),
+        command(Change::CreateSubscription(create)),
+        command(Change::TellSubscription(told)),
+        topic("clouds"),
+        topic("storms"),
+        delete("storms"),
+        topic("clowns"),
+    ]
+}
+
 /// Subscriptions with rules beyond leases, and what they may not change.
 fn ruled() -> Vec<SubBatch> {
     let (name, config) = subscription("ruled", "clicks", At::Earliest(true));
     let filter = Some("header.region == 'eu*'".to_owned());
     let config = SubscriptionConfig { is_by_key: true, filter, ..config };
     let (topic_incarnation, shards) = (life(2), vec![5, 5]);
-    let create = CreateSubscription { name: name.clone(), config, topic_incarnation, shards };
+    let more = Vec::new();
+    let create = CreateSubscription { name: name.clone(), config, topic_incarnation, shards, more };
     let update = UpdateSubscription {
         name,
         config: SubscriptionConfig { is_by_key: false, ..create.config.clone() },
@@ -439,11 +495,11 @@ fn the_golden_log_leads_to_the_golden_checkpoint() {
     let (written, entries) = (joined(&log()), log().len());
     let (state, verdicts) = apply(&written);
     if let Ok(dir) = std::env::var("WEIR_GOLDEN_DIR") {
-        std::fs::write(format!("{dir}/v4.log"), &written).unwrap();
-        std::fs::write(format!("{dir}/v4.checkpoint"), state.encode()).unwrap();
+        std::fs::write(format!("{dir}/v5.log"), &written).unwrap();
+        std::fs::write(format!("{dir}/v5.checkpoint"), state.encode()).unwrap();
         return;
     }
-    assert_eq!(entries, 47);
+    assert_eq!(entries, 48);
     assert!(written == LOG, "this build writes another log");
     assert!(state.encode() == CHECKPOINT, "this build applies the log differently");
     let refused = verdicts.iter().filter(|verdict| matches!(verdict, Verdict::Refused(_))).count();
@@ -452,7 +508,8 @@ fn the_golden_log_leads_to_the_golden_checkpoint() {
 
 #[test]
 fn the_predecessors_logs_and_checkpoints_still_mean_the_same() {
-    let before = [(LOG_V1, CHECKPOINT_V1), (LOG_V2, CHECKPOINT_V2), (LOG_V3, CHECKPOINT_V3)];
+    let before =
+        [(LOG_V1, CHECKPOINT_V1), (LOG_V2, CHECKPOINT_V2), (LOG_V3, CHECKPOINT_V3), (LOG_V4, CHECKPOINT_V4)];
     for (log, checkpoint) in before {
         let (from_log, _) = apply(log);
         let from_checkpoint = ShardState::decode(SHARD, &Bytes::from_static(checkpoint)).unwrap();

@@ -31,6 +31,7 @@ mod outputs;
 mod packs;
 mod partition;
 mod parts;
+mod patterns;
 mod producers;
 mod rows;
 #[cfg(test)]
@@ -38,6 +39,8 @@ mod sealing;
 mod settled;
 #[cfg(test)]
 mod settling;
+#[cfg(test)]
+mod several;
 mod slots;
 mod snapshot;
 mod stored_keys;

@@ -50,11 +50,12 @@ impl News {
     }
 
     /// The shards that have to know of it.
-    fn shards(&self) -> &[u32] {
-        match self {
-            Self::Topic(topic) => &topic.shards,
-            Self::Subscription(subscription) => &subscription.shards,
-        }
+    pub(super) fn shards(&self) -> impl Iterator<Item = u32> {
+        let (first, more) = match self {
+            Self::Topic(topic) => (&topic.shards, &[][..]),
+            Self::Subscription(subscription) => (&subscription.shards, &subscription.more[..]),
+        };
+        first.iter().chain(more.iter().flat_map(|topic| &topic.shards)).copied()
     }
 }
 
@@ -93,7 +94,7 @@ pub struct Outbox {
 impl Outbox {
     /// Adds a row for every shard that has to know but `home`.
     pub(super) fn tell(&mut self, home: ShardId, news: &News, is_deleted: bool) {
-        let mut targets: Vec<u32> = news.shards().to_vec();
+        let mut targets: Vec<u32> = news.shards().collect();
         targets.sort_unstable();
         targets.dedup();
         targets.retain(|target| *target != home.0);

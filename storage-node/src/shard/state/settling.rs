@@ -72,6 +72,7 @@ impl World {
             config,
             topic_incarnation: input.incarnation,
             shards: input.shards.clone(),
+            more: Vec::new(),
         };
         let Verdict::SubscriptionCreated(made) = shards.command(2, Change::CreateSubscription(create)) else {
             panic!("it is new")

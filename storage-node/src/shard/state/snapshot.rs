@@ -19,19 +19,20 @@ use super::outputs::{Arrivals, Outputs};
 use super::packs::Packs;
 use super::partition::Partition;
 use super::parts::Parts;
+use super::patterns::Patterns;
 use super::producers::{Producer, Run};
 use super::rows::{Rows, StoredChunk};
 use super::slots::SlotTable;
 use super::stored_keys::{StoredKey, stored_key, used_key};
 use super::stored_outputs::{self, StoredArrivals, StoredOutputLane};
 use super::stored_packs::{self, StoredPack, StoredSealed};
-use super::stored_subscriptions::{self, StoredDeadLetter, StoredPart};
+use super::stored_subscriptions::{self, StoredDeadLetter, StoredPart, StoredPattern};
 use super::subscriptions::Subscriptions;
 use super::topics::Topics;
 
 /// Format of these messages. Format 1 knew nothing of other shards, 2 nothing of subscriptions, 3 nothing of rules beyond
-/// leases, of outputs and of packs; all of them means the same in 4.
-const FORMAT: u32 = 4;
+/// leases, of outputs and of packs, 4 nothing of several topics; all of them means the same in 5.
+const FORMAT: u32 = 5;
 const FORMAT_MIN: u32 = 1;
 
 /// Why a checkpoint cannot be used. The caller refuses to start: the log before it may be gone.
@@ -80,6 +81,8 @@ struct Stored {
     outputs: Vec<StoredOutputLane>,
     #[prost(message, repeated, tag = "15")]
     arrivals: Vec<StoredArrivals>,
+    #[prost(message, repeated, tag = "20")]
+    patterns: Vec<StoredPattern>,
     #[prost(message, repeated, tag = "30")]
     packs: Vec<StoredPack>,
 }
@@ -131,6 +134,8 @@ pub(super) struct Head {
     outputs: u64,
     #[prost(uint64, tag = "22")]
     arrivals: u64,
+    #[prost(uint64, tag = "30")]
+    patterns: u64,
     #[prost(uint64, tag = "40")]
     packs: u64,
     #[prost(uint64, tag = "41")]
@@ -239,6 +244,7 @@ pub struct Frozen {
     slots: Arc<SlotTable>,
     subscriptions: Subscriptions,
     parts: Parts,
+    patterns: Arc<Patterns>,
     dead_letters: Arc<DeadLetters>,
     outputs: Arc<Outputs>,
     arrivals: Arc<Arrivals>,
@@ -273,6 +279,7 @@ impl ShardState {
             next_dead_letter: self.dead_letters.next,
             outputs: self.outputs.lanes.len() as u64,
             arrivals: self.arrivals.next.len() as u64,
+            patterns: self.patterns.lives.len() as u64,
             packs: (self.packs.live.len() + self.packs.unneeded.len()) as u64,
             newest_pack: self.packs.newest,
         };
@@ -288,6 +295,7 @@ impl ShardState {
             slots: Arc::clone(&self.slots),
             subscriptions: self.subscriptions.clone(),
             parts: self.parts.clone(),
+            patterns: Arc::clone(&self.patterns),
             dead_letters: Arc::clone(&self.dead_letters),
             outputs: Arc::clone(&self.outputs),
             arrivals: Arc::clone(&self.arrivals),
@@ -319,6 +327,7 @@ impl ShardState {
         state.restore_neighbours(&head, stored.guests, stored.outbox, &stored.inbox, stored.slots)?;
         state.restore_partitions(stored.partitions)?;
         state.restore_subscriptions(&head, stored.subscriptions, stored.parts, stored.dead_letters)?;
+        state.restore_patterns(stored.patterns)?;
         state.restore_outputs(stored.outputs, &stored.arrivals)?;
         state.restore_packs(head.newest_pack, stored.packs)?;
         state.dedupe.next_bucket = number(head.next_bucket)? % BUCKETS;
@@ -427,6 +436,8 @@ impl Frozen {
         for (source, next) in &self.arrivals.next {
             put(&mut buffer, 15, &StoredArrivals { source: source.0, next: *next });
         }
+        let patterns = self.patterns.lives.values();
+        patterns.for_each(|pattern| put(&mut buffer, 20, &stored_subscriptions::pattern(pattern)));
         stored_packs::stored_packs(&self.packs).for_each(|pack| put(&mut buffer, 30, &pack));
         buffer.freeze()
     }
@@ -461,6 +472,7 @@ fn check_head(head: &Head, shard: ShardId, stored: &Stored) -> Result<(), Snapsh
         ("dead letters", head.dead_letters, stored.dead_letters.len()),
         ("lanes of outputs", head.outputs, stored.outputs.len()),
         ("sources of outputs", head.arrivals, stored.arrivals.len()),
+        ("patterns", head.patterns, stored.patterns.len()),
         ("packs", head.packs, stored.packs.len()),
     ];
     match counts.into_iter().find(|(_, said, found)| *said != *found as u64) {

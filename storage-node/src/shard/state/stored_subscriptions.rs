@@ -11,6 +11,7 @@ use weir_protocol::rpc::{PartRef, SubscriptionConfig, SubscriptionDescription, S
 use super::apply::ShardState;
 use super::dead_letters::{DeadLetter, DeadLetters};
 use super::parts::{HeldPart, PartKey};
+use super::patterns::Pattern;
 use super::rows::BatchRow;
 use super::snapshot::{Head, SnapshotError};
 use super::subscribing::part_key;
@@ -30,6 +31,15 @@ pub(super) struct StoredPart {
     /// As the part encodes itself.
     #[prost(bytes = "bytes", tag = "5")]
     state: Bytes,
+}
+
+/// A subscription with a pattern, wherever it is at home.
+#[derive(Clone, PartialEq, Message)]
+pub(super) struct StoredPattern {
+    #[prost(message, required, tag = "1")]
+    subscription: SubscriptionDescription,
+    #[prost(uint64, tag = "2")]
+    left_out: u64,
 }
 
 /// Numbers end before the head's `next_dead_letter`.
@@ -97,6 +107,19 @@ impl ShardState {
         self.dead_letters = Arc::new(letters);
         Ok(())
     }
+
+    /// After topics and parts.
+    pub(super) fn restore_patterns(&mut self, stored: Vec<StoredPattern>) -> Result<(), SnapshotError> {
+        for StoredPattern { subscription, left_out } in stored {
+            let life = Incarnation(subscription.id);
+            let keys = self.matching(&subscription);
+            let parts = keys.iter().filter(|key| self.parts.get(&(life, **key)).is_some()).count();
+            if !Arc::make_mut(&mut self.patterns).restore(subscription, parts, left_out) {
+                return Err(SnapshotError::Contradiction(format!("the pattern of {life} is there twice")));
+            }
+        }
+        Ok(())
+    }
 }
 
 fn held(stored: StoredPart, bounds: Range<Offset>) -> Result<HeldPart, PartError> {
@@ -116,6 +139,10 @@ pub(super) fn part((subscription, (incarnation, partition)): PartKey, held: &Hel
         version: held.version,
         state: held.part.encode().into(),
     }
+}
+
+pub(super) fn pattern(pattern: &Pattern) -> StoredPattern {
+    StoredPattern { subscription: (*pattern.subscription).clone(), left_out: pattern.left_out }
 }
 
 pub(super) fn dead_letter(letter: &DeadLetter) -> StoredDeadLetter {

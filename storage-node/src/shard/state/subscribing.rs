@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use weir_protocol::error::ErrorCode;
 use weir_protocol::ids::{Incarnation, Offset, PartitionId, TimestampMs};
+use weir_protocol::limits::SUBSCRIPTION_PATTERNS_MAX;
 use weir_protocol::rpc::{At as From, PartRef, Position, Refusal, SubscriptionDescription, TopicName};
 
 use super::super::command::{CreateSubscription, DeleteSubscription, TellSubscription, UpdateSubscription};
@@ -25,13 +26,26 @@ impl ShardState {
         at: At,
         applied: &mut Applied,
     ) -> Result<Verdict, Refusal> {
-        if create.shards.iter().any(|shard| *shard != self.topics.shard().0) {
+        let home = self.topics.shard().0;
+        let more = create.more.iter().flat_map(|topic| &topic.shards);
+        if create.shards.iter().chain(more).any(|shard| *shard != home) {
             self.has_outbox_room()?;
         }
-        let topics = &mut self.topics;
-        let made = self.subscriptions.create(create, at.ts, || topics.next_life())?;
+        let (topics, patterns) = (&mut self.topics, &self.patterns);
+        let has_room = |subscription: &SubscriptionDescription| {
+            if subscription.config.prefix().is_none()
+                || patterns.at_home(subscription) < SUBSCRIPTION_PATTERNS_MAX
+            {
+                return Ok(());
+            }
+            let detail = format!(
+                "{SUBSCRIPTION_PATTERNS_MAX} subscriptions of the namespace have patterns; delete some, or name topics"
+            );
+            Err(Refusal::new(ErrorCode::NotSupported, detail))
+        };
+        let made = self.subscriptions.create(create, at.ts, || topics.next_life(), has_room)?;
         if made.created {
-            self.open_parts(&made.subscription);
+            self.open_parts(&made.subscription, applied);
             self.tell_of_subscription(&made.subscription, false, applied);
         }
         Ok(Verdict::SubscriptionCreated(made))
@@ -45,6 +59,8 @@ impl ShardState {
         self.has_outbox_room()?;
         let subscription = self.subscriptions.update(update)?;
         if subscription.version != update.expected_version {
+            // What a pattern left out has another chance.
+            self.open_parts(&subscription, applied);
             self.configure_parts(&subscription, applied);
             self.tell_of_subscription(&subscription, false, applied);
         }
@@ -70,14 +86,14 @@ impl ShardState {
         applied: &mut Applied,
     ) {
         let home = self.topics.shard();
-        if subscription.shards.iter().any(|shard| *shard != home.0) {
-            let news = News::Subscription(Arc::new(subscription.clone()));
+        let news = News::Subscription(Arc::new(subscription.clone()));
+        if news.shards().any(|shard| shard != home.0) {
             Arc::make_mut(&mut self.outbox).tell(home, &news, is_deleted);
             applied.is_outbox_changed = true;
         }
     }
 
-    /// The home of a subscription says what it is; this shard holds partitions of its topic.
+    /// The home of a subscription says what it is; this shard holds partitions of its topics, or may.
     pub(super) fn told_of_subscription(
         &mut self,
         told: TellSubscription,
@@ -89,21 +105,37 @@ impl ShardState {
         if told.is_deleted {
             self.close_parts(&told.subscription, applied);
         } else {
-            self.open_parts(&told.subscription);
+            self.open_parts(&told.subscription, applied);
             self.configure_parts(&told.subscription, applied);
         }
         Ok(Verdict::Done)
     }
 
     /// Opens the parts that are not there yet. A partition whose topic is gone gets none.
-    fn open_parts(&mut self, subscription: &SubscriptionDescription) {
-        let (name, config) = (Arc::new(subscription.name.clone()), Arc::new(subscription.config.clone()));
-        for key in self.part_keys(subscription) {
-            let Some(partition) = self.partitions.get(&key.1) else { continue };
-            let part = Part::new(start(partition, config.start));
-            let (name, config) = (Arc::clone(&name), Arc::clone(&config));
-            self.parts.open(key, HeldPart { name, config, version: subscription.version, part });
+    fn open_parts(&mut self, subscription: &SubscriptionDescription, applied: &mut Applied) {
+        if subscription.config.prefix().is_some() {
+            return self.pattern_told(subscription, applied);
         }
+        for key in self.part_keys(subscription) {
+            self.open_part(key, subscription, subscription.config.start);
+        }
+    }
+
+    /// Opens a part; false if it is there, or its partition is not.
+    pub(super) fn open_part(
+        &mut self,
+        key: PartKey,
+        subscription: &SubscriptionDescription,
+        at: Position,
+    ) -> bool {
+        let Some(partition) = self.partitions.get(&key.1) else { return false };
+        let held = HeldPart {
+            name: Arc::new(subscription.name.clone()),
+            config: Arc::new(subscription.config.clone()),
+            version: subscription.version,
+            part: Part::new(start(partition, at)),
+        };
+        self.parts.open(key, held)
     }
 
     /// Who waits for records of them looks again: a pause may be over.
@@ -125,17 +157,22 @@ impl ShardState {
             applied.touched.push(key.1);
             self.trim_settled(key.1, &mut applied.touched);
         }
+        self.pattern_gone(subscription);
     }
 
     /// The subscription's parts that lie in this shard.
     fn part_keys(&self, subscription: &SubscriptionDescription) -> Vec<PartKey> {
+        let life = Incarnation(subscription.id);
+        if subscription.config.prefix().is_some() {
+            return self.matching(subscription).into_iter().map(|key| (life, key)).collect();
+        }
         let here = self.topics.shard().0;
-        let (life, topic) = (Incarnation(subscription.id), Incarnation(subscription.topic_incarnation));
-        (0..)
-            .zip(&subscription.shards)
-            .filter(|(_, shard)| **shard == here)
-            .map(|(partition, _)| (life, (topic, PartitionId(partition))))
-            .collect()
+        let of_topic = |(topic, shards): (u64, &[u32])| {
+            let here = (0..).zip(shards).filter(|(_, shard)| **shard == here);
+            let key = |(partition, _)| (life, (Incarnation(topic), PartitionId(partition)));
+            here.map(key).collect::<Vec<_>>()
+        };
+        subscription.consumed().flat_map(of_topic).collect()
     }
 
     /// Records below the partition's start are gone for everybody.
@@ -164,12 +201,14 @@ impl ShardState {
             let refusal = Refusal::new(ErrorCode::Busy, detail);
             return Err(Refusal { retry_after_ms: Some(RETRY_AFTER_MS), ..refusal });
         }
+        let source = self.topic(key.1.0).and_then(|topic| topic.name.as_ref());
+        let source = source.map(|name| name.topic.clone()).unwrap_or_default();
         let letters = self.parts.change(&key, |held| {
             let given_up = held.part.apply(event, partition.start..partition.end).dead;
             // In the event's order, so that thousands are told apart in one pass.
             let mut given_up = given_up.into_iter().peekable();
             let dead = event.dead.iter().filter(|dead| given_up.next_if_eq(&dead.offset).is_some());
-            let letters = letters(key, held, &partition, dead);
+            let letters = letters(key, held, (&source, &partition), dead);
             held.part.dead_queued(letters.len() as u64);
             letters
         });
@@ -198,7 +237,7 @@ impl ShardState {
 fn letters<'a>(
     key: PartKey,
     held: &HeldPart,
-    partition: &Partition,
+    (source, partition): (&str, &Partition),
     given_up: impl Iterator<Item = &'a Dead>,
 ) -> Vec<DeadLetter> {
     let (name, config) = (&held.name, &held.config);
@@ -209,7 +248,7 @@ fn letters<'a>(
         Some(DeadLetter {
             seq: 0, // given when it is added
             topic: topic.clone(),
-            source_topic: config.topic.clone(),
+            source_topic: source.to_owned(),
             subscription: key.0,
             name: Arc::clone(name),
             from: key.1,

@@ -7,8 +7,8 @@ use std::sync::Arc;
 use weir_protocol::error::ErrorCode;
 use weir_protocol::ids::{Incarnation, Name, TimestampMs};
 use weir_protocol::rpc::{
-    ListSubscriptionsRequest, Refusal, SubscriptionCreated, SubscriptionDescription, SubscriptionList,
-    SubscriptionName,
+    ListSubscriptionsRequest, Refusal, SubscriptionConfig, SubscriptionCreated, SubscriptionDescription,
+    SubscriptionList, SubscriptionName,
 };
 
 use super::super::command::{CreateSubscription, DeleteSubscription, UpdateSubscription};
@@ -80,10 +80,12 @@ impl Subscriptions {
         create: &CreateSubscription,
         ts: TimestampMs,
         next_life: impl FnOnce() -> Incarnation,
+        has_room: impl FnOnce(&SubscriptionDescription) -> Result<(), Refusal>,
     ) -> Result<SubscriptionCreated, Refusal> {
         if let Ok(existing) = self.describe(&create.name) {
-            let is_same =
-                existing.config == create.config && existing.topic_incarnation == create.topic_incarnation;
+            let is_same = existing.config == create.config
+                && existing.topic_incarnation == create.topic_incarnation
+                && existing.more == create.more;
             if !is_same {
                 let detail =
                     format!("subscription {} exists with another configuration", label(&create.name));
@@ -102,7 +104,9 @@ impl Subscriptions {
             topic_incarnation: create.topic_incarnation,
             shards: create.shards.clone(),
             created_ms: ts.0,
+            more: create.more.clone(),
         };
+        has_room(&subscription)?;
         self.insert(Arc::new(subscription.clone()))
             .expect("looked up above, and lives are never given twice");
         Ok(SubscriptionCreated { subscription, created: true })
@@ -116,8 +120,11 @@ impl Subscriptions {
             return Err(Refusal::new(ErrorCode::VersionMismatch, detail));
         }
         let (old, new) = (&current.config, &update.config);
-        if (&old.topic, &old.start, old.is_by_key) != (&new.topic, &new.start, new.is_by_key) {
-            let detail = "topic, start and order of a subscription cannot be changed";
+        let fixed = |config: &SubscriptionConfig| {
+            (config.topic.clone(), config.more_topics.clone(), config.start, config.is_by_key)
+        };
+        if fixed(old) != fixed(new) {
+            let detail = "topics, start and order of a subscription cannot be changed";
             return Err(Refusal::new(ErrorCode::NotSupported, detail));
         }
         let mut subscription = (**current).clone();
@@ -154,7 +161,7 @@ impl Subscriptions {
             .map_while(|(key, life)| Some((key.strip_prefix(&prefix)?, life)))
             .filter(|(name, _)| request.contains.as_ref().is_none_or(|text| name.contains(text.as_str())))
             .map(|(_, life)| self.lives.get(life).expect("names and lives change together"))
-            .filter(|found| request.topic.as_ref().is_none_or(|topic| found.config.topic == *topic));
+            .filter(|found| request.topic.as_ref().is_none_or(|topic| found.config.consumes(topic)));
         let subscriptions = found.take(request.limit as usize).map(|found| (**found).clone()).collect();
         SubscriptionList { subscriptions }
     }

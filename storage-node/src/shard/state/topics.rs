@@ -182,6 +182,20 @@ impl Topics {
         TopicList { topics, more: found.next().is_some() }
     }
 
+    /// Topics of a namespace whose names begin so.
+    pub(super) fn beginning_with(
+        &self,
+        tenant: &str,
+        namespace: &str,
+        prefix: &str,
+    ) -> impl Iterator<Item = &TopicDescription> {
+        let from: NameKey = format!("{tenant}\0{namespace}\0{prefix}").into();
+        self.by_name
+            .range(from.clone()..)
+            .take_while(move |(key, _)| key.starts_with(&*from))
+            .map(|(_, life)| self.life(*life).expect("names and lives change together"))
+    }
+
     pub(super) fn put_namespace(&mut self, put: &PutNamespace) -> Result<NamespacePut, Refusal> {
         let key = (put.namespace.tenant.clone(), put.namespace.name.clone());
         let current = self.namespaces.get(&key);

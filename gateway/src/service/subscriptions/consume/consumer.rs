@@ -1,32 +1,36 @@
 //! A consumer of a subscription.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use futures_util::StreamExt as _;
 use futures_util::future::{BoxFuture, join_all};
 use futures_util::stream::FuturesUnordered;
+use parking_lot::Mutex;
 use tokio::sync::futures::OwnedNotified;
 use tokio::sync::{OwnedSemaphorePermit, watch};
-use tokio::time::Instant;
+use tokio::time::{Instant, sleep_until};
 use weir_protocol::batch::{BatchError, Record};
 use weir_protocol::error::{ErrorCode, Outcome};
-use weir_protocol::ids::{Incarnation, Offset, PartitionId, Term};
+use weir_protocol::ids::{Incarnation, Name, Offset, PartitionId, Term};
 use weir_protocol::rpc::{
-    ConsumeEvent, ConsumeRequest, Credit, GrantRun, LeaveRequest, Left, Method, NotDone, Packet, SettleRun,
-    SettleRunsAnswer, SettleRunsRequest,
+    ConsumeEvent, ConsumeRequest, Credit, GrantRun, LeaveRequest, Left, Method, NotDone, Packet, PartRef,
+    SettleOutcome, SettleRun, SettleRunsAnswer, SettleRunsRequest,
 };
 
 use super::super::Subscriptions;
-use super::super::cache::Known;
-use super::super::described::{Subscription, SubscriptionPath};
-use super::super::known::is_stale;
+use super::super::cache::{Known, PATTERN_AGE_MAX};
+use super::super::described::{PartPlace, Subscription, SubscriptionPath};
+use super::super::known::{is_stale, with_parts};
 use super::super::manage::STREAMS_MAX;
 use super::part::{Part, PartEvent};
 use super::shares::Shares;
 use crate::service::ServiceError;
 use crate::service::read::{Origin, RecordSlice, Share, unpack};
-use crate::storage::Safety;
+use crate::storage::{CallFor, Safety};
+
+/// Parts that one consumer has had in its life, with those that are gone: they keep their numbers.
+const PARTS_HAD_MAX: usize = 65_536;
 
 /// What is asked for.
 #[derive(Debug, Clone)]
@@ -46,6 +50,10 @@ pub struct Consume {
 /// Messages that were leased, of one partition.
 #[derive(Debug)]
 pub struct Leased {
+    /// Number of the part among those that the consumer has had: what a settle of the leases names.
+    pub part: u32,
+    /// Its topic, of a subscription to several.
+    pub topic: Option<Name>,
     /// The partition.
     pub partition: PartitionId,
     /// Where the records are. A slice may hold records that were not leased.
@@ -72,13 +80,18 @@ struct Wish {
 pub struct Consumer {
     subscriptions: Subscriptions,
     known: Arc<Known>,
+    consume: Consume,
+    places: Places,
     shares: Shares,
     slots: Vec<Slot>,
+    /// Of several topics: what there is now, on its way.
+    look: Option<BoxFuture<'static, Result<Arc<Known>, ServiceError>>>,
+    looked: Instant,
     running: FuturesUnordered<BoxFuture<'static, Stepped>>,
     /// What is more than the client's credit: the last records of several partitions may overshoot it together.
     waiting: VecDeque<Leased>,
     handed: Credit,
-    _place: OwnedSemaphorePermit,
+    permits: OwnedSemaphorePermit,
     /// Dropped last: that it is gone says that the streams are.
     wish: watch::Receiver<Wish>,
 }
@@ -90,11 +103,15 @@ struct Slot {
     granted: watch::Sender<Credit>,
 }
 
+/// The parts that a consumer has had, by number. One whose topic was deleted keeps its number.
+type Places = Arc<Mutex<Vec<PartPlace>>>;
+
 /// A consumer from outside. Clones are the same consumer.
 #[derive(Debug, Clone)]
 pub struct ConsumerHandle {
     subscriptions: Subscriptions,
     known: Arc<Known>,
+    places: Places,
     holder: Arc<str>,
     wish: watch::Sender<Wish>,
 }
@@ -110,57 +127,136 @@ impl Subscriptions {
         path: &SubscriptionPath,
         consume: Consume,
     ) -> Result<(Consumer, ConsumerHandle), ServiceError> {
-        // As its home shard knows it now: nothing asks again later.
-        let known = self.describe(path, self.storage.deadline()).await?;
-        let partitions = known.subscription.partitions();
-        let place = Arc::clone(&self.streams).try_acquire_many_owned(partitions).map_err(|_| {
-            let detail =
-                format!("this gateway leases from {STREAMS_MAX} partitions at once, and all are taken");
-            ServiceError::new(ErrorCode::TooManyRequests, detail).with_limit(STREAMS_MAX as u64)
-        })?;
+        // As its home shard knows it now: of one topic nothing asks again later.
+        let known = self.describe(path, self.storage.deadline()).await.and_then(with_parts)?;
+        let permits = self.stream_permits(known.subscription.partitions())?;
         let (wish_to, wish) = watch::channel(Wish { limit: consume.limit, is_held: false });
+        let places = Places::default();
         let handle = ConsumerHandle {
             subscriptions: self.clone(),
             known: Arc::clone(&known),
+            places: Arc::clone(&places),
             holder: Arc::from(consume.holder.as_str()),
             wish: wish_to,
         };
+        let is_alone = known.subscription.is_of_one() && known.subscription.partitions() == 1;
         let mut consumer = Consumer {
             subscriptions: self.clone(),
-            known,
-            shares: Shares::new(partitions as usize, consume.limit),
-            slots: Vec::with_capacity(partitions as usize),
+            shares: Shares::new(is_alone, consume.limit),
+            known: Arc::clone(&known),
+            consume,
+            places,
+            slots: Vec::new(),
+            look: None,
+            looked: Instant::now(),
             running: FuturesUnordered::new(),
             waiting: VecDeque::new(),
             handed: Credit::default(),
-            _place: place,
+            permits,
             wish,
         };
-        consumer.start(&consume);
+        known.subscription.parts.iter().for_each(|part| consumer.start(part));
         Ok((consumer, handle))
+    }
+
+    fn stream_permits(&self, count: u32) -> Result<OwnedSemaphorePermit, ServiceError> {
+        Arc::clone(&self.streams).try_acquire_many_owned(count).map_err(|_| {
+            let detail =
+                format!("this gateway leases from {STREAMS_MAX} partitions at once, and all are taken");
+            ServiceError::new(ErrorCode::TooManyRequests, detail).with_limit(STREAMS_MAX as u64)
+        })
     }
 }
 
 impl Consumer {
-    fn start(&mut self, consume: &Consume) {
-        let known = Arc::clone(&self.known);
-        let subscription = &known.subscription;
-        for (place, partition) in subscription.partition_ids().enumerate() {
-            let (granted, limits) = watch::channel(Credit::default());
-            self.slots.push(Slot { share: Share::new(Arc::clone(&self.subscriptions.budget)), granted });
-            let request = ConsumeRequest {
-                part: subscription.part(partition),
-                limit: Credit::default(),
-                keeps_credit: self.shares.keeps_credit(),
-                lease_ms: consume.lease_ms.unwrap_or(0),
-                holder: consume.holder.clone(),
-                takes_over: consume.takes_over.clone(),
-                grace_ms: consume.grace_ms,
-            };
-            let at = (subscription.shards[place], partition);
-            let part = Part::new(self.subscriptions.storage.clone(), at, request, limits);
-            self.running.push(step(place, Box::new(part)));
+    /// Leases from one more part.
+    fn start(&mut self, place: &PartPlace) {
+        let number = self.slots.len();
+        let (granted, limits) = watch::channel(Credit::default());
+        self.slots.push(Slot { share: Share::new(Arc::clone(&self.subscriptions.budget)), granted });
+        self.shares.add();
+        self.places.lock().push(place.clone());
+        let request = ConsumeRequest {
+            part: PartRef {
+                subscription: self.known.subscription.id,
+                incarnation: place.incarnation.0,
+                partition: place.partition.0,
+            },
+            limit: Credit::default(),
+            keeps_credit: self.shares.keeps_credit(),
+            lease_ms: self.consume.lease_ms.unwrap_or(0),
+            holder: self.consume.holder.clone(),
+            takes_over: self.consume.takes_over.clone(),
+            grace_ms: self.consume.grace_ms,
+        };
+        let at = (place.shard, place.partition);
+        let part = Part::new(self.subscriptions.storage.clone(), at, request, limits);
+        self.running.push(step(number, Box::new(part)));
+    }
+
+    /// When to ask whether a pattern matches more.
+    fn next_look(&self) -> Option<Instant> {
+        let is_alone = self.running.is_empty();
+        let is_due = self.look.is_none() && (self.known.subscription.is_pattern() || is_alone);
+        is_due.then(|| self.looked + PATTERN_AGE_MAX)
+    }
+
+    /// Asks which topics there are now.
+    fn look(&mut self) {
+        if self.look.is_some() {
+            return;
         }
+        let (subscriptions, path) = (self.subscriptions.clone(), self.known.subscription.path.clone());
+        self.look = Some(Box::pin(async move {
+            subscriptions.describe(&path, subscriptions.storage.deadline()).await.and_then(with_parts)
+        }));
+    }
+
+    /// There may be more topics than before. Those that are gone have ended by themselves.
+    fn looked(&mut self, answer: Result<Arc<Known>, ServiceError>) -> Result<(), ServiceError> {
+        (self.look, self.looked) = (None, Instant::now());
+        let now = match answer {
+            Ok(now) if now.subscription.id == self.known.subscription.id => now,
+            Ok(_) => {
+                let detail = "the subscription was deleted and created again";
+                return Err(ServiceError::new(ErrorCode::SubscriptionNotFound, detail));
+            }
+            // It is asked again; what is there goes on.
+            Err(failure) if failure.code().retryable() => return Ok(()),
+            Err(failure) => return Err(failure),
+        };
+        let known: BTreeSet<_> = self.places.lock().iter().map(PartPlace::key).collect();
+        for part in now.subscription.parts.iter().filter(|part| !known.contains(&part.key())) {
+            if self.slots.len() >= PARTS_HAD_MAX {
+                let detail = format!("{PARTS_HAD_MAX} partitions of topics came and went: subscribe again");
+                return Err(ServiceError::new(ErrorCode::Unavailable, detail));
+            }
+            match self.subscriptions.stream_permits(1) {
+                Ok(permit) => self.permits.merge(permit),
+                Err(failure) => {
+                    tracing::warn!(topic = %part.topic, partition = %part.partition, %failure, "not consumed yet");
+                    continue;
+                }
+            }
+            self.start(part);
+        }
+        Ok(())
+    }
+
+    /// A part refuses: its topic is gone, or everything is.
+    async fn refused(&mut self, number: usize, failure: ServiceError) -> Result<(), ServiceError> {
+        if !is_stale(&failure) {
+            return Err(failure);
+        }
+        if self.known.subscription.is_of_one() {
+            let (subscriptions, known) = (self.subscriptions.clone(), Arc::clone(&self.known));
+            return Err(subscriptions.explain_refused(&known.subscription, failure).await);
+        }
+        let bytes = self.shares.lost(number);
+        self.slots[number].share.hand_on(bytes);
+        drop(self.permits.split(1));
+        self.look();
+        Ok(())
     }
 
     /// The next messages, as soon as there are some and credit allows them.
@@ -179,17 +275,18 @@ impl Consumer {
             }
             let freed = if wish.is_held { None } else { self.grant() };
             let is_throttled = freed.is_some();
+            let next_look = self.next_look();
             tokio::select! {
                 biased;
                 Ok(()) = self.wish.changed() => {}
-                Some((place, part, event)) = self.running.next() => match event {
-                    Ok(event) => self.take(place, part, event)?,
-                    Err(failure) if is_stale(&failure) => {
-                        let (subscriptions, known) = (self.subscriptions.clone(), Arc::clone(&self.known));
-                        return Err(subscriptions.explain_refused(&known.subscription, failure).await);
-                    }
-                    Err(failure) => return Err(failure),
+                Some((number, part, event)) = self.running.next() => match event {
+                    Ok(event) => self.take(number, part, event)?,
+                    Err(failure) => self.refused(number, failure).await?,
                 },
+                answer = async { self.look.as_mut().expect("there is one").await }, if self.look.is_some() => {
+                    self.looked(answer)?;
+                }
+                () = sleep_until(next_look.unwrap_or_else(Instant::now)), if next_look.is_some() => self.look(),
                 () = async { if let Some(freed) = freed { freed.await } }, if is_throttled => {}
             }
         }
@@ -217,7 +314,12 @@ impl Consumer {
                 self.shares.lost(place)
             }
             PartEvent::Answer { body, base } => {
-                let (event, leased) = read(part.partition, body)?;
+                let (event, mut leased) = read(part.partition, body)?;
+                if let Some(leased) = &mut leased {
+                    leased.part = u32::try_from(place).expect("no more parts than permits");
+                    let is_told = !self.known.subscription.is_of_one();
+                    leased.topic = is_told.then(|| self.places.lock()[place].topic.clone());
+                }
                 let gone = Credit {
                     records: base.records.saturating_add(event.gone.records),
                     bytes: base.bytes.saturating_add(event.gone.bytes),
@@ -287,7 +389,7 @@ fn read(partition: PartitionId, body: bytes::Bytes) -> Result<(ConsumeEvent, Opt
         return Err(bad("leases of records that did not come"));
     }
     let received = Instant::now();
-    Ok((event, Some(Leased { partition, slices, runs, received, count, bytes })))
+    Ok((event, Some(Leased { part: 0, topic: None, partition, slices, runs, received, count, bytes })))
 }
 
 /// Number and size of the leased records that are there.
@@ -330,44 +432,57 @@ impl ConsumerHandle {
         self.wish.send_modify(|wish| wish.is_held = on);
     }
 
-    /// The life of its topic.
+    /// The life of its topic, if there is one.
     #[must_use]
-    pub fn incarnation(&self) -> Incarnation {
-        self.subscription().topic_incarnation
+    pub fn incarnation(&self) -> Option<Incarnation> {
+        self.subscription().lives.first().copied().filter(|_| self.subscription().is_of_one())
     }
 
-    /// Partitions of its topic.
+    /// The parts it has by now: of each the topic, if there are several, and the partition.
     #[must_use]
-    pub fn partitions(&self) -> u32 {
-        self.subscription().partitions()
+    pub fn parts(&self) -> Vec<(Option<Name>, PartitionId)> {
+        let is_told = !self.subscription().is_of_one();
+        let name = |part: &PartPlace| (is_told.then(|| part.topic.clone()), part.partition);
+        self.places.lock().iter().map(name).collect()
     }
 
     fn subscription(&self) -> &Subscription {
         &self.known.subscription
     }
 
-    /// Settles leases of one partition; what was not done. On return it cannot be lost.
+    /// Settles leases of one part; what was not done. On return it cannot be lost.
     ///
     /// # Errors
     /// What the partition says. Settling again is safe, whatever the outcome.
-    pub async fn settle(
-        &self,
-        partition: PartitionId,
-        runs: Vec<SettleRun>,
-    ) -> Result<Vec<NotDone>, ServiceError> {
+    pub async fn settle(&self, part: u32, runs: Vec<SettleRun>) -> Result<Vec<NotDone>, ServiceError> {
         let (subscription, storage) = (self.subscription(), &self.subscriptions.storage);
+        let place = self.places.lock().get(part as usize).cloned();
+        let place = place.ok_or_else(|| ServiceError::new(ErrorCode::Internal, "a settle of no part"))?;
         // Twice is safe: what was settled before stays so.
-        let method = (Method::SettleRuns, Safety::Repeatable);
-        let call = self.subscriptions.call(subscription, partition, method, storage.deadline())?;
-        let request = SettleRunsRequest { part: subscription.part(partition), runs };
+        let call = self.call(&place, Method::SettleRuns);
+        let request = SettleRunsRequest { part: self.part(&place), runs };
         let answer: Result<SettleRunsAnswer, ServiceError> = storage.ask(call, &request).await;
         match answer {
             Ok(answer) => Ok(answer.not_done),
+            Err(failure) if is_stale(&failure) && !subscription.is_of_one() => {
+                // If more than its topic is gone, the consumer says so.
+                Ok(none_of(&request.runs))
+            }
             Err(failure) if is_stale(&failure) => {
                 Err(self.subscriptions.explain_refused(subscription, failure).await)
             }
-            Err(failure) => Err(failure.with_partition(partition)),
+            Err(failure) => Err(failure.with_partition(place.partition)),
         }
+    }
+
+    fn part(&self, place: &PartPlace) -> PartRef {
+        let PartPlace { incarnation, partition, .. } = place;
+        PartRef { subscription: self.subscription().id, incarnation: incarnation.0, partition: partition.0 }
+    }
+
+    fn call(&self, place: &PartPlace, method: Method) -> CallFor {
+        let deadline = self.subscriptions.storage.deadline();
+        CallFor { shard: place.shard, method, safety: Safety::Repeatable, deadline }
     }
 
     /// Waits until the consumer is dropped, then ends what it held, so that others get it at once. A partition that
@@ -375,17 +490,24 @@ impl ConsumerHandle {
     pub async fn leave(&self) {
         // A stream that is still there could lease more behind its back.
         self.wish.closed().await;
-        let (subscription, storage) = (self.subscription(), &self.subscriptions.storage);
-        let left = subscription.partition_ids().map(|partition| async move {
-            let method = (Method::Leave, Safety::Repeatable);
-            let call = self.subscriptions.call(subscription, partition, method, storage.deadline())?;
-            let request =
-                LeaveRequest { part: subscription.part(partition), holder: self.holder.to_string() };
-            storage.ask::<_, Left>(call, &request).await
+        let places = self.places.lock().clone();
+        let left = places.iter().map(|place| async move {
+            let call = self.call(place, Method::Leave);
+            let request = LeaveRequest { part: self.part(place), holder: self.holder.to_string() };
+            self.subscriptions.storage.ask::<_, Left>(call, &request).await
         });
         let failures = join_all(left).await.into_iter().filter_map(Result::err).count();
         if failures > 0 {
             tracing::debug!(failures, holder = %self.holder, "leases end with their grace");
         }
     }
+}
+
+/// Nothing was done of leases whose part is gone.
+fn none_of(runs: &[SettleRun]) -> Vec<NotDone> {
+    let of_run = |(run, leases): (u32, &SettleRun)| {
+        let outcome = SettleOutcome::Unknown as i32;
+        (0..leases.count).map(move |place| NotDone { run, place, outcome, current: None })
+    };
+    (0..).zip(runs).flat_map(of_run).collect()
 }

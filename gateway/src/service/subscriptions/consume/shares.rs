@@ -21,6 +21,8 @@ pub(super) struct Shares {
     pub(super) limit: Credit,
     used: Credit,
     parts: Vec<Granted>,
+    /// There is one partition, and never another.
+    is_alone: bool,
 }
 
 #[derive(Debug, Clone, Copy, Default)]
@@ -41,15 +43,19 @@ impl Granted {
 }
 
 impl Shares {
-    /// Nothing is granted yet.
-    pub(super) fn new(partitions: usize, limit: Credit) -> Self {
-        let part = Granted { wants: partitions == 1, ..Granted::default() };
-        Self { limit, used: Credit::default(), parts: vec![part; partitions] }
+    /// There are no partitions yet; `is_alone`: there will be one.
+    pub(super) fn new(is_alone: bool, limit: Credit) -> Self {
+        Self { limit, used: Credit::default(), parts: Vec::new(), is_alone }
+    }
+
+    /// One more partition, to which nothing is granted yet.
+    pub(super) fn add(&mut self) {
+        self.parts.push(Granted { wants: self.is_alone, ..Granted::default() });
     }
 
     /// Whether a partition keeps credit that nothing is there for.
     pub(super) fn keeps_credit(&self) -> bool {
-        self.parts.len() == 1
+        self.is_alone
     }
 
     fn free(&self) -> Credit {
@@ -138,9 +144,15 @@ mod tests {
         Credit { records, bytes }
     }
 
+    fn of(partitions: usize, limit: Credit) -> Shares {
+        let mut shares = Shares::new(partitions == 1, limit);
+        (0..partitions).for_each(|_| shares.add());
+        shares
+    }
+
     #[test]
     fn a_single_partition_gets_the_clients_limit_as_it_is() {
-        let mut shares = Shares::new(1, credit(3, 100));
+        let mut shares = of(1, credit(3, 100));
         assert_eq!(shares.offers(), [(0, credit(3, 100))]);
         assert!(shares.granted(0, credit(3, 100)));
         assert_eq!(shares.offers(), []);
@@ -152,7 +164,7 @@ mod tests {
 
     #[test]
     fn one_message_of_credit_reaches_whichever_partition_has_something() {
-        let mut shares = Shares::new(3, credit(1, 50));
+        let mut shares = of(3, credit(1, 50));
         assert_eq!(shares.offers(), [], "nobody asked yet");
         shares.heard(2, credit(0, 0), credit(0, 0), true);
         shares.heard(1, credit(0, 0), credit(0, 0), true);
@@ -166,7 +178,7 @@ mod tests {
 
     #[test]
     fn what_a_lost_stream_was_granted_is_free_again() {
-        let mut shares = Shares::new(2, credit(10, 100));
+        let mut shares = of(2, credit(10, 100));
         shares.heard(0, credit(0, 0), credit(0, 0), true);
         shares.granted(0, credit(10, 100));
         shares.heard(1, credit(0, 0), credit(0, 0), true);
@@ -183,7 +195,7 @@ mod tests {
         ) {
             // What each partition has to lease; a record is ten bytes.
             let mut has = vec![0u64; partitions];
-            let mut shares = Shares::new(partitions, credit(0, 0));
+            let mut shares = of(partitions, credit(0, 0));
             let mut came = 0;
             for (which, published, raised) in steps {
                 let place = which.index(partitions);
