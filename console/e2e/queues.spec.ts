@@ -54,7 +54,7 @@ test('a subscription is created, changed and deleted with the keyboard alone', a
   await reach(page, name, 'Shift+Tab');
   await page.keyboard.press('Enter');
   await expect(dialog.getByRole('alert')).toContainText('topic_not_found');
-  const topic = dialog.getByLabel('Topic', { exact: true });
+  const topic = dialog.getByLabel('Topics', { exact: true });
   await reach(page, topic);
   await page.keyboard.press('Control+a');
   await page.keyboard.type('orders');
@@ -203,7 +203,7 @@ test('a topic leads to its subscriptions, and they lead back', async ({ page, op
   await expect(page.getByRole('row')).toContainText([/Name/, /billing/]);
   await page.getByRole('button', { name: 'Create subscription' }).click();
   const dialog = page.getByRole('dialog');
-  await expect(dialog.getByLabel('Topic', { exact: true })).toHaveValue('orders');
+  await expect(dialog.getByLabel('Topics', { exact: true })).toHaveValue('orders');
   await dialog.getByRole('textbox', { name: 'Name' }).fill('search');
   await dialog.getByRole('button', { name: 'Create subscription' }).click();
   await expect(page).toHaveURL(/\/subscriptions\/search$/);
@@ -283,7 +283,7 @@ test('a seek says what it would do before it does it', async ({ page, open, prod
   await expect(preview).toContainText('6 messages not settled so far');
   await reach(page, preview.getByRole('button', { name: 'Undo now' }));
   await page.keyboard.press('Enter');
-  await expect(dialog.getByRole('region', { name: 'Result' })).toContainText('6 were skipped');
+  await expect(dialog.getByRole('region', { name: 'Result' })).toContainText('6 messages were skipped');
   expect(await totals(product, 'billing')).toMatchObject({ unsettled: 4, ready: 4 });
   await product.queue('billing', 'seek', { to: 'earliest' });
   await page.keyboard.press('Escape');
@@ -430,7 +430,7 @@ test('a filter that cannot be read is refused with its place, and one that can h
   await open('ns/default/subscriptions?create=true&topic=orders');
   const dialog = page.getByRole('dialog');
   await dialog.getByRole('textbox', { name: 'Name' }).fill('eu');
-  await dialog.getByLabel('Topic', { exact: true }).fill('orders');
+  await dialog.getByLabel('Topics', { exact: true }).fill('orders');
   await dialog.getByText('Filter, order').click();
   await dialog.getByLabel('Filter').fill("header.region == 'eu*' or");
   await dialog.getByLabel('Take turns by').fill('header.tenant');
@@ -474,7 +474,7 @@ test('a subscription without its topic, and one that is not there, say so', asyn
   await open('ns/default/subscriptions/billing');
   await expect(page.getByText('Every message is settled.')).toBeVisible();
   await product.call('DELETE', '/topics/orders');
-  await expect(page.getByText('Its topic orders was deleted')).toBeVisible();
+  await expect(page.getByText('What it consumes, orders, was deleted')).toBeVisible();
   await page.getByRole('link', { name: 'Leases' }).click();
   await expect(page.getByRole('alert')).toContainText('incarnation_gone');
   await page.getByRole('link', { name: 'Try it' }).click();
