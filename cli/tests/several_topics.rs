@@ -2,26 +2,15 @@
 #![expect(dead_code, reason = "each test uses a part of the product's client")]
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod frames;
 mod product;
 
-use std::collections::{BTreeSet, VecDeque};
-use std::time::Duration;
+use std::collections::BTreeSet;
 
-use bytes::BytesMut;
-use futures_util::{SinkExt, StreamExt};
+use frames::FrameSocket;
 use product::{Answer, Connection, Product};
 use serde_json::{Value, json};
-use tokio::net::TcpStream;
-use tokio::time::timeout;
-use tokio_tungstenite::tungstenite::Message;
-use tokio_tungstenite::tungstenite::client::IntoClientRequest;
-use tokio_tungstenite::tungstenite::http::HeaderValue;
-use tokio_tungstenite::{MaybeTlsStream, WebSocketStream, connect_async};
-use weir_protocol::ws::{
-    Ack, Channel, ClientFrame, Hello, LeaseRef, Limit, NumberRange, ServerFrame, Sub, binary, json as text,
-};
-
-const SOON: Duration = Duration::from_secs(20);
+use weir_protocol::ws::{Ack, ClientFrame, Hello, LeaseRef, Limit, NumberRange, ServerFrame, Sub};
 
 fn started() -> (tempfile::TempDir, Product, Connection) {
     let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
@@ -260,17 +249,12 @@ fn what_cannot_be_is_refused_and_a_pattern_may_match_nothing() {
 
 /// A worker on channel 1 of a WebSocket.
 struct Worker {
-    socket: WebSocketStream<MaybeTlsStream<TcpStream>>,
-    is_binary: bool,
-    frames: VecDeque<ServerFrame>,
+    socket: FrameSocket,
 }
 
 impl Worker {
     async fn start(address: &str, form: &'static str, sub: &str) -> Self {
-        let mut request = format!("ws://{address}/v1/ws").into_client_request().unwrap();
-        request.headers_mut().insert("sec-websocket-protocol", HeaderValue::from_static(form));
-        let (socket, _) = connect_async(request).await.unwrap();
-        let mut worker = Self { socket, is_binary: form.ends_with("bin"), frames: VecDeque::new() };
+        let mut worker = Self { socket: FrameSocket::connect(address, form).await };
         worker.send(0, ClientFrame::Hello(Hello { v: 1, ..Hello::default() })).await;
         assert!(matches!(worker.next().await, ServerFrame::Welcome(_)));
         let limit = Limit { msgs: 1_000, bytes: 1 << 20 };
@@ -280,37 +264,11 @@ impl Worker {
     }
 
     async fn send(&mut self, ch: u16, frame: ClientFrame) {
-        let message = if self.is_binary {
-            let mut bytes = BytesMut::new();
-            binary::put_client_frame(&mut bytes, Channel(ch), &frame);
-            Message::Binary(bytes.freeze())
-        } else {
-            let mut line = String::new();
-            text::put_client_frame(&mut line, Channel(ch), &frame);
-            Message::Text(line.into())
-        };
-        self.socket.send(message).await.unwrap();
+        self.socket.send(ch, frame).await;
     }
 
     async fn next(&mut self) -> ServerFrame {
-        loop {
-            if let Some(frame) = self.frames.pop_front() {
-                return frame;
-            }
-            let message = timeout(SOON, self.socket.next()).await.expect("nothing came").unwrap().unwrap();
-            match message {
-                Message::Text(line) => {
-                    self.frames.extend(text::server_frames(&line).map(|frame| frame.unwrap().1))
-                }
-                Message::Binary(mut bytes) => {
-                    while let Some((_, frame)) = binary::take_server_frame(&mut bytes).unwrap() {
-                        self.frames.push_back(frame);
-                    }
-                }
-                other => panic!("{other:?}"),
-            }
-            self.frames.retain(|frame| !matches!(frame, ServerFrame::Ping(_)));
-        }
+        self.socket.next().await.1
     }
 
     /// The next messages: of each the number, and its lease as it is named by itself.

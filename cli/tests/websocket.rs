@@ -2,46 +2,35 @@
 #![expect(dead_code, reason = "each test uses a part of the product's client")]
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod frames;
 mod product;
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
+use frames::{FrameSocket, SOON};
 use futures_util::{SinkExt, StreamExt};
 use product::{Connection, Product, Running};
-use tokio::net::TcpStream;
 use tokio::time::timeout;
 use tokio_tungstenite::tungstenite::Message;
-use tokio_tungstenite::tungstenite::client::IntoClientRequest;
-use tokio_tungstenite::tungstenite::http::HeaderValue;
-use tokio_tungstenite::{MaybeTlsStream, WebSocketStream, connect_async};
 use weir_protocol::batch::{BatchBuilder, Compression, Headers, RecordParts};
 use weir_protocol::ids::{Epoch, Incarnation, ProducerKey, Seq};
 use weir_protocol::rpc::Level;
 use weir_protocol::start::Start;
 use weir_protocol::ws::{
     Channel, ClientFrame, CloseCode, Confirm, Hello, Limit, Open, Opened, Producer, Pub, RawJson,
-    ResumeChannel, Seen, ServerFrame, Sub, Unsub, binary, json,
+    ResumeChannel, Seen, ServerFrame, Sub, Unsub, binary,
 };
 
-const SOON: Duration = Duration::from_secs(20);
 const CREDIT: Limit = Limit { msgs: 100_000, bytes: 10 << 20 };
 
-/// A client of either form, which speaks frames.
-struct Client {
-    socket: WebSocketStream<MaybeTlsStream<TcpStream>>,
-    is_binary: bool,
-    frames: std::collections::VecDeque<(Channel, ServerFrame)>,
-}
+/// A client of either form.
+struct Client(FrameSocket);
 
 impl Client {
     async fn connect(address: &str, subprotocol: &'static str) -> Self {
-        let mut request = format!("ws://{address}/v1/ws").into_client_request().unwrap();
-        request.headers_mut().insert("sec-websocket-protocol", HeaderValue::from_static(subprotocol));
-        let (socket, response) = connect_async(request).await.unwrap();
-        assert_eq!(response.headers()["sec-websocket-protocol"], subprotocol);
-        Self { socket, is_binary: subprotocol.ends_with("bin"), frames: std::collections::VecDeque::new() }
+        Self(FrameSocket::connect(address, subprotocol).await)
     }
 
     async fn welcomed(address: &str, subprotocol: &'static str) -> Self {
@@ -53,44 +42,15 @@ impl Client {
     }
 
     async fn send(&mut self, ch: u16, frame: ClientFrame) {
-        let message = if self.is_binary {
-            let mut bytes = BytesMut::new();
-            binary::put_client_frame(&mut bytes, Channel(ch), &frame);
-            Message::Binary(bytes.freeze())
-        } else {
-            let mut text = String::new();
-            json::put_client_frame(&mut text, Channel(ch), &frame);
-            Message::Text(text.into())
-        };
-        self.socket.send(message).await.unwrap();
+        self.0.send(ch, frame).await;
     }
 
-    /// The next frame that is not a ping; what closed the socket instead.
     async fn try_next(&mut self) -> Result<(Channel, ServerFrame), CloseCode> {
-        loop {
-            if let Some(frame) = self.frames.pop_front() {
-                return Ok(frame);
-            }
-            let message = timeout(SOON, self.socket.next()).await.expect("nothing came").unwrap().unwrap();
-            match message {
-                Message::Text(text) => {
-                    self.frames.extend(json::server_frames(text.as_str()).map(Result::unwrap));
-                }
-                Message::Binary(mut bytes) => {
-                    while let Some(frame) = binary::take_server_frame(&mut bytes).unwrap() {
-                        self.frames.push_back(frame);
-                    }
-                }
-                Message::Close(frame) => {
-                    return Err(CloseCode::from_number(frame.unwrap().code.into()).unwrap());
-                }
-                _ => {}
-            }
-        }
+        self.0.try_next().await
     }
 
     async fn next(&mut self) -> (Channel, ServerFrame) {
-        self.try_next().await.unwrap()
+        self.0.next().await
     }
 
     async fn closed(&mut self) -> (Vec<ServerFrame>, CloseCode) {
@@ -503,7 +463,7 @@ async fn what_makes_no_sense_is_told_and_closed_with_its_code() {
         ("nonsense", CloseCode::BadFrame, "\"malformed\""),
     ] {
         let mut client = Client::connect(address, "weir.v1.json").await;
-        client.socket.send(Message::Text(sent.into())).await.unwrap();
+        client.0.socket.send(Message::Text(sent.into())).await.unwrap();
         let (frames, found) = client.closed().await;
         assert_eq!(found, code, "{sent}");
         refused(&frames, problem);
@@ -515,11 +475,11 @@ async fn what_makes_no_sense_is_told_and_closed_with_its_code() {
         let frame = batch(&opened, None, i * 10_000, 10_000);
         let mut bytes = BytesMut::new();
         binary::put_client_frame(&mut bytes, Channel(1), &frame);
-        if client.socket.feed(Message::Binary(bytes.freeze())).await.is_err() || i > 2 {
+        if client.0.socket.feed(Message::Binary(bytes.freeze())).await.is_err() || i > 2 {
             break;
         }
     }
-    let _ = client.socket.flush().await;
+    let _ = client.0.socket.flush().await;
     assert_eq!(client.closed().await.1, CloseCode::CreditViolation);
     // A damaged batch.
     let mut client = Client::welcomed(address, "weir.v1.bin").await;
@@ -528,7 +488,7 @@ async fn what_makes_no_sense_is_told_and_closed_with_its_code() {
     binary::put_client_frame(&mut bytes, Channel(1), &batch(&opened, None, 0, 3));
     let last = bytes.len() - 1;
     bytes[last] ^= 1;
-    client.socket.send(Message::Binary(bytes.freeze())).await.unwrap();
+    client.0.socket.send(Message::Binary(bytes.freeze())).await.unwrap();
     let (frames, code) = client.closed().await;
     assert_eq!(code, CloseCode::BadFrame);
     refused(&frames, "\"invalid_batch\"");
@@ -587,10 +547,10 @@ async fn a_stopping_gateway_says_goodbye() {
 async fn a_client_that_closes_is_answered_with_a_close() {
     let (_dir, product) = product();
     let mut client = Client::welcomed(&product.address, "weir.v1.json").await;
-    client.socket.close(None).await.unwrap();
-    let answer = timeout(SOON, client.socket.next()).await.unwrap();
+    client.0.socket.close(None).await.unwrap();
+    let answer = timeout(SOON, client.0.socket.next()).await.unwrap();
     assert!(matches!(answer, Some(Ok(Message::Close(_)))), "{answer:?}");
-    assert!(timeout(SOON, client.socket.next()).await.unwrap().is_none());
+    assert!(timeout(SOON, client.0.socket.next()).await.unwrap().is_none());
 }
 
 /// `count` records of a kilobyte from `seq` on, as one batch.

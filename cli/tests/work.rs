@@ -2,27 +2,21 @@
 #![expect(dead_code, reason = "each test uses a part of the product's client")]
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod frames;
 mod product;
 
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use bytes::BytesMut;
-use futures_util::{SinkExt, StreamExt};
+use frames::FrameSocket;
 use product::{Connection, Product};
 use serde_json::{Value, json};
-use tokio::net::TcpStream;
 use tokio::time::timeout;
-use tokio_tungstenite::tungstenite::Message;
-use tokio_tungstenite::tungstenite::client::IntoClientRequest;
-use tokio_tungstenite::tungstenite::http::HeaderValue;
-use tokio_tungstenite::{MaybeTlsStream, WebSocketStream, connect_async};
 use weir_protocol::ws::{
-    Ack, Channel, ClientFrame, Dead, Extend, Hello, Lease, LeaseRef, Limit, LostResult, Nack, NumberRange,
-    Pause, ResumeChannel, ServerFrame, Sub, Unsub, binary, json,
+    Ack, ClientFrame, Dead, Extend, Hello, Lease, LeaseRef, Limit, LostResult, Nack, NumberRange, Pause,
+    ResumeChannel, ServerFrame, Sub, Unsub,
 };
 
-const SOON: Duration = Duration::from_secs(20);
 /// What does not come within it is taken not to come.
 const MOMENT: Duration = Duration::from_millis(400);
 const CREDIT: Limit = Limit { msgs: 1_000, bytes: 1 << 20 };
@@ -45,8 +39,7 @@ impl Delivery {
 
 /// A worker on channel 1.
 struct Worker {
-    socket: WebSocketStream<MaybeTlsStream<TcpStream>>,
-    is_binary: bool,
+    socket: FrameSocket,
     resume: String,
     frames: VecDeque<ServerFrame>,
     deliveries: VecDeque<Delivery>,
@@ -54,16 +47,9 @@ struct Worker {
 
 impl Worker {
     async fn connect(address: &str, form: &'static str, hello: Hello) -> Self {
-        let mut request = format!("ws://{address}/v1/ws").into_client_request().unwrap();
-        request.headers_mut().insert("sec-websocket-protocol", HeaderValue::from_static(form));
-        let (socket, _) = connect_async(request).await.unwrap();
-        let mut worker = Self {
-            socket,
-            is_binary: form.ends_with("bin"),
-            resume: String::new(),
-            frames: VecDeque::new(),
-            deliveries: VecDeque::new(),
-        };
+        let socket = FrameSocket::connect(address, form).await;
+        let (frames, deliveries) = (VecDeque::new(), VecDeque::new());
+        let mut worker = Self { socket, resume: String::new(), frames, deliveries };
         worker.send_at(0, ClientFrame::Hello(hello)).await;
         match worker.next().await {
             ServerFrame::Welcome(welcome) => worker.resume = welcome.resume,
@@ -98,16 +84,7 @@ impl Worker {
     }
 
     async fn send_at(&mut self, ch: u16, frame: ClientFrame) {
-        let message = if self.is_binary {
-            let mut bytes = BytesMut::new();
-            binary::put_client_frame(&mut bytes, Channel(ch), &frame);
-            Message::Binary(bytes.freeze())
-        } else {
-            let mut text = String::new();
-            json::put_client_frame(&mut text, Channel(ch), &frame);
-            Message::Text(text.into())
-        };
-        self.socket.send(message).await.unwrap();
+        self.socket.send(ch, frame).await;
     }
 
     async fn ack(&mut self, first: u64, last: u64) {
@@ -116,33 +93,17 @@ impl Worker {
     }
 
     async fn read(&mut self) {
-        let message = timeout(SOON, self.socket.next()).await.expect("nothing came").unwrap().unwrap();
-        let frames: Vec<ServerFrame> = match message {
-            Message::Text(text) => json::server_frames(text.as_str()).map(|frame| frame.unwrap().1).collect(),
-            Message::Binary(mut bytes) => {
-                let take = || binary::take_server_frame(&mut bytes).unwrap().map(|(_, frame)| frame);
-                std::iter::from_fn(take).collect()
+        match self.socket.next().await.1 {
+            ServerFrame::Msg(msg) => self.deliveries.push_back(delivery(&msg)),
+            ServerFrame::Msgs(msgs) => self.deliveries.extend(msgs.msgs.iter().map(delivery)),
+            ServerFrame::Deliveries(frame) => {
+                let p = frame.slices[0].parsed().unwrap().header().partition.0;
+                let of = |(n, (record, lease)): (u64, (weir_protocol::batch::Record, Option<Lease>))| {
+                    Delivery { n, p, o: record.offset.0, lease: lease.unwrap() }
+                };
+                self.deliveries.extend((frame.n..).zip(frame.records().unwrap()).map(of));
             }
-            other => panic!("{other:?}"),
-        };
-        for frame in frames {
-            match frame {
-                ServerFrame::Ping(_) => {}
-                ServerFrame::Msg(msg) => self.deliveries.push_back(delivery(&msg)),
-                ServerFrame::Msgs(msgs) => self.deliveries.extend(msgs.msgs.iter().map(delivery)),
-                ServerFrame::Deliveries(frame) => {
-                    for (n, (record, lease)) in (frame.n..).zip(frame.records().unwrap()) {
-                        let p = frame.slices[0].parsed().unwrap().header().partition.0;
-                        self.deliveries.push_back(Delivery {
-                            n,
-                            p,
-                            o: record.offset.0,
-                            lease: lease.unwrap(),
-                        });
-                    }
-                }
-                frame => self.frames.push_back(frame),
-            }
+            frame => self.frames.push_back(frame),
         }
     }
 
