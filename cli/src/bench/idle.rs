@@ -7,14 +7,14 @@ use futures_util::{TryStreamExt as _, stream};
 use http::{HeaderMap, Method};
 use tokio::task::JoinSet;
 use weir_protocol::start::parse_from;
-use weir_protocol::ws::{Channel, ClientFrame, Limit, ServerFrame, Sub};
+use weir_protocol::ws::{Channel, Limit, ServerFrame, Sub};
 
 use super::Bench;
 use super::meter::{Meter, Used};
 use super::result::{Figure, RunResult};
 use super::target::Target;
 use crate::args::{Connect, IdleArgs};
-use crate::client::{Api, Wire, problem_text};
+use crate::client::{Api, Wire};
 use crate::output;
 
 /// Requests, or connections that are being made, under way at once.
@@ -129,16 +129,8 @@ async fn socket(connect: &Connect, n: u32, topics: u32) -> anyhow::Result<Wire> 
         limit: CREDIT,
         ..Sub::default()
     };
-    wire.put(Channel(1), &ClientFrame::Sub(sub));
-    wire.flush().await?;
-    loop {
-        match wire.next().await? {
-            (_, ServerFrame::Subscribed(_)) => return Ok(wire),
-            (_, ServerFrame::Err(refused)) => bail!(problem_text(&refused.problem)),
-            (_, ServerFrame::CaughtUp(_)) => {}
-            (_, other) => bail!("sub was answered with {other:?}"),
-        }
-    }
+    wire.subscribe(Channel(1), sub).await?;
+    Ok(wire)
 }
 
 /// Answers pings; nothing else comes.

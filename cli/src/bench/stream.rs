@@ -5,6 +5,7 @@ mod crew;
 mod node;
 mod publishing;
 mod reader;
+mod reading;
 mod report;
 mod shape;
 mod sse;

@@ -18,7 +18,7 @@ use tokio_tungstenite::{Connector, MaybeTlsStream, WebSocketStream, connect_asyn
 use weir_protocol::limits::WS_MESSAGE_BYTES_MAX;
 use weir_protocol::ws::{
     Channel, ClientFrame, CloseCode, Hello, Pong, RawJson, ResumeChannel, SUBPROTOCOL_BINARY,
-    SUBPROTOCOL_JSON, ServerFrame, VERSION, binary, json,
+    SUBPROTOCOL_JSON, ServerFrame, Sub, VERSION, binary, json,
 };
 
 use crate::args::Connect;
@@ -115,6 +115,20 @@ impl Wire {
         match self.encoding {
             Encoding::Binary => binary::put_client_frame(&mut self.out, ch, frame),
             Encoding::Json => json::put_client_frame(&mut self.out_text, ch, frame),
+        }
+    }
+
+    /// Follows a topic or a subscription on a channel of its own, and waits to be told that it is so.
+    ///
+    /// # Errors
+    /// [`WireError`]; final if the gateway refuses.
+    pub(crate) async fn subscribe(&mut self, ch: Channel, sub: Sub) -> Result<(), WireError> {
+        self.put(ch, &ClientFrame::Sub(sub));
+        self.flush().await?;
+        match self.next().await? {
+            (_, ServerFrame::Subscribed(_)) => Ok(()),
+            (_, ServerFrame::Err(refused)) => Err(WireError::Final(problem_text(&refused.problem))),
+            (_, other) => Err(WireError::Final(format!("the gateway answers sub with {other:?}"))),
         }
     }
 

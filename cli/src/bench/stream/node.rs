@@ -22,7 +22,8 @@ use weir_protocol::slots::slot_of;
 use weir_protocol::ws::Delivery;
 use weir_transport::{Answers, CallError, Link, LinkConfig, Priority, TcpConnect};
 
-use super::{DRAIN_QUIET_MAX, Shared};
+use super::Shared;
+use super::reading::{Source, read_all};
 use crate::bench::check::Check;
 use crate::bench::schedule::Window;
 use crate::bench::tally::Tally;
@@ -208,36 +209,12 @@ impl NodeReader {
     }
 
     /// Reads until everything that its writers sent has arrived, or nothing comes any more.
-    pub(super) async fn run(
-        mut self,
-        window: Window,
-        mut all_written: watch::Receiver<bool>,
-    ) -> anyhow::Result<Tally> {
-        let shared = Arc::clone(&self.shared);
-        let sent = |writer| shared.sent_by(writer);
-        let mut check = Check::new(shared.writers_of(self.number), window);
-        let mut knows_end = false;
-        while !(knows_end && check.has_all(sent)) {
-            tokio::select! {
-                biased;
-                event = self.answers.next() => {
-                    let event = event.context("the node ended the stream")??;
-                    self.take(event, &mut check, window.now_ns())?;
-                }
-                written = all_written.wait_for(|written| *written), if !knows_end => {
-                    drop(written?);
-                    knows_end = true;
-                }
-                () = tokio::time::sleep(DRAIN_QUIET_MAX), if knows_end => break,
-            }
-        }
-        let mut tally = Tally::new();
-        tally.replay.record_time(self.started.elapsed());
-        tally.read(&check, sent);
-        Ok(tally)
+    pub(super) async fn run(self, window: Window, written: watch::Receiver<bool>) -> anyhow::Result<Tally> {
+        let (of, shared) = ((self.number, self.started), Arc::clone(&self.shared));
+        read_all(self, of, shared, window, written).await
     }
 
-    fn take(&mut self, event: Bytes, check: &mut Check, now_ns: u64) -> anyhow::Result<()> {
+    fn take_event(&mut self, event: Bytes, check: &mut Check, now_ns: u64) -> anyhow::Result<()> {
         let Packet { message: SubscribeEvent { event }, mut payload } = Packet::decode(event)?;
         match event.context("an event without a kind")? {
             Event::Records(Records { slices, .. }) => {
@@ -266,6 +243,13 @@ impl NodeReader {
             self.answers.grant(raised);
         }
         Ok(())
+    }
+}
+
+impl Source for NodeReader {
+    async fn take(&mut self, check: &mut Check, window: &Window) -> anyhow::Result<()> {
+        let event = self.answers.next().await.context("the node ended the stream")??;
+        self.take_event(event, check, window.now_ns())
     }
 }
 

@@ -9,9 +9,10 @@ use tokio::sync::watch;
 use weir_protocol::start::parse_from;
 use weir_protocol::ws::{Channel, ClientFrame, Deliveries, Limit, Msg, ServerFrame, Sub};
 
-use super::{DRAIN_QUIET_MAX, Shared};
+use super::Shared;
+use super::reading::{Source, read_all};
 use crate::args::{Connect, Transport};
-use crate::bench::check::{Check, Faults};
+use crate::bench::check::Check;
 use crate::bench::schedule::Window;
 use crate::bench::tally::Tally;
 use crate::client::{Encoding, Wire, problem_text};
@@ -46,53 +47,17 @@ impl Reader {
             ..Sub::default()
         };
         let started = Instant::now();
-        wire.put(CH, &ClientFrame::Sub(sub));
-        wire.flush().await?;
-        match wire.next().await? {
-            (_, ServerFrame::Subscribed(_)) => {}
-            (_, ServerFrame::Err(refused)) => bail!(problem_text(&refused.problem)),
-            (_, other) => bail!("sub was answered with {other:?}"),
-        }
+        wire.subscribe(CH, sub).await?;
         Ok(Self { number, shared: Arc::clone(shared), wire, started, taken: Limit::default(), granted })
     }
 
     /// Reads until everything that its writers sent has arrived, or nothing comes any more.
-    pub(super) async fn run(
-        mut self,
-        window: Window,
-        mut all_written: watch::Receiver<bool>,
-    ) -> anyhow::Result<Tally> {
-        let shared = Arc::clone(&self.shared);
-        let sent = |writer| shared.sent_by(writer);
-        let mut check = Check::new(shared.writers_of(self.number), window);
-        let mut knows_end = false;
-        let freezes = shared.shape.freezes(self.number);
-        while !(knows_end && check.has_all(sent)) {
-            if freezes && window.counts(window.now_ns()) {
-                return frozen(check, all_written).await;
-            }
-            tokio::select! {
-                biased;
-                frame = self.wire.next() => self.take(frame?.1, &mut check, &window)?,
-                written = all_written.wait_for(|written| *written), if !knows_end => {
-                    drop(written?);
-                    knows_end = true;
-                }
-                () = tokio::time::sleep(DRAIN_QUIET_MAX), if knows_end => break,
-            }
-            while self.wire.has_next() {
-                let (_, frame) = self.wire.next().await?;
-                self.take(frame, &mut check, &window)?;
-            }
-            self.give_credit().await?;
-        }
-        let mut tally = Tally::new();
-        tally.replay.record_time(self.started.elapsed());
-        tally.read(&check, sent);
-        Ok(tally)
+    pub(super) async fn run(self, window: Window, written: watch::Receiver<bool>) -> anyhow::Result<Tally> {
+        let (of, shared) = ((self.number, self.started), Arc::clone(&self.shared));
+        read_all(self, of, shared, window, written).await
     }
 
-    fn take(&mut self, frame: ServerFrame, check: &mut Check, window: &Window) -> anyhow::Result<()> {
+    fn take_frame(&mut self, frame: ServerFrame, check: &mut Check, window: &Window) -> anyhow::Result<()> {
         let now_ns = window.now_ns();
         let before = self.taken.msgs;
         match frame {
@@ -143,13 +108,19 @@ impl Reader {
     }
 }
 
-/// Nothing is read any more, and the connection stays. What came until then was in order and came once; how long it took
-/// is not told, since who is frozen later is not what is asked.
-async fn frozen(check: Check, mut all_written: watch::Receiver<bool>) -> anyhow::Result<Tally> {
-    all_written.wait_for(|written| *written).await?;
-    let mut tally = Tally::new();
-    tally.faults = Faults { missing: 0, ..check.faults(|_| 0) };
-    Ok(tally)
+impl Source for Reader {
+    async fn take(&mut self, check: &mut Check, window: &Window) -> anyhow::Result<()> {
+        let (_, frame) = self.wire.next().await?;
+        self.take_frame(frame, check, window)
+    }
+
+    async fn finish_turn(&mut self, check: &mut Check, window: &Window) -> anyhow::Result<()> {
+        while self.wire.has_next() {
+            let (_, frame) = self.wire.next().await?;
+            self.take_frame(frame, check, window)?;
+        }
+        self.give_credit().await
+    }
 }
 
 /// The form of frames on a WebSocket.

@@ -13,7 +13,8 @@ use futures_util::{Stream, StreamExt as _};
 use serde::Deserialize;
 use tokio::sync::watch;
 
-use super::{DRAIN_QUIET_MAX, Shared};
+use super::Shared;
+use super::reading::{Source, read_all};
 use crate::args::Connect;
 use crate::bench::check::Check;
 use crate::bench::schedule::Window;
@@ -51,44 +52,12 @@ impl SseReader {
     }
 
     /// Reads until everything that its writers sent has arrived, or nothing comes any more.
-    pub(super) async fn run(
-        mut self,
-        window: Window,
-        mut all_written: watch::Receiver<bool>,
-    ) -> anyhow::Result<Tally> {
-        let shared = Arc::clone(&self.shared);
-        let sent = |writer| shared.sent_by(writer);
-        let mut check = Check::new(shared.writers_of(self.number), window);
-        let mut knows_end = false;
-        let mut quiet_since = Instant::now();
-        while !(knows_end && check.has_all(sent)) {
-            let before = check.delivered();
-            tokio::select! {
-                biased;
-                part = self.body.next() => {
-                    let part = part.context("the gateway ended the stream")??;
-                    self.take(&part, &mut check, window.now_ns())?;
-                }
-                written = all_written.wait_for(|written| *written), if !knows_end => {
-                    drop(written?);
-                    knows_end = true;
-                }
-                () = tokio::time::sleep(DRAIN_QUIET_MAX), if knows_end => {}
-            }
-            // Comments keep the stream alive; they are no messages.
-            if check.delivered() > before || !knows_end {
-                quiet_since = Instant::now();
-            } else if quiet_since.elapsed() >= DRAIN_QUIET_MAX {
-                break;
-            }
-        }
-        let mut tally = Tally::new();
-        tally.replay.record_time(self.started.elapsed());
-        tally.read(&check, sent);
-        Ok(tally)
+    pub(super) async fn run(self, window: Window, written: watch::Receiver<bool>) -> anyhow::Result<Tally> {
+        let (of, shared) = ((self.number, self.started), Arc::clone(&self.shared));
+        read_all(self, of, shared, window, written).await
     }
 
-    fn take(&mut self, part: &[u8], check: &mut Check, now_ns: u64) -> anyhow::Result<()> {
+    fn take_part(&mut self, part: &[u8], check: &mut Check, now_ns: u64) -> anyhow::Result<()> {
         self.rest.extend_from_slice(part);
         let Some(end) = self.rest.iter().rposition(|byte| *byte == b'\n') else { return Ok(()) };
         let before = check.delivered();
@@ -99,6 +68,13 @@ impl SseReader {
         self.shared.taken.fetch_add(check.delivered() - before, Ordering::Relaxed);
         self.rest.drain(..=end);
         Ok(())
+    }
+}
+
+impl Source for SseReader {
+    async fn take(&mut self, check: &mut Check, window: &Window) -> anyhow::Result<()> {
+        let part = self.body.next().await.context("the gateway ended the stream")??;
+        self.take_part(&part, check, window.now_ns())
     }
 }
 

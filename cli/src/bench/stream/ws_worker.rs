@@ -97,13 +97,7 @@ impl WsWorker {
             limit: granted,
             ..Sub::default()
         };
-        wire.put(CH, &ClientFrame::Sub(sub));
-        wire.flush().await?;
-        match wire.next().await? {
-            (_, ServerFrame::Subscribed(_)) => {}
-            (_, ServerFrame::Err(refused)) => bail!(problem_text(&refused.problem)),
-            (_, other) => bail!("sub was answered with {other:?}"),
-        }
+        wire.subscribe(CH, sub).await?;
         let unsettled = Unsettled { first: 1, ..Unsettled::default() };
         let (ack, nack, dead) = (Ranges::default(), Ranges::default(), Ranges::default());
         let (shared, taken, tally) = (Arc::clone(shared), Limit::default(), Tally::new());
