@@ -61,8 +61,10 @@ async fn publish(link: &Link, life: u64, batch: &Batch) {
 }
 
 async fn end_of(link: &Link, life: u64) -> u64 {
-    let request =
-        PartitionStatsRequest { partitions: vec![PartitionRef { incarnation: life, partition: 0 }] };
+    let request = PartitionStatsRequest {
+        partitions: vec![PartitionRef { incarnation: life, partition: 0 }],
+        with_storage: false,
+    };
     let body = vec![Bytes::from(request.encode_to_vec())];
     let stats = link.call(Method::PartitionStats, SHARD, body, WAIT).await.unwrap();
     PartitionStatsList::decode(stats).unwrap().partitions[0].committed_end

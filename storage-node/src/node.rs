@@ -13,6 +13,7 @@ use tokio::sync::{mpsc, watch};
 use weir_journal::{Blobs, Class, Disk, Identity, Journal, JournalConfig, RealDisk, Recovered, StreamId};
 use weir_protocol::ids::{ClusterId, NodeId, ShardId};
 use weir_protocol::rpc::Namespace;
+use weir_tier::store::Store;
 use weir_transport::server::Identity as ServerIdentity;
 use weir_transport::{Listener, MetricsCollector, ServerConfig, Side};
 
@@ -20,13 +21,15 @@ use crate::config::{Backend, NodeConfig, SyncMode};
 use crate::keeper::{Growth, Keeper};
 use crate::layout::{self, Layout};
 use crate::limits::Limits;
-use crate::metrics::{JournalCollector, NodeMetrics, ShardsCollector, TierMetrics};
+use crate::metrics::{
+    JournalCollector, NodeMetrics, ShardsCollector, StorageCollector, TierMetrics, Uploading,
+};
 use crate::outbox::{DeadLetterSender, Forwarder, OutputSender};
 use crate::raft::tripwire::Tripwire;
 use crate::raft::{LogStore, Machine, group};
 use crate::replica::proposer::Proposer;
 use crate::replica::{ShardHandle, ShardShared};
-use crate::sealing::Sealer;
+use crate::sealing::{Rewriter, Sealer};
 use crate::server::{NodeService, Room};
 use crate::shard::command::{Change, Command, PutNamespace, PutSlots};
 use crate::shard::entry::{ENTRY_OVERHEAD_BYTES, SubBatch};
@@ -75,11 +78,13 @@ pub struct Surroundings {
     pub disk: Arc<dyn Disk>,
     /// Where its metrics are registered.
     pub registry: Registry,
+    /// The store of cold messages, instead of the one that the settings name; a failing one in tests.
+    pub object_store: Option<Store>,
 }
 
 impl Default for Surroundings {
     fn default() -> Self {
-        Self { disk: Arc::new(RealDisk), registry: Registry::new() }
+        Self { disk: Arc::new(RealDisk), registry: Registry::new(), object_store: None }
     }
 }
 
@@ -142,7 +147,8 @@ impl Node {
         let wanted = Layout { data_shards: config.data_shards, dedupe_rows: config.dedupe_rows };
         let Layout { data_shards, dedupe_rows } = layout::decide(&blobs, known, wanted)?;
         let tier_metrics = TierMetrics::register(&around.registry)?;
-        let tier = Tier::open(&config, ClusterId(identity.cluster_id), tier_metrics).await?.map(Arc::new);
+        let (cluster, given) = (ClusterId(identity.cluster_id), around.object_store.clone());
+        let tier = Tier::open(&config, given, cluster, tier_metrics).await?.map(Arc::new);
         let mut shards = BTreeMap::new();
         let starter = Starter {
             ring_bytes_max: config.tail_ring_bytes / data_shards as usize,
@@ -159,15 +165,14 @@ impl Node {
             let handle = starter.start(shard, tasks).await;
             shards.insert(shard, handle.map_err(|why| StartError::Shard { shard, why })?);
         }
-        let states = shards.iter().map(|(shard, handle)| (*shard, &handle.state));
-        around.registry.register(Box::new(ShardsCollector::new(states, dedupe_rows as usize)?))?;
+        watch_shards(&around.registry, &shards, dedupe_rows as usize, tier.as_ref())?;
         let limits = Limits::new(journal.config(), data_shards, config.tail_ring_bytes, dedupe_rows as usize);
         metrics.staged_bytes_max(limits.staged_bytes);
         let mut service = NodeService {
             room: Room::new(journal.clone(), &shards),
             shards: Arc::new(shards),
             journal: journal.clone(),
-            cluster_id: ClusterId(identity.cluster_id),
+            cluster_id: cluster,
             node_id: NODE_ID,
             address: String::new(),
             is_synced: config.sync == SyncMode::Always,
@@ -186,11 +191,10 @@ impl Node {
             tasks.spawn(format!("dead letters of shard {shard}"), letters.run(tasks.stop()));
         }
         if let Some(tier) = tier {
-            tasks.spawn("sealer".to_owned(), Sealer::new(tier, Arc::clone(&all)).run(tasks.stop()));
+            keep_store(&tier, &all, u64::from(config.rewrite_below_percent) * 10, tasks);
         }
         drop(all);
-        let identity =
-            ServerIdentity { cluster_id: ClusterId(identity.cluster_id), node_id: NodeId(NODE_ID) };
+        let identity = ServerIdentity { cluster_id: cluster, node_id: NodeId(NODE_ID) };
         // The port must be known before the map can name it.
         let socket = TcpListener::bind(config.listen).await.map_err(StartError::Listen)?;
         let addr = socket.local_addr().map_err(StartError::Listen)?;
@@ -278,6 +282,35 @@ impl RunningNode {
             tracing::error!("the journal did not close cleanly");
         }
     }
+}
+
+/// What is read of the shards when somebody scrapes.
+fn watch_shards(
+    registry: &Registry,
+    shards: &BTreeMap<ShardId, ShardHandle>,
+    dedupe_rows: usize,
+    tier: Option<&Arc<Tier>>,
+) -> Result<(), prometheus::Error> {
+    let states = shards.iter().map(|(shard, handle)| (*shard, &handle.state));
+    registry.register(Box::new(ShardsCollector::new(states, dedupe_rows)?))?;
+    let states = shards.values().map(|handle| &handle.state);
+    let uploading = tier.map(|tier| -> Uploading {
+        let tier = Arc::downgrade(tier);
+        Box::new(move || tier.upgrade().map_or(0, |tier| tier.uploads.bytes()))
+    });
+    registry.register(Box::new(StorageCollector::new(states, uploading)?))
+}
+
+/// The tasks that fill the object store and keep it small.
+fn keep_store(
+    tier: &Arc<Tier>,
+    all: &Arc<BTreeMap<ShardId, ShardHandle>>,
+    below_permille: u64,
+    tasks: &mut Tasks,
+) {
+    let rewriter = Rewriter::new(Arc::clone(tier), Arc::clone(all), below_permille);
+    tasks.spawn("rewriter".to_owned(), rewriter.run(tasks.stop()));
+    tasks.spawn("sealer".to_owned(), Sealer::new(Arc::clone(tier), Arc::clone(all)).run(tasks.stop()));
 }
 
 fn open_journal(

@@ -272,6 +272,9 @@ pub struct PartitionStatsRequest {
     /// Which.
     #[prost(message, repeated, tag = "1")]
     pub partitions: Vec<PartitionRef>,
+    /// Also where their messages are: dearer, for one topic at a time.
+    #[prost(bool, tag = "2")]
+    pub with_storage: bool,
 }
 
 /// A partition of one life of a topic.
@@ -317,4 +320,45 @@ pub struct PartitionStats {
     /// Records delivered to readers per second, likewise.
     #[prost(double, tag = "7")]
     pub deliver_records_per_second: f64,
+    /// Where its messages are, if it was asked for and the node has an object store.
+    #[prost(message, optional, tag = "20")]
+    pub storage: Option<PartitionStorage>,
+}
+
+/// Where the messages of a partition are. In offset order: cold, archived, uploading, local.
+#[derive(Clone, Copy, PartialEq, prost::Message)]
+pub struct PartitionStorage {
+    /// One past the last record that is only in the object store.
+    #[prost(uint64, tag = "1")]
+    pub cold_to: u64,
+    /// One past the last that is in the object store.
+    #[prost(uint64, tag = "2")]
+    pub archived_to: u64,
+    /// One past the last of those that are being uploaded.
+    #[prost(uint64, tag = "3")]
+    pub uploading_to: u64,
+    /// Encoded bytes that are only in the object store.
+    #[prost(uint64, tag = "4")]
+    pub cold_bytes: u64,
+    /// Encoded bytes that are in the object store and in the journal.
+    #[prost(uint64, tag = "5")]
+    pub archived_bytes: u64,
+    /// Encoded bytes that are being uploaded.
+    #[prost(uint64, tag = "6")]
+    pub uploading_bytes: u64,
+    /// Encoded bytes that are only in the journal, and not being uploaded.
+    #[prost(uint64, tag = "7")]
+    pub local_bytes: u64,
+    /// Age of the oldest record that is not in the object store; 0 if all are.
+    #[prost(uint64, tag = "8")]
+    pub upload_lag_ms: u64,
+    /// Its share of the bytes of objects.
+    #[prost(uint64, tag = "9")]
+    pub object_bytes: u64,
+    /// Its share of the requests that wrote objects within the last day.
+    #[prost(double, tag = "10")]
+    pub puts_per_day: f64,
+    /// Its share of the requests that compared those objects, and those that read its own blocks, within about a day.
+    #[prost(double, tag = "11")]
+    pub gets_per_day: f64,
 }

@@ -1,18 +1,20 @@
 //! What a storage node counts, as Prometheus metrics in a registry that the caller owns.
 //!
-//! Names are `weir_node_…`, `weir_journal_…` and `weir_tier_…`, in seconds and bytes; what is bounded has its bound beside it, `…_max`.
+//! Names are `weir_node_…`, `weir_journal_…`, `weir_tier_…` and `weir_storage_…`, in seconds and bytes; what is bounded has its bound beside it, `…_max`.
 //! Labels come from closed sets (stage, level, code, shard, table), never from clients: topics and partitions have their
 //! rates in the API instead.
 //!
 //! * `node`: publishes by stage and shard, records and bytes in and out, refusals.
-//! * `journal`: the journal's own counters, read when somebody scrapes; `shards`: what the shards hold, likewise.
+//! * `journal`: the journal's own counters, read when somebody scrapes; `shards`: what the shards hold, likewise; `storage`: where messages are.
 
 mod journal;
 mod node;
 mod shards;
+mod storage;
 mod tier;
 
 pub use journal::JournalCollector;
 pub use node::NodeMetrics;
 pub use shards::ShardsCollector;
+pub use storage::{StorageCollector, Uploading};
 pub use tier::TierMetrics;

@@ -18,6 +18,8 @@ pub struct TierMetrics {
     pack_bytes: IntCounter,
     packs: IntCounter,
     failures: IntCounter,
+    replaced: IntCounter,
+    replaced_bytes: IntCounter,
     lag: GaugeVec,
     watched: Arc<Mutex<Option<Watched>>>,
 }
@@ -48,6 +50,8 @@ impl TierMetrics {
             pack_bytes: counter("weir_tier_pack_bytes_total", "Bytes of these packs.")?,
             packs: counter("weir_tier_packs_total", "Packs that were committed.")?,
             failures: counter("weir_tier_failures_total", "Rounds of sealing and deleting that failed.")?,
+            replaced: counter("weir_tier_packs_replaced_total", "Mostly dead packs that others took over.")?,
+            replaced_bytes: counter("weir_tier_packs_replaced_bytes_total", "Bytes of these packs.")?,
             lag,
             watched: Arc::default(),
         };
@@ -65,6 +69,12 @@ impl TierMetrics {
         self.packs.inc();
         self.sealed_bytes.inc_by(raw_bytes);
         self.pack_bytes.inc_by(pack_bytes);
+    }
+
+    /// Counts packs that another takes the place of, and their bytes.
+    pub fn replaced(&self, packs: u64, bytes: u64) {
+        self.replaced.inc_by(packs);
+        self.replaced_bytes.inc_by(bytes);
     }
 
     /// Counts a round that failed.
@@ -96,7 +106,7 @@ impl StoreCollector {
         let requests = by("weir_tier_requests_total", "Requests to the object store.", "request")?;
         let bytes = by("weir_tier_request_bytes_total", "Bytes to and from the object store.", "request")?;
         let blocks =
-            by("weir_tier_blocks_total", "Blocks asked for by readers, and fetched for them.", "what")?;
+            by("weir_tier_blocks_total", "Blocks readers asked for and missed, and blocks fetched.", "what")?;
         let memory = IntGauge::new("weir_tier_cache_memory_bytes", "Blocks of packs in memory.")?;
         let memory_max =
             IntGauge::new("weir_tier_cache_memory_bytes_max", "Blocks of packs kept in memory.")?;
@@ -115,6 +125,7 @@ impl StoreCollector {
             set(&bytes, "get", &store.get_bytes);
             set(&bytes, "put", &store.put_bytes);
             set(&blocks, "asked", &cold.asked);
+            set(&blocks, "missed", &cold.missed);
             set(&blocks, "fetched", &cold.fetched);
         }
         Ok([Box::new(requests), Box::new(bytes), Box::new(blocks), Box::new(memory), Box::new(memory_max)])

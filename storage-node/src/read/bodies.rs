@@ -37,12 +37,36 @@ pub(super) async fn of(
             read => return read,
         }
     };
-    let mut batches = tier.batches(key, &packed(shard, tier, key, cold)?, ahead).await?;
+    let mut batches = from_packs(shard, tier, key, cold, ahead).await?;
     if !hot.is_empty() {
         // What has just left is read by the next call: this one has something to give.
         batches.extend(from_log(shard, hot).await.unwrap_or_default());
     }
     Ok(batches)
+}
+
+/// The rows' batches from the packs that hold them. An object that is gone may have been replaced by another since it was
+/// looked up: then that one is read.
+pub(crate) async fn from_packs(
+    shard: &ShardHandle,
+    tier: &Tier,
+    key: PartitionKey,
+    rows: &[BatchRow],
+    ahead: usize,
+) -> Result<Vec<Batch>, Refusal> {
+    let mut from = packed(shard, tier, key, rows)?;
+    loop {
+        match tier.batches(key, &from, ahead).await {
+            Err(refusal) if refusal.error_code() == ErrorCode::Corrupt => {
+                let now = packed(shard, tier, key, rows)?;
+                if now == from {
+                    return Err(refusal);
+                }
+                from = now;
+            }
+            done => return done,
+        }
+    }
 }
 
 /// The batch of a dead letter.

@@ -12,6 +12,8 @@ mod log;
 mod reader;
 
 pub use bodies::batch_of_letter;
+#[cfg(test)]
+pub(crate) use bodies::from_packs;
 pub use early::EarlyReader;
 pub use filtered::{Filtered, parse as parse_filter};
 pub use log::{batch_of, from_log};

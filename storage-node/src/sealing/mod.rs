@@ -1,13 +1,20 @@
 //! What leaves the journal: old batches become packs, packs are committed, objects that nothing needs are deleted.
 //!
 //! ```text
-//!   sealer   the task that does it, for all shards of the node
-//!   sweep    which objects of a listing nobody will ever need
+//!   sealer    the task that does it, for all shards of the node
+//!   plan      which mostly dead packs are worth a new one, and what of them it takes. Pure
+//!   rewriter  the task that makes it
+//!   making    what both share: packs made, sent, verified and committed
+//!   sweep     which objects of a listing nobody will ever need
 //! ```
 
+mod making;
+mod plan;
+mod rewriter;
 mod sealer;
 mod sweep;
 #[cfg(test)]
 mod tests;
 
+pub use rewriter::Rewriter;
 pub use sealer::Sealer;

@@ -4,24 +4,20 @@ use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use prost::Message as _;
 use tokio::sync::watch;
 use tokio::time::Instant;
 use ulid::Ulid;
-use weir_journal::{Class, Usage};
-use weir_protocol::batch::Batch;
-use weir_protocol::error::ErrorCode;
+use weir_journal::Usage;
 use weir_protocol::ids::{LogIndex, ShardId, Term};
-use weir_protocol::rpc::Refusal;
-use weir_tier::pack::{PackIdentity, PackSummary, PackWriter, PushError};
-use weir_tier::store::{PackName, StoreError, Uploaded};
+use weir_tier::pack::{PackIdentity, PackSummary, PackWriter};
+use weir_tier::store::PackName;
 
+use super::making::{PARTITIONS_MAX, SealError, finish, pack, propose, seal_of};
 use super::sweep;
 use crate::clock;
 use crate::read;
 use crate::replica::ShardHandle;
-use crate::shard::command::{Change, Command, Forget, Seal, SealedPart};
-use crate::shard::entry::{ENTRY_OVERHEAD_BYTES, SubBatch};
+use crate::shard::command::{Change, Forget};
 use crate::shard::state::{BatchRow, PartitionKey, Verdict, oldest_batches};
 use crate::tier::Tier;
 
@@ -29,8 +25,6 @@ use crate::tier::Tier;
 const ROUND: Duration = Duration::from_millis(250);
 /// After a failure it waits this long.
 const PAUSE: Duration = Duration::from_secs(2);
-/// Partitions of one pack: bounds its footer and the command that commits it.
-const PARTITIONS_MAX: usize = 8_192;
 /// Bytes that are read, compressed and sent at a time.
 const STEP_BYTES: u64 = 2 << 20;
 /// Bytes per second at which packs are made while there is room: publishing goes on beside it.
@@ -43,26 +37,6 @@ const DELETES_AT_ONCE: usize = 100;
 const SWEEP_EVERY: Duration = Duration::from_secs(3_600);
 /// Objects that one search looks at.
 const SWEEP_OBJECTS_MAX: usize = 100_000;
-
-/// Why nothing was sealed.
-#[derive(Debug, thiserror::Error)]
-pub(super) enum SealError {
-    /// The store; the next attempt makes another object.
-    #[error(transparent)]
-    Store(#[from] StoreError),
-    /// The records could not be read, or the pack not committed.
-    #[error("{}", .0.detail)]
-    Refused(Refusal),
-    /// The batches are not in order: the state contradicts itself.
-    #[error(transparent)]
-    Push(#[from] PushError),
-}
-
-impl From<Refusal> for SealError {
-    fn from(refusal: Refusal) -> Self {
-        Self::Refused(refusal)
-    }
-}
 
 /// Seals for the shards of a node, one pack at a time.
 pub struct Sealer {
@@ -117,7 +91,9 @@ impl Sealer {
                     return Ok(());
                 }
                 if failed.iter().all(|(of, _)| of != id) && self.is_due(shard) {
-                    match self.seal(shard).await {
+                    let sealed = self.seal(shard).await;
+                    self.tier.uploads.attempted(sealed.as_ref().err().map(ToString::to_string));
+                    match sealed {
                         Ok(()) => is_more = true,
                         Err(error) => failed.push((*id, error)),
                     }
@@ -159,11 +135,8 @@ impl Sealer {
         let (cluster, attempt) = (self.tier.cluster, Ulid::new());
         let name = PackName { cluster, shard: shard.shard, first, last, term, attempt };
         let began = Instant::now();
-        let (summary, uploaded) = self.upload(shard, &name, &rows).await?;
-        if (summary.pack_bytes, summary.crc32c) != (uploaded.bytes, uploaded.crc32c) {
-            let refusal = Refusal::new(ErrorCode::Internal, "a pack was sent that was not made");
-            return Err(refusal.into());
-        }
+        let _under_way = self.tier.uploads.begin(&rows);
+        let summary = self.upload(shard, &name, &rows).await?;
         let seal = seal_of(&name, &summary);
         match propose(shard, Change::Seal(seal)).await? {
             Verdict::Refused(refusal) => {
@@ -189,7 +162,7 @@ impl Sealer {
         shard: &ShardHandle,
         name: &PackName,
         rows: &[(PartitionKey, BatchRow)],
-    ) -> Result<(PackSummary, Uploaded), SealError> {
+    ) -> Result<PackSummary, SealError> {
         let identity = PackIdentity { cluster: name.cluster, shard: name.shard, term: name.term };
         let mut writer = PackWriter::new(identity, self.tier.codec);
         let mut upload = self.tier.cold.store().upload(name.to_string());
@@ -221,12 +194,7 @@ impl Sealer {
                 tokio::time::sleep_until(began + pace).await;
             }
         }
-        let (rest, summary) = writer.finish();
-        if let Err(error) = upload.write(rest).await {
-            upload.abort().await;
-            return Err(error.into());
-        }
-        Ok((summary, upload.finish().await?))
+        finish(writer, upload).await
     }
 
     /// Deletes objects that the log does not need any more, then lets it forget them: in this order, so that a crash
@@ -268,7 +236,7 @@ impl Sealer {
 }
 
 /// The journal is half full, and this entry lies in the older half of its files.
-fn is_in_the_way(shard: &ShardHandle, entry: LogIndex) -> bool {
+pub(super) fn is_in_the_way(shard: &ShardHandle, entry: LogIndex) -> bool {
     let usage = shard.journal.usage();
     let limit = usage.limit_bytes.saturating_sub(shard.journal.config().control_reserve_bytes).max(1);
     let is_half_full = u128::from(usage.used_bytes) * 1_000 >= u128::from(limit) * PRESSURE_PERMILLE;
@@ -296,49 +264,4 @@ fn steps(rows: &[(PartitionKey, BatchRow)]) -> impl Iterator<Item = &[(Partition
         rest = behind;
         (!step.is_empty()).then_some(step)
     })
-}
-
-/// Compresses on another thread: it takes milliseconds.
-async fn pack(
-    mut writer: PackWriter,
-    rows: Vec<(PartitionKey, BatchRow)>,
-    batches: Vec<Batch>,
-) -> Result<(PackWriter, Result<bytes::Bytes, PushError>), Refusal> {
-    let packed = tokio::task::spawn_blocking(move || {
-        let pushed = rows.iter().zip(&batches);
-        let pushed = pushed.map(|((key, row), batch)| writer.push(*key, row.base_offset, row.ts, batch));
-        let result = pushed.collect::<Result<Vec<()>, _>>().map(|_| writer.take_ready());
-        (writer, result)
-    });
-    packed.await.map_err(|error| Refusal::new(ErrorCode::Internal, error.to_string()))
-}
-
-fn seal_of(name: &PackName, summary: &PackSummary) -> Seal {
-    let parts = summary.partitions.iter().map(|row| SealedPart {
-        incarnation: row.partition.0.0,
-        partition: row.partition.1.0,
-        start: row.start.0,
-        end: row.end.0,
-    });
-    Seal {
-        first: name.first.0,
-        last: name.last.0,
-        term: name.term.0,
-        attempt: name.attempt.0.into(),
-        bytes: summary.pack_bytes,
-        tail_bytes: summary.tail_bytes,
-        crc32c: summary.crc32c,
-        parts: parts.collect(),
-    }
-}
-
-/// Commits one change and gives its verdict.
-async fn propose(shard: &ShardHandle, change: Change) -> Result<Verdict, Refusal> {
-    let command = Command { change: Some(change) }.encode_to_vec();
-    let sub = SubBatch::command(command.into());
-    let bytes = (sub.encoded_bytes() + ENTRY_OVERHEAD_BYTES) as u64;
-    let permit = shard.journal.try_admit(bytes, Class::Control);
-    let permit = permit.map_err(|full| Refusal::new(ErrorCode::Busy, full.to_string()))?;
-    let verdict = shard.change(vec![sub], permit).await?.pop();
-    verdict.ok_or_else(|| Refusal::new(ErrorCode::Internal, "the change has no verdict"))
 }

@@ -1,5 +1,7 @@
 //! Tests of the sealer over a store that fails, and of reading what it has sealed.
 
+mod rewriting;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::mpsc;
@@ -26,7 +28,7 @@ use crate::replica::ShardHandle;
 use crate::shard::command::{Change, Command, CreateTopic, DeleteTopic};
 use crate::shard::entry::{Kind, SubBatch};
 use crate::shard::state::{PartitionKey, Verdict};
-use crate::tier::Tier;
+use crate::tier::{Tier, Uploads};
 
 /// A node and the sealer of its shards, which only the test calls.
 struct Play {
@@ -54,6 +56,7 @@ impl Play {
             codec: BlockCodec::Raw,
             seal_bytes: 1,
             seal_after: Duration::ZERO,
+            uploads: Uploads::default(),
             metrics: TierMetrics::register(&Registry::new()).unwrap(),
         });
         let handle = |id| (id, ShardHandle { tier: Some(Arc::clone(&tier)), ..node.shard(id) });

@@ -9,8 +9,10 @@ use weir_protocol::error::ErrorCode;
 use weir_protocol::ids::ShardId;
 use weir_protocol::rpc::Refusal;
 
+use crate::clock;
 use crate::replica::ShardHandle;
 use crate::shard::state::ShardState;
+use crate::tier::Tier;
 
 /// Topics that a refusal names.
 const NAMED: usize = 5;
@@ -20,6 +22,8 @@ const NAMED: usize = 5;
 pub struct Room {
     journal: Journal,
     states: Arc<BTreeMap<StreamId, Arc<RwLock<ShardState>>>>,
+    /// Where old messages go, if anywhere.
+    tier: Option<Arc<Tier>>,
 }
 
 impl Room {
@@ -27,7 +31,8 @@ impl Room {
     #[must_use]
     pub fn new(journal: Journal, shards: &BTreeMap<ShardId, ShardHandle>) -> Self {
         let states = shards.values().map(|shard| (shard.stream(), Arc::clone(&shard.state)));
-        Self { journal, states: Arc::new(states.collect()) }
+        let tier = shards.values().find_map(|shard| shard.tier.clone());
+        Self { journal, states: Arc::new(states.collect()), tier }
     }
 
     /// Says why there is no room, and who keeps it: whichever shard was asked, a file is freed by all of them.
@@ -38,15 +43,39 @@ impl Room {
             }
             Full::Journal { .. } | Full::Index { .. } | Full::Disk { .. } => {
                 let pinning = self.oldest_topics().join(", ");
-                let detail = match pinning.as_str() {
-                    "" => full.to_string(),
-                    _ => format!(
+                let detail = match (pinning.as_str(), self.waits_for_store()) {
+                    ("", None) => full.to_string(),
+                    ("", Some(store)) => format!("{full}; {store}"),
+                    (_, Some(store)) => format!("{full}; {store}. The oldest messages belong to: {pinning}"),
+                    (_, None) => format!(
                         "{full}; the oldest messages belong to: {pinning}. Shorten retention or delete topics"
                     ),
                 };
                 Refusal { retry_after_ms: Some(1_000), ..Refusal::new(ErrorCode::JournalFull, detail) }
             }
         }
+    }
+
+    /// What is to be done about messages that have not left for the object store, if there is one and some have not.
+    fn waits_for_store(&self) -> Option<String> {
+        let tier = self.tier.as_ref()?;
+        let oldest = self
+            .states
+            .values()
+            .filter_map(|state| state.read().oldest_unsealed())
+            .map(|row| row.ts)
+            .min()?;
+        let age = clock::now().0.saturating_sub(oldest.0) / 1_000;
+        Some(match tier.uploads.failure() {
+            Some(why) => format!(
+                "messages do not leave it for the object store, for {age} s: {why}. Publishes go on by themselves once the \
+                 store takes them"
+            ),
+            None => format!(
+                "messages leave it for the object store more slowly than they come, the oldest has waited for {age} s. \
+                 Publishes go on by themselves; if this lasts, publish less or give the journal more room"
+            ),
+        })
     }
 
     /// Topics with the oldest messages in turns of the shards that keep journal files, the oldest file's first.

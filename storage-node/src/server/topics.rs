@@ -1,5 +1,6 @@
 //! Topics, subscriptions, namespaces and what is known of partitions.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -19,6 +20,7 @@ use weir_protocol::rpc::{
 use super::dispatch::decode;
 use super::publish::fits_entry;
 use super::room::Room;
+use super::whereabouts::Whereabouts;
 use crate::clock;
 use crate::replica::ShardHandle;
 use crate::shard::command::{
@@ -26,7 +28,7 @@ use crate::shard::command::{
     PutNamespace, UpdateSubscription, UpdateTopic,
 };
 use crate::shard::entry::{ENTRY_OVERHEAD_BYTES, SubBatch};
-use crate::shard::state::{ShardState, Verdict};
+use crate::shard::state::{Partition, ShardState, Verdict};
 
 /// How long the answer to a change waits for the other shards of its topic.
 const TOLD_TIME_MAX: Duration = Duration::from_secs(5);
@@ -172,24 +174,31 @@ pub(super) fn list_namespaces(shard: &ShardHandle, body: Bytes) -> Result<Namesp
 
 pub(super) fn partition_stats(shard: &ShardHandle, body: Bytes) -> Result<PartitionStatsList, Refusal> {
     let request: PartitionStatsRequest = decode(body)?;
-    let state = shard.state.read();
-    let stats =
-        |at: &PartitionRef| match state.partition((Incarnation(at.incarnation), PartitionId(at.partition))) {
-            Err(refusal) => PartitionStats { refused: Some(refusal), ..PartitionStats::default() },
-            Ok(partition) => {
-                let rate = shard.shared.rate((Incarnation(at.incarnation), PartitionId(at.partition)));
-                PartitionStats {
-                    refused: None,
-                    start: partition.start.0,
-                    committed_end: partition.end.0,
-                    bytes: partition.bytes,
-                    publish_records_per_second: rate.published_records,
-                    publish_bytes_per_second: rate.published_bytes,
-                    deliver_records_per_second: rate.delivered_records,
-                }
+    let key = |at: &PartitionRef| (Incarnation(at.incarnation), PartitionId(at.partition));
+    // Shared and let go of: counting bytes keeps apply waiting no longer than it takes to find the partitions.
+    let (found, packs) = {
+        let state = shard.state.read();
+        let found: Vec<_> = request.partitions.iter().map(|at| state.shared_partition(key(at))).collect();
+        (found, state.shared_packs())
+    };
+    let storage = request.with_storage.then(|| Whereabouts::new(shard, packs)).flatten();
+    let stats = |(at, found): (&PartitionRef, Result<Arc<Partition>, Refusal>)| match found {
+        Err(refusal) => PartitionStats { refused: Some(refusal), ..PartitionStats::default() },
+        Ok(partition) => {
+            let rate = shard.shared.rate(key(at));
+            PartitionStats {
+                refused: None,
+                start: partition.start.0,
+                committed_end: partition.end.0,
+                bytes: partition.bytes,
+                publish_records_per_second: rate.published_records,
+                publish_bytes_per_second: rate.published_bytes,
+                deliver_records_per_second: rate.delivered_records,
+                storage: storage.as_ref().map(|storage| storage.of(key(at), &partition)),
             }
-        };
-    Ok(PartitionStatsList { partitions: request.partitions.iter().map(stats).collect() })
+        }
+    };
+    Ok(PartitionStatsList { partitions: request.partitions.iter().zip(found).map(stats).collect() })
 }
 
 pub(super) fn producer_state(shard: &ShardHandle, body: Bytes) -> Result<ProducerState, Refusal> {

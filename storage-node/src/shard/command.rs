@@ -11,7 +11,7 @@ use weir_protocol::rpc::{
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct Command {
     /// What to do.
-    #[prost(oneof = "Change", tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 30, 31")]
+    #[prost(oneof = "Change", tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 30, 31, 32")]
     pub change: Option<Change>,
 }
 
@@ -69,6 +69,9 @@ pub enum Change {
     /// Forgets packs whose objects are gone.
     #[prost(message, tag = "31")]
     Forget(Forget),
+    /// Commits a pack that takes the place of others.
+    #[prost(message, tag = "32")]
+    Rewrite(Rewrite),
 }
 
 /// Creates a topic unless it exists.
@@ -305,6 +308,9 @@ pub struct Seal {
     /// What it holds.
     #[prost(message, repeated, tag = "8")]
     pub parts: Vec<SealedPart>,
+    /// Bytes of the batches in it, as the log held them; 0 in entries before state version 5.
+    #[prost(uint64, tag = "9")]
+    pub batch_bytes: u64,
 }
 
 /// Records of one partition in a pack.
@@ -322,6 +328,17 @@ pub struct SealedPart {
     /// One past the last.
     #[prost(uint64, tag = "4")]
     pub end: u64,
+}
+
+/// Commits a pack that holds what is still needed of older ones.
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct Rewrite {
+    /// The new pack.
+    #[prost(message, required, tag = "1")]
+    pub pack: Seal,
+    /// Numbers of those whose records it holds.
+    #[prost(uint64, repeated, tag = "2")]
+    pub replaced: Vec<u64>,
 }
 
 /// Forgets packs that nothing needs and whose objects are gone.

@@ -34,7 +34,8 @@ use weir_protocol::limits::ENTRY_BYTES_MAX;
 /// - 3: subscriptions, their parts, dead letters.
 /// - 4: subscriptions with an order, a filter, fairness; outputs of settles, and their arrival; packs;
 ///   seeks that can be undone, dead letters that can be revived.
-/// - 5: subscriptions to several topics and to all whose names begin alike.
+/// - 5: subscriptions to several topics and to all whose names begin alike; packs that take the place of others, and
+///   count their batches.
 pub const STATE_VERSION: u16 = 5;
 const STATE_VERSION_MIN: u16 = 1;
 /// Bytes before the first sub-batch.

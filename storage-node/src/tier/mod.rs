@@ -4,6 +4,7 @@
 //! The only room here, with that one, that knows object stores, through `weir_tier`.
 
 mod reading;
+mod uploads;
 
 use std::path::Path;
 use std::time::Duration;
@@ -16,6 +17,8 @@ use weir_tier::store::{OpenError, PackName, Store, StoreConfig};
 use crate::config::{NodeConfig, PackCodec};
 use crate::metrics::TierMetrics;
 use crate::shard::state::Pack;
+
+pub use uploads::Uploads;
 
 /// Where the store is inside the data directory if the setting says `local`.
 const LOCAL_FOLDER: &str = "objects";
@@ -45,26 +48,31 @@ pub struct Tier {
     pub(crate) seal_bytes: u64,
     /// Batches of this age are sealed.
     pub(crate) seal_after: Duration,
+    /// What is on its way to the store.
+    pub(crate) uploads: Uploads,
     /// Counters.
     pub(crate) metrics: TierMetrics,
 }
 
 impl Tier {
-    /// Opens the store that `config` names, if it does, and tries what is relied upon.
+    /// Opens the store that `config` names, if it does, or takes the `given` one, and tries what is relied upon.
     ///
     /// # Errors
     /// [`TierError`]: the node must not start.
     pub async fn open(
         config: &NodeConfig,
+        given: Option<Store>,
         cluster: ClusterId,
         metrics: TierMetrics,
     ) -> Result<Option<Self>, TierError> {
-        let Some(url) = &config.object_store else { return Ok(None) };
-        let store = StoreConfig {
-            options: config.object_store_options.clone(),
-            ..StoreConfig::new(url_of(url, &config.data_dir))
+        let store = match (given, &config.object_store) {
+            (Some(store), _) => store,
+            (None, Some(url)) => Store::open(StoreConfig {
+                options: config.object_store_options.clone(),
+                ..StoreConfig::new(url_of(url, &config.data_dir))
+            })?,
+            (None, None) => return Ok(None),
         };
-        let store = Store::open(store)?;
         store.self_test().await?;
         let cache = CacheConfig {
             memory_bytes: config.cache_memory_bytes,
@@ -79,7 +87,15 @@ impl Tier {
             PackCodec::Zstd => BlockCodec::Zstd,
         };
         let seal_after = Duration::from_millis(config.seal_after_ms);
-        Ok(Some(Self { cold, cluster, codec, seal_bytes: config.seal_bytes, seal_after, metrics }))
+        Ok(Some(Self {
+            cold,
+            cluster,
+            codec,
+            seal_bytes: config.seal_bytes,
+            seal_after,
+            uploads: Uploads::default(),
+            metrics,
+        }))
     }
 
     /// Name and size of a pack of `shard`.

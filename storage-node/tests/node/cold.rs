@@ -9,9 +9,12 @@ use weir_protocol::rpc::{
     At, ConfirmState, ConfirmStateRequest, DeleteTopicRequest, Level, Method, TopicDescription,
 };
 use weir_storage_node::{NodeConfig, RunningNode, Surroundings};
+use weir_tier::faults::{Fault, Faults, Op, store_in_memory};
 use weir_transport::Link;
 
-use crate::client::{batch, call, config, create, name, publish, read, settings, start_in, until};
+use crate::client::{
+    batch, call, config, create, name, publish, publish_refused, read, settings, start_in, until,
+};
 
 /// Published in all: more than the journal of a test holds.
 const MESSAGES: u64 = 100;
@@ -158,5 +161,38 @@ async fn a_store_that_cannot_be_used_stops_the_start_with_the_reason() {
     }
     let (node, link) = start_cold(dir.path()).await;
     create(&link, "t", config()).await;
+    node.shutdown(Duration::from_secs(5)).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_full_journal_says_that_it_waits_for_the_object_store() {
+    let dir = tempfile::tempdir().unwrap();
+    let faults = Faults::default();
+    let store = store_in_memory(faults.clone(), PATIENCE);
+    let around = Surroundings { object_store: Some(store), ..Surroundings::default() };
+    // Small enough for one request, which then fails.
+    let settings = NodeConfig { seal_bytes: 4 << 20, ..cold_settings(dir.path()) };
+    let (node, link) = start_in(settings, around).await;
+    let life = create(&link, "t", config()).await;
+    faults.always(Some((Op::Put, Fault::Error)));
+    let (began, mut n) = (Instant::now(), 0);
+    let refusal = loop {
+        assert!(began.elapsed() < PATIENCE, "{n} messages fit");
+        match publish_refused(&link, life, &batch(0, 0, &[&value(n)])).await {
+            Ok(_) => n += 1,
+            Err(refusal) if refusal.error_code() == ErrorCode::JournalFull => break refusal,
+            Err(refusal) => assert_eq!(refusal.error_code(), ErrorCode::Busy, "{refusal:?}"),
+        }
+    };
+    for part in ["for the object store", "planned to fail", "default/t"] {
+        assert!(refusal.detail.contains(part), "{part:?} in {:?}", refusal.detail);
+    }
+    assert!(!refusal.detail.contains("Shorten retention"), "{:?}", refusal.detail);
+    faults.always(None);
+    while let Err(code) = publish(&link, life, &batch(0, 0, &["again"])).await {
+        assert!(matches!(code, ErrorCode::JournalFull | ErrorCode::Busy), "{code:?}");
+        assert!(began.elapsed() < PATIENCE, "there is no room again");
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
     node.shutdown(Duration::from_secs(5)).await;
 }

@@ -130,8 +130,10 @@ async fn what_was_done_shows_in_metrics_and_in_the_partitions_rates() {
     ] {
         assert!(text.contains(line), "{line} in {text}");
     }
-    let request =
-        PartitionStatsRequest { partitions: vec![PartitionRef { incarnation: life, partition: 0 }] };
+    let request = PartitionStatsRequest {
+        partitions: vec![PartitionRef { incarnation: life, partition: 0 }],
+        with_storage: false,
+    };
     let body = vec![request.encode_to_vec().into()];
     let stats = link.call(Method::PartitionStats, SHARD, body, WAIT).await.unwrap();
     let stats = PartitionStatsList::decode(stats).unwrap().partitions.remove(0);

@@ -3,15 +3,18 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Instant;
 
 use bytes::Bytes;
 use foyer::{
     BlockEngineConfig, Cache, CacheBuilder, DeviceBuilder as _, FsDeviceBuilder, HybridCache,
     HybridCacheBuilder, HybridCachePolicy, PsyncIoEngineConfig,
 };
+use parking_lot::Mutex;
 use tokio::sync::Semaphore;
 
 use crate::pack::{Footer, PackError, PackIdentity, PackedPartition, Trailer, read_block};
+use crate::recent::Recent;
 use crate::store::{PackName, Store, StoreError};
 
 /// Memory for footers.
@@ -72,8 +75,24 @@ impl From<&StoreError> for ColdError {
 pub struct ColdMetrics {
     /// Blocks that readers asked for.
     pub asked: AtomicU64,
+    /// Of these, the blocks that no cache had and nobody was fetching.
+    pub missed: AtomicU64,
     /// Blocks that had to be fetched from the store, reading ahead included.
     pub fetched: AtomicU64,
+    of_partitions: Mutex<Recent>,
+}
+
+impl ColdMetrics {
+    /// About how many blocks of `partition` were fetched within the last day.
+    #[must_use]
+    pub fn fetched_within_a_day(&self, partition: PackedPartition) -> f64 {
+        self.of_partitions.lock().of(partition, Instant::now())
+    }
+
+    fn fetched(&self, partition: PackedPartition) {
+        self.fetched.fetch_add(1, Ordering::Relaxed);
+        self.of_partitions.lock().count(partition, Instant::now());
+    }
 }
 
 /// Reads packs of one store. Cheap to clone.
@@ -158,7 +177,7 @@ impl Cold {
         place: usize,
     ) -> Result<Bytes, ColdError> {
         self.metrics.asked.fetch_add(1, Ordering::Relaxed);
-        self.fetch(pack, footer, partition, place).await
+        self.fetch(pack, footer, partition, place, true).await
     }
 
     /// Begins to fetch up to `count` blocks from `place` on, if requests are to spare; nobody waits for them.
@@ -178,7 +197,7 @@ impl Cold {
             }
             let (cold, pack, footer) = (self.clone(), *pack, Arc::clone(footer));
             tokio::spawn(async move {
-                if let Err(error) = cold.fetch(&pack, &footer, partition, place).await {
+                if let Err(error) = cold.fetch(&pack, &footer, partition, place, false).await {
                     tracing::debug!(%error, "not read ahead");
                 }
             });
@@ -191,6 +210,7 @@ impl Cold {
         footer: &Footer,
         partition: PackedPartition,
         place: usize,
+        is_asked: bool,
     ) -> Result<Bytes, ColdError> {
         let row = footer.partition(partition).and_then(|row| footer.blocks(row).get(place)).copied();
         let row = row.ok_or_else(|| {
@@ -202,7 +222,8 @@ impl Cold {
         let key = block_key(&pack, footer, partition, place);
         let fetched = self.blocks.get_or_fetch(&key, move || async move {
             let _permit = fetches.acquire().await.expect("never closed");
-            metrics.fetched.fetch_add(1, Ordering::Relaxed);
+            metrics.fetched(partition);
+            metrics.missed.fetch_add(u64::from(is_asked), Ordering::Relaxed);
             let name = pack.name.to_string();
             let stored = store.get(&name, row.range()).await?;
             // Decompressing takes a millisecond: other tasks of this worker must not wait for it.

@@ -97,6 +97,21 @@ impl Faults {
     }
 }
 
+/// A store in memory that fails as planned.
+#[must_use]
+pub fn in_memory(faults: Faults) -> Store {
+    let patience = StoreConfig::new("memory:").patience;
+    store_in_memory(faults, patience)
+}
+
+/// The same, whose requests take at most `patience`.
+#[must_use]
+pub fn store_in_memory(faults: Faults, patience: Duration) -> Store {
+    let inner = FaultyStore::new(Arc::new(InMemory::new()), faults);
+    let config = StoreConfig { patience, ..StoreConfig::new("memory:") };
+    Store::over(Arc::new(inner), Path::default(), config)
+}
+
 /// A store with faults.
 #[derive(Debug)]
 pub struct FaultyStore {
@@ -116,13 +131,6 @@ impl fmt::Display for FaultyStore {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "FaultyStore({})", self.inner)
     }
-}
-
-/// A store in memory that fails as planned.
-#[must_use]
-pub fn in_memory(faults: Faults) -> Store {
-    let faulty = FaultyStore::new(Arc::new(InMemory::new()), faults);
-    Store::over(Arc::new(faulty), Path::default(), StoreConfig::new("memory:"))
 }
 
 fn failed() -> Error {

@@ -3,7 +3,8 @@
 //! ```text
 //!   pack    the object's bytes: blocks of batches, an index, checksums. No I/O
 //!   store   objects in S3, GCS, Azure or a folder: conditional creates, verified uploads, ranged reads
-//!   cold    packs read back through a cache of bounded memory and disk
+//!   cold    packs read back through a cache of bounded memory and disk, or past it where they are read once
+//!   spans   blocks of a pack in its order, for whoever copies it
 //!   faults  a store that fails as stores do, for tests
 //! ```
 //!
@@ -15,5 +16,9 @@ pub mod cold;
 #[cfg(feature = "store")]
 pub mod faults;
 pub mod pack;
+#[cfg(feature = "store")]
+mod recent;
+#[cfg(feature = "store")]
+pub mod spans;
 #[cfg(feature = "store")]
 pub mod store;

@@ -19,7 +19,7 @@ use super::dedupe::{Check, Dedupe, PartitionKey, Placement};
 use super::floors::Floors;
 use super::outbox::{Inbox, Outbox};
 use super::outputs::{Arrivals, Following, Outputs};
-use super::packs::{PackNo, Packs};
+use super::packs::{Packs, Released};
 use super::partition::{Marks, Partition};
 use super::parts::Parts;
 use super::patterns::Patterns;
@@ -218,7 +218,10 @@ impl ShardState {
             index,
             pos: at.pos,
         };
-        self.change(key, |partition| partition.push(&row));
+        self.change(key, |partition| {
+            partition.push(&row);
+            Vec::new()
+        });
         let placement = Placement { base_offset: row.base_offset, count: row.count, ts: at.ts };
         self.dedupe.accepted(key, &header, placement, is_dense);
         if let Some(used) = &sub.idempotency {
@@ -262,23 +265,22 @@ impl ShardState {
         Check::New
     }
 
-    /// Changes a partition that exists, and what follows from it.
-    pub(super) fn change(&mut self, key: PartitionKey, change: impl FnOnce(&mut Partition)) {
+    /// Changes a partition that exists, and what follows from it: `change` gives what it does not need any more.
+    pub(super) fn change(&mut self, key: PartitionKey, change: impl FnOnce(&mut Partition) -> Vec<Released>) {
         let shared = self.partitions.get_mut(&key).expect("looked up by the caller");
         let partition = Arc::make_mut(shared);
         let before = partition.marks();
-        change(partition);
-        let unneeded = partition.take_unneeded();
+        let released = change(partition);
         let after = partition.marks();
         self.floors.moved(key, before, after);
-        self.release_packs(unneeded);
+        self.release_packs(&released);
     }
 
     /// What referred to these packs does not any more.
-    pub(super) fn release_packs(&mut self, numbers: Vec<PackNo>) {
-        if !numbers.is_empty() {
+    pub(super) fn release_packs(&mut self, released: &[Released]) {
+        if !released.is_empty() {
             let packs = Arc::make_mut(&mut self.packs);
-            numbers.into_iter().for_each(|no| packs.release(no));
+            released.iter().for_each(|released| packs.release(released));
         }
     }
 
@@ -300,6 +302,20 @@ impl ShardState {
     /// of it yet.
     pub fn partition(&self, key: PartitionKey) -> Result<&Partition, Refusal> {
         self.partitions.get(&key).map(|partition| &**partition).ok_or_else(|| self.missing(key))
+    }
+
+    /// The same, shared: for whoever looks through its rows, which takes longer than apply should wait.
+    ///
+    /// # Errors
+    /// As [`ShardState::partition`].
+    pub fn shared_partition(&self, key: PartitionKey) -> Result<Arc<Partition>, Refusal> {
+        self.partitions.get(&key).map(Arc::clone).ok_or_else(|| self.missing(key))
+    }
+
+    /// Bytes of the batches of all partitions, and of those that no pack holds.
+    #[must_use]
+    pub fn batch_bytes(&self) -> (u64, u64) {
+        (self.floors.bytes, self.floors.unsealed_bytes)
     }
 
     /// Topics and namespaces.
@@ -394,8 +410,8 @@ impl ShardState {
         self.parts.check(|key| self.partitions.get(&key).map(|partition| partition.start..partition.end));
         self.partitions.iter().for_each(|(_, partition)| partition.check());
         let references: Vec<_> = self.count_references().into_iter().collect();
-        let counted: Vec<_> = self.packs.live().map(|(no, pack)| (no, pack.references)).collect();
-        assert_eq!(counted, references, "packs know who refers to them");
+        let counted = self.packs.live().map(|(no, pack)| (no, (pack.references, pack.living_bytes)));
+        assert_eq!(counted.collect::<Vec<_>>(), references, "packs know who refers to them, and how much");
         assert_eq!(self.floors, self.floors_of_partitions(), "the order follows from the partitions");
     }
 

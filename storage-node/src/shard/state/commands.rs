@@ -66,6 +66,7 @@ impl ShardState {
                 Ok(Verdict::Done)
             }
             Change::Seal(seal) => self.seal(&seal),
+            Change::Rewrite(rewrite) => self.rewrite(&rewrite),
             Change::Forget(forget) => {
                 Arc::make_mut(&mut self.packs).forget(&forget.packs);
                 Ok(Verdict::Done)
@@ -191,6 +192,7 @@ impl ShardState {
             self.change(*key, |partition| {
                 partition.config = Arc::clone(&config);
                 partition.version = ConfigVersion(topic.version);
+                Vec::new()
             });
             self.trim_settled(*key, &mut Vec::new()); // all are touched
         }
@@ -203,7 +205,7 @@ impl ShardState {
         for key in &keys {
             let removed = self.partitions.remove(key).expect("a topic has its partitions");
             self.floors.moved(*key, removed.marks(), Marks::default());
-            self.release_packs(removed.packs().collect());
+            self.release_packs(&removed.all_released());
             self.parts.close_partition(*key);
         }
         self.dedupe.topic_deleted();

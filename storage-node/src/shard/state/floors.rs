@@ -14,11 +14,17 @@ use super::partition::Marks;
 pub(super) struct Floors {
     due: BTreeSet<(TimestampMs, PartitionKey)>,
     pins: BTreeSet<(LogIndex, PartitionKey)>,
+    /// Bytes of the batches of all partitions.
+    pub(super) bytes: u64,
+    /// Of these, the bytes that no pack holds.
+    pub(super) unsealed_bytes: u64,
 }
 
 impl Floors {
     /// A partition's marks changed, or it came (`before` is empty) or went (`after` is).
     pub(super) fn moved(&mut self, key: PartitionKey, before: Marks, after: Marks) {
+        self.bytes = self.bytes - before.bytes + after.bytes;
+        self.unsealed_bytes = self.unsealed_bytes - before.unsealed_bytes + after.unsealed_bytes;
         if before.due != after.due {
             before.due.map(|due| self.due.remove(&(due, key)));
             after.due.map(|due| self.due.insert((due, key)));

@@ -1,4 +1,4 @@
-//! Pins what state version 5 means: a log of 48 entries and the checkpoint it must lead to, byte for byte.
+//! Pins what state version 5 means: a log of 49 entries and the checkpoint it must lead to, byte for byte.
 //!
 //! A build that fails here would read its predecessor's log differently: raise `STATE_VERSION` and keep the old rules.
 //! To write the files of a *new* version: `WEIR_GOLDEN_DIR=storage-node/src/shard/state/golden cargo test -p
@@ -17,7 +17,7 @@ use weir_protocol::rpc::{
 
 use super::super::command::{
     Buried, Change, ChangePart, Command, CreateSubscription, CreateTopic, DeleteNamespace,
-    DeleteSubscription, DeleteTopic, Forget, PutNamespace, PutSlots, Seal, SealedPart, Taken,
+    DeleteSubscription, DeleteTopic, Forget, PutNamespace, PutSlots, Rewrite, Seal, SealedPart, Taken,
     TellSubscription, TellTopic, UpdateSubscription, UpdateTopic,
 };
 use super::super::entry::{Across, EntryBuilder, Idempotency, Kind, SubBatch};
@@ -28,7 +28,7 @@ use crate::subscription::{Dead, Delivered, Fence, Nacked, PartEvent, Seek};
 const SHARD: ShardId = ShardId(5);
 const LOG: &[u8] = include_bytes!("golden/v5.log");
 const CHECKPOINT: &[u8] = include_bytes!("golden/v5.checkpoint");
-/// Written by a build whose subscriptions had one topic.
+/// Written by a build whose subscriptions had one topic, and that did not rewrite packs.
 const LOG_V4: &[u8] = include_bytes!("golden/v4.log");
 const CHECKPOINT_V4: &[u8] = include_bytes!("golden/v4.checkpoint");
 /// Written by a build that leased records as they came, and knew nothing of outputs and packs.
@@ -124,17 +124,22 @@ fn log() -> Vec<Bytes> {
     entries.push(entry(9_960, &packs()));
     entries.push(entry(9_970, &unneeded_packs()));
     entries.push(entry(9_980, &several_topics()));
+    entries.push(entry(9_990, &rewritten_packs()));
     entries
 }
 
 fn seal(attempt: u128, parts: &[(u64, u32, Range<u64>)]) -> SubBatch {
+    command(Change::Seal(pack(attempt, parts)))
+}
+
+fn pack(attempt: u128, parts: &[(u64, u32, Range<u64>)]) -> Seal {
     let part = |(counter, partition, run): &(u64, u32, Range<u64>)| SealedPart {
         incarnation: life(*counter),
         partition: *partition,
         start: run.start,
         end: run.end,
     };
-    command(Change::Seal(Seal {
+    Seal {
         first: 1,
         last: 30,
         term: 2,
@@ -143,7 +148,8 @@ fn seal(attempt: u128, parts: &[(u64, u32, Range<u64>)]) -> SubBatch {
         tail_bytes: 400,
         crc32c: 0x1234_5678,
         parts: parts.iter().map(part).collect(),
-    }))
+        batch_bytes: 90_000 + u64::try_from(attempt).unwrap(),
+    }
 }
 
 fn trim(counter: u64, partition: u32, upto: u64) -> SubBatch {
@@ -178,6 +184,23 @@ fn unneeded_packs() -> Vec<SubBatch> {
         trim(2, 0, 8),
         trim(2, 1, 9),
         command(Change::Forget(Forget { packs: vec![1, 2, 9] })),
+    ]
+}
+
+/// Packs that one takes the place of, and those that come too late to.
+fn rewritten_packs() -> Vec<SubBatch> {
+    let rewrite = |attempt: u128, parts: &[(u64, u32, Range<u64>)], replaced: &[u64]| {
+        let replaced = replaced.to_vec();
+        command(Change::Rewrite(Rewrite { pack: pack(attempt, parts), replaced }))
+    };
+    vec![
+        seal(17, &[(2, 0, 8..12), (2, 1, 9..14)]),
+        seal(18, &[(2, 1, 14..20)]),
+        trim(2, 1, 11),
+        rewrite(19, &[(2, 1, 9..20), (3, 0, 0..1)], &[4, 5]), // the other topic is gone
+        rewrite(20, &[(2, 1, 9..20)], &[4, 5]),               // they were replaced before
+        rewrite(21, &[(2, 0, 8..11)], &[4]),                  // takes a part of a run
+        rewrite(22, &[(2, 1, 3..10)], &[6]),                  // nothing of it is left
     ]
 }
 
@@ -499,7 +522,7 @@ fn the_golden_log_leads_to_the_golden_checkpoint() {
         std::fs::write(format!("{dir}/v5.checkpoint"), state.encode()).unwrap();
         return;
     }
-    assert_eq!(entries, 48);
+    assert_eq!(entries, 49);
     assert!(written == LOG, "this build writes another log");
     assert!(state.encode() == CHECKPOINT, "this build applies the log differently");
     let refused = verdicts.iter().filter(|verdict| matches!(verdict, Verdict::Refused(_))).count();

@@ -33,6 +33,8 @@ mod partition;
 mod parts;
 mod patterns;
 mod producers;
+#[cfg(test)]
+mod rewriting;
 mod rows;
 #[cfg(test)]
 mod sealing;
@@ -58,7 +60,7 @@ pub use dead_letters::{DeadLetter, DeadLetters};
 pub use dedupe::{Check, Dedupe, PartitionKey, Placement};
 pub use outbox::{News, OUTBOX_ROWS_MAX, Outbox, OutboxRow};
 pub use outputs::{Arrivals, OUTPUT_BYTES_MAX, OUTPUT_ROWS_MAX, Output, Outputs};
-pub use packs::{Pack, PackNo, Packs, oldest_batches};
+pub use packs::{Pack, PackNo, Packs, SharedPartitions, oldest_batches};
 pub use partition::Partition;
 pub use parts::{HeldPart, PartKey, Parts};
 pub use producers::Producer;

@@ -294,7 +294,10 @@ impl ShardState {
             return Ok(Verdict::Refused(refusal));
         };
         let row = row(at, partition.end, &header, &sub.body);
-        self.change(key, |partition| partition.push(&row));
+        self.change(key, |partition| {
+            partition.push(&row);
+            Vec::new()
+        });
         Arc::make_mut(&mut self.arrivals).next.insert(from.shard, next + 1);
         applied.touched.push(key);
         let placement = Placement { base_offset: row.base_offset, count: row.count, ts: at.ts };

@@ -1,15 +1,16 @@
 //! Which packs of the object store hold records of this shard: decided by the log, like everything here.
 
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, BinaryHeap};
+use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
 use std::sync::Arc;
 
 use weir_protocol::error::ErrorCode;
 use weir_protocol::ids::{Incarnation, LogIndex, Offset, PartitionId, Term};
 use weir_protocol::rpc::Refusal;
 
-use super::super::command::{Seal, SealedPart};
+use super::super::command::{Rewrite, Seal, SealedPart};
 use super::apply::{ShardState, Verdict};
+use super::cow_map::CowMap;
 use super::dedupe::PartitionKey;
 use super::partition::Partition;
 use super::rows::BatchRow;
@@ -34,8 +35,48 @@ pub struct Pack {
     pub tail_bytes: u64,
     /// CRC-32C of all of them.
     pub crc32c: u32,
-    /// Partitions and dead letters that refer to it; follows from them.
+    /// Bytes of the batches in it, as the log held them; 0 if it was committed by a build that did not count them.
+    pub batch_bytes: u64,
+    /// Of these, the bytes that partitions still refer to; follows from them.
+    pub living_bytes: u64,
+    /// Runs of partitions, and dead letters, that refer to it; follows from them.
     pub(super) references: u64,
+}
+
+/// Something refers to less of a pack.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Released {
+    pub(super) pack: PackNo,
+    /// Bytes of batches that it referred to.
+    pub(super) bytes: u64,
+    /// It does not refer to the pack any more.
+    pub(super) is_whole: bool,
+}
+
+impl Pack {
+    /// Less than `share`, in thousandths, of its batches' bytes are referred to, but some are.
+    #[must_use]
+    pub fn is_mostly_dead(&self, share_permille: u64) -> bool {
+        // Where the batches were not counted the object's own bytes stand for them.
+        let all = if self.batch_bytes == 0 { self.bytes } else { self.batch_bytes };
+        let (living, all) = (u128::from(self.living_bytes), u128::from(all));
+        living > 0 && living * 1_000 < all * u128::from(share_permille)
+    }
+
+    fn committed(seal: &Seal) -> Self {
+        Self {
+            first: LogIndex(seal.first),
+            last: LogIndex(seal.last),
+            term: Term(seal.term),
+            attempt: seal.attempt.into(),
+            bytes: seal.bytes,
+            tail_bytes: seal.tail_bytes,
+            crc32c: seal.crc32c,
+            batch_bytes: seal.batch_bytes,
+            living_bytes: 0,
+            references: 0,
+        }
+    }
 }
 
 /// The packs of a shard.
@@ -67,18 +108,13 @@ impl Packs {
         self.unneeded.iter().map(|(no, pack)| (*no, pack))
     }
 
-    /// Bytes of the packs in use.
-    #[must_use]
-    pub fn live_bytes(&self) -> u64 {
-        self.live.values().map(|pack| pack.bytes).sum()
-    }
-
     /// True if the object of this name belongs to a pack, in use or not.
     #[must_use]
     pub fn has_attempt(&self, attempt: u128) -> bool {
         self.live.values().chain(self.unneeded.values()).any(|pack| pack.attempt == attempt)
     }
 
+    /// A new pack, to which somebody is about to refer.
     fn add(&mut self, pack: Pack) -> PackNo {
         self.newest += 1;
         self.live.insert(self.newest, pack);
@@ -86,14 +122,18 @@ impl Packs {
     }
 
     /// Something more refers to a pack in use.
-    pub(super) fn refer(&mut self, no: PackNo) {
-        self.live.get_mut(&no).expect("whoever refers to a pack found it in use").references += 1;
+    pub(super) fn refer(&mut self, no: PackNo, bytes: u64) {
+        let pack = self.live.get_mut(&no).expect("whoever refers to a pack found it in use");
+        pack.references += 1;
+        pack.living_bytes += bytes;
     }
 
-    /// Something does not refer to it any more.
-    pub(super) fn release(&mut self, no: PackNo) {
+    /// Something refers to less of it.
+    pub(super) fn release(&mut self, released: &Released) {
+        let no = released.pack;
         let pack = self.live.get_mut(&no).expect("a pack that is referred to is in use");
-        pack.references -= 1;
+        pack.living_bytes -= released.bytes;
+        pack.references -= u64::from(released.is_whole);
         if pack.references == 0 {
             let pack = self.live.remove(&no).expect("looked up just now");
             self.unneeded.insert(no, pack);
@@ -130,27 +170,73 @@ impl ShardState {
         if sealed.is_empty() {
             return Err(refused("nothing in the pack is needed"));
         }
-        let pack = Pack {
-            first: LogIndex(seal.first),
-            last: LogIndex(seal.last),
-            term: Term(seal.term),
-            attempt: seal.attempt.into(),
-            bytes: seal.bytes,
-            tail_bytes: seal.tail_bytes,
-            crc32c: seal.crc32c,
-            references: sealed.len() as u64,
-        };
-        let no = Arc::make_mut(&mut self.packs).add(pack);
+        let no = Arc::make_mut(&mut self.packs).add(Pack::committed(seal));
         for (key, end) in sealed {
-            self.change(key, |partition| partition.seal(no, end));
+            let mut bytes = 0;
+            self.change(key, |partition| {
+                bytes = partition.seal(no, end);
+                Vec::new()
+            });
+            Arc::make_mut(&mut self.packs).refer(no, bytes);
         }
         Ok(Verdict::Done)
+    }
+
+    /// A pack that holds what is needed of older ones takes their place, where they are still what its maker saw.
+    ///
+    /// # Errors
+    /// `tail_mismatch` if a partition has its records elsewhere than in the packs that are replaced, or would have some of
+    /// a run there and some here, or if nothing in it is needed; nothing is changed then, and the object is nobody's.
+    pub(super) fn rewrite(&mut self, rewrite: &Rewrite) -> Result<Verdict, Refusal> {
+        let refused = |detail: &str| Refusal::new(ErrorCode::TailMismatch, detail);
+        let replaced: BTreeSet<PackNo> = rewrite.replaced.iter().copied().collect();
+        let mut swaps = BTreeMap::new();
+        for part in &rewrite.pack.parts {
+            let key = key_of(part);
+            let Some(partition) = self.partitions.get(&key) else { continue };
+            if part.end <= partition.start.0 {
+                continue;
+            }
+            let runs = partition.runs_within(Offset(part.start)..Offset(part.end), &replaced);
+            let runs =
+                runs.ok_or_else(|| refused("records lie elsewhere than in the packs that are replaced"))?;
+            if swaps.insert(key, runs).is_some() {
+                return Err(refused("the pack names a partition twice"));
+            }
+        }
+        if swaps.is_empty() {
+            return Err(refused("nothing in the pack is needed"));
+        }
+        let no = Arc::make_mut(&mut self.packs).add(Pack::committed(&rewrite.pack));
+        for (key, runs) in swaps {
+            let mut moved = Vec::new();
+            self.change(key, |partition| {
+                moved = partition.swap(runs, no);
+                Vec::new()
+            });
+            let packs = Arc::make_mut(&mut self.packs);
+            moved.iter().for_each(|run| packs.refer(no, run.bytes));
+            self.release_packs(&moved);
+        }
+        Ok(Verdict::Done)
+    }
+
+    /// All partitions, as of now, shared: whoever looks through them keeps nobody waiting.
+    #[must_use]
+    pub fn shared_partitions(&self) -> SharedPartitions {
+        SharedPartitions(self.partitions.clone())
     }
 
     /// Packs that hold records of this shard.
     #[must_use]
     pub fn packs(&self) -> &Packs {
         &self.packs
+    }
+
+    /// The same, as of now, for whoever looks through them.
+    #[must_use]
+    pub fn shared_packs(&self) -> Arc<Packs> {
+        Arc::clone(&self.packs)
     }
 
     /// The partitions with batches that no pack holds, oldest entry first, at most `most`: shared, so that whoever looks
@@ -168,13 +254,33 @@ impl ShardState {
         self.partitions.get(&key)?.oldest_unsealed()
     }
 
-    /// References that follow from partitions and dead letters.
-    pub(super) fn count_references(&self) -> BTreeMap<PackNo, u64> {
-        let mut references = BTreeMap::new();
-        let of_partitions = self.partitions.iter().flat_map(|(_, partition)| partition.packs());
-        let of_letters = self.dead_letters.letters.iter().filter_map(|letter| letter.pack);
-        of_partitions.chain(of_letters).for_each(|no| *references.entry(no).or_default() += 1);
+    /// References, and bytes referred to, that follow from partitions and dead letters.
+    pub(super) fn count_references(&self) -> BTreeMap<PackNo, (u64, u64)> {
+        let mut references: BTreeMap<PackNo, (u64, u64)> = BTreeMap::new();
+        let runs = self.partitions.iter().flat_map(|(_, partition)| partition.sealed());
+        let of_partitions = runs.map(|run| (run.pack, run.bytes));
+        let of_letters = self.dead_letters.letters.iter().filter_map(|letter| Some((letter.pack?, 0)));
+        for (no, bytes) in of_partitions.chain(of_letters) {
+            let counted = references.entry(no).or_default();
+            *counted = (counted.0 + 1, counted.1 + bytes);
+        }
         references
+    }
+}
+
+/// The partitions of a shard as they were at one moment.
+pub struct SharedPartitions(CowMap<PartitionKey, Arc<Partition>>);
+
+impl SharedPartitions {
+    /// All of them, in no order.
+    pub fn iter(&self) -> impl Iterator<Item = (PartitionKey, &Partition)> {
+        self.0.iter().map(|(key, partition)| (*key, &**partition))
+    }
+
+    /// One of them.
+    #[must_use]
+    pub fn get(&self, key: PartitionKey) -> Option<&Partition> {
+        self.0.get(&key).map(|partition| &**partition)
     }
 }
 

@@ -1,12 +1,13 @@
 //! One partition: its bounds, its configuration, and where its records lie in the shard's log.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
+use std::ops::Range;
 use std::sync::Arc;
 
 use weir_protocol::ids::{ConfigVersion, LogIndex, Offset, TimestampMs};
 use weir_protocol::rpc::TopicConfig;
 
-use super::packs::PackNo;
+use super::packs::{PackNo, Released};
 use super::rows::{BatchRow, Rows};
 
 /// A partition. Cheap to clone: full chunks of rows are shared.
@@ -33,15 +34,19 @@ pub struct Partition {
     unsealed: Option<BatchRow>,
     rows: Rows,
     sealed: VecDeque<Sealed>,
+    /// Of `bytes`, those that no pack holds.
+    unsealed_bytes: u64,
     /// Bytes of batches in the first chunk that hold no live record any more: part of the chunk's sum, not of `bytes`.
     dead_bytes: u64,
 }
 
-/// Consecutive records of a partition in a pack: from the end of the one before on.
+/// A run of a partition: consecutive records in one pack, from the end of the run before on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Sealed {
     pub(super) pack: PackNo,
     pub(super) end: Offset,
+    /// Bytes of its batches that hold live records; follows from the rows.
+    pub(super) bytes: u64,
 }
 
 /// What the shard wants to know of a partition without visiting it.
@@ -51,6 +56,10 @@ pub(super) struct Marks {
     pub(super) due: Option<TimestampMs>,
     /// The entry of the oldest live record that no pack holds.
     pub(super) pin: Option<LogIndex>,
+    /// Bytes of its batches.
+    pub(super) bytes: u64,
+    /// Of these, the bytes that no pack holds.
+    pub(super) unsealed_bytes: u64,
 }
 
 impl Partition {
@@ -68,6 +77,7 @@ impl Partition {
             unsealed: None,
             rows,
             sealed: VecDeque::new(),
+            unsealed_bytes: 0,
             dead_bytes: 0,
         }
     }
@@ -86,31 +96,48 @@ impl Partition {
         if !is_ordered {
             return None;
         }
-        let mut partition = Self { end: bounds.end, rows, sealed, ..Self::new(config, version) };
+        let mut partition = Self { end: bounds.end, rows, ..Self::new(config, version) };
         let mut chunks = partition.rows.chunks();
         let covered_from = chunks.next().map_or(bounds.end, |chunk| chunk.first.0);
         let covered_to =
             chunks.last().or(partition.rows.chunks().last()).map_or(bounds.end, |chunk| chunk.end);
         partition.bytes = partition.rows.chunks().map(|chunk| chunk.batch_bytes).sum();
+        partition.unsealed_bytes = partition.bytes;
         let is_covered =
             covered_from <= bounds.start && bounds.start <= bounds.end && covered_to == bounds.end;
         is_covered.then(|| {
             partition.trim(bounds.start);
+            partition.restore_sealed(sealed);
             partition
         })
+    }
+
+    /// Counts what each run holds, of the rows that are there.
+    fn restore_sealed(&mut self, sealed: VecDeque<Sealed>) {
+        (self.sealed, self.unsealed_bytes) = (sealed, self.bytes);
+        let mut from = self.start;
+        for run in &mut self.sealed {
+            run.bytes = self.rows.bytes_between(from, run.end);
+            self.unsealed_bytes -= run.bytes;
+            from = run.end;
+        }
+        self.unsealed = self.rows.from(self.unsealed_from()).next();
     }
 
     pub(super) fn push(&mut self, row: &BatchRow) {
         assert_eq!(row.base_offset, self.end, "offsets of a partition are dense");
         self.end = row.end();
         self.bytes += u64::from(row.len);
+        self.unsealed_bytes += u64::from(row.len);
         self.oldest.get_or_insert(*row);
         self.unsealed.get_or_insert(*row);
         self.rows.push(row);
     }
 
-    /// Removes records below `upto`, at most all; batches go when their last record goes.
-    pub(super) fn trim(&mut self, upto: Offset) {
+    /// Removes records below `upto`, at most all; batches go when their last record goes. Gives what it needs no more of
+    /// its packs.
+    pub(super) fn trim(&mut self, upto: Offset) -> Vec<Released> {
+        let before = self.bytes;
         self.start = self.start.max(upto.min(self.end));
         let dropped = self.rows.drop_below(self.start);
         if dropped > 0 {
@@ -128,10 +155,29 @@ impl Partition {
         };
         self.bytes -= dead_bytes - self.dead_bytes;
         self.dead_bytes = dead_bytes;
+        self.release(before - self.bytes)
     }
 
-    /// A pack holds the records from [`Partition::unsealed_from`] to `end`.
-    pub(super) fn seal(&mut self, pack: PackNo, end: Offset) {
+    /// So many bytes of its oldest batches went: runs without a live record go with them, then those of the first.
+    fn release(&mut self, mut bytes: u64) -> Vec<Released> {
+        let mut released = Vec::new();
+        while let Some(run) = self.sealed.pop_front_if(|run| run.end <= self.start) {
+            bytes -= run.bytes;
+            released.push(Released { pack: run.pack, bytes: run.bytes, is_whole: true });
+        }
+        match self.sealed.front_mut() {
+            Some(run) if bytes > 0 => {
+                run.bytes -= bytes;
+                released.push(Released { pack: run.pack, bytes, is_whole: false });
+            }
+            Some(_) => {}
+            None => self.unsealed_bytes -= bytes,
+        }
+        released
+    }
+
+    /// A pack holds the records from [`Partition::unsealed_from`] to `end`; gives the bytes of their batches.
+    pub(super) fn seal(&mut self, pack: PackNo, end: Offset) -> u64 {
         let from = self.unsealed_from();
         assert!(
             from < end && end <= self.end,
@@ -139,17 +185,45 @@ impl Partition {
             self.start,
             self.end
         );
-        self.sealed.push_back(Sealed { pack, end });
+        let bytes = self.rows.bytes_between(from, end);
+        self.sealed.push_back(Sealed { pack, end, bytes });
+        self.unsealed_bytes -= bytes;
         self.unsealed = self.rows.from(end).next();
+        bytes
     }
 
-    /// Takes the packs that hold no live record any more.
-    pub(super) fn take_unneeded(&mut self) -> Vec<PackNo> {
-        let mut packs = Vec::new();
-        while let Some(sealed) = self.sealed.pop_front_if(|sealed| sealed.end <= self.start) {
-            packs.push(sealed.pack);
-        }
-        packs
+    /// The runs that cover what is live of `range`, if all of them lie wholly within it and in packs among `replaced`.
+    pub(super) fn runs_within(
+        &self,
+        range: Range<Offset>,
+        replaced: &BTreeSet<PackNo>,
+    ) -> Option<Range<usize>> {
+        let from = range.start.max(self.start);
+        let first = self.sealed.partition_point(|run| run.end <= from);
+        let begins =
+            first.checked_sub(1).map_or(self.start, |before| self.sealed[before].end.max(self.start));
+        let behind = self.sealed.partition_point(|run| run.end <= range.end);
+        let is_whole = begins >= range.start
+            && first < behind
+            && self.sealed[behind - 1].end == range.end
+            && self.sealed.range(first..behind).all(|run| replaced.contains(&run.pack));
+        is_whole.then_some(first..behind)
+    }
+
+    /// These runs lie in another pack from now on; gives what they needed of those before.
+    pub(super) fn swap(&mut self, runs: Range<usize>, pack: PackNo) -> Vec<Released> {
+        let runs = self.sealed.range_mut(runs);
+        let moved = runs.map(|run| {
+            let before = std::mem::replace(&mut run.pack, pack);
+            Released { pack: before, bytes: run.bytes, is_whole: true }
+        });
+        moved.collect()
+    }
+
+    /// What it needs of all its packs, for when it goes.
+    pub(super) fn all_released(&self) -> Vec<Released> {
+        let run = |run: &Sealed| Released { pack: run.pack, bytes: run.bytes, is_whole: true };
+        self.sealed.iter().map(run).collect()
     }
 
     /// First live record that no pack holds, or the end.
@@ -171,9 +245,24 @@ impl Partition {
         self.sealed.get(at).filter(|_| offset >= self.start).map(|sealed| sealed.pack)
     }
 
-    /// The packs that hold its records, in order.
-    pub(super) fn packs(&self) -> impl Iterator<Item = PackNo> {
-        self.sealed.iter().map(|sealed| sealed.pack)
+    /// The packs that hold its live records, in order: which of them, and the bytes of their batches.
+    pub fn packed_runs(&self) -> impl Iterator<Item = (PackNo, Range<Offset>, u64)> {
+        let starts = std::iter::once(self.start).chain(self.sealed.iter().map(|run| run.end));
+        let run = |(run, start): (&Sealed, Offset)| (run.pack, start..run.end, run.bytes);
+        self.sealed.iter().zip(starts).map(run)
+    }
+
+    /// Of its bytes, those that no pack holds.
+    #[must_use]
+    pub fn unsealed_bytes(&self) -> u64 {
+        self.unsealed_bytes
+    }
+
+    /// The first live record of the entry `index` or a later one, or the end; and the bytes of the batches before it.
+    #[must_use]
+    pub fn split_at_entry(&self, index: LogIndex) -> (Offset, u64) {
+        let at = self.rows.at_entry(index).map_or(self.end, |row| row.base_offset).max(self.start);
+        (at, self.rows.bytes_between(self.start, at))
     }
 
     pub(super) fn sealed(&self) -> &VecDeque<Sealed> {
@@ -252,7 +341,8 @@ impl Partition {
             let age = self.config.retention_age_ms;
             age.map(|age| TimestampMs(oldest.ts.0.saturating_add(age).saturating_add(1)))
         };
-        Marks { due, pin: self.unsealed.map(|row| row.index) }
+        let pin = self.unsealed.map(|row| row.index);
+        Marks { due, pin, bytes: self.bytes, unsealed_bytes: self.unsealed_bytes }
     }
 
     pub(super) fn rows(&self) -> &Rows {
@@ -278,6 +368,8 @@ impl Partition {
         assert!(from <= end, "packs reach to {from} of {start}..{end}");
         let is_needed = self.sealed.front().is_none_or(|first| first.end > start);
         assert!(is_needed, "a pack of {start}..{end} holds nothing");
+        let sealed: u64 = self.sealed.iter().map(|run| run.bytes).sum();
+        assert_eq!(sealed + self.unsealed_bytes, self.bytes, "bytes in packs and outside of {start}..{end}");
         let last = self.rows.chunks().last().map_or(end, |chunk| chunk.end);
         assert_eq!(last, end, "rows end elsewhere than {start}..{end}");
     }

@@ -96,6 +96,26 @@ impl Rows {
         self.chunks_from(skip).flat_map(Chunk::iter).skip_while(move |row| row.end() <= offset)
     }
 
+    /// Bytes of the batches that end beyond `from` and at or before `to`. Decodes at most two chunks.
+    pub(super) fn bytes_between(&self, from: Offset, to: Offset) -> u64 {
+        let skip = self.full.partition_point(|chunk| chunk.end <= from);
+        let chunks = self.chunks_from(skip).take_while(|chunk| chunk.first.0 < to);
+        let bytes = chunks.map(|chunk| {
+            if chunk.first.0 >= from && chunk.end <= to {
+                return chunk.batch_bytes;
+            }
+            let within = chunk.iter().filter(|row| row.end() > from && row.end() <= to);
+            within.map(|row| u64::from(row.len)).sum()
+        });
+        bytes.sum()
+    }
+
+    /// The first row of the entry `index` or a later one.
+    pub(super) fn at_entry(&self, index: LogIndex) -> Option<BatchRow> {
+        let skip = self.full.partition_point(|chunk| chunk.last.1 < index);
+        self.chunks_from(skip).flat_map(Chunk::iter).find(|row| row.index >= index)
+    }
+
     /// The first row at or after `ts`.
     pub(super) fn at_time(&self, ts: TimestampMs) -> Option<BatchRow> {
         // Times never decrease, so all rows before the last chunk that starts earlier are earlier too.
@@ -288,6 +308,13 @@ mod tests {
                 let expected: Vec<_> = plain.iter().filter(|row| row.end().0 > at).copied().collect();
                 prop_assert_eq!(rows.from(Offset(at)).collect::<Vec<_>>(), expected);
                 prop_assert_eq!(rows.at_time(ts), plain.iter().find(|row| row.ts >= ts).copied());
+                let index = LogIndex(40 + ago / 2);
+                prop_assert_eq!(
+                    rows.at_entry(index), plain.iter().find(|row| row.index >= index).copied());
+                let (from, to) = (Offset(at / 2), Offset(at));
+                let within = plain.iter().filter(|row| row.end() > from && row.end() <= to);
+                let expected: u64 = within.map(|row| u64::from(row.len)).sum();
+                prop_assert_eq!(rows.bytes_between(from, to), expected);
             }
             let mut rest = rows.clone();
             let dropped = rest.drop_below(Offset(at));

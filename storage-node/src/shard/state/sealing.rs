@@ -5,19 +5,19 @@ use prost::Message as _;
 use weir_protocol::ids::{LogIndex, Offset, PartitionId, ShardId, TimestampMs};
 use weir_protocol::rpc::TopicConfig;
 
-use super::super::command::{Change, Command, CreateTopic, DeleteTopic, Forget, Seal, SealedPart};
+use super::super::command::{Change, Command, CreateTopic, DeleteTopic, Forget, Rewrite, Seal, SealedPart};
 use super::super::entry::{EntryBuilder, Kind, SubBatch};
 use super::tests::{batch, config, name};
 use super::{PartitionKey, ShardState, Verdict, oldest_batches};
 
 /// A shard and the index of its next entry.
-struct Shard {
-    state: ShardState,
+pub(super) struct Shard {
+    pub(super) state: ShardState,
     next: u64,
 }
 
 impl Shard {
-    fn new(topics: u64) -> Self {
+    pub(super) fn new(topics: u64) -> Self {
         let mut shard = Self { state: ShardState::new(ShardId(5)), next: 0 };
         for n in 0..topics {
             let create = CreateTopic {
@@ -31,7 +31,7 @@ impl Shard {
         shard
     }
 
-    fn key(n: u64) -> PartitionKey {
+    pub(super) fn key(n: u64) -> PartitionKey {
         (weir_protocol::ids::Incarnation::compose(ShardId(5), n + 1), PartitionId(0))
     }
 
@@ -47,7 +47,7 @@ impl Shard {
         applied.verdicts.into_iter().next().unwrap()
     }
 
-    fn command(&mut self, change: Change) -> Verdict {
+    pub(super) fn command(&mut self, change: Change) -> Verdict {
         self.apply(&SubBatch::command(Command { change: Some(change) }.encode_to_vec().into()))
     }
 
@@ -66,16 +66,25 @@ impl Shard {
     }
 
     /// Publishes three records to topic `n`; the entry that carries them.
-    fn publish(&mut self, n: u64) -> LogIndex {
+    pub(super) fn publish(&mut self, n: u64) -> LogIndex {
         self.change(n, Kind::Publish, None, batch(0, 0, 0, 3));
         LogIndex(self.next - 1)
     }
 
-    fn trim(&mut self, n: u64, upto: u64) {
+    pub(super) fn trim(&mut self, n: u64, upto: u64) {
         self.change(n, Kind::Trim, Some(upto), Bytes::new());
     }
 
     fn seal(&mut self, attempt: u128, parts: &[(u64, u64, u64)]) -> bool {
+        self.command(Change::Seal(Self::pack(attempt, parts))) == Verdict::Done
+    }
+
+    pub(super) fn rewrite(&mut self, attempt: u128, parts: &[(u64, u64, u64)], replaced: &[u64]) -> bool {
+        let rewrite = Rewrite { pack: Self::pack(attempt, parts), replaced: replaced.to_vec() };
+        self.command(Change::Rewrite(rewrite)) == Verdict::Done
+    }
+
+    pub(super) fn pack(attempt: u128, parts: &[(u64, u64, u64)]) -> Seal {
         let part = |(n, start, end): &(u64, u64, u64)| SealedPart {
             incarnation: Self::key(*n).0.0,
             partition: 0,
@@ -83,7 +92,7 @@ impl Shard {
             end: *end,
         };
         let parts = parts.iter().map(part).collect();
-        let seal = Seal {
+        Seal {
             first: 0,
             last: 9,
             term: 1,
@@ -92,8 +101,8 @@ impl Shard {
             tail_bytes: 3,
             crc32c: 1,
             parts,
-        };
-        self.command(Change::Seal(seal)) == Verdict::Done
+            batch_bytes: 1_000,
+        }
     }
 
     fn live(&self) -> Vec<u128> {
@@ -179,6 +188,57 @@ fn records_that_were_trimmed_while_their_pack_was_made_leave_no_hole() {
     assert!(shard.seal(2, &[(0, 9, 12)]));
     let partition = shard.state.partition(Shard::key(0)).unwrap();
     assert_eq!([9, 10, 11].map(|at| partition.pack_of(Offset(at))), [None, Some(2), Some(2)]);
+}
+
+#[test]
+fn a_pack_that_takes_the_place_of_others_is_whole_or_nothing() {
+    let mut shard = Shard::new(3);
+    for n in [0, 0, 0, 1, 2] {
+        shard.publish(n);
+    }
+    assert!(shard.seal(1, &[(0, 0, 3), (1, 0, 3)]) && shard.seal(2, &[(0, 3, 6), (2, 0, 3)]));
+    shard.trim(0, 1);
+    assert!(!shard.rewrite(3, &[(0, 0, 6)], &[1]), "part of it lies in another pack");
+    assert!(!shard.rewrite(3, &[(0, 0, 2)], &[1]), "part of a run");
+    assert!(!shard.rewrite(3, &[(0, 2, 3)], &[1]), "part of a run, from its middle");
+    assert!(!shard.rewrite(3, &[(0, 0, 9)], &[1, 2]), "beyond what is sealed");
+    assert!(!shard.rewrite(3, &[(0, 0, 3), (2, 0, 3)], &[1]), "one of two lies elsewhere");
+    assert!(!shard.rewrite(3, &[(7, 0, 3)], &[1]), "no such topic");
+    assert!(!shard.rewrite(3, &[(0, 0, 3), (0, 3, 6)], &[1, 2]), "twice the same partition");
+    assert_eq!((shard.live(), shard.unneeded()), (vec![1, 2], vec![]));
+    assert!(shard.rewrite(4, &[(0, 0, 6)], &[1, 2]));
+    assert_eq!(shard.live(), [1, 2, 4], "other partitions need them");
+    assert!(shard.rewrite(5, &[(1, 0, 3), (2, 0, 3), (7, 0, 3)], &[1, 2]));
+    assert_eq!((shard.live(), shard.unneeded()), (vec![4, 5], vec![1, 2]));
+    assert!(!shard.rewrite(6, &[(0, 0, 6)], &[1, 2]), "too late");
+    let partition = shard.state.partition(Shard::key(0)).unwrap();
+    assert_eq!([1, 3, 5, 6].map(|at| partition.pack_of(Offset(at))), [Some(3), Some(3), Some(3), None]);
+    shard.trim(0, 6);
+    assert_eq!((shard.live(), shard.unneeded()), (vec![5], vec![1, 2, 4]));
+    assert!(!shard.rewrite(7, &[(0, 0, 6)], &[3]), "nothing of it is needed");
+}
+
+#[test]
+fn a_pack_knows_how_much_of_it_is_needed() {
+    let mut shard = Shard::new(2);
+    for n in [0, 0, 1, 0] {
+        shard.publish(n);
+    }
+    let len = u64::from(oldest_batches(&shard.state.unsealed(1), 1)[0].1.len);
+    assert!(shard.seal(1, &[(0, 0, 6), (1, 0, 3)]));
+    let living = |shard: &Shard| shard.state.packs().get(1).map(|pack| pack.living_bytes / len);
+    assert_eq!((living(&shard), shard.state.batch_bytes()), (Some(3), (4 * len, len)));
+    shard.trim(0, 1);
+    assert_eq!(living(&shard), Some(3), "a batch goes with its last record");
+    shard.trim(0, 4);
+    assert_eq!(living(&shard), Some(2));
+    shard.trim(1, 3);
+    assert_eq!((living(&shard), shard.state.batch_bytes()), (Some(1), (2 * len, len)));
+    let pack = *shard.state.packs().get(1).unwrap();
+    let share = 1_000 * len / 1_000;
+    assert!(pack.is_mostly_dead(share + 1) && !pack.is_mostly_dead(share), "of a thousand bytes");
+    shard.trim(0, 8);
+    assert_eq!((living(&shard), shard.state.batch_bytes()), (None, (len, len)));
 }
 
 #[test]

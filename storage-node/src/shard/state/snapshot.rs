@@ -31,7 +31,8 @@ use super::subscriptions::Subscriptions;
 use super::topics::Topics;
 
 /// Format of these messages. Format 1 knew nothing of other shards, 2 nothing of subscriptions, 3 nothing of rules beyond
-/// leases, of outputs and of packs, 4 nothing of several topics; all of them means the same in 5.
+/// leases, of outputs and of packs, 4 nothing of several topics and of packs that take the place of others; all of them
+/// means the same in 5.
 const FORMAT: u32 = 5;
 const FORMAT_MIN: u32 = 1;
 

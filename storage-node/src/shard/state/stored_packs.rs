@@ -31,6 +31,8 @@ pub(super) struct StoredPack {
     tail_bytes: u64,
     #[prost(fixed32, tag = "8")]
     crc32c: u32,
+    #[prost(uint64, tag = "9")]
+    batch_bytes: u64,
 }
 
 /// Records of a partition in a pack.
@@ -54,8 +56,8 @@ impl ShardState {
         let mut packs = Packs { newest, live: BTreeMap::new(), unneeded: BTreeMap::new() };
         for stored in stored {
             let no = stored.no;
-            let references = references.remove(&no).unwrap_or(0);
-            let of = if references > 0 { &mut packs.live } else { &mut packs.unneeded };
+            let references = references.remove(&no).unwrap_or_default();
+            let of = if references.0 > 0 { &mut packs.live } else { &mut packs.unneeded };
             if no > newest || of.insert(no, pack(stored, references)).is_some() {
                 return Err(wrong("its packs are not numbered in order"));
             }
@@ -80,10 +82,11 @@ pub(super) fn stored_packs(packs: &Packs) -> impl Iterator<Item = StoredPack> {
         bytes: pack.bytes,
         tail_bytes: pack.tail_bytes,
         crc32c: pack.crc32c,
+        batch_bytes: pack.batch_bytes,
     })
 }
 
-fn pack(stored: StoredPack, references: u64) -> Pack {
+fn pack(stored: StoredPack, (references, living_bytes): (u64, u64)) -> Pack {
     Pack {
         first: LogIndex(stored.first),
         last: LogIndex(stored.last),
@@ -92,6 +95,8 @@ fn pack(stored: StoredPack, references: u64) -> Pack {
         bytes: stored.bytes,
         tail_bytes: stored.tail_bytes,
         crc32c: stored.crc32c,
+        batch_bytes: stored.batch_bytes,
+        living_bytes,
         references,
     }
 }
@@ -100,6 +105,7 @@ pub(super) fn stored_sealed(partition: &Partition) -> Vec<StoredSealed> {
     partition.sealed().iter().map(|sealed| StoredSealed { pack: sealed.pack, end: sealed.end.0 }).collect()
 }
 
+/// Their bytes are counted by whoever has the rows.
 pub(super) fn sealed(stored: &[StoredSealed]) -> VecDeque<Sealed> {
-    stored.iter().map(|stored| Sealed { pack: stored.pack, end: Offset(stored.end) }).collect()
+    stored.iter().map(|stored| Sealed { pack: stored.pack, end: Offset(stored.end), bytes: 0 }).collect()
 }

@@ -12,6 +12,7 @@ use super::apply::{Applied, At, ShardState, Verdict};
 use super::dead_letters::{DEAD_LETTERS_MAX, DeadLetter};
 use super::dedupe::PartitionKey;
 use super::outbox::News;
+use super::packs::Released;
 use super::partition::Partition;
 use super::parts::{HeldPart, PartKey};
 use crate::subscription::{Dead, Part, PartEvent};
@@ -217,7 +218,7 @@ impl ShardState {
         })?;
         applied.is_outbox_changed |= !letters.is_empty();
         for letter in letters {
-            letter.pack.into_iter().for_each(|no| Arc::make_mut(&mut self.packs).refer(no));
+            letter.pack.into_iter().for_each(|no| Arc::make_mut(&mut self.packs).refer(no, 0));
             Arc::make_mut(&mut self.dead_letters).push(letter);
         }
         self.trim_settled(key.1, &mut applied.touched);
@@ -227,7 +228,8 @@ impl ShardState {
     /// Dead letters below `upto` have reached their topic.
     pub(super) fn buried(&mut self, upto: u64) {
         for letter in Arc::make_mut(&mut self.dead_letters).buried(upto) {
-            self.release_packs(letter.pack.into_iter().collect());
+            let released = letter.pack.map(|pack| Released { pack, bytes: 0, is_whole: true });
+            self.release_packs(released.as_slice());
             self.parts.change(&(letter.subscription, letter.from), |held| held.part.dead_forwarded(1));
         }
     }

@@ -19,4 +19,4 @@ pub use error::StoreError;
 pub use names::{NameError, PackName};
 pub use objects::{Created, Listed, Store, StoreConfig, StoreMetrics};
 pub use open::OpenError;
-pub use upload::{PART_BYTES, Upload, Uploaded};
+pub use upload::{PART_BYTES, Upload, Uploaded, requests_of};

@@ -21,6 +21,14 @@ const PARTS_AT_ONCE: usize = 3;
 
 const _: () = assert!(PART_BYTES >= 5 << 20, "S3 refuses smaller parts");
 
+/// Requests that write an object of so many bytes and compare it, as stores charge them: those like a PUT, those like a GET.
+#[must_use]
+pub fn requests_of(bytes: u64) -> (u32, u32) {
+    let parts = u32::try_from(bytes.div_ceil(PART_BYTES as u64)).unwrap_or(u32::MAX - 2);
+    // More than one part has a beginning and an end of its own.
+    (if parts <= 1 { 1 } else { parts + 2 }, 1)
+}
+
 /// An object that is in the store, read back and compared.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Uploaded {

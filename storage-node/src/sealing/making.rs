@@ -1,0 +1,101 @@
+//! What making a pack takes, whatever goes into it.
+
+use prost::Message as _;
+use weir_journal::Class;
+use weir_protocol::batch::Batch;
+use weir_protocol::error::ErrorCode;
+use weir_protocol::rpc::Refusal;
+use weir_tier::cold::ColdError;
+use weir_tier::pack::{PackSummary, PackWriter, PushError};
+use weir_tier::store::{PackName, StoreError, Upload};
+
+use crate::replica::ShardHandle;
+use crate::shard::command::{Change, Command, Seal, SealedPart};
+use crate::shard::entry::{ENTRY_OVERHEAD_BYTES, SubBatch};
+use crate::shard::state::{BatchRow, PartitionKey, Verdict};
+
+/// Partitions of one pack: bounds its footer and the command that commits it.
+pub(super) const PARTITIONS_MAX: usize = 8_192;
+
+/// Why no pack was made.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum SealError {
+    /// The store; the next attempt makes another object.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// The records could not be read, or the pack not committed.
+    #[error("{}", .0.detail)]
+    Refused(Refusal),
+    /// An older pack could not be read.
+    #[error(transparent)]
+    Cold(#[from] ColdError),
+    /// The batches are not in order: the state contradicts itself.
+    #[error(transparent)]
+    Push(#[from] PushError),
+}
+
+impl From<Refusal> for SealError {
+    fn from(refusal: Refusal) -> Self {
+        Self::Refused(refusal)
+    }
+}
+
+/// Closes a pack and its upload; on return the object is verified.
+pub(super) async fn finish(writer: PackWriter, mut upload: Upload) -> Result<PackSummary, SealError> {
+    let (rest, summary) = writer.finish();
+    if let Err(error) = upload.write(rest).await {
+        upload.abort().await;
+        return Err(error.into());
+    }
+    let uploaded = upload.finish().await?;
+    if (summary.pack_bytes, summary.crc32c) != (uploaded.bytes, uploaded.crc32c) {
+        return Err(Refusal::new(ErrorCode::Internal, "a pack was sent that was not made").into());
+    }
+    Ok(summary)
+}
+
+/// Compresses on another thread: it takes milliseconds.
+pub(super) async fn pack(
+    mut writer: PackWriter,
+    rows: Vec<(PartitionKey, BatchRow)>,
+    batches: Vec<Batch>,
+) -> Result<(PackWriter, Result<bytes::Bytes, PushError>), Refusal> {
+    let packed = tokio::task::spawn_blocking(move || {
+        let pushed = rows.iter().zip(&batches);
+        let pushed = pushed.map(|((key, row), batch)| writer.push(*key, row.base_offset, row.ts, batch));
+        let result = pushed.collect::<Result<Vec<()>, _>>().map(|_| writer.take_ready());
+        (writer, result)
+    });
+    packed.await.map_err(|error| Refusal::new(ErrorCode::Internal, error.to_string()))
+}
+
+pub(super) fn seal_of(name: &PackName, summary: &PackSummary) -> Seal {
+    let parts = summary.partitions.iter().map(|row| SealedPart {
+        incarnation: row.partition.0.0,
+        partition: row.partition.1.0,
+        start: row.start.0,
+        end: row.end.0,
+    });
+    Seal {
+        first: name.first.0,
+        last: name.last.0,
+        term: name.term.0,
+        attempt: name.attempt.0.into(),
+        bytes: summary.pack_bytes,
+        tail_bytes: summary.tail_bytes,
+        crc32c: summary.crc32c,
+        parts: parts.collect(),
+        batch_bytes: summary.partitions.iter().map(|row| row.bytes).sum(),
+    }
+}
+
+/// Commits one change and gives its verdict.
+pub(super) async fn propose(shard: &ShardHandle, change: Change) -> Result<Verdict, Refusal> {
+    let command = Command { change: Some(change) }.encode_to_vec();
+    let sub = SubBatch::command(command.into());
+    let bytes = (sub.encoded_bytes() + ENTRY_OVERHEAD_BYTES) as u64;
+    let permit = shard.journal.try_admit(bytes, Class::Control);
+    let permit = permit.map_err(|full| Refusal::new(ErrorCode::Busy, full.to_string()))?;
+    let verdict = shard.change(vec![sub], permit).await?.pop();
+    verdict.ok_or_else(|| Refusal::new(ErrorCode::Internal, "the change has no verdict"))
+}

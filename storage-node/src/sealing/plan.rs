@@ -1,0 +1,128 @@
+//! Which mostly dead packs are worth a new one.
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
+
+use weir_protocol::ids::Offset;
+
+use super::making::PARTITIONS_MAX;
+use crate::shard::state::{Pack, PackNo, Packs, PartitionKey, SharedPartitions};
+
+/// Packs that one new one replaces: each has a span of its blocks in memory meanwhile.
+const PACKS_MAX: usize = 8;
+/// Packs of which one plan looks for the partitions.
+const LOOKED_AT_MAX: usize = 64;
+/// Bytes of objects that must come free: a new object is some requests, which cost what a MiB costs in a week.
+const GAIN_BYTES_MIN: u64 = 1 << 20;
+
+/// Consecutive records of a partition in a pack.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Run {
+    pub(super) key: PartitionKey,
+    pub(super) pack: PackNo,
+    pub(super) records: Range<Offset>,
+    pub(super) bytes: u64,
+}
+
+/// What one new pack takes over.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct Plan {
+    pub(super) replaced: BTreeSet<PackNo>,
+    /// By partition and offset: the order of a pack.
+    pub(super) runs: Vec<Run>,
+}
+
+/// Something is worth a new pack: cheap, for it looks at packs alone.
+pub(super) fn is_worth_it(packs: &Packs, below_permille: u64) -> bool {
+    let most = candidates(packs, below_permille).into_iter().take(PACKS_MAX);
+    most.map(|(_, pack)| dead_object_bytes(pack)).sum::<u64>() >= GAIN_BYTES_MIN
+}
+
+/// Mostly dead packs, those first that free most, whose living batches, of at most `bytes_max` bytes about, fit one new pack.
+/// `None` if that frees too little.
+pub(super) fn plan(
+    packs: &Packs,
+    partitions: &SharedPartitions,
+    below_permille: u64,
+    bytes_max: u64,
+) -> Option<Plan> {
+    let candidates = candidates(packs, below_permille);
+    let mut of_packs: BTreeMap<PackNo, Vec<Run>> =
+        candidates.iter().map(|(no, _)| (*no, Vec::new())).collect();
+    for (key, partition) in partitions.iter() {
+        for (pack, records, bytes) in partition.packed_runs() {
+            if let Some(runs) = of_packs.get_mut(&pack) {
+                runs.push(Run { key, pack, records, bytes });
+            }
+        }
+    }
+    let mut chosen = Chosen::default();
+    let mut gain = 0;
+    for (no, pack) in candidates {
+        let runs = of_packs.remove(&no).unwrap_or_default();
+        if chosen.take(no, runs, bytes_max) {
+            gain += dead_object_bytes(pack);
+        }
+    }
+    (gain >= GAIN_BYTES_MIN).then(|| chosen.into_plan())
+}
+
+/// The mostly dead packs that free most, at most [`LOOKED_AT_MAX`].
+fn candidates(packs: &Packs, below_permille: u64) -> Vec<(PackNo, &Pack)> {
+    let mut found: Vec<_> = packs.live().filter(|(_, pack)| pack.is_mostly_dead(below_permille)).collect();
+    found.sort_by_key(|(_, pack)| Reverse(dead_object_bytes(pack)));
+    found.truncate(LOOKED_AT_MAX);
+    found
+}
+
+/// Bytes of the object that nothing needs, about.
+fn dead_object_bytes(pack: &Pack) -> u64 {
+    let all = u128::from(if pack.batch_bytes == 0 { pack.bytes } else { pack.batch_bytes }).max(1);
+    let living = u128::from(pack.bytes) * u128::from(pack.living_bytes) / all;
+    pack.bytes.saturating_sub(u64::try_from(living).unwrap_or(u64::MAX))
+}
+
+/// What goes into the new pack so far.
+#[derive(Default)]
+struct Chosen {
+    plan: Plan,
+    bytes: u64,
+    /// What it has of each partition: a pack has one range of each, without holes.
+    covered: BTreeMap<PartitionKey, Range<Offset>>,
+}
+
+impl Chosen {
+    /// Takes all of a pack, or nothing: what is left of one would have to be copied again.
+    fn take(&mut self, no: PackNo, runs: Vec<Run>, bytes_max: u64) -> bool {
+        let bytes: u64 = runs.iter().map(|run| run.bytes).sum();
+        let is_first = self.plan.replaced.is_empty();
+        let has_room = is_first || (self.bytes + bytes <= bytes_max && self.plan.replaced.len() < PACKS_MAX);
+        if runs.is_empty() || !has_room {
+            return false;
+        }
+        let mut covered = self.covered.clone();
+        for run in &runs {
+            let all = match covered.get(&run.key) {
+                None => run.records.clone(),
+                Some(before) if before.end == run.records.start => before.start..run.records.end,
+                Some(behind) if behind.start == run.records.end => run.records.start..behind.end,
+                Some(_) => return false,
+            };
+            covered.insert(run.key, all);
+        }
+        if covered.len() > PARTITIONS_MAX {
+            return false;
+        }
+        self.covered = covered;
+        self.bytes += bytes;
+        self.plan.replaced.insert(no);
+        self.plan.runs.extend(runs);
+        true
+    }
+
+    fn into_plan(mut self) -> Plan {
+        self.plan.runs.sort_unstable_by_key(|run| (run.key, run.records.start));
+        self.plan
+    }
+}

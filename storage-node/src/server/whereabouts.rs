@@ -1,0 +1,95 @@
+//! Where the messages of a partition are, and what the object store did for it.
+
+use std::sync::Arc;
+
+use weir_protocol::ids::LogIndex;
+use weir_protocol::rpc::PartitionStorage;
+use weir_tier::store::requests_of;
+
+use crate::clock;
+use crate::replica::ShardHandle;
+use crate::shard::state::{Pack, Packs, Partition, PartitionKey};
+use crate::tier::Tier;
+
+/// Requests are counted over this long.
+const DAY_MS: u64 = 24 * 3600 * 1000;
+
+/// What is looked at once for all partitions of a shard that are asked for.
+pub(super) struct Whereabouts {
+    tier: Arc<Tier>,
+    packs: Arc<Packs>,
+    /// First entry that the journal still has.
+    in_log: LogIndex,
+    now_ms: u64,
+}
+
+impl Whereabouts {
+    /// `None` if the node has no object store.
+    pub(super) fn new(shard: &ShardHandle, packs: Arc<Packs>) -> Option<Self> {
+        let tier = Arc::clone(shard.tier.as_ref()?);
+        let in_log = LogIndex(shard.journal.entries(shard.stream()).start);
+        Some(Self { tier, packs, in_log, now_ms: clock::now().0 })
+    }
+
+    /// Where the messages of this partition are.
+    pub(super) fn of(&self, key: PartitionKey, partition: &Partition) -> PartitionStorage {
+        let archived_to = partition.unsealed_from();
+        let (in_log_from, before) = partition.split_at_entry(self.in_log);
+        // What is in no pack is in the journal: it pins its entries.
+        let cold_to = in_log_from.min(archived_to);
+        let packed_bytes = partition.bytes - partition.unsealed_bytes();
+        let cold_bytes = before.min(packed_bytes);
+        let under_way = self.tier.uploads.of(key).filter(|upload| upload.end > archived_to);
+        let (uploading_to, uploading_bytes) =
+            under_way.map_or((archived_to, 0), |upload| (upload.end.min(partition.end), upload.bytes));
+        let uploading_bytes = uploading_bytes.min(partition.unsealed_bytes());
+        let requests = self.requests(partition);
+        PartitionStorage {
+            cold_to: cold_to.0,
+            archived_to: archived_to.0,
+            uploading_to: uploading_to.0,
+            cold_bytes,
+            archived_bytes: packed_bytes - cold_bytes,
+            uploading_bytes,
+            local_bytes: partition.unsealed_bytes() - uploading_bytes,
+            upload_lag_ms: partition.oldest_unsealed().map_or(0, |row| self.now_ms.saturating_sub(row.ts.0)),
+            object_bytes: requests.object_bytes,
+            puts_per_day: requests.puts,
+            gets_per_day: requests.gets + self.tier.cold.metrics().fetched_within_a_day(key),
+        }
+    }
+
+    /// The partition's share, by bytes, of its packs and of the requests that made those of the last day.
+    fn requests(&self, partition: &Partition) -> Requests {
+        let mut requests = Requests::default();
+        for (no, _, bytes) in partition.packed_runs() {
+            let Some(pack) = self.packs.get(no) else { continue };
+            let share = share(bytes, pack);
+            #[expect(clippy::cast_precision_loss, clippy::cast_possible_truncation, clippy::cast_sign_loss)]
+            let object_bytes = (pack.bytes as f64 * share).round() as u64;
+            requests.object_bytes += object_bytes;
+            let made_ms = ulid::Ulid(pack.attempt).timestamp_ms();
+            if self.now_ms.saturating_sub(made_ms) < DAY_MS {
+                let (puts, gets) = requests_of(pack.bytes);
+                requests.puts += f64::from(puts) * share;
+                requests.gets += f64::from(gets) * share;
+            }
+        }
+        requests
+    }
+}
+
+#[derive(Default)]
+struct Requests {
+    object_bytes: u64,
+    puts: f64,
+    gets: f64,
+}
+
+/// Which part of a pack so many bytes of its batches are. What nothing refers to any more is everybody's: the object is paid
+/// for as long as it is there.
+fn share(bytes: u64, pack: &Pack) -> f64 {
+    #[expect(clippy::cast_precision_loss, reason = "an estimate for people")]
+    let share = bytes as f64 / pack.living_bytes.max(1) as f64;
+    share.min(1.0)
+}
