@@ -18,10 +18,12 @@ export class Product {
   private constructor(
     private readonly home: string,
     readonly prefix: string,
+    private readonly more: readonly string[],
   ) {}
 
-  static async start(prefix: string): Promise<Product> {
-    const product = new Product(await mkdtemp(join(tmpdir(), 'weir-console-')), prefix);
+  /** With the options `more` beside those of every test. */
+  static async start(prefix: string, more: readonly string[] = []): Promise<Product> {
+    const product = new Product(await mkdtemp(join(tmpdir(), 'weir-console-')), prefix, more);
     await product.run('127.0.0.1:0');
     return product;
   }
@@ -57,6 +59,7 @@ export class Product {
       ready,
       '--console-prefix',
       this.prefix,
+      ...this.more,
     ];
     const child = spawn(BIN, ['dev', ...options], { stdio: ['ignore', 'pipe', 'pipe'] });
     this.child = child;

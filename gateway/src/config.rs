@@ -6,10 +6,11 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use weir_protocol::ws::Secret;
 
+use crate::api::StoragePrices;
 use crate::tls::TlsSource;
 
 /// Settings of a gateway.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct GatewayConfig {
     /// Where clients connect. Default `127.0.0.1:8080`; port 0 takes a free one. With `127.0.0.1` the same port of
@@ -42,6 +43,8 @@ pub struct GatewayConfig {
     pub read_credit_bytes_max: u64,
     /// Topics whose description is remembered. Default 100,000.
     pub topics_max: usize,
+    /// What the object store charges, for estimates. Default S3 Standard's list prices.
+    pub storage_prices: StoragePrices,
     /// Serve HTTPS and WSS with this certificate, and nothing else. Default none: HTTP and WS.
     pub tls: Option<TlsSource>,
     /// How long clients may keep the gateway waiting, and what is held for them meanwhile.
@@ -100,6 +103,7 @@ impl Default for GatewayConfig {
             publish_bytes_max: 64 << 20,
             read_credit_bytes_max: 256 << 20,
             topics_max: 100_000,
+            storage_prices: StoragePrices::default(),
             tls: None,
             limits: ClientLimits::default(),
         }

@@ -99,6 +99,11 @@ pub(crate) struct StoreArgs {
     /// How objects are compressed: `zstd`, `lz4` or `none`
     #[arg(long, env = "WEIR_PACK_CODEC", default_value = "zstd", value_name = "HOW", value_parser = ["zstd", "lz4", "none"])]
     pub(crate) pack_codec: String,
+    /// An object of whose messages less than this share still exists is replaced by one with those alone; 0 for never
+    /// [range: 0 to 50 percent]
+    #[arg(long, env = "WEIR_REWRITE_BELOW_PERCENT", default_value_t = 25, value_name = "PERCENT",
+        value_parser = value_parser!(u32).range(i64::from(*NodeConfig::REWRITE_BELOW_PERCENT.start())..=i64::from(*NodeConfig::REWRITE_BELOW_PERCENT.end())))]
+    pub(crate) rewrite_below_percent: u32,
     /// Memory for what was read from the object store [range: 16MiB to 1TiB]
     #[arg(long, env = "WEIR_CACHE_MEMORY", default_value = "64MiB", value_name = "SIZE",
         value_parser = bytes_in(NodeConfig::CACHE_MEMORY_BYTES))]
@@ -115,6 +120,12 @@ fn cache_disk(text: &str) -> Result<u64, String> {
         Limit::At(0) => Ok(0),
         _ => bytes_in(NodeConfig::CACHE_DISK_BYTES)(text).map_err(|why| format!("{why}, or 0B")),
     }
+}
+
+/// A price: a number that is not negative.
+fn price(text: &str) -> Result<f64, String> {
+    let price: f64 = text.parse().map_err(|_| "a price is a number like 0.023".to_owned())?;
+    if price.is_finite() && price >= 0.0 { Ok(price) } else { Err("a price is not negative".to_owned()) }
 }
 
 /// A size of the journal.
@@ -157,6 +168,7 @@ impl StoreArgs {
                 "lz4" => PackCodec::Lz4,
                 _ => PackCodec::Zstd,
             },
+            rewrite_below_percent: self.rewrite_below_percent,
             cache_memory_bytes: usize::try_from(self.cache_memory).unwrap_or(usize::MAX),
             cache_disk_bytes: self.cache_disk,
             ..NodeConfig::default()
@@ -226,6 +238,19 @@ pub(crate) struct EdgeArgs {
     #[arg(long, env = "WEIR_READ_CREDIT_BYTES_MAX", default_value = "256MiB", value_name = "SIZE",
         value_parser = bytes_in(READ_CREDIT_BYTES))]
     pub(crate) read_credit_bytes_max: u64,
+    /// What the object store charges for a GiB in a month of 30 days, for the estimates of topics [default: S3 Standard's list
+    /// price]
+    #[arg(long, env = "WEIR_PRICE_STORED_GIB_MONTH", default_value_t = 0.023, value_name = "PRICE", value_parser = price)]
+    pub(crate) price_stored_gib_month: f64,
+    /// … for a thousand requests that write [default: S3 Standard's list price]
+    #[arg(long, env = "WEIR_PRICE_THOUSAND_PUTS", default_value_t = 0.005, value_name = "PRICE", value_parser = price)]
+    pub(crate) price_thousand_puts: f64,
+    /// … and for a thousand requests that read [default: S3 Standard's list price]
+    #[arg(long, env = "WEIR_PRICE_THOUSAND_GETS", default_value_t = 0.0004, value_name = "PRICE", value_parser = price)]
+    pub(crate) price_thousand_gets: f64,
+    /// Currency of these prices
+    #[arg(long, env = "WEIR_PRICE_CURRENCY", default_value = "USD", value_name = "NAME")]
+    pub(crate) price_currency: String,
     /// Topics whose description is remembered; the one unused for longest is asked for again when it is needed
     /// [range: 1 to 10000000 topics]
     #[arg(long, env = "WEIR_TOPICS_MAX", default_value_t = 100_000, value_name = "N",

@@ -18,6 +18,7 @@ use std::time::Duration;
 use anyhow::Context as _;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tracing_subscriber::EnvFilter;
+use weir_gateway::api::StoragePrices;
 use weir_gateway::{ClientLimits, GatewayConfig, RunningGateway, TlsSource};
 use weir_protocol::ws::Secret;
 
@@ -88,6 +89,7 @@ fn gateway_config(args: &args::EdgeArgs, storage: String) -> GatewayConfig {
         publish_bytes_max: usize::try_from(args.publish_bytes_max).unwrap_or(usize::MAX),
         read_credit_bytes_max: args.read_credit_bytes_max,
         topics_max: args.topics_max as usize,
+        storage_prices: storage_prices(args),
         limits: ClientLimits {
             handshake_time_max: Duration::from_millis(args.handshake_ms_max),
             ..ClientLimits::default()
@@ -95,6 +97,21 @@ fn gateway_config(args: &args::EdgeArgs, storage: String) -> GatewayConfig {
         tls: tls.map(|(cert, key)| TlsSource::Files { cert: cert.clone(), key: key.clone() }),
         ..GatewayConfig::default()
     }
+}
+
+/// The prices given; whose they are is only known of those that nobody gave.
+fn storage_prices(args: &args::EdgeArgs) -> StoragePrices {
+    let given = StoragePrices {
+        currency: args.price_currency.clone(),
+        stored_gib_month: args.price_stored_gib_month,
+        thousand_puts: args.price_thousand_puts,
+        thousand_gets: args.price_thousand_gets,
+        ..StoragePrices::default()
+    };
+    if given == StoragePrices::default() {
+        return given;
+    }
+    StoragePrices { source: "prices that the gateway was given".to_owned(), ..given }
 }
 
 /// The secret in a file, without the line feed at its end.

@@ -725,6 +725,31 @@ export interface components {
          * @enum {string}
          */
         Compaction: "none" | "key";
+        /** @description What a day like the last one costs, at the gateway's prices. */
+        CostPerDay: {
+            /**
+             * Format: double
+             * @description Keeping what there is now.
+             */
+            stored: number;
+            /**
+             * Format: double
+             * @description Writing.
+             */
+            puts: number;
+            /**
+             * Format: double
+             * @description Reading and comparing.
+             */
+            gets: number;
+            /**
+             * Format: double
+             * @description All three.
+             */
+            total: number;
+            /** @description The prices. */
+            prices: components["schemas"]["StoragePrices"];
+        };
         /** @description How things stand. Only what belongs to the code is present. */
         Current: {
             /**
@@ -1290,6 +1315,51 @@ export interface components {
              * @description The shard that holds it.
              */
             shard: number;
+            /** @description Where its messages are; absent in lists, without an object store, and while its shard cannot be reached. */
+            storage?: components["schemas"]["PartitionStorage"];
+        };
+        /** @description Where the messages of a partition are. In offset order: cold, archived, uploading, local. */
+        PartitionStorage: {
+            /**
+             * Format: int64
+             * @description One past the last offset that is only in the object store.
+             */
+            cold_to: number;
+            /**
+             * Format: int64
+             * @description One past the last offset that is in the object store.
+             */
+            archived_to: number;
+            /**
+             * Format: int64
+             * @description One past the last offset that is on its way there.
+             */
+            uploading_to: number;
+            /**
+             * Format: int64
+             * @description Encoded bytes that are only in the object store.
+             */
+            cold_bytes: number;
+            /**
+             * Format: int64
+             * @description Encoded bytes that are in the object store and still on the node's disk.
+             */
+            archived_bytes: number;
+            /**
+             * Format: int64
+             * @description Encoded bytes that are on their way to the object store.
+             */
+            uploading_bytes: number;
+            /**
+             * Format: int64
+             * @description Encoded bytes that are only on the node's disk.
+             */
+            local_bytes: number;
+            /**
+             * Format: int64
+             * @description Age of the oldest committed message that is not in the object store, in milliseconds; 0 if all are.
+             */
+            upload_lag_ms: number;
         };
         /**
          * @description Why a request was refused or failed, whether it had an effect, and what the client needs to go on.
@@ -1918,6 +1988,37 @@ export interface components {
             /** @description With `failed`: why. */
             problem?: components["schemas"]["Problem"];
         };
+        /** @description What an object store charges. The defaults are list prices of S3 Standard in us-east-1. */
+        StoragePrices: {
+            /**
+             * @description What the prices are in. Default `USD`.
+             * @default USD
+             */
+            currency: string;
+            /**
+             * Format: double
+             * @description A GiB for a month of 30 days. Default 0.023.
+             * @default 0.023
+             */
+            stored_gib_month: number;
+            /**
+             * Format: double
+             * @description A thousand requests that write. Default 0.005.
+             * @default 0.005
+             */
+            thousand_puts: number;
+            /**
+             * Format: double
+             * @description A thousand requests that read. Default 0.0004.
+             * @default 0.0004
+             */
+            thousand_gets: number;
+            /**
+             * @description Whose prices, and of when.
+             * @default list prices of S3 Standard, us-east-1, first 50 TB, as of April 2024
+             */
+            source: string;
+        };
         /** @description A subscription. */
         Subscription: {
             /** @description Namespace. */
@@ -2282,6 +2383,8 @@ export interface components {
             partitions: components["schemas"]["Partition"][];
             /** @description What goes in and out at the moment. */
             rates: components["schemas"]["Rates"];
+            /** @description What it takes of the object store; absent in lists, without an object store, and while a shard cannot be reached. */
+            storage?: components["schemas"]["TopicStorage"];
         };
         /** @description What an administrator sets. Fields that are left out take their default. */
         TopicConfig: {
@@ -2377,6 +2480,26 @@ export interface components {
              * @default null
              */
             closed: boolean;
+        };
+        /** @description What a topic takes of the object store. An estimate: objects are shared with other topics, by bytes. */
+        TopicStorage: {
+            /**
+             * Format: int64
+             * @description Bytes of objects.
+             */
+            object_bytes: number;
+            /**
+             * Format: double
+             * @description Requests that wrote its objects within the last day.
+             */
+            puts_per_day: number;
+            /**
+             * Format: double
+             * @description Requests that compared and read its objects within about a day.
+             */
+            gets_per_day: number;
+            /** @description What that costs. */
+            cost_per_day: components["schemas"]["CostPerDay"];
         };
     };
     responses: never;

@@ -8,6 +8,7 @@ import { ago, instant, zoneName } from '../format/time';
 import { useNow } from '../ui/now';
 import { Sparkline } from '../ui/sparkline';
 import { Tile, useSeries } from '../ui/tile';
+import { OffsetAxis, StorageTiles } from './storage';
 
 export function OverviewTab() {
   const { ns, topic: name } = useParams({ from: '/ns/$ns/topics/$topic' });
@@ -42,6 +43,7 @@ export function OverviewTab() {
           <Sparkline values={delivered} label="Deliver rate over the last two minutes" />
         </Tile>
       </div>
+      <StorageTiles topic={topic} />
       <Partitions ns={ns} topic={topic} />
       <Facts topic={topic} updatedAt={query.dataUpdatedAt} />
     </div>
@@ -74,7 +76,7 @@ function Partitions({ ns, topic }: { ns: string; topic: Topic }) {
                 Messages
               </th>
               <th scope="col" className="wide">
-                Share
+                {topic.storage ? 'Offsets' : 'Share'}
               </th>
               <th scope="col" className="numeric">
                 Size
@@ -82,7 +84,7 @@ function Partitions({ ns, topic }: { ns: string; topic: Topic }) {
             </tr>
           </thead>
           <tbody>
-            {topic.partitions.map(({ partition, shard, start, end, bytes: size }) => (
+            {topic.partitions.map(({ partition, shard, start, end, bytes: size, storage }) => (
               <tr key={partition}>
                 <th scope="row" className="numeric">
                   <Link
@@ -100,9 +102,13 @@ function Partitions({ ns, topic }: { ns: string; topic: Topic }) {
                   {start == null || end == null ? known(null) : grouped(end - start)}
                 </td>
                 <td className="wide">
-                  <span className="share">
-                    <span style={{ width: `${(((end ?? 0) - (start ?? 0)) / most) * 100}%` }} />
-                  </span>
+                  {storage && start != null && end != null ? (
+                    <OffsetAxis start={start} end={end} most={most} storage={storage} />
+                  ) : (
+                    <span className="share">
+                      <span style={{ width: `${(((end ?? 0) - (start ?? 0)) / most) * 100}%` }} />
+                    </span>
+                  )}
                 </td>
                 <td className="numeric">{size == null ? known(null) : bytes(size)}</td>
               </tr>

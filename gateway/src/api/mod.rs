@@ -3,6 +3,7 @@
 //! ```text
 //!   topic, namespace, message, limits   JSON bodies (serde) with their schemas (utoipa)
 //!   subscription, queue                 the same: what is set, and what is leased and settled
+//!   storage                             where messages are, and what keeping them costs
 //!   problem                             the one error body, RFC 9457
 //!   operations                          every operation as data: path, grant, parameters, answers
 //!   openapi                             the OpenAPI 3.1 document of all that
@@ -15,6 +16,7 @@ pub mod openapi;
 pub mod operations;
 mod problem;
 mod queue;
+mod storage;
 mod subscription;
 mod topic;
 
@@ -33,6 +35,7 @@ pub use queue::{
     OutputMessage, PublishedMessage, Pull, PullScope, Pulled, Redrive, Redriven, Rejection, Seek, Seeked,
     SeekedPart, Settle, SettleOutcome, Settled, SettledLease, Takeover,
 };
+pub use storage::{CostPerDay, PartitionStorage, StoragePrices, TopicStorage};
 pub use subscription::{
     Mode, Order, Subscription, SubscriptionConfig, SubscriptionPage, SubscriptionPart, SubscriptionPatch,
     SubscriptionTotals, default_subscription_config,

@@ -5,6 +5,8 @@ use utoipa::ToSchema;
 use weir_protocol::limits::DEDUPE_WINDOW_MS_DEFAULT;
 use weir_protocol::rpc;
 
+use super::storage::{PartitionStorage, TopicStorage};
+
 /// How safe a record is. Ordered: each level includes those before it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
@@ -194,6 +196,10 @@ pub struct Topic {
     pub partitions: Vec<Partition>,
     /// What goes in and out at the moment.
     pub rates: Rates,
+    /// What it takes of the object store; absent in lists, without an object store, and while a shard cannot be reached.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    pub storage: Option<TopicStorage>,
 }
 
 /// A partition. Its records are `[start, end)`.
@@ -209,6 +215,10 @@ pub struct Partition {
     pub bytes: Option<u64>,
     /// The shard that holds it.
     pub shard: u32,
+    /// Where its messages are; absent in lists, without an object store, and while its shard cannot be reached.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    pub storage: Option<PartitionStorage>,
 }
 
 /// Averages over about the last ten seconds, all partitions together.

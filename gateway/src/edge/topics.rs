@@ -11,7 +11,10 @@ use weir_protocol::rpc::{self, PartitionStats};
 
 use super::dispatch::{Call, empty, json};
 use super::read::is_known;
-use crate::api::{Level, Partition, Problem, Rates, Topic, TopicConfig, TopicPage, TopicPatch};
+use crate::api::{
+    Level, Partition, PartitionStorage, Problem, Rates, StoragePrices, Topic, TopicConfig, TopicPage,
+    TopicPatch, TopicStorage,
+};
 use crate::service::{ListTopics, TopicView};
 use crate::storage;
 
@@ -55,7 +58,7 @@ fn expected(call: &Call) -> Result<Option<(Incarnation, ConfigVersion)>, Problem
 
 async fn shown(call: &Call, status: StatusCode) -> Result<Response, Problem> {
     let view = call.edge.services.topics.view(&call.topic()?).await?;
-    let mut response = json(status, &full(&view))?;
+    let mut response = json(status, &full(&view, &call.edge.config.storage_prices))?;
     add_tag(&mut response, &tag(view.topic.incarnation.0, view.topic.version.0));
     if status == StatusCode::CREATED
         && let Ok(path) = HeaderValue::from_str(&call.path)
@@ -91,8 +94,8 @@ pub(super) fn must_be_new(call: &Call) -> Result<bool, Problem> {
     }
 }
 
-/// A topic with its partitions' positions.
-fn full(view: &TopicView) -> Topic {
+/// A topic with its partitions' positions, and what they cost where that was asked for.
+fn full(view: &TopicView, prices: &StoragePrices) -> Topic {
     let topic: &storage::Topic = &view.topic;
     let known = |get: fn(&PartitionStats) -> f64| view.partitions.iter().flatten().map(get).sum::<f64>();
     let partitions = topic.shards.iter().zip(&view.partitions).zip(0..).map(|((shard, stats), partition)| {
@@ -103,6 +106,7 @@ fn full(view: &TopicView) -> Topic {
             end: stats.map(|stats| stats.committed_end),
             bytes: stats.map(|stats| stats.bytes),
             shard: shard.0,
+            storage: stats.and_then(|stats| stats.storage.as_ref()).map(partition_storage),
         }
     });
     Topic {
@@ -118,7 +122,31 @@ fn full(view: &TopicView) -> Topic {
             publish_bytes_per_second: known(|stats| stats.publish_bytes_per_second),
             deliver_records_per_second: known(|stats| stats.deliver_records_per_second),
         },
+        storage: topic_storage(view, prices),
     }
+}
+
+fn partition_storage(storage: &rpc::PartitionStorage) -> PartitionStorage {
+    PartitionStorage {
+        cold_to: storage.cold_to,
+        archived_to: storage.archived_to,
+        uploading_to: storage.uploading_to,
+        cold_bytes: storage.cold_bytes,
+        archived_bytes: storage.archived_bytes,
+        uploading_bytes: storage.uploading_bytes,
+        local_bytes: storage.local_bytes,
+        upload_lag_ms: storage.upload_lag_ms,
+    }
+}
+
+/// The sums over all partitions, if all are known: a part of them would look like a cheaper topic.
+fn topic_storage(view: &TopicView, prices: &StoragePrices) -> Option<TopicStorage> {
+    let of = |stats: &Option<PartitionStats>| stats.as_ref().and_then(|stats| stats.storage);
+    let all = view.partitions.iter().map(of).collect::<Option<Vec<_>>>()?;
+    let object_bytes = all.iter().map(|storage| storage.object_bytes).sum();
+    let puts = all.iter().map(|storage| storage.puts_per_day).sum();
+    let gets = all.iter().map(|storage| storage.gets_per_day).sum();
+    Some(TopicStorage::at(prices, object_bytes, puts, gets))
 }
 
 pub(super) async fn create(mut call: Call) -> Result<Response, Problem> {
@@ -147,7 +175,7 @@ pub(super) async fn create(mut call: Call) -> Result<Response, Problem> {
 pub(super) async fn read(call: Call) -> Result<Response, Problem> {
     let view = call.edge.services.topics.view(&call.topic()?).await?;
     let tag = tag(view.topic.incarnation.0, view.topic.version.0);
-    Ok(tagged(&call, &tag, json(StatusCode::OK, &full(&view))?))
+    Ok(tagged(&call, &tag, json(StatusCode::OK, &full(&view, &call.edge.config.storage_prices))?))
 }
 
 pub(super) async fn update(mut call: Call) -> Result<Response, Problem> {
@@ -175,5 +203,11 @@ pub(super) async fn list(call: Call) -> Result<Response, Problem> {
         cursor: call.route.query("cursor").map(str::to_owned),
     };
     let page = call.edge.services.topics.list(&list).await?;
-    json(StatusCode::OK, &TopicPage { items: page.items.iter().map(full).collect(), next: page.next })
+    json(
+        StatusCode::OK,
+        &TopicPage {
+            items: page.items.iter().map(|view| full(view, &call.edge.config.storage_prices)).collect(),
+            next: page.next,
+        },
+    )
 }

@@ -130,7 +130,7 @@ impl Topics {
     /// As [`Topics::get`].
     pub async fn view(&self, path: &TopicPath) -> Result<TopicView, ServiceError> {
         let topic = self.get(path).await?;
-        let mut views = self.views(vec![topic]).await;
+        let mut views = self.views(vec![topic], true).await;
         Ok(views.pop().expect("one view per topic"))
     }
 
@@ -281,11 +281,11 @@ impl Topics {
         more |= found.len() > list.limit as usize;
         let page: Vec<_> = found.into_values().take(list.limit as usize).collect();
         let next = page.last().filter(|_| more).map(|last| cursor_after(last.path.topic.as_str()));
-        Ok(Page { items: self.views(page).await, next })
+        Ok(Page { items: self.views(page, false).await, next })
     }
 
-    /// Statistics of all partitions of these topics, one call per shard.
-    async fn views(&self, topics: Vec<Arc<Topic>>) -> Vec<TopicView> {
+    /// Statistics of all partitions of these topics, one call per shard; where their messages are only if it is asked for.
+    async fn views(&self, topics: Vec<Arc<Topic>>, with_storage: bool) -> Vec<TopicView> {
         let mut wanted: BTreeMap<ShardId, Vec<(usize, usize)>> = BTreeMap::new();
         for (place, topic) in topics.iter().enumerate() {
             for (partition, shard) in topic.shards.iter().enumerate() {
@@ -298,7 +298,8 @@ impl Topics {
                 incarnation: topics[place].incarnation.0,
                 partition: u32::try_from(partition).expect("partitions are numbered by u32"),
             };
-            let request = PartitionStatsRequest { partitions: places.iter().map(reference).collect() };
+            let partitions = places.iter().map(reference).collect();
+            let request = PartitionStatsRequest { partitions, with_storage };
             let call =
                 CallFor { shard, method: Method::PartitionStats, safety: Safety::Repeatable, deadline };
             async move { (places, self.storage.ask::<_, PartitionStatsList>(call, &request).await) }
