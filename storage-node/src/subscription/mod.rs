@@ -10,12 +10,19 @@
 //!   settle ─▶ Leases::settle ─▶ log PartEvent ─▶ Part::apply ─▶ Leases::committed ─▶ answer
 //! ```
 //!
+//! Of a stream there are no leases: one reads at a time, [`Cursor`] says who and how far, and what is acknowledged is
+//! settled from the floor on.
+//!
 //! A first delivery writes nothing. Leader changes and restarts lose leases, never what was settled: [`Leases::new`]
 //! starts from the [`Part`] that the log gives.
 
 mod ahead;
 #[cfg(test)]
 mod codec;
+mod cursor;
+#[cfg(test)]
+mod cursor_model;
+mod cursor_view;
 mod event;
 mod holders;
 mod leases;
@@ -37,6 +44,7 @@ mod tests;
 mod view;
 
 pub use ahead::{COME_AGAIN_MAX, Fate, Key, LOOK_AHEAD_MAX, SKIPPED_MAX, Seen};
+pub use cursor::{Acked, Connection, Cursor, Occupied, Wants};
 pub use event::{Dead, Delivered, EventError, Fence, Nacked, PartEvent, Seek};
 pub use leases::{Ask, Grant, Leases, Rules, Taken};
 pub use part::{Applied, KEPT_MAX, Part, SeekPreview};

@@ -277,7 +277,8 @@ impl Part {
         offset < end && !self.is_settled(offset)
     }
 
-    fn count_unsettled_in(&self, range: Range<Offset>) -> u64 {
+    /// Unsettled records of a range that begins at the floor or above.
+    pub(super) fn count_unsettled_in(&self, range: Range<Offset>) -> u64 {
         range.end.0.saturating_sub(range.start.0) - self.settled.count(&range)
     }
 

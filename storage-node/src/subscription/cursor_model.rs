@@ -1,0 +1,255 @@
+//! The property that a stream loses nothing: whoever reads, leaves, is silent or is replaced, whatever is acknowledged, late or
+//! twice, and wherever a seek, retention or a crash comes between.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use proptest::prelude::*;
+use weir_protocol::ids::{Offset, TimestampMs};
+
+use super::*;
+
+const END: u64 = 30;
+const HOLDERS: usize = 3;
+const PATIENCE_MS: u64 = 1_000;
+
+#[derive(Debug, Clone)]
+enum Step {
+    /// Looks for up to so many records, by a pull or by its connection.
+    Read {
+        who: usize,
+        is_connected: bool,
+        count: u64,
+    },
+    /// Its call is made anew.
+    Connect {
+        who: usize,
+    },
+    /// Acknowledges one of the records that it was ever shown.
+    Ack {
+        who: usize,
+        which: prop::sample::Index,
+    },
+    /// The first acknowledgement that waits is committed, with what was accepted since.
+    Commit,
+    Leave {
+        who: usize,
+        grace_ms: u64,
+    },
+    Wait {
+        ms: u64,
+    },
+    Seek {
+        to: u64,
+    },
+    Trim {
+        to: u64,
+    },
+    /// Another leader: nothing in memory is left.
+    Crash,
+}
+
+fn steps() -> impl Strategy<Value = Vec<Step>> {
+    let who = || 0..HOLDERS;
+    let step = prop_oneof![
+        8 => (who(), any::<bool>(), 1u64..8).prop_map(|(who, is_connected, count)| Step::Read { who, is_connected, count }),
+        2 => who().prop_map(|who| Step::Connect { who }),
+        8 => (who(), any::<prop::sample::Index>()).prop_map(|(who, which)| Step::Ack { who, which }),
+        6 => Just(Step::Commit),
+        2 => (who(), 0u64..1_500).prop_map(|(who, grace_ms)| Step::Leave { who, grace_ms }),
+        3 => (0u64..1_500).prop_map(|ms| Step::Wait { ms }),
+        1 => (0..=END).prop_map(|to| Step::Seek { to }),
+        1 => (0..=END).prop_map(|to| Step::Trim { to }),
+        1 => Just(Step::Crash),
+    ];
+    proptest::collection::vec(step, 1..150)
+}
+
+/// What a client knows of a record that it was shown.
+#[derive(Debug, Clone, Copy)]
+struct Shown {
+    offset: Offset,
+    fence: Fence,
+    /// Seeks until then: an acknowledgement of before is void.
+    seeks: u32,
+}
+
+/// A leader with its part, and its clients.
+struct World {
+    part: Part,
+    cursor: Cursor,
+    now: TimestampMs,
+    start: Offset,
+    term: u64,
+    /// The leader's next fence, which seeks raise.
+    next_fence: Fence,
+    seeks: u32,
+    holders: Vec<Arc<str>>,
+    connections: Vec<Option<Connection>>,
+    shown: Vec<Vec<Shown>>,
+    /// What a connection was shown last: it goes on behind it.
+    reached: Vec<Option<Offset>>,
+    /// Accepted and not committed, with the leader's next fence of its time.
+    waiting: Vec<(Offset, Fence)>,
+    /// Records that somebody was shown and acknowledged, or a seek or retention has passed over.
+    done: Vec<bool>,
+}
+
+impl World {
+    fn new() -> Self {
+        let next_fence = Fence(1 << 32 | 1);
+        Self {
+            part: Part::new(Offset(0)),
+            cursor: Cursor::new(next_fence),
+            now: TimestampMs(0),
+            start: Offset(0),
+            term: 1,
+            next_fence,
+            seeks: 0,
+            holders: ["a", "b", "c"].into_iter().map(Into::into).collect(),
+            connections: vec![None; HOLDERS],
+            shown: vec![Vec::new(); HOLDERS],
+            reached: vec![None; HOLDERS],
+            waiting: Vec::new(),
+            done: vec![false; END as usize],
+        }
+    }
+
+    fn bounds(&self) -> Range<Offset> {
+        self.start..Offset(END)
+    }
+
+    fn step(&mut self, step: &Step) -> Result<(), TestCaseError> {
+        let floor = self.part.floor();
+        match *step {
+            Step::Read { who, is_connected, count } => self.read(who, is_connected, count)?,
+            Step::Connect { who } => {
+                self.connections[who] = Some(self.cursor.connect(&self.holders[who], None));
+                self.reached[who] = None;
+            }
+            Step::Ack { who, which } => self.ack(who, which)?,
+            Step::Commit => self.commit(),
+            Step::Leave { who, grace_ms } => {
+                let deadline = TimestampMs(self.now.0 + grace_ms);
+                self.cursor.left(&self.holders[who], None, deadline);
+            }
+            Step::Wait { ms } => self.now.0 += ms,
+            Step::Seek { to } => self.seek(Offset(to)),
+            Step::Trim { to } => self.trim(Offset(to)),
+            Step::Crash => self.crash(),
+        }
+        if !matches!(step, Step::Seek { .. }) {
+            prop_assert!(self.part.floor() >= floor, "the cursor went back from {}", floor);
+        }
+        for (offset, is_done) in (0..).zip(&self.done) {
+            let is_settled = self.part.is_settled(Offset(offset));
+            prop_assert!(!is_settled || *is_done, "{offset} was acknowledged by nobody who was shown it");
+        }
+        Ok(())
+    }
+
+    fn read(&mut self, who: usize, is_connected: bool, count: u64) -> Result<(), TestCaseError> {
+        let connection = self.connections[who].filter(|_| is_connected);
+        if is_connected && connection.is_none() {
+            return Ok(());
+        }
+        let holder = Arc::clone(&self.holders[who]);
+        let wants = Wants { holder: &holder, connection, patience_ms: PATIENCE_MS };
+        let (floor, is_same) = (self.part.floor(), self.cursor.is_read_by(wants, self.now));
+        let (would, accepted) = (self.cursor.would_begin(wants, floor, self.now), self.cursor.accepted);
+        let began = self.cursor.begin(wants, floor, self.now);
+        prop_assert_eq!(would, began.ok(), "what was said before");
+        let Ok(from) = began else { return Ok(()) };
+        match self.reached[who].filter(|_| is_same && is_connected) {
+            Some(reached) => prop_assert_eq!(from, reached.max(floor), "in order, each once"),
+            None if is_same => prop_assert_eq!(from, accepted.max(floor), "behind what it acknowledged"),
+            None => prop_assert_eq!(from, floor, "all that was not acknowledged, and nothing else"),
+        }
+        let upto = Offset((from.0 + count).min(END).max(from.0));
+        let first = self.cursor.shown(wants, from..upto).expect("it reads");
+        for offset in (from.0..upto.0).map(Offset) {
+            let fence = Fence(first.0 + (offset.0 - from.0));
+            let is_higher =
+                self.shown.iter().flatten().all(|other| other.offset != offset || other.fence <= fence);
+            prop_assert!(is_higher, "fences of a record grow");
+            self.shown[who].push(Shown { offset, fence, seeks: self.seeks });
+        }
+        if is_connected {
+            self.reached[who] = Some(upto);
+        }
+        Ok(())
+    }
+
+    fn ack(&mut self, who: usize, which: prop::sample::Index) -> Result<(), TestCaseError> {
+        if self.shown[who].is_empty() {
+            return Ok(());
+        }
+        let Shown { offset, fence, seeks } = *which.get(&self.shown[who]);
+        let floor = self.part.floor();
+        match self.cursor.ack(offset, fence, &self.part, Offset(END), self.now) {
+            Acked::Upto(upto) => {
+                prop_assert!(upto > offset && seeks == self.seeks, "of before a seek");
+                for before in floor.0..=offset.0 {
+                    let is_its = self.shown[who].iter().any(|shown| shown.offset == Offset(before));
+                    prop_assert!(is_its || self.done[before as usize], "{before} goes unseen");
+                }
+                self.done[..=offset.0 as usize].fill(true);
+                self.waiting.push((upto, self.next_fence));
+            }
+            Acked::Already => prop_assert!(offset < floor),
+            Acked::Lost => prop_assert!(offset >= floor),
+            Acked::Unknown => prop_assert!(false, "{offset} was shown with {fence}"),
+        }
+        Ok(())
+    }
+
+    fn commit(&mut self) {
+        if self.waiting.is_empty() {
+            return;
+        }
+        let (upto, decided) = self.waiting.remove(0);
+        let Some(range) = self.cursor.to_settle(upto, self.part.floor()) else { return };
+        if range.start < range.end && decided >= self.part.fence_min() {
+            self.part.apply(&PartEvent { settled: vec![range], ..PartEvent::default() }, self.bounds());
+        }
+    }
+
+    fn seek(&mut self, to: Offset) {
+        self.next_fence = Fence(self.next_fence.max(self.cursor.fence_end()).0 + 1);
+        let seek = Some(Seek { to, fence: self.next_fence, keep_as: 0, back_to: 0 });
+        self.part.apply(&PartEvent { seek, ..PartEvent::default() }, self.bounds());
+        self.cursor.begin_again(self.next_fence);
+        self.reached.fill(None);
+        self.seeks += 1;
+        let floor = self.part.floor().0;
+        for (offset, is_done) in (0..).zip(&mut self.done) {
+            *is_done = offset < floor;
+        }
+    }
+
+    fn trim(&mut self, to: Offset) {
+        self.start = self.start.max(to);
+        self.part.start_moved(self.start);
+        self.done[..self.start.0 as usize].fill(true);
+    }
+
+    fn crash(&mut self) {
+        self.term += 1;
+        self.next_fence = Fence(self.term << 32 | 1);
+        self.cursor = Cursor::new(self.next_fence);
+        self.waiting.clear();
+        self.connections.fill(None);
+        self.reached.fill(None);
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(512))]
+    #[test]
+    fn what_is_not_acknowledged_comes_again_and_nothing_else_does(steps in steps()) {
+        let mut world = World::new();
+        for step in &steps {
+            world.step(step)?;
+        }
+    }
+}
