@@ -94,7 +94,8 @@ pub(crate) enum Command {
     #[command(
         after_help = "Examples:\n  weir sub greetings\n  weir sub logs --from earliest --no-follow > copy.log\n  \
         weir sub orders payments --from ts:2026-01-31T12:00:00Z --json | jq .data\n  weir sub logs --from tail:10\n  \
-        weir sub orders --from earliest --no-follow --filter \"header.region == 'eu*'\""
+        weir sub orders --from earliest --no-follow --filter \"header.region == 'eu*'\"\n  \
+        weir sub --subscription ledger        # a named cursor: weir subscription create ledger --topic orders --mode stream"
     )]
     Sub(SubArgs),
     /// Lease messages of a subscription, print them, and acknowledge them if told to
@@ -193,8 +194,13 @@ pub(crate) struct PubArgs {
 #[derive(Debug, Clone, ClapArgs)]
 pub(crate) struct SubArgs {
     /// Topics, at most 100
-    #[arg(required = true, num_args = 1..=100, value_name = "TOPIC")]
+    #[arg(required_unless_present = "subscription", num_args = 1..=100, value_name = "TOPIC")]
     pub(crate) topics: Vec<String>,
+    /// Not topics but a subscription, from where it stands: each message is acknowledged once it is printed, and the
+    /// next run goes on behind it
+    #[arg(long, value_name = "NAME",
+        conflicts_with_all = ["topics", "from", "no_follow", "partition", "filter", "min_level"])]
+    pub(crate) subscription: Option<String>,
     /// Where to start: earliest, latest, an offset, ts:TIME (RFC 3339 or ms), tail:N or cursor:C
     #[arg(long, default_value = "latest", value_name = "POSITION")]
     pub(crate) from: String,

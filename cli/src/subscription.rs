@@ -17,9 +17,9 @@ use crate::output;
 pub(crate) async fn run(connect: &Connect, command: SubscriptionCommand) -> anyhow::Result<()> {
     let api = Api::new(connect)?;
     match command {
-        SubscriptionCommand::Create { name, topic, pattern, fields } => {
+        SubscriptionCommand::Create { name, topic, pattern, mode, fields } => {
             let topics: Vec<String> = topic.into_iter().chain(pattern).collect();
-            let body = Value::Object(body(&topics, &fields)).to_string();
+            let body = Value::Object(body(&mode, &topics, &fields)).to_string();
             let reply = api.send(Method::PUT, &path(&api, &name), HeaderMap::new(), body).await?;
             let existed = reply.status == StatusCode::OK;
             shown(connect.json, &reply.json()?, if existed { "exists" } else { "created" });
@@ -57,9 +57,9 @@ pub(crate) fn path(api: &Api, rest: &str) -> String {
 }
 
 /// The fields that were given, as the API names them.
-fn body(topics: &[String], fields: &SubscriptionFields) -> Map<String, Value> {
+fn body(mode: &str, topics: &[String], fields: &SubscriptionFields) -> Map<String, Value> {
     [
-        ("mode", Some(json!("queue"))),
+        ("mode", Some(json!(mode))),
         ("topics", Some(json!(topics))),
         ("lease_ms", fields.lease.map(|ms| json!(ms))),
         ("max_attempts", fields.max_attempts.map(|attempts| json!(attempts))),
@@ -230,7 +230,7 @@ mod tests {
 
     #[test]
     fn only_given_fields_are_sent() {
-        let bare = Value::Object(body(&["orders".to_owned()], &SubscriptionFields::default()));
+        let bare = Value::Object(body("queue", &["orders".to_owned()], &SubscriptionFields::default()));
         assert_eq!(bare, json!({"mode": "queue", "topics": ["orders"]}));
         let fields = SubscriptionFields {
             lease: Some(60_000),
@@ -239,7 +239,7 @@ mod tests {
             order: Some("key".to_owned()),
             ..SubscriptionFields::default()
         };
-        let given = Value::Object(body(&["orders".to_owned()], &fields));
+        let given = Value::Object(body("queue", &["orders".to_owned()], &fields));
         assert_eq!((&given["lease_ms"], &given["backoff_ms"]), (&json!(60_000), &json!([0, 5])));
         assert_eq!((&given["paused"], &given["order"]), (&json!(true), &json!("key")));
     }

@@ -10,10 +10,11 @@ pub(crate) enum SubscriptionCommand {
     /// Create a subscription; does nothing if it exists with the same configuration
     #[command(
         after_help = "Each message of the topics is then leased to one worker, and comes again unless it is \
-        acknowledged in time.\n\nExamples:\n  weir subscription create billing --topic orders\n  \
+        acknowledged in time; a stream is read in order instead, from a cursor that is kept under its name.\n\nExamples:\n  weir subscription create billing --topic orders\n  \
         weir subscription create billing --topic orders --lease 2m --max-attempts 5 --backoff 1s,10s,5m --dlq orders.dlq\n  \
         weir subscription create shipping --topic orders --topic returns\n  \
         weir subscription create audit --pattern 'orders.*'    # every topic whose name begins so, now and later\n  \
+        weir subscription create ledger --topic orders --mode stream --start tail:100\n  \
         weir pull billing --ack    # take and acknowledge what there is"
     )]
     Create {
@@ -25,6 +26,9 @@ pub(crate) enum SubscriptionCommand {
         /// Work on all topics whose names begin so, also those created later: a prefix and *
         #[arg(long, value_name = "PREFIX*", conflicts_with = "topic")]
         pattern: Option<String>,
+        /// queue, or stream: each partition is read in order by one at a time, and acknowledged up to a message
+        #[arg(long, default_value = "queue", value_name = "MODE", value_parser = ["queue", "stream"])]
+        mode: String,
         /// What may be left out
         #[command(flatten)]
         fields: SubscriptionFields,
@@ -130,7 +134,8 @@ pub(crate) enum SubscriptionCommand {
 /// A subscription's configuration, as flags. Absent flags leave the server's default.
 #[derive(Debug, Default, ClapArgs)]
 pub(crate) struct SubscriptionFields {
-    /// How long a message is leased unless a pull says otherwise, 1s to 12h [default: 30s]
+    /// How long a message is leased unless a pull says otherwise, 1s to 12h; of a stream, how long who pulls may be
+    /// silent before another reads in its place [default: 30s]
     #[arg(long, value_name = "TIME", value_parser = parse_ms)]
     pub(crate) lease: Option<u64>,
     /// Deliveries of a message after which it is a dead letter; 0: no limit [default: 16]
@@ -142,7 +147,7 @@ pub(crate) struct SubscriptionFields {
     /// Topic that dead letters go to; without one they are settled and counted
     #[arg(long, value_name = "TOPIC")]
     pub(crate) dlq: Option<String>,
-    /// Where it starts: earliest, latest or ts:TIME (RFC 3339 or ms) [default: earliest]
+    /// Where it starts: earliest, latest or ts:TIME (RFC 3339 or ms); a stream also an offset or tail:N [default: earliest]
     #[arg(long, value_name = "POSITION")]
     pub(crate) start: Option<String>,
     /// Most messages of one topic leased at once [default: 10000]

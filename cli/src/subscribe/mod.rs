@@ -1,10 +1,12 @@
-//! `weir sub`: follows topics and prints what comes, within credit, over as many connections as it takes.
+//! `weir sub`: follows topics, or consumes a subscription, and prints what comes, within credit, over as many connections
+//! as it takes.
 //!
 //! ```text
 //!   gateway ── deliveries ──▶ run ──▶ print ──▶ standard output
 //!      ▲──────── credit ───────┘ raised only as lines are written
 //! ```
 
+mod consume;
 mod position;
 mod print;
 
@@ -46,6 +48,9 @@ struct Run<'a> {
 
 /// Follows until it has what was asked for.
 pub(crate) async fn run(connect: &Connect, args: &SubArgs) -> anyhow::Result<()> {
+    if let Some(name) = &args.subscription {
+        return consume::run(connect, args, name).await;
+    }
     let from = parse_from(&args.from).map_err(|error| anyhow::anyhow!("--from: {error}"))?;
     let follow = |topic: &String| Follow {
         topic: topic.clone(),

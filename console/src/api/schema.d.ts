@@ -359,7 +359,7 @@ export interface paths {
         put?: never;
         /**
          * Lease messages
-         * @description Each message is leased to one caller, and comes again when its lease runs out before it was settled. `wait_ms` waits for the first message; the answer is 200 with none if none came. Errors: `subscription_not_found`, `incarnation_gone` once the topic was deleted, `invalid_parameter`, `unknown_field`, `unavailable`. With `scope` `partition` all messages are of one partition, as a settle that publishes needs them.
+         * @description Each message is leased to one caller, and comes again when its lease runs out before it was settled. `wait_ms` waits for the first message; the answer is 200 with none if none came. Errors: `subscription_not_found`, `incarnation_gone` once the topic was deleted, `invalid_parameter`, `unknown_field`, `unavailable`. With `scope` `partition` all messages are of one partition, as a settle that publishes needs them. Of a stream a `holder` is needed; it is given what follows its last acknowledged message, in order, of the partitions that nobody else reads.
          *
          *     Needs the grant `consume`.
          */
@@ -447,7 +447,7 @@ export interface paths {
         put?: never;
         /**
          * Settle leases: ack, nack, extend, dead; publish what came of them
-         * @description Answered once it cannot be lost; asked twice it is done once. At most 10,000 leases. A lease that ran out and was not given to somebody else still settles. Errors: `subscription_not_found`, `incarnation_gone` once the topic was deleted, `invalid_cursor` for what is no lease, `invalid_parameter`, `unknown_field`, `too_large`, `unavailable`.
+         * @description Answered once it cannot be lost; asked twice it is done once. At most 10,000 leases. A lease that ran out and was not given to somebody else still settles. Errors: `subscription_not_found`, `incarnation_gone` once the topic was deleted, `invalid_cursor` for what is no lease, `invalid_parameter`, `unknown_field`, `too_large`, `unavailable`; of a stream an ack is one of everything up to the message, and anything else is `not_supported`.
          *
          *     With `publish` the leases are settled and the messages published in one atomic step, exactly once: either both, or a problem with the outcome `none` and neither. All leases are of one partition and still held (`lease_lost` otherwise), none is extended; the messages go to topics of the subscription's namespace, for which the grant `publish` is needed. The answer waits for the messages' confirm, at most `Confirm-Deadline-Ms`; with 202 some are on their way, and their receipts tell when they have arrived. At most 1,000 messages of 3 MiB. Further errors: `topic_not_found`, `topic_closed`, `not_supported` for leases of several partitions, `busy` while too much is on its way, `journal_full`. After `outcome_unknown`, ask again: `lease_lost` then says that the messages are settled, with what was published by whoever settled them.
          *
@@ -1199,7 +1199,7 @@ export interface components {
          * @description How the messages of a topic reach those who take them.
          * @enum {string}
          */
-        Mode: "queue";
+        Mode: "queue" | "stream";
         /** @description A namespace: a set of topics with common settings. */
         Namespace: {
             /** @description Name. `default` always exists. */
@@ -1536,7 +1536,7 @@ export interface components {
              */
             lease_ms: number;
             /**
-             * @description Who takes them, shown in the list of leases; at most 255 bytes.
+             * @description Who takes them, shown in the list of leases; at most 255 bytes. Of a stream it must be given, and be nobody else's.
              * @default null
              */
             holder: string;
@@ -2095,7 +2095,8 @@ export interface components {
             topics: string[];
             /**
              * Format: int32
-             * @description How long a message is leased unless a pull says otherwise, milliseconds.
+             * @description How long a message is leased unless a pull says otherwise, milliseconds. Of a stream: how long a consumer that
+             *     pulls may be silent before another takes its place.
              * @default 30000
              */
             lease_ms: number;
@@ -2119,7 +2120,8 @@ export interface components {
             /** @default none */
             order: components["schemas"]["Order"];
             /**
-             * @description Where it starts, in every partition: `earliest`, `latest`, or `ts:` and RFC 3339 or milliseconds. In a topic that
+             * @description Where it starts, in every partition: `earliest`, `latest`, or `ts:` and RFC 3339 or milliseconds; of a stream also
+             *     an offset, or `tail:` and a number of messages. In a topic that
              *     is created later and matches a pattern it starts at the beginning. Cannot be changed later; `:seek` moves a
              *     subscription.
              * @default earliest
@@ -2169,7 +2171,7 @@ export interface components {
             partition: number;
             /**
              * Format: int64
-             * @description Everything below this offset is settled.
+             * @description Everything below this offset is settled: of a stream, its cursor.
              */
             floor?: number | null;
             /**
@@ -2184,7 +2186,7 @@ export interface components {
             ready?: number | null;
             /**
              * Format: int64
-             * @description Messages that are leased.
+             * @description Messages that are leased: of a stream, that its reader was shown and has not acknowledged.
              */
             leased?: number | null;
             /**
@@ -2222,6 +2224,8 @@ export interface components {
              * @description Time of the oldest message that is not settled, milliseconds since the epoch; `null` too if there is none.
              */
             oldest_ms?: number | null;
+            /** @description Of a stream, who reads it now: its `holder`. */
+            reader?: string | null;
             /**
              * Format: int32
              * @description The shard that holds it.
@@ -2237,7 +2241,7 @@ export interface components {
          */
         SubscriptionPatch: {
             /**
-             * @description Must be `queue`.
+             * @description `queue` or `stream`; must be what it is once the subscription exists.
              * @default null
              */
             mode: string;

@@ -26,7 +26,7 @@ pub struct Pull {
     /// How long the messages are leased, milliseconds; as the subscription says by default.
     #[schema(minimum = 1000, maximum = 43_200_000, nullable = false)]
     pub lease_ms: Option<u64>,
-    /// Who takes them, shown in the list of leases; at most 255 bytes.
+    /// Who takes them, shown in the list of leases; at most 255 bytes. Of a stream it must be given, and be nobody else's.
     #[schema(nullable = false, max_length = 255)]
     pub holder: Option<String>,
     /// `partition`: only messages of one partition, which a settle that publishes needs. `any` by default.

@@ -22,6 +22,8 @@ use super::topic::some;
 pub enum Mode {
     /// Each message is leased to one worker, until somebody acknowledges it.
     Queue,
+    /// Each partition is read in order by one consumer at a time, which acknowledges up to a message.
+    Stream,
 }
 
 /// In which order messages are leased.
@@ -42,14 +44,15 @@ pub enum Order {
     "backoff_ms": [1000, 5000, 30000], "dlq": "orders.dlq", "start": "earliest", "max_unacked": 10000
 }))]
 pub struct SubscriptionConfig {
-    /// `queue` is the only one so far.
+    /// A queue, or a stream. Cannot be changed later.
     #[schema(required = false, default = "queue")]
     pub mode: Mode,
     /// The topics, in the subscription's namespace; or one pattern, a prefix and `*`: every topic whose name begins so,
     /// now and later. Cannot be changed later.
     #[schema(min_items = 1, max_items = 100)]
     pub topics: Vec<String>,
-    /// How long a message is leased unless a pull says otherwise, milliseconds.
+    /// How long a message is leased unless a pull says otherwise, milliseconds. Of a stream: how long a consumer that
+    /// pulls may be silent before another takes its place.
     #[schema(required = false, minimum = 1000, maximum = 43_200_000, default = 30_000)]
     pub lease_ms: u32,
     /// Deliveries of a message after which it is a dead letter; 0: no limit.
@@ -64,7 +67,8 @@ pub struct SubscriptionConfig {
     /// In which order messages are leased. Cannot be changed later.
     #[schema(required = false, default = "none")]
     pub order: Order,
-    /// Where it starts, in every partition: `earliest`, `latest`, or `ts:` and RFC 3339 or milliseconds. In a topic that
+    /// Where it starts, in every partition: `earliest`, `latest`, or `ts:` and RFC 3339 or milliseconds; of a stream also
+    /// an offset, or `tail:` and a number of messages. In a topic that
     /// is created later and matches a pattern it starts at the beginning. Cannot be changed later; `:seek` moves a
     /// subscription.
     #[schema(required = false, default = "earliest")]
@@ -92,7 +96,7 @@ impl From<&rpc::SubscriptionConfig> for SubscriptionConfig {
     fn from(config: &rpc::SubscriptionConfig) -> Self {
         let start = config.start.at.unwrap_or(At::Earliest(true));
         Self {
-            mode: Mode::Queue,
+            mode: if config.is_stream { Mode::Stream } else { Mode::Queue },
             topics: config.topics().cloned().collect(),
             lease_ms: config.lease_ms,
             max_attempts: config.max_attempts,
@@ -148,13 +152,13 @@ pub struct SubscriptionPart {
     pub topic: String,
     /// The partition's number, from 0.
     pub partition: u32,
-    /// Everything below this offset is settled.
+    /// Everything below this offset is settled: of a stream, its cursor.
     pub floor: Option<u64>,
     /// End of the partition.
     pub end: Option<u64>,
     /// Messages that could be leased now.
     pub ready: Option<u64>,
-    /// Messages that are leased.
+    /// Messages that are leased: of a stream, that its reader was shown and has not acknowledged.
     pub leased: Option<u64>,
     /// Messages that wait for their time.
     pub delayed: Option<u64>,
@@ -170,6 +174,8 @@ pub struct SubscriptionPart {
     pub dead_pending: Option<u64>,
     /// Time of the oldest message that is not settled, milliseconds since the epoch; `null` too if there is none.
     pub oldest_ms: Option<u64>,
+    /// Of a stream, who reads it now: its `holder`.
+    pub reader: Option<String>,
     /// The shard that holds it.
     pub shard: u32,
 }
@@ -209,7 +215,7 @@ pub struct SubscriptionPage {
 #[serde(deny_unknown_fields, default)]
 #[schema(example = json!({"lease_ms": 60000, "dlq": null}))]
 pub struct SubscriptionPatch {
-    /// Must be `queue`.
+    /// `queue` or `stream`; must be what it is once the subscription exists.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub mode: Option<String>,
@@ -265,6 +271,7 @@ pub fn default_subscription_config() -> rpc::SubscriptionConfig {
     rpc::SubscriptionConfig {
         topic: String::new(),
         more_topics: Vec::new(),
+        is_stream: false,
         lease_ms: 30_000,
         max_attempts: 16,
         backoff_ms: vec![1_000, 5_000, 30_000],
@@ -285,7 +292,13 @@ impl SubscriptionPatch {
     /// `not_supported` for what this build cannot do, `invalid_config` and `invalid_name` for what nobody can; each
     /// names the field.
     pub fn apply(self, mut config: rpc::SubscriptionConfig) -> Result<rpc::SubscriptionConfig, Problem> {
-        self.check_supported()?;
+        if let Some(mode) = &self.mode {
+            config.is_stream = is_stream(mode)?;
+        }
+        if config.is_stream {
+            self.check_stream()?;
+            config = stream_config(config);
+        }
         if let Some(topics) = self.topics {
             (config.topic, config.more_topics) = topic_names(topics)?;
         }
@@ -310,7 +323,7 @@ impl SubscriptionPatch {
             config.backoff_ms = backoff(delays)?;
         }
         if let Some(start) = self.start {
-            config.start = start_of(&start)?.into();
+            config.start = start_of(&start, config.is_stream)?.into();
         }
         if let Some(max) = self.max_unacked {
             config.max_unacked = within("max_unacked", max, 1, UNACKED_MAX)?;
@@ -328,13 +341,55 @@ impl SubscriptionPatch {
         Ok(config)
     }
 
-    fn check_supported(&self) -> Result<(), Problem> {
-        match self.mode.as_deref() {
-            None | Some("queue") => {}
-            Some("stream" | "push") => return Err(not_supported("mode", "mode: only queue so far")),
-            Some(_) => return Err(invalid("mode", "mode is queue")),
+    /// A stream has no leases, attempts or dead letters. What says so, as a configuration that is shown does, may be said.
+    fn check_stream(&self) -> Result<(), Problem> {
+        let none = default_stream();
+        let said = [
+            (
+                "max_attempts",
+                self.max_attempts.is_some_and(|attempts| attempts != u64::from(none.max_attempts)),
+            ),
+            ("backoff_ms", self.backoff_ms.as_ref().is_some_and(|delays| *delays != none.backoff_ms)),
+            ("dlq", matches!(self.dlq, Some(Some(_)))),
+            ("order", self.order.as_deref().is_some_and(|order| order != "none")),
+            ("max_unacked", self.max_unacked.is_some_and(|max| max != u64::from(none.max_unacked))),
+            ("filter", matches!(self.filter, Some(Some(_)))),
+            ("fair_by", matches!(self.fair_by, Some(Some(_)))),
+        ];
+        match said.iter().find(|(_, is_said)| *is_said) {
+            Some((field, _)) => {
+                let detail = format!(
+                    "{field} is for queues; a stream is read in order and acknowledged up to a message"
+                );
+                Err(not_supported(field, &detail))
+            }
+            None => Ok(()),
         }
-        Ok(())
+    }
+}
+
+fn is_stream(mode: &str) -> Result<bool, Problem> {
+    match mode {
+        "queue" => Ok(false),
+        "stream" => Ok(true),
+        "push" => Err(not_supported("mode", "mode: push is not there yet; queue or stream")),
+        _ => Err(invalid("mode", "mode is queue or stream")),
+    }
+}
+
+fn default_stream() -> rpc::SubscriptionConfig {
+    stream_config(default_subscription_config())
+}
+
+/// A configuration without what a stream does not have.
+fn stream_config(config: rpc::SubscriptionConfig) -> rpc::SubscriptionConfig {
+    let queue = default_subscription_config();
+    rpc::SubscriptionConfig {
+        is_stream: true,
+        max_attempts: 0,
+        backoff_ms: Vec::new(),
+        max_unacked: queue.max_unacked,
+        ..config
     }
 }
 
@@ -419,8 +474,9 @@ fn order_of(text: &str) -> Result<Order, Problem> {
     }
 }
 
-fn start_of(text: &str) -> Result<At, Problem> {
+fn start_of(text: &str, is_stream: bool) -> Result<At, Problem> {
     match parse_from(text) {
+        Ok(Start::At(at)) if is_stream => Ok(at),
         Ok(Start::At(at @ (At::Earliest(_) | At::Latest(_) | At::TimestampMs(_)))) => Ok(at),
         _ => Err(invalid("start", "start is earliest, latest, or ts: and RFC 3339 or milliseconds")),
     }
@@ -463,6 +519,13 @@ mod tests {
             (r#"["orders.*"]"#, "orders.*", vec![]),
             (r#"["*"]"#, "*", vec![]),
         ] {
+            for start in ["5", "tail:7", "earliest"] {
+                let stream =
+                    put(&format!(r#"{{"topics":{topics},"mode":"stream","start":"{start}"}}"#)).unwrap();
+                assert!(stream.is_stream && stream.max_attempts == 0);
+                let shown = serde_json::to_string(&SubscriptionConfig::from(&stream)).unwrap();
+                assert_eq!(put(&shown).unwrap(), stream, "{shown}");
+            }
             let several = put(&format!(r#"{{"topics":{topics}}}"#)).unwrap();
             assert_eq!((several.topic.as_str(), &several.more_topics), (first, &more));
             let shown = serde_json::to_string(&SubscriptionConfig::from(&several)).unwrap();
@@ -478,6 +541,13 @@ mod tests {
         for (fields, code, field) in [
             (r#""topics":["a"],"mode":"push""#, "not_supported", "mode"),
             (r#""topics":["a"],"mode":"pull""#, "invalid_config", "mode"),
+            (r#""topics":["a"],"mode":"stream","dlq":"b""#, "not_supported", "dlq"),
+            (r#""topics":["a"],"mode":"stream","max_attempts":3"#, "not_supported", "max_attempts"),
+            (r#""topics":["a"],"mode":"stream","backoff_ms":[1]"#, "not_supported", "backoff_ms"),
+            (r#""topics":["a"],"mode":"stream","order":"key""#, "not_supported", "order"),
+            (r#""topics":["a"],"mode":"stream","max_unacked":5"#, "not_supported", "max_unacked"),
+            (r#""topics":["a"],"mode":"stream","filter":"key == 'a'""#, "not_supported", "filter"),
+            (r#""topics":["a"],"mode":"stream","fair_by":"key""#, "not_supported", "fair_by"),
             (r#""topics":["a","b","a"]"#, "invalid_config", "topics"),
             (r#""topics":["orders.*","a"]"#, "invalid_config", "topics"),
             (r#""topics":["or*ers"]"#, "invalid_name", "topics"),

@@ -206,6 +206,7 @@ fn part(place: &PartPlace, stats: Option<&PartStats>) -> SubscriptionPart {
         dead: number(|stats| stats.dead),
         dead_pending: number(|stats| stats.dead_pending),
         oldest_ms: stats.and_then(|stats| stats.oldest_ms),
+        reader: stats.and_then(|stats| stats.reader.clone()),
         shard: place.shard.0,
     }
 }

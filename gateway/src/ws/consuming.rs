@@ -47,6 +47,8 @@ pub(super) struct Consuming {
     /// later, and a topic that was deleted and created again has another.
     parts: BTreeMap<u32, PartName>,
     is_started: bool,
+    /// What is acknowledged covers all before it of its part.
+    is_stream: bool,
     /// Leases that were named before.
     early: Vec<(LeaseRef, Arc<What>)>,
     /// The client has closed it: forgotten when everything it asked for is done.
@@ -137,19 +139,25 @@ impl Consuming {
             told_upto: last,
             parts: BTreeMap::new(),
             is_started: false,
+            is_stream: false,
             early: Vec::new(),
             is_leaving: false,
         }
     }
 
     /// The subscription was found.
-    pub(super) fn started(&mut self, parts: &[PartName]) {
+    pub(super) fn started(&mut self, parts: &[PartName], is_stream: bool) {
         self.parts = (0..).zip(parts.iter().cloned()).collect();
-        self.is_started = true;
+        (self.is_started, self.is_stream) = (true, is_stream);
         for (lease, what) in std::mem::take(&mut self.early) {
             self.pending_runs -= 1;
             self.ask_lease(&lease, &what);
         }
+    }
+
+    /// Nothing but acknowledgements makes sense.
+    pub(super) fn is_stream(&self) -> bool {
+        self.is_stream
     }
 
     pub(super) fn credit(&self) -> Credit {
@@ -189,12 +197,27 @@ impl Consuming {
                 fence: run.fence,
                 is_settling: false,
             };
-            self.open.insert(self.n + 1, open);
-            self.n += u64::from(run.count);
+            self.open_run(open);
         }
         self.sent = after;
         self.forget_oldest();
         Some(first)
+    }
+
+    fn open_run(&mut self, open: Open) {
+        let n = self.n + 1;
+        self.n += open.count;
+        // Who acknowledges now and then shall not be told that the oldest are lost.
+        if let Some(mut last) = self.open.last_entry().filter(|_| self.is_stream) {
+            let (first, last) = (*last.key(), last.get_mut());
+            let follows = (first + last.count, last.offset + last.count, last.fence + last.count)
+                == (n, open.offset, open.fence);
+            if follows && last.part == open.part && !last.is_settling {
+                last.count += open.count;
+                return;
+            }
+        }
+        self.open.insert(n, open);
     }
 
     /// What is told as lost can still be settled by its lease.
@@ -229,10 +252,36 @@ impl Consuming {
         let what = &Arc::new(what.clone());
         match highest.filter(|_| which.cum) {
             Some(highest) => self.ask_range(0, highest, what),
-            None => joined(which.n).iter().for_each(|range| self.ask_range(range.first, range.last, what)),
+            None => {
+                let mut ranges = joined(which.n);
+                if self.is_stream {
+                    ranges = self.covered(&ranges);
+                }
+                ranges.iter().for_each(|range| self.ask_range(range.first, range.last, what));
+            }
         }
         which.leases.iter().for_each(|lease| self.ask_lease(lease, what));
         Ok(())
+    }
+
+    /// What these numbers acknowledge of a stream: with them, all before them of the same parts.
+    fn covered(&self, ranges: &[NumberRange]) -> Vec<NumberRange> {
+        let mut last_of = BTreeMap::new();
+        for range in ranges {
+            let before = self.open.range(..range.first).next_back().map_or(range.first, |(n, _)| *n);
+            for (n, open) in self.open.range(before..=range.last) {
+                let last = (n + open.count - 1).min(range.last);
+                if last >= range.first {
+                    last_of.insert(open.part, last);
+                }
+            }
+        }
+        let highest = last_of.values().copied().max().unwrap_or(0);
+        let covered = self.open.range(..=highest).filter_map(|(n, open)| {
+            let last = (n + open.count - 1).min(*last_of.get(&open.part)?);
+            (*n <= last).then_some(NumberRange { first: *n, last })
+        });
+        covered.collect()
     }
 
     fn ask_lease(&mut self, lease: &LeaseRef, what: &Arc<What>) {

@@ -56,6 +56,9 @@ pub struct SubscriptionConfig {
     /// The other topics, if there are several.
     #[prost(string, repeated, tag = "12")]
     pub more_topics: Vec<String>,
+    /// A stream: each part has one reader at a time, which acknowledges up to a record. Cannot change.
+    #[prost(bool, tag = "13")]
+    pub is_stream: bool,
 }
 
 impl SubscriptionConfig {
@@ -443,6 +446,9 @@ pub struct PartStats {
     /// Dead letters that were not revived and whose record still exists.
     #[prost(uint64, tag = "13")]
     pub revivable: u64,
+    /// Of a stream, who reads.
+    #[prost(string, optional, tag = "14")]
+    pub reader: Option<String>,
 }
 
 /// The answer to [`PartStatsRequest`], in its order.

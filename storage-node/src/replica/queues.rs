@@ -8,7 +8,7 @@ use tokio::sync::Notify;
 use weir_protocol::ids::TimestampMs;
 
 use crate::shard::state::{HeldPart, PartKey};
-use crate::subscription::{Fence, Leases, Rules};
+use crate::subscription::{Cursor, Fence, Leases, Rules};
 
 /// Leases of all parts that somebody pulled from since the term began.
 #[derive(Debug, Default)]
@@ -20,6 +20,8 @@ pub struct Queues {
 #[derive(Debug)]
 pub struct Queue {
     held: Mutex<Held>,
+    /// Held by who commits acknowledgements of a stream: what comes meanwhile is committed together by the next.
+    pub commits: tokio::sync::Mutex<()>,
     /// Notified when a lease ended or something became due.
     pub changed: Notify,
 }
@@ -29,6 +31,8 @@ pub struct Queue {
 pub struct Held {
     /// The leases.
     pub leases: Leases,
+    /// Of a stream, who reads.
+    pub cursor: Cursor,
     /// The next one's fence.
     pub next_fence: Fence,
     /// A seek is on its way through the log: nothing is leased or settled until it is there.
@@ -62,8 +66,10 @@ impl Queues {
             let next_fence = Fence(term << 32 | 1);
             let leases = Leases::new(&part.part, rules(part, partitions), next_fence, now);
             let (version, sight) = (part.version, sight(part));
-            let held = Held { leases, next_fence, is_seeking: false, pulled: None, version, sight };
-            Arc::new(Queue { held: Mutex::new(held), changed: Notify::new() })
+            let cursor = Cursor::new(next_fence);
+            let held = Held { leases, cursor, next_fence, is_seeking: false, pulled: None, version, sight };
+            let (held, commits, changed) = (Mutex::new(held), tokio::sync::Mutex::default(), Notify::new());
+            Arc::new(Queue { held, commits, changed })
         };
         Arc::clone(self.parts.lock().entry(key).or_insert_with(make))
     }
@@ -108,6 +114,7 @@ impl Held {
     /// After a seek: nothing is held any more.
     pub fn begin_again(&mut self, part: &HeldPart, partitions: u32, now: TimestampMs) {
         self.leases = Leases::new(&part.part, rules(part, partitions), self.next_fence, now);
+        self.cursor.begin_again(self.next_fence);
     }
 }
 

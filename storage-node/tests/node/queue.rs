@@ -38,6 +38,7 @@ pub(crate) fn queue_config(topic: &str) -> SubscriptionConfig {
         filter: None,
         fair_by: None,
         more_topics: Vec::new(),
+        is_stream: false,
     }
 }
 

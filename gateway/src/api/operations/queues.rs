@@ -22,7 +22,8 @@ pub const PULL_MESSAGES: Operation = Operation {
             `wait_ms` waits for the first message; the answer is 200 with none if none came. Errors: \
             `subscription_not_found`, `incarnation_gone` once the topic was deleted, `invalid_parameter`, \
             `unknown_field`, `unavailable`. With `scope` `partition` all messages are of one partition, as a settle that \
-            publishes needs them.",
+            publishes needs them. Of a stream a `holder` is needed; it is given what follows its last acknowledged \
+            message, in order, of the partitions that nobody else reads.",
     headers: &[Param::optional(
         "Idempotency-Key",
         Kind::Text,
@@ -46,7 +47,8 @@ pub const SETTLE_MESSAGES: Operation = Operation {
     about: "Answered once it cannot be lost; asked twice it is done once. At most 10,000 leases. A lease that ran out \
             and was not given to somebody else still settles. Errors: `subscription_not_found`, `incarnation_gone` \
             once the topic was deleted, `invalid_cursor` for what is no lease, `invalid_parameter`, `unknown_field`, \
-            `too_large`, `unavailable`.\n\nWith `publish` the leases are settled and the messages published in one atomic \
+            `too_large`, `unavailable`; of a stream an ack is one of everything up to the message, and anything else is \
+            `not_supported`.\n\nWith `publish` the leases are settled and the messages published in one atomic \
             step, exactly once: either both, or a problem with the outcome `none` and neither. All leases are of one \
             partition and still held (`lease_lost` otherwise), none is extended; the messages go to topics of the \
             subscription's namespace, for which the grant `publish` is needed. The answer waits for the messages' \

@@ -233,6 +233,7 @@ impl Subscriptions {
         config: SubscriptionConfig,
     ) -> Result<Subscription, ServiceError> {
         for (field, is_same) in [
+            ("mode", config.is_stream == from.config.is_stream),
             ("topics", config.topics().eq(from.config.topics())),
             ("start", config.start == from.config.start),
         ] {

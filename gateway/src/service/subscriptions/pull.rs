@@ -66,7 +66,8 @@ impl Subscriptions {
     /// Leases messages. None: there was nothing to lease, also not while waiting.
     ///
     /// # Errors
-    /// `subscription_not_found`, `incarnation_gone` if the topic was deleted; `unavailable` if nothing was leased
+    /// `subscription_not_found`, `incarnation_gone` if the topic was deleted; `invalid_parameter` of a stream without a
+    /// holder; `unavailable` if nothing was leased
     /// and a partition cannot be reached.
     ///
     /// # Cancel safety
@@ -76,11 +77,16 @@ impl Subscriptions {
         let until = Instant::now() + pull.wait;
         let deadline = self.storage.deadline() + pull.wait;
         loop {
-            let pulled = self.with_known(path, deadline, |known| {
+            let pulled = self.with_known(path, deadline, |known| async move {
+                if known.subscription.config.is_stream && pull.holder.is_empty() {
+                    let detail = "a stream has one reader at a time, and knows it by its name";
+                    let failure = ServiceError::new(ErrorCode::InvalidParameter, format!("holder: {detail}"));
+                    return Err(failure.with_field("holder"));
+                }
                 // Meanwhile there may be topics that it waits for nothing of.
                 let is_whole = !known.subscription.is_pattern();
                 let round = if is_whole { until } else { until.min(Instant::now() + PATTERN_AGE_MAX) };
-                Puller::new(self, known, pull, round).run()
+                Puller::new(self, known, pull, round).run().await
             });
             let pulled = pulled.await?;
             if !pulled.is_empty() || Instant::now() >= until {

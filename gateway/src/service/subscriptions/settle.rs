@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use futures_util::future::join_all;
-use weir_protocol::error::Outcome;
+use weir_protocol::error::{ErrorCode, Outcome};
 use weir_protocol::rpc::{
     Grant, Method, SettleAction, SettleAnswer, SettleItem, SettleOutcome, SettleRequest, SettleResult,
 };
@@ -48,8 +48,8 @@ impl Subscriptions {
     /// Settles leases, of any partitions; one result per lease, in their order. On return it cannot be lost.
     ///
     /// # Errors
-    /// `subscription_not_found`, `incarnation_gone` if the topic was deleted; what the partitions say if no lease
-    /// came to a result. Settling again is safe, whatever the outcome.
+    /// `subscription_not_found`, `incarnation_gone` if the topic was deleted; `not_supported` for anything but an ack of
+    /// a stream; what the partitions say if no lease came to a result. Settling again is safe, whatever the outcome.
     pub async fn settle(
         &self,
         path: &SubscriptionPath,
@@ -70,6 +70,11 @@ impl Subscriptions {
         leases: &[SettleLease],
         deadline: tokio::time::Instant,
     ) -> Result<Vec<Settled>, ServiceError> {
+        if subscription.config.is_stream && leases.iter().any(|item| item.action != SettleAction::Ack) {
+            // Before any of them is settled.
+            let detail = "nack, extend and dead are for queues: messages of a stream are only acknowledged";
+            return Err(ServiceError::new(ErrorCode::NotSupported, detail));
+        }
         let mut results = vec![Settled::Unknown; leases.len()];
         let mut parts: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
         for (place, item) in leases.iter().enumerate() {

@@ -9,7 +9,7 @@ const PLENTY: Limit = Limit { msgs: 1 << 40, bytes: 1 << 40 };
 
 fn consuming() -> Consuming {
     let mut consuming = Consuming::new(PLENTY, 0);
-    consuming.started(&[part(0), part(1), part(2)]);
+    consuming.started(&[part(0), part(1), part(2)], false);
     consuming
 }
 
@@ -140,7 +140,7 @@ fn leases_by_themselves_wait_for_the_subscription_and_partitions_that_are_none_a
     ];
     worker.ask(Which { n: &[], cum: false, leases: &leases }, &what(SettleAction::Ack)).unwrap();
     assert!(worker.take_calls().is_empty() && !worker.is_idle());
-    worker.started(&[part(0), part(1), part(2)]);
+    worker.started(&[part(0), part(1), part(2)], false);
     let sent = worker.take_calls();
     assert_eq!((sent.len(), sent[0].part, sent[0].runs[0].offset), (1, 1, 7));
     worker.answered(sent[0].call, &[]);
@@ -157,7 +157,7 @@ fn leases_by_themselves_wait_for_the_subscription_and_partitions_that_are_none_a
 fn of_several_topics_a_lease_is_named_with_its_own_and_a_new_life_has_a_part_of_its_own() {
     let topic = |name: &str| Some(Name::new(name).unwrap());
     let mut worker = Consuming::new(PLENTY, 0);
-    worker.started(&[(topic("a"), PartitionId(0)), (topic("b"), PartitionId(0))]);
+    worker.started(&[(topic("a"), PartitionId(0)), (topic("b"), PartitionId(0))], false);
     let lease = |topic: Option<&str>| LeaseRef { topic: topic.map(str::to_owned), p: 0, o: 7, fence: 8 };
     let leases = [lease(Some("b")), lease(None), lease(Some("c"))];
     worker.ask(Which { n: &[], cum: false, leases: &leases }, &what(SettleAction::Ack)).unwrap();
@@ -331,4 +331,31 @@ fn settles_with_long_reasons_go_in_calls_that_a_node_takes() {
     }
     assert_eq!(count, 5_000);
     assert_eq!(worker.take_frames(), [settled(5_000, &[range(1, 5_000)])]);
+}
+
+#[test]
+fn of_a_stream_an_acknowledgement_covers_what_came_before_it_of_its_part_and_nothing_of_others() {
+    let mut reader = Consuming::new(PLENTY, 0);
+    reader.started(&[part(0), part(1)], true);
+    deliver(&mut reader, 0, 0, 1);
+    deliver(&mut reader, 0, 1, 2);
+    deliver(&mut reader, 1, 0, 3);
+    deliver(&mut reader, 0, 3, 2);
+    assert_eq!(reader.open.len(), 3, "what follows is one run");
+    ask(&mut reader, &[range(7, 7)], SettleAction::Ack);
+    let sent = reader.take_calls();
+    let runs: Vec<_> = sent[0].runs.iter().map(|run| (run.offset, run.count)).collect();
+    assert_eq!((sent.len(), sent[0].part, runs), (1, 0, vec![(0, 3), (3, 1)]));
+    reader.answered(sent[0].call, &[]);
+    assert_eq!(reader.take_frames(), [settled(3, &[range(1, 3), range(7, 7)])]);
+    ask(&mut reader, &[range(5, 5)], SettleAction::Ack);
+    let sent = reader.take_calls();
+    assert_eq!((sent[0].part, sent[0].runs[0].offset, sent[0].runs[0].count), (1, 0, 2));
+    reader.answered(sent[0].call, &[]);
+    assert_eq!(reader.take_frames(), [settled(5, &[range(4, 5)])]);
+    // One record at a time, acknowledged at the end.
+    for offset in 5..20_000 {
+        deliver(&mut reader, 0, offset, 1);
+    }
+    assert!(reader.take_frames().is_empty(), "none is lost");
 }

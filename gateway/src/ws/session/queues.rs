@@ -104,6 +104,12 @@ impl Session {
             return self.refuse(ch, &problem);
         }
         match self.slots.get_mut(&ch).map(|slot| &mut slot.state) {
+            Some(State::Consuming(consuming))
+                if consuming.is_stream() && what.action != SettleAction::Ack =>
+            {
+                let detail = format!("{} belongs to queues; a stream is acknowledged", frame.as_str());
+                self.refuse(ch, &Problem::new(ErrorCode::NotSupported, detail));
+            }
             Some(State::Consuming(consuming)) if !consuming.is_leaving => {
                 if let Err(NeverDelivered(n)) = consuming.ask(which, what) {
                     let detail = format!("{} of {n}, which was never delivered", frame.as_str());
@@ -125,9 +131,10 @@ impl Session {
         of: Use,
         incarnation: Option<u64>,
         parts: &[(Option<Name>, PartitionId)],
+        is_stream: bool,
     ) {
         let Some(State::Consuming(consuming)) = self.current(of).map(|slot| &mut slot.state) else { return };
-        consuming.started(parts);
+        consuming.started(parts, is_stream);
         // Nothing is ever missing: what was not settled comes again.
         let subscribed =
             Subscribed { inc: incarnation.unwrap_or(0), recovered: true, ..Subscribed::default() };

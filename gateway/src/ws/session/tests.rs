@@ -338,7 +338,7 @@ fn consuming() -> (Play, Use) {
     play.receive(CH, work(Limit { msgs: 2, bytes: 100 }));
     let Some(Effect::Consume { of, path, consume }) = play.session.take_effects().pop() else { panic!() };
     assert_eq!((path.subscription.as_str(), consume.limit.records), ("work", 2));
-    play.session.consuming(of, Some(7), &[(None, PartitionId(0))]);
+    play.session.consuming(of, Some(7), &[(None, PartitionId(0))], false);
     assert!(matches!(&play.sent()[..], [ServerFrame::Subscribed(it)] if it.inc == 7 && it.recovered));
     play.session.leased(of, leased(2));
     let delivered = play.session.take_effects();

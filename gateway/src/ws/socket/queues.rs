@@ -80,7 +80,8 @@ impl Queues {
                     handle.raise(limit);
                 }
                 handle.hold(running.is_held);
-                session.consuming(of, handle.incarnation().map(|life| life.0), &handle.parts());
+                let life = handle.incarnation().map(|life| life.0);
+                session.consuming(of, life, &handle.parts(), handle.is_of_stream());
                 running.handle = Some(handle);
                 self.go_on(of, consumer);
             }

@@ -15,12 +15,13 @@ use weir_transport::{ConnectionClosed, CreditHandle, Reply};
 
 use super::PartHandle;
 use super::pull::{Given, Puller, Step};
+use super::stream::Streamer;
 use crate::clock;
 use crate::read::Reader;
 use crate::replica::{Queue, ShardHandle};
 use crate::server::Room;
 use crate::server::dispatch::decode;
-use crate::subscription::Fence;
+use crate::subscription::{Connection, Fence};
 
 /// Records that one step leases.
 const STEP_RECORDS: u64 = 4_096;
@@ -44,12 +45,21 @@ pub(in crate::server) fn leave(shard: &ShardHandle, body: Bytes) -> Result<Left,
     let request: LeaveRequest = decode(body)?;
     let part = PartHandle::new(shard.clone(), request.part);
     let queue = part.queue(&part.view()?);
-    Ok(Left { ended: leave_within(&part, &queue, &request.holder, 0)? as u64 })
+    Ok(Left { ended: leave_within(&part, &queue, (&request.holder, None), 0)? as u64 })
 }
 
-fn leave_within(part: &PartHandle, queue: &Queue, holder: &str, grace_ms: u64) -> Result<usize, Refusal> {
+fn leave_within(
+    part: &PartHandle,
+    queue: &Queue,
+    (holder, connection): (&str, Option<Connection>),
+    grace_ms: u64,
+) -> Result<usize, Refusal> {
     let deadline = TimestampMs(clock::now().0.saturating_add(grace_ms));
-    let ended = part.lock(queue)?.0.leases.holder_left(holder, deadline);
+    let ended = {
+        let (mut held, _) = part.lock(queue)?;
+        let has_left = held.cursor.left(holder, connection, deadline);
+        usize::from(has_left) + held.leases.holder_left(holder, deadline)
+    };
     // Others wait for what ends, or for the new time at which it does.
     queue.changed.notify_waiters();
     Ok(ended)
@@ -61,15 +71,20 @@ async fn serve(shard: ShardHandle, room: Room, body: Bytes, reply: &Reply) -> Re
     let _counted = shard.shared.metrics().subscription();
     let part = PartHandle::new(shard.clone(), request.part);
     let queue = part.queue(&part.view()?);
-    if let Some(old) = &request.takes_over {
-        part.lock(&queue)?.0.leases.take_over(old, &Arc::from(request.holder.as_str()), clock::now());
-    }
+    let connection = {
+        let (mut held, _) = part.lock(&queue)?;
+        if let Some(old) = &request.takes_over {
+            held.leases.take_over(old, &Arc::from(request.holder.as_str()), clock::now());
+        }
+        held.cursor.connect(&request.holder, request.takes_over.as_deref())
+    };
     let mut consumer = Consumer {
         reader: Reader::new(shard, part.key.1),
         credit: reply.credit(),
         limit: request.limit,
         gone: Credit::default(),
         was_told: false,
+        connection,
         part,
         room,
         reply,
@@ -79,7 +94,7 @@ async fn serve(shard: ShardHandle, room: Room, body: Bytes, reply: &Reply) -> Re
     // Another term, or another life of the part, has forgotten them anyhow.
     let Consumer { part, request, .. } = &consumer;
     let queue = part.queue(&part.view()?);
-    leave_within(part, &queue, &request.holder, request.grace_ms.into())?;
+    leave_within(part, &queue, (&request.holder, Some(connection)), request.grace_ms.into())?;
     served
 }
 
@@ -110,6 +125,8 @@ struct Consumer<'a> {
     gone: Credit,
     /// It was told that there is something and no credit for it.
     was_told: bool,
+    /// What a stream knows it by.
+    connection: Connection,
 }
 
 /// What a consumer does next.
@@ -209,6 +226,10 @@ impl Consumer<'_> {
             ..PullRequest::default()
         };
         let (part, room, reader, call) = (&self.part, &self.room, &self.reader, &self.credit);
+        if part.view()?.held.config.is_stream {
+            let connection = Some(self.connection);
+            return Streamer { part, reader, queue, request: &request, connection }.give().await;
+        }
         Puller { part, room, reader, queue, call, request: &request }.give().await
     }
 

@@ -26,6 +26,10 @@ pub(in crate::server) async fn explain(shard: ShardHandle, body: Bytes) -> Resul
     if explanation.record.standing() != Standing::Ready {
         return Ok(explanation);
     }
+    if view.held.config.is_stream {
+        // It is shown whatever the record says.
+        return Ok(with_record(explanation, None, false));
+    }
     let reader = Reader::new(shard, handle.key.1);
     let read = reader.look(offset, offset.plus(1), Allowance { records: 1, bytes: u64::MAX }).await?;
     let (sight, now) = (Sight::of(&view)?, clock::now());
@@ -43,6 +47,7 @@ fn at_rest(held: &Held, view: &View, offset: Offset) -> Explanation {
     match offset {
         _ if offset < view.start => record.set_standing(Standing::Trimmed),
         _ if offset >= view.end => record.set_standing(Standing::Absent),
+        _ if view.held.config.is_stream => record = held.cursor.standing(part, offset, view.end, now),
         _ => record = held.leases.standing(part, offset, now),
     }
     let mut explanation = Explanation {
@@ -62,7 +67,7 @@ fn at_rest(held: &Held, view: &View, offset: Offset) -> Explanation {
         let is_paused = view.held.config.paused;
         for (is_so, hindrance) in [
             (is_paused, Hindrance::Paused),
-            (held.leases.is_full() && !is_paused, Hindrance::WindowFull),
+            (held.leases.is_full() && !is_paused && !view.held.config.is_stream, Hindrance::WindowFull),
             (is_alone, Hindrance::NoConsumer),
             (held.is_seeking, Hindrance::Seeking),
             (held.leases.is_full_of_what_comes_again(), Hindrance::ComesAgainFull),

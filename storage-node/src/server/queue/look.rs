@@ -50,8 +50,13 @@ fn stats(shard: &ShardHandle, part: PartRef) -> Result<PartStats, Refusal> {
     let queue = handle.queue(&handle.view()?);
     let (held, view) = handle.lock(&queue)?;
     let part = &view.held.part;
-    let counts = held.leases.counts(part, view.end);
+    let (counts, now) = (held.leases.counts(part, view.end), clock::now());
     let in_memory = held.leases.known_len() as u64;
+    let (ready, leased) = match view.held.config.is_stream {
+        true => held.cursor.counts(part, view.end, now),
+        false => (counts.ready, counts.leased),
+    };
+    let reader = held.cursor.holder(now).map(|holder| holder.as_ref().to_owned());
     drop(held);
     let oldest = part.oldest_unsettled(view.end).and_then(|offset| {
         let state = shard.state.read();
@@ -62,8 +67,8 @@ fn stats(shard: &ShardHandle, part: PartRef) -> Result<PartStats, Refusal> {
         refused: None,
         floor: part.floor().0,
         end: view.end.0,
-        ready: counts.ready,
-        leased: counts.leased,
+        ready,
+        leased,
         delayed: counts.delayed,
         settled_above_floor: part.settled_above_floor(),
         dead: part.dead(),
@@ -72,6 +77,7 @@ fn stats(shard: &ShardHandle, part: PartRef) -> Result<PartStats, Refusal> {
         blocked: counts.blocked,
         in_memory,
         revivable: part.given_up(),
+        reader,
     })
 }
 
@@ -86,6 +92,10 @@ pub(in crate::server) fn leases(shard: &ShardHandle, body: Bytes) -> Result<Leas
     }
     let (held, view) = handle.lock(&queue)?;
     let page = match request.standing() {
+        standing if view.held.config.is_stream => {
+            let range = from.max(view.start)..view.end;
+            held.cursor.standing_as(&view.held.part, range, standing, limit, now)
+        }
         Standing::Unset => held.leases.list(from, limit, now),
         standing => {
             held.leases.standing_as(&view.held.part, from.max(view.start)..view.end, standing, limit, now)

@@ -17,6 +17,7 @@ mod redrive;
 mod seek;
 mod settle;
 mod settle_and_publish;
+mod stream;
 
 use std::sync::Arc;
 

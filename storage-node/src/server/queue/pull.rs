@@ -12,6 +12,7 @@ use weir_protocol::rpc::{PullAnswer, PullRequest, Refusal, encode_packet};
 use weir_transport::{CreditHandle, Reply};
 
 use super::find::{Found, find};
+use super::stream::Streamer;
 use super::{PartHandle, was_moved};
 use crate::clock;
 use crate::read::Reader;
@@ -23,7 +24,7 @@ use crate::subscription::{
 };
 
 /// Encoded bytes that one pull gives at most, but for a single larger batch.
-const PULL_BYTES_MAX: u64 = 3 << 20;
+pub(super) const PULL_BYTES_MAX: u64 = 3 << 20;
 
 /// A pull that finds only what is not to be delivered looks on for this long after its wait is over.
 const AGAIN_TIME_MAX: Duration = Duration::from_secs(1);
@@ -67,7 +68,13 @@ async fn pull_once(
         let (published, changed) = (reader.changed.notified(), queue.changed.notified());
         let puller =
             Puller { part: &part, room, reader: &reader, queue: &queue, call: &call, request: &request };
-        match puller.give().await? {
+        let step = if view.held.config.is_stream {
+            let (part, reader, queue, request) = (&part, &reader, &*queue, &request);
+            Streamer { part, reader, queue, request, connection: None }.give().await?
+        } else {
+            puller.give().await?
+        };
+        match step {
             Step::Given(given) => return Ok(given),
             Step::Again if call.latest().is_cancelled => return Ok(Given::default()),
             Step::Again if Instant::now() >= deadline + AGAIN_TIME_MAX => {

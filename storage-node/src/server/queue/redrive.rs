@@ -13,6 +13,7 @@ use weir_protocol::limits::REDRIVE_RECORDS_MAX;
 use weir_protocol::rpc::{RedriveAnswer, RedriveRequest, Refusal};
 
 use super::PartHandle;
+use super::stream::refuse_stream;
 use crate::read::{Allowance, Reader};
 use crate::replica::ShardHandle;
 use crate::server::Room;
@@ -38,6 +39,7 @@ pub(in crate::server) async fn redrive(
         .map_err(|error| Refusal::new(ErrorCode::InvalidParameter, format!("filter: {error}")))?;
     let handle = PartHandle::new(shard.clone(), request.part);
     let view = handle.view()?;
+    refuse_stream(&view, "redrive")?;
     let part = &view.held.part;
     let dead_again = request.watched.iter().filter(|offset| part.is_given_up(Offset(**offset))).count();
     if request.give_up_at > 0 && dead_again >= request.give_up_at as usize {

@@ -20,9 +20,11 @@ pub(in crate::server) async fn seek(
 ) -> Result<SeekAnswer, Refusal> {
     let request: SeekRequest = decode(body)?;
     let handle = PartHandle::new(shard.clone(), request.part);
-    let queue = handle.queue(&handle.view()?);
-    let to = Reader::new(shard, handle.key.1).resolve(request.to, true)?;
-    let back = undo(&handle.view()?, request.back_to)?;
+    let view = handle.view()?;
+    let queue = handle.queue(&view);
+    // A stream is read from an offset that somebody knows: one that is not there is no other one.
+    let to = Reader::new(shard, handle.key.1).resolve(request.to, !view.held.config.is_stream)?;
+    let back = undo(&view, request.back_to)?;
     let (preview, fence) = {
         let (mut held, view) = handle.lock(&queue)?;
         if held.is_seeking && !request.is_dry_run {
@@ -33,10 +35,13 @@ pub(in crate::server) async fn seek(
         // not in the log yet has a lower fence than the seek, and apply refuses it.
         if !request.is_dry_run {
             held.is_seeking = true;
-            held.next_fence.0 += 1;
+            held.next_fence = Fence(held.next_fence.max(held.cursor.fence_end()).0 + 1);
         }
-        let preview =
-            back.unwrap_or_else(|| held.leases.seek_preview(&view.held.part, to, view.start..view.end));
+        let (part, bounds) = (&view.held.part, view.start..view.end);
+        let preview = back.unwrap_or_else(|| match view.held.config.is_stream {
+            true => held.cursor.seek_preview(part, to, bounds),
+            false => held.leases.seek_preview(part, to, bounds),
+        });
         (preview, held.next_fence)
     };
     if !request.is_dry_run {

@@ -11,6 +11,7 @@ use weir_protocol::rpc::{
     SettleRun, SettleRunsAnswer, SettleRunsRequest,
 };
 
+use super::stream::acknowledge;
 use super::{PartHandle, was_moved};
 use crate::clock;
 use crate::replica::{Queue, ShardHandle};
@@ -119,6 +120,10 @@ async fn settle_items(
     room: &Room,
     items: &[Item<'_>],
 ) -> Result<Vec<SettleResult>, Refusal> {
+    if part.view()?.held.config.is_stream {
+        let settles: Vec<Settle> = items.iter().map(|item| item.settle).collect();
+        return acknowledge(part, room, &settles).await;
+    }
     let queue = part.queue(&part.view()?);
     let mut results = Vec::with_capacity(items.len());
     for step in steps(items) {

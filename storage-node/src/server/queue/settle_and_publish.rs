@@ -22,6 +22,7 @@ use weir_protocol::rpc::{
 
 use super::PartHandle;
 use super::settle::{action, note};
+use super::stream::refuse_stream;
 use crate::clock;
 use crate::replica::{OutputWait, Queue, ShardHandle};
 use crate::server::Room;
@@ -52,7 +53,9 @@ pub(in crate::server) async fn settle_and_publish(
     }
     let bytes = outputs.iter().map(|output| output.body.len() as u64).sum();
     let part = PartHandle::new(shard, request.part);
-    let queue = part.queue(&part.view()?);
+    let view = part.view()?;
+    refuse_stream(&view, "publish")?;
+    let queue = part.queue(&view);
     part.shard.state.read().has_output_room(outputs.len(), bytes)?;
     // Known before they are proposed: none arrives unnoticed.
     let mut wait = part.shard.shared.awaited_outputs().wait(outputs.len());

@@ -220,6 +220,7 @@ fn subscription(name: &str, topic: &str, start: At) -> (SubscriptionName, Subscr
         fair_by: None,
         paused: false,
         more_topics: Vec::new(),
+        is_stream: false,
     };
     (name, config)
 }
@@ -271,7 +272,7 @@ fn subscriptions() -> Vec<SubBatch> {
     ]
 }
 
-/// Subscriptions to several topics: by name, and by pattern from here and from elsewhere.
+/// Subscriptions to several topics: by name, by pattern as a stream, and by pattern from elsewhere.
 fn several_topics() -> Vec<SubBatch> {
     let (of_both, config) = subscription("both", "orders", At::Earliest(true));
     let config = SubscriptionConfig { more_topics: vec!["clicks".into()], ..config };
@@ -279,6 +280,7 @@ fn several_topics() -> Vec<SubBatch> {
     let both =
         CreateSubscription { name: of_both, config, topic_incarnation: life(1), shards: vec![5], more };
     let (pattern, config) = subscription("pattern", "cl*", At::Latest(true));
+    let config = SubscriptionConfig { is_stream: true, ..config };
     let shards = vec![4, 5, 6];
     let create = CreateSubscription {
         name: pattern,

@@ -121,10 +121,16 @@ impl Subscriptions {
         }
         let (old, new) = (&current.config, &update.config);
         let fixed = |config: &SubscriptionConfig| {
-            (config.topic.clone(), config.more_topics.clone(), config.start, config.is_by_key)
+            (
+                config.topic.clone(),
+                config.more_topics.clone(),
+                config.start,
+                config.is_by_key,
+                config.is_stream,
+            )
         };
         if fixed(old) != fixed(new) {
-            let detail = "topics, start and order of a subscription cannot be changed";
+            let detail = "mode, topics, start and order of a subscription cannot be changed";
             return Err(Refusal::new(ErrorCode::NotSupported, detail));
         }
         let mut subscription = (**current).clone();

@@ -438,6 +438,12 @@ impl ConsumerHandle {
         self.subscription().lives.first().copied().filter(|_| self.subscription().is_of_one())
     }
 
+    /// Whether it consumes a stream: then messages are only acknowledged.
+    #[must_use]
+    pub fn is_of_stream(&self) -> bool {
+        self.subscription().config.is_stream
+    }
+
     /// The parts it has by now: of each the topic, if there are several, and the partition.
     #[must_use]
     pub fn parts(&self) -> Vec<(Option<Name>, PartitionId)> {

@@ -1,0 +1,175 @@
+//! `weir sub --subscription`: prints what a subscription delivers, and acknowledges what is printed.
+
+use std::pin::{Pin, pin};
+
+use anyhow::{Context as _, bail};
+use tokio::signal::ctrl_c;
+use weir_protocol::ws::{Ack, Bye, Channel, ClientFrame, Deliveries, Limit, NumberRange, ServerFrame, Sub};
+
+use super::STUCK_TIME_MAX;
+use super::print::Printer;
+use crate::args::{Connect, SubArgs};
+use crate::client::{Api, Backoff, Wire, WireError, refusal};
+use crate::output;
+use crate::subscription::path;
+
+const CHANNEL: Channel = Channel(1);
+
+/// A run.
+struct Run<'a> {
+    connect: &'a Connect,
+    args: &'a SubArgs,
+    name: &'a str,
+    /// The topic, if there is one; otherwise deliveries say it.
+    topic: String,
+    printer: Printer,
+    left: Option<u64>,
+}
+
+/// Where one connection stands.
+///
+/// ```text
+///   settled ≤ acked ≤ taken     numbers of deliveries
+/// ```
+#[derive(Default)]
+struct Place {
+    /// Records and bytes that came, and the credit given.
+    taken: Limit,
+    granted: Limit,
+    acked: u64,
+    settled: u64,
+}
+
+/// Consumes until it has what was asked for. What was printed and not acknowledged when a connection ended is printed again.
+pub(super) async fn run(connect: &Connect, args: &SubArgs, name: &str) -> anyhow::Result<()> {
+    let api = Api::new(connect)?;
+    let subscription = api.get(&path(&api, name)).await?.json()?;
+    let topics = subscription["config"]["topics"].as_array().context("the gateway's answer has no topics")?;
+    let topic = topics.first().and_then(|topic| topic.as_str()).unwrap_or_default().to_owned();
+    let printer = Printer::new(connect.json, topics.len() > 1 || topic.ends_with('*'));
+    let mut run = Run { connect, args, name, topic, printer, left: args.count };
+    let mut backoff = Backoff::new(STUCK_TIME_MAX);
+    // One for the whole run: none is missed between two waits.
+    let mut stop = pin!(ctrl_c());
+    loop {
+        let ended = run.connected(&mut backoff, stop.as_mut()).await;
+        run.printer.flush();
+        match ended {
+            Ok(()) => return Ok(()),
+            Err(WireError::Final(why)) => bail!(why),
+            Err(WireError::Lost(why)) => {
+                output::note(format_args!("{why}; trying again"));
+                let goes_on = tokio::select! {
+                    biased;
+                    _ = &mut stop => return Ok(()),
+                    goes_on = backoff.wait() => goes_on,
+                };
+                if !goes_on {
+                    bail!(why);
+                }
+            }
+        }
+    }
+}
+
+impl Run<'_> {
+    /// One connection. On return there is nothing more to do, and all that was printed is acknowledged.
+    async fn connected(
+        &mut self,
+        backoff: &mut Backoff,
+        mut stop: Pin<&mut impl Future<Output = std::io::Result<()>>>,
+    ) -> Result<(), WireError> {
+        let mut wire = tokio::select! {
+            biased;
+            _ = stop.as_mut() => return Ok(()),
+            wire = Wire::connect(self.connect, Vec::new()) => wire?,
+        };
+        let mut place = Place::default();
+        self.raise(&mut place);
+        let sub = Sub {
+            ns: Some(self.connect.namespace.clone()),
+            sub: Some(self.name.to_owned()),
+            limit: place.granted,
+            ..Sub::default()
+        };
+        wire.put(CHANNEL, &ClientFrame::Sub(sub));
+        wire.flush().await?;
+        while self.left != Some(0) || place.settled < place.acked {
+            let (_, frame) = tokio::select! {
+                biased;
+                _ = stop.as_mut() => break,
+                frame = wire.next() => frame?,
+            };
+            if matches!(frame, ServerFrame::Subscribed(_)) {
+                backoff.progressed();
+            }
+            self.take(&mut place, frame)?;
+            if !wire.has_next() {
+                // What is printed is taken: only now it is acknowledged, and worth new credit.
+                self.printer.flush();
+                if place.taken.msgs > place.acked {
+                    place.acked = place.taken.msgs;
+                    let n = vec![NumberRange { first: place.acked, last: place.acked }];
+                    wire.put(CHANNEL, &ClientFrame::Ack(Ack { n, cum: true, leases: Vec::new() }));
+                }
+                if self.raise(&mut place) {
+                    wire.put(CHANNEL, &ClientFrame::Limit(place.granted));
+                }
+                wire.flush().await?;
+            }
+        }
+        // Whoever comes next need not wait.
+        wire.put(Channel::CONNECTION, &ClientFrame::Bye(Bye::default()));
+        wire.flush().await
+    }
+
+    fn take(&mut self, place: &mut Place, frame: ServerFrame) -> Result<(), WireError> {
+        match frame {
+            ServerFrame::Deliveries(deliveries) => return self.print(place, &deliveries),
+            ServerFrame::Settled(settled) => place.settled = place.settled.max(settled.upto),
+            ServerFrame::LeaseLost(lost) => {
+                output::note(format_args!("{} message(s) were given to others as well", lost.lost.len()));
+            }
+            ServerFrame::Goaway(_) => {
+                return Err(WireError::Lost("the gateway is shutting down".to_owned()));
+            }
+            ServerFrame::Err(refused) => {
+                return Err(refusal(&format!("{}: ", self.name), &refused.problem));
+            }
+            // Frames of a newer gateway.
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn print(&mut self, place: &mut Place, deliveries: &Deliveries) -> Result<(), WireError> {
+        let broken =
+            |error: &dyn std::fmt::Display| WireError::Final(format!("a delivery cannot be read: {error}"));
+        let topic = deliveries.topic.as_ref().map_or(self.topic.as_str(), |topic| topic.as_str());
+        let Some(slice) = deliveries.slices.first() else { return Ok(()) };
+        let partition = slice.parsed().map_err(|error| broken(&error))?.header().partition;
+        for (record, _) in deliveries.records().map_err(|error| broken(&error))? {
+            place.taken.msgs += 1;
+            place.taken.bytes += record.size as u64;
+            self.left = self.left.map(|left| left.saturating_sub(1));
+            self.printer.record(topic, partition, &record, None);
+        }
+        Ok(())
+    }
+
+    /// Raises the limit once half of it is used; true if it is higher.
+    fn raise(&self, place: &mut Place) -> bool {
+        let credit = self.args.credit;
+        let bytes = credit.saturating_mul(4 << 10).max(1 << 20);
+        let (taken, granted) = (place.taken, place.granted);
+        let is_low = granted.msgs.saturating_sub(taken.msgs) <= credit / 2
+            || granted.bytes.saturating_sub(taken.bytes) <= bytes / 2;
+        if !is_low {
+            return false;
+        }
+        let msgs = taken.msgs + self.left.map_or(credit, |left| left.min(credit));
+        let raised = Limit { msgs: granted.msgs.max(msgs), bytes: granted.bytes.max(taken.bytes + bytes) };
+        place.granted = raised;
+        raised != granted
+    }
+}
