@@ -103,7 +103,12 @@ pub(super) async fn state(api: &Api, as_json: bool, args: &StateArgs) -> anyhow:
             break;
         }
     }
-    if !as_json {
+    if !as_json && rows.is_empty() {
+        output::note(format_args!(
+            "no message of {} is {}: --of leased, delayed, blocked, dead, … shows others",
+            args.name, args.of
+        ));
+    } else if !as_json {
         output::table(
             &["MESSAGE", "STATE", "ATTEMPTS", "HOLDER", "LEFT MS", "DUE IN MS", "BLOCKED BY"],
             &rows,

@@ -31,8 +31,8 @@ const SENTENCES: Record<string, (explained: Explained) => string> = {
   settling: () => 'What was decided of it is on its way to the disk.',
   filtered: () => 'It is for nobody here, and on its way to be settled.',
   settled: () => 'It is settled: it will not be delivered again, unless somebody seeks.',
-  dead: ({ attempts }) =>
-    `It was given up after ${counted(attempts, 'attempt')}; redriving delivers it again.`,
+  // How often it was tried only its dead letter says.
+  dead: () => 'It was given up; redriving delivers it again.',
   trimmed: ({ start }) => `Retention has removed it; the oldest message is ${grouped(start)}.`,
   absent: ({ end }) => `There is no such message yet; the newest is below ${grouped(end)}.`,
 };
