@@ -10,7 +10,6 @@ export function targets(sets, spread) {
   const latency = (workload, pattern, name, percentile) => find(workload, pattern)?.latencies[name]?.[percentile] ?? [];
   // Of two cases of one set, run by run as they took turns.
   const ratios = (mine, others, factor = 1) => mine.slice(0, others.length).map((value, at) => (factor * value) / others[at]);
-  const every = (mine, others) => mine.flatMap((value) => others.map((other) => value / other));
 
   const row = (what, target, values, unit, holds, by) => {
     if (values.length === 0) return [what, target, "not measured", "–", by];
@@ -18,10 +17,7 @@ export function targets(sets, spread) {
     return [what, target, `${spread(values)} ${unit}`, verdict, by];
   };
   const open = (what, target, why, by = "–") => [what, target, why, "–", by];
-  const peers = (name, shape = "pipelined, one connection") => {
-    const rates = (pattern) => figure(shape, pattern, "confirmed_per_s");
-    return every(rates(/^Weir/), rates(name));
-  };
+  const peers = (name, shape = "pipelined, one connection") => figure(shape, name, "weir_rate_per_its_rate");
   const overHttp = (name) => peers(name, "HTTP, 64 under way");
   const disk = (rate) => figure("lone", new RegExp(`^${rate}/s`), "confirm_p50_per_disk_p50");
   const frozen = (name, percentile) => [/\b0 of them frozen/, / readers, [1-9]\d* of them frozen/].map((of) => latency("frozen", of, name, percentile));

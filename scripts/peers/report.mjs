@@ -102,11 +102,15 @@ Commands, each begun by \`scripts/bench-peers\`: ${commands.join(", ")}.
 `;
 }
 
-// In the form of a result of \`weir bench\`.
+// Weir's rate beside this run of another, as in the tables.
+const besideIt = (run) => pairs(run.name, run.shape).filter(([theirs]) => theirs === run)
+  .map(([theirs, own]) => ({ name: "weir_rate_per_its_rate", value: own.rate_per_s / theirs.rate_per_s }));
+
+// In the form of a result of `weir bench`.
 const line = (run) => JSON.stringify({
   workload: run.shape, case: `${run.name} ${run.version}, ${run.durability}`, command: "scripts/bench-peers", at: run.at, machine: run.machine, warmup_s: 0, seconds: 0,
   latencies: [{ name: "confirm", count: 1, p50_us: Math.round(run.p50_us), p99_us: Math.round(run.p99_us), p999_us: 0, max_us: 0 }],
-  figures: [{ name: "confirmed_per_s", value: run.rate_per_s }, ...(run.server_cpu_us === null ? [] : [{ name: "server_cpu_us_per_message", value: run.server_cpu_us }])],
+  figures: [{ name: "confirmed_per_s", value: run.rate_per_s }, ...(run.server_cpu_us === null ? [] : [{ name: "server_cpu_us_per_message", value: run.server_cpu_us }]), ...besideIt(run)],
   void: run.void,
 });
 
