@@ -22,7 +22,7 @@ use crate::service::publish::PublishConfig;
 use crate::service::read::ReadConfig;
 use crate::service::{ServiceConfig, Services};
 use crate::stages::StageSeconds;
-use crate::storage::{Storage, StorageConfig, TcpDial};
+use crate::storage::{Dial, Storage, StorageConfig, TcpDial};
 use crate::tls::{Tls, TlsError};
 use crate::ws::{SocketLimits, WebSockets};
 
@@ -59,6 +59,22 @@ pub enum StartError {
     Metrics(#[from] prometheus::Error),
 }
 
+/// What a gateway runs in.
+pub struct Surroundings {
+    /// Where its metrics are.
+    pub registry: Registry,
+    /// Who callers are; `None`: the development authenticators.
+    pub authenticator: Option<Box<dyn Authenticator>>,
+    /// How it connects to storage nodes.
+    pub dial: Arc<dyn Dial>,
+}
+
+impl Default for Surroundings {
+    fn default() -> Self {
+        Self { registry: Registry::new(), authenticator: None, dial: Arc::new(TcpDial::default()) }
+    }
+}
+
 /// A gateway that runs. Stop it with [`RunningGateway::shutdown`].
 pub struct RunningGateway {
     edge: Arc<Edge>,
@@ -73,28 +89,21 @@ pub struct RunningGateway {
 pub struct Gateway;
 
 impl Gateway {
-    /// Listens and serves, with the development authenticators. Storage need not be reachable yet.
+    /// [`Gateway::start_in`] with the development authenticators, over TCP to its storage nodes.
     ///
     /// # Errors
     /// [`StartError`].
     pub async fn start(config: GatewayConfig, registry: Registry) -> Result<RunningGateway, StartError> {
-        let authenticator: Box<dyn Authenticator> = if config.insecure_public {
-            Box::<OpenAuthenticator>::default()
-        } else {
-            Box::<LoopbackAuthenticator>::default()
-        };
-        Self::start_with(config, registry, authenticator).await
+        Self::start_in(config, Surroundings { registry, ..Surroundings::default() }).await
     }
 
-    /// The same with an authenticator of the caller's.
+    /// Listens and serves. Storage need not be reachable yet.
     ///
     /// # Errors
     /// [`StartError`].
-    pub async fn start_with(
-        config: GatewayConfig,
-        registry: Registry,
-        authenticator: Box<dyn Authenticator>,
-    ) -> Result<RunningGateway, StartError> {
+    pub async fn start_in(config: GatewayConfig, around: Surroundings) -> Result<RunningGateway, StartError> {
+        let Surroundings { registry, authenticator, dial } = around;
+        let authenticator = authenticator.unwrap_or_else(|| for_development(&config));
         if !config.listen.ip().is_loopback()
             && !config.insecure_public
             && !authenticator.demands_credentials()
@@ -115,7 +124,7 @@ impl Gateway {
         let listen_error = |(addr, source)| StartError::Listen { addr, source };
         let listeners = listener::bind(config.listen).await.map_err(listen_error)?;
         let addr = listeners[0].local_addr().map_err(|error| listen_error((config.listen, error)))?;
-        let storage = Storage::new(storage_config(&config), Arc::new(TcpDial::default()));
+        let storage = Storage::new(storage_config(&config), dial);
         let services = Services::new(storage, service_config(&config));
         let (stopping, stop) = watch::channel(false);
         let limits = SocketLimits {
@@ -230,6 +239,15 @@ fn register_bounds(edge: &Edge, door: &Door, bodies: BodyBudget) -> Result<(), p
     edge.registry.register(Box::new(BoundsCollector::new(bounds)?))?;
     let transport = MetricsCollector::new(edge.services.storage.transport_metrics(), Side::Client)?;
     edge.registry.register(Box::new(transport))
+}
+
+/// Who callers are as long as there are no tokens: this machine's, or everybody if the operator wants that.
+fn for_development(config: &GatewayConfig) -> Box<dyn Authenticator> {
+    if config.insecure_public {
+        Box::<OpenAuthenticator>::default()
+    } else {
+        Box::<LoopbackAuthenticator>::default()
+    }
 }
 
 fn storage_config(config: &GatewayConfig) -> StorageConfig {

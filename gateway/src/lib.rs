@@ -36,5 +36,5 @@ pub mod measured {
 }
 
 pub use config::{ClientLimits, GatewayConfig};
-pub use gateway::{Gateway, RunningGateway, StartError};
+pub use gateway::{Gateway, RunningGateway, StartError, Surroundings};
 pub use tls::{TlsError, TlsSource};

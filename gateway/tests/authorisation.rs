@@ -7,7 +7,7 @@ use hyper_util::client::legacy::Client;
 use hyper_util::rt::TokioExecutor;
 use weir_gateway::api::operations::{OPERATIONS, Operation, PUBLIC, Target, Verb};
 use weir_gateway::auth::{AuthError, Authenticator, Credentials, Grant, Op, OpSet, Pattern, Principal};
-use weir_gateway::{Gateway, GatewayConfig, RunningGateway};
+use weir_gateway::{Gateway, GatewayConfig, RunningGateway, Surroundings};
 use weir_protocol::ids::Name;
 
 /// Knows everybody and grants nobody anything.
@@ -45,7 +45,8 @@ async fn gateway(authenticator: Box<dyn Authenticator>) -> RunningGateway {
         storage: "127.0.0.1:1".to_owned(),
         ..GatewayConfig::default()
     };
-    Gateway::start_with(config, prometheus::Registry::new(), authenticator).await.unwrap()
+    let around = Surroundings { authenticator: Some(authenticator), ..Surroundings::default() };
+    Gateway::start_in(config, around).await.unwrap()
 }
 
 fn request(gateway: &RunningGateway, operation: &Operation) -> Request<Full<bytes::Bytes>> {

@@ -15,7 +15,7 @@ use weir_protocol::ids::{ClusterId, NodeId, ShardId};
 use weir_protocol::rpc::Namespace;
 use weir_tier::store::Store;
 use weir_transport::server::Identity as ServerIdentity;
-use weir_transport::{Listener, MetricsCollector, ServerConfig, Side};
+use weir_transport::{InProcess, Listener, MetricsCollector, ServerConfig, Side};
 
 use crate::config::{Backend, NodeConfig, SyncMode};
 use crate::keeper::{Growth, Keeper};
@@ -215,6 +215,12 @@ impl RunningNode {
     #[must_use]
     pub fn local_addr(&self) -> SocketAddr {
         self.listener.local_addr()
+    }
+
+    /// How a gateway of this process connects.
+    #[must_use]
+    pub fn in_process(&self) -> InProcess {
+        InProcess::new(self.listener.server().clone())
     }
 
     /// The registry with this node's metrics.

@@ -1,8 +1,10 @@
 //! `weir dev`: the newcomer's way.
 
+use std::sync::Arc;
+
 use anyhow::Context as _;
 use weir_gateway::{Gateway, RunningGateway, TlsSource};
-use weir_storage_node::{Node, NodeConfig, Surroundings};
+use weir_storage_node::{Node, NodeConfig};
 
 use super::args::DevArgs;
 use super::{DRAIN_TIME, Signals, gateway_config, limits, ready, stopping};
@@ -17,7 +19,7 @@ pub(crate) async fn run(args: DevArgs) -> anyhow::Result<()> {
     let node = NodeConfig { auto_create: true, ..args.store.config()? };
     // One registry for both, so that `/metrics` shows the whole process.
     let registry = prometheus::Registry::new();
-    let around = Surroundings { registry: registry.clone(), ..Surroundings::default() };
+    let around = weir_storage_node::Surroundings { registry: registry.clone(), ..Default::default() };
     let node = Node::start_in(node, around)
         .await
         .with_context(|| format!("cannot start on {}", data_dir.display()))?;
@@ -28,7 +30,10 @@ pub(crate) async fn run(args: DevArgs) -> anyhow::Result<()> {
         gateway.tls = Some(TlsSource::SelfSigned { dir: data_dir.clone() });
     }
     limits::log_gateway(&gateway);
-    let gateway = match Gateway::start(gateway, registry).await {
+    // Others reach the node by its port; what is in one process need not go through the kernel.
+    let dial = Arc::new(node.in_process());
+    let around = weir_gateway::Surroundings { registry, dial, ..Default::default() };
+    let gateway = match Gateway::start_in(gateway, around).await {
         Ok(gateway) => gateway,
         Err(error) => {
             node.shutdown(DRAIN_TIME).await;

@@ -1,5 +1,5 @@
-//! The long-running commands: `weir dev` is a storage node and a gateway in one process, over real TCP and the real
-//! codec; `weir node` and `weir gateway` are one of them each.
+//! The long-running commands: `weir dev` is a storage node and a gateway in one process, which speak the
+//! internal protocol through memory; `weir node` and `weir gateway` are one of them each.
 //!
 //! All of them log to standard error, write a ready file for scripts, drain on SIGTERM and SIGINT, and end with an
 //! error if they stopped by themselves.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use rustls_pki_types::ServerName;
 use weir_protocol::rpc::Hello;
-use weir_transport::{ClientTls, Connect, Link, LinkConfig, Metrics, Priority, TcpConnect};
+use weir_transport::{ClientTls, Connect, InProcess, Link, LinkConfig, Metrics, Priority, TcpConnect};
 
 /// How a node's address becomes a connection. The seam for faults and memory in tests.
 pub trait Dial: Send + Sync + 'static {
@@ -32,6 +32,13 @@ impl Dial for TcpDial {
                 .unwrap_or_else(|_| ServerName::try_from("invalid.").expect("a valid name")),
         });
         Arc::new(TcpConnect { address: address.to_owned(), tls })
+    }
+}
+
+/// There is one node, and it runs in this process: whatever its address.
+impl Dial for InProcess {
+    fn dial(&self, _: &str) -> Arc<dyn Connect> {
+        Arc::new(self.clone())
     }
 }
 

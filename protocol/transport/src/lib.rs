@@ -24,6 +24,7 @@ mod wire;
 
 pub mod client;
 mod collector;
+mod in_process;
 pub mod server;
 
 pub use client::{
@@ -31,6 +32,7 @@ pub use client::{
 };
 pub use collector::{MetricsCollector, Side};
 pub use handshake::HandshakeError;
+pub use in_process::InProcess;
 pub use metrics::{Metrics, MetricsSnapshot};
 pub use server::{
     CallState, ConnectionClosed, CreditHandle, Identity, Listener, Peer, Reply, Request, Server,

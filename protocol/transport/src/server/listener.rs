@@ -261,6 +261,12 @@ impl Listener {
         self.local_addr
     }
 
+    /// The server behind the port, for connections that come another way.
+    #[must_use]
+    pub fn server(&self) -> &Server {
+        &self.server
+    }
+
     /// Stops accepting, then as [`Server::shutdown`].
     pub async fn shutdown(&self, deadline: Duration) {
         self.server.shutdown(deadline).await;

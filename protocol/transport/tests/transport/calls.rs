@@ -10,7 +10,7 @@ use tokio::net::TcpListener;
 use tokio::task::JoinSet;
 use weir_protocol::error::{ErrorCode, Outcome};
 use weir_protocol::rpc::{Method, Refusal};
-use weir_transport::{CallError, ClientTls, Link, Listener, NotSent, Reply, TcpConnect};
+use weir_transport::{CallError, ClientTls, InProcess, Link, Listener, NotSent, Reply, TcpConnect};
 
 use crate::harness::*;
 
@@ -203,7 +203,7 @@ async fn calls_beyond_the_links_limit_are_not_sent() {
         weir_transport::Server::new(server_config(), service(|_, request| std::mem::forget(request)));
     let mut config = link_config();
     config.calls_max = 1;
-    let link = Link::new(config, Arc::new(Memory(server)));
+    let link = Link::new(config, Arc::new(InProcess::new(server)));
     let _running = link.open(Method::Subscribe, SHARD, Vec::new()).await.unwrap();
     let error = call(&link, "x").await.unwrap_err();
     assert!(matches!(error, CallError::NotSent(NotSent::Full)), "{error:?}");

@@ -13,7 +13,8 @@ use weir_protocol::frame::{FrameHead, FrameKind, HEADER_BYTES};
 use weir_protocol::ids::{ClusterId, NodeId, ShardId};
 use weir_protocol::rpc::{Hello, Method, PROTOCOL_VERSION};
 use weir_transport::{
-    Connect, Identity, Link, LinkConfig, Peer, Priority, Request, Server, ServerConfig, Service, Wire,
+    Connect, Identity, InProcess, Link, LinkConfig, Peer, Priority, Request, Server, ServerConfig, Service,
+    Wire,
 };
 
 pub(crate) const SOON: Duration = Duration::from_secs(20);
@@ -51,19 +52,6 @@ pub(crate) fn link_config() -> LinkConfig {
     LinkConfig::new(Priority::Bulk, hello())
 }
 
-/// Every connection is a pair of memory pipes to the server.
-pub(crate) struct Memory(pub(crate) Server);
-
-impl Connect for Memory {
-    fn connect(&self) -> Pin<Box<dyn Future<Output = io::Result<Wire>> + Send + '_>> {
-        Box::pin(async {
-            let (ours, theirs) = tokio::io::duplex(64 * 1024);
-            self.0.attach(Wire::new(theirs));
-            Ok(Wire::new(ours))
-        })
-    }
-}
-
 /// Connections come from a list; then there are none.
 pub(crate) struct Prepared(pub(crate) Mutex<Vec<DuplexStream>>);
 
@@ -78,7 +66,7 @@ impl Connect for Prepared {
 
 pub(crate) fn memory_link(config: ServerConfig, service: Arc<dyn Service>) -> (Link, Server) {
     let server = Server::new(config, service);
-    (Link::new(link_config(), Arc::new(Memory(server.clone()))), server)
+    (Link::new(link_config(), Arc::new(InProcess::new(server.clone()))), server)
 }
 
 /// A link whose peer is played by the test, frame by frame.

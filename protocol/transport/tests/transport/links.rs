@@ -12,7 +12,7 @@ use weir_protocol::error::{ErrorCode, Outcome};
 use weir_protocol::frame::FrameKind;
 use weir_protocol::rpc::{Hello, Method, Refusal};
 use weir_transport::{
-    CallError, ConnectError, HandshakeError, Link, Listener, NotSent, Reply, Server, TcpConnect,
+    CallError, ConnectError, HandshakeError, InProcess, Link, Listener, NotSent, Reply, Server, TcpConnect,
 };
 
 use crate::harness::*;
@@ -241,7 +241,7 @@ async fn a_newer_caller_is_welcomed_with_the_version_of_this_build() {
     let server = Server::new(config, echo());
     let mut link = link_config();
     link.hello = Hello { version: 99, cluster_id: None, credential: "secret".into(), ..Hello::default() };
-    let link = Link::new(link, Arc::new(Memory(server)));
+    let link = Link::new(link, Arc::new(InProcess::new(server)));
     let welcome = link.connected(SOON).await.unwrap();
     assert_eq!((welcome.version, welcome.node_id), (1, 1));
     assert_eq!(welcome.cluster_id, Some(7u128.into()));

@@ -7,7 +7,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use weir_protocol::frame::FrameKind;
 use weir_protocol::rpc::{Credit, Method};
-use weir_transport::{Answers, CallError, Link, Request, Service};
+use weir_transport::{Answers, CallError, InProcess, Link, Request, Service};
 
 use crate::harness::*;
 
@@ -182,7 +182,7 @@ async fn a_stream_that_overruns_its_callers_buffer_is_ended_and_others_live() {
     let mut config = link_config();
     config.answers_bytes_max = 10_000;
     let metrics = Arc::clone(&config.metrics);
-    let link = Link::new(config, Arc::new(Memory(server)));
+    let link = Link::new(config, Arc::new(InProcess::new(server)));
     let mut answers = open(&link).await;
     call(&link, "behind it").await.unwrap();
     let mut whole = 0;
