@@ -9,8 +9,8 @@ import {
   versionOf,
 } from '../api/subscriptions';
 import { ConfigEditor } from '../edit/editor';
-import { draftOf, readDraft } from '../subscriptions/config';
-import { ChoiceFields, LeaseFields, PausedField, RetryFields } from '../subscriptions/fields';
+import { draftOf, isStream, readDraft } from '../subscriptions/config';
+import { ChoiceFields, LeaseFields, PatienceField, PausedField, RetryFields } from '../subscriptions/fields';
 
 export function ConfigTab() {
   const { ns, subscription: name } = useParams({ from: '/ns/$ns/subscriptions/$subscription' });
@@ -32,17 +32,25 @@ export function ConfigTab() {
       }}
       read={async () => versionOf(await describeSubscription(ns, name))}
     >
-      {(fields) => (
-        <>
-          <h2>Which messages</h2>
-          <ChoiceFields {...fields} />
-          <h2>Leases</h2>
-          <LeaseFields {...fields} />
-          <PausedField {...fields} />
-          <h2>Retries and dead letters</h2>
-          <RetryFields ns={ns} {...fields} />
-        </>
-      )}
+      {(fields) =>
+        isStream(data.subscription.config) ? (
+          <>
+            <h2>Readers</h2>
+            <PatienceField {...fields} />
+            <PausedField {...fields} />
+          </>
+        ) : (
+          <>
+            <h2>Which messages</h2>
+            <ChoiceFields {...fields} />
+            <h2>Leases</h2>
+            <LeaseFields {...fields} />
+            <PausedField {...fields} />
+            <h2>Retries and dead letters</h2>
+            <RetryFields ns={ns} {...fields} />
+          </>
+        )
+      }
     </ConfigEditor>
   );
 }

@@ -45,7 +45,10 @@ export function useHeld(subscription: number): readonly Entry[] {
 const ENTRIES_MAX = 50;
 
 export function hold(subscription: number, held: readonly Held[]) {
-  const entries = [...held.map((one) => ({ held: one, fate: null, note: null })), ...get(subscription)];
+  // A stream gives again what was not acknowledged.
+  const leases = new Set(held.map(({ lease }) => lease));
+  const others = get(subscription).filter((entry) => !leases.has(entry.held.lease));
+  const entries = [...held.map((one) => ({ held: one, fate: null, note: null })), ...others];
   const open = entries.filter(({ fate }) => fate === null).length;
   put(
     subscription,

@@ -7,6 +7,7 @@ import { curl } from '../curl/curl';
 import { bytes, grouped } from '../format/number';
 import { durationText, parseDuration } from '../format/quantity';
 import { lasting } from '../format/time';
+import { isStream } from '../subscriptions/config';
 import { BodyView } from '../topic/body';
 import { CopyButton } from '../ui/copy';
 import { Field } from '../ui/field';
@@ -44,8 +45,8 @@ export function HeldCard({ subscription, entry }: { subscription: Subscription; 
           </Link>
         </h3>
         <span className="faint">
-          attempt {held.attempt}
-          {config.max_attempts ? ` of ${config.max_attempts}` : ''} · fence{' '}
+          {!isStream(config) && `attempt ${held.attempt}`}
+          {config.max_attempts ? ` of ${config.max_attempts}` : ''} {!isStream(config) && '· '}fence{' '}
           <span className="mono">{held.fence}</span>
         </span>
         <span className="spacer" />
@@ -137,38 +138,44 @@ function Settling({ subscription, entry, onPressed }: SettlingProps) {
     <div className="settling">
       <div className="actions">
         <button type="button" className="primary" aria-disabled={act.isPending} onClick={() => press('ack')}>
-          Ack
+          {isStream(config) ? 'Ack up to here' : 'Ack'}
         </button>
-        <button type="button" aria-disabled={act.isPending || !pause.ok} onClick={() => press('nack')}>
-          Nack
-        </button>
-        <button type="button" aria-disabled={act.isPending} onClick={() => press('dead')}>
-          Dead
-        </button>
-        <button type="button" aria-disabled={act.isPending} onClick={() => press('extend')}>
-          Extend by {durationText(leaseMs)}
-        </button>
+        {!isStream(config) && (
+          <>
+            <button type="button" aria-disabled={act.isPending || !pause.ok} onClick={() => press('nack')}>
+              Nack
+            </button>
+            <button type="button" aria-disabled={act.isPending} onClick={() => press('dead')}>
+              Dead
+            </button>
+            <button type="button" aria-disabled={act.isPending} onClick={() => press('extend')}>
+              Extend by {durationText(leaseMs)}
+            </button>
+          </>
+        )}
         <span className="spacer" />
         <CopyButton text={() => asCurl('ack')} label="Ack as curl" />
-        <CopyButton text={() => asCurl('nack')} label="Nack as curl" />
+        {!isStream(config) && <CopyButton text={() => asCurl('nack')} label="Nack as curl" />}
       </div>
-      <div className="fields">
-        <Field
-          label="Reason, of nack and dead"
-          value={reason}
-          placeholder="none"
-          maxLength={1000}
-          onChange={setReason}
-        />
-        <Field
-          label="Pause, of nack"
-          mono
-          value={delay}
-          placeholder="as configured"
-          error={pause.ok ? null : pause.why}
-          onChange={setDelay}
-        />
-      </div>
+      {!isStream(config) && (
+        <div className="fields">
+          <Field
+            label="Reason, of nack and dead"
+            value={reason}
+            placeholder="none"
+            maxLength={1000}
+            onChange={setReason}
+          />
+          <Field
+            label="Pause, of nack"
+            mono
+            value={delay}
+            placeholder="as configured"
+            error={pause.ok ? null : pause.why}
+            onChange={setDelay}
+          />
+        </div>
+      )}
       {act.error && <ProblemBox error={act.error} title="Nothing was settled" />}
     </div>
   );

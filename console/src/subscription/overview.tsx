@@ -3,10 +3,10 @@ import { useRef } from 'react';
 import type { Subscription } from '../api/client';
 import { useSubscription } from '../api/subscriptions';
 import { useSettings } from '../app/settings';
-import { grouped, rate } from '../format/number';
+import { counted, grouped, rate } from '../format/number';
 import { durationText } from '../format/quantity';
 import { age, ago, instant, zoneName } from '../format/time';
-import { backoffText } from '../subscriptions/config';
+import { backoffText, isStream } from '../subscriptions/config';
 import { unknownParts, verdict } from '../subscriptions/verdict';
 import { useNow } from '../ui/now';
 import { Sparkline } from '../ui/sparkline';
@@ -39,11 +39,15 @@ export function OverviewTab() {
         <Next ns={ns} name={name} word={word} />
       </p>
       <div className="tiles">
-        <Tile label="Depth" value={least(totals.unsettled)} note="messages not settled">
+        <Tile
+          label={isStream(config) ? 'Lag' : 'Depth'}
+          value={least(totals.unsettled)}
+          note={isStream(config) ? 'messages not acknowledged' : 'messages not settled'}
+        >
           <Sparkline values={depth} label="Depth over the last two minutes" />
         </Tile>
         <Tile
-          label="Settled"
+          label={isStream(config) ? 'Acknowledged' : 'Settled'}
           value={flow ? `${rate(flow.settled)} /s` : '–'}
           note={flow ? `${rate(flow.arrived)} /s come in` : 'measuring'}
         >
@@ -54,21 +58,38 @@ export function OverviewTab() {
           value={totals.oldest_ms == null ? '–' : age(totals.oldest_ms, now)}
           note={totals.oldest_ms == null ? 'nothing waits' : 'since it was published'}
         />
-        <Tile
-          label="Dead letters"
-          value={least(totals.dead)}
-          tone={totals.dead > 0 ? 'bad' : undefined}
-          note={
-            <Link to="/ns/$ns/subscriptions/$subscription/dead" params={{ ns, subscription: name }}>
-              {config.dlq ? `look at them in ${config.dlq}` : 'counted and dropped'}
-            </Link>
-          }
-        />
+        {isStream(config) ? (
+          <Readers subscription={subscription} />
+        ) : (
+          <Tile
+            label="Dead letters"
+            value={least(totals.dead)}
+            tone={totals.dead > 0 ? 'bad' : undefined}
+            note={
+              <Link to="/ns/$ns/subscriptions/$subscription/dead" params={{ ns, subscription: name }}>
+                {config.dlq ? `look at them in ${config.dlq}` : 'counted and dropped'}
+              </Link>
+            }
+          />
+        )}
       </div>
-      <Holdings subscription={subscription} />
+      {!isStream(config) && <Holdings subscription={subscription} />}
       <Parts subscription={subscription} />
       <Facts subscription={subscription} updatedAt={query.dataUpdatedAt} />
     </div>
+  );
+}
+
+/** Who reads a stream. */
+function Readers({ subscription: { parts } }: { subscription: Subscription }) {
+  const readers = new Set(parts.flatMap(({ reader }) => reader ?? []));
+  const read = parts.filter(({ reader }) => reader != null).length;
+  return (
+    <Tile
+      label="Readers"
+      value={grouped(readers.size)}
+      note={`of ${grouped(read)} of ${counted(parts.length, 'partition')}`}
+    />
   );
 }
 
@@ -134,13 +155,22 @@ function Facts({ subscription, updatedAt }: { subscription: Subscription; update
           </dd>
         </>
       )}
-      <dt>Lease</dt>
-      <dd>
-        {durationText(config.lease_ms)}, {attempts}
-        {pauses}
-      </dd>
-      <dt>Dead letters</dt>
-      <dd>{config.dlq ? <TopicLinks ns={ns} topics={[config.dlq]} /> : 'counted and dropped'}</dd>
+      {isStream(config) ? (
+        <>
+          <dt>Silence</dt>
+          <dd>at most {durationText(config.lease_ms)}, of a reader that pulls</dd>
+        </>
+      ) : (
+        <>
+          <dt>Lease</dt>
+          <dd>
+            {durationText(config.lease_ms)}, {attempts}
+            {pauses}
+          </dd>
+          <dt>Dead letters</dt>
+          <dd>{config.dlq ? <TopicLinks ns={ns} topics={[config.dlq]} /> : 'counted and dropped'}</dd>
+        </>
+      )}
       <dt>Created</dt>
       <dd title={ago(created_ms, now)}>
         {instant(created_ms, zone)} {zoneName(zone)}

@@ -3,6 +3,7 @@ import { Link, Outlet, useNavigate, useParams, useSearch } from '@tanstack/react
 import { type Subscription, subscriptionUrl } from '../api/client';
 import { setPaused, subscriptionKey, useSubscription } from '../api/subscriptions';
 import { curl } from '../curl/curl';
+import { isStream } from '../subscriptions/config';
 import { DeleteSubscription } from '../subscriptions/remove';
 import { State } from '../subscriptions/state';
 import { CopyButton } from '../ui/copy';
@@ -19,6 +20,8 @@ const TABS = [
   { to: '/ns/$ns/subscriptions/$subscription/try', label: 'Try it', exact: false },
   { to: '/ns/$ns/subscriptions/$subscription/config', label: 'Config', exact: false },
 ] as const;
+
+const STREAM_TABS = TABS.filter(({ label }) => label !== 'Dead letters');
 
 export function SubscriptionPage() {
   const { ns, subscription: name } = useParams({ from: '/ns/$ns/subscriptions/$subscription' });
@@ -38,12 +41,19 @@ export function SubscriptionPage() {
       about={
         found && (
           <>
-            <State subscription={found} /> · of <TopicLinks ns={ns} topics={found.config.topics} />
+            <State subscription={found} /> · {isStream(found.config) ? 'stream of' : 'of'}{' '}
+            <TopicLinks ns={ns} topics={found.config.topics} />
           </>
         )
       }
       actions={found && <Actions subscription={found} />}
-      tabs={<Tabs label="Subscription" tabs={TABS} params={{ ns, subscription: name }} />}
+      tabs={
+        <Tabs
+          label="Subscription"
+          tabs={found && isStream(found.config) ? STREAM_TABS : TABS}
+          params={{ ns, subscription: name }}
+        />
+      }
       dialogs={found && <Dialogs subscription={found} />}
     >
       <Outlet />

@@ -2,26 +2,43 @@ import { Link } from '@tanstack/react-router';
 import type { Subscription } from '../api/client';
 import { grouped } from '../format/number';
 import { age } from '../format/time';
+import { isStream } from '../subscriptions/config';
 import { useNow } from '../ui/now';
 
-const HEADS = [
-  'Topic',
-  'Partition',
-  'Shard',
-  'Settled below',
-  'Settled above',
-  'Next offset',
-  'Ready',
-  'Leased',
-  'Delayed',
-  'Dead',
-  'Oldest',
+type Part = Subscription['parts'][number];
+type Column = readonly [head: string, value: (part: Part) => number | null | undefined];
+
+const QUEUE: readonly Column[] = [
+  ['Settled below', (part) => part.floor],
+  ['Settled above', (part) => part.settled_above_floor],
+  ['Next offset', (part) => part.end],
+  ['Ready', (part) => part.ready],
+  ['Leased', (part) => part.leased],
+  ['Delayed', (part) => part.delayed],
+  ['Dead', (part) => part.dead],
+];
+
+const STREAM: readonly Column[] = [
+  ['Cursor', (part) => part.floor],
+  ['Next offset', (part) => part.end],
+  ['Lag', ({ ready, leased }) => (ready == null || leased == null ? null : ready + leased)],
+  ['With the reader', (part) => part.leased],
 ];
 
 /** What it holds of each partition. */
 export function Parts({ subscription }: { subscription: Subscription }) {
   const now = useNow(1000);
-  const { ns, parts } = subscription;
+  const { ns, parts, config } = subscription;
+  const columns = isStream(config) ? STREAM : QUEUE;
+  const numbers = columns.map(([head]) => head);
+  const heads = [
+    'Topic',
+    'Partition',
+    'Shard',
+    ...numbers,
+    'Oldest',
+    ...(isStream(config) ? ['Reader'] : []),
+  ];
   return (
     <section aria-labelledby="parts">
       <h2 id="parts">Partitions</h2>
@@ -30,8 +47,12 @@ export function Parts({ subscription }: { subscription: Subscription }) {
         <table className="table">
           <thead>
             <tr>
-              {HEADS.map((head) => (
-                <th key={head} scope="col" className={head === 'Topic' ? undefined : 'numeric'}>
+              {heads.map((head) => (
+                <th
+                  key={head}
+                  scope="col"
+                  className={head === 'Topic' || head === 'Reader' ? undefined : 'numeric'}
+                >
                   {head}
                 </th>
               ))}
@@ -55,20 +76,13 @@ export function Parts({ subscription }: { subscription: Subscription }) {
                   </Link>
                 </th>
                 <td className="numeric">{part.shard}</td>
-                {[
-                  part.floor,
-                  part.settled_above_floor,
-                  part.end,
-                  part.ready,
-                  part.leased,
-                  part.delayed,
-                  part.dead,
-                ].map((value, index) => (
-                  <td key={HEADS[index + 3]} className="numeric">
-                    {known(value)}
+                {columns.map(([head, value]) => (
+                  <td key={head} className="numeric">
+                    {known(value(part))}
                   </td>
                 ))}
                 <td className="numeric">{part.oldest_ms == null ? '–' : age(part.oldest_ms, now)}</td>
+                {isStream(config) && <td className="mono">{part.reader ?? 'nobody'}</td>}
               </tr>
             ))}
           </tbody>

@@ -6,6 +6,7 @@ import { pull, pullRequest, subscriptionKey, useSubscription } from '../api/subs
 import { curl } from '../curl/curl';
 import { counted, grouped } from '../format/number';
 import { parseDuration } from '../format/quantity';
+import { isStream } from '../subscriptions/config';
 import { CopyButton } from '../ui/copy';
 import { Field } from '../ui/field';
 import { ProblemBox } from '../ui/problem';
@@ -55,8 +56,9 @@ function Trial({ subscription }: { subscription: Subscription }) {
     <div className="tab-body" ref={place} tabIndex={-1}>
       <form onSubmit={submit} className="try" noValidate>
         <p className="lead">
-          Takes messages as a worker does: nobody else is given them until the lease ends, and each taking is
-          an attempt.
+          {isStream(config)
+            ? 'Reads as a consumer does, from the cursor on: nobody else reads those partitions until this page was silent for a time.'
+            : 'Takes messages as a worker does: nobody else is given them until the lease ends, and each taking is an attempt.'}
         </p>
         <div className="try-fields">
           <Field
@@ -79,7 +81,7 @@ function Trial({ subscription }: { subscription: Subscription }) {
           />
           <div className="actions">
             <button type="submit" className="primary" aria-disabled={take.isPending}>
-              {take.isPending ? 'Leasing …' : 'Lease'}
+              {take.isPending ? 'Asking …' : isStream(config) ? 'Read' : 'Lease'}
             </button>
             <CopyButton text={curl(pullRequest(ns, name, wish))} label="curl" />
           </div>
@@ -88,7 +90,7 @@ function Trial({ subscription }: { subscription: Subscription }) {
           {take.error && <ProblemBox error={take.error} />}
           {take.data?.length === 0 && <Nothing subscription={subscription} />}
           {take.data && take.data.length > 0 && (
-            <p className="note">{counted(take.data.length, 'message')} leased to this page.</p>
+            <p className="note">{counted(take.data.length, 'message')} given to this page.</p>
           )}
         </div>
       </form>

@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'vitest';
 import { changes, patchOf, rebase } from '../edit/changes';
-import { DEFAULTS, draftOf, parseBackoff, readDraft } from './config';
+import { asStream, DEFAULTS, draftOf, parseBackoff, readDraft } from './config';
 
 const billing = { ...DEFAULTS, topics: ['orders'], dlq: 'orders.dlq', max_attempts: 8 };
 
@@ -10,6 +10,15 @@ describe('configuration form of a subscription', () => {
     const { config, errors } = readDraft(draftOf(odd), odd);
     expect(errors).toEqual({});
     expect(changes(odd, config)).toEqual([]);
+  });
+  test('a stream is asked for without anything that only queues have', () => {
+    const typed = { ...billing, order: 'key' as const, start: 'tail:5', lease_ms: 60_000 };
+    expect(patchOf(changes(DEFAULTS, asStream(typed)))).toEqual({
+      mode: 'stream',
+      topics: ['orders'],
+      start: 'tail:5',
+      lease_ms: 60_000,
+    });
   });
   test('the patch names only what was changed; no topic and no limit are said as the API says them', () => {
     const draft = {

@@ -28,6 +28,18 @@ export const DEFAULTS: SubscriptionConfig = {
   paused: false,
 };
 
+export const isStream = ({ mode }: SubscriptionConfig) => mode === 'stream';
+
+/** What a stream has none of is left as it stands by default. */
+export const asStream = ({ lease_ms, paused, topics, start }: SubscriptionConfig): SubscriptionConfig => ({
+  ...DEFAULTS,
+  mode: 'stream',
+  topics,
+  start,
+  lease_ms,
+  paused,
+});
+
 const LEASE_MS = { min: 1000, max: 43_200_000 };
 const UNACKED_MAX = 1_000_000;
 const ATTEMPTS_MAX = 2 ** 32 - 1;

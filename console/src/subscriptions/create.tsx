@@ -1,7 +1,7 @@
 import { useQueryClient } from '@tanstack/react-query';
 import { useNavigate } from '@tanstack/react-router';
 import { useState } from 'react';
-import { subscriptionUrl } from '../api/client';
+import { type SubscriptionConfig, subscriptionUrl } from '../api/client';
 import { createSubscription } from '../api/subscriptions';
 import { listChanged } from '../api/topics';
 import { useSettings } from '../app/settings';
@@ -11,8 +11,8 @@ import { nameError } from '../edit/name';
 import { instant, parseInstant, zoneName } from '../format/time';
 import { Sheet } from '../ui/dialog';
 import { Check, Choice, Field } from '../ui/field';
-import { DEFAULTS, draftOf, readDraft } from './config';
-import { ChoiceFields, LeaseFields, RetryFields, TopicField } from './fields';
+import { asStream, DEFAULTS, draftOf, readDraft } from './config';
+import { ChoiceFields, LeaseFields, PatienceField, RetryFields, TopicField } from './fields';
 
 interface CreateProps {
   readonly ns: string;
@@ -30,7 +30,7 @@ export function CreateSubscription({ open, onClose, ...rest }: CreateProps) {
   );
 }
 
-type Start = 'earliest' | 'latest' | 'time';
+type Start = 'earliest' | 'latest' | 'time' | 'tail' | 'offset';
 
 const STARTS: readonly { id: Start; label: string; about: string }[] = [
   { id: 'earliest', label: 'the oldest message', about: 'everything that is stored' },
@@ -38,13 +38,32 @@ const STARTS: readonly { id: Start; label: string; about: string }[] = [
   { id: 'time', label: 'a time', about: 'everything from then on' },
 ];
 
+const STREAM_STARTS: typeof STARTS = [
+  ...STARTS,
+  { id: 'tail', label: 'the last messages', about: 'so many of each partition' },
+  { id: 'offset', label: 'an offset', about: 'of each partition; the nearest that is there' },
+];
+
+type Mode = SubscriptionConfig['mode'];
+
+const MODES: readonly { id: NonNullable<Mode>; label: string; about: string }[] = [
+  { id: 'queue', label: 'a work queue', about: 'each message is leased to one worker' },
+  { id: 'stream', label: 'a stream', about: 'read in order, acknowledged up to a message' },
+];
+
 function useStart() {
   const { zone } = useSettings();
   const [kind, setKind] = useState<Start>('earliest');
   const [time, setTime] = useState(() => instant(Date.now() - 3_600_000, zone).slice(0, 19));
+  const [number, setNumber] = useState('100');
   const ms = parseInstant(time, zone);
-  const error = kind === 'time' && ms === null ? 'Like 2026-01-31 14:05:00' : null;
-  return { kind, setKind, time, setTime, error, value: kind === 'time' ? `ts:${ms}` : kind, zone };
+  const isNumber = kind === 'tail' || kind === 'offset';
+  const badTime = kind === 'time' && ms === null ? 'Like 2026-01-31 14:05:00' : null;
+  const badNumber = isNumber && !/^\d{1,15}$/.test(number.trim()) ? 'A number, like 100' : null;
+  const values = { time: `ts:${ms}`, tail: `tail:${number.trim()}`, offset: number.trim() };
+  const value = kind === 'earliest' || kind === 'latest' ? kind : values[kind];
+  const error = badTime ?? badNumber;
+  return { kind, setKind, time, setTime, number, setNumber, isNumber, error, value, zone };
 }
 
 /** What is typed, with commas between. */
@@ -65,14 +84,15 @@ function SubscriptionForm({ ns, topic: given, onClose }: Omit<CreateProps, 'open
   const start = useStart();
   const [draft, setDraft] = useState(() => draftOf(DEFAULTS));
   const [byKey, setByKey] = useState(false);
+  const [mode, setMode] = useState<NonNullable<Mode>>('queue');
 
   const { config, errors } = readDraft(draft, DEFAULTS);
   const topics = topicsOf(topic);
   const badTopic = topicsError(topics);
   const order = byKey ? ('key' as const) : ('none' as const);
-  const whole = { ...config, topics, start: start.value, order };
-  const body = patchOf(changes(DEFAULTS, whole));
-  const badFields = Object.keys(errors).length > 0;
+  const queue = { ...config, topics, start: start.value, order };
+  const body = patchOf(changes(DEFAULTS, mode === 'stream' ? asStream(queue) : queue));
+  const badFields = mode === 'stream' ? errors.lease !== undefined : Object.keys(errors).length > 0;
   const fields = { draft, errors, onChange: setDraft };
   return (
     <CreateForm
@@ -94,10 +114,34 @@ function SubscriptionForm({ ns, topic: given, onClose }: Omit<CreateProps, 'open
             required
             value={topic}
             error={tried || topic !== given ? badTopic : null}
-            hint="Their messages are the queue. Several with commas between, or a pattern like orders.* for all that begin so, also later. Cannot be changed later."
+            hint="Their messages are delivered. Several with commas between, or a pattern like orders.* for all that begin so, also later. Cannot be changed later."
             onChange={setTopic}
           />
-          <Choice label="Begin with" value={start.kind} options={STARTS} onChange={start.setKind} />
+          <Choice
+            label="Deliver as"
+            value={mode}
+            options={MODES}
+            onChange={(next) => {
+              setMode(next);
+              if (next === 'queue' && start.isNumber) start.setKind('earliest');
+            }}
+          />
+          <Choice
+            label="Begin with"
+            value={start.kind}
+            options={mode === 'stream' ? STREAM_STARTS : STARTS}
+            onChange={start.setKind}
+          />
+          {start.isNumber && (
+            <Field
+              label={start.kind === 'tail' ? 'Messages of each partition' : 'Offset'}
+              mono
+              inputMode="numeric"
+              value={start.number}
+              error={start.error}
+              onChange={start.setNumber}
+            />
+          )}
           {start.kind === 'time' && (
             <Field
               label={`Time, ${zoneName(start.zone)}`}
@@ -109,23 +153,31 @@ function SubscriptionForm({ ns, topic: given, onClose }: Omit<CreateProps, 'open
           )}
         </>
       )}
-      moreLabel="Filter, order, leases, retries and dead letters"
+      moreLabel={
+        mode === 'stream'
+          ? 'How long a reader may be silent'
+          : 'Filter, order, leases, retries and dead letters'
+      }
       moreOpen={badFields}
       more={
-        <>
-          <h3>Which messages, in which order</h3>
-          <ChoiceFields {...fields} />
-          <Check
-            label="Keep the order of each key"
-            checked={byKey}
-            onChange={setByKey}
-            hint="Of the messages of one key, one is leased at a time. Cannot be changed later."
-          />
-          <h3>Leases</h3>
-          <LeaseFields {...fields} />
-          <h3>Retries and dead letters</h3>
-          <RetryFields ns={ns} {...fields} />
-        </>
+        mode === 'stream' ? (
+          <PatienceField {...fields} />
+        ) : (
+          <>
+            <h3>Which messages, in which order</h3>
+            <ChoiceFields {...fields} />
+            <Check
+              label="Keep the order of each key"
+              checked={byKey}
+              onChange={setByKey}
+              hint="Of the messages of one key, one is leased at a time. Cannot be changed later."
+            />
+            <h3>Leases</h3>
+            <LeaseFields {...fields} />
+            <h3>Retries and dead letters</h3>
+            <RetryFields ns={ns} {...fields} />
+          </>
+        )
       }
     />
   );

@@ -38,6 +38,21 @@ export function LeaseFields({ draft, errors, onChange }: Fields) {
   );
 }
 
+/** Of a stream: how long a reader that pulls keeps its partitions. */
+export function PatienceField({ draft, errors, onChange }: Fields) {
+  const set = setter({ draft, onChange });
+  return (
+    <Field
+      label="Silence, at most"
+      mono
+      value={draft.lease}
+      error={errors.lease}
+      hint="Then another may read in the place of one that pulls. Over WebSocket a reader has its place until it leaves."
+      onChange={(value) => set('lease', value)}
+    />
+  );
+}
+
 export function RetryFields({ ns, draft, errors, onChange }: Fields & { readonly ns: string }) {
   const set = setter({ draft, onChange });
   const backoff = parseBackoff(draft.backoff);
@@ -111,10 +126,10 @@ export function ChoiceFields({ draft, errors, onChange }: Fields) {
 export function PausedField({ draft, onChange }: Pick<Fields, 'draft' | 'onChange'>) {
   return (
     <Check
-      label="Paused: lease no messages"
+      label="Paused: deliver no messages"
       checked={draft.paused}
       onChange={(paused) => onChange({ ...draft, paused })}
-      hint="What is leased stays leased and can be settled."
+      hint="What was delivered can still be settled."
     />
   );
 }

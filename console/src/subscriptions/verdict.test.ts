@@ -50,6 +50,19 @@ test.each([
   expect(verdict(subscription(totals, config, parts && [...parts])).word).toBe(word);
 });
 
+test('a stream is active while somebody reads every partition that has something', () => {
+  const stream = { mode: 'stream' as const };
+  const read: Part = { ...PART, reader: 'a', ready: 3, leased: 2 };
+  const unread: Part = { ...PART, partition: 1, ready: 4, leased: 0 };
+  const behind = (parts: Part[], unsettled = 9) => verdict(subscription({ unsettled }, stream, parts));
+  expect(behind([read, { ...unread, ready: 0 }]).word).toBe('active');
+  expect(behind([read, unread])).toMatchObject({
+    word: 'not taken',
+    sentence: 'Nobody reads 1 partition: 9 messages behind.',
+  });
+  expect(behind([PART], 0).word).toBe('empty');
+});
+
 test('a deleted topic is told apart from shards that cannot be reached', () => {
   const gone = { ...subscription({}, { paused: true }, [LOST]), topic_deleted: true };
   expect(verdict(gone)).toMatchObject({ word: 'no topic', sentence: expect.stringContaining('orders') });

@@ -1,5 +1,6 @@
 import type { Subscription } from '../api/client';
 import { counted, grouped } from '../format/number';
+import { isStream } from './config';
 
 export type Tone = 'ok' | 'idle' | 'warn' | 'bad';
 
@@ -41,6 +42,7 @@ export function verdict(subscription: Subscription): Verdict {
       sentence: `Nothing is leased. ${totals.ready === 0 ? 'Nothing waits' : `${waiting} ready`}.`,
     };
   }
+  if (isStream(config)) return streamVerdict(subscription);
   if (totals.ready > 0 && totals.leased >= (config.max_unacked ?? Number.POSITIVE_INFINITY)) {
     return {
       tone: 'warn',
@@ -67,5 +69,24 @@ export function verdict(subscription: Subscription): Verdict {
     tone: 'ok',
     word: 'active',
     sentence: `${counted(totals.leased, 'message')} leased, ${grouped(totals.ready)} ready.`,
+  };
+}
+
+function streamVerdict({ parts, totals }: Subscription): Verdict {
+  const behind = counted(totals.unsettled, 'message');
+  // Of a partition nobody has to read where everything is acknowledged.
+  const unread = parts.filter(
+    ({ reader, ready, leased }) => reader == null && (ready ?? 0) + (leased ?? 0) > 0,
+  );
+  if (totals.unsettled === 0)
+    return { tone: 'idle', word: 'empty', sentence: 'Every message is acknowledged.' };
+  if (unread.length > 0) {
+    const which = unread.length === parts.length ? 'it' : counted(unread.length, 'partition');
+    return { tone: 'warn', word: 'not taken', sentence: `Nobody reads ${which}: ${behind} behind.` };
+  }
+  return {
+    tone: 'ok',
+    word: 'active',
+    sentence: `${behind} behind, ${grouped(totals.leased)} of them with who reads.`,
   };
 }
