@@ -24,7 +24,9 @@ describe('explanations', () => {
     );
     expect(standing(explained({ state: 'blocked', blocked_by: '0:5' }))).toContain('not settled: 0:5');
     expect(standing(explained({ state: 'trimmed' }))).toContain('oldest message is 3');
-    expect(standing(explained({ state: 'dead', attempts: 0 }))).toBe('It was given up; redriving delivers it again.');
+    expect(standing(explained({ state: 'dead', attempts: 0 }))).toBe(
+      'It was given up; redriving delivers it again.',
+    );
   });
 
   it('says what a newer gateway knows as it is', () => {
