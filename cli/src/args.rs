@@ -7,7 +7,7 @@ use std::path::PathBuf;
 
 use clap::{Args as ClapArgs, Parser, Subcommand};
 
-use crate::limit::{Limit, parse_age, parse_count, parse_size};
+use crate::limit::{Limit, parse_age, parse_count, parse_ms, parse_size};
 use crate::serve::{DevArgs, GatewayArgs, NodeArgs};
 
 pub(crate) use bench::{
@@ -286,6 +286,15 @@ pub(crate) struct ConfigFields {
     /// Per partition, remove the oldest messages beyond this many; or `unlimited`
     #[arg(long, value_name = "N", value_parser = parse_count)]
     pub(crate) retention_records: Option<Limit>,
+    /// Also remove the oldest messages that every subscription has settled (true), or keep them (false)
+    #[arg(long, value_name = "BOOL")]
+    pub(crate) until_settled: Option<bool>,
+    /// Queues do not deliver a message that is older than this, unless it names a time of its own; or `unlimited`
+    #[arg(long, value_name = "AGE", value_parser = parse_age)]
+    pub(crate) ttl: Option<Limit>,
+    /// How long idempotency keys are remembered, e.g. 10m
+    #[arg(long, value_name = "AGE", value_parser = parse_ms)]
+    pub(crate) dedupe_window: Option<u64>,
     /// Confirm level of publishes that name none: memory, durable or quorum
     #[arg(long, value_name = "LEVEL")]
     pub(crate) default_confirm: Option<String>,

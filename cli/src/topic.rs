@@ -168,6 +168,7 @@ fn fields(config: &ConfigFields) -> Map<String, Value> {
         ("age_ms", limit(config.retention_age)),
         ("bytes", limit(config.retention_bytes)),
         ("records", limit(config.retention_records)),
+        ("until_settled", config.until_settled.map(|is_so| json!(is_so))),
     ]
     .into_iter()
     .filter_map(|(field, value)| Some((field.to_owned(), value?)))
@@ -175,6 +176,8 @@ fn fields(config: &ConfigFields) -> Map<String, Value> {
     [
         ("partitions", config.partitions.map(|n| json!(n))),
         ("retention", (!retention.is_empty()).then_some(Value::Object(retention))),
+        ("ttl_ms", limit(config.ttl)),
+        ("dedupe", config.dedupe_window.map(|ms| json!({ "window_ms": ms }))),
         ("default_confirm", config.default_confirm.as_ref().map(|level| json!(level))),
         ("deliver_from", config.deliver_from.as_ref().map(|level| json!(level))),
         ("min_confirm", config.min_confirm.as_ref().map(|level| json!(level))),
@@ -196,12 +199,18 @@ mod tests {
         let config = ConfigFields {
             retention_age: Some(Limit::Unlimited),
             retention_bytes: Some(Limit::At(7)),
+            until_settled: Some(false),
+            ttl: Some(Limit::Unlimited),
+            dedupe_window: Some(60_000),
             closed: Some(true),
             ..ConfigFields::default()
         };
         assert_eq!(
             Value::Object(fields(&config)),
-            json!({"closed": true, "retention": {"age_ms": null, "bytes": 7}})
+            json!({
+                "closed": true, "dedupe": {"window_ms": 60_000}, "ttl_ms": null,
+                "retention": {"age_ms": null, "bytes": 7, "until_settled": false}
+            })
         );
     }
 }
