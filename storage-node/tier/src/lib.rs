@@ -2,6 +2,7 @@
 //!
 //! ```text
 //!   pack    the object's bytes: blocks of batches, an index, checksums. No I/O
+//!   snapshot  what a cluster is rebuilt from if nothing else is left: shards' states and lists of them
 //!   store   objects in S3, GCS, Azure or a folder: conditional creates, verified uploads, ranged reads
 //!   cold    packs read back through a cache of bounded memory and disk, or past it where they are read once
 //!   spans   blocks of a pack in its order, for whoever copies it
@@ -18,7 +19,16 @@ pub mod faults;
 pub mod pack;
 #[cfg(feature = "store")]
 mod recent;
+pub mod snapshot;
 #[cfg(feature = "store")]
 pub mod spans;
 #[cfg(feature = "store")]
 pub mod store;
+
+fn u32_at(bytes: &[u8], at: usize) -> u32 {
+    u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]])
+}
+
+fn u64_at(bytes: &[u8], at: usize) -> u64 {
+    u64::from(u32_at(bytes, at)) | u64::from(u32_at(bytes, at + 4)) << 32
+}

@@ -26,13 +26,7 @@ pub use footer::{BLOCK_ROW_BYTES, BlockRow, FOOTER_BYTES_MAX, Footer, PARTITION_
 pub use trailer::{HEADER_BYTES, PackIdentity, TRAILER_BYTES, Trailer};
 pub use writer::{PackSummary, PackWriter, PushError};
 
+use crate::{u32_at, u64_at};
+
 /// A partition as packs know it: of one life of a topic.
 pub type PackedPartition = (weir_protocol::ids::Incarnation, weir_protocol::ids::PartitionId);
-
-fn u32_at(bytes: &[u8], at: usize) -> u32 {
-    u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]])
-}
-
-fn u64_at(bytes: &[u8], at: usize) -> u64 {
-    u64::from(u32_at(bytes, at)) | u64::from(u32_at(bytes, at + 4)) << 32
-}

@@ -279,6 +279,17 @@ impl Store {
         Ok(listed.collect())
     }
 
+    /// First parts of the names that there are.
+    ///
+    /// # Errors
+    /// [`StoreError`].
+    pub async fn folders(&self) -> Result<Vec<String>, StoreError> {
+        let prefix = Some(&self.prefix).filter(|prefix| !prefix.as_ref().is_empty());
+        let listed = self.in_time("(the store)", self.inner.list_with_delimiter(prefix)).await?;
+        let last = |path: Path| path.parts().next_back().map(|part| part.as_ref().to_owned());
+        Ok(listed.common_prefixes.into_iter().filter_map(last).collect())
+    }
+
     /// Waits for an answer no longer than the store's patience, and says which object an error is about.
     pub(super) async fn in_time<T>(
         &self,

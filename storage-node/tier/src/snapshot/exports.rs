@@ -1,0 +1,266 @@
+//! Snapshots and manifests in a store: written, found, read.
+
+use bytes::{Bytes, BytesMut};
+use prost::Message as _;
+use weir_protocol::ids::ClusterId;
+
+use super::envelope::{self, EnvelopeError, Kind};
+use super::manifest::{Manifest, ShardSnapshot};
+use super::names::{ManifestName, SnapshotName};
+use crate::store::{Created, Store, StoreError, Uploaded};
+
+/// Most bytes of a manifest: some hundred for each shard.
+const MANIFEST_BYTES_MAX: u64 = 16 << 20;
+/// Bytes of a snapshot that are asked for at once.
+const STEP_BYTES: u64 = 32 << 20;
+/// Manifests and snapshots of which one listing tells.
+const LISTED_MAX: usize = 100_000;
+
+/// Why a snapshot or manifest could not be written or read. Every variant names the object.
+#[derive(Debug, thiserror::Error)]
+pub enum ExportError {
+    /// The store; a missing object is [`StoreError::Missing`].
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// The object is damaged, or not what it is called.
+    #[error("object {object}: {why}")]
+    Wrong {
+        /// Its name.
+        object: String,
+        /// What is wrong.
+        why: EnvelopeError,
+    },
+}
+
+impl ExportError {
+    /// Name of the object.
+    #[must_use]
+    pub fn object(&self) -> &str {
+        match self {
+            Self::Store(error) => error.object(),
+            Self::Wrong { object, .. } => object,
+        }
+    }
+}
+
+/// What became of [`Exports::publish`].
+#[derive(Debug, Clone, PartialEq)]
+pub enum Published {
+    /// It is there, and was read back.
+    Ours,
+    /// Another manifest has the number.
+    Theirs(Box<Manifest>),
+}
+
+/// Snapshots and manifests of one cluster.
+#[derive(Debug, Clone)]
+pub struct Exports {
+    store: Store,
+    cluster: ClusterId,
+}
+
+impl Exports {
+    /// Those of `cluster` in `store`.
+    #[must_use]
+    pub fn new(store: Store, cluster: ClusterId) -> Self {
+        Self { store, cluster }
+    }
+
+    /// The clusters that have something in `store`.
+    ///
+    /// # Errors
+    /// [`StoreError`].
+    pub async fn clusters(store: &Store) -> Result<Vec<ClusterId>, StoreError> {
+        let folders = store.folders().await?;
+        let cluster = |name: &String| u128::from_str_radix(name, 16).ok().map(ClusterId);
+        let own = |name: &String| cluster(name).filter(|cluster| cluster.to_string() == *name);
+        Ok(folders.iter().filter_map(own).collect())
+    }
+
+    /// Writes the state of a shard; on return it was read back and compared. It counts once a manifest names it.
+    ///
+    /// # Errors
+    /// [`StoreError`]: what was written is nobody's.
+    pub async fn put_snapshot(&self, name: SnapshotName, state: Bytes) -> Result<Uploaded, StoreError> {
+        let (kind, cluster) = (Kind::Snapshot(name.shard), self.cluster);
+        let object = name.to_string();
+        let wrapped = tokio::task::spawn_blocking(move || envelope::wrap(kind, cluster, &state));
+        let failed = |source: tokio::task::JoinError| StoreError::Failed {
+            object: object.clone(),
+            source: source.into(),
+        };
+        let wrapped = wrapped.await.map_err(failed)?;
+        let mut upload = self.store.upload(object.clone());
+        if let Err(error) = upload.write(wrapped).await {
+            upload.abort().await;
+            return Err(error);
+        }
+        upload.finish().await
+    }
+
+    /// Writes a manifest, if nobody has taken its number; reads it back.
+    ///
+    /// # Errors
+    /// [`ExportError`]: whether it is there is unknown. The next attempt tells.
+    pub async fn publish(&self, manifest: &Manifest) -> Result<Published, ExportError> {
+        let bytes = envelope::wrap(Kind::Manifest, self.cluster, &manifest.encode_to_vec());
+        let name = ManifestName { cluster: self.cluster, number: manifest.number };
+        let created = self.store.create(&name.to_string(), bytes).await?;
+        let there = self.manifest(manifest.number).await?;
+        match created {
+            Created::Ours if there == *manifest => Ok(Published::Ours),
+            Created::Ours | Created::Theirs => Ok(Published::Theirs(Box::new(there))),
+        }
+    }
+
+    /// Numbers of all manifests, ascending: the last one counts.
+    ///
+    /// # Errors
+    /// [`StoreError`].
+    pub async fn numbers(&self) -> Result<Vec<u64>, StoreError> {
+        let listed = self.store.list(&ManifestName::folder(self.cluster), LISTED_MAX).await?;
+        let names = listed.iter().filter_map(|object| object.name.parse::<ManifestName>().ok());
+        let mut numbers: Vec<u64> = names.map(|name| name.number).collect();
+        numbers.sort_unstable();
+        Ok(numbers)
+    }
+
+    /// A manifest.
+    ///
+    /// # Errors
+    /// [`ExportError`].
+    pub async fn manifest(&self, number: u64) -> Result<Manifest, ExportError> {
+        let object = ManifestName { cluster: self.cluster, number }.to_string();
+        let bytes = self.store.get_all(&object, MANIFEST_BYTES_MAX).await?;
+        let wrong = |why| ExportError::Wrong { object: object.clone(), why };
+        let content = envelope::open(Kind::Manifest, self.cluster, &bytes).map_err(wrong)?;
+        let manifest = Manifest::decode(content)
+            .map_err(|error| wrong(EnvelopeError::Content(format!("it cannot be read: {error}"))))?;
+        let why = match manifest.number {
+            same if same == number => manifest.contradiction(),
+            other => Some(format!("it says that it is number {other}")),
+        };
+        match why {
+            None => Ok(manifest),
+            Some(why) => Err(wrong(EnvelopeError::Content(why))),
+        }
+    }
+
+    /// The state of a shard as a manifest names it.
+    ///
+    /// # Errors
+    /// [`ExportError`].
+    pub async fn snapshot(&self, named: &ShardSnapshot) -> Result<Bytes, ExportError> {
+        let object = SnapshotName::of(self.cluster, named).to_string();
+        let mut bytes = BytesMut::new();
+        while (bytes.len() as u64) < named.bytes {
+            let from = bytes.len() as u64;
+            let upto = named.bytes.min(from + STEP_BYTES);
+            bytes.extend_from_slice(&self.store.get(&object, from..upto).await?);
+        }
+        let (bytes, of, shard) = (bytes.freeze(), *named, named.shard());
+        let cluster = self.cluster;
+        let opened = tokio::task::spawn_blocking(move || {
+            let computed = weir_protocol::checksum::crc32c(&bytes);
+            if computed != of.crc32c {
+                let what = "bytes, against the manifest,";
+                return Err(EnvelopeError::Checksum { what, stored: of.crc32c, computed });
+            }
+            envelope::open(Kind::Snapshot(shard), cluster, &bytes)
+        });
+        let opened = opened.await.unwrap_or_else(|error| Err(EnvelopeError::Content(error.to_string())));
+        opened.map_err(|why| ExportError::Wrong { object, why })
+    }
+
+    /// Names of all snapshots, whoever names them.
+    ///
+    /// # Errors
+    /// [`StoreError`].
+    pub async fn snapshots(&self) -> Result<Vec<SnapshotName>, StoreError> {
+        let listed = self.store.list(&SnapshotName::folder(self.cluster), LISTED_MAX).await?;
+        Ok(listed.iter().filter_map(|object| object.name.parse().ok()).collect())
+    }
+
+    /// Deletes a manifest; one that is gone already is fine.
+    ///
+    /// # Errors
+    /// [`StoreError`].
+    pub async fn delete_manifest(&self, number: u64) -> Result<(), StoreError> {
+        self.store.delete(&ManifestName { cluster: self.cluster, number }.to_string()).await
+    }
+
+    /// Deletes a snapshot; one that is gone already is fine.
+    ///
+    /// # Errors
+    /// [`StoreError`].
+    pub async fn delete_snapshot(&self, name: &SnapshotName) -> Result<(), StoreError> {
+        self.store.delete(&name.to_string()).await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use object_store::memory::InMemory;
+    use object_store::path::Path;
+    use ulid::Ulid;
+    use weir_protocol::ids::{LogIndex, ShardId, Term};
+
+    use super::*;
+    use crate::store::StoreConfig;
+
+    const CLUSTER: ClusterId = ClusterId(7);
+
+    fn store() -> Store {
+        Store::over(Arc::new(InMemory::new()), Path::default(), StoreConfig::new("memory:"))
+    }
+
+    fn manifest(number: u64, writer: u128, shards: Vec<ShardSnapshot>) -> Manifest {
+        let data_shards = u32::try_from(shards.len()).unwrap() - 1;
+        Manifest { number, data_shards, writer: writer.into(), shards, ..Manifest::default() }
+    }
+
+    async fn put(exports: &Exports, shard: u32, state: &'static [u8]) -> ShardSnapshot {
+        let (term, index, attempt) = (Term(2), LogIndex(9), Ulid::new());
+        let name = SnapshotName { cluster: CLUSTER, shard: ShardId(shard), term, index, attempt };
+        let put = exports.put_snapshot(name, Bytes::from_static(state)).await.unwrap();
+        let attempt = attempt.0.into();
+        ShardSnapshot { shard, term: 2, index: 9, attempt, bytes: put.bytes, crc32c: put.crc32c, epoch: 0 }
+    }
+
+    #[tokio::test]
+    async fn what_was_written_is_found_and_read_and_a_number_is_given_once() {
+        let store = store();
+        let exports = Exports::new(store.clone(), CLUSTER);
+        assert_eq!(exports.numbers().await.unwrap(), [0_u64; 0]);
+        let shards = vec![put(&exports, 0, b"meta").await, put(&exports, 1, b"data").await];
+        let first = manifest(1, 5, shards.clone());
+        assert_eq!(exports.publish(&first).await.unwrap(), Published::Ours);
+        assert_eq!(exports.publish(&first).await.unwrap(), Published::Ours, "an answer may have been lost");
+        let late = manifest(1, 6, shards.clone());
+        assert_eq!(exports.publish(&late).await.unwrap(), Published::Theirs(Box::new(first.clone())));
+        exports.publish(&manifest(2, 5, shards.clone())).await.unwrap();
+        assert_eq!(exports.numbers().await.unwrap(), [1, 2]);
+        assert_eq!(exports.manifest(1).await.unwrap(), first);
+        assert_eq!(exports.snapshot(&shards[1]).await.unwrap(), "data");
+        assert_eq!(exports.snapshots().await.unwrap().len(), 2);
+        assert_eq!(Exports::clusters(&store).await.unwrap(), [CLUSTER]);
+        exports.delete_manifest(1).await.unwrap();
+        assert_eq!(exports.numbers().await.unwrap(), [2]);
+    }
+
+    #[tokio::test]
+    async fn what_is_missing_foreign_or_another_is_refused_by_name() {
+        let exports = Exports::new(store(), CLUSTER);
+        let error = exports.manifest(3).await.unwrap_err();
+        assert!(matches!(&error, ExportError::Store(StoreError::Missing { .. })), "{error}");
+        assert!(error.object().ends_with("/manifests/00000000000000000003.manifest"), "{error}");
+        let one = put(&exports, 0, b"state").await;
+        let other = ShardSnapshot { crc32c: one.crc32c ^ 1, ..one };
+        assert!(matches!(exports.snapshot(&other).await, Err(ExportError::Wrong { .. })));
+        let twice = manifest(1, 5, vec![one, one]);
+        let error = exports.publish(&twice).await.unwrap_err().to_string();
+        assert!(error.contains("it names the shards [0, 0] of 0 to 1"), "{error}");
+    }
+}
