@@ -76,6 +76,17 @@ pub(crate) enum Command {
     /// A copy of the data directory is better: cutting loses everything that was confirmed behind the damage. What is
     /// cut is kept beside the journal, in files that end in `.damaged`.
     Repair(RepairArgs),
+    /// Rebuild a data directory from the object store alone, when the node that had it is lost
+    ///
+    /// What had reached the object store is there again: archived messages, topics, subscriptions and what they had settled.
+    /// What had not is lost; --dry-run says how much that is, as far as the store knows. From then on a node that still
+    /// runs with the lost directory seals and archives nothing any more, and does not start again.
+    #[command(
+        after_help = "Examples:\n  weir restore --bucket s3://backups/weir --data-dir ./weir-data --dry-run\n  \
+        weir restore --bucket s3://backups/weir --data-dir ./weir-data\n  \
+        weir dev --object-store s3://backups/weir --data-dir ./weir-data"
+    )]
+    Restore(RestoreArgs),
     /// Create, list, change and delete topics
     #[command(subcommand)]
     Topic(TopicCommand),
@@ -127,6 +138,26 @@ pub(crate) struct RepairArgs {
     /// Cut the journal off; without it nothing is changed
     #[arg(long)]
     pub(crate) truncate: bool,
+}
+
+/// What `weir restore` reads, and where it writes.
+#[derive(Debug, ClapArgs)]
+pub(crate) struct RestoreArgs {
+    /// The object store, as --object-store of the lost node named it; credentials come from the environment
+    #[arg(long, env = "WEIR_OBJECT_STORE", value_name = "URL")]
+    pub(crate) bucket: String,
+    /// Directory to make; it must be empty or missing
+    #[arg(long, env = "WEIR_DATA_DIR", default_value = "./weir-data", value_name = "DIR")]
+    pub(crate) data_dir: PathBuf,
+    /// Which cluster, where the store holds several [default: the only one]
+    #[arg(long, value_name = "ID")]
+    pub(crate) cluster: Option<String>,
+    /// Say what would be there, and write nothing
+    #[arg(long)]
+    pub(crate) dry_run: bool,
+    /// If what is newest is damaged, go back to the newest that is not: more is lost then
+    #[arg(long)]
+    pub(crate) skip_damaged: bool,
 }
 
 /// What can be done with settings.

@@ -4,6 +4,7 @@
 //!   args                 what can be typed, with its help
 //!   serve                `weir dev`, `weir node`, `weir gateway`: what runs until it is stopped
 //!   repair               what is damaged in a data directory, and cutting it off
+//!   restore              a data directory from the object store alone
 //!   config               settings from a file          limit   sizes, ages and counts as they are typed
 //!   topic, subscription, publish, subscribe, pull, bench    one module per command, over
 //!   client               HTTP as any user would speak it
@@ -19,6 +20,7 @@ mod output;
 mod publish;
 mod pull;
 mod repair;
+mod restore;
 mod serve;
 mod subscribe;
 mod subscription;
@@ -60,6 +62,7 @@ fn run(args: Args, file: &FileConfig) -> anyhow::Result<()> {
     match command {
         Command::Config(command) => config::run(&connect, file, &command),
         Command::Repair(args) => repair::run(&args, connect.json),
+        Command::Restore(args) => runtime.block_on(restore::run(&args, connect.json)),
         Command::Dev(dev) => runtime.block_on(serve::dev(dev)),
         Command::Node(node) => runtime.block_on(serve::node(node)),
         Command::Gateway(gateway) => runtime.block_on(serve::gateway(gateway)),

@@ -41,6 +41,7 @@ fn start(dir: &Path, minio: &Minio) -> (Product, Connection) {
         ["--data-shards", "1"],
         ["--seal-after-ms", "2000"],
         ["--seal-size", "8MiB"],
+        ["--snapshot-every-ms", "500"],
         ["--tail-ring", "1MiB"],
         ["--cache-memory", "16MiB"],
         ["--cache-disk", "0B"],

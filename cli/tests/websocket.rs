@@ -195,6 +195,41 @@ async fn json_publishes_are_confirmed_and_delivered_within_credit_digit_for_digi
     assert_eq!(first.data.unwrap().get(), r#"{"i":2,"total":9007199254740993.10}"#);
 }
 
+/// Each level is told by itself, archived last; and where nothing can be archived nobody waits for it.
+#[tokio::test]
+async fn archived_is_confirmed_after_quorum_and_refused_without_a_store() {
+    let (dir, product) = product();
+    let confirm = vec![Level::Quorum, Level::Archived];
+    let open = Open { topic: "t".into(), confirm, ..Open::default() };
+    let mut client = Client::welcomed(&product.address, "weir.v1.json").await;
+    client.send(1, ClientFrame::Open(open.clone())).await;
+    let (_, refused) = client.next().await;
+    assert!(matches!(refused, ServerFrame::Err(_)), "{refused:?}");
+    assert!(format!("{refused:?}").contains("level_unavailable"), "{refused:?}");
+    drop(product);
+    let product = Product::start_with(dir.path(), "127.0.0.1:0", &["--object-store", "local"]);
+    let mut client = Client::welcomed(&product.address, "weir.v1.json").await;
+    client.send(1, ClientFrame::Open(open)).await;
+    let (_, opened) = client.next().await;
+    assert!(matches!(opened, ServerFrame::Opened(_)), "{opened:?}");
+    for seq in 0..3 {
+        client.send(1, text(seq, "1")).await;
+    }
+    let mut told = BTreeMap::new();
+    while told.get(&Level::Archived) != Some(&Some(2)) {
+        match client.next().await.1 {
+            ServerFrame::Confirm(confirm) => {
+                let is_last = confirm.level == Level::Archived;
+                assert!(!is_last || Some(&confirm.upto) <= told.get(&Level::Quorum), "{told:?}");
+                told.insert(confirm.level, confirm.upto);
+            }
+            ServerFrame::PubLimit(_) => {}
+            other => panic!("{other:?}"),
+        }
+    }
+    assert_eq!(told.get(&Level::Quorum), Some(&Some(2)), "{told:?}");
+}
+
 #[tokio::test]
 async fn binary_batches_come_back_as_they_were_published() {
     let (_dir, product) = product();

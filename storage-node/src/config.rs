@@ -130,6 +130,8 @@ pub struct NodeConfig {
     pub seal_after_ms: u64,
     /// Bytes of batches in one object, about: [`NodeConfig::SEAL_BYTES`]. Default 64 MiB.
     pub seal_bytes: u64,
+    /// While something changes, the states of all shards go to the object store this often: what a restore starts from.
+    pub snapshot_every_ms: u64,
     /// How objects are compressed. Default `zstd`.
     pub pack_codec: PackCodec,
     /// An object of whose messages less than this many percent still exist is replaced by one with those alone:
@@ -163,6 +165,7 @@ impl Default for NodeConfig {
             object_store_options: Vec::new(),
             seal_after_ms: 30_000,
             seal_bytes: 64 << 20,
+            snapshot_every_ms: 30_000,
             pack_codec: PackCodec::Zstd,
             rewrite_below_percent: 25,
             cache_memory_bytes: 64 << 20,
@@ -192,6 +195,8 @@ impl NodeConfig {
     pub const SEAL_AFTER_MS: RangeInclusive<u64> = 100..=86_400_000;
     /// What [`NodeConfig::seal_bytes`] may be: 1 MiB to 1 GiB.
     pub const SEAL_BYTES: RangeInclusive<u64> = 1 << 20..=1 << 30;
+    /// What [`NodeConfig::snapshot_every_ms`] may be: a tenth of a second to a day.
+    pub const SNAPSHOT_EVERY_MS: RangeInclusive<u64> = 100..=86_400_000;
     /// What [`NodeConfig::rewrite_below_percent`] may be: above a half, more would be copied than is freed.
     pub const REWRITE_BELOW_PERCENT: RangeInclusive<u32> = 0..=50;
     /// What [`NodeConfig::cache_memory_bytes`] may be: a few blocks to 1 TiB.
@@ -221,6 +226,7 @@ impl NodeConfig {
         within("dedupe_rows", self.dedupe_rows, Self::DEDUPE_ROWS)?;
         within("seal_after_ms", self.seal_after_ms, Self::SEAL_AFTER_MS)?;
         within("seal_bytes", self.seal_bytes, Self::SEAL_BYTES)?;
+        within("snapshot_every_ms", self.snapshot_every_ms, Self::SNAPSHOT_EVERY_MS)?;
         within("rewrite_below_percent", self.rewrite_below_percent, Self::REWRITE_BELOW_PERCENT)?;
         within("cache_memory_bytes", self.cache_memory_bytes as u64, Self::CACHE_MEMORY_BYTES)?;
         if self.cache_disk_bytes == 0 {
@@ -262,6 +268,7 @@ mod tests {
             (with(|c| c.dedupe_rows = 0), "dedupe_rows is 0; 1000 to 10000000"),
             (with(|c| c.seal_after_ms = 99), "seal_after_ms is 99; 100 to 86400000"),
             (with(|c| c.seal_bytes = 2 << 30), "seal_bytes is 2147483648"),
+            (with(|c| c.snapshot_every_ms = 0), "snapshot_every_ms is 0; 100 to 86400000"),
             (with(|c| c.rewrite_below_percent = 51), "rewrite_below_percent is 51; 0 to 50"),
             (with(|c| c.cache_memory_bytes = 0), "cache_memory_bytes is 0"),
             (with(|c| c.cache_disk_bytes = 1), "cache_disk_bytes is 1"),

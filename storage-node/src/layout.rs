@@ -18,6 +18,9 @@ pub struct Layout {
     /// same verdicts.
     #[prost(uint32, tag = "2")]
     pub dedupe_rows: u32,
+    /// How often the cluster was restored from its object store: who ran before that writes nothing there any more.
+    #[prost(uint64, tag = "3")]
+    pub epoch: u64,
 }
 
 /// How the directory is laid out. Decided before the first shard is made, so that a start that was interrupted is
@@ -27,17 +30,25 @@ pub struct Layout {
 /// # Errors
 /// [`SealedError`]: the file is damaged, or cannot be read or written.
 pub fn decide(blobs: &Blobs, found: Option<u32>, wanted: Layout) -> Result<Layout, SealedError> {
-    let before = |data_shards| Layout { data_shards, dedupe_rows: DEDUPE_ROWS_BEFORE };
+    let before = |data_shards| Layout { data_shards, dedupe_rows: DEDUPE_ROWS_BEFORE, epoch: 0 };
     if let Some(bytes) = blobs.get(BLOB)? {
         return match Layout::decode(bytes) {
-            Ok(Layout { data_shards, dedupe_rows: 0 }) if data_shards > 0 => Ok(before(data_shards)),
+            Ok(Layout { data_shards, dedupe_rows: 0, .. }) if data_shards > 0 => Ok(before(data_shards)),
             Ok(layout) if layout.data_shards > 0 => Ok(layout),
             _ => Err(SealedError::Corrupt { path: blobs.path(BLOB)?, what: "it names no number of shards" }),
         };
     }
     let layout = found.map_or(wanted, before);
-    blobs.put(BLOB, [layout.encode_to_vec().into()])?;
+    write(blobs, layout)?;
     Ok(layout)
+}
+
+/// Decides.
+///
+/// # Errors
+/// [`SealedError`].
+pub fn write(blobs: &Blobs, layout: Layout) -> Result<(), SealedError> {
+    blobs.put(BLOB, [layout.encode_to_vec().into()])
 }
 
 #[cfg(test)]
@@ -52,7 +63,7 @@ mod tests {
     #[test]
     fn the_first_decision_counts_and_a_damaged_one_is_refused() {
         let blobs = Blobs::open("/blobs", Arc::new(SimDisk::new())).unwrap();
-        let wanted = |data_shards, dedupe_rows| Layout { data_shards, dedupe_rows };
+        let wanted = |data_shards, dedupe_rows| Layout { data_shards, dedupe_rows, epoch: 0 };
         assert_eq!(decide(&blobs, None, wanted(4, 7_000)).unwrap(), wanted(4, 7_000));
         assert_eq!(decide(&blobs, Some(2), wanted(8, 9_000)).unwrap(), wanted(4, 7_000));
         blobs.remove(BLOB).unwrap();

@@ -38,7 +38,7 @@ use crate::shutdown::Tasks;
 use crate::tier::{Tier, TierError};
 
 /// The only node there is yet.
-const NODE_ID: u64 = 1;
+pub(crate) const NODE_ID: u64 = 1;
 
 /// Why a node did not start.
 #[derive(Debug, thiserror::Error)]
@@ -144,11 +144,12 @@ impl Node {
         let metrics = NodeMetrics::register(&around.registry, config.tail_ring_bytes)?;
         around.registry.register(Box::new(JournalCollector::new(journal.clone())?))?;
         let known = recovered.streams.keys().map(|stream| stream.0).max().filter(|shard| *shard > 0);
-        let wanted = Layout { data_shards: config.data_shards, dedupe_rows: config.dedupe_rows };
-        let Layout { data_shards, dedupe_rows } = layout::decide(&blobs, known, wanted)?;
+        let wanted = Layout { data_shards: config.data_shards, dedupe_rows: config.dedupe_rows, epoch: 0 };
+        let layout = layout::decide(&blobs, known, wanted)?;
+        let Layout { data_shards, dedupe_rows, .. } = layout;
         let tier_metrics = TierMetrics::register(&around.registry)?;
         let (cluster, given) = (ClusterId(identity.cluster_id), around.object_store.clone());
-        let tier = Tier::open(&config, given, cluster, tier_metrics).await?.map(Arc::new);
+        let tier = Tier::open(&config, given, cluster, layout, tier_metrics).await?.map(Arc::new);
         let mut shards = BTreeMap::new();
         let starter = Starter {
             ring_bytes_max: config.tail_ring_bytes / data_shards as usize,

@@ -96,6 +96,11 @@ pub(crate) struct StoreArgs {
     #[arg(long, env = "WEIR_SEAL_SIZE", default_value = "64MiB", value_name = "SIZE",
         value_parser = bytes_in(NodeConfig::SEAL_BYTES))]
     pub(crate) seal_size: u64,
+    /// While something changes, the states of all shards go to the object store this often: `weir restore` starts from
+    /// the newest [range: 100 to 86400000 milliseconds]
+    #[arg(long, env = "WEIR_SNAPSHOT_EVERY_MS", default_value_t = 30_000, value_name = "MS",
+        value_parser = value_parser!(u64).range(NodeConfig::SNAPSHOT_EVERY_MS))]
+    pub(crate) snapshot_every_ms: u64,
     /// How objects are compressed: `zstd`, `lz4` or `none`
     #[arg(long, env = "WEIR_PACK_CODEC", default_value = "zstd", value_name = "HOW", value_parser = ["zstd", "lz4", "none"])]
     pub(crate) pack_codec: String,
@@ -163,6 +168,7 @@ impl StoreArgs {
             object_store: self.object_store.clone(),
             seal_after_ms: self.seal_after_ms,
             seal_bytes: self.seal_size,
+            snapshot_every_ms: self.snapshot_every_ms,
             pack_codec: match self.pack_codec.as_str() {
                 "none" => PackCodec::None,
                 "lz4" => PackCodec::Lz4,

@@ -155,6 +155,11 @@ impl Connection {
         Ok(Self { stream: BufReader::new(stream) })
     }
 
+    /// Waits longer for answers.
+    pub(crate) fn patience(&mut self, patience: Duration) {
+        self.stream.get_mut().set_read_timeout(Some(patience)).unwrap();
+    }
+
     /// Sends one request and reads its answer; an error if the server went away.
     pub(crate) fn request(
         &mut self,

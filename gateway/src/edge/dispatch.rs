@@ -411,7 +411,7 @@ fn service(edge: &Edge) -> Result<Response, Problem> {
             service: "weir".to_owned(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
             limits: Limits::new(edge.config.record_bytes_max, edge.config.connections_max),
-            levels: [Level::None, Level::Memory, Level::Durable, Level::Quorum]
+            levels: [Level::None, Level::Memory, Level::Durable, Level::Quorum, Level::Archived]
                 .into_iter()
                 .filter(|level| *level <= edge.services.storage.level_max())
                 .map(topics::level)

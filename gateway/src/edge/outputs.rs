@@ -56,7 +56,7 @@ pub(super) async fn settle_and_publish(
     })?;
     counts.settles.with_label_values(&[SettleOutcome::Ok.as_str()]).inc_by(tokens.len() as u64);
     counts.outputs.inc_by(published.len() as u64);
-    answer(tokens, &published, services.storage.level_max())
+    answer(tokens, &published, services.storage.level_max().min(Level::Quorum))
 }
 
 fn answer(tokens: Vec<String>, published: &[PublishedOutput], highest: Level) -> Result<Response, Problem> {

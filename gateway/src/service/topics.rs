@@ -18,6 +18,7 @@ use weir_protocol::rpc::{
 use super::ServiceError;
 use super::namespaces::Namespaces;
 use super::page::{Page, cursor_after, name_of};
+use super::publish::NOT_ARCHIVED;
 use crate::storage::{CallFor, Safety, Storage, Topic};
 
 /// Attempts of a change that names no version, when others change the topic at the same time.
@@ -85,7 +86,7 @@ impl Topics {
     ) -> Result<(Arc<Topic>, bool), ServiceError> {
         let deadline = self.storage.deadline();
         self.storage.ready(deadline).await?;
-        check_config(&config)?;
+        check_config(&config, self.storage.level_max())?;
         self.namespaces.find(&path.tenant, &path.namespace, deadline).await?;
         self.create_in_namespace(path, config, false, deadline).await
     }
@@ -194,7 +195,7 @@ impl Topics {
             attempts -= 1;
             let topic = self.get(path).await?;
             let config = change(topic.config.clone());
-            check_config(&config)?;
+            check_config(&config, self.storage.level_max())?;
             let (incarnation, version) = expected.unwrap_or((topic.incarnation, topic.version));
             let request = UpdateTopicRequest {
                 name: Some(path.into()),
@@ -317,7 +318,7 @@ impl Topics {
 }
 
 /// Refuses what no storage node would take or heed, with the field's name.
-fn check_config(config: &TopicConfig) -> Result<(), ServiceError> {
+fn check_config(config: &TopicConfig, level_max: Level) -> Result<(), ServiceError> {
     let refuse =
         |code, field: &'static str, detail: String| Err(ServiceError::new(code, detail).with_field(field));
     let invalid = |field, detail| refuse(ErrorCode::InvalidConfig, field, detail);
@@ -335,8 +336,8 @@ fn check_config(config: &TopicConfig) -> Result<(), ServiceError> {
     for (field, level) in
         [("default_confirm", config.default_confirm()), ("min_confirm", config.min_confirm())]
     {
-        if level == Level::Archived {
-            let detail = format!("{field}: this build cannot confirm at archived");
+        if level == Level::Archived && level_max < level {
+            let detail = format!("{field}: {NOT_ARCHIVED}");
             return refuse(ErrorCode::LevelUnavailable, field, detail);
         }
     }

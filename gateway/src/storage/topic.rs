@@ -21,6 +21,8 @@ pub struct Topic {
     pub shards: Vec<ShardId>,
     /// When it was created.
     pub created: TimestampMs,
+    /// The life under which its producers are known.
+    pub producers_of: Incarnation,
 }
 
 impl Topic {
@@ -69,6 +71,7 @@ impl TryFrom<TopicDescription> for Topic {
     type Error = Failure;
 
     fn try_from(description: TopicDescription) -> Result<Self, Failure> {
+        let producers_of = description.producers_of();
         let bad = |what| Failure::bad_answer(what, Outcome::None);
         let name = description.name.ok_or_else(|| bad("a topic without a name"))?;
         let path = TopicPath::try_from(&name).map_err(|_| bad("a topic with an invalid name"))?;
@@ -84,6 +87,7 @@ impl TryFrom<TopicDescription> for Topic {
             config,
             shards,
             created: TimestampMs(description.created_ms),
+            producers_of,
         })
     }
 }

@@ -99,6 +99,7 @@ mod tests {
             config: TopicConfig::default(),
             shards: vec![ShardId(1)],
             created: TimestampMs(incarnation),
+            producers_of: Incarnation(incarnation),
         })
     }
 

@@ -91,7 +91,7 @@ pub(super) struct Reached {
 
 impl Publishing {
     pub(super) fn new(found: Found, window: Amount) -> Self {
-        let told = [Level::Memory, Level::Durable, Level::Quorum]
+        let told = [Level::Memory, Level::Durable, Level::Quorum, Level::Archived]
             .into_iter()
             .filter(|level| found.levels & level.bit() != 0)
             .map(|level| Told { level, prefix: Prefix::after(found.last_seq), draft: None })

@@ -147,6 +147,19 @@ pub struct TopicDescription {
     /// When it was created.
     #[prost(uint64, tag = "6")]
     pub created_ms: u64,
+    /// The life under which its producers are known; 0: this one. A restore gives a new life, and producers stay who they
+    /// are.
+    #[prost(uint64, tag = "20")]
+    pub first_incarnation: u64,
+}
+
+impl TopicDescription {
+    /// The life under which producers of this topic are known.
+    #[must_use]
+    pub fn producers_of(&self) -> crate::ids::Incarnation {
+        let first = Some(self.first_incarnation).filter(|first| *first > 0);
+        crate::ids::Incarnation(first.unwrap_or(self.incarnation))
+    }
 }
 
 /// Creates a topic.

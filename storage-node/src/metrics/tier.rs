@@ -7,8 +7,8 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use prometheus::core::{Collector, Desc};
 use prometheus::proto::MetricFamily;
-use prometheus::{GaugeVec, IntCounter, IntCounterVec, IntGauge, Opts, Registry};
-use weir_protocol::ids::ShardId;
+use prometheus::{Gauge, GaugeVec, IntCounter, IntCounterVec, IntGauge, Opts, Registry};
+use weir_protocol::ids::{ShardId, TimestampMs};
 use weir_tier::cold::Cold;
 
 /// Counters of cold data; clones share them.
@@ -20,6 +20,9 @@ pub struct TierMetrics {
     failures: IntCounter,
     replaced: IntCounter,
     replaced_bytes: IntCounter,
+    snapshots: IntCounter,
+    snapshot_bytes: IntCounter,
+    exported_at: Gauge,
     lag: GaugeVec,
     watched: Arc<Mutex<Option<Watched>>>,
 }
@@ -45,6 +48,11 @@ impl TierMetrics {
         let lag = Opts::new("weir_tier_lag_seconds", "Age of the oldest batch that no pack holds.");
         let lag = GaugeVec::new(lag, &["shard"])?;
         registry.register(Box::new(lag.clone()))?;
+        let exported_at = Gauge::new(
+            "weir_tier_manifest_seconds",
+            "When the newest manifest was written, in seconds since the epoch: what a restore would start from.",
+        )?;
+        registry.register(Box::new(exported_at.clone()))?;
         let metrics = Self {
             sealed_bytes: counter("weir_tier_sealed_bytes_total", "Bytes of batches that packs took over.")?,
             pack_bytes: counter("weir_tier_pack_bytes_total", "Bytes of these packs.")?,
@@ -52,6 +60,12 @@ impl TierMetrics {
             failures: counter("weir_tier_failures_total", "Rounds of sealing and deleting that failed.")?,
             replaced: counter("weir_tier_packs_replaced_total", "Mostly dead packs that others took over.")?,
             replaced_bytes: counter("weir_tier_packs_replaced_bytes_total", "Bytes of these packs.")?,
+            snapshots: counter(
+                "weir_tier_snapshots_total",
+                "States of shards that went to the object store.",
+            )?,
+            snapshot_bytes: counter("weir_tier_snapshot_bytes_total", "Bytes of these objects.")?,
+            exported_at,
             lag,
             watched: Arc::default(),
         };
@@ -75,6 +89,17 @@ impl TierMetrics {
     pub fn replaced(&self, packs: u64, bytes: u64) {
         self.replaced.inc_by(packs);
         self.replaced_bytes.inc_by(bytes);
+    }
+
+    /// Counts the state of a shard that went to the store.
+    pub fn snapshot(&self, bytes: u64) {
+        self.snapshots.inc();
+        self.snapshot_bytes.inc_by(bytes);
+    }
+
+    /// All states are in the store, and a manifest names them.
+    pub fn exported(&self, now: TimestampMs) {
+        self.exported_at.set(Duration::from_millis(now.0).as_secs_f64());
     }
 
     /// Counts a round that failed.

@@ -65,7 +65,7 @@ impl DeadLetterSender {
         let topic = self.topic(letter)?;
         let body = read::batch_of_letter(&self.shard, letter).await?;
         let record = record_of(&body, letter)?;
-        let producer = ProducerKey::of(Incarnation(topic.incarnation), &producer_id(self.shard.shard));
+        let producer = ProducerKey::of(topic.producers_of(), &producer_id(self.shard.shard));
         let batch = letter_batch(&record, letter, producer)?;
         let partitions = topic.config.as_ref().map_or(1, |config| config.partitions.max(1));
         let partition = record.key.as_ref().map_or(PartitionId(0), |key| partition_of(key, partitions));

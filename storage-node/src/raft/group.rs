@@ -84,7 +84,7 @@ pub async fn checkpoint(
     mut given_up: watch::Receiver<u64>,
     deadline: Duration,
 ) -> Result<(), GroupError> {
-    let applied = raft.metrics().borrow_watched().last_applied.as_ref().map(|id| id.index);
+    let applied = applied_index(raft);
     if applied <= snapshot_index(raft) {
         return Ok(());
     }
@@ -111,6 +111,12 @@ pub fn stopped(raft: &ShardRaft) -> Option<String> {
 #[must_use]
 pub fn snapshot_index(raft: &ShardRaft) -> Option<u64> {
     raft.metrics().borrow_watched().snapshot.as_ref().map(|id| id.index)
+}
+
+/// Index of the last entry that is known to be applied.
+#[must_use]
+pub fn applied_index(raft: &ShardRaft) -> Option<u64> {
+    raft.metrics().borrow_watched().last_applied.as_ref().map(|id| id.index)
 }
 
 /// Settings of a group. With one voter nothing here ends in a write: there is nobody to send heartbeats to.

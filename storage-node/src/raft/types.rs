@@ -119,6 +119,12 @@ pub fn term_of(id: &LogId) -> u64 {
     id.leader_id.term
 }
 
+/// A vote for `node` in `term` that has won nothing yet: the next election is in a higher term.
+#[must_use]
+pub fn vote_for(node: u64, term: u64) -> Vote {
+    Vote::from_leader_id(LeaderId::new(term, node), false)
+}
+
 /// A vote as bytes: `u8 1 | u8 committed | u64 term | u64 node`, little-endian.
 #[must_use]
 pub fn encode_vote(vote: &Vote) -> Bytes {

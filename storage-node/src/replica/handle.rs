@@ -14,6 +14,7 @@ use weir_protocol::error::{ErrorCode, Outcome};
 use weir_protocol::ids::{Incarnation, LogIndex, ShardId};
 use weir_protocol::rpc::Refusal;
 
+use super::archive::Archive;
 use super::awaited::AwaitedOutputs;
 use super::early::{EarlyTail, STAGED_BYTES_MAX};
 use super::proposal::Proposal;
@@ -41,6 +42,7 @@ pub struct ShardShared {
     /// Notified when something was put into the outbox, or taken.
     outbox: Arc<Notify>,
     queues: Queues,
+    archive: Archive,
     awaited_outputs: AwaitedOutputs,
     metrics: NodeMetrics,
 }
@@ -58,6 +60,7 @@ impl ShardShared {
             early: Arc::new(EarlyTail::new(STAGED_BYTES_MAX, metrics.clone())),
             outbox: Arc::default(),
             queues: Queues::default(),
+            archive: Archive::default(),
             // Outputs of an earlier start may still be on their way.
             awaited_outputs: AwaitedOutputs::new(any_name()),
             metrics,
@@ -126,6 +129,12 @@ impl ShardShared {
     #[must_use]
     pub fn queues(&self) -> &Queues {
         &self.queues
+    }
+
+    /// How far the shard is archived, and who waits for it.
+    #[must_use]
+    pub fn archive(&self) -> &Archive {
+        &self.archive
     }
 
     /// Settles that wait for their outputs.

@@ -13,12 +13,14 @@
 //! | [`backlog`] | whose turn it is |
 //! | [`proposer`] | the task that proposes |
 //! | [`in_flight`] | the answers that an entry owes |
+//! | `archive` | who waits until something is in the object store |
 //! | `awaited` | who waits for outputs of settles |
 //! | [`early`] | staged batches for readers that do not wait for the commit |
 //! | [`queues`] | leases that the leader has given |
 //! | [`ring`] | the newest entries in memory |
 //! | [`rates`] | how busy partitions are |
 
+mod archive;
 mod awaited;
 pub mod backlog;
 pub mod early;
@@ -30,6 +32,7 @@ pub mod queues;
 pub mod rates;
 pub mod ring;
 
+pub use archive::Archive;
 pub use awaited::{Arrived, AwaitedOutputs, OutputWait};
 pub use backlog::Sender;
 pub use early::{EarlyTail, EarlyWatch, StagedBatch};

@@ -9,6 +9,7 @@ use weir_tier::cold::ColdError;
 use weir_tier::pack::{PackSummary, PackWriter, PushError};
 use weir_tier::store::{PackName, StoreError, Upload};
 
+use super::exporter::ExporterError;
 use crate::replica::ShardHandle;
 use crate::shard::command::{Change, Command, Seal, SealedPart};
 use crate::shard::entry::{ENTRY_OVERHEAD_BYTES, SubBatch};
@@ -32,6 +33,9 @@ pub(super) enum SealError {
     /// The batches are not in order: the state contradicts itself.
     #[error(transparent)]
     Push(#[from] PushError),
+    /// The states of the shards did not get into the store.
+    #[error(transparent)]
+    Export(#[from] ExporterError),
 }
 
 impl From<Refusal> for SealError {

@@ -2,12 +2,14 @@
 //!
 //! ```text
 //!   sealer    the task that does it, for all shards of the node
+//!   exporter  takes the states of all shards to the store, for a restore from there alone
 //!   plan      which mostly dead packs are worth a new one, and what of them it takes. Pure
 //!   rewriter  the task that makes it
 //!   making    what both share: packs made, sent, verified and committed
 //!   sweep     which objects of a listing nobody will ever need
 //! ```
 
+mod exporter;
 mod making;
 mod plan;
 mod rewriter;

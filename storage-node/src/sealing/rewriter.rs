@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use tokio::sync::watch;
@@ -10,6 +11,7 @@ use ulid::Ulid;
 use weir_protocol::error::ErrorCode;
 use weir_protocol::ids::{LogIndex, ShardId, Term};
 use weir_protocol::rpc::Refusal;
+use weir_tier::cold::PackRef;
 use weir_tier::pack::{PackIdentity, PackSummary, PackWriter, batches};
 use weir_tier::spans::Spans;
 use weir_tier::store::{PackName, Upload};
@@ -32,6 +34,12 @@ const PACE_BYTES_PER_SECOND: u64 = 16 << 20;
 struct Seen {
     packs: Arc<Packs>,
     partitions: SharedPartitions,
+}
+
+/// A pack that is replaced: it may call its partitions by the lives of before a restore.
+struct Source {
+    pack: PackRef,
+    spans: Spans,
 }
 
 /// Rewrites for the shards of a node, one pack at a time.
@@ -74,8 +82,8 @@ impl Rewriter {
 
     pub(super) async fn round(&self) -> Result<(), SealError> {
         for shard in self.shards.values() {
-            if shard.journal.failure().is_some() {
-                // Nothing can be committed any more.
+            if shard.journal.failure().is_some() || self.tier.is_deposed.load(Ordering::Acquire) {
+                // Nothing can be committed any more, or another writes for the cluster.
                 return Ok(());
             }
             self.rewrite(shard).await?;
@@ -137,9 +145,9 @@ impl Rewriter {
         let mut upload = self.tier.cold.store().upload(name.to_string());
         for run in &plan.runs {
             let copied = async {
-                let spans = sources.get_mut(&run.pack).ok_or_else(|| wrong("a plan without its pack"))?;
+                let source = sources.get_mut(&run.pack).ok_or_else(|| wrong("a plan without its pack"))?;
                 let partition = seen.partitions.get(run.key).ok_or_else(|| wrong("a run of no partition"))?;
-                copy_run(run, partition, spans, writer, &mut upload).await
+                copy_run(run, partition, source, writer, &mut upload).await
             };
             match copied.await {
                 Ok(made) => writer = made,
@@ -158,13 +166,15 @@ impl Rewriter {
         shard: &ShardHandle,
         plan: &Plan,
         seen: &Seen,
-    ) -> Result<BTreeMap<PackNo, Spans>, SealError> {
+    ) -> Result<BTreeMap<PackNo, Source>, SealError> {
         let mut sources = BTreeMap::new();
         for no in &plan.replaced {
             let pack = seen.packs.get(*no).ok_or_else(|| wrong("a plan of an unknown pack"))?;
+            let pack = self.tier.pack_ref(shard.shard, pack);
             let runs = plan.runs.iter().filter(|run| run.pack == *no);
-            let runs: Vec<_> = runs.map(|run| (run.key, run.records.clone())).collect();
-            sources.insert(*no, self.tier.cold.spans(&self.tier.pack_ref(shard.shard, pack), runs).await?);
+            let runs: Vec<_> = runs.map(|run| (pack.packed(run.key), run.records.clone())).collect();
+            let spans = self.tier.cold.spans(&pack, runs).await?;
+            sources.insert(*no, Source { pack, spans });
         }
         Ok(sources)
     }
@@ -174,17 +184,18 @@ impl Rewriter {
 async fn copy_run(
     run: &Run,
     partition: &Partition,
-    spans: &mut Spans,
+    source: &mut Source,
     mut writer: PackWriter,
     upload: &mut Upload,
 ) -> Result<PackWriter, SealError> {
     let end = run.records.end;
     let mut rows = partition.batches_from(run.records.start).take_while(|row| row.end() <= end).peekable();
-    while let Some((block, raw)) = spans.next_of(run.key).await? {
+    let packed_key = source.pack.packed(run.key);
+    while let Some((block, raw)) = source.spans.next_of(packed_key).await? {
         let began = Instant::now();
         let bytes = raw.len() as u64;
         let (mut of_block, mut found) = (Vec::new(), Vec::new());
-        for batch in batches(raw, &block, run.key) {
+        for batch in batches(raw, &block, packed_key) {
             let batch = batch.map_err(|error| wrong(&error.to_string()))?;
             let header = batch.header();
             let Some(row) = rows.next_if(|row| row.base_offset == header.base_offset) else { continue };

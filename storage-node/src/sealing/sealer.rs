@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use tokio::sync::watch;
@@ -12,6 +13,7 @@ use weir_protocol::ids::{LogIndex, ShardId, Term};
 use weir_tier::pack::{PackIdentity, PackSummary, PackWriter};
 use weir_tier::store::PackName;
 
+use super::exporter::{Exporter, ExporterError};
 use super::making::{PARTITIONS_MAX, SealError, finish, pack, propose, seal_of};
 use super::sweep;
 use crate::clock;
@@ -19,7 +21,7 @@ use crate::read;
 use crate::replica::ShardHandle;
 use crate::shard::command::{Change, Forget};
 use crate::shard::state::{BatchRow, PartitionKey, Verdict, oldest_batches};
-use crate::tier::Tier;
+use crate::tier::{ARCHIVE_EVERY, Tier};
 
 /// How often it looks.
 const ROUND: Duration = Duration::from_millis(250);
@@ -42,6 +44,9 @@ const SWEEP_OBJECTS_MAX: usize = 100_000;
 pub struct Sealer {
     tier: Arc<Tier>,
     shards: Arc<BTreeMap<ShardId, ShardHandle>>,
+    exporter: Exporter,
+    /// When a shard may make a pack again because somebody waits for it.
+    next_prompted: BTreeMap<ShardId, Instant>,
     next_sweep: Instant,
     is_failing: bool,
 }
@@ -50,7 +55,9 @@ impl Sealer {
     /// A sealer of `shards`.
     #[must_use]
     pub fn new(tier: Arc<Tier>, shards: Arc<BTreeMap<ShardId, ShardHandle>>) -> Self {
-        Self { tier, shards, next_sweep: Instant::now(), is_failing: false }
+        let exporter = Exporter::new(Arc::clone(&tier), Arc::clone(&shards));
+        let (next_prompted, next_sweep) = (BTreeMap::new(), Instant::now());
+        Self { tier, shards, exporter, next_prompted, next_sweep, is_failing: false }
     }
 
     /// Runs until the node stops. A pack that is being made then is left: its object is nobody's and is swept.
@@ -67,6 +74,14 @@ impl Sealer {
             };
             let was_failing = std::mem::replace(&mut self.is_failing, done.is_err());
             match done {
+                Err(SealError::Export(ExporterError::Deposed(deposed))) => {
+                    self.tier.metrics.failed();
+                    self.tier.is_deposed.store(true, Ordering::Release);
+                    tracing::error!("{deposed}");
+                    // Whatever else ends this task ends the node: reads and what is not archived go on.
+                    let _ = stop.wait_for(|stopping| *stopping).await;
+                    return;
+                }
                 Err(error) if !was_failing => {
                     self.tier.metrics.failed();
                     tracing::warn!(%error, "cold data does not leave the journal; it is tried again");
@@ -82,15 +97,18 @@ impl Sealer {
     /// waiting. Nor does a store that deletes nothing. The first failure is told at the end, which comes soon after it: or a
     /// shard that failed once would not be tried again while others have more.
     pub(super) async fn round(&mut self) -> Result<(), SealError> {
+        let shards = Arc::clone(&self.shards);
+        let prompted: BTreeMap<ShardId, u64> =
+            shards.iter().map(|(id, shard)| (*id, self.prompted(shard))).collect();
         let mut failed: Vec<(ShardId, SealError)> = Vec::new();
-        let (mut is_more, mut deletes, mut ends) = (true, true, None);
+        let (mut is_more, mut deletes, mut tells, mut ends) = (true, true, true, None);
         while std::mem::take(&mut is_more) && ends.is_none_or(|ends| Instant::now() < ends) {
-            for (id, shard) in &*self.shards {
+            for (id, shard) in &*shards {
                 if shard.journal.failure().is_some() {
                     // Nothing can be committed any more.
                     return Ok(());
                 }
-                if failed.iter().all(|(of, _)| of != id) && self.is_due(shard) {
+                if failed.iter().all(|(of, _)| of != id) && self.is_due(shard, prompted[id]) {
                     let sealed = self.seal(shard).await;
                     self.tier.uploads.attempted(sealed.as_ref().err().map(ToString::to_string));
                     match sealed {
@@ -103,24 +121,56 @@ impl Sealer {
                     failed.push((ShardId::META, error));
                 }
             }
+            match if tells { self.tell().await } else { Ok(()) } {
+                Ok(()) => {}
+                // Another writes for the cluster: nothing is left to do here.
+                Err(error @ SealError::Export(ExporterError::Deposed(_))) => return Err(error),
+                Err(error) => {
+                    tells = false;
+                    failed.push((ShardId::META, error));
+                }
+            }
             if !failed.is_empty() {
                 ends.get_or_insert(Instant::now() + PAUSE);
-            }
-            if Instant::now() >= self.next_sweep {
-                self.next_sweep = Instant::now() + SWEEP_EVERY;
-                failed.extend(self.sweep().await.err().map(|error| (ShardId::META, error)));
             }
         }
         failed.into_iter().next().map_or(Ok(()), |(_, error)| Err(error))
     }
 
-    /// The shard has a batch that is old enough, or in the way of a journal that fills up.
-    fn is_due(&self, shard: &ShardHandle) -> bool {
+    /// Takes the states of the shards to the store when that is due, and looks now and then for what nobody needs.
+    async fn tell(&mut self) -> Result<(), SealError> {
+        self.exporter.round().await?;
+        if Instant::now() >= self.next_sweep {
+            // Only who writes for the cluster knows what nobody needs: the manifest says that this node does.
+            self.exporter.export().await?;
+            self.next_sweep = Instant::now() + SWEEP_EVERY;
+            self.sweep().await?;
+            self.exporter.sweep(clock::now()).await?;
+        }
+        Ok(())
+    }
+
+    /// Entries below this are to be sealed now, because somebody waits for them; at most once in a while.
+    fn prompted(&mut self, shard: &ShardHandle) -> u64 {
+        let wanted = shard.shared.archive().wanted();
+        let is_wanted = shard.state.read().oldest_unsealed().is_some_and(|oldest| oldest.index.0 < wanted);
+        let now = Instant::now();
+        if !is_wanted || self.next_prompted.get(&shard.shard).is_some_and(|next| now < *next) {
+            return 0;
+        }
+        self.next_prompted.insert(shard.shard, now + ARCHIVE_EVERY);
+        wanted
+    }
+
+    /// The shard has a batch that is old enough, in the way of a journal that fills up, or below `prompted`.
+    fn is_due(&self, shard: &ShardHandle, prompted: u64) -> bool {
         let oldest = shard.state.read().oldest_unsealed();
         let lag = oldest.map_or(0, |row| clock::now().0.saturating_sub(row.ts.0));
         self.tier.metrics.lag(shard.shard, Duration::from_millis(lag));
         oldest.is_some_and(|oldest| {
-            Duration::from_millis(lag) >= self.tier.seal_after || is_in_the_way(shard, oldest.index)
+            Duration::from_millis(lag) >= self.tier.seal_after
+                || oldest.index.0 < prompted
+                || is_in_the_way(shard, oldest.index)
         })
     }
 
@@ -202,7 +252,9 @@ impl Sealer {
     async fn delete_unneeded(&self, shard: &ShardHandle) -> Result<(), SealError> {
         let unneeded: Vec<_> = {
             let state = shard.state.read();
-            state.packs().unneeded().take(DELETES_AT_ONCE).map(|(no, pack)| (no, *pack)).collect()
+            let unneeded = state.packs().unneeded();
+            let deletable = unneeded.filter(|(no, _)| self.exporter.may_delete(shard.shard, *no));
+            deletable.take(DELETES_AT_ONCE).map(|(no, pack)| (no, *pack)).collect()
         };
         if unneeded.is_empty() {
             return Ok(());

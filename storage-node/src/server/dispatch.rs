@@ -124,6 +124,16 @@ impl NodeService {
         }
     }
 
+    /// The highest level that publishes can ask for.
+    fn level_max(&self) -> Level {
+        let archives = || self.shards.values().all(|shard| shard.tier.is_some());
+        match self.is_synced {
+            false => Level::Memory,
+            true if archives() => Level::Archived,
+            true => Level::Quorum,
+        }
+    }
+
     /// The shards that topics are placed over, as the meta group has them.
     fn data_shards(&self) -> Vec<u32> {
         self.shards.get(&ShardId::META).map(|meta| meta.state.read().slots().shards()).unwrap_or_default()
@@ -143,7 +153,7 @@ impl NodeService {
             nodes: vec![NodeInfo { node_id: self.node_id, address: self.address.clone() }],
             shards: self.shards.values().map(leader).collect(),
             slots: slots.runs,
-            level_max: if self.is_synced { Level::Quorum } else { Level::Memory } as i32,
+            level_max: self.level_max() as i32,
         }
     }
 }

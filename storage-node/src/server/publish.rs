@@ -56,9 +56,13 @@ pub(super) fn publish(
     shard.propose(Proposal::new(Some(sender), changes, permit, received, Box::new(call)));
 }
 
+/// Without an object store nothing is ever archived.
+pub(super) const NOT_ARCHIVED_HERE: &str =
+    "this node has no object store to archive to: start it with --object-store, or ask for quorum";
+
 fn reachable((levels, changes): (u32, Vec<Change>), is_synced: bool) -> Result<(u32, Vec<Change>), Refusal> {
     let detail = if levels & Level::Archived.bit() != 0 {
-        "archived needs object storage"
+        "a publish is answered up to quorum; whoever waits for archived asks for the record's level"
     } else if levels & (Level::Durable.bit() | Level::Quorum.bit()) != 0 && !is_synced {
         "this node syncs nothing: at most memory"
     } else {

@@ -12,7 +12,9 @@ use weir_protocol::rpc::{ConfirmState, ConfirmStateRequest, Level, Refusal};
 use weir_transport::CreditHandle;
 
 use super::dispatch::decode;
+use super::publish::NOT_ARCHIVED_HERE;
 use crate::replica::ShardHandle;
+use crate::shard::state::PartitionKey;
 
 /// What the shard says of a record at one moment.
 enum Found {
@@ -26,6 +28,47 @@ enum Found {
     Staged,
     /// The end is not there, and the term is over: it will never come.
     Lost,
+}
+
+/// Says whether the record is archived and, if that is asked for, waits until a pack holds the record and a state that names the pack is in the object store: from then on the record can
+/// be had from there alone.
+async fn archived(
+    shard: &ShardHandle,
+    key: PartitionKey,
+    request: &ConfirmStateRequest,
+    found: ConfirmState,
+    until: Instant,
+    mut call: CreditHandle,
+) -> Result<ConfirmState, Refusal> {
+    let is_awaited = request.level() == Level::Archived;
+    if shard.tier.is_none() {
+        let refusal = Refusal::new(ErrorCode::LevelUnavailable, NOT_ARCHIVED_HERE);
+        return if is_awaited { Err(refusal) } else { Ok(found) };
+    }
+    let archive = shard.shared.archive();
+    let mut reached = archive.watch();
+    loop {
+        let newest = *reached.borrow_and_update();
+        // Looked up each time: the record may be trimmed, and sealed, while it is waited for.
+        let Found::Committed(index, _) = look(shard, request)? else { return Ok(found) };
+        let pack = shard.state.read().partition(key)?.pack_of(Offset(request.offset));
+        if pack.is_some_and(|no| no <= newest) {
+            return Ok(ConfirmState { level: Level::Archived as i32, ..found });
+        }
+        if !is_awaited {
+            return Ok(found);
+        }
+        archive.want(index);
+        let woken = timeout_at(until, async {
+            tokio::select! {
+                changed = reached.changed() => changed.is_ok(),
+                _ = call.changed() => !call.latest().is_cancelled,
+            }
+        });
+        if !woken.await.unwrap_or(false) {
+            return Ok(found);
+        }
+    }
 }
 
 /// Answers which level a record has, and waits for the one asked for.
@@ -47,7 +90,13 @@ pub(super) async fn confirm_state(
         // Registered before the state is read: what is applied in between wakes it.
         let changed = watch.notified();
         match look(&shard, &request)? {
-            Found::Committed(index, ts_ms) => return committed(&shard, &request, index, ts_ms).await,
+            Found::Committed(index, ts_ms) => {
+                let found = committed(&shard, &request, index, ts_ms).await?;
+                if found.lost {
+                    return Ok(found);
+                }
+                return archived(&shard, key, &request, found, until, call).await;
+            }
             Found::Lost => return Ok(ConfirmState { level: Level::None as i32, lost: true, ts_ms: 0 }),
             Found::Arrived => {
                 return Ok(ConfirmState { level: Level::Quorum as i32, lost: false, ts_ms: 0 });

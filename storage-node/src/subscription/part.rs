@@ -180,6 +180,22 @@ impl Part {
         self.raise_floor(start)
     }
 
+    /// Takes into account that there are no records from `end` on any more: nothing is known of them.
+    pub fn cut(&mut self, end: Offset) {
+        let behind = end..Offset(u64::MAX);
+        self.floor = self.floor.min(end);
+        self.settled.forget_from(end);
+        self.retries.remove(&behind);
+        self.given_up.forget_from(end);
+        self.moved_to = self.moved_to.min(end);
+        for kept in Arc::make_mut(&mut self.kept) {
+            kept.floor = kept.floor.min(end);
+            kept.settled.forget_from(end);
+            kept.retries.remove(&behind);
+            kept.given_up.forget_from(end);
+        }
+    }
+
     /// `count` dead letters were put on their way.
     pub fn dead_queued(&mut self, count: u64) {
         self.dead_pending += count;

@@ -7,14 +7,17 @@ mod reading;
 mod uploads;
 
 use std::path::Path;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use weir_protocol::ids::{ClusterId, ShardId};
 use weir_tier::cold::{CacheConfig, Cold, PackRef};
 use weir_tier::pack::BlockCodec;
+use weir_tier::snapshot::{ExportError, Exports};
 use weir_tier::store::{OpenError, PackName, Store, StoreConfig};
 
 use crate::config::{NodeConfig, PackCodec};
+use crate::layout::Layout;
 use crate::metrics::TierMetrics;
 use crate::shard::state::Pack;
 
@@ -34,6 +37,21 @@ pub enum TierError {
     /// The cache's folder cannot be used.
     #[error("the cache of cold data: {0}")]
     Cache(#[source] std::io::Error),
+    /// The newest manifest cannot be looked for.
+    #[error("what the store says of the cluster: {0}")]
+    Manifest(#[from] ExportError),
+    /// The cluster goes on elsewhere.
+    #[error(
+        "cluster {cluster} was restored from the object store after this data directory was last used: the store is at          epoch {epoch}, this directory at {own}. Both would serve the same topics with different messages. Use the          restored directory; to look at this one, start it without --object-store"
+    )]
+    Restored {
+        /// The cluster.
+        cluster: ClusterId,
+        /// Of the newest manifest.
+        epoch: u64,
+        /// Of this directory.
+        own: u64,
+    },
 }
 
 /// The node's store of packs.
@@ -50,9 +68,24 @@ pub struct Tier {
     pub(crate) seal_after: Duration,
     /// What is on its way to the store.
     pub(crate) uploads: Uploads,
+    /// Another writes for the cluster: from here nothing more is written or deleted.
+    pub(crate) is_deposed: AtomicBool,
+    /// States of all shards go to the store this often.
+    pub(crate) snapshot_every: Duration,
+    /// Where they go.
+    pub(crate) exports: Exports,
+    /// How often the cluster was restored before this node had its data.
+    pub(crate) epoch: u64,
+    /// Data shards of the cluster.
+    pub(crate) data_shards: u32,
+    /// Rows of a shard's deduplication tables.
+    pub(crate) dedupe_rows: u32,
     /// Counters.
     pub(crate) metrics: TierMetrics,
 }
+
+/// While somebody waits for it, each shard makes a pack, and the node a manifest, no more often than this.
+pub(crate) const ARCHIVE_EVERY: Duration = Duration::from_secs(1);
 
 impl Tier {
     /// Opens the store that `config` names, if it does, or takes the `given` one, and tries what is relied upon.
@@ -63,6 +96,7 @@ impl Tier {
         config: &NodeConfig,
         given: Option<Store>,
         cluster: ClusterId,
+        layout: Layout,
         metrics: TierMetrics,
     ) -> Result<Option<Self>, TierError> {
         let store = match (given, &config.object_store) {
@@ -74,6 +108,8 @@ impl Tier {
             (None, None) => return Ok(None),
         };
         store.self_test().await?;
+        let exports = Exports::new(store.clone(), cluster);
+        check_epoch(&exports, cluster, layout.epoch).await?;
         let cache = CacheConfig {
             memory_bytes: config.cache_memory_bytes,
             disk_bytes: config.cache_disk_bytes,
@@ -94,6 +130,12 @@ impl Tier {
             seal_bytes: config.seal_bytes,
             seal_after,
             uploads: Uploads::default(),
+            is_deposed: AtomicBool::new(false),
+            snapshot_every: Duration::from_millis(config.snapshot_every_ms),
+            exports,
+            epoch: layout.epoch,
+            data_shards: layout.data_shards,
+            dedupe_rows: layout.dedupe_rows,
             metrics,
         }))
     }
@@ -101,16 +143,36 @@ impl Tier {
     /// Name and size of a pack of `shard`.
     #[must_use]
     pub fn pack_ref(&self, shard: ShardId, pack: &Pack) -> PackRef {
-        let name = PackName {
-            cluster: self.cluster,
-            shard,
-            first: pack.first,
-            last: pack.last,
-            term: pack.term,
-            attempt: ulid::Ulid(pack.attempt),
-        };
-        PackRef { name, bytes: pack.bytes, tail_bytes: pack.tail_bytes }
+        let name = pack.name(self.cluster, shard);
+        PackRef { name, bytes: pack.bytes, tail_bytes: pack.tail_bytes, life_shift: pack.life_shift }
     }
+}
+
+impl Pack {
+    /// What its object is called.
+    #[must_use]
+    pub fn name(&self, cluster: ClusterId, shard: ShardId) -> PackName {
+        let Self { first, last, term, attempt, .. } = *self;
+        PackName { cluster, shard, first, last, term, attempt: ulid::Ulid(attempt) }
+    }
+}
+
+/// A directory whose cluster was restored elsewhere is not served. A manifest that cannot be read says nothing; the one
+/// before it does.
+async fn check_epoch(exports: &Exports, cluster: ClusterId, own: u64) -> Result<(), TierError> {
+    for number in exports.numbers().await.map_err(ExportError::from)?.into_iter().rev() {
+        match exports.manifest(number).await {
+            Ok(manifest) if manifest.epoch > own => {
+                return Err(TierError::Restored { cluster, epoch: manifest.epoch, own });
+            }
+            Ok(_) => return Ok(()),
+            Err(ExportError::Wrong { object, why }) => {
+                tracing::warn!(object, %why, "a manifest cannot be read");
+            }
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Ok(())
 }
 
 /// The store's URL; `local` is a folder in the data directory.

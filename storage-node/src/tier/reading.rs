@@ -46,6 +46,7 @@ impl Tier {
         ahead: usize,
         found: &mut Vec<Batch>,
     ) -> Result<(), Refusal> {
+        let key = pack.packed(key);
         let footer = self.cold.footer(pack).await.map_err(|error| refusal(&error))?;
         let partition = footer.partition(key).copied();
         let partition = partition.ok_or_else(|| wrong(pack, "it does not hold the partition"))?;

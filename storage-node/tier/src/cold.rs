@@ -12,6 +12,7 @@ use foyer::{
 };
 use parking_lot::Mutex;
 use tokio::sync::Semaphore;
+use weir_protocol::ids::Incarnation;
 
 use crate::pack::{Footer, PackError, PackIdentity, PackedPartition, Trailer, read_block};
 use crate::recent::Recent;
@@ -39,6 +40,21 @@ pub struct PackRef {
     pub bytes: u64,
     /// Bytes at its end that hold footer and trailer.
     pub tail_bytes: u64,
+    /// What it holds, it holds under lives that are lower by this.
+    pub life_shift: u64,
+}
+
+impl PackRef {
+    /// A partition as the pack calls it.
+    #[must_use]
+    pub fn packed(&self, (life, partition): PackedPartition) -> PackedPartition {
+        (Incarnation(life.0.saturating_sub(self.life_shift)), partition)
+    }
+
+    /// What is called so now that the pack calls `packed`.
+    fn now(&self, (life, partition): PackedPartition) -> PackedPartition {
+        (Incarnation(life.0.saturating_add(self.life_shift)), partition)
+    }
 }
 
 /// How much is kept of what was read.
@@ -222,7 +238,7 @@ impl Cold {
         let key = block_key(&pack, footer, partition, place);
         let fetched = self.blocks.get_or_fetch(&key, move || async move {
             let _permit = fetches.acquire().await.expect("never closed");
-            metrics.fetched(partition);
+            metrics.fetched(pack.now(partition));
             metrics.missed.fetch_add(u64::from(is_asked), Ordering::Relaxed);
             let name = pack.name.to_string();
             let stored = store.get(&name, row.range()).await?;

@@ -1,12 +1,14 @@
 //! Publishing of a socket: pipelined, answered through one queue per socket.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use tokio::sync::mpsc;
+use tokio::time::Instant;
 use weir_protocol::error::ErrorCode;
 use weir_protocol::ids::{Epoch, PartitionId, ProducerKey, Seq, TopicPath};
 use weir_protocol::limits::PRODUCER_WINDOW;
-use weir_protocol::rpc::{Level, PublishItem};
+use weir_protocol::rpc::{Level, Placed, PublishItem};
 
 use super::plan::{Placing, ProducerAt, plan};
 use super::publisher::{Publisher, level_of};
@@ -31,12 +33,17 @@ pub struct PublishChannel {
     publisher: Publisher,
     /// The topic it was opened for.
     pub topic: Arc<Topic>,
-    producer: Option<(ProducerKey, Epoch)>,
+    producer: Option<ProducerAt>,
     keyless: Option<PartitionId>,
     levels: u32,
     /// Last number of the contiguous prefix that is known to be accepted.
     pub last_seq: Option<Seq>,
 }
+
+/// How long storage is asked to wait until something is archived, before it is asked again.
+const ARCHIVE_PATIENCE: Duration = Duration::from_secs(30);
+/// When storage did not answer, it is asked again after this.
+const ARCHIVE_PAUSE: Duration = Duration::from_secs(1);
 
 /// Records of a channel.
 #[derive(Debug)]
@@ -66,7 +73,7 @@ impl Publisher {
         let mut levels = 0;
         let asked = if open.confirm.is_empty() { vec![Level::Unset] } else { open.confirm };
         for level in asked {
-            levels |= level_of(&topic, Some(level))?.bit();
+            levels |= level_of(&topic, Some(level), self.storage.level_max())?.bit();
         }
         // Below memory nothing is confirmed, so there is nothing to be told.
         levels &= !Level::None.bit();
@@ -75,7 +82,12 @@ impl Publisher {
             last_seq = self.last_seq(&topic, id, *epoch, deadline).await?;
         }
         let keyless = open.producer.as_ref().map(|(id, _)| self.keyless(topic.partitions(), Some(id)));
-        let producer = open.producer.map(|(id, epoch)| (ProducerKey::of(topic.incarnation, &id), epoch));
+        let producer = open.producer.map(|(id, epoch)| ProducerAt {
+            key: ProducerKey::of(topic.producers_of, &id),
+            named: ProducerKey::of(topic.incarnation, &id),
+            epoch,
+            seq: Seq(0),
+        });
         Ok(PublishChannel { publisher: self.clone(), topic, producer, keyless, levels, last_seq })
     }
 
@@ -145,7 +157,7 @@ impl PublishChannel {
             partitions,
             keyless: self.keyless.unwrap_or_else(|| self.publisher.keyless(partitions, None)),
             is_fixed: false,
-            producer: self.producer.map(|(key, epoch)| ProducerAt { key, epoch, seq: publish.seq }),
+            producer: self.producer.map(|producer| ProducerAt { seq: publish.seq, ..producer }),
             atomic: false,
         };
         let content_type = topic.config.content_type.as_deref();
@@ -156,6 +168,7 @@ impl PublishChannel {
         let deadline = storage.deadline();
         for ((part, permit), number) in parts.into_iter().zip(permits?).zip(0..) {
             let header = part.batch.header();
+            let (levels, confirms) = self.confirms_of(&topic, part.partition, answers);
             let item = LaneItem {
                 item: PublishItem {
                     incarnation: topic.incarnation.0,
@@ -167,11 +180,11 @@ impl PublishChannel {
                 },
                 topic: Some(Arc::clone(&topic)),
                 batch: part.batch.bytes().clone(),
-                levels: self.levels,
+                levels,
                 safety: if header.producer.is_none() { Safety::Once } else { Safety::Repeatable },
                 producer: header.producer,
                 deadline,
-                ticket: Ticket::new(answers.clone(), publish.ticket + number),
+                ticket: Ticket::new(confirms, publish.ticket + number),
                 permit,
             };
             let shard = topic.shard(part.partition).expect("planned for the topic's partitions");
@@ -179,6 +192,84 @@ impl PublishChannel {
             sent.push(ChannelPart { partition: part.partition, records: part.records });
         }
         Ok(sent)
+    }
+}
+
+impl PublishChannel {
+    /// The levels that a batch is sent with, and where its confirms go. Archived is none of them: it is asked for once the
+    /// batch is committed, so that nothing waits behind it.
+    fn confirms_of(
+        &self,
+        topic: &Arc<Topic>,
+        partition: PartitionId,
+        answers: &mpsc::UnboundedSender<Confirm>,
+    ) -> (u32, mpsc::UnboundedSender<Confirm>) {
+        if self.levels & Level::Archived.bit() == 0 {
+            return (self.levels, answers.clone());
+        }
+        // One batch has at most as many confirms as there are levels.
+        let (sender, confirms) = mpsc::unbounded_channel();
+        let archiving = Archiving {
+            publisher: self.publisher.clone(),
+            topic: Arc::clone(topic),
+            partition,
+            answers: answers.clone(),
+        };
+        tokio::spawn(archiving.run(confirms));
+        ((self.levels & !Level::Archived.bit()) | Level::Quorum.bit(), sender)
+    }
+}
+
+/// Passes on the confirms of a batch, and one more when it is archived.
+struct Archiving {
+    publisher: Publisher,
+    topic: Arc<Topic>,
+    partition: PartitionId,
+    answers: mpsc::UnboundedSender<Confirm>,
+}
+
+impl Archiving {
+    async fn run(self, mut confirms: mpsc::UnboundedReceiver<Confirm>) {
+        while let Some(confirm) = confirms.recv().await {
+            let committed = confirm.result.as_ref().ok().copied().filter(|_| confirm.level == Level::Quorum);
+            let (Some(placed), true) = (committed, confirm.is_last) else {
+                // Who no longer waits does not want to know.
+                let _ = self.answers.send(confirm);
+                continue;
+            };
+            let (ticket, stages, committed_after) = (confirm.ticket, confirm.stages, confirm.round_trip);
+            let _ = self.answers.send(Confirm { is_last: false, ..confirm });
+            let began = Instant::now();
+            // What never will be archived ends without a word of it: it stays committed.
+            let level = if self.wait(&placed).await { Level::Archived } else { Level::None };
+            let round_trip = committed_after + began.elapsed();
+            let _ = self.answers.send(Confirm {
+                ticket,
+                level,
+                result: Ok(placed),
+                stages,
+                round_trip,
+                is_last: true,
+            });
+        }
+    }
+
+    /// Until it is archived, never will be, or nobody wants to know.
+    async fn wait(&self, placed: &Placed) -> bool {
+        loop {
+            let until = Instant::now() + ARCHIVE_PATIENCE;
+            let archived = self.publisher.archived(&self.topic, self.partition, placed, until);
+            let archived = tokio::select! {
+                archived = archived => archived,
+                () = self.answers.closed() => return false,
+            };
+            match archived {
+                Ok(true) => return true,
+                Ok(false) => {}
+                Err(failure) if failure.code().retryable() => tokio::time::sleep(ARCHIVE_PAUSE).await,
+                Err(_) => return false,
+            }
+        }
     }
 }
 

@@ -20,6 +20,7 @@ pub use channel::{ChannelPublish, OpenChannel, PublishChannel};
 pub use config::PublishConfig;
 pub use outputs::OutputReceipt;
 pub use published::{Confirmed, Published, PublishedPart, RecordResult, Timing};
+pub(super) use publisher::NOT_ARCHIVED;
 pub use publisher::{ProducerPartition, Publisher, ReceiptState};
 pub use receipt::Receipt;
 pub use request::{Content, Expected, NewRecord, Producer, Publish, Unnamed};

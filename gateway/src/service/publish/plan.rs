@@ -32,6 +32,8 @@ pub(super) struct Part {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct ProducerAt {
     pub(super) key: ProducerKey,
+    /// What a client makes of its id and the topic's life: another after a restore.
+    pub(super) named: ProducerKey,
     pub(super) epoch: Epoch,
     pub(super) seq: Seq,
 }
@@ -158,7 +160,8 @@ impl Planner {
         }
         let producer = self.placing.producer;
         let open = self.open.entry(partition).or_insert_with(|| {
-            let none = ProducerAt { key: ProducerKey::NONE, epoch: Epoch(0), seq: Seq(0) };
+            let none =
+                ProducerAt { key: ProducerKey::NONE, named: ProducerKey::NONE, epoch: Epoch(0), seq: Seq(0) };
             let base = producer.map_or(none, |producer| ProducerAt { seq: Seq(seq), ..producer });
             let builder = BatchBuilder::new(base.key, base.epoch, base.seq);
             OpenBatch { builder, records: Vec::new(), next_seq: seq }
@@ -302,7 +305,10 @@ fn rebuild(
 fn with_producer(batch: &Batch, producer: Option<ProducerAt>) -> Result<Batch, ServiceError> {
     let (header, batch) = (batch.header(), batch.unplaced());
     let Some(producer) = producer else { return Ok(batch) };
-    if header.producer.is_none() {
+    let is_renamed = header.producer == producer.named
+        && producer.named != producer.key
+        && (header.epoch, header.base_seq) == (producer.epoch, producer.seq);
+    if header.producer.is_none() || is_renamed {
         return Ok(batch.with_producer(producer.key, producer.epoch, producer.seq));
     }
     if (header.producer, header.epoch, header.base_seq) == (producer.key, producer.epoch, producer.seq) {

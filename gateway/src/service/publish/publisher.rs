@@ -12,8 +12,8 @@ use weir_protocol::ids::{
     Epoch, Incarnation, Offset, PartitionId, ProducerKey, Seq, TimestampMs, TopicPath, hash128,
 };
 use weir_protocol::rpc::{
-    ConfirmState, ConfirmStateRequest, IdempotencyKey, Level, Method, ProducerState, ProducerStateRequest,
-    PublishItem, Stages,
+    ConfirmState, ConfirmStateRequest, IdempotencyKey, Level, Method, Placed, ProducerState,
+    ProducerStateRequest, PublishItem, Stages,
 };
 use weir_protocol::slots::partition_of;
 
@@ -100,7 +100,7 @@ impl Publisher {
         publish: &Publish,
         deadline: Instant,
     ) -> Result<Published, ServiceError> {
-        let asked = level_of(&topic, publish.confirm)?;
+        let asked = level_of(&topic, publish.confirm, self.storage.level_max())?;
         let placing = self.placing(&topic, publish)?;
         let content_type = topic.config.content_type.as_deref();
         let parts = plan(&publish.content, content_type, placing, &self.config)?;
@@ -114,9 +114,58 @@ impl Publisher {
                 None => deadline + GRACE,
             };
             request.collect(answers, until).await;
+            if asked == Level::Archived {
+                self.archive(&mut request, until).await;
+            }
         }
         let may_answer_early = publish.confirm_deadline.is_some() || asked == Level::None;
         Ok(request.finish(publish.received, may_answer_early))
+    }
+
+    /// Waits until what is committed is archived, at most until then: what is not keeps the level it has, and its receipt
+    /// tells about the rest.
+    async fn archive(&self, request: &mut InFlight, until: Instant) {
+        let topic = Arc::clone(&request.topic);
+        let waits = request.parts.iter().zip(&mut request.outcomes).filter_map(|(part, outcome)| {
+            let Some(Ok(confirmed)) = outcome else { return None };
+            let placed = confirmed.placed.filter(|_| confirmed.level == Level::Quorum)?;
+            let topic = Arc::clone(&topic);
+            Some(async move {
+                if let Ok(true) = self.archived(&topic, part.partition, &placed, until).await {
+                    confirmed.level = Level::Archived;
+                }
+            })
+        });
+        join_all(waits).await;
+    }
+
+    /// Whether a batch is archived by then.
+    ///
+    /// # Errors
+    /// `offset_trimmed`, `incarnation_gone`: it never will be; others if it is not known.
+    pub(super) async fn archived(
+        &self,
+        topic: &Topic,
+        partition: PartitionId,
+        placed: &Placed,
+        until: Instant,
+    ) -> Result<bool, ServiceError> {
+        let wait = until.saturating_duration_since(Instant::now());
+        let last = u64::from(placed.count.saturating_sub(1));
+        let request = ConfirmStateRequest {
+            incarnation: topic.incarnation.0,
+            partition: partition.0,
+            offset: placed.base_offset + last,
+            term: placed.term,
+            level: Level::Archived as i32,
+            wait_ms: u64::try_from(wait.as_millis()).unwrap_or(u64::MAX),
+            output: None,
+        };
+        let shard = topic.shard(partition).expect("a batch was placed in it");
+        let deadline = until + GRACE;
+        let call = CallFor { shard, method: Method::ConfirmState, safety: Safety::Repeatable, deadline };
+        let state: ConfirmState = self.storage.ask(call, &request).await?;
+        Ok(state.level() == Level::Archived)
     }
 
     /// Where records go: §3.1, keyed by hash, keyless by the hash of whatever makes a retry find its first
@@ -124,7 +173,8 @@ impl Publisher {
     fn placing(&self, topic: &Topic, publish: &Publish) -> Result<Placing, ServiceError> {
         let partitions = topic.partitions();
         let producer = publish.producer.as_ref().map(|producer| ProducerAt {
-            key: ProducerKey::of(topic.incarnation, &producer.id),
+            key: ProducerKey::of(topic.producers_of, &producer.id),
+            named: ProducerKey::of(topic.incarnation, &producer.id),
             epoch: producer.epoch,
             seq: producer.seq,
         });
@@ -252,7 +302,7 @@ impl Publisher {
         id: &str,
         deadline: Instant,
     ) -> Result<Vec<ProducerPartition>, ServiceError> {
-        let producer = ProducerKey::of(topic.incarnation, id);
+        let producer = ProducerKey::of(topic.producers_of, id);
         let asked = topic.partition_ids().map(|partition| {
             let shard = topic.shard(partition).expect("one of the topic's partitions");
             let call = CallFor { shard, method: Method::ProducerState, safety: Safety::Repeatable, deadline };
@@ -279,6 +329,10 @@ impl Publisher {
         Ok(found)
     }
 }
+
+/// Where there is no object store.
+pub(in crate::service) const NOT_ARCHIVED: &str =
+    "the storage nodes have no object store to archive to: start them with --object-store, or ask for quorum";
 
 struct SendTo {
     levels: u32,
@@ -365,21 +419,21 @@ impl InFlight {
     }
 }
 
-/// The level that all accepted parts have reached. What was accepted long ago has reached any that can be asked for.
+/// The level that all accepted parts have reached. What was accepted long ago is committed at least.
 pub(super) fn level_reached(parts: &[PublishedPart], asked: Level) -> Level {
     let reached = parts.iter().filter_map(|part| match &part.outcome {
         Ok(confirmed) => Some(confirmed.level),
-        Err(failure) => is_old_duplicate(failure).then_some(asked),
+        Err(failure) => is_old_duplicate(failure).then_some(asked.min(Level::Quorum)),
     });
     reached.min().unwrap_or(Level::None)
 }
 
-/// The level to wait for.
-pub(super) fn level_of(topic: &Topic, confirm: Option<Level>) -> Result<Level, ServiceError> {
+/// The level to wait for, where storage confirms at `highest`.
+pub(super) fn level_of(topic: &Topic, confirm: Option<Level>, highest: Level) -> Result<Level, ServiceError> {
     let level = confirm.filter(|level| *level != Level::Unset).unwrap_or_else(|| topic.default_confirm());
     let floor = topic.config.min_confirm();
-    if level == Level::Archived {
-        return Err(ServiceError::new(ErrorCode::LevelUnavailable, "nothing is archived by this build"));
+    if level == Level::Archived && highest < level {
+        return Err(ServiceError::new(ErrorCode::LevelUnavailable, NOT_ARCHIVED).with_field("Confirm"));
     }
     if level < floor {
         let detail = format!("the topic takes no confirm below {}", floor.as_str());
@@ -388,8 +442,10 @@ pub(super) fn level_of(topic: &Topic, confirm: Option<Level>) -> Result<Level, S
     Ok(level)
 }
 
-/// Bits of the levels to be told: the last one, or all on the way to it.
+/// Bits of the levels that storage is to tell with the publish: the last one, or all on the way to it. Archived is asked
+/// for afterwards.
 fn wanted_levels(asked: Level, each: bool) -> u32 {
+    let asked = asked.min(Level::Quorum);
     let on_the_way = [Level::Memory, Level::Durable, Level::Quorum];
     let wanted = on_the_way.into_iter().filter(|level| *level == asked || (each && *level < asked));
     wanted.fold(0, |bits, level| bits | level.bit())

@@ -226,6 +226,7 @@ mod tests {
             config: TopicConfig::default(),
             shards: vec![ShardId(1)],
             created: TimestampMs(0),
+            producers_of: Incarnation(1),
         }
     }
 

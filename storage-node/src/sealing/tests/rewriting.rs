@@ -114,6 +114,8 @@ impl Rig {
             data_shards: 1,
             tail_ring_bytes: 1,
             seal_after_ms: 1_500,
+            // What is not needed goes with the third manifest that does not need it.
+            snapshot_every_ms: 100,
             cache_memory_bytes: 16 << 20,
             cache_disk_bytes: 0,
             // The test does it.

@@ -121,6 +121,8 @@ pub struct ShardState {
     pub(super) packs: Arc<Packs>,
     pub(super) dedupe: Dedupe,
     pub(super) last_ts: TimestampMs,
+    /// The newest entry applied since this state was made or read: says whether something changed.
+    newest: LogIndex,
     pub(super) floors: Floors,
 }
 
@@ -151,6 +153,7 @@ impl ShardState {
             packs: Arc::default(),
             dedupe: Dedupe::new(rows_max),
             last_ts: TimestampMs(0),
+            newest: LogIndex(0),
             floors: Floors::default(),
         }
     }
@@ -164,6 +167,7 @@ impl ShardState {
         // Stamped monotone by the proposer; a new leader's clock may be behind the old one's.
         let ts = entry.ts.max(self.last_ts);
         self.last_ts = ts;
+        self.newest = index;
         self.dedupe.sweep(index, ts, |key| self.partitions.get(&key).is_some());
         let mut applied = Applied::default();
         applied.verdicts.reserve(entry.subs.len());
@@ -358,6 +362,12 @@ impl ShardState {
     #[must_use]
     pub fn dedupe(&self) -> &Dedupe {
         &self.dedupe
+    }
+
+    /// The newest entry applied since the state was made or read from a checkpoint; 0 before the first.
+    #[must_use]
+    pub fn newest(&self) -> LogIndex {
+        self.newest
     }
 
     /// Time of the newest entry.

@@ -464,6 +464,7 @@ fn neighbours() -> Vec<SubBatch> {
             config: Some(config(3)),
             shards: vec![6, 4, 5],
             created_ms: 9,
+            first_incarnation: 0,
         };
         command(Change::TellTopic(TellTopic { source: 6, seq, topic, is_deleted }))
     };

@@ -17,6 +17,7 @@
 mod apply;
 mod commands;
 mod cow_map;
+mod cutting;
 mod dead_letters;
 mod dedupe;
 mod floors;
@@ -56,6 +57,7 @@ mod tests;
 mod topics;
 
 pub use apply::{Applied, ShardState, StateError, Verdict};
+pub use cutting::Restorable;
 pub use dead_letters::{DeadLetter, DeadLetters};
 pub use dedupe::{Check, Dedupe, PartitionKey, Placement};
 pub use outbox::{News, OUTBOX_ROWS_MAX, Outbox, OutboxRow};
@@ -66,7 +68,7 @@ pub use parts::{HeldPart, PartKey, Parts};
 pub use producers::Producer;
 pub use rows::BatchRow;
 pub use slots::SlotTable;
-pub use snapshot::{Frozen, SnapshotError};
+pub use snapshot::{Frozen, LIVES_PER_EPOCH, SnapshotError};
 pub use subscribing::part_key;
 pub use subscriptions::Subscriptions;
 pub use topics::Topics;

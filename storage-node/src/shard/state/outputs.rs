@@ -99,6 +99,17 @@ impl Outputs {
         }
     }
 
+    /// Forgets what has not arrived, for the log that held it is gone: how many those were. The next one has the number
+    /// that its target expects.
+    pub(super) fn cut(&mut self, arrived: impl Fn(ShardId) -> u64) -> u64 {
+        let lost = self.len() as u64;
+        for (target, lane) in &mut self.lanes {
+            *lane = OutputLane { next: arrived(*target), rows: VecDeque::new() };
+        }
+        (self.pins, self.bytes) = (BTreeSet::new(), 0);
+        lost
+    }
+
     /// The oldest entry that holds one.
     pub(super) fn needed_from(&self) -> Option<LogIndex> {
         self.pins.first().map(|(index, ..)| *index)

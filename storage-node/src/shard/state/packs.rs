@@ -37,7 +37,9 @@ pub struct Pack {
     pub crc32c: u32,
     /// Bytes of the batches in it, as the log held them; 0 if it was committed by a build that did not count them.
     pub batch_bytes: u64,
-    /// Of these, the bytes that partitions still refer to; follows from them.
+    /// It was written under lives that are lower by this: restores give new ones, and packs stay as they are.
+    pub life_shift: u64,
+    /// Of the batches' bytes, those that partitions still refer to; follows from them.
     pub living_bytes: u64,
     /// Runs of partitions, and dead letters, that refer to it; follows from them.
     pub(super) references: u64,
@@ -73,6 +75,7 @@ impl Pack {
             tail_bytes: seal.tail_bytes,
             crc32c: seal.crc32c,
             batch_bytes: seal.batch_bytes,
+            life_shift: 0,
             living_bytes: 0,
             references: 0,
         }
@@ -96,6 +99,12 @@ impl Packs {
     #[must_use]
     pub fn get(&self, no: PackNo) -> Option<&Pack> {
         self.live.get(&no)
+    }
+
+    /// Number of the newest; 0 before the first.
+    #[must_use]
+    pub fn newest(&self) -> PackNo {
+        self.newest
     }
 
     /// Packs in use, by number.
@@ -137,6 +146,14 @@ impl Packs {
         if pack.references == 0 {
             let pack = self.live.remove(&no).expect("looked up just now");
             self.unneeded.insert(no, pack);
+        }
+    }
+
+    /// What refers to those in use was counted anew.
+    pub(super) fn recount(&mut self, references: &BTreeMap<PackNo, (u64, u64)>) {
+        for (no, pack) in &mut self.live {
+            (pack.references, pack.living_bytes) = references.get(no).copied().unwrap_or_default();
+            assert!(pack.references > 0, "pack {no} is in use and nothing refers to it");
         }
     }
 

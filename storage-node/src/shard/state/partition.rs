@@ -176,6 +176,25 @@ impl Partition {
         released
     }
 
+    /// Forgets the records that no pack holds; how many they were.
+    pub(super) fn cut_to_packs(&mut self) -> u64 {
+        let end = self.unsealed_from();
+        let lost = self.end.0 - end.0;
+        if lost == 0 {
+            return 0;
+        }
+        let mut rows = Rows::default();
+        if self.start < end {
+            let left = self.rows.chunks().flat_map(|chunk| chunk.iter()).take_while(|row| row.end() <= end);
+            left.for_each(|row| rows.push(&row));
+        }
+        let sealed = std::mem::take(&mut self.sealed);
+        let config = Arc::clone(&self.config);
+        let cut = Self::restored(self.start..end, config, self.version, rows, sealed);
+        *self = cut.expect("packs end where batches do");
+        lost
+    }
+
     /// A pack holds the records from [`Partition::unsealed_from`] to `end`; gives the bytes of their batches.
     pub(super) fn seal(&mut self, pack: PackNo, end: Offset) -> u64 {
         let from = self.unsealed_from();

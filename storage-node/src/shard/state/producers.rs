@@ -180,6 +180,46 @@ impl Producer {
         self.remember(Run { first: Seq(first), base_offset: placement.base_offset, count, ts: placement.ts });
     }
 
+    /// It sent something that was placed at `end` or behind.
+    pub(super) fn reaches(&self, end: Offset) -> bool {
+        self.last_offset >= end || self.runs.iter().any(|run| run.base_offset.plus(run.count) > end)
+    }
+
+    /// What would be known of it if everything from `end` on had not been accepted; `None` if that is not remembered: it
+    /// begins anew then.
+    pub(super) fn cut(&self, end: Offset) -> Option<Self> {
+        let is_cut = |seq: u64| {
+            let run =
+                self.runs.iter().rev().find(|run| (run.first.0..run.first.0 + run.count).contains(&seq));
+            run.is_some_and(|run| run.base_offset.plus(seq - run.first.0) >= end)
+        };
+        let left = self.runs.iter().filter(|run| run.base_offset < end);
+        let runs: Vec<Run> =
+            left.map(|run| Run { count: run.count.min(end.0 - run.base_offset.0), ..*run }).collect();
+        // The newest that is left was accepted last: whatever was cut came behind it, and is in the runs.
+        let newest = runs.last()?;
+        let highest = runs.iter().map(|run| run.first.0 + run.count - 1).max()?;
+        let mut cut = Self { seen: newest.ts, runs: Vec::new(), window: None, ..self.clone() };
+        let mut last_seq = highest;
+        if let Some(window) = &self.window {
+            let seen = |age: &u64| *age <= self.last_seq.0 && bit(window, *age);
+            let seen: Vec<u64> = (0..PRODUCER_WINDOW).filter(seen).map(|age| self.last_seq.0 - age).collect();
+            let kept = || seen.iter().copied().filter(|seq| !is_cut(*seq));
+            last_seq = kept().next().unwrap_or(highest);
+            let mut kept_window: Box<[u64; WINDOW_WORDS]> = Box::default();
+            for age in kept().map(|seq| last_seq - seq) {
+                kept_window[(age / 64) as usize] |= 1 << (age % 64);
+            }
+            cut.window = Some(kept_window);
+        }
+        let holds = |run: &&Run| (run.first.0..run.first.0 + run.count).contains(&last_seq);
+        let at = runs.iter().rev().find(holds);
+        cut.last_offset = at.map_or(newest.base_offset, |run| run.base_offset.plus(last_seq - run.first.0));
+        cut.last_seq = Seq(last_seq);
+        cut.runs = runs;
+        Some(cut)
+    }
+
     fn remember(&mut self, run: Run) {
         if let Some(newest) = self.runs.last_mut()
             && newest.first.0 + newest.count == run.first.0

@@ -1,5 +1,7 @@
 //! A shard's state as bytes: what a checkpoint holds. Deterministic: equal states give equal bytes.
 
+mod lives;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -31,10 +33,12 @@ use super::subscriptions::Subscriptions;
 use super::topics::Topics;
 
 /// Format of these messages. Format 1 knew nothing of other shards, 2 nothing of subscriptions, 3 nothing of rules beyond
-/// leases, of outputs and of packs, 4 nothing of several topics and of packs that take the place of others; all of them
-/// means the same in 5.
+/// leases, of outputs and of packs, 4 nothing of several topics, of packs that take the place of others and of restores; all
+/// of them means the same in 5.
 const FORMAT: u32 = 5;
 const FORMAT_MIN: u32 = 1;
+
+pub use lives::LIVES_PER_EPOCH;
 
 /// Why a checkpoint cannot be used. The caller refuses to start: the log before it may be gone.
 #[derive(Debug, thiserror::Error)]
@@ -396,6 +400,12 @@ impl ShardState {
 }
 
 impl Frozen {
+    /// The packs of that moment.
+    #[must_use]
+    pub fn packs(&self) -> &Arc<Packs> {
+        &self.packs
+    }
+
     /// The bytes, in one buffer. Rows are encoded one by one, so nothing but the result takes memory.
     #[must_use]
     pub fn encode(&self) -> Bytes {

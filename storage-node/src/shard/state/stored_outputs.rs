@@ -18,13 +18,13 @@ pub(super) struct StoredOutputLane {
     #[prost(uint64, tag = "2")]
     next: u64,
     #[prost(message, repeated, tag = "3")]
-    rows: Vec<StoredOutput>,
+    pub(super) rows: Vec<StoredOutput>,
 }
 
 #[derive(Clone, Copy, PartialEq, Message)]
-struct StoredOutput {
+pub(super) struct StoredOutput {
     #[prost(uint64, tag = "1")]
-    incarnation: u64,
+    pub(super) incarnation: u64,
     #[prost(uint32, tag = "2")]
     partition: u32,
     #[prost(uint64, tag = "3")]

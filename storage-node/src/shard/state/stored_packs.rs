@@ -33,6 +33,8 @@ pub(super) struct StoredPack {
     crc32c: u32,
     #[prost(uint64, tag = "9")]
     batch_bytes: u64,
+    #[prost(uint64, tag = "10")]
+    pub(super) life_shift: u64,
 }
 
 /// Records of a partition in a pack.
@@ -83,6 +85,7 @@ pub(super) fn stored_packs(packs: &Packs) -> impl Iterator<Item = StoredPack> {
         tail_bytes: pack.tail_bytes,
         crc32c: pack.crc32c,
         batch_bytes: pack.batch_bytes,
+        life_shift: pack.life_shift,
     })
 }
 
@@ -96,6 +99,7 @@ fn pack(stored: StoredPack, (references, living_bytes): (u64, u64)) -> Pack {
         tail_bytes: stored.tail_bytes,
         crc32c: stored.crc32c,
         batch_bytes: stored.batch_bytes,
+        life_shift: stored.life_shift,
         living_bytes,
         references,
     }

@@ -21,7 +21,7 @@ use crate::subscription::{Part, PartError};
 #[derive(Clone, PartialEq, Message)]
 pub(super) struct StoredPart {
     #[prost(message, required, tag = "1")]
-    part: PartRef,
+    pub(super) part: PartRef,
     #[prost(message, required, tag = "2")]
     name: SubscriptionName,
     #[prost(message, required, tag = "3")]
@@ -42,6 +42,12 @@ pub(super) struct StoredPattern {
     left_out: u64,
 }
 
+impl StoredPattern {
+    pub(super) fn subscription(&mut self) -> &mut SubscriptionDescription {
+        &mut self.subscription
+    }
+}
+
 /// Numbers end before the head's `next_dead_letter`.
 #[derive(Clone, PartialEq, Message)]
 pub(super) struct StoredDeadLetter {
@@ -50,9 +56,9 @@ pub(super) struct StoredDeadLetter {
     #[prost(message, required, tag = "2")]
     name: SubscriptionName,
     #[prost(uint64, tag = "15")]
-    subscription: u64,
+    pub(super) subscription: u64,
     #[prost(uint64, tag = "3")]
-    incarnation: u64,
+    pub(super) incarnation: u64,
     #[prost(uint32, tag = "4")]
     partition: u32,
     #[prost(uint64, tag = "5")]

@@ -122,6 +122,7 @@ impl Topics {
             config: Some(create.config.clone()),
             shards: self.place(partitions, &create.shards),
             created_ms: ts.0,
+            first_incarnation: 0,
         };
         self.by_name.insert(key(&create.name), incarnation);
         self.lives.insert(incarnation, Arc::new(topic.clone()));

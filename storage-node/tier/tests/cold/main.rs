@@ -50,7 +50,7 @@ async fn put(store: &Store, shard: u32, named: u32) -> PackRef {
     let (rest, summary) = writer.finish();
     upload.write(rest).await.unwrap();
     upload.finish().await.unwrap();
-    PackRef { name, bytes: summary.pack_bytes, tail_bytes: summary.tail_bytes }
+    PackRef { name, bytes: summary.pack_bytes, tail_bytes: summary.tail_bytes, life_shift: 0 }
 }
 
 async fn cold(disk_bytes: u64, memory_bytes: usize, folder: &std::path::Path) -> (Cold, Faults) {

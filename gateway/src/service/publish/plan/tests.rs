@@ -13,7 +13,8 @@ fn placing(partitions: u32) -> Placing {
     Placing { partitions, keyless: PartitionId(0), is_fixed: false, producer: None, atomic: false }
 }
 
-const PRODUCER: ProducerAt = ProducerAt { key: ProducerKey(9), epoch: Epoch(2), seq: Seq(100) };
+const PRODUCER: ProducerAt =
+    ProducerAt { key: ProducerKey(9), named: ProducerKey(9), epoch: Epoch(2), seq: Seq(100) };
 
 fn planned(records: &[NewRecord], placing: Placing) -> Result<Vec<Part>, ServiceError> {
     plan(&Content::Records(records.to_vec()), None, placing, &PublishConfig::default())

@@ -69,6 +69,7 @@ impl Service for Playing {
                 config: Some(TopicConfig { partitions: PARTITIONS, ..TopicConfig::default() }),
                 shards: (0..PARTITIONS).map(|partition| 1 + partition % 2).collect(),
                 created_ms: 1,
+                first_incarnation: 0,
             }
             .encode_to_vec(),
             Method::Read => {

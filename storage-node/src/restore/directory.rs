@@ -1,0 +1,94 @@
+//! A data directory made of states: checkpoints, and a journal that goes on behind them.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::sync::{Arc, mpsc};
+
+use ulid::Ulid;
+use weir_journal::{Blobs, Disk, Identity, Journal, JournalConfig, LogPosition, RealDisk, StreamId};
+use weir_protocol::ids::{ClusterId, LogIndex, ShardId, Term};
+
+use super::RestoreError;
+use crate::layout::{self, Layout};
+use crate::node::NODE_ID;
+use crate::raft::Checkpoints;
+use crate::raft::checkpoint::Checkpoint;
+use crate::raft::types::{Membership, StoredMembership, encode_vote, log_id, vote_for};
+use crate::shard::state::ShardState;
+
+/// The journal's first file holds votes and purge points alone; later ones have the size that the node is started with.
+const FILE_BYTES: u32 = 16 << 20;
+
+/// Nothing is in the directory, or it does not exist.
+#[expect(clippy::disallowed_methods, reason = "folders count too, and nothing of a journal is read")]
+pub(super) fn check_empty(dir: &Path) -> Result<(), RestoreError> {
+    match std::fs::read_dir(dir).map(|mut entries| entries.next().is_some()) {
+        Ok(false) => Ok(()),
+        Ok(true) => Err(RestoreError::NotEmpty(dir.display().to_string())),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(()),
+        Err(error) => Err(cannot(dir, &error)),
+    }
+}
+
+fn cannot(path: &Path, why: &dyn std::fmt::Display) -> RestoreError {
+    RestoreError::Write { path: path.display().to_string(), why: why.to_string() }
+}
+
+/// Writes everything beside `dir`, and renames it once it is durable.
+pub(super) fn write(
+    dir: &Path,
+    cluster: ClusterId,
+    layout: Layout,
+    shards: Vec<(ShardId, (Term, LogIndex), ShardState)>,
+) -> Result<(), RestoreError> {
+    let dir = std::path::absolute(dir).map_err(|error| cannot(dir, &error))?;
+    let (Some(parent), Some(name)) = (dir.parent(), dir.file_name()) else {
+        return Err(cannot(&dir, &"it has no name"));
+    };
+    let disk: Arc<dyn Disk> = Arc::new(RealDisk);
+    let beside = parent.join(format!(".{}.restoring-{}", name.to_string_lossy(), Ulid::new()));
+    fill(&beside, &disk, cluster, layout, shards).map_err(|why| cannot(&beside, &why))?;
+    check_empty(&dir)?;
+    let renamed = disk.rename(&beside, &dir).and_then(|()| disk.sync_dir(parent));
+    renamed.map_err(|error| cannot(&dir, &error))
+}
+
+fn fill(
+    dir: &Path,
+    disk: &Arc<dyn Disk>,
+    cluster: ClusterId,
+    layout: Layout,
+    shards: Vec<(ShardId, (Term, LogIndex), ShardState)>,
+) -> Result<(), String> {
+    let text = |error: &dyn std::fmt::Display| error.to_string();
+    disk.make_dir(dir).map_err(|error| text(&error))?;
+    let identity = Identity { cluster_id: cluster.0, node_id: NODE_ID };
+    let config = JournalConfig { file_bytes: FILE_BYTES, ..JournalConfig::new(dir, identity) };
+    let (journal, _) = Journal::open(config, Arc::clone(disk)).map_err(|error| text(&error))?;
+    let blobs = Blobs::open(dir.join("blobs"), Arc::clone(disk)).map_err(|error| text(&error))?;
+    for (shard, (term, index), state) in shards {
+        let stream = StreamId(shard.0);
+        journal.note_purged(stream, LogPosition { term: term.0, leader: 0, index: index.0 });
+        durably(|done| journal.save_vote(stream, encode_vote(&vote_for(NODE_ID, term.0)), done))?;
+        // One voter: a restored cluster begins as one node and grows from there.
+        let last = log_id(term.0, index.0);
+        let members = Membership::new_with_defaults(vec![BTreeSet::from([NODE_ID])], []);
+        let members = StoredMembership::new(Some(last), members);
+        let checkpoint = Checkpoint { last, members, state };
+        Checkpoints::new(blobs.clone(), shard).put(&checkpoint).map_err(|error| text(&error))?;
+    }
+    layout::write(&blobs, layout).map_err(|error| text(&error))?;
+    journal.close();
+    Ok(())
+}
+
+fn durably(
+    queue: impl FnOnce(weir_journal::Completion) -> Result<(), weir_journal::AppendError>,
+) -> Result<(), String> {
+    let (tell, told) = mpsc::channel();
+    let done = Box::new(move |outcome: Result<_, Arc<weir_journal::Failure>>| {
+        drop(tell.send(outcome.map(drop).map_err(|failure| failure.to_string())));
+    });
+    queue(done).map_err(|error| error.to_string())?;
+    told.recv().map_err(|_| "the journal ended".to_owned())?
+}
