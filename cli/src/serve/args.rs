@@ -106,7 +106,7 @@ pub(crate) struct StoreArgs {
     pub(crate) pack_codec: String,
     /// An object of whose messages less than this share still exists is replaced by one with those alone; 0 for never
     /// [range: 0 to 50 percent]
-    #[arg(long, env = "WEIR_REWRITE_BELOW_PERCENT", default_value_t = 25, value_name = "PERCENT",
+    #[arg(long, env = "WEIR_REWRITE_BELOW_PERCENT", default_value_t = 25, value_name = "N",
         value_parser = value_parser!(u32).range(i64::from(*NodeConfig::REWRITE_BELOW_PERCENT.start())..=i64::from(*NodeConfig::REWRITE_BELOW_PERCENT.end())))]
     pub(crate) rewrite_below_percent: u32,
     /// Memory for what was read from the object store [range: 16MiB to 1TiB]
