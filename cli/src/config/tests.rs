@@ -131,6 +131,7 @@ fn every_setting_says_its_meaning_unit_range_and_default_and_has_a_variable() {
                 range_in(&manual).is_some_and(|(low, high, _)| low.ends_with('B') && high.ends_with('B'))
             }
             "N" | "US" | "MS" => range_in(&manual).is_some_and(|(.., unit)| !unit.is_empty()),
+            "PRICE" => manual.contains("0 or more"),
             _ => !arg.get_possible_values().is_empty() || TEXTS.contains(&name.as_str()),
         };
         assert!(has_range, "{place}: no range with its unit");

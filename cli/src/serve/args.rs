@@ -244,14 +244,14 @@ pub(crate) struct EdgeArgs {
     #[arg(long, env = "WEIR_READ_CREDIT_BYTES_MAX", default_value = "256MiB", value_name = "SIZE",
         value_parser = bytes_in(READ_CREDIT_BYTES))]
     pub(crate) read_credit_bytes_max: u64,
-    /// What the object store charges for a GiB in a month of 30 days, for the estimates of topics [default: S3 Standard's list
-    /// price]
+    /// Price of a GiB in the object store for a month of 30 days, 0 or more: topics' estimates are made of it. The defaults of all
+    /// prices are S3 Standard's
     #[arg(long, env = "WEIR_PRICE_STORED_GIB_MONTH", default_value_t = 0.023, value_name = "PRICE", value_parser = price)]
     pub(crate) price_stored_gib_month: f64,
-    /// … for a thousand requests that write [default: S3 Standard's list price]
+    /// Price of a thousand requests that write to the object store, 0 or more
     #[arg(long, env = "WEIR_PRICE_THOUSAND_PUTS", default_value_t = 0.005, value_name = "PRICE", value_parser = price)]
     pub(crate) price_thousand_puts: f64,
-    /// … and for a thousand requests that read [default: S3 Standard's list price]
+    /// Price of a thousand requests that read from the object store, 0 or more
     #[arg(long, env = "WEIR_PRICE_THOUSAND_GETS", default_value_t = 0.0004, value_name = "PRICE", value_parser = price)]
     pub(crate) price_thousand_gets: f64,
     /// Currency of these prices
