@@ -4,14 +4,7 @@
 
 mod product;
 
-use product::{Connection, Product};
-
-fn started() -> (tempfile::TempDir, Product, Connection) {
-    let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
-    let product = Product::start(dir.path());
-    let connection = Connection::open(&product.address).unwrap();
-    (dir, product, connection)
-}
+use product::{Connection, Product, started};
 
 #[test]
 fn publish_read_and_follow_with_the_readmes_requests_and_across_a_restart() {

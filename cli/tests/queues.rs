@@ -7,15 +7,8 @@ mod product;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use product::{Answer, Connection, Product};
+use product::{Answer, Connection, Product, started};
 use serde_json::{Value, json};
-
-fn started() -> (tempfile::TempDir, Product, Connection) {
-    let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
-    let product = Product::start(dir.path());
-    let connection = Connection::open(&product.address).unwrap();
-    (dir, product, connection)
-}
 
 fn post(http: &mut Connection, path: &str, body: &Value) -> Answer {
     http.request(&format!("POST {path}"), &[], body.to_string().as_bytes()).unwrap()

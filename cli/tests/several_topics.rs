@@ -8,26 +8,9 @@ mod product;
 use std::collections::BTreeSet;
 
 use frames::FrameSocket;
-use product::{Answer, Connection, Product};
+use product::{Connection, Product, done, send, started};
 use serde_json::{Value, json};
 use weir_protocol::ws::{Ack, ClientFrame, Hello, LeaseRef, Limit, NumberRange, ServerFrame, Sub};
-
-fn started() -> (tempfile::TempDir, Product, Connection) {
-    let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
-    let product = Product::start(dir.path());
-    let connection = Connection::open(&product.address).unwrap();
-    (dir, product, connection)
-}
-
-fn send(http: &mut Connection, line: &str, body: &Value) -> Answer {
-    http.request(line, &[], body.to_string().as_bytes()).unwrap()
-}
-
-fn done(http: &mut Connection, line: &str, body: &Value) -> Value {
-    let answer = send(http, line, body);
-    assert!(answer.status < 300, "{line}: {} {}", answer.status, answer.text());
-    if answer.status == 204 { Value::Null } else { answer.json() }
-}
 
 fn topic(http: &mut Connection, name: &str, partitions: u32) {
     done(http, &format!("PUT /v1/topics/{name}"), &json!({"partitions": partitions}));

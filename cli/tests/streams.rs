@@ -11,7 +11,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use frames::FrameSocket;
-use product::{Answer, Connection, Product};
+use product::{Connection, Product, done, send, started};
 use serde_json::{Value, json};
 use tokio::time::timeout;
 use weir_protocol::ws::{
@@ -21,23 +21,6 @@ use weir_protocol::ws::{
 /// What does not come within it is taken not to come.
 const MOMENT: Duration = Duration::from_millis(400);
 const FORMS: [&str; 2] = ["weir.v1.json", "weir.v1.bin"];
-
-fn started() -> (tempfile::TempDir, Product, Connection) {
-    let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
-    let product = Product::start(dir.path());
-    let connection = Connection::open(&product.address).unwrap();
-    (dir, product, connection)
-}
-
-fn send(http: &mut Connection, line: &str, body: &Value) -> Answer {
-    http.request(line, &[], body.to_string().as_bytes()).unwrap()
-}
-
-fn done(http: &mut Connection, line: &str, body: &Value) -> Value {
-    let answer = send(http, line, body);
-    assert!(answer.status < 300, "{line}: {} {}", answer.status, answer.text());
-    if answer.status == 204 { Value::Null } else { answer.json() }
-}
 
 fn create(http: &mut Connection, partitions: u32, more: &Value) {
     done(http, "PUT /v1/topics/orders", &json!({"partitions": partitions}));

@@ -6,6 +6,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use serde_json::Value;
+
 /// Whatever runs until it is stopped is ready within this.
 const READY_TIME_MAX: Duration = Duration::from_secs(60);
 
@@ -126,7 +128,7 @@ pub(crate) struct Answer {
 }
 
 impl Answer {
-    pub(crate) fn json(&self) -> serde_json::Value {
+    pub(crate) fn json(&self) -> Value {
         serde_json::from_slice(&self.body).unwrap_or_else(|error| panic!("{error}: {}", self.text()))
     }
 
@@ -244,4 +246,24 @@ impl Connection {
         }
         Ok(line.trim_end().to_owned())
     }
+}
+
+/// The product on a directory of its own, and a connection to it.
+pub(crate) fn started() -> (tempfile::TempDir, Product, Connection) {
+    let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let product = Product::start(dir.path());
+    let connection = Connection::open(&product.address).unwrap();
+    (dir, product, connection)
+}
+
+/// Sends JSON.
+pub(crate) fn send(http: &mut Connection, line: &str, body: &Value) -> Answer {
+    http.request(line, &[], body.to_string().as_bytes()).unwrap()
+}
+
+/// Sends JSON that is accepted; what is answered.
+pub(crate) fn done(http: &mut Connection, line: &str, body: &Value) -> Value {
+    let answer = send(http, line, body);
+    assert!(answer.status < 300, "{line}: {} {}", answer.status, answer.text());
+    if answer.status == 204 { Value::Null } else { answer.json() }
 }
