@@ -1,13 +1,10 @@
 //! `weir sub --subscription`: prints what a subscription delivers, and acknowledges what is printed.
 
-use std::pin::{Pin, pin};
-
-use anyhow::{Context as _, bail};
-use tokio::signal::ctrl_c;
+use anyhow::Context as _;
 use weir_protocol::ws::{Ack, Bye, Channel, ClientFrame, Deliveries, Limit, NumberRange, ServerFrame, Sub};
 
-use super::STUCK_TIME_MAX;
 use super::print::Printer;
+use super::{Stop, reconnecting};
 use crate::args::{Connect, SubArgs};
 use crate::client::{Api, Backoff, Wire, WireError, refusal};
 use crate::output;
@@ -48,37 +45,17 @@ pub(super) async fn run(connect: &Connect, args: &SubArgs, name: &str) -> anyhow
     let topic = topics.first().and_then(|topic| topic.as_str()).unwrap_or_default().to_owned();
     let printer = Printer::new(connect.json, topics.len() > 1 || topic.ends_with('*'));
     let mut run = Run { connect, args, name, topic, printer, left: args.count };
-    let mut backoff = Backoff::new(STUCK_TIME_MAX);
-    // One for the whole run: none is missed between two waits.
-    let mut stop = pin!(ctrl_c());
-    loop {
-        let ended = run.connected(&mut backoff, stop.as_mut()).await;
+    reconnecting(async |backoff, stop| {
+        let ended = run.connected(backoff, stop).await;
         run.printer.flush();
-        match ended {
-            Ok(()) => return Ok(()),
-            Err(WireError::Final(why)) => bail!(why),
-            Err(WireError::Lost(why)) => {
-                output::note(format_args!("{why}; trying again"));
-                let goes_on = tokio::select! {
-                    biased;
-                    _ = &mut stop => return Ok(()),
-                    goes_on = backoff.wait() => goes_on,
-                };
-                if !goes_on {
-                    bail!(why);
-                }
-            }
-        }
-    }
+        ended
+    })
+    .await
 }
 
 impl Run<'_> {
     /// One connection. On return there is nothing more to do, and all that was printed is acknowledged.
-    async fn connected(
-        &mut self,
-        backoff: &mut Backoff,
-        mut stop: Pin<&mut impl Future<Output = std::io::Result<()>>>,
-    ) -> Result<(), WireError> {
+    async fn connected(&mut self, backoff: &mut Backoff, mut stop: Stop<'_>) -> Result<(), WireError> {
         let mut wire = tokio::select! {
             biased;
             _ = stop.as_mut() => return Ok(()),

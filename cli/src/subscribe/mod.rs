@@ -10,6 +10,7 @@ mod consume;
 mod position;
 mod print;
 
+use std::pin::{Pin, pin};
 use std::time::Duration;
 
 use anyhow::bail;
@@ -61,22 +62,37 @@ pub(crate) async fn run(connect: &Connect, args: &SubArgs) -> anyhow::Result<()>
     let follows: Vec<_> = args.topics.iter().map(follow).collect();
     let printer = Printer::new(connect.json, follows.len() > 1);
     let mut run = Run { connect, args, from, follows, printer, left: args.count };
-    let mut backoff = Backoff::new(STUCK_TIME_MAX);
-    loop {
+    reconnecting(async |backoff, stop| {
         let ended = tokio::select! {
             biased;
-            _ = ctrl_c() => Ok(()),
-            ended = run.connected(&mut backoff) => ended,
+            _ = stop => Ok(()),
+            ended = run.connected(backoff) => ended,
         };
         run.printer.flush();
-        match ended {
+        ended
+    })
+    .await
+}
+
+/// Somebody wants it to stop.
+type Stop<'a> = Pin<&'a mut (dyn Future<Output = std::io::Result<()>> + Send)>;
+
+/// Makes connections until one has all that was asked for, or the reason why one ended does not pass.
+async fn reconnecting(
+    mut connection: impl AsyncFnMut(&mut Backoff, Stop<'_>) -> Result<(), WireError>,
+) -> anyhow::Result<()> {
+    let mut backoff = Backoff::new(STUCK_TIME_MAX);
+    // One for the whole run: none is missed between two waits.
+    let mut stop = pin!(ctrl_c());
+    loop {
+        match connection(&mut backoff, stop.as_mut()).await {
             Ok(()) => return Ok(()),
             Err(WireError::Final(why)) => bail!(why),
             Err(WireError::Lost(why)) => {
                 output::note(format_args!("{why}; trying again"));
                 let goes_on = tokio::select! {
                     biased;
-                    _ = ctrl_c() => return Ok(()),
+                    _ = &mut stop => return Ok(()),
                     goes_on = backoff.wait() => goes_on,
                 };
                 if !goes_on {
