@@ -14,6 +14,7 @@ use crate::replica::ShardHandle;
 use crate::shard::command::{Change, Command, Seal, SealedPart};
 use crate::shard::entry::{ENTRY_OVERHEAD_BYTES, SubBatch};
 use crate::shard::state::{BatchRow, PartitionKey, Verdict};
+use crate::tier::Tier;
 
 /// Partitions of one pack: bounds its footer and the command that commits it.
 pub(super) const PARTITIONS_MAX: usize = 8_192;
@@ -91,6 +92,22 @@ pub(super) fn seal_of(name: &PackName, summary: &PackSummary) -> Seal {
         parts: parts.collect(),
         batch_bytes: summary.partitions.iter().map(|row| row.bytes).sum(),
     }
+}
+
+/// Commits a change that names a new pack. False if the log refused it: then the object is removed.
+pub(super) async fn commit(
+    shard: &ShardHandle,
+    tier: &Tier,
+    name: &PackName,
+    change: Change,
+) -> Result<bool, Refusal> {
+    let Verdict::Refused(refusal) = propose(shard, change).await? else { return Ok(true) };
+    // Trimmed or deleted meanwhile, or made by another leader: the log has the last word.
+    tracing::info!(pack = %name, why = refusal.detail, "a pack is not needed");
+    if let Err(error) = tier.cold.store().delete(&name.to_string()).await {
+        tracing::warn!(%error, "it stays until it is swept");
+    }
+    Ok(false)
 }
 
 /// Commits one change and gives its verdict.

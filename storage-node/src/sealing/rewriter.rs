@@ -16,11 +16,11 @@ use weir_tier::pack::{PackIdentity, PackSummary, PackWriter, batches};
 use weir_tier::spans::Spans;
 use weir_tier::store::{PackName, Upload};
 
-use super::making::{SealError, finish, pack, propose, seal_of};
+use super::making::{SealError, commit, finish, pack, seal_of};
 use super::plan::{Plan, Run, is_worth_it, plan};
 use crate::replica::ShardHandle;
 use crate::shard::command::{Change, Rewrite};
-use crate::shard::state::{PackNo, Packs, Partition, SharedPartitions, Verdict};
+use crate::shard::state::{PackNo, Packs, Partition, SharedPartitions};
 use crate::tier::Tier;
 
 /// How often it looks.
@@ -115,18 +115,9 @@ impl Rewriter {
         let (packs, bytes) = (plan.replaced.len() as u64, summary.pack_bytes);
         let replaced = plan.replaced.into_iter().collect();
         let rewrite = Rewrite { pack: seal_of(&name, &summary), replaced };
-        match propose(shard, Change::Rewrite(rewrite)).await? {
-            Verdict::Refused(refusal) => {
-                // Trimmed or deleted meanwhile, or rewritten by another leader: the log has the last word.
-                tracing::info!(pack = %name, why = refusal.detail, "a rewritten pack is not needed");
-                if let Err(error) = self.tier.cold.store().delete(&name.to_string()).await {
-                    tracing::warn!(%error, "it stays until it is swept");
-                }
-            }
-            _ => {
-                self.tier.metrics.replaced(packs, replaced_bytes);
-                tracing::debug!(pack = %name, packs, replaced_bytes, bytes, took = ?began.elapsed(), "rewritten");
-            }
+        if commit(shard, &self.tier, &name, Change::Rewrite(rewrite)).await? {
+            self.tier.metrics.replaced(packs, replaced_bytes);
+            tracing::debug!(pack = %name, packs, replaced_bytes, bytes, took = ?began.elapsed(), "rewritten");
         }
         Ok(())
     }

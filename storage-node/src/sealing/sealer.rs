@@ -14,13 +14,13 @@ use weir_tier::pack::{PackIdentity, PackSummary, PackWriter};
 use weir_tier::store::PackName;
 
 use super::exporter::{Exporter, ExporterError};
-use super::making::{PARTITIONS_MAX, SealError, finish, pack, propose, seal_of};
+use super::making::{PARTITIONS_MAX, SealError, commit, finish, pack, propose, seal_of};
 use super::sweep;
 use crate::clock;
 use crate::read;
 use crate::replica::ShardHandle;
 use crate::shard::command::{Change, Forget};
-use crate::shard::state::{BatchRow, PartitionKey, Verdict, oldest_batches};
+use crate::shard::state::{BatchRow, PartitionKey, oldest_batches};
 use crate::tier::{ARCHIVE_EVERY, Tier};
 
 /// How often it looks.
@@ -188,20 +188,11 @@ impl Sealer {
         let _under_way = self.tier.uploads.begin(&rows);
         let summary = self.upload(shard, &name, &rows).await?;
         let seal = seal_of(&name, &summary);
-        match propose(shard, Change::Seal(seal)).await? {
-            Verdict::Refused(refusal) => {
-                // Trimmed or deleted meanwhile, or sealed by another leader: the log has the last word.
-                tracing::info!(pack = %name, why = refusal.detail, "a pack is not needed");
-                if let Err(error) = self.tier.cold.store().delete(&name.to_string()).await {
-                    tracing::warn!(%error, "it stays until it is swept");
-                }
-            }
-            _ => {
-                let raw_bytes: u64 = summary.partitions.iter().map(|row| row.bytes).sum();
-                self.tier.metrics.sealed(raw_bytes, summary.pack_bytes);
-                let (took, partitions) = (began.elapsed(), summary.partitions.len());
-                tracing::debug!(pack = %name, bytes = summary.pack_bytes, raw_bytes, partitions, ?took, "sealed");
-            }
+        if commit(shard, &self.tier, &name, Change::Seal(seal)).await? {
+            let raw_bytes: u64 = summary.partitions.iter().map(|row| row.bytes).sum();
+            self.tier.metrics.sealed(raw_bytes, summary.pack_bytes);
+            let (took, partitions) = (began.elapsed(), summary.partitions.len());
+            tracing::debug!(pack = %name, bytes = summary.pack_bytes, raw_bytes, partitions, ?took, "sealed");
         }
         Ok(())
     }

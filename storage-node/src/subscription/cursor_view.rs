@@ -35,7 +35,7 @@ impl Cursor {
         let shown = self.reader(now).map_or(accepted, |reader| reader.shown.clamp(accepted, end.max(floor)));
         match standing {
             Standing::Settling => floor..accepted,
-            Standing::Leased | Standing::Unset => accepted..shown,
+            Standing::Leased => accepted..shown,
             Standing::Ready => shown..end.max(shown),
             _ => floor..floor,
         }
@@ -72,12 +72,10 @@ impl Cursor {
         limit: usize,
         now: TimestampMs,
     ) -> LeasePage {
+        let as_asked = if as_asked == Standing::Unset { Standing::Leased } else { as_asked };
         let they = self.stands_as(part, range.end, as_asked, now);
-        let found = part.unsettled_from(they.start.max(range.start), they.end);
-        let mut offsets = found.flat_map(|run| (run.start.0..run.end.0).map(Offset));
-        let leases = offsets.by_ref().take(limit);
-        let leases = leases.map(|offset| self.standing(part, offset, range.end, now)).collect();
-        LeasePage { leases, next: offsets.next() }
+        let look = |offset| self.standing(part, offset, range.end, now);
+        part.page(they.start.max(range.start)..they.end, as_asked, limit, look)
     }
 
     /// What a seek to `to` would do.

@@ -123,7 +123,7 @@ impl Part {
     }
 
     /// The records of a range that stand as asked, as `look` says of each.
-    fn page(
+    pub(super) fn page(
         &self,
         range: Range<Offset>,
         as_asked: Standing,
