@@ -171,10 +171,17 @@ test('a gateway that dies is said to be gone, and found again', async ({ page, o
   tolerate.push(/ERR_CONNECTION|Failed to load/);
   await product.create('orders');
   await open('ns/default/topics/orders');
+  const seen = page.getByRole('heading', { name: 'Partitions and offsets' });
+  await expect(seen).toBeVisible();
   await expect(page.getByText('Connected')).toBeVisible();
   await product.kill();
   await expect(page.getByText('Gateway unreachable, retrying')).toBeVisible();
-  await expect(page.getByRole('heading', { name: 'Partitions and offsets' })).toBeVisible();
+  await expect(seen).toBeVisible();
+  // A screen whose code was not loaded yet comes as soon as the gateway is back.
+  await page.getByRole('link', { name: 'Config' }).click();
+  await page.waitForRequest(/config/);
+  await expect(page.getByText('Gateway unreachable, retrying')).toBeVisible();
   await product.restart();
   await expect(page.getByText('Connected')).toBeVisible();
+  await expect(page.getByRole('heading', { name: 'Safety' })).toBeVisible();
 });

@@ -8,6 +8,7 @@ import {
 import * as z from 'zod/mini';
 import { TopicsPage } from '../topics/list';
 import { QuickStartPage } from '../topics/quickstart';
+import { chunk } from './chunk';
 import { Lost, Shell, Trouble } from './shell';
 
 const text = z.catch(z.optional(z.string()), undefined);
@@ -34,7 +35,10 @@ const subscriptions = createRoute({
   getParentRoute: () => root,
   path: '/ns/$ns/subscriptions',
   validateSearch: z.object({ q: text, sort: text, topic: text, create: flag }),
-  component: lazyRouteComponent(() => import('../subscriptions/list'), 'SubscriptionsPage'),
+  component: lazyRouteComponent(
+    chunk(() => import('../subscriptions/list')),
+    'SubscriptionsPage',
+  ),
 });
 
 const start = createRoute({ getParentRoute: () => root, path: '/ns/$ns/start', component: QuickStartPage });
@@ -43,13 +47,19 @@ const topic = createRoute({
   getParentRoute: () => root,
   path: '/ns/$ns/topics/$topic',
   validateSearch: z.object({ publish: flag, delete: flag }),
-  component: lazyRouteComponent(() => import('../topic/page'), 'TopicPage'),
+  component: lazyRouteComponent(
+    chunk(() => import('../topic/page')),
+    'TopicPage',
+  ),
 });
 
 const overview = createRoute({
   getParentRoute: () => topic,
   path: '/',
-  component: lazyRouteComponent(() => import('../topic/overview'), 'OverviewTab'),
+  component: lazyRouteComponent(
+    chunk(() => import('../topic/overview')),
+    'OverviewTab',
+  ),
 });
 
 const messages = createRoute({
@@ -63,58 +73,85 @@ const messages = createRoute({
     live: flag,
     open: text,
   }),
-  component: lazyRouteComponent(() => import('../topic/messages'), 'MessagesTab'),
+  component: lazyRouteComponent(
+    chunk(() => import('../topic/messages')),
+    'MessagesTab',
+  ),
 });
 
 const consumers = createRoute({
   getParentRoute: () => topic,
   path: 'subscriptions',
-  component: lazyRouteComponent(() => import('../topic/subscriptions'), 'SubscriptionsTab'),
+  component: lazyRouteComponent(
+    chunk(() => import('../topic/subscriptions')),
+    'SubscriptionsTab',
+  ),
 });
 
 const config = createRoute({
   getParentRoute: () => topic,
   path: 'config',
-  component: lazyRouteComponent(() => import('../topic/config'), 'ConfigTab'),
+  component: lazyRouteComponent(
+    chunk(() => import('../topic/config')),
+    'ConfigTab',
+  ),
 });
 
 const subscription = createRoute({
   getParentRoute: () => root,
   path: '/ns/$ns/subscriptions/$subscription',
   validateSearch: z.object({ seek: flag, delete: flag, explain: text }),
-  component: lazyRouteComponent(() => import('../subscription/page'), 'SubscriptionPage'),
+  component: lazyRouteComponent(
+    chunk(() => import('../subscription/page')),
+    'SubscriptionPage',
+  ),
 });
 
 const queueOverview = createRoute({
   getParentRoute: () => subscription,
   path: '/',
-  component: lazyRouteComponent(() => import('../subscription/overview'), 'OverviewTab'),
+  component: lazyRouteComponent(
+    chunk(() => import('../subscription/overview')),
+    'OverviewTab',
+  ),
 });
 
 const leases = createRoute({
   getParentRoute: () => subscription,
   path: 'leases',
   validateSearch: z.object({ seek: flag, delete: flag, explain: text, cursor: text }),
-  component: lazyRouteComponent(() => import('../subscription/leases'), 'LeasesTab'),
+  component: lazyRouteComponent(
+    chunk(() => import('../subscription/leases')),
+    'LeasesTab',
+  ),
 });
 
 const dead = createRoute({
   getParentRoute: () => subscription,
   path: 'dead',
   validateSearch: z.object({ seek: flag, delete: flag, explain: text, reason: text }),
-  component: lazyRouteComponent(() => import('../subscription/dead'), 'DeadTab'),
+  component: lazyRouteComponent(
+    chunk(() => import('../subscription/dead')),
+    'DeadTab',
+  ),
 });
 
 const trial = createRoute({
   getParentRoute: () => subscription,
   path: 'try',
-  component: lazyRouteComponent(() => import('../subscription/try'), 'TryTab'),
+  component: lazyRouteComponent(
+    chunk(() => import('../subscription/try')),
+    'TryTab',
+  ),
 });
 
 const queueConfig = createRoute({
   getParentRoute: () => subscription,
   path: 'config',
-  component: lazyRouteComponent(() => import('../subscription/config'), 'ConfigTab'),
+  component: lazyRouteComponent(
+    chunk(() => import('../subscription/config')),
+    'ConfigTab',
+  ),
 });
 
 /** The prefix that the gateway wrote into `<base href>`. */
