@@ -94,7 +94,7 @@ impl IdentityFile {
         Ok(Some(Self { journal_id: u128_at(&bytes, 16), identity }))
     }
 
-    fn write(&self, dir: &Path, disk: &dyn Disk) -> std::io::Result<()> {
+    pub(crate) fn write(&self, dir: &Path, disk: &dyn Disk) -> std::io::Result<()> {
         let mut bytes = [0; BYTES];
         bytes[0..8].copy_from_slice(&MAGIC.to_le_bytes());
         bytes[8..12].copy_from_slice(&FORMAT.to_le_bytes());

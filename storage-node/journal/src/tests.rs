@@ -2,6 +2,7 @@
 
 mod closing;
 mod formats;
+mod golden;
 mod heads;
 mod lazy;
 mod mixed;

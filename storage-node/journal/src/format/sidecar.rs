@@ -140,7 +140,7 @@ mod tests {
 
     use super::*;
 
-    /// Written with `WEIR_GOLDEN_DIR=storage-node/journal/src/format/golden cargo test -p weir-journal golden` when the
+    /// Written with `WEIR_JOURNAL_GOLDEN_DIR=storage-node/journal/src/format/golden cargo test --workspace --lib golden` when the
     /// layout has a new version, never for the old one.
     const GOLDEN: &[u8] = include_bytes!("golden/sidecar-v1.bin");
 
@@ -155,7 +155,7 @@ mod tests {
         SidecarHeader { file: FileSeq(0x0102_0304), journal_id: 0x0a0b_0c0d << 64 | 7, pages: 1 }
             .put(&mut bytes);
         Page::put(StreamId(9), FileSeq(0x0102_0304), 1 << 40, &places(3), &mut bytes);
-        if let Some(dir) = std::env::var_os("WEIR_GOLDEN_DIR") {
+        if let Some(dir) = std::env::var_os("WEIR_JOURNAL_GOLDEN_DIR") {
             std::fs::write(std::path::Path::new(&dir).join("sidecar-v1.bin"), &bytes).unwrap();
         }
         assert!(bytes == GOLDEN, "the layout of a sidecar changed: that is a new version");

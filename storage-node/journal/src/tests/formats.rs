@@ -7,7 +7,7 @@ use super::*;
 
 const NEWER: u32 = 1_000;
 
-fn read_file(disk: &SimDisk, path: &str) -> Vec<u8> {
+pub(super) fn read_file(disk: &SimDisk, path: &str) -> Vec<u8> {
     let file = disk.open(Path::new(path), OpenMode::Read).unwrap();
     let mut bytes = vec![0; usize::try_from(file.len().unwrap()).unwrap()];
     assert_eq!(file.read_at(&mut bytes, 0).unwrap(), bytes.len());

@@ -1,0 +1,127 @@
+//! Bytes that are in the field: what is written today is what was written then, and what was written then is read.
+//!
+//! Golden files are written with `WEIR_JOURNAL_GOLDEN_DIR=storage-node/journal/src/format/golden cargo test --workspace --lib golden`
+//! when a layout has a new version, under a new name; never for the old one.
+
+use crate::disk::OpenMode;
+use crate::entry::{FileSeq, LogPosition, Lsn};
+use crate::format::{
+    BLOCK_ALIGN, BLOCK_HEADER_BYTES, BlockHeader, FILE_HEADER_BYTES, FLAG_FILE_HEAD, FLAG_SESSION_START,
+    FileHeader, FrameHeader, FrameKind, Frames, align_up, crc32c,
+};
+use crate::identity::IdentityFile;
+
+use super::formats::read_file;
+use super::*;
+
+const JOURNAL_FILE: &[u8] = include_bytes!("../format/golden/journal-file-v1.bin");
+const IDENTITY_FILE: &[u8] = include_bytes!("../format/golden/identity-v1.bin");
+const SEALED: &[u8] = include_bytes!("../format/golden/sealed-v1.bin");
+
+const JOURNAL_ID: u128 = 0x0102_0304_0506_0708 << 64 | 0x090a_0b0c;
+const FILE: FileSeq = FileSeq(0x1122_3344);
+const KINDS: [FrameKind; 9] = [
+    FrameKind::Entry(EntryKind::Normal),
+    FrameKind::Entry(EntryKind::Blank),
+    FrameKind::Entry(EntryKind::Membership),
+    FrameKind::Vote,
+    FrameKind::Truncate,
+    FrameKind::Purge,
+    FrameKind::Committed,
+    FrameKind::Meta,
+    FrameKind::End,
+];
+
+/// Compares, after writing the golden file if that is asked for.
+#[expect(clippy::disallowed_methods, reason = "writes golden files when asked to")]
+fn is_golden(name: &str, bytes: &[u8], golden: &[u8]) {
+    if let Some(dir) = std::env::var_os("WEIR_JOURNAL_GOLDEN_DIR") {
+        std::fs::write(Path::new(&dir).join(name), bytes).unwrap();
+    }
+    assert!(bytes == golden, "the layout of {name} changed: that is a new version");
+}
+
+fn header() -> FileHeader {
+    FileHeader {
+        file: FILE,
+        file_bytes: 64 << 20,
+        journal_id: JOURNAL_ID,
+        cluster_id: 0xc1 << 120 | 5,
+        node_id: 77,
+    }
+}
+
+fn frames() -> Vec<(FrameHeader, String)> {
+    let frame = |(index, kind): (u64, FrameKind)| {
+        let payload = "payload ".repeat(usize::try_from(index).unwrap());
+        let at = LogPosition { term: 1 << 40 | index, leader: 2 << 40, index: 3 << 40 | index };
+        (FrameHeader::new(StreamId(0x0a0b), kind, at, payload.as_bytes()), payload)
+    };
+    (0..).zip(KINDS).map(frame).collect()
+}
+
+fn block(body_len: usize) -> BlockHeader {
+    BlockHeader {
+        flags: FLAG_SESSION_START | FLAG_FILE_HEAD,
+        frames: 9,
+        body_len: u32::try_from(body_len).unwrap(),
+        block_seq: 6 << 32 | 1,
+        file: FILE,
+        durable: Lsn(0x0102_0304_0506),
+        ts_ms: 1_790_000_000_123,
+        prev_end: 0x0030_0000,
+    }
+}
+
+#[test]
+fn a_journal_file_is_the_golden_file_and_is_read_from_it() {
+    let mut body = Vec::new();
+    for (frame, payload) in frames() {
+        frame.put(&mut body);
+        body.extend_from_slice(payload.as_bytes());
+    }
+    let mut encoded = block(body.len()).encode();
+    let crc = crc32c(&[BlockHeader::checked(&encoded).concat(), body.clone()].concat());
+    BlockHeader::put_crc(&mut encoded, crc);
+    let mut bytes = header().encode();
+    bytes.extend_from_slice(&encoded);
+    bytes.extend_from_slice(&body);
+    bytes.resize(align_up(u32::try_from(bytes.len()).unwrap()) as usize, 0);
+    is_golden("journal-file-v1.bin", &bytes, JOURNAL_FILE);
+
+    assert_eq!(FileHeader::parse(JOURNAL_FILE), Ok(header()));
+    let rest = &JOURNAL_FILE[FILE_HEADER_BYTES as usize..];
+    let read = BlockHeader::parse(rest, FILE, BLOCK_ALIGN as usize).unwrap();
+    assert_eq!(read, block(body.len()));
+    BlockHeader::verify(&rest[..read.len()]).unwrap();
+    let read: Vec<_> = Frames::new(&rest[BLOCK_HEADER_BYTES..read.len()]).map(Result::unwrap).collect();
+    assert_eq!(read.len(), KINDS.len());
+    for (read, (header, payload)) in read.into_iter().zip(frames()) {
+        assert_eq!((read.header, read.payload), (header, payload.as_bytes()));
+        header.verify(read.payload).unwrap();
+    }
+}
+
+#[test]
+fn an_identity_is_the_golden_file_and_is_read_from_it() {
+    let identity = Identity { cluster_id: 0xc1 << 120 | 5, node_id: 77 };
+    let file = IdentityFile { journal_id: JOURNAL_ID, identity };
+    let disk = SimDisk::new();
+    file.write(Path::new("/journal"), &disk).unwrap();
+    is_golden("identity-v1.bin", &read_file(&disk, "/journal/IDENTITY"), IDENTITY_FILE);
+    let kept = disk.open(Path::new("/kept/IDENTITY"), OpenMode::Create).unwrap();
+    kept.write_at(IDENTITY_FILE, 0).unwrap();
+    assert_eq!(IdentityFile::find(Path::new("/kept"), &disk).unwrap(), Some(file));
+}
+
+#[test]
+fn what_is_sealed_is_the_golden_file_and_is_read_from_it() {
+    let disk = SimDisk::new();
+    let content = [Bytes::from_static(b"the state "), Bytes::from_static(b"of a shard")];
+    crate::sealed::write(&disk, Path::new("/journal/a.blob"), content).unwrap();
+    is_golden("sealed-v1.bin", &read_file(&disk, "/journal/a.blob"), SEALED);
+    let kept = disk.open(Path::new("/kept/a.blob"), OpenMode::Create).unwrap();
+    kept.write_at(SEALED, 0).unwrap();
+    let read = crate::sealed::read(&disk, Path::new("/kept/a.blob")).unwrap();
+    assert_eq!(read.as_deref(), Some(&b"the state of a shard"[..]));
+}
