@@ -85,7 +85,7 @@ const COLUMNS = {
   "queue-lifecycle": ["confirmed_per_s", "delivered_per_s", "deliver", "settle", "nacked", "dead", ...COST, "messages_per_sync", "server_rss_peak_mib", "others_cpu_pct"],
   http: ["post_per_s", "empty_204_per_s", "post_per_empty_pct", "confirm", "disk write and sync", ...COST, "others_cpu_pct"],
   "many-topics": ["post_per_s", "confirm", "disk write and sync", ...COST, ...REST],
-  "catch-up": ["read_per_s", "read_mib_per_s", "replay", ...COST, "server_rss_peak_mib", "others_cpu_pct"],
+  "catch-up": ["read_per_s", "read_mib_per_s", "bare_gets_mib_per_s", "read_per_bare_gets_pct", "blocks_missed", "gets", "get_bytes_per_object_byte", "replay", ...COST, "server_rss_peak_mib", "others_cpu_pct"],
   recovery: ["first_confirm_s", "journal_mib", "recovered_mib_per_s", "read_mib_per_s", "others_cpu_pct"],
   idle: ["core_pct", "grown_rss_bytes_per_topic", "grown_rss_bytes_per_socket", "server_rss_mib", "threads", "syncs", "others_cpu_pct"],
 };
@@ -141,7 +141,7 @@ not counted. PEERS[Experiments](experiments.md) keep what was tried, and [operat
 
 function document(directory) {
   const files = readdirSync(directory).filter((file) => file.endsWith(".json"));
-  const order = ["quick", "full", "peers"];
+  const order = ["quick", "full", "cold", "peers"];
   const rank = (file) => (order.indexOf(basename(file, ".json")) + order.length + 1) % (order.length + 1);
   const sets = files.sort((a, b) => rank(a) - rank(b)).map((file) => JSON.parse(readFileSync(join(directory, file), "utf8")));
   const rows = targets(sets, spread).map((row) => `| ${row.map(escaped).join(" | ")} |`);

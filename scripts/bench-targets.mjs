@@ -27,6 +27,11 @@ export function targets(sets, spread) {
   // At 150,000 a second, in the usual way or in another.
   const cost = (name, way = "") => figure("steady", new RegExp(`^150k/s, 10 writers, 10 readers, 1024 B${way}$`), name);
   const beside = (name, way) => ratios(cost(name, way), cost(name));
+  // Of the set `cold` alone: both sides took turns there.
+  const cold = (sets.find(({ set }) => set === "cold")?.cases ?? []).filter((it) => it.workload === "steady" && it.runs > 0);
+  const pair = (rate, of) => [", object store", ""].map((way) => of(cold.find((it) => it.case === `${rate}, 10 writers, 10 readers, 1024 B${way}`)) ?? []);
+  const sealing = (rate, name, factor) => ratios(...pair(rate, (it) => it?.figures[name]), factor);
+  const sealed = (rate, name, percentile) => ratios(...pair(rate, (it) => it?.latencies[name]?.[percentile]));
   const [many] = [100_000, 10_000].map((count) => find("idle", new RegExp(`^${count} topics`))).filter(Boolean);
   const each = many?.figures.grown_rss_bytes_per_topic ?? [];
 
@@ -59,6 +64,10 @@ export function targets(sets, spread) {
     row("the same, beside durable-streams-server", "≥ 7 times", overHttp(/^durable-streams/), "times", (it) => it >= 7, "`scripts/bench-peers`"),
     row("64 streams, beside Ursula (wrk instead of ursula-bench)", "≥ 3 times", overHttp(/^Ursula/), "times", (it) => it >= 3, "`scripts/bench-peers`"),
     open("3 nodes, quorum confirm", "≥ 0.35 of one node", "not measured: there is one node in this version"),
-    open("cold read through the cache", "≥ 80 % of bare GETs", "not measured"),
+    row("cold read by one subscriber, from MinIO on the same machine", "≥ 80 % of bare GETs", figure("catch-up", /× 1 readers,.*cold$/, "read_per_bare_gets_pct"), "%", (it) => it >= 80, "`--set cold`"),
+    row("the same once more, from memory", "≥ 1 GiB/s", figure("catch-up", /× 1 readers,.*warm$/, "read_mib_per_s").map((it) => it / 1024), "GiB/s", (it) => it >= 1, "`--set cold`"),
+    row("1,000 readers of what is cold: bytes got from the store", "each once", figure("catch-up", /× 1000 readers,.*cold$/, "get_bytes_per_object_byte"), "times the objects' bytes", (it) => it <= 1.1, "`--set cold`"),
+    row("publishing as fast as it goes while sealing, beside without", "≥ 85 %", sealing("max", "confirmed_per_s", 100), "%", (it) => it >= 85, "`--set cold`"),
+    row("p99 of confirms at 50k/s while sealing, beside without", "≤ 1.1 times", sealed("50k/s", "confirm", "p99"), "times", (it) => it <= 1.1, "`--set cold`"),
   ];
 }

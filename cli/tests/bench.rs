@@ -189,6 +189,31 @@ fn loss_duplication_and_reordering_make_a_run_fail_and_are_told_apart() {
 }
 
 #[test]
+fn what_is_read_cold_comes_from_the_object_store_once_and_what_is_read_again_does_not() {
+    let dir = dir();
+    let out = dir.path().join("results.json");
+    let store = format!("file://{}", dir.path().join("objects").display());
+    let what = ["catch-up", "--readers", "3", "--size", "4MiB", "--object-store", &store];
+    let output = bench(
+        &[&what[..], &["--dir", dir.path().to_str().unwrap(), "--out", out.to_str().unwrap()]].concat(),
+    );
+    assert!(output.status.success(), "{}", said(&output));
+    let found = results(&out);
+    let [cold, warm] = &found[..] else { panic!("{found:?}") };
+    assert!(
+        cold["case"].as_str().unwrap().ends_with("cold") && warm["case"].as_str().unwrap().ends_with("warm")
+    );
+    for result in [cold, warm] {
+        assert_eq!(result["identity"]["delivered"], 3 * 4096, "{result}");
+    }
+    assert!(figure(cold, "bare_gets_mib_per_s") > 0.0 && figure(cold, "read_per_bare_gets_pct") > 0.0);
+    let got = figure(cold, "get_bytes_per_object_byte");
+    assert!((0.9..1.2).contains(&got), "three readers of each block made one request: {cold}");
+    assert!(figure(cold, "blocks_missed") > 0.0, "{cold}");
+    assert!(figure(warm, "blocks_missed").abs() < 1e-9, "{warm}");
+}
+
+#[test]
 fn every_workload_of_the_proof_proves_its_messages() {
     let dir = dir();
     let out = dir.path().join("results.json");

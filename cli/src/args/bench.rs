@@ -161,6 +161,10 @@ pub(crate) struct StreamArgs {
     /// Seconds that count
     #[arg(long, default_value_t = 10, value_name = "S", value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) seconds: u64,
+    /// Object store that messages go to after a second, as `weir dev` takes it; each run has a folder of its own
+    /// there, `bench-…`, which stays [default: none]
+    #[arg(long, value_name = "URL", conflicts_with = "running")]
+    pub(crate) object_store: Option<String>,
 }
 
 /// How messages travel.
@@ -319,7 +323,8 @@ pub(crate) struct QueueArgs {
     pub(crate) rate: Rate,
 }
 
-/// How `weir bench catch-up` runs.
+/// How `weir bench catch-up` runs. With --object-store everything is restored from there before it is read, so nothing
+/// of it is local; then it is read once more, from the cache.
 #[derive(Debug, Clone, ClapArgs)]
 pub(crate) struct CatchUpArgs {
     /// What all have in common

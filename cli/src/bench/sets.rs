@@ -44,6 +44,11 @@ pub(super) const SETS: &[Set] = &[
         about: "many topics, many connections, a large journal, what idles and what freezes",
         parts: &[SCALE],
     },
+    Set {
+        name: "cold",
+        about: "from the object store and to it; needs an S3 with the bucket weir-bench, which scripts/bench-results starts",
+        parts: &[COLD],
+    },
 ];
 
 const PROOF: &[Repeated] = &[
@@ -120,4 +125,11 @@ const SCALE: &[Repeated] = &[
     (2, "recovery --size 4GiB"),
     (1, "idle --topics 100000 --sockets 0 --seconds 60"),
     (1, "idle --topics 0 --sockets 9000 --seconds 60"),
+];
+
+const COLD: &[Repeated] = &[
+    (3, "catch-up --object-store s3://weir-bench --readers 1 --size 256MiB"),
+    (1, "catch-up --object-store s3://weir-bench --readers 1000 --size 4MiB"),
+    (3, "steady --rate 50k,max --seconds 6 --warmup 2"),
+    (3, "steady --rate 50k,max --seconds 6 --warmup 2 --object-store s3://weir-bench"),
 ];

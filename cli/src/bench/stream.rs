@@ -1,11 +1,13 @@
 //! Writers and readers over the WebSocket, or over server-sent events, or as workers of a queue.
 
 mod apart;
+mod cold;
 mod crew;
 mod node;
 mod publishing;
 mod reader;
 mod reading;
+mod replay;
 mod report;
 mod shape;
 mod sse;
@@ -20,8 +22,6 @@ use std::time::{Duration, Instant};
 use anyhow::Context as _;
 use http::{HeaderMap, Method};
 use serde_json::json;
-use tokio::sync::watch;
-use tokio::task::JoinSet;
 
 use self::apart::Apart;
 pub(super) use self::apart::client;
@@ -31,8 +31,8 @@ pub(super) use self::shape::Shape;
 use super::Bench;
 use super::disk;
 use super::meter::Meter;
-use super::result::{Figure, Percentiles, RunResult};
-use super::schedule::{self, Window};
+use super::result::RunResult;
+use super::schedule::Window;
 use super::tally::Tally;
 use super::target::{Reach, Target};
 use crate::args::{BenchTarget, Rate};
@@ -103,25 +103,31 @@ impl Shared {
 /// Runs each shape and tells its result.
 pub(super) async fn run(bench: &mut Bench, target: &BenchTarget, shapes: Vec<Shape>) -> anyhow::Result<()> {
     for shape in shapes {
-        let mut target = Target::start_for(&bench.connect, target, shape.transport).await?;
-        let result = Box::pin(measure(&mut target, shape)).await?;
-        bench.emit(result)?;
+        let mut target = Target::start_as(&bench.connect, target, shape.setup()).await?;
+        for result in Box::pin(measure(&mut target, shape)).await? {
+            bench.emit(result)?;
+        }
     }
     Ok(())
 }
 
-async fn measure(target: &mut Target, shape: Shape) -> anyhow::Result<RunResult> {
+async fn measure(target: &mut Target, shape: Shape) -> anyhow::Result<Vec<RunResult>> {
     let run = ulid::Ulid::new().to_string().to_lowercase();
     let shared = Arc::new(Shared::new(shape, run));
     make(target, &shared).await?;
-    let mut result = match shared.shape.consumption {
-        Consumption::Follow | Consumption::Queue { .. } => live(target, &shared).await?,
-        Consumption::Replay | Consumption::Crash => replay(target, &shared).await?,
+    let mut results = match shared.shape.consumption {
+        Consumption::Follow | Consumption::Queue { .. } => vec![live(target, &shared).await?],
+        Consumption::Replay | Consumption::Crash => vec![replay::run(target, &shared).await?],
+        Consumption::Cold => cold::run(target, &shared).await?,
     };
-    result.warmup_s = shared.shape.warmup.as_secs_f64();
-    disk::measure(target, shared.shape.rate, &mut result).await?;
+    for result in &mut results {
+        result.warmup_s = shared.shape.warmup.as_secs_f64();
+    }
+    if let Some(last) = results.last_mut() {
+        disk::measure(target, shared.shape.rate, last).await?;
+    }
     remove(target, &shared).await?;
-    Ok(result)
+    Ok(results)
 }
 
 /// Topics, and the subscription of a queue.
@@ -269,66 +275,6 @@ async fn live(target: &Target, shared: &Arc<Shared>) -> anyhow::Result<RunResult
         worker::verify(target, shared, &tally, &mut result).await?;
     }
     Ok(result)
-}
-
-/// First all is written, then readers come; in between the product may be killed.
-async fn replay(target: &mut Target, shared: &Arc<Shared>) -> anyhow::Result<RunResult> {
-    let shape = &shared.shape;
-    let door = Door::open(&target.reach, shape.transport).await?;
-    let window = Window::new(Instant::now() + LEAD, Duration::ZERO, Duration::MAX);
-    let (mut writing, mut reading) = (JoinSet::new(), JoinSet::new());
-    let ticks = schedule::ticks(Instant::now() + LEAD);
-    for number in 0..shape.writers {
-        writing.spawn(writer::Writer::connect(&door, shared, number).await?.run(window, ticks.clone()));
-    }
-    let progress = tokio::spawn(progress(Arc::clone(shared), window));
-    let mut tally = crew::joined(&mut writing).await?;
-    let mut figures = Vec::new();
-    if shape.consumption == Consumption::Crash {
-        figures = crash(target, shared).await?;
-    }
-    let meter = Meter::start(Some(target), Vec::new()).await;
-    let (_written, all_written) = watch::channel(true);
-    let door = Door::open(&target.reach, shape.transport).await?;
-    let connecting = (0..shape.readers).map(|number| crew::consumer(&door, shared, number));
-    for consumer in futures_util::future::try_join_all(connecting).await? {
-        consumer.spawn(&mut reading, window, all_written.clone());
-    }
-    tally.add(&crew::joined(&mut reading).await?);
-    let used = meter.stop(Some(target)).await;
-    progress.abort();
-    let mut result = RunResult::new(&shape.workload, shape.case.clone());
-    result.seconds = used.seconds;
-    result.latencies = vec![Percentiles::of("replay", &tally.replay)];
-    #[expect(clippy::cast_precision_loss, reason = "a rate is shown to three digits")]
-    let per_s = tally.delivered as f64 / used.seconds;
-    figures.push(Figure::new("read_per_s", per_s));
-    figures.push(Figure::new("read_mib_per_s", per_s * mebibytes(shape.payload)));
-    result.figures = figures;
-    result.figures.extend(used.figures(tally.delivered, shape.payload));
-    // Nothing is written while it is read.
-    result.figures.retain(|figure| !figure.name.ends_with("_per_published_byte"));
-    result.identify(tally.sent, tally.confirmed, tally.delivered, tally.faults);
-    Ok(result)
-}
-
-/// Kills the product, and what it takes until a message is confirmed again.
-async fn crash(target: &mut Target, shared: &Shared) -> anyhow::Result<Vec<Figure>> {
-    let journal_bytes = target.metrics(["weir_journal_written_bytes_total"]).await[0].unwrap_or(0.0);
-    let start = Instant::now();
-    let ready = target.crash().await?;
-    let since_kill = start.elapsed();
-    let mut poster = super::poster::Poster::connect(&target.reach.connect.url).await?;
-    let path =
-        format!("/v1/ns/{}/topics/bench-{}-after/messages", target.reach.connect.namespace, shared.run);
-    poster.send(&format!("POST {path}"), "", b"first").await?;
-    let confirm = ready + start.elapsed().saturating_sub(since_kill);
-    Ok(vec![
-        Figure::new("ready_s", ready.as_secs_f64()),
-        Figure::new("first_confirm_s", confirm.as_secs_f64()),
-        Figure::new("journal_mib", journal_bytes / 1_048_576.0),
-        Figure::new("recovered_mib_per_s", journal_bytes / 1_048_576.0 / confirm.as_secs_f64()),
-    ])
 }
 
 #[expect(clippy::cast_precision_loss, reason = "a rate is shown to three digits")]

@@ -8,10 +8,16 @@ use anyhow::Context as _;
 use serde::{Deserialize, Serialize};
 use tokio::process::{Child, Command};
 
-use crate::args::{BenchTarget, Connect, Transport};
+use crate::args::{BenchTarget, Connect};
 use crate::client::Api;
 
 const START_TIME_MAX: Duration = Duration::from_secs(30);
+/// From the last message to when all are in the object store.
+const ARCHIVE_TIME_MAX: Duration = Duration::from_secs(120);
+const ARCHIVE_LOOK_EVERY: Duration = Duration::from_millis(500);
+/// Data directories.
+const HOME: &str = "data";
+const RESTORED: &str = "restored";
 
 /// How clients get to the product.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -33,22 +39,34 @@ pub(super) struct Target {
 struct Started {
     child: Child,
     data: tempfile::TempDir,
+    /// Below `data`: its data directory. A restore makes another.
+    home: &'static str,
+    options: Vec<String>,
+}
+
+/// How the product that is started is set up.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Setup {
+    /// Past the gateway there is a storage node alone.
+    pub(super) is_node_alone: bool,
+    /// Further options of its command.
+    pub(super) options: Vec<String>,
 }
 
 impl Target {
     /// The one that `--url` names, or one started for the run in a new directory below `--dir`.
     pub(super) async fn start(connect: &Connect, args: &BenchTarget) -> anyhow::Result<Self> {
-        Self::start_for(connect, args, Transport::Ws).await
+        Self::start_as(connect, args, Setup::default()).await
     }
 
-    /// The same for clients that come in some way: past the gateway there is a storage node alone.
-    pub(super) async fn start_for(
+    /// The same, set up in some way.
+    pub(super) async fn start_as(
         connect: &Connect,
         args: &BenchTarget,
-        transport: Transport,
+        setup: Setup,
     ) -> anyhow::Result<Self> {
         let dir = args.dir.clone().unwrap_or_else(|| PathBuf::from("."));
-        let has_gateway = transport != Transport::Internal;
+        let has_gateway = !setup.is_node_alone;
         if args.running {
             anyhow::ensure!(has_gateway, "past the gateway only what is started for the run is measured");
             let reach = Reach { connect: connect.clone(), node: None };
@@ -56,7 +74,7 @@ impl Target {
         }
         let data = tempfile::Builder::new().prefix("weir-bench-").tempdir_in(&dir);
         let data = data.with_context(|| format!("cannot make a directory in {}", dir.display()))?;
-        let (child, says) = spawn(data.path(), has_gateway).await?;
+        let (child, says) = spawn(data.path(), HOME, &setup).await?;
         let reach = match says.split_once('\n') {
             None => Reach { connect: Connect { url: says, ..connect.clone() }, node: None },
             // What a node says of itself stands where a gateway's metrics are.
@@ -66,7 +84,8 @@ impl Target {
             },
         };
         let (pid, dir) = (child.id(), data.path().to_owned());
-        Ok(Self { reach, pid, dir, started: Some(Started { child, data }) })
+        let started = Started { child, data, home: HOME, options: setup.options };
+        Ok(Self { reach, pid, dir, started: Some(started) })
     }
 
     /// Kills the product as a crash would, starts it again on the same data, and returns once it says that it is
@@ -75,11 +94,32 @@ impl Target {
         let started = self.started.as_mut().context("only what was started for the run is killed")?;
         started.child.kill().await?;
         let start = Instant::now();
-        let (child, url) = spawn(started.data.path(), true).await?;
+        let setup = Setup { is_node_alone: false, options: started.options.clone() };
+        let (child, url) = spawn(started.data.path(), started.home, &setup).await?;
         let ready = start.elapsed();
         (self.pid, started.child) = (child.id(), child);
         self.reach.connect.url = url;
         Ok(ready)
+    }
+
+    /// Kills the product, rebuilds its data directory from the object store at `url` alone once `messages` are there,
+    /// and starts it on that.
+    pub(super) async fn restore(&mut self, url: &str, messages: u64) -> anyhow::Result<()> {
+        let started = self.started.as_mut().context("only what was started for the run is restored")?;
+        let until = Instant::now() + ARCHIVE_TIME_MAX;
+        let restorable = async |more: &[&str]| restore(started.data.path(), url, more).await;
+        while restorable(&["--dry-run"]).await.unwrap_or(0) < messages {
+            anyhow::ensure!(Instant::now() < until, "{messages} messages are not in {url} after 2 minutes");
+            tokio::time::sleep(ARCHIVE_LOOK_EVERY).await;
+        }
+        started.child.kill().await?;
+        anyhow::ensure!(
+            restorable(&[]).await? >= messages,
+            "what could be restored a moment ago cannot be now"
+        );
+        started.home = RESTORED;
+        self.crash().await?;
+        Ok(())
     }
 
     /// The process that serves, if it is known.
@@ -98,22 +138,32 @@ impl Target {
     }
 }
 
-/// Starts the product with its data below `dir`, or its storage node alone; the process, and where it listens.
-async fn spawn(dir: &Path, has_gateway: bool) -> anyhow::Result<(Child, String)> {
+/// Restores what is at `url` into `dir`; how many messages that are.
+async fn restore(dir: &Path, url: &str, more: &[&str]) -> anyhow::Result<u64> {
+    let mut command = Command::new(std::env::current_exe()?);
+    command.args(["restore", "--json", "--bucket", url, "--data-dir"]).arg(dir.join(RESTORED)).args(more);
+    let done = command.stdin(Stdio::null()).kill_on_drop(true).output().await?;
+    anyhow::ensure!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
+    let report: serde_json::Value = serde_json::from_slice(&done.stdout)?;
+    report["messages"].as_u64().context("`weir restore` tells no messages")
+}
+
+/// Starts the product with its data in `home` below `dir`, or its storage node alone; the process, and where it listens.
+async fn spawn(dir: &Path, home: &str, setup: &Setup) -> anyhow::Result<(Child, String)> {
     let ready = dir.join("ready");
     match std::fs::remove_file(&ready) {
         Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(error.into()),
         _ => {}
     }
     let mut command = Command::new(std::env::current_exe()?);
-    if has_gateway {
+    if !setup.is_node_alone {
         // Room for as many idle connections as are measured.
         command.args(["dev", "--listen", "127.0.0.1:0", "--connections-max", "100000"]);
     } else {
         command.args(["node", "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0"]);
     }
-    command.args(["--journal-max", "64GiB", "--data-dir"]);
-    command.arg(dir.join("data")).arg("--ready-file").arg(&ready);
+    command.args(["--journal-max", "64GiB"]).args(&setup.options).arg("--data-dir");
+    command.arg(dir.join(home)).arg("--ready-file").arg(&ready);
     let mut child = command
         .stdout(Stdio::null())
         .stderr(Stdio::inherit())

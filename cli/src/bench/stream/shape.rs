@@ -12,6 +12,7 @@ use crate::args::{
     SteadyArgs, StreamArgs, StreamTiersArgs, Transport,
 };
 use crate::bench::identity::IDENTITY_BYTES;
+use crate::bench::target::Setup;
 
 /// Bytes that a writer of large messages has unconfirmed at most.
 const WINDOW_BYTES: u64 = 4 << 20;
@@ -52,6 +53,8 @@ pub(in crate::bench) struct Shape {
     pub(super) consumption: Consumption,
     /// Readers that stop reading when the warm-up is over; the last ones.
     pub(super) frozen: u32,
+    /// Object store of the product, a folder of this run.
+    pub(super) object_store: Option<String>,
 }
 
 /// What readers do.
@@ -63,6 +66,8 @@ pub(super) enum Consumption {
     Replay,
     /// The same, after the product was killed and started again.
     Crash,
+    /// They come when all is in the object store and nothing anywhere else, and then once more.
+    Cold,
     /// They lease up to this many messages at once, and settle them.
     Queue { prefetch: u32, over: Over },
 }
@@ -86,6 +91,7 @@ impl Shape {
             Transport::Internal => format!("{case}, past the gateway"),
         };
         let case = if args.clients > 1 { format!("{case}, {} clients", args.clients) } else { case };
+        let case = if args.object_store.is_some() { format!("{case}, object store") } else { case };
         Self {
             workload: workload.to_owned(),
             case,
@@ -107,6 +113,7 @@ impl Shape {
             messages: None,
             consumption: Consumption::Follow,
             frozen: 0,
+            object_store: args.object_store.as_deref().map(folder),
         }
     }
 
@@ -119,6 +126,7 @@ impl Shape {
             clients: 1,
             warmup: 1,
             seconds: 5,
+            object_store: None,
         };
         Self { rate: Rate::PerSecond(1_000), ..Self::new("smoke", "1k/s, 1 KiB".to_owned(), &args) }
     }
@@ -244,7 +252,11 @@ impl Shape {
             let messages = args.size / PAYLOAD as u64 / u64::from(shape.writers);
             let (topics, warmup, readers) = (1, Duration::ZERO, *readers);
             ensure!(args.stream.clients == 1, "--clients is for readers that follow; these come later");
-            let (messages, consumption) = (Some(messages), Consumption::Replay);
+            let is_cold = args.stream.object_store.is_some();
+            let is_internal = args.stream.transport == Transport::Internal;
+            ensure!(!(is_cold && is_internal), "--transport: the product is restored with its gateway");
+            let consumption = if is_cold { Consumption::Cold } else { Consumption::Replay };
+            let messages = Some(messages);
             Ok(Self { topics, warmup, readers, messages, consumption, ..shape })
         };
         args.readers.iter().map(of).collect()
@@ -269,8 +281,29 @@ impl Shape {
         reader >= self.readers - self.frozen
     }
 
+    /// How the product is started for it.
+    pub(super) fn setup(&self) -> Setup {
+        let mut options = Vec::new();
+        if let Some(url) = &self.object_store {
+            let often = ["--seal-after-ms", "1000", "--snapshot-every-ms", "1000"];
+            options.extend(["--object-store", url].into_iter().chain(often).map(str::to_owned));
+        }
+        if self.consumption == Consumption::Cold {
+            // What is read the second time is all in memory then: blocks carry what a message carries besides its payload.
+            let bytes = 2 * self.messages.unwrap_or(0) * u64::from(self.writers) * self.payload as u64;
+            options.extend(["--cache-memory".to_owned(), format!("{}MiB", (bytes >> 20).max(64))]);
+        }
+        Setup { is_node_alone: self.transport == Transport::Internal, options }
+    }
+
     /// Name of the topic that a writer writes or a reader reads.
     pub(super) fn topic(&self, run: &str, member: u32) -> String {
         format!("bench-{run}-{}", member % self.topics)
     }
+}
+
+/// A folder in an object store that no other run has.
+fn folder(url: &str) -> String {
+    let run = ulid::Ulid::new().to_string().to_lowercase();
+    format!("{}/bench-{run}", url.trim_end_matches('/'))
 }

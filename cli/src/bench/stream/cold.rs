@@ -1,0 +1,87 @@
+//! Readers of what is in the object store alone, beside bare GETs of the same objects; and once more, from the cache.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use anyhow::{Context as _, ensure};
+use futures_util::{StreamExt as _, TryStreamExt as _, stream};
+use weir_tier::store::{Listed, Store, StoreConfig};
+
+use super::{Shared, replay};
+use crate::bench::result::{Figure, RunResult};
+use crate::bench::target::Target;
+
+/// Objects of a run at most.
+const OBJECTS_MAX: usize = 100_000;
+/// Bare GETs under way at once; the fastest is compared with.
+const AT_ONCE: [usize; 2] = [1, 4];
+/// What readers did not find in the cache; what the product asked of the store for whatever reason, and how many bytes came.
+const COUNTS: [(&str, &str); 2] = [
+    ("blocks_missed", "weir_tier_blocks_total{what=\"missed\"}"),
+    ("gets", "weir_tier_requests_total{request=\"get\"}"),
+];
+const GET_BYTES: &str = "weir_tier_request_bytes_total{request=\"get\"}";
+
+/// The result of reading cold, and of reading once more.
+pub(super) async fn run(target: &mut Target, shared: &Arc<Shared>) -> anyhow::Result<Vec<RunResult>> {
+    let url = shared.shape.object_store.clone().context("cold needs an object store")?;
+    let written = replay::write(target, shared).await?;
+    target.restore(&url, written.sent).await?;
+    let objects = Objects::find(&url).await?;
+    let before = objects.bare_mib_per_s().await?;
+    let mut results = Vec::new();
+    for what in ["cold", "warm"] {
+        let names = [COUNTS[0].1, COUNTS[1].1, GET_BYTES];
+        let counts = target.metrics(names).await;
+        let (read, used) = replay::read(target, shared).await?;
+        let now = target.metrics(names).await;
+        let grown = |at: usize| now[at].zip(counts[at]).map_or(0.0, |(now, before)| now - before);
+        let mut result = replay::report(shared, &written, &read, &used);
+        result.case = format!("{}, {what}", result.case);
+        result.figures.extend(COUNTS.iter().enumerate().map(|(at, (name, _))| Figure::new(name, grown(at))));
+        result.figures.push(Figure::new("get_bytes_per_object_byte", grown(2) / objects.bytes()));
+        results.push(result);
+    }
+    // The store drifts as everything does: the faster of both, so that nothing is flattered.
+    let bare = before.max(objects.bare_mib_per_s().await?);
+    let cold = &mut results[0];
+    let read = cold.figure("read_mib_per_s").unwrap_or(0.0);
+    cold.figures.push(Figure::new("bare_gets_mib_per_s", bare));
+    cold.figures.push(Figure::new("read_per_bare_gets_pct", 100.0 * read / bare));
+    Ok(results)
+}
+
+/// Packs of a run.
+struct Objects {
+    store: Store,
+    packs: Vec<Listed>,
+}
+
+impl Objects {
+    async fn find(url: &str) -> anyhow::Result<Self> {
+        let store = Store::open(StoreConfig::new(url))?;
+        let mut packs = Vec::new();
+        for cluster in store.folders().await? {
+            packs.extend(store.list(&format!("{cluster}/data"), OBJECTS_MAX).await?);
+        }
+        ensure!(!packs.is_empty(), "no packs in {url}");
+        Ok(Self { store, packs })
+    }
+
+    #[expect(clippy::cast_precision_loss, reason = "figures are shown to three digits")]
+    fn bytes(&self) -> f64 {
+        self.packs.iter().map(|pack| pack.bytes).sum::<u64>() as f64
+    }
+
+    /// Gets all of them, whole; the best of one after the other and several at once.
+    async fn bare_mib_per_s(&self) -> anyhow::Result<f64> {
+        let mut best: f64 = 0.0;
+        for at_once in AT_ONCE {
+            let start = Instant::now();
+            let gets = stream::iter(&self.packs).map(|pack| self.store.get_all(&pack.name, pack.bytes));
+            gets.buffer_unordered(at_once).try_for_each(|_| std::future::ready(Ok(()))).await?;
+            best = best.max(self.bytes() / 1_048_576.0 / start.elapsed().as_secs_f64());
+        }
+        Ok(best)
+    }
+}
