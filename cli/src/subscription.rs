@@ -1,4 +1,4 @@
-//! `weir subscription`: create, list, show, move, pause and delete work queues over topics.
+//! `weir subscription`: create, fork, list, show, move, pause and delete work queues over topics.
 //!
 //! * `operate`: where messages stand and why, dead letters once more, seeks undone.
 
@@ -43,6 +43,15 @@ pub(crate) async fn run(connect: &Connect, command: SubscriptionCommand) -> anyh
         SubscriptionCommand::Undo { name, undo, dry_run, yes } => {
             operate::undo(&api, connect.json, &name, &undo, Move { is_dry_run: dry_run, yes }).await
         }
+        SubscriptionCommand::Fork { name, fork, at, fields } => {
+            let body = json!({"name": fork, "at": at, "config": Value::Object(changed(&fields))});
+            let to = path(&api, &format!("{name}:fork"));
+            let reply = api.send(Method::POST, &to, HeaderMap::new(), body.to_string()).await?;
+            let existed = reply.status == StatusCode::OK;
+            let what = if existed { "exists" } else { "forked" };
+            shown(connect.json, &reply.json()?, &format!("{what}, from {name} at {at}"));
+            Ok(())
+        }
         SubscriptionCommand::Explain { name, id } => operate::explain(&api, connect.json, &name, &id).await,
         SubscriptionCommand::State(args) => operate::state(&api, connect.json, &args).await,
         SubscriptionCommand::Redrive(args) => operate::redrive(connect, &api, &args).await,
@@ -56,11 +65,17 @@ pub(crate) fn path(api: &Api, rest: &str) -> String {
     api.path(&format!("subscriptions/{rest}"))
 }
 
-/// The fields that were given, as the API names them.
+/// A new subscription, as the API names its fields.
 fn body(mode: &str, topics: &[String], fields: &SubscriptionFields) -> Map<String, Value> {
+    let mut body = changed(fields);
+    body.insert("mode".to_owned(), json!(mode));
+    body.insert("topics".to_owned(), json!(topics));
+    body
+}
+
+/// The fields that were given, as the API names them.
+fn changed(fields: &SubscriptionFields) -> Map<String, Value> {
     [
-        ("mode", Some(json!(mode))),
-        ("topics", Some(json!(topics))),
         ("lease_ms", fields.lease.map(|ms| json!(ms))),
         ("max_attempts", fields.max_attempts.map(|attempts| json!(attempts))),
         ("backoff_ms", fields.backoff.as_ref().map(|delays| json!(delays))),
@@ -131,6 +146,10 @@ fn row(subscription: &Value) -> Vec<String> {
 
 fn describe(subscription: &Value) {
     output::line(format_args!("id {}", subscription["id"]));
+    let origin = &subscription["forked_from"];
+    if let (Some(name), Some(at)) = (origin["name"].as_str(), origin["at"].as_str()) {
+        output::line(format_args!("forked from {name} at {at}"));
+    }
     for section in ["config", "totals"] {
         let Some(fields) = subscription[section].as_object() else { continue };
         output::line(section);

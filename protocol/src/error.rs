@@ -141,6 +141,8 @@ error_codes! {
     KeyReused = 67, "key_reused", 422, final, "Idempotency key was used for another message";
     /// The header section is too large.
     HeadersTooLarge = 68, "headers_too_large", 431, final, "Header section is too large";
+    /// What a subscription was at that instant is not kept, or not by all of its partitions.
+    SnapshotGone = 69, "snapshot_gone", 410, final, "Snapshot is not kept";
 
     /// More than the admitted bytes are waiting to be committed.
     Busy = 80, "busy", 429, retry, "Too much is waiting to be committed";

@@ -94,6 +94,26 @@ pub(crate) enum SubscriptionCommand {
         #[arg(long)]
         yes: bool,
     },
+    /// Create a subscription that begins as this one stands, or stood before a seek; both go on by themselves
+    #[command(
+        after_help = "Nothing is copied: the fork begins with what was settled, dead and tried at that instant, and is pulled \
+        from beside the first one. Flags say what is configured otherwise.\n\nExamples:\n  \
+        weir subscription fork billing billing-shadow                              # as it stands\n  \
+        weir subscription fork billing replay --at snap_00c0ffee00c0ffee           # as it stood before a seek\n  \
+        weir subscription fork billing replay --dlq replay.dlq --max-attempts 1"
+    )]
+    Fork {
+        /// Subscription that is forked
+        name: String,
+        /// Name of the new one
+        fork: String,
+        /// As it stood when: now, or what a seek answered: snap_ and 16 digits
+        #[arg(long, default_value = "now", value_name = "WHEN")]
+        at: String,
+        /// What is configured otherwise
+        #[command(flatten)]
+        fields: SubscriptionFields,
+    },
     /// Say where one message stands, who has it, and what keeps it from being leased
     #[command(after_help = "Changes nothing.\n\nExamples:\n  weir subscription explain billing 0:76531\n  \
         weir subscription explain billing 0:76531 --json | jq .reasons")]

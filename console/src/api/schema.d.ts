@@ -326,6 +326,28 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/ns/{ns}/subscriptions/{subscription}:fork": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Fork a subscription: another that begins as this one stands, or stood
+         * @description The fork consumes the same topics in the same mode, and begins with what was settled, dead and tried here at that instant; nothing is copied, and both go on independently. What is leased here is ready there. Idempotent as creating is: an existing subscription that began otherwise or is configured otherwise is 409 `config_mismatch`. If not every partition keeps what stood then, it is 410 `snapshot_gone`, and nothing of the fork is left; a partition that a pattern took in after that seek keeps nothing of before it. What retention has removed since is not brought back. Needs the grant `manage` on both, and otherwise what creating needs. Errors: `subscription_not_found`, `incarnation_gone` once the topic was deleted, `snapshot_gone`, `config_mismatch`, `not_supported` for another mode, topics, start or order, `invalid_parameter`, `invalid_config`, `invalid_name`, `unknown_field`, `topic_not_found`, `unavailable`; with the outcome `unknown` it may be there or not: ask again.
+         *
+         *     Needs the grant `manage`.
+         */
+        post: operations["forkSubscription"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/ns/{ns}/subscriptions/{subscription}:pause": {
         parameters: {
             query?: never;
@@ -909,6 +931,42 @@ export interface components {
              * @description How long it is held, milliseconds from now; the subscription's `lease_ms` by default.
              */
             ms?: number;
+        };
+        /**
+         * @description Forks a subscription.
+         * @example {
+         *       "at": "snap_6f2c9d1e00a47b35",
+         *       "config": {
+         *         "paused": true
+         *       },
+         *       "name": "billing-replay"
+         *     }
+         */
+        ForkSubscription: {
+            /**
+             * @description Name of the new subscription, in the same namespace.
+             * @default
+             */
+            name: string;
+            /**
+             * @description As it stood when: `now`, or the `undo` of a seek: right before that.
+             * @default now
+             */
+            at: string;
+            /** @default {} */
+            config: components["schemas"]["SubscriptionPatch"];
+        };
+        /** @description What a subscription began as. */
+        ForkedFrom: {
+            /** @description The subscription's name then. */
+            name: string;
+            /**
+             * Format: int64
+             * @description Its life.
+             */
+            id: number;
+            /** @description As it was asked for: `now`, when the fork was made, or the `undo` of a seek. */
+            at: string;
         };
         /**
          * @description What keeps a message from being leased.
@@ -2059,6 +2117,8 @@ export interface components {
              *     `subscription_partitions` of `GET /v1`. A change of the configuration takes in as many as there is room for.
              */
             partitions_left_out: number;
+            /** @description What it began as, if it is a fork. */
+            forked_from?: components["schemas"]["ForkedFrom"];
             /** @description Its configuration, complete. */
             config: components["schemas"]["SubscriptionConfig"];
             /** @description What it holds of each partition, by number; of several topics, in the order of their lives. */
@@ -3300,6 +3360,59 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["LeasePage"];
+                };
+            };
+            /** @description Refused or failed. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    forkSubscription: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description Namespace. */
+                ns: string;
+                /** @description Subscription. */
+                subscription: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["ForkSubscription"];
+            };
+        };
+        responses: {
+            /** @description It stands like that. */
+            200: {
+                headers: {
+                    /** @description Tag of the configuration, for `If-Match` and `If-None-Match`. */
+                    ETag?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Subscription"];
+                };
+            };
+            /** @description Created. */
+            201: {
+                headers: {
+                    /** @description Tag of the configuration, for `If-Match` and `If-None-Match`. */
+                    ETag?: string;
+                    /** @description Its path. */
+                    Location?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Subscription"];
                 };
             };
             /** @description Refused or failed. */

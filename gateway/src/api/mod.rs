@@ -9,6 +9,7 @@
 //!   openapi                             the OpenAPI 3.1 document of all that
 //! ```
 
+mod fork;
 mod limits;
 mod message;
 mod namespace;
@@ -20,6 +21,7 @@ mod storage;
 mod subscription;
 mod topic;
 
+pub use fork::{ForkSubscription, ForkedFrom};
 pub use limits::{
     CONFIG_BYTES_MAX, CONFIRM_DEADLINE_MS_MAX, Limits, READ_BYTES_MAX, REQUEST_HEADERS_BYTES_MAX,
     REQUEST_HEADERS_MAX, SETTLE_BYTES_MAX, SETTLE_PUBLISH_BYTES_MAX, Service,

@@ -13,10 +13,10 @@ use utoipa::openapi::{
 
 use super::operations::{Answer, Body, Content, Kind, OPERATIONS, Operation, Param, Verb};
 use super::{
-    BatchLine, BatchPublished, Explained, LeasePage, NamespaceConfig, NamespacePage, NamespacePatch,
-    OutputMessage, Problem, ProblemOutcome, Producer, Published, Pull, Pulled, ReadPage, Receipt, Record,
-    Redrive, Redriven, Seek, Seeked, Service, Settle, Settled, SubscriptionConfig, SubscriptionPage,
-    SubscriptionPatch, TopicConfig, TopicPage, TopicPatch,
+    BatchLine, BatchPublished, Explained, ForkSubscription, LeasePage, NamespaceConfig, NamespacePage,
+    NamespacePatch, OutputMessage, Problem, ProblemOutcome, Producer, Published, Pull, Pulled, ReadPage,
+    Receipt, Record, Redrive, Redriven, Seek, Seeked, Service, Settle, Settled, SubscriptionConfig,
+    SubscriptionPage, SubscriptionPatch, TopicConfig, TopicPage, TopicPatch,
 };
 
 const ABOUT: &str = "Durable messaging over HTTP and WebSocket. Paths with `/v1/ns/{ns}/topics` and \
@@ -220,6 +220,7 @@ fn components() -> Components {
     collect::<Settle>(&mut found);
     collect::<OutputMessage<'_>>(&mut found);
     collect::<Settled>(&mut found);
+    collect::<ForkSubscription>(&mut found);
     collect::<Seek>(&mut found);
     collect::<Seeked>(&mut found);
     collect::<LeasePage>(&mut found);

@@ -13,8 +13,8 @@ use weir_protocol::limits::{
 use weir_protocol::rpc::{self, At};
 use weir_protocol::start::{Start, parse_from};
 
-use super::Problem;
 use super::topic::some;
+use super::{ForkedFrom, Problem};
 
 /// How the messages of a topic reach those who take them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
@@ -136,6 +136,10 @@ pub struct Subscription {
     /// Partitions that the pattern matches and that are not consumed, because there are more than
     /// `subscription_partitions` of `GET /v1`. A change of the configuration takes in as many as there is room for.
     pub partitions_left_out: u64,
+    /// What it began as, if it is a fork.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    pub forked_from: Option<ForkedFrom>,
     /// Its configuration, complete.
     pub config: SubscriptionConfig,
     /// What it holds of each partition, by number; of several topics, in the order of their lives.

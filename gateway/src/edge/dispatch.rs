@@ -25,7 +25,9 @@ use super::body::{BodyBudget, too_large};
 use super::console::Console;
 use super::counts::QueueCounts;
 use super::route::Route;
-use super::{events, namespaces, operate, origin, publish, queues, read, receipts, subscriptions, topics};
+use super::{
+    events, forks, namespaces, operate, origin, publish, queues, read, receipts, subscriptions, topics,
+};
 use crate::api::operations::{PUBLIC, Target};
 use crate::api::{
     CONFIG_BYTES_MAX, Limits, Problem, REQUEST_HEADERS_BYTES_MAX, REQUEST_HEADERS_MAX, Service,
@@ -369,6 +371,7 @@ async fn run(id: &'static str, call: Call) -> Result<Response, Problem> {
         "deleteSubscription" => subscriptions::delete(call).await,
         "pauseSubscription" => subscriptions::pause(call, true).await,
         "resumeSubscription" => subscriptions::pause(call, false).await,
+        "forkSubscription" => forks::fork(call).await,
         "seekSubscription" => queues::seek(call).await,
         "redriveDeadLetters" => operate::redrive(call).await,
         "listLeases" => queues::leases(call).await,

@@ -3,7 +3,7 @@
 //! ```text
 //!   hyper ─▶ dispatch: Host, Origin, route, parameters, authorize ─▶ handlers ─▶ services
 //!   handlers   topics, namespaces, publish, receipts, read, events
-//!              subscriptions (what is set), queues (pull, settle, seek, leases), operate (state, explain,
+//!              subscriptions (what is set), forks, queues (pull, settle, seek, leases), operate (state, explain,
 //!              redrive), outputs (what a settle publishes)
 //!   input      bodies and headers as records       record    records as JSON and answers
 //!   confirm    what requests and answers say of confirms      encoding  compressed payloads
@@ -21,6 +21,7 @@ mod counts;
 mod dispatch;
 mod encoding;
 mod events;
+mod forks;
 mod input;
 pub(crate) mod measured;
 mod namespaces;

@@ -5,7 +5,7 @@ use http::header::LOCATION;
 use http::{HeaderValue, StatusCode};
 use weir_protocol::error::ErrorCode;
 use weir_protocol::ids::Name;
-use weir_protocol::rpc::{PartStats, Refusal, SubscriptionConfig};
+use weir_protocol::rpc::{ForkOrigin, PartStats, Refusal, SubscriptionConfig, snapshot_name};
 
 use super::dispatch::{Call, empty, json, permitted};
 use super::topics::{add_tag, if_match, must_be_new, page_limit, tag, tagged};
@@ -130,7 +130,7 @@ fn expect(current: &Subscription, expected: Option<(u64, u32)>) -> Result<(), Pr
 
 /// A subscription reads its topics and writes its dead letters: whoever sets that up may do so themselves. Otherwise
 /// a subscription would be a way around the grants on topics.
-fn may_connect(
+pub(super) fn may_connect(
     call: &Call,
     config: &SubscriptionConfig,
     before: Option<&SubscriptionConfig>,
@@ -158,13 +158,23 @@ fn may_connect(
 }
 
 async fn shown(call: &Call, status: StatusCode) -> Result<Response, Problem> {
-    let view = call.edge.services.subscriptions.view(&path(call)?).await?;
+    shown_as(call, &path(call)?, status, &call.path).await
+}
+
+/// A subscription as it is now; a new one with its place.
+pub(super) async fn shown_as(
+    call: &Call,
+    path: &SubscriptionPath,
+    status: StatusCode,
+    place: &str,
+) -> Result<Response, Problem> {
+    let view = call.edge.services.subscriptions.view(path).await?;
     let mut response = json(status, &full(&view))?;
     add_tag(&mut response, &tag(view.subscription.id, view.subscription.version));
     if status == StatusCode::CREATED
-        && let Ok(path) = HeaderValue::from_str(&call.path)
+        && let Ok(place) = HeaderValue::from_str(place)
     {
-        response.headers_mut().insert(LOCATION, path);
+        response.headers_mut().insert(LOCATION, place);
     }
     Ok(response)
 }
@@ -184,10 +194,16 @@ fn full(view: &SubscriptionView) -> api::Subscription {
         topic_deleted: view.is_topic_deleted,
         topics_deleted: deleted.into_iter().cloned().collect(),
         partitions_left_out: subscription.left_out,
+        forked_from: subscription.fork.as_ref().map(forked_from),
         config: (&subscription.config).into(),
         parts: parts.map(|(place, stats)| part(place, stats.as_ref())).collect(),
         totals: totals(view),
     }
+}
+
+fn forked_from(origin: &ForkOrigin) -> api::ForkedFrom {
+    let at = if origin.snapshot == 0 { "now".to_owned() } else { snapshot_name(origin.snapshot) };
+    api::ForkedFrom { name: origin.subscription.clone(), id: origin.id, at }
 }
 
 fn part(place: &PartPlace, stats: Option<&PartStats>) -> SubscriptionPart {

@@ -241,6 +241,7 @@ impl State {
             shards: request.shards,
             created_ms: id,
             more: request.more,
+            fork: None,
         };
         self.subscriptions.insert(name, subscription.clone());
         Ok(SubscriptionCreated { subscription, created: true })

@@ -19,6 +19,7 @@
 
 mod cluster;
 mod consume;
+mod fork;
 mod operate;
 mod output;
 mod packet;
@@ -32,6 +33,7 @@ mod topic;
 
 pub use cluster::*;
 pub use consume::*;
+pub use fork::*;
 pub use operate::*;
 pub use output::*;
 pub use packet::*;

@@ -1,6 +1,6 @@
 //! Subscriptions: a topic as a work queue. Configuration at the home of its name, leases where the partition is.
 
-use super::{Position, Refusal, Slice, U128};
+use super::{ForkOrigin, Position, Refusal, Slice, U128};
 
 /// Full name of a subscription on the wire.
 #[derive(Clone, PartialEq, Eq, Hash, prost::Message)]
@@ -116,6 +116,9 @@ pub struct SubscriptionDescription {
     /// The other topics, if there are several.
     #[prost(message, repeated, tag = "8")]
     pub more: Vec<ConsumedTopic>,
+    /// What it began as, if not anew.
+    #[prost(message, optional, tag = "9")]
+    pub fork: Option<ForkOrigin>,
 }
 
 /// A life of a topic that a subscription consumes.
@@ -156,6 +159,9 @@ pub struct CreateSubscriptionRequest {
     /// The other topics, if there are several.
     #[prost(message, repeated, tag = "5")]
     pub more: Vec<ConsumedTopic>,
+    /// Its parts begin as those of another subscription stood, of the same topics: all of them, or it is not made.
+    #[prost(message, optional, tag = "6")]
+    pub fork: Option<ForkOrigin>,
 }
 
 /// The answer to [`CreateSubscriptionRequest`].

@@ -9,12 +9,12 @@ use std::sync::Arc;
 use futures_util::future::join_all;
 use prost::Message as _;
 use tokio::sync::watch;
-use weir_protocol::ids::ShardId;
+use weir_protocol::ids::{Incarnation, ShardId};
 use weir_protocol::rpc::Refusal;
 
 use super::carrier::{Carry, commit, not_here, run};
 use crate::replica::ShardHandle;
-use crate::shard::command::{Change, Command, Taken};
+use crate::shard::command::{Change, Command, NewsTaken};
 use crate::shard::entry::SubBatch;
 use crate::shard::state::{OutboxRow, Verdict};
 
@@ -45,8 +45,10 @@ impl Forwarder {
         let rows = self.shard.state.read().outbox().rows(target, ROWS_PER_ENTRY);
         let Some(last) = rows.last().map(|row| row.seq) else { return Ok(()) };
         let tell = |row: &OutboxRow| row.command(self.shard.shard);
-        change(handle, rows.iter().map(tell).collect()).await?;
-        change(&self.shard, vec![Change::Taken(Taken { target: target.0, upto: last + 1 })]).await
+        let unforked = change(handle, rows.iter().map(tell).collect()).await?;
+        let unforked = unforked.into_iter().map(|life| life.0).collect();
+        let taken = NewsTaken { target: target.0, upto: last + 1, unforked };
+        change(&self.shard, vec![Change::Taken(taken)]).await.map(drop)
     }
 }
 
@@ -65,14 +67,17 @@ impl Carry for Forwarder {
     }
 }
 
-/// Commits changes in a shard.
-async fn change(shard: &ShardHandle, changes: Vec<Change>) -> Result<(), Refusal> {
+/// Commits changes in a shard, and gives the forks among them that cannot begin there.
+async fn change(shard: &ShardHandle, changes: Vec<Change>) -> Result<Vec<Incarnation>, Refusal> {
     let command = |change| Command { change: Some(change) }.encode_to_vec();
     let subs = changes.into_iter().map(|change| SubBatch::command(command(change).into())).collect();
+    let mut unforked = Vec::new();
     for verdict in commit(shard, subs).await? {
-        if let Verdict::Refused(refusal) = verdict {
-            return Err(refusal);
+        match verdict {
+            Verdict::Refused(refusal) => return Err(refusal),
+            Verdict::Unforked(life) => unforked.push(life),
+            _ => {}
         }
     }
-    Ok(())
+    Ok(unforked)
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use prost::Message as _;
 use weir_journal::Class;
-use weir_protocol::error::ErrorCode;
+use weir_protocol::error::{ErrorCode, Outcome};
 use weir_protocol::ids::{Incarnation, PartitionId, ProducerKey, TimestampMs};
 use weir_protocol::limits::{PARTITIONS_MAX, SUBSCRIPTION_PARTS_MAX, SUBSCRIPTION_TOPICS_MAX};
 use weir_protocol::rpc::{
@@ -36,6 +36,7 @@ const TOLD_TIME_MAX: Duration = Duration::from_secs(5);
 /// Proposes a change of topics, subscriptions or namespaces and answers with what it became, once every shard that holds
 /// partitions of the topic knows.
 pub(super) async fn change(shard: ShardHandle, room: Room, change: Change) -> Result<Bytes, Refusal> {
+    let is_fork = matches!(&change, Change::CreateSubscription(create) if create.fork.is_some());
     let is_update = matches!(change, Change::UpdateTopic(_) | Change::UpdateSubscription(_));
     let command = Bytes::from(Command { change: Some(change) }.encode_to_vec());
     let sub = SubBatch::command(command);
@@ -52,7 +53,14 @@ pub(super) async fn change(shard: ShardHandle, room: Room, change: Change) -> Re
         _ => None,
     };
     if let Some(life) = life {
-        shard.told_everywhere(Incarnation(life), TOLD_TIME_MAX).await?;
+        let told = shard.told_everywhere(Incarnation(life), TOLD_TIME_MAX).await;
+        // A shard that has not heard of a fork may still refuse it.
+        told.map_err(|refusal| if is_fork { refusal.with_outcome(Outcome::Unknown) } else { refusal })?;
+        if is_fork && shard.state.read().subscriptions().life(Incarnation(life)).is_none() {
+            let detail =
+                "at: not every partition keeps what the subscription was then; nothing of the fork is left";
+            return Err(Refusal::new(ErrorCode::SnapshotGone, detail));
+        }
     }
     match verdict {
         Some(Verdict::Refused(refusal)) => Err(refusal),
@@ -62,7 +70,7 @@ pub(super) async fn change(shard: ShardHandle, room: Room, change: Change) -> Re
         Some(Verdict::SubscriptionCreated(made)) => Ok(made.encode_to_vec().into()),
         Some(Verdict::Subscription(subscription)) if is_update => Ok(subscription.encode_to_vec().into()),
         Some(Verdict::Done | Verdict::Topic(_) | Verdict::Subscription(_)) => Ok(Bytes::new()),
-        Some(Verdict::Placed(_) | Verdict::Sent(_)) | None => {
+        Some(Verdict::Placed(_) | Verdict::Sent(_) | Verdict::Unforked(_)) | None => {
             Err(Refusal::new(ErrorCode::Internal, "the change has no verdict"))
         }
     }
@@ -130,13 +138,15 @@ fn subscription(
     request: CreateSubscriptionRequest,
     shards: impl FnOnce() -> Vec<u32>,
 ) -> Result<CreateSubscription, Refusal> {
-    let CreateSubscriptionRequest { name, config, topic_incarnation, shards: of_topic, more } = request;
+    let CreateSubscriptionRequest { name, config, topic_incarnation, shards: of_topic, more, fork } = request;
     let invalid = |detail: String| Err(Refusal::new(ErrorCode::InvalidConfig, detail));
     if config.prefix().is_some() {
         if !(config.more_topics.is_empty() && more.is_empty()) {
             return invalid("a pattern stands alone".to_owned());
         }
-        return Ok(CreateSubscription { name, config, topic_incarnation: 0, shards: shards(), more });
+        // Where its source has parts: a shard that came later knows nothing of that one.
+        let shards = if fork.is_some() { of_topic } else { shards() };
+        return Ok(CreateSubscription { name, config, topic_incarnation: 0, shards, more, fork });
     }
     if config.more_topics.len() != more.len() || more.len() >= SUBSCRIPTION_TOPICS_MAX {
         return invalid(format!("{} topics; 1 to {SUBSCRIPTION_TOPICS_MAX} are allowed", more.len() + 1));
@@ -145,7 +155,7 @@ fn subscription(
     if of_topic.is_empty() || partitions > SUBSCRIPTION_PARTS_MAX {
         return invalid(format!("{partitions} partitions; 1 to {SUBSCRIPTION_PARTS_MAX} are allowed"));
     }
-    Ok(CreateSubscription { name, config, topic_incarnation, shards: of_topic, more })
+    Ok(CreateSubscription { name, config, topic_incarnation, shards: of_topic, more, fork })
 }
 
 fn checked(config: TopicConfig) -> Result<TopicConfig, Refusal> {

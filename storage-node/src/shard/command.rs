@@ -3,7 +3,7 @@
 
 use bytes::Bytes;
 use weir_protocol::rpc::{
-    ConsumedTopic, Namespace, PartRef, SlotRun, SubscriptionConfig, SubscriptionDescription,
+    ConsumedTopic, ForkOrigin, Namespace, PartRef, SlotRun, SubscriptionConfig, SubscriptionDescription,
     SubscriptionName, TopicConfig, TopicDescription, TopicName, U128,
 };
 
@@ -38,7 +38,7 @@ pub enum Change {
     TellTopic(TellTopic),
     /// Deletes what another shard has taken.
     #[prost(message, tag = "7")]
-    Taken(Taken),
+    Taken(NewsTaken),
     /// Places the slots.
     #[prost(message, tag = "8")]
     PutSlots(PutSlots),
@@ -162,6 +162,20 @@ pub struct Taken {
     pub upto: u64,
 }
 
+/// [`Taken`] of news.
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct NewsTaken {
+    /// Who has.
+    #[prost(uint32, tag = "1")]
+    pub target: u32,
+    /// First number that it may not have.
+    #[prost(uint64, tag = "2")]
+    pub upto: u64,
+    /// Of the subscriptions told of, the lives of forks that it cannot begin: they are taken back.
+    #[prost(uint64, repeated, tag = "3")]
+    pub unforked: Vec<u64>,
+}
+
 /// Places every slot in a home shard.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct PutSlots {
@@ -202,6 +216,9 @@ pub struct CreateSubscription {
     /// The other topics, if there are several.
     #[prost(message, repeated, tag = "5")]
     pub more: Vec<ConsumedTopic>,
+    /// What its parts begin as, if not anew.
+    #[prost(message, optional, tag = "6")]
+    pub fork: Option<ForkOrigin>,
 }
 
 /// Replaces a configuration, but for its topic and start.

@@ -444,6 +444,22 @@ impl Part {
         Some(part)
     }
 
+    /// What the part of another subscription begins as: as this one stands, or stood before the seek of this name, which
+    /// may be forgotten. It shares everything, and both go on by themselves. `snapshot` 0: as it stands.
+    #[must_use]
+    pub fn forked(&self, snapshot: u64, start: Offset) -> Option<Self> {
+        let then = if snapshot == 0 { self.clone() } else { self.as_of(snapshot, start)? };
+        Some(Self {
+            dead: then.given_up.len(),
+            // Letters that are on their way are the other's, and so are its fences and its seeks.
+            dead_pending: 0,
+            fence_min: Fence(0),
+            kept: Arc::default(),
+            moved_to: Offset(0),
+            ..then
+        })
+    }
+
     /// Records below `end` that are unsettled here and settled in `other`.
     #[must_use]
     pub fn unsettled_only_here(&self, other: &Self, end: Offset) -> u64 {

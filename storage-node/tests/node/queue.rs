@@ -58,6 +58,7 @@ pub(crate) async fn subscribe(
         topic_incarnation: life,
         shards: shards.to_vec(),
         more: Vec::new(),
+        fork: None,
     };
     let made: SubscriptionCreated = call(link, Method::CreateSubscription, &request).await.unwrap();
     assert!(made.created);

@@ -87,7 +87,7 @@ async fn a_seek_can_be_undone_and_what_was_settled_since_stays_settled() {
     assert_eq!(offsets(then(0, Standing::Ready).await.unwrap()), [0; 0]);
     match then(7, Standing::Ready).await {
         Err(CallError::Refused(refusal)) => {
-            assert_eq!(refusal.error_code(), ErrorCode::InvalidCursor);
+            assert_eq!(refusal.error_code(), ErrorCode::SnapshotGone);
             assert!(refusal.detail.contains("snap_0000000000000005"), "{}", refusal.detail);
         }
         other => panic!("{other:?}"),
@@ -105,7 +105,7 @@ async fn a_seek_can_be_undone_and_what_was_settled_since_stays_settled() {
     assert_eq!(pull(&link, &ask(work, 9)).await.1, ["c", "d"]);
     let gone = seek(At::Earliest(true), 0, 77);
     match link.call(Method::Seek, SHARD, vec![prost::Message::encode_to_vec(&gone).into()], WAIT).await {
-        Err(CallError::Refused(refusal)) => assert_eq!(refusal.error_code(), ErrorCode::InvalidCursor),
+        Err(CallError::Refused(refusal)) => assert_eq!(refusal.error_code(), ErrorCode::SnapshotGone),
         other => panic!("{other:?}"),
     }
     node.shutdown(Duration::from_secs(5)).await;

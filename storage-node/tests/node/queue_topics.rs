@@ -78,6 +78,7 @@ async fn subscribe_to_letters(link: &Link, dead: u64) -> PartRef {
         topic_incarnation: dead,
         shards: vec![1],
         more: Vec::new(),
+        fork: None,
     };
     let made: SubscriptionCreated = call(link, Method::CreateSubscription, &request).await.unwrap();
     PartRef { subscription: made.subscription.id, incarnation: dead, partition: 0 }
@@ -90,7 +91,14 @@ async fn what_contradicts_itself_is_refused() {
     let life = create(&link, "orders", config()).await;
     let with = |more_topics: Vec<String>, more: Vec<ConsumedTopic>, shards: Vec<u32>, topic: &str| {
         let config = SubscriptionConfig { more_topics, ..queue_config(topic) };
-        CreateSubscriptionRequest { name: subscription_name(), config, topic_incarnation: life, shards, more }
+        CreateSubscriptionRequest {
+            name: subscription_name(),
+            config,
+            topic_incarnation: life,
+            shards,
+            more,
+            fork: None,
+        }
     };
     let other = || ConsumedTopic { incarnation: life, shards: vec![1] };
     for request in [

@@ -69,6 +69,26 @@ pub const CREATE_SUBSCRIPTION: Operation = Operation {
     ..SUBSCRIPTION
 };
 
+/// Forks a subscription.
+pub const FORK_SUBSCRIPTION: Operation = Operation {
+    id: "forkSubscription",
+    verb: Verb::Post,
+    path: "/v1/ns/{ns}/subscriptions/{subscription}:fork",
+    summary: "Fork a subscription: another that begins as this one stands, or stood",
+    about: "The fork consumes the same topics in the same mode, and begins with what was settled, dead and tried here at that \
+            instant; nothing is copied, and both go on independently. What is leased here is ready there. Idempotent as creating is: \
+            an existing subscription that began otherwise or is configured otherwise is 409 `config_mismatch`. If not every \
+            partition keeps what stood then, it is 410 `snapshot_gone`, and nothing of the fork is left; a partition that a \
+            pattern took in after that seek keeps nothing of before it. What retention has removed since is not brought back. \
+            Needs the grant `manage` on both, and otherwise what creating needs. Errors: `subscription_not_found`, \
+            `incarnation_gone` once the topic was deleted, `snapshot_gone`, `config_mismatch`, `not_supported` for another mode, \
+            topics, start or order, `invalid_parameter`, `invalid_config`, `invalid_name`, `unknown_field`, `topic_not_found`, \
+            `unavailable`; with the outcome `unknown` it may be there or not: ask again.",
+    headers: &[],
+    body: Body::Required(&[json("ForkSubscription")]),
+    ..CREATE_SUBSCRIPTION
+};
+
 /// Reads a subscription.
 pub const READ_SUBSCRIPTION: Operation = Operation {
     id: "readSubscription",

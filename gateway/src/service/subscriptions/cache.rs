@@ -142,6 +142,7 @@ mod tests {
             lives: vec![Incarnation(1)],
             parts: (0..3).map(part).collect(),
             left_out: 0,
+            fork: None,
             created: TimestampMs(id),
         }
     }

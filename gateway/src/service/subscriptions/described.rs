@@ -4,7 +4,9 @@ use std::collections::BTreeSet;
 
 use weir_protocol::error::{ErrorCode, Outcome};
 use weir_protocol::ids::{Incarnation, Name, PartitionId, ShardId, TimestampMs, TopicPath};
-use weir_protocol::rpc::{PartRef, SubscriptionConfig, SubscriptionDescription, SubscriptionName};
+use weir_protocol::rpc::{
+    ForkOrigin, PartRef, SubscriptionConfig, SubscriptionDescription, SubscriptionName,
+};
 
 use crate::service::ServiceError;
 
@@ -59,6 +61,8 @@ pub struct Subscription {
     pub left_out: u64,
     /// When it was created.
     pub created: TimestampMs,
+    /// What it began as, if not anew.
+    pub fork: Option<ForkOrigin>,
 }
 
 /// A part: what a subscription holds of one partition, and where.
@@ -212,6 +216,7 @@ impl TryFrom<SubscriptionDescription> for Described {
             parts,
             left_out: 0,
             created: TimestampMs(description.created_ms),
+            fork: description.fork,
         };
         Ok(Self { subscription, shards })
     }

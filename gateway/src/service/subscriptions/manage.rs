@@ -144,6 +144,7 @@ impl Subscriptions {
             topic_incarnation: first.incarnation,
             shards: first.shards,
             more: topics.collect(),
+            fork: None,
         };
         let call = CallFor {
             shard: self.storage.home(&place, deadline).await?,
@@ -187,7 +188,7 @@ impl Subscriptions {
     }
 
     /// Where dead letters go must exist, or be made because the namespace says so: nobody would notice later.
-    async fn find_dead_letter_topic(
+    pub(super) async fn find_dead_letter_topic(
         &self,
         path: &SubscriptionPath,
         config: &SubscriptionConfig,

@@ -1,7 +1,7 @@
 //! Subscriptions: topics as work queues. Configured at the home of their name, consumed where the partitions are.
 //!
 //! ```text
-//!   Subscriptions ─┬─ create, get, view, update, delete, list ─▶ home shard of the name
+//!   Subscriptions ─┬─ create, fork, get, view, update, delete, list ─▶ home shard of the name
 //!                  ├─ pull    leases of all partitions in turns; waits for any of them
 //!                  ├─ consume leases of all partitions as they appear, within credit
 //!                  ├─ settle  leases back to their partitions, results in the order they were given
@@ -15,6 +15,7 @@
 mod cache;
 mod consume;
 mod described;
+mod fork;
 mod known;
 mod lease;
 mod leases;

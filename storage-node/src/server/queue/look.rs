@@ -116,7 +116,7 @@ fn as_of(
         let known: Vec<_> = part.kept().map(snapshot_name).collect();
         let known = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
         let detail = format!("as_of: what stood before that seek is not kept here any more; known: {known}");
-        Refusal::new(ErrorCode::InvalidCursor, detail)
+        Refusal::new(ErrorCode::SnapshotGone, detail)
     })?;
     let range = Offset(request.from).max(view.start)..view.end;
     let page = then.stood_as(range, request.standing(), limit, now).ok_or_else(|| {

@@ -70,7 +70,7 @@ fn undo(view: &View, back_to: u64) -> Result<Option<SeekPreview>, Refusal> {
         Some(preview) => Ok(Some(preview)),
         None => {
             let detail = "undo: what stood before that seek is not kept any more; of each partition the latest four are";
-            Err(Refusal::new(ErrorCode::InvalidCursor, detail))
+            Err(Refusal::new(ErrorCode::SnapshotGone, detail))
         }
     }
 }

@@ -75,6 +75,8 @@ pub enum Verdict {
     Subscription(SubscriptionDescription),
     /// An output is on its way under this number.
     Sent(u64),
+    /// The fork of this life cannot begin here: not all that it is to begin as is kept.
+    Unforked(Incarnation),
     /// Done.
     Done,
 }

@@ -40,6 +40,7 @@ impl ShardState {
             Change::Taken(taken) => {
                 Arc::make_mut(&mut self.outbox).taken(ShardId(taken.target), taken.upto);
                 applied.is_outbox_changed = true;
+                self.take_back(&taken.unforked, applied);
                 Ok(Verdict::Done)
             }
             Change::PutSlots(put) => Arc::make_mut(&mut self.slots).put(&put).map(|()| Verdict::Done),

@@ -1,9 +1,11 @@
-//! Pins what state version 5 means: a log of 49 entries and the checkpoint it must lead to, byte for byte.
+//! Pins what state version 5 means: a log of 50 entries and the checkpoint it must lead to, byte for byte.
 //!
 //! A build that fails here would read its predecessor's log differently: raise `STATE_VERSION` and keep the old rules.
 //! To write the files of a *new* version: `WEIR_GOLDEN_DIR=storage-node/src/shard/state/golden cargo test -p
 //! weir-storage-node golden`.
 #![expect(clippy::disallowed_methods, reason = "writes golden files when asked to")]
+
+mod forked;
 
 use std::ops::Range;
 
@@ -17,8 +19,8 @@ use weir_protocol::rpc::{
 
 use super::super::command::{
     Buried, Change, ChangePart, Command, CreateSubscription, CreateTopic, DeleteNamespace,
-    DeleteSubscription, DeleteTopic, Forget, PutNamespace, PutSlots, Rewrite, Seal, SealedPart, Taken,
-    TellSubscription, TellTopic, UpdateSubscription, UpdateTopic,
+    DeleteSubscription, DeleteTopic, Forget, NewsTaken, PutNamespace, PutSlots, Rewrite, Seal, SealedPart,
+    Taken, TellSubscription, TellTopic, UpdateSubscription, UpdateTopic,
 };
 use super::super::entry::{Across, EntryBuilder, Idempotency, Kind, SubBatch};
 use super::tests::{batch, config, name};
@@ -125,6 +127,7 @@ fn log() -> Vec<Bytes> {
     entries.push(entry(9_970, &unneeded_packs()));
     entries.push(entry(9_980, &several_topics()));
     entries.push(entry(9_990, &rewritten_packs()));
+    entries.push(entry(9_995, &forked::forked()));
     entries
 }
 
@@ -230,7 +233,8 @@ fn subscriptions() -> Vec<SubBatch> {
     let create = |name: &str, counter: u64, shards: Vec<u32>, start: At| {
         let (name, config) = subscription(name, "clicks", start);
         let topic_incarnation = life(counter);
-        let create = CreateSubscription { name, config, topic_incarnation, shards, more: Vec::new() };
+        let create =
+            CreateSubscription { name, config, topic_incarnation, shards, more: Vec::new(), fork: None };
         command(Change::CreateSubscription(create))
     };
     let (name, config) = subscription("billing", "clicks", At::Earliest(true));
@@ -250,6 +254,7 @@ fn subscriptions() -> Vec<SubBatch> {
         shards: vec![5],
         created_ms: 7,
         more: Vec::new(),
+        fork: None,
     };
     let tell = |seq: u64, is_deleted: bool| {
         let subscription = guest.clone();
@@ -277,8 +282,14 @@ fn several_topics() -> Vec<SubBatch> {
     let (of_both, config) = subscription("both", "orders", At::Earliest(true));
     let config = SubscriptionConfig { more_topics: vec!["clicks".into()], ..config };
     let more = vec![ConsumedTopic { incarnation: life(2), shards: vec![5, 5, 6] }];
-    let both =
-        CreateSubscription { name: of_both, config, topic_incarnation: life(1), shards: vec![5], more };
+    let both = CreateSubscription {
+        name: of_both,
+        config,
+        topic_incarnation: life(1),
+        shards: vec![5],
+        more,
+        fork: None,
+    };
     let (pattern, config) = subscription("pattern", "cl*", At::Latest(true));
     let config = SubscriptionConfig { is_stream: true, ..config };
     let shards = vec![4, 5, 6];
@@ -288,6 +299,7 @@ fn several_topics() -> Vec<SubBatch> {
         topic_incarnation: 0,
         shards: shards.clone(),
         more: Vec::new(),
+        fork: None,
     };
     let (guest, config) = subscription("guests", "*", At::Earliest(true));
     let guest = SubscriptionDescription {
@@ -299,6 +311,7 @@ fn several_topics() -> Vec<SubBatch> {
         shards,
         created_ms: 8,
         more: Vec::new(),
+        fork: None,
     };
     let topic = |topic: &str| {
         let (name, config, shards) = (name(topic), super::tests::config(1), vec![5]);
@@ -328,7 +341,8 @@ fn ruled() -> Vec<SubBatch> {
     let config = SubscriptionConfig { is_by_key: true, filter, ..config };
     let (topic_incarnation, shards) = (life(2), vec![5, 5]);
     let more = Vec::new();
-    let create = CreateSubscription { name: name.clone(), config, topic_incarnation, shards, more };
+    let create =
+        CreateSubscription { name: name.clone(), config, topic_incarnation, shards, more, fork: None };
     let update = UpdateSubscription {
         name,
         config: SubscriptionConfig { is_by_key: false, ..create.config.clone() },
@@ -481,7 +495,7 @@ fn neighbours() -> Vec<SubBatch> {
             incarnation: None,
             expected_version: None,
         })),
-        command(Change::Taken(Taken { target: 6, upto: 2 })),
+        command(Change::Taken(NewsTaken { target: 6, upto: 2, unforked: Vec::new() })),
         guest(0, 1, false),
         guest(2, 2, false),
         guest(1, 2, false),
@@ -525,7 +539,7 @@ fn the_golden_log_leads_to_the_golden_checkpoint() {
         std::fs::write(format!("{dir}/v5.checkpoint"), state.encode()).unwrap();
         return;
     }
-    assert_eq!(entries, 49);
+    assert_eq!(entries, 50);
     assert!(written == LOG, "this build writes another log");
     assert!(state.encode() == CHECKPOINT, "this build applies the log differently");
     let refused = verdicts.iter().filter(|verdict| matches!(verdict, Verdict::Refused(_))).count();

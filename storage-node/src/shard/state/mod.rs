@@ -21,6 +21,9 @@ mod cutting;
 mod dead_letters;
 mod dedupe;
 mod floors;
+mod forking;
+#[cfg(test)]
+mod forks;
 #[cfg(test)]
 mod golden;
 #[cfg(test)]

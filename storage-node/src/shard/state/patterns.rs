@@ -14,12 +14,13 @@ use weir_protocol::error::ErrorCode;
 use weir_protocol::ids::{Incarnation, PartitionId};
 use weir_protocol::limits::SUBSCRIPTION_PARTS_MAX;
 use weir_protocol::rpc::{
-    At as From, FoundPart, FoundParts, ListPartsRequest, Position, Refusal, SubscriptionDescription,
-    TopicDescription, TopicName,
+    At as From, FoundPart, FoundParts, ListPartsRequest, Refusal, SubscriptionDescription, TopicDescription,
+    TopicName,
 };
 
 use super::apply::{Applied, ShardState};
 use super::dedupe::PartitionKey;
+use super::subscribing::Begin;
 
 /// A subscription with a pattern, and what this shard has of it.
 #[derive(Debug, Clone)]
@@ -102,14 +103,14 @@ impl ShardState {
     pub(super) fn pattern_told(&mut self, subscription: &SubscriptionDescription, applied: &mut Applied) {
         let is_new = Arc::make_mut(&mut self.patterns).told(subscription);
         // What comes later is new in its topic, and nothing of it is passed over.
-        let start = if is_new { subscription.config.start } else { From::Earliest(true).into() };
+        let begin = if is_new { Begin::of(subscription) } else { Begin::At(From::Earliest(true).into()) };
         let life = Incarnation(subscription.id);
         let keys = self.matching(subscription);
         if let Some(pattern) = Arc::make_mut(&mut self.patterns).lives.get_mut(&life) {
             pattern.left_out = 0; // counted anew
         }
         for key in keys {
-            self.open_matching(life, key, start);
+            self.open_matching(life, key, begin);
             applied.touched.push(key);
         }
     }
@@ -124,7 +125,7 @@ impl ShardState {
         let Some(name) = &topic.name else { return };
         for life in self.patterns.of(name) {
             for key in self.keys_of(topic) {
-                self.open_matching(life, key, From::Earliest(true).into());
+                self.open_matching(life, key, Begin::At(From::Earliest(true).into()));
             }
         }
     }
@@ -144,13 +145,13 @@ impl ShardState {
         }
     }
 
-    fn open_matching(&mut self, life: Incarnation, key: PartitionKey, start: Position) {
+    fn open_matching(&mut self, life: Incarnation, key: PartitionKey, begin: Begin<'_>) {
         let Some(pattern) = self.patterns.lives.get(&life) else { return };
         let (subscription, count) = (Arc::clone(&pattern.subscription), pattern.parts);
         if self.parts.get(&(life, key)).is_some() {
             return;
         }
-        let is_opened = count < SUBSCRIPTION_PARTS_MAX && self.open_part((life, key), &subscription, start);
+        let is_opened = count < SUBSCRIPTION_PARTS_MAX && self.open_part((life, key), &subscription, begin);
         let Some(pattern) = Arc::make_mut(&mut self.patterns).lives.get_mut(&life) else { return };
         match is_opened {
             true => pattern.parts += 1,

@@ -73,6 +73,7 @@ impl World {
             topic_incarnation: input.incarnation,
             shards: input.shards.clone(),
             more: Vec::new(),
+            fork: None,
         };
         let Verdict::SubscriptionCreated(made) = shards.command(2, Change::CreateSubscription(create)) else {
             panic!("it is new")

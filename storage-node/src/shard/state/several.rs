@@ -32,6 +32,7 @@ fn pattern(shards: &mut Neighbours, at: usize, of: &str, config: SubscriptionCon
         topic_incarnation: 0,
         shards: SHARDS.map(|shard| shard.0).to_vec(),
         more: Vec::new(),
+        fork: None,
     };
     match shards.command(at, Change::CreateSubscription(create)) {
         Verdict::SubscriptionCreated(made) => made.created.then_some(made.subscription.id),
@@ -99,6 +100,7 @@ fn a_deleted_topic_drops_its_parts_and_a_deleted_subscription_all_of_its() {
         topic_incarnation: a.incarnation,
         shards: a.shards.clone(),
         more,
+        fork: None,
     };
     let again = create.clone();
     assert!(matches!(shards.command(2, Change::CreateSubscription(create)), Verdict::SubscriptionCreated(_)));

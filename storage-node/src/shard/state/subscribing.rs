@@ -5,7 +5,9 @@ use std::sync::Arc;
 use weir_protocol::error::ErrorCode;
 use weir_protocol::ids::{Incarnation, Offset, PartitionId, TimestampMs};
 use weir_protocol::limits::SUBSCRIPTION_PATTERNS_MAX;
-use weir_protocol::rpc::{At as From, PartRef, Position, Refusal, SubscriptionDescription, TopicName};
+use weir_protocol::rpc::{
+    At as From, ForkOrigin, PartRef, Position, Refusal, SubscriptionDescription, TopicName,
+};
 
 use super::super::command::{CreateSubscription, DeleteSubscription, TellSubscription, UpdateSubscription};
 use super::apply::{Applied, At, ShardState, Verdict};
@@ -32,6 +34,7 @@ impl ShardState {
         if create.shards.iter().chain(more).any(|shard| *shard != home) {
             self.has_outbox_room()?;
         }
+        self.check_fork(create)?;
         let (topics, patterns) = (&mut self.topics, &self.patterns);
         let has_room = |subscription: &SubscriptionDescription| {
             if subscription.config.prefix().is_none()
@@ -75,9 +78,14 @@ impl ShardState {
     ) -> Result<Verdict, Refusal> {
         self.has_outbox_room()?;
         let subscription = self.subscriptions.delete(delete)?;
-        self.close_parts(&subscription, applied);
-        self.tell_of_subscription(&subscription, true, applied);
+        self.close_everywhere(&subscription, applied);
         Ok(Verdict::Subscription(subscription))
+    }
+
+    /// It was deleted: its parts here are gone at once, and the others when their shards hear of it.
+    pub(super) fn close_everywhere(&mut self, subscription: &SubscriptionDescription, applied: &mut Applied) {
+        self.close_parts(subscription, applied);
+        self.tell_of_subscription(subscription, true, applied);
     }
 
     fn tell_of_subscription(
@@ -100,14 +108,21 @@ impl ShardState {
         told: TellSubscription,
         applied: &mut Applied,
     ) -> Result<Verdict, Refusal> {
-        if !self.is_news(told.source, told.seq, None)? {
+        let subscription = &told.subscription;
+        let is_news = self.is_news(told.source, told.seq, None)?;
+        if told.is_deleted {
+            if is_news {
+                self.close_parts(subscription, applied);
+            }
             return Ok(Verdict::Done);
         }
-        if told.is_deleted {
-            self.close_parts(&told.subscription, applied);
-        } else {
-            self.open_parts(&told.subscription, applied);
-            self.configure_parts(&told.subscription, applied);
+        // Said again when it is told again: the answer before may have been lost.
+        if !self.can_begin(subscription, is_news) {
+            return Ok(Verdict::Unforked(Incarnation(subscription.id)));
+        }
+        if is_news {
+            self.open_parts(subscription, applied);
+            self.configure_parts(subscription, applied);
         }
         Ok(Verdict::Done)
     }
@@ -118,7 +133,7 @@ impl ShardState {
             return self.pattern_told(subscription, applied);
         }
         for key in self.part_keys(subscription) {
-            self.open_part(key, subscription, subscription.config.start);
+            self.open_part(key, subscription, Begin::of(subscription));
         }
     }
 
@@ -127,14 +142,19 @@ impl ShardState {
         &mut self,
         key: PartKey,
         subscription: &SubscriptionDescription,
-        at: Position,
+        begin: Begin<'_>,
     ) -> bool {
         let Some(partition) = self.partitions.get(&key.1) else { return false };
+        let part = match begin {
+            Begin::At(position) => Some(Part::new(start(partition, position))),
+            Begin::As(origin) => self.forked(key.1, origin),
+        };
+        let Some(part) = part else { return false };
         let held = HeldPart {
             name: Arc::new(subscription.name.clone()),
             config: Arc::new(subscription.config.clone()),
             version: subscription.version,
-            part: Part::new(start(partition, at)),
+            part,
         };
         self.parts.open(key, held)
     }
@@ -164,13 +184,18 @@ impl ShardState {
     /// The subscription's parts that lie in this shard.
     fn part_keys(&self, subscription: &SubscriptionDescription) -> Vec<PartKey> {
         let life = Incarnation(subscription.id);
+        self.partitions_of(subscription).into_iter().map(|key| (life, key)).collect()
+    }
+
+    /// The partitions in this shard that it consumes.
+    pub(super) fn partitions_of(&self, subscription: &SubscriptionDescription) -> Vec<PartitionKey> {
         if subscription.config.prefix().is_some() {
-            return self.matching(subscription).into_iter().map(|key| (life, key)).collect();
+            return self.matching(subscription);
         }
         let here = self.topics.shard().0;
         let of_topic = |(topic, shards): (u64, &[u32])| {
             let here = (0..).zip(shards).filter(|(_, shard)| **shard == here);
-            let key = |(partition, _)| (life, (Incarnation(topic), PartitionId(partition)));
+            let key = |(partition, _)| (Incarnation(topic), PartitionId(partition));
             here.map(key).collect::<Vec<_>>()
         };
         subscription.consumed().flat_map(of_topic).collect()
@@ -263,6 +288,22 @@ fn letters<'a>(
         })
     };
     given_up.filter_map(letter).collect()
+}
+
+/// What a new part begins as.
+#[derive(Clone, Copy)]
+pub(super) enum Begin<'a> {
+    /// Everything before is settled.
+    At(Position),
+    /// As that of another subscription.
+    As(&'a ForkOrigin),
+}
+
+impl<'a> Begin<'a> {
+    /// What the parts of a new subscription begin as.
+    pub(super) fn of(subscription: &'a SubscriptionDescription) -> Self {
+        subscription.fork.as_ref().map_or(Self::At(subscription.config.start), Self::As)
+    }
 }
 
 /// The part that a call means.

@@ -32,6 +32,21 @@ fn label(name: &SubscriptionName) -> String {
     format!("{}/{}", name.namespace, name.subscription)
 }
 
+/// What is to be made, without a life.
+pub(super) fn described(create: &CreateSubscription) -> SubscriptionDescription {
+    SubscriptionDescription {
+        name: create.name.clone(),
+        id: 0,
+        version: 1,
+        config: create.config.clone(),
+        topic_incarnation: create.topic_incarnation,
+        shards: create.shards.clone(),
+        created_ms: 0,
+        more: create.more.clone(),
+        fork: create.fork.clone(),
+    }
+}
+
 impl Subscriptions {
     /// Those of a checkpoint; `None` if two have one name or life.
     pub(super) fn restored(subscriptions: Vec<SubscriptionDescription>) -> Option<Self> {
@@ -62,6 +77,12 @@ impl Subscriptions {
         Ok(self.lives.get(life).expect("names and lives change together"))
     }
 
+    /// A subscription that lives.
+    #[must_use]
+    pub fn life(&self, life: Incarnation) -> Option<&Arc<SubscriptionDescription>> {
+        self.lives.get(&life)
+    }
+
     /// Number of subscriptions.
     #[must_use]
     pub fn len(&self) -> usize {
@@ -83,9 +104,11 @@ impl Subscriptions {
         has_room: impl FnOnce(&SubscriptionDescription) -> Result<(), Refusal>,
     ) -> Result<SubscriptionCreated, Refusal> {
         if let Ok(existing) = self.describe(&create.name) {
+            // Who says nothing of how it began means any that is so now.
             let is_same = existing.config == create.config
                 && existing.topic_incarnation == create.topic_incarnation
-                && existing.more == create.more;
+                && existing.more == create.more
+                && (create.fork.is_none() || existing.fork == create.fork);
             if !is_same {
                 let detail =
                     format!("subscription {} exists with another configuration", label(&create.name));
@@ -96,16 +119,8 @@ impl Subscriptions {
         for name in [&create.name.tenant, &create.name.namespace, &create.name.subscription] {
             Name::new(name).map_err(|error| Refusal::new(ErrorCode::InvalidName, error.to_string()))?;
         }
-        let subscription = SubscriptionDescription {
-            name: create.name.clone(),
-            id: next_life().0,
-            version: 1,
-            config: create.config.clone(),
-            topic_incarnation: create.topic_incarnation,
-            shards: create.shards.clone(),
-            created_ms: ts.0,
-            more: create.more.clone(),
-        };
+        let subscription =
+            SubscriptionDescription { id: next_life().0, created_ms: ts.0, ..described(create) };
         has_room(&subscription)?;
         self.insert(Arc::new(subscription.clone()))
             .expect("looked up above, and lives are never given twice");

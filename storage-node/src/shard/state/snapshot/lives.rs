@@ -72,6 +72,7 @@ fn move_subscription(subscription: &mut SubscriptionDescription, by: u64) {
         subscription.topic_incarnation += by;
     }
     subscription.more.iter_mut().for_each(|topic| topic.incarnation += by);
+    subscription.fork.iter_mut().for_each(|fork| fork.id += by);
 }
 
 #[cfg(test)]
