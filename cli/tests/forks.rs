@@ -220,3 +220,53 @@ fn a_fork_of_a_stream_reads_on_from_where_its_cursor_stood() {
     assert_eq!(values(&pull(&mut http, "audit", 100)), (4..10).collect::<BTreeSet<_>>());
     assert_eq!(pull(&mut http, "ledger", 100).len(), 0);
 }
+
+/// Milliseconds since the epoch, after everything that was done before and before everything that is done after.
+fn instant() -> u64 {
+    let now = || {
+        let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap();
+        u64::try_from(now.as_millis()).unwrap()
+    };
+    let asked = now() + 1;
+    while now() <= asked {
+        std::hint::spin_loop();
+    }
+    asked
+}
+
+#[test]
+fn what_stood_at_a_time_is_listed_and_forked_and_the_answer_says_which_instant_it_is() {
+    let (dir, product, mut http) = started();
+    publish(&mut http, "orders", 0..30);
+    create(&mut http, "billing", &json!({"topics": ["orders"], "backoff_ms": [0]}));
+    let listed = |http: &mut Connection, name: &str, query: &str| {
+        http.request(&format!("GET /v1/subscriptions/{name}/state?{query}"), &[], b"").unwrap()
+    };
+    let before = instant();
+    work(&mut http, "billing", |n| n < 10, |n| n < 12);
+    let then = instant();
+    // A seek keeps what stood before it, with its time.
+    done(&mut http, "POST /v1/subscriptions/billing:seek", &json!({"to": "latest"}));
+    publish(&mut http, "orders", 30..33);
+    let (product, mut http) = restarted(&dir, product);
+    for (of, at, count) in
+        [("ready", before, 30), ("ready", then, 18), ("dead", then, 2), ("dead", before, 0)]
+    {
+        let found = listed(&mut http, "billing", &format!("of={of}&as_of=ts:{at}")).json();
+        assert_eq!(found["items"].as_array().unwrap().len(), count, "{of} at {at}: {found}");
+        assert_eq!(found["as_of_ms"], at, "{found}");
+    }
+    assert_eq!(listed(&mut http, "billing", "of=leased&as_of=ts:5").json()["code"], "invalid_parameter");
+    assert_eq!(listed(&mut http, "billing", "as_of=yesterday").json()["field"], "as_of");
+    let made = fork(&mut http, "billing", &json!({"name": "replay", "at": format!("ts:{then}")}));
+    assert_eq!(made.status, 201, "{}", made.text());
+    let made = made.json();
+    assert_eq!(made["forked_from"]["at"], format!("ts:{then}"));
+    assert!(made["parts"].as_array().unwrap().iter().all(|part| part["forked_at_ms"] == then), "{made}");
+    assert_eq!((&made["totals"]["dead"], &made["totals"]["unsettled"]), (&json!(2), &json!(21)));
+    let first = fork(&mut http, "billing", &json!({"name": "anew", "at": format!("ts:{before}")}));
+    assert_eq!(first.json()["totals"]["unsettled"], 33);
+    let (_product, mut http) = restarted(&dir, product);
+    assert_eq!(values(&pull(&mut http, "replay", 100)), (12..33).collect());
+    assert_eq!(values(&pull(&mut http, "billing", 100)), (30..33).collect());
+}

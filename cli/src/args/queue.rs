@@ -100,6 +100,7 @@ pub(crate) enum SubscriptionCommand {
         from beside the first one. Flags say what is configured otherwise.\n\nExamples:\n  \
         weir subscription fork billing billing-shadow                              # as it stands\n  \
         weir subscription fork billing replay --at snap_00c0ffee00c0ffee           # as it stood before a seek\n  \
+        weir subscription fork billing replay --at ts:2026-01-31T02:00:00Z         # as it stood then\n  \
         weir subscription fork billing replay --dlq replay.dlq --max-attempts 1"
     )]
     Fork {
@@ -107,7 +108,7 @@ pub(crate) enum SubscriptionCommand {
         name: String,
         /// Name of the new one
         fork: String,
-        /// As it stood when: now, or what a seek answered: snap_ and 16 digits
+        /// As it stood when: now, ts:TIME (RFC 3339 or ms; about an hour is kept), or what a seek answered: snap_ and 16 digits
         #[arg(long, default_value = "now", value_name = "WHEN")]
         at: String,
         /// What is configured otherwise
@@ -196,8 +197,9 @@ pub(crate) struct StateArgs {
     #[arg(long, default_value = "ready", value_name = "STATE",
         value_parser = ["ready", "leased", "delayed", "blocked", "settling", "filtered", "dead"])]
     pub(crate) of: String,
-    /// As it was before a seek, by what the seek answered: snap_ and 16 digits; ready, delayed or dead
-    #[arg(long, value_name = "SNAPSHOT")]
+    /// As it was at ts:TIME (RFC 3339 or ms; about an hour is kept), or before a seek, by what the seek answered: snap_ and 16
+    /// digits; ready, delayed or dead
+    #[arg(long, value_name = "WHEN")]
     pub(crate) as_of: Option<String>,
     /// Only this partition
     #[arg(long, value_name = "N")]

@@ -78,6 +78,7 @@ fn reason_in_words(reason: &str) -> &str {
 
 pub(super) async fn state(api: &Api, as_json: bool, args: &StateArgs) -> anyhow::Result<()> {
     let (mut cursor, mut rows, mut left) = (None::<String>, Vec::new(), args.limit);
+    let mut instant = None::<u64>;
     while left > 0 {
         let mut query = format!("{}/state?of={}&limit={}", args.name, args.of, left.min(PAGE_MAX));
         if let Some(as_of) = &args.as_of {
@@ -98,10 +99,14 @@ pub(super) async fn state(api: &Api, as_json: bool, args: &StateArgs) -> anyhow:
                 rows.push(row(item));
             }
         }
+        instant = instant.into_iter().chain(page["as_of_ms"].as_u64()).min();
         cursor = page["next"].as_str().map(str::to_owned);
         if cursor.is_none() {
             break;
         }
+    }
+    if let Some(ms) = instant {
+        output::note(format_args!("as it stood at ts:{ms}"));
     }
     if !as_json && rows.is_empty() {
         output::note(format_args!(

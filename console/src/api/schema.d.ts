@@ -949,7 +949,8 @@ export interface components {
              */
             name: string;
             /**
-             * @description As it stood when: `now`, or the `undo` of a seek: right before that.
+             * @description As it stood when: `now`; the `undo` of a seek: right before that; or `ts:` and RFC 3339 or milliseconds: then, or at
+             *     the newest instant before that each partition keeps (`forked_at_ms` of the answer's `parts`).
              * @default now
              */
             at: string;
@@ -965,7 +966,7 @@ export interface components {
              * @description Its life.
              */
             id: number;
-            /** @description As it was asked for: `now`, when the fork was made, or the `undo` of a seek. */
+            /** @description As it was asked for: `now`, when the fork was made, the `undo` of a seek, or a time. */
             at: string;
         };
         /**
@@ -996,6 +997,12 @@ export interface components {
             items: components["schemas"]["LeasedRecord"][];
             /** @description Pass as `cursor` for the next page; `null` on the last. */
             next?: string | null;
+            /**
+             * Format: int64
+             * @description With `as_of`: the instant of which the page tells, milliseconds since the epoch, the earliest where its partitions
+             *     differ. The newest that is kept and not after what was asked for; absent where it is not known.
+             */
+            as_of_ms?: number;
         };
         /** @description A message that is leased, or that waits for its time. */
         LeasedRecord: {
@@ -2291,6 +2298,11 @@ export interface components {
              * @description The shard that holds it.
              */
             shard: number;
+            /**
+             * Format: int64
+             * @description Of a fork, the instant that it began as, milliseconds since the epoch; absent where that is not known.
+             */
+            forked_at_ms?: number;
         };
         /**
          * @description Changes to a configuration. Fields that are left out stay; `null` removes the dead letter topic.
@@ -3329,7 +3341,7 @@ export interface operations {
             query?: {
                 /** @description `ready` (if absent), `leased`, `delayed`, `blocked`, `settling`, `filtered` or `dead`. */
                 of?: string;
-                /** @description The `undo` of a seek: the messages that were `ready`, `delayed` or `dead` right before it. What was published since counts as ready. Of each partition the latest four seeks are kept; other moments are not known. */
+                /** @description The messages that were `ready`, `delayed` or `dead` then: `ts:` and RFC 3339 or milliseconds, or the `undo` of a seek for right before it, where what was published since counts as ready. Of each partition the latest four seeks are kept, and about an hour: the first change of each minute keeps what stood before it. `as_of_ms` of the answer is the instant that is shown. 410 `snapshot_gone` if nothing of then or before is kept. */
                 as_of?: string;
                 /** @description Only this partition; all by default. */
                 partition?: number;

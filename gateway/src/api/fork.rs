@@ -13,7 +13,8 @@ pub struct ForkSubscription {
     /// Name of the new subscription, in the same namespace.
     #[schema(required = true)]
     pub name: String,
-    /// As it stood when: `now`, or the `undo` of a seek: right before that.
+    /// As it stood when: `now`; the `undo` of a seek: right before that; or `ts:` and RFC 3339 or milliseconds: then, or at
+    /// the newest instant before that each partition keeps (`forked_at_ms` of the answer's `parts`).
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false, default = "now")]
     pub at: Option<String>,
@@ -28,6 +29,6 @@ pub struct ForkedFrom {
     pub name: String,
     /// Its life.
     pub id: u64,
-    /// As it was asked for: `now`, when the fork was made, or the `undo` of a seek.
+    /// As it was asked for: `now`, when the fork was made, the `undo` of a seek, or a time.
     pub at: String,
 }

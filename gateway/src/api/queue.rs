@@ -340,6 +340,11 @@ pub struct LeasePage {
     pub items: Vec<LeasedRecord>,
     /// Pass as `cursor` for the next page; `null` on the last.
     pub next: Option<String>,
+    /// With `as_of`: the instant of which the page tells, milliseconds since the epoch, the earliest where its partitions
+    /// differ. The newest that is kept and not after what was asked for; absent where it is not known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    pub as_of_ms: Option<u64>,
 }
 
 /// A message that is leased, or that waits for its time.

@@ -182,6 +182,10 @@ pub struct SubscriptionPart {
     pub reader: Option<String>,
     /// The shard that holds it.
     pub shard: u32,
+    /// Of a fork, the instant that it began as, milliseconds since the epoch; absent where that is not known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    pub forked_at_ms: Option<u64>,
 }
 
 /// Sums over the partitions that can be reached.

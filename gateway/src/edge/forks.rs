@@ -3,14 +3,15 @@
 use axum::response::Response;
 use http::StatusCode;
 use weir_protocol::error::ErrorCode;
-use weir_protocol::ids::Name;
-use weir_protocol::rpc::{SubscriptionConfig, snapshot_named};
+use weir_protocol::ids::{Name, TimestampMs};
+use weir_protocol::rpc::{At, SubscriptionConfig, snapshot_named};
+use weir_protocol::start::{Start, parse_from};
 
 use super::dispatch::{Call, permitted};
 use super::subscriptions::{may_connect, path, shown_as};
 use crate::api::{ForkSubscription, Problem};
 use crate::auth::{Op, Resource};
-use crate::service::subscriptions::SubscriptionPath;
+use crate::service::subscriptions::{Moment, SubscriptionPath};
 
 pub(super) async fn fork(mut call: Call) -> Result<Response, Problem> {
     let source = path(&call)?;
@@ -23,25 +24,31 @@ pub(super) async fn fork(mut call: Call) -> Result<Response, Problem> {
     let fork = SubscriptionPath { subscription: name, ..source.clone() };
     let resource = Resource::Subscription { namespace: &fork.namespace, subscription: &fork.subscription };
     permitted(&call.principal, Op::Manage, &resource)?;
-    let snapshot = snapshot(asked.at.as_deref().unwrap_or("now"))?;
+    let moment = moment("at", asked.at.as_deref().unwrap_or("now"))?;
     let subscriptions = &call.edge.services.subscriptions;
     let source = subscriptions.get(&source).await?;
     let config = asked.config.apply(source.config.clone())?;
     check_same(&source.config, &config)?;
     may_connect(&call, &config, None)?;
-    let (_, is_new) = subscriptions.fork(&source, &fork, config, snapshot).await?;
+    let (_, is_new) = subscriptions.fork(&source, &fork, config, moment).await?;
     let status = if is_new { StatusCode::CREATED } else { StatusCode::OK };
     let collection = call.path.rsplit_once('/').map_or("", |(collection, _)| collection);
     shown_as(&call, &fork, status, &format!("{collection}/{}", fork.subscription)).await
 }
 
-/// The name of what stood then; 0: now.
-fn snapshot(at: &str) -> Result<u64, Problem> {
-    if at == "now" {
-        return Ok(0);
+/// Now, before a seek, or at a time.
+pub(super) fn moment(field: &str, text: &str) -> Result<Moment, Problem> {
+    if text == "now" {
+        return Ok(Moment::Now);
     }
-    snapshot_named(at)
-        .ok_or_else(|| Problem::invalid_parameter("at", "now, or what a seek answered: snap_ and 16 digits"))
+    match (snapshot_named(text), parse_from(text)) {
+        (Some(name), _) => Ok(Moment::Before(name)),
+        (None, Ok(Start::At(At::TimestampMs(ms)))) => Ok(Moment::At(TimestampMs(ms))),
+        _ => {
+            let why = "now, what a seek answered (snap_ and 16 digits), or ts: and RFC 3339 or milliseconds";
+            Err(Problem::invalid_parameter(field, why))
+        }
+    }
 }
 
 /// What settles mean depends on it.
@@ -68,11 +75,17 @@ mod tests {
     use crate::api::default_subscription_config;
 
     #[test]
-    fn a_fork_begins_now_or_before_a_seek() {
-        assert_eq!(snapshot("now").unwrap(), 0);
-        assert_eq!(snapshot(&snapshot_name(7)).unwrap(), 7);
-        for bad in ["", "earliest", "snap_1", "5", "NOW"] {
-            assert_eq!(snapshot(bad).unwrap_err().field.as_deref(), Some("at"), "{bad}");
+    fn a_moment_is_now_before_a_seek_or_a_time() {
+        for (text, meant) in [
+            ("now", Moment::Now),
+            (&snapshot_name(7), Moment::Before(7)),
+            ("ts:5", Moment::At(TimestampMs(5))),
+            ("ts:1970-01-01T00:00:01Z", Moment::At(TimestampMs(1_000))),
+        ] {
+            assert_eq!(moment("at", text).unwrap(), meant);
+        }
+        for bad in ["", "earliest", "snap_1", "5", "NOW", "ts:", "tail:3"] {
+            assert_eq!(moment("at", bad).unwrap_err().field.as_deref(), Some("at"), "{bad}");
         }
     }
 

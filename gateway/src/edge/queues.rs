@@ -18,6 +18,7 @@ use weir_protocol::start::{Start, parse_from};
 use super::body::too_large;
 use super::confirm::idempotency_key;
 use super::dispatch::{Call, from_json, json};
+use super::forks::moment;
 use super::outputs;
 use super::read::partition;
 use super::record;
@@ -28,7 +29,7 @@ use crate::api::{
     SETTLE_PUBLISH_BYTES_MAX, SeekedPart, SettleOutcome, SettledLease, Takeover,
 };
 use crate::service::subscriptions::{
-    Delivery, Lease, LeaseListing, ListLeases, MessageId, Pull, Seek, SettleLease, Settled,
+    Delivery, Lease, LeaseListing, ListLeases, MessageId, Moment, Pull, Seek, SettleLease, Settled,
 };
 
 const MAX_DEFAULT: u64 = 32;
@@ -235,7 +236,7 @@ pub(super) async fn list(call: Call, standing: Standing) -> Result<Response, Pro
     if from.is_some() && number.is_none() {
         return Err(Problem::invalid_parameter("from", "an offset belongs to one partition: name it"));
     }
-    let as_of = call.route.query("as_of").map_or(Ok(0), |token| undo_name("as_of", token))?;
+    let as_of = call.route.query("as_of").map_or(Ok(Moment::Now), |text| moment("as_of", text))?;
     let topic = call.route.query("topic").map(Name::new).transpose();
     let topic = topic.map_err(|error| {
         Problem::new(ErrorCode::InvalidName, format!("topic: {error}")).with_field("topic")
@@ -249,12 +250,12 @@ pub(super) async fn list(call: Call, standing: Standing) -> Result<Response, Pro
         standing,
         cursor,
     };
-    let page = call.edge.services.subscriptions.leases(&path(&call)?, &list).await?;
+    let (page, as_of_ms) = call.edge.services.subscriptions.leases(&path(&call)?, &list).await?;
     let items = page.items.into_iter().map(|LeaseListing { topic, partition, lease }| {
         listed(MessageId { topic, partition, offset: Offset(lease.offset) }, lease)
     });
     let items = items.collect();
-    let mut response = json(StatusCode::OK, &LeasePage { items, next: page.next })?;
+    let mut response = json(StatusCode::OK, &LeasePage { items, next: page.next, as_of_ms })?;
     response.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
     Ok(response)
 }

@@ -202,7 +202,11 @@ fn full(view: &SubscriptionView) -> api::Subscription {
 }
 
 fn forked_from(origin: &ForkOrigin) -> api::ForkedFrom {
-    let at = if origin.snapshot == 0 { "now".to_owned() } else { snapshot_name(origin.snapshot) };
+    let at = match (origin.snapshot, origin.at_ms) {
+        (0, None) => "now".to_owned(),
+        (0, Some(ms)) => format!("ts:{ms}"),
+        (name, _) => snapshot_name(name),
+    };
     api::ForkedFrom { name: origin.subscription.clone(), id: origin.id, at }
 }
 
@@ -224,6 +228,7 @@ fn part(place: &PartPlace, stats: Option<&PartStats>) -> SubscriptionPart {
         oldest_ms: stats.and_then(|stats| stats.oldest_ms),
         reader: stats.and_then(|stats| stats.reader.clone()),
         shard: place.shard.0,
+        forked_at_ms: stats.and_then(|stats| stats.forked_at_ms),
     }
 }
 

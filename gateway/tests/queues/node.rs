@@ -380,7 +380,7 @@ impl State {
         let limit = usize::try_from(request.limit).unwrap();
         let next = leases.get(limit).map(|lease| lease.offset);
         leases.truncate(limit);
-        Ok(LeaseList { leases, next })
+        Ok(LeaseList { leases, next, as_of_ms: None })
     }
 
     fn seek(&mut self, request: &SeekRequest) -> Result<SeekAnswer, Refusal> {

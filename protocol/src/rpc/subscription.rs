@@ -455,6 +455,9 @@ pub struct PartStats {
     /// Of a stream, who reads.
     #[prost(string, optional, tag = "14")]
     pub reader: Option<String>,
+    /// Of a fork, the instant that it began as, if that is known; milliseconds since the epoch.
+    #[prost(uint64, optional, tag = "15")]
+    pub forked_at_ms: Option<u64>,
 }
 
 /// The answer to [`PartStatsRequest`], in its order.
@@ -483,6 +486,9 @@ pub struct ListLeasesRequest {
     /// As it stood before the seek that kept it under this name; 0: now.
     #[prost(fixed64, tag = "5")]
     pub as_of: u64,
+    /// As it stood then, milliseconds since the epoch, as far as that is kept; not with `as_of`.
+    #[prost(uint64, optional, tag = "6")]
+    pub as_of_ms: Option<u64>,
 }
 
 /// Where a record stands for a subscription.
@@ -551,6 +557,9 @@ pub struct LeaseList {
     /// Where to go on; absent: that was all.
     #[prost(uint64, optional, tag = "2")]
     pub next: Option<u64>,
+    /// Of a moment that was, the last instant that it stood so and that is not after what was asked for, if that is known.
+    #[prost(uint64, optional, tag = "3")]
+    pub as_of_ms: Option<u64>,
 }
 
 /// Moves a part: everything from `to` on is unsettled, everything before is settled. Leases end, attempts begin anew.

@@ -9,6 +9,7 @@ use prometheus::{IntGauge, IntGaugeVec, Opts};
 use weir_protocol::ids::ShardId;
 
 use crate::shard::state::{OUTBOX_ROWS_MAX, OUTPUT_BYTES_MAX, OUTPUT_ROWS_MAX, ShardState};
+use crate::subscription::PAST_WEIGHT_MAX;
 
 /// Topics, outboxes, outputs and deduplication tables, by shard. Keeps no shard alive.
 #[derive(Debug)]
@@ -41,17 +42,24 @@ impl ShardsCollector {
             by("weir_node_output_bytes", "Bytes of outputs of settles on their way.", &["shard"])?;
         let dedupe =
             by("weir_node_dedupe_rows", "Producers and idempotency keys remembered.", &["shard", "table"])?;
+        let past = by(
+            "weir_node_subscription_past_bytes",
+            "What subscriptions keep of what they were, named by no seek, about.",
+            &["shard"],
+        )?;
         for (shard, state) in &self.shards {
             let Some(state) = state.upgrade() else { continue };
             // Each count is at hand: apply waits for no walk.
-            let (topic_count, outbox_rows, (producers, keys), sent) = {
+            let (topic_count, outbox_rows, (producers, keys), sent, past_weight) = {
                 let state = state.read();
                 let sent = (state.outputs().len(), state.outputs().bytes());
-                (state.topics().len(), state.outbox().count(), state.dedupe().rows(), sent)
+                let past = state.parts().past_weight();
+                (state.topics().len(), state.outbox().count(), state.dedupe().rows(), sent, past)
             };
             let shard = shard.to_string();
             topics.with_label_values(&[&shard]).set(signed(topic_count));
             outbox.with_label_values(&[&shard]).set(signed(outbox_rows));
+            past.with_label_values(&[&shard]).set(bytes_of_past(past_weight));
             outputs.with_label_values(&[&shard]).set(signed(sent.0));
             output_bytes.with_label_values(&[&shard]).set(i64::try_from(sent.1).unwrap_or(i64::MAX));
             dedupe.with_label_values(&[shard.as_str(), "producers"]).set(signed(producers));
@@ -77,6 +85,11 @@ impl ShardsCollector {
             "Rows of one table of one shard, beyond which new ones are refused.",
             self.dedupe_rows_max,
         )?;
+        let past_max = IntGauge::new(
+            "weir_node_subscription_past_bytes_max",
+            "What subscriptions of one shard keep of what they were, beyond which the oldest makes room or nothing is kept.",
+        )?;
+        past_max.set(bytes_of_past(PAST_WEIGHT_MAX));
         Ok(vec![
             Box::new(topics),
             Box::new(outbox),
@@ -87,6 +100,8 @@ impl ShardsCollector {
             Box::new(output_bytes),
             Box::new(output_bytes_max),
             Box::new(dedupe_max),
+            Box::new(past),
+            Box::new(past_max),
         ])
     }
 }
@@ -110,6 +125,11 @@ fn max(name: &str, help: &str, value: usize) -> prometheus::Result<IntGauge> {
     let gauge = IntGauge::new(name, help)?;
     gauge.set(signed(value));
     Ok(gauge)
+}
+
+/// What a weight of snapshots takes.
+fn bytes_of_past(weight: u64) -> i64 {
+    i64::try_from(2 * weight).unwrap_or(i64::MAX)
 }
 
 fn signed(count: usize) -> i64 {

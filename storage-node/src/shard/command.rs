@@ -288,6 +288,10 @@ pub struct ChangePart {
     /// seek with a higher one, applied before it, makes it of no account. 0: it does not say.
     #[prost(uint64, tag = "5")]
     pub fence_min: u64,
+    /// What stood before is kept now and then. Not in entries of earlier builds: a part that they changed has to be the same
+    /// in who replays them and in who has a checkpoint of those builds.
+    #[prost(bool, tag = "6")]
+    pub keeps_past: bool,
 }
 
 /// Dead letters below a number have reached their topic.

@@ -32,6 +32,9 @@ mod offset_set;
 mod part;
 #[cfg(test)]
 mod part_model;
+mod past;
+#[cfg(test)]
+mod past_tests;
 mod postpone;
 mod pulls;
 mod ready;
@@ -48,6 +51,7 @@ pub use cursor::{Acked, Connection, Cursor, Occupied, Wants};
 pub use event::{Dead, Delivered, EventError, Fence, Nacked, PartEvent, Seek};
 pub use leases::{Ask, Grant, Leases, Rules, Taken};
 pub use part::{Applied, KEPT_MAX, Part, SeekPreview};
+pub use past::{Moment, PAST_WEIGHT_MAX, SNAPSHOT_EVERY_MS, SNAPSHOT_WEIGHT_MAX, SNAPSHOTS_MAX, Stood};
 pub use pulls::PullKey;
 pub use ready::Lane;
 pub use retries::Retry;

@@ -7,6 +7,7 @@ use weir_protocol::ids::{Offset, TimestampMs};
 
 use super::event::{Delivered, Fence, Nacked, PartEvent, Seek};
 use super::offset_set::OffsetSet;
+use super::past::{Kept, Past};
 use super::retries::{Retries, Retry};
 
 /// One part of a subscription as the log tells it; the same in every replica. A copy costs nothing.
@@ -33,21 +34,16 @@ pub struct Part {
     pub(super) kept: Arc<Vec<Kept>>,
     /// Where the last seek went.
     pub(super) moved_to: Offset,
+    /// What stood before changes now and then, named by no seek.
+    pub(super) past: Arc<Past>,
+    /// The time of the entry that changed it last; 0: none has that said when.
+    pub(super) changed: TimestampMs,
+    /// Of a fork, the instant that it began as.
+    pub(super) forked_at: Option<TimestampMs>,
 }
 
 /// What stood before seeks that a part keeps at most; the oldest is forgotten.
 pub const KEPT_MAX: usize = 4;
-
-/// A part as it stood before a seek.
-#[derive(Debug, Clone, PartialEq)]
-pub(super) struct Kept {
-    /// What it is asked for by.
-    pub(super) name: u64,
-    pub(super) floor: Offset,
-    pub(super) settled: OffsetSet,
-    pub(super) retries: Retries,
-    pub(super) given_up: OffsetSet,
-}
 
 /// What an event changed.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -91,6 +87,9 @@ impl Part {
             given_up: OffsetSet::default(),
             kept: Arc::default(),
             moved_to: Offset(0),
+            past: Arc::default(),
+            changed: TimestampMs(0),
+            forked_at: None,
         }
     }
 
@@ -182,18 +181,13 @@ impl Part {
 
     /// Takes into account that there are no records from `end` on any more: nothing is known of them.
     pub fn cut(&mut self, end: Offset) {
-        let behind = end..Offset(u64::MAX);
         self.floor = self.floor.min(end);
         self.settled.forget_from(end);
-        self.retries.remove(&behind);
+        self.retries.remove(&(end..Offset(u64::MAX)));
         self.given_up.forget_from(end);
         self.moved_to = self.moved_to.min(end);
-        for kept in Arc::make_mut(&mut self.kept) {
-            kept.floor = kept.floor.min(end);
-            kept.settled.forget_from(end);
-            kept.retries.remove(&behind);
-            kept.given_up.forget_from(end);
-        }
+        Arc::make_mut(&mut self.kept).iter_mut().for_each(|kept| kept.cut(end));
+        Arc::make_mut(&mut self.past).cut(end);
     }
 
     /// `count` dead letters were put on their way.
@@ -368,8 +362,7 @@ impl Part {
     }
 
     fn keep(&mut self, name: u64) {
-        let (settled, retries) = (self.settled.clone(), self.retries.clone());
-        let kept = Kept { name, floor: self.floor, settled, retries, given_up: self.given_up.clone() };
+        let kept = self.as_kept(name, TimestampMs(0)..TimestampMs(0));
         let all = Arc::make_mut(&mut self.kept);
         if all.len() == KEPT_MAX {
             all.remove(0);
@@ -426,38 +419,6 @@ impl Part {
         let mut part = self.clone();
         part.go_back(kept, &bounds);
         Some(part)
-    }
-
-    /// The part as it stood before the seek of this name, without what was settled since; `None` if nothing is kept under
-    /// it. To be looked at: it shares everything and is never applied to.
-    #[must_use]
-    pub fn as_of(&self, name: u64, start: Offset) -> Option<Self> {
-        let kept = self.kept.iter().find(|kept| kept.name == name)?.clone();
-        let mut part = Self {
-            floor: kept.floor,
-            settled: kept.settled,
-            retries: kept.retries,
-            given_up: kept.given_up,
-            ..self.clone()
-        };
-        part.start_moved(start);
-        Some(part)
-    }
-
-    /// What the part of another subscription begins as: as this one stands, or stood before the seek of this name, which
-    /// may be forgotten. It shares everything, and both go on by themselves. `snapshot` 0: as it stands.
-    #[must_use]
-    pub fn forked(&self, snapshot: u64, start: Offset) -> Option<Self> {
-        let then = if snapshot == 0 { self.clone() } else { self.as_of(snapshot, start)? };
-        Some(Self {
-            dead: then.given_up.len(),
-            // Letters that are on their way are the other's, and so are its fences and its seeks.
-            dead_pending: 0,
-            fence_min: Fence(0),
-            kept: Arc::default(),
-            moved_to: Offset(0),
-            ..then
-        })
     }
 
     /// Records below `end` that are unsettled here and settled in `other`.

@@ -9,7 +9,8 @@ use weir_protocol::ids::{Offset, TimestampMs};
 
 use super::event::Fence;
 use super::offset_set::OffsetSet;
-use super::part::{Kept, Part};
+use super::part::Part;
+use super::past::{Kept, Past, SNAPSHOTS_MAX};
 use super::retries::{Retries, Retry};
 
 /// Format of [`StoredPart`].
@@ -62,9 +63,16 @@ pub struct StoredPart {
     kept: Vec<StoredKept>,
     #[prost(uint64, tag = "11")]
     moved_to: u64,
+    /// What no seek has named.
+    #[prost(message, repeated, tag = "12")]
+    past: Vec<StoredKept>,
+    #[prost(uint64, tag = "13")]
+    changed: u64,
+    #[prost(uint64, optional, tag = "14")]
+    forked_at: Option<u64>,
 }
 
-/// A part as it stood before a seek; fields as in [`StoredPart`].
+/// A part as it stood before a change; fields as in [`StoredPart`].
 #[derive(Clone, PartialEq, Message)]
 struct StoredKept {
     #[prost(uint64, tag = "1")]
@@ -77,6 +85,12 @@ struct StoredKept {
     retries: Vec<u64>,
     #[prost(bytes = "vec", optional, tag = "5")]
     given_up: Option<Vec<u8>>,
+    /// It stood so from here, or since ever.
+    #[prost(uint64, tag = "6")]
+    since: u64,
+    /// Until before; 0: nobody knows when.
+    #[prost(uint64, tag = "7")]
+    until: u64,
 }
 
 impl Part {
@@ -84,13 +98,6 @@ impl Part {
     /// stored on another thread is the same.
     #[must_use]
     pub fn stored(&self) -> StoredPart {
-        let kept = self.kept.iter().map(|kept| StoredKept {
-            name: kept.name,
-            floor: kept.floor.0,
-            settled: bitmap(&kept.settled),
-            retries: numbers(&kept.retries),
-            given_up: bitmap(&kept.given_up),
-        });
         StoredPart {
             format: FORMAT,
             floor: self.floor.0,
@@ -101,8 +108,11 @@ impl Part {
             dead_pending: self.dead_pending,
             fence_min: self.fence_min.0,
             given_up: bitmap(&self.given_up),
-            kept: kept.collect(),
+            kept: self.kept.iter().map(stored_kept).collect(),
             moved_to: self.moved_to.0,
+            past: self.past.ring.iter().map(stored_kept).collect(),
+            changed: self.changed.0,
+            forked_at: self.forked_at.map(|at| at.0),
         }
     }
 
@@ -136,7 +146,11 @@ impl Part {
         if given_up.members(Offset(0)).any(|at| at < bounds.start || at >= floor && !settled.contains(at)) {
             return Err(PartError::Contradiction("a dead record that is not settled"));
         }
+        if stored.past.len() > SNAPSHOTS_MAX {
+            return Err(PartError::Contradiction("more of its past than is kept"));
+        }
         let kept = stored.kept.iter().map(|kept| restored_kept(kept, bounds.end));
+        let past = stored.past.iter().map(|kept| restored_kept(kept, bounds.end));
         Ok(Self {
             floor,
             settled,
@@ -147,6 +161,9 @@ impl Part {
             given_up,
             kept: Arc::new(kept.collect::<Result<_, _>>()?),
             moved_to: Offset(stored.moved_to),
+            past: Arc::new(Past::restored(past.collect::<Result<_, _>>()?)),
+            changed: TimestampMs(stored.changed),
+            forked_at: stored.forked_at.map(TimestampMs),
         })
     }
 
@@ -197,9 +214,22 @@ fn numbers(retries: &Retries) -> Vec<u64> {
     numbers.collect()
 }
 
+fn stored_kept(kept: &Kept) -> StoredKept {
+    StoredKept {
+        name: kept.name,
+        floor: kept.floor.0,
+        settled: bitmap(&kept.settled),
+        retries: numbers(&kept.retries),
+        given_up: bitmap(&kept.given_up),
+        since: kept.stood.start.0,
+        until: kept.stood.end.0,
+    }
+}
+
 fn restored_kept(stored: &StoredKept, end: Offset) -> Result<Kept, PartError> {
     let kept = Kept {
         name: stored.name,
+        stood: TimestampMs(stored.since)..TimestampMs(stored.until),
         floor: Offset(stored.floor),
         settled: set(stored.settled.as_ref())?,
         retries: retries(&stored.retries)?,
@@ -207,7 +237,7 @@ fn restored_kept(stored: &StoredKept, end: Offset) -> Result<Kept, PartError> {
     };
     let last = [Some(kept.floor), kept.settled.max(), kept.given_up.max()].into_iter().flatten().max();
     let is_outside = last.is_some_and(|last| last > end) || kept.retries.from(end).next().is_some();
-    let wrong = PartError::Contradiction("what stood before a seek lies outside the partition");
+    let wrong = PartError::Contradiction("what stood before a change lies outside the partition");
     if is_outside { Err(wrong) } else { Ok(kept) }
 }
 

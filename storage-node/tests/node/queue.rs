@@ -258,7 +258,7 @@ async fn a_lease_that_ends_goes_to_another_and_the_late_worker_is_told_so() {
     let list: LeaseList = call(
         &link,
         Method::ListLeases,
-        &ListLeasesRequest { part: work, from: 0, limit: 10, standing: 0, as_of: 0 },
+        &ListLeasesRequest { part: work, from: 0, limit: 10, standing: 0, as_of: 0, as_of_ms: None },
     )
     .await
     .unwrap();

@@ -22,7 +22,14 @@ async fn explain(link: &Link, part: PartRef, offset: u64) -> (Standing, Vec<Hind
 }
 
 async fn dead(link: &Link, part: PartRef) -> Vec<u64> {
-    let request = ListLeasesRequest { part, from: 0, limit: 100, standing: Standing::Dead.into(), as_of: 0 };
+    let request = ListLeasesRequest {
+        part,
+        from: 0,
+        limit: 100,
+        standing: Standing::Dead.into(),
+        as_of: 0,
+        as_of_ms: None,
+    };
     let list: LeaseList = call(link, Method::ListLeases, &request).await.unwrap();
     list.leases.iter().map(|lease| lease.offset).collect()
 }
@@ -78,7 +85,7 @@ async fn a_seek_can_be_undone_and_what_was_settled_since_stays_settled() {
     let (node, link) = start(dir.path()).await;
     let then = |as_of, standing: Standing| {
         let (link, standing) = (link.clone(), standing.into());
-        let request = ListLeasesRequest { part: work, from: 0, limit: 9, standing, as_of };
+        let request = ListLeasesRequest { part: work, from: 0, limit: 9, standing, as_of, as_of_ms: None };
         async move { call::<LeaseList>(&link, Method::ListLeases, &request).await }
     };
     let offsets = |list: LeaseList| list.leases.iter().map(|lease| lease.offset).collect::<Vec<_>>();

@@ -163,8 +163,10 @@ pub const LIST_MESSAGES_OF_STATE: Operation = Operation {
         Param::optional(
             "as_of",
             Kind::Text,
-            "The `undo` of a seek: the messages that were `ready`, `delayed` or `dead` right before it. What was published \
-             since counts as ready. Of each partition the latest four seeks are kept; other moments are not known.",
+            "The messages that were `ready`, `delayed` or `dead` then: `ts:` and RFC 3339 or milliseconds, or the `undo` of a \
+             seek for right before it, where what was published since counts as ready. Of each partition the latest four seeks \
+             are kept, and about an hour: the first change of each minute keeps what stood before it. `as_of_ms` of the answer \
+             is the instant that is shown. 410 `snapshot_gone` if nothing of then or before is kept.",
         ),
         LISTED[0],
         LISTED[1],

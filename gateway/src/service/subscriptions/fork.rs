@@ -1,6 +1,7 @@
 //! Subscriptions that begin as another one stands, or stood.
 
 use weir_protocol::error::ErrorCode;
+use weir_protocol::ids::TimestampMs;
 use weir_protocol::rpc::{
     CreateSubscriptionRequest, DescribeSubscriptionRequest, ForkOrigin, Method, Refusal, SubscriptionConfig,
     SubscriptionCreated, SubscriptionDescription,
@@ -11,9 +12,30 @@ use super::described::{Subscription, SubscriptionPath};
 use crate::service::ServiceError;
 use crate::storage::{CallFor, Safety};
 
+/// Which moment of a subscription is meant.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Moment {
+    /// As it stands.
+    Now,
+    /// Before the seek that kept it under this name.
+    Before(u64),
+    /// At a time, as far as that is kept.
+    At(TimestampMs),
+}
+
+impl Moment {
+    /// The name that it has, or 0, and the time, as nodes are asked.
+    pub(super) fn asked(self) -> (u64, Option<u64>) {
+        match self {
+            Self::Now => (0, None),
+            Self::Before(name) => (name, None),
+            Self::At(time) => (0, Some(time.0)),
+        }
+    }
+}
+
 impl Subscriptions {
-    /// Creates a subscription whose parts begin as those of `source` stand, or stood before the seek of the name `snapshot`
-    /// (0: as they stand). True: it did not exist before; false: it exists with this origin and configuration. On return
+    /// Creates a subscription whose parts begin as those of `source` stood at a moment. True: it did not exist before; false: it exists with this origin and configuration. On return
     /// every part is there; after an error whose outcome is `none`, nothing of it.
     ///
     /// # Errors
@@ -24,7 +46,7 @@ impl Subscriptions {
         source: &Subscription,
         path: &SubscriptionPath,
         config: SubscriptionConfig,
-        snapshot: u64,
+        moment: Moment,
     ) -> Result<(Subscription, bool), ServiceError> {
         let deadline = self.storage.deadline();
         self.check_topic(source).await?;
@@ -42,7 +64,8 @@ impl Subscriptions {
             let detail = "the subscription that is forked was deleted, and created again";
             return Err(ServiceError::new(ErrorCode::IncarnationGone, detail));
         }
-        let fork = ForkOrigin { subscription: found.name.subscription, id: found.id, snapshot };
+        let (snapshot, at_ms) = moment.asked();
+        let fork = ForkOrigin { subscription: found.name.subscription, id: found.id, snapshot, at_ms };
         let request = CreateSubscriptionRequest {
             name: path.into(),
             config,

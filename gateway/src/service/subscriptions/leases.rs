@@ -4,8 +4,8 @@ use weir_protocol::error::ErrorCode;
 use weir_protocol::ids::{Incarnation, Name, Offset, PartitionId};
 use weir_protocol::rpc::{LeaseInfo, LeaseList, ListLeasesRequest, Method, Standing};
 
-use super::Subscriptions;
 use super::described::{PartPlace, Subscription, SubscriptionPath};
+use super::{Moment, Subscriptions};
 use crate::service::ServiceError;
 use crate::service::page::Page;
 use crate::service::token::{TokenReader, TokenWriter};
@@ -24,8 +24,8 @@ pub struct ListLeases {
     pub from: Offset,
     /// At most this many.
     pub limit: u32,
-    /// As it stood before the seek of this name; 0: now.
-    pub as_of: u64,
+    /// As it stood then.
+    pub as_of: Moment,
     /// Only what stands so; `Unset`: what is leased and what waits.
     pub standing: Standing,
     /// Cursor of the page before; then the two above are of no account.
@@ -60,7 +60,8 @@ enum Until {
 }
 
 impl Subscriptions {
-    /// A page of what is leased or delayed, by partition and offset.
+    /// A page of what is leased or delayed, by partition and offset; and of a moment that was, the earliest instant, milliseconds
+    /// since the epoch, as of which a partition of the page is shown.
     ///
     /// # Errors
     /// `partition_not_found`, `invalid_cursor`, `incarnation_gone` if the topic was deleted.
@@ -68,7 +69,7 @@ impl Subscriptions {
         &self,
         path: &SubscriptionPath,
         list: &ListLeases,
-    ) -> Result<Page<LeaseListing>, ServiceError> {
+    ) -> Result<(Page<LeaseListing>, Option<u64>), ServiceError> {
         let cursor = list.cursor.as_deref().map(Place::decode).transpose()?;
         let deadline = self.storage.deadline();
         self.with_known(path, deadline, |known| async move {
@@ -86,10 +87,11 @@ impl Subscriptions {
         &self,
         subscription: &Subscription,
         first: Place,
-        (limit, standing, as_of): (u32, Standing, u64),
+        (limit, standing, moment): (u32, Standing, Moment),
         deadline: tokio::time::Instant,
-    ) -> Result<Page<LeaseListing>, ServiceError> {
-        let mut items = Vec::new();
+    ) -> Result<(Page<LeaseListing>, Option<u64>), ServiceError> {
+        let (mut items, mut instant) = (Vec::new(), None::<u64>);
+        let (as_of, as_of_ms) = moment.asked();
         let mut place = subscription.parts.partition_point(|part| part.key() < first.part);
         let mut at = first;
         // What it would go on with is gone: the next one begins at its beginning.
@@ -100,26 +102,27 @@ impl Subscriptions {
             at.part = part.key();
             let left = limit.saturating_sub(u32::try_from(items.len()).unwrap_or(u32::MAX));
             if left == 0 {
-                return Ok(Page { items, next: Some(at.encode()) });
+                return Ok((Page { items, next: Some(at.encode()) }, instant));
             }
             let method = (Method::ListLeases, Safety::Repeatable);
             let call = Self::call(subscription, place, method, deadline);
             let part = subscription.part(place);
             let (from, standing) = (at.from.0, standing.into());
-            let request = ListLeasesRequest { part, from, limit: left, standing, as_of };
+            let request = ListLeasesRequest { part, from, limit: left, standing, as_of, as_of_ms };
             let answer = self.storage.ask::<_, LeaseList>(call, &request).await;
             let partition = at.part.1;
             let answer = answer.map_err(|failure: ServiceError| failure.with_partition(partition))?;
+            instant = instant.into_iter().chain(answer.as_of_ms).min();
             let topic = subscription.topic_of(place);
             let listing = |lease| LeaseListing { topic: topic.clone(), partition, lease };
             items.extend(answer.leases.into_iter().map(listing));
             if let Some(next) = answer.next {
                 let next = Place { from: Offset(next), ..at };
-                return Ok(Page { items, next: Some(next.encode()) });
+                return Ok((Page { items, next: Some(next.encode()) }, instant));
             }
             (place, at.from) = (place + 1, Offset(0));
         }
-        Ok(Page { items, next: None })
+        Ok((Page { items, next: None }, instant))
     }
 }
 

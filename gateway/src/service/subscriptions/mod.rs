@@ -29,6 +29,7 @@ mod settle_and_publish;
 
 pub use consume::{Consume, Consumer, ConsumerHandle, Leased};
 pub use described::{PartPlace, Subscription, SubscriptionPath};
+pub use fork::Moment;
 pub use lease::Lease;
 pub use leases::{LeaseListing, ListLeases};
 pub use manage::{ListSubscriptions, SubscriptionView, Subscriptions, SubscriptionsMetrics};

@@ -14,6 +14,8 @@ use super::{PartHandle, View};
 use crate::clock;
 use crate::replica::ShardHandle;
 use crate::server::dispatch::decode;
+use crate::shard::state::part_key;
+use crate::subscription::{Moment, Part, Stood};
 
 pub(in crate::server) fn describe(
     shard: &ShardHandle,
@@ -78,6 +80,7 @@ fn stats(shard: &ShardHandle, part: PartRef) -> Result<PartStats, Refusal> {
         in_memory,
         revivable: part.given_up(),
         reader,
+        forked_at_ms: part.forked_at().map(|at| at.0),
     })
 }
 
@@ -87,8 +90,8 @@ pub(in crate::server) fn leases(shard: &ShardHandle, body: Bytes) -> Result<Leas
     let queue = handle.queue(&handle.view()?);
     let limit = request.limit.clamp(1, READ_RECORDS_MAX) as usize;
     let (from, now) = (Offset(request.from), clock::now());
-    if request.as_of > 0 {
-        return as_of(&handle.view()?, &request, limit, now);
+    if request.as_of > 0 || request.as_of_ms.is_some() {
+        return as_of(shard, &handle.view()?, &request, limit, now);
     }
     let (held, view) = handle.lock(&queue)?;
     let page = match request.standing() {
@@ -101,28 +104,52 @@ pub(in crate::server) fn leases(shard: &ShardHandle, body: Bytes) -> Result<Leas
             held.leases.standing_as(&view.held.part, from.max(view.start)..view.end, standing, limit, now)
         }
     };
-    Ok(LeaseList { leases: page.leases, next: page.next.map(|offset| offset.0) })
+    let next = page.next.map(|offset| offset.0);
+    Ok(LeaseList { leases: page.leases, next, as_of_ms: None })
 }
 
-/// What was unsettled or dead before a seek; holds nobody up.
+/// What was unsettled or dead at a moment; holds nobody up.
 fn as_of(
+    shard: &ShardHandle,
     view: &View,
     request: &ListLeasesRequest,
     limit: usize,
     now: TimestampMs,
 ) -> Result<LeaseList, Refusal> {
     let part = &view.held.part;
-    let then = part.as_of(request.as_of, view.start).ok_or_else(|| {
-        let known: Vec<_> = part.kept().map(snapshot_name).collect();
-        let known = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
-        let detail = format!("as_of: what stood before that seek is not kept here any more; known: {known}");
-        Refusal::new(ErrorCode::SnapshotGone, detail)
-    })?;
-    let range = Offset(request.from).max(view.start)..view.end;
+    let moment = request.as_of_ms.map_or(Moment::Before(request.as_of), |ms| Moment::At(TimestampMs(ms)));
+    let Stood { part: then, at } =
+        part.stood(moment, view.start, now).ok_or_else(|| unknown(part, moment))?;
+    // Of a time it is known where the partition ended, and what waited then.
+    let (end, now) = match (moment, at) {
+        (Moment::At(_), Some(at)) => {
+            let state = shard.state.read();
+            let end = state.partition(part_key(&request.part).1)?.offset_at(TimestampMs(at.0 + 1));
+            (end.min(view.end), at)
+        }
+        _ => (view.end, now),
+    };
+    let range = Offset(request.from).max(view.start)..end;
     let page = then.stood_as(range, request.standing(), limit, now).ok_or_else(|| {
         let detail =
             "as_of: only what was ready, delayed or dead is known of then; leases are not in the log";
         Refusal::new(ErrorCode::InvalidParameter, detail)
     })?;
-    Ok(LeaseList { leases: page.leases, next: page.next.map(|offset| offset.0) })
+    let next = page.next.map(|offset| offset.0);
+    Ok(LeaseList { leases: page.leases, next, as_of_ms: at.map(|at| at.0) })
+}
+
+/// Says what is known instead.
+fn unknown(part: &Part, moment: Moment) -> Refusal {
+    let detail = match moment {
+        Moment::At(_) => {
+            format!("as_of: what stood then is not kept any more; it is from ts:{} on", part.known_from().0)
+        }
+        _ => {
+            let known: Vec<_> = part.kept().map(snapshot_name).collect();
+            let known = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
+            format!("as_of: what stood before that seek is not kept here any more; known: {known}")
+        }
+    };
+    Refusal::new(ErrorCode::SnapshotGone, detail)
 }

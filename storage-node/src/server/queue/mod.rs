@@ -112,7 +112,8 @@ impl PartHandle {
     /// happened since.
     async fn commit(&self, room: &Room, event: &PartEvent, decided: Fence) -> Result<(), Refusal> {
         let (event, fence_min) = (event.encode().into(), decided.0);
-        let change = ChangePart { part: self.part, event, fence_min, ..ChangePart::default() };
+        let change =
+            ChangePart { part: self.part, event, fence_min, keeps_past: true, ..ChangePart::default() };
         self.commit_change(room, change, Vec::new(), Class::Control).await.map(drop)
     }
 

@@ -77,6 +77,7 @@ pub(in crate::server) async fn settle_and_publish(
         outputs: u32::try_from(outputs.len()).expect("bounded"),
         output_bytes: bytes,
         fence_min: request.items.iter().map(|item| item.fence).min().unwrap_or(0),
+        keeps_past: true,
     };
     let logged = part.commit_change(&room, change, outputs, Class::Data).await;
     // A part that is gone by now has no leases to speak of.

@@ -52,7 +52,8 @@ impl ShardState {
                 let event = PartEvent::decode(&change.event).map_err(|_| unknown)?;
                 let key = part_key(&change.part);
                 let admitted = self.admits_outputs(key, &change, &event);
-                let changed = admitted.and_then(|()| self.change_part(key, &event, applied));
+                let changed =
+                    admitted.and_then(|()| self.change_part(key, &event, change.keeps_past, applied));
                 applied.follow(change.outputs, changed.as_ref().err());
                 changed
             }

@@ -11,14 +11,23 @@
 //! when nothing of it, or of its being taken back, is on its way any more: it is there as a whole, or not at all.
 
 use weir_protocol::error::ErrorCode;
-use weir_protocol::ids::Incarnation;
-use weir_protocol::rpc::{ForkOrigin, Refusal, SubscriptionDescription, snapshot_name};
+use weir_protocol::ids::{Incarnation, TimestampMs};
+use weir_protocol::rpc::{ForkOrigin, Refusal, SubscriptionDescription};
 
 use super::super::command::{CreateSubscription, DeleteSubscription};
 use super::apply::{Applied, ShardState};
 use super::dedupe::PartitionKey;
 use super::subscriptions::described;
-use crate::subscription::Part;
+use crate::subscription::{Moment, Part};
+
+/// Which moment of its source a fork begins as.
+fn moment(origin: &ForkOrigin) -> Moment {
+    match (origin.snapshot, origin.at_ms) {
+        (0, None) => Moment::Now,
+        (0, Some(at)) => Moment::At(TimestampMs(at)),
+        (name, _) => Moment::Before(name),
+    }
+}
 
 impl ShardState {
     /// Refuses what is a fork, not made yet, and cannot begin here.
@@ -27,14 +36,10 @@ impl ShardState {
         if self.subscriptions.describe(&create.name).is_ok() || self.has_origin(&described(create), origin) {
             return Ok(());
         }
-        let what = match origin.snapshot {
-            0 => format!("the subscription {} was deleted, or was never told of here", origin.subscription),
-            name => format!(
-                "at: {} of the subscription {} is not kept by each of its partitions",
-                snapshot_name(name),
-                origin.subscription
-            ),
-        };
+        let what = format!(
+            "at: not every partition of the subscription {} keeps what stood then; its latest four seeks are kept, and an hour",
+            origin.subscription
+        );
         Err(Refusal::new(ErrorCode::SnapshotGone, what))
     }
 
@@ -52,7 +57,7 @@ impl ShardState {
         }
         self.partitions_of(fork).into_iter().filter(|key| self.partitions.get(key).is_some()).all(|key| {
             match self.parts.get(&(source, key)) {
-                Some(held) => origin.snapshot == 0 || held.part.kept().any(|name| name == origin.snapshot),
+                Some(_) => self.forked(key, origin).is_some(),
                 None => fork.config.prefix().is_some(),
             }
         })
@@ -71,7 +76,7 @@ impl ShardState {
     /// What a part of a partition begins as; `None` if the origin has none, or not this any more.
     pub(super) fn forked(&self, key: PartitionKey, origin: &ForkOrigin) -> Option<Part> {
         let held = self.parts.get(&(Incarnation(origin.id), key))?;
-        held.part.forked(origin.snapshot, self.partitions.get(&key)?.start)
+        held.part.forked(moment(origin), self.partitions.get(&key)?.start, self.last_ts)
     }
 
     /// Forks that could not begin somewhere are deleted everywhere. However full the outbox is: they had room in it.

@@ -80,7 +80,8 @@ impl World {
             incarnation: self.topic.incarnation,
             partition: self.partition(shard).0,
         };
-        let change = ChangePart { part, event: event.encode().into(), ..ChangePart::default() };
+        let change =
+            ChangePart { part, event: event.encode().into(), keeps_past: true, ..ChangePart::default() };
         assert_eq!(self.shards.command(shard, Change::ChangePart(change)), Verdict::Done);
     }
 
@@ -96,7 +97,7 @@ impl World {
 
     fn forking(&self, of: &str, snapshot: u64) -> CreateSubscription {
         let source = &self.source;
-        let origin = ForkOrigin { subscription: "source".into(), id: source.id, snapshot };
+        let origin = ForkOrigin { subscription: "source".into(), id: source.id, snapshot, at_ms: None };
         CreateSubscription {
             name: subscription(of),
             config: SubscriptionConfig { lease_ms: 5_000, ..source.config.clone() },
@@ -110,11 +111,22 @@ impl World {
     /// Forks in the shard `home`; the life of what is made, before the others have heard of it.
     fn fork(&mut self, home: usize, of: &str, snapshot: u64) -> Result<u64, ErrorCode> {
         let create = self.forking(of, snapshot);
+        self.create(home, create)
+    }
+
+    fn create(&mut self, home: usize, create: CreateSubscription) -> Result<u64, ErrorCode> {
         match self.shards.command(home, Change::CreateSubscription(create)) {
             Verdict::SubscriptionCreated(made) => Ok(made.subscription.id),
             Verdict::Refused(refusal) => Err(refusal.error_code()),
             other => panic!("{other:?}"),
         }
+    }
+
+    /// The same, of a time.
+    fn fork_at(&mut self, home: usize, of: &str, at_ms: u64) -> Result<u64, ErrorCode> {
+        let mut create = self.forking(of, 0);
+        create.fork.iter_mut().for_each(|origin| origin.at_ms = Some(at_ms));
+        self.create(home, create)
     }
 
     fn part(&self, life: u64, shard: usize) -> Option<&Part> {
@@ -232,6 +244,39 @@ fn what_one_partition_cannot_begin_is_taken_back_everywhere() {
         let again = world.fork(0, "fork", 7).unwrap();
         world.shards.carry_all();
         assert!(again != fork && world.shards_with(again) == 3, "{topic}");
+    }
+}
+
+#[test]
+fn a_fork_of_a_time_begins_as_each_partition_stood_then_also_one_that_never_changed() {
+    for topic in ["in", "in*"] {
+        let mut world = World::new(topic);
+        let source = world.source.id;
+        world.settle(source, 0, 0, 2);
+        world.shards.waited_ms += 120_000;
+        let asked = world.shards.states[0].last_ts().0 + 60_000;
+        world.shards.waited_ms += 120_000;
+        (0..2).for_each(|shard| world.settle(source, shard, 4, 9));
+        (0..3).for_each(|shard| world.shards.restart(shard));
+        let fork = world.fork_at(1, "fork", asked).unwrap();
+        world.shards.carry_all();
+        (0..3).for_each(|shard| world.shards.restart(shard));
+        let all: Vec<u64> = (0..END).collect();
+        assert_eq!(world.unsettled(fork, 0).unwrap(), all[2..], "{topic}");
+        assert_eq!(
+            (world.unsettled(fork, 1).unwrap(), world.unsettled(fork, 2).unwrap()),
+            (all.clone(), all.clone())
+        );
+        assert_eq!(world.part(fork, 0).unwrap().forked_at().map(|at| at.0), Some(asked));
+        // An hour of changes in one partition drives out what stood then, and that one keeps the whole from being forked.
+        for _ in 0..61 {
+            world.shards.waited_ms += 60_000;
+            world.settle(source, 1, 0, 1);
+        }
+        let late = world.fork_at(0, "late", asked).unwrap();
+        world.shards.carry_all();
+        assert_eq!(world.shards_with(late), 0, "{topic}");
+        assert_eq!(world.fork_at(1, "late", asked), Err(ErrorCode::SnapshotGone));
     }
 }
 

@@ -1,4 +1,4 @@
-//! Pins what state version 5 means: a log of 50 entries and the checkpoint it must lead to, byte for byte.
+//! Pins what state version 5 means: a log of 51 entries and the checkpoint it must lead to, byte for byte.
 //!
 //! A build that fails here would read its predecessor's log differently: raise `STATE_VERSION` and keep the old rules.
 //! To write the files of a *new* version: `WEIR_GOLDEN_DIR=storage-node/src/shard/state/golden cargo test -p
@@ -128,6 +128,8 @@ fn log() -> Vec<Bytes> {
     entries.push(entry(9_980, &several_topics()));
     entries.push(entry(9_990, &rewritten_packs()));
     entries.push(entry(9_995, &forked::forked()));
+    // A minute later: what stood before is kept.
+    entries.push(entry(61_000, &forked::later()));
     entries
 }
 
@@ -437,6 +439,7 @@ fn outputs() -> Vec<SubBatch> {
             outputs: u32::try_from(bodies.len()).unwrap(),
             output_bytes: bodies.iter().map(|body| body.len() as u64).sum(),
             fence_min,
+            keeps_past: true,
         };
         let mut subs = vec![command(Change::ChangePart(change))];
         subs.extend(bodies.iter().zip(6..).map(|(body, shard)| SubBatch {
@@ -539,7 +542,7 @@ fn the_golden_log_leads_to_the_golden_checkpoint() {
         std::fs::write(format!("{dir}/v5.checkpoint"), state.encode()).unwrap();
         return;
     }
-    assert_eq!(entries, 50);
+    assert_eq!(entries, 51);
     assert!(written == LOG, "this build writes another log");
     assert!(state.encode() == CHECKPOINT, "this build applies the log differently");
     let refused = verdicts.iter().filter(|verdict| matches!(verdict, Verdict::Refused(_))).count();

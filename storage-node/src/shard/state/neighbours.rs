@@ -20,11 +20,13 @@ pub(super) const SHARDS: [ShardId; 3] = [ShardId(1), ShardId(2), ShardId(3)];
 pub(super) struct Neighbours {
     pub(super) states: Vec<ShardState>,
     pub(super) index: u64,
+    /// How much time has passed beside the entries', milliseconds.
+    pub(super) waited_ms: u64,
 }
 
 impl Neighbours {
     pub(super) fn new() -> Self {
-        Self { states: SHARDS.map(ShardState::new).into(), index: 0 }
+        Self { states: SHARDS.map(ShardState::new).into(), index: 0, waited_ms: 0 }
     }
 
     fn apply(&mut self, at: usize, sub: SubBatch) -> (Verdict, Applied) {
@@ -35,7 +37,7 @@ impl Neighbours {
     /// Applies one entry; its payload, and what it did.
     pub(super) fn entry(&mut self, at: usize, subs: &[SubBatch]) -> (Bytes, Applied) {
         self.index += 1;
-        let mut entry = EntryBuilder::new(TimestampMs(1_000 + self.index), 0);
+        let mut entry = EntryBuilder::new(TimestampMs(1_000 + self.index + self.waited_ms), 0);
         subs.iter().for_each(|sub| entry.push(sub));
         let payload = entry.build();
         let applied = self.states[at].apply(LogIndex(self.index), 1, &payload).unwrap();

@@ -32,6 +32,8 @@ pub struct HeldPart {
 pub struct Parts {
     pub(super) held: CowMap<PartKey, Arc<HeldPart>>,
     by_partition: BTreeMap<PartitionKey, BTreeSet<(Offset, Incarnation)>>,
+    /// What the snapshots of all of them weigh that no seek has named.
+    past_weight: u64,
 }
 
 impl Parts {
@@ -58,6 +60,7 @@ impl Parts {
         if self.held.get(&key).is_some() {
             return false;
         }
+        self.past_weight += held.part.past_weight();
         self.by_partition.entry(key.1).or_default().insert((held.part.floor(), key.0));
         self.held.insert(key, Arc::new(held));
         true
@@ -67,6 +70,7 @@ impl Parts {
         if let Some(held) = self.held.remove(&key)
             && let Some(subscriptions) = self.by_partition.get_mut(&key.1)
         {
+            self.past_weight -= held.part.past_weight();
             subscriptions.remove(&(held.part.floor(), key.0));
             if subscriptions.is_empty() {
                 self.by_partition.remove(&key.1);
@@ -77,7 +81,9 @@ impl Parts {
     /// The partition is gone, and with it what subscriptions held of it.
     pub(super) fn close_partition(&mut self, partition: PartitionKey) {
         for (_, subscription) in self.by_partition.remove(&partition).unwrap_or_default() {
-            self.held.remove(&(subscription, partition));
+            if let Some(held) = self.held.remove(&(subscription, partition)) {
+                self.past_weight -= held.part.past_weight();
+            }
         }
     }
 
@@ -85,15 +91,22 @@ impl Parts {
     pub(super) fn change<R>(&mut self, key: &PartKey, change: impl FnOnce(&mut HeldPart) -> R) -> Option<R> {
         self.held.get(key)?;
         let held = Arc::make_mut(self.held.get_mut(key).expect("looked up just now"));
-        let before = held.part.floor();
+        let (before, weight) = (held.part.floor(), held.part.past_weight());
         let changed = change(held);
         let after = held.part.floor();
+        self.past_weight = self.past_weight - weight + held.part.past_weight();
         if before != after {
             let floors = self.by_partition.get_mut(&key.1).expect("every part is listed");
             floors.remove(&(before, key.0));
             floors.insert((after, key.0));
         }
         Some(changed)
+    }
+
+    /// What their snapshots weigh that no seek has named: at most [`crate::subscription::PAST_WEIGHT_MAX`].
+    #[must_use]
+    pub fn past_weight(&self) -> u64 {
+        self.past_weight
     }
 
     /// Subscriptions that hold a part of a partition.
@@ -114,6 +127,8 @@ impl Parts {
     pub(super) fn check(&self, bounds: impl Fn(PartitionKey) -> Option<Range<Offset>>) {
         let listed: usize = self.by_partition.values().map(BTreeSet::len).sum();
         assert_eq!(listed, self.held.len(), "every part is listed once");
+        let weight: u64 = self.held.iter().map(|(_, held)| held.part.past_weight()).sum();
+        assert_eq!(weight, self.past_weight, "what snapshots weigh");
         for ((subscription, partition), held) in self.held.iter() {
             let bounds = bounds(*partition).expect("a part has its partition");
             let floor = held.part.floor();

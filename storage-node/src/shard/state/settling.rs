@@ -127,6 +127,7 @@ impl World {
             outputs: u32::try_from(to.len()).unwrap(),
             output_bytes: bodies.iter().map(|body| body.len() as u64).sum(),
             fence_min: fence,
+            keeps_past: true,
         };
         let command = prost::Message::encode_to_vec(&Command { change: Some(Change::ChangePart(change)) });
         let mut subs = vec![SubBatch::command(command.into())];

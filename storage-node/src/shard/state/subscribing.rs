@@ -17,7 +17,7 @@ use super::outbox::News;
 use super::packs::Released;
 use super::partition::Partition;
 use super::parts::{HeldPart, PartKey};
-use crate::subscription::{Dead, Part, PartEvent};
+use crate::subscription::{Dead, PAST_WEIGHT_MAX, Part, PartEvent};
 
 /// When to ask again while too many dead letters are on their way.
 const RETRY_AFTER_MS: u64 = 1_000;
@@ -217,6 +217,7 @@ impl ShardState {
         &mut self,
         key: PartKey,
         event: &PartEvent,
+        keeps_past: bool,
         applied: &mut Applied,
     ) -> Result<Verdict, Refusal> {
         let partition = self.partitions.get(&key.1).ok_or_else(|| self.missing(key.1))?;
@@ -229,8 +230,14 @@ impl ShardState {
         }
         let source = self.topic(key.1.0).and_then(|topic| topic.name.as_ref());
         let source = source.map(|name| name.topic.clone()).unwrap_or_default();
+        let (ts, room) = (self.last_ts, PAST_WEIGHT_MAX.saturating_sub(self.parts.past_weight()));
         let letters = self.parts.change(&key, |held| {
-            let given_up = held.part.apply(event, partition.start..partition.end).dead;
+            let bounds = partition.start..partition.end;
+            let done = match keeps_past {
+                true => held.part.apply_at(ts, event, bounds, room),
+                false => held.part.apply(event, bounds),
+            };
+            let given_up = done.dead;
             // In the event's order, so that thousands are told apart in one pass.
             let mut given_up = given_up.into_iter().peekable();
             let dead = event.dead.iter().filter(|dead| given_up.next_if_eq(&dead.offset).is_some());
