@@ -53,7 +53,7 @@ pub(super) fn plan(
     for (key, partition) in partitions.iter() {
         for (pack, records, bytes) in partition.packed_runs() {
             if let Some(runs) = of_packs.get_mut(&pack) {
-                runs.push(Run { key, pack, records, bytes });
+                add(runs, Run { key, pack, records, bytes });
             }
         }
     }
@@ -66,6 +66,18 @@ pub(super) fn plan(
         }
     }
     (gain >= GAIN_BYTES_MIN).then(|| chosen.into_plan())
+}
+
+/// Adds the next run of a pack. One that continues the run before is a part of it: a pack that took the place of others may be
+/// referred to in as many runs as they were, and their blocks are shared.
+fn add(runs: &mut Vec<Run>, run: Run) {
+    match runs.last_mut() {
+        Some(before) if before.key == run.key && before.records.end == run.records.start => {
+            before.records.end = run.records.end;
+            before.bytes += run.bytes;
+        }
+        _ => runs.push(run),
+    }
 }
 
 /// The mostly dead packs that free most, at most [`LOOKED_AT_MAX`].
@@ -124,5 +136,27 @@ impl Chosen {
     fn into_plan(mut self) -> Plan {
         self.plan.runs.sort_unstable_by_key(|run| (run.key, run.records.start));
         self.plan
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use weir_protocol::ids::{Incarnation, PartitionId};
+
+    use super::*;
+
+    fn run(life: u64, records: Range<u64>) -> Run {
+        let records = Offset(records.start)..Offset(records.end);
+        let bytes = records.end.0 - records.start.0;
+        Run { key: (Incarnation(life), PartitionId(0)), pack: 3, records, bytes }
+    }
+
+    #[test]
+    fn what_adjoins_in_a_pack_is_one_run() {
+        let mut runs = Vec::new();
+        for next in [run(1, 0..2), run(1, 2..5), run(1, 5..6), run(2, 6..8), run(2, 9..10)] {
+            add(&mut runs, next);
+        }
+        assert_eq!(runs, [run(1, 0..6), run(2, 6..8), run(2, 9..10)]);
     }
 }

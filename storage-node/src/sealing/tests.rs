@@ -1,5 +1,6 @@
 //! Tests of the sealer over a store that fails, and of reading what it has sealed.
 
+mod rewriter;
 mod rewriting;
 
 use std::collections::BTreeMap;
@@ -35,13 +36,19 @@ use crate::tier::{Tier, Uploads};
 /// A node and the sealer of its shards, which only the test calls.
 struct Play {
     node: RunningNode,
+    tier: Arc<Tier>,
     sealer: Sealer,
     shards: Arc<BTreeMap<ShardId, ShardHandle>>,
     _dir: tempfile::TempDir,
 }
 
 impl Play {
+    /// Each batch is a pack of its own.
     async fn start(faults: &Faults) -> Self {
+        Self::with_packs_of(1, faults).await
+    }
+
+    async fn with_packs_of(seal_bytes: u64, faults: &Faults) -> Self {
         let dir = tempfile::tempdir().unwrap();
         let config = NodeConfig {
             data_dir: dir.path().to_owned(),
@@ -62,7 +69,7 @@ impl Play {
             cold: Cold::open(store, cache).await.unwrap(),
             cluster: ClusterId(7),
             codec: BlockCodec::Raw,
-            seal_bytes: 1,
+            seal_bytes,
             seal_after: Duration::ZERO,
             uploads: Uploads::default(),
             is_deposed: AtomicBool::new(false),
@@ -70,12 +77,13 @@ impl Play {
         });
         let handle = |id| (id, ShardHandle { tier: Some(Arc::clone(&tier)), ..node.shard(id) });
         let shards = Arc::new(BTreeMap::from([ShardId::META, ShardId(1), ShardId(2)].map(handle)));
-        Self { node, sealer: Sealer::new(tier, Arc::clone(&shards)), shards, _dir: dir }
+        let sealer = Sealer::new(Arc::clone(&tier), Arc::clone(&shards));
+        Self { node, tier, sealer, shards, _dir: dir }
     }
 
     async fn change(&self, shard: u32, sub: SubBatch) -> Verdict {
         let shard = &self.shards[&ShardId(shard)];
-        let permit = shard.journal.try_admit(8 << 10, Class::Control).unwrap();
+        let permit = shard.journal.try_admit(200 << 10, Class::Control).unwrap();
         shard.change(vec![sub], permit).await.unwrap().remove(0)
     }
 
@@ -98,12 +106,23 @@ impl Play {
         assert!(matches!(self.command(shard, Change::DeleteTopic(delete)).await, Verdict::Topic(_)));
     }
 
-    async fn publish(&self, shard: u32, (incarnation, partition): PartitionKey) {
+    async fn publish(&self, shard: u32, key: PartitionKey) {
+        self.publish_value(shard, key, b"a").await;
+    }
+
+    async fn publish_value(&self, shard: u32, (incarnation, partition): PartitionKey, value: &[u8]) {
         let mut batch = BatchBuilder::anonymous();
-        batch.push(RecordParts { key: None, headers: &Headers::default(), value: b"a" }).unwrap();
+        batch.push(RecordParts { key: None, headers: &Headers::default(), value }).unwrap();
         let body = batch.build(Compression::None).unwrap().unplaced().bytes().clone();
         let publish = SubBatch { incarnation, partition, kind: Kind::Publish, ..SubBatch::command(body) };
         assert!(matches!(self.change(shard, publish).await, Verdict::Placed(_)));
+    }
+
+    async fn trim(&self, shard: u32, (incarnation, partition): PartitionKey, upto: u64) {
+        let (kind, expected_end) = (Kind::Trim, Some(Offset(upto)));
+        let nothing = SubBatch::command(Vec::new().into());
+        let trim = SubBatch { incarnation, partition, kind, expected_end, ..nothing };
+        assert_eq!(self.change(shard, trim).await, Verdict::Done);
     }
 
     /// Packs in use and packs whose objects are to be deleted.
@@ -113,8 +132,8 @@ impl Play {
     }
 
     async fn stop(self) {
-        let Self { node, sealer, shards, _dir } = self;
-        drop((sealer, shards));
+        let Self { node, tier, sealer, shards, _dir } = self;
+        drop((tier, sealer, shards));
         node.shutdown(Duration::from_secs(1)).await;
     }
 }
@@ -214,15 +233,7 @@ async fn a_record_that_was_trimmed_while_it_was_read_is_trimmed_and_not_damaged(
     };
     assert_eq!(failed(1, ErrorCode::Corrupt), (ErrorCode::Corrupt, None));
     assert_eq!(failed(1, ErrorCode::OffsetTrimmed), (ErrorCode::Corrupt, None));
-    let (incarnation, partition) = key;
-    let trim = SubBatch {
-        incarnation,
-        partition,
-        kind: Kind::Trim,
-        expected_end: Some(Offset(2)),
-        ..SubBatch::command(Vec::new().into())
-    };
-    assert_eq!(play.change(1, trim).await, Verdict::Done);
+    play.trim(1, key, 2).await;
     for code in [ErrorCode::Corrupt, ErrorCode::OffsetTrimmed, ErrorCode::Unavailable] {
         assert_eq!(failed(1, code), (ErrorCode::OffsetTrimmed, Some(2)), "{code:?}");
     }

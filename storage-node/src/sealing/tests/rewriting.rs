@@ -37,7 +37,7 @@ struct Rig {
     lasting: PartitionKey,
 }
 
-fn value(n: u64) -> Vec<u8> {
+pub(super) fn value(n: u64) -> Vec<u8> {
     let mut state = n.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
     let step = |_| {
         state ^= state << 13;

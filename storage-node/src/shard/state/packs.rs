@@ -226,13 +226,12 @@ impl ShardState {
         }
         let no = Arc::make_mut(&mut self.packs).add(Pack::committed(&rewrite.pack));
         for (key, runs) in swaps {
-            let mut moved = Vec::new();
+            let (mut moved, mut bytes) = (Vec::new(), 0);
             self.change(key, |partition| {
-                moved = partition.swap(runs, no);
+                (moved, bytes) = partition.swap(runs, no);
                 Vec::new()
             });
-            let packs = Arc::make_mut(&mut self.packs);
-            moved.iter().for_each(|run| packs.refer(no, run.bytes));
+            Arc::make_mut(&mut self.packs).refer(no, bytes);
             self.release_packs(&moved);
         }
         Ok(Verdict::Done)

@@ -229,14 +229,17 @@ impl Partition {
         is_whole.then_some(first..behind)
     }
 
-    /// These runs lie in another pack from now on; gives what they needed of those before.
-    pub(super) fn swap(&mut self, runs: Range<usize>, pack: PackNo) -> Vec<Released> {
-        let runs = self.sealed.range_mut(runs);
-        let moved = runs.map(|run| {
-            let before = std::mem::replace(&mut run.pack, pack);
-            Released { pack: before, bytes: run.bytes, is_whole: true }
-        });
-        moved.collect()
+    /// These runs, of which there is one at least, are one in another pack from now on; gives what they needed of those before,
+    /// and the bytes of the new one.
+    pub(super) fn swap(&mut self, runs: Range<usize>, pack: PackNo) -> (Vec<Released>, u64) {
+        let last = runs.end - 1;
+        let moved = self.sealed.range(runs.clone());
+        let moved: Vec<_> =
+            moved.map(|run| Released { pack: run.pack, bytes: run.bytes, is_whole: true }).collect();
+        let bytes = moved.iter().map(|run| run.bytes).sum();
+        self.sealed[last] = Sealed { pack, bytes, ..self.sealed[last] };
+        self.sealed.drain(runs.start..last);
+        (moved, bytes)
     }
 
     /// What it needs of all its packs, for when it goes.

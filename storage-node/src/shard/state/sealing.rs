@@ -11,13 +11,13 @@ use super::tests::{batch, config, name};
 use super::{PartitionKey, ShardState, Verdict, oldest_batches};
 
 /// A shard and the index of its next entry.
-pub(super) struct Shard {
-    pub(super) state: ShardState,
+pub(crate) struct Shard {
+    pub(crate) state: ShardState,
     next: u64,
 }
 
 impl Shard {
-    pub(super) fn new(topics: u64) -> Self {
+    pub(crate) fn new(topics: u64) -> Self {
         let mut shard = Self { state: ShardState::new(ShardId(5)), next: 0 };
         for n in 0..topics {
             let create = CreateTopic {
@@ -31,7 +31,7 @@ impl Shard {
         shard
     }
 
-    pub(super) fn key(n: u64) -> PartitionKey {
+    pub(crate) fn key(n: u64) -> PartitionKey {
         (weir_protocol::ids::Incarnation::compose(ShardId(5), n + 1), PartitionId(0))
     }
 
@@ -47,7 +47,7 @@ impl Shard {
         applied.verdicts.into_iter().next().unwrap()
     }
 
-    pub(super) fn command(&mut self, change: Change) -> Verdict {
+    pub(crate) fn command(&mut self, change: Change) -> Verdict {
         self.apply(&SubBatch::command(Command { change: Some(change) }.encode_to_vec().into()))
     }
 
@@ -66,12 +66,12 @@ impl Shard {
     }
 
     /// Publishes three records to topic `n`; the entry that carries them.
-    pub(super) fn publish(&mut self, n: u64) -> LogIndex {
+    pub(crate) fn publish(&mut self, n: u64) -> LogIndex {
         self.change(n, Kind::Publish, None, batch(0, 0, 0, 3));
         LogIndex(self.next - 1)
     }
 
-    pub(super) fn trim(&mut self, n: u64, upto: u64) {
+    pub(crate) fn trim(&mut self, n: u64, upto: u64) {
         self.change(n, Kind::Trim, Some(upto), Bytes::new());
     }
 
@@ -79,12 +79,12 @@ impl Shard {
         self.command(Change::Seal(Self::pack(attempt, parts))) == Verdict::Done
     }
 
-    pub(super) fn rewrite(&mut self, attempt: u128, parts: &[(u64, u64, u64)], replaced: &[u64]) -> bool {
+    pub(crate) fn rewrite(&mut self, attempt: u128, parts: &[(u64, u64, u64)], replaced: &[u64]) -> bool {
         let rewrite = Rewrite { pack: Self::pack(attempt, parts), replaced: replaced.to_vec() };
         self.command(Change::Rewrite(rewrite)) == Verdict::Done
     }
 
-    pub(super) fn pack(attempt: u128, parts: &[(u64, u64, u64)]) -> Seal {
+    pub(crate) fn pack(attempt: u128, parts: &[(u64, u64, u64)]) -> Seal {
         let part = |(n, start, end): &(u64, u64, u64)| SealedPart {
             incarnation: Self::key(*n).0.0,
             partition: 0,
@@ -213,6 +213,8 @@ fn a_pack_that_takes_the_place_of_others_is_whole_or_nothing() {
     assert!(!shard.rewrite(6, &[(0, 0, 6)], &[1, 2]), "too late");
     let partition = shard.state.partition(Shard::key(0)).unwrap();
     assert_eq!([1, 3, 5, 6].map(|at| partition.pack_of(Offset(at))), [Some(3), Some(3), Some(3), None]);
+    let runs: Vec<_> = partition.packed_runs().map(|(no, run, _)| (no, run)).collect();
+    assert_eq!(runs, [(3, Offset(1)..Offset(6))], "two runs are one where they lie in one pack");
     shard.trim(0, 6);
     assert_eq!((shard.live(), shard.unneeded()), (vec![5], vec![1, 2, 4]));
     assert!(!shard.rewrite(7, &[(0, 0, 6)], &[3]), "nothing of it is needed");
