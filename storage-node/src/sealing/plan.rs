@@ -4,6 +4,7 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
+use tokio::time::Instant;
 use weir_protocol::ids::Offset;
 
 use super::making::PARTITIONS_MAX;
@@ -25,6 +26,9 @@ pub(super) struct Run {
     pub(super) bytes: u64,
 }
 
+/// Packs that could not be read, and until when they are in no plan.
+pub(super) type LeftOut = BTreeMap<PackNo, Instant>;
+
 /// What one new pack takes over.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Plan {
@@ -33,21 +37,21 @@ pub(super) struct Plan {
     pub(super) runs: Vec<Run>,
 }
 
-/// Something is worth a new pack: cheap, for it looks at packs alone.
-pub(super) fn is_worth_it(packs: &Packs, below_permille: u64) -> bool {
-    let most = candidates(packs, below_permille).into_iter().take(PACKS_MAX);
+/// Something is worth a new pack, apart from what is `left_out`: cheap, for it looks at packs alone.
+pub(super) fn is_worth_it(packs: &Packs, below_permille: u64, left_out: &LeftOut) -> bool {
+    let most = candidates(packs, below_permille, left_out).into_iter().take(PACKS_MAX);
     most.map(|(_, pack)| dead_object_bytes(pack)).sum::<u64>() >= GAIN_BYTES_MIN
 }
 
 /// Mostly dead packs, those first that free most, whose living batches, of at most `bytes_max` bytes about, fit one new pack.
 /// `None` if that frees too little.
 pub(super) fn plan(
-    packs: &Packs,
+    (packs, left_out): (&Packs, &LeftOut),
     partitions: &SharedPartitions,
     below_permille: u64,
     bytes_max: u64,
 ) -> Option<Plan> {
-    let candidates = candidates(packs, below_permille);
+    let candidates = candidates(packs, below_permille, left_out);
     let mut of_packs: BTreeMap<PackNo, Vec<Run>> =
         candidates.iter().map(|(no, _)| (*no, Vec::new())).collect();
     for (key, partition) in partitions.iter() {
@@ -81,8 +85,10 @@ fn add(runs: &mut Vec<Run>, run: Run) {
 }
 
 /// The mostly dead packs that free most, at most [`LOOKED_AT_MAX`].
-fn candidates(packs: &Packs, below_permille: u64) -> Vec<(PackNo, &Pack)> {
-    let mut found: Vec<_> = packs.live().filter(|(_, pack)| pack.is_mostly_dead(below_permille)).collect();
+fn candidates<'a>(packs: &'a Packs, below_permille: u64, left_out: &LeftOut) -> Vec<(PackNo, &'a Pack)> {
+    let is_dead =
+        |(no, pack): &(PackNo, &Pack)| pack.is_mostly_dead(below_permille) && !left_out.contains_key(no);
+    let mut found: Vec<_> = packs.live().filter(is_dead).collect();
     found.sort_by_key(|(_, pack)| Reverse(dead_object_bytes(pack)));
     found.truncate(LOOKED_AT_MAX);
     found

@@ -11,13 +11,13 @@ use ulid::Ulid;
 use weir_protocol::error::ErrorCode;
 use weir_protocol::ids::{LogIndex, ShardId, Term};
 use weir_protocol::rpc::Refusal;
-use weir_tier::cold::PackRef;
+use weir_tier::cold::{ColdError, PackRef};
 use weir_tier::pack::{PackIdentity, PackSummary, PackWriter, batches};
 use weir_tier::spans::Spans;
 use weir_tier::store::{PackName, Upload};
 
 use super::making::{SealError, commit, finish, pack, seal_of};
-use super::plan::{Plan, Run, is_worth_it, plan};
+use super::plan::{LeftOut, Plan, Run, is_worth_it, plan};
 use crate::replica::ShardHandle;
 use crate::shard::command::{Change, Rewrite};
 use crate::shard::state::{PackNo, Packs, Partition, SharedPartitions};
@@ -27,6 +27,8 @@ use crate::tier::Tier;
 const ROUND: Duration = Duration::from_secs(2);
 /// After a failure it waits this long.
 const PAUSE: Duration = Duration::from_secs(30);
+/// A pack that could not be read is in no plan for this long.
+const LEFT_OUT_FOR: Duration = Duration::from_secs(600);
 /// Bytes of batches per second that are copied: sealing and readers have the store and the processors before it.
 const PACE_BYTES_PER_SECOND: u64 = 16 << 20;
 
@@ -47,18 +49,19 @@ pub struct Rewriter {
     tier: Arc<Tier>,
     shards: Arc<BTreeMap<ShardId, ShardHandle>>,
     below_permille: u64,
+    left_out: BTreeMap<ShardId, LeftOut>,
 }
 
 impl Rewriter {
     /// A rewriter of `shards`, for packs of which less than `below_permille` thousandths are referred to.
     #[must_use]
     pub fn new(tier: Arc<Tier>, shards: Arc<BTreeMap<ShardId, ShardHandle>>, below_permille: u64) -> Self {
-        Self { tier, shards, below_permille }
+        Self { tier, shards, below_permille, left_out: BTreeMap::new() }
     }
 
     /// Runs until the node stops. A pack that is being made then is left: its object is nobody's and is swept, and what it was
     /// to replace stays as it is.
-    pub async fn run(self, mut stop: watch::Receiver<bool>) {
+    pub async fn run(mut self, mut stop: watch::Receiver<bool>) {
         let mut is_failing = false;
         loop {
             let pause = if is_failing { PAUSE } else { ROUND };
@@ -80,40 +83,63 @@ impl Rewriter {
         }
     }
 
-    pub(super) async fn round(&self) -> Result<(), SealError> {
-        for shard in self.shards.values() {
+    /// Rewrites one plan of each shard that has one. A shard where that fails keeps no other waiting, nor does a pack that cannot
+    /// be read keep others of its shard for long: the next plan is without it. The first failure is told at the end.
+    pub(super) async fn round(&mut self) -> Result<(), SealError> {
+        let mut failed = None;
+        for shard in Arc::clone(&self.shards).values() {
             if shard.journal.failure().is_some() || self.tier.is_deposed.load(Ordering::Acquire) {
                 // Nothing can be committed any more, or another writes for the cluster.
                 return Ok(());
             }
-            self.rewrite(shard).await?;
+            if let Err(error) = self.rewrite(shard).await {
+                failed.get_or_insert(error);
+            }
         }
-        Ok(())
+        failed.map_or(Ok(()), Err)
     }
 
     /// Replaces the packs of one plan, if there is one.
-    async fn rewrite(&self, shard: &ShardHandle) -> Result<(), SealError> {
+    async fn rewrite(&mut self, shard: &ShardHandle) -> Result<(), SealError> {
         let below = self.below_permille;
+        let left_out = self.left_out.entry(shard.shard).or_default();
+        left_out.retain(|_, until| Instant::now() < *until);
         let seen = {
             let state = shard.state.read();
-            if !is_worth_it(state.packs(), below) {
+            if !is_worth_it(state.packs(), below, left_out) {
                 return Ok(());
             }
             Seen { packs: state.shared_packs(), partitions: state.shared_partitions() }
         };
-        let Some(plan) = plan(&seen.packs, &seen.partitions, below, self.tier.seal_bytes) else {
+        let bytes_max = self.tier.seal_bytes;
+        let Some(plan) = plan((&seen.packs, left_out), &seen.partitions, below, bytes_max) else {
             return Ok(());
         };
+        let replaced = self.replace(shard, &plan, &seen).await;
+        if let Err(SealError::Cold(error)) = &replaced {
+            let is_it = |no: &&PackNo| {
+                let pack = seen.packs.get(**no);
+                pack.is_some_and(|pack| pack.name(self.tier.cluster, shard.shard).to_string() == error.object)
+            };
+            let until = Instant::now() + LEFT_OUT_FOR;
+            let unreadable = plan.replaced.iter().find(is_it).map(|no| (*no, until));
+            self.left_out.entry(shard.shard).or_default().extend(unreadable);
+        }
+        replaced
+    }
+
+    /// Makes the new pack and commits it.
+    async fn replace(&self, shard: &ShardHandle, plan: &Plan, seen: &Seen) -> Result<(), SealError> {
         let replaced: Vec<_> = plan.replaced.iter().filter_map(|no| seen.packs.get(*no)).collect();
         let first = replaced.iter().map(|pack| pack.first).min().unwrap_or(LogIndex(0));
         let last = replaced.iter().map(|pack| pack.last).max().unwrap_or(LogIndex(0));
         let (term, cluster) = (Term(shard.shared.term()), self.tier.cluster);
         let name = PackName { cluster, shard: shard.shard, first, last, term, attempt: Ulid::new() };
         let began = Instant::now();
-        let summary = self.copy(shard, &name, &plan, &seen).await?;
+        let summary = self.copy(shard, &name, plan, seen).await?;
         let replaced_bytes: u64 = replaced.iter().map(|pack| pack.bytes).sum();
         let (packs, bytes) = (plan.replaced.len() as u64, summary.pack_bytes);
-        let replaced = plan.replaced.into_iter().collect();
+        let replaced = plan.replaced.iter().copied().collect();
         let rewrite = Rewrite { pack: seal_of(&name, &summary), replaced };
         if commit(shard, &self.tier, &name, Change::Rewrite(rewrite)).await? {
             self.tier.metrics.replaced(packs, replaced_bytes);
@@ -187,11 +213,11 @@ async fn copy_run(
         let bytes = raw.len() as u64;
         let (mut of_block, mut found) = (Vec::new(), Vec::new());
         for batch in batches(raw, &block, packed_key) {
-            let batch = batch.map_err(|error| wrong(&error.to_string()))?;
+            let batch = batch.map_err(|error| damaged(source, &error.to_string()))?;
             let header = batch.header();
             let Some(row) = rows.next_if(|row| row.base_offset == header.base_offset) else { continue };
             if row.count != header.count {
-                return Err(wrong("a batch is not the one that was sealed").into());
+                return Err(damaged(source, "a batch is not the one that was sealed").into());
             }
             of_block.push((run.key, row));
             found.push(batch.unplaced());
@@ -204,8 +230,14 @@ async fn copy_run(
     }
     match rows.next() {
         None => Ok(writer),
-        Some(_) => Err(wrong("a batch is not where it was sealed").into()),
+        Some(_) => Err(damaged(source, "a batch is not where it was sealed").into()),
     }
+}
+
+/// The pack is not what its shard says.
+fn damaged(source: &Source, what: &str) -> ColdError {
+    let object = source.pack.name.to_string();
+    ColdError { why: format!("object {object}: {what}"), object, is_damage: true }
 }
 
 fn wrong(what: &str) -> Refusal {

@@ -30,7 +30,7 @@ use crate::read::{Allowance, Reader};
 use crate::replica::ShardHandle;
 use crate::shard::command::{Change, Command, CreateTopic, DeleteTopic};
 use crate::shard::entry::{Kind, SubBatch};
-use crate::shard::state::{PartitionKey, Verdict};
+use crate::shard::state::{Pack, PartitionKey, Verdict};
 use crate::tier::{Tier, Uploads};
 
 /// A node and the sealer of its shards, which only the test calls.
@@ -129,6 +129,15 @@ impl Play {
     fn packs(&self, shard: u32) -> (usize, usize) {
         let state = self.shards[&ShardId(shard)].state.read();
         (state.packs().live().count(), state.packs().unneeded().count())
+    }
+
+    /// Names of the objects of packs, in use or not, by number.
+    fn objects(&self, shard: u32) -> Vec<String> {
+        let state = self.shards[&ShardId(shard)].state.read();
+        let mut packs: Vec<_> = state.packs().live().chain(state.packs().unneeded()).collect();
+        packs.sort_by_key(|(no, _)| *no);
+        let name = |(_, pack): (_, &Pack)| pack.name(self.tier.cluster, ShardId(shard)).to_string();
+        packs.into_iter().map(name).collect()
     }
 
     async fn stop(self) {

@@ -1,4 +1,4 @@
-//! Tests of what the rewriter does with packs of several topics and shards.
+//! Tests of what the rewriter does with packs of several topics and shards, by a store that fails.
 
 use weir_protocol::ids::{Offset, ShardId};
 use weir_tier::faults::Faults;
@@ -65,5 +65,34 @@ async fn a_pack_that_took_the_place_of_two_is_rewritten_like_any_other() {
     play.check(1, lasting).await;
     let left: u64 = play.shards[&ShardId(1)].state.read().packs().live().map(|(_, pack)| pack.bytes).sum();
     assert!(left < 3 * BATCH_BYTES, "{left} bytes");
+    play.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_pack_that_cannot_be_read_keeps_neither_other_packs_nor_other_shards_waiting() {
+    let mut play = Play::with_packs_of(64 << 20, &Faults::default()).await;
+    let mut lasting = Vec::new();
+    for (shard, batches) in [(1, 20), (1, 16), (2, 16)] {
+        let topics = ["brief", "lasting"].map(|topic| format!("{topic}{}", lasting.len()));
+        let brief = play.create(shard, &topics[0]).await;
+        let key = play.create(shard, &topics[1]).await;
+        play.fill(shard, brief, batches).await;
+        play.fill(shard, key, 1).await;
+        play.sealer.round().await.unwrap();
+        play.trim(shard, brief, play.end(shard, brief)).await;
+        lasting.push(key);
+    }
+    assert_eq!((play.packs(1), play.packs(2)), ((2, 0), (1, 0)));
+    let gone = play.objects(1).remove(0);
+    play.tier.cold.store().delete(&gone).await.unwrap();
+    let mut rewriter = play.rewriter();
+    let why = rewriter.round().await.unwrap_err().to_string();
+    assert!(why.contains(&gone), "{why}");
+    assert_eq!((play.packs(1), play.packs(2)), ((2, 0), (1, 1)), "the second shard's is replaced");
+    rewriter.round().await.unwrap();
+    drop(rewriter);
+    assert_eq!((play.packs(1), play.packs(2)), ((2, 1), (1, 1)), "and of the first shard the other");
+    play.check(1, lasting[1]).await;
+    play.check(2, lasting[2]).await;
     play.stop().await;
 }

@@ -290,7 +290,7 @@ async fn a_crash_at_any_step_of_rewriting_leaves_the_old_packs_or_the_new_one() 
         let rig = Rig::new(dir.path()).await;
         let asked = rig.faults.requests(op);
         rig.faults.always(Some((op, Fault::Hang)));
-        let rewriter = rig.rewriter();
+        let mut rewriter = rig.rewriter();
         let (faults, under_way) = (rig.faults.clone(), tokio::spawn(async move { rewriter.round().await }));
         until("the step is reached", || faults.requests(op) > asked).await;
         if op != Op::Get {
