@@ -6,9 +6,11 @@
 //!   plan      which mostly dead packs are worth a new one, and what of them it takes. Pure
 //!   rewriter  the task that makes it
 //!   making    what both share: packs made, sent, verified and committed
+//!   deleting  objects that nothing needs go; those that the store does not let go are left for a while
 //!   sweep     which objects of a listing nobody will ever need
 //! ```
 
+mod deleting;
 mod exporter;
 mod making;
 mod plan;

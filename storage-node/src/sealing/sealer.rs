@@ -13,28 +13,27 @@ use weir_protocol::ids::{LogIndex, ShardId, Term};
 use weir_tier::pack::{PackIdentity, PackSummary, PackWriter};
 use weir_tier::store::PackName;
 
+use super::deleting::Deleter;
 use super::exporter::{Exporter, ExporterError};
-use super::making::{PARTITIONS_MAX, SealError, commit, finish, pack, propose, seal_of};
+use super::making::{PARTITIONS_MAX, SealError, commit, finish, pack, seal_of};
 use super::sweep;
 use crate::clock;
 use crate::read;
 use crate::replica::ShardHandle;
-use crate::shard::command::{Change, Forget};
+use crate::shard::command::Change;
 use crate::shard::state::{BatchRow, PartitionKey, oldest_batches};
 use crate::tier::{ARCHIVE_EVERY, Tier};
 
 /// How often it looks.
 const ROUND: Duration = Duration::from_millis(250);
 /// After a failure it waits this long.
-const PAUSE: Duration = Duration::from_secs(2);
+pub(super) const PAUSE: Duration = Duration::from_secs(2);
 /// Bytes that are read, compressed and sent at a time.
 const STEP_BYTES: u64 = 2 << 20;
 /// Bytes per second at which packs are made while there is room: publishing goes on beside it.
 const PACE_BYTES_PER_SECOND: u64 = 64 << 20;
 /// From this share of the journal on, what lies in its older half is sealed however young it is.
 const PRESSURE_PERMILLE: u128 = 500;
-/// Objects that are deleted at once, and then forgotten together.
-const DELETES_AT_ONCE: usize = 100;
 /// How often the store is searched for objects that nobody knows.
 const SWEEP_EVERY: Duration = Duration::from_secs(3_600);
 /// Objects that one search looks at.
@@ -45,6 +44,7 @@ pub struct Sealer {
     tier: Arc<Tier>,
     shards: Arc<BTreeMap<ShardId, ShardHandle>>,
     exporter: Exporter,
+    deleter: Deleter,
     /// When a shard may make a pack again because somebody waits for it.
     next_prompted: BTreeMap<ShardId, Instant>,
     next_sweep: Instant,
@@ -57,7 +57,8 @@ impl Sealer {
     pub fn new(tier: Arc<Tier>, shards: Arc<BTreeMap<ShardId, ShardHandle>>) -> Self {
         let exporter = Exporter::new(Arc::clone(&tier), Arc::clone(&shards));
         let (next_prompted, next_sweep) = (BTreeMap::new(), Instant::now());
-        Self { tier, shards, exporter, next_prompted, next_sweep, is_failing: false }
+        let deleter = Deleter::default();
+        Self { tier, shards, exporter, deleter, next_prompted, next_sweep, is_failing: false }
     }
 
     /// Runs until the node stops. A pack that is being made then is left: its object is nobody's and is swept.
@@ -116,8 +117,10 @@ impl Sealer {
                         Err(error) => failed.push((*id, error)),
                     }
                 }
-                if deletes && let Err(error) = self.delete_unneeded(shard).await {
-                    deletes = false;
+                let began = Instant::now();
+                if deletes && let Err(error) = self.deleter.round(&self.tier, shard, &self.exporter).await {
+                    // One that does not answer is asked once a round; what it refuses is of one shard.
+                    deletes = began.elapsed() < PAUSE;
                     failed.push((ShardId::META, error));
                 }
             }
@@ -236,27 +239,6 @@ impl Sealer {
             }
         }
         finish(writer, upload).await
-    }
-
-    /// Deletes objects that the log does not need any more, then lets it forget them: in this order, so that a crash
-    /// between the two leaves a number without an object rather than an object without a number.
-    async fn delete_unneeded(&self, shard: &ShardHandle) -> Result<(), SealError> {
-        let unneeded: Vec<_> = {
-            let state = shard.state.read();
-            let unneeded = state.packs().unneeded();
-            let deletable = unneeded.filter(|(no, _)| self.exporter.may_delete(shard.shard, *no));
-            deletable.take(DELETES_AT_ONCE).map(|(no, pack)| (no, *pack)).collect()
-        };
-        if unneeded.is_empty() {
-            return Ok(());
-        }
-        for (_, pack) in &unneeded {
-            let name = self.tier.pack_ref(shard.shard, pack).name;
-            self.tier.cold.store().delete(&name.to_string()).await?;
-        }
-        let packs = unneeded.into_iter().map(|(no, _)| no).collect();
-        propose(shard, Change::Forget(Forget { packs })).await?;
-        Ok(())
     }
 
     /// Deletes objects that nobody knows.

@@ -1,5 +1,6 @@
 //! Tests of the sealer over a store that fails, and of reading what it has sealed.
 
+mod deleting;
 mod rewriter;
 mod rewriting;
 

@@ -1,6 +1,6 @@
 //! A store that fails as stores do: for tests, here and in the crates that use this one.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -62,6 +62,7 @@ pub struct Faults {
 struct Plan {
     next: VecDeque<(Op, Fault)>,
     always: Option<(Op, Fault)>,
+    held: BTreeSet<String>,
     requests: Vec<Op>,
 }
 
@@ -74,6 +75,11 @@ impl Faults {
     /// Every request of this kind gets this fault until told otherwise.
     pub fn always(&self, fault: Option<(Op, Fault)>) {
         self.plan.lock().always = fault;
+    }
+
+    /// Objects of these names cannot be deleted until told otherwise, whatever else is planned: a legal hold.
+    pub fn hold(&self, names: impl IntoIterator<Item = String>) {
+        self.plan.lock().held = names.into_iter().collect();
     }
 
     /// Planned faults that nothing has met yet.
@@ -199,7 +205,14 @@ impl ObjectStore for FaultyStore {
         match self.faults.of(Op::Delete) {
             Some(Fault::Hang) => stream::pending().boxed(),
             Some(Fault::Error) => stream::once(async { Err(failed()) }).boxed(),
-            _ => self.inner.delete_stream(locations),
+            _ => {
+                let faults = self.faults.clone();
+                let held = move |path: &Path| faults.plan.lock().held.contains(path.as_ref());
+                let free = locations.map(move |path| {
+                    path.and_then(|path| if held(&path) { Err(failed()) } else { Ok(path) })
+                });
+                self.inner.delete_stream(free.boxed())
+            }
         }
     }
 

@@ -1,0 +1,54 @@
+//! Tests of objects that the store does not let go.
+
+use weir_tier::faults::{Faults, Op};
+
+use super::Play;
+
+/// Seals a batch of each of so many topics alone, and deletes them: their packs go with the manifests that name them.
+async fn unneeded(play: &mut Play, topics: &[(u32, usize)]) {
+    let names =
+        || topics.iter().flat_map(|(shard, n)| (0..*n).map(move |n| (*shard, format!("s{shard}-{n}"))));
+    for (shard, name) in names() {
+        let key = play.create(shard, &name).await;
+        play.publish(shard, key).await;
+    }
+    play.sealer.round().await.unwrap();
+    for (shard, name) in names() {
+        play.delete(shard, &name).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_object_that_the_store_keeps_keeps_no_other() {
+    let faults = Faults::default();
+    let mut play = Play::start(&faults).await;
+    unneeded(&mut play, &[(1, 3), (2, 1)]).await;
+    assert_eq!((play.packs(1), play.packs(2)), ((0, 3), (0, 1)));
+    let held = play.objects(1).remove(0);
+    faults.hold([held.clone()]);
+    for _ in 0..6 {
+        drop(play.sealer.round().await);
+    }
+    assert_eq!((play.objects(1), play.packs(2)), (vec![held], (0, 0)));
+    let asked = faults.requests(Op::Delete);
+    drop(play.sealer.round().await);
+    assert!(faults.requests(Op::Delete) <= asked + 1, "what is deleted is not deleted again");
+    play.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn many_objects_that_the_store_keeps_keep_no_other() {
+    /// More than are deleted at once.
+    const HELD: usize = 105;
+    let faults = Faults::default();
+    let mut play = Play::start(&faults).await;
+    unneeded(&mut play, &[(1, HELD + 1)]).await;
+    let mut held = play.objects(1);
+    held.truncate(HELD);
+    faults.hold(held.clone());
+    for _ in 0..20 {
+        drop(play.sealer.round().await);
+    }
+    assert_eq!(play.objects(1), held);
+    play.stop().await;
+}
