@@ -111,7 +111,7 @@ impl Sealer {
                 }
                 if failed.iter().all(|(of, _)| of != id) && self.is_due(shard, prompted[id]) {
                     let sealed = self.seal(shard).await;
-                    self.tier.uploads.attempted(sealed.as_ref().err().map(ToString::to_string));
+                    self.tier.uploads.attempted(*id, sealed.as_ref().err().map(ToString::to_string));
                     match sealed {
                         Ok(()) => is_more = true,
                         Err(error) => failed.push((*id, error)),

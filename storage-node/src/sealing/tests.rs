@@ -186,8 +186,10 @@ async fn a_shard_that_cannot_be_sealed_keeps_no_other_waiting() {
     faults.next(Op::Put, Fault::Error);
     play.sealer.round().await.unwrap_err();
     assert_eq!((play.packs(1), play.packs(2)), ((0, 0), (1, 0)));
+    let why = play.tier.uploads.failure().expect("the second shard's success is not the first one's");
+    assert!(why.contains("planned to fail"), "{why}");
     play.sealer.round().await.unwrap();
-    assert_eq!(play.packs(1), (1, 0));
+    assert_eq!((play.packs(1), play.tier.uploads.failure()), ((1, 0), None));
     play.stop().await;
 }
 

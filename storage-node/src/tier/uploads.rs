@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use parking_lot::Mutex;
-use weir_protocol::ids::Offset;
+use weir_protocol::ids::{Offset, ShardId};
 
 use crate::shard::state::{BatchRow, PartitionKey};
 
@@ -16,11 +16,11 @@ pub struct Upload {
     pub bytes: u64,
 }
 
-/// The pack that is being made, and the last failure.
+/// The pack that is being made, and what became of each shard's last one.
 #[derive(Debug, Default)]
 pub struct Uploads {
     under_way: Mutex<BTreeMap<PartitionKey, Upload>>,
-    failure: Mutex<Option<String>>,
+    failures: Mutex<BTreeMap<ShardId, String>>,
 }
 
 impl Uploads {
@@ -48,15 +48,19 @@ impl Uploads {
         UnderWay(self)
     }
 
-    /// Why the last attempt failed, if it did.
+    /// Why a shard's last attempt failed, if one did.
     #[must_use]
     pub fn failure(&self) -> Option<String> {
-        self.failure.lock().clone()
+        self.failures.lock().values().next().cloned()
     }
 
-    /// What became of an attempt.
-    pub(crate) fn attempted(&self, failure: Option<String>) {
-        *self.failure.lock() = failure;
+    /// What became of a shard's attempt.
+    pub(crate) fn attempted(&self, shard: ShardId, failure: Option<String>) {
+        let mut failures = self.failures.lock();
+        match failure {
+            Some(why) => drop(failures.insert(shard, why)),
+            None => drop(failures.remove(&shard)),
+        }
     }
 }
 
