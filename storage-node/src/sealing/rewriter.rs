@@ -50,13 +50,15 @@ pub struct Rewriter {
     shards: Arc<BTreeMap<ShardId, ShardHandle>>,
     below_permille: u64,
     left_out: BTreeMap<ShardId, LeftOut>,
+    /// Where nothing fitted together it is looked again at this time.
+    next_plan: BTreeMap<ShardId, Instant>,
 }
 
 impl Rewriter {
     /// A rewriter of `shards`, for packs of which less than `below_permille` thousandths are referred to.
     #[must_use]
     pub fn new(tier: Arc<Tier>, shards: Arc<BTreeMap<ShardId, ShardHandle>>, below_permille: u64) -> Self {
-        Self { tier, shards, below_permille, left_out: BTreeMap::new() }
+        Self { tier, shards, below_permille, left_out: BTreeMap::new(), next_plan: BTreeMap::new() }
     }
 
     /// Runs until the node stops. A pack that is being made then is left: its object is nobody's and is swept, and what it was
@@ -102,6 +104,9 @@ impl Rewriter {
     /// Replaces the packs of one plan, if there is one.
     async fn rewrite(&mut self, shard: &ShardHandle) -> Result<(), SealError> {
         let below = self.below_permille;
+        if self.next_plan.get(&shard.shard).is_some_and(|next| Instant::now() < *next) {
+            return Ok(());
+        }
         let left_out = self.left_out.entry(shard.shard).or_default();
         left_out.retain(|_, until| Instant::now() < *until);
         let seen = {
@@ -111,8 +116,14 @@ impl Rewriter {
             }
             Seen { packs: state.shared_packs(), partitions: state.shared_partitions() }
         };
-        let bytes_max = self.tier.seal_bytes;
-        let Some(plan) = plan((&seen.packs, left_out), &seen.partitions, below, bytes_max) else {
+        let (left_out, bytes_max) = (left_out.clone(), self.tier.seal_bytes);
+        // It walks through all partitions.
+        let planned = tokio::task::spawn_blocking(move || {
+            (plan((&seen.packs, &left_out), &seen.partitions, below, bytes_max), seen)
+        });
+        let planned = planned.await.map_err(|error| Refusal::new(ErrorCode::Internal, error.to_string()))?;
+        let (Some(plan), seen) = planned else {
+            self.next_plan.insert(shard.shard, Instant::now() + PAUSE);
             return Ok(());
         };
         let replaced = self.replace(shard, &plan, &seen).await;

@@ -41,7 +41,7 @@ mod producers;
 mod rewriting;
 mod rows;
 #[cfg(test)]
-mod sealing;
+pub(crate) mod sealing;
 mod settled;
 #[cfg(test)]
 mod settling;
