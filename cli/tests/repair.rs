@@ -28,7 +28,14 @@ fn publish(http: &mut Connection, text: &str) -> serde_json::Value {
 
 /// A product with messages of a page each, and the place of one of them in its journal.
 fn with_messages(dir: &Path, end: impl FnOnce(&mut Product)) -> (std::path::PathBuf, u64) {
-    let mut product = Product::start(dir);
+    with_messages_of(Product::start(dir), dir, end)
+}
+
+fn with_messages_of(
+    mut product: Product,
+    dir: &Path,
+    end: impl FnOnce(&mut Product),
+) -> (std::path::PathBuf, u64) {
     let mut http = Connection::open(&product.address).unwrap();
     for n in 0..MESSAGES {
         publish(&mut http, &format!("message {n:03} {}", "x".repeat(3_000)));
@@ -100,6 +107,31 @@ fn damage_below_the_checkpoints_costs_messages_and_no_offsets() {
     }
     assert_eq!(publish(&mut http, "new")["offset"], MESSAGES, "offsets that were given are not given again");
     assert_eq!(message(&mut http, MESSAGES), (200, "new".to_owned()));
+}
+
+#[test]
+fn damage_of_what_is_in_the_object_store_costs_no_message() {
+    let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let data = dir.path().join("data");
+    let start = || Product::start_with(dir.path(), "127.0.0.1:0", &["--object-store", "local"]);
+    let (path, at) = with_messages_of(start(), dir.path(), |product| {
+        let mut http = Connection::open(&product.address).unwrap();
+        let sure = [("Confirm", "archived"), ("Confirm-Deadline-Ms", "60000")];
+        let last = http.request("POST /v1/topics/t/messages", &sure, b"the last").unwrap();
+        assert_eq!(last.header("confirm-level"), Some("archived"), "{}", last.text());
+        assert!(product.stop());
+    });
+    damage(&path, at);
+    let cut = weir(&["repair", "--data-dir", data.to_str().unwrap(), "--truncate"]);
+    assert!(cut.status.success(), "{}", both(&cut));
+    let product = start();
+    let mut http = Connection::open(&product.address).unwrap();
+    for n in 0..MESSAGES {
+        let (status, text) = message(&mut http, n);
+        assert!(status == 200 && text.starts_with(&format!("message {n:03} ")), "{n}: {status} {text}");
+    }
+    assert_eq!(message(&mut http, MESSAGES), (200, "the last".to_owned()));
+    assert_eq!(publish(&mut http, "new")["offset"], MESSAGES + 1);
 }
 
 #[test]

@@ -34,6 +34,9 @@ pub(super) async fn of(
             Err(refusal) if refusal.error_code() == ErrorCode::OffsetTrimmed && log_start() > in_log => {
                 in_log = log_start();
             }
+            Err(refusal) if refusal.error_code() == ErrorCode::Corrupt => {
+                return past_the_log(shard, tier, key, rows, ahead).await.unwrap_or(Err(refusal));
+            }
             read => return read,
         }
     };
@@ -43,6 +46,19 @@ pub(super) async fn of(
         batches.extend(from_log(shard, hot).await.unwrap_or_default());
     }
     Ok(batches)
+}
+
+/// What packs hold of rows whose copies in the log are damaged: those in front of the first that no pack has, if there are any.
+async fn past_the_log(
+    shard: &ShardHandle,
+    tier: &Tier,
+    key: PartitionKey,
+    rows: &[BatchRow],
+    ahead: usize,
+) -> Option<Result<Vec<Batch>, Refusal>> {
+    let sealed_end = shard.state.read().partition(key).ok()?.unsealed_from();
+    let (packed, _) = rows.split_at(rows.partition_point(|row| row.base_offset < sealed_end));
+    if packed.is_empty() { None } else { Some(from_packs(shard, tier, key, packed, ahead).await) }
 }
 
 /// The rows' batches from the packs that hold them. An object that is gone may have been replaced by another since it was

@@ -5,6 +5,7 @@ mod rewriter;
 mod rewriting;
 
 use std::collections::BTreeMap;
+use std::os::unix::fs::FileExt as _;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::sync::mpsc;
@@ -40,7 +41,7 @@ struct Play {
     tier: Arc<Tier>,
     sealer: Sealer,
     shards: Arc<BTreeMap<ShardId, ShardHandle>>,
-    _dir: tempfile::TempDir,
+    dir: tempfile::TempDir,
 }
 
 impl Play {
@@ -79,7 +80,7 @@ impl Play {
         let handle = |id| (id, ShardHandle { tier: Some(Arc::clone(&tier)), ..node.shard(id) });
         let shards = Arc::new(BTreeMap::from([ShardId::META, ShardId(1), ShardId(2)].map(handle)));
         let sealer = Sealer::new(Arc::clone(&tier), Arc::clone(&shards));
-        Self { node, tier, sealer, shards, _dir: dir }
+        Self { node, tier, sealer, shards, dir }
     }
 
     async fn change(&self, shard: u32, sub: SubBatch) -> Verdict {
@@ -119,6 +120,32 @@ impl Play {
         assert!(matches!(self.change(shard, publish).await, Verdict::Placed(_)));
     }
 
+    /// Changes a byte of this value in the journal, on its disk.
+    #[expect(
+        clippy::disallowed_methods,
+        clippy::disallowed_types,
+        reason = "what the journal is not asked for"
+    )]
+    fn damage(&self, value: &[u8]) {
+        let damaged = std::fs::read_dir(self.dir.path().join("wal")).unwrap().any(|file| {
+            let path = file.unwrap().path();
+            let bytes = std::fs::read(&path).unwrap();
+            let Some(at) = bytes.windows(value.len()).position(|window| window == value) else {
+                return false;
+            };
+            let file = std::fs::File::options().write(true).open(path).unwrap();
+            file.write_at(b"?", at as u64).unwrap();
+            true
+        });
+        assert!(damaged, "the value is in no file");
+    }
+
+    /// Publishes to the other shard what the journal keeps in memory, so that the rest is read from its disk.
+    async fn push_out(&self) {
+        let filler = self.create(2, "filler").await;
+        self.fill(2, filler, 20).await;
+    }
+
     async fn trim(&self, shard: u32, (incarnation, partition): PartitionKey, upto: u64) {
         let (kind, expected_end) = (Kind::Trim, Some(Offset(upto)));
         let nothing = SubBatch::command(Vec::new().into());
@@ -142,7 +169,7 @@ impl Play {
     }
 
     async fn stop(self) {
-        let Self { node, tier, sealer, shards, _dir } = self;
+        let Self { node, tier, sealer, shards, dir: _dir } = self;
         drop((tier, sealer, shards));
         node.shutdown(Duration::from_secs(1)).await;
     }
@@ -250,6 +277,31 @@ async fn a_record_that_was_trimmed_while_it_was_read_is_trimmed_and_not_damaged(
         assert_eq!(failed(1, code), (ErrorCode::OffsetTrimmed, Some(2)), "{code:?}");
     }
     assert_eq!(failed(2, ErrorCode::Corrupt), (ErrorCode::Corrupt, None));
+    drop(reader);
+    play.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_damaged_in_the_log_is_read_from_its_pack() {
+    let mut play = Play::start(&Faults::default()).await;
+    let key = play.create(1, "t").await;
+    for value in [b"first value!", b"second value", b"third value!"] {
+        play.publish_value(1, key, value).await;
+    }
+    play.sealer.round().await.unwrap();
+    for value in [b"fourth value", b"newest value"] {
+        // The newest stays in memory.
+        play.publish_value(1, key, value).await;
+    }
+    play.damage(b"second value");
+    play.damage(b"fourth value");
+    play.push_out().await;
+    let reader = Reader::new(play.shards[&ShardId(1)].clone(), key);
+    let all = Allowance { records: 10, bytes: 1 << 20 };
+    let read = reader.read(Offset(0), Offset(5), all).await.unwrap();
+    assert_eq!((read.records, read.next), (3, Offset(3)), "what a pack holds");
+    let refusal = reader.read(Offset(3), Offset(5), all).await.unwrap_err();
+    assert_eq!(refusal.error_code(), ErrorCode::Corrupt, "what no pack holds");
     drop(reader);
     play.stop().await;
 }

@@ -17,7 +17,7 @@ impl Play {
     }
 
     /// Batches that do not compress, numbered from 0 by topic.
-    async fn fill(&self, shard: u32, key: PartitionKey, batches: u64) {
+    pub(super) async fn fill(&self, shard: u32, key: PartitionKey, batches: u64) {
         let from = self.end(shard, key);
         for n in from..from + batches {
             self.publish_value(shard, key, &value(n)).await;
