@@ -29,4 +29,5 @@ test('places without messages are left out, also where retention has passed them
 
 test('small sums of money keep two digits and none is shown as nothing', () => {
   expect([0, 0.00001, 0.0123, 0.5, 1.234].map(money)).toEqual(['0', '< 0.0001', '0.012', '0.5', '1.23']);
+  expect([0.0001, 0.101, 0.999].map(money)).toEqual(['0.0001', '0.1', '1']);
 });

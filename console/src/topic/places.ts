@@ -59,5 +59,5 @@ export const lagMs = (topic: Topic) =>
 export function money(amount: number): string {
   if (amount === 0) return '0';
   if (amount < 0.0001) return '< 0.0001';
-  return amount < 1 ? amount.toPrecision(2).replace(/0+$/, '') : amount.toFixed(2);
+  return amount < 1 ? amount.toPrecision(2).replace(/\.?0+$/, '') : amount.toFixed(2);
 }
