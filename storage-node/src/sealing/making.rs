@@ -28,6 +28,9 @@ pub(super) enum SealError {
     /// The records could not be read, or the pack not committed.
     #[error("{}", .0.detail)]
     Refused(Refusal),
+    /// A message cannot be read from the log; packs are made without its partition from here on.
+    #[error("{0}")]
+    Unreadable(String),
     /// An older pack could not be read.
     #[error(transparent)]
     Cold(#[from] ColdError),

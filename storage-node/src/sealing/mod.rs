@@ -6,6 +6,7 @@
 //!   plan      which mostly dead packs are worth a new one, and what of them it takes. Pure
 //!   rewriter  the task that makes it
 //!   making    what both share: packs made, sent, verified and committed
+//!   unreadable  what the log cannot give any more: packs are made without it
 //!   deleting  objects that nothing needs go; those that the store does not let go are left for a while
 //!   sweep     which objects of a listing nobody will ever need
 //! ```
@@ -19,6 +20,7 @@ mod sealer;
 mod sweep;
 #[cfg(test)]
 mod tests;
+mod unreadable;
 
 pub use rewriter::Rewriter;
 pub use sealer::Sealer;

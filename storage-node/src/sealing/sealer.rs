@@ -9,6 +9,7 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 use ulid::Ulid;
 use weir_journal::Usage;
+use weir_protocol::error::ErrorCode;
 use weir_protocol::ids::{LogIndex, ShardId, Term};
 use weir_tier::pack::{PackIdentity, PackSummary, PackWriter};
 use weir_tier::store::PackName;
@@ -17,6 +18,7 @@ use super::deleting::Deleter;
 use super::exporter::{Exporter, ExporterError};
 use super::making::{PARTITIONS_MAX, SealError, commit, finish, pack, seal_of};
 use super::sweep;
+use super::unreadable::Unreadable;
 use crate::clock;
 use crate::read;
 use crate::replica::ShardHandle;
@@ -45,6 +47,7 @@ pub struct Sealer {
     shards: Arc<BTreeMap<ShardId, ShardHandle>>,
     exporter: Exporter,
     deleter: Deleter,
+    unreadable: Unreadable,
     /// When a shard may make a pack again because somebody waits for it.
     next_prompted: BTreeMap<ShardId, Instant>,
     next_sweep: Instant,
@@ -57,8 +60,8 @@ impl Sealer {
     pub fn new(tier: Arc<Tier>, shards: Arc<BTreeMap<ShardId, ShardHandle>>) -> Self {
         let exporter = Exporter::new(Arc::clone(&tier), Arc::clone(&shards));
         let (next_prompted, next_sweep) = (BTreeMap::new(), Instant::now());
-        let deleter = Deleter::default();
-        Self { tier, shards, exporter, deleter, next_prompted, next_sweep, is_failing: false }
+        let (deleter, unreadable) = (Deleter::default(), Unreadable::default());
+        Self { tier, shards, exporter, deleter, unreadable, next_prompted, next_sweep, is_failing: false }
     }
 
     /// Runs until the node stops. A pack that is being made then is left: its object is nobody's and is swept.
@@ -109,12 +112,21 @@ impl Sealer {
                     // Nothing can be committed any more.
                     return Ok(());
                 }
-                if failed.iter().all(|(of, _)| of != id) && self.is_due(shard, prompted[id]) {
-                    let sealed = self.seal(shard).await;
-                    self.tier.uploads.attempted(*id, sealed.as_ref().err().map(ToString::to_string));
+                self.tier.uploads.looked(*id, self.unreadable.told(shard));
+                if failed.iter().all(|(of, _)| of != id) {
+                    let is_due = self.is_due(shard, prompted[id]);
+                    let sealed = if is_due { self.seal(shard).await } else { Ok(()) };
+                    is_more |= is_due && sealed.is_ok();
                     match sealed {
-                        Ok(()) => is_more = true,
-                        Err(error) => failed.push((*id, error)),
+                        // The next pack is made without it.
+                        Err(error @ SealError::Unreadable(_)) => {
+                            is_more = true;
+                            failed.push((ShardId::META, error));
+                        }
+                        sealed => {
+                            self.tier.uploads.attempted(*id, sealed.as_ref().err().map(ToString::to_string));
+                            failed.extend(sealed.err().map(|error| (*id, error)));
+                        }
                     }
                 }
                 let began = Instant::now();
@@ -156,7 +168,7 @@ impl Sealer {
     /// Entries below this are to be sealed now, because somebody waits for them; at most once in a while.
     fn prompted(&mut self, shard: &ShardHandle) -> u64 {
         let wanted = shard.shared.archive().wanted();
-        let is_wanted = shard.state.read().oldest_unsealed().is_some_and(|oldest| oldest.index.0 < wanted);
+        let is_wanted = self.oldest(shard).is_some_and(|oldest| oldest.index.0 < wanted);
         let now = Instant::now();
         if !is_wanted || self.next_prompted.get(&shard.shard).is_some_and(|next| now < *next) {
             return 0;
@@ -170,16 +182,24 @@ impl Sealer {
         let oldest = shard.state.read().oldest_unsealed();
         let lag = oldest.map_or(0, |row| clock::now().0.saturating_sub(row.ts.0));
         self.tier.metrics.lag(shard.shard, Duration::from_millis(lag));
-        oldest.is_some_and(|oldest| {
-            Duration::from_millis(lag) >= self.tier.seal_after
+        self.oldest(shard).is_some_and(|oldest| {
+            let age = clock::now().0.saturating_sub(oldest.ts.0);
+            Duration::from_millis(age) >= self.tier.seal_after
                 || oldest.index.0 < prompted
                 || is_in_the_way(shard, oldest.index)
         })
     }
 
+    /// The oldest batch that no pack holds and that can be read, as far as is known.
+    fn oldest(&self, shard: &ShardHandle) -> Option<BatchRow> {
+        shard.state.read().oldest_unsealed_but(|key| self.unreadable.has(shard.shard, key))
+    }
+
     /// Makes one pack of the oldest batches and commits it.
-    async fn seal(&self, shard: &ShardHandle) -> Result<(), SealError> {
-        let partitions = shard.state.read().unsealed(PARTITIONS_MAX);
+    async fn seal(&mut self, shard: &ShardHandle) -> Result<(), SealError> {
+        let mut partitions = shard.state.read().unsealed(PARTITIONS_MAX + self.unreadable.count());
+        partitions.retain(|(key, _)| !self.unreadable.has(shard.shard, *key));
+        partitions.truncate(PARTITIONS_MAX);
         let rows = oldest_batches(&partitions, self.tier.seal_bytes);
         drop(partitions);
         let entries = || rows.iter().map(|(_, row)| row.index);
@@ -189,7 +209,16 @@ impl Sealer {
         let name = PackName { cluster, shard: shard.shard, first, last, term, attempt };
         let began = Instant::now();
         let _under_way = self.tier.uploads.begin(&rows);
-        let summary = self.upload(shard, &name, &rows).await?;
+        let summary = match self.upload(shard, &name, &rows).await {
+            Err(SealError::Refused(refusal)) if refusal.error_code() == ErrorCode::Corrupt => {
+                for step in steps(&rows) {
+                    self.unreadable.look(shard, step).await;
+                }
+                let told = self.unreadable.told(shard).map(SealError::Unreadable);
+                return Err(told.unwrap_or(SealError::Refused(refusal)));
+            }
+            uploaded => uploaded?,
+        };
         let seal = seal_of(&name, &summary);
         if commit(shard, &self.tier, &name, Change::Seal(seal)).await? {
             let raw_bytes: u64 = summary.partitions.iter().map(|row| row.bytes).sum();

@@ -305,3 +305,30 @@ async fn what_is_damaged_in_the_log_is_read_from_its_pack() {
     drop(reader);
     play.stop().await;
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_message_that_cannot_be_read_keeps_its_own_partition_and_no_other() {
+    let mut play = Play::with_packs_of(64 << 20, &Faults::default()).await;
+    let (bad, good) = (play.create(1, "bad").await, play.create(1, "good").await);
+    for (key, value) in [(bad, b"is not there"), (bad, b"is behind it"), (good, b"is not alike")] {
+        play.publish_value(1, key, value).await;
+    }
+    // The newest stays in memory.
+    play.publish(1, good).await;
+    play.damage(b"is not there");
+    play.push_out().await;
+    let why = play.sealer.round().await.unwrap_err().to_string();
+    assert_eq!(play.packs(1), (1, 0), "the other is sealed in the same round");
+    let told = play.tier.uploads.unreadable().expect("it is told, until it is trimmed");
+    for part in ["message 0 of default/bad", "partition 0", "trim the topic to 1 or beyond"] {
+        assert!(why.contains(part) && told.contains(part), "{part}: {why}; {told}");
+    }
+    play.publish(1, good).await;
+    play.sealer.round().await.unwrap();
+    assert_eq!((play.packs(1), play.tier.uploads.failure()), ((2, 0), None));
+    assert!(play.tier.uploads.unreadable().is_some());
+    play.trim(1, bad, 1).await;
+    play.sealer.round().await.unwrap();
+    assert_eq!((play.packs(1), play.tier.uploads.unreadable()), ((3, 0), None));
+    play.stop().await;
+}

@@ -66,12 +66,18 @@ impl Room {
             .map(|row| row.ts)
             .min()?;
         let age = clock::now().0.saturating_sub(oldest.0) / 1_000;
-        Some(match tier.uploads.failure() {
-            Some(why) => format!(
+        let store = tier.uploads.failure().map(|why| {
+            format!(
                 "messages do not leave it for the object store, for {age} s: {why}. Publishes go on by themselves once the \
                  store takes them"
-            ),
-            None => format!(
+            )
+        });
+        Some(match (tier.uploads.unreadable(), store) {
+            // That one stays until somebody does something, whatever the store does.
+            (Some(what), Some(store)) => format!("{what}. Also, {store}"),
+            (Some(what), None) => what,
+            (None, Some(store)) => store,
+            (None, None) => format!(
                 "messages leave it for the object store more slowly than they come, the oldest has waited for {age} s. \
                  Publishes go on by themselves; if this lasts, publish less or give the journal more room"
             ),

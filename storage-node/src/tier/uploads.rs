@@ -21,6 +21,7 @@ pub struct Upload {
 pub struct Uploads {
     under_way: Mutex<BTreeMap<PartitionKey, Upload>>,
     failures: Mutex<BTreeMap<ShardId, String>>,
+    unreadable: Mutex<BTreeMap<ShardId, String>>,
 }
 
 impl Uploads {
@@ -56,11 +57,26 @@ impl Uploads {
 
     /// What became of a shard's attempt.
     pub(crate) fn attempted(&self, shard: ShardId, failure: Option<String>) {
-        let mut failures = self.failures.lock();
-        match failure {
-            Some(why) => drop(failures.insert(shard, why)),
-            None => drop(failures.remove(&shard)),
-        }
+        note(&self.failures, shard, failure);
+    }
+
+    /// Which message cannot be uploaded because it cannot be read, and what is to be done about it, if there is one.
+    #[must_use]
+    pub fn unreadable(&self) -> Option<String> {
+        self.unreadable.lock().values().next().cloned()
+    }
+
+    /// What a shard cannot read.
+    pub(crate) fn looked(&self, shard: ShardId, unreadable: Option<String>) {
+        note(&self.unreadable, shard, unreadable);
+    }
+}
+
+fn note(of_shards: &Mutex<BTreeMap<ShardId, String>>, shard: ShardId, what: Option<String>) {
+    let mut of_shards = of_shards.lock();
+    match what {
+        Some(what) => drop(of_shards.insert(shard, what)),
+        None => drop(of_shards.remove(&shard)),
     }
 }
 

@@ -403,12 +403,18 @@ impl ShardState {
             if names.len() == most {
                 break;
             }
-            let guest = || self.guests.get(&life).map(|topic| &**topic);
-            let name = self.topics.life(life).or_else(guest).and_then(|topic| topic.name.as_ref());
-            let name = name.map(|name| format!("{}/{}", name.namespace, name.topic));
+            let name = self.name_of(life);
             names.extend(name.filter(|name| !names.contains(name)));
         }
         names
+    }
+
+    /// What the topic of this life is called, with its namespace.
+    #[must_use]
+    pub fn name_of(&self, life: Incarnation) -> Option<String> {
+        let guest = || self.guests.get(&life).map(|topic| &**topic);
+        let name = self.topics.life(life).or_else(guest).and_then(|topic| topic.name.as_ref());
+        name.map(|name| format!("{}/{}", name.namespace, name.topic))
     }
 
     /// Checks every invariant, visiting every partition and topic.

@@ -266,7 +266,13 @@ impl ShardState {
     /// The oldest batch that no pack holds.
     #[must_use]
     pub fn oldest_unsealed(&self) -> Option<BatchRow> {
-        let (_, key) = self.floors.pins().next()?;
+        self.oldest_unsealed_but(|_| false)
+    }
+
+    /// The same without these partitions.
+    #[must_use]
+    pub fn oldest_unsealed_but(&self, is_left_out: impl Fn(PartitionKey) -> bool) -> Option<BatchRow> {
+        let (_, key) = self.floors.pins().find(|(_, key)| !is_left_out(*key))?;
         self.partitions.get(&key)?.oldest_unsealed()
     }
 
