@@ -154,6 +154,7 @@ impl Rewriter {
         let rewrite = Rewrite { pack: seal_of(&name, &summary), replaced };
         if commit(shard, &self.tier, &name, Change::Rewrite(rewrite)).await? {
             self.tier.metrics.replaced(packs, replaced_bytes);
+            self.tier.cold.metrics().wrote(&summary);
             tracing::debug!(pack = %name, packs, replaced_bytes, bytes, took = ?began.elapsed(), "rewritten");
         }
         Ok(())

@@ -223,6 +223,7 @@ impl Sealer {
         if commit(shard, &self.tier, &name, Change::Seal(seal)).await? {
             let raw_bytes: u64 = summary.partitions.iter().map(|row| row.bytes).sum();
             self.tier.metrics.sealed(raw_bytes, summary.pack_bytes);
+            self.tier.cold.metrics().wrote(&summary);
             let (took, partitions) = (began.elapsed(), summary.partitions.len());
             tracing::debug!(pack = %name, bytes = summary.pack_bytes, raw_bytes, partitions, ?took, "sealed");
         }

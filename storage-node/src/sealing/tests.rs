@@ -3,6 +3,7 @@
 mod deleting;
 mod rewriter;
 mod rewriting;
+mod whereabouts;
 
 use std::collections::BTreeMap;
 use std::os::unix::fs::FileExt as _;

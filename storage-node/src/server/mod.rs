@@ -13,7 +13,7 @@ mod receipt;
 mod room;
 mod sent;
 mod topics;
-mod whereabouts;
+pub(crate) mod whereabouts;
 
 pub use dispatch::NodeService;
 pub use room::Room;

@@ -15,7 +15,7 @@ use crate::tier::Tier;
 const DAY_MS: u64 = 24 * 3600 * 1000;
 
 /// What is looked at once for all partitions of a shard that are asked for.
-pub(super) struct Whereabouts {
+pub(crate) struct Whereabouts {
     tier: Arc<Tier>,
     packs: Arc<Packs>,
     /// First entry that the journal still has.
@@ -25,14 +25,14 @@ pub(super) struct Whereabouts {
 
 impl Whereabouts {
     /// `None` if the node has no object store.
-    pub(super) fn new(shard: &ShardHandle, packs: Arc<Packs>) -> Option<Self> {
+    pub(crate) fn new(shard: &ShardHandle, packs: Arc<Packs>) -> Option<Self> {
         let tier = Arc::clone(shard.tier.as_ref()?);
         let in_log = LogIndex(shard.journal.entries(shard.stream()).start);
         Some(Self { tier, packs, in_log, now_ms: clock::now().0 })
     }
 
     /// Where the messages of this partition are.
-    pub(super) fn of(&self, key: PartitionKey, partition: &Partition) -> PartitionStorage {
+    pub(crate) fn of(&self, key: PartitionKey, partition: &Partition) -> PartitionStorage {
         let archived_to = partition.unsealed_from();
         let (in_log_from, before) = partition.split_at_entry(self.in_log);
         // What is in no pack is in the journal: it pins its entries.
@@ -43,7 +43,7 @@ impl Whereabouts {
         let (uploading_to, uploading_bytes) =
             under_way.map_or((archived_to, 0), |upload| (upload.end.min(partition.end), upload.bytes));
         let uploading_bytes = uploading_bytes.min(partition.unsealed_bytes());
-        let requests = self.requests(partition);
+        let requests = self.requests(key, partition);
         PartitionStorage {
             cold_to: cold_to.0,
             archived_to: archived_to.0,
@@ -59,8 +59,9 @@ impl Whereabouts {
         }
     }
 
-    /// The partition's share, by bytes, of its packs and of the requests that made those of the last day.
-    fn requests(&self, partition: &Partition) -> Requests {
+    /// The partition's share, by bytes, of its packs and of the requests that made those of the last day. What was trimmed or
+    /// rewritten since is counted as it was made, but for no longer than the node runs: more than either is not known.
+    fn requests(&self, key: PartitionKey, partition: &Partition) -> Requests {
         let mut requests = Requests::default();
         for (no, _, bytes) in partition.packed_runs() {
             let Some(pack) = self.packs.get(no) else { continue };
@@ -75,6 +76,8 @@ impl Whereabouts {
                 requests.gets += f64::from(gets) * share;
             }
         }
+        let (puts, gets) = self.tier.cold.metrics().written_within_a_day(key);
+        (requests.puts, requests.gets) = (requests.puts.max(puts), requests.gets.max(gets));
         requests
     }
 }

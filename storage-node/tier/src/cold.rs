@@ -14,9 +14,9 @@ use parking_lot::Mutex;
 use tokio::sync::Semaphore;
 use weir_protocol::ids::Incarnation;
 
-use crate::pack::{Footer, PackError, PackIdentity, PackedPartition, Trailer, read_block};
+use crate::pack::{Footer, PackError, PackIdentity, PackSummary, PackedPartition, Trailer, read_block};
 use crate::recent::Recent;
-use crate::store::{PackName, Store, StoreError};
+use crate::store::{PackName, Store, StoreError, requests_of};
 
 /// Memory for footers.
 const FOOTER_BYTES_MAX: usize = 16 << 20;
@@ -95,19 +95,41 @@ pub struct ColdMetrics {
     pub missed: AtomicU64,
     /// Blocks that had to be fetched from the store, reading ahead included.
     pub fetched: AtomicU64,
-    of_partitions: Mutex<Recent>,
+    fetched_for: Mutex<Recent>,
+    /// Requests like a PUT, and like a GET, that made packs.
+    written_for: Mutex<(Recent, Recent)>,
 }
 
 impl ColdMetrics {
     /// About how many blocks of `partition` were fetched within the last day.
     #[must_use]
     pub fn fetched_within_a_day(&self, partition: PackedPartition) -> f64 {
-        self.of_partitions.lock().of(partition, Instant::now())
+        self.fetched_for.lock().of(partition, Instant::now())
     }
 
     fn fetched(&self, partition: PackedPartition) {
         self.fetched.fetch_add(1, Ordering::Relaxed);
-        self.of_partitions.lock().count(partition, Instant::now());
+        self.fetched_for.lock().count(partition, 1.0, Instant::now());
+    }
+
+    /// About how many requests wrote packs for `partition` within the last day, and compared them: its share of each by bytes.
+    #[must_use]
+    pub fn written_within_a_day(&self, partition: PackedPartition) -> (f64, f64) {
+        let (written, now) = (self.written_for.lock(), Instant::now());
+        (written.0.of(partition, now), written.1.of(partition, now))
+    }
+
+    /// A pack was committed.
+    pub fn wrote(&self, pack: &PackSummary) {
+        let (puts, gets) = requests_of(pack.pack_bytes);
+        let all: u64 = pack.partitions.iter().map(|row| row.bytes).sum();
+        let (mut written, now) = (self.written_for.lock(), Instant::now());
+        for row in &pack.partitions {
+            #[expect(clippy::cast_precision_loss, reason = "an estimate for people")]
+            let share = row.bytes as f64 / all.max(1) as f64;
+            written.0.count(row.partition, f64::from(puts) * share, now);
+            written.1.count(row.partition, f64::from(gets) * share, now);
+        }
     }
 }
 

@@ -1,4 +1,4 @@
-//! What was fetched for whom within about a day: for estimates of what reading costs.
+//! What was asked of the store for whom within about a day: for estimates of what it costs.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
@@ -17,16 +17,16 @@ pub(crate) struct Recent {
 }
 
 impl Recent {
-    /// Counts one more for `partition`.
-    pub(crate) fn count(&mut self, partition: PackedPartition, now: Instant) {
+    /// Counts so many more for `partition`.
+    pub(crate) fn count(&mut self, partition: PackedPartition, more: f64, now: Instant) {
         if self.counts.len() >= PARTITIONS_MAX && !self.counts.contains_key(&partition) {
             self.forget_half(now);
         }
         let (count, at) = self.counts.entry(partition).or_insert((0.0, now));
-        (*count, *at) = (faded(*count, *at, now) + 1.0, now);
+        (*count, *at) = (faded(*count, *at, now) + more, now);
     }
 
-    /// About how often it was counted within the last day.
+    /// About what was counted of it within the last day.
     #[must_use]
     pub(crate) fn of(&self, partition: PackedPartition, now: Instant) -> f64 {
         self.counts.get(&partition).map_or(0.0, |(count, at)| faded(*count, *at, now))
@@ -66,7 +66,7 @@ mod tests {
     fn a_steady_count_is_that_of_a_day_and_fades_when_nothing_is_counted() {
         let (mut recent, start) = (Recent::default(), Instant::now());
         for minute in 0..10 * 24 * 60 {
-            recent.count(partition(1), start + Duration::from_secs(minute * 60));
+            recent.count(partition(1), 1.0, start + Duration::from_secs(minute * 60));
         }
         let end = start + Duration::from_secs(10 * 24 * 3600);
         let counted = recent.of(partition(1), end);
@@ -79,10 +79,10 @@ mod tests {
     fn those_that_count_least_are_forgotten_when_there_are_too_many() {
         let (mut recent, now) = (Recent::default(), Instant::now());
         for _ in 0..5 {
-            recent.count(partition(0), now);
+            recent.count(partition(0), 1.0, now);
         }
         for n in 1..20_000 {
-            recent.count(partition(n), now);
+            recent.count(partition(n), 1.0, now);
             assert!(recent.counts.len() <= PARTITIONS_MAX);
         }
         assert!((recent.of(partition(0), now) - 5.0).abs() < 1e-9);
