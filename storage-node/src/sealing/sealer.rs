@@ -12,7 +12,7 @@ use weir_journal::Usage;
 use weir_protocol::error::ErrorCode;
 use weir_protocol::ids::{LogIndex, ShardId, Term};
 use weir_tier::pack::{PackIdentity, PackSummary, PackWriter};
-use weir_tier::store::PackName;
+use weir_tier::store::{Listed, PackName, StoreError};
 
 use super::deleting::Deleter;
 use super::exporter::{Exporter, ExporterError};
@@ -38,7 +38,7 @@ const PACE_BYTES_PER_SECOND: u64 = 64 << 20;
 const PRESSURE_PERMILLE: u128 = 500;
 /// How often the store is searched for objects that nobody knows.
 const SWEEP_EVERY: Duration = Duration::from_secs(3_600);
-/// Objects that one search looks at.
+/// Objects that one search has in memory.
 const SWEEP_OBJECTS_MAX: usize = 100_000;
 
 /// Seals for the shards of a node, one pack at a time.
@@ -159,8 +159,9 @@ impl Sealer {
             // Only who writes for the cluster knows what nobody needs: the manifest says that this node does.
             self.exporter.export().await?;
             self.next_sweep = Instant::now() + SWEEP_EVERY;
-            self.sweep().await?;
+            let swept = self.sweep(SWEEP_OBJECTS_MAX).await;
             self.exporter.sweep(clock::now()).await?;
+            swept?;
         }
         Ok(())
     }
@@ -271,22 +272,50 @@ impl Sealer {
         finish(writer, upload).await
     }
 
-    /// Deletes objects that nobody knows.
-    async fn sweep(&self) -> Result<(), SealError> {
-        let store = self.tier.cold.store();
-        let listed = store.list(&PackName::folder(self.tier.cluster), SWEEP_OBJECTS_MAX).await?;
-        let attempts = |shard: &ShardHandle| -> HashSet<u128> {
+    /// Deletes objects that nobody knows, of at most `most` at a time: where there are more, of one folder after the other.
+    ///
+    /// # Errors
+    /// The first object that the store does not let go; others go nevertheless.
+    pub(super) async fn sweep(&self, most: usize) -> Result<(), SealError> {
+        let (store, cluster) = (self.tier.cold.store(), self.tier.cluster);
+        let listed = store.list(&PackName::folder(cluster), most).await?;
+        if listed.len() < most {
+            return self.sweep_listed(&listed).await;
+        }
+        let mut swept = Ok(());
+        for folder in PackName::folders(cluster) {
+            let listed = store.list(&folder, most).await?;
+            let done = self.sweep_listed(&listed).await;
+            let is_away = matches!(done, Err(SealError::Store(StoreError::TimedOut { .. })));
+            swept = swept.and(done);
+            if is_away {
+                break;
+            }
+        }
+        swept
+    }
+
+    async fn sweep_listed(&self, listed: &[Listed]) -> Result<(), SealError> {
+        let names = || listed.iter().map(|object| object.name.as_str());
+        let attempts: HashSet<u128> =
+            names().filter_map(|name| Some(name.parse::<PackName>().ok()?.attempt.0)).collect();
+        let known = |shard: &ShardHandle| -> HashSet<u128> {
             let state = shard.state.read();
             let packs = state.packs();
-            packs.live().chain(packs.unneeded()).map(|(_, pack)| pack.attempt).collect()
+            let all = packs.live().chain(packs.unneeded()).map(|(_, pack)| pack.attempt);
+            all.filter(|attempt| attempts.contains(attempt)).collect()
         };
-        let known = self.shards.iter().map(|(id, shard)| (*id, attempts(shard))).collect();
-        let names = listed.iter().map(|object| object.name.as_str());
-        for name in sweep::orphans(names, &known, clock::now()) {
+        let known = self.shards.iter().map(|(id, shard)| (*id, known(shard))).collect();
+        let mut swept = Ok(());
+        for name in sweep::orphans(names(), &known, clock::now()) {
             tracing::info!(name, "an object that no log knows is deleted");
-            store.delete(name).await?;
+            let deleted = self.tier.cold.store().delete(name).await;
+            if matches!(deleted, Err(StoreError::TimedOut { .. })) {
+                return Ok(deleted?);
+            }
+            swept = swept.and(deleted.map_err(SealError::from));
         }
-        Ok(())
+        swept
     }
 }
 

@@ -1,6 +1,10 @@
 //! Tests of objects that the store does not let go.
 
+use bytes::Bytes;
+use ulid::Ulid;
+use weir_protocol::ids::{ClusterId, LogIndex, ShardId, Term};
 use weir_tier::faults::{Faults, Op};
+use weir_tier::store::PackName;
 
 use super::Play;
 
@@ -50,5 +54,43 @@ async fn many_objects_that_the_store_keeps_keep_no_other() {
         drop(play.sealer.round().await);
     }
     assert_eq!(play.objects(1), held);
+    play.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_a_crash_left_behind_is_found_among_however_many_objects() {
+    /// Objects that are looked at together: fewer than there are.
+    const MOST: usize = 8;
+    let faults = Faults::default();
+    let mut play = Play::start(&faults).await;
+    let key = play.create(1, "t").await;
+    for _ in 0..10 {
+        play.publish(1, key).await;
+    }
+    play.sealer.round().await.unwrap();
+    let known = play.objects(1);
+    assert!(known.len() > MOST);
+    let store = play.tier.cold.store().clone();
+    let mut left = Vec::new();
+    for n in 0..2 * MOST as u128 {
+        let name = PackName {
+            cluster: ClusterId(7),
+            shard: ShardId(1),
+            first: LogIndex(1),
+            last: LogIndex(1),
+            term: Term(1),
+            attempt: Ulid::from_parts(1, n),
+        };
+        store.create(&name.to_string(), Bytes::from_static(b"of a crash long ago")).await.unwrap();
+        left.push(name.to_string());
+    }
+    faults.hold([left[3].clone()]);
+    play.sealer.sweep(MOST).await.unwrap_err();
+    let mut there: Vec<_> = store.list(&PackName::folder(ClusterId(7)), 1_000).await.unwrap();
+    there.sort_by(|a, b| a.name.cmp(&b.name));
+    let mut expected = known;
+    expected.push(left[3].clone());
+    expected.sort_unstable();
+    assert!(there.iter().map(|object| &object.name).eq(&expected), "{there:?}");
     play.stop().await;
 }

@@ -40,6 +40,11 @@ impl PackName {
         format!("{cluster}/data")
     }
 
+    /// The same for each of the folders that the hash makes: together they have all packs.
+    pub fn folders(cluster: ClusterId) -> impl Iterator<Item = String> {
+        (0..=u8::MAX).map(move |hash| format!("{}/{hash:02x}", Self::folder(cluster)))
+    }
+
     /// The 128 bits by which caches know the pack.
     #[must_use]
     pub fn id(&self) -> u128 {
@@ -94,6 +99,8 @@ mod tests {
             };
             let text = name.to_string();
             prop_assert_eq!(text.parse(), Ok(name));
+            let within = |folder: &String| text.starts_with(&format!("{folder}/"));
+            prop_assert_eq!(PackName::folders(name.cluster).filter(within).count(), 1);
             if cut < text.len() {
                 prop_assert!(text[..cut].parse::<PackName>().is_err());
                 prop_assert!(text.replacen('-', "/", 1).parse::<PackName>().is_err());
