@@ -1,5 +1,7 @@
 //! Tests of sealing: what may leave the log, and which objects are still needed.
 
+use std::collections::BTreeMap;
+
 use bytes::Bytes;
 use prost::Message as _;
 use weir_protocol::ids::{LogIndex, Offset, PartitionId, ShardId, TimestampMs};
@@ -44,6 +46,13 @@ impl Shard {
         let again = ShardState::decode(ShardId(5), &self.state.encode()).unwrap();
         again.check();
         assert_eq!(again.encode(), self.state.encode());
+        // What follows from the rest is counted on the one side and kept on the other.
+        assert_eq!(again.packs(), self.state.packs());
+        let runs = |state: &ShardState| -> BTreeMap<PartitionKey, Vec<_>> {
+            let all = state.shared_partitions();
+            all.iter().map(|(key, partition)| (key, partition.packed_runs().collect())).collect()
+        };
+        assert_eq!(runs(&again), runs(&self.state));
         applied.verdicts.into_iter().next().unwrap()
     }
 
