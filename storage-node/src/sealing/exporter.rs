@@ -20,7 +20,7 @@ use super::sweep::ORPHAN_AFTER_MS;
 use crate::clock;
 use crate::raft::group;
 use crate::replica::ShardHandle;
-use crate::shard::state::{Frozen, PackNo, Packs};
+use crate::shard::state::{Frozen, PackNo};
 use crate::tier::{ARCHIVE_EVERY, Tier};
 
 /// Manifests that are kept, with the snapshots that they name: the newest counts, the others are for the case that it is
@@ -57,8 +57,8 @@ pub(super) enum ExporterError {
 struct Kept {
     number: u64,
     shards: Vec<ShardSnapshot>,
-    /// What its states refer to; not known of those that an earlier start wrote.
-    packs: Option<BTreeMap<ShardId, Arc<Packs>>>,
+    /// The packs in use in its states, sorted; not known of those that an earlier start wrote.
+    packs: Option<BTreeMap<ShardId, Vec<PackNo>>>,
 }
 
 /// The state of a shard at the moment of an export.
@@ -118,7 +118,7 @@ impl Exporter {
     /// No manifest that is kept names a state in which the pack was needed.
     pub(super) fn may_delete(&self, shard: ShardId, no: PackNo) -> bool {
         let is_needed = |kept: &Kept| match &kept.packs {
-            Some(packs) => packs.get(&shard).is_some_and(|packs| packs.get(no).is_some()),
+            Some(packs) => packs.get(&shard).is_some_and(|packs| packs.binary_search(&no).is_ok()),
             None => true,
         };
         self.has_begun && !self.kept.iter().any(is_needed)
@@ -159,7 +159,9 @@ impl Exporter {
         }
         self.publish(&shards).await?;
         self.tier.metrics.exported(clock::now());
-        let packs = moments.iter().map(|moment| (moment.shard, Arc::clone(moment.frozen.packs())));
+        // Their numbers alone: whoever kept the states' own would have the next change copy all packs of the shard.
+        let in_use = |moment: &Moment| moment.frozen.packs().live().map(|(no, _)| no).collect();
+        let packs = moments.iter().map(|moment| (moment.shard, in_use(moment)));
         self.kept.push_back(Kept { number: self.next_number - 1, shards, packs: Some(packs.collect()) });
         for moment in moments {
             self.exported.insert(moment.shard, moment.newest);

@@ -306,8 +306,11 @@ impl SharedPartitions {
     }
 }
 
-/// The oldest batches of `partitions` that no pack holds, in the order of the log, until their bytes reach `bytes_max`; then
-/// sorted by partition and offset.
+/// Batches of one pack: 56 bytes of each are in memory while it is made.
+const ROWS_MAX: usize = 1 << 20;
+
+/// The oldest batches of `partitions` that no pack holds, in the order of the log, until their bytes reach `bytes_max` or there
+/// are [`ROWS_MAX`]; then sorted by partition and offset.
 #[must_use]
 pub fn oldest_batches(
     partitions: &[(PartitionKey, Arc<Partition>)],
@@ -321,6 +324,7 @@ pub fn oldest_batches(
     }
     let (mut rows, mut bytes) = (Vec::new(), 0);
     while bytes < bytes_max
+        && rows.len() < ROWS_MAX
         && let Some(Reverse((_, at))) = heads.pop()
     {
         let (key, walk) = &mut walks[at];
