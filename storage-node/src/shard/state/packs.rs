@@ -310,7 +310,7 @@ impl SharedPartitions {
 const ROWS_MAX: usize = 1 << 20;
 
 /// The oldest batches of `partitions` that no pack holds, in the order of the log, until their bytes reach `bytes_max` or there
-/// are [`ROWS_MAX`]; then sorted by partition and offset.
+/// are 1,048,576 of them; then sorted by partition and offset.
 #[must_use]
 pub fn oldest_batches(
     partitions: &[(PartitionKey, Arc<Partition>)],
