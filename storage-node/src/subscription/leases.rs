@@ -454,14 +454,19 @@ impl Leases {
 
     /// Changes a known record in its place, and where it is found by.
     pub(super) fn change(&mut self, offset: Offset, change: impl FnOnce(&mut Known)) {
-        let known = self.known.get_mut(&offset).expect("what is in an order is known");
+        self.change_known(offset, change).expect("what is in an order is known");
+    }
+
+    /// The same if it is known; its deliveries then.
+    pub(super) fn change_known(&mut self, offset: Offset, change: impl FnOnce(&mut Known)) -> Option<u32> {
+        let known = self.known.get_mut(&offset)?;
         let (old, old_lane) = (known.state, known.lane);
         change(known);
         if matches!(old, State::Blocked(_)) {
             self.lines.unblock(known.key, offset);
         }
         known.state = self.lines.admit(known.key, offset, known.state);
-        let (new, lane) = (known.state, known.lane);
+        let (new, lane, attempts) = (known.state, known.lane, known.attempts);
         match (old, new) {
             // The pull keeps it.
             (State::Leased(old), State::Leased(new)) if old.pull == new.pull => {
@@ -470,6 +475,7 @@ impl Leases {
             _ => self.leave(offset, old, old_lane),
         }
         self.enter(offset, new, lane);
+        Some(attempts)
     }
 
     fn enter(&mut self, offset: Offset, state: State, lane: Lane) {

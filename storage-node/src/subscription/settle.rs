@@ -1,5 +1,6 @@
 //! What becomes of leases: acks, nacks, extensions and dead letters, before and after they are committed.
 
+use std::collections::btree_map::Entry;
 use std::sync::Arc;
 
 use weir_protocol::ids::{Offset, TimestampMs};
@@ -152,12 +153,14 @@ impl Leases {
 
     /// A decision ended; what became of it, the part says.
     fn decided(&mut self, part: &Part, offset: Offset, free_since: TimestampMs) {
-        if !self.known.get(&offset).is_some_and(|known| known.state == State::Settling) {
+        let Entry::Occupied(known) = self.known.entry(offset) else { return };
+        if known.get().state != State::Settling {
             return;
         }
         if part.is_settled(offset) {
-            self.remove(offset);
-            return;
+            // It is in no order.
+            let known = known.remove();
+            return self.leave_line(known.key, offset);
         }
         let retry = part.retry(offset);
         let due = retry.and_then(|retry| retry.due);
@@ -169,20 +172,20 @@ impl Leases {
 
     /// Ends whatever holds a record, for a decision by the delivery `fence`. Returns the deliveries so far.
     fn settling(&mut self, part: &Part, offset: Offset, fence: Fence) -> u32 {
-        self.hold(part, offset, fence, State::Settling);
-        self.known[&offset].attempts
+        self.hold(part, offset, fence, State::Settling)
     }
 
-    /// Puts a record into a state for the delivery `fence`, which may be one of an earlier leader.
-    fn hold(&mut self, part: &Part, offset: Offset, fence: Fence, state: State) {
-        if self.known.contains_key(&offset) {
-            self.change(offset, |known| {
-                (known.fence, known.attempts, known.state) = (fence, known.attempts.max(1), state);
-            });
-        } else {
+    /// Puts a record into a state for the delivery `fence`, which may be one of an earlier leader. Returns the deliveries
+    /// so far.
+    fn hold(&mut self, part: &Part, offset: Offset, fence: Fence, state: State) -> u32 {
+        let changed = self.change_known(offset, |known| {
+            (known.fence, known.attempts, known.state) = (fence, known.attempts.max(1), state);
+        });
+        changed.unwrap_or_else(|| {
             let attempts = part.attempts(offset).max(1);
             self.put(offset, Known { fence, attempts, ..Known::new(Arc::from(""), state) });
-        }
+            attempts
+        })
     }
 
     fn nack(&self, offset: Offset, attempts: u32, delay_ms: Option<u64>, now: TimestampMs) -> Effect {
