@@ -3,6 +3,7 @@
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use bytes::Bytes;
+use memchr::memchr_iter;
 use weir_protocol::batch::HeadersBuilder;
 use weir_protocol::error::ErrorCode;
 use weir_protocol::ids::TimestampMs;
@@ -15,7 +16,7 @@ use crate::service::publish::{NewRecord, Unnamed};
 /// The records of all lines; empty lines are skipped.
 pub(super) fn records(body: &Bytes, now_ms: u64) -> Result<Vec<NewRecord>, Problem> {
     let mut records = Vec::new();
-    for (number, line) in (1..).zip(body.split(|byte| *byte == b'\n')) {
+    for (number, line) in (1..).zip(lines(body)) {
         if line.iter().all(u8::is_ascii_whitespace) {
             continue;
         }
@@ -29,6 +30,16 @@ pub(super) fn records(body: &Bytes, now_ms: u64) -> Result<Vec<NewRecord>, Probl
         records.push(record.map_err(|(field, why)| refused(number, field, &why))?);
     }
     Ok(records)
+}
+
+/// What lies between the ends of lines, as `split` would give it.
+fn lines(body: &[u8]) -> impl Iterator<Item = &[u8]> {
+    let mut start = 0;
+    memchr_iter(b'\n', body).chain([body.len()]).map(move |end| {
+        let line = &body[start..end];
+        start = end + 1;
+        line
+    })
 }
 
 fn malformed(number: usize, error: &serde_json::Error) -> Problem {
@@ -147,6 +158,12 @@ mod tests {
         #[test]
         fn no_body_makes_the_reader_panic(body in proptest::collection::vec(any::<u8>(), 0..200)) {
             let _ = records(&body.into(), 0);
+        }
+
+        #[test]
+        fn lines_are_what_splitting_gives(body in "[a\n\r]{0,60}") {
+            let split: Vec<&[u8]> = body.as_bytes().split(|byte| *byte == b'\n').collect();
+            prop_assert_eq!(lines(body.as_bytes()).collect::<Vec<_>>(), split);
         }
 
         #[test]
