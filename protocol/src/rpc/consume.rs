@@ -12,7 +12,8 @@ pub struct ConsumeRequest {
     /// First credit.
     #[prost(message, required, tag = "2")]
     pub limit: Credit,
-    /// Credit that nothing is there for is kept; otherwise it is given back, see [`ConsumeEvent::gone`].
+    /// Credit that nothing is there for is kept; otherwise it is given back, see [`ConsumeEvent::gone`], but for
+    /// [`keeps`](ConsumeRequest::keeps).
     #[prost(bool, tag = "3")]
     pub keeps_credit: bool,
     /// How long records are held; 0: as the subscription says.
@@ -27,6 +28,9 @@ pub struct ConsumeRequest {
     /// How long leases last beyond the end of the stream, at most; a client that comes back takes them over.
     #[prost(uint32, tag = "7")]
     pub grace_ms: u32,
+    /// Of credit that nothing is there for, this much is given back only after a while without a record; absent: none.
+    #[prost(message, optional, tag = "8")]
+    pub keeps: Option<Credit>,
 }
 
 /// Consecutive records that were leased, with consecutive fences.

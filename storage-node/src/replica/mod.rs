@@ -18,6 +18,7 @@
 //! | [`early`] | staged batches for readers that do not wait for the commit |
 //! | [`queues`] | leases that the leader has given |
 //! | [`ring`] | the newest entries in memory |
+//! | `turn` | which of those who wait for records listens |
 //! | [`rates`] | how busy partitions are |
 
 mod archive;
@@ -31,6 +32,7 @@ pub mod proposer;
 pub mod queues;
 pub mod rates;
 pub mod ring;
+mod turn;
 
 pub use archive::Archive;
 pub use awaited::{Arrived, AwaitedOutputs, OutputWait};
@@ -38,3 +40,4 @@ pub use backlog::Sender;
 pub use early::{EarlyTail, EarlyWatch, StagedBatch};
 pub use handle::{ShardHandle, ShardShared};
 pub use queues::{Held, Queue, Queues};
+pub use turn::Turn;

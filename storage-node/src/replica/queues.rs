@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use parking_lot::{Mutex, MutexGuard};
-use tokio::sync::Notify;
+use tokio::sync::{Notify, Semaphore};
 use weir_protocol::ids::TimestampMs;
 
 use crate::shard::state::{HeldPart, PartKey};
@@ -22,8 +22,14 @@ pub struct Queue {
     held: Mutex<Held>,
     /// Held by who commits acknowledgements of a stream: what comes meanwhile is committed together by the next.
     pub commits: tokio::sync::Mutex<()>,
-    /// Notified when a lease ended or something became due.
+    /// Notified when something else may be leased, or earlier than before.
     pub changed: Notify,
+    /// Notified when this queue is none any more: another term began, or the part is gone.
+    pub gone: Notify,
+    /// Held by the one who listens for news, see [`Turn`](super::Turn).
+    pub(super) turn: Semaphore,
+    /// Held by the one of those without credit who notices that the part is gone.
+    pub vigil: Semaphore,
 }
 
 /// What a leader knows of a part.
@@ -68,8 +74,14 @@ impl Queues {
             let (version, sight) = (part.version, sight(part));
             let cursor = Cursor::new(next_fence);
             let held = Held { leases, cursor, next_fence, is_seeking: false, pulled: None, version, sight };
-            let (held, commits, changed) = (Mutex::new(held), tokio::sync::Mutex::default(), Notify::new());
-            Arc::new(Queue { held, commits, changed })
+            Arc::new(Queue {
+                held: Mutex::new(held),
+                commits: tokio::sync::Mutex::default(),
+                changed: Notify::new(),
+                gone: Notify::new(),
+                turn: Semaphore::new(1),
+                vigil: Semaphore::new(1),
+            })
         };
         Arc::clone(self.parts.lock().entry(key).or_insert_with(make))
     }
@@ -78,14 +90,14 @@ impl Queues {
     pub fn forget(&self, key: &PartKey) {
         let gone = self.parts.lock().remove(key);
         if let Some(queue) = gone {
-            queue.changed.notify_waiters();
+            queue.end();
         }
     }
 
     /// Another term: nobody holds anything.
     pub(super) fn clear(&self) {
         let gone = std::mem::take(&mut *self.parts.lock());
-        gone.values().for_each(|queue| queue.changed.notify_waiters());
+        gone.values().for_each(|queue| queue.end());
     }
 }
 
@@ -94,6 +106,12 @@ impl Queue {
     /// may not have what another has committed meanwhile.
     pub fn lock(&self) -> MutexGuard<'_, Held> {
         self.held.lock()
+    }
+
+    /// Everybody looks for another one.
+    fn end(&self) {
+        self.gone.notify_waiters();
+        self.changed.notify_waiters();
     }
 }
 

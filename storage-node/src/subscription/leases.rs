@@ -339,6 +339,20 @@ impl Leases {
         lease.into_iter().chain(due).map(|(at, _)| *at).min()
     }
 
+    /// Whether who waits is to look again after a change, before which [`Leases::next_event`] said `before`: there is something
+    /// to lease, or will be earlier than was known.
+    #[must_use]
+    pub fn is_news(
+        &mut self,
+        part: &Part,
+        end: Offset,
+        before: Option<TimestampMs>,
+        now: TimestampMs,
+    ) -> bool {
+        let is_earlier = self.next_event().is_some_and(|at| before.is_none_or(|before| at < before));
+        is_earlier || self.ready(part, end, now)
+    }
+
     /// Moves `next` to the first record that was never leased, which may not exist yet.
     fn next_new(&mut self, part: &Part) -> Offset {
         loop {

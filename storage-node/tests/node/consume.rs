@@ -6,9 +6,10 @@ use bytes::Bytes;
 use prost::Message;
 use weir_protocol::error::ErrorCode;
 use weir_protocol::rpc::{
-    ConsumeEvent, ConsumeRequest, Credit, DescribeSubscriptionRequest, LeaveRequest, Left, Method, NotDone,
-    Packet, PartRef, SettleAction, SettleOutcome, SettleRun, SettleRunsAnswer, SettleRunsRequest,
-    SubscriptionConfig, SubscriptionDescription, UpdateSubscriptionRequest,
+    ConsumeEvent, ConsumeRequest, Credit, DeleteSubscriptionRequest, DescribeSubscriptionRequest,
+    LeaveRequest, Left, Method, NotDone, Packet, PartRef, SettleAction, SettleOutcome, SettleRun,
+    SettleRunsAnswer, SettleRunsRequest, SubscriptionConfig, SubscriptionDescription,
+    UpdateSubscriptionRequest,
 };
 use weir_storage_node::RunningNode;
 use weir_transport::{Answers, CallError, Link};
@@ -98,10 +99,10 @@ fn all(event: &ConsumeEvent, action: SettleAction) -> Vec<SettleRun> {
     event.runs.iter().map(run).collect()
 }
 
-/// Whether the node has ended all streams but one.
-fn has_one_stream(node: &RunningNode) -> bool {
+/// Whether the node has ended all streams but so many.
+fn has_streams(node: &RunningNode, count: usize) -> bool {
     let text = prometheus::TextEncoder::new().encode_to_string(&node.registry().gather()).unwrap();
-    text.contains("\nweir_node_subscriptions 1\n")
+    text.contains(&format!("\nweir_node_subscriptions {count}\n"))
 }
 
 fn credit(records: u64) -> Credit {
@@ -186,7 +187,7 @@ async fn who_comes_back_within_the_grace_takes_its_leases_over() {
     assert_eq!(play.settle(vec![longer]).await, []);
     // It is gone before its lease ends, and the node knows: else either of the two could be next.
     drop(back);
-    until("the second is gone", || has_one_stream(&play.node)).await;
+    until("the second is gone", || has_streams(&play.node, 1)).await;
     assert!(other.is_quiet().await, "kept for the second now");
     // The old name holds nothing any more, the new one does.
     for (holder, ended) in [("first", 0), ("second", 1), ("second", 0)] {
@@ -301,5 +302,78 @@ async fn more_reasons_than_an_entry_carries_go_into_several() {
     assert_eq!(stats(&play.link, play.part).await.dead, 4_000);
     play.publish(&["the shard goes on"]).await;
     assert_eq!(worker.next().await.1, ["the shard goes on"]);
+    play.stop().await;
+}
+
+/// Takes what comes next to any of them; whose it is.
+async fn any(workers: &mut [Consumer]) -> (usize, Vec<String>) {
+    let next = workers.iter_mut().map(|worker| Box::pin(worker.next()));
+    let ((_, found), place, _) = futures_util::future::select_all(next).await;
+    (place, found)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_waits_takes_turns_and_who_goes_passes_its_turn_on() {
+    let play = Play::start(|config| config).await;
+    let mut workers = Vec::new();
+    for holder in ["a", "b", "c"] {
+        workers.push(play.consume(&play.ask(holder, PLENTY)).await);
+        assert!(workers.last_mut().unwrap().is_quiet().await);
+    }
+    let mut order = Vec::new();
+    for value in ["1", "2", "3", "4"] {
+        play.publish(&[value]).await;
+        let (place, found) = any(&mut workers).await;
+        assert_eq!(found, [value]);
+        order.push(place);
+    }
+    assert_eq!(order, [0, 1, 2, 0], "in the order in which they stood in line");
+    // Whoever listens now goes away, and another does instead.
+    drop(workers.remove(1));
+    until("it is gone", || has_streams(&play.node, 2)).await;
+    play.publish(&["5"]).await;
+    assert_eq!(any(&mut workers).await.1, ["5"]);
+    play.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn credit_that_is_kept_is_there_for_a_record_and_is_given_back_after_a_while_without() {
+    let play = Play::start(|config| config).await;
+    let limit = Credit { records: 5, bytes: 5_000 };
+    let keeps = Some(Credit { records: 2, bytes: 2_000 });
+    let request = ConsumeRequest { keeps_credit: false, keeps, ..play.ask("w", limit) };
+    let mut worker = play.consume(&request).await;
+    let (idle, _) = worker.next().await;
+    assert_eq!((idle.gone, idle.is_ready), (Credit { records: 3, bytes: 3_000 }, false));
+    play.publish(&["a"]).await;
+    let (given, found) = worker.next().await;
+    assert_eq!((found, given.gone.records), (vec!["a".to_owned()], 4), "no talk before it");
+    let (late, _) = worker.next().await;
+    assert_eq!((late.gone, late.is_ready), (limit, false));
+    play.publish(&["b"]).await;
+    assert!(worker.next().await.0.is_ready);
+    play.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_has_no_credit_hears_that_the_subscription_is_gone() {
+    let play = Play::start(|config| config).await;
+    let mut workers = Vec::new();
+    for holder in ["a", "b", "c"] {
+        workers.push(play.consume(&play.ask(holder, NOTHING)).await);
+    }
+    play.publish(&["x"]).await;
+    assert!(workers[0].is_quiet().await);
+    let delete = DeleteSubscriptionRequest { name: subscription_name(), ..Default::default() };
+    let body = vec![Bytes::from(delete.encode_to_vec())];
+    play.link.call(Method::DeleteSubscription, SHARD, body, WAIT).await.unwrap();
+    for worker in &mut workers {
+        match tokio::time::timeout(WAIT, worker.answers.next()).await.unwrap() {
+            Some(Err(CallError::Refused(refusal))) => {
+                assert_eq!(refusal.error_code(), ErrorCode::SubscriptionNotFound);
+            }
+            other => panic!("{other:?}"),
+        }
+    }
     play.stop().await;
 }

@@ -18,7 +18,7 @@ use super::pull::{Given, Puller, Step};
 use super::stream::Streamer;
 use crate::clock;
 use crate::read::Reader;
-use crate::replica::{Queue, ShardHandle};
+use crate::replica::{Queue, ShardHandle, Turn};
 use crate::server::Room;
 use crate::server::dispatch::decode;
 use crate::subscription::{Connection, Fence};
@@ -31,6 +31,8 @@ const STEP_BYTES: u64 = 512 << 10;
 const LATE_MS: u64 = 10;
 /// With nothing to wait for, it is looked again after this long.
 const IDLE_TIME_MAX: Duration = Duration::from_secs(60);
+/// Credit that may be kept is given back after so long without a record: another partition may have some for it.
+const KEEP_TIME_MAX: Duration = Duration::from_millis(100);
 
 /// Serves a consumer until it is gone.
 pub(in crate::server) async fn consume(shard: ShardHandle, room: Room, body: Bytes, reply: Reply) {
@@ -84,6 +86,7 @@ async fn serve(shard: ShardHandle, room: Room, body: Bytes, reply: &Reply) -> Re
         limit: request.limit,
         gone: Credit::default(),
         was_told: false,
+        used: Instant::now(),
         connection,
         part,
         room,
@@ -125,6 +128,8 @@ struct Consumer<'a> {
     gone: Credit,
     /// It was told that there is something and no credit for it.
     was_told: bool,
+    /// When credit came or was used last.
+    used: Instant,
     /// What a stream knows it by.
     connection: Connection,
 }
@@ -132,32 +137,55 @@ struct Consumer<'a> {
 /// What a consumer does next.
 enum Next {
     Again,
-    /// For whatever comes first, a change or this.
+    /// There is nothing to do without more credit.
+    WaitForCredit,
+    /// There is nothing to lease before this long.
     Wait(Option<Duration>),
 }
 
 impl Consumer<'_> {
     /// Ends when the consumer is gone, or cannot be served.
     async fn run(&mut self) -> Result<(), Refusal> {
+        let mut turn = Turn::of(self.part.queue(&self.part.view()?));
         loop {
             let state = self.credit.latest();
             if state.is_cancelled {
                 return Ok(());
             }
             self.raise(state.credit);
-            let queue = self.part.queue(&self.part.view()?);
+            let view = self.part.view()?;
+            let queue = self.part.queue(&view);
+            if !Arc::ptr_eq(turn.queue(), &queue) {
+                turn = Turn::of(Arc::clone(&queue));
+            }
             // Taken before anything is looked at: what comes meanwhile wakes it.
             let published = Arc::clone(&self.reader.changed).notified_owned();
-            let changed = queue.changed.notified();
-            let next = match self.step(&queue).await? {
+            let (changed, gone) = (queue.changed.notified(), queue.gone.notified());
+            // Of a stream only its reader has something to wait for: whose turn it is, the cursor knows.
+            let is_listening = view.held.config.is_stream || turn.try_take();
+            let next = match self.step(&turn).await? {
                 Ok(next) => next,
                 Err(ConnectionClosed) => return Ok(()),
             };
-            let Next::Wait(wake) = next else { continue };
+            let wake = match next {
+                Next::Again => continue,
+                Next::Wait(wake) => wake,
+                Next::WaitForCredit => {
+                    turn.pass();
+                    tokio::select! {
+                        () = gone => {}
+                        _ = self.credit.changed() => {}
+                        () = keep_vigil(&self.part, &self.reader, &queue) => {}
+                    }
+                    continue;
+                }
+            };
             let until = Instant::now() + wake.unwrap_or(IDLE_TIME_MAX);
             tokio::select! {
-                () = published => {}
-                () = changed => {}
+                () = published, if is_listening => {}
+                () = changed, if is_listening => {}
+                () = turn.take(), if !is_listening => {}
+                () = gone => {}
                 _ = self.credit.changed() => {}
                 () = sleep_until(until) => {}
             }
@@ -170,7 +198,7 @@ impl Consumer<'_> {
             bytes: self.limit.bytes.max(credit.bytes),
         };
         if std::mem::replace(&mut self.limit, raised) != raised {
-            self.was_told = false;
+            (self.was_told, self.used) = (false, Instant::now());
         }
     }
 
@@ -181,42 +209,57 @@ impl Consumer<'_> {
         }
     }
 
-    async fn step(&mut self, queue: &Queue) -> Result<Result<Next, ConnectionClosed>, Refusal> {
+    async fn step(&mut self, turn: &Turn) -> Result<Result<Next, ConnectionClosed>, Refusal> {
         let left = self.left();
         if left.records == 0 || left.bytes == 0 {
-            return self.without_credit(queue).await;
+            return self.without_credit(turn).await;
         }
         let (records, bytes) = (left.records.min(STEP_RECORDS), left.bytes.min(STEP_BYTES));
-        match self.look(queue, records, bytes).await? {
+        match self.look(turn, records, bytes).await? {
             Step::Again => Ok(Ok(Next::Again)),
-            Step::Given(given) => self.send(queue, given).await,
+            Step::Given(given) => self.send(turn.queue(), given).await,
             Step::Nothing { wake_ms } => {
-                if !self.request.keeps_credit {
-                    self.gone = self.limit;
+                let wake = wake_ms.map(Duration::from_millis);
+                if self.request.keeps_credit {
+                    return Ok(Ok(Next::Wait(wake)));
+                }
+                let kept_for = KEEP_TIME_MAX.saturating_sub(self.used.elapsed());
+                if self.give_back(kept_for.is_zero()) {
                     return self.tell(false).await;
                 }
-                Ok(Ok(Next::Wait(wake_ms.map(Duration::from_millis))))
+                Ok(Ok(Next::Wait(Some(wake.map_or(kept_for, |wake| wake.min(kept_for))))))
             }
         }
     }
 
+    /// Gives back credit that there is nothing for: what is more than may be kept, or all. True if there was some.
+    fn give_back(&mut self, all: bool) -> bool {
+        let keeps = self.request.keeps.filter(|_| !all).unwrap_or_default();
+        let gone = Credit {
+            records: self.gone.records.max(self.limit.records.saturating_sub(keeps.records)),
+            bytes: self.gone.bytes.max(self.limit.bytes.saturating_sub(keeps.bytes)),
+        };
+        std::mem::replace(&mut self.gone, gone) != gone
+    }
+
     /// Tells, once, that there is something to lease.
-    async fn without_credit(&mut self, queue: &Queue) -> Result<Result<Next, ConnectionClosed>, Refusal> {
+    async fn without_credit(&mut self, turn: &Turn) -> Result<Result<Next, ConnectionClosed>, Refusal> {
         if self.request.keeps_credit || self.was_told {
-            return Ok(Ok(Next::Wait(None)));
+            return Ok(Ok(Next::WaitForCredit));
         }
         // Of no records it only says whether there are any.
-        match self.look(queue, 0, 0).await? {
+        match self.look(turn, 0, 0).await? {
             Step::Again => Ok(Ok(Next::Again)),
             Step::Nothing { wake_ms } => Ok(Ok(Next::Wait(wake_ms.map(Duration::from_millis)))),
             Step::Given(_) => {
                 self.was_told = true;
+                turn.pass();
                 self.tell(true).await
             }
         }
     }
 
-    async fn look(&self, queue: &Queue, records: u64, max_bytes: u64) -> Result<Step, Refusal> {
+    async fn look(&self, turn: &Turn, records: u64, max_bytes: u64) -> Result<Step, Refusal> {
         let request = PullRequest {
             part: self.request.part,
             max_records: u32::try_from(records).expect("a few thousand"),
@@ -226,11 +269,12 @@ impl Consumer<'_> {
             ..PullRequest::default()
         };
         let (part, room, reader, call) = (&self.part, &self.room, &self.reader, &self.credit);
+        let queue = &**turn.queue();
         if part.view()?.held.config.is_stream {
             let connection = Some(self.connection);
             return Streamer { part, reader, queue, request: &request, connection }.give().await;
         }
-        Puller { part, room, reader, queue, call, request: &request }.give().await
+        Puller { part, room, reader, queue, turn, call, request: &request }.give().await
     }
 
     async fn tell(&self, is_ready: bool) -> Result<Result<Next, ConnectionClosed>, Refusal> {
@@ -241,6 +285,7 @@ impl Consumer<'_> {
 
     async fn send(&mut self, queue: &Queue, given: Given) -> Result<Result<Next, ConnectionClosed>, Refusal> {
         let Given { answer, payload, bytes } = given;
+        self.used = Instant::now();
         self.gone.records += answer.grants.len() as u64;
         self.gone.bytes += bytes;
         let left = self.left();
@@ -262,6 +307,16 @@ impl Consumer<'_> {
             }
         }
         Ok(Ok(Next::Again))
+    }
+}
+
+/// Waits, after all who do so already, until something happens to the part: it may be gone, which nobody else might notice.
+async fn keep_vigil(part: &PartHandle, reader: &Reader, queue: &Queue) {
+    let _alone = queue.vigil.acquire().await.expect("it is never closed");
+    // Taken before it is looked.
+    let touched = reader.changed.notified();
+    if part.view().is_ok() {
+        touched.await;
     }
 }
 

@@ -16,7 +16,7 @@ use super::stream::Streamer;
 use super::{PartHandle, was_moved};
 use crate::clock;
 use crate::read::Reader;
-use crate::replica::{Queue, ShardHandle};
+use crate::replica::{Queue, ShardHandle, Turn};
 use crate::server::Room;
 use crate::server::dispatch::decode;
 use crate::subscription::{
@@ -61,13 +61,27 @@ async fn pull_once(
     let part = PartHandle::new(shard.clone(), request.part);
     let reader = Reader::new(shard, part.key.1);
     let deadline = Instant::now() + Duration::from_millis(request.wait_ms.min(WAIT_MS_MAX));
+    let mut turn = Turn::of(part.queue(&part.view()?));
     loop {
         let view = part.view()?;
         let queue = part.queue(&view);
+        if !Arc::ptr_eq(turn.queue(), &queue) {
+            turn = Turn::of(Arc::clone(&queue));
+        }
         // Taken before the state is looked at: what comes meanwhile wakes it.
         let (published, changed) = (reader.changed.notified(), queue.changed.notified());
-        let puller =
-            Puller { part: &part, room, reader: &reader, queue: &queue, call: &call, request: &request };
+        let gone = queue.gone.notified();
+        // Of a stream only its reader has something to wait for: whose turn it is, the cursor knows.
+        let is_listening = view.held.config.is_stream || turn.try_take();
+        let puller = Puller {
+            part: &part,
+            room,
+            reader: &reader,
+            queue: &queue,
+            turn: &turn,
+            call: &call,
+            request: &request,
+        };
         let step = if view.held.config.is_stream {
             let (part, reader, queue, request) = (&part, &reader, &*queue, &request);
             Streamer { part, reader, queue, request, connection: None }.give().await?
@@ -89,10 +103,12 @@ async fn pull_once(
                     return Ok(Given::default());
                 }
                 tokio::select! {
-                    () = published => {}
-                    () = changed => {}
+                    () = published, if is_listening => {}
+                    () = changed, if is_listening => {}
+                    () = turn.take(), if !is_listening => {}
+                    () = gone => {}
                     _ = call.changed() => {}
-                    () = sleep_until(until) => {}
+                    () = sleep_until(if is_listening { until } else { deadline }) => {}
                 }
             }
         }
@@ -143,6 +159,7 @@ pub(super) struct Puller<'a> {
     pub(super) room: &'a Room,
     pub(super) reader: &'a Reader,
     pub(super) queue: &'a Queue,
+    pub(super) turn: &'a Turn,
     pub(super) call: &'a CreditHandle,
     pub(super) request: &'a PullRequest,
 }
@@ -159,6 +176,8 @@ impl Puller<'_> {
             }
             Looked::Taken(taken, topic_ttl_ms, decided) => (taken, topic_ttl_ms, decided),
         };
+        // What is left is for the next one, while this one logs and reads.
+        self.turn.pass();
         let is_moved = self.log(&taken, decided).await?;
         if taken.grants.is_empty() || is_moved {
             return Ok(Step::Again);
@@ -260,6 +279,7 @@ impl Puller<'_> {
     async fn send(&self, grants: Vec<Grant>, found: Found) -> Result<Step, Refusal> {
         let now = clock::now();
         let (mut kept, mut expired, mut unread) = (Vec::new(), Vec::new(), Vec::new());
+        let mut is_postponed = false;
         {
             let (mut held, _) = self.part.lock(self.queue)?;
             // Nobody waits for them any more: as if they had not been read.
@@ -272,7 +292,10 @@ impl Puller<'_> {
                     None => unread.push(grant),
                     Some(record) if record.expires_at.is_some_and(|at| at <= now) => expired.push(grant),
                     Some(record) => match record.deliver_at.filter(|at| *at > now) {
-                        Some(due) => held.leases.postpone(grant.offset, grant.fence, due),
+                        Some(due) => {
+                            held.leases.postpone(grant.offset, grant.fence, due);
+                            is_postponed = true;
+                        }
                         None => {
                             let started = held.leases.started(grant.offset, grant.fence, now);
                             kept.extend(started.map(|deadline| Grant { deadline, ..grant }));
@@ -283,6 +306,9 @@ impl Puller<'_> {
         }
         if !unread.is_empty() {
             self.release(&unread);
+        } else if is_postponed {
+            // Whoever listens by now may have thought that nothing is due.
+            self.queue.changed.notify_waiters();
         }
         if let Err(refusal) = self.settle_expired(&expired).await {
             // They are not sent either.

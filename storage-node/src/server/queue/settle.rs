@@ -138,7 +138,7 @@ async fn settle_step(
     queue: &Queue,
     items: &[Item<'_>],
 ) -> Result<Vec<SettleResult>, Refusal> {
-    let Decided { mut event, offsets, mut results, places, decided, has_skips } = loop {
+    let Decided { mut event, offsets, mut results, places, decided, has_skips, is_news } = loop {
         // Taken before it is looked: a seek that ends meanwhile is not missed.
         let changed = queue.changed.notified();
         match decide(part, queue, items)? {
@@ -147,12 +147,15 @@ async fn settle_step(
         }
     };
     // Their places are free from now on, before the log has them.
-    queue.changed.notify_waiters();
+    if is_news {
+        queue.changed.notify_waiters();
+    }
     if !event.is_empty() {
         event.coalesce();
         let logged = part.commit(room, &event, decided).await;
-        {
+        let is_news = {
             let (mut held, view) = part.lock(queue)?;
+            let before = held.leases.next_event();
             match &logged {
                 Ok(()) => held.leases.committed(&view.held.part, offsets),
                 Err(_) => held.leases.failed(&view.held.part, offsets, clock::now()),
@@ -160,8 +163,11 @@ async fn settle_step(
             if has_skips {
                 held.leases.skips_logged(&view.held.part);
             }
+            held.leases.is_news(&view.held.part, view.end, before, clock::now())
+        };
+        if is_news {
+            queue.changed.notify_waiters();
         }
-        queue.changed.notify_waiters();
         if was_moved(&logged) {
             let lost = Verdict::LeaseLost { current: None };
             places.into_iter().for_each(|place| results[place] = result(lost, clock::now()));
@@ -185,6 +191,8 @@ struct Decided {
     decided: Fence,
     /// The event also settles records that were looked at and are for nobody.
     has_skips: bool,
+    /// Who waits for records is to look.
+    is_news: bool,
 }
 
 /// Decides about every lease; `None` while a seek is on its way.
@@ -194,6 +202,7 @@ fn decide(part: &PartHandle, queue: &Queue, items: &[Item<'_>]) -> Result<Option
         return Ok(None);
     }
     let (now, mut decided) = (clock::now(), Decided { decided: held.next_fence, ..Decided::default() });
+    let before = held.leases.next_event();
     for Item { settle, reason } in items {
         let verdict = held.leases.settle(&view.held.part, view.end, settle, now);
         if note(&mut decided.event, verdict, settle.offset, reason) {
@@ -207,6 +216,7 @@ fn decide(part: &PartHandle, queue: &Queue, items: &[Item<'_>]) -> Result<Option
         decided.has_skips = !skips.is_empty();
         decided.event.settled.append(&mut skips);
     }
+    decided.is_news = held.leases.is_news(&view.held.part, view.end, before, now);
     Ok(Some(decided))
 }
 

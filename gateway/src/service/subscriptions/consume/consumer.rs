@@ -142,7 +142,7 @@ impl Subscriptions {
         let is_alone = known.subscription.is_of_one() && known.subscription.partitions() == 1;
         let mut consumer = Consumer {
             subscriptions: self.clone(),
-            shares: Shares::new(is_alone, consume.limit),
+            shares: Shares::new(is_alone, known.subscription.partitions(), consume.limit),
             known: Arc::clone(&known),
             consume,
             places,
@@ -155,7 +155,7 @@ impl Subscriptions {
             permits,
             wish,
         };
-        known.subscription.parts.iter().for_each(|part| consumer.start(part));
+        known.subscription.parts.iter().for_each(|part| consumer.start(part, false));
         Ok((consumer, handle))
     }
 
@@ -169,12 +169,12 @@ impl Subscriptions {
 }
 
 impl Consumer {
-    /// Leases from one more part.
-    fn start(&mut self, place: &PartPlace) {
+    /// Leases from one more part, one of the first or a `late` one.
+    fn start(&mut self, place: &PartPlace, is_late: bool) {
         let number = self.slots.len();
         let (granted, limits) = watch::channel(Credit::default());
         self.slots.push(Slot { share: Share::new(Arc::clone(&self.subscriptions.budget)), granted });
-        self.shares.add();
+        let keeps = self.shares.add(is_late);
         self.places.lock().push(place.clone());
         let request = ConsumeRequest {
             part: PartRef {
@@ -188,6 +188,7 @@ impl Consumer {
             holder: self.consume.holder.clone(),
             takes_over: self.consume.takes_over.clone(),
             grace_ms: self.consume.grace_ms,
+            keeps: (keeps != Credit::default()).then_some(keeps),
         };
         let at = (place.shard, place.partition);
         let part = Part::new(self.subscriptions.storage.clone(), at, request, limits);
@@ -238,7 +239,7 @@ impl Consumer {
                     continue;
                 }
             }
-            self.start(part);
+            self.start(part, true);
         }
         Ok(())
     }

@@ -14,8 +14,9 @@ const LOW_BYTES: u64 = 256 << 10;
 ///   gone     of it, what was used or given back
 ///   free     limit - used - (granted - gone) of all partitions
 /// ```
-/// A single partition keeps what it was granted; of several each gives back what it has nothing for, so that credit is
-/// where records are.
+/// A single partition keeps what it was granted. Of several each gives back what it has nothing for, so that credit is
+/// where records are: at once but for what it keeps, which at most half the credit is in, and that after a while without
+/// a record. So a record that comes now and then finds credit waiting, and costs no talk about it.
 #[derive(Debug)]
 pub(super) struct Shares {
     pub(super) limit: Credit,
@@ -23,14 +24,29 @@ pub(super) struct Shares {
     parts: Vec<Granted>,
     /// There is one partition, and never another.
     is_alone: bool,
+    /// What each of the first partitions keeps.
+    keeps: Credit,
 }
 
 #[derive(Debug, Clone, Copy, Default)]
 struct Granted {
     granted: Credit,
     gone: Credit,
-    /// There may be something for more credit.
-    wants: bool,
+    /// What it keeps for a while when it has nothing for it.
+    keeps: Credit,
+    wants: Wants,
+}
+
+/// What a partition would do with more credit.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+enum Wants {
+    /// Give it back.
+    #[default]
+    Nothing,
+    /// Keep what it keeps: records come now and then.
+    ToKeep,
+    /// Use it: there may be something for it.
+    More,
 }
 
 impl Granted {
@@ -40,17 +56,50 @@ impl Granted {
             bytes: self.granted.bytes.saturating_sub(self.gone.bytes),
         }
     }
+
+    /// How much more it may be granted, at most; `None` if it needs none now.
+    fn room(&self) -> Option<Credit> {
+        let left = self.left();
+        let (is_low, most) = match self.wants {
+            Wants::Nothing => return None,
+            Wants::ToKeep => {
+                (left.records <= self.keeps.records / 2 || left.bytes <= self.keeps.bytes / 2, self.keeps)
+            }
+            Wants::More => (
+                left.records < WINDOW_RECORDS / 2 || left.bytes < LOW_BYTES,
+                Credit { records: WINDOW_RECORDS, bytes: u64::MAX },
+            ),
+        };
+        is_low.then(|| Credit {
+            records: most.records.saturating_sub(left.records),
+            bytes: most.bytes.saturating_sub(left.bytes),
+        })
+    }
 }
 
 impl Shares {
-    /// There are no partitions yet; `is_alone`: there will be one.
-    pub(super) fn new(is_alone: bool, limit: Credit) -> Self {
-        Self { limit, used: Credit::default(), parts: Vec::new(), is_alone }
+    /// There are no partitions yet, and at first there will be `partitions`; `is_alone`: one, and never another.
+    pub(super) fn new(is_alone: bool, partitions: u32, limit: Credit) -> Self {
+        let share = |of: u64| of / 2 / u64::from(partitions.max(1));
+        let keeps = Credit { records: share(limit.records).min(WINDOW_RECORDS), bytes: share(limit.bytes) };
+        // Records without bytes are of no use, nor are bytes without records.
+        let keeps =
+            if is_alone || keeps.records == 0 || keeps.bytes == 0 { Credit::default() } else { keeps };
+        Self {
+            limit,
+            used: Credit::default(),
+            parts: Vec::with_capacity(partitions as usize),
+            is_alone,
+            keeps,
+        }
     }
 
-    /// One more partition, to which nothing is granted yet.
-    pub(super) fn add(&mut self) {
-        self.parts.push(Granted { wants: self.is_alone, ..Granted::default() });
+    /// One more partition, to which nothing is granted yet; one that is `late` keeps nothing. Returns what it keeps.
+    pub(super) fn add(&mut self, is_late: bool) -> Credit {
+        let keeps = if is_late { Credit::default() } else { self.keeps };
+        let wants = if self.is_alone { Wants::More } else { Wants::Nothing };
+        self.parts.push(Granted { keeps, wants, ..Granted::default() });
+        keeps
     }
 
     /// Whether a partition keeps credit that nothing is there for.
@@ -72,17 +121,16 @@ impl Shares {
 
     /// What may be granted now: each a partition and the limit, of which `bytes` may be granted in part.
     pub(super) fn offers(&self) -> Vec<(usize, Credit)> {
-        let places = (0..).zip(&self.parts).filter(|(_, part)| {
-            let left = part.left();
-            part.wants && (left.records < WINDOW_RECORDS / 2 || left.bytes < LOW_BYTES)
-        });
-        let places: Vec<usize> = places.map(|(place, _)| place).collect();
+        let places = (0..).zip(&self.parts).filter_map(|(place, part)| Some((place, part.room()?)));
+        let mut places: Vec<(usize, Credit)> = places.collect();
+        // First who has something.
+        places.sort_by_key(|(place, _)| self.parts[*place].wants != Wants::More);
         let (mut free, mut turns) = (self.free(), places.len() as u64);
         let mut offers = Vec::new();
-        for place in places {
+        for (place, room) in places {
             let (granted, left) = (self.parts[place].granted, self.parts[place].left());
-            let records = free.records.div_ceil(turns).min(WINDOW_RECORDS.saturating_sub(left.records));
-            let bytes = free.bytes.div_ceil(turns);
+            let records = free.records.div_ceil(turns).min(room.records);
+            let bytes = free.bytes.div_ceil(turns).min(room.bytes);
             turns -= 1;
             let is_of_use = left.records + records > 0 && left.bytes + bytes > 0;
             // Bytes follow records: of several partitions none gathers what others need.
@@ -122,8 +170,16 @@ impl Shares {
         let bytes = gone.bytes.saturating_sub(part.gone.bytes);
         part.gone =
             Credit { records: part.gone.records.max(gone.records), bytes: part.gone.bytes.max(gone.bytes) };
-        // Who had something is likely to have more, and gives back what it has nothing for.
-        part.wants = is_alone || is_ready || came.records > 0;
+        let left = part.left();
+        let is_used_up = left.records == 0 || left.bytes == 0;
+        // Who had something for all its credit is likely to have more.
+        part.wants = if is_alone || is_ready || (came.records > 0 && is_used_up) {
+            Wants::More
+        } else if came.records > 0 {
+            Wants::ToKeep
+        } else {
+            Wants::Nothing
+        };
         bytes
     }
 
@@ -145,8 +201,9 @@ mod tests {
     }
 
     fn of(partitions: usize, limit: Credit) -> Shares {
-        let mut shares = Shares::new(partitions == 1, limit);
-        (0..partitions).for_each(|_| shares.add());
+        let count = u32::try_from(partitions).unwrap();
+        let mut shares = Shares::new(partitions == 1, count, limit);
+        (0..partitions).for_each(|_| _ = shares.add(false));
         shares
     }
 
@@ -187,17 +244,63 @@ mod tests {
         assert_eq!(shares.offers(), [(1, credit(10, 100))]);
     }
 
+    #[test]
+    fn who_has_something_now_and_then_keeps_a_share_of_half_the_credit() {
+        let mut shares = of(2, credit(16, 1_600));
+        assert_eq!(shares.keeps, credit(4, 400));
+        shares.heard(0, credit(0, 0), credit(0, 0), true);
+        assert_eq!(shares.offers(), [(0, credit(16, 1_600))]);
+        shares.granted(0, credit(16, 1_600));
+        // One came, and all but what it keeps is given back.
+        shares.heard(0, credit(1, 100), credit(1, 100), false);
+        shares.heard(0, credit(12, 1_200), credit(0, 0), false);
+        assert_eq!(shares.offers(), [], "it has enough");
+        shares.heard(0, credit(13, 1_300), credit(1, 100), false);
+        assert_eq!(shares.offers(), []);
+        shares.heard(0, credit(14, 1_400), credit(1, 100), false);
+        assert_eq!(
+            shares.offers(),
+            [(0, credit(18, 1_800))],
+            "it keeps four again, and asks at every second"
+        );
+        shares.granted(0, credit(18, 1_800));
+        shares.heard(0, credit(18, 1_800), credit(4, 400), false);
+        assert_eq!(
+            shares.offers(),
+            [(0, credit(27, 2_700))],
+            "it had something for all of it: 16 less 7 are free"
+        );
+    }
+
+    #[test]
+    fn what_was_kept_too_long_goes_to_who_has_something() {
+        let mut shares = of(2, credit(8, 800));
+        shares.heard(0, credit(0, 0), credit(0, 0), true);
+        shares.granted(0, credit(8, 800));
+        shares.heard(0, credit(6, 600), credit(1, 100), false);
+        shares.heard(1, credit(0, 0), credit(0, 0), true);
+        assert_eq!(shares.offers(), [(1, credit(5, 500))], "7 are left, of which the other keeps two");
+        shares.granted(1, credit(5, 500));
+        shares.heard(1, credit(5, 500), credit(5, 500), false);
+        assert_eq!(shares.offers(), []);
+        shares.heard(0, credit(8, 800), credit(0, 0), false);
+        assert_eq!(shares.offers(), [(1, credit(7, 700))]);
+    }
+
     proptest! {
         #[test]
         fn no_more_is_granted_than_is_allowed_and_nobody_waits_while_there_is_credit(
             partitions in 1usize..5,
+            first in 0u64..40,
             steps in proptest::collection::vec((any::<prop::sample::Index>(), 0u64..6, 0u64..4), 1..120),
         ) {
             // What each partition has to lease; a record is ten bytes.
             let mut has = vec![0u64; partitions];
-            let mut shares = of(partitions, credit(0, 0));
+            let mut shares = of(partitions, credit(first, 10 * first));
             let mut came = 0;
-            for (which, published, raised) in steps {
+            // Now and then so much time passes that nobody keeps anything.
+            for (step, (which, published, raised)) in (0..).zip(steps) {
+                let is_late = step % 3 == 2;
                 let place = which.index(partitions);
                 has[place] += published;
                 shares.limit = credit(shares.limit.records + raised, shares.limit.bytes + 10 * raised);
@@ -213,10 +316,13 @@ mod tests {
                         let mut gone = credit(part.gone.records + n, part.gone.bytes + 10 * n);
                         *has -= n;
                         came += n;
+                        let is_used_up = gone.records >= part.granted.records || gone.bytes >= part.granted.bytes;
+                        let keeps = if is_used_up || is_late { credit(0, 0) } else { part.keeps };
                         if partitions > 1 && part.left() != credit(0, 0) {
-                            gone = credit(part.granted.records, gone.bytes.max(part.granted.bytes));
+                            gone.records = gone.records.max(part.granted.records.saturating_sub(keeps.records));
+                            gone.bytes = gone.bytes.max(part.granted.bytes.saturating_sub(keeps.bytes));
                         }
-                        let is_ready = partitions > 1 && *has > 0 && !part.wants;
+                        let is_ready = partitions > 1 && *has > 0 && part.wants != Wants::More;
                         if n > 0 || gone != part.gone || is_ready {
                             shares.heard(place, gone, credit(n, 10 * n), is_ready);
                             is_quiet = false;
@@ -227,7 +333,13 @@ mod tests {
                     if is_quiet { break }
                 }
                 let waiting: u64 = has.iter().sum();
-                prop_assert!(waiting == 0 || came == shares.limit.records, "{waiting} wait, {came} came: {shares:?}");
+                let free = shares.free();
+                let kept: u64 = shares.parts.iter().map(|part| part.left().records).sum();
+                let most = if is_late || partitions == 1 { 0 } else { first / 2 };
+                prop_assert!(kept <= most || waiting == 0, "{kept} are kept: {shares:?}");
+                // Kept records may hold all the bytes, or kept bytes all the records: the rest is of no use then.
+                let is_used = if is_late { came == shares.limit.records } else { free.records == 0 || free.bytes == 0 };
+                prop_assert!(waiting == 0 || is_used, "{waiting} wait, {came} came: {shares:?}");
             }
         }
     }
