@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
-use futures_util::future::{AbortHandle, Abortable, Aborted, BoxFuture, join};
+use futures_util::future::{AbortHandle, Abortable, Aborted, BoxFuture, join, pending};
 use futures_util::stream::FuturesUnordered;
 use futures_util::{FutureExt, SinkExt, StreamExt};
 use hyper::upgrade::Upgraded;
@@ -62,8 +62,30 @@ pub(super) struct Socket {
     subscribing: FuturesUnordered<BoxFuture<'static, Result<Subscribed, Aborted>>>,
     following: FuturesUnordered<BoxFuture<'static, Result<Followed, Aborted>>>,
     queues: Queues,
-    confirm_to: mpsc::UnboundedSender<Confirm>,
-    confirms: mpsc::UnboundedReceiver<Confirm>,
+    /// `None` until a channel publishes: it has room for 32 from its start.
+    confirms: Option<Confirms>,
+}
+
+/// Confirms on their way to the socket.
+struct Confirms {
+    to: mpsc::UnboundedSender<Confirm>,
+    from: mpsc::UnboundedReceiver<Confirm>,
+}
+
+impl Default for Confirms {
+    fn default() -> Self {
+        let (to, from) = mpsc::unbounded_channel();
+        Self { to, from }
+    }
+}
+
+/// The next confirm; waits for ever if nothing publishes.
+async fn next_confirm(confirms: Option<&mut Confirms>) -> Confirm {
+    match confirms {
+        // Its sender is beside it: it does not end.
+        Some(confirms) => confirms.from.recv().await.expect("the sender is there"),
+        None => pending().await,
+    }
 }
 
 /// A subscription, from outside of the future that drives it.
@@ -121,7 +143,6 @@ impl Socket {
         stages: StageSeconds,
         session: Session,
     ) -> Self {
-        let (confirm_to, confirms) = mpsc::unbounded_channel();
         Self {
             socket,
             form,
@@ -137,13 +158,12 @@ impl Socket {
             subscribing: FuturesUnordered::new(),
             following: FuturesUnordered::new(),
             queues: Queues::default(),
-            confirm_to,
-            confirms,
+            confirms: None,
         }
     }
 
-    /// Serves until either side is done. Who does not take what a turn has for it within `write_time_max` is gone.
-    pub(super) async fn run(mut self, mut drain: watch::Receiver<bool>, write_time_max: Duration) {
+    /// Serves until either side is done; boxed, because its future would hold it several times. Who does not take what a turn has for it within `write_time_max` is gone.
+    pub(super) async fn run(mut self: Box<Self>, mut drain: watch::Receiver<bool>, write_time_max: Duration) {
         let mut is_told = false;
         loop {
             let woken = self.wait(&mut drain, is_told).await;
@@ -172,7 +192,7 @@ impl Socket {
             biased;
             // An error means that the gateway is gone: the same.
             _ = drain.wait_for(|drains| *drains), if !is_told => Woken::Drained,
-            Some(confirm) = self.confirms.recv() => Woken::Confirmed(confirm),
+            confirm = next_confirm(self.confirms.as_mut()) => Woken::Confirmed(confirm),
             Some(opened) = self.opening.next() => Woken::Opened(opened),
             Some(subscribed) = self.subscribing.next() => Woken::Subscribed(subscribed),
             Some(followed) = self.following.next() => Woken::Followed(followed),
@@ -216,7 +236,8 @@ impl Socket {
     /// Takes in what else is ready, so that one flush serves all of it; false if the client is gone.
     fn take_more(&mut self) -> bool {
         for _ in 0..TURN_MAX {
-            let Ok(confirm) = self.confirms.try_recv() else { break };
+            let next = self.confirms.as_mut().and_then(|confirms| confirms.from.try_recv().ok());
+            let Some(confirm) = next else { break };
             self.confirmed(confirm);
         }
         for _ in 0..TURN_MAX {
@@ -431,9 +452,10 @@ impl Socket {
             let gone = ServiceError::new(ErrorCode::Internal, "the channel is gone");
             return self.session.refused(call, &gone);
         };
+        let confirm_to = &self.confirms.get_or_insert_default().to;
         let ticket = self.session.next_ticket();
         let publish = ChannelPublish { content, seq, ticket };
-        match (channel.publish(&publish, &self.confirm_to), publish.content) {
+        match (channel.publish(&publish, confirm_to), publish.content) {
             (Ok(parts), _) => {
                 let parts = parts.into_iter().map(|part| CallPart::new(part, 0)).collect();
                 self.session.sent(call, parts, &[]);
@@ -449,7 +471,7 @@ impl Socket {
                         seq: Seq(seq.0 + u64::from(place)),
                         ticket: ticket + parts.len() as u64,
                     };
-                    match channel.publish(&publish, &self.confirm_to) {
+                    match channel.publish(&publish, confirm_to) {
                         Ok(sent) => parts.extend(sent.into_iter().map(|part| CallPart::new(part, place))),
                         Err(failure) => refused.push((place, failure)),
                     }
@@ -469,14 +491,14 @@ impl Socket {
     }
 
     /// A client that closes is owed a close frame; one that is gone is not there to take it.
-    async fn answer_close(mut self) {
+    async fn answer_close(mut self: Box<Self>) {
         let answered = async { while let Some(Ok(_)) = self.socket.next().await {} };
         let _ = timeout(CLOSE_TIME_MAX, join(answered, self.queues.end(self.has_left))).await;
     }
 
     /// Says why, and reads and drops what the client still sends: closing at once would reset the connection under
     /// the close frame.
-    async fn close(mut self, closing: Closing) {
+    async fn close(mut self: Box<Self>, closing: Closing) {
         let (code, reason) = closing.frame();
         let ended = self.queues.end(closing == Closing::Normal);
         let frame = CloseFrame { code: code.into(), reason: reason.into() };

@@ -32,7 +32,7 @@ use crate::service::Services;
 use crate::stages::StageSeconds;
 
 /// Bytes read from a socket at once: what an idle one holds.
-const READ_BUFFER_BYTES: usize = 8 << 10;
+const READ_BUFFER_BYTES: usize = 4 << 10;
 /// Bytes collected before they are written without being asked to flush.
 const WRITE_BUFFER_BYTES: usize = 32 << 10;
 /// Credit of a publishing channel.
@@ -143,7 +143,8 @@ pub(crate) fn upgrade(
                     WebSocketStream::from_raw_socket(stream, Role::Server, Some(stream_config())).await;
                 let id = ulid::Ulid::new().to_string();
                 let session = Session::new(Now::read(), id, config, principal, authenticate);
-                Socket::new(stream, form, services, stages, session).run(drain, write_time_max).await;
+                let socket = Box::new(Socket::new(stream, form, services, stages, session));
+                socket.run(drain, write_time_max).await;
             }
             Err(error) => tracing::debug!(%error, "a connection did not become a WebSocket"),
         }

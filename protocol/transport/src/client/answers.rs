@@ -14,7 +14,9 @@ use super::link::Link;
 /// What a buffered answer costs beyond its body, in bytes: so that empty answers are bounded too.
 const ANSWER_OVERHEAD_BYTES: usize = 64;
 
-type Answer = Result<Bytes, CallError>;
+/// An error is boxed, and comes at most once: a queue has room for 32 answers from its start, and a stream that says
+/// nothing shall not hold 6 KiB for them.
+type Answer = Result<Bytes, Box<CallError>>;
 
 /// Where a connection puts answers. Bounded by bytes; the queue itself needs no other bound.
 #[derive(Debug, Clone)]
@@ -45,7 +47,8 @@ fn cost(answer: &Answer) -> usize {
 
 impl AnswerSink {
     /// Buffers an answer; false if it does not fit.
-    pub(super) fn push(&self, answer: Answer) -> bool {
+    pub(super) fn push(&self, answer: Result<Bytes, CallError>) -> bool {
+        let answer = answer.map_err(Box::new);
         let cost = cost(&answer);
         if self.buffered_bytes.fetch_add(cost, Ordering::Relaxed) + cost > self.bytes_max {
             self.buffered_bytes.fetch_sub(cost, Ordering::Relaxed);
@@ -57,7 +60,8 @@ impl AnswerSink {
     }
 
     /// Buffers the last answer or error, whether it fits or not: there is at most one, of at most a frame.
-    pub(super) fn push_last(&self, answer: Answer) {
+    pub(super) fn push_last(&self, answer: Result<Bytes, CallError>) {
+        let answer = answer.map_err(Box::new);
         self.buffered_bytes.fetch_add(cost(&answer), Ordering::Relaxed);
         let _ = self.queue.send(answer);
     }
@@ -87,7 +91,7 @@ impl Answers {
     pub async fn next(&mut self) -> Option<Result<Bytes, CallError>> {
         let answer = self.source.queue.recv().await?;
         self.source.buffered_bytes.fetch_sub(cost(&answer), Ordering::Relaxed);
-        Some(answer)
+        Some(answer.map_err(|error| *error))
     }
 
     /// Raises the call's limit to these absolute totals. Does nothing once the call is over.
