@@ -1,6 +1,7 @@
 //! One task per socket: reads, runs the session's effects, writes with one flush per wake-up.
 
 use std::collections::HashMap;
+use std::iter;
 use std::time::Duration;
 
 use futures_util::future::{AbortHandle, Abortable, Aborted, BoxFuture, join, pending};
@@ -41,7 +42,9 @@ const CLOSE_TIME_MAX: Duration = Duration::from_secs(2);
 
 /// A connection after its handshake.
 pub(super) type Stream = WebSocketStream<TokioIo<Upgraded>>;
-type Followed = (Use, Box<Subscription>, Result<SubscriptionEvent, ServiceError>);
+/// What came, and what was there right behind it.
+type Came = (Result<SubscriptionEvent, ServiceError>, Option<Result<SubscriptionEvent, ServiceError>>);
+type Followed = (Use, Box<Subscription>, Came);
 type Opened = (Use, Result<PublishChannel, ServiceError>);
 type Subscribed = (Use, Result<Subscription, ServiceError>);
 
@@ -98,7 +101,7 @@ struct Follower {
     limit: Option<Credit>,
     is_held: bool,
     /// What came while it was held.
-    waiting: Option<(Box<Subscription>, Result<SubscriptionEvent, ServiceError>)>,
+    waiting: Option<(Box<Subscription>, Came)>,
 }
 
 /// What woke the task.
@@ -346,32 +349,37 @@ impl Socket {
         }
     }
 
-    /// Waits for the subscription's next event.
+    /// Waits for what the subscription has next. Records that were all are followed by saying so: taken together, each batch
+    /// costs one future.
     fn follow_on(&mut self, of: Use, mut subscription: Box<Subscription>) {
         let Some(follower) = self.followers.get_mut(&of) else { return };
         let (stop, registration) = AbortHandle::new_pair();
         follower.stop = stop;
         let next = async move {
-            let event = subscription.next().await;
-            (of, subscription, event)
+            let first = subscription.next().await;
+            let second = match &first {
+                Ok(SubscriptionEvent::Records { .. }) => subscription.next().now_or_never(),
+                _ => None,
+            };
+            (of, subscription, (first, second))
         };
         self.following.push(Box::pin(Abortable::new(next, registration)));
     }
 
-    fn followed(&mut self, (of, subscription, event): Followed) {
+    fn followed(&mut self, (of, subscription, came): Followed) {
         let Some(follower) = self.followers.get_mut(&of) else { return };
         if follower.is_held {
-            follower.waiting = Some((subscription, event));
+            follower.waiting = Some((subscription, came));
             return;
         }
-        match event {
-            Err(failure) => self.session.ended(of, &failure),
-            Ok(event) => {
-                let incarnation = subscription.topics.first().map_or(0, |topic| topic.incarnation.0);
-                self.session.happened(of, incarnation, event);
-                self.follow_on(of, subscription);
+        let incarnation = subscription.topics.first().map_or(0, |topic| topic.incarnation.0);
+        for event in iter::once(came.0).chain(came.1) {
+            match event {
+                Err(failure) => return self.session.ended(of, &failure),
+                Ok(event) => self.session.happened(of, incarnation, event),
             }
         }
+        self.follow_on(of, subscription);
     }
 
     /// Runs what the session wants, and what follows from that.
@@ -442,8 +450,8 @@ impl Socket {
     fn hold(&mut self, of: Use, on: bool) {
         let Some(follower) = self.followers.get_mut(&of) else { return };
         follower.is_held = on;
-        if !on && let Some((subscription, event)) = follower.waiting.take() {
-            self.followed((of, subscription, event));
+        if !on && let Some((subscription, came)) = follower.waiting.take() {
+            self.followed((of, subscription, came));
         }
     }
 

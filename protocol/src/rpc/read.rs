@@ -153,6 +153,10 @@ pub struct SubscribeRequest {
     /// Only records that match; a [`Filter`](crate::filter::Filter). Others cost no credit.
     #[prost(string, optional, tag = "9")]
     pub filter: Option<String>,
+    /// Records that reach the end of what is committed say so themselves, in [`Records::is_caught_up`]: no [`CaughtUp`] follows
+    /// them. Of no effect with a filter or below quorum.
+    #[prost(bool, tag = "10")]
+    pub joins_caught_up: bool,
 }
 
 /// What happens on a subscription; payload: the batches of a [`Records`] event.
@@ -212,6 +216,9 @@ pub struct Records {
     /// Term of the shard; names what lies beyond `committed_end`.
     #[prost(uint64, tag = "3")]
     pub term: u64,
+    /// With [`SubscribeRequest::joins_caught_up`]: they end where what is committed ends, as a [`CaughtUp`] would say.
+    #[prost(bool, tag = "4")]
+    pub is_caught_up: bool,
 }
 
 /// Offsets `[from, to)` were skipped.

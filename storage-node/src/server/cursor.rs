@@ -234,7 +234,8 @@ impl Step {
     }
 
     fn records(read: ReadBatches, committed_end: Offset, term: u64) -> Self {
-        let records = Records { slices: read.slices, committed_end: committed_end.0, term };
+        let (slices, committed_end) = (read.slices, committed_end.0);
+        let records = Records { slices, committed_end, term, is_caught_up: false };
         Self::Send(SubscribeEvent { event: Some(Event::Records(records)) }, read.payload)
     }
 }
@@ -245,6 +246,8 @@ struct Cursor<'a> {
     next: Offset,
     sent: Credit,
     was_caught_up: bool,
+    /// Records say themselves that they were all.
+    joins_caught_up: bool,
     /// A reader that resumed has seen what may be lost: told first.
     retract: Option<Retract>,
     /// It does not wait for the commit.
@@ -271,6 +274,7 @@ impl<'a> Cursor<'a> {
             next: Offset(0),
             sent,
             was_caught_up: false,
+            joins_caught_up: request.joins_caught_up && !is_early && filter.is_none(),
             retract: None,
             early,
             known: Sent::default(),
@@ -384,6 +388,12 @@ impl<'a> Cursor<'a> {
         };
         self.took(&read);
         self.known.firm = self.next;
+        if self.joins_caught_up && read.records > 0 && self.next == bounds.end {
+            (self.told, self.was_caught_up) = (self.next, true);
+            let (slices, committed_end) = (read.slices, bounds.end.0);
+            let records = Records { slices, committed_end, term: bounds.term, is_caught_up: true };
+            return Ok(Step::Send(SubscribeEvent { event: Some(Event::Records(records)) }, read.payload));
+        }
         if read.records == 0 && self.next.0.saturating_sub(self.told.0) >= LOOKED_RECORDS {
             self.told = self.next;
             return Ok(Step::event(Event::Looked(Looked { upto: self.next.0 })));

@@ -67,6 +67,8 @@ pub(super) struct Feed {
     stream: Option<Stream>,
     attempts: Option<Attempts>,
     is_started: bool,
+    /// The records that came last were all: to be told next.
+    caught_up: Option<Offset>,
     /// Absolute limits since the start.
     limit: Credit,
     received: Credit,
@@ -104,6 +106,7 @@ impl Feed {
             stream: None,
             attempts: None,
             is_started: false,
+            caught_up: None,
             limit: Credit::default(),
             received: Credit::default(),
         }
@@ -131,6 +134,9 @@ impl Feed {
     /// # Cancel safety
     /// Nothing is lost.
     pub(super) async fn next(&mut self) -> Result<FeedEvent, ServiceError> {
+        if let Some(end) = self.caught_up.take() {
+            return Ok(FeedEvent::CaughtUp { end });
+        }
         loop {
             let Some(stream) = &mut self.stream else {
                 self.open().await?;
@@ -165,6 +171,7 @@ impl Feed {
             seen_term: self.at.and_then(|at| at.early).map(|early| early.term.0),
             firm_end: self.at.map_or(0, |at| at.firm_end().0),
             filter: self.filter.as_deref().map(str::to_owned),
+            joins_caught_up: true,
         };
         let segments = vec![Bytes::from(request.encode_to_vec())];
         match self.storage.stream(self.shard, Method::Subscribe, segments).await {
@@ -228,7 +235,9 @@ impl Feed {
                     term: Term(records.term),
                 };
                 let slices = unpack(&records.slices, packet.payload, origin)?;
-                return self.records(slices, origin).map(Some);
+                let came = self.records(slices, origin)?;
+                self.caught_up = records.is_caught_up.then_some(origin.committed_end);
+                return Ok(Some(came));
             }
             Event::Gap(gap) => {
                 self.at = Some(CursorAt::new(Offset(gap.to)));
