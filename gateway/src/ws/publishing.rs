@@ -80,6 +80,16 @@ struct Told {
     draft: Option<Confirm>,
 }
 
+impl Told {
+    /// Confirms without a place.
+    fn pass(&mut self, first: u64, records: &[Range<u32>]) {
+        self.draft.get_or_insert_with(|| Confirm { level: self.level, ..Confirm::default() });
+        for range in records {
+            self.prefix.add(first + u64::from(range.start), first + u64::from(range.end));
+        }
+    }
+}
+
 /// Where part of a call went, and how long it took.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Reached {
@@ -162,14 +172,17 @@ impl Publishing {
     }
 
     /// A repeated batch of the numbers `first + records` had been stored so long ago that nobody knows where: it is
-    /// confirmed without a place.
-    pub(super) fn stored_before(&mut self, first: u64, records: &[Range<u32>]) {
-        for told in &mut self.levels {
-            told.draft.get_or_insert_with(|| Confirm { level: told.level, ..Confirm::default() });
-            for range in records {
-                told.prefix.add(first + u64::from(range.start), first + u64::from(range.end));
-            }
-        }
+    /// confirmed without a place, archived by itself.
+    pub(super) fn stored_before(&mut self, first: u64, records: &[Range<u32>], is_archived: bool) {
+        let meant = |told: &&mut Told| (told.level == Level::Archived) == is_archived;
+        self.levels.iter_mut().filter(meant).for_each(|told| told.pass(first, records));
+    }
+
+    /// The numbers `first + records` were committed and are kept no longer: there is nothing to be archived, so the prefix
+    /// goes on behind them.
+    pub(super) fn gone(&mut self, first: u64, records: &[Range<u32>]) {
+        let archived = self.levels.iter_mut().filter(|told| told.level == Level::Archived);
+        archived.for_each(|told| told.pass(first, records));
     }
 
     /// Numbers that will not be confirmed. Without a producer nobody sends them again, so the prefix goes on behind
@@ -296,9 +309,26 @@ mod tests {
     #[test]
     fn a_repeat_too_old_to_be_placed_is_confirmed_all_the_same() {
         let mut channel = channel(Some(9), true);
-        channel.stored_before(10, std::slice::from_ref(&(0..3)));
+        channel.stored_before(10, std::slice::from_ref(&(0..3)), false);
         let confirm = channel.take_confirms().next().unwrap();
         assert_eq!((confirm.upto, confirm.base), (Some(12), vec![]));
+    }
+
+    #[test]
+    fn archived_is_told_of_an_old_repeat_by_itself_and_goes_on_behind_what_is_kept_no_longer() {
+        let levels = Level::Quorum.bit() | Level::Archived.bit();
+        let found = Found { levels, ..found(Some(9), true) };
+        let mut channel = Publishing::new(found, Amount { msgs: 8, bytes: 800 });
+        let told = |channel: &mut Publishing| -> Vec<_> {
+            channel.take_confirms().map(|confirm| (confirm.level, confirm.upto)).collect()
+        };
+        channel.stored_before(10, std::slice::from_ref(&(0..2)), false);
+        assert_eq!(told(&mut channel), [(Level::Quorum, Some(11))]);
+        channel.reached(12, std::slice::from_ref(&(0..1)), Reached { level: Level::Archived, ..at(100) });
+        assert_eq!(told(&mut channel), [(Level::Archived, Some(9))]);
+        channel.stored_before(10, std::slice::from_ref(&(0..1)), true);
+        channel.gone(11, std::slice::from_ref(&(0..1)));
+        assert_eq!(told(&mut channel), [(Level::Archived, Some(12))]);
     }
 
     #[test]

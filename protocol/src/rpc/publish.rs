@@ -187,4 +187,7 @@ pub struct ConfirmState {
     /// Its timestamp, if it exists.
     #[prost(uint64, tag = "3")]
     pub ts_ms: u64,
+    /// Of what is archived: the partition's oldest offset that is kept.
+    #[prost(uint64, tag = "4")]
+    pub start: u64,
 }

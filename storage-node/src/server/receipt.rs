@@ -51,9 +51,13 @@ async fn archived(
         let newest = *reached.borrow_and_update();
         // Looked up each time: the record may be trimmed, and sealed, while it is waited for.
         let Found::Committed(index, _) = look(shard, request)? else { return Ok(found) };
-        let pack = shard.state.read().partition(key)?.pack_of(Offset(request.offset));
+        let (pack, start) = {
+            let state = shard.state.read();
+            let partition = state.partition(key)?;
+            (partition.pack_of(Offset(request.offset)), partition.start.0)
+        };
         if pack.is_some_and(|no| no <= newest) {
-            return Ok(ConfirmState { level: Level::Archived as i32, ..found });
+            return Ok(ConfirmState { level: Level::Archived as i32, start, ..found });
         }
         if !is_awaited {
             return Ok(found);
@@ -97,16 +101,18 @@ pub(super) async fn confirm_state(
                 }
                 return archived(&shard, key, &request, found, until, call).await;
             }
-            Found::Lost => return Ok(ConfirmState { level: Level::None as i32, lost: true, ts_ms: 0 }),
+            Found::Lost => {
+                return Ok(ConfirmState { level: Level::None as i32, lost: true, ts_ms: 0, start: 0 });
+            }
             Found::Arrived => {
-                return Ok(ConfirmState { level: Level::Quorum as i32, lost: false, ts_ms: 0 });
+                return Ok(ConfirmState { level: Level::Quorum as i32, lost: false, ts_ms: 0, start: 0 });
             }
             found @ (Found::Staged | Found::OnItsWay) => {
                 let is_staged = matches!(found, Found::Staged);
                 let reached = if is_staged { Level::Memory } else { Level::None };
                 let is_over = call.latest().is_cancelled || Instant::now() >= until;
                 if waits_for <= reached || is_over {
-                    return Ok(ConfirmState { level: reached as i32, lost: false, ts_ms: 0 });
+                    return Ok(ConfirmState { level: reached as i32, lost: false, ts_ms: 0, start: 0 });
                 }
                 // Woken or not, what stands there now is the answer.
                 let _ = timeout_at(until, async {
@@ -163,7 +169,7 @@ async fn committed(
     index: LogIndex,
     ts_ms: u64,
 ) -> Result<ConfirmState, Refusal> {
-    let found = ConfirmState { level: Level::Quorum as i32, lost: false, ts_ms };
+    let found = ConfirmState { level: Level::Quorum as i32, lost: false, ts_ms, start: 0 };
     if request.term == shard.shared.term() {
         return Ok(found);
     }
@@ -171,7 +177,7 @@ async fn committed(
     let read = move || journal.read_entries(stream, index.0..index.0 + 1, 1);
     let failed = |why: String| Refusal::new(ErrorCode::StorageFailed, why);
     let entries = tokio::task::spawn_blocking(read).await.map_err(|error| failed(error.to_string()))?;
-    let lost = ConfirmState { level: Level::None as i32, lost: true, ts_ms: 0 };
+    let lost = ConfirmState { level: Level::None as i32, lost: true, ts_ms: 0, start: 0 };
     match entries {
         Ok(entries) => match entries.first() {
             Some(entry) if entry.term <= request.term => Ok(found),

@@ -1,15 +1,14 @@
 //! Publishing of a socket: pipelined, answered through one queue per socket.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use tokio::sync::mpsc;
-use tokio::time::Instant;
 use weir_protocol::error::ErrorCode;
 use weir_protocol::ids::{Epoch, PartitionId, ProducerKey, Seq, TopicPath};
 use weir_protocol::limits::PRODUCER_WINDOW;
-use weir_protocol::rpc::{Level, Placed, PublishItem};
+use weir_protocol::rpc::{Level, PublishItem};
 
+use super::archiving::{Archiving, Before};
 use super::plan::{Placing, ProducerAt, plan};
 use super::publisher::{Publisher, level_of};
 use super::request::Content;
@@ -38,12 +37,8 @@ pub struct PublishChannel {
     levels: u32,
     /// Last number of the contiguous prefix that is known to be accepted.
     pub last_seq: Option<Seq>,
+    before: Arc<Before>,
 }
-
-/// How long storage is asked to wait until something is archived, before it is asked again.
-const ARCHIVE_PATIENCE: Duration = Duration::from_secs(30);
-/// When storage did not answer, it is asked again after this.
-const ARCHIVE_PAUSE: Duration = Duration::from_secs(1);
 
 /// Records of a channel.
 #[derive(Debug)]
@@ -88,7 +83,8 @@ impl Publisher {
             epoch,
             seq: Seq(0),
         });
-        Ok(PublishChannel { publisher: self.clone(), topic, producer, keyless, levels, last_seq })
+        let before = Arc::new(Before::new(last_seq.is_some()));
+        Ok(PublishChannel { publisher: self.clone(), topic, producer, keyless, levels, last_seq, before })
     }
 
     /// The last number of the contiguous accepted prefix, as far as it can be told: with several partitions that
@@ -210,66 +206,14 @@ impl PublishChannel {
         // One batch has at most as many confirms as there are levels.
         let (sender, confirms) = mpsc::unbounded_channel();
         let archiving = Archiving {
-            publisher: self.publisher.clone(),
+            archivist: self.publisher.archivist.clone(),
             topic: Arc::clone(topic),
             partition,
+            before: Arc::clone(&self.before),
             answers: answers.clone(),
         };
         tokio::spawn(archiving.run(confirms));
         ((self.levels & !Level::Archived.bit()) | Level::Quorum.bit(), sender)
-    }
-}
-
-/// Passes on the confirms of a batch, and one more when it is archived.
-struct Archiving {
-    publisher: Publisher,
-    topic: Arc<Topic>,
-    partition: PartitionId,
-    answers: mpsc::UnboundedSender<Confirm>,
-}
-
-impl Archiving {
-    async fn run(self, mut confirms: mpsc::UnboundedReceiver<Confirm>) {
-        while let Some(confirm) = confirms.recv().await {
-            let committed = confirm.result.as_ref().ok().copied().filter(|_| confirm.level == Level::Quorum);
-            let (Some(placed), true) = (committed, confirm.is_last) else {
-                // Who no longer waits does not want to know.
-                let _ = self.answers.send(confirm);
-                continue;
-            };
-            let (ticket, stages, committed_after) = (confirm.ticket, confirm.stages, confirm.round_trip);
-            let _ = self.answers.send(Confirm { is_last: false, ..confirm });
-            let began = Instant::now();
-            // What never will be archived ends without a word of it: it stays committed.
-            let level = if self.wait(&placed).await { Level::Archived } else { Level::None };
-            let round_trip = committed_after + began.elapsed();
-            let _ = self.answers.send(Confirm {
-                ticket,
-                level,
-                result: Ok(placed),
-                stages,
-                round_trip,
-                is_last: true,
-            });
-        }
-    }
-
-    /// Until it is archived, never will be, or nobody wants to know.
-    async fn wait(&self, placed: &Placed) -> bool {
-        loop {
-            let until = Instant::now() + ARCHIVE_PATIENCE;
-            let archived = self.publisher.archived(&self.topic, self.partition, placed, until);
-            let archived = tokio::select! {
-                archived = archived => archived,
-                () = self.answers.closed() => return false,
-            };
-            match archived {
-                Ok(true) => return true,
-                Ok(false) => {}
-                Err(failure) if failure.code().retryable() => tokio::time::sleep(ARCHIVE_PAUSE).await,
-                Err(_) => return false,
-            }
-        }
     }
 }
 

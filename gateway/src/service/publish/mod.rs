@@ -3,10 +3,13 @@
 //! ```text
 //!   Publish ── plan (pure: which partition, which batches) ── Publisher ── lanes ──▶ Published
 //!   socket ──▶ PublishChannel ── plan ── lanes ──▶ Confirm … (one queue per socket)
+//!   archiving: confirms of a channel at `archived` ──▶ Archivist: one call waits for each partition
 //!   outputs: messages that a settle publishes, as batches
 //!   Receipt: what a client keeps to ask again
 //! ```
 
+mod archiving;
+mod archivist;
 mod channel;
 mod config;
 mod outputs;

@@ -12,11 +12,12 @@ use weir_protocol::ids::{
     Epoch, Incarnation, Offset, PartitionId, ProducerKey, Seq, TimestampMs, TopicPath, hash128,
 };
 use weir_protocol::rpc::{
-    ConfirmState, ConfirmStateRequest, IdempotencyKey, Level, Method, Placed, ProducerState,
-    ProducerStateRequest, PublishItem, Stages,
+    ConfirmState, ConfirmStateRequest, IdempotencyKey, Level, Method, ProducerState, ProducerStateRequest,
+    PublishItem, Stages,
 };
 use weir_protocol::slots::partition_of;
 
+use super::archivist::{Archivist, Ended, last_of};
 use super::config::PublishConfig;
 use super::plan::{Part, Placing, ProducerAt, plan};
 use super::published::{Confirmed, Published, PublishedPart, Timing, is_old_duplicate};
@@ -37,6 +38,7 @@ pub struct Publisher {
     pub(super) storage: Storage,
     pub(super) topics: Topics,
     pub(super) config: PublishConfig,
+    pub(super) archivist: Archivist,
     round_robin: Arc<AtomicU32>,
 }
 
@@ -66,7 +68,8 @@ pub struct ProducerPartition {
 
 impl Publisher {
     pub(in crate::service) fn new(storage: Storage, topics: Topics, config: PublishConfig) -> Self {
-        Self { storage, topics, config, round_robin: Arc::default() }
+        let archivist = Archivist::new(storage.clone());
+        Self { storage, topics, config, archivist, round_robin: Arc::default() }
     }
 
     /// Publishes and waits for the level asked for, or for the request's confirm deadline. Parts that were refused
@@ -131,41 +134,13 @@ impl Publisher {
             let placed = confirmed.placed.filter(|_| confirmed.level == Level::Quorum)?;
             let topic = Arc::clone(&topic);
             Some(async move {
-                if let Ok(true) = self.archived(&topic, part.partition, &placed, until).await {
+                let waited = self.archivist.wait(&topic, part.partition, last_of(&placed), Some(until));
+                if let Ok(Some(Ended::Archived)) = waited.await {
                     confirmed.level = Level::Archived;
                 }
             })
         });
         join_all(waits).await;
-    }
-
-    /// Whether a batch is archived by then.
-    ///
-    /// # Errors
-    /// `offset_trimmed`, `incarnation_gone`: it never will be; others if it is not known.
-    pub(super) async fn archived(
-        &self,
-        topic: &Topic,
-        partition: PartitionId,
-        placed: &Placed,
-        until: Instant,
-    ) -> Result<bool, ServiceError> {
-        let wait = until.saturating_duration_since(Instant::now());
-        let last = u64::from(placed.count.saturating_sub(1));
-        let request = ConfirmStateRequest {
-            incarnation: topic.incarnation.0,
-            partition: partition.0,
-            offset: placed.base_offset + last,
-            term: placed.term,
-            level: Level::Archived as i32,
-            wait_ms: u64::try_from(wait.as_millis()).unwrap_or(u64::MAX),
-            output: None,
-        };
-        let shard = topic.shard(partition).expect("a batch was placed in it");
-        let deadline = until + GRACE;
-        let call = CallFor { shard, method: Method::ConfirmState, safety: Safety::Repeatable, deadline };
-        let state: ConfirmState = self.storage.ask(call, &request).await?;
-        Ok(state.level() == Level::Archived)
     }
 
     /// Where records go: §3.1, keyed by hash, keyless by the hash of whatever makes a retry find its first
@@ -256,7 +231,7 @@ impl Publisher {
         level: Option<Level>,
         wait: Duration,
     ) -> Result<ReceiptState, ServiceError> {
-        let deadline = self.storage.deadline() + wait;
+        let (until, deadline) = (Instant::now() + wait, self.storage.deadline() + wait);
         let topic = self.topics.known(path, deadline).await?;
         let topic =
             if topic.incarnation == receipt.incarnation { topic } else { self.topics.get(path).await? };
@@ -272,14 +247,25 @@ impl Publisher {
             partition: receipt.partition.0,
             offset: receipt.offset.0,
             term: receipt.term.0,
-            level: level.unwrap_or(Level::Unset) as i32,
+            // Who waits for more than that waits here, together with all others.
+            level: level.unwrap_or(Level::Unset).min(Level::Quorum) as i32,
             wait_ms: u64::try_from(wait.as_millis()).unwrap_or(u64::MAX),
             output: None,
         };
         let call = CallFor { shard, method: Method::ConfirmState, safety: Safety::Repeatable, deadline };
         let state: ConfirmState = self.storage.ask(call, &request).await?;
         let ts = (!state.lost).then_some(TimestampMs(state.ts_ms));
-        Ok(ReceiptState { level: state.level(), lost: state.lost, ts })
+        let mut reached = state.level();
+        if level == Some(Level::Archived) && reached == Level::Quorum {
+            if self.storage.level_max() < Level::Archived {
+                return Err(ServiceError::new(ErrorCode::LevelUnavailable, NOT_ARCHIVED));
+            }
+            let waited = self.archivist.wait(&topic, receipt.partition, receipt.offset, Some(until));
+            if let Some(Ended::Archived) = waited.await? {
+                reached = Level::Archived;
+            }
+        }
+        Ok(ReceiptState { level: reached, lost: state.lost, ts })
     }
 
     /// A producer on every partition that knows it.

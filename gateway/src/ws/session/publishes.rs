@@ -9,7 +9,7 @@ use weir_protocol::batch::{Batch, HeadersBuilder, RecordParts};
 use weir_protocol::error::ErrorCode;
 use weir_protocol::ids::Seq;
 use weir_protocol::limits::{SUB_BATCH_BYTES_TARGET, WS_CHANNELS_MAX};
-use weir_protocol::rpc::Stages;
+use weir_protocol::rpc::{Level, Stages};
 use weir_protocol::ws::{Channel, CloseCode, FrameType, Pub, Reject, ServerFrame, StageMicros};
 
 use super::{Now, Session, State, raw};
@@ -200,8 +200,10 @@ impl Session {
                 let reached = Reached { level: confirm.level, partition: ticket.part.partition, placed, us };
                 // Taken out for the call and put back, since both are parts of the session.
                 let records = std::mem::take(&mut ticket.part.records);
-                if let Some(publishing) = self.publishing_of(of) {
-                    publishing.reached(first, &records, reached);
+                match self.publishing_of(of) {
+                    Some(publishing) if reached.level == Level::None => publishing.gone(first, &records),
+                    Some(publishing) => publishing.reached(first, &records, reached),
+                    None => {}
                 }
                 if let Some(ticket) = self.tickets.get_mut(confirm.ticket) {
                     ticket.part.records = records;
@@ -210,7 +212,7 @@ impl Session {
             Err(failure) if is_old_duplicate(&failure) => {
                 let records = ticket.part.records.clone();
                 if let Some(publishing) = self.publishing_of(of) {
-                    publishing.stored_before(first, &records);
+                    publishing.stored_before(first, &records, confirm.level == Level::Archived);
                 }
             }
             Err(failure) => {
