@@ -124,6 +124,7 @@ fn advice(error: &StoreError) -> &'static str {
         StoreError::Failed { .. } | StoreError::TimedOut { .. } => {
             "Nothing was written. Check the bucket's name and the store's address, and try again when it answers"
         }
+        StoreError::TooMany { .. } => "Nothing was written. More of them than this can look for",
         StoreError::Missing { .. }
         | StoreError::Exists { .. }
         | StoreError::Length { .. }
@@ -282,7 +283,7 @@ impl NodeRestore {
     /// All packs that the states name are there, as long as they should be. What is in them is checked when it is read.
     async fn check_packs(&self, store: &Store, tell: &mut impl FnMut(Step)) -> Result<(), RestoreError> {
         tell(Step::Looking(self.shards.iter().map(|shard| shard.packs).sum()));
-        let listed = store.list(&PackName::folder(self.cluster), PACKS_MAX).await?;
+        let listed = store.list_all(&PackName::folder(self.cluster), PACKS_MAX).await?;
         let listed: HashMap<String, u64> =
             listed.into_iter().map(|object| (object.name, object.bytes)).collect();
         for RestorableShard { shard, state, .. } in &self.shards {

@@ -31,6 +31,8 @@ pub enum Op {
     Get,
     /// A deletion.
     Delete,
+    /// A listing; it can be slow with each object.
+    List,
 }
 
 /// What happens to a request.
@@ -61,6 +63,7 @@ pub struct Faults {
 #[derive(Debug, Default)]
 struct Plan {
     next: VecDeque<(Op, Fault)>,
+    named: Option<(Op, &'static str, Fault)>,
     always: Option<(Op, Fault)>,
     held: BTreeSet<String>,
     requests: Vec<Op>,
@@ -82,6 +85,11 @@ impl Faults {
         self.plan.lock().held = names.into_iter().collect();
     }
 
+    /// Every such request for an object whose name ends like this gets this fault until told otherwise.
+    pub fn named(&self, fault: Option<(Op, &'static str, Fault)>) {
+        self.plan.lock().named = fault;
+    }
+
     /// Planned faults that nothing has met yet.
     #[must_use]
     pub fn left(&self) -> usize {
@@ -92,6 +100,12 @@ impl Faults {
     #[must_use]
     pub fn requests(&self, op: Op) -> usize {
         self.plan.lock().requests.iter().filter(|asked| **asked == op).count()
+    }
+
+    fn of_name(&self, op: Op, name: &Path) -> Option<Fault> {
+        let named = self.plan.lock().named.filter(|(of, end, _)| *of == op && name.as_ref().ends_with(end));
+        let planned = self.of(op);
+        named.map_or(planned, |(_, _, fault)| Some(fault))
     }
 
     fn of(&self, op: Op) -> Option<Fault> {
@@ -160,7 +174,7 @@ async fn meet<T>(fault: Option<Fault>, request: impl Future<Output = Result<T>>)
 #[async_trait]
 impl ObjectStore for FaultyStore {
     async fn put_opts(&self, location: &Path, payload: PutPayload, opts: PutOptions) -> Result<PutResult> {
-        let fault = self.faults.of(Op::Put);
+        let fault = self.faults.of_name(Op::Put, location);
         if fault == Some(Fault::LostRace) {
             let rival = PutPayload::from_static(b"somebody else's");
             self.inner.put_opts(location, rival, PutOptions::default()).await?;
@@ -217,7 +231,18 @@ impl ObjectStore for FaultyStore {
     }
 
     fn list(&self, prefix: Option<&Path>) -> BoxStream<'static, Result<ObjectMeta>> {
-        self.inner.list(prefix)
+        let listed = self.inner.list(prefix);
+        match self.faults.of(Op::List) {
+            Some(Fault::Slow(pause)) => listed
+                .then(move |object| async move {
+                    tokio::time::sleep(pause).await;
+                    object
+                })
+                .boxed(),
+            Some(Fault::Hang) => stream::pending().boxed(),
+            Some(Fault::Error) => stream::once(async { Err(failed()) }).boxed(),
+            _ => listed,
+        }
     }
 
     async fn list_with_delimiter(&self, prefix: Option<&Path>) -> Result<ListResult> {

@@ -13,8 +13,8 @@ use crate::store::{Created, Store, StoreError, Uploaded};
 const MANIFEST_BYTES_MAX: u64 = 16 << 20;
 /// Bytes of a snapshot that are asked for at once.
 const STEP_BYTES: u64 = 32 << 20;
-/// Manifests and snapshots of which one listing tells.
-const LISTED_MAX: usize = 100_000;
+/// Manifests, and snapshots, that a listing tells of.
+const LISTED_MAX: usize = 10_000_000;
 
 /// Why a snapshot or manifest could not be written or read. Every variant names the object.
 #[derive(Debug, thiserror::Error)]
@@ -118,7 +118,7 @@ impl Exports {
     /// # Errors
     /// [`StoreError`].
     pub async fn numbers(&self) -> Result<Vec<u64>, StoreError> {
-        let listed = self.store.list(&ManifestName::folder(self.cluster), LISTED_MAX).await?;
+        let listed = self.store.list_all(&ManifestName::folder(self.cluster), LISTED_MAX).await?;
         let names = listed.iter().filter_map(|object| object.name.parse::<ManifestName>().ok());
         let mut numbers: Vec<u64> = names.map(|name| name.number).collect();
         numbers.sort_unstable();

@@ -55,6 +55,14 @@ pub enum StoreError {
         /// Bytes expected.
         want: u64,
     },
+    /// More objects are there than can be told apart from a part of them.
+    #[error("more than {most} objects lie in {object}")]
+    TooMany {
+        /// The folder.
+        object: String,
+        /// How many there may be.
+        most: usize,
+    },
     /// The object's bytes are not those that were written.
     #[error("object {object} is damaged: {source}")]
     Damaged {
@@ -90,6 +98,7 @@ impl StoreError {
             | Self::Failed { object, .. }
             | Self::TimedOut { object, .. }
             | Self::Length { object, .. }
+            | Self::TooMany { object, .. }
             | Self::Damaged { object, .. } => object,
         }
     }

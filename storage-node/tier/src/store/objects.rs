@@ -21,6 +21,8 @@ const TRIES: u32 = 3;
 const PAUSE: Duration = Duration::from_millis(50);
 /// Most bytes that are read into memory at once.
 const BYTES_MAX: u64 = 64 << 20;
+/// Bytes of an object that are compared at a time: a slow way to the store has the patience for each.
+const VERIFY_BYTES: u64 = 8 << 20;
 
 /// Settings of a store.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -68,7 +70,11 @@ pub struct StoreMetrics {
 /// What is read of an object.
 enum Part {
     Range(Range<u64>),
-    Whole { bytes_max: u64 },
+    /// What there is of a range.
+    Within(Range<u64>),
+    Whole {
+        bytes_max: u64,
+    },
 }
 
 /// A store of objects. Cheap to clone.
@@ -189,7 +195,9 @@ impl Store {
     async fn read_once(&self, name: &str, part: &Part) -> Result<Bytes, StoreError> {
         self.metrics.gets.fetch_add(1, Ordering::Relaxed);
         let (range, bytes_max) = match part {
-            Part::Range(range) => (Some(GetRange::Bounded(range.clone())), range.end - range.start),
+            Part::Range(range) | Part::Within(range) => {
+                (Some(GetRange::Bounded(range.clone())), range.end - range.start)
+            }
             // Not a range: of an empty object no range can be had.
             Part::Whole { bytes_max } => (None, *bytes_max),
         };
@@ -220,31 +228,44 @@ impl Store {
         }
     }
 
-    /// Reads an object once and compares: on success it has these bytes, as far as a CRC-32C and their number can say.
+    /// Reads an object and compares: on success it has these bytes, as far as a CRC-32C and their number can say.
     /// What is read is not kept.
     ///
     /// # Errors
     /// [`StoreError::Length`], [`StoreError::Damaged`] if it is another; others if it could not be read.
     pub async fn verify(&self, name: &str, bytes: u64, crc: u32) -> Result<(), StoreError> {
-        self.metrics.gets.fetch_add(1, Ordering::Relaxed);
-        let path = self.path(name);
-        let mut chunks = self.in_time(name, self.inner.get(&path)).await?.into_stream();
         let (mut have, mut computed) = (0, Crc32c::new());
-        while let Some(chunk) = self.in_time(name, chunks.try_next()).await? {
-            have += chunk.len() as u64;
-            computed.update(&chunk);
+        while bytes - have > VERIFY_BYTES {
+            let step = self.get(name, have..have + VERIFY_BYTES).await?;
+            have += step.len() as u64;
+            computed.update(&step);
         }
-        self.metrics.get_bytes.fetch_add(have, Ordering::Relaxed);
-        let object = || name.to_owned();
+        // The last step asks for more than there should be, so that a longer object is seen. Of an empty one no range can be
+        // had.
+        let rest = match bytes {
+            0 => self.read(name, &Part::Whole { bytes_max: 0 }).await?,
+            _ => self.read(name, &Part::Within(have..bytes + 1)).await?,
+        };
+        have += rest.len() as u64;
+        computed.update(&rest);
         if have != bytes {
-            return Err(StoreError::Length { object: object(), have, want: bytes });
+            return Err(StoreError::Length { object: name.to_owned(), have, want: bytes });
         }
         let computed = computed.finish();
         if computed != crc {
             let source = crate::pack::PackError::Checksum { what: "object", stored: crc, computed };
-            return Err(StoreError::Damaged { object: object(), source });
+            return Err(StoreError::Damaged { object: name.to_owned(), source });
         }
         Ok(())
+    }
+
+    /// How long an object is.
+    ///
+    /// # Errors
+    /// [`StoreError`].
+    pub async fn size(&self, name: &str) -> Result<u64, StoreError> {
+        let path = self.path(name);
+        Ok(self.in_time(name, self.inner.head(&path)).await?.size)
     }
 
     /// Deletes an object; one that is gone already is fine.
@@ -268,15 +289,30 @@ impl Store {
     /// [`StoreError`], naming the folder.
     pub async fn list(&self, folder: &str, most: usize) -> Result<Vec<Listed>, StoreError> {
         let path = self.path(folder);
-        let listed = self.inner.list(Some(&path)).take(most).try_collect::<Vec<_>>();
-        let listed = self.in_time(folder, listed).await?;
+        let mut objects = self.inner.list(Some(&path)).take(most);
         let skip = if self.prefix.as_ref().is_empty() { 0 } else { self.prefix.as_ref().len() + 1 };
-        let listed = listed.into_iter().map(|meta| Listed {
-            name: meta.location.as_ref()[skip..].to_owned(),
-            bytes: meta.size,
-            written_ms: u64::try_from(meta.last_modified.timestamp_millis()).unwrap_or(0),
-        });
-        Ok(listed.collect())
+        let mut listed = Vec::new();
+        // The store answers page by page: each has the patience, however many there are.
+        while let Some(meta) = self.in_time(folder, objects.try_next()).await? {
+            listed.push(Listed {
+                name: meta.location.as_ref()[skip..].to_owned(),
+                bytes: meta.size,
+                written_ms: u64::try_from(meta.last_modified.timestamp_millis()).unwrap_or(0),
+            });
+        }
+        Ok(listed)
+    }
+
+    /// The same for who needs all of them.
+    ///
+    /// # Errors
+    /// [`StoreError::TooMany`] if there are more than `most`; as [`Store::list`].
+    pub async fn list_all(&self, folder: &str, most: usize) -> Result<Vec<Listed>, StoreError> {
+        let listed = self.list(folder, most.saturating_add(1)).await?;
+        if listed.len() > most {
+            return Err(StoreError::TooMany { object: folder.to_owned(), most });
+        }
+        Ok(listed)
     }
 
     /// First parts of the names that there are.

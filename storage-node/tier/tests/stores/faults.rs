@@ -91,6 +91,43 @@ async fn an_upload_that_fails_anywhere_leaves_nothing_and_gives_its_budget_back(
 }
 
 #[tokio::test]
+async fn a_listing_may_take_as_long_as_it_goes_on_and_one_that_is_too_long_is_no_listing() {
+    let (store, faults) = store();
+    for name in ["l/1", "l/2", "l/3"] {
+        store.create(name, Bytes::from_static(b"1")).await.unwrap();
+    }
+    faults.next(Op::List, Fault::Slow(Duration::from_millis(100)));
+    assert_eq!(store.list_all("l", 3).await.unwrap().len(), 3);
+    let refused = store.list_all("l", 2).await.unwrap_err();
+    assert!(matches!(&refused, StoreError::TooMany { object, most: 2 } if object == "l"), "{refused}");
+    faults.next(Op::List, Fault::Hang);
+    let failed = store.list("l", 3).await.unwrap_err();
+    assert!(matches!(failed, StoreError::TimedOut { .. }), "{failed}");
+}
+
+#[tokio::test]
+async fn what_is_compared_is_read_in_parts_and_is_neither_shorter_nor_longer() {
+    let (store, faults) = store();
+    let bytes = noise(20 << 20);
+    let crc = weir_protocol::checksum::crc32c(&bytes);
+    store.create("v", bytes.clone()).await.unwrap();
+    let before = faults.requests(Op::Get);
+    // Together these are slower than one request may be.
+    for _ in 0..3 {
+        faults.next(Op::Get, Fault::Slow(Duration::from_millis(90)));
+    }
+    store.verify("v", bytes.len() as u64, crc).await.unwrap();
+    assert_eq!(faults.requests(Op::Get) - before, 3);
+    for wrong in [bytes.len() as u64 - 1, bytes.len() as u64 + 1] {
+        let refused = store.verify("v", wrong, crc).await.unwrap_err();
+        assert!(matches!(refused, StoreError::Length { .. }), "{refused}");
+    }
+    store.create("empty", Bytes::new()).await.unwrap();
+    store.verify("empty", 0, 0).await.unwrap();
+    assert!(store.verify("v", 0, 0).await.is_err());
+}
+
+#[tokio::test]
 async fn a_store_without_conditional_creates_fails_the_self_test() {
     let (store, faults) = store();
     faults.next(Op::Put, Fault::LostRace);
