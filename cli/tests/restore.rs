@@ -303,20 +303,22 @@ fn damaged_missing_and_foreign_objects_are_refused_by_name_and_an_older_manifest
 
     // The snapshot that only the newest manifest names is the one with the highest index of its shard.
     let snapshots = objects(dir.path(), "snapshot");
-    let of_topic = |path: &&PathBuf| std::fs::metadata(path).unwrap().len() > 0;
-    let shard = snapshots.iter().filter(of_topic).max_by_key(|path| name(path).to_owned()).unwrap().clone();
+    let shard = snapshots.iter().max_by_key(|path| name(path).to_owned()).unwrap().clone();
     let whole = std::fs::read(&shard).unwrap();
-    for damage in [None, Some(whole.len() / 2)] {
-        match damage {
+    let mut flipped = whole.clone();
+    flipped[whole.len() / 2] ^= 1;
+    let half = whole[..whole.len() / 2].to_vec();
+    for (damaged, why) in [
+        (None, "is missing"),
+        (Some(flipped), "checksum"),
+        (Some(half), "it is cut short"),
+        (Some(Vec::new()), "it is cut short: 0 of"),
+    ] {
+        match damaged {
             None => std::fs::remove_file(&shard).unwrap(),
-            Some(at) => {
-                let mut bytes = whole.clone();
-                bytes[at] ^= 1;
-                std::fs::write(&shard, bytes).unwrap();
-            }
+            Some(bytes) => std::fs::write(&shard, bytes).unwrap(),
         }
         let refused = world.restore(dir.path(), &[]).unwrap_err();
-        let why = if damage.is_some() { "checksum" } else { "is missing" };
         assert!(refused.contains(name(&shard)) && refused.contains(why), "{refused}");
         assert!(refused.contains("--skip-damaged") && !dir.path().join("data").exists(), "{refused}");
         let older = world.restore(dir.path(), &["--skip-damaged", "--dry-run"]).unwrap();

@@ -156,7 +156,10 @@ impl Exports {
         while (bytes.len() as u64) < named.bytes {
             let from = bytes.len() as u64;
             let upto = named.bytes.min(from + STEP_BYTES);
-            bytes.extend_from_slice(&self.store.get(&object, from..upto).await?);
+            match self.store.get(&object, from..upto).await {
+                Ok(some) => bytes.extend_from_slice(&some),
+                Err(error) => return Err(self.cut_short(object, named.bytes).await.unwrap_or(error.into())),
+            }
         }
         let (bytes, of, shard) = (bytes.freeze(), *named, named.shard());
         let cluster = self.cluster;
@@ -172,12 +175,18 @@ impl Exports {
         opened.map_err(|why| ExportError::Wrong { object, why })
     }
 
+    /// Why it could not be read, if that is because the object is shorter than it was: stores tell of that in many ways.
+    async fn cut_short(&self, object: String, want: u64) -> Option<ExportError> {
+        let have = self.store.size(&object).await.ok().filter(|have| *have < want)?;
+        Some(ExportError::Wrong { object, why: EnvelopeError::Truncated { have, want } })
+    }
+
     /// Names of all snapshots, whoever names them.
     ///
     /// # Errors
     /// [`StoreError`].
     pub async fn snapshots(&self) -> Result<Vec<SnapshotName>, StoreError> {
-        let listed = self.store.list(&SnapshotName::folder(self.cluster), LISTED_MAX).await?;
+        let listed = self.store.list_all(&SnapshotName::folder(self.cluster), LISTED_MAX).await?;
         Ok(listed.iter().filter_map(|object| object.name.parse().ok()).collect())
     }
 
