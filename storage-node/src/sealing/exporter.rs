@@ -26,6 +26,8 @@ use crate::tier::{ARCHIVE_EVERY, Tier};
 /// Manifests that are kept, with the snapshots that they name: the newest counts, the others are for the case that it is
 /// damaged.
 const KEPT_MAX: usize = 3;
+/// Manifests that could not be deleted yet whose snapshots are remembered.
+const STALE_SNAPSHOTS_MAX: usize = 1_000;
 /// While somebody waits, writing states takes at most one part in so many of the time.
 const SHARE: u32 = 10;
 
@@ -53,12 +55,25 @@ pub(super) enum ExporterError {
     Deposed(#[from] Deposed),
 }
 
-/// A manifest that is in the store.
+/// A manifest that is in the store, and that a restore may start from.
 struct Kept {
     number: u64,
     shards: Vec<ShardSnapshot>,
     /// The packs in use in its states, sorted; not known of those that an earlier start wrote.
     packs: Option<BTreeMap<ShardId, Vec<PackNo>>>,
+}
+
+/// A manifest that is to be deleted, and the snapshots that no later one names.
+struct Stale {
+    number: u64,
+    snapshots: Vec<SnapshotName>,
+}
+
+/// A state of a shard that is in the store, whether a manifest names it or not.
+#[derive(Clone, Copy)]
+struct Written {
+    newest: LogIndex,
+    snapshot: ShardSnapshot,
 }
 
 /// The state of a shard at the moment of an export.
@@ -78,10 +93,18 @@ pub(super) struct Exporter {
     shards: Arc<BTreeMap<ShardId, ShardHandle>>,
     /// Of this start.
     writer: u128,
-    /// The oldest first.
+    /// The oldest first; at most [`KEPT_MAX`].
     kept: VecDeque<Kept>,
+    /// The oldest first. It grows only while the store deletes nothing.
+    stale: VecDeque<Stale>,
     has_begun: bool,
     next_number: u64,
+    /// What has the next number is not known: an attempt to take it was not answered.
+    is_unsettled: bool,
+    /// This number was found taken by what cannot be read.
+    unreadable: Option<u64>,
+    is_pruning_failing: bool,
+    written: BTreeMap<ShardId, Written>,
     /// The newest entry of each shard that the newest manifest knows.
     exported: BTreeMap<ShardId, LogIndex>,
     /// What was waited for and is archived.
@@ -98,8 +121,13 @@ impl Exporter {
             shards,
             writer: Ulid::new().0,
             kept: VecDeque::new(),
+            stale: VecDeque::new(),
             has_begun: false,
             next_number: 1,
+            is_unsettled: false,
+            unreadable: None,
+            is_pruning_failing: false,
+            written: BTreeMap::new(),
             exported: BTreeMap::new(),
             satisfied: BTreeMap::new(),
             next_at: now,
@@ -115,13 +143,13 @@ impl Exporter {
         if is_due { self.export().await } else { Ok(()) }
     }
 
-    /// No manifest that is kept names a state in which the pack was needed.
+    /// No manifest that is kept, or may be there though its answer was lost, names a state in which the pack was needed.
     pub(super) fn may_delete(&self, shard: ShardId, no: PackNo) -> bool {
         let is_needed = |kept: &Kept| match &kept.packs {
             Some(packs) => packs.get(&shard).is_some_and(|packs| packs.binary_search(&no).is_ok()),
             None => true,
         };
-        self.has_begun && !self.kept.iter().any(is_needed)
+        self.has_begun && !self.is_unsettled && !self.kept.iter().any(is_needed)
     }
 
     /// Something changed since the newest manifest, or its successor would let a pack go.
@@ -142,27 +170,34 @@ impl Exporter {
         })
     }
 
-    /// Writes the states that changed and a manifest, then deletes what is too old.
+    /// Writes the states that changed and a manifest, then deletes what is too old. Whatever becomes of it, the next one has
+    /// its time: a store that fails is not sent all states again and again.
     pub(super) async fn export(&mut self) -> Result<(), ExporterError> {
-        self.begin().await?;
         let began = Instant::now();
+        let exported = self.export_now().await;
+        let ended = Instant::now();
+        self.next_at = began + self.tier.snapshot_every;
+        self.next_prompted_at = ended + ARCHIVE_EVERY.max((ended - began) * SHARE);
+        exported?;
+        self.prune().await;
+        Ok(())
+    }
+
+    async fn export_now(&mut self) -> Result<(), ExporterError> {
+        self.begin().await?;
         let moments = self.freeze();
         let mut shards = Vec::with_capacity(moments.len());
         for moment in &moments {
-            let before = self.kept.back().filter(|kept| kept.packs.is_some());
-            let before = before.and_then(|kept| kept.shards.iter().find(|of| of.shard() == moment.shard));
-            let is_same = self.exported.get(&moment.shard) == Some(&moment.newest);
-            shards.push(match before.filter(|_| is_same) {
-                Some(before) => *before,
-                None => self.put(moment).await?,
-            });
+            shards.push(self.write(moment).await?);
         }
+        self.is_unsettled = true;
         self.publish(&shards).await?;
+        self.is_unsettled = false;
         self.tier.metrics.exported(clock::now());
         // Their numbers alone: whoever kept the states' own would have the next change copy all packs of the shard.
         let in_use = |moment: &Moment| moment.frozen.packs().live().map(|(no, _)| no).collect();
         let packs = moments.iter().map(|moment| (moment.shard, in_use(moment)));
-        self.kept.push_back(Kept { number: self.next_number - 1, shards, packs: Some(packs.collect()) });
+        self.keep(Kept { number: self.next_number - 1, shards, packs: Some(packs.collect()) });
         for moment in moments {
             self.exported.insert(moment.shard, moment.newest);
             self.satisfied.extend(moment.wanted.map(|wanted| (moment.shard, wanted)));
@@ -170,10 +205,32 @@ impl Exporter {
                 shard.shared.archive().reached(moment.frozen.packs().newest());
             }
         }
-        let ended = Instant::now();
-        self.next_at = began + self.tier.snapshot_every;
-        self.next_prompted_at = ended + ARCHIVE_EVERY.max((ended - began) * SHARE);
-        self.prune().await
+        Ok(())
+    }
+
+    /// The state of a shard is in the store: written now, or before if it is the same since.
+    async fn write(&mut self, moment: &Moment) -> Result<ShardSnapshot, ExporterError> {
+        let before = self.written.get(&moment.shard).filter(|written| written.newest == moment.newest);
+        if let Some(written) = before {
+            return Ok(written.snapshot);
+        }
+        let snapshot = self.put(moment).await?;
+        self.written.insert(moment.shard, Written { newest: moment.newest, snapshot });
+        Ok(snapshot)
+    }
+
+    /// A manifest is in the store; the oldest of too many is to go, and no longer keeps any pack.
+    fn keep(&mut self, kept: Kept) {
+        self.kept.push_back(kept);
+        while self.kept.len() > KEPT_MAX {
+            let Some(oldest) = self.kept.pop_front() else { return };
+            let named = |of: &&ShardSnapshot| !self.kept.iter().any(|kept| kept.shards.contains(of));
+            // Beyond some they are left to the sweep, which needs no list of them.
+            let has_room = self.stale.len() < STALE_SNAPSHOTS_MAX;
+            let unnamed = oldest.shards.iter().filter(named).filter(|_| has_room);
+            let snapshots = unnamed.map(|of| SnapshotName::of(self.tier.cluster, of)).collect();
+            self.stale.push_back(Stale { number: oldest.number, snapshots });
+        }
     }
 
     /// What is in the store already. Nobody who ran before a restore writes on.
@@ -181,23 +238,24 @@ impl Exporter {
         if self.has_begun {
             return Ok(());
         }
-        let exports = &self.tier.exports;
-        let mut kept = VecDeque::new();
-        for number in exports.numbers().await? {
-            self.next_number = number + 1;
-            match exports.manifest(number).await {
+        let tier = Arc::clone(&self.tier);
+        let mut found = Vec::new();
+        for number in tier.exports.numbers().await? {
+            let shards = match tier.exports.manifest(number).await {
                 Ok(manifest) => {
                     self.check(&manifest)?;
-                    kept.push_back(Kept { number, shards: manifest.shards, packs: None });
+                    manifest.shards
                 }
                 Err(ExportError::Wrong { object, why }) => {
                     tracing::warn!(object, %why, "a manifest cannot be read; the next one replaces it");
-                    kept.push_back(Kept { number, shards: Vec::new(), packs: None });
+                    Vec::new()
                 }
                 Err(error) => return Err(error.into()),
-            }
+            };
+            found.push(Kept { number, shards, packs: None });
         }
-        self.kept = kept;
+        self.next_number = found.last().map_or(1, |newest| newest.number + 1);
+        found.into_iter().for_each(|kept| self.keep(kept));
         self.has_begun = true;
         Ok(())
     }
@@ -263,33 +321,56 @@ impl Exporter {
                 writer: self.writer.into(),
                 shards: shards.to_vec(),
             };
-            let theirs = match self.tier.exports.publish(&manifest).await? {
-                Published::Ours => {
+            let theirs = match self.tier.exports.publish(&manifest).await {
+                Ok(Published::Ours) => {
                     self.next_number += 1;
                     return Ok(());
                 }
-                Published::Theirs(theirs) => theirs,
+                Ok(Published::Theirs(theirs)) => theirs,
+                // Found twice: it is not only what came on the way that is damaged. As at a start the next one replaces it.
+                Err(ExportError::Wrong { object, why }) if self.unreadable == Some(self.next_number) => {
+                    tracing::warn!(object, %why, "a manifest cannot be read; the next one replaces it");
+                    self.keep(Kept { number: self.next_number, shards: Vec::new(), packs: None });
+                    self.next_number += 1;
+                    continue;
+                }
+                Err(error) => {
+                    if matches!(error, ExportError::Wrong { .. }) {
+                        self.unreadable = Some(self.next_number);
+                    }
+                    return Err(error.into());
+                }
             };
             if u128::from(theirs.writer) != self.writer {
                 let (number, epoch, own) = (theirs.number, theirs.epoch, self.tier.epoch);
                 return Err(Deposed { number, epoch, own }.into());
             }
             self.next_number += 1;
-            self.kept.push_back(Kept { number: theirs.number, shards: theirs.shards, packs: None });
+            self.keep(Kept { number: theirs.number, shards: theirs.shards, packs: None });
         }
     }
 
-    /// Deletes manifests beyond those that are kept, the oldest first, and then the snapshots that only they named.
-    async fn prune(&mut self) -> Result<(), ExporterError> {
-        while self.kept.len() > KEPT_MAX {
-            let exports = &self.tier.exports;
-            let Some(oldest) = self.kept.front() else { break };
-            exports.delete_manifest(oldest.number).await?;
-            let named = |of: &ShardSnapshot| self.kept.iter().skip(1).any(|kept| kept.shards.contains(of));
-            for unnamed in oldest.shards.iter().filter(|of| !named(of)) {
-                exports.delete_snapshot(&SnapshotName::of(self.tier.cluster, unnamed)).await?;
+    /// Deletes manifests beyond those that are kept, the oldest first, and then the snapshots that only they named. A store
+    /// that deletes nothing keeps nobody from writing there.
+    async fn prune(&mut self) {
+        let pruned = self.delete_stale().await;
+        let was_failing = std::mem::replace(&mut self.is_pruning_failing, pruned.is_err());
+        if let Err(error) = pruned {
+            self.tier.metrics.failed();
+            if !was_failing {
+                tracing::warn!(%error, "manifests and snapshots that are too old stay; deleting them is tried again");
             }
-            self.kept.pop_front();
+        }
+    }
+
+    async fn delete_stale(&mut self) -> Result<(), StoreError> {
+        while let Some(oldest) = self.stale.front_mut() {
+            self.tier.exports.delete_manifest(oldest.number).await?;
+            while let Some(snapshot) = oldest.snapshots.last() {
+                self.tier.exports.delete_snapshot(snapshot).await?;
+                oldest.snapshots.pop();
+            }
+            self.stale.pop_front();
         }
         Ok(())
     }

@@ -38,6 +38,8 @@ const PACE_BYTES_PER_SECOND: u64 = 64 << 20;
 const PRESSURE_PERMILLE: u128 = 500;
 /// How often the store is searched for objects that nobody knows.
 const SWEEP_EVERY: Duration = Duration::from_secs(3_600);
+/// When the manifest for that could not be written, it is tried again after this.
+const SWEEP_AGAIN: Duration = Duration::from_secs(60);
 /// Objects that one search has in memory.
 const SWEEP_OBJECTS_MAX: usize = 100_000;
 
@@ -156,6 +158,8 @@ impl Sealer {
     async fn tell(&mut self) -> Result<(), SealError> {
         self.exporter.round().await?;
         if Instant::now() >= self.next_sweep {
+            // Before the work: a store that fails is not searched again and again.
+            self.next_sweep = Instant::now() + SWEEP_AGAIN;
             // Only who writes for the cluster knows what nobody needs: the manifest says that this node does.
             self.exporter.export().await?;
             self.next_sweep = Instant::now() + SWEEP_EVERY;

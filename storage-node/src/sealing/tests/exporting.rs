@@ -1,0 +1,154 @@
+//! Tests of taking states to a store that fails: what a restore would find there.
+
+use bytes::Bytes;
+use weir_protocol::ids::{LogIndex, Term};
+use weir_tier::snapshot::{Manifest, ManifestName, Published, ShardSnapshot};
+
+use super::super::exporter::ExporterError;
+use super::super::making::SealError;
+use super::*;
+use crate::shard::state::ShardState;
+
+impl Play {
+    fn tier(&self) -> &Tier {
+        self.shards[&ShardId(1)].tier.as_ref().unwrap()
+    }
+
+    async fn numbers(&self) -> Vec<u64> {
+        self.tier().exports.numbers().await.unwrap()
+    }
+
+    /// Every pack that the newest manifest's states name is there.
+    async fn check_packs(&self) {
+        let tier = self.tier();
+        let newest = *self.numbers().await.last().unwrap();
+        for named in &tier.exports.manifest(newest).await.unwrap().shards {
+            let state = tier.exports.snapshot(named).await.unwrap();
+            let state = ShardState::decode(named.shard(), &state).unwrap();
+            for (_, pack) in state.packs().live() {
+                let pack = pack.name(tier.cluster, named.shard()).to_string();
+                tier.cold.store().size(&pack).await.unwrap();
+            }
+        }
+    }
+
+    /// A manifest of another start, whose states are nowhere.
+    async fn publish_manifest(&self, number: u64, epoch: u64) {
+        let at = |shard| ShardSnapshot {
+            shard,
+            term: Term(1).0,
+            index: LogIndex(1).0,
+            attempt: u128::from(shard).into(),
+            ..ShardSnapshot::default()
+        };
+        let writer = 1_u128.into();
+        let shards = (0..3).map(at).collect();
+        let manifest =
+            Manifest { number, epoch, data_shards: 2, dedupe_rows: 1_000, writer, shards, written_ms: 1 };
+        assert_eq!(self.tier().exports.publish(&manifest).await.unwrap(), Published::Ours);
+    }
+
+    async fn publish_damaged(&self, number: u64) {
+        let name = ManifestName { cluster: self.tier().cluster, number }.to_string();
+        self.tier().cold.store().create(&name, Bytes::from_static(b"no manifest")).await.unwrap();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_manifest_whose_answer_was_lost_keeps_its_packs() {
+    let faults = Faults::default();
+    let mut play = Play::start(&faults).await;
+    let key = play.create(1, "t").await;
+    play.publish(1, key).await;
+    faults.named(Some((Op::Put, ".manifest", Fault::AnswerLost)));
+    play.sealer.round().await.unwrap_err();
+    assert_eq!((play.packs(1), play.numbers().await), ((1, 0), vec![1]));
+    play.delete(1, "t").await;
+    faults.named(Some((Op::Put, ".manifest", Fault::Error)));
+    play.sealer.round().await.unwrap_err();
+    assert_eq!((play.packs(1), play.numbers().await), ((0, 1), vec![1]));
+    play.check_packs().await;
+    // The next one that is answered settles it, and once it is too old the pack goes.
+    faults.named(None);
+    for _ in 0..6 {
+        play.sealer.round().await.unwrap();
+        play.check_packs().await;
+    }
+    assert_eq!(play.packs(1), (0, 0));
+    play.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn states_that_are_in_the_store_are_not_sent_again_because_the_manifest_is_not() {
+    let faults = Faults::default();
+    let mut play = Play::start(&faults).await;
+    let key = play.create(1, "t").await;
+    play.publish(1, key).await;
+    faults.named(Some((Op::Put, ".manifest", Fault::Error)));
+    play.sealer.round().await.unwrap_err();
+    let before = faults.requests(Op::Put);
+    for _ in 0..10 {
+        play.sealer.round().await.unwrap_err();
+    }
+    assert_eq!(faults.requests(Op::Put) - before, 10, "one for each manifest");
+    faults.named(None);
+    play.sealer.round().await.unwrap();
+    play.check_packs().await;
+    play.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_store_that_deletes_nothing_gets_no_more_manifests_than_there_is_news() {
+    let faults = Faults::default();
+    let mut play = Play::start(&faults).await;
+    for number in 1..=3 {
+        play.publish_manifest(number, 0).await;
+    }
+    faults.always(Some((Op::Delete, Fault::Error)));
+    for _ in 0..20 {
+        play.sealer.round().await.unwrap();
+    }
+    let numbers = play.numbers().await;
+    // One for the news of a start, one for the search.
+    assert!((4..=6).contains(&numbers.len()), "{numbers:?}");
+    faults.always(None);
+    let key = play.create(1, "t").await;
+    play.publish(1, key).await;
+    play.sealer.round().await.unwrap();
+    assert_eq!(play.numbers().await.len(), 3, "what is too old goes when the store lets it");
+    play.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_damaged_manifest_is_passed_over_at_a_start_and_later() {
+    let faults = Faults::default();
+    let mut play = Play::start(&faults).await;
+    play.publish_damaged(1).await;
+    play.sealer.round().await.unwrap();
+    let newest = *play.numbers().await.last().unwrap();
+    assert!(newest > 1);
+    play.publish_damaged(newest + 1).await;
+    let key = play.create(1, "t").await;
+    play.publish(1, key).await;
+    // It may be the way that damaged it, once.
+    play.sealer.round().await.unwrap_err();
+    play.sealer.round().await.unwrap();
+    assert!(*play.numbers().await.last().unwrap() > newest + 1);
+    play.check_packs().await;
+    play.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_finds_anothers_manifest_under_its_number_is_deposed() {
+    let faults = Faults::default();
+    let mut play = Play::start(&faults).await;
+    play.sealer.round().await.unwrap();
+    let newest = *play.numbers().await.last().unwrap();
+    play.publish_manifest(newest + 1, 1).await;
+    let key = play.create(1, "t").await;
+    play.publish(1, key).await;
+    let deposed = play.sealer.round().await.unwrap_err();
+    assert!(matches!(deposed, SealError::Export(ExporterError::Deposed(_))), "{deposed}");
+    assert_eq!(*play.numbers().await.last().unwrap(), newest + 1);
+    play.stop().await;
+}
