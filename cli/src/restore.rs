@@ -99,7 +99,7 @@ fn report(restore: &NodeRestore, restored: bool, skipped: Vec<String>) -> Report
         cluster: restore.cluster().to_string(),
         restored,
         manifest: manifest.number,
-        epoch: manifest.epoch + 1,
+        epoch: restore.epoch(),
         manifest_ms: manifest.written_ms,
         data_shards: manifest.data_shards,
         topics: shards.iter().map(|shard| shard.topics).sum(),

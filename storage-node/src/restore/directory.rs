@@ -1,7 +1,7 @@
 //! A data directory made of states: checkpoints, and a journal that goes on behind them.
 
 use std::collections::BTreeSet;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, mpsc};
 
 use ulid::Ulid;
@@ -34,23 +34,47 @@ fn cannot(path: &Path, why: &dyn std::fmt::Display) -> RestoreError {
     RestoreError::Write { path: path.display().to_string(), why: why.to_string() }
 }
 
-/// Writes everything beside `dir`, and renames it once it is durable.
-pub(super) fn write(
-    dir: &Path,
-    cluster: ClusterId,
-    layout: Layout,
-    shards: Vec<(ShardId, (Term, LogIndex), ShardState)>,
-) -> Result<(), RestoreError> {
-    let dir = std::path::absolute(dir).map_err(|error| cannot(dir, &error))?;
-    let (Some(parent), Some(name)) = (dir.parent(), dir.file_name()) else {
-        return Err(cannot(&dir, &"it has no name"));
-    };
-    let disk: Arc<dyn Disk> = Arc::new(RealDisk);
-    let beside = parent.join(format!(".{}.restoring-{}", name.to_string_lossy(), Ulid::new()));
-    fill(&beside, &disk, cluster, layout, shards).map_err(|why| cannot(&beside, &why))?;
-    check_empty(&dir)?;
-    let renamed = disk.rename(&beside, &dir).and_then(|()| disk.sync_dir(parent));
-    renamed.map_err(|error| cannot(&dir, &error))
+/// A folder that takes the name of a directory once it is whole. Without that it is removed, if nothing is in it.
+pub(super) struct Beside {
+    dir: PathBuf,
+    beside: PathBuf,
+    disk: Arc<dyn Disk>,
+}
+
+impl Beside {
+    /// Makes the folder beside `dir`, which must be empty or missing.
+    pub(super) fn make(dir: &Path) -> Result<Self, RestoreError> {
+        check_empty(dir)?;
+        let dir = std::path::absolute(dir).map_err(|error| cannot(dir, &error))?;
+        let (Some(parent), Some(name)) = (dir.parent(), dir.file_name()) else {
+            return Err(cannot(&dir, &"it has no name"));
+        };
+        let beside = parent.join(format!(".{}.restoring-{}", name.to_string_lossy(), Ulid::new()));
+        let disk: Arc<dyn Disk> = Arc::new(RealDisk);
+        disk.make_dir(&beside).map_err(|why| cannot(&beside, &why))?;
+        Ok(Self { dir, beside, disk })
+    }
+
+    /// Writes everything, and renames it once it is durable.
+    pub(super) fn write(
+        self,
+        cluster: ClusterId,
+        layout: Layout,
+        shards: Vec<(ShardId, (Term, LogIndex), ShardState)>,
+    ) -> Result<(), RestoreError> {
+        fill(&self.beside, &self.disk, cluster, layout, shards).map_err(|why| cannot(&self.beside, &why))?;
+        check_empty(&self.dir)?;
+        let parent = self.dir.parent().unwrap_or(&self.dir);
+        let renamed = self.disk.rename(&self.beside, &self.dir).and_then(|()| self.disk.sync_dir(parent));
+        renamed.map_err(|error| cannot(&self.dir, &error))
+    }
+}
+
+impl Drop for Beside {
+    fn drop(&mut self) {
+        // It is not there any more, or holds what can be looked at; neither is in anybody's way.
+        let _ = std::fs::remove_dir(&self.beside);
+    }
 }
 
 fn fill(
@@ -61,7 +85,6 @@ fn fill(
     shards: Vec<(ShardId, (Term, LogIndex), ShardState)>,
 ) -> Result<(), String> {
     let text = |error: &dyn std::fmt::Display| error.to_string();
-    disk.make_dir(dir).map_err(|error| text(&error))?;
     let identity = Identity { cluster_id: cluster.0, node_id: NODE_ID };
     let config = JournalConfig { file_bytes: FILE_BYTES, ..JournalConfig::new(dir, identity) };
     let (journal, _) = Journal::open(config, Arc::clone(disk)).map_err(|error| text(&error))?;

@@ -89,6 +89,17 @@ pub enum RestoreError {
         "manifest {0} was written while this looked: the cluster still runs, or another restore does. Stop it and try again"
     )]
     Taken(u64),
+    /// Whether the next manifest was written is not known.
+    #[error(
+        "{why}. Whether manifest {number} was written is not known; if it was, a node that ran before writes nothing to the store \
+         any more. No directory was made. Try again when the store answers: what is there is found"
+    )]
+    Claim {
+        /// Its number.
+        number: u64,
+        /// What the store said.
+        why: ExportError,
+    },
     /// The directory cannot be written.
     #[error("cannot write {path}: {why}")]
     Write {
@@ -187,6 +198,8 @@ pub struct NodeRestore {
     cluster: ClusterId,
     manifest: Manifest,
     next_number: u64,
+    /// Of the restored cluster.
+    epoch: u64,
     shards: Vec<RestorableShard>,
 }
 
@@ -205,23 +218,42 @@ impl NodeRestore {
     /// [`RestoreError`].
     pub async fn look(from: &RestoreFrom, mut tell: impl FnMut(Step)) -> Result<Self, RestoreError> {
         let store = StoreConfig { options: from.options.clone(), ..StoreConfig::new(&from.url) };
-        let store = Store::open(store)?;
-        let cluster = which(&store, from).await?;
+        Self::look_in(&Store::open(store)?, from, &mut tell).await
+    }
+
+    async fn look_in(
+        store: &Store,
+        from: &RestoreFrom,
+        tell: &mut impl FnMut(Step),
+    ) -> Result<Self, RestoreError> {
+        let cluster = which(store, from).await?;
         let exports = Exports::new(store.clone(), cluster);
         let mut numbers = match exports.numbers().await {
             Err(StoreError::Missing { .. }) => Vec::new(),
-            Err(error) => return Err(refused(&store).await.unwrap_or(error).into()),
+            Err(error) => return Err(refused(store).await.unwrap_or(error).into()),
             Ok(numbers) => numbers,
         };
         let Some(newest) = numbers.last().copied() else {
             return Err(RestoreError::Nothing { url: from.url.clone(), what: format!("cluster {cluster}") });
         };
+        // Epochs rise with the numbers: the restored cluster's is beyond those that are passed over, too.
+        let mut epochs = Epochs::default();
         let (manifest, shards) = loop {
             let Some(number) = numbers.pop() else {
                 let what = format!("cluster {cluster} that can be read");
                 return Err(RestoreError::Nothing { url: from.url.clone(), what });
             };
-            match states(&exports, cluster, number, &mut tell).await {
+            let found = match exports.manifest(number).await {
+                Ok(manifest) => {
+                    epochs.highest = epochs.highest.max(manifest.epoch);
+                    states(&exports, cluster, manifest, epochs.next(), tell).await
+                }
+                Err(error) => {
+                    epochs.unreadable += 1;
+                    Err(error.into())
+                }
+            };
+            match found {
                 Ok(found) => break found,
                 Err(error) if from.skip_damaged && is_damage(&error) => {
                     tell(Step::Skipped(error.to_string()));
@@ -229,8 +261,9 @@ impl NodeRestore {
                 Err(error) => return Err(error),
             }
         };
-        let restore = Self { exports, cluster, manifest, next_number: newest + 1, shards };
-        restore.check_packs(&store, &mut tell).await?;
+        let (next_number, epoch) = (newest + 1, epochs.next());
+        let restore = Self { exports, cluster, manifest, next_number, epoch, shards };
+        restore.check_packs(store, tell).await?;
         Ok(restore)
     }
 
@@ -246,6 +279,12 @@ impl NodeRestore {
         &self.manifest
     }
 
+    /// The epoch that the cluster will have.
+    #[must_use]
+    pub fn epoch(&self) -> u64 {
+        self.epoch
+    }
+
     /// What there would be.
     #[must_use]
     pub fn shards(&self) -> &[RestorableShard] {
@@ -258,23 +297,25 @@ impl NodeRestore {
     /// # Errors
     /// [`RestoreError`].
     pub async fn write(self, dir: &Path) -> Result<(), RestoreError> {
-        directory::check_empty(dir)?;
-        let epoch = self.manifest.epoch + 1;
+        let (number, epoch) = (self.next_number, self.epoch);
+        // Before the claim: where nothing can be written nobody is deposed.
+        let beside = directory::Beside::make(dir)?;
         let claim = Manifest {
-            number: self.next_number,
+            number,
             epoch,
             written_ms: clock::now().0,
             writer: Ulid::new().0.into(),
             ..self.manifest.clone()
         };
-        if let Published::Theirs(theirs) = self.exports.publish(&claim).await? {
-            return Err(RestoreError::Taken(theirs.number));
+        let claimed = self.exports.publish(&claim).await;
+        if let Published::Theirs(_) = claimed.map_err(|why| RestoreError::Claim { number, why })? {
+            return Err(RestoreError::Taken(number));
         }
         let (data_shards, dedupe_rows) = (claim.data_shards, claim.dedupe_rows);
         let layout = Layout { data_shards, dedupe_rows, epoch };
-        let (dir, cluster) = (dir.to_owned(), self.cluster);
+        let cluster = self.cluster;
         let shards = self.shards.into_iter().map(|shard| (shard.shard, shard.at, shard.state)).collect();
-        let written = tokio::task::spawn_blocking(move || directory::write(&dir, cluster, layout, shards));
+        let written = tokio::task::spawn_blocking(move || beside.write(cluster, layout, shards));
         written.await.unwrap_or_else(|error| {
             Err(RestoreError::Write { path: "the directory".to_owned(), why: error.to_string() })
         })
@@ -298,6 +339,20 @@ impl NodeRestore {
             }
         }
         Ok(())
+    }
+}
+
+/// What the manifests say that are looked at, from the newest on.
+#[derive(Debug, Default)]
+struct Epochs {
+    highest: u64,
+    /// Each of these may be of an epoch more.
+    unreadable: u64,
+}
+
+impl Epochs {
+    fn next(&self) -> u64 {
+        self.highest + self.unreadable + 1
     }
 }
 
@@ -335,15 +390,15 @@ fn is_damage(error: &RestoreError) -> bool {
     }
 }
 
-/// The states that a manifest names, as they will be: cut, and with new lives.
+/// The states that a manifest names, as they will be in `epoch`: cut, and with new lives.
 async fn states(
     exports: &Exports,
     cluster: ClusterId,
-    number: u64,
+    manifest: Manifest,
+    epoch: u64,
     tell: &mut impl FnMut(Step),
 ) -> Result<(Manifest, Vec<RestorableShard>), RestoreError> {
-    tracing::debug!(manifest = %ManifestName { cluster, number }, "looked at");
-    let manifest = exports.manifest(number).await?;
+    tracing::debug!(manifest = %ManifestName { cluster, number: manifest.number }, "looked at");
     let mut states = Vec::with_capacity(manifest.shards.len());
     for named in &manifest.shards {
         let bytes = exports.snapshot(named).await?;
@@ -369,8 +424,8 @@ async fn states(
         let shard = named.shard();
         let holds =
             state.cut_to_packs(|target| arrived.get(&target).map_or(0, |arrivals| arrivals.next(shard)));
-        // The epoch after the manifest's: a restore that nothing followed left the states of the one before.
-        let epochs = manifest.epoch + 1 - named.epoch.min(manifest.epoch);
+        // A restore that nothing followed left the states of the epoch before it.
+        let epochs = epoch - named.epoch.min(manifest.epoch);
         let object = SnapshotName::of(cluster, named).to_string();
         let state = state.with_new_lives(shard, epochs);
         let state = state.map_err(|error| RestoreError::State { object, why: error.to_string() })?;
@@ -386,3 +441,6 @@ async fn states(
     }
     Ok((manifest, shards))
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,112 @@
+//! Restores over a store that fails: what is claimed, and in which epoch.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use weir_tier::faults::{Fault, Faults, Op, store_in_memory};
+use weir_tier::snapshot::ShardSnapshot;
+
+use super::*;
+
+const CLUSTER: ClusterId = ClusterId(7);
+
+struct World {
+    store: Store,
+    faults: Faults,
+    exports: Exports,
+}
+
+impl World {
+    fn new() -> Self {
+        let faults = Faults::default();
+        let store = store_in_memory(faults.clone(), Duration::from_secs(5));
+        Self { exports: Exports::new(store.clone(), CLUSTER), store, faults }
+    }
+
+    async fn put(&self, shard: u32) -> ShardSnapshot {
+        let state: Bytes = ShardState::new(ShardId(shard)).encode();
+        let (term, index, attempt) = (Term(1), LogIndex(9), Ulid::new());
+        let name = SnapshotName { cluster: CLUSTER, shard: ShardId(shard), term, index, attempt };
+        let put = self.exports.put_snapshot(name, state).await.unwrap();
+        let attempt = attempt.0.into();
+        ShardSnapshot { shard, term: 1, index: 9, attempt, bytes: put.bytes, crc32c: put.crc32c, epoch: 0 }
+    }
+
+    async fn publish(&self, number: u64, epoch: u64, shards: &[ShardSnapshot]) {
+        let writer = Ulid::new().0.into();
+        let (data_shards, shards) = (1, shards.to_vec());
+        let manifest =
+            Manifest { number, epoch, data_shards, dedupe_rows: 1_000, writer, shards, written_ms: 1 };
+        assert_eq!(self.exports.publish(&manifest).await.unwrap(), Published::Ours);
+    }
+
+    async fn look(&self) -> NodeRestore {
+        let from = RestoreFrom {
+            url: "memory:".to_owned(),
+            options: Vec::new(),
+            cluster: Some(CLUSTER),
+            skip_damaged: true,
+        };
+        NodeRestore::look_in(&self.store, &from, &mut |_| {}).await.unwrap()
+    }
+}
+
+#[tokio::test]
+async fn no_epoch_is_given_twice_whatever_is_passed_over() {
+    let world = World::new();
+    let meta = world.put(0).await;
+    let older = [meta, world.put(1).await];
+    let newer = [meta, world.put(1).await];
+    for (number, shards) in [(1, older), (2, older), (3, newer)] {
+        world.publish(number, 0, &shards).await;
+    }
+    let first = world.look().await;
+    assert_eq!((first.manifest().number, first.epoch()), (3, 1));
+    let dir = tempfile::tempdir().unwrap();
+    first.write(&dir.path().join("data")).await.unwrap();
+    assert_eq!(world.exports.manifest(4).await.unwrap().epoch, 1);
+    // What both of the newest name is gone, so the one before is taken, but not its epoch.
+    world.exports.delete_snapshot(&SnapshotName::of(CLUSTER, &newer[1])).await.unwrap();
+    let second = world.look().await;
+    assert_eq!((second.manifest().number, second.epoch()), (2, 2));
+    assert_eq!(
+        second.shards()[1].at.0,
+        Term(1 + 2 * TERMS_PER_EPOCH),
+        "lives and terms are of that epoch too"
+    );
+    // And whatever cannot be read may have been of one more.
+    let name = ManifestName { cluster: CLUSTER, number: 5 }.to_string();
+    world.store.create(&name, Bytes::from_static(b"no manifest")).await.unwrap();
+    assert_eq!(world.look().await.epoch(), 3);
+}
+
+#[tokio::test]
+async fn a_claim_without_an_answer_says_so_and_is_found_by_the_next_restore() {
+    let world = World::new();
+    let shards = [world.put(0).await, world.put(1).await];
+    world.publish(1, 0, &shards).await;
+    let dir = tempfile::tempdir().unwrap();
+    let data = dir.path().join("data");
+    world.faults.next(Op::Put, Fault::AnswerLost);
+    let unknown = world.look().await.write(&data).await.unwrap_err();
+    let said = unknown.to_string();
+    assert!(matches!(unknown, RestoreError::Claim { number: 2, .. }), "{said}");
+    assert!(said.contains("is not known") && !said.contains("Nothing was written"), "{said}");
+    // Only empty folders can be removed.
+    std::fs::remove_dir(dir.path()).expect("nothing is left of it");
+    let again = world.look().await;
+    assert_eq!((again.manifest().number, again.epoch()), (2, 2));
+    again.write(&data).await.unwrap();
+    assert_eq!(world.exports.numbers().await.unwrap(), [1, 2, 3]);
+}
+
+#[tokio::test]
+async fn where_nothing_can_be_written_nobody_is_deposed() {
+    let world = World::new();
+    let shards = [world.put(0).await, world.put(1).await];
+    world.publish(1, 0, &shards).await;
+    // A file system where not even root makes folders.
+    let refused = world.look().await.write(Path::new("/proc/weir/data")).await.unwrap_err();
+    assert!(matches!(refused, RestoreError::Write { .. }), "{refused}");
+    assert_eq!(world.exports.numbers().await.unwrap(), [1]);
+}
