@@ -26,6 +26,8 @@ struct Report {
     lost_messages_known: u64,
     lost_dead_letters: u64,
     lost_outputs: u64,
+    /// Producers of a partition that nothing is known of any more.
+    forgotten_producers: u64,
     skipped: Vec<String>,
     shards: Vec<ShardReport>,
 }
@@ -109,6 +111,7 @@ fn report(restore: &NodeRestore, restored: bool, skipped: Vec<String>) -> Report
         lost_messages_known: shards.iter().map(|shard| shard.holds.lost_records).sum(),
         lost_dead_letters: shards.iter().map(|shard| shard.holds.lost_letters).sum(),
         lost_outputs: shards.iter().map(|shard| shard.holds.lost_outputs).sum(),
+        forgotten_producers: shards.iter().map(|shard| shard.holds.forgotten_producers).sum(),
         skipped,
         shards: shards.iter().map(ShardReport::from).collect(),
     }
@@ -143,6 +146,13 @@ fn say(report: &Report, args: &RestoreArgs) {
          outputs of settles that were on their way",
         report.lost_messages_known, report.lost_dead_letters, report.lost_outputs
     ));
+    if report.forgotten_producers > 0 {
+        output::line(format_args!(
+            "Of {} producers, counted by partition, nothing archived is remembered: what they send again of it may be stored again, or \
+             refused with producer_gap",
+            report.forgotten_producers
+        ));
+    }
     let (bucket, dir) = (&args.bucket, args.data_dir.display());
     if report.restored {
         output::line(format_args!(
