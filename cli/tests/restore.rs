@@ -379,28 +379,33 @@ fn a_bucket_that_is_not_there_and_credentials_that_are_not_right_are_told_apart(
 }
 
 /// Node and store are killed while objects are on their way, the disk is lost: all that was confirmed as archived is there, and
-/// of the rest a beginning of each partition.
+/// of the rest of the partition a beginning.
 #[test]
 fn killed_in_the_middle_of_uploads_nothing_that_was_archived_is_lost() {
     let mut minio = Minio::start();
     let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
     let world = World::new(&Minio::url("killed"), minio.options()).every("100");
     let mut archived = Vec::new();
+    // All that was sent on top of what was there, in this order.
+    let mut whole: Vec<u64> = Vec::new();
     let (mut sent, mut known) = (0, 0);
     let padding = "x".repeat(100 << 10);
     for round in 0..4 {
         let (mut product, mut http) = world.start(dir.path());
         let there = numbers_or_none(&mut http);
         assert!(archived.iter().all(|n| there.contains(n)), "round {round}: {there:?}, not {archived:?}");
-        assert!(there.len() >= known, "round {round}");
+        assert!(there.len() >= known && whole.starts_with(&there), "round {round}: {there:?} of {whole:?}");
+        whole = there.clone();
         sent += 1;
         let sure = publish(&mut http, "t", sent, &ARCHIVED);
         assert_eq!(sure.status, 201, "{}", sure.text());
         archived.push(sent as u64);
+        whole.push(sent as u64);
         known = there.len() + 1;
         // Some megabytes that begin to be sent while it ends.
         for _ in 0..60 {
             sent += 1;
+            whole.push(sent as u64);
             let body = json!({ "n": sent, "padding": padding }).to_string();
             let answer = http.request("POST /v1/topics/t/messages", &[JSON], body.as_bytes()).unwrap();
             assert_eq!(answer.status, 201, "{}", answer.text());
@@ -420,6 +425,7 @@ fn killed_in_the_middle_of_uploads_nothing_that_was_archived_is_lost() {
     let (mut product, mut http) = world.start(dir.path());
     let there = numbers_or_none(&mut http);
     assert!(archived.iter().all(|n| there.contains(n)), "{there:?}, not {archived:?}");
+    assert!(whole.starts_with(&there), "{there:?} of {whole:?}");
     assert!(product.stop());
 }
 

@@ -245,6 +245,31 @@ mod tests {
         assert_eq!(unchanged.encode(), log.state.encode(), "nothing but lost records and lives is touched");
     }
 
+    #[test]
+    fn letters_and_outputs_whose_bytes_were_in_the_log_alone_are_lost_and_counted() {
+        let golden = bytes::Bytes::from_static(include_bytes!("golden/v5.checkpoint"));
+        let mut state = ShardState::decode(ShardId(5), &golden).unwrap();
+        let packed = state.dead_letters.letters.iter().find(|letter| letter.pack.is_some());
+        let letter = packed.unwrap().clone();
+        state.dead_letters = Arc::new(DeadLetters::restored(9, vec![letter.clone()]).unwrap());
+        let sealed_end = state.partition(letter.from).unwrap().unsealed_from();
+        // Two more that were in no pack when they were given up: one is since.
+        for offset in [Offset(sealed_end.0 - 1), sealed_end] {
+            Arc::make_mut(&mut state.dead_letters).push(DeadLetter { offset, pack: None, ..letter.clone() });
+        }
+        let outputs = state.outputs.len() as u64;
+        assert!(outputs > 0);
+        let told = state.cut_to_packs(|target| 40 + u64::from(target.0));
+        state.check();
+        assert_eq!((told.lost_letters, told.lost_outputs), (1, outputs));
+        assert_eq!((state.dead_letters.next, state.dead_letters.len()), (11, 2));
+        assert!(state.dead_letters.letters.iter().all(|letter| letter.pack.is_some()));
+        assert!(state.outputs.is_empty() && !state.outputs.lanes.is_empty());
+        for (target, lane) in &state.outputs.lanes {
+            assert_eq!(lane.next, 40 + u64::from(target.0), "what its target expects next");
+        }
+    }
+
     proptest! {
         #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
         /// Producers, partitions and packs after a cut are those of a log that never had what was cut.

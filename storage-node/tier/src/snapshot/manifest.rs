@@ -101,3 +101,40 @@ impl Manifest {
         (shards != expected).then(|| format!("it names the shards {shards:?} of 0 to {}", self.data_shards))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use prost::Message as _;
+
+    use super::*;
+
+    /// What restores of later builds have to read.
+    const GOLDEN: &str = "0801100218032004280532120906000000000000001107000000000000003a230808\
+                          1009180a2212090b00000000000000110c00000000000000280d350e000000380f";
+
+    #[test]
+    fn fields_keep_their_numbers() {
+        let shard = ShardSnapshot {
+            shard: 8,
+            term: 9,
+            index: 10,
+            attempt: StoredId { high: 11, low: 12 },
+            bytes: 13,
+            crc32c: 14,
+            epoch: 15,
+        };
+        let manifest = Manifest {
+            number: 1,
+            epoch: 2,
+            written_ms: 3,
+            data_shards: 4,
+            dedupe_rows: 5,
+            writer: StoredId { high: 6, low: 7 },
+            shards: vec![shard],
+        };
+        let bytes = manifest.encode_to_vec();
+        let hex: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+        assert_eq!(hex, GOLDEN);
+        assert_eq!(Manifest::decode(&*bytes), Ok(manifest));
+    }
+}

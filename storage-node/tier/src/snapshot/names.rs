@@ -121,9 +121,45 @@ mod tests {
             prop_assert_eq!(name.to_string().parse(), Ok(name));
         }
 
+        /// One character of a name is another, is missing, or is one too many.
         #[test]
-        fn no_other_text_is_a_name(text in ".{0,200}") {
-            prop_assert!(text.parse::<ManifestName>().is_err() && text.parse::<SnapshotName>().is_err());
+        fn what_differs_from_a_name_is_no_name_or_another(
+            number in 0u64..200, at: proptest::sample::Index, with in "[0-9a-zA-Z/.+-]?", is_more: bool,
+        ) {
+            let (cluster, shard, attempt) = (ClusterId(u128::MAX / 3), ShardId(7), Ulid(u128::from(number)));
+            let (term, index) = (Term(number), LogIndex(number));
+            let manifest = ManifestName { cluster, number }.to_string();
+            let snapshot = SnapshotName { cluster, shard, term, index, attempt }.to_string();
+            for name in [manifest, snapshot] {
+                let from = at.index(name.len());
+                let mut text = name.clone();
+                text.replace_range(from..from + usize::from(!is_more), &with);
+                let read = text.parse::<ManifestName>().map(|name| name.to_string());
+                let read = read.or_else(|_| text.parse::<SnapshotName>().map(|name| name.to_string()));
+                prop_assert!(read.is_err() || read.as_ref() == Ok(&text), "{} is taken for {:?}", text, read);
+            }
+        }
+    }
+
+    #[test]
+    fn what_only_looks_like_a_name_is_none() {
+        let cluster = ClusterId(0xab);
+        let manifest = ManifestName { cluster, number: 5 }.to_string();
+        let snapshot =
+            SnapshotName { cluster, shard: ShardId(1), term: Term(2), index: LogIndex(3), attempt: Ulid(4) };
+        let snapshot = snapshot.to_string();
+        let near = |text: String| {
+            assert!(text.parse::<ManifestName>().is_err() && text.parse::<SnapshotName>().is_err(), "{text}");
+        };
+        for name in [manifest, snapshot] {
+            near(name.replace("000ab/", "000AB/"));
+            near(name.replace("ab/", "b/"));
+            near(name.replace("/0000", "/+000"));
+            near(name.replace("/0000", "/00000"));
+            near(name.replace("/0000", "/x/0000"));
+            near(format!("{name}/"));
+            near(format!("/{name}"));
+            near(name.replace("manifests", "snapshots").replace("/1/", "/01/"));
         }
     }
 }
