@@ -19,7 +19,8 @@ create() {
   local n headers=()
   for header in "${@:2}"; do headers+=(-H "$header"); done
   for n in $(seq 0 $((senders - 1))); do
-    curl -sS -f -o "$dir/created" -X PUT "${headers[@]}" "http://127.0.0.1:$port${1//\{n\}/$n}" || { cat "$dir/log" >&2; die "a stream could not be created"; }
+    # A server that elects leaders first answers 503 for a moment.
+    curl -sS -f -o "$dir/created" --retry 20 --retry-delay 1 --retry-all-errors -X PUT "${headers[@]}" "http://127.0.0.1:$port${1//\{n\}/$n}" || { cat "$dir/log" >&2; die "a stream could not be created"; }
   done
 }
 
