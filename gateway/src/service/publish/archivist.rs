@@ -145,8 +145,10 @@ impl Archivist {
     /// Finds out what is wanted of a partition until nobody wants anything.
     async fn watch(self, awaited: Arc<Awaited>) {
         let mut known_end = 0;
+        let mut asked_end = None;
         loop {
-            let wanted_end = awaited.wanted_end.load(Ordering::Acquire);
+            // What was asked for first: with a newer one each time, a store that lags behind would answer nobody.
+            let wanted_end = asked_end.unwrap_or_else(|| awaited.wanted_end.load(Ordering::Acquire));
             let found_out = async {
                 if known_end == wanted_end {
                     awaited.more.notified().await;
@@ -157,7 +159,10 @@ impl Archivist {
             tokio::select! {
                 biased;
                 () = awaited.known.closed() => {}
-                is_known = found_out => if is_known { known_end = wanted_end },
+                is_known = found_out => match is_known {
+                    true => (known_end, asked_end) = (wanted_end, None),
+                    false => asked_end = Some(wanted_end),
+                },
             }
             // Under the lock: who joins finds it in the list while it goes on, or makes a new one.
             let mut all = self.awaited.lock();

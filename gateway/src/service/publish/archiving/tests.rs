@@ -226,3 +226,22 @@ async fn however_many_wait_for_a_store_that_is_away_publishing_goes_on() {
     drop(answers);
     node.0.subscribe().wait_for(|stands| stands.waiting == 0).await.unwrap();
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_store_that_lags_behind_answers_who_waits_though_more_is_published_all_the_time() {
+    let (node, services) = start(Stands::default());
+    let channel = open(&services).await;
+    let (sender, mut answers) = mpsc::unbounded_channel();
+    // What is published is archived twelve seconds later, longer than one call waits.
+    let archived = async {
+        for seq in 0..60 {
+            send(&channel, seq, &sender);
+            tokio::time::sleep(Duration::from_secs(1)).await;
+            node.0.send_modify(|stands| stands.archived_end = seq.saturating_sub(12));
+        }
+        let told = std::iter::from_fn(|| answers.try_recv().ok());
+        told.filter(|told| told.level == Level::Archived).count()
+    };
+    // Each is told within twice the lag.
+    assert!(archived.await >= 60 - 2 * 14);
+}
