@@ -9,7 +9,7 @@ use tokio::task::JoinSet;
 use weir_protocol::checksum::Crc32c;
 
 use super::error::StoreError;
-use super::objects::Store;
+use super::objects::{Store, VERIFY_BYTES};
 
 /// Bytes of a part; the last one of an object is smaller. An object that fits one part is sent in one request.
 /// Above the 5 MiB that S3 asks for, and the same for all parts, as some of its compatibles ask for.
@@ -26,7 +26,8 @@ const _: () = assert!(PART_BYTES >= 5 << 20, "S3 refuses smaller parts");
 pub fn requests_of(bytes: u64) -> (u32, u32) {
     let parts = u32::try_from(bytes.div_ceil(PART_BYTES as u64)).unwrap_or(u32::MAX - 2);
     // More than one part has a beginning and an end of its own.
-    (if parts <= 1 { 1 } else { parts + 2 }, 1)
+    let compared = u32::try_from(bytes.div_ceil(VERIFY_BYTES)).unwrap_or(u32::MAX);
+    (if parts <= 1 { 1 } else { parts + 2 }, compared.max(1))
 }
 
 /// An object that is in the store, read back and compared.

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use object_store::memory::InMemory;
 use object_store::path::Path;
 use weir_tier::faults::{Fault, Faults, FaultyStore, Op};
-use weir_tier::store::{Created, PART_BYTES, Store, StoreConfig, StoreError};
+use weir_tier::store::{Created, PART_BYTES, Store, StoreConfig, StoreError, requests_of};
 
 use crate::suite::noise;
 
@@ -155,4 +155,19 @@ async fn parts_under_way_stay_within_the_budget() {
     futures_util::future::join_all(sends).await.into_iter().for_each(|sent| sent.unwrap());
     // Eight full parts of which only one may be under way at a time.
     assert!(began.elapsed() >= Duration::from_millis(8 * 20));
+}
+
+#[tokio::test]
+async fn an_upload_makes_as_many_requests_as_are_charged() {
+    for len in [1, PART_BYTES, PART_BYTES + 1, 3 * PART_BYTES] {
+        let (store, faults) = store();
+        let mut upload = store.upload("u");
+        upload.write(noise(len)).await.unwrap();
+        upload.finish().await.unwrap();
+        let (puts, gets) = requests_of(len as u64);
+        assert_eq!(faults.requests(Op::Get), gets as usize, "{len} bytes are compared");
+        // Of several parts the request that begins them is not one of these.
+        let sent = [Op::Put, Op::Part, Op::Complete].map(|op| faults.requests(op)).iter().sum::<usize>();
+        assert_eq!(sent + usize::from(len > PART_BYTES), puts as usize, "{len} bytes are written");
+    }
 }
