@@ -484,3 +484,39 @@ test('a subscription without its topic, and one that is not there, say so', asyn
   await open('ns/default/subscriptions/nowhere');
   await expect(page.getByRole('alert')).toContainText('There is no subscription nowhere');
 });
+
+test('a subscription is forked, and the fork says what it began as', async ({
+  page,
+  open,
+  product,
+  tolerate,
+}) => {
+  tolerate.push(/status of 410/);
+  await product.create('orders');
+  await product.subscribe('work', { mode: 'queue', topics: ['orders'], max_attempts: 3 });
+  await open('ns/default/subscriptions/work');
+  await expect(page.getByText('begun at earliest')).toBeVisible();
+  await page.getByRole('button', { name: 'Fork' }).click();
+  const form = page.getByRole('dialog', { name: 'Fork work' });
+  await expect(form.getByLabel('Name')).toHaveValue('work-fork');
+
+  // What cannot be is said before anything is sent.
+  await form.getByText('Before a seek').click();
+  await form.getByLabel('Seek', { exact: true }).fill('yesterday');
+  await form.getByRole('button', { name: 'Fork' }).click();
+  await expect(form).toContainText('Like snap_00c0ffee00c0ffee');
+
+  // And what the server refuses, in its words.
+  await form.getByLabel('Seek', { exact: true }).fill('snap_00c0ffee00c0ffee');
+  await form.getByRole('button', { name: 'Fork' }).click();
+  await expect(form.getByRole('alert')).toContainText('It was not forked');
+
+  await form.getByText('Now', { exact: true }).click();
+  await form.getByLabel('Name').fill('replay');
+  await form.getByLabel('Paused').check();
+  await form.getByRole('button', { name: 'Fork' }).click();
+  await expect(page.getByRole('heading', { name: 'replay' })).toBeVisible();
+  await expect(page.getByText('begun as work at now')).toBeVisible();
+  await expect(page.getByText('3 attempts')).toBeVisible();
+  await expect(page.getByRole('button', { name: 'Resume' })).toBeVisible();
+});

@@ -115,6 +115,23 @@ export async function seek(ns: string, name: string, target: SeekTarget, dryRun:
   return bodyOf(answer, 'applied');
 }
 
+/** A fork: its name, the instant it begins as, and what is configured otherwise. */
+export interface ForkWish {
+  readonly name: string;
+  readonly at: string;
+  readonly config?: { readonly paused: boolean };
+}
+
+/** The request that forks a subscription, also shown as curl. */
+export const forkRequest = (ns: string, name: string, wish: ForkWish) =>
+  posted(`${subscriptionUrl(ns, name)}:fork`, wish);
+
+/** Makes a subscription that begins as this one stands or stood. */
+export async function fork(ns: string, name: string, wish: ForkWish) {
+  const path = '/v1/ns/{ns}/subscriptions/{subscription}:fork';
+  return bodyOf(await api.POST(path, { params: at(ns, name), body: wish as never }), 'applied');
+}
+
 /** Where one message stands, and why. */
 export async function explain(ns: string, name: string, id: string, signal?: AbortSignal) {
   const path = '/v1/ns/{ns}/subscriptions/{subscription}/explain';

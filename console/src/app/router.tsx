@@ -100,7 +100,7 @@ const config = createRoute({
 const subscription = createRoute({
   getParentRoute: () => root,
   path: '/ns/$ns/subscriptions/$subscription',
-  validateSearch: z.object({ seek: flag, delete: flag, explain: text }),
+  validateSearch: z.object({ seek: flag, fork: flag, delete: flag, explain: text }),
   component: lazyRouteComponent(
     chunk(() => import('../subscription/page')),
     'SubscriptionPage',
@@ -119,7 +119,7 @@ const queueOverview = createRoute({
 const leases = createRoute({
   getParentRoute: () => subscription,
   path: 'leases',
-  validateSearch: z.object({ seek: flag, delete: flag, explain: text, cursor: text }),
+  validateSearch: z.object({ seek: flag, fork: flag, delete: flag, explain: text, cursor: text }),
   component: lazyRouteComponent(
     chunk(() => import('../subscription/leases')),
     'LeasesTab',
@@ -129,7 +129,7 @@ const leases = createRoute({
 const dead = createRoute({
   getParentRoute: () => subscription,
   path: 'dead',
-  validateSearch: z.object({ seek: flag, delete: flag, explain: text, reason: text }),
+  validateSearch: z.object({ seek: flag, fork: flag, delete: flag, explain: text, reason: text }),
   component: lazyRouteComponent(
     chunk(() => import('../subscription/dead')),
     'DeadTab',

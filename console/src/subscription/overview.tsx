@@ -130,7 +130,7 @@ function useFlow(subscription: Subscription | undefined, at: number): Flow | und
 function Facts({ subscription, updatedAt }: { subscription: Subscription; updatedAt: number }) {
   const { zone } = useSettings();
   const now = useNow(1000);
-  const { ns, config, created_ms, id, version } = subscription;
+  const { ns, config, created_ms, forked_from: origin, id, version } = subscription;
   const attempts = config.max_attempts
     ? `${grouped(config.max_attempts)} attempts`
     : 'any number of attempts';
@@ -139,7 +139,16 @@ function Facts({ subscription, updatedAt }: { subscription: Subscription; update
     <dl className="facts">
       <dt>Topic</dt>
       <dd>
-        <TopicLinks ns={ns} topics={config.topics} />, begun at <code>{config.start}</code>
+        <TopicLinks ns={ns} topics={config.topics} />,{' '}
+        {origin ? (
+          <>
+            begun as <code>{origin.name}</code> at <code>{origin.at}</code>
+          </>
+        ) : (
+          <>
+            begun at <code>{config.start}</code>
+          </>
+        )}
       </dd>
       {(config.filter || config.fair_by || config.order === 'key') && (
         <>

@@ -11,6 +11,7 @@ import { Sheet } from '../ui/dialog';
 import { EntityPage, Tabs } from '../ui/entity';
 import { ProblemBox } from '../ui/problem';
 import { ExplainForm } from './explain';
+import { ForkForm } from './fork';
 import { SeekForm } from './seek';
 
 const TABS = [
@@ -80,7 +81,7 @@ function Actions({ subscription }: { subscription: Subscription }) {
   const navigate = useNavigate();
   const client = useQueryClient();
   const { ns, name, config } = subscription;
-  const open = (dialog: { seek?: true; delete?: true; explain?: string }) =>
+  const open = (dialog: { seek?: true; fork?: true; delete?: true; explain?: string }) =>
     void navigate({ to: '.', search: (before) => ({ ...before, ...dialog }) });
   const pause = useMutation({
     mutationFn: () => setPaused(ns, name, !config.paused),
@@ -95,6 +96,9 @@ function Actions({ subscription }: { subscription: Subscription }) {
       </button>
       <button type="button" onClick={() => open({ explain: '' })}>
         Explain
+      </button>
+      <button type="button" onClick={() => open({ fork: true })}>
+        Fork
       </button>
       <button type="button" onClick={() => open({ seek: true })}>
         Seek
@@ -123,7 +127,13 @@ function Dialogs({ subscription }: { subscription: Subscription }) {
   const close = () =>
     void navigate({
       to: '.',
-      search: (before) => ({ ...before, seek: undefined, delete: undefined, explain: undefined }),
+      search: (before) => ({
+        ...before,
+        seek: undefined,
+        fork: undefined,
+        delete: undefined,
+        explain: undefined,
+      }),
     });
   return (
     <>
@@ -141,6 +151,9 @@ function Dialogs({ subscription }: { subscription: Subscription }) {
       </Sheet>
       <Sheet title={`Seek ${subscription.name}`} open={search.seek === true} onClose={close}>
         <SeekForm subscription={subscription} onClose={close} />
+      </Sheet>
+      <Sheet title={`Fork ${subscription.name}`} open={search.fork === true} onClose={close}>
+        <ForkForm subscription={subscription} onClose={close} />
       </Sheet>
       <DeleteSubscription subscription={subscription} open={search.delete === true} onClose={close} />
     </>

@@ -15,6 +15,8 @@ type Kind = 'earliest' | 'latest' | 'offset' | 'time';
 /** What takes the last seek of each subscription back, as long as the page is open. */
 const lastSeek = new Map<string, string>();
 
+export const lastSeekOf = (ns: string, name: string) => lastSeek.get(`${ns}/${name}`);
+
 interface SeekProps {
   readonly subscription: Subscription;
   readonly onClose: () => void;
@@ -38,7 +40,7 @@ export function SeekForm({ subscription, onClose }: SeekProps) {
       void client.invalidateQueries({ queryKey: subscriptionKey(ns, name) });
     },
   });
-  const undo = lastSeek.get(`${ns}/${name}`);
+  const undo = lastSeekOf(ns, name);
   const ask = (wish: SeekTarget) => {
     move.reset();
     preview.mutate(wish);
