@@ -9,7 +9,7 @@ use bytes::Bytes;
 use http::{HeaderMap, Method, StatusCode};
 use serde_json::{Map, Value, json};
 
-use crate::args::{Connect, SubscriptionCommand, SubscriptionFields};
+use crate::args::{Connect, CreateArgs, SubscriptionCommand, SubscriptionFields};
 use crate::client::Api;
 use crate::output;
 
@@ -17,10 +17,9 @@ use crate::output;
 pub(crate) async fn run(connect: &Connect, command: SubscriptionCommand) -> anyhow::Result<()> {
     let api = Api::new(connect)?;
     match command {
-        SubscriptionCommand::Create { name, topic, pattern, mode, fields } => {
-            let topics: Vec<String> = topic.into_iter().chain(pattern).collect();
-            let body = Value::Object(body(&mode, &topics, &fields)).to_string();
-            let reply = api.send(Method::PUT, &path(&api, &name), HeaderMap::new(), body).await?;
+        SubscriptionCommand::Create(args) => {
+            let body = Value::Object(body(&args)).to_string();
+            let reply = api.send(Method::PUT, &path(&api, &args.name), HeaderMap::new(), body).await?;
             let existed = reply.status == StatusCode::OK;
             shown(connect.json, &reply.json()?, if existed { "exists" } else { "created" });
             Ok(())
@@ -66,10 +65,16 @@ pub(crate) fn path(api: &Api, rest: &str) -> String {
 }
 
 /// A new subscription, as the API names its fields.
-fn body(mode: &str, topics: &[String], fields: &SubscriptionFields) -> Map<String, Value> {
-    let mut body = changed(fields);
-    body.insert("mode".to_owned(), json!(mode));
+fn body(args: &CreateArgs) -> Map<String, Value> {
+    let mut body = changed(&args.fields);
+    let topics: Vec<&String> = args.topic.iter().chain(&args.pattern).collect();
+    body.insert("mode".to_owned(), json!(args.mode));
     body.insert("topics".to_owned(), json!(topics));
+    for (field, value) in [("start", &args.start), ("order", &args.order)] {
+        if let Some(value) = value {
+            body.insert(field.to_owned(), json!(value));
+        }
+    }
     body
 }
 
@@ -80,9 +85,7 @@ fn changed(fields: &SubscriptionFields) -> Map<String, Value> {
         ("max_attempts", fields.max_attempts.map(|attempts| json!(attempts))),
         ("backoff_ms", fields.backoff.as_ref().map(|delays| json!(delays))),
         ("dlq", fields.dlq.as_ref().map(|dlq| json!(dlq))),
-        ("start", fields.start.as_ref().map(|start| json!(start))),
         ("max_unacked", fields.max_unacked.map(|max| json!(max))),
-        ("order", fields.order.as_ref().map(|order| json!(order))),
         ("filter", fields.filter.as_ref().map(|filter| json!(filter))),
         ("fair_by", fields.fair_by.as_ref().map(|field| json!(field))),
         ("paused", fields.paused.then_some(json!(true))),
@@ -249,16 +252,18 @@ mod tests {
 
     #[test]
     fn only_given_fields_are_sent() {
-        let bare = Value::Object(body("queue", &["orders".to_owned()], &SubscriptionFields::default()));
+        let mode = "queue".to_owned();
+        let bare = CreateArgs { mode, topic: vec!["orders".to_owned()], ..CreateArgs::default() };
+        let bare = Value::Object(body(&bare));
         assert_eq!(bare, json!({"mode": "queue", "topics": ["orders"]}));
         let fields = SubscriptionFields {
             lease: Some(60_000),
             backoff: Some(vec![0, 5]),
             paused: true,
-            order: Some("key".to_owned()),
             ..SubscriptionFields::default()
         };
-        let given = Value::Object(body("queue", &["orders".to_owned()], &fields));
+        let (topic, order) = (vec!["orders".to_owned()], Some("key".to_owned()));
+        let given = Value::Object(body(&CreateArgs { topic, order, fields, ..CreateArgs::default() }));
         assert_eq!((&given["lease_ms"], &given["backoff_ms"]), (&json!(60_000), &json!([0, 5])));
         assert_eq!((&given["paused"], &given["order"]), (&json!(true), &json!("key")));
     }

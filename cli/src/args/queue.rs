@@ -17,22 +17,7 @@ pub(crate) enum SubscriptionCommand {
         weir subscription create ledger --topic orders --mode stream --start tail:100\n  \
         weir pull billing --ack    # take and acknowledge what there is"
     )]
-    Create {
-        /// Name: A-Z a-z 0-9 . _ ~ -
-        name: String,
-        /// Topic whose messages are worked on; may be repeated
-        #[arg(long, value_name = "TOPIC", required_unless_present = "pattern")]
-        topic: Vec<String>,
-        /// Work on all topics whose names begin so, also those created later: a prefix and *
-        #[arg(long, value_name = "PREFIX*", conflicts_with = "topic")]
-        pattern: Option<String>,
-        /// queue, or stream: each partition is read in order by one at a time, and acknowledged up to a message
-        #[arg(long, default_value = "queue", value_name = "MODE", value_parser = ["queue", "stream"])]
-        mode: String,
-        /// What may be left out
-        #[command(flatten)]
-        fields: SubscriptionFields,
-    },
+    Create(CreateArgs),
     /// Show a subscription: configuration, and what is ready, leased, delayed and dead
     #[command(visible_alias = "show")]
     Get {
@@ -152,7 +137,32 @@ pub(crate) enum SubscriptionCommand {
     },
 }
 
-/// A subscription's configuration, as flags. Absent flags leave the server's default.
+/// A subscription to be created.
+#[derive(Debug, Default, ClapArgs)]
+pub(crate) struct CreateArgs {
+    /// Name: A-Z a-z 0-9 . _ ~ -
+    pub(crate) name: String,
+    /// Topic whose messages are worked on; may be repeated
+    #[arg(long, value_name = "TOPIC", required_unless_present = "pattern")]
+    pub(crate) topic: Vec<String>,
+    /// Work on all topics whose names begin so, also those created later: a prefix and *
+    #[arg(long, value_name = "PREFIX*", conflicts_with = "topic")]
+    pub(crate) pattern: Option<String>,
+    /// queue, or stream: each partition is read in order by one at a time, and acknowledged up to a message
+    #[arg(long, default_value = "queue", value_name = "MODE", value_parser = ["queue", "stream"])]
+    pub(crate) mode: String,
+    /// Where it starts: earliest, latest or ts:TIME (RFC 3339 or ms); a stream also an offset or tail:N [default: earliest]
+    #[arg(long, value_name = "POSITION")]
+    pub(crate) start: Option<String>,
+    /// `key`: of the messages of one key, one is leased only when those before it are settled [default: none]
+    #[arg(long, value_name = "none|key")]
+    pub(crate) order: Option<String>,
+    /// What may be left out
+    #[command(flatten)]
+    pub(crate) fields: SubscriptionFields,
+}
+
+/// What a subscription of any mode, and a fork, can be configured with. Absent flags leave the server's default, or what is forked.
 #[derive(Debug, Default, ClapArgs)]
 pub(crate) struct SubscriptionFields {
     /// How long a message is leased unless a pull says otherwise, 1s to 12h; of a stream, how long who pulls may be
@@ -168,15 +178,9 @@ pub(crate) struct SubscriptionFields {
     /// Topic that dead letters go to; without one they are settled and counted
     #[arg(long, value_name = "TOPIC")]
     pub(crate) dlq: Option<String>,
-    /// Where it starts: earliest, latest or ts:TIME (RFC 3339 or ms); a stream also an offset or tail:N [default: earliest]
-    #[arg(long, value_name = "POSITION")]
-    pub(crate) start: Option<String>,
     /// Most messages of one topic leased at once [default: 10000]
     #[arg(long, value_name = "N")]
     pub(crate) max_unacked: Option<u32>,
-    /// `key`: of the messages of one key, one is leased only when those before it are settled [default: none]
-    #[arg(long, value_name = "none|key")]
-    pub(crate) order: Option<String>,
     /// Lease only messages that match, as "header.region == 'eu*' and not header.test == '1'" [default: all]
     #[arg(long, value_name = "EXPRESSION")]
     pub(crate) filter: Option<String>,
