@@ -15,7 +15,9 @@ pub(crate) use bench::{
     ManyTopicsArgs, MatrixArgs, Over, PayloadArgs, PeerArgs, QueueArgs, Rate, RecoveryArgs, SteadyArgs,
     StreamArgs, StreamTiersArgs, TableArgs, Transport,
 };
-pub(crate) use queue::{CreateArgs, PullArgs, RedriveArgs, StateArgs, SubscriptionCommand, SubscriptionFields};
+pub(crate) use queue::{
+    CreateArgs, PullArgs, RedriveArgs, StateArgs, SubscriptionCommand, SubscriptionFields,
+};
 
 /// Durable messaging over plain HTTP and WebSocket.
 #[derive(Debug, Parser)]
