@@ -1,4 +1,4 @@
-//! Which message it is: the first bytes of every payload. What follows is noise that does not compress.
+//! Which message it is: the first bytes of every payload. What follows is noise.
 
 /// Bytes of the identity.
 pub(super) const IDENTITY_BYTES: usize = 24;

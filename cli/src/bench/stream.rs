@@ -4,6 +4,7 @@ mod apart;
 mod cold;
 mod crew;
 mod node;
+mod payloads;
 mod publishing;
 mod reader;
 mod reading;
@@ -26,6 +27,7 @@ use serde_json::json;
 use self::apart::Apart;
 pub(super) use self::apart::client;
 use self::crew::{Crew, Door, Members};
+use self::payloads::Noise;
 use self::shape::Consumption;
 pub(super) use self::shape::Shape;
 use super::Bench;
@@ -55,6 +57,8 @@ struct Shared {
     per_writer: Option<u64>,
     /// Name of this run, in topics, producers and the subscription.
     run: String,
+    /// What messages are made of.
+    noise: Noise,
     /// Messages that each writer has sent, set when it has finished.
     sent: Vec<AtomicU64>,
     /// Messages that all readers got, or all workers settled, for the progress line.
@@ -71,7 +75,8 @@ impl Shared {
         };
         let sent = (0..shape.writers).map(|_| AtomicU64::new(u64::MAX)).collect();
         let (taken, taken_by_others) = (AtomicU64::new(0), AtomicU64::new(0));
-        Self { shape, per_writer, run, sent, taken, taken_by_others }
+        let noise = Noise::new(shape.payload);
+        Self { shape, per_writer, run, noise, sent, taken, taken_by_others }
     }
 
     /// Writers whose messages a reader gets.

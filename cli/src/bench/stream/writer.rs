@@ -11,8 +11,8 @@ use weir_protocol::ws::Limit;
 
 use super::Shared;
 use super::crew::Door;
+use super::payloads::Payloads;
 use super::publishing::{News, Publishing};
-use crate::bench::http::noise;
 use crate::bench::identity::Identity;
 use crate::bench::schedule::{Schedule, Window};
 use crate::bench::tally::Tally;
@@ -32,7 +32,7 @@ pub(super) struct Writer {
     publishing: Publishing,
     producer: ProducerKey,
     limit: Limit,
-    payload: Vec<u8>,
+    payloads: Payloads,
     sent: u64,
     sent_bytes: u64,
     confirmed: u64,
@@ -45,14 +45,14 @@ pub(super) struct Writer {
 impl Writer {
     pub(super) async fn connect(door: &Door, shared: &Arc<Shared>, number: u32) -> anyhow::Result<Self> {
         let (publishing, producer, limit) = Publishing::open(door, shared, number).await?;
-        let payload = noise(shared.shape.payload).to_vec();
+        let payloads = Payloads::new(shared.noise.clone(), shared.shape.payload, number);
         Ok(Self {
             number,
             shared: Arc::clone(shared),
             publishing,
             producer,
             limit,
-            payload,
+            payloads,
             sent: 0,
             sent_bytes: 0,
             confirmed: 0,
@@ -117,7 +117,7 @@ impl Writer {
             None => u64::MAX,
         };
         // A record's overhead is below this; so the limit in bytes is never crossed.
-        let record = self.payload.len() as u64 + 64;
+        let record = self.shared.shape.payload as u64 + 64;
         let in_bytes = self.limit.bytes.saturating_sub(self.sent_bytes) / record;
         let room = in_window.min(in_bytes).min(self.limit.msgs.saturating_sub(self.sent));
         room.min(due.saturating_sub(self.sent)).min(u64::from(shape.batch_max))
@@ -153,8 +153,8 @@ impl Writer {
         let mut is_first = true;
         for seq in self.sent..self.sent + count {
             let due_ns = schedule.map_or(now, |schedule| schedule.due_ns(seq));
-            Identity { writer: self.number, seq, due_ns }.stamp(&mut self.payload);
-            builder.push(RecordParts { key: None, headers: &headers, value: &self.payload })?;
+            let value = self.payloads.next(Identity { writer: self.number, seq, due_ns });
+            builder.push(RecordParts { key: None, headers: &headers, value })?;
             match self.unconfirmed.back_mut() {
                 Some(group) if !is_first && group.due_ns == due_ns => {
                     group.end += 1;
