@@ -11,6 +11,7 @@ pub fn crc32c(bytes: &[u8]) -> u32 {
 }
 
 /// CRC-32C of bytes that come in parts.
+#[derive(Clone)]
 pub struct Crc32c(Digest);
 
 impl Crc32c {

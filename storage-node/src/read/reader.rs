@@ -22,7 +22,7 @@ const STEP_BYTES_MAX: u64 = 3 << 20;
 /// Blocks of a pack that are read ahead at the second of two reads that follow each other; doubled by each further one …
 const BLOCKS_AHEAD_FIRST: usize = 2;
 /// … up to this many.
-const BLOCKS_AHEAD_MAX: usize = 8;
+const BLOCKS_AHEAD_MAX: usize = 16;
 
 /// A partition that can be read.
 pub struct Reader {

@@ -55,7 +55,7 @@ impl Whereabouts {
             upload_lag_ms: partition.oldest_unsealed().map_or(0, |row| self.now_ms.saturating_sub(row.ts.0)),
             object_bytes: requests.object_bytes,
             puts_per_day: requests.puts,
-            gets_per_day: requests.gets + self.tier.cold.metrics().fetched_within_a_day(key),
+            gets_per_day: requests.gets + self.tier.cold.metrics().requested_within_a_day(key),
         }
     }
 

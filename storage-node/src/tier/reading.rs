@@ -56,8 +56,9 @@ impl Tier {
             places.push(place.ok_or_else(|| wrong(pack, "it does not hold the offsets"))?);
         }
         if let (Some(first), Some(last)) = (places.first(), places.last()) {
-            // All that is needed is under way at once, and then waited for in order.
-            self.cold.read_ahead(pack, &footer, key, first + 1, last - first + ahead);
+            // All that is needed is under way at once, and then waited for in order. A single block is asked for by who waits.
+            let needed = if first == last && ahead == 0 { 0..0 } else { *first..last + 1 };
+            self.cold.read_ahead(pack, &footer, key, needed, ahead);
         }
         let mut next = 0;
         while next < rows.len() {

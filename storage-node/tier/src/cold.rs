@@ -1,8 +1,9 @@
 //! Packs read back: footers and blocks, each fetched once however many readers want it, within bounds of memory and disk.
 
+use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Instant;
 
 use bytes::Bytes;
@@ -10,20 +11,28 @@ use foyer::{
     BlockEngineConfig, Cache, CacheBuilder, DeviceBuilder as _, FsDeviceBuilder, HybridCache,
     HybridCacheBuilder, HybridCachePolicy, PsyncIoEngineConfig,
 };
+use futures_util::FutureExt as _;
 use parking_lot::Mutex;
-use tokio::sync::Semaphore;
+use tokio::sync::{Semaphore, SemaphorePermit};
 use weir_protocol::ids::Incarnation;
 
-use crate::pack::{Footer, PackError, PackIdentity, PackSummary, PackedPartition, Trailer, read_block};
+use crate::pack::{
+    BlockRow, Footer, PackError, PackIdentity, PackSummary, PackedPartition, Trailer, read_block,
+};
 use crate::recent::Recent;
 use crate::store::{PackName, Store, StoreError, requests_of};
+use crate::under_way::UnderWay;
 
+/// Blocks that begin in the same stretch of so many bytes of a pack are fetched by one request.
+const TOGETHER_BYTES: u64 = 2 << 20;
 /// Memory for footers.
 const FOOTER_BYTES_MAX: usize = 16 << 20;
-/// Requests under way at once, all readers together: each holds one block at most.
-const FETCHES_MAX: usize = 32;
-/// Of these, what reading ahead leaves to readers that wait.
-const FETCHES_KEPT: usize = 8;
+/// KiB that are asked for at once, all readers together …
+const FETCH_KIB_MAX: usize = 32 << 10;
+/// … of which reading ahead leaves so many to readers that wait …
+const FETCH_KIB_KEPT: usize = 8 << 10;
+/// … and each request counts as so many at least: so there are no more than 64.
+const REQUEST_KIB_MIN: u64 = 512;
 /// Smallest disk that the cache can use: a few of its files.
 pub const DISK_BYTES_MIN: u64 = 64 << 20;
 /// Bytes of one file of the cache on disk.
@@ -95,21 +104,23 @@ pub struct ColdMetrics {
     pub missed: AtomicU64,
     /// Blocks that had to be fetched from the store, reading ahead included.
     pub fetched: AtomicU64,
-    fetched_for: Mutex<Recent>,
+    requested_for: Mutex<Recent>,
     /// Requests like a PUT, and like a GET, that made packs.
     written_for: Mutex<(Recent, Recent)>,
 }
 
 impl ColdMetrics {
-    /// About how many blocks of `partition` were fetched within the last day.
+    /// About how many requests fetched blocks of `partition` within the last day.
     #[must_use]
-    pub fn fetched_within_a_day(&self, partition: PackedPartition) -> f64 {
-        self.fetched_for.lock().of(partition, Instant::now())
+    pub fn requested_within_a_day(&self, partition: PackedPartition) -> f64 {
+        self.requested_for.lock().of(partition, Instant::now())
     }
 
-    fn fetched(&self, partition: PackedPartition) {
-        self.fetched.fetch_add(1, Ordering::Relaxed);
-        self.fetched_for.lock().count(partition, 1.0, Instant::now());
+    /// One request for so many blocks.
+    fn requested(&self, partition: PackedPartition, blocks: u64, is_asked: bool) {
+        self.fetched.fetch_add(blocks, Ordering::Relaxed);
+        self.missed.fetch_add(if is_asked { blocks } else { 0 }, Ordering::Relaxed);
+        self.requested_for.lock().count(partition, 1.0, Instant::now());
     }
 
     /// About how many requests wrote packs for `partition` within the last day, and compared them: its share of each by bytes.
@@ -140,6 +151,7 @@ pub struct Cold {
     blocks: HybridCache<u128, Bytes>,
     footers: Cache<u128, Arc<Footer>>,
     fetches: Arc<Semaphore>,
+    under_way: UnderWay,
     metrics: Arc<ColdMetrics>,
 }
 
@@ -151,7 +163,9 @@ impl Cold {
     pub async fn open(store: Store, config: CacheConfig) -> Result<Self, std::io::Error> {
         let memory = HybridCacheBuilder::new()
             .with_name("weir-blocks")
-            .with_policy(HybridCachePolicy::WriteOnInsertion)
+            // What memory keeps needs no copy on disk: a stop loses it, and it is fetched again.
+            .with_policy(HybridCachePolicy::WriteOnEviction)
+            .with_flush_on_close(false)
             .memory(config.memory_bytes)
             .with_weighter(|_: &u128, block: &Bytes| block.len() + 64);
         let storage = memory.storage();
@@ -168,8 +182,9 @@ impl Cold {
         let footers = CacheBuilder::new(FOOTER_BYTES_MAX)
             .with_weighter(|_: &u128, footer: &Arc<Footer>| footer.memory_bytes() + 64)
             .build();
-        let fetches = Arc::new(Semaphore::new(FETCHES_MAX));
-        Ok(Self { store, blocks, footers, fetches, metrics: Arc::default() })
+        let fetches = Arc::new(Semaphore::new(FETCH_KIB_MAX));
+        let (under_way, metrics) = (UnderWay::default(), Arc::default());
+        Ok(Self { store, blocks, footers, fetches, under_way, metrics })
     }
 
     /// Bytes of blocks in memory.
@@ -197,7 +212,7 @@ impl Cold {
     pub async fn footer(&self, pack: &PackRef) -> Result<Arc<Footer>, ColdError> {
         let (store, fetches, pack) = (self.store.clone(), Arc::clone(&self.fetches), *pack);
         let fetched = self.footers.get_or_fetch(&pack.name.id(), move || async move {
-            let _permit = fetches.acquire().await.expect("never closed");
+            let _room = room(&fetches, pack.tail_bytes).await;
             fetch_footer(&store, &pack).await.map(Arc::new)
         });
         fetched.await.map(|entry| Arc::clone(entry.value())).map_err(|error| told(&pack, &error))
@@ -215,63 +230,136 @@ impl Cold {
         place: usize,
     ) -> Result<Bytes, ColdError> {
         self.metrics.asked.fetch_add(1, Ordering::Relaxed);
-        self.fetch(pack, footer, partition, place, true).await
+        match self.fetch_alone(pack, footer, partition, place).await {
+            // It was fetched together with others, any of which may be what cannot be had.
+            (Err(_), false) => self.fetch_alone(pack, footer, partition, place).await.0,
+            (read, _) => read,
+        }
     }
 
-    /// Begins to fetch up to `count` blocks from `place` on, if requests are to spare; nobody waits for them.
+    /// Begins to fetch the `needed` blocks, neighbours together, and up to `ahead` behind them, if requests are to spare; nobody
+    /// waits for those.
     pub fn read_ahead(
         &self,
         pack: &PackRef,
         footer: &Arc<Footer>,
         partition: PackedPartition,
-        place: usize,
-        count: usize,
+        needed: Range<usize>,
+        ahead: usize,
     ) {
         let Some(row) = footer.partition(partition) else { return };
-        for place in (place..row.blocks as usize).take(count) {
-            let is_here = self.blocks.contains(&block_key(pack, footer, partition, place));
-            if is_here || self.fetches.available_permits() <= FETCHES_KEPT {
-                continue;
+        let rows = footer.blocks(row);
+        // Always cut at the same places, so that what is asked for piece by piece does not come in crumbs.
+        let group = |place: usize| rows[place].pos / TOGETHER_BYTES;
+        let end = (needed.end + ahead).min(rows.len());
+        let mut next = needed.start;
+        while next < end {
+            let is_needed = next < needed.end;
+            if !is_needed && self.fetches.available_permits() <= FETCH_KIB_KEPT {
+                return;
             }
-            let (cold, pack, footer) = (self.clone(), *pack, Arc::clone(footer));
-            tokio::spawn(async move {
-                if let Err(error) = cold.fetch(&pack, &footer, partition, place, false).await {
-                    tracing::debug!(%error, "not read ahead");
-                }
-            });
+            // Who waits does not wait for what may be wanted later.
+            let upto = if is_needed { needed.end.min(end) } else { rows.len() };
+            let behind = (next + 1..upto).find(|place| group(*place) != group(next)).unwrap_or(upto);
+            self.fetch_together(pack, footer, partition, next..behind, is_needed);
+            next = behind;
         }
     }
 
-    async fn fetch(
+    /// Begins to fetch those of the blocks at `places` that no cache has and nobody is fetching, with one request.
+    fn fetch_together(
+        &self,
+        pack: &PackRef,
+        footer: &Arc<Footer>,
+        partition: PackedPartition,
+        places: Range<usize>,
+        is_asked: bool,
+    ) {
+        let Some(rows) = footer.partition(partition).map(|row| footer.blocks(row)) else { return };
+        let missing = places.filter_map(|place| {
+            let key = block_key(pack, footer, partition, place);
+            let fetching = if self.blocks.contains(&key) { None } else { self.under_way.begin(key) };
+            fetching.map(|fetching| (key, rows[place], fetching))
+        });
+        let missing: Vec<_> = missing.collect();
+        if missing.is_empty() {
+            return;
+        }
+        let ranges: Vec<Range<u64>> = missing.iter().map(|(_, row, _)| row.range()).collect();
+        let (cold, name, of) = (self.clone(), pack.name, pack.now(partition));
+        let fetched = async move {
+            let _room = room(&cold.fetches, ranges.last().map_or(0, |last| last.end) - ranges[0].start).await;
+            cold.metrics.requested(of, ranges.len() as u64, is_asked);
+            cold.store.get_ranges(&name.to_string(), &ranges).await.map_err(|error| ColdError::from(&error))
+        };
+        let fetched = fetched.boxed().shared();
+        let blocks = missing.into_iter().enumerate().map(|(at, (key, row, fetching))| {
+            let fetched = fetched.clone();
+            let block = self.blocks.get_or_fetch(&key, move || async move {
+                let stored = fetched.await?.get(at).cloned().expect("one for each range");
+                verified(&name, stored, row, partition).await
+            });
+            (block, fetching)
+        });
+        let (blocks, pack): (Vec<_>, _) = (blocks.collect(), *pack);
+        tokio::spawn(async move {
+            // What is in the cache is no longer being fetched, and not before.
+            for (block, _fetching) in blocks {
+                if let Err(error) = block.await {
+                    tracing::debug!(error = %told(&pack, &error), "not fetched");
+                }
+            }
+        });
+    }
+
+    /// Fetches one block, unless it is there or being fetched; and whether that was for this call.
+    async fn fetch_alone(
         &self,
         pack: &PackRef,
         footer: &Footer,
         partition: PackedPartition,
         place: usize,
-        is_asked: bool,
-    ) -> Result<Bytes, ColdError> {
+    ) -> (Result<Bytes, ColdError>, bool) {
         let row = footer.partition(partition).and_then(|row| footer.blocks(row).get(place)).copied();
-        let row = row.ok_or_else(|| {
+        let Some(row) = row else {
             let source = PackError::Contradiction("it does not hold what its shard says");
-            ColdError::from(&StoreError::Damaged { object: pack.name.to_string(), source })
-        })?;
-        let (store, fetches, metrics, pack) =
-            (self.store.clone(), Arc::clone(&self.fetches), Arc::clone(&self.metrics), *pack);
-        let key = block_key(&pack, footer, partition, place);
+            let error = StoreError::Damaged { object: pack.name.to_string(), source };
+            return (Err(ColdError::from(&error)), true);
+        };
+        let (cold, pack, asked) = (self.clone(), *pack, Arc::new(AtomicBool::new(false)));
+        let (key, is_ours) = (block_key(&pack, footer, partition, place), Arc::clone(&asked));
+        // Gone early if nobody waits any more: then it may be asked for once more, for nothing.
+        let _fetching = self.under_way.begin(key);
         let fetched = self.blocks.get_or_fetch(&key, move || async move {
-            let _permit = fetches.acquire().await.expect("never closed");
-            metrics.fetched(pack.now(partition));
-            metrics.missed.fetch_add(u64::from(is_asked), Ordering::Relaxed);
-            let name = pack.name.to_string();
-            let stored = store.get(&name, row.range()).await?;
-            // Decompressing takes a millisecond: other tasks of this worker must not wait for it.
-            let read = tokio::task::spawn_blocking(move || read_block(&stored, &row, partition)).await;
-            let read =
-                read.map_err(|error| StoreError::Failed { object: name.clone(), source: error.into() })?;
-            read.map_err(|source| StoreError::Damaged { object: name, source })
+            asked.store(true, Ordering::Relaxed);
+            let _room = room(&cold.fetches, u64::from(row.stored_bytes)).await;
+            cold.metrics.requested(pack.now(partition), 1, true);
+            let stored = cold.store.get(&pack.name.to_string(), row.range()).await;
+            verified(&pack.name, stored.map_err(|error| ColdError::from(&error))?, row, partition).await
         });
-        fetched.await.map(|entry| entry.value().clone()).map_err(|error| told(&pack, &error))
+        let read = fetched.await.map(|entry| entry.value().clone()).map_err(|error| told(&pack, &error));
+        (read, is_ours.load(Ordering::Relaxed))
     }
+}
+
+/// Waits until so many bytes may be asked for.
+async fn room(fetches: &Semaphore, bytes: u64) -> SemaphorePermit<'_> {
+    let kib = bytes.div_ceil(1024).clamp(REQUEST_KIB_MIN, FETCH_KIB_MAX as u64);
+    fetches.acquire_many(u32::try_from(kib).expect("limited above")).await.expect("never closed")
+}
+
+/// The batches of a block as it was stored. Decompressing takes a millisecond: other tasks of this worker must not wait for it.
+async fn verified(
+    pack: &PackName,
+    stored: Bytes,
+    row: BlockRow,
+    partition: PackedPartition,
+) -> Result<Bytes, ColdError> {
+    let read = tokio::task::spawn_blocking(move || read_block(&stored, &row, partition)).await;
+    let object = || pack.to_string();
+    let read = read.map_err(|error| StoreError::Failed { object: object(), source: error.into() });
+    read.and_then(|read| read.map_err(|source| StoreError::Damaged { object: object(), source }))
+        .map_err(|error| ColdError::from(&error))
 }
 
 async fn fetch_footer(store: &Store, pack: &PackRef) -> Result<Footer, StoreError> {
@@ -296,11 +384,11 @@ fn block_key(pack: &PackRef, footer: &Footer, partition: PackedPartition, place:
 }
 
 fn told(pack: &PackRef, error: &foyer::Error) -> ColdError {
-    match error.downcast_ref::<StoreError>() {
-        Some(error) => error.into(),
-        None => {
-            let object = pack.name.to_string();
-            ColdError { why: format!("object {object}: {}", error.message()), object, is_damage: false }
-        }
+    if let Some(error) = error.downcast_ref::<StoreError>() {
+        return error.into();
     }
+    error.downcast_ref::<ColdError>().cloned().unwrap_or_else(|| {
+        let object = pack.name.to_string();
+        ColdError { why: format!("object {object}: {}", error.message()), object, is_damage: false }
+    })
 }

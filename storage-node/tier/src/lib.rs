@@ -24,6 +24,8 @@ pub mod snapshot;
 pub mod spans;
 #[cfg(feature = "store")]
 pub mod store;
+#[cfg(feature = "store")]
+mod under_way;
 
 fn u32_at(bytes: &[u8], at: usize) -> u32 {
     u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]])

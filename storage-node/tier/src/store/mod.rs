@@ -3,11 +3,13 @@
 //! ```text
 //!   open       a URL becomes a store: s3://, gs://, az://, file://
 //!   objects    create, read, delete, list: with time limits, few retries, and errors that name the object
+//!   chunks     what a request brought, put together or cut into pieces
 //!   upload     an object of any size in parts, within a budget of bytes
 //!   self_test  two creates of one name, and only one may win: asked before anything relies on it
 //!   names      how objects are called
 //! ```
 
+mod chunks;
 mod error;
 mod names;
 mod objects;

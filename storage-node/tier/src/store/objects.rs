@@ -6,13 +6,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use futures_util::{StreamExt as _, TryStreamExt as _};
 use object_store::path::Path;
 use object_store::{GetOptions, GetRange, ObjectStore, ObjectStoreExt as _, PutMode, PutOptions};
 use tokio::sync::Semaphore;
 use weir_protocol::checksum::Crc32c;
 
+use super::chunks::{Pieces, Sink, Whole};
 use super::error::StoreError;
 
 /// Reads are tried this often before they fail.
@@ -168,7 +169,18 @@ impl Store {
     /// # Errors
     /// [`StoreError`], after a few tries if it may pass.
     pub async fn get(&self, name: &str, range: Range<u64>) -> Result<Bytes, StoreError> {
-        self.read(name, &Part::Range(range)).await
+        Ok(self.read(name, &Part::Range(range), Whole::default()).await?.0.bytes())
+    }
+
+    /// Reads from the start of the first of `ranges` to the end of the last in one request, and gives the bytes of each. They come
+    /// in order and do not overlap; what lies between them is read along and dropped.
+    ///
+    /// # Errors
+    /// As [`Store::get`].
+    pub async fn get_ranges(&self, name: &str, ranges: &[Range<u64>]) -> Result<Vec<Bytes>, StoreError> {
+        let (Some(first), Some(last)) = (ranges.first(), ranges.last()) else { return Ok(Vec::new()) };
+        let (pieces, _) = self.read(name, &Part::Range(first.start..last.end), Pieces::of(ranges)).await?;
+        Ok(pieces.pieces())
     }
 
     /// Reads a whole object of at most `bytes_max` bytes.
@@ -176,23 +188,24 @@ impl Store {
     /// # Errors
     /// [`StoreError::Length`] if it is larger; as [`Store::get`].
     pub async fn get_all(&self, name: &str, bytes_max: u64) -> Result<Bytes, StoreError> {
-        self.read(name, &Part::Whole { bytes_max }).await
+        Ok(self.read(name, &Part::Whole { bytes_max }, Whole::default()).await?.0.bytes())
     }
 
-    async fn read(&self, name: &str, part: &Part) -> Result<Bytes, StoreError> {
+    /// Gives `into` all that came, and says how many bytes that were.
+    async fn read<S: Sink>(&self, name: &str, part: &Part, into: S) -> Result<(S, u64), StoreError> {
         let mut pause = PAUSE;
         for _ in 1..TRIES {
-            match self.read_once(name, part).await {
+            match self.read_once(name, part, into.clone()).await {
                 Err(error) if error.is_passing() => tracing::debug!(%error, "reading is tried again"),
                 done => return done,
             }
             tokio::time::sleep(pause).await;
             pause *= 2;
         }
-        self.read_once(name, part).await
+        self.read_once(name, part, into).await
     }
 
-    async fn read_once(&self, name: &str, part: &Part) -> Result<Bytes, StoreError> {
+    async fn read_once<S: Sink>(&self, name: &str, part: &Part, into: S) -> Result<(S, u64), StoreError> {
         self.metrics.gets.fetch_add(1, Ordering::Relaxed);
         let (range, bytes_max) = match part {
             Part::Range(range) | Part::Within(range) => {
@@ -203,26 +216,25 @@ impl Store {
         };
         assert!(bytes_max <= BYTES_MAX, "{bytes_max} bytes of {name} are too much at once");
         let path = self.path(name);
-        let bytes = self.in_time(name, async {
+        let read = self.in_time(name, async {
             let options = GetOptions { range, ..GetOptions::default() };
-            let mut chunks = self.inner.get_opts(&path, options).await?.into_stream();
-            let mut all = chunks.try_next().await?.unwrap_or_default();
-            let Some(second) = chunks.try_next().await? else { return Ok(all) };
-            let mut more = BytesMut::from(std::mem::take(&mut all));
-            more.extend_from_slice(&second);
-            while let Some(chunk) = chunks.try_next().await?
-                && more.len() as u64 <= bytes_max
+            let found = self.inner.get_opts(&path, options).await?;
+            let (mut into, mut have) = (into, 0);
+            into.expect(found.range.end.saturating_sub(found.range.start).min(bytes_max));
+            let mut coming = found.into_stream();
+            while have <= bytes_max
+                && let Some(chunk) = coming.try_next().await?
             {
-                more.extend_from_slice(&chunk);
+                have += chunk.len() as u64;
+                into.push(chunk);
             }
-            Ok(more.freeze())
+            Ok((into, have))
         });
-        let bytes = bytes.await?;
-        let have = bytes.len() as u64;
+        let (into, have) = read.await?;
         self.metrics.get_bytes.fetch_add(have, Ordering::Relaxed);
         let is_right = if matches!(part, Part::Range(_)) { have == bytes_max } else { have <= bytes_max };
         if is_right {
-            Ok(bytes)
+            Ok((into, have))
         } else {
             Err(StoreError::Length { object: name.to_owned(), have, want: bytes_max })
         }
@@ -236,18 +248,14 @@ impl Store {
     pub async fn verify(&self, name: &str, bytes: u64, crc: u32) -> Result<(), StoreError> {
         let (mut have, mut computed) = (0, Crc32c::new());
         while bytes - have > VERIFY_BYTES {
-            let step = self.get(name, have..have + VERIFY_BYTES).await?;
-            have += step.len() as u64;
-            computed.update(&step);
+            (computed, _) = self.read(name, &Part::Range(have..have + VERIFY_BYTES), computed).await?;
+            have += VERIFY_BYTES;
         }
         // The last step asks for more than there should be, so that a longer object is seen. Of an empty one no range can be
         // had.
-        let rest = match bytes {
-            0 => self.read(name, &Part::Whole { bytes_max: 0 }).await?,
-            _ => self.read(name, &Part::Within(have..bytes + 1)).await?,
-        };
-        have += rest.len() as u64;
-        computed.update(&rest);
+        let rest = if bytes == 0 { Part::Whole { bytes_max: 0 } } else { Part::Within(have..bytes + 1) };
+        let (computed, came) = self.read(name, &rest, computed).await?;
+        have += came;
         if have != bytes {
             return Err(StoreError::Length { object: name.to_owned(), have, want: bytes });
         }

@@ -141,21 +141,73 @@ async fn damage_and_absence_name_the_object_and_do_not_stay() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn reading_ahead_saves_the_reader_its_wait() {
+async fn neighbours_come_with_one_request_and_are_there_when_they_are_read() {
     let folder = tempfile::tempdir().unwrap();
     let (cold, faults) = cold(0, 64 << 20, folder.path()).await;
     let pack = put(cold.store(), 3, 3).await;
     let footer = cold.footer(&pack).await.unwrap();
-    let before = faults.requests(Op::Get);
-    cold.read_ahead(&pack, &footer, PARTITION, 1, 2);
-    while cold.metrics().fetched.load(Ordering::Relaxed) < 2 {
+    let (before, metrics) = (faults.requests(Op::Get), cold.metrics());
+    let fetched = || metrics.fetched.load(Ordering::Relaxed);
+    cold.read_ahead(&pack, &footer, PARTITION, 1..3, 0);
+    while fetched() < 2 {
         tokio::task::yield_now().await;
     }
     for place in [1, 2] {
         cold.block(&pack, &footer, PARTITION, place).await.unwrap();
     }
-    assert_eq!(faults.requests(Op::Get) - before, 2);
-    cold.read_ahead(&pack, &footer, PARTITION, 1, 2);
-    cold.read_ahead(&pack, &footer, PARTITION, 1_000, 2);
-    assert_eq!(cold.metrics().fetched.load(Ordering::Relaxed), 2, "what is there is not fetched again");
+    assert_eq!((faults.requests(Op::Get) - before, fetched()), (1, 2), "one request for both");
+    cold.read_ahead(&pack, &footer, PARTITION, 1..3, 0);
+    cold.read_ahead(&pack, &footer, PARTITION, 1_000..1_002, 2);
+    assert_eq!(fetched(), 2, "what is there is not fetched again");
+
+    // Around what is there, and behind what is needed: a request of their own each.
+    cold.read_ahead(&pack, &footer, PARTITION, 0..1, 0);
+    cold.read_ahead(&pack, &footer, PARTITION, 2..3, 1);
+    assert_eq!(read(&cold, &pack).await.unwrap().len() as u64, BATCHES);
+    let blocks = footer.partition(PARTITION).unwrap().blocks as u64;
+    assert_eq!(fetched(), blocks, "each block once");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn readers_of_one_stretch_fetch_each_of_its_blocks_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let (cold, faults) = cold(0, 64 << 20, folder.path()).await;
+    let pack = put(cold.store(), 3, 3).await;
+    let footer = cold.footer(&pack).await.unwrap();
+    faults.always(Some((Op::Get, Fault::Slow(Duration::from_millis(10)))));
+    let got = || cold.store().metrics().get_bytes.load(Ordering::Relaxed);
+    let (before, blocks) = (got(), footer.partition(PARTITION).unwrap().blocks as usize);
+    let readers = (0..20).map(|from| {
+        let (cold, footer) = (cold.clone(), Arc::clone(&footer));
+        tokio::spawn(async move {
+            let places = from % blocks..blocks;
+            cold.read_ahead(&pack, &footer, PARTITION, places.clone(), 2);
+            for place in places {
+                cold.block(&pack, &footer, PARTITION, place).await.unwrap();
+            }
+        })
+    });
+    for reader in futures_util::future::join_all(readers).await {
+        reader.unwrap();
+    }
+    assert_eq!(cold.metrics().fetched.load(Ordering::Relaxed), blocks as u64);
+    let bytes = got() - before;
+    assert!(bytes <= pack.bytes, "{bytes} bytes of an object of {}", pack.bytes);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_block_whose_neighbour_is_cut_off_can_still_be_read() {
+    let folder = tempfile::tempdir().unwrap();
+    let (cold, faults) = cold(0, 64 << 20, folder.path()).await;
+    let pack = put(cold.store(), 3, 3).await;
+    let footer = cold.footer(&pack).await.unwrap();
+    // Of anything longer than a block, the end is missing; a single block comes whole.
+    let row = *footer.partition(PARTITION).unwrap();
+    let longest = footer.blocks(&row).iter().map(|block| block.stored_bytes).max().unwrap();
+    faults.always(Some((Op::Get, Fault::Truncated(longest.into()))));
+    let blocks = row.blocks as usize;
+    cold.read_ahead(&pack, &footer, PARTITION, 0..blocks, 0);
+    for place in 0..blocks {
+        cold.block(&pack, &footer, PARTITION, place).await.unwrap();
+    }
 }
