@@ -42,7 +42,9 @@ pub(crate) async fn run(args: DevArgs) -> anyhow::Result<()> {
     };
     let url = format!("{}://{}", gateway.scheme(), gateway.local_addr());
     ready(args.ready_file.as_deref(), &url)?;
-    welcome(&url, &args, &gateway);
+    if args.ready_file.is_none() {
+        welcome(&url, &args, &gateway);
+    }
     tokio::select! {
         () = signals.stop(Some(&gateway)) => {}
         _ = node_stops.wait_for(|stopping| *stopping) => output::note("the storage node has to stop; see the log"),
