@@ -1,7 +1,7 @@
 //! What must hold for any input: nothing panics, and what is accepted means the same after it was written again.
 
 use bytes::{Bytes, BytesMut};
-use weir_protocol::batch::{Batch, HEADER_BYTES};
+use weir_protocol::batch::{Batch, HEADER_BYTES, Record};
 use weir_protocol::checksum::crc32c;
 use weir_protocol::filter::Filter;
 use weir_protocol::frame::{self, FrameHead};
@@ -33,6 +33,9 @@ fn one_batch(batch: &Batch) {
         Ok(records) => records.collect(),
         Err(_) => return,
     };
+    if header.left.is_some() {
+        return holes(batch, records.ok());
+    }
     if batch.validate_records().is_err() {
         return;
     }
@@ -55,6 +58,23 @@ fn one_batch(batch: &Batch) {
         let alone = part.records().expect("a part is a batch").next().expect("of one record");
         assert_eq!(alone.expect("valid as it was").value, record.value);
     }
+}
+
+/// A batch with holes: its records are in order and within it, and what is left of it after more went is what it was.
+fn holes(batch: &Batch, records: Option<Vec<Record>>) {
+    let header = batch.header();
+    assert!(batch.validate_records().is_err(), "nobody publishes it");
+    let Some(records) = records else { return };
+    assert_eq!(records.len(), header.records() as usize);
+    assert!(records.is_sorted_by(|a, b| a.offset < b.offset), "in order");
+    let end = header.base_offset.0.saturating_add(header.count.into());
+    assert!(records.iter().all(|record| (header.base_offset.0..end).contains(&record.offset.0)));
+    let is_kept = |place: u64| place.is_multiple_of(2);
+    let less = batch.retain(|place| is_kept(place.into())).expect("it was read before");
+    let less = Batch::parse(less.bytes().clone()).expect("what is left is a batch");
+    let kept: Vec<_> = less.records().expect("a batch").map(|record| record.expect("as it was")).collect();
+    let expected = records.into_iter().filter(|record| is_kept(record.offset.0 - header.base_offset.0));
+    assert!(expected.eq(kept), "the others are as they were");
 }
 
 /// Filters: the text of one is read as the same one, and a place of an error lies within the text.

@@ -150,6 +150,7 @@ impl BatchBuilder {
             partition: PartitionId(0),
             codec,
             count: self.count,
+            left: None,
             producer: self.producer,
             epoch: self.epoch,
             base_seq: self.base_seq,

@@ -1,5 +1,7 @@
 //! The header of a record batch, and the batch as validated bytes.
 
+use std::ops::Range;
+
 use bytes::{Bytes, BytesMut};
 
 use super::record::Records;
@@ -12,9 +14,12 @@ pub const HEADER_BYTES: usize = 72;
 /// Where the part covered by the checksum starts.
 const CHECKED_FROM: usize = 32;
 const VERSION: u8 = 1;
+/// Flag: some of its offsets have no record.
+const HAS_HOLES: u8 = 1;
 /// Most bytes that the records of one batch decompress to: what a decoder may have to hold.
 pub(crate) const RAW_BYTES_MAX: usize = BATCH_BYTES_MAX - HEADER_BYTES;
 
+const _: () = assert!(BATCH_RECORDS_MAX <= u16::MAX as u32, "the number of records left fits its field");
 const _: () =
     assert!(SUB_BATCH_BYTES_TARGET < RAW_BYTES_MAX, "a gateway's sub-batch is never too large to decode");
 
@@ -42,8 +47,9 @@ pub enum Codec {
 /// | 24     | 4    | partition   | likewise |
 /// | 28     | 4    | crc32c      | of bytes 32 to the end |
 /// | 32     | 1    | codec       | [`Codec`] |
-/// | 33     | 3    |             | zero |
-/// | 36     | 4    | count       | records, 1 to [`BATCH_RECORDS_MAX`] |
+/// | 33     | 1    | flags       | bit 0: it has holes; others zero |
+/// | 34     | 2    | left        | with holes: records that are left, fewer than count; otherwise zero |
+/// | 36     | 4    | count       | offsets, and records unless it has holes, 1 to [`BATCH_RECORDS_MAX`] |
 /// | 40     | 16   | producer    | [`ProducerKey`], zero for none |
 /// | 56     | 4    | epoch       | the producer's |
 /// | 60     | 4    | raw_len     | bytes of the records, uncompressed |
@@ -59,8 +65,11 @@ pub struct BatchHeader {
     pub partition: PartitionId,
     /// Compression of the records.
     pub codec: Codec,
-    /// Number of records.
+    /// Number of offsets, and of records unless it has holes.
     pub count: u32,
+    /// With holes: records that are left, fewer than `count` and perhaps none. Only packs of compacted partitions have such
+    /// batches: nobody publishes them, and readers get their parts without holes.
+    pub left: Option<u16>,
     /// Producer, or [`ProducerKey::NONE`].
     pub producer: ProducerKey,
     /// Its epoch.
@@ -69,6 +78,19 @@ pub struct BatchHeader {
     pub base_seq: Seq,
     /// Bytes of the records, uncompressed: their sizes summed, which is what credit counts.
     pub raw_bytes: u32,
+}
+
+impl BatchHeader {
+    /// Number of records that are there.
+    #[must_use]
+    pub fn records(&self) -> u32 {
+        self.left.map_or(self.count, u32::from)
+    }
+
+    /// Places at which the next record may be, behind all below `from`: one, unless there are holes.
+    pub(super) fn places(&self, from: u32) -> Range<u32> {
+        from..if self.left.is_some() { self.count } else { self.count.min(from + 1) }
+    }
 }
 
 /// Why bytes are not a record batch. Nothing was taken from them.
@@ -196,6 +218,8 @@ impl Batch {
         bytes[16..24].copy_from_slice(&header.base_ts.0.to_le_bytes());
         bytes[24..28].copy_from_slice(&header.partition.0.to_le_bytes());
         bytes[32] = header.codec as u8;
+        bytes[33] = if header.left.is_some() { HAS_HOLES } else { 0 };
+        bytes[34..36].copy_from_slice(&header.left.unwrap_or(0).to_le_bytes());
         bytes[36..40].copy_from_slice(&header.count.to_le_bytes());
         bytes[40..56].copy_from_slice(&header.producer.0.to_le_bytes());
         bytes[56..60].copy_from_slice(&header.epoch.0.to_le_bytes());
@@ -301,9 +325,11 @@ fn read_header(bytes: &[u8]) -> Result<BatchHeader, BatchError> {
     if bytes[4] != VERSION {
         return Err(BatchError::Unknown("version"));
     }
-    if bytes[5..8] != [0; 3] || bytes[33..36] != [0; 3] {
+    let left = u16::from_le_bytes([bytes[34], bytes[35]]);
+    if bytes[5..8] != [0; 3] || bytes[33] & !HAS_HOLES != 0 || (bytes[33] == 0 && left != 0) {
         return Err(BatchError::Unknown("flag"));
     }
+    let left = (bytes[33] == HAS_HOLES).then_some(left);
     let codec = match bytes[32] {
         0 => Codec::None,
         1 => Codec::Lz4,
@@ -313,6 +339,11 @@ fn read_header(bytes: &[u8]) -> Result<BatchHeader, BatchError> {
     let (count, raw_bytes) = (u32_at(bytes, 36), u32_at(bytes, 60));
     if count == 0 || count > BATCH_RECORDS_MAX {
         return Err(BatchError::Count(count));
+    }
+    if let Some(left) = left.map(u32::from)
+        && (left >= count || (left == 0) != (raw_bytes == 0))
+    {
+        return Err(BatchError::Count(left));
     }
     if raw_bytes as usize > RAW_BYTES_MAX {
         return Err(BatchError::TooLarge(raw_bytes as usize));
@@ -325,6 +356,7 @@ fn read_header(bytes: &[u8]) -> Result<BatchHeader, BatchError> {
         partition: PartitionId(u32_at(bytes, 24)),
         codec,
         count,
+        left,
         producer: ProducerKey(u128::from_le_bytes(producer)),
         epoch: Epoch(u32_at(bytes, 56)),
         base_seq: Seq(u64_at(bytes, 64)),

@@ -6,11 +6,12 @@
 //!   record    one record, and the decoder that walks them
 //!   headers   a record's headers, user and reserved
 //!   builder   records in, batch out
-//!   slice     a part of a batch as a batch of its own
+//!   slice     a part of a batch as a batch of its own, and a batch without some of its records
 //! ```
 //!
 //! A batch is built once, at the edge, and then only sliced: the journal stores its bytes, a reader gets the
-//! same bytes behind a header stamped with their offsets. It is accepted or refused whole.
+//! same bytes behind a header stamped with their offsets. It is accepted or refused whole. Only in packs of compacted partitions
+//! a batch may have holes, offsets without a record; readers get the runs between them as batches of their own.
 
 mod builder;
 mod header;

@@ -17,7 +17,8 @@ pub(crate) const ATTR_KEY: u8 = 1;
 ///
 /// Encoded: `varint len` of what follows, then `varint offset delta | varint seq delta | svarint ts delta |
 /// u8 attr | varint key length, key | headers | varint value length, value`. Attr bit 0: it has a key. All
-/// deltas count from the batch's base; offset and seq deltas are the record's place in the batch.
+/// deltas count from the batch's base; offset and seq deltas are the record's place in the batch, without holes unless its
+/// header says so.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Record {
     /// Position in the partition (the place in the batch, if nothing is stamped).
@@ -43,12 +44,14 @@ pub struct Records {
     raw: Bytes,
     at: usize,
     index: u32,
+    /// Places below are behind it.
+    place: u32,
     failed: bool,
 }
 
 impl Records {
     pub(crate) fn new(header: BatchHeader, raw: Bytes) -> Self {
-        Self { header, raw, at: 0, index: 0, failed: false }
+        Self { header, raw, at: 0, index: 0, place: 0, failed: false }
     }
 
     /// Only the records of `[first, first + take)`, as a slice of a placed batch names them; the others are
@@ -60,8 +63,8 @@ impl Records {
 
     fn record(&self, layout: &Layout) -> Result<Record, &'static str> {
         let header = &self.header;
-        let offset = place(header.base_offset.0, self.index).ok_or("offset exceeds 64 bits")?;
-        let seq = place(header.base_seq.0, self.index).ok_or("sequence number exceeds 64 bits")?;
+        let offset = place(header.base_offset.0, layout.place).ok_or("offset exceeds 64 bits")?;
+        let seq = place(header.base_seq.0, layout.place).ok_or("sequence number exceeds 64 bits")?;
         let ts = header.base_ts.0.checked_add_signed(layout.ts_delta).ok_or("time exceeds 64 bits")?;
         Ok(Record {
             offset: Offset(offset),
@@ -79,16 +82,16 @@ impl Iterator for Records {
     type Item = Result<Record, BatchError>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        if self.failed || self.index == self.header.count {
+        if self.failed || self.index == self.header.records() {
             return None;
         }
         let index = self.index;
-        let read = Layout::read(&self.raw, self.at, index)
-            .and_then(|layout| Ok((self.record(&layout)?, layout.whole.end)));
+        let read = Layout::read(&self.raw, self.at, self.header.places(self.place))
+            .and_then(|layout| Ok((self.record(&layout)?, layout)));
         self.index += 1;
         match read {
-            Ok((record, end)) => {
-                self.at = end;
+            Ok((record, layout)) => {
+                (self.at, self.place) = (layout.whole.end, layout.place + 1);
                 Some(Ok(record))
             }
             Err(why) => {
@@ -108,6 +111,9 @@ fn place(base: u64, index: u32) -> Option<u64> {
 pub(crate) fn validate(header: &BatchHeader, raw: &[u8]) -> Result<(), BatchError> {
     let last = header.count - 1;
     let refuse = |index, why| BatchError::Record { index, why };
+    if header.left.is_some() {
+        return Err(refuse(0, "a published batch has no holes"));
+    }
     for (base, why) in [
         (header.base_offset.0, "offset exceeds 64 bits"),
         (header.base_seq.0, "sequence number exceeds 64 bits"),
@@ -118,7 +124,7 @@ pub(crate) fn validate(header: &BatchHeader, raw: &[u8]) -> Result<(), BatchErro
     }
     let mut at = 0;
     for index in 0..header.count {
-        let layout = Layout::read(raw, at, index).map_err(|why| refuse(index, why))?;
+        let layout = Layout::read(raw, at, header.places(index)).map_err(|why| refuse(index, why))?;
         Headers::check(&raw[layout.headers.clone()]).map_err(|why| refuse(index, why))?;
         if layout.ts_delta != 0 {
             return Err(refuse(index, "a published record has no time of its own"));
@@ -133,6 +139,8 @@ pub(crate) fn validate(header: &BatchHeader, raw: &[u8]) -> Result<(), BatchErro
 pub(crate) struct Layout {
     /// The record with its length prefix.
     pub(crate) whole: Range<usize>,
+    /// Its place in the batch.
+    pub(crate) place: u32,
     pub(crate) ts_delta: i64,
     pub(crate) key: Option<Range<usize>>,
     pub(crate) headers: Range<usize>,
@@ -140,8 +148,8 @@ pub(crate) struct Layout {
 }
 
 impl Layout {
-    /// Reads the record that starts at `start`, the `index`th of its batch. All ranges lie within `raw`.
-    pub(crate) fn read(raw: &[u8], start: usize, index: u32) -> Result<Self, &'static str> {
+    /// Reads the record that starts at `start` and has one of these places. All ranges lie within `raw`.
+    pub(crate) fn read(raw: &[u8], start: usize, places: Range<u32>) -> Result<Self, &'static str> {
         let mut rest = &raw[start..];
         let len = varint::take(&mut rest).ok_or("length is cut short")?;
         let len = usize::try_from(len).ok().filter(|len| *len <= rest.len());
@@ -153,9 +161,8 @@ impl Layout {
         let mut rest = &rest[..len];
         let offset_delta = varint::take(&mut rest).ok_or("offset is cut short")?;
         let seq_delta = varint::take(&mut rest).ok_or("sequence number is cut short")?;
-        if offset_delta != u64::from(index) || seq_delta != u64::from(index) {
-            return Err("not at its place in the batch");
-        }
+        let place = u32::try_from(offset_delta).ok().filter(|place| places.contains(place));
+        let place = place.filter(|_| seq_delta == offset_delta).ok_or("not at its place in the batch")?;
         let ts_delta = varint::unzigzag(varint::take(&mut rest).ok_or("timestamp is cut short")?);
         let (&attr, mut rest) = rest.split_first().ok_or("attributes are cut short")?;
         if attr & !ATTR_KEY != 0 {
@@ -178,6 +185,7 @@ impl Layout {
         }
         Ok(Self {
             whole: start..end,
+            place,
             ts_delta,
             key: has_key.then_some(key_start..headers_start),
             headers: headers_start..headers_end,

@@ -1,4 +1,6 @@
 #![expect(clippy::disallowed_methods, reason = "golden files and seeds are read in tests")]
+mod holes;
+
 use bytes::Bytes;
 use proptest::prelude::*;
 
