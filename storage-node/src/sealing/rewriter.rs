@@ -151,7 +151,7 @@ impl Rewriter {
         let replaced_bytes: u64 = replaced.iter().map(|pack| pack.bytes).sum();
         let (packs, bytes) = (plan.replaced.len() as u64, summary.pack_bytes);
         let replaced = plan.replaced.iter().copied().collect();
-        let rewrite = Rewrite { pack: seal_of(&name, &summary), replaced };
+        let rewrite = Rewrite { pack: seal_of(&name, &summary), replaced, compacted: Vec::new() };
         if commit(shard, &self.tier, &name, Change::Rewrite(rewrite)).await? {
             self.tier.metrics.replaced(packs, replaced_bytes);
             self.tier.cold.metrics().wrote(&summary);

@@ -360,6 +360,24 @@ pub struct Rewrite {
     /// Numbers of those whose records it holds.
     #[prost(uint64, repeated, tag = "2")]
     pub replaced: Vec<u64>,
+    /// Partitions of it that were compacted; of all others it holds every record.
+    #[prost(message, repeated, tag = "3")]
+    pub compacted: Vec<CompactedPart>,
+}
+
+/// How far a partition is compacted.
+#[derive(Clone, Copy, PartialEq, Eq, prost::Message)]
+pub struct CompactedPart {
+    /// The topic's life.
+    #[prost(uint64, tag = "1")]
+    pub incarnation: u64,
+    /// Partition.
+    #[prost(uint32, tag = "2")]
+    pub partition: u32,
+    /// Below it, and nowhere else, records were left out: of a key that has a newer one below it, or that say that their key
+    /// is deleted.
+    #[prost(uint64, tag = "3")]
+    pub upto: u64,
 }
 
 /// Forgets packs that nothing needs and whose objects are gone.

@@ -5,6 +5,7 @@
 //! weir-storage-node golden`.
 #![expect(clippy::disallowed_methods, reason = "writes golden files when asked to")]
 
+mod compacted;
 mod forked;
 
 use std::ops::Range;
@@ -196,7 +197,7 @@ fn unneeded_packs() -> Vec<SubBatch> {
 fn rewritten_packs() -> Vec<SubBatch> {
     let rewrite = |attempt: u128, parts: &[(u64, u32, Range<u64>)], replaced: &[u64]| {
         let replaced = replaced.to_vec();
-        command(Change::Rewrite(Rewrite { pack: pack(attempt, parts), replaced }))
+        command(Change::Rewrite(Rewrite { pack: pack(attempt, parts), replaced, compacted: Vec::new() }))
     };
     vec![
         seal(17, &[(2, 0, 8..12), (2, 1, 9..14)]),

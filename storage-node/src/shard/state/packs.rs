@@ -203,7 +203,7 @@ impl ShardState {
     ///
     /// # Errors
     /// `tail_mismatch` if a partition has its records elsewhere than in the packs that are replaced, or would have some of
-    /// a run there and some here, or if nothing in it is needed; nothing is changed then, and the object is nobody's.
+    /// a run there and some here, or would be compacted behind what is not, or if nothing in it is needed; nothing is changed then, and the object is nobody's.
     pub(super) fn rewrite(&mut self, rewrite: &Rewrite) -> Result<Verdict, Refusal> {
         let refused = |detail: &str| Refusal::new(ErrorCode::TailMismatch, detail);
         let replaced: BTreeSet<PackNo> = rewrite.replaced.iter().copied().collect();
@@ -224,17 +224,40 @@ impl ShardState {
         if swaps.is_empty() {
             return Err(refused("nothing in the pack is needed"));
         }
+        let compacted = self.compacted(rewrite)?;
         let no = Arc::make_mut(&mut self.packs).add(Pack::committed(&rewrite.pack));
         for (key, runs) in swaps {
             let (mut moved, mut bytes) = (Vec::new(), 0);
             self.change(key, |partition| {
                 (moved, bytes) = partition.swap(runs, no);
+                if let Some(upto) = compacted.get(&key) {
+                    partition.compacted(*upto);
+                }
                 Vec::new()
             });
             Arc::make_mut(&mut self.packs).refer(no, bytes);
             self.release_packs(&moved);
         }
         Ok(Verdict::Done)
+    }
+
+    /// How far a rewrite compacts partitions. Each from the front: whoever says that a partition is compacted up to somewhere
+    /// says it of everything before.
+    fn compacted(&self, rewrite: &Rewrite) -> Result<BTreeMap<PartitionKey, Offset>, Refusal> {
+        let refused = |detail: &str| Refusal::new(ErrorCode::TailMismatch, detail);
+        let mut compacted = BTreeMap::new();
+        for said in &rewrite.compacted {
+            let key = (Incarnation(said.incarnation), PartitionId(said.partition));
+            let part = rewrite.pack.parts.iter().find(|part| key_of(part) == key);
+            let part = part.filter(|part| said.upto <= part.end);
+            let part = part.ok_or_else(|| refused("what is compacted is not in the pack"))?;
+            let partition = self.partitions.get(&key);
+            if partition.is_some_and(|partition| !partition.may_compact_from(Offset(part.start))) {
+                return Err(refused("what lies before it is not compacted"));
+            }
+            compacted.insert(key, Offset(said.upto));
+        }
+        Ok(compacted)
     }
 
     /// All partitions, as of now, shared: whoever looks through them keeps nobody waiting.

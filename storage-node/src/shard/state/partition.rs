@@ -17,6 +17,7 @@ use super::rows::{BatchRow, Rows};
 ///   └ oldest: the first row that reaches beyond start; none exactly when start = end
 ///   sealed end ≤ end      packs cover [start, sealed end) without holes; the first may reach below start
 ///   └ unsealed: the first row beyond start and sealed end: what pins the log
+///   compacted to ≤ max(start, sealed end)      below it records may be missing in packs, above it none is
 /// ```
 #[derive(Debug, Clone)]
 pub struct Partition {
@@ -34,6 +35,7 @@ pub struct Partition {
     unsealed: Option<BatchRow>,
     rows: Rows,
     sealed: VecDeque<Sealed>,
+    compacted_to: Offset,
     /// Of `bytes`, those that no pack holds.
     unsealed_bytes: u64,
     /// Bytes of batches in the first chunk that hold no live record any more: part of the chunk's sum, not of `bytes`.
@@ -77,6 +79,7 @@ impl Partition {
             unsealed: None,
             rows,
             sealed: VecDeque::new(),
+            compacted_to: Offset(0),
             unsealed_bytes: 0,
             dead_bytes: 0,
         }
@@ -88,15 +91,16 @@ impl Partition {
         config: Arc<TopicConfig>,
         version: ConfigVersion,
         rows: Rows,
-        sealed: VecDeque<Sealed>,
+        (sealed, compacted_to): (VecDeque<Sealed>, Offset),
     ) -> Option<Self> {
         let ends = sealed.iter().map(|sealed| sealed.end);
         let is_ordered = ends.clone().is_sorted_by(|a, b| a < b)
             && ends.clone().all(|end| bounds.start < end && end <= bounds.end);
-        if !is_ordered {
+        let packed_to = sealed.back().map_or(bounds.start, |last| last.end.max(bounds.start));
+        if !is_ordered || compacted_to > packed_to {
             return None;
         }
-        let mut partition = Self { end: bounds.end, rows, ..Self::new(config, version) };
+        let mut partition = Self { end: bounds.end, rows, compacted_to, ..Self::new(config, version) };
         let mut chunks = partition.rows.chunks();
         let covered_from = chunks.next().map_or(bounds.end, |chunk| chunk.first.0);
         let covered_to =
@@ -190,7 +194,8 @@ impl Partition {
         }
         let sealed = std::mem::take(&mut self.sealed);
         let config = Arc::clone(&self.config);
-        let cut = Self::restored(self.start..end, config, self.version, rows, sealed);
+        let packed = (sealed, self.compacted_to);
+        let cut = Self::restored(self.start..end, config, self.version, rows, packed);
         *self = cut.expect("packs end where batches do");
         lost
     }
@@ -240,6 +245,23 @@ impl Partition {
         self.sealed[last] = Sealed { pack, bytes, ..self.sealed[last] };
         self.sealed.drain(runs.start..last);
         (moved, bytes)
+    }
+
+    /// Whether a pack may replace what there is from `start` on and leave records out.
+    pub(super) fn may_compact_from(&self, start: Offset) -> bool {
+        start <= self.compacted_to.max(self.start)
+    }
+
+    /// Below `upto` records were left out. To be called with a range that [may](Self::may_compact_from) be, and is in packs.
+    pub(super) fn compacted(&mut self, upto: Offset) {
+        self.compacted_to = self.compacted_to.max(upto.min(self.unsealed_from()));
+    }
+
+    /// Below it records may have been dropped because their key has a newer one, or was deleted: what is there, packs alone
+    /// say. No record beyond was.
+    #[must_use]
+    pub fn compacted_to(&self) -> Offset {
+        self.compacted_to
     }
 
     /// What it needs of all its packs, for when it goes.
@@ -388,6 +410,8 @@ impl Partition {
             "first batch beyond the packs of {start}..{end}"
         );
         assert!(from <= end, "packs reach to {from} of {start}..{end}");
+        let compacted_to = self.compacted_to;
+        assert!(compacted_to <= from, "compacted to {compacted_to}, packs reach to {from} of {start}..{end}");
         let is_needed = self.sealed.front().is_none_or(|first| first.end > start);
         assert!(is_needed, "a pack of {start}..{end} holds nothing");
         let sealed: u64 = self.sealed.iter().map(|run| run.bytes).sum();

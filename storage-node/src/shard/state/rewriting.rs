@@ -23,8 +23,8 @@ enum Step {
     Delete(u64),
     /// Makes a pack of so many of the oldest batches.
     Seal(u64),
-    /// Looks at the packs of this mask, and copies what lives of them: to be committed later, if at all.
-    Copy(u8),
+    /// Looks at the packs of this mask, and copies what lives of them, compacted or not: to be committed later, if at all.
+    Copy(u8, bool),
     /// Commits the oldest copy.
     Commit,
     /// Deletes the objects that are not needed.
@@ -36,6 +36,7 @@ struct Copied {
     attempt: u128,
     parts: Vec<(u64, u64, u64)>,
     replaced: Vec<PackNo>,
+    is_compacted: bool,
 }
 
 struct Pair {
@@ -44,11 +45,19 @@ struct Pair {
     objects: BTreeMap<u128, BTreeSet<(u64, u64)>>,
     copies: Vec<Copied>,
     attempts: u128,
+    /// How far each topic is compacted.
+    compacted: BTreeMap<u64, u64>,
 }
 
 impl Pair {
     fn new() -> Self {
-        Self { shard: Shard::new(TOPICS), objects: BTreeMap::new(), copies: Vec::new(), attempts: 0 }
+        Self {
+            shard: Shard::new(TOPICS),
+            objects: BTreeMap::new(),
+            copies: Vec::new(),
+            attempts: 0,
+            compacted: BTreeMap::new(),
+        }
     }
 
     fn put(&mut self, parts: &[(u64, u64, u64)]) -> u128 {
@@ -75,7 +84,7 @@ impl Pair {
                 self.shard.command(Change::DeleteTopic(delete));
             }
             Step::Seal(batches) => self.seal(*batches),
-            Step::Copy(mask) => self.copy(*mask),
+            Step::Copy(mask, is_compacted) => self.copy(*mask, *is_compacted),
             Step::Commit => self.commit(),
             Step::DeleteObjects => {
                 let packs = self.shard.state.packs().unneeded().map(|(no, pack)| (no, pack.attempt));
@@ -104,7 +113,7 @@ impl Pair {
         }
     }
 
-    fn copy(&mut self, mask: u8) {
+    fn copy(&mut self, mask: u8, is_compacted: bool) {
         let live = self.shard.state.packs().live().map(|(no, _)| no);
         let replaced: Vec<_> = live.filter(|no| mask & (1 << (no % 8)) != 0).collect();
         let mut parts = Vec::new();
@@ -122,15 +131,20 @@ impl Pair {
         }
         if !parts.is_empty() {
             let attempt = self.put(&parts);
-            self.copies.push(Copied { attempt, parts, replaced });
+            self.copies.push(Copied { attempt, parts, replaced, is_compacted });
         }
     }
 
-    /// Whether every live record of the copy still lies in a pack that it copied, and there is one.
+    /// Whether every live record of the copy still lies in a pack that it copied, and there is one; and, if it is compacted,
+    /// whether all before it is.
     fn is_fresh(&self, copied: &Copied) -> bool {
         let mut living = 0;
         for (topic, start, end) in &copied.parts {
             let Ok(partition) = self.shard.state.partition(Shard::key(*topic)) else { continue };
+            let front = self.compacted.get(topic).copied().unwrap_or(0).max(partition.start.0);
+            if copied.is_compacted && *start > front {
+                return false;
+            }
             for at in (*start).max(partition.start.0)..*end {
                 living += 1;
                 match partition.pack_of(Offset(at)) {
@@ -149,8 +163,19 @@ impl Pair {
         let copied = self.copies.remove(0);
         let expected = self.is_fresh(&copied);
         let before = self.shard.state.encode();
-        let done = self.shard.rewrite(copied.attempt, &copied.parts, &copied.replaced);
+        let ends = copied.parts.iter().filter(|_| copied.is_compacted).map(|(topic, _, end)| (*topic, *end));
+        let ends: Vec<_> = ends.collect();
+        let done = self.shard.compact(copied.attempt, &copied.parts, &copied.replaced, &ends);
         assert_eq!(done, expected, "{:?} of {:?}", copied.parts, copied.replaced);
+        for (topic, end) in ends.iter().filter(|_| done) {
+            // Of what was trimmed meanwhile nothing is moved, and nothing is said.
+            let is_there = |start: Offset| start.0 < *end;
+            if self.shard.state.partition(Shard::key(*topic)).is_ok_and(|partition| is_there(partition.start))
+            {
+                let compacted = self.compacted.entry(*topic).or_default();
+                *compacted = (*compacted).max(*end);
+            }
+        }
         if !done {
             self.objects.remove(&copied.attempt);
             // Only the time of the newest entry has changed.
@@ -164,6 +189,8 @@ impl Pair {
     fn compare(&self) {
         for topic in 0..TOPICS {
             let Ok(partition) = self.shard.state.partition(Shard::key(topic)) else { continue };
+            let compacted = self.compacted.get(&topic).copied().unwrap_or(0);
+            assert_eq!(partition.compacted_to(), Offset(compacted), "topic {topic}");
             for at in partition.start.0..partition.unsealed_from().0 {
                 let no = partition.pack_of(Offset(at)).unwrap();
                 let attempt = self.shard.state.packs().get(no).unwrap().attempt;
@@ -180,7 +207,7 @@ fn any_step() -> impl Strategy<Value = Step> {
         4 => (0..TOPICS, 1u64..7).prop_map(|(topic, by)| Step::Trim { topic, by }),
         1 => (0..TOPICS * 8).prop_map(|n| if n < TOPICS { Step::Delete(n) } else { Step::DeleteObjects }),
         4 => (1u64..6).prop_map(Step::Seal),
-        3 => any::<u8>().prop_map(Step::Copy),
+        3 => (any::<u8>(), any::<bool>()).prop_map(|(mask, is_compacted)| Step::Copy(mask, is_compacted)),
         3 => Just(Step::Commit),
         1 => Just(Step::DeleteObjects),
     ]

@@ -7,7 +7,9 @@ use prost::Message as _;
 use weir_protocol::ids::{LogIndex, Offset, PartitionId, ShardId, TimestampMs};
 use weir_protocol::rpc::TopicConfig;
 
-use super::super::command::{Change, Command, CreateTopic, DeleteTopic, Forget, Rewrite, Seal, SealedPart};
+use super::super::command::{
+    Change, Command, CompactedPart, CreateTopic, DeleteTopic, Forget, Rewrite, Seal, SealedPart,
+};
 use super::super::entry::{EntryBuilder, Kind, SubBatch};
 use super::tests::{batch, config, name};
 use super::{PartitionKey, ShardState, Verdict, oldest_batches};
@@ -89,7 +91,23 @@ impl Shard {
     }
 
     pub(crate) fn rewrite(&mut self, attempt: u128, parts: &[(u64, u64, u64)], replaced: &[u64]) -> bool {
-        let rewrite = Rewrite { pack: Self::pack(attempt, parts), replaced: replaced.to_vec() };
+        self.compact(attempt, parts, replaced, &[])
+    }
+
+    /// The same with topics that are compacted, and up to where.
+    pub(crate) fn compact(
+        &mut self,
+        attempt: u128,
+        parts: &[(u64, u64, u64)],
+        replaced: &[u64],
+        compacted: &[(u64, u64)],
+    ) -> bool {
+        let of = |(n, upto): &(u64, u64)| {
+            let (life, _) = Self::key(*n);
+            CompactedPart { incarnation: life.0, partition: 0, upto: *upto }
+        };
+        let compacted = compacted.iter().map(of).collect();
+        let rewrite = Rewrite { pack: Self::pack(attempt, parts), replaced: replaced.to_vec(), compacted };
         self.command(Change::Rewrite(rewrite)) == Verdict::Done
     }
 
@@ -227,6 +245,37 @@ fn a_pack_that_takes_the_place_of_others_is_whole_or_nothing() {
     shard.trim(0, 6);
     assert_eq!((shard.live(), shard.unneeded()), (vec![5], vec![1, 2, 4]));
     assert!(!shard.rewrite(7, &[(0, 0, 6)], &[3]), "nothing of it is needed");
+}
+
+#[test]
+fn what_is_compacted_is_compacted_from_the_front() {
+    let mut shard = Shard::new(2);
+    for n in [0, 0, 0, 1] {
+        shard.publish(n);
+    }
+    for pack in 0..3 {
+        assert!(
+            shard.seal(pack, &[(0, 3 * u64::try_from(pack).unwrap(), 3 * u64::try_from(pack).unwrap() + 3)])
+        );
+    }
+    let upto = |shard: &Shard| shard.state.partition(Shard::key(0)).unwrap().compacted_to().0;
+    assert!(!shard.compact(4, &[(0, 3, 6)], &[2], &[(0, 6)]), "what lies before it is not compacted");
+    assert!(!shard.compact(4, &[(0, 0, 6)], &[1, 2], &[(0, 7)]), "beyond the pack");
+    assert!(!shard.compact(4, &[(0, 0, 6)], &[1, 2], &[(1, 6)]), "another partition");
+    assert_eq!(upto(&shard), 0);
+    assert!(shard.compact(4, &[(0, 0, 6)], &[1, 2], &[(0, 3)]), "of the rest nothing was left out");
+    assert_eq!(upto(&shard), 3);
+    assert!(!shard.compact(5, &[(0, 6, 9)], &[3], &[(0, 9)]), "from 3 on it is not");
+    assert!(shard.rewrite(5, &[(0, 6, 9)], &[3]));
+    assert!(shard.compact(6, &[(0, 0, 9)], &[4, 5], &[(0, 9)]));
+    assert!(shard.rewrite(7, &[(0, 0, 9)], &[6]), "moved as it is");
+    assert_eq!(upto(&shard), 9);
+    assert!(shard.compact(8, &[(0, 0, 9)], &[7], &[(0, 2)]), "again, of which nothing is new");
+    assert_eq!(upto(&shard), 9, "it never moves back");
+    shard.trim(0, 9);
+    shard.publish(0);
+    assert!(shard.seal(9, &[(0, 9, 12)]) && shard.compact(10, &[(0, 9, 12)], &[9], &[(0, 12)]));
+    assert_eq!(upto(&shard), 12, "what was before is trimmed");
 }
 
 #[test]

@@ -191,6 +191,8 @@ struct StoredPartition {
     rows: Vec<StoredChunk>,
     #[prost(message, repeated, tag = "10")]
     sealed: Vec<StoredSealed>,
+    #[prost(uint64, tag = "11")]
+    compacted_to: u64,
 }
 
 #[derive(Clone, Copy, PartialEq, Message)]
@@ -388,8 +390,8 @@ impl ShardState {
             let config = Arc::clone(configs.entry(key.0).or_insert_with(config));
             let rows = Rows::from_chunks(stored.rows).ok_or_else(|| wrong("has damaged rows"))?;
             let bounds = Offset(stored.start)..Offset(stored.end);
-            let sealed = stored_packs::sealed(&stored.sealed);
-            let partition = Partition::restored(bounds, config, ConfigVersion(topic.version), rows, sealed);
+            let packed = (stored_packs::sealed(&stored.sealed), Offset(stored.compacted_to));
+            let partition = Partition::restored(bounds, config, ConfigVersion(topic.version), rows, packed);
             let partition = partition.ok_or_else(|| wrong("is not covered by its rows and packs"))?;
             if self.partitions.insert(key, Arc::new(partition)).is_some() {
                 return Err(wrong("is there twice"));
@@ -551,6 +553,7 @@ fn stored_partition(key: PartitionKey, partition: &Partition) -> StoredPartition
         end: partition.end.0,
         rows: chunks.collect(),
         sealed: stored_packs::stored_sealed(partition),
+        compacted_to: partition.compacted_to().0,
     }
 }
 
@@ -580,13 +583,11 @@ fn producer(stored: StoredProducer) -> Result<((PartitionKey, ProducerKey), Prod
         count: run.count,
         ts: TimestampMs(run.ts),
     };
-    let window =
-        match stored.window.len() {
-            0 => None,
-            _ => Some(stored.window.try_into().map_err(|_| {
-                SnapshotError::Contradiction("a producer's window has another size".to_owned())
-            })?),
-        };
+    let wrong = || SnapshotError::Contradiction("a producer's window has another size".to_owned());
+    let window = match stored.window.len() {
+        0 => None,
+        _ => Some(stored.window.try_into().map_err(|_| wrong())?),
+    };
     let producer = Producer {
         epoch: Epoch(stored.epoch),
         last_seq: Seq(stored.last_seq),
