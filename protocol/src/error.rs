@@ -143,6 +143,8 @@ error_codes! {
     HeadersTooLarge = 68, "headers_too_large", 431, final, "Header section is too large";
     /// What a subscription was at that instant is not kept, or not by all of its partitions.
     SnapshotGone = 69, "snapshot_gone", 410, final, "Snapshot is not kept";
+    /// The offset was dropped by compaction: its key has a newer record, or was deleted.
+    Compacted = 70, "compacted", 410, final, "Message was dropped by compaction";
 
     /// More than the admitted bytes are waiting to be committed.
     Busy = 80, "busy", 429, retry, "Too much is waiting to be committed";

@@ -93,6 +93,10 @@ pub struct Current {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub earliest: Option<u64>,
+    /// Next offset that exists, or the end (`compacted`).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    pub next: Option<u64>,
     /// Sequence number the producer was expected to send (`producer_gap`).
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
@@ -227,6 +231,7 @@ impl From<&Refusal> for Problem {
             attempt: refusal.lease.map(|grant| grant.attempt),
             fence: refusal.lease.map(|grant| grant.fence),
             partition: None,
+            next: None,
             etag: None,
         })
     }

@@ -483,6 +483,8 @@ pub enum Hindrance {
     InLine,
     /// A seek is on its way.
     Seeking,
+    /// It was dropped by compaction: its key has a newer message, or was deleted.
+    Compacted,
 }
 
 impl Hindrance {
@@ -501,6 +503,7 @@ impl Hindrance {
             H::Scheduled => Self::Scheduled,
             H::InLine => Self::InLine,
             H::Seeking => Self::Seeking,
+            H::Compacted => Self::Compacted,
         })
     }
 }

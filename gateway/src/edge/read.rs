@@ -15,7 +15,7 @@ use weir_protocol::rpc::Level;
 
 use super::dispatch::{Call, empty, json};
 use super::{encoding, record};
-use crate::api::{Next, Problem, ReadPage, Record};
+use crate::api::{Current, Next, Problem, ReadPage, Record};
 use crate::service::read::{self, Read, RecordSlice, StartAt, Until};
 
 const LIMIT_DEFAULT: u64 = 100;
@@ -210,6 +210,11 @@ fn tag(page: &read::ReadPage, form: Form, filter: Option<&str>) -> String {
     let wanted = filter.map(|text| format!(":f{:016x}", hash128(&[text.as_bytes()]) >> 64));
     let form = format!("{form}{}", wanted.unwrap_or_default());
     let closed = if page.closed { ":c" } else { "" };
+    // Of a range less is left when it is compacted: how many tells which of them it was.
+    let form = match page.topic.config.compact_by_key {
+        true => format!("{form}:k{}", page.slices.iter().map(|slice| u64::from(slice.take)).sum::<u64>()),
+        false => form,
+    };
     let life = page.topic.incarnation;
     match page.single() {
         Some(edge) => format!("\"{life}:{}:{}:{}{closed}{form}\"", edge.partition, edge.from, edge.next),
@@ -256,9 +261,35 @@ fn other_parameters(call: &Call) -> String {
 /// and more than it returned was committed.
 fn is_immutable(read: &Read, page: &read::ReadPage) -> bool {
     let is_fixed = matches!(read.from, StartAt::Offset(_) | StartAt::Cursor(_)) && !read.clamp;
+    // Compaction may drop some of them later.
+    let is_fixed = is_fixed && !page.topic.config.compact_by_key;
     let is_committed = |next: Offset, end: Offset| next <= end;
     let edges = &page.partitions;
     is_fixed && !page.up_to_date && edges.iter().all(|edge| is_committed(edge.next, edge.committed_end))
+}
+
+/// The first record from an offset on: where many were dropped, a page may end before it.
+async fn first_from(call: &Call, mut read: Read) -> Result<read::ReadPage, Problem> {
+    loop {
+        let page = call.edge.services.reader.read(&read).await?;
+        match page.single() {
+            Some(edge) if page.slices.is_empty() && !page.up_to_date && edge.next > edge.from => {
+                read.from = StartAt::Offset(edge.next);
+            }
+            _ => return Ok(page),
+        }
+    }
+}
+
+/// Why there is no record at an offset: nothing is there yet, or compaction dropped it and all up to `next`.
+fn absent(offset: Offset, next: Offset, partition: u64) -> Problem {
+    if next <= offset {
+        return Problem::new(ErrorCode::BeyondTail, format!("the partition ends at {offset}"));
+    }
+    let detail = format!("message {offset} was dropped by compaction; the next is {next}");
+    let partition = u32::try_from(partition).ok();
+    let current = Current { partition, next: Some(next.0), ..Current::default() };
+    Problem::new(ErrorCode::Compacted, detail).with_current(current)
 }
 
 /// The payload of one record, decoded for who does not take its encoding.
@@ -282,9 +313,10 @@ pub(super) async fn one(call: Call) -> Result<Response, Problem> {
         clamp: false,
         filter: None,
     };
-    let page = call.edge.services.reader.read(&read).await?;
-    let Some(slice) = page.slices.first() else {
-        return Err(Problem::new(ErrorCode::BeyondTail, format!("the partition ends at {offset}")));
+    let page = first_from(&call, read).await?;
+    let Some(slice) = page.slices.first().filter(|slice| slice.first == Offset(offset)) else {
+        let next = page.slices.first().map(|slice| slice.first).or(page.single().map(|edge| edge.next));
+        return Err(absent(Offset(offset), next.unwrap_or(Offset(offset)), partition_number));
     };
     let found = slice.records().map_err(|error| corrupt(&error))?.next();
     let found = found.ok_or_else(|| Problem::new(ErrorCode::Internal, "a slice without a record"))?;
@@ -306,8 +338,8 @@ pub(super) async fn one(call: Call) -> Result<Response, Problem> {
     if stored_as.is_some() {
         headers.append(VARY, HeaderValue::from_static("Accept-Encoding"));
     }
-    // Below its commit a record may still be lost with its leader.
-    let is_committed = found.offset < slice.committed_end;
+    // Below its commit a record may still be lost with its leader, and compaction may drop it.
+    let is_committed = found.offset < slice.committed_end && !page.topic.config.compact_by_key;
     headers
         .insert(CACHE_CONTROL, HeaderValue::from_static(if is_committed { IMMUTABLE } else { "no-store" }));
     if let Ok(tag) = HeaderValue::from_str(&tag) {

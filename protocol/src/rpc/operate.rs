@@ -37,6 +37,8 @@ pub enum Hindrance {
     InLine = 8,
     /// A seek is on its way.
     Seeking = 9,
+    /// It was dropped, because its key has a newer record or was deleted: it will be settled.
+    Compacted = 10,
 }
 
 /// The answer to [`ExplainRequest`].

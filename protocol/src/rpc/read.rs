@@ -69,8 +69,8 @@ pub struct ReadRequest {
     /// A position outside what exists is moved to the nearest that does, instead of being refused.
     #[prost(bool, tag = "10")]
     pub clamp: bool,
-    /// Only records that match; a [`Filter`](crate::filter::Filter). One answer looks at a bounded number of records:
-    /// it may have none and still say in `next` how far it looked.
+    /// Only records that match; a [`Filter`](crate::filter::Filter). One answer looks at a bounded number of offsets: it may
+    /// have no record and still say in `next` how far it looked, as it may where records were dropped by compaction.
     #[prost(string, optional, tag = "11")]
     pub filter: Option<String>,
     /// Reads among which that bound is divided, because together they answer one request; 0 is 1.
@@ -188,7 +188,7 @@ pub enum Event {
     /// What was sent from here on may be lost with its term and shall be forgotten (readers below quorum).
     #[prost(message, tag = "6")]
     Retract(Retract),
-    /// Nothing below matches but what was sent (readers with a filter).
+    /// Nothing below matches, or is still there, but what was sent.
     #[prost(message, tag = "7")]
     Looked(Looked),
 }
@@ -204,7 +204,7 @@ pub struct Started {
     pub tail: u64,
 }
 
-/// Records, in offset order, each exactly once; without a filter, without a hole.
+/// Records, in offset order, each exactly once; without a filter, without a hole but for what was dropped by compaction.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct Records {
     /// The records.
@@ -219,6 +219,10 @@ pub struct Records {
     /// With [`SubscribeRequest::joins_caught_up`]: they end where what is committed ends, as a [`CaughtUp`] would say.
     #[prost(bool, tag = "4")]
     pub is_caught_up: bool,
+    /// Some offsets have no record any more, before these or among them: everything below this one was sent or was dropped by
+    /// compaction. 0: they follow what was sent before, and each other.
+    #[prost(uint64, tag = "5")]
+    pub next: u64,
 }
 
 /// Offsets `[from, to)` were skipped.

@@ -8,7 +8,9 @@ use std::sync::Arc;
 
 use prost::Message as _;
 use tokio::sync::watch;
-use weir_protocol::batch::{Batch, BatchBuilder, Compression, Headers, HeadersBuilder, Record, RecordParts};
+use weir_protocol::batch::{
+    Batch, BatchBuilder, BatchError, Compression, Headers, HeadersBuilder, Record, RecordParts,
+};
 use weir_protocol::error::ErrorCode;
 use weir_protocol::ids::{Epoch, Incarnation, PartitionId, ProducerKey, Seq, ShardId, TopicPath};
 use weir_protocol::limits::CLIENT_ID_BYTES_MAX;
@@ -64,7 +66,14 @@ impl DeadLetterSender {
     async fn publish(&self, letter: &DeadLetter) -> Result<(), Refusal> {
         let topic = self.topic(letter)?;
         let body = read::batch_of_letter(&self.shard, letter).await?;
-        let record = record_of(&body, letter)?;
+        let Some(record) = record_of(&body, letter)? else {
+            // Compaction dropped it before it was given up: its key has a newer record, and nobody can say what it was.
+            tracing::info!(
+                topic = letter.source_topic, partition = %letter.from.1, offset = %letter.offset,
+                "a dead letter was compacted away"
+            );
+            return Ok(());
+        };
         let producer = ProducerKey::of(topic.producers_of(), &producer_id(self.shard.shard));
         let batch = letter_batch(&record, letter, producer)?;
         let partitions = topic.config.as_ref().map_or(1, |config| config.partitions.max(1));
@@ -118,11 +127,19 @@ fn producer_id(shard: ShardId) -> String {
     format!("{name:-<width$}", width = CLIENT_ID_BYTES_MAX + 1)
 }
 
-fn record_of(batch: &Batch, letter: &DeadLetter) -> Result<Record, Refusal> {
+/// Its record; `None` if it was dropped from a batch with holes.
+fn record_of(batch: &Batch, letter: &DeadLetter) -> Result<Option<Record>, Refusal> {
     let corrupt = |error: &dyn std::fmt::Display| Refusal::new(ErrorCode::Corrupt, error.to_string());
-    let place = usize::try_from(letter.offset.0 - letter.batch.base_offset.0).unwrap_or(usize::MAX);
-    let record = batch.records().map_err(|error| corrupt(&error))?.nth(place);
-    record.ok_or_else(|| corrupt(&"the record is not in its batch"))?.map_err(|error| corrupt(&error))
+    let place = letter.offset.0 - letter.batch.base_offset.0;
+    let mut records = batch.records().map_err(|error| corrupt(&error))?;
+    let is_it = |record: &Result<Record, BatchError>| {
+        record.as_ref().map_or(true, |record| record.offset.0 - batch.header().base_offset.0 == place)
+    };
+    match records.find(is_it) {
+        Some(record) => record.map(Some).map_err(|error| corrupt(&error)),
+        None if batch.header().left.is_some() => Ok(None),
+        None => Err(corrupt(&"the record is not in its batch")),
+    }
 }
 
 /// The record with the story of its failure. If it has no room for that, it goes as it was.

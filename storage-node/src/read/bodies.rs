@@ -10,7 +10,8 @@ use crate::replica::ShardHandle;
 use crate::shard::state::{BatchRow, DeadLetter, PartitionKey};
 use crate::tier::Tier;
 
-/// The rows' batches, with nothing stamped, in order; `ahead` blocks of a pack behind the last may be asked for.
+/// The rows' batches, with nothing stamped, in order; `ahead` blocks of a pack behind the last may be asked for. What is
+/// compacted comes from packs, also where the log still has it: it has records that were dropped.
 ///
 /// # Errors
 /// `corrupt`, `offset_trimmed`, and `unavailable` if the object store does not answer.
@@ -22,10 +23,12 @@ pub(super) async fn of(
 ) -> Result<Vec<Batch>, Refusal> {
     let Some(tier) = &shard.tier else { return from_log(shard, rows).await };
     let log_start = || shard.journal.entries(shard.stream()).start;
+    let compacted_to = shard.state.read().partition(key)?.compacted_to();
     let mut in_log = log_start();
     let (cold, hot) = loop {
-        // Entries leave the log from the front.
-        let (cold, hot) = rows.split_at(rows.partition_point(|row| row.index.0 < in_log));
+        // Entries leave the log from the front, and partitions are compacted from theirs.
+        let is_cold = |row: &BatchRow| row.base_offset < compacted_to || row.index.0 < in_log;
+        let (cold, hot) = rows.split_at(rows.partition_point(is_cold));
         if !cold.is_empty() {
             break (cold, hot);
         }

@@ -1,12 +1,13 @@
 //! Reading a partition: where to start, and the batches that follow.
 
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Instant;
 
 use bytes::Bytes;
 use tokio::sync::Notify;
-use weir_protocol::batch::Batch;
+use weir_protocol::batch::{Batch, BatchError};
 use weir_protocol::error::ErrorCode;
 use weir_protocol::ids::{Offset, PartitionId, TimestampMs};
 use weir_protocol::rpc::{At, Position, Refusal, Slice};
@@ -23,6 +24,12 @@ const STEP_BYTES_MAX: u64 = 3 << 20;
 const BLOCKS_AHEAD_FIRST: usize = 2;
 /// … up to this many.
 const BLOCKS_AHEAD_MAX: usize = 16;
+
+/// Runs of records between holes that one read gives: each has a header of its own, which no allowance counts.
+const RUNS_MAX: usize = 4_096;
+
+/// Reads that pass over dropped records before somebody is told how far they came.
+const PASS_STEPS_MAX: usize = 64;
 
 /// A partition that can be read.
 pub struct Reader {
@@ -76,6 +83,13 @@ pub struct ReadBatches {
 }
 
 impl ReadBatches {
+    /// Offsets from `from` on, where this was read from, that have no record any more.
+    pub fn holes(&self, from: Offset) -> impl Iterator<Item = Range<Offset>> {
+        let starts = std::iter::once(from).chain(self.slices.iter().map(end));
+        let ends = self.slices.iter().map(|slice| Offset(slice.first)).chain([self.next]);
+        starts.zip(ends).map(|(start, end)| start..end).filter(|hole| !hole.is_empty())
+    }
+
     /// What was read behind this.
     pub fn append(&mut self, more: Self) {
         self.slices.extend(more.slices);
@@ -142,7 +156,8 @@ impl Reader {
     }
 
     /// Reads from `from` on, within the allowance and below `until`; at least one record if there is one and the
-    /// allowance is not used up. Whole batches are returned; their slices say which records are meant.
+    /// allowance is not used up. Whole batches are returned; their slices say which records are meant. Where records were
+    /// dropped by compaction there may be none, and `next` says how far they are.
     ///
     /// # Errors
     /// `corrupt`, `offset_trimmed` if retention was faster (the start has moved), `incarnation_gone`.
@@ -182,6 +197,36 @@ impl Reader {
         Ok(read)
     }
 
+    /// The first offset from `from` on that has a record, the end, or, where much was dropped, one up to which there is none.
+    ///
+    /// # Errors
+    /// As for [`Reader::read`].
+    ///
+    /// # Cancel safety
+    /// Nothing is changed.
+    pub async fn next_there(&self, from: Offset) -> Result<Offset, Refusal> {
+        let mut next = from;
+        for _ in 0..PASS_STEPS_MAX {
+            let (compacted_to, end) = {
+                let state = self.shard.state.read();
+                let partition = state.partition(self.key)?;
+                (partition.compacted_to(), partition.end)
+            };
+            if next >= compacted_to.min(end) {
+                break;
+            }
+            let read = self.look(next, compacted_to, Allowance { records: 1, bytes: 1 }).await?;
+            if let Some(first) = read.slices.first() {
+                return Ok(Offset(first.first));
+            }
+            if read.next == next {
+                break;
+            }
+            next = read.next;
+        }
+        Ok(next)
+    }
+
     /// Blocks of a pack to ask for behind those that a read from `from` needs: more while reads follow each other, none
     /// for one that jumps.
     fn blocks_ahead(&self, from: Offset) -> usize {
@@ -218,7 +263,9 @@ impl Reader {
         let partition = state.partition(self.key)?;
         let (mut rows, mut records, mut bytes) = (Vec::new(), 0, 0);
         for row in partition.batches_from(from) {
-            let is_full = records >= allowance.records || bytes >= allowance.bytes;
+            // What is left of a batch that was compacted nobody knows before it is read.
+            let may_be_empty = row.base_offset < partition.compacted_to() && allowance.records > 0;
+            let is_full = (records >= allowance.records || bytes >= allowance.bytes) && !may_be_empty;
             let is_step = !rows.is_empty() && bytes + u64::from(row.len) > STEP_BYTES_MAX;
             if is_full || is_step || row.base_offset >= until {
                 break;
@@ -229,6 +276,10 @@ impl Reader {
         }
         Ok(rows)
     }
+}
+
+fn end(slice: &Slice) -> Offset {
+    Offset(slice.first).plus(u64::from(slice.take))
 }
 
 pub(super) fn bounds(partition: &Partition, term: u64) -> Bounds {
@@ -249,22 +300,94 @@ pub(super) fn collect(
             records: (allowance.records - read.records).min(until.0 - first.0),
             bytes: allowance.bytes - read.bytes,
         };
-        let part = within(&row, &batch, first, left)?;
-        read.slices.push(Slice {
-            first: first.0,
-            take: u32::try_from(part.records).expect("a batch's records are counted in 32 bits"),
-            batch_bytes: row.len,
-        });
-        read.payload.extend(batch.placed(row.base_offset, row.ts, partition));
-        read.batches.push((row, batch));
-        read.records += part.records;
-        read.bytes += part.bytes;
-        read.next = first.plus(part.records);
+        if batch.header().left.is_some() {
+            read.next = read.take_parts(partition, (&row, &batch), first..until.min(row.end()), left)?;
+        } else {
+            let part = within(&row, &batch, first, left)?;
+            read.take((row, batch), partition, first, part);
+            read.next = first.plus(part.records);
+        }
         if read.records >= allowance.records || read.bytes >= allowance.bytes || read.next < row.end() {
             break;
         }
     }
     Ok(read)
+}
+
+impl ReadBatches {
+    fn take(
+        &mut self,
+        (row, batch): (BatchRow, Batch),
+        partition: PartitionId,
+        first: Offset,
+        part: Allowance,
+    ) {
+        self.slices.push(Slice {
+            first: first.0,
+            take: u32::try_from(part.records).expect("a batch's records are counted in 32 bits"),
+            batch_bytes: row.len,
+        });
+        self.payload.extend(batch.placed(row.base_offset, row.ts, partition));
+        self.batches.push((row, batch));
+        self.records += part.records;
+        self.bytes += part.bytes;
+    }
+
+    /// Takes the records of a batch with holes that are in `range`, each run of them as a batch of its own: whoever gets them
+    /// knows of no batches with holes. Where to read on.
+    fn take_parts(
+        &mut self,
+        partition: PartitionId,
+        (row, batch): (&BatchRow, &Batch),
+        range: Range<Offset>,
+        left: Allowance,
+    ) -> Result<Offset, Refusal> {
+        let runs_max = RUNS_MAX.saturating_sub(self.slices.len()).max(1);
+        let (runs, next) = runs_of((row, batch), range, (left, runs_max)).map_err(|error| corrupt(&error))?;
+        if runs.is_empty() {
+            return Ok(next);
+        }
+        for (run, part) in runs.iter().zip(batch.parts_of(&runs).map_err(|error| corrupt(&error))?) {
+            let (first, header) = (row.base_offset.plus(run.start.into()), part.header());
+            let len = u32::try_from(part.bytes().len()).expect("no longer than its batch");
+            let row = BatchRow { base_offset: first, count: header.count, len, ..*row };
+            // What it costs is its own size, which whoever gets it counts.
+            let allowance = Allowance { records: header.count.into(), bytes: header.raw_bytes.into() };
+            self.take((row, part), partition, first, allowance);
+        }
+        Ok(next)
+    }
+}
+
+/// Places of the records that are there in `range` and let through, and where to read on.
+fn runs_of(
+    (row, batch): (&BatchRow, &Batch),
+    range: Range<Offset>,
+    (left, runs_max): (Allowance, usize),
+) -> Result<(Vec<Range<u32>>, Offset), BatchError> {
+    let (mut runs, mut taken): (Vec<Range<u32>>, _) = (Vec::new(), Allowance { records: 0, bytes: 0 });
+    let base = batch.header().base_offset.0;
+    for record in batch.records()? {
+        let record = record?;
+        let place = record.offset.0 - base;
+        let offset = row.base_offset.plus(place);
+        if offset < range.start || offset >= range.end {
+            continue;
+        }
+        if taken.records >= left.records || (taken.bytes >= left.bytes && taken.records > 0) {
+            return Ok((runs, offset));
+        }
+        taken.records += 1;
+        taken.bytes += record.size as u64;
+        let place = u32::try_from(place).expect("a batch's records are counted in 32 bits");
+        let at_most = runs.len() >= runs_max;
+        match runs.last_mut().filter(|run| run.end == place) {
+            Some(run) => run.end += 1,
+            None if at_most => return Ok((runs, offset)),
+            None => runs.push(place..place + 1),
+        }
+    }
+    Ok((runs, range.end))
 }
 
 /// How many records of `batch` from `first` on the allowance lets through.

@@ -89,7 +89,8 @@ async fn read_once(
                 }
                 Err(refusal) => return Err(refusal),
             }
-            if filter.is_none() || search.is_over() {
+            // Without a filter it goes on only where nothing is left.
+            if search.is_over() || (filter.is_none() && read.records > 0) {
                 break bounds;
             }
             continue;
@@ -124,7 +125,7 @@ fn answer_of(bounds: Bounds, from: Offset, read: &ReadBatches) -> ReadAnswer {
     }
 }
 
-/// What a filter may still do for one answer.
+/// What a filter, or passing over what was dropped, may still do for one answer.
 struct Search {
     /// What may be found.
     left: Allowance,
@@ -147,7 +148,11 @@ impl Search {
         filter: Option<&Filter>,
         range: Range<Offset>,
     ) -> Result<ReadBatches, Refusal> {
-        let Some(filter) = filter else { return reader.read(range.start, range.end, self.left).await };
+        let Some(filter) = filter else {
+            let read = reader.read(range.start, range.end, self.left).await?;
+            self.looks.records = self.looks.records.saturating_sub(read.next.0 - range.start.0);
+            return Ok(read);
+        };
         let found = reader.read_filtered(filter, (range.start, range.end), self.left).await?;
         let less = |of: Allowance, records: u64, bytes: u64| Allowance {
             records: of.records.saturating_sub(records),
@@ -233,9 +238,8 @@ impl Step {
         Self::Send(SubscribeEvent { event: Some(event) }, Vec::new())
     }
 
-    fn records(read: ReadBatches, committed_end: Offset, term: u64) -> Self {
-        let (slices, committed_end) = (read.slices, committed_end.0);
-        let records = Records { slices, committed_end, term, is_caught_up: false };
+    fn records(read: ReadBatches, records: Records) -> Self {
+        let records = Records { slices: read.slices, ..records };
         Self::Send(SubscribeEvent { event: Some(Event::Records(records)) }, read.payload)
     }
 }
@@ -340,7 +344,7 @@ impl<'a> Cursor<'a> {
         };
         if self.next < bounds.start {
             let gap = Gap { from: self.next.0, to: bounds.start.0, why: "retention".to_owned() };
-            self.next = bounds.start;
+            (self.next, self.told) = (bounds.start, bounds.start);
             return Ok(Step::event(Event::Gap(gap)));
         }
         if self.next < bounds.end {
@@ -389,10 +393,9 @@ impl<'a> Cursor<'a> {
         self.took(&read);
         self.known.firm = self.next;
         if self.joins_caught_up && read.records > 0 && self.next == bounds.end {
-            (self.told, self.was_caught_up) = (self.next, true);
-            let (slices, committed_end) = (read.slices, bounds.end.0);
-            let records = Records { slices, committed_end, term: bounds.term, is_caught_up: true };
-            return Ok(Step::Send(SubscribeEvent { event: Some(Event::Records(records)) }, read.payload));
+            self.was_caught_up = true;
+            let records = self.told_of(&read, bounds.end, bounds.term);
+            return Ok(Step::records(read, Records { is_caught_up: true, ..records }));
         }
         if read.records == 0 && self.next.0.saturating_sub(self.told.0) >= LOOKED_RECORDS {
             self.told = self.next;
@@ -406,8 +409,16 @@ impl<'a> Cursor<'a> {
         if read.records == 0 {
             return Step::Again;
         }
+        let records = self.told_of(&read, committed_end, term);
+        Step::records(read, records)
+    }
+
+    /// What goes with records, all of which it is told of now. What a filter kept back is no hole.
+    fn told_of(&mut self, read: &ReadBatches, committed_end: Offset, term: u64) -> Records {
+        let has_holes = self.filter.is_none() && read.holes(self.told).next().is_some();
         self.told = self.next;
-        Step::records(read, committed_end, term)
+        let next = if has_holes { self.next.0 } else { 0 };
+        Records { committed_end: committed_end.0, term, next, ..Records::default() }
     }
 
     fn took(&mut self, read: &ReadBatches) {

@@ -51,6 +51,14 @@ pub struct Seen {
     pub fate: Fate,
 }
 
+impl Seen {
+    /// Its record is not there any more.
+    #[must_use]
+    pub fn dropped(offset: Offset) -> Self {
+        Self { offset, key: Key::NONE, lane: Lane::default(), fate: Fate::Skip }
+    }
+}
+
 /// What is to be done with a record that was looked at.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fate {

@@ -235,7 +235,7 @@ impl Feed {
                     term: Term(records.term),
                 };
                 let slices = unpack(&records.slices, packet.payload, origin)?;
-                let came = self.records(slices, origin)?;
+                let came = self.records(slices, origin, Offset(records.next))?;
                 self.caught_up = records.is_caught_up.then_some(origin.committed_end);
                 return Ok(Some(came));
             }
@@ -265,19 +265,26 @@ impl Feed {
         }))
     }
 
-    /// All below is behind a reader with a filter, whether it was sent or not.
+    /// All below is behind the reader, whether it was sent or not: a filter kept it back, or compaction dropped it.
     fn looked(&mut self, upto: Offset) {
-        if self.filter.is_some() && self.at.is_none_or(|at| at.next < upto) {
+        if self.at.is_none_or(|at| at.next < upto) {
             self.at = Some(CursorAt::new(upto));
         }
     }
 
-    /// Each record exactly once and in order, whatever the node says; without a filter, without a hole.
-    fn records(&mut self, slices: Vec<RecordSlice>, origin: Origin) -> Result<FeedEvent, ServiceError> {
+    /// Each record exactly once and in order, whatever the node says; without a filter, without a hole unless the node says
+    /// where to go on behind what was dropped.
+    fn records(
+        &mut self,
+        slices: Vec<RecordSlice>,
+        origin: Origin,
+        next: Offset,
+    ) -> Result<FeedEvent, ServiceError> {
+        let may_pass = self.filter.is_some() || next > Offset(0);
         let (mut bytes, mut count) = (0, 0);
         for slice in &slices {
             let at = self.at.get_or_insert(CursorAt::new(slice.first));
-            let follows = at.next == slice.first || (self.filter.is_some() && at.next < slice.first);
+            let follows = at.next == slice.first || (may_pass && at.next < slice.first);
             if !follows {
                 let detail = format!("records from {} follow those before {}", slice.first, at.next);
                 return Err(ServiceError::bad_answer(&detail, Outcome::None).with_partition(self.partition));
@@ -285,6 +292,9 @@ impl Feed {
             at.took(slice.end(), origin.committed_end, origin.term);
             bytes += slice.size()?;
             count += u64::from(slice.take);
+        }
+        if next > Offset(0) {
+            self.looked(next);
         }
         self.received.records += count;
         self.received.bytes += bytes;

@@ -114,7 +114,9 @@ pub(in crate::service) fn unpack(
         let batch = Batch::take_from(&mut payload).map_err(|error| corrupt(&error))?;
         let header = batch.header();
         let end = header.base_offset.0 + u64::from(header.count);
-        let is_sound = before - payload.len() == slice.batch_bytes as usize
+        // Batches with holes stay on the node.
+        let is_sound = header.left.is_none()
+            && before - payload.len() == slice.batch_bytes as usize
             && slice.take > 0
             && slice.first >= header.base_offset.0
             && slice.first.checked_add(u64::from(slice.take)).is_some_and(|last| last <= end)

@@ -38,7 +38,10 @@ impl Puller<'_> {
                 Err(refusal) if refusal.error_code() == ErrorCode::OffsetTrimmed => return Ok(()),
                 Err(refusal) => return Err(refusal),
             };
-            let seen = Sight::of(&place.view)?.look(&read, clock::now())?;
+            let mut seen = Sight::of(&place.view)?.look(&read, clock::now())?;
+            let dropped = read.holes(place.from).flat_map(|hole| (hole.start.0..hole.end.0).map(Offset));
+            seen.extend(dropped.map(Seen::dropped));
+            seen.sort_unstable_by_key(|seen| seen.offset);
             if self.looked(&place, place.from..read.next, seen)? {
                 self.log_skipped().await?;
             }

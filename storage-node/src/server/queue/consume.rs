@@ -272,7 +272,7 @@ impl Consumer<'_> {
         let queue = &**turn.queue();
         if part.view()?.held.config.is_stream {
             let connection = Some(self.connection);
-            return Streamer { part, reader, queue, request: &request, connection }.give().await;
+            return Streamer { part, room, reader, queue, request: &request, connection }.give().await;
         }
         Puller { part, room, reader, queue, turn, call, request: &request }.give().await
     }

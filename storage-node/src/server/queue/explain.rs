@@ -27,17 +27,30 @@ pub(in crate::server) async fn explain(shard: ShardHandle, body: Bytes) -> Resul
         return Ok(explanation);
     }
     if view.held.config.is_stream {
-        // It is shown whatever the record says.
-        return Ok(with_record(explanation, None, false));
+        // It is shown whatever the record says, if it is there.
+        let next = Reader::new(shard, handle.key.1).next_there(offset).await?;
+        return Ok(if next > offset {
+            compacted(explanation)
+        } else {
+            with_record(explanation, None, false)
+        });
     }
     let reader = Reader::new(shard, handle.key.1);
     let read = reader.look(offset, offset.plus(1), Allowance { records: 1, bytes: u64::MAX }).await?;
+    if read.records == 0 && read.next > offset {
+        return Ok(compacted(explanation));
+    }
     let (sight, now) = (Sight::of(&view)?, clock::now());
     let fate = sight.look(&read, now)?.first().map(|seen| seen.fate);
     // Whatever is skipped though any filter would let it through has expired.
     let is_expired =
         sight.without_filter().look(&read, now)?.first().map(|seen| seen.fate) == Some(Fate::Skip);
     Ok(with_record(explanation, fate, is_expired))
+}
+
+/// Nothing else matters of a record that is not there any more.
+fn compacted(explanation: Explanation) -> Explanation {
+    Explanation { hindrances: vec![Hindrance::Compacted as i32], ..explanation }
 }
 
 /// What is known without reading the record.

@@ -1,5 +1,7 @@
 //! The records of leases.
 
+use std::ops::Range;
+
 use bytes::Bytes;
 use weir_protocol::batch::{Batch, Headers};
 use weir_protocol::error::ErrorCode;
@@ -29,6 +31,8 @@ pub(super) struct Found {
     pub(super) slices: Vec<(Slice, [Bytes; 2])>,
     /// In the order of their offsets.
     pub(super) records: Vec<FoundRecord>,
+    /// Offsets that were asked for and have no record any more, because compaction dropped it; in order.
+    pub(super) holes: Vec<Range<Offset>>,
 }
 
 /// What a record says about its delivery.
@@ -39,7 +43,7 @@ pub(super) struct FoundRecord {
     pub(super) expires_at: Option<TimestampMs>,
 }
 
-/// Reads the records at `offsets`, which ascend, until `max_bytes` are collected; one is always read.
+/// Reads the records at `offsets`, which ascend, until `max_bytes` are collected; one is always read if there is one.
 pub(super) async fn find(
     reader: &Reader,
     offsets: impl IntoIterator<Item = Offset>,
@@ -55,9 +59,10 @@ pub(super) async fn find(
             }
             let allowance = Allowance { records: run.end.0 - from.0, bytes: max_bytes - found.bytes };
             let read = reader.read(from, run.end, allowance).await?;
-            if read.records == 0 || !found.add(&read, topic_ttl_ms)? {
+            if read.next == from || !found.add(&read, topic_ttl_ms)? {
                 return Ok(found);
             }
+            found.holes.extend(read.holes(from));
             found.bytes += read.bytes;
             from = read.next;
         }
@@ -66,8 +71,8 @@ pub(super) async fn find(
 }
 
 /// Consecutive offsets as ranges.
-fn runs(offsets: impl IntoIterator<Item = Offset>) -> Vec<std::ops::Range<Offset>> {
-    let mut runs: Vec<std::ops::Range<Offset>> = Vec::new();
+fn runs(offsets: impl IntoIterator<Item = Offset>) -> Vec<Range<Offset>> {
+    let mut runs: Vec<Range<Offset>> = Vec::new();
     for offset in offsets {
         match runs.last_mut().filter(|run| run.end == offset) {
             Some(run) => run.end = offset.plus(1),
@@ -78,6 +83,12 @@ fn runs(offsets: impl IntoIterator<Item = Offset>) -> Vec<std::ops::Range<Offset
 }
 
 impl Found {
+    /// Whether the record at an offset that was asked for was dropped.
+    pub(super) fn is_hole(&self, offset: Offset) -> bool {
+        let at = self.holes.partition_point(|hole| hole.end <= offset);
+        self.holes.get(at).is_some_and(|hole| hole.contains(&offset))
+    }
+
     /// Adds what was read; false if an answer cannot hold all of it. A batch of which records apart from each other are
     /// meant is there once.
     fn add(&mut self, read: &ReadBatches, topic_ttl_ms: Option<u64>) -> Result<bool, Refusal> {

@@ -1,5 +1,6 @@
 //! Leases records and sends them.
 
+use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -84,7 +85,7 @@ async fn pull_once(
         };
         let step = if view.held.config.is_stream {
             let (part, reader, queue, request) = (&part, &reader, &*queue, &request);
-            Streamer { part, reader, queue, request, connection: None }.give().await?
+            Streamer { part, room, reader, queue, request, connection: None }.give().await?
         } else {
             puller.give().await?
         };
@@ -279,6 +280,7 @@ impl Puller<'_> {
     async fn send(&self, grants: Vec<Grant>, found: Found) -> Result<Step, Refusal> {
         let now = clock::now();
         let (mut kept, mut expired, mut unread) = (Vec::new(), Vec::new(), Vec::new());
+        let mut dropped = Vec::new();
         let mut is_postponed = false;
         {
             let (mut held, _) = self.part.lock(self.queue)?;
@@ -289,6 +291,7 @@ impl Puller<'_> {
             for grant in grants {
                 while records.next_if(|record| record.offset < grant.offset).is_some() {}
                 match records.next_if(|record| record.offset == grant.offset) {
+                    None if found.is_hole(grant.offset) && !is_gone => dropped.push(grant),
                     None => unread.push(grant),
                     Some(record) if record.expires_at.is_some_and(|at| at <= now) => expired.push(grant),
                     Some(record) => match record.deliver_at.filter(|at| *at > now) {
@@ -310,7 +313,11 @@ impl Puller<'_> {
             // Whoever listens by now may have thought that nothing is due.
             self.queue.changed.notify_waiters();
         }
-        if let Err(refusal) = self.settle_expired(&expired).await {
+        let settled = match dropped.is_empty() {
+            true => self.settle_unsent(&expired, None).await,
+            false => self.settle_dropped(expired, dropped).await,
+        };
+        if let Err(refusal) = settled {
             // They are not sent either.
             self.release(&kept);
             return Err(refusal);
@@ -321,26 +328,43 @@ impl Puller<'_> {
         Ok(Step::Given(self.answer(&kept, found, false)?))
     }
 
-    /// A record whose time to live is over is settled without being delivered.
-    async fn settle_expired(&self, expired: &[Grant]) -> Result<(), Refusal> {
+    /// Records that compaction dropped are settled, and with them those that follow and were dropped too, which nobody was
+    /// offered yet.
+    async fn settle_dropped(&self, mut unsent: Vec<Grant>, dropped: Vec<Grant>) -> Result<(), Refusal> {
+        let next = {
+            let (held, _) = self.part.lock(self.queue)?;
+            held.leases.next()
+        };
+        let ends_there = dropped.last().is_some_and(|last| last.offset.plus(1) == next);
+        let beyond = if ends_there { Some(next..self.reader.next_there(next).await?) } else { None };
+        unsent.extend(dropped);
+        unsent.sort_unstable_by_key(|grant| grant.offset);
+        self.settle_unsent(&unsent, beyond).await
+    }
+
+    /// Records whose time to live is over, or that are not there any more, are settled without being delivered; `beyond` them
+    /// is a range of which nothing is there.
+    async fn settle_unsent(&self, unsent: &[Grant], beyond: Option<Range<Offset>>) -> Result<(), Refusal> {
         let mut event = PartEvent::default();
         let decided = {
             let (mut held, view) = self.part.lock(self.queue)?;
-            for grant in expired {
+            for grant in unsent {
                 let item = Settle { offset: grant.offset, fence: grant.fence, action: Action::Ack };
                 let verdict = held.leases.settle(&view.held.part, view.end, &item, clock::now());
                 if matches!(verdict, Verdict::Done(Effect::Settled)) {
                     event.settle(grant.offset);
                 }
             }
+            event.settled.extend(beyond.filter(|beyond| !beyond.is_empty()));
             held.next_fence
         };
         if event.is_empty() {
             return Ok(());
         }
+        event.coalesce();
         let logged = self.part.commit(self.room, &event, decided).await;
         let (mut held, view) = self.part.lock(self.queue)?;
-        let offsets = expired.iter().map(|grant| grant.offset);
+        let offsets = unsent.iter().map(|grant| grant.offset);
         match logged {
             Ok(()) => held.leases.committed(&view.held.part, offsets),
             Err(_) => held.leases.failed(&view.held.part, offsets, clock::now()),
@@ -352,6 +376,12 @@ impl Puller<'_> {
     async fn repeat(&self, grants: Vec<Grant>) -> Result<Step, Refusal> {
         let max_bytes = self.request.max_bytes.clamp(1, PULL_BYTES_MAX);
         let found = find(self.reader, grants.iter().map(|grant| grant.offset), max_bytes, None).await?;
+        let (dropped, grants): (Vec<_>, Vec<_>) =
+            grants.into_iter().partition(|grant| found.is_hole(grant.offset));
+        self.settle_unsent(&dropped, None).await?;
+        if grants.is_empty() {
+            return Ok(Step::Again);
+        }
         Ok(Step::Given(self.answer(&grants, found, true)?))
     }
 

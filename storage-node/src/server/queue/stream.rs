@@ -1,5 +1,6 @@
 //! Parts of streams: one reader at a time, in the order of offsets; acknowledgements up to a record.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use weir_protocol::error::ErrorCode;
@@ -18,6 +19,7 @@ use crate::subscription::{Acked, Action, Connection, PartEvent, Settle, Wants};
 /// One look for records to show.
 pub(super) struct Streamer<'a> {
     pub(super) part: &'a PartHandle,
+    pub(super) room: &'a Room,
     pub(super) reader: &'a Reader,
     pub(super) queue: &'a Queue,
     pub(super) request: &'a PullRequest,
@@ -102,7 +104,10 @@ impl Streamer<'_> {
             Err(refusal) if refusal.error_code() == ErrorCode::OffsetTrimmed => return Ok(Step::Again),
             found => found?,
         };
-        let Some(last) = found.records.last() else { return Ok(Step::Again) };
+        let Some(last) = found.records.last() else {
+            self.settle_dropped(found.holes.first().cloned()).await?;
+            return Ok(Step::Again);
+        };
         let shown_end = last.offset.plus(1);
         let first_fence = {
             let (mut held, now) = self.part.lock(self.queue)?;
@@ -127,6 +132,25 @@ impl Streamer<'_> {
         let answer = PullAnswer { grants, slices, is_repeat: false, is_more };
         let payload = payload.into_iter().flatten().collect();
         Ok(Step::Given(Given { answer, payload, bytes: found.bytes }))
+    }
+}
+
+impl Streamer<'_> {
+    /// What compaction dropped is settled where it is next in line, with what follows and was dropped too.
+    async fn settle_dropped(&self, hole: Option<Range<Offset>>) -> Result<(), Refusal> {
+        let Some(hole) = hole else { return Ok(()) };
+        let end = self.reader.next_there(hole.end).await?;
+        let decided = {
+            let (held, _) = self.part.lock(self.queue)?;
+            if held.is_seeking {
+                return Ok(());
+            }
+            held.next_fence
+        };
+        let event = PartEvent { settled: vec![hole.start..end], ..PartEvent::default() };
+        let logged = self.part.commit(self.room, &event, decided).await;
+        // After a seek it is looked at again.
+        if was_moved(&logged) { Ok(()) } else { logged }
     }
 }
 
