@@ -20,6 +20,8 @@ pub struct TierMetrics {
     failures: IntCounter,
     replaced: IntCounter,
     replaced_bytes: IntCounter,
+    compacted: IntCounter,
+    compacted_bytes: IntCounter,
     snapshots: IntCounter,
     snapshot_bytes: IntCounter,
     exported_at: Gauge,
@@ -60,6 +62,14 @@ impl TierMetrics {
             failures: counter("weir_tier_failures_total", "Rounds of sealing and deleting that failed.")?,
             replaced: counter("weir_tier_packs_replaced_total", "Mostly dead packs that others took over.")?,
             replaced_bytes: counter("weir_tier_packs_replaced_bytes_total", "Bytes of these packs.")?,
+            compacted: counter(
+                "weir_tier_compacted_records_total",
+                "Messages dropped because their key has a newer one, or was deleted.",
+            )?,
+            compacted_bytes: counter(
+                "weir_tier_compacted_bytes_total",
+                "Bytes of these messages, before compression.",
+            )?,
             snapshots: counter(
                 "weir_tier_snapshots_total",
                 "States of shards that went to the object store.",
@@ -89,6 +99,12 @@ impl TierMetrics {
     pub fn replaced(&self, packs: u64, bytes: u64) {
         self.replaced.inc_by(packs);
         self.replaced_bytes.inc_by(bytes);
+    }
+
+    /// Counts records that compaction dropped, and their encoded bytes.
+    pub fn compacted(&self, records: u64, bytes: u64) {
+        self.compacted.inc_by(records);
+        self.compacted_bytes.inc_by(bytes);
     }
 
     /// Counts the state of a shard that went to the store.

@@ -11,15 +11,17 @@ use ulid::Ulid;
 use weir_protocol::error::ErrorCode;
 use weir_protocol::ids::{LogIndex, ShardId, Term};
 use weir_protocol::rpc::Refusal;
-use weir_tier::cold::{ColdError, PackRef};
-use weir_tier::pack::{PackIdentity, PackSummary, PackWriter, batches};
-use weir_tier::spans::Spans;
+use weir_tier::pack::{PackIdentity, PackSummary, PackWriter};
 use weir_tier::store::{PackName, Upload};
 
+use super::compaction::Window;
+use super::compactor::Compactor;
 use super::making::{SealError, commit, finish, pack, seal_of};
 use super::plan::{LeftOut, Plan, Run, is_worth_it, plan};
+use super::source::Source;
+use crate::clock;
 use crate::replica::ShardHandle;
-use crate::shard::command::{Change, Rewrite};
+use crate::shard::command::{Change, Rewrite, Seal};
 use crate::shard::state::{PackNo, Packs, Partition, SharedPartitions};
 use crate::tier::Tier;
 
@@ -38,12 +40,6 @@ struct Seen {
     partitions: SharedPartitions,
 }
 
-/// A pack that is replaced: it may call its partitions by the lives of before a restore.
-struct Source {
-    pack: PackRef,
-    spans: Spans,
-}
-
 /// Rewrites for the shards of a node, one pack at a time.
 pub struct Rewriter {
     tier: Arc<Tier>,
@@ -52,13 +48,16 @@ pub struct Rewriter {
     left_out: BTreeMap<ShardId, LeftOut>,
     /// Where nothing fitted together it is looked again at this time.
     next_plan: BTreeMap<ShardId, Instant>,
+    compactor: Compactor,
 }
 
 impl Rewriter {
     /// A rewriter of `shards`, for packs of which less than `below_permille` thousandths are referred to.
     #[must_use]
     pub fn new(tier: Arc<Tier>, shards: Arc<BTreeMap<ShardId, ShardHandle>>, below_permille: u64) -> Self {
-        Self { tier, shards, below_permille, left_out: BTreeMap::new(), next_plan: BTreeMap::new() }
+        let compactor = Compactor::new(Arc::clone(&tier), Window::default());
+        let (left_out, next_plan) = (BTreeMap::new(), BTreeMap::new());
+        Self { tier, shards, below_permille, left_out, next_plan, compactor }
     }
 
     /// Runs until the node stops. A pack that is being made then is left: its object is nobody's and is swept, and what it was
@@ -85,7 +84,7 @@ impl Rewriter {
         }
     }
 
-    /// Rewrites one plan of each shard that has one. A shard where that fails keeps no other waiting, nor does a pack that cannot
+    /// Rewrites one plan of each shard that has one, and compacts some of what is to be compacted. A shard where that fails keeps no other waiting, nor does a pack that cannot
     /// be read keep others of its shard for long: the next plan is without it. The first failure is told at the end.
     pub(super) async fn round(&mut self) -> Result<(), SealError> {
         let mut failed = None;
@@ -97,6 +96,9 @@ impl Rewriter {
             if let Err(error) = self.rewrite(shard).await {
                 failed.get_or_insert(error);
             }
+        }
+        if let Err(error) = self.compactor.round(&self.shards, clock::now()).await {
+            failed.get_or_insert(error);
         }
         failed.map_or(Ok(()), Err)
     }
@@ -151,7 +153,10 @@ impl Rewriter {
         let replaced_bytes: u64 = replaced.iter().map(|pack| pack.bytes).sum();
         let (packs, bytes) = (plan.replaced.len() as u64, summary.pack_bytes);
         let replaced = plan.replaced.iter().copied().collect();
-        let rewrite = Rewrite { pack: seal_of(&name, &summary), replaced, compacted: Vec::new() };
+        // As its runs count them, though less is left where records were dropped before.
+        let batch_bytes = plan.runs.iter().map(|run| run.bytes).sum();
+        let pack = Seal { batch_bytes, ..seal_of(&name, &summary) };
+        let rewrite = Rewrite { pack, replaced, compacted: Vec::new() };
         if commit(shard, &self.tier, &name, Change::Rewrite(rewrite)).await? {
             self.tier.metrics.replaced(packs, replaced_bytes);
             self.tier.cold.metrics().wrote(&summary);
@@ -199,11 +204,9 @@ impl Rewriter {
         let mut sources = BTreeMap::new();
         for no in &plan.replaced {
             let pack = seen.packs.get(*no).ok_or_else(|| wrong("a plan of an unknown pack"))?;
-            let pack = self.tier.pack_ref(shard.shard, pack);
             let runs = plan.runs.iter().filter(|run| run.pack == *no);
-            let runs: Vec<_> = runs.map(|run| (pack.packed(run.key), run.records.clone())).collect();
-            let spans = self.tier.cold.spans(&pack, runs).await?;
-            sources.insert(*no, Source { pack, spans });
+            let runs = runs.map(|run| (run.key, run.records.clone()));
+            sources.insert(*no, Source::open(&self.tier, shard.shard, pack, runs).await?);
         }
         Ok(sources)
     }
@@ -219,37 +222,22 @@ async fn copy_run(
 ) -> Result<PackWriter, SealError> {
     let end = run.records.end;
     let mut rows = partition.batches_from(run.records.start).take_while(|row| row.end() <= end).peekable();
-    let packed_key = source.pack.packed(run.key);
-    while let Some((block, raw)) = source.spans.next_of(packed_key).await? {
+    loop {
         let began = Instant::now();
-        let bytes = raw.len() as u64;
-        let (mut of_block, mut found) = (Vec::new(), Vec::new());
-        for batch in batches(raw, &block, packed_key) {
-            let batch = batch.map_err(|error| damaged(source, &error.to_string()))?;
-            let header = batch.header();
-            let Some(row) = rows.next_if(|row| row.base_offset == header.base_offset) else { continue };
-            if row.count != header.count {
-                return Err(damaged(source, "a batch is not the one that was sealed").into());
-            }
-            of_block.push((run.key, row));
-            found.push(batch.unplaced());
-        }
+        let Some(found) = source.next(run.key, &mut rows).await? else { return Ok(writer) };
+        let bytes: u64 = found.iter().map(|(_, batch)| batch.bytes().len() as u64).sum();
+        let (of_block, found) =
+            found.into_iter().map(|(row, batch)| ((run.key, row), batch.unplaced())).unzip();
         let (made, packed) = pack(writer, of_block, found).await?;
         writer = made;
         upload.write(packed?).await?;
-        tokio::time::sleep_until(began + Duration::from_micros(bytes * 1_000_000 / PACE_BYTES_PER_SECOND))
-            .await;
-    }
-    match rows.next() {
-        None => Ok(writer),
-        Some(_) => Err(damaged(source, "a batch is not where it was sealed").into()),
+        pace(began, bytes).await;
     }
 }
 
-/// The pack is not what its shard says.
-fn damaged(source: &Source, what: &str) -> ColdError {
-    let object = source.pack.name.to_string();
-    ColdError { why: format!("object {object}: {what}"), object, is_damage: true }
+/// Waits until so many bytes may be behind.
+pub(super) async fn pace(began: Instant, bytes: u64) {
+    tokio::time::sleep_until(began + Duration::from_micros(bytes * 1_000_000 / PACE_BYTES_PER_SECOND)).await;
 }
 
 fn wrong(what: &str) -> Refusal {

@@ -1,5 +1,6 @@
 //! Tests of the sealer over a store that fails, and of reading what it has sealed.
 
+mod compacting;
 mod deleting;
 mod exporting;
 mod rewriter;
@@ -8,6 +9,7 @@ mod whereabouts;
 
 use std::collections::BTreeMap;
 use std::os::unix::fs::FileExt as _;
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::sync::mpsc;
@@ -54,14 +56,7 @@ impl Play {
 
     async fn with_packs_of(seal_bytes: u64, faults: &Faults) -> Self {
         let dir = tempfile::tempdir().unwrap();
-        let config = NodeConfig {
-            data_dir: dir.path().to_owned(),
-            journal_file_bytes: 16 << 20,
-            data_shards: 2,
-            tail_ring_bytes: 1,
-            ..NodeConfig::default()
-        };
-        let node = Node::start(config).await.unwrap();
+        let node = Self::start_node(dir.path()).await;
         let cache = CacheConfig { memory_bytes: 1 << 20, disk_bytes: 0, folder: dir.path().join("cache") };
         let store = in_memory(faults.clone());
         let tier = Arc::new(Tier {
@@ -79,10 +74,33 @@ impl Play {
             is_deposed: AtomicBool::new(false),
             metrics: TierMetrics::register(&Registry::new()).unwrap(),
         });
+        Self::with_node(node, tier, dir)
+    }
+
+    async fn start_node(dir: &Path) -> RunningNode {
+        let config = NodeConfig {
+            data_dir: dir.to_owned(),
+            journal_file_bytes: 16 << 20,
+            data_shards: 2,
+            tail_ring_bytes: 1,
+            ..NodeConfig::default()
+        };
+        Node::start(config).await.unwrap()
+    }
+
+    fn with_node(node: RunningNode, tier: Arc<Tier>, dir: tempfile::TempDir) -> Self {
         let handle = |id| (id, ShardHandle { tier: Some(Arc::clone(&tier)), ..node.shard(id) });
         let shards = Arc::new(BTreeMap::from([ShardId::META, ShardId(1), ShardId(2)].map(handle)));
         let sealer = Sealer::new(Arc::clone(&tier), Arc::clone(&shards));
         Self { node, tier, sealer, shards, dir }
+    }
+
+    /// The node ends, in order, and starts on what is left; the store is the same.
+    async fn restart(self) -> Self {
+        let Self { node, tier, sealer, shards, dir } = self;
+        drop((sealer, shards));
+        node.shutdown(Duration::from_secs(1)).await;
+        Self::with_node(Self::start_node(dir.path()).await, tier, dir)
     }
 
     async fn change(&self, shard: u32, sub: SubBatch) -> Verdict {

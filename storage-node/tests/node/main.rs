@@ -4,6 +4,7 @@
 mod basics;
 mod client;
 mod cold;
+mod compaction;
 mod confirms;
 mod consume;
 mod early;
