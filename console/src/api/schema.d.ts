@@ -799,6 +799,12 @@ export interface components {
             earliest: number;
             /**
              * Format: int64
+             * @description Next offset that exists, or the end (`compacted`).
+             * @default null
+             */
+            next: number;
+            /**
+             * Format: int64
              * @description Sequence number the producer was expected to send (`producer_gap`).
              * @default null
              */
@@ -973,7 +979,7 @@ export interface components {
          * @description What keeps a message from being leased.
          * @enum {string}
          */
-        Hindrance: "paused" | "window_full" | "no_consumer" | "comes_again_full" | "filtered" | "expired" | "scheduled" | "in_line" | "seeking";
+        Hindrance: "paused" | "window_full" | "no_consumer" | "comes_again_full" | "filtered" | "expired" | "scheduled" | "in_line" | "seeking" | "compacted";
         /**
          * @description A page of what is leased and what waits for its time, by partition and offset.
          * @example {

@@ -15,6 +15,7 @@ const REASONS: Record<Reason, string> = {
   scheduled: 'Its publisher wants it later.',
   in_line: 'Others go before it.',
   seeking: 'A seek is on its way.',
+  compacted: 'Compaction dropped it: its key has a newer message, or was deleted. It is settled undelivered.',
 };
 
 export const reasonText = (reason: string): string => REASONS[reason as Reason] ?? reason;

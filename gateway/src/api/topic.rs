@@ -48,7 +48,10 @@ pub struct TopicConfig {
     pub content_type: Option<String>,
     /// What is removed, and when. Unlimited by default.
     pub retention: Retention,
-    /// `none`. `key` (keep the newest message of each key) is refused as `not_supported`.
+    /// `none`, or `key`: of messages with a key, the newest of each key is kept and older ones are dropped once they are in the
+    /// object store, without which it is refused as `not_supported`. Offsets stay what they were. A key whose newest message is
+    /// empty is deleted, and a day later that message goes too. Cannot be combined with `retention.until_settled`; other limits
+    /// of `retention` count what was published, dropped or not.
     pub compaction: Compaction,
     /// Confirm level of publishes that name none.
     pub default_confirm: Level,
@@ -108,7 +111,7 @@ pub enum Compaction {
     /// Every record is kept.
     #[default]
     None,
-    /// The newest record of each key is kept: refused as `not_supported`.
+    /// The newest record of each key is kept, and records without a key.
     Key,
 }
 
@@ -257,7 +260,7 @@ pub struct TopicPatch {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub retention: Option<RetentionPatch>,
-    /// Must be `none`.
+    /// Whether older messages of a key are dropped. What was dropped does not come back.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub compaction: Option<Compaction>,

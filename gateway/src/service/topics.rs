@@ -322,8 +322,13 @@ fn check_config(config: &TopicConfig, level_max: Level) -> Result<(), ServiceErr
     let refuse =
         |code, field: &'static str, detail: String| Err(ServiceError::new(code, detail).with_field(field));
     let invalid = |field, detail| refuse(ErrorCode::InvalidConfig, field, detail);
-    if config.compact_by_key {
-        return refuse(ErrorCode::NotSupported, "compaction", "compaction is not built yet".into());
+    if config.compact_by_key && level_max < Level::Archived {
+        let detail = "compaction: key drops messages from packs in an object store, and there is none";
+        return refuse(ErrorCode::NotSupported, "compaction", detail.into());
+    }
+    if config.compact_by_key && config.retention_until_settled {
+        let detail = "until_settled removes what everybody has settled, compaction: key keeps the newest of each key: one of them";
+        return invalid("compaction", detail.into());
     }
     if config.partitions == 0 || config.partitions > PARTITIONS_MAX {
         let detail = format!("partitions is {}; 1 to {PARTITIONS_MAX} are allowed", config.partitions);

@@ -1,0 +1,258 @@
+//! A topic that keeps the newest message of each key, through the public interface of the real product: killed while it is
+//! compacted, and restored from the bucket alone.
+#![expect(dead_code, reason = "each test uses a part of the product's client")]
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod frames;
+mod product;
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use frames::FrameSocket;
+use product::{Connection, Product, done, send};
+use serde_json::{Value, json};
+use weir_protocol::ws::{ClientFrame, Hello, Limit, ServerFrame, Sub};
+
+const MESSAGES: u64 = 420;
+const KEYS: u64 = 5;
+/// One of so many has no key.
+const PLAIN_EVERY: u64 = 60;
+const BYTES: usize = 64 << 10;
+const PATIENCE: Duration = Duration::from_secs(240);
+/// What is new is left as it is while it is less than a MiB in objects.
+const NEW_MAX: usize = 60;
+
+fn value(n: u64) -> String {
+    let mut state = n.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+    let mut text = format!("{n:08} ");
+    while text.len() < BYTES {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        text.push_str(&format!("{state:016x}"));
+    }
+    text
+}
+
+fn key(n: u64) -> Option<String> {
+    (!n.is_multiple_of(PLAIN_EVERY)).then(|| format!("k{}", n % KEYS))
+}
+
+/// Whether the message is there in any case: it has no key, or is the newest of its.
+fn must_be_there(n: u64) -> bool {
+    key(n).is_none_or(|own| !(n + 1..MESSAGES).any(|later| key(later).is_some_and(|key| key == own)))
+}
+
+fn start(dir: &Path, bucket: &str) -> (Product, Connection) {
+    let options = [
+        ["--object-store", bucket],
+        ["--journal-max", "64MiB"],
+        ["--journal-file", "16MiB"],
+        ["--data-shards", "1"],
+        ["--seal-after-ms", "2000"],
+        ["--seal-size", "8MiB"],
+        ["--snapshot-every-ms", "500"],
+        ["--tail-ring", "1MiB"],
+        ["--cache-memory", "16MiB"],
+        ["--cache-disk", "0B"],
+    ];
+    let product = Product::start_with(dir, "127.0.0.1:0", options.concat().as_slice());
+    let http = Connection::open(&product.address).unwrap();
+    (product, http)
+}
+
+fn publish(http: &mut Connection, n: u64, began: Instant) {
+    loop {
+        let key = key(n);
+        let mut headers = vec![("Content-Type", "text/plain")];
+        headers.extend(key.as_ref().map(|key| ("Message-Key", key.as_str())));
+        let answer = http.request("POST /v1/topics/table/messages", &headers, value(n).as_bytes()).unwrap();
+        match answer.status {
+            201 => return,
+            429 | 503 => std::thread::sleep(Duration::from_millis(100)),
+            _ => panic!("message {n}: {}", answer.text()),
+        }
+        assert!(began.elapsed() < PATIENCE, "no room for message {n}");
+    }
+}
+
+fn metric(http: &mut Connection, name: &str) -> f64 {
+    let metrics = http.request("GET /metrics", &[], b"").unwrap().text();
+    let line = metrics.lines().find(|line| line.starts_with(&format!("{name} ")));
+    line.and_then(|line| line.rsplit(' ').next()).unwrap().parse().unwrap()
+}
+
+fn until(http: &mut Connection, what: &str, holds: &dyn Fn(&mut Connection) -> bool) {
+    let began = Instant::now();
+    while !holds(http) {
+        assert!(began.elapsed() < PATIENCE, "{what}: it never did");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// The offsets of all that is there; each message is what was published there.
+fn read_all(http: &mut Connection) -> Vec<u64> {
+    let (mut found, mut next) = (Vec::new(), 0);
+    loop {
+        let line = format!("GET /v1/topics/table/messages?from={next}&limit=40&max_bytes=3000000");
+        let answer = http.request(&line, &[], b"").unwrap();
+        assert_eq!(answer.status, 200, "{}", answer.text());
+        assert_eq!(answer.header("cache-control"), Some("no-store"), "what is there may be dropped later");
+        let page = answer.json();
+        for message in page["messages"].as_array().unwrap() {
+            let offset = message["offset"].as_u64().unwrap();
+            assert!(message["data"] == value(offset), "message {offset} is another");
+            assert_eq!(message["key"].as_str().map(str::to_owned), key(offset));
+            found.push(offset);
+        }
+        next = page["next"].as_u64().unwrap();
+        if page["up_to_date"] == true {
+            assert_eq!(next, MESSAGES, "the end stays where it is");
+            break;
+        }
+    }
+    assert!(found.is_sorted_by(|a, b| a < b), "in order: {found:?}");
+    let missing: Vec<_> = (0..MESSAGES).filter(|n| must_be_there(*n) && !found.contains(n)).collect();
+    assert!(missing.is_empty(), "{missing:?} are gone");
+    found
+}
+
+/// One message that was dropped says which is next; that one is there.
+fn ask_for_dropped(http: &mut Connection, found: &[u64]) {
+    for gone in (0..MESSAGES).filter(|n| !found.contains(n)).step_by(37) {
+        let answer = http.request(&format!("GET /v1/topics/table/messages/0/{gone}"), &[], b"").unwrap();
+        let problem = answer.json();
+        assert_eq!((answer.status, &problem["code"]), (410, &json!("compacted")), "{problem}");
+        let next = found.iter().find(|offset| **offset > gone).unwrap();
+        assert_eq!(problem["current"]["next"], *next, "{problem}");
+        let there = http.request(&format!("GET /v1/topics/table/messages/0/{next}"), &[], b"").unwrap();
+        assert_eq!((there.status, there.text() == value(*next)), (200, true));
+    }
+    let beyond = http.request(&format!("GET /v1/topics/table/messages/0/{MESSAGES}"), &[], b"").unwrap();
+    assert_eq!(beyond.status, 416, "{}", beyond.text());
+}
+
+fn work_off(http: &mut Connection, name: &str) -> Vec<u64> {
+    let mut found = Vec::new();
+    loop {
+        let body = json!({"max": 20, "wait_ms": 500, "holder": "me"});
+        let pulled = done(http, &format!("POST /v1/subscriptions/{name}:pull"), &body);
+        let messages = pulled["messages"].as_array().unwrap();
+        if messages.is_empty() {
+            return found;
+        }
+        found.extend(messages.iter().map(|message| message["offset"].as_u64().unwrap()));
+        let leases: Vec<_> = messages.iter().map(|message| message["lease"].clone()).collect();
+        done(http, &format!("POST /v1/subscriptions/{name}:settle"), &json!({"ack": leases}));
+    }
+}
+
+/// What a follower over the WebSocket is sent from the earliest message on.
+async fn follow(address: &str, form: &'static str) -> Vec<u64> {
+    let mut socket = FrameSocket::connect(address, form).await;
+    socket.send(0, ClientFrame::Hello(Hello { v: 1, ..Hello::default() })).await;
+    let limit = Limit { msgs: 1_000_000, bytes: 1 << 30 };
+    let from = Some("earliest".parse().unwrap());
+    let sub = Sub { topic: Some("table".into()), from, limit, ..Sub::default() };
+    socket.send(1, ClientFrame::Sub(sub)).await;
+    let mut found = Vec::new();
+    loop {
+        match socket.next().await.1 {
+            ServerFrame::Msg(msg) => found.push(msg.o),
+            ServerFrame::Msgs(msgs) => found.extend(msgs.msgs.iter().map(|msg| msg.o)),
+            ServerFrame::Deliveries(frame) => {
+                found.extend(frame.records().unwrap().iter().map(|(record, _)| record.offset.0));
+            }
+            ServerFrame::CaughtUp(_) => return found,
+            ServerFrame::Gap(gap) => panic!("{gap:?}"),
+            _ => {}
+        }
+    }
+}
+
+fn restore(bucket: &str, data: &Path) -> Value {
+    let arguments = ["restore", "--json", "--bucket", bucket, "--data-dir", data.to_str().unwrap()];
+    let output = Command::new(env!("CARGO_BIN_EXE_weir")).args(arguments).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+#[test]
+fn a_compacted_topic_keeps_the_newest_of_each_key_whatever_happens_to_its_machine() {
+    let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let bucket = format!("file://{}", dir.path().join("bucket").display());
+    let (mut product, mut http) = start(dir.path(), &bucket);
+    done(&mut http, "PUT /v1/topics/table", &json!({"partitions": 1, "compaction": "key"}));
+    for (name, mode) in [("work", "queue"), ("tail", "stream"), ("later", "queue")] {
+        let config = json!({"mode": mode, "topics": ["table"], "start": "earliest"});
+        done(&mut http, &format!("PUT /v1/subscriptions/{name}"), &config);
+    }
+    let began = Instant::now();
+    for n in 0..MESSAGES {
+        publish(&mut http, n, began);
+    }
+    // A part of the partition is compacted, and more is on its way.
+    until(&mut http, "a pack is compacted", &|http| metric(http, "weir_tier_compacted_records_total") > 0.0);
+    product.kill();
+    let (mut product, mut http) = start(dir.path(), &bucket);
+    read_all(&mut http);
+    until(&mut http, "all is compacted", &|http| {
+        metric(http, "weir_storage_upload_lag_seconds") == 0.0
+            && read_all(http).len() <= (0..MESSAGES).filter(|n| must_be_there(*n)).count() + NEW_MAX
+    });
+    let found = read_all(&mut http);
+    ask_for_dropped(&mut http, &found);
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    for form in ["weir.v1.json", "weir.v1.bin"] {
+        assert_eq!(runtime.block_on(follow(&product.address, form)), found, "{form}");
+    }
+    for name in ["work", "tail"] {
+        assert_eq!(work_off(&mut http, name), found, "{name}");
+        let seen = done(&mut http, &format!("GET /v1/subscriptions/{name}"), &Value::Null);
+        assert_eq!(seen["totals"]["unsettled"], 0, "{seen}");
+    }
+    // The newest manifest knows all of it: what changes next is a message more.
+    let sure = [("Confirm", "archived"), ("Confirm-Deadline-Ms", "60000"), ("Message-Key", "k0")];
+    http.patience(Duration::from_secs(90));
+    let more = http.request("POST /v1/topics/other/messages", &sure, b"").unwrap();
+    assert_eq!(more.status, 201, "{}", more.text());
+    product.kill();
+
+    let again = dir.path().join("again");
+    restore(&bucket, &again.join("data"));
+    let (mut product, mut http) = start(&again, &bucket);
+    let restored = read_all(&mut http);
+    assert!(restored.iter().all(|offset| found.contains(offset)), "nothing comes back");
+    ask_for_dropped(&mut http, &restored);
+    assert_eq!(work_off(&mut http, "later"), restored);
+    assert!(product.stop());
+}
+
+#[test]
+fn what_makes_no_sense_with_compaction_is_refused_and_an_empty_message_deletes_its_key() {
+    let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let bucket = format!("file://{}", dir.path().join("bucket").display());
+    let (mut product, mut http) = start(dir.path(), &bucket);
+    let both = json!({"compaction": "key", "retention": {"until_settled": true}});
+    let answer = send(&mut http, "PUT /v1/topics/t", &both);
+    let problem = answer.json();
+    assert_eq!((answer.status, &problem["code"]), (400, &json!("invalid_config")), "{problem}");
+    let config =
+        json!({"compaction": "key", "retention": {"age_ms": 3_600_000_000_u64, "records": 1_000_000}});
+    let made = done(&mut http, "PUT /v1/topics/t", &config);
+    assert_eq!(made["config"]["compaction"], "key");
+    let until_settled = json!({"retention": {"until_settled": true}});
+    assert_eq!(send(&mut http, "PATCH /v1/topics/t", &until_settled).status, 400);
+    assert_eq!(send(&mut http, "PATCH /v1/topics/t", &json!({"compaction": "none"})).status, 200);
+    assert_eq!(send(&mut http, "PATCH /v1/topics/t", &json!({"compaction": "key"})).status, 200);
+    // A key may be deleted like this; the message is shown as any other while it is there.
+    let deletes = http.request("POST /v1/topics/t/messages", &[("Message-Key", "gone")], b"").unwrap();
+    assert_eq!(deletes.status, 201, "{}", deletes.text());
+    let page = done(&mut http, "GET /v1/topics/t/messages", &Value::Null);
+    let shown: BTreeMap<_, _> = page["messages"][0].as_object().unwrap().iter().collect();
+    assert_eq!(shown[&"key".to_owned()], "gone", "{page}");
+    assert!(product.stop());
+}
