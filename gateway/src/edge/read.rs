@@ -104,8 +104,9 @@ pub(super) async fn page(call: Call) -> Result<Response, Problem> {
         add_headers(&call, &read, &page, &tag, &mut response);
         return Ok(response);
     }
-    // With a filter, an empty page may be how far one request looks.
-    let was_in_vain = page.slices.is_empty() && (read.filter.is_none() || page.up_to_date);
+    // An empty page may be how far one request looks, by a filter or through what was dropped.
+    let stands = read.filter.is_none() && page.partitions.iter().all(|edge| edge.next == edge.from);
+    let was_in_vain = page.slices.is_empty() && (page.up_to_date || stands);
     let mut response = if !read.wait.is_zero() && was_in_vain {
         empty(StatusCode::NO_CONTENT)
     } else {

@@ -7,9 +7,11 @@ use std::time::Instant;
 
 use bytes::Bytes;
 use tokio::sync::Notify;
-use weir_protocol::batch::{Batch, BatchError};
+use weir_protocol::batch::{Batch, BatchError, HEADER_BYTES};
 use weir_protocol::error::ErrorCode;
+use weir_protocol::frame::BODY_BYTES_MAX;
 use weir_protocol::ids::{Offset, PartitionId, TimestampMs};
+use weir_protocol::limits::BATCH_BYTES_MAX;
 use weir_protocol::rpc::{At, Position, Refusal, Slice};
 
 use super::bodies;
@@ -26,7 +28,16 @@ const BLOCKS_AHEAD_FIRST: usize = 2;
 const BLOCKS_AHEAD_MAX: usize = 16;
 
 /// Runs of records between holes that one read gives: each has a header of its own, which no allowance counts.
-const RUNS_MAX: usize = 4_096;
+const RUNS_MAX: usize = 2_048;
+
+/// With more than this no further batch is taken where parts of batches are: they are not compressed as those were, and each has
+/// its header, so that a frame holds what one more may add.
+const PARTS_PAYLOAD_BYTES: usize = 384 << 10;
+
+const _: () = assert!(
+    PARTS_PAYLOAD_BYTES + BATCH_BYTES_MAX + RUNS_MAX * (HEADER_BYTES + 16) + (256 << 10) < BODY_BYTES_MAX,
+    "a frame holds an answer"
+);
 
 /// Reads that pass over dropped records before somebody is told how far they came.
 const PASS_STEPS_MAX: usize = 64;
@@ -294,7 +305,13 @@ pub(super) fn collect(
     allowance: Allowance,
 ) -> Result<ReadBatches, Refusal> {
     let mut read = ReadBatches { next: from, ..ReadBatches::default() };
+    let mut has_parts = false;
     for (row, batch) in batches {
+        has_parts |= batch.header().left.is_some();
+        let payload_bytes: usize = if has_parts { read.payload.iter().map(Bytes::len).sum() } else { 0 };
+        if payload_bytes > PARTS_PAYLOAD_BYTES && !read.slices.is_empty() {
+            break;
+        }
         let first = from.max(row.base_offset);
         let left = Allowance {
             records: (allowance.records - read.records).min(until.0 - first.0),

@@ -39,7 +39,8 @@ pub(super) struct Standing {
 impl Standing {
     pub(super) fn of(partition: &Partition, packs: &Packs) -> Self {
         let mut standing = Self::default();
-        let compacted_to = partition.compacted_to();
+        // What was compacted and is trimmed is behind it too.
+        let compacted_to = partition.compacted_to().max(partition.start);
         for (no, records, bytes) in partition.packed_runs() {
             let bytes = object_bytes(packs, no, bytes);
             let of = if records.end > compacted_to {

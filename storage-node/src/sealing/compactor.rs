@@ -221,8 +221,9 @@ impl Compactor {
     async fn step(&self, shard: &ShardHandle, pass: &mut Pass) -> Result<Step, SealError> {
         let seen = Seen::of(shard);
         let key = pass.place.1;
-        // Deleted meanwhile.
-        let Some(partition) = seen.partitions.get(key) else { return Ok(Step::Over) };
+        // Deleted meanwhile, or not to be compacted any more.
+        let partition = seen.partitions.get(key).filter(|partition| partition.config.compact_by_key);
+        let Some(partition) = partition else { return Ok(Step::Over) };
         let runs = self.runs(partition, &seen.packs, pass);
         let bytes = runs.iter().map(|run| object_bytes(&seen.packs, run.pack, run.bytes)).sum();
         match pass.stage {

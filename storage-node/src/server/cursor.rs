@@ -158,7 +158,9 @@ impl Search {
             records: of.records.saturating_sub(records),
             bytes: of.bytes.saturating_sub(bytes),
         };
-        self.looks = less(self.looks, found.records, found.bytes);
+        // What was dropped costs as much as what was looked at: a hole has no other bound.
+        let passed = found.read.next.0 - range.start.0;
+        self.looks = less(self.looks, found.records.max(passed), found.bytes);
         self.left = less(self.left, found.read.records, found.read.bytes);
         self.payload_bytes += found.read.payload.iter().map(Bytes::len).sum::<usize>();
         Ok(found.read)

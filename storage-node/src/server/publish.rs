@@ -223,6 +223,9 @@ fn change(item: &PublishItem, payload: &mut Bytes) -> Result<Change, Refusal> {
     }
     let batch = Batch::parse(payload.split_to(item.batch_bytes as usize))
         .map_err(|error| refuse(error.to_string()))?;
+    if batch.header().left.is_some() {
+        return Err(refuse("a published batch has no holes".to_owned()));
+    }
     let sub = SubBatch {
         incarnation: Incarnation(item.incarnation),
         partition: PartitionId(item.partition),

@@ -129,9 +129,11 @@ impl Reader {
             .map(|(partition, start)| self.read_partition(&topic, *partition, *start, read, share, deadline))
             .collect();
         let mut answers: Vec<_> = stream::iter(asked).buffered(ASKED_AT_ONCE).try_collect().await?;
-        // A filter that found nothing so far has more to look at, unless it came to the end.
-        let is_waited_for =
-            |answer: &PartitionRead| answer.slices.is_empty() && (read.filter.is_none() || answer.up_to_date);
+        // Who found nothing so far has more to look at if it came on, by a filter or through what was dropped, and not to the end.
+        let is_waited_for = |answer: &PartitionRead| {
+            let stands = read.filter.is_none() && answer.edge.next == answer.edge.from;
+            answer.slices.is_empty() && (answer.up_to_date || stands)
+        };
         if !is_single && !read.wait.is_zero() && answers.iter().all(is_waited_for) {
             self.wait_for_any(&topic, read, share, deadline, &mut answers).await?;
         }

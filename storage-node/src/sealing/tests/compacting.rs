@@ -15,7 +15,7 @@ use super::super::compactor::Compactor;
 use super::{Play, name};
 use crate::clock;
 use crate::read::{Allowance, Reader};
-use crate::shard::command::{Change, CreateTopic};
+use crate::shard::command::{Change, CreateTopic, UpdateTopic};
 use crate::shard::entry::{Kind, SubBatch};
 use crate::shard::state::{PartitionKey, Verdict};
 
@@ -323,6 +323,29 @@ async fn packs_of_a_compacted_partition_do_not_become_more_and_smaller_for_ever(
     }
     assert!(most < 20, "{most} packs");
     assert_eq!(play.all(key, 0, ALL).await.len(), 40);
+    play.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_partition_of_which_packs_hold_nothing_and_one_that_is_not_to_be_compacted_any_more_are_left_alone()
+{
+    let mut play = Play::with_packs_of(64 << 10, &Faults::default()).await;
+    let key = play.create_compacted("t").await;
+    play.say(key, &[(Some(b'a'), vec![1]), (Some(b'a'), vec![2])]).await;
+    play.sealer.round().await.unwrap();
+    play.trim(1, key, 2).await;
+    play.say(key, &[(Some(b'a'), vec![3]), (Some(b'a'), vec![4])]).await;
+    let late = TimestampMs(clock::now().0 + 2 * DELETED_FOR_MS);
+    let mut compactor = play.compactor(WIDE);
+    assert!(!compactor.round(&play.shards, late).await.unwrap(), "nothing is sealed: nothing is due");
+    play.sealer.round().await.unwrap();
+    let config = TopicConfig { partitions: 1, ..TopicConfig::default() };
+    let (incarnation, expected_version) = (key.0.0, 1);
+    let update = UpdateTopic { name: name("t"), config, incarnation, expected_version };
+    play.command(1, Change::UpdateTopic(update)).await;
+    while compactor.round(&play.shards, late).await.unwrap() {}
+    assert_eq!((play.compacted_to(key), play.all(key, 0, ALL).await.len()), (0, 2));
+    drop(compactor);
     play.stop().await;
 }
 

@@ -126,6 +126,9 @@ fn outputs(request: &SettleAndPublishRequest, mut payload: Bytes) -> Result<Vec<
         let batch = Batch::parse(payload.split_to(output.batch_bytes as usize))
             .map_err(|error| wrong(error.to_string()))?;
         let header = batch.header();
+        if header.left.is_some() {
+            return Err(wrong("a published batch has no holes".to_owned()));
+        }
         if !header.producer.is_none() {
             return Err(wrong("an output names a producer".to_owned()));
         }
