@@ -1,6 +1,7 @@
 //! Who holds which record, in the memory of a partition's leader.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
 use std::sync::Arc;
 
 use weir_protocol::ids::{Offset, TimestampMs};
@@ -446,6 +447,13 @@ impl Leases {
             let offset = *offset;
             self.remove(offset);
         }
+    }
+
+    /// Drops what the part has settled of a range, whoever holds it: of what is not there no delivery comes to an end by itself.
+    pub fn forget_settled_in(&mut self, part: &Part, range: Range<Offset>) {
+        let known = self.known.range(range).map(|(offset, _)| *offset);
+        let settled: Vec<_> = known.filter(|offset| part.is_settled(*offset)).collect();
+        settled.into_iter().for_each(|offset| _ = self.remove(offset));
     }
 
     /// Puts a record where its state says, or behind the one that holds its key. It must not be in an order.

@@ -102,6 +102,26 @@ fn the_window_frees_when_an_ack_is_accepted_and_a_second_one_is_late() {
 }
 
 #[test]
+fn a_lease_of_what_another_pull_has_settled_does_not_hold_its_place_in_the_window() {
+    let mut leader = Leader::new(100);
+    let (held, first, other) = (leader.take(0, 2), leader.take(0, 4), leader.take(0, 4));
+    assert!(!leader.leases.ready(&leader.part, Offset(100), at(0)), "the window is full");
+    // The first found that nothing is there from 2 up to 12: four of them the other has leased.
+    for grant in &first {
+        assert_eq!(leader.decide(grant.offset.0, grant.fence, Action::Ack, 1), Verdict::Done(Effect::Settled));
+    }
+    leader.log(&PartEvent { settled: vec![Offset(2)..Offset(12)], ..PartEvent::default() });
+    leader.leases.committed(&leader.part, first.iter().map(|grant| grant.offset));
+    leader.leases.forget_settled_in(&leader.part, Offset(6)..Offset(12));
+    for grant in &other {
+        assert_eq!(leader.decide(grant.offset.0, grant.fence, Action::Ack, 1), Verdict::AlreadySettled);
+        assert_eq!(leader.leases.started(grant.offset, grant.fence, at(1)), None);
+    }
+    assert_eq!(offsets(&leader.take(1, 100)), (12..20).collect::<Vec<_>>());
+    assert_eq!(leader.settle(&held[0], Action::Ack, 1), Verdict::Done(Effect::Settled));
+}
+
+#[test]
 fn an_expired_lease_settles_until_its_record_is_delivered_again() {
     let mut leader = Leader::new(2);
     let grants = leader.take(0, 2);

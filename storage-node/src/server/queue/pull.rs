@@ -355,27 +355,36 @@ impl Puller<'_> {
                     event.settle(grant.offset);
                 }
             }
-            event.settled.extend(beyond.filter(|beyond| !beyond.is_empty()));
+            event.settled.extend(beyond.clone().filter(|beyond| !beyond.is_empty()));
             held.next_fence
         };
-        if event.is_empty() {
-            return Ok(());
-        }
-        event.coalesce();
-        let logged = self.part.commit(self.room, &event, decided).await;
+        // Others may have settled all of it meanwhile.
+        let logged = if event.is_empty() {
+            Ok(())
+        } else {
+            event.coalesce();
+            self.part.commit(self.room, &event, decided).await
+        };
         let (mut held, view) = self.part.lock(self.queue)?;
         let offsets = unsent.iter().map(|grant| grant.offset);
         match logged {
-            Ok(()) => held.leases.committed(&view.held.part, offsets),
-            Err(_) => held.leases.failed(&view.held.part, offsets, clock::now()),
+            Ok(()) => held.leases.committed(&view.held.part, offsets.clone()),
+            Err(_) => held.leases.failed(&view.held.part, offsets.clone(), clock::now()),
         }
+        // Of what two pulls held, or of what lies beyond, the one may have settled what the other has leased: to no end.
+        let each = offsets.map(|offset| offset..offset.plus(1));
+        each.chain(beyond).for_each(|range| held.leases.forget_settled_in(&view.held.part, range));
         if was_moved(&logged) { Ok(()) } else { logged }
     }
 
     /// What was leased under the same key before.
     async fn repeat(&self, grants: Vec<Grant>) -> Result<Step, Refusal> {
         let max_bytes = self.request.max_bytes.clamp(1, PULL_BYTES_MAX);
-        let found = find(self.reader, grants.iter().map(|grant| grant.offset), max_bytes, None).await?;
+        let found = match find(self.reader, grants.iter().map(|grant| grant.offset), max_bytes, None).await {
+            // Retention was faster: of what it removed nothing is held any more.
+            Err(refusal) if refusal.error_code() == ErrorCode::OffsetTrimmed => return Ok(Step::Again),
+            found => found?,
+        };
         let (dropped, grants): (Vec<_>, Vec<_>) =
             grants.into_iter().partition(|grant| found.is_hole(grant.offset));
         self.settle_unsent(&dropped, None).await?;
