@@ -32,6 +32,8 @@ const READ_BYTES_MAX: u64 = 3 << 20;
 /// answer one request together each has its share, but at least one step.
 const FILTER_RECORDS_MAX: u64 = 32_768;
 const FILTER_BYTES_MAX: u64 = 16 << 20;
+/// Steps that pass over dropped records for one answer, shared in the same way: each loads batches of which little is left.
+const HOLE_STEPS_MAX: u32 = 64;
 /// With more found than this no further step is taken, so that a frame holds what one may add.
 const FILTER_PAYLOAD_BYTES: usize = 512 << 10;
 /// A follower with a filter is told how far it is after so many records of which none matched.
@@ -90,7 +92,8 @@ async fn read_once(
                 Err(refusal) => return Err(refusal),
             }
             // Without a filter it goes on only where nothing is left.
-            if search.is_over() || (filter.is_none() && read.records > 0) {
+            let is_done = search.is_over() || (filter.is_none() && read.records > 0);
+            if is_done || call.latest().is_cancelled {
                 break bounds;
             }
             continue;
@@ -131,14 +134,16 @@ struct Search {
     left: Allowance,
     /// What may be looked at.
     looks: Allowance,
+    hole_steps: u32,
     payload_bytes: usize,
 }
 
 impl Search {
     fn new(left: Allowance, share: u32) -> Self {
+        let hole_steps = (HOLE_STEPS_MAX / share.max(1)).max(1);
         let share = u64::from(share.max(1));
         let looks = Allowance { records: FILTER_RECORDS_MAX / share, bytes: FILTER_BYTES_MAX / share };
-        Self { left, looks, payload_bytes: 0 }
+        Self { left, looks, hole_steps, payload_bytes: 0 }
     }
 
     /// One step: what matches, or all of it.
@@ -150,26 +155,34 @@ impl Search {
     ) -> Result<ReadBatches, Refusal> {
         let Some(filter) = filter else {
             let read = reader.read(range.start, range.end, self.left).await?;
-            self.looks.records = self.looks.records.saturating_sub(read.next.0 - range.start.0);
+            self.looked(read.next.0 - range.start.0, (read.records, read.bytes));
             return Ok(read);
         };
         let found = reader.read_filtered(filter, (range.start, range.end), self.left).await?;
-        let less = |of: Allowance, records: u64, bytes: u64| Allowance {
-            records: of.records.saturating_sub(records),
-            bytes: of.bytes.saturating_sub(bytes),
-        };
-        // What was dropped costs as much as what was looked at: a hole has no other bound.
-        let passed = found.read.next.0 - range.start.0;
-        self.looks = less(self.looks, found.records.max(passed), found.bytes);
+        self.looked(found.read.next.0 - range.start.0, (found.records, found.bytes));
         self.left = less(self.left, found.read.records, found.read.bytes);
         self.payload_bytes += found.read.payload.iter().map(Bytes::len).sum::<usize>();
         Ok(found.read)
     }
 
+    /// A step came on by so many offsets and looked at so many records. What was dropped costs as much as what was looked at, in
+    /// offsets and in steps: a hole has no other bound.
+    fn looked(&mut self, passed: u64, (records, bytes): (u64, u64)) {
+        self.looks = less(self.looks, passed.max(records), bytes);
+        self.hole_steps = self.hole_steps.saturating_sub(u32::from(records < passed));
+    }
+
     fn is_over(&self) -> bool {
         let is_spent = |of: Allowance| of.records == 0 || of.bytes == 0;
-        is_spent(self.left) || is_spent(self.looks) || self.payload_bytes > FILTER_PAYLOAD_BYTES
+        is_spent(self.left)
+            || is_spent(self.looks)
+            || self.hole_steps == 0
+            || self.payload_bytes > FILTER_PAYLOAD_BYTES
     }
+}
+
+fn less(of: Allowance, records: u64, bytes: u64) -> Allowance {
+    Allowance { records: of.records.saturating_sub(records), bytes: of.bytes.saturating_sub(bytes) }
 }
 
 /// Follows a partition until the caller is gone.
@@ -435,5 +448,29 @@ impl<'a> Cursor<'a> {
             Some(changed) => changed.await,
             None => std::future::pending().await,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_answer_takes_so_many_steps_through_holes_and_passes_so_many_offsets() {
+        let steps_until_over = |share: u32, passed: u64, looked: (u64, u64)| {
+            let mut search = Search::new(Allowance { records: 10, bytes: 1 << 20 }, share);
+            (1..=100_000).find(|_| {
+                search.looked(passed, looked);
+                search.is_over()
+            })
+        };
+        assert_eq!(steps_until_over(1, 1, (0, 0)), Some(64), "a large batch each, of which nothing is left");
+        assert_eq!(steps_until_over(16, 1, (0, 0)), Some(4), "of the share of one of many");
+        assert_eq!(steps_until_over(1, 10_000, (1, 100)), Some(4));
+        assert_eq!(
+            steps_until_over(1, 1, (1, 100)),
+            Some(32_768),
+            "where nothing was dropped only that counts"
+        );
     }
 }

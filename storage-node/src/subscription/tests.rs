@@ -108,7 +108,10 @@ fn a_lease_of_what_another_pull_has_settled_does_not_hold_its_place_in_the_windo
     assert!(!leader.leases.ready(&leader.part, Offset(100), at(0)), "the window is full");
     // The first found that nothing is there from 2 up to 12: four of them the other has leased.
     for grant in &first {
-        assert_eq!(leader.decide(grant.offset.0, grant.fence, Action::Ack, 1), Verdict::Done(Effect::Settled));
+        assert_eq!(
+            leader.decide(grant.offset.0, grant.fence, Action::Ack, 1),
+            Verdict::Done(Effect::Settled)
+        );
     }
     leader.log(&PartEvent { settled: vec![Offset(2)..Offset(12)], ..PartEvent::default() });
     leader.leases.committed(&leader.part, first.iter().map(|grant| grant.offset));
