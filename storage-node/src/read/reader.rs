@@ -21,6 +21,8 @@ use crate::shard::state::{BatchRow, Partition, PartitionKey};
 
 /// Stored bytes that one step of a read loads at most, but for a single larger batch.
 const STEP_BYTES_MAX: u64 = 3 << 20;
+/// Offsets that one step passes over at most where the one before found nothing, but for a single larger batch.
+const HOLE_OFFSETS_MAX: u64 = 32_768;
 
 /// Blocks of a pack that are read ahead at the second of two reads that follow each other; doubled by each further one …
 const BLOCKS_AHEAD_FIRST: usize = 2;
@@ -49,6 +51,8 @@ pub struct Reader {
     /// Where the last read ended, and how many blocks of a pack the next one may ask for ahead.
     next: AtomicU64,
     ahead: AtomicUsize,
+    /// Where the last read ended, if all that it looked at was dropped by compaction.
+    hole_end: AtomicU64,
     /// Wakes when there may be more.
     pub changed: Arc<Notify>,
 }
@@ -117,7 +121,8 @@ impl Reader {
     #[must_use]
     pub fn new(shard: ShardHandle, key: PartitionKey) -> Self {
         let changed = shard.shared.watch(key);
-        Self { shard, key, next: AtomicU64::new(u64::MAX), ahead: AtomicUsize::new(0), changed }
+        let [next, hole_end] = [u64::MAX; 2].map(AtomicU64::new);
+        Self { shard, key, next, ahead: AtomicUsize::new(0), hole_end, changed }
     }
 
     /// Where the partition stands now.
@@ -171,7 +176,8 @@ impl Reader {
     /// dropped by compaction there may be none, and `next` says how far they are.
     ///
     /// # Errors
-    /// `corrupt`, `offset_trimmed` if retention was faster (the start has moved), `incarnation_gone`.
+    /// `corrupt`, `offset_trimmed` if retention was faster (the start has moved): what it left is not told as if it followed;
+    /// `incarnation_gone`.
     ///
     /// # Cancel safety
     /// Nothing is changed by a read.
@@ -205,6 +211,8 @@ impl Reader {
         let bodies = bodies.map_err(|refusal| self.means(from, refusal))?;
         let read = collect(self.key.1, rows.into_iter().zip(bodies), (from, until), allowance)?;
         self.next.store(read.next.0, Ordering::Relaxed);
+        let found_nothing = read.records == 0 && read.next > from;
+        self.hole_end.store(if found_nothing { read.next.0 } else { u64::MAX }, Ordering::Relaxed);
         Ok(read)
     }
 
@@ -218,15 +226,20 @@ impl Reader {
     pub async fn next_there(&self, from: Offset) -> Result<Offset, Refusal> {
         let mut next = from;
         for _ in 0..PASS_STEPS_MAX {
-            let (compacted_to, end) = {
+            let (start, compacted_to, end) = {
                 let state = self.shard.state.read();
                 let partition = state.partition(self.key)?;
-                (partition.compacted_to(), partition.end)
+                (partition.start, partition.compacted_to(), partition.end)
             };
+            // Below it there is none either.
+            next = next.max(start);
             if next >= compacted_to.min(end) {
                 break;
             }
-            let read = self.look(next, compacted_to, Allowance { records: 1, bytes: 1 }).await?;
+            let read = match self.look(next, compacted_to, Allowance { records: 1, bytes: 1 }).await {
+                Err(refusal) if refusal.error_code() == ErrorCode::OffsetTrimmed => continue,
+                read => read?,
+            };
             if let Some(first) = read.slices.first() {
                 return Ok(Offset(first.first));
             }
@@ -256,11 +269,7 @@ impl Reader {
     pub(crate) fn means(&self, from: Offset, refusal: Refusal) -> Refusal {
         match (self.bounds(), refusal.error_code()) {
             (Err(gone), _) => gone,
-            (Ok(bounds), _) if from < bounds.start => {
-                let detail = "removed by retention while it was read";
-                let (earliest, tail) = (Some(bounds.start.0), Some(bounds.end.0));
-                Refusal { earliest, tail, ..Refusal::new(ErrorCode::OffsetTrimmed, detail) }
-            }
+            (Ok(bounds), _) if from < bounds.start => trimmed(bounds),
             (Ok(_), ErrorCode::OffsetTrimmed) => {
                 Refusal::new(ErrorCode::Corrupt, format!("offset {from} exists, and its entry is gone"))
             }
@@ -268,15 +277,22 @@ impl Reader {
         }
     }
 
-    /// Rows that may be needed; compressed ones may turn out to be more than the allowance.
+    /// Rows that may be needed; compressed ones may turn out to be more than the allowance, and of compacted ones nothing may be
+    /// left: whoever found nothing goes on, and then with more of them.
     fn rows(&self, from: Offset, until: Offset, allowance: Allowance) -> Result<Vec<BatchRow>, Refusal> {
         let state = self.shard.state.read();
         let partition = state.partition(self.key)?;
+        if from < partition.start {
+            return Err(trimmed(bounds(partition, self.shard.shared.term())));
+        }
+        let is_in_hole = self.hole_end.load(Ordering::Relaxed) == from.0 && allowance.records > 0;
         let (mut rows, mut records, mut bytes) = (Vec::new(), 0, 0);
         for row in partition.batches_from(from) {
-            // What is left of a batch that was compacted nobody knows before it is read.
-            let may_be_empty = row.base_offset < partition.compacted_to() && allowance.records > 0;
-            let is_full = (records >= allowance.records || bytes >= allowance.bytes) && !may_be_empty;
+            let may_be_empty = is_in_hole && row.base_offset < partition.compacted_to();
+            let is_full = match may_be_empty {
+                true => records >= allowance.records.max(HOLE_OFFSETS_MAX),
+                false => records >= allowance.records || bytes >= allowance.bytes,
+            };
             let is_step = !rows.is_empty() && bytes + u64::from(row.len) > STEP_BYTES_MAX;
             if is_full || is_step || row.base_offset >= until {
                 break;
@@ -287,6 +303,12 @@ impl Reader {
         }
         Ok(rows)
     }
+}
+
+fn trimmed(bounds: Bounds) -> Refusal {
+    let detail = "removed by retention while it was read";
+    let (earliest, tail) = (Some(bounds.start.0), Some(bounds.end.0));
+    Refusal { earliest, tail, ..Refusal::new(ErrorCode::OffsetTrimmed, detail) }
 }
 
 fn end(slice: &Slice) -> Offset {

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use proptest::prelude::*;
 use weir_protocol::batch::{Batch, BatchBuilder, Compression, Headers, Record, RecordParts};
+use weir_protocol::error::ErrorCode;
 use weir_protocol::filter::Filter;
 use weir_protocol::ids::{Incarnation, Offset, PartitionId, ShardId, TimestampMs};
 use weir_protocol::rpc::TopicConfig;
@@ -323,6 +324,31 @@ async fn packs_of_a_compacted_partition_do_not_become_more_and_smaller_for_ever(
     }
     assert!(most < 20, "{most} packs");
     assert_eq!(play.all(key, 0, ALL).await.len(), 40);
+    play.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_read_looks_at_what_it_may_take_and_through_a_hole_at_more() {
+    let mut play = Play::with_packs_of(64 << 10, &Faults::default()).await;
+    let key = play.create_compacted("t").await;
+    for n in 0..50u8 {
+        play.say(key, &[(Some(b'a'), vec![n; 50])]).await;
+    }
+    play.sealer.round().await.unwrap();
+    play.compact(WIDE, clock::now()).await;
+    let (reader, one) = (play.keyed_reader(key), Allowance { records: 1, bytes: 1 << 20 });
+    let at_first = reader.read(Offset(0), Offset(50), one).await.unwrap();
+    assert_eq!((at_first.records, at_first.next), (0, Offset(1)), "one batch");
+    let then = reader.read(Offset(1), Offset(50), one).await.unwrap();
+    assert_eq!((then.slices[0].first, then.next), (49, Offset(50)), "all the others");
+    let elsewhere = reader.read(Offset(7), Offset(50), one).await.unwrap();
+    assert_eq!((elsewhere.records, elsewhere.next), (0, Offset(8)), "it comes from nowhere");
+    // What was trimmed is not told as if it had been dropped.
+    play.trim(1, key, 10).await;
+    let refused = reader.read(Offset(8), Offset(50), one).await.expect_err("it is not there");
+    assert_eq!((refused.error_code(), refused.earliest), (ErrorCode::OffsetTrimmed, Some(10)));
+    assert_eq!(reader.next_there(Offset(8)).await.unwrap(), Offset(49));
+    drop(reader);
     play.stop().await;
 }
 
