@@ -16,11 +16,13 @@ use weir_protocol::rpc::Level;
 use super::dispatch::{Call, empty, json};
 use super::{encoding, record};
 use crate::api::{Current, Next, Problem, ReadPage, Record};
-use crate::service::read::{self, Read, RecordSlice, StartAt, Until};
+use crate::service::read::{self, PartitionEdge, Read, RecordSlice, StartAt, Until};
 
 const LIMIT_DEFAULT: u64 = 100;
 const BYTES_DEFAULT: u64 = 1 << 20;
 const IMMUTABLE: &str = "private, max-age=31536000, immutable";
+/// Pages that are read, each as far as one request looks, to find what follows a message that compaction dropped.
+const PAGES_PASSED_MAX: usize = 4;
 
 /// The forms of a page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -211,8 +213,9 @@ fn tag(page: &read::ReadPage, form: Form, filter: Option<&str>) -> String {
     let wanted = filter.map(|text| format!(":f{:016x}", hash128(&[text.as_bytes()]) >> 64));
     let form = format!("{form}{}", wanted.unwrap_or_default());
     let closed = if page.closed { ":c" } else { "" };
-    // Of a range less is left when it is compacted: how many tells which of them it was.
-    let form = match page.topic.config.compact_by_key {
+    // Of a range less is left when it is compacted: how many tells which of them it was, whether more is to go or not.
+    let is_compacted = page.partitions.iter().any(|edge| edge.compacted_to > Offset(0));
+    let form = match is_compacted {
         true => format!("{form}:k{}", page.slices.iter().map(|slice| u64::from(slice.take)).sum::<u64>()),
         false => form,
     };
@@ -262,32 +265,39 @@ fn other_parameters(call: &Call) -> String {
 /// and more than it returned was committed.
 fn is_immutable(read: &Read, page: &read::ReadPage) -> bool {
     let is_fixed = matches!(read.from, StartAt::Offset(_) | StartAt::Cursor(_)) && !read.clamp;
-    // Compaction may drop some of them later.
-    let is_fixed = is_fixed && !page.topic.config.compact_by_key;
-    let is_committed = |next: Offset, end: Offset| next <= end;
-    let edges = &page.partitions;
-    is_fixed && !page.up_to_date && edges.iter().all(|edge| is_committed(edge.next, edge.committed_end))
+    let stays =
+        |edge: &PartitionEdge| edge.next <= edge.committed_end && !may_be_dropped(page, edge, edge.from);
+    is_fixed && !page.up_to_date && page.partitions.iter().all(stays)
 }
 
-/// The first record from an offset on: where many were dropped, a page may end before it.
+/// Whether compaction may drop some of what lies from an offset on, or has: what is below may go on changing until everybody
+/// knows that it was turned off.
+fn may_be_dropped(page: &read::ReadPage, edge: &PartitionEdge, from: Offset) -> bool {
+    page.topic.config.compact_by_key || from < edge.compacted_to
+}
+
+/// The first record from an offset on. Where many were dropped a page may end before it, and after some of them this does too.
 async fn first_from(call: &Call, mut read: Read) -> Result<read::ReadPage, Problem> {
-    loop {
-        let page = call.edge.services.reader.read(&read).await?;
+    let mut page = call.edge.services.reader.read(&read).await?;
+    for _ in 1..PAGES_PASSED_MAX {
         match page.single() {
             Some(edge) if page.slices.is_empty() && !page.up_to_date && edge.next > edge.from => {
                 read.from = StartAt::Offset(edge.next);
+                page = call.edge.services.reader.read(&read).await?;
             }
-            _ => return Ok(page),
+            _ => break,
         }
     }
+    Ok(page)
 }
 
-/// Why there is no record at an offset: nothing is there yet, or compaction dropped it and all up to `next`.
+/// Why there is no record at an offset: nothing is there yet, or compaction dropped it and all up to `next`, which may be dropped
+/// too where it is far.
 fn absent(offset: Offset, next: Offset, partition: u64) -> Problem {
     if next <= offset {
         return Problem::new(ErrorCode::BeyondTail, format!("the partition ends at {offset}"));
     }
-    let detail = format!("message {offset} was dropped by compaction; the next is {next}");
+    let detail = format!("message {offset} was dropped by compaction; the next is not before {next}");
     let partition = u32::try_from(partition).ok();
     let current = Current { partition, next: Some(next.0), ..Current::default() };
     Problem::new(ErrorCode::Compacted, detail).with_current(current)
@@ -340,9 +350,9 @@ pub(super) async fn one(call: Call) -> Result<Response, Problem> {
         headers.append(VARY, HeaderValue::from_static("Accept-Encoding"));
     }
     // Below its commit a record may still be lost with its leader, and compaction may drop it.
-    let is_committed = found.offset < slice.committed_end && !page.topic.config.compact_by_key;
-    headers
-        .insert(CACHE_CONTROL, HeaderValue::from_static(if is_committed { IMMUTABLE } else { "no-store" }));
+    let may_go = page.single().is_none_or(|edge| may_be_dropped(&page, edge, found.offset));
+    let stays = found.offset < slice.committed_end && !may_go;
+    headers.insert(CACHE_CONTROL, HeaderValue::from_static(if stays { IMMUTABLE } else { "no-store" }));
     if let Ok(tag) = HeaderValue::from_str(&tag) {
         headers.insert(ETAG, tag);
     }

@@ -120,6 +120,9 @@ pub struct ReadAnswer {
     /// The topic is closed: nothing will follow the end.
     #[prost(bool, tag = "8")]
     pub closed: bool,
+    /// Below it records may have been dropped by compaction, and from it on none was; 0: nowhere.
+    #[prost(uint64, tag = "9")]
+    pub compacted_to: u64,
 }
 
 /// Follows a partition.

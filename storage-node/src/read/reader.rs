@@ -66,6 +66,8 @@ pub struct Bounds {
     pub end: Offset,
     /// Nothing will follow.
     pub closed: bool,
+    /// Below it records may have been dropped by compaction.
+    pub compacted_to: Offset,
     /// Term in which the shard applied last.
     pub term: u64,
 }
@@ -316,7 +318,13 @@ fn end(slice: &Slice) -> Offset {
 }
 
 pub(super) fn bounds(partition: &Partition, term: u64) -> Bounds {
-    Bounds { start: partition.start, end: partition.end, closed: partition.config.closed, term }
+    Bounds {
+        start: partition.start,
+        end: partition.end,
+        closed: partition.config.closed,
+        compacted_to: partition.compacted_to(),
+        term,
+    }
 }
 
 /// Consecutive batches within an allowance, as a reader gets them.

@@ -125,6 +125,7 @@ fn answer_of(bounds: Bounds, from: Offset, read: &ReadBatches) -> ReadAnswer {
         up_to_date: read.next >= bounds.end,
         term: bounds.term,
         closed: bounds.closed,
+        compacted_to: bounds.compacted_to.0,
     }
 }
 

@@ -38,6 +38,8 @@ pub struct PartitionEdge {
     pub start: Offset,
     /// End of what is committed.
     pub committed_end: Offset,
+    /// Below it messages may have been dropped by compaction, and from it on none was.
+    pub compacted_to: Offset,
 }
 
 impl ReadPage {

@@ -221,6 +221,7 @@ impl Reader {
                 next: Offset(answer.next),
                 start: Offset(answer.start),
                 committed_end: origin.committed_end,
+                compacted_to: Offset(answer.compacted_to),
             },
             up_to_date: answer.up_to_date,
             closed: answer.closed,

@@ -203,7 +203,8 @@ impl ShardState {
     ///
     /// # Errors
     /// `tail_mismatch` if a partition has its records elsewhere than in the packs that are replaced, or would have some of
-    /// a run there and some here, or would be compacted behind what is not, or if nothing in it is needed; nothing is changed then, and the object is nobody's.
+    /// a run there and some here, or would be compacted behind what is not or though its topic is not to be, or if nothing in it is
+    /// needed; nothing is changed then, and the object is nobody's.
     pub(super) fn rewrite(&mut self, rewrite: &Rewrite) -> Result<Verdict, Refusal> {
         let refused = |detail: &str| Refusal::new(ErrorCode::TailMismatch, detail);
         let replaced: BTreeSet<PackNo> = rewrite.replaced.iter().copied().collect();
@@ -251,9 +252,14 @@ impl ShardState {
             let part = rewrite.pack.parts.iter().find(|part| key_of(part) == key);
             let part = part.filter(|part| said.upto <= part.end);
             let part = part.ok_or_else(|| refused("what is compacted is not in the pack"))?;
-            let partition = self.partitions.get(&key);
-            if partition.is_some_and(|partition| !partition.may_compact_from(Offset(part.start))) {
-                return Err(refused("what lies before it is not compacted"));
+            if let Some(partition) = self.partitions.get(&key) {
+                // Turned off while the copy was made.
+                if !partition.config.compact_by_key {
+                    return Err(refused("it is not to be compacted"));
+                }
+                if !partition.may_compact_from(Offset(part.start)) {
+                    return Err(refused("what lies before it is not compacted"));
+                }
             }
             compacted.insert(key, Offset(said.upto));
         }

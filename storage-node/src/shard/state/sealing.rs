@@ -8,7 +8,7 @@ use weir_protocol::ids::{LogIndex, Offset, PartitionId, ShardId, TimestampMs};
 use weir_protocol::rpc::TopicConfig;
 
 use super::super::command::{
-    Change, Command, CompactedPart, CreateTopic, DeleteTopic, Forget, Rewrite, Seal, SealedPart,
+    Change, Command, CompactedPart, CreateTopic, DeleteTopic, Forget, Rewrite, Seal, SealedPart, UpdateTopic,
 };
 use super::super::entry::{EntryBuilder, Kind, SubBatch};
 use super::tests::{batch, config, name};
@@ -21,12 +21,13 @@ pub(crate) struct Shard {
 }
 
 impl Shard {
+    /// All of them may be compacted.
     pub(crate) fn new(topics: u64) -> Self {
         let mut shard = Self { state: ShardState::new(ShardId(5)), next: 0 };
         for n in 0..topics {
             let create = CreateTopic {
                 name: name(&format!("t{n}")),
-                config: TopicConfig { partitions: 1, ..config(1) },
+                config: TopicConfig { partitions: 1, compact_by_key: true, ..config(1) },
                 accept_existing: false,
                 shards: Vec::new(),
             };
@@ -276,6 +277,26 @@ fn what_is_compacted_is_compacted_from_the_front() {
     shard.publish(0);
     assert!(shard.seal(9, &[(0, 9, 12)]) && shard.compact(10, &[(0, 9, 12)], &[9], &[(0, 12)]));
     assert_eq!(upto(&shard), 12, "what was before is trimmed");
+}
+
+#[test]
+fn a_pack_that_was_compacted_before_it_was_turned_off_comes_too_late() {
+    let mut shard = Shard::new(1);
+    shard.publish(0);
+    assert!(shard.seal(1, &[(0, 0, 3)]));
+    let turn = |shard: &mut Shard, compact_by_key: bool, expected_version: u32| {
+        let config = TopicConfig { partitions: 1, compact_by_key, ..config(1) };
+        let (name, incarnation) = (name("t0"), Shard::key(0).0.0);
+        let update = UpdateTopic { name, config, incarnation, expected_version };
+        let verdict = shard.command(Change::UpdateTopic(update));
+        assert!(!matches!(verdict, Verdict::Refused(_)), "{verdict:?}");
+    };
+    turn(&mut shard, false, 1);
+    assert!(!shard.compact(2, &[(0, 0, 3)], &[1], &[(0, 3)]), "nothing is dropped any more");
+    assert_eq!(shard.state.partition(Shard::key(0)).unwrap().compacted_to(), Offset(0));
+    assert!(shard.rewrite(2, &[(0, 0, 3)], &[1]), "as it is it may move");
+    turn(&mut shard, true, 2);
+    assert!(shard.compact(3, &[(0, 0, 3)], &[2], &[(0, 3)]));
 }
 
 #[test]

@@ -4,10 +4,12 @@ use std::ops::Range;
 
 use bytes::Bytes;
 use weir_protocol::ids::{Incarnation, Offset, PartitionId, TimestampMs};
+use weir_protocol::rpc::TopicConfig;
 
-use super::super::super::command::{Change, CompactedPart, Rewrite};
+use super::super::super::command::{Change, CompactedPart, Rewrite, UpdateTopic};
 use super::super::super::entry::{EntryBuilder, SubBatch};
 use super::super::ShardState;
+use super::super::tests::{config, name};
 use super::{SHARD, apply, command, joined, life, log, pack};
 
 const LOG: &[u8] = include_bytes!("v5-compacted.log");
@@ -28,7 +30,11 @@ fn compact(
 fn written() -> Vec<u8> {
     let mut entries = log();
     let mut entry = EntryBuilder::new(TimestampMs(62_000), 0);
+    let config = TopicConfig { compact_by_key: true, ..config(2) };
+    let update = UpdateTopic { name: name("clicks"), config, incarnation: life(2), expected_version: 1 };
     for sub in [
+        compact(29, &[(2, 1, 9..20)], &[6], (2, 1, 17)), // it is not to be
+        command(Change::UpdateTopic(update)),
         compact(30, &[(2, 1, 9..20)], &[6], (2, 1, 17)),
         compact(31, &[(2, 0, 8..12)], &[4], (2, 0, 13)), // beyond what is in the pack
         compact(32, &[(2, 0, 8..12)], &[4], (2, 1, 20)), // another partition
