@@ -21,7 +21,7 @@ use weir_tier::cold::ColdError;
 use weir_tier::pack::{PackIdentity, PackWriter};
 use weir_tier::store::{PackName, Upload};
 
-use super::compaction::{DELETED_FOR_MS, Left, Rules, Standing, Window, object_bytes};
+use super::compaction::{Left, Rules, Standing, Window, object_bytes};
 use super::making::{SealError, commit, finish, pack, seal_of};
 use super::newest::Newest;
 use super::rewriter::pace;
@@ -38,6 +38,12 @@ const RUNS_JOINED: usize = 8;
 /// A partition of which something could not be read is left alone for this long.
 const LEFT_OUT_FOR: Duration = Duration::from_secs(600);
 
+/// What was compacted before this process began is looked through after this: nobody knows when the first record of it that says that a
+/// key is deleted may go, and a node that starts often would else never drop any.
+const AFTER_START_MS: u64 = 3_600 * 1_000;
+/// While no pack comes and nothing is due by its time, partitions are looked through this often.
+const LOOK_EVERY_MS: u64 = 60 * 1_000;
+
 /// Which partition.
 type Place = (ShardId, PartitionKey);
 
@@ -49,6 +55,14 @@ pub(super) struct Compactor {
     /// When a partition without anything new is looked through again: records that say that a key is deleted go then.
     again: BTreeMap<Place, TimestampMs>,
     left_out: BTreeMap<Place, Instant>,
+    quiet: Option<Quiet>,
+}
+
+/// Nothing is due while no shard has a newer pack than these, but by its time.
+struct Quiet {
+    newest: BTreeMap<ShardId, PackNo>,
+    /// And no longer than this.
+    until: TimestampMs,
 }
 
 /// A pass through a partition.
@@ -126,7 +140,7 @@ impl Compactor {
     /// In passes of this size.
     pub(super) fn new(tier: Arc<Tier>, window: Window) -> Self {
         let (again, left_out) = (BTreeMap::new(), BTreeMap::new());
-        Self { tier, window, pass: None, again, left_out }
+        Self { tier, window, pass: None, again, left_out, quiet: None }
     }
 
     /// Goes on with a pass, or begins the one that is most due, and then others, until about a pack's bytes were read. False if there is
@@ -158,14 +172,29 @@ impl Compactor {
                     left -= 1;
                     self.again.insert(pass.place, pass.again.unwrap_or(TimestampMs(u64::MAX)));
                 }
-                Ok(Step::Refused) => _ = self.left_out.insert(pass.place, Instant::now() + LEFT_OUT_FOR),
+                Ok(Step::Refused) => self.leave_out(&pass),
                 Err(error) => {
-                    self.left_out.insert(pass.place, Instant::now() + LEFT_OUT_FOR);
+                    self.leave_out(&pass);
                     return Err(error);
                 }
             }
         }
         Ok(true)
+    }
+
+    /// A pass ends half way: what it found that goes later is not forgotten.
+    fn leave_out(&mut self, pass: &Pass) {
+        self.left_out.insert(pass.place, Instant::now() + LEFT_OUT_FOR);
+        if let Some(found) = pass.again {
+            let again = self.again.entry(pass.place).or_insert(found);
+            *again = found.min(*again);
+        }
+    }
+
+    /// Whether all was looked through, and nothing has become due since.
+    fn is_quiet(&self, newest: &BTreeMap<ShardId, PackNo>, now: TimestampMs) -> bool {
+        let stands = self.quiet.as_ref().is_some_and(|quiet| now < quiet.until && quiet.newest == *newest);
+        stands && self.again.values().all(|at| *at > now)
     }
 
     /// The pass that is under way, or one through the partition with most that is new among those that are due.
@@ -176,6 +205,11 @@ impl Compactor {
     ) -> Result<Option<Pass>, Refusal> {
         if let Some(pass) = self.pass.take() {
             return Ok(Some(pass));
+        }
+        let newest = |shard: &ShardHandle| shard.state.read().packs().newest();
+        let newest = shards.iter().map(|(id, shard)| (*id, newest(shard))).collect();
+        if self.is_quiet(&newest, now) {
+            return Ok(None);
         }
         self.left_out.retain(|_, until| Instant::now() < *until);
         let mut there = Vec::new();
@@ -188,8 +222,7 @@ impl Compactor {
         self.again.retain(|place, _| there.iter().any(|(of, _)| of == place));
         for (place, standing) in &there {
             if standing.compacted_bytes > 0 {
-                // After a start nobody knows what is kept there for a while only.
-                self.again.entry(*place).or_insert(TimestampMs(now.0.saturating_add(DELETED_FOR_MS)));
+                self.again.entry(*place).or_insert(TimestampMs(now.0.saturating_add(AFTER_START_MS)));
             }
         }
         let is_due = |(place, standing): &&(Place, Standing)| {
@@ -197,6 +230,8 @@ impl Compactor {
             !self.left_out.contains_key(place) && (is_again || standing.is_due(&self.window, now))
         };
         let chosen = there.iter().filter(is_due).max_by_key(|(_, standing)| standing.new_bytes);
+        let until = TimestampMs(now.0.saturating_add(LOOK_EVERY_MS));
+        self.quiet = chosen.is_none().then_some(Quiet { newest, until });
         Ok(chosen.and_then(|((shard, key), _)| self.begin(&shards[shard], *key, now)))
     }
 

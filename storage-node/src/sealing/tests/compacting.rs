@@ -396,11 +396,23 @@ async fn a_tombstone_goes_a_day_after_its_time_though_nothing_is_new() {
     assert_eq!(reader.bounds().unwrap().end, Offset(3), "offsets stay");
     assert_eq!(reader.next_there(Offset(2)).await.unwrap(), Offset(3), "nothing is behind it");
     drop((compactor, reader));
-    // Whoever begins anew does not know of any, and looks after a day.
     let mut play = play.restart().await;
     play.say(key, std::slice::from_ref(&deleted)).await;
     play.sealer.round().await.unwrap();
     play.compact(WIDE, TimestampMs(began + 50 * hour)).await;
     assert_eq!(play.all(key, 2, ALL).await, [], "it is old enough at once");
+    // Whoever begins anew does not know of any, and looks soon.
+    let much = (0..8_000u32).map(|n| n.wrapping_mul(0x9e37_79b1).to_be_bytes()[0]).collect();
+    play.say(key, &[deleted, (None, much)]).await;
+    play.sealer.round().await.unwrap();
+    play.compact(WIDE, TimestampMs(began)).await;
+    assert_eq!(play.compacted_to(key), 6, "so much is worth a pass");
+    let play = play.restart().await;
+    let mut compactor = play.compactor(WIDE);
+    for (hours, left) in [(30, 2), (31, 1)] {
+        while compactor.round(&play.shards, TimestampMs(began + hours * hour)).await.unwrap() {}
+        assert_eq!(play.all(key, 2, ALL).await.len(), left, "{hours} hours later");
+    }
+    drop(compactor);
     play.stop().await;
 }
