@@ -6,7 +6,8 @@ use super::compact::{LIMIT_BYTES, confirm_bytes, put_confirm, put_limit, take_co
 use super::frame::{FLAG_LEASED, FLAG_NOTHING_YET, FLAG_STAGED, FrameHead};
 use super::json::{Head, client_body, read_client, read_server, server_body};
 use super::{
-    Channel, ClientFrame, Confirm, Deliveries, FrameType, HEADER_BYTES, Limit, ServerFrame, WsError,
+    Channel, ClientFrame, Confirm, Deliveries, DeliveriesBody, FrameType, HEADER_BYTES, Limit, ServerFrame,
+    WsError,
 };
 use crate::batch::Batch;
 use crate::ids::Seq;
@@ -100,6 +101,13 @@ pub fn put_server_frame(message: &mut BytesMut, ch: Channel, frame: &ServerFrame
         }
         _ => put(message, head, text(server_body(frame).as_deref())),
     }
+}
+
+/// The header in front of `body`, for a reader whose next delivery is `n` on `ch`: both together are what
+/// [`put_server_frame`] writes of the same records.
+#[must_use]
+pub fn deliveries_head(ch: Channel, n: u64, body: &DeliveriesBody) -> [u8; HEADER_BYTES] {
+    FrameHead { frame: FrameType::Msgs, flags: 0, ch, arg: n }.encode(body.bytes().len())
 }
 
 /// A JSON body as it is sent: `{}` is nothing.

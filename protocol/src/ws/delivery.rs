@@ -216,6 +216,48 @@ impl Deliveries {
     }
 }
 
+/// The body of a frame of committed records without leases, laid out once for everybody who is sent it: what differs
+/// between readers, channel and number, is in the header alone.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DeliveriesBody {
+    count: u64,
+    bytes: Bytes,
+}
+
+impl DeliveriesBody {
+    /// Lays out `slices`, at least one of them. Their bytes are copied, once.
+    #[must_use]
+    pub fn of(slices: Vec<Delivery>) -> Self {
+        let frame = Deliveries { n: 0, staged: None, leases: Vec::new(), topic: None, slices };
+        let mut bytes = BytesMut::with_capacity(frame.body_bytes());
+        frame.encode(&mut bytes);
+        Self { count: frame.count(), bytes: bytes.freeze() }
+    }
+
+    /// Number of records.
+    #[must_use]
+    pub fn count(&self) -> u64 {
+        self.count
+    }
+
+    /// As it is sent.
+    #[must_use]
+    pub fn bytes(&self) -> &Bytes {
+        &self.bytes
+    }
+
+    /// Its batches in order, as parts of the body.
+    pub fn batches(&self) -> impl Iterator<Item = Bytes> + '_ {
+        let mut rest = self.bytes.clone();
+        std::iter::from_fn(move || {
+            let head = rest.first_chunk::<SLICE_HEAD_BYTES>()?;
+            let [.., a, b, c, d] = *head;
+            rest.advance(SLICE_HEAD_BYTES);
+            Some(rest.split_to(u32::from_le_bytes([a, b, c, d]) as usize))
+        })
+    }
+}
+
 /// The run that an offset belongs to, of runs that ascend as the offsets asked for do.
 pub fn run_of(
     runs: &mut std::iter::Peekable<impl Iterator<Item = LeaseRun>>,

@@ -31,7 +31,7 @@ mod view;
 
 pub use client::*;
 pub use close::CloseCode;
-pub use delivery::{Deliveries, Delivery, LeaseRun, run_of};
+pub use delivery::{Deliveries, DeliveriesBody, Delivery, LeaseRun, run_of};
 pub use error::WsError;
 pub use frame::{Channel, FrameType, HEADER_BYTES, Scope};
 pub use server::*;

@@ -262,6 +262,23 @@ fn deliveries() -> Deliveries {
     }
 }
 
+#[test]
+fn a_body_laid_out_for_everybody_is_that_of_each_frame_and_gives_its_batches_back() {
+    let frame = Deliveries { staged: None, ..deliveries() };
+    let body = DeliveriesBody::of(frame.slices.clone());
+    assert_eq!(body.count(), frame.count());
+    let mut message = BytesMut::new();
+    message.extend_from_slice(&binary::deliveries_head(Channel(2), 9_001, &body));
+    message.extend_from_slice(body.bytes());
+    let batches: Vec<_> = body.batches().collect();
+    let slices = frame.slices.iter().map(|slice| slice.parsed().unwrap().bytes().clone());
+    assert_eq!(batches, slices.collect::<Vec<_>>());
+    assert_eq!(
+        message.freeze(),
+        bytes(&[(Channel(2), ServerFrame::Deliveries(frame))], binary::put_server_frame)
+    );
+}
+
 /// Of the records 11 and 12 the first is leased, and with 20 the third.
 fn leased() -> Deliveries {
     let run = |first, fence| LeaseRun { first: Offset(first), fence, count: 1, attempt: 2, ms: 30_000 };
