@@ -237,8 +237,15 @@ impl Storage {
 
     /// A description that a node gave, from now on used for requests.
     pub(crate) fn remember(&self, described: TopicDescription) -> Result<Arc<Topic>, Failure> {
-        let topic = Arc::new(Topic::try_from(described)?);
-        let evicted = self.inner.topics.lock().put(Arc::clone(&topic));
+        let topic = Topic::try_from(described)?;
+        let mut topics = self.inner.topics.lock();
+        // Everybody who follows it holds it: once for all of them.
+        if let Some(known) = topics.get(&topic.path).filter(|known| **known == topic) {
+            return Ok(known);
+        }
+        let topic = Arc::new(topic);
+        let evicted = topics.put(Arc::clone(&topic));
+        drop(topics);
         self.inner.topic_evictions.fetch_add(evicted as u64, Ordering::Relaxed);
         Ok(topic)
     }
