@@ -134,8 +134,15 @@ fn one_process_measures_both_sides_and_names_the_most_of_what_is_bounded() {
     let metrics = http.request("GET /metrics", &[], b"").unwrap().text();
     let sides = values(&metrics, "weir_transport_connections");
     assert_eq!(sides.len(), 2, "{sides:?}");
-    for name in ["connections", "websockets", "request_bytes", "publish_bytes", "read_credit_bytes", "topics"]
-    {
+    for name in [
+        "connections",
+        "websockets",
+        "request_bytes",
+        "publish_bytes",
+        "read_credit_bytes",
+        "feed_bytes",
+        "topics",
+    ] {
         let (now, most) = (format!("weir_gateway_{name}"), format!("weir_gateway_{name}_max"));
         let (now, most) = (values(&metrics, &now), values(&metrics, &most));
         assert_eq!((now.len(), most.len()), (1, 1), "{name}: {metrics}");

@@ -118,6 +118,7 @@ fn every_limit_is_in_the_log_at_the_start_and_beside_what_it_limits_in_the_metri
         ["--request-bytes-max", "11MiB"],
         ["--publish-bytes-max", "17MiB"],
         ["--read-credit-bytes-max", "6MiB"],
+        ["--feed-bytes-max", "7MiB"],
         ["--topics-max", "88"],
     ];
     let fixed = ["dev", "--listen", "127.0.0.1:0", "--data-dir", data.to_str().unwrap()];
@@ -139,6 +140,7 @@ fn every_limit_is_in_the_log_at_the_start_and_beside_what_it_limits_in_the_metri
         "requests=11MiB",
         "publishes=17MiB",
         "read_credit=6MiB",
+        "feeds=7MiB",
         "topics=88",
     ] {
         assert!(log.contains(&format!(" {field}")), "{field} in {log}");
@@ -161,6 +163,7 @@ fn every_limit_is_in_the_log_at_the_start_and_beside_what_it_limits_in_the_metri
         ("weir_gateway_request_bytes", 11 << 20),
         ("weir_gateway_publish_bytes", 17 << 20),
         ("weir_gateway_read_credit_bytes", 6 << 20),
+        ("weir_gateway_feed_bytes", 7 << 20),
         ("weir_gateway_topics", 88),
     ] {
         assert!(

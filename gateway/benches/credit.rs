@@ -1,7 +1,7 @@
 //! What credit accounting costs per message: `cargo bench -p weir-gateway --bench credit`.
 //!
 //! A publishing channel counts a batch in, numbers it, confirms it and raises its limit; a following channel counts a
-//! batch out and is raised by its client; and feeds share what storage nodes may owe them. No sockets, no JSON.
+//! batch out and is raised by its client; and streams share what storage nodes may owe them. No sockets, no JSON.
 
 use std::hint::black_box;
 
@@ -23,11 +23,11 @@ fn channels(criterion: &mut Criterion) {
             bench.iter(|| channel.batch(black_box(count)));
         });
     }
-    for feeds in [1_u32, 1_000] {
-        // A batch of 16 messages of a KiB for each feed.
-        group.throughput(Throughput::Elements(16 * u64::from(feeds)));
-        let mut credit = ReadCredit::new(feeds as usize);
-        group.bench_function(format!("budget, {feeds} feeds, batches of 16"), |bench| {
+    for streams in [1_u32, 1_000] {
+        // A batch of 16 messages of a KiB for each stream.
+        group.throughput(Throughput::Elements(16 * u64::from(streams)));
+        let mut credit = ReadCredit::new(streams as usize);
+        group.bench_function(format!("budget, {streams} streams, batches of 16"), |bench| {
             bench.iter(|| credit.turn(black_box(16 << 10)));
         });
     }

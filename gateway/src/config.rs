@@ -41,6 +41,8 @@ pub struct GatewayConfig {
     pub publish_bytes_max: usize,
     /// Encoded bytes that storage may send to all readers before they have taken them; then grants wait. Default 256 MiB.
     pub read_credit_bytes_max: u64,
+    /// Bytes held by all feeds for readers who are slower than the fastest; beyond it they read from storage. Default 64 MiB.
+    pub feed_bytes_max: u64,
     /// Topics whose description is remembered. Default 100,000.
     pub topics_max: usize,
     /// What the object store charges, for estimates. Default S3 Standard's list prices.
@@ -102,6 +104,7 @@ impl Default for GatewayConfig {
             request_bytes_max: 256 << 20,
             publish_bytes_max: 64 << 20,
             read_credit_bytes_max: 256 << 20,
+            feed_bytes_max: 64 << 20,
             topics_max: 100_000,
             storage_prices: StoragePrices::default(),
             tls: None,

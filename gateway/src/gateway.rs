@@ -261,6 +261,10 @@ fn storage_config(config: &GatewayConfig) -> StorageConfig {
 
 fn service_config(config: &GatewayConfig) -> ServiceConfig {
     let publish = PublishConfig { record_bytes_max: config.record_bytes_max, ..PublishConfig::default() };
-    let read = ReadConfig { credit_bytes_max: config.read_credit_bytes_max, ..ReadConfig::default() };
+    let read = ReadConfig {
+        credit_bytes_max: config.read_credit_bytes_max,
+        feed_bytes_max: config.feed_bytes_max,
+        ..ReadConfig::default()
+    };
     ServiceConfig { publish, read }
 }

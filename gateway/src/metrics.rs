@@ -89,8 +89,8 @@ impl Bounds {
                 "Bytes beyond which a reader's grant waits.",
                 credit.granted_bytes_max,
             ),
-            gauge("weir_gateway_feeds", "Partitions that are followed.", credit.feeds),
-            counter("weir_gateway_feeds_throttled_total", "Grants that had to wait.", credit.throttled),
+            gauge("weir_gateway_read_streams", "Streams of records from storage.", credit.streams),
+            counter("weir_gateway_read_throttled_total", "Grants that had to wait.", credit.throttled),
             gauge("weir_gateway_subscriptions", "Subscriptions remembered.", queues.known),
             gauge("weir_gateway_subscriptions_max", "Subscriptions remembered at most.", queues.known_max),
             gauge("weir_gateway_lease_streams", "Partitions that consumers lease from.", queues.streams),
@@ -107,7 +107,29 @@ impl Bounds {
             ),
         ]
         .into_iter()
+        .chain(self.feeds())
         .collect()
+    }
+
+    fn feeds(&self) -> [Made; 7] {
+        let feeds = self.services.reader.feed_metrics();
+        [
+            gauge("weir_gateway_feeds", "Streams that several readers share.", feeds.feeds),
+            gauge("weir_gateway_feed_readers", "Readers that share them.", feeds.readers),
+            gauge("weir_gateway_feed_bytes", "Bytes that feeds hold.", feeds.bytes),
+            gauge(
+                "weir_gateway_feed_bytes_max",
+                "Bytes beyond which feeds hold nothing for slower readers.",
+                feeds.bytes_max,
+            ),
+            counter("weir_gateway_feed_batches_total", "Answers of storage that feeds took.", feeds.batches),
+            counter("weir_gateway_feed_joins_total", "Readers that went over to a feed.", feeds.joined),
+            counter(
+                "weir_gateway_feed_falls_total",
+                "Readers that were too slow for a feed.",
+                feeds.fell_behind,
+            ),
+        ]
     }
 }
 

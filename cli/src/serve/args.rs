@@ -24,6 +24,7 @@ const REQUEST_BYTES: RangeInclusive<u64> = HTTP_BATCH_BYTES_MAX as u64..=BYTES_M
 const PUBLISH_BYTES: RangeInclusive<u64> = 16 << 20..=BYTES_MAX;
 /// At least one window of a subscription must fit.
 const READ_CREDIT_BYTES: RangeInclusive<u64> = 1 << 20..=BYTES_MAX;
+const FEED_BYTES: RangeInclusive<u64> = 0..=BYTES_MAX;
 
 const _: () = assert!(HTTP_BATCH_BYTES_MAX as u64 == 10 << 20, "the help text says so");
 const _: () = assert!(RECORD_BYTES_MAX as u64 == 3 << 20, "the help text says so");
@@ -244,6 +245,10 @@ pub(crate) struct EdgeArgs {
     #[arg(long, env = "WEIR_READ_CREDIT_BYTES_MAX", default_value = "256MiB", value_name = "SIZE",
         value_parser = bytes_in(READ_CREDIT_BYTES))]
     pub(crate) read_credit_bytes_max: u64,
+    /// What is held of topics that several readers follow, for those who are slower than the fastest; beyond it they read from
+    /// storage [range: 0B to 1TiB]
+    #[arg(long, env = "WEIR_FEED_BYTES_MAX", default_value = "64MiB", value_name = "SIZE", value_parser = bytes_in(FEED_BYTES))]
+    pub(crate) feed_bytes_max: u64,
     /// Price of a GiB in the object store for a month of 30 days, 0 or more: topics' estimates are made of it. The defaults of all
     /// prices are S3 Standard's
     #[arg(long, env = "WEIR_PRICE_STORED_GIB_MONTH", default_value_t = 0.023, value_name = "PRICE", value_parser = price)]

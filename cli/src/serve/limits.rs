@@ -31,6 +31,7 @@ pub(super) fn log_gateway(config: &GatewayConfig) {
         requests = %size(config.request_bytes_max as u64),
         publishes = %size(config.publish_bytes_max as u64),
         read_credit = %size(config.read_credit_bytes_max),
+        feeds = %size(config.feed_bytes_max),
         topics = config.topics_max,
         handshake_ms = %config.limits.handshake_time_max.as_millis(),
         "limits of the gateway"

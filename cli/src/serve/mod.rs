@@ -88,6 +88,7 @@ fn gateway_config(args: &args::EdgeArgs, storage: String) -> GatewayConfig {
         request_bytes_max: usize::try_from(args.request_bytes_max).unwrap_or(usize::MAX),
         publish_bytes_max: usize::try_from(args.publish_bytes_max).unwrap_or(usize::MAX),
         read_credit_bytes_max: args.read_credit_bytes_max,
+        feed_bytes_max: args.feed_bytes_max,
         topics_max: args.topics_max as usize,
         storage_prices: storage_prices(args),
         limits: ClientLimits {

@@ -161,10 +161,10 @@ impl Feed {
     fn text(&mut self, event: SubscriptionEvent) -> String {
         let mut out = String::new();
         match event {
-            SubscriptionEvent::Records { of, slices, count, bytes } => {
+            SubscriptionEvent::Records { of, parcel, count, bytes } => {
                 self.taken.records += count;
                 self.taken.bytes += bytes;
-                for slice in &slices {
+                for slice in parcel.slices() {
                     if let Err(error) = self.messages(of, slice, &mut out) {
                         self.is_over = true;
                         let detail = format!("a stored record batch is damaged: {error}");

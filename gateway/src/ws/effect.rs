@@ -6,7 +6,7 @@ use weir_protocol::ws::{Channel, CloseCode, ServerFrame};
 
 use super::consuming::Sent;
 use crate::service::publish::{Content, OpenChannel};
-use crate::service::read::{RecordSlice, Subscribe};
+use crate::service::read::{Parcel, Subscribe};
 use crate::service::subscriptions::{Consume, Leased, SubscriptionPath};
 
 /// Which use of a channel number: the number may be used again while something of its last use is under way.
@@ -22,7 +22,7 @@ pub(super) enum Effect {
     /// Send a frame.
     Send(Channel, ServerFrame),
     /// Send records, the first as delivery `n`.
-    Deliver { of: Use, n: u64, slices: Vec<RecordSlice> },
+    Deliver { of: Use, n: u64, parcel: Parcel },
     /// Open a channel for publishing; answered by `opened`.
     Open { of: Use, open: OpenChannel },
     /// Publish; answered by `sent` or `refused`.

@@ -4,9 +4,9 @@ use weir_protocol::rpc::{Level, Placed};
 use weir_protocol::ws::{Channel, Limit, StageMicros};
 
 use super::following::Following;
-use super::output::{Form, Output};
+use super::output::{Form, Outgoing, Output};
 use super::publishing::{Amount, Found, Publishing, Reached};
-use crate::service::read::RecordSlice;
+use crate::service::read::{Parcel, RecordSlice};
 
 /// A channel that publishes.
 #[derive(Debug)]
@@ -83,6 +83,6 @@ impl FollowCredit {
 #[must_use]
 pub fn deliveries(slices: Vec<RecordSlice>, is_binary: bool) -> usize {
     let mut output = Output::new(if is_binary { Form::Binary } else { Form::Json });
-    output.deliver(Channel(1), 1, slices).expect("the bench's records are sound");
-    output.take().iter().map(tokio_tungstenite::tungstenite::Message::len).sum()
+    output.deliver(Channel(1), 1, Parcel::Own(slices)).expect("the bench's records are sound");
+    output.take().iter().map(Outgoing::len).sum()
 }

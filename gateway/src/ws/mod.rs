@@ -15,6 +15,7 @@ mod effect;
 mod following;
 pub(crate) mod measured;
 mod output;
+mod parts;
 mod prefix;
 mod publishing;
 mod session;

@@ -8,17 +8,19 @@ use weir_protocol::batch::BatchError;
 use weir_protocol::ids::{Name, Offset, Term};
 use weir_protocol::rpc::{GrantRun, Level};
 use weir_protocol::ws::{
-    Channel, Deliveries, Delivery, LeaseRun, Msg, Msgs, SUBPROTOCOL_BINARY, SUBPROTOCOL_JSON, ServerFrame,
-    binary, json, run_of,
+    Channel, Deliveries, DeliveriesBody, Delivery, LeaseRun, Msg, Msgs, SUBPROTOCOL_BINARY, SUBPROTOCOL_JSON,
+    ServerFrame, binary, json, run_of,
 };
 
-use crate::service::read::RecordSlice;
+use crate::service::read::{Parcel, RecordSlice};
 use crate::service::subscriptions::Leased;
 
 /// A message is sealed at this many bytes; one frame may overshoot.
 const MESSAGE_BYTES: usize = 128 << 10;
 /// A frame of records is sealed at this many bytes of payload.
 const FRAME_BYTES: u64 = 64 << 10;
+/// Shared bytes up to so many are copied: a part of a message costs about as much.
+const COPIED_BYTES_MAX: usize = 512;
 
 /// The two forms of the subprotocol.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -46,24 +48,54 @@ impl Form {
     }
 }
 
+/// A message of a turn.
+#[derive(Debug)]
+pub(super) enum Outgoing {
+    /// As the library writes it.
+    Message(Message),
+    /// Binary, in parts that follow each other, some of them shared with other sockets.
+    Parts(Vec<Bytes>),
+}
+
 /// Collects what one turn sends.
 #[derive(Debug)]
 pub(super) struct Output {
     form: Form,
     text: String,
     bytes: BytesMut,
-    messages: Vec<Message>,
+    /// Parts of the binary message that `bytes` go on.
+    parts: Vec<Bytes>,
+    parts_bytes: usize,
+    messages: Vec<Outgoing>,
     queued_bytes: usize,
+}
+
+impl Outgoing {
+    /// Its length, without what the WebSocket puts in front.
+    pub(super) fn len(&self) -> usize {
+        match self {
+            Self::Message(message) => message.len(),
+            Self::Parts(parts) => parts.iter().map(Bytes::len).sum(),
+        }
+    }
 }
 
 impl Output {
     pub(super) fn new(form: Form) -> Self {
-        Self { form, text: String::new(), bytes: BytesMut::new(), messages: Vec::new(), queued_bytes: 0 }
+        Self {
+            form,
+            text: String::new(),
+            bytes: BytesMut::new(),
+            parts: Vec::new(),
+            parts_bytes: 0,
+            messages: Vec::new(),
+            queued_bytes: 0,
+        }
     }
 
     /// Bytes that wait to be sent.
     pub(super) fn queued_bytes(&self) -> usize {
-        self.queued_bytes + self.text.len() + self.bytes.len()
+        self.queued_bytes + self.text.len() + self.parts_bytes + self.bytes.len()
     }
 
     /// Adds a frame that both forms have.
@@ -79,18 +111,28 @@ impl Output {
     ///
     /// # Errors
     /// A batch cannot be read, which only the JSON form needs; what comes before it was added.
-    pub(super) fn deliver(
-        &mut self,
-        ch: Channel,
-        n: u64,
-        slices: Vec<RecordSlice>,
-    ) -> Result<(), BatchError> {
-        match self.form {
-            Form::Json => self.deliver_json(ch, n, &slices),
-            Form::Binary => {
-                self.deliver_binary(ch, n, slices);
-                Ok(())
+    pub(super) fn deliver(&mut self, ch: Channel, n: u64, parcel: Parcel) -> Result<(), BatchError> {
+        match (self.form, parcel.bodies()) {
+            (Form::Json, _) => return self.deliver_json(ch, n, parcel.slices()),
+            (Form::Binary, Some(bodies)) => self.deliver_bodies(ch, n, bodies),
+            (Form::Binary, None) => self.deliver_binary(ch, n, parcel.into_slices()),
+        }
+        Ok(())
+    }
+
+    /// Bodies that all readers share go out as they are, each behind a header of this reader's.
+    fn deliver_bodies(&mut self, ch: Channel, mut n: u64, bodies: &[DeliveriesBody]) {
+        for body in bodies {
+            self.bytes.extend_from_slice(&binary::deliveries_head(ch, n, body));
+            n += body.count();
+            if body.bytes().len() <= COPIED_BYTES_MAX {
+                self.bytes.extend_from_slice(body.bytes());
+            } else {
+                let head = self.bytes.split().freeze();
+                self.parts_bytes += head.len() + body.bytes().len();
+                self.parts.extend([head, body.bytes().clone()]);
             }
+            self.seal_at(MESSAGE_BYTES);
         }
     }
 
@@ -238,17 +280,28 @@ impl Output {
         if self.text.len() >= bytes && !self.text.is_empty() {
             let text = std::mem::take(&mut self.text);
             self.queued_bytes += text.len();
-            self.messages.push(Message::Text(text.into()));
+            self.messages.push(Outgoing::Message(Message::Text(text.into())));
         }
-        if self.bytes.len() >= bytes && !self.bytes.is_empty() {
-            let bytes = self.bytes.split().freeze();
-            self.queued_bytes += bytes.len();
-            self.messages.push(Message::Binary(bytes));
+        let binary_bytes = self.parts_bytes + self.bytes.len();
+        if binary_bytes < bytes || binary_bytes == 0 {
+            return;
         }
+        self.queued_bytes += binary_bytes;
+        let last = self.bytes.split().freeze();
+        if self.parts.is_empty() {
+            self.messages.push(Outgoing::Message(Message::Binary(last)));
+            return;
+        }
+        self.parts_bytes = 0;
+        let mut parts = std::mem::take(&mut self.parts);
+        if !last.is_empty() {
+            parts.push(last);
+        }
+        self.messages.push(Outgoing::Parts(parts));
     }
 
     /// Takes the messages of the turn.
-    pub(super) fn take(&mut self) -> Vec<Message> {
+    pub(super) fn take(&mut self) -> Vec<Outgoing> {
         self.seal_at(0);
         self.queued_bytes = 0;
         std::mem::take(&mut self.messages)
@@ -276,10 +329,14 @@ fn staged_in(slice: &RecordSlice) -> Option<Term> {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use weir_protocol::batch::{Batch, BatchBuilder, Compression, HeadersBuilder, RecordParts};
     use weir_protocol::ids::{Offset, PartitionId, TimestampMs};
+    use weir_protocol::ws::CaughtUp;
 
     use super::*;
+    use crate::service::read::SharedParcel;
 
     fn slice(first: u64, take: u32, committed_end: u64) -> RecordSlice {
         let mut builder = BatchBuilder::anonymous();
@@ -305,9 +362,9 @@ mod tests {
     #[test]
     fn json_keeps_every_digit_and_tells_what_may_still_change() {
         let mut output = Output::new(Form::Json);
-        output.deliver(Channel(7), 41, vec![slice(11, 3, 13)]).unwrap();
+        output.deliver(Channel(7), 41, Parcel::Own(vec![slice(11, 3, 13)])).unwrap();
         let messages = output.take();
-        let Message::Text(text) = &messages[0] else { panic!("{messages:?}") };
+        let Outgoing::Message(Message::Text(text)) = &messages[0] else { panic!("{messages:?}") };
         assert_eq!(text.matches("9007199254740993.10").count(), 3, "{text}");
         let frames: Vec<_> = json::server_frames(text).map(Result::unwrap).collect();
         let [(Channel(7), ServerFrame::Msgs(Msgs { msgs }))] = &frames[..] else { panic!("{frames:?}") };
@@ -321,9 +378,9 @@ mod tests {
     fn binary_passes_batches_on_as_they_are() {
         let mut output = Output::new(Form::Binary);
         let (firm, staged) = (slice(10, 4, 99), slice(10, 2, 11));
-        output.deliver(Channel(7), 1, vec![firm.clone(), staged.clone()]).unwrap();
+        output.deliver(Channel(7), 1, Parcel::Own(vec![firm.clone(), staged.clone()])).unwrap();
         let messages = output.take();
-        let Message::Binary(bytes) = &messages[0] else { panic!("{messages:?}") };
+        let Outgoing::Message(Message::Binary(bytes)) = &messages[0] else { panic!("{messages:?}") };
         let mut bytes = bytes.clone();
         let mut frames = Vec::new();
         while let Some((_, ServerFrame::Deliveries(frame))) = binary::take_server_frame(&mut bytes).unwrap() {
@@ -335,6 +392,48 @@ mod tests {
         );
         assert_eq!(frames[0].slices[0].batch[0], *firm.batch.bytes());
         assert_eq!(frames[1].slices[0].take, 2);
+    }
+
+    /// All bytes of a binary message, in parts or not.
+    fn whole(outgoing: &Outgoing) -> Bytes {
+        match outgoing {
+            Outgoing::Message(Message::Binary(bytes)) => bytes.clone(),
+            Outgoing::Parts(parts) => parts.concat().into(),
+            Outgoing::Message(other) => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn what_readers_share_reads_as_what_each_would_be_sent_alone() {
+        for count in [1, 40, 3_000] {
+            let slices = vec![slice(11, 3, 99); count];
+            let shared = Arc::new(SharedParcel::new(slices.clone()).unwrap().expect("all are committed"));
+            let frames_of = |parcel: Parcel| {
+                let mut output = Output::new(Form::Binary);
+                output.put(Channel(7), &ServerFrame::CaughtUp(CaughtUp { p: 2, end: 14 }));
+                output.deliver(Channel(7), 41, parcel).unwrap();
+                output.put(Channel(7), &ServerFrame::CaughtUp(CaughtUp { p: 2, end: 14 }));
+                let messages = output.take();
+                assert_eq!(output.queued_bytes(), 0);
+                let mut frames = Vec::new();
+                for message in &messages {
+                    let mut bytes = whole(message);
+                    assert_eq!(bytes.len(), message.len());
+                    while let Some(frame) = binary::take_server_frame(&mut bytes).unwrap() {
+                        frames.push(frame);
+                    }
+                }
+                (frames, messages.iter().any(|message| matches!(message, Outgoing::Parts(_))))
+            };
+            let (frames, has_parts) = frames_of(Parcel::Shared(shared));
+            assert_eq!(frames, frames_of(Parcel::Own(slices)).0);
+            assert_eq!(has_parts, count > 1, "small ones are copied");
+        }
+    }
+
+    #[test]
+    fn what_may_be_taken_back_is_not_shared() {
+        assert!(SharedParcel::new(vec![slice(10, 2, 11)]).unwrap().is_none());
     }
 
     fn leased() -> Leased {
@@ -368,7 +467,7 @@ mod tests {
         let mut output = Output::new(Form::Json);
         output.deliver_leased(Channel(7), 1, leased()).unwrap();
         let messages = output.take();
-        let Message::Text(text) = &messages[0] else { panic!("{messages:?}") };
+        let Outgoing::Message(Message::Text(text)) = &messages[0] else { panic!("{messages:?}") };
         let frames: Vec<_> = json::server_frames(text).map(Result::unwrap).collect();
         let [(_, ServerFrame::Msgs(Msgs { msgs }))] = &frames[..] else { panic!("{frames:?}") };
         let seen: Vec<_> = msgs.iter().map(|msg| (msg.n, msg.o, lease(msg.lease))).collect();
@@ -377,7 +476,7 @@ mod tests {
         let mut output = Output::new(Form::Binary);
         output.deliver_leased(Channel(7), 1, leased()).unwrap();
         let messages = output.take();
-        let Message::Binary(bytes) = &messages[0] else { panic!("{messages:?}") };
+        let Outgoing::Message(Message::Binary(bytes)) = &messages[0] else { panic!("{messages:?}") };
         let (_, frame) = binary::take_server_frame(&mut bytes.clone()).unwrap().unwrap();
         let ServerFrame::Deliveries(frame) = frame else { panic!("{frame:?}") };
         let records = frame.records().unwrap();
@@ -391,10 +490,9 @@ mod tests {
         for form in [Form::Json, Form::Binary] {
             let mut output = Output::new(form);
             let slices = vec![slice(10, 4, 99); 3_000];
-            output.deliver(Channel(1), 1, slices).unwrap();
+            output.deliver(Channel(1), 1, Parcel::Own(slices)).unwrap();
             assert!(output.queued_bytes() > 2 * MESSAGE_BYTES);
-            let sizes: Vec<_> =
-                output.take().iter().map(|message| message.clone().into_data().len()).collect();
+            let sizes: Vec<_> = output.take().iter().map(Outgoing::len).collect();
             let most = MESSAGE_BYTES + 4 * usize::try_from(FRAME_BYTES).unwrap();
             assert!(sizes.len() > 1 && sizes.iter().all(|size| *size <= most), "{sizes:?}");
         }

@@ -1,7 +1,6 @@
 //! One task per socket: reads, runs the session's effects, writes with one flush per wake-up.
 
 use std::collections::HashMap;
-use std::iter;
 use std::time::Duration;
 
 use futures_util::future::{AbortHandle, Abortable, Aborted, BoxFuture, join, pending};
@@ -22,7 +21,8 @@ use weir_protocol::rpc::Credit;
 use weir_protocol::ws::{Channel, ClientFrame, WsError, binary, json};
 
 use super::effect::{Closing, Effect, Use, Violation};
-use super::output::{Form, Output};
+use super::output::{Form, Outgoing, Output};
+use super::parts::write_parts;
 use super::publishing::Found;
 use super::session::{CallPart, Now, Session};
 use crate::service::publish::{ChannelPublish, Confirm, Content, PublishChannel};
@@ -35,6 +35,8 @@ mod queues;
 
 /// Output above which the log is not read on: what the client has not taken yet waits there.
 const OUTPUT_BYTES_MAX: usize = 256 << 10;
+/// Records of one subscription taken in at once; the last ones may overshoot.
+const TOGETHER_BYTES_MAX: u64 = 64 << 10;
 /// Messages and events taken in during one turn, of each kind.
 const TURN_MAX: usize = 256;
 /// How long a client may take to answer a close.
@@ -43,7 +45,7 @@ const CLOSE_TIME_MAX: Duration = Duration::from_secs(2);
 /// A connection after its handshake.
 pub(super) type Stream = WebSocketStream<TokioIo<Upgraded>>;
 /// What came, and what was there right behind it.
-type Came = (Result<SubscriptionEvent, ServiceError>, Option<Result<SubscriptionEvent, ServiceError>>);
+type Came = Vec<Result<SubscriptionEvent, ServiceError>>;
 type Followed = (Use, Box<Subscription>, Came);
 type Opened = (Use, Result<PublishChannel, ServiceError>);
 type Subscribed = (Use, Result<Subscription, ServiceError>);
@@ -349,19 +351,25 @@ impl Socket {
         }
     }
 
-    /// Waits for what the subscription has next. Records that were all are followed by saying so: taken together, each batch
-    /// costs one future.
+    /// Waits for what the subscription has next, and takes what is there right behind it: what comes together costs one
+    /// future, and one write.
     fn follow_on(&mut self, of: Use, mut subscription: Box<Subscription>) {
         let Some(follower) = self.followers.get_mut(&of) else { return };
         let (stop, registration) = AbortHandle::new_pair();
         follower.stop = stop;
         let next = async move {
-            let first = subscription.next().await;
-            let second = match &first {
-                Ok(SubscriptionEvent::Records { .. }) => subscription.next().now_or_never(),
-                _ => None,
-            };
-            (of, subscription, (first, second))
+            let mut next = Some(subscription.next().await);
+            let (mut came, mut bytes) = (Vec::new(), 0);
+            while let Some(event) = next {
+                let goes_on = matches!(event, Ok(SubscriptionEvent::Records { .. }));
+                if let Ok(SubscriptionEvent::Records { bytes: more, .. }) = &event {
+                    bytes += more;
+                }
+                came.push(event);
+                let is_enough = !goes_on || bytes >= TOGETHER_BYTES_MAX;
+                next = if is_enough { None } else { subscription.next().now_or_never() };
+            }
+            (of, subscription, came)
         };
         self.following.push(Box::pin(Abortable::new(next, registration)));
     }
@@ -373,7 +381,7 @@ impl Socket {
             return;
         }
         let incarnation = subscription.topics.first().map_or(0, |topic| topic.incarnation.0);
-        for event in iter::once(came.0).chain(came.1) {
+        for event in came {
             match event {
                 Err(failure) => return self.session.ended(of, &failure),
                 Ok(event) => self.session.happened(of, incarnation, event),
@@ -398,8 +406,8 @@ impl Socket {
     fn run_effect(&mut self, effect: Effect) {
         match effect {
             Effect::Send(ch, frame) => self.output.put(ch, &frame),
-            Effect::Deliver { of, n, slices } => {
-                if let Err(error) = self.output.deliver(of.ch, n, slices) {
+            Effect::Deliver { of, n, parcel } => {
+                if let Err(error) = self.output.deliver(of.ch, n, parcel) {
                     let detail = format!("a record batch cannot be read: {error}");
                     self.session.ended(of, &ServiceError::new(ErrorCode::Corrupt, detail));
                 }
@@ -493,7 +501,14 @@ impl Socket {
     /// Writes what the turn left, with one flush.
     async fn write(&mut self) -> Result<(), Error> {
         for message in self.output.take() {
-            self.socket.feed(message).await?;
+            match message {
+                Outgoing::Message(message) => self.socket.feed(message).await?,
+                Outgoing::Parts(parts) => {
+                    // What the library holds, pongs among it, goes first; nothing comes between before the next read.
+                    self.socket.flush().await?;
+                    write_parts(self.socket.get_mut(), parts).await?;
+                }
+            }
         }
         self.socket.flush().await
     }

@@ -25,8 +25,8 @@ pub struct BudgetMetrics {
     pub granted_bytes: u64,
     /// Their limit.
     pub granted_bytes_max: u64,
-    /// Partitions followed.
-    pub feeds: u64,
+    /// Streams that may be owed something: from each a partition is followed or consumed.
+    pub streams: u64,
     /// How often a grant had to wait.
     pub throttled: u64,
 }
@@ -48,12 +48,12 @@ impl Budget {
         BudgetMetrics {
             granted_bytes: self.granted.load(Ordering::Relaxed),
             granted_bytes_max: self.config.credit_bytes_max,
-            feeds: self.members.load(Ordering::Relaxed),
+            streams: self.members.load(Ordering::Relaxed),
             throttled: self.throttled.load(Ordering::Relaxed),
         }
     }
 
-    /// What one feed may be owed, with as many of them as there are now. An eighth of an equal share, because
+    /// What one stream may be owed, with as many of them as there are now. An eighth of an equal share, because
     /// those who came when there were fewer hold more.
     fn window(&self) -> u64 {
         let members = self.members.load(Ordering::Relaxed).max(1);
@@ -87,7 +87,7 @@ impl Budget {
     }
 }
 
-/// One feed's part of the budget, given back when it is dropped.
+/// One stream's part of the budget, given back when it is dropped.
 #[derive(Debug)]
 pub(in crate::service) struct Share {
     budget: Arc<Budget>,
@@ -98,16 +98,21 @@ pub(in crate::service) struct Share {
     /// Of what was granted, still reserved.
     reserved: u64,
     is_throttled: bool,
+    /// Not counted among the members.
+    is_resting: bool,
 }
 
 impl Share {
     pub(in crate::service) fn new(budget: Arc<Budget>) -> Self {
         budget.members.fetch_add(1, Ordering::Relaxed);
-        Self { budget, granted: 0, handed: 0, reserved: 0, is_throttled: false }
+        Self { budget, granted: 0, handed: 0, reserved: 0, is_throttled: false, is_resting: false }
     }
 
     /// Raises the grant towards `limit` as far as window and budget go; the absolute grant.
     pub(in crate::service) fn raise(&mut self, limit: u64) -> u64 {
+        if std::mem::replace(&mut self.is_resting, false) {
+            self.budget.members.fetch_add(1, Ordering::Relaxed);
+        }
         let window = self.budget.window();
         let target = limit.min(self.handed.saturating_add(window));
         let wanted = target.saturating_sub(self.granted);
@@ -117,7 +122,7 @@ impl Share {
             let got = self.budget.reserve(wanted);
             self.granted += got;
             self.reserved += got;
-            // With something granted the feed moves on and asks again.
+            // With something granted the stream moves on and asks again.
             let is_throttled = got == 0 && self.granted <= self.handed;
             if is_throttled && !self.is_throttled {
                 self.budget.throttled.fetch_add(1, Ordering::Relaxed);
@@ -140,6 +145,17 @@ impl Share {
         self.budget.release(back);
     }
 
+    /// It is owed nothing for now, and counts among nobody: what was granted and has not come does not come any more. Until
+    /// it is raised again.
+    pub(super) fn rest(&mut self) {
+        if !std::mem::replace(&mut self.is_resting, true) {
+            self.budget.members.fetch_sub(1, Ordering::Relaxed);
+        }
+        self.budget.release(std::mem::take(&mut self.reserved));
+        self.granted = self.handed;
+        self.is_throttled = false;
+    }
+
     /// A grant is waiting for others to give back.
     pub(in crate::service) fn is_throttled(&self) -> bool {
         self.is_throttled
@@ -154,8 +170,7 @@ impl Share {
 
 impl Drop for Share {
     fn drop(&mut self) {
-        self.budget.members.fetch_sub(1, Ordering::Relaxed);
-        self.budget.release(self.reserved);
+        self.rest();
     }
 }
 
@@ -185,7 +200,7 @@ mod tests {
         assert_eq!(share.raise(1_000), 200);
         drop(share);
         assert_eq!(budget.metrics().granted_bytes, 0);
-        assert_eq!(budget.metrics().feeds, 0);
+        assert_eq!(budget.metrics().streams, 0);
     }
 
     #[test]
@@ -200,6 +215,23 @@ mod tests {
         a.hand_on(10);
         assert_eq!(c.raise(1_000), 10);
         assert!(!c.is_throttled());
+    }
+
+    #[test]
+    fn who_rests_gives_everything_back_and_goes_on_where_it_was() {
+        let budget = budget(8_000);
+        let mut share = Share::new(Arc::clone(&budget));
+        assert_eq!(share.raise(1_000), 100);
+        share.hand_on(60);
+        share.rest();
+        assert_eq!((budget.metrics().granted_bytes, budget.metrics().streams), (0, 0));
+        share.hand_on(500);
+        assert_eq!(budget.metrics().granted_bytes, 0, "what came from elsewhere was never granted");
+        assert_eq!(share.raise(1_000), 660, "560 were handed on");
+        assert_eq!((budget.metrics().granted_bytes, budget.metrics().streams), (100, 1));
+        share.rest();
+        drop(share);
+        assert_eq!((budget.metrics().granted_bytes, budget.metrics().streams), (0, 0));
     }
 
     #[tokio::test]

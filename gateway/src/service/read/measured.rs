@@ -1,23 +1,23 @@
-//! What the benches measure of reading: the credit that many feeds share.
+//! What the benches measure of reading: the credit that many streams share.
 
 use std::sync::Arc;
 
 use super::budget::{Budget, Share};
 use super::config::ReadConfig;
 
-/// Feeds that share a budget.
+/// Streams that share a budget.
 #[derive(Debug)]
 pub struct ReadCredit(Vec<Share>);
 
 impl ReadCredit {
-    /// As many feeds.
+    /// As many streams.
     #[must_use]
-    pub fn new(feeds: usize) -> Self {
+    pub fn new(streams: usize) -> Self {
         let budget = Arc::new(Budget::new(ReadConfig::default()));
-        Self((0..feeds).map(|_| Share::new(Arc::clone(&budget))).collect())
+        Self((0..streams).map(|_| Share::new(Arc::clone(&budget))).collect())
     }
 
-    /// Each feed in turn is granted what it may have, and hands a batch of `bytes` on; the sum of grants.
+    /// Each stream in turn is granted what it may have, and hands a batch of `bytes` on; the sum of grants.
     pub fn turn(&mut self, bytes: u64) -> u64 {
         let grant = |share: &mut Share| {
             let granted = share.raise(u64::MAX);

@@ -13,8 +13,9 @@ use weir_protocol::rpc::Credit;
 
 use super::budget::{Budget, Share};
 use super::cursor::{At, Cursor};
-use super::feed::{Feed, FeedEvent};
-use super::records::RecordSlice;
+use super::follower::Follower;
+use super::parcel::Parcel;
+use super::stream::PartitionEvent;
 use super::subscription::{CreditCell, PartitionOf, Started, SubscriptionEvent, records_event, small_event};
 use crate::service::ServiceError;
 use crate::storage::Topic;
@@ -22,7 +23,7 @@ use crate::storage::Topic;
 /// Events of one partition that wait to be handed on; then it is not asked for more.
 const WAITING_MAX: usize = 64;
 
-type Stepped = (usize, Box<Feed>, Result<FeedEvent, ServiceError>);
+type Stepped = (usize, Box<Follower>, Result<PartitionEvent, ServiceError>);
 
 struct Slot {
     of: PartitionOf,
@@ -33,26 +34,26 @@ struct Slot {
     started: Option<Started>,
     is_caught_up: bool,
     waiting: usize,
-    /// The feed, while too many of its events wait.
-    parked: Option<Box<Feed>>,
+    /// The follower, while too many of its events wait.
+    parked: Option<Box<Follower>>,
 }
 
-/// Feeds and what came from them.
+/// Followers and what came from them.
 pub(super) struct Merge {
     slots: Vec<Slot>,
     running: FuturesUnordered<BoxFuture<'static, Stepped>>,
-    ready: VecDeque<(usize, FeedEvent)>,
+    ready: VecDeque<(usize, PartitionEvent)>,
     is_started: bool,
     sent: Credit,
 }
 
 impl Merge {
-    pub(super) fn new(feeds: Vec<(PartitionOf, Feed)>, budget: &Arc<Budget>) -> Self {
+    pub(super) fn new(followers: Vec<(PartitionOf, Follower)>, budget: &Arc<Budget>) -> Self {
         let running = FuturesUnordered::new();
-        let mut slots = Vec::with_capacity(feeds.len());
-        for (place, (of, feed)) in feeds.into_iter().enumerate() {
+        let mut slots = Vec::with_capacity(followers.len());
+        for (place, (of, follower)) in followers.into_iter().enumerate() {
             let grant = Arc::new(CreditCell::default());
-            running.push(step(place, Box::new(feed), Arc::clone(&grant)));
+            running.push(step(place, Box::new(follower), Arc::clone(&grant)));
             slots.push(Slot {
                 of,
                 share: Share::new(Arc::clone(budget)),
@@ -93,7 +94,7 @@ impl Merge {
             tokio::select! {
                 biased;
                 () = credit.changed(limit) => {}
-                Some((place, feed, event)) = self.running.next() => self.take(place, feed, event?),
+                Some((place, follower, event)) = self.running.next() => self.take(place, follower, event?),
                 () = async { if let Some(freed) = freed { freed.await } }, if is_throttled => {}
             }
         }
@@ -107,14 +108,14 @@ impl Merge {
         self.slots.iter().any(|slot| slot.share.is_throttled()).then_some(freed)
     }
 
-    fn take(&mut self, place: usize, feed: Box<Feed>, event: FeedEvent) {
+    fn take(&mut self, place: usize, follower: Box<Follower>, event: PartitionEvent) {
         let slot = &mut self.slots[place];
         slot.waiting += 1;
         self.ready.push_back((place, event));
         if slot.waiting < WAITING_MAX {
-            self.running.push(step(place, feed, Arc::clone(&slot.grant)));
+            self.running.push(step(place, follower, Arc::clone(&slot.grant)));
         } else {
-            slot.parked = Some(feed);
+            slot.parked = Some(follower);
         }
     }
 
@@ -126,8 +127,8 @@ impl Merge {
         while let Some((place, event)) = self.ready.pop_front() {
             let of = self.slots[place].of;
             match event {
-                FeedEvent::Records { slices, .. } => return self.pop_records(place, slices, limit),
-                FeedEvent::CaughtUp { end } => {
+                PartitionEvent::Records { parcel, .. } => return self.pop_records(place, parcel, limit),
+                PartitionEvent::CaughtUp { end } => {
                     self.slots[place].looked(end);
                     self.slots[place].is_caught_up = true;
                     self.popped(place);
@@ -137,25 +138,25 @@ impl Merge {
                     }
                     return Ok(Some(SubscriptionEvent::CaughtUp { of, end, all }));
                 }
-                FeedEvent::Gap { to: next, .. } | FeedEvent::Retract { from: next, .. } => {
+                PartitionEvent::Gap { to: next, .. } | PartitionEvent::Retract { from: next, .. } => {
                     self.slots[place].at = Some(At::new(next));
                     self.popped(place);
                     return Ok(Some(small_event(of, event)));
                 }
-                FeedEvent::Looked { upto } => {
+                PartitionEvent::Looked { upto } => {
                     self.slots[place].looked(upto);
                     self.popped(place);
                     return Ok(Some(small_event(of, event)));
                 }
-                FeedEvent::Firm { upto } => {
+                PartitionEvent::Firm { upto } => {
                     if let Some(at) = &mut self.slots[place].at {
                         at.firm(upto);
                     }
                     self.popped(place);
                     return Ok(Some(small_event(of, event)));
                 }
-                // Once per feed, and taken by `pop_started`.
-                FeedEvent::Started { .. } => self.popped(place),
+                // Once per follower, and taken by `pop_started`.
+                PartitionEvent::Started { .. } => self.popped(place),
             }
         }
         Ok(None)
@@ -165,7 +166,7 @@ impl Merge {
     fn pop_started(&mut self) -> Option<SubscriptionEvent> {
         let mut kept = VecDeque::with_capacity(self.ready.len());
         for (place, event) in std::mem::take(&mut self.ready) {
-            if let FeedEvent::Started { from, tail, at } = event {
+            if let PartitionEvent::Started { from, tail, at } = event {
                 let slot = &mut self.slots[place];
                 slot.started = Some(Started { of: slot.of, from, tail });
                 slot.at = Some(at);
@@ -183,21 +184,22 @@ impl Merge {
     fn pop_records(
         &mut self,
         place: usize,
-        slices: Vec<RecordSlice>,
+        parcel: Parcel,
         limit: Credit,
     ) -> Result<Option<SubscriptionEvent>, ServiceError> {
         let left = Credit {
             records: limit.records.saturating_sub(self.sent.records),
             bytes: limit.bytes.saturating_sub(self.sent.bytes),
         };
-        let split = split(slices, left)?;
+        let split = parcel.split(left)?;
         if !split.rest.is_empty() {
             let bytes = 0; // counted again when it is its turn
-            self.ready.push_front((place, FeedEvent::Records { slices: split.rest, bytes }));
+            self.ready
+                .push_front((place, PartitionEvent::Records { parcel: Parcel::Own(split.rest), bytes }));
         } else {
             self.popped(place);
         }
-        let Some(last) = split.now.last() else { return Ok(None) };
+        let Some(last) = split.now.slices().last() else { return Ok(None) };
         let slot = &mut self.slots[place];
         slot.at.get_or_insert(At::new(last.first)).took(last.end(), last.committed_end, last.term);
         slot.share.hand_on(split.used.bytes);
@@ -211,8 +213,8 @@ impl Merge {
     fn popped(&mut self, place: usize) {
         let slot = &mut self.slots[place];
         slot.waiting -= 1;
-        if let Some(feed) = slot.parked.take() {
-            self.running.push(step(place, feed, Arc::clone(&slot.grant)));
+        if let Some(follower) = slot.parked.take() {
+            self.running.push(step(place, follower, Arc::clone(&slot.grant)));
         }
     }
 }
@@ -231,56 +233,22 @@ impl Slot {
     }
 }
 
-/// The feed's next event, with grants that come meanwhile.
-fn step(place: usize, mut feed: Box<Feed>, grant: Arc<CreditCell>) -> BoxFuture<'static, Stepped> {
+/// The follower's next event, with grants that come meanwhile.
+fn step(place: usize, mut follower: Box<Follower>, grant: Arc<CreditCell>) -> BoxFuture<'static, Stepped> {
     Box::pin(async move {
         loop {
             let limit = grant.latest();
-            feed.raise(limit);
+            follower.raise(limit);
             tokio::select! {
                 biased;
                 () = grant.changed(limit) => {}
-                event = feed.next() => return (place, feed, event),
+                // Nothing: it goes on in another way.
+                event = follower.next() => if let Some(event) = event.transpose() {
+                    return (place, follower, event);
+                },
             }
         }
     })
-}
-
-/// Records divided by credit.
-struct Split {
-    now: Vec<RecordSlice>,
-    rest: Vec<RecordSlice>,
-    used: Credit,
-}
-
-/// As many records as credit allows: while there is any, another goes, and the last may overshoot the bytes.
-fn split(slices: Vec<RecordSlice>, left: Credit) -> Result<Split, ServiceError> {
-    let mut split = Split { now: Vec::new(), rest: Vec::new(), used: Credit::default() };
-    for slice in slices {
-        if !split.rest.is_empty() {
-            split.rest.push(slice);
-            continue;
-        }
-        let records = left.records - split.used.records;
-        let bytes = left.bytes.saturating_sub(split.used.bytes);
-        let size = slice.size()?;
-        if u64::from(slice.take) <= records && size <= bytes {
-            split.used.records += u64::from(slice.take);
-            split.used.bytes += size;
-            split.now.push(slice);
-            continue;
-        }
-        match slice.prefix(records, bytes)? {
-            None => split.rest.push(slice),
-            Some((prefix, size)) => {
-                split.used.records += u64::from(prefix.take);
-                split.used.bytes += size;
-                split.rest.extend(slice.after(prefix.take));
-                split.now.push(prefix);
-            }
-        }
-    }
-    Ok(split)
 }
 
 #[cfg(test)]

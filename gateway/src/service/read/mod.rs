@@ -4,8 +4,9 @@
 //!   StartAt, Until   the grammar of `from` and `until`
 //!   Cursor           positions on many partitions and topics, as one opaque token
 //!   Reader ── read ──────▶ ReadPage: one partition, or several side by side
-//!      └───── subscribe ─▶ Subscription ─┬─ one Feed, credit passed straight through
-//!                                        └─ Merge of feeds, each with a bounded window
+//!      └───── subscribe ─▶ Subscription ─┬─ one Follower, credit passed straight through
+//!                                        └─ Merge of followers, each with a bounded window
+//!   Follower         one partition: by a NodeStream of its own, or, once it is at the end, by the Feed of all readers
 //!   Budget           what all subscriptions of this gateway may be owed at once
 //! ```
 
@@ -13,19 +14,24 @@ mod budget;
 mod config;
 mod cursor;
 mod feed;
+mod follower;
 pub(crate) mod measured;
 mod merge;
 mod page;
+mod parcel;
 mod reader;
 mod records;
 mod start;
+mod stream;
 mod subscription;
 
 pub(in crate::service) use budget::Share;
 pub use budget::{Budget, BudgetMetrics};
 pub use config::ReadConfig;
 pub use cursor::{Cursor, Early};
+pub use feed::FeedMetrics;
 pub use page::{PartitionEdge, ReadPage};
+pub use parcel::{Parcel, SharedParcel};
 pub use reader::{Read, Reader};
 pub use records::RecordSlice;
 pub(in crate::service) use records::{Origin, unpack};

@@ -14,6 +14,7 @@ use weir_protocol::rpc::{At, Credit, Level, Method, Packet, Position, ReadAnswer
 use super::budget::Budget;
 use super::config::ReadConfig;
 use super::cursor::{At as CursorAt, Cursor};
+use super::feed::{FeedMetrics, Feeds};
 use super::page::{PartitionEdge, ReadPage};
 use super::records::{Origin, RecordSlice, unpack};
 use super::start::{StartAt, Until};
@@ -59,17 +60,26 @@ pub struct Reader {
     pub(super) topics: Topics,
     pub(super) config: ReadConfig,
     pub(in crate::service) budget: Arc<Budget>,
+    pub(super) feeds: Feeds,
 }
 
 impl Reader {
     pub(in crate::service) fn new(storage: Storage, topics: Topics, config: ReadConfig) -> Self {
-        Self { storage, topics, config, budget: Arc::new(Budget::new(config)) }
+        let budget = Arc::new(Budget::new(config));
+        let feeds = Feeds::new(Arc::clone(&budget), &config);
+        Self { storage, topics, config, budget, feeds }
     }
 
     /// The credit budget of this gateway's subscriptions.
     #[must_use]
     pub fn budget(&self) -> &Budget {
         &self.budget
+    }
+
+    /// How the streams stand that readers share.
+    #[must_use]
+    pub fn feed_metrics(&self) -> FeedMetrics {
+        self.feeds.metrics()
     }
 
     /// Reads once.

@@ -5,16 +5,18 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use parking_lot::Mutex;
 use tokio::sync::Notify;
+use tokio::sync::futures::OwnedNotified;
 use weir_protocol::ids::{Offset, PartitionId, Term, TopicPath};
 use weir_protocol::rpc::{At, Credit, Level};
 
 use super::budget::Share;
 use super::cursor::{Cursor, Early};
-use super::feed::{Feed, FeedEvent, FeedStart};
+use super::follower::Follower;
 use super::merge::Merge;
+use super::parcel::Parcel;
 use super::reader::{Reader, partitions_of, position};
-use super::records::RecordSlice;
 use super::start::StartAt;
+use super::stream::{PartitionEvent, StreamStart};
 use crate::service::ServiceError;
 use crate::storage::Topic;
 
@@ -78,7 +80,7 @@ pub enum SubscriptionEvent {
         /// Of which partition.
         of: PartitionOf,
         /// The records.
-        slices: Vec<RecordSlice>,
+        parcel: Parcel,
         /// Their number.
         count: u64,
         /// Their encoded bytes: what credit counts.
@@ -200,7 +202,7 @@ enum Source {
 }
 
 struct One {
-    feed: Feed,
+    follower: Follower,
     share: Share,
 }
 
@@ -222,35 +224,36 @@ impl Reader {
             // Not from memory: a later `incarnation_gone` then means that the topic was deleted meanwhile.
             topics.push(self.topics.get(path).await?);
         }
-        let mut feeds = Vec::new();
+        let mut followers = Vec::new();
         let several = topics.len() > 1;
         for (place, topic) in topics.iter().enumerate() {
             let partitions = partitions_of(topic, subscribe.partition)?;
             let count = if several { usize::MAX } else { partitions.len() };
             for partition in partitions {
-                let start = feed_start(topic, partition, &subscribe, count)?;
-                let feed = Feed::new(self.storage.clone(), self.config, Arc::clone(topic), partition, start);
-                feeds.push((PartitionOf { topic: place, partition }, feed));
+                let start = stream_start(topic, partition, &subscribe, count)?;
+                let with = (self.storage.clone(), self.config);
+                let follower = Follower::new(with, &self.feeds, Arc::clone(topic), partition, start);
+                followers.push((PartitionOf { topic: place, partition }, follower));
             }
         }
         let credit = Arc::new(CreditCell::default());
         credit.raise(subscribe.limit);
-        let source = if feeds.len() == 1 {
-            let (_, feed) = feeds.remove(0);
-            Source::One(Box::new(One { feed, share: Share::new(Arc::clone(&self.budget)) }))
+        let source = if followers.len() == 1 {
+            let (_, follower) = followers.remove(0);
+            Source::One(Box::new(One { follower, share: Share::new(Arc::clone(&self.budget)) }))
         } else {
-            Source::Many(Box::new(Merge::new(feeds, &self.budget)))
+            Source::Many(Box::new(Merge::new(followers, &self.budget)))
         };
         Ok(Subscription { topics, credit, source })
     }
 }
 
-fn feed_start(
+fn stream_start(
     topic: &Topic,
     partition: PartitionId,
     subscribe: &Subscribe,
     count: usize,
-) -> Result<FeedStart, ServiceError> {
+) -> Result<StreamStart, ServiceError> {
     let min_level =
         if subscribe.min_level == Level::Unset { topic.deliver_from() } else { subscribe.min_level };
     let filter = subscribe.filter.clone();
@@ -262,7 +265,7 @@ fn feed_start(
         }
         (None, from) => (position(topic, partition, from, count)?, None),
     };
-    Ok(FeedStart { at, seen, min_level, filter })
+    Ok(StreamStart { at, seen, min_level, filter })
 }
 
 impl Subscription {
@@ -284,8 +287,8 @@ impl Subscription {
             Source::Many(merge) => merge.cursor(&self.topics),
             Source::One(one) => {
                 let mut cursor = Cursor::default();
-                if let Some(at) = one.feed.at() {
-                    cursor.set(&one.feed.topic, one.feed.partition, at);
+                if let Some(at) = one.follower.at() {
+                    cursor.set(one.follower.topic(), one.follower.partition(), at);
                 }
                 cursor
             }
@@ -310,45 +313,60 @@ impl Subscription {
 impl One {
     async fn next(&mut self, credit: &CreditCell) -> Result<SubscriptionEvent, ServiceError> {
         let event = loop {
-            let freed = self.share.freed();
             let limit = credit.latest();
-            let bytes = self.share.raise(limit.bytes);
-            self.feed.raise(Credit { records: limit.records, bytes });
-            let is_throttled = self.share.is_throttled();
+            let freed = self.raise(limit);
+            let is_throttled = freed.is_some();
             credit.set_throttled(is_throttled);
             tokio::select! {
                 // Grants first: they let the node send while what came is handled.
                 biased;
                 () = credit.changed(limit) => {}
-                () = freed, if is_throttled => {}
-                event = self.feed.next() => break event?,
+                () = async { if let Some(freed) = freed { freed.await } }, if is_throttled => {}
+                event = self.follower.next() => if let Some(event) = event? { break event },
             }
         };
-        let of = PartitionOf { topic: 0, partition: self.feed.partition };
+        let of = PartitionOf { topic: 0, partition: self.follower.partition() };
         Ok(match event {
-            FeedEvent::Records { slices, bytes } => {
+            PartitionEvent::Records { parcel, bytes } => {
                 self.share.hand_on(bytes);
-                records_event(of, slices, bytes)
+                records_event(of, parcel, bytes)
             }
             other => small_event(of, other),
         })
     }
+
+    /// Raises what may come to the client's limit, of a stream of its own as far as the budget goes; what to wait for if
+    /// that is nothing.
+    fn raise(&mut self, limit: Credit) -> Option<OwnedNotified> {
+        if self.follower.is_shared() {
+            // What is handed on at once is owed by nobody.
+            self.share.rest();
+            self.follower.raise(limit);
+            return None;
+        }
+        let freed = self.share.freed();
+        let bytes = self.share.raise(limit.bytes);
+        self.follower.raise(Credit { records: limit.records, bytes });
+        self.share.is_throttled().then_some(freed)
+    }
 }
 
-pub(super) fn records_event(of: PartitionOf, slices: Vec<RecordSlice>, bytes: u64) -> SubscriptionEvent {
-    let count = slices.iter().map(|slice| u64::from(slice.take)).sum();
-    SubscriptionEvent::Records { of, slices, count, bytes }
+pub(super) fn records_event(of: PartitionOf, parcel: Parcel, bytes: u64) -> SubscriptionEvent {
+    let count = parcel.slices().iter().map(|slice| u64::from(slice.take)).sum();
+    SubscriptionEvent::Records { of, parcel, count, bytes }
 }
 
 /// Events that are the same for one partition and for several.
-pub(super) fn small_event(of: PartitionOf, event: FeedEvent) -> SubscriptionEvent {
+pub(super) fn small_event(of: PartitionOf, event: PartitionEvent) -> SubscriptionEvent {
     match event {
-        FeedEvent::Gap { from, to, why } => SubscriptionEvent::Gap { of, from, to, why },
-        FeedEvent::Looked { upto } => SubscriptionEvent::Looked { of, upto },
-        FeedEvent::Firm { upto } => SubscriptionEvent::Firm { of, upto },
-        FeedEvent::Retract { from, to, term } => SubscriptionEvent::Retract { of, from, to, term },
-        FeedEvent::CaughtUp { end } => SubscriptionEvent::CaughtUp { of, end, all: true },
-        FeedEvent::Started { from, tail, .. } => SubscriptionEvent::Started(vec![Started { of, from, tail }]),
-        FeedEvent::Records { slices, bytes } => records_event(of, slices, bytes),
+        PartitionEvent::Gap { from, to, why } => SubscriptionEvent::Gap { of, from, to, why },
+        PartitionEvent::Looked { upto } => SubscriptionEvent::Looked { of, upto },
+        PartitionEvent::Firm { upto } => SubscriptionEvent::Firm { of, upto },
+        PartitionEvent::Retract { from, to, term } => SubscriptionEvent::Retract { of, from, to, term },
+        PartitionEvent::CaughtUp { end } => SubscriptionEvent::CaughtUp { of, end, all: true },
+        PartitionEvent::Started { from, tail, .. } => {
+            SubscriptionEvent::Started(vec![Started { of, from, tail }])
+        }
+        PartitionEvent::Records { parcel, bytes } => records_event(of, parcel, bytes),
     }
 }

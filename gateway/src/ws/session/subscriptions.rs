@@ -1,4 +1,4 @@
-//! Subscriptions: from frames to feeds, from events to frames.
+//! Subscriptions: from frames to streams, from events to frames.
 
 use std::sync::Arc;
 
@@ -185,16 +185,16 @@ impl Session {
             SubscriptionEvent::Started(started) => {
                 ServerFrame::Subscribed(following.started(incarnation, &started))
             }
-            SubscriptionEvent::Records { slices, count, bytes, .. } => {
-                for slice in &slices {
+            SubscriptionEvent::Records { parcel, count, bytes, .. } => {
+                for slice in parcel.slices() {
                     following.set_tail(slice.partition.0, slice.committed_end.0.max(slice.end().0));
                 }
                 let amount = Amount { msgs: count, bytes };
-                let Some(n) = following.deliver(amount, || last_bytes(&slices)) else {
+                let Some(n) = following.deliver(amount, || last_bytes(parcel.slices())) else {
                     let detail = "the gateway was sent more than the client's credit allows";
                     return self.ended(of, &ServiceError::new(ErrorCode::Internal, detail));
                 };
-                return self.effects.push(Effect::Deliver { of, n, slices });
+                return self.effects.push(Effect::Deliver { of, n, parcel });
             }
             SubscriptionEvent::Gap { of, from, to, why } => {
                 ServerFrame::Gap(Gap { p: of.partition.0, from: from.0, to: to.0, why })

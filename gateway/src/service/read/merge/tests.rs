@@ -3,6 +3,7 @@ use weir_protocol::batch::{Batch, BatchBuilder, Compression, Headers, RecordPart
 use weir_protocol::ids::{Offset, PartitionId, Term, TimestampMs};
 
 use super::*;
+use crate::service::read::records::RecordSlice;
 
 fn slice(base: u64, sizes: &[usize]) -> RecordSlice {
     let mut builder = BatchBuilder::anonymous();
@@ -39,14 +40,14 @@ proptest! {
             slices.push(slice(base, sizes));
         }
         let all = sizes_of(&slices);
-        let split = split(slices, Credit { records, bytes }).unwrap();
+        let split = Parcel::Own(slices).split(Credit { records, bytes }).unwrap();
         // The rule, record by record.
         let (mut sent, mut expected) = (0, 0);
         while expected < all.len() && (expected as u64) < records && sent < bytes {
             sent += all[expected].1;
             expected += 1;
         }
-        prop_assert_eq!(sizes_of(&split.now), &all[..expected]);
+        prop_assert_eq!(sizes_of(split.now.slices()), &all[..expected]);
         prop_assert_eq!(sizes_of(&split.rest), &all[expected..]);
         prop_assert_eq!(split.used, Credit { records: expected as u64, bytes: sent });
     }

@@ -1,4 +1,4 @@
-//! One partition, followed across changes of its leader.
+//! One partition's records by a stream of its own from the node, across changes of its leader.
 
 use std::sync::Arc;
 
@@ -12,13 +12,14 @@ use weir_transport::{Answers, CallError};
 
 use super::config::ReadConfig;
 use super::cursor::{At as CursorAt, Early};
+use super::parcel::Parcel;
 use super::records::{Origin, RecordSlice, unpack};
 use crate::service::ServiceError;
 use crate::storage::{Attempts, Storage, Topic};
 
 /// What happens on one partition.
 #[derive(Debug)]
-pub(super) enum FeedEvent {
+pub(super) enum PartitionEvent {
     /// Always first, and once.
     Started {
         from: Offset,
@@ -28,7 +29,7 @@ pub(super) enum FeedEvent {
     },
     /// Records and their size.
     Records {
-        slices: Vec<RecordSlice>,
+        parcel: Parcel,
         bytes: u64,
     },
     Gap {
@@ -52,8 +53,9 @@ pub(super) enum FeedEvent {
     },
 }
 
-/// Follows one partition. Leaders come and go; what is delivered goes on where it was.
-pub(super) struct Feed {
+/// Follows one partition. Leaders come and go; what is delivered goes on where it was. Without an open stream it costs the node
+/// nothing; the next event opens one.
+pub(super) struct NodeStream {
     storage: Storage,
     config: ReadConfig,
     pub(super) topic: Arc<Topic>,
@@ -64,7 +66,7 @@ pub(super) struct Feed {
     start: At,
     /// Where it is, once that is known.
     at: Option<CursorAt>,
-    stream: Option<Stream>,
+    open: Option<Open>,
     attempts: Option<Attempts>,
     is_started: bool,
     /// The records that came last were all: to be told next.
@@ -74,20 +76,20 @@ pub(super) struct Feed {
     received: Credit,
 }
 
-struct Stream {
+struct Open {
     answers: Answers,
     /// What had been received when it was opened: its own limits count from there.
     base: Credit,
     granted: Credit,
 }
 
-impl Feed {
+impl NodeStream {
     pub(super) fn new(
         storage: Storage,
         config: ReadConfig,
         topic: Arc<Topic>,
         partition: PartitionId,
-        start: FeedStart,
+        start: StreamStart,
     ) -> Self {
         let shard = topic.shard(partition).expect("one of the topic's partitions");
         Self {
@@ -103,7 +105,7 @@ impl Feed {
                 (At::Offset(next), Some(early)) => Some(CursorAt { next: Offset(next), early: Some(early) }),
                 _ => None,
             },
-            stream: None,
+            open: None,
             attempts: None,
             is_started: false,
             caught_up: None,
@@ -116,9 +118,51 @@ impl Feed {
     pub(super) fn raise(&mut self, limit: Credit) {
         self.limit.records = self.limit.records.max(limit.records);
         self.limit.bytes = self.limit.bytes.max(limit.bytes);
-        if let Some(stream) = &mut self.stream {
-            stream.grant(self.limit);
+        if let Some(open) = &mut self.open {
+            open.grant(self.limit);
         }
+    }
+
+    /// What `limit` leaves.
+    pub(super) fn left_of(&self, limit: Credit) -> Credit {
+        Credit {
+            records: limit.records.saturating_sub(self.received.records),
+            bytes: limit.bytes.saturating_sub(self.received.bytes),
+        }
+    }
+
+    /// The next offset, if everything before it is committed and nothing is left to be told of it: who has that from
+    /// elsewhere may go on here, and the other way round.
+    pub(super) fn shareable_at(&self) -> Option<Offset> {
+        self.at
+            .filter(|at| at.early.is_none() && self.is_started && self.caught_up.is_none())
+            .map(|at| at.next)
+    }
+
+    /// Whether the records that came last were all: the next event is something else then.
+    pub(super) fn take_caught_up(&mut self) -> bool {
+        self.caught_up.take().is_some()
+    }
+
+    /// Records up to `end` came from elsewhere.
+    pub(super) fn passed(&mut self, end: Offset, amount: Credit) {
+        self.at = Some(CursorAt::new(end));
+        self.received.records += amount.records;
+        self.received.bytes += amount.bytes;
+    }
+
+    /// Ends the stream at the node, and takes back what it was allowed; the next event opens another one where this one was.
+    pub(super) fn rest(&mut self) {
+        self.open = None;
+        self.attempts = None;
+        self.limit = self.received;
+    }
+
+    /// Another one of the same partition from `next` on.
+    pub(super) fn from(&self, next: Offset) -> Self {
+        let start =
+            StreamStart { at: At::Offset(next.0), seen: None, min_level: self.min_level, filter: None };
+        Self::new(self.storage.clone(), self.config, Arc::clone(&self.topic), self.partition, start)
     }
 
     /// Where a reader goes on that has seen everything delivered so far.
@@ -129,38 +173,36 @@ impl Feed {
     /// The next event.
     ///
     /// # Errors
-    /// The feed is over: refused, or no leader within the deadline.
+    /// It is over: refused, or no leader within the deadline.
     ///
     /// # Cancel safety
     /// Nothing is lost.
-    pub(super) async fn next(&mut self) -> Result<FeedEvent, ServiceError> {
+    pub(super) async fn next(&mut self) -> Result<PartitionEvent, ServiceError> {
         if let Some(end) = self.caught_up.take() {
-            return Ok(FeedEvent::CaughtUp { end });
+            return Ok(PartitionEvent::CaughtUp { end });
         }
         loop {
-            let Some(stream) = &mut self.stream else {
-                self.open().await?;
+            let Some(open) = &mut self.open else {
+                // Boxed: opening and recovering hold ten times what waiting does, and whoever follows mostly waits.
+                Box::pin(self.open()).await?;
                 continue;
             };
-            match stream.answers.next().await {
+            match open.answers.next().await {
                 Some(Ok(body)) => {
                     self.attempts = None;
                     if let Some(event) = self.take(body)? {
                         return Ok(event);
                     }
                 }
-                Some(Err(error)) => self.reopen(error).await?,
+                Some(Err(error)) => Box::pin(self.reopen(error)).await?,
                 // A node that ends a stream without a reason is going away.
-                None => self.reopen(CallError::Unknown).await?,
+                None => Box::pin(self.reopen(CallError::Unknown)).await?,
             }
         }
     }
 
     async fn open(&mut self) -> Result<(), ServiceError> {
-        let left = Credit {
-            records: self.limit.records.saturating_sub(self.received.records),
-            bytes: self.limit.bytes.saturating_sub(self.received.bytes),
-        };
+        let left = self.left_of(self.limit);
         let request = SubscribeRequest {
             incarnation: self.topic.incarnation.0,
             config_version: self.topic.version.0,
@@ -176,7 +218,7 @@ impl Feed {
         let segments = vec![Bytes::from(request.encode_to_vec())];
         match self.storage.stream(self.shard, Method::Subscribe, segments).await {
             Ok(answers) => {
-                self.stream = Some(Stream { answers, base: self.received, granted: self.limit });
+                self.open = Some(Open { answers, base: self.received, granted: self.limit });
                 Ok(())
             }
             Err(error) => self.reopen(error).await,
@@ -185,7 +227,7 @@ impl Feed {
 
     /// Does what the retry policy says; the next call opens a new stream.
     async fn reopen(&mut self, error: CallError) -> Result<(), ServiceError> {
-        self.stream = None;
+        self.open = None;
         let patience = self.config.resubscribe_deadline;
         let storage = self.storage.clone();
         let attempts = self.attempts.get_or_insert_with(|| storage.attempts(Instant::now() + patience));
@@ -212,7 +254,7 @@ impl Feed {
         Ok(())
     }
 
-    fn take(&mut self, body: Bytes) -> Result<Option<FeedEvent>, ServiceError> {
+    fn take(&mut self, body: Bytes) -> Result<Option<PartitionEvent>, ServiceError> {
         let bad = |what: &str| ServiceError::bad_answer(what, Outcome::None).with_partition(self.partition);
         let packet = Packet::<SubscribeEvent>::decode(body).map_err(|error| bad(&error.to_string()))?;
         let event = packet.message.event.ok_or_else(|| bad("an event of no kind"))?;
@@ -226,7 +268,7 @@ impl Feed {
                 if !is_first {
                     return Ok(None);
                 }
-                FeedEvent::Started { from, tail, at }
+                PartitionEvent::Started { from, tail, at }
             }
             Event::Records(records) => {
                 let origin = Origin {
@@ -241,26 +283,26 @@ impl Feed {
             }
             Event::Gap(gap) => {
                 self.at = Some(CursorAt::new(Offset(gap.to)));
-                FeedEvent::Gap { from: Offset(gap.from), to: Offset(gap.to), why: gap.why }
+                PartitionEvent::Gap { from: Offset(gap.from), to: Offset(gap.to), why: gap.why }
             }
             Event::CaughtUp(caught_up) => {
                 self.looked(Offset(caught_up.end));
-                FeedEvent::CaughtUp { end: Offset(caught_up.end) }
+                PartitionEvent::CaughtUp { end: Offset(caught_up.end) }
             }
             Event::Looked(looked) => {
                 self.looked(Offset(looked.upto));
-                FeedEvent::Looked { upto: Offset(looked.upto) }
+                PartitionEvent::Looked { upto: Offset(looked.upto) }
             }
             Event::Firm(firm) => {
                 if let Some(at) = &mut self.at {
                     at.firm(Offset(firm.upto));
                 }
-                FeedEvent::Firm { upto: Offset(firm.upto) }
+                PartitionEvent::Firm { upto: Offset(firm.upto) }
             }
             Event::Retract(retract) => {
                 let (from, to) = (Offset(retract.from), Offset(retract.to));
                 self.at = Some(CursorAt::new(from));
-                FeedEvent::Retract { from, to, term: Term(retract.term) }
+                PartitionEvent::Retract { from, to, term: Term(retract.term) }
             }
         }))
     }
@@ -279,7 +321,7 @@ impl Feed {
         slices: Vec<RecordSlice>,
         origin: Origin,
         next: Offset,
-    ) -> Result<FeedEvent, ServiceError> {
+    ) -> Result<PartitionEvent, ServiceError> {
         let may_pass = self.filter.is_some() || next > Offset(0);
         let (mut bytes, mut count) = (0, 0);
         for slice in &slices {
@@ -298,13 +340,13 @@ impl Feed {
         }
         self.received.records += count;
         self.received.bytes += bytes;
-        Ok(FeedEvent::Records { slices, bytes })
+        Ok(PartitionEvent::Records { parcel: Parcel::Own(slices), bytes })
     }
 }
 
-/// How a feed starts.
+/// How it starts.
 #[derive(Debug, Clone)]
-pub(super) struct FeedStart {
+pub(super) struct StreamStart {
     pub(super) at: At,
     /// The reader resumes at `at`, and has seen this before it was committed.
     pub(super) seen: Option<Early>,
@@ -313,7 +355,7 @@ pub(super) struct FeedStart {
     pub(super) filter: Option<Arc<str>>,
 }
 
-impl Stream {
+impl Open {
     /// Passes limits on, counted from where this stream started.
     fn grant(&mut self, limit: Credit) {
         if limit == self.granted {

@@ -1,0 +1,183 @@
+use proptest::prelude::*;
+
+use super::*;
+
+/// A ring of the ranges themselves.
+type Ranges = Ring<Range<u64>>;
+
+fn push(ring: &mut Ranges, count: u64, bytes: u64, is_end: bool) {
+    let range = ring.end..ring.end.plus(count);
+    ring.push(range.start.0..range.end.0, range, bytes, is_end);
+}
+
+#[test]
+fn a_reader_takes_what_follows_and_is_told_once_that_it_was_all() {
+    let mut ring = Ranges::new(Offset(10));
+    let mut place = ring.join(Offset(10), true).unwrap();
+    assert_eq!(ring.find(&place), Found::End);
+    assert!(!ring.tell_end(&mut place), "it knew");
+    ring.caught_up();
+    assert!(!ring.tell_end(&mut place), "and nothing came since");
+    push(&mut ring, 3, 30, true);
+    assert_eq!(ring.find(&place), Found::Item(10..13));
+    place.took(Offset(13));
+    assert_eq!(ring.find(&place), Found::End);
+    assert!(ring.tell_end(&mut place) && !ring.tell_end(&mut place));
+    ring.caught_up();
+    assert!(ring.tell_end(&mut place), "who follows hears it again from another leader");
+    assert!(!ring.tell_end(&mut place));
+}
+
+#[test]
+fn who_is_not_at_the_end_is_not_told_of_it() {
+    let mut ring = Ranges::new(Offset(0));
+    let mut place = ring.join(Offset(0), false).unwrap();
+    push(&mut ring, 1, 1, true);
+    push(&mut ring, 1, 1, true);
+    place.took(Offset(1));
+    assert!(!ring.tell_end(&mut place));
+    let mut ahead = ring.join(Offset(9), false).unwrap();
+    assert!(!ring.tell_end(&mut ahead), "the feed has not come that far");
+}
+
+#[test]
+fn only_what_the_fastest_has_taken_is_let_go() {
+    let mut ring = Ranges::new(Offset(0));
+    let slow = ring.join(Offset(0), true).unwrap();
+    let mut fast = ring.join(Offset(0), true).unwrap();
+    for _ in 0..3 {
+        push(&mut ring, 2, 100, false);
+    }
+    assert_eq!((ring.trim(0), ring.ahead_bytes()), (0, 300), "nobody has any of it");
+    fast.took(Offset(3));
+    assert_eq!(ring.find(&fast), Found::Item(2..4), "within an item");
+    assert_eq!(ring.ahead_bytes(), 200);
+    assert_eq!((ring.trim(250), ring.bytes()), (100, 200));
+    assert_eq!(ring.find(&slow), Found::Behind);
+    assert_eq!(ring.join(Offset(1), false), None);
+    assert_eq!(ring.trim(0), 0);
+}
+
+#[test]
+fn who_joins_beyond_the_end_lets_the_feed_run_there_and_waits() {
+    let mut ring = Ranges::new(Offset(0));
+    push(&mut ring, 2, 100, true);
+    assert_eq!(ring.ahead_bytes(), 100);
+    let place = ring.join(Offset(5), true).unwrap();
+    assert_eq!((ring.ahead_bytes(), ring.find(&place)), (0, Found::End));
+    push(&mut ring, 2, 100, false);
+    assert_eq!((ring.ahead_bytes(), ring.find(&place)), (0, Found::End), "it has that already");
+    push(&mut ring, 2, 100, false);
+    assert_eq!(ring.ahead_bytes(), 100);
+    assert_eq!(ring.find(&place), Found::Item(4..6));
+}
+
+/// A reader as the gateway drives it: on the feed, or behind it by a stream of its own.
+#[derive(Debug)]
+struct Reader {
+    next: u64,
+    place: Option<Place>,
+    got: Vec<u64>,
+}
+
+impl Reader {
+    /// One step, with credit for `credit` records: takes from the ring, or from `log`, which it joins at the ring's.
+    fn step(&mut self, ring: &mut Ranges, log_end: u64, credit: u64) {
+        let Some(place) = &mut self.place else {
+            let end = log_end.min(self.next + credit);
+            self.got.extend(self.next..end);
+            self.next = end;
+            self.place = ring.join(Offset(self.next), self.next == log_end);
+            return;
+        };
+        assert_eq!(place.next.0, self.next);
+        let range = match ring.find(place) {
+            Found::Item(range) => range,
+            Found::End => return,
+            Found::Behind => {
+                self.place = None;
+                return;
+            }
+        };
+        assert!(range.contains(&self.next), "{range:?} at {}", self.next);
+        let end = range.end.min(self.next + credit);
+        self.got.extend(self.next..end);
+        if end > self.next {
+            place.took(Offset(end));
+            self.next = end;
+        }
+    }
+}
+
+#[derive(Debug, Clone)]
+enum Step {
+    /// So many records are written to the log.
+    Append(u64),
+    /// The feed takes so many of them.
+    Feed(u64),
+    Trim(u64),
+    /// A reader takes.
+    Take(usize, u64),
+    /// A reader is sent back to a stream of its own, as when a feed ends, and comes again.
+    Fall(usize),
+    /// The feed ends and the next reader opens another where it stands.
+    Reopen(usize),
+}
+
+fn steps() -> impl Strategy<Value = Vec<Step>> {
+    let step = prop_oneof![
+        (1u64..6).prop_map(Step::Append),
+        (1u64..6).prop_map(Step::Feed),
+        (0u64..80).prop_map(Step::Trim),
+        (0usize..4, 0u64..9).prop_map(|(who, credit)| Step::Take(who, credit)),
+        (0usize..4, 0u64..9).prop_map(|(who, credit)| Step::Take(who, credit)),
+        (0usize..4).prop_map(Step::Fall),
+        (0usize..4).prop_map(Step::Reopen),
+    ];
+    proptest::collection::vec(step, 0..300)
+}
+
+proptest! {
+    /// Whatever comes between, each reader gets each record once and in order; the ring never holds more than what
+    /// nobody took and the room for history.
+    #[test]
+    fn each_reader_gets_each_record_once_in_order(steps in steps(), starts in proptest::array::uniform4(0u64..4)) {
+        let mut log_end = 3;
+        let mut ring = Ranges::new(Offset(3));
+        let mut readers = starts.map(|next| Reader { next, place: None, got: Vec::new() });
+        for step in steps {
+            match step {
+                Step::Append(count) => log_end += count,
+                Step::Feed(count) => {
+                    let count = count.min(log_end - ring.end.0);
+                    if count > 0 {
+                        let is_end = ring.end.0 + count == log_end;
+                        push(&mut ring, count, 10 * count, is_end);
+                    }
+                }
+                Step::Trim(bytes_max) => {
+                    ring.trim(bytes_max);
+                    prop_assert!(ring.bytes() <= bytes_max.max(ring.ahead_bytes()) || ring.bytes() == ring.ahead_bytes());
+                }
+                Step::Take(who, credit) => readers[who].step(&mut ring, log_end, credit),
+                Step::Fall(who) => readers[who].place = None,
+                Step::Reopen(who) => {
+                    ring = Ranges::new(Offset(readers[who].next));
+                    readers.iter_mut().for_each(|reader| reader.place = None);
+                }
+            }
+        }
+        // Everything that is left.
+        while ring.end.0 < log_end {
+            push(&mut ring, 1, 10, false);
+        }
+        for reader in &mut readers {
+            while reader.next < log_end {
+                reader.step(&mut ring, log_end, 5);
+            }
+        }
+        for (reader, start) in readers.iter().zip(starts) {
+            prop_assert_eq!(&reader.got, &(start..log_end).collect::<Vec<_>>());
+        }
+    }
+}

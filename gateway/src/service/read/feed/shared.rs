@@ -1,0 +1,205 @@
+//! A feed and those who take from it.
+
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use tokio::sync::Notify;
+use tokio::task::AbortHandle;
+use weir_protocol::ids::Offset;
+use weir_protocol::rpc::Credit;
+
+use super::ring::{Found, Place, Ring};
+use super::spots::Pool;
+use crate::service::ServiceError;
+use crate::service::read::parcel::{Parcel, SharedParcel};
+
+/// What the task of a feed and its readers share.
+///
+/// Nobody misses what happens to the ring: who waits makes its `Notified` first and looks then, under the lock; who
+/// changes the ring does so under the lock and notifies then. A change that the look did not see came after it, so its
+/// notification comes after the `Notified` was made, and `notify_waiters` wakes every one that was made before, polled or
+/// not. The task waits by `notify_one`, whose permit is kept for the one who waits.
+pub(super) struct Inner {
+    pub(super) state: Mutex<State>,
+    /// The ring was added to, or the feed is over.
+    pub(super) changed: Notify,
+    /// The feed is over: what a reader without credit waits for, so that it is not woken for each batch.
+    pub(super) ended: Notify,
+    /// Readers have come further, of whom the task wanted to know.
+    pub(super) taken: Notify,
+    pub(super) pool: Arc<Pool>,
+}
+
+pub(super) struct State {
+    pub(super) ring: Ring<Arc<SharedParcel>>,
+    /// The task has asked for nothing more because nobody takes: it is to be told when somebody does.
+    pub(super) is_full: bool,
+    /// Why it is over.
+    pub(super) ended: Option<ServiceError>,
+}
+
+impl Inner {
+    pub(super) fn new(at: Offset, pool: Arc<Pool>) -> Self {
+        Self {
+            state: Mutex::new(State { ring: Ring::new(at), is_full: false, ended: None }),
+            changed: Notify::new(),
+            ended: Notify::new(),
+            taken: Notify::new(),
+            pool,
+        }
+    }
+
+    /// It is over: everybody is told, and nobody joins any more.
+    pub(super) fn end(&self, why: ServiceError) {
+        self.state.lock().ended.get_or_insert(why);
+        self.changed.notify_waiters();
+        self.ended.notify_waiters();
+    }
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        self.pool.held(self.state.get_mut().ring.bytes(), 0);
+    }
+}
+
+/// A running feed, held by those who take from it: it ends with the last of them, at once. A linger would hold a stream for
+/// nobody, and who comes anew begins with a stream of its own in any case.
+pub(super) struct Feed {
+    pub(super) inner: Arc<Inner>,
+    task: AbortHandle,
+}
+
+impl Feed {
+    pub(super) fn new(inner: Arc<Inner>, task: AbortHandle) -> Self {
+        inner.pool.opened();
+        Self { inner, task }
+    }
+
+    /// It is over; its readers are about to hear of it.
+    pub(super) fn has_ended(&self) -> bool {
+        self.inner.state.lock().ended.is_some()
+    }
+}
+
+impl std::fmt::Debug for Feed {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Feed").finish_non_exhaustive()
+    }
+}
+
+impl Drop for Feed {
+    fn drop(&mut self) {
+        self.task.abort();
+        self.inner.pool.closed();
+    }
+}
+
+/// A reader's place in a feed.
+pub(in crate::service::read) struct Tap {
+    feed: Arc<Feed>,
+    place: Place,
+}
+
+/// What a reader gets of a feed.
+pub(in crate::service::read) enum Tapped {
+    /// Records within its credit, up to an offset.
+    Records { parcel: Parcel, used: Credit, end: Offset },
+    /// All that there is.
+    CaughtUp(Offset),
+    /// The feed has moved on: the reader has to go on by a stream of its own.
+    Behind,
+    /// The feed is over, for this reason.
+    Ended(ServiceError),
+}
+
+/// What a look at the ring came to.
+enum Look {
+    Parcel(Arc<SharedParcel>),
+    Told(Tapped),
+    /// There is something, and no credit for it.
+    NoCredit,
+    Nothing,
+}
+
+impl Tap {
+    /// A place for a reader that has everything before `next`, and knows that this was all if `is_told`; `None` if the feed
+    /// is over or has moved on.
+    pub(super) fn new(feed: Arc<Feed>, next: Offset, is_told: bool) -> Option<Self> {
+        let place = {
+            let mut state = feed.inner.state.lock();
+            if state.ended.is_some() {
+                return None;
+            }
+            let place = state.ring.join(next, is_told)?;
+            state.wake(&feed.inner);
+            place
+        };
+        feed.inner.pool.joined();
+        Some(Self { feed, place })
+    }
+
+    /// The next records, marks or the end, as far as `left` goes.
+    ///
+    /// # Errors
+    /// `corrupt` if records have to be divided and cannot be read.
+    ///
+    /// # Cancel safety
+    /// Nothing is lost.
+    pub(in crate::service::read) async fn next(&mut self, left: Credit) -> Result<Tapped, ServiceError> {
+        loop {
+            // Made before the look: see [`Inner`].
+            let changed = self.feed.inner.changed.notified();
+            let ended = self.feed.inner.ended.notified();
+            let look = look(&self.feed.inner, &mut self.place, left);
+            match look {
+                Look::Parcel(parcel) => {
+                    let split = parcel.part(self.place.next, left)?;
+                    let last = split.now.slices().last().expect("there is credit, and something to take");
+                    let end = last.end();
+                    self.place.took(end);
+                    return Ok(Tapped::Records { parcel: split.now, used: split.used, end });
+                }
+                Look::Told(tapped) => return Ok(tapped),
+                Look::NoCredit => ended.await,
+                Look::Nothing => changed.await,
+            }
+        }
+    }
+}
+
+fn look(inner: &Inner, place: &mut Place, left: Credit) -> Look {
+    let mut state = inner.state.lock();
+    if let Some(why) = &state.ended {
+        return Look::Told(Tapped::Ended(why.clone()));
+    }
+    let look = match state.ring.find(place) {
+        // Who wants nothing falls behind quietly, and reads on its own once it does.
+        Found::Item(_) | Found::Behind if left.records == 0 || left.bytes == 0 => Look::NoCredit,
+        Found::Item(parcel) => Look::Parcel(parcel),
+        Found::Behind => {
+            inner.pool.fell_behind();
+            Look::Told(Tapped::Behind)
+        }
+        Found::End if state.ring.tell_end(place) => Look::Told(Tapped::CaughtUp(place.next)),
+        Found::End => Look::Nothing,
+    };
+    state.wake(inner);
+    look
+}
+
+impl State {
+    /// Tells the task that somebody has taken what it waits for.
+    fn wake(&mut self, inner: &Inner) {
+        if self.is_full && self.ring.ahead_bytes() == 0 {
+            self.is_full = false;
+            inner.taken.notify_one();
+        }
+    }
+}
+
+impl Drop for Tap {
+    fn drop(&mut self) {
+        self.feed.inner.pool.left();
+    }
+}

@@ -1,0 +1,140 @@
+//! One partition, followed by a stream of its own or with others.
+
+use std::sync::Arc;
+
+use weir_protocol::error::ErrorCode;
+use weir_protocol::ids::PartitionId;
+use weir_protocol::rpc::{Credit, Level};
+
+use super::config::ReadConfig;
+use super::cursor::At as CursorAt;
+use super::feed::{Feeds, Seat, Tap, Tapped};
+use super::stream::{NodeStream, PartitionEvent, StreamStart};
+use crate::service::ServiceError;
+use crate::storage::{Storage, Topic};
+
+/// Follows one partition. It begins with a stream of its own, which says where it starts and what it missed, and goes over
+/// to the feed of all readers when it has come to the end: then it holds no stream, and nothing waits for it anywhere. It
+/// goes back to a stream of its own when it was too slow for the feed, or the feed is over.
+///
+/// Where it is is one position, whichever way records come: each comes once and in order.
+pub(super) struct Follower {
+    stream: NodeStream,
+    /// It may share: it waits for the commit, and wants everything.
+    seat: Option<Seat>,
+    tap: Option<Tap>,
+    /// The last event said that this was all.
+    is_at_end: bool,
+    limit: Credit,
+}
+
+impl Follower {
+    pub(super) fn new(
+        (storage, config): (Storage, ReadConfig),
+        feeds: &Feeds,
+        topic: Arc<Topic>,
+        partition: PartitionId,
+        start: StreamStart,
+    ) -> Self {
+        let may_share = start.min_level == Level::Quorum && start.filter.is_none();
+        let seat = may_share.then(|| feeds.seat(topic.incarnation, partition));
+        let stream = NodeStream::new(storage, config, topic, partition, start);
+        Self { stream, seat, tap: None, is_at_end: false, limit: Credit::default() }
+    }
+
+    /// Sets the limits, absolute totals. As long as it follows with others nothing has to be asked for.
+    pub(super) fn raise(&mut self, limit: Credit) {
+        self.limit = limit;
+        if self.tap.is_none() {
+            self.stream.raise(limit);
+        }
+    }
+
+    /// It follows with others: the node owes it nothing.
+    pub(super) fn is_shared(&self) -> bool {
+        self.tap.is_some()
+    }
+
+    /// The topic, as it is known now.
+    pub(super) fn topic(&self) -> &Topic {
+        &self.stream.topic
+    }
+
+    /// Which partition.
+    pub(super) fn partition(&self) -> PartitionId {
+        self.stream.partition
+    }
+
+    /// Where a reader goes on that has seen everything delivered so far.
+    pub(super) fn at(&self) -> Option<CursorAt> {
+        self.stream.at()
+    }
+
+    /// The next event; `None` if it goes on in another way, for which limits are to be raised.
+    ///
+    /// # Errors
+    /// It is over: refused, or no leader within the deadline.
+    ///
+    /// # Cancel safety
+    /// Nothing is lost.
+    pub(super) async fn next(&mut self) -> Result<Option<PartitionEvent>, ServiceError> {
+        if let Some(tap) = &mut self.tap {
+            let tapped = tap.next(self.stream.left_of(self.limit)).await?;
+            return self.tapped(tapped);
+        }
+        if self.is_at_end && self.join() {
+            return Ok(None);
+        }
+        let waits = self.seat.as_ref().filter(|seat| self.is_at_end && !seat.is_shared());
+        let event = tokio::select! {
+            biased;
+            event = self.stream.next() => event?,
+            () = async { if let Some(seat) = waits { seat.shared().await } }, if waits.is_some() => return Ok(None),
+        };
+        self.is_at_end = matches!(event, PartitionEvent::CaughtUp { .. });
+        Ok(Some(event))
+    }
+
+    fn tapped(&mut self, tapped: Tapped) -> Result<Option<PartitionEvent>, ServiceError> {
+        match tapped {
+            Tapped::Records { parcel, used, end } => {
+                self.stream.passed(end, used);
+                Ok(Some(PartitionEvent::Records { parcel, bytes: used.bytes }))
+            }
+            Tapped::CaughtUp(end) => Ok(Some(PartitionEvent::CaughtUp { end })),
+            Tapped::Behind => {
+                self.leave();
+                Ok(None)
+            }
+            // The feed has looked for a leader as long as this would. Anything else depends on where one is, or cannot be
+            // shared: a stream of its own says what it comes to.
+            Tapped::Ended(why) if is_patience_over(&why) => Err(why),
+            Tapped::Ended(_) => {
+                self.leave();
+                Ok(None)
+            }
+        }
+    }
+
+    /// Goes over to the feed, if there are others, and it is not behind it.
+    fn join(&mut self) -> bool {
+        let Some(seat) = self.seat.as_ref().filter(|seat| seat.is_shared()) else { return false };
+        let Some(next) = self.stream.shareable_at() else { return false };
+        self.tap = seat.join(next, &self.stream);
+        if self.tap.is_some() {
+            self.stream.rest();
+        }
+        self.tap.is_some()
+    }
+
+    fn leave(&mut self) {
+        self.tap = None;
+        self.is_at_end = false;
+    }
+}
+
+/// What is answered when no leader was found in time: every one of these is tried again until then.
+fn is_patience_over(why: &ServiceError) -> bool {
+    use ErrorCode::{Busy, ConfigBehind, Draining, NotLeader, OutcomeUnknown, Unavailable};
+    matches!(why.code(), Unavailable | OutcomeUnknown | NotLeader | Draining | ConfigBehind | Busy)
+}
