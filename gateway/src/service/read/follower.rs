@@ -23,8 +23,6 @@ pub(super) struct Follower {
     /// It may share: it waits for the commit, and wants everything.
     seat: Option<Seat>,
     tap: Option<Tap>,
-    /// The last event said that this was all.
-    is_at_end: bool,
     limit: Credit,
 }
 
@@ -39,7 +37,7 @@ impl Follower {
         let may_share = start.min_level == Level::Quorum && start.filter.is_none();
         let seat = may_share.then(|| feeds.seat(topic.incarnation, partition));
         let stream = NodeStream::new(storage, config, topic, partition, start);
-        Self { stream, seat, tap: None, is_at_end: false, limit: Credit::default() }
+        Self { stream, seat, tap: None, limit: Credit::default() }
     }
 
     /// Sets the limits, absolute totals. As long as it follows with others nothing has to be asked for.
@@ -82,16 +80,15 @@ impl Follower {
             let tapped = tap.next(self.stream.left_of(self.limit)).await?;
             return self.tapped(tapped);
         }
-        if self.is_at_end && self.join() {
+        if self.stream.is_at_end() && self.join() {
             return Ok(None);
         }
-        let waits = self.seat.as_ref().filter(|seat| self.is_at_end && !seat.is_shared());
+        let waits = self.seat.as_ref().filter(|seat| self.stream.is_at_end() && !seat.is_shared());
         let event = tokio::select! {
             biased;
             event = self.stream.next() => event?,
             () = async { if let Some(seat) = waits { seat.shared().await } }, if waits.is_some() => return Ok(None),
         };
-        self.is_at_end = matches!(event, PartitionEvent::CaughtUp { .. });
         Ok(Some(event))
     }
 
@@ -103,14 +100,14 @@ impl Follower {
             }
             Tapped::CaughtUp(end) => Ok(Some(PartitionEvent::CaughtUp { end })),
             Tapped::Behind => {
-                self.leave();
+                self.tap = None;
                 Ok(None)
             }
             // The feed has looked for a leader as long as this would. Anything else depends on where one is, or cannot be
             // shared: a stream of its own says what it comes to.
             Tapped::Ended(why) if is_patience_over(&why) => Err(why),
             Tapped::Ended(_) => {
-                self.leave();
+                self.tap = None;
                 Ok(None)
             }
         }
@@ -126,11 +123,6 @@ impl Follower {
         }
         self.tap.is_some()
     }
-
-    fn leave(&mut self) {
-        self.tap = None;
-        self.is_at_end = false;
-    }
 }
 
 /// What is answered when no leader was found in time: every one of these is tried again until then.
@@ -138,3 +130,6 @@ fn is_patience_over(why: &ServiceError) -> bool {
     use ErrorCode::{Busy, ConfigBehind, Draining, NotLeader, OutcomeUnknown, Unavailable};
     matches!(why.code(), Unavailable | OutcomeUnknown | NotLeader | Draining | ConfigBehind | Busy)
 }
+
+#[cfg(test)]
+mod tests;

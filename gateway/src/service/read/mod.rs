@@ -19,6 +19,8 @@ pub(crate) mod measured;
 mod merge;
 mod page;
 mod parcel;
+#[cfg(test)]
+mod played;
 mod reader;
 mod records;
 mod start;

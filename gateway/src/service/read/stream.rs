@@ -69,6 +69,8 @@ pub(super) struct NodeStream {
     open: Option<Open>,
     attempts: Option<Attempts>,
     is_started: bool,
+    /// The last event said that this is all there is, and the stream that said so is still open.
+    is_at_end: bool,
     /// The records that came last were all: to be told next.
     caught_up: Option<Offset>,
     /// Absolute limits since the start.
@@ -108,6 +110,7 @@ impl NodeStream {
             open: None,
             attempts: None,
             is_started: false,
+            is_at_end: false,
             caught_up: None,
             limit: Credit::default(),
             received: Credit::default(),
@@ -131,12 +134,16 @@ impl NodeStream {
         }
     }
 
-    /// The next offset, if everything before it is committed and nothing is left to be told of it: who has that from
-    /// elsewhere may go on here, and the other way round.
+    /// It was told last that this is all there is, and nothing happened to its stream since.
+    pub(super) fn is_at_end(&self) -> bool {
+        self.is_at_end
+    }
+
+    /// The next offset, if that is the end, everything before it is committed and nothing is left to be told of it: who has
+    /// that from elsewhere may go on here, and the other way round. `None` from when a stream is opened until it says where
+    /// the end is: a gap may come first.
     pub(super) fn shareable_at(&self) -> Option<Offset> {
-        self.at
-            .filter(|at| at.early.is_none() && self.is_started && self.caught_up.is_none())
-            .map(|at| at.next)
+        self.at.filter(|at| at.early.is_none() && self.is_at_end).map(|at| at.next)
     }
 
     /// Whether the records that came last were all: the next event is something else then.
@@ -153,9 +160,14 @@ impl NodeStream {
 
     /// Ends the stream at the node, and takes back what it was allowed; the next event opens another one where this one was.
     pub(super) fn rest(&mut self) {
-        self.open = None;
+        self.close();
         self.attempts = None;
         self.limit = self.received;
+    }
+
+    fn close(&mut self) {
+        self.open = None;
+        self.is_at_end = false;
     }
 
     /// Another one of the same partition from `next` on.
@@ -179,6 +191,7 @@ impl NodeStream {
     /// Nothing is lost.
     pub(super) async fn next(&mut self) -> Result<PartitionEvent, ServiceError> {
         if let Some(end) = self.caught_up.take() {
+            self.is_at_end = true;
             return Ok(PartitionEvent::CaughtUp { end });
         }
         loop {
@@ -191,6 +204,7 @@ impl NodeStream {
                 Some(Ok(body)) => {
                     self.attempts = None;
                     if let Some(event) = self.take(body)? {
+                        self.is_at_end = matches!(event, PartitionEvent::CaughtUp { .. });
                         return Ok(event);
                     }
                 }
@@ -227,7 +241,7 @@ impl NodeStream {
 
     /// Does what the retry policy says; the next call opens a new stream.
     async fn reopen(&mut self, error: CallError) -> Result<(), ServiceError> {
-        self.open = None;
+        self.close();
         let patience = self.config.resubscribe_deadline;
         let storage = self.storage.clone();
         let attempts = self.attempts.get_or_insert_with(|| storage.attempts(Instant::now() + patience));
@@ -262,9 +276,12 @@ impl NodeStream {
             Event::Started(started) => {
                 let is_first = !std::mem::replace(&mut self.is_started, true);
                 let (from, tail) = (Offset(started.from), Offset(started.tail));
-                // What may be lost is told next; until then the client has it.
-                let at = self.at.filter(|at| at.early.is_some()).unwrap_or(CursorAt::new(from));
-                self.at = Some(at);
+                // What is missing or may be lost is told next, by the event that moves it there: should the link be lost
+                // before, the next stream tells it.
+                let at = *self.at.get_or_insert(match self.start {
+                    At::Offset(next) => CursorAt::new(Offset(next).min(from)),
+                    _ => CursorAt::new(from),
+                });
                 if !is_first {
                     return Ok(None);
                 }

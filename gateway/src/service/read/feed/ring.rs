@@ -73,6 +73,11 @@ impl<T: Clone> Ring<T> {
         self.items.front().map_or(self.end, |item| item.range.start)
     }
 
+    /// End of what came.
+    pub(super) fn end(&self) -> Offset {
+        self.end
+    }
+
     /// Bytes held.
     pub(super) fn bytes(&self) -> u64 {
         self.bytes

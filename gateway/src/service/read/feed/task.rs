@@ -119,6 +119,9 @@ impl Source {
         let pool = Arc::clone(&self.inner.pool);
         {
             let mut state = self.inner.state.lock();
+            if range.start != state.ring.end() {
+                return Err(unshared(&format!("{range:?} behind {}", state.ring.end())));
+            }
             let before = state.ring.bytes();
             // Credit counts what is ahead, so the ring does; what it is held in is a few bytes a batch more.
             state.ring.push(Arc::new(parcel), range, bytes.max(held), is_end);

@@ -1,0 +1,48 @@
+use std::time::Duration;
+
+use futures_util::FutureExt;
+use weir_protocol::ids::Offset;
+use weir_protocol::rpc::{At, Credit};
+
+use crate::service::read::played::{PLENTY, Played, told};
+use crate::service::read::{ReadConfig, StartAt};
+
+#[tokio::test(start_paused = true)]
+async fn what_is_missing_after_a_lost_link_is_told_whenever_the_link_is_lost_and_others_come() {
+    let mut node = Played::new(ReadConfig::default());
+    let mut reader = node.follow(&["t"], StartAt::Offset(Offset(100)), PLENTY).await;
+    let call = node.call(&mut [&mut reader]).await;
+    call.at_end(100);
+    assert_eq!(told(&mut reader).await, "from 100");
+    assert_eq!(told(&mut reader).await, "end 100");
+
+    // Retention advances meanwhile, and the gap is not there before the link is lost again.
+    call.lose();
+    let call = node.call(&mut [&mut reader]).await;
+    call.started(150);
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    assert!(reader.next().now_or_never().is_none());
+    call.lose();
+    let call = node.call(&mut [&mut reader]).await;
+    assert_eq!(call.from(), At::Offset(100));
+
+    // Nor before another reader comes, with whom it shares once it knows where the end is.
+    call.started(150);
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    assert!(reader.next().now_or_never().is_none());
+    let _other = node.follow(&["t"], StartAt::Latest, PLENTY).await;
+    reader.raise_limit(Credit { bytes: 2 << 40, ..PLENTY });
+    assert!(reader.next().now_or_never().is_none());
+    call.gap(100, 150);
+    call.caught_up(150);
+    assert_eq!(told(&mut reader).await, "gap 100..150");
+    assert_eq!(told(&mut reader).await, "end 150");
+    assert!(reader.next().now_or_never().is_none());
+    assert_eq!(node.reader.feed_metrics().readers, 1);
+    let feed = node.call(&mut [&mut reader]).await;
+    assert_eq!(feed.from(), At::Offset(150));
+    feed.at_end(150);
+    feed.record(150, 10);
+    assert_eq!(told(&mut reader).await, "150..151");
+    assert_eq!(told(&mut reader).await, "end 151");
+}
