@@ -15,6 +15,9 @@ use crate::service::ServiceError;
 /// A body is sealed at this many bytes; one batch may overshoot.
 const BODY_BYTES: usize = 64 << 10;
 
+/// What an allocation takes beside what is asked for: counts of who holds it, and what the allocator adds and rounds up.
+const ALLOCATED_BYTES: usize = 64;
+
 /// Records of one partition that go out together, in order.
 #[derive(Debug, Clone)]
 pub enum Parcel {
@@ -177,8 +180,10 @@ impl SharedParcel {
         self.amount.records <= left.records && self.amount.bytes <= left.bytes
     }
 
-    /// Bytes held.
+    /// Memory that it takes: the bodies, and what describes them.
     pub(super) fn held_bytes(&self) -> u64 {
-        self.bodies.iter().map(|body| body.bytes().len() as u64).sum()
+        let bodies: usize = self.bodies.iter().map(|body| body.bytes().len() + ALLOCATED_BYTES).sum();
+        let described = size_of_val(self.bodies.as_slice()) + size_of_val(self.slices.as_slice());
+        (size_of::<Self>() + 3 * ALLOCATED_BYTES + bodies + described) as u64
     }
 }

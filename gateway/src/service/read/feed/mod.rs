@@ -14,3 +14,6 @@ mod task;
 pub(super) use shared::{Tap, Tapped};
 pub use spots::FeedMetrics;
 pub(super) use spots::{Feeds, Seat};
+
+#[cfg(test)]
+mod tests;

@@ -19,7 +19,9 @@ pub(super) struct Ring<T> {
     end: Offset,
     /// The furthest that a reader has come; beyond `end` if it had more from elsewhere.
     taken: Offset,
-    bytes: u64,
+    /// Memory that all items take.
+    held_bytes: u64,
+    /// What the items ahead are in credit.
     ahead_bytes: u64,
     mark: Mark,
 }
@@ -28,7 +30,16 @@ pub(super) struct Ring<T> {
 struct Item<T> {
     what: T,
     range: Range<Offset>,
-    bytes: u64,
+    size: Size,
+}
+
+/// How large an item is: records that are compressed are less in memory than in credit, and small ones more.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Size {
+    /// Memory that it takes, whatever is held beside its records included.
+    pub(super) held_bytes: u64,
+    /// Of its records as readers ask for them: what credit counts.
+    pub(super) credit_bytes: u64,
 }
 
 /// What is known of the partition's end.
@@ -65,7 +76,7 @@ pub(super) struct Place {
 impl<T: Clone> Ring<T> {
     /// An empty ring at `end`.
     pub(super) fn new(end: Offset) -> Self {
-        Self { items: VecDeque::new(), end, taken: end, bytes: 0, ahead_bytes: 0, mark: Mark::default() }
+        Self { items: VecDeque::new(), end, taken: end, held_bytes: 0, ahead_bytes: 0, mark: Mark::default() }
     }
 
     /// First offset that is held; the end if nothing is.
@@ -78,12 +89,12 @@ impl<T: Clone> Ring<T> {
         self.end
     }
 
-    /// Bytes held.
-    pub(super) fn bytes(&self) -> u64 {
-        self.bytes
+    /// Memory that is held.
+    pub(super) fn held_bytes(&self) -> u64 {
+        self.held_bytes
     }
 
-    /// Of them, what nobody took yet.
+    /// Credit for what nobody took yet.
     pub(super) fn ahead_bytes(&self) -> u64 {
         self.ahead_bytes
     }
@@ -92,15 +103,15 @@ impl<T: Clone> Ring<T> {
     ///
     /// # Panics
     /// If it does not follow, or is empty: it would be lost for every reader.
-    pub(super) fn push(&mut self, what: T, range: Range<Offset>, bytes: u64, is_end: bool) {
+    pub(super) fn push(&mut self, what: T, range: Range<Offset>, size: Size, is_end: bool) {
         assert_eq!(range.start, self.end, "a feed's records follow each other: {range:?}");
         assert!(range.start < range.end, "a feed's item holds records: {range:?}");
         self.end = range.end;
-        self.bytes += bytes;
+        self.held_bytes += size.held_bytes;
         if range.end > self.taken {
-            self.ahead_bytes += bytes;
+            self.ahead_bytes += size.credit_bytes;
         }
-        self.items.push_back(Item { what, range, bytes });
+        self.items.push_back(Item { what, range, size });
         self.mark.is_end = is_end;
         self.check();
     }
@@ -112,16 +123,18 @@ impl<T: Clone> Ring<T> {
         }
     }
 
-    /// Lets the oldest history go until no more than `bytes_max` are held, as far as there is any; how many bytes went.
-    pub(super) fn trim(&mut self, bytes_max: u64) -> u64 {
-        let before = self.bytes;
-        while self.bytes > bytes_max
+    /// Lets the oldest history go until no more than `bytes_max` are held, as far as there is any. What went is to be dropped
+    /// where nobody waits for the ring.
+    pub(super) fn trim(&mut self, bytes_max: u64) -> Vec<T> {
+        let mut gone = Vec::new();
+        while self.held_bytes > bytes_max
             && let Some(item) = self.items.pop_front_if(|item| item.range.end <= self.taken)
         {
-            self.bytes -= item.bytes;
+            self.held_bytes -= item.size.held_bytes;
+            gone.push(item.what);
         }
         self.check();
-        before - self.bytes
+        gone
     }
 
     /// A place for a reader that has everything before `next`, and knows that this was all if `is_told`; `None` if the
@@ -170,7 +183,7 @@ impl<T: Clone> Ring<T> {
         }
         let newly = self.items.partition_point(|item| item.range.end <= self.taken);
         for item in self.items.range(newly..).take_while(|item| item.range.end <= next) {
-            self.ahead_bytes -= item.bytes;
+            self.ahead_bytes -= item.size.credit_bytes;
         }
         self.taken = next;
         self.check();
@@ -181,9 +194,9 @@ impl<T: Clone> Ring<T> {
         debug_assert!(
             self.items.iter().zip(self.items.iter().skip(1)).all(|(a, b)| a.range.end == b.range.start)
         );
-        debug_assert_eq!(self.bytes, self.items.iter().map(|item| item.bytes).sum::<u64>());
+        debug_assert_eq!(self.held_bytes, self.items.iter().map(|item| item.size.held_bytes).sum::<u64>());
         let ahead = self.items.iter().filter(|item| item.range.end > self.taken);
-        debug_assert_eq!(self.ahead_bytes, ahead.map(|item| item.bytes).sum::<u64>());
+        debug_assert_eq!(self.ahead_bytes, ahead.map(|item| item.size.credit_bytes).sum::<u64>());
     }
 }
 

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio::task::AbortHandle;
+use weir_protocol::error::ErrorCode;
 use weir_protocol::ids::Offset;
 use weir_protocol::rpc::Credit;
 
@@ -39,7 +40,9 @@ pub(super) struct State {
 }
 
 impl Inner {
+    /// Counts among the feeds until it is ended.
     pub(super) fn new(at: Offset, pool: Arc<Pool>) -> Self {
+        pool.opened();
         Self {
             state: Mutex::new(State { ring: Ring::new(at), is_full: false, ended: None }),
             changed: Notify::new(),
@@ -49,17 +52,23 @@ impl Inner {
         }
     }
 
-    /// It is over: everybody is told, and nobody joins any more.
+    /// It is over: everybody is told, and nobody joins any more. What it held is let go at once, whenever the readers come to
+    /// see that it is over.
     pub(super) fn end(&self, why: ServiceError) {
-        self.state.lock().ended.get_or_insert(why);
+        let _gone = {
+            let mut state = self.state.lock();
+            if state.ended.is_some() {
+                return;
+            }
+            state.ended = Some(why);
+            let end = state.ring.end();
+            let ring = std::mem::replace(&mut state.ring, Ring::new(end));
+            self.pool.held(ring.held_bytes(), 0);
+            self.pool.closed();
+            ring
+        };
         self.changed.notify_waiters();
         self.ended.notify_waiters();
-    }
-}
-
-impl Drop for Inner {
-    fn drop(&mut self) {
-        self.pool.held(self.state.get_mut().ring.bytes(), 0);
     }
 }
 
@@ -72,7 +81,6 @@ pub(super) struct Feed {
 
 impl Feed {
     pub(super) fn new(inner: Arc<Inner>, task: AbortHandle) -> Self {
-        inner.pool.opened();
         Self { inner, task }
     }
 
@@ -91,7 +99,7 @@ impl std::fmt::Debug for Feed {
 impl Drop for Feed {
     fn drop(&mut self) {
         self.task.abort();
-        self.inner.pool.closed();
+        self.inner.end(ServiceError::new(ErrorCode::Internal, "nobody takes from the feed"));
     }
 }
 
@@ -189,6 +197,14 @@ fn look(inner: &Inner, place: &mut Place, left: Credit) -> Look {
 }
 
 impl State {
+    /// Lets history go beyond `bytes_max`, which is to be dropped when the lock is free.
+    pub(super) fn trim(&mut self, pool: &Pool, bytes_max: u64) -> Vec<Arc<SharedParcel>> {
+        let before = self.ring.held_bytes();
+        let gone = self.ring.trim(bytes_max);
+        pool.held(before, self.ring.held_bytes());
+        gone
+    }
+
     /// Tells the task that somebody has taken what it waits for.
     fn wake(&mut self, inner: &Inner) {
         if self.is_full && self.ring.ahead_bytes() == 0 {

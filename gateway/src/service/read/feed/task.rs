@@ -7,6 +7,7 @@ use tokio::time::{Instant, sleep_until};
 use weir_protocol::error::{ErrorCode, Outcome};
 use weir_protocol::rpc::Credit;
 
+use super::ring::Size;
 use super::shared::Inner;
 use crate::service::ServiceError;
 use crate::service::read::budget::Share;
@@ -113,26 +114,29 @@ impl Source {
         let Some(parcel) = SharedParcel::new(parcel.into_slices())? else {
             return Err(unshared("records below quorum"));
         };
-        let (range, held) = (parcel.range(), parcel.held_bytes());
+        let range = parcel.range();
+        let size = Size { held_bytes: parcel.held_bytes(), credit_bytes: bytes };
         let is_end = self.stream.take_caught_up();
         self.came += bytes;
-        let pool = Arc::clone(&self.inner.pool);
-        {
+        let pool = &self.inner.pool;
+        // Dropped when the ring is free again: these may be the last who hold it.
+        let _gone = {
             let mut state = self.inner.state.lock();
+            if state.ended.is_some() {
+                return Ok(());
+            }
             if range.start != state.ring.end() {
                 return Err(unshared(&format!("{range:?} behind {}", state.ring.end())));
             }
-            let before = state.ring.bytes();
-            // Credit counts what is ahead, so the ring does; what it is held in is a few bytes a batch more.
-            state.ring.push(Arc::new(parcel), range, bytes.max(held), is_end);
-            state.ring.trim(pool.window());
-            pool.held(before, state.ring.bytes());
+            let before = state.ring.held_bytes();
+            state.ring.push(Arc::new(parcel), range, size, is_end);
+            pool.held(before, state.ring.held_bytes());
+            let mut gone = state.trim(pool, pool.window());
             if pool.is_full() {
-                let before = state.ring.bytes();
-                state.ring.trim(0);
-                pool.held(before, state.ring.bytes());
+                gone.extend(state.trim(pool, 0));
             }
-        }
+            gone
+        };
         pool.came();
         self.quiet_at = Some(Instant::now() + QUIET);
         self.inner.changed.notify_waiters();
@@ -140,11 +144,12 @@ impl Source {
     }
 
     fn quiet(&mut self) {
-        let mut state = self.inner.state.lock();
-        let before = state.ring.bytes();
-        state.ring.trim(0);
-        self.inner.pool.held(before, state.ring.bytes());
-        self.quiet_at = None;
+        let (_gone, is_held) = {
+            let mut state = self.inner.state.lock();
+            (state.trim(&self.inner.pool, 0), state.ring.held_bytes() > 0)
+        };
+        // What nobody has taken yet is let go when somebody has, if nothing comes with which it goes.
+        self.quiet_at = is_held.then(|| Instant::now() + QUIET);
     }
 }
 

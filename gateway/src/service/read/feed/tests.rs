@@ -1,0 +1,86 @@
+use std::time::Duration;
+
+use futures_util::FutureExt;
+use weir_protocol::rpc::{At, Credit};
+
+use crate::service::read::played::{Call, PLENTY, Played, told};
+use crate::service::read::{ReadConfig, StartAt, Subscription};
+
+const NOTHING: Credit = Credit { records: 0, bytes: 0 };
+
+/// Two readers with a feed at offset 0, which is the end.
+async fn shared(node: &mut Played, limit: Credit) -> (Subscription, Subscription, Call) {
+    let mut readers = Vec::new();
+    for _ in 0..2 {
+        let mut reader = node.follow(&["t"], StartAt::Latest, limit).await;
+        node.call(&mut [&mut reader]).await.at_end(0);
+        assert_eq!(told(&mut reader).await, "from 0");
+        assert_eq!(told(&mut reader).await, "end 0");
+        readers.push(reader);
+    }
+    let (mut b, mut a) = (readers.pop().unwrap(), readers.pop().unwrap());
+    let call = node.call(&mut [&mut a, &mut b]).await;
+    assert_eq!(call.from(), At::Offset(0));
+    call.at_end(0);
+    assert!(a.next().now_or_never().is_none() && b.next().now_or_never().is_none());
+    assert_eq!(node.reader.feed_metrics().readers, 2);
+    (a, b, call)
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_feed_that_is_over_holds_nothing_for_readers_who_have_not_seen_it() {
+    let mut node = Played::new(ReadConfig::default());
+    let (mut taking, mut stalled, feed) = shared(&mut node, PLENTY).await;
+    feed.record(0, 100);
+    assert_eq!(told(&mut taking).await, "0..1");
+    assert_eq!(told(&mut taking).await, "end 1");
+    assert!(node.reader.feed_metrics().bytes > 0);
+    feed.gap(1, 5);
+    let own = node.call(&mut [&mut taking]).await;
+    let now = node.reader.feed_metrics();
+    assert_eq!((now.feeds, now.bytes, now.readers), (0, 0, 1), "the other one still has its place");
+
+    own.started(5);
+    own.gap(1, 5);
+    assert_eq!(told(&mut taking).await, "gap 1..5");
+    let own = node.call(&mut [&mut stalled]).await;
+    assert_eq!(own.from(), At::Offset(0));
+    own.started(5);
+    own.gap(0, 5);
+    assert_eq!(told(&mut stalled).await, "gap 0..5");
+    drop((taking, stalled));
+    let now = node.reader.feed_metrics();
+    assert_eq!((now.feeds, now.bytes, now.readers), (0, 0, 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_taken_long_after_it_came_is_let_go_too() {
+    let mut node = Played::new(ReadConfig::default());
+    let (mut a, mut b, feed) = shared(&mut node, NOTHING).await;
+    feed.record(0, 100);
+    tokio::time::sleep(Duration::from_secs(5)).await;
+    assert!(node.reader.feed_metrics().bytes > 0, "nobody has it");
+    for reader in [&mut a, &mut b] {
+        reader.raise_limit(PLENTY);
+        assert_eq!(told(reader).await, "0..1");
+        assert_eq!(told(reader).await, "end 1");
+    }
+    tokio::time::sleep(Duration::from_secs(5)).await;
+    assert_eq!(node.reader.feed_metrics().bytes, 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn small_batches_count_with_what_describes_them() {
+    let mut node = Played::new(ReadConfig { ring_bytes_max: 40_000, ..ReadConfig::default() });
+    let (mut a, mut b, feed) = shared(&mut node, PLENTY).await;
+    let count = 200;
+    for offset in 0..count {
+        feed.record(offset, 1);
+        assert_eq!(told(&mut a).await, format!("{offset}..{}", offset + 1));
+        assert_eq!(told(&mut a).await, format!("end {}", offset + 1));
+    }
+    let bytes = node.reader.feed_metrics().bytes;
+    assert!((30_000..=40_000).contains(&bytes), "{bytes}: each takes more than 400");
+    let call = node.call(&mut [&mut b]).await;
+    assert_eq!(call.from(), At::Offset(0), "it fell behind");
+}
