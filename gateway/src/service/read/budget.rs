@@ -8,7 +8,8 @@ use tokio::sync::futures::OwnedNotified;
 
 use super::config::ReadConfig;
 
-/// Bytes granted to storage nodes and not handed on yet, over all subscriptions. Never above its limit.
+/// Bytes granted to storage nodes and not handed on yet, over all subscriptions. Never above its limit; what a share has for
+/// certain is not of it.
 #[derive(Debug)]
 pub struct Budget {
     config: ReadConfig,
@@ -97,6 +98,8 @@ pub(in crate::service) struct Share {
     handed: u64,
     /// Of what was granted, still reserved.
     reserved: u64,
+    /// What it is granted when nothing is left, beside the budget.
+    floor: u64,
     is_throttled: bool,
     /// Not counted among the members.
     is_resting: bool,
@@ -105,7 +108,16 @@ pub(in crate::service) struct Share {
 impl Share {
     pub(in crate::service) fn new(budget: Arc<Budget>) -> Self {
         budget.members.fetch_add(1, Ordering::Relaxed);
-        Self { budget, granted: 0, handed: 0, reserved: 0, is_throttled: false, is_resting: false }
+        Self { budget, granted: 0, handed: 0, reserved: 0, floor: 0, is_throttled: false, is_resting: false }
+    }
+
+    /// One that always has the smallest window, whatever others hold: for a stream that serves those who would have to give
+    /// back first. What is granted and not handed on exceeds what is reserved by no more than that.
+    pub(super) fn certain(budget: Arc<Budget>) -> Self {
+        let floor = budget.config.window_bytes_min;
+        let mut share = Self::new(budget);
+        share.floor = floor;
+        share
     }
 
     /// Raises the grant towards `limit` as far as window and budget go; the absolute grant.
@@ -117,13 +129,14 @@ impl Share {
         let target = limit.min(self.handed.saturating_add(window));
         let wanted = target.saturating_sub(self.granted);
         // Small raises wait until they are worth a frame, unless nothing is granted at all.
-        let is_worth_it = wanted >= window / 4 || self.granted <= self.handed || target == limit;
+        let is_least = self.granted <= self.handed.saturating_add(self.floor);
+        let is_worth_it = wanted >= window / 4 || is_least || target == limit;
         if wanted > 0 && is_worth_it {
             let got = self.budget.reserve(wanted);
             self.granted += got;
             self.reserved += got;
             // With something granted the stream moves on and asks again.
-            let is_throttled = got == 0 && self.granted <= self.handed;
+            let is_throttled = got == 0 && is_least;
             if is_throttled && !self.is_throttled {
                 self.budget.throttled.fetch_add(1, Ordering::Relaxed);
             }
@@ -131,7 +144,15 @@ impl Share {
         } else if wanted == 0 {
             self.is_throttled = false;
         }
+        self.granted = self.granted.max(limit.min(self.handed.saturating_add(self.floor)));
         self.granted
+    }
+
+    /// Rests, as [`Share::rest`] says; how far may be handed on of what comes from elsewhere, so that no more than a window
+    /// waits for it.
+    pub(super) fn raise_resting(&mut self) -> u64 {
+        self.rest();
+        self.handed.saturating_add(self.budget.window())
     }
 
     /// This much was handed on.
@@ -232,6 +253,23 @@ mod tests {
         share.rest();
         drop(share);
         assert_eq!((budget.metrics().granted_bytes, budget.metrics().streams), (0, 0));
+    }
+
+    #[test]
+    fn who_has_something_for_certain_gets_it_when_nothing_is_left_and_gives_back_no_more_than_it_took() {
+        let budget = budget(20);
+        let (mut a, mut b) = (Share::new(Arc::clone(&budget)), Share::new(Arc::clone(&budget)));
+        assert_eq!((a.raise(1_000), b.raise(1_000)), (10, 10));
+        let mut certain = Share::certain(Arc::clone(&budget));
+        assert_eq!((certain.raise(4), certain.raise(1_000)), (4, 10));
+        for handed in 1..5 {
+            certain.hand_on(10);
+            assert_eq!(certain.raise(1_000), 10 + 10 * handed);
+            assert_eq!(budget.metrics().granted_bytes, 20);
+        }
+        drop((a, certain));
+        assert_eq!(budget.metrics().granted_bytes, 10);
+        assert!(!b.is_throttled());
     }
 
     #[tokio::test]

@@ -22,8 +22,12 @@ use crate::storage::Topic;
 
 /// Events of one partition that wait to be handed on; then it is not asked for more.
 const WAITING_MAX: usize = 64;
+/// The same of one that follows with others: what waits is owed by nobody, so it is not reserved, and it may be all there is
+/// that holds it. One event keeps it from waiting for the next.
+const WAITING_SHARED_MAX: usize = 1;
 
-type Stepped = (usize, Box<Follower>, Result<PartitionEvent, ServiceError>);
+/// `None`: it goes on in another way.
+type Stepped = (usize, Box<Follower>, Result<Option<PartitionEvent>, ServiceError>);
 
 struct Slot {
     of: PartitionOf,
@@ -33,6 +37,8 @@ struct Slot {
     at: Option<At>,
     started: Option<Started>,
     is_caught_up: bool,
+    /// Its follower follows with others: the node owes it nothing, and it reserves nothing.
+    is_shared: bool,
     waiting: usize,
     /// The follower, while too many of its events wait.
     parked: Option<Box<Follower>>,
@@ -61,6 +67,7 @@ impl Merge {
                 at: None,
                 started: None,
                 is_caught_up: false,
+                is_shared: false,
                 waiting: 0,
                 parked: None,
             });
@@ -108,11 +115,17 @@ impl Merge {
         self.slots.iter().any(|slot| slot.share.is_throttled()).then_some(freed)
     }
 
-    fn take(&mut self, place: usize, follower: Box<Follower>, event: PartitionEvent) {
+    fn take(&mut self, place: usize, follower: Box<Follower>, event: Option<PartitionEvent>) {
         let slot = &mut self.slots[place];
-        slot.waiting += 1;
-        self.ready.push_back((place, event));
-        if slot.waiting < WAITING_MAX {
+        if let Some(event) = event {
+            slot.waiting += 1;
+            self.ready.push_back((place, event));
+        }
+        if slot.is_shared != follower.is_shared() {
+            slot.is_shared = follower.is_shared();
+            slot.raise();
+        }
+        if slot.waiting < if slot.is_shared { WAITING_SHARED_MAX } else { WAITING_MAX } {
             self.running.push(step(place, follower, Arc::clone(&slot.grant)));
         } else {
             slot.parked = Some(follower);
@@ -227,9 +240,10 @@ impl Slot {
         }
     }
 
+    /// Grants another window. What was granted in one way does not hold in the other.
     fn raise(&mut self) {
-        let bytes = self.share.raise(u64::MAX);
-        self.grant.raise(Credit { records: u64::MAX, bytes });
+        let bytes = if self.is_shared { self.share.raise_resting() } else { self.share.raise(u64::MAX) };
+        self.grant.set(Credit { records: u64::MAX, bytes });
     }
 }
 
@@ -242,10 +256,7 @@ fn step(place: usize, mut follower: Box<Follower>, grant: Arc<CreditCell>) -> Bo
             tokio::select! {
                 biased;
                 () = grant.changed(limit) => {}
-                // Nothing: it goes on in another way.
-                event = follower.next() => if let Some(event) = event.transpose() {
-                    return (place, follower, event);
-                },
+                event = follower.next() => return (place, follower, event),
             }
         }
     })

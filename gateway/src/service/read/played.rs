@@ -40,6 +40,11 @@ impl Call {
         self.request.from.at.expect("a position")
     }
 
+    /// What it may be sent, all together.
+    pub(super) fn allowed_bytes(&self) -> u64 {
+        self.request.limit.bytes.max(self.reply.credit().latest().credit.bytes)
+    }
+
     pub(super) fn started(&self, from: u64) {
         self.say(Event::Started(Started { from, tail: from }));
     }

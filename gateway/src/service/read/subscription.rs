@@ -172,6 +172,13 @@ impl CreditCell {
         self.raised.notify_one();
     }
 
+    /// Sets the limit, which may be lower than it was: what is not asked for yet.
+    pub(super) fn set(&self, limit: Credit) {
+        if std::mem::replace(&mut *self.limit.lock(), limit) != limit {
+            self.raised.notify_one();
+        }
+    }
+
     pub(super) fn latest(&self) -> Credit {
         *self.limit.lock()
     }

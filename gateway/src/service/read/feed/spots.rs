@@ -149,7 +149,7 @@ impl Seat {
                 Some(feed) => feed,
                 None => {
                     let inner = Arc::new(Inner::new(next, Arc::clone(&feeds.pool)));
-                    let share = Share::new(Arc::clone(&feeds.budget));
+                    let share = Share::certain(Arc::clone(&feeds.budget));
                     let source = Source::new(Arc::clone(&inner), stream.from(next), share);
                     let task = tokio::spawn(source.run());
                     let feed = Arc::new(Feed::new(inner, task.abort_handle()));

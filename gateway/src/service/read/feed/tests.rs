@@ -84,3 +84,66 @@ async fn small_batches_count_with_what_describes_them() {
     let call = node.call(&mut [&mut b]).await;
     assert_eq!(call.from(), At::Offset(0), "it fell behind");
 }
+
+#[tokio::test(start_paused = true)]
+async fn readers_of_several_partitions_who_share_reserve_nothing_and_hold_no_feed_back() {
+    let window = 1 << 10;
+    let mut node = Played::new(ReadConfig {
+        credit_bytes_max: 4 * window,
+        window_bytes_max: window,
+        window_bytes_min: window,
+        ..ReadConfig::default()
+    });
+    let mut readers = Vec::new();
+    for _ in 0..2 {
+        let mut reader = node.follow(&["t", "u"], StartAt::Latest, PLENTY).await;
+        for _ in 0..2 {
+            node.call(&mut [&mut reader]).await.at_end(0);
+        }
+        for event in ["from 0", "end 0", "end 0"] {
+            assert_eq!(told(&mut reader).await, event);
+        }
+        readers.push(reader);
+    }
+    let [a, b] = &mut readers[..] else { unreachable!("two of them") };
+    assert_eq!(node.reader.budget().metrics().granted_bytes, 4 * window, "all of it");
+    let mut feeds = Vec::new();
+    for _ in 0..2 {
+        let call = node.call(&mut [a, b]).await;
+        call.at_end(0);
+        feeds.push(call);
+    }
+    assert!(a.next().now_or_never().is_none() && b.next().now_or_never().is_none());
+    assert_eq!(node.reader.feed_metrics().readers, 4);
+    for round in 0..20 {
+        for feed in &feeds {
+            let before = feed.allowed_bytes();
+            assert!(before > 600 * round, "{before} in round {round}");
+            feed.record(round, 600);
+            for reader in [&mut *a, &mut *b] {
+                assert_eq!(told(reader).await, format!("{round}..{}", round + 1));
+                assert_eq!(told(reader).await, format!("end {}", round + 1));
+            }
+        }
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    let budget = node.reader.budget().metrics();
+    assert_eq!(budget.streams, 2, "those of the feeds");
+    assert!(budget.granted_bytes <= 2 * window);
+
+    // They go on by streams of their own, each with a window, and no more.
+    feeds.into_iter().for_each(|feed| feed.gap(20, 30));
+    for reader in [a, b] {
+        for _ in 0..2 {
+            let call = node.call(&mut [&mut *reader]).await;
+            assert_eq!(call.from(), At::Offset(20));
+            assert!(call.allowed_bytes() <= window, "{}", call.allowed_bytes());
+            call.started(30);
+            call.gap(20, 30);
+        }
+        for _ in 0..2 {
+            assert_eq!(told(reader).await, "gap 20..30");
+        }
+    }
+    assert_eq!(node.reader.budget().metrics().granted_bytes, 4 * window);
+}
