@@ -1,6 +1,7 @@
 //! One partition, followed by a stream of its own or with others.
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use weir_protocol::error::ErrorCode;
 use weir_protocol::ids::PartitionId;
@@ -51,6 +52,11 @@ impl Follower {
     /// It follows with others: the node owes it nothing.
     pub(super) fn is_shared(&self) -> bool {
         self.tap.is_some()
+    }
+
+    /// Of those with whom it follows, whether they wait for the gateway's budget.
+    pub(super) fn throttle(&self) -> Option<&Arc<AtomicBool>> {
+        self.tap.as_ref().map(Tap::throttle)
     }
 
     /// The topic, as it is known now.

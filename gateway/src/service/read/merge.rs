@@ -101,7 +101,9 @@ impl Merge {
             tokio::select! {
                 biased;
                 () = credit.changed(limit) => {}
-                Some((place, follower, event)) = self.running.next() => self.take(place, follower, event?),
+                Some((place, follower, event)) = self.running.next() => {
+                    self.take((place, follower, event?), credit);
+                }
                 () = async { if let Some(freed) = freed { freed.await } }, if is_throttled => {}
             }
         }
@@ -115,7 +117,11 @@ impl Merge {
         self.slots.iter().any(|slot| slot.share.is_throttled()).then_some(freed)
     }
 
-    fn take(&mut self, place: usize, follower: Box<Follower>, event: Option<PartitionEvent>) {
+    fn take(
+        &mut self,
+        (place, follower, event): (usize, Box<Follower>, Option<PartitionEvent>),
+        credit: &CreditCell,
+    ) {
         let slot = &mut self.slots[place];
         if let Some(event) = event {
             slot.waiting += 1;
@@ -123,6 +129,7 @@ impl Merge {
         }
         if slot.is_shared != follower.is_shared() {
             slot.is_shared = follower.is_shared();
+            credit.set_feed(slot.of, follower.throttle());
             slot.raise();
         }
         if slot.waiting < if slot.is_shared { WAITING_SHARED_MAX } else { WAITING_MAX } {

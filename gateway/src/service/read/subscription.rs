@@ -146,7 +146,7 @@ impl SubscriptionCredit {
     /// True while a grant waits for the gateway's budget.
     #[must_use]
     pub fn is_throttled(&self) -> bool {
-        self.0.is_throttled.load(Ordering::Relaxed)
+        self.0.is_throttled()
     }
 }
 
@@ -156,6 +156,8 @@ pub(super) struct CreditCell {
     limit: Mutex<Credit>,
     raised: Notify,
     is_throttled: AtomicBool,
+    /// The same of the feeds that are taken from: they say so themselves.
+    feeds: Mutex<Vec<(PartitionOf, Arc<AtomicBool>)>>,
 }
 
 impl CreditCell {
@@ -188,6 +190,18 @@ impl CreditCell {
         while self.latest() == seen {
             self.raised.notified().await;
         }
+    }
+
+    fn is_throttled(&self) -> bool {
+        let is_set = |flag: &AtomicBool| flag.load(Ordering::Relaxed);
+        is_set(&self.is_throttled) || self.feeds.lock().iter().any(|(_, feed)| is_set(feed))
+    }
+
+    /// The feed that a partition is taken from now.
+    pub(super) fn set_feed(&self, of: PartitionOf, feed: Option<&Arc<AtomicBool>>) {
+        let mut feeds = self.feeds.lock();
+        feeds.retain(|known| known.0 != of);
+        feeds.extend(feed.map(|feed| (of, Arc::clone(feed))));
     }
 
     pub(super) fn set_throttled(&self, is_throttled: bool) {
@@ -319,6 +333,7 @@ impl Subscription {
 
 impl One {
     async fn next(&mut self, credit: &CreditCell) -> Result<SubscriptionEvent, ServiceError> {
+        let of = PartitionOf { topic: 0, partition: self.follower.partition() };
         let event = loop {
             let limit = credit.latest();
             let freed = self.raise(limit);
@@ -329,10 +344,12 @@ impl One {
                 biased;
                 () = credit.changed(limit) => {}
                 () = async { if let Some(freed) = freed { freed.await } }, if is_throttled => {}
-                event = self.follower.next() => if let Some(event) = event? { break event },
+                event = self.follower.next() => match event? {
+                    Some(event) => break event,
+                    None => credit.set_feed(of, self.follower.throttle()),
+                },
             }
         };
-        let of = PartitionOf { topic: 0, partition: self.follower.partition() };
         Ok(match event {
             PartitionEvent::Records { parcel, bytes } => {
                 self.share.hand_on(bytes);

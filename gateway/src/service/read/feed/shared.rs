@@ -1,6 +1,7 @@
 //! A feed and those who take from it.
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use parking_lot::Mutex;
 use tokio::sync::Notify;
@@ -28,6 +29,8 @@ pub(super) struct Inner {
     pub(super) ended: Notify,
     /// Readers have come further, of whom the task wanted to know.
     pub(super) taken: Notify,
+    /// The task waits for the gateway's budget, and its readers with it.
+    pub(super) is_throttled: Arc<AtomicBool>,
     pub(super) pool: Arc<Pool>,
 }
 
@@ -48,6 +51,7 @@ impl Inner {
             changed: Notify::new(),
             ended: Notify::new(),
             taken: Notify::new(),
+            is_throttled: Arc::default(),
             pool,
         }
     }
@@ -145,6 +149,11 @@ impl Tap {
         };
         feed.inner.pool.joined();
         Some(Self { feed, place })
+    }
+
+    /// Whether the feed waits for the gateway's budget, now and later.
+    pub(in crate::service::read) fn throttle(&self) -> &Arc<AtomicBool> {
+        &self.feed.inner.is_throttled
     }
 
     /// The next records, marks or the end, as far as `left` goes.

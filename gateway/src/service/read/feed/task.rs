@@ -1,6 +1,7 @@
 //! The task of a feed: takes from the node as long as readers take from it.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use tokio::time::{Instant, sleep_until};
@@ -52,6 +53,7 @@ impl Source {
             let freed = self.share.freed();
             self.grant();
             let is_throttled = self.share.is_throttled();
+            self.inner.is_throttled.store(is_throttled, Ordering::Relaxed);
             let quiet_at = self.quiet_at;
             tokio::select! {
                 // Grants first: they let the node send while what came is handled.

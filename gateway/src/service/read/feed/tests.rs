@@ -1,10 +1,11 @@
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::FutureExt;
 use weir_protocol::rpc::{At, Credit};
 
 use crate::service::read::played::{Call, PLENTY, Played, told};
-use crate::service::read::{ReadConfig, StartAt, Subscription};
+use crate::service::read::{ReadConfig, Share, StartAt, Subscription};
 
 const NOTHING: Credit = Credit { records: 0, bytes: 0 };
 
@@ -83,6 +84,33 @@ async fn small_batches_count_with_what_describes_them() {
     assert!((30_000..=40_000).contains(&bytes), "{bytes}: each takes more than 400");
     let call = node.call(&mut [&mut b]).await;
     assert_eq!(call.from(), At::Offset(0), "it fell behind");
+}
+
+#[tokio::test(start_paused = true)]
+async fn readers_of_a_feed_that_waits_for_the_budget_are_throttled_with_it() {
+    let most = 1 << 20;
+    let config = ReadConfig { credit_bytes_max: most, window_bytes_min: 1, ..ReadConfig::default() };
+    let mut node = Played::new(config);
+    // Those who come early hold more, until nothing is left.
+    let another = |_| {
+        let mut share = Share::new(Arc::clone(&node.reader.budget));
+        share.raise(u64::MAX);
+        share
+    };
+    let others: Vec<_> = (0..2_000).map(another).collect();
+    assert!(others[1_999].is_throttled());
+    let (mut a, mut b, feed) = shared(&mut node, PLENTY).await;
+    let (a_credit, b_credit) = (a.credit(), b.credit());
+    assert!(a_credit.is_throttled() && b_credit.is_throttled());
+    feed.record(0, 10);
+    for reader in [&mut a, &mut b] {
+        assert_eq!(told(reader).await, "0..1", "it is slow, and goes on");
+        assert_eq!(told(reader).await, "end 1");
+    }
+    assert!(a_credit.is_throttled());
+    drop(others);
+    tokio::time::sleep(Duration::from_millis(1)).await;
+    assert!(!a_credit.is_throttled() && !b_credit.is_throttled());
 }
 
 #[tokio::test(start_paused = true)]
