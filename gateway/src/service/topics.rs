@@ -323,7 +323,8 @@ fn check_config(config: &TopicConfig, level_max: Level) -> Result<(), ServiceErr
         |code, field: &'static str, detail: String| Err(ServiceError::new(code, detail).with_field(field));
     let invalid = |field, detail| refuse(ErrorCode::InvalidConfig, field, detail);
     if config.compact_by_key && level_max < Level::Archived {
-        let detail = "compaction: key drops messages from packs in an object store, and there is none";
+        let detail = "compaction: key drops messages from packs in an object store, and there is none: start storage \
+                      nodes with --object-store";
         return refuse(ErrorCode::NotSupported, "compaction", detail.into());
     }
     if config.compact_by_key && config.retention_until_settled {
