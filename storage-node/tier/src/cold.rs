@@ -13,7 +13,7 @@ use foyer::{
 };
 use futures_util::FutureExt as _;
 use parking_lot::Mutex;
-use tokio::sync::{Semaphore, SemaphorePermit};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use weir_protocol::ids::Incarnation;
 
 use crate::pack::{
@@ -23,15 +23,17 @@ use crate::recent::Recent;
 use crate::store::{PackName, Store, StoreError, requests_of};
 use crate::under_way::UnderWay;
 
-/// Blocks that begin in the same stretch of so many bytes of a pack are fetched by one request.
+/// Blocks that begin in the same stretch of so many bytes of a pack are fetched by one request …
 const TOGETHER_BYTES: u64 = 2 << 20;
+/// … and no more than so many, however well they compress.
+const TOGETHER_BLOCKS: usize = 8;
 /// Memory for footers.
 const FOOTER_BYTES_MAX: usize = 16 << 20;
-/// KiB that are asked for at once, all readers together …
+/// KiB of blocks, stored or decompressed, whichever is more, that are fetched and verified at once, all readers together …
 const FETCH_KIB_MAX: usize = 32 << 10;
 /// … of which reading ahead leaves so many to readers that wait …
 const FETCH_KIB_KEPT: usize = 8 << 10;
-/// … and each request counts as so many at least: so there are no more than 64.
+/// … and each request counts as so many at least, so there are no more than 64, and at most as what is left to who waits.
 const REQUEST_KIB_MIN: u64 = 512;
 /// Smallest disk that the cache can use: a few of its files.
 pub const DISK_BYTES_MIN: u64 = 64 << 20;
@@ -212,7 +214,7 @@ impl Cold {
     pub async fn footer(&self, pack: &PackRef) -> Result<Arc<Footer>, ColdError> {
         let (store, fetches, pack) = (self.store.clone(), Arc::clone(&self.fetches), *pack);
         let fetched = self.footers.get_or_fetch(&pack.name.id(), move || async move {
-            let _room = room(&fetches, pack.tail_bytes).await;
+            let _room = room(&fetches, kib(pack.tail_bytes)).await;
             fetch_footer(&store, &pack).await.map(Arc::new)
         });
         fetched.await.map(|entry| Arc::clone(entry.value())).map_err(|error| told(&pack, &error))
@@ -250,23 +252,23 @@ impl Cold {
         let Some(row) = footer.partition(partition) else { return };
         let rows = footer.blocks(row);
         // Always cut at the same places, so that what is asked for piece by piece does not come in crumbs.
-        let group = |place: usize| rows[place].pos / TOGETHER_BYTES;
+        let group = |place: usize| (rows[place].pos / TOGETHER_BYTES, place / TOGETHER_BLOCKS);
         let end = (needed.end + ahead).min(rows.len());
         let mut next = needed.start;
         while next < end {
             let is_needed = next < needed.end;
-            if !is_needed && self.fetches.available_permits() <= FETCH_KIB_KEPT {
-                return;
-            }
             // Who waits does not wait for what may be wanted later.
             let upto = if is_needed { needed.end.min(end) } else { rows.len() };
             let behind = (next + 1..upto).find(|place| group(*place) != group(next)).unwrap_or(upto);
-            self.fetch_together(pack, footer, partition, next..behind, is_needed);
+            if !self.fetch_together(pack, footer, partition, next..behind, is_needed) {
+                return;
+            }
             next = behind;
         }
     }
 
-    /// Begins to fetch those of the blocks at `places` that no cache has and nobody is fetching, with one request.
+    /// Begins to fetch those of the blocks at `places` that no cache has and nobody is fetching, with one request. False if
+    /// nobody waits for them and there is no room to spare.
     fn fetch_together(
         &self,
         pack: &PackRef,
@@ -274,34 +276,45 @@ impl Cold {
         partition: PackedPartition,
         places: Range<usize>,
         is_asked: bool,
-    ) {
-        let Some(rows) = footer.partition(partition).map(|row| footer.blocks(row)) else { return };
+    ) -> bool {
+        let Some(rows) = footer.partition(partition).map(|row| footer.blocks(row)) else { return true };
         let missing = places.filter_map(|place| {
             let key = block_key(pack, footer, partition, place);
             let fetching = if self.blocks.contains(&key) { None } else { self.under_way.begin(key) };
             fetching.map(|fetching| (key, rows[place], fetching))
         });
         let missing: Vec<_> = missing.collect();
-        if missing.is_empty() {
-            return;
+        let rows: Vec<BlockRow> = missing.iter().map(|(_, row, _)| *row).collect();
+        let (Some(first), Some(last)) = (rows.first(), rows.last()) else { return true };
+        let raw = rows.iter().map(|row| u64::from(row.raw_bytes)).sum::<u64>();
+        let kib = kib(raw.max(last.range().end - first.pos));
+        let spare = if is_asked { None } else { self.spare(kib) };
+        if !is_asked && spare.is_none() {
+            return false;
         }
-        let ranges: Vec<Range<u64>> = missing.iter().map(|(_, row, _)| row.range()).collect();
-        let (cold, name, of) = (self.clone(), pack.name, pack.now(partition));
+        let (cold, pack) = (self.clone(), *pack);
         let fetched = async move {
-            let _room = room(&cold.fetches, ranges.last().map_or(0, |last| last.end) - ranges[0].start).await;
-            cold.metrics.requested(of, ranges.len() as u64, is_asked);
-            cold.store.get_ranges(&name.to_string(), &ranges).await.map_err(|error| ColdError::from(&error))
+            // Until all are verified: what is fetched and what it becomes are held together.
+            let _room = match spare {
+                Some(room) => room,
+                None => room(&cold.fetches, kib).await,
+            };
+            cold.metrics.requested(pack.now(partition), rows.len() as u64, is_asked);
+            let ranges: Vec<Range<u64>> = rows.iter().map(BlockRow::range).collect();
+            let stored = cold.store.get_ranges(&pack.name.to_string(), &ranges).await;
+            let stored = stored.map_err(|error| ColdError::from(&error))?;
+            verified(&pack.name, stored, rows, partition).await.map(Arc::<[_]>::from)
         };
         let fetched = fetched.boxed().shared();
-        let blocks = missing.into_iter().enumerate().map(|(at, (key, row, fetching))| {
+        let blocks = missing.into_iter().enumerate().map(|(at, (key, _, fetching))| {
             let fetched = fetched.clone();
             let block = self.blocks.get_or_fetch(&key, move || async move {
-                let stored = fetched.await?.get(at).cloned().expect("one for each range");
-                verified(&name, stored, row, partition).await
+                let read: Result<Bytes, ColdError> = fetched.await?[at].clone();
+                read
             });
             (block, fetching)
         });
-        let (blocks, pack): (Vec<_>, _) = (blocks.collect(), *pack);
+        let blocks: Vec<_> = blocks.collect();
         tokio::spawn(async move {
             // What is in the cache is no longer being fetched, and not before.
             for (block, _fetching) in blocks {
@@ -310,6 +323,13 @@ impl Cold {
                 }
             }
         });
+        true
+    }
+
+    /// Room that nobody who waits will miss. Taken at once: whoever comes later waits behind what was asked for before.
+    fn spare(&self, kib: u32) -> Option<OwnedSemaphorePermit> {
+        let is_spare = self.fetches.available_permits() >= FETCH_KIB_KEPT + kib as usize;
+        is_spare.then(|| Arc::clone(&self.fetches).try_acquire_many_owned(kib).ok()).flatten()
     }
 
     /// Fetches one block, unless it is there or being fetched; and whether that was for this call.
@@ -332,34 +352,46 @@ impl Cold {
         let _fetching = self.under_way.begin(key);
         let fetched = self.blocks.get_or_fetch(&key, move || async move {
             asked.store(true, Ordering::Relaxed);
-            let _room = room(&cold.fetches, u64::from(row.stored_bytes)).await;
+            let _room = room(&cold.fetches, kib(u64::from(row.stored_bytes.max(row.raw_bytes)))).await;
             cold.metrics.requested(pack.now(partition), 1, true);
             let stored = cold.store.get(&pack.name.to_string(), row.range()).await;
-            verified(&pack.name, stored.map_err(|error| ColdError::from(&error))?, row, partition).await
+            let stored = stored.map_err(|error| ColdError::from(&error))?;
+            let mut read = verified(&pack.name, vec![stored], vec![row], partition).await?;
+            read.pop().expect("one for each row")
         });
         let read = fetched.await.map(|entry| entry.value().clone()).map_err(|error| told(&pack, &error));
         (read, is_ours.load(Ordering::Relaxed))
     }
 }
 
-/// Waits until so many bytes may be asked for.
-async fn room(fetches: &Semaphore, bytes: u64) -> SemaphorePermit<'_> {
-    let kib = bytes.div_ceil(1024).clamp(REQUEST_KIB_MIN, FETCH_KIB_MAX as u64);
-    fetches.acquire_many(u32::try_from(kib).expect("limited above")).await.expect("never closed")
+/// What so many bytes count as.
+fn kib(bytes: u64) -> u32 {
+    let kib = bytes.div_ceil(1024).clamp(REQUEST_KIB_MIN, FETCH_KIB_KEPT as u64);
+    u32::try_from(kib).expect("limited above")
 }
 
-/// The batches of a block as it was stored. Decompressing takes a millisecond: other tasks of this worker must not wait for it.
+/// Waits until so much may be fetched.
+async fn room(fetches: &Arc<Semaphore>, kib: u32) -> OwnedSemaphorePermit {
+    Arc::clone(fetches).acquire_many_owned(kib).await.expect("never closed")
+}
+
+/// The batches of blocks as they were stored, each of them or why not. Decompressing takes milliseconds: other tasks of this
+/// worker must not wait for it.
 async fn verified(
     pack: &PackName,
-    stored: Bytes,
-    row: BlockRow,
+    stored: Vec<Bytes>,
+    rows: Vec<BlockRow>,
     partition: PackedPartition,
-) -> Result<Bytes, ColdError> {
-    let read = tokio::task::spawn_blocking(move || read_block(&stored, &row, partition)).await;
-    let object = || pack.to_string();
-    let read = read.map_err(|error| StoreError::Failed { object: object(), source: error.into() });
-    read.and_then(|read| read.map_err(|source| StoreError::Damaged { object: object(), source }))
-        .map_err(|error| ColdError::from(&error))
+) -> Result<Vec<Result<Bytes, ColdError>>, ColdError> {
+    let pack = *pack;
+    let read = tokio::task::spawn_blocking(move || {
+        let read = stored.iter().zip(&rows).map(|(stored, row)| read_block(stored, row, partition));
+        let damaged = |source| StoreError::Damaged { object: pack.to_string(), source };
+        read.map(|read| read.map_err(|error| ColdError::from(&damaged(error)))).collect()
+    });
+    read.await.map_err(|error| {
+        ColdError::from(&StoreError::Failed { object: pack.to_string(), source: error.into() })
+    })
 }
 
 async fn fetch_footer(store: &Store, pack: &PackRef) -> Result<Footer, StoreError> {

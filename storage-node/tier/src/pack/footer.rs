@@ -5,7 +5,7 @@ use std::ops::Range;
 use weir_protocol::checksum::crc32c;
 use weir_protocol::ids::{Incarnation, Offset, PartitionId, TimestampMs};
 
-use super::block::BLOCK_HEADER_BYTES;
+use super::block::{BLOCK_HEADER_BYTES, BLOCK_RAW_BYTES_MAX};
 use super::error::PackError;
 use super::trailer::{HEADER_BYTES, TRAILER_BYTES, Trailer};
 use super::{PackedPartition, u32_at, u64_at};
@@ -216,7 +216,8 @@ impl Footer {
     }
 }
 
-/// The blocks of a partition lie one after another from `pos` on and cover its offsets and times in order.
+/// The blocks of a partition lie one after another from `pos` on, cover its offsets and times in order, and are no larger than
+/// blocks get.
 fn check_blocks(row: &PartitionRow, blocks: &[BlockRow], pos: &mut u64) -> Result<(), PackError> {
     let wrong = Err(PackError::Contradiction("its blocks are out of order"));
     let (mut first, mut ts) = (None, row.first_ts);
@@ -226,7 +227,10 @@ fn check_blocks(row: &PartitionRow, blocks: &[BlockRow], pos: &mut u64) -> Resul
             Some(before) => block.first > before,
         };
         let is_timed = ts <= block.first_ts && block.first_ts <= block.last_ts;
-        let is_block = block.stored_bytes as usize > BLOCK_HEADER_BYTES;
+        // What is larger was never written, and must not be asked for.
+        let is_block = block.stored_bytes as usize > BLOCK_HEADER_BYTES
+            && block.stored_bytes as usize <= BLOCK_HEADER_BYTES + BLOCK_RAW_BYTES_MAX
+            && block.raw_bytes as usize <= BLOCK_RAW_BYTES_MAX;
         if !follows || !is_timed || !is_block || block.pos != *pos {
             return wrong;
         }

@@ -202,6 +202,40 @@ fn a_pack_of_nothing_is_a_pack() {
 }
 
 #[test]
+fn a_footer_with_a_block_larger_than_blocks_get_is_refused() {
+    let pos = Trailer::header().len() as u64;
+    let decoded = |stored_bytes: usize, raw_bytes: usize| {
+        let (ts, narrow) = (TimestampMs(1), |bytes: usize| u32::try_from(bytes).unwrap());
+        let (start, end) = (Offset(0), Offset(1));
+        let partition = key(1, 0);
+        let row = PartitionRow {
+            partition,
+            first_block: 0,
+            blocks: 1,
+            start,
+            end,
+            first_ts: ts,
+            last_ts: ts,
+            bytes: 1,
+        };
+        let (stored_bytes, raw_bytes) = (narrow(stored_bytes), narrow(raw_bytes));
+        let block = BlockRow { pos, first: start, first_ts: ts, last_ts: ts, stored_bytes, raw_bytes };
+        let bytes = Footer::new(vec![row], vec![block]).encode();
+        let footer_pos = pos + u64::from(stored_bytes);
+        let (partitions, blocks, footer_crc) = (1, 1, weir_protocol::checksum::crc32c(&bytes));
+        let identity = identity();
+        let mut trailer = Trailer { identity, footer_pos, partitions, blocks, pack_bytes: 0, footer_crc };
+        trailer.pack_bytes = footer_pos + trailer.tail_bytes();
+        Footer::decode(&[&bytes[..], &trailer.encode()[..]].concat(), &trailer)
+    };
+    let most = BLOCK_RAW_BYTES_MAX;
+    decoded(BLOCK_HEADER_BYTES + most, most).unwrap();
+    for (stored, raw) in [(BLOCK_HEADER_BYTES + most + 1, most), (BLOCK_HEADER_BYTES + most, most + 1)] {
+        assert!(matches!(decoded(stored, raw), Err(PackError::Contradiction(_))), "{stored} {raw}");
+    }
+}
+
+#[test]
 fn a_block_that_does_not_get_smaller_is_stored_as_it_is() {
     let noise: Vec<u8> =
         (0u32..9_000).flat_map(|n| weir_protocol::checksum::crc32c(&n.to_le_bytes()).to_le_bytes()).collect();

@@ -36,13 +36,18 @@ fn value(n: u64) -> Vec<u8> {
 
 /// A pack of several blocks, made for `shard` and put under a name of `named`.
 async fn put(store: &Store, shard: u32, named: u32) -> PackRef {
+    put_values(store, shard, named, (0..BATCHES).map(value)).await
+}
+
+/// The same of any values.
+async fn put_values(store: &Store, shard: u32, named: u32, values: impl Iterator<Item = Vec<u8>>) -> PackRef {
     let name = name(named);
     let identity = PackIdentity { cluster: name.cluster, shard: ShardId(shard), term: name.term };
     let mut writer = PackWriter::new(identity, BlockCodec::Zstd);
     let mut upload = store.upload(name.to_string());
-    for n in 0..BATCHES {
+    for (n, value) in (0..).zip(values) {
         let mut batch = BatchBuilder::anonymous();
-        batch.push(RecordParts { key: None, headers: &Headers::default(), value: &value(n) }).unwrap();
+        batch.push(RecordParts { key: None, headers: &Headers::default(), value: &value }).unwrap();
         let batch = batch.build(Compression::None).unwrap();
         writer.push(PARTITION, Offset(n), TimestampMs(n), &batch).unwrap();
         upload.write(writer.take_ready()).await.unwrap();
@@ -210,4 +215,21 @@ async fn a_block_whose_neighbour_is_cut_off_can_still_be_read() {
     for place in 0..blocks {
         cold.block(&pack, &footer, PARTITION, place).await.unwrap();
     }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_compresses_well_is_not_fetched_by_the_hundred() {
+    let folder = tempfile::tempdir().unwrap();
+    let (cold, faults) = cold(0, 64 << 20, folder.path()).await;
+    let pack = put_values(cold.store(), 3, 3, (0..200).map(|n| vec![n; 100_000])).await;
+    let footer = cold.footer(&pack).await.unwrap();
+    let blocks = footer.partition(PARTITION).unwrap().blocks as usize;
+    assert!(blocks > 24 && pack.bytes < 1 << 20, "{blocks} blocks in {} bytes", pack.bytes);
+    let (before, metrics) = (faults.requests(Op::Get), cold.metrics());
+    // The one that is needed, and behind it to the end of the eight that the last wanted one is of.
+    cold.read_ahead(&pack, &footer, PARTITION, 0..1, 9);
+    for place in 0..16 {
+        cold.block(&pack, &footer, PARTITION, place).await.unwrap();
+    }
+    assert_eq!((faults.requests(Op::Get) - before, metrics.fetched.load(Ordering::Relaxed)), (3, 16));
 }
