@@ -29,8 +29,9 @@ pub(super) struct Payloads {
 impl Payloads {
     /// Of so many bytes each. Writers begin at different places.
     pub(super) fn new(noise: Noise, bytes: usize, writer: u32) -> Self {
-        // 2^32 divided by the golden ratio: multiples of it lie far apart.
-        let at = writer.wrapping_mul(0x9e37_79b9) as usize % NOISE_BYTES;
+        // 2^32 divided by the golden ratio: the first so many multiples lie as far apart as so many places can.
+        let part = u64::from(writer.wrapping_mul(0x9e37_79b9));
+        let at = usize::try_from((part * NOISE_BYTES as u64) >> 32).expect("less than the noise");
         Self { noise, at, payload: vec![0; bytes] }
     }
 
@@ -54,11 +55,11 @@ mod tests {
     fn many_messages_together_do_not_compress_either() {
         let mut writers: Vec<Payloads> = {
             let noise = Noise::new(1_000);
-            (0..4).map(|writer| Payloads::new(noise.clone(), 1_000, writer)).collect()
+            (0..64).map(|writer| Payloads::new(noise.clone(), 1_000, writer)).collect()
         };
         let (headers, mut builder) = (Headers::default(), BatchBuilder::anonymous());
         for seq in 0..500 {
-            let payload = writers[seq as usize % 4].next(Identity { writer: 1, seq, due_ns: seq });
+            let payload = writers[seq as usize % 64].next(Identity { writer: 1, seq, due_ns: seq });
             assert_eq!(Identity::read(payload).map(|identity| identity.seq), Some(seq));
             builder.push(RecordParts { key: None, headers: &headers, value: payload }).unwrap();
         }
