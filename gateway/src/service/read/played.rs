@@ -124,17 +124,21 @@ impl Service for Playing {
     }
 }
 
-impl Connect for Playing {
+/// Connects whatever is dialled to a node over memory.
+#[derive(Clone)]
+pub(super) struct OverMemory<S>(pub(super) S);
+
+impl<S: Service + Clone> Connect for OverMemory<S> {
     fn connect(&self) -> Pin<Box<dyn Future<Output = io::Result<Wire>> + Send + '_>> {
         let (ours, theirs) = tokio::io::duplex(64 * 1024);
         let identity = Identity { cluster_id: ClusterId(7), node_id: NodeId(1) };
         let config = ServerConfig::new(([127, 0, 0, 1], 0).into(), identity);
-        Server::new(config, Arc::new(self.clone())).attach(Wire::new(theirs));
+        Server::new(config, Arc::new(self.0.clone())).attach(Wire::new(theirs));
         Box::pin(async { Ok(Wire::new(ours)) })
     }
 }
 
-impl Dial for Playing {
+impl<S: Service + Clone> Dial for OverMemory<S> {
     fn dial(&self, _: &str) -> Arc<dyn Connect> {
         Arc::new(self.clone())
     }
@@ -149,7 +153,8 @@ pub(super) struct Played {
 impl Played {
     pub(super) fn new(read: ReadConfig) -> Self {
         let (asked, calls) = mpsc::unbounded_channel();
-        let storage = Storage::new(StorageConfig::new(vec!["memory".into()]), Arc::new(Playing(asked)));
+        let storage =
+            Storage::new(StorageConfig::new(vec!["memory".into()]), Arc::new(OverMemory(Playing(asked))));
         let config = ServiceConfig { read, ..ServiceConfig::default() };
         Self { reader: Services::new(storage, config).reader, calls }
     }

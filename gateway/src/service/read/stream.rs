@@ -294,6 +294,9 @@ impl NodeStream {
                     term: Term(records.term),
                 };
                 let slices = unpack(&records.slices, packet.payload, origin)?;
+                if slices.is_empty() {
+                    return Err(bad("records without any"));
+                }
                 let came = self.records(slices, origin, Offset(records.next))?;
                 self.caught_up = records.is_caught_up.then_some(origin.committed_end);
                 return Ok(Some(came));

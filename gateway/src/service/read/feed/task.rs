@@ -101,8 +101,14 @@ impl Source {
         match event {
             PartitionEvent::Started { .. } => {}
             PartitionEvent::Records { parcel, bytes } => self.add(parcel, bytes)?,
-            PartitionEvent::CaughtUp { .. } => {
-                self.inner.state.lock().ring.caught_up();
+            PartitionEvent::CaughtUp { end } => {
+                {
+                    let mut state = self.inner.state.lock();
+                    if end != state.ring.end() {
+                        return Err(unshared(&format!("a hole behind {}", state.ring.end())));
+                    }
+                    state.ring.caught_up();
+                }
                 self.inner.changed.notify_waiters();
             }
             // Retention was faster than the feed, or something that does not concern all readers alike: each hears of it by
@@ -117,6 +123,10 @@ impl Source {
             return Err(unshared("records below quorum"));
         };
         let range = parcel.range();
+        // A hole behind them: whoever is told of the end is told of the end behind it.
+        if self.stream.at().is_some_and(|at| at.next != range.end) {
+            return Err(unshared(&format!("a hole behind {range:?}")));
+        }
         let size = Size { held_bytes: parcel.held_bytes(), credit_bytes: bytes };
         let is_end = self.stream.take_caught_up();
         self.came += bytes;

@@ -55,6 +55,29 @@ async fn a_feed_that_is_over_holds_nothing_for_readers_who_have_not_seen_it() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_hole_at_the_end_ends_a_feed_and_its_readers_share_again_behind_it() {
+    let mut node = Played::new(ReadConfig::default());
+    let (mut a, mut b, feed) = shared(&mut node, PLENTY).await;
+    feed.caught_up(7);
+    for reader in [&mut a, &mut b] {
+        let own = node.call(&mut [&mut *reader]).await;
+        assert_eq!(own.from(), At::Offset(0));
+        own.started(0);
+        own.caught_up(7);
+        assert_eq!(told(reader).await, "end 7");
+        assert!(reader.next().now_or_never().is_none());
+    }
+    let feed = node.call(&mut [&mut a, &mut b]).await;
+    assert_eq!(feed.from(), At::Offset(7));
+    feed.at_end(7);
+    feed.record(7, 10);
+    for reader in [&mut a, &mut b] {
+        assert_eq!(told(reader).await, "7..8");
+        assert_eq!(told(reader).await, "end 8");
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn what_is_taken_long_after_it_came_is_let_go_too() {
     let mut node = Played::new(ReadConfig::default());
     let (mut a, mut b, feed) = shared(&mut node, NOTHING).await;

@@ -1,21 +1,20 @@
 //! Reads of many partitions, against a node played over memory that keeps every answer for a while.
 
-use std::io;
-use std::pin::Pin;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use weir_protocol::batch::{BatchBuilder, Compression, Headers, RecordParts};
-use weir_protocol::ids::{ClusterId, Name, NodeId, TimestampMs};
+use weir_protocol::ids::{Name, TimestampMs};
 use weir_protocol::rpc::{
     ClusterMap, DescribeTopicRequest, NodeInfo, ShardInfo, Slice, SlotRun, TopicConfig, TopicDescription,
     encode_packet,
 };
 use weir_protocol::slots::SLOTS;
-use weir_transport::{Connect, Identity, Peer, Request, Server, ServerConfig, Service, Wire};
+use weir_transport::{Peer, Request, Service};
 
 use super::*;
+use crate::service::read::played::OverMemory;
 use crate::service::{ServiceConfig, Services};
-use crate::storage::{Dial, StorageConfig};
+use crate::storage::StorageConfig;
 
 const PARTITIONS: u32 = 100;
 
@@ -93,27 +92,13 @@ impl Service for Playing {
     }
 }
 
-impl Connect for Playing {
-    fn connect(&self) -> Pin<Box<dyn Future<Output = io::Result<Wire>> + Send + '_>> {
-        let (ours, theirs) = tokio::io::duplex(64 * 1024);
-        let identity = Identity { cluster_id: ClusterId(7), node_id: NodeId(1) };
-        let config = ServerConfig::new(([127, 0, 0, 1], 0).into(), identity);
-        Server::new(config, Arc::new(self.clone())).attach(Wire::new(theirs));
-        Box::pin(async { Ok(Wire::new(ours)) })
-    }
-}
-
-impl Dial for Playing {
-    fn dial(&self, _: &str) -> Arc<dyn Connect> {
-        Arc::new(self.clone())
-    }
-}
-
 #[tokio::test(start_paused = true)]
 async fn many_partitions_are_read_right_and_only_some_are_asked_at_once() {
     let node = Arc::<Node>::default();
-    let storage =
-        Storage::new(StorageConfig::new(vec!["memory".into()]), Arc::new(Playing(Arc::clone(&node))));
+    let storage = Storage::new(
+        StorageConfig::new(vec!["memory".into()]),
+        Arc::new(OverMemory(Playing(Arc::clone(&node)))),
+    );
     let reader = Services::new(storage, ServiceConfig::default()).reader;
     let name = |text: &str| Name::new(text).unwrap();
     let read = Read {
