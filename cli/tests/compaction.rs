@@ -5,6 +5,7 @@
 
 mod frames;
 mod product;
+mod sealing;
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -13,6 +14,7 @@ use std::time::{Duration, Instant};
 
 use frames::FrameSocket;
 use product::{Connection, Product, done, send};
+use sealing::{metric, publish, until, value};
 use serde_json::{Value, json};
 use weir_protocol::ws::{ClientFrame, Hello, Limit, ServerFrame, Sub};
 
@@ -21,21 +23,9 @@ const KEYS: u64 = 5;
 /// One of so many has no key.
 const PLAIN_EVERY: u64 = 60;
 const BYTES: usize = 64 << 10;
-const PATIENCE: Duration = Duration::from_secs(240);
+const PATIENCE: Duration = Duration::from_secs(480);
 /// What is new is left as it is while it is less than a MiB in objects.
 const NEW_MAX: usize = 60;
-
-fn value(n: u64) -> String {
-    let mut state = n.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
-    let mut text = format!("{n:08} ");
-    while text.len() < BYTES {
-        state ^= state << 13;
-        state ^= state >> 7;
-        state ^= state << 17;
-        text.push_str(&format!("{state:016x}"));
-    }
-    text
-}
 
 fn key(n: u64) -> Option<String> {
     (!n.is_multiple_of(PLAIN_EVERY)).then(|| format!("k{}", n % KEYS))
@@ -47,50 +37,11 @@ fn must_be_there(n: u64) -> bool {
 }
 
 fn start(dir: &Path, bucket: &str) -> (Product, Connection) {
-    let options = [
-        ["--object-store", bucket],
-        ["--journal-max", "64MiB"],
-        ["--journal-file", "16MiB"],
-        ["--data-shards", "1"],
-        ["--seal-after-ms", "2000"],
-        ["--seal-size", "8MiB"],
-        ["--snapshot-every-ms", "500"],
-        ["--tail-ring", "1MiB"],
-        ["--cache-memory", "16MiB"],
-        ["--cache-disk", "0B"],
-    ];
-    let product = Product::start_with(dir, "127.0.0.1:0", options.concat().as_slice());
+    let mut options = vec!["--object-store", bucket];
+    options.extend(sealing::OPTIONS.as_flattened());
+    let product = Product::start_with(dir, "127.0.0.1:0", &options);
     let http = Connection::open(&product.address).unwrap();
     (product, http)
-}
-
-fn publish(http: &mut Connection, n: u64, began: Instant) {
-    loop {
-        let key = key(n);
-        let mut headers = vec![("Content-Type", "text/plain")];
-        headers.extend(key.as_ref().map(|key| ("Message-Key", key.as_str())));
-        let answer = http.request("POST /v1/topics/table/messages", &headers, value(n).as_bytes()).unwrap();
-        match answer.status {
-            201 => return,
-            429 | 503 => std::thread::sleep(Duration::from_millis(100)),
-            _ => panic!("message {n}: {}", answer.text()),
-        }
-        assert!(began.elapsed() < PATIENCE, "no room for message {n}");
-    }
-}
-
-fn metric(http: &mut Connection, name: &str) -> f64 {
-    let metrics = http.request("GET /metrics", &[], b"").unwrap().text();
-    let line = metrics.lines().find(|line| line.starts_with(&format!("{name} ")));
-    line.and_then(|line| line.rsplit(' ').next()).unwrap().parse().unwrap()
-}
-
-fn until(http: &mut Connection, what: &str, holds: &dyn Fn(&mut Connection) -> bool) {
-    let began = Instant::now();
-    while !holds(http) {
-        assert!(began.elapsed() < PATIENCE, "{what}: it never did");
-        std::thread::sleep(Duration::from_millis(20));
-    }
 }
 
 /// The offsets of all that is there; each message is what was published there.
@@ -104,7 +55,7 @@ fn read_all(http: &mut Connection) -> Vec<u64> {
         let page = answer.json();
         for message in page["messages"].as_array().unwrap() {
             let offset = message["offset"].as_u64().unwrap();
-            assert!(message["data"] == value(offset), "message {offset} is another");
+            assert!(message["data"] == value(offset, BYTES), "message {offset} is another");
             assert_eq!(message["key"].as_str().map(str::to_owned), key(offset));
             found.push(offset);
         }
@@ -129,7 +80,7 @@ fn ask_for_dropped(http: &mut Connection, found: &[u64]) {
         let next = found.iter().find(|offset| **offset > gone).unwrap();
         assert_eq!(problem["current"]["next"], *next, "{problem}");
         let there = http.request(&format!("GET /v1/topics/table/messages/0/{next}"), &[], b"").unwrap();
-        assert_eq!((there.status, there.text() == value(*next)), (200, true));
+        assert_eq!((there.status, there.text() == value(*next, BYTES)), (200, true));
     }
     let beyond = http.request(&format!("GET /v1/topics/table/messages/0/{MESSAGES}"), &[], b"").unwrap();
     assert_eq!(beyond.status, 416, "{}", beyond.text());
@@ -190,16 +141,18 @@ fn a_compacted_topic_keeps_the_newest_of_each_key_whatever_happens_to_its_machin
         let config = json!({"mode": mode, "topics": ["table"], "start": "earliest"});
         done(&mut http, &format!("PUT /v1/subscriptions/{name}"), &config);
     }
-    let began = Instant::now();
+    let ends = Instant::now() + PATIENCE;
     for n in 0..MESSAGES {
-        publish(&mut http, n, began);
+        publish(&mut http, "table", key(n).as_deref(), &value(n, BYTES), ends);
     }
     // A part of the partition is compacted, and more is on its way.
-    until(&mut http, "a pack is compacted", &|http| metric(http, "weir_tier_compacted_records_total") > 0.0);
+    until(&mut http, "a pack is compacted", ends, &|http| {
+        metric(http, "weir_tier_compacted_records_total") > 0.0
+    });
     product.kill();
     let (mut product, mut http) = start(dir.path(), &bucket);
     read_all(&mut http);
-    until(&mut http, "all is compacted", &|http| {
+    until(&mut http, "all is compacted", ends, &|http| {
         metric(http, "weir_storage_upload_lag_seconds") == 0.0
             && read_all(http).len() <= (0..MESSAGES).filter(|n| must_be_there(*n)).count() + NEW_MAX
     });

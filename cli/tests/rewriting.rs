@@ -6,12 +6,14 @@
 #[path = "../../storage-node/tier/tests/minio/mod.rs"]
 mod minio;
 mod product;
+mod sealing;
 
 use std::path::Path;
 use std::time::{Duration, Instant};
 
 use minio::Minio;
 use product::{Connection, Product};
+use sealing::{metric, publish, until, value};
 
 /// Published to the topic whose messages go; the journal may hold 64 MiB.
 const MESSAGES: u64 = 400;
@@ -20,54 +22,13 @@ const LASTING_EVERY: u64 = 10;
 const BYTES: usize = 256 << 10;
 const PATIENCE: Duration = Duration::from_secs(300);
 
-fn value(n: u64) -> String {
-    let mut state = n.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
-    let mut text = format!("{n:08} ");
-    while text.len() < BYTES {
-        state ^= state << 13;
-        state ^= state >> 7;
-        state ^= state << 17;
-        text.push_str(&format!("{state:016x}"));
-    }
-    text
-}
-
 fn start(dir: &Path, minio: &Minio) -> (Product, Connection) {
     let url = Minio::url("rewriting");
-    let options = [
-        ["--object-store", url.as_str()],
-        ["--journal-max", "64MiB"],
-        ["--journal-file", "16MiB"],
-        ["--data-shards", "1"],
-        ["--seal-after-ms", "2000"],
-        ["--seal-size", "8MiB"],
-        ["--snapshot-every-ms", "500"],
-        ["--tail-ring", "1MiB"],
-        ["--cache-memory", "16MiB"],
-        ["--cache-disk", "0B"],
-    ];
-    let product = Product::start_with_env(dir, "127.0.0.1:0", options.concat().as_slice(), &minio.options());
+    let mut options = vec!["--object-store", url.as_str()];
+    options.extend(sealing::OPTIONS.as_flattened());
+    let product = Product::start_with_env(dir, "127.0.0.1:0", &options, &minio.options());
     let http = Connection::open(&product.address).unwrap();
     (product, http)
-}
-
-fn publish(http: &mut Connection, topic: &str, n: u64, began: Instant) {
-    loop {
-        let line = format!("POST /v1/topics/{topic}/messages");
-        let answer = http.request(&line, &[("Content-Type", "text/plain")], value(n).as_bytes()).unwrap();
-        match answer.status {
-            201 => return,
-            429 | 503 => std::thread::sleep(Duration::from_millis(100)),
-            _ => panic!("message {n}: {}", answer.text()),
-        }
-        assert!(began.elapsed() < PATIENCE, "no room for message {n}");
-    }
-}
-
-fn metric(http: &mut Connection, name: &str) -> f64 {
-    let metrics = http.request("GET /metrics", &[], b"").unwrap().text();
-    let line = metrics.lines().find(|line| line.starts_with(&format!("{name} ")));
-    line.and_then(|line| line.rsplit(' ').next()).unwrap().parse().unwrap()
 }
 
 fn read_lasting(http: &mut Connection) {
@@ -78,7 +39,7 @@ fn read_lasting(http: &mut Connection) {
         assert_eq!(answer.status, 200, "{}", answer.text());
         for message in answer.json()["messages"].as_array().unwrap() {
             assert_eq!(message["offset"], next);
-            assert!(message["data"] == value(next * LASTING_EVERY), "message {next} is another");
+            assert!(message["data"] == value(next * LASTING_EVERY, BYTES), "message {next} is another");
             next += 1;
         }
     }
@@ -93,28 +54,26 @@ fn what_lasts_moves_out_of_mostly_dead_objects_in_a_real_store() {
         let line = format!("PUT /v1/topics/{topic}");
         assert_eq!(http.request(&line, &[], br#"{"partitions":1}"#).unwrap().status, 201);
     }
-    let began = Instant::now();
+    let ends = Instant::now() + PATIENCE;
     for n in 0..MESSAGES {
-        publish(&mut http, "brief", n, began);
+        publish(&mut http, "brief", None, &value(n, BYTES), ends);
         if n % LASTING_EVERY == 0 {
-            publish(&mut http, "lasting", n, began);
+            publish(&mut http, "lasting", None, &value(n, BYTES), ends);
         }
     }
-    let until = |http: &mut Connection, what: &str, holds: &dyn Fn(&mut Connection) -> bool| {
-        while !holds(http) {
-            assert!(began.elapsed() < PATIENCE, "{what}: it never did");
-            std::thread::sleep(Duration::from_millis(100));
-        }
-    };
-    until(&mut http, "all is in the store", &|http| metric(http, "weir_storage_upload_lag_seconds") == 0.0);
+    until(&mut http, "all is in the store", ends, &|http| {
+        metric(http, "weir_storage_upload_lag_seconds") == 0.0
+    });
     let before = metric(&mut http, "weir_storage_object_bytes");
     let patch = br#"{"retention":{"records":1}}"#;
     let answer = http.request("PATCH /v1/topics/brief", &[], patch).unwrap();
     assert_eq!(answer.status, 200, "{}", answer.text());
-    until(&mut http, "objects are replaced", &|http| metric(http, "weir_tier_packs_replaced_total") > 0.0);
+    until(&mut http, "objects are replaced", ends, &|http| {
+        metric(http, "weir_tier_packs_replaced_total") > 0.0
+    });
     product.kill();
     let (mut product, mut http) = start(dir.path(), &minio);
-    until(&mut http, "nothing is left to replace", &|http| {
+    until(&mut http, "nothing is left to replace", ends, &|http| {
         metric(http, "weir_storage_object_bytes") < before / 4.0
             && metric(http, "weir_storage_unneeded_objects") == 0.0
     });
