@@ -335,11 +335,12 @@ pub(super) fn collect(
     allowance: Allowance,
 ) -> Result<ReadBatches, Refusal> {
     let mut read = ReadBatches { next: from, ..ReadBatches::default() };
-    let mut has_parts = false;
+    let (mut has_parts, mut counted, mut payload_bytes) = (false, 0, 0);
     for (row, batch) in batches {
         has_parts |= batch.header().left.is_some();
-        let payload_bytes: usize = if has_parts { read.payload.iter().map(Bytes::len).sum() } else { 0 };
-        if payload_bytes > PARTS_PAYLOAD_BYTES && !read.slices.is_empty() {
+        payload_bytes += read.payload[counted..].iter().map(Bytes::len).sum::<usize>();
+        counted = read.payload.len();
+        if has_parts && payload_bytes > PARTS_PAYLOAD_BYTES && !read.slices.is_empty() {
             break;
         }
         let first = from.max(row.base_offset);
