@@ -435,7 +435,7 @@ async fn ensure(service: &NodeService, change: Change) -> Result<(), StartError>
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use bytes::Bytes;
     use weir_journal::LogPosition;
     use weir_protocol::batch::{BatchBuilder, Compression, Headers, RecordParts};
@@ -452,7 +452,8 @@ mod tests {
 
     const WAIT: Duration = Duration::from_secs(20);
 
-    async fn start(dir: &std::path::Path) -> RunningNode {
+    /// A node of two shards that keeps next to nothing in memory.
+    pub(crate) async fn start(dir: &std::path::Path) -> RunningNode {
         let config = NodeConfig {
             data_dir: dir.to_owned(),
             journal_file_bytes: 16 << 20,

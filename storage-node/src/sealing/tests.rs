@@ -9,7 +9,6 @@ mod whereabouts;
 
 use std::collections::BTreeMap;
 use std::os::unix::fs::FileExt as _;
-use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::sync::mpsc;
@@ -29,9 +28,9 @@ use weir_tier::pack::BlockCodec;
 use weir_tier::snapshot::Exports;
 
 use super::Sealer;
-use crate::config::NodeConfig;
 use crate::metrics::TierMetrics;
-use crate::node::{Node, RunningNode};
+use crate::node::RunningNode;
+use crate::node::tests::start;
 use crate::read::{Allowance, Reader};
 use crate::replica::ShardHandle;
 use crate::shard::command::{Change, Command, CreateTopic, DeleteTopic};
@@ -56,7 +55,7 @@ impl Play {
 
     async fn with_packs_of(seal_bytes: u64, faults: &Faults) -> Self {
         let dir = tempfile::tempdir().unwrap();
-        let node = Self::start_node(dir.path()).await;
+        let node = start(dir.path()).await;
         let cache = CacheConfig { memory_bytes: 1 << 20, disk_bytes: 0, folder: dir.path().join("cache") };
         let store = in_memory(faults.clone());
         let tier = Arc::new(Tier {
@@ -77,17 +76,6 @@ impl Play {
         Self::with_node(node, tier, dir)
     }
 
-    async fn start_node(dir: &Path) -> RunningNode {
-        let config = NodeConfig {
-            data_dir: dir.to_owned(),
-            journal_file_bytes: 16 << 20,
-            data_shards: 2,
-            tail_ring_bytes: 1,
-            ..NodeConfig::default()
-        };
-        Node::start(config).await.unwrap()
-    }
-
     fn with_node(node: RunningNode, tier: Arc<Tier>, dir: tempfile::TempDir) -> Self {
         let handle = |id| (id, ShardHandle { tier: Some(Arc::clone(&tier)), ..node.shard(id) });
         let shards = Arc::new(BTreeMap::from([ShardId::META, ShardId(1), ShardId(2)].map(handle)));
@@ -100,7 +88,7 @@ impl Play {
         let Self { node, tier, sealer, shards, dir } = self;
         drop((sealer, shards));
         node.shutdown(Duration::from_secs(1)).await;
-        Self::with_node(Self::start_node(dir.path()).await, tier, dir)
+        Self::with_node(start(dir.path()).await, tier, dir)
     }
 
     async fn change(&self, shard: u32, sub: SubBatch) -> Verdict {
