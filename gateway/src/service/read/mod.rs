@@ -20,7 +20,7 @@ mod merge;
 mod page;
 mod parcel;
 #[cfg(test)]
-mod played;
+pub(super) mod played;
 mod reader;
 mod records;
 mod start;

@@ -87,17 +87,21 @@ impl Call {
     }
 }
 
+/// Of one node, which leads shards 1 to `last`.
+pub(in crate::service) fn cluster_map(last: u32) -> ClusterMap {
+    ClusterMap {
+        version: 1,
+        nodes: vec![NodeInfo { node_id: 1, address: "memory".into() }],
+        shards: (1..=last).map(|shard| ShardInfo { shard, leader_node: 1, term: 1 }).collect(),
+        slots: vec![SlotRun { start: 0, end: u32::from(SLOTS), shard: 1 }],
+        ..ClusterMap::default()
+    }
+}
+
 impl Service for Playing {
     fn call(&self, _: &Peer, request: Request) {
         let body = match request.method {
-            Method::ClusterMap => ClusterMap {
-                version: 1,
-                nodes: vec![NodeInfo { node_id: 1, address: "memory".into() }],
-                shards: vec![ShardInfo { shard: 1, leader_node: 1, term: 1 }],
-                slots: vec![SlotRun { start: 0, end: u32::from(SLOTS), shard: 1 }],
-                ..ClusterMap::default()
-            }
-            .encode_to_vec(),
+            Method::ClusterMap => cluster_map(1).encode_to_vec(),
             Method::DescribeTopic => {
                 let name = DescribeTopicRequest::decode(request.body).unwrap().name.unwrap();
                 TopicDescription {

@@ -7,11 +7,11 @@ use weir_protocol::batch::Batch;
 use weir_protocol::error::Outcome;
 use weir_protocol::ids::{ClusterId, Epoch, Name, NodeId, Seq, TopicPath};
 use weir_protocol::rpc::*;
-use weir_protocol::slots::SLOTS;
 use weir_transport::{Identity, InProcess, Peer, Request, Server, ServerConfig, Service};
 
 use super::*;
 use crate::service::publish::{ChannelPublish, Content, NewRecord, OpenChannel, Publish, PublishChannel};
+use crate::service::read::played::cluster_map;
 use crate::service::{ServiceConfig, Services};
 use crate::storage::{Storage, StorageConfig};
 
@@ -76,15 +76,9 @@ impl Service for Playing {
         let (node, body) = (Arc::clone(&self.0), request.body);
         let stands = *node.0.borrow();
         let answer = match request.method {
-            Method::ClusterMap => ClusterMap {
-                version: 1,
-                nodes: vec![NodeInfo { node_id: 1, address: "memory".into() }],
-                shards: (0..2).map(|shard| ShardInfo { shard, leader_node: 1, term: 1 }).collect(),
-                slots: vec![SlotRun { start: 0, end: u32::from(SLOTS), shard: 1 }],
-                level_max: Level::Archived as i32,
-                ..ClusterMap::default()
+            Method::ClusterMap => {
+                ClusterMap { level_max: Level::Archived as i32, ..cluster_map(1) }.encode_to_vec()
             }
-            .encode_to_vec(),
             Method::DescribeTopic => TopicDescription {
                 name: Some((&path()).into()),
                 incarnation: INCARNATION,

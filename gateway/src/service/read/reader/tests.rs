@@ -4,15 +4,11 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use weir_protocol::batch::{BatchBuilder, Compression, Headers, RecordParts};
 use weir_protocol::ids::{Name, TimestampMs};
-use weir_protocol::rpc::{
-    ClusterMap, DescribeTopicRequest, NodeInfo, ShardInfo, Slice, SlotRun, TopicConfig, TopicDescription,
-    encode_packet,
-};
-use weir_protocol::slots::SLOTS;
+use weir_protocol::rpc::{DescribeTopicRequest, Slice, TopicConfig, TopicDescription, encode_packet};
 use weir_transport::{Peer, Request, Service};
 
 use super::*;
-use crate::service::read::played::OverMemory;
+use crate::service::read::played::{OverMemory, cluster_map};
 use crate::service::{ServiceConfig, Services};
 use crate::storage::StorageConfig;
 
@@ -53,14 +49,7 @@ fn answer(partition: u32, with_record: bool) -> Vec<bytes::Bytes> {
 impl Service for Playing {
     fn call(&self, _: &Peer, request: Request) {
         let body = match request.method {
-            Method::ClusterMap => ClusterMap {
-                version: 1,
-                nodes: vec![NodeInfo { node_id: 1, address: "memory".into() }],
-                shards: (0..3).map(|shard| ShardInfo { shard, leader_node: 1, term: 1 }).collect(),
-                slots: vec![SlotRun { start: 0, end: u32::from(SLOTS), shard: 1 }],
-                ..ClusterMap::default()
-            }
-            .encode_to_vec(),
+            Method::ClusterMap => cluster_map(2).encode_to_vec(),
             Method::DescribeTopic => TopicDescription {
                 name: DescribeTopicRequest::decode(request.body).unwrap().name,
                 incarnation: 7,
