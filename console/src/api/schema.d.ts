@@ -799,7 +799,7 @@ export interface components {
             earliest: number;
             /**
              * Format: int64
-             * @description Next offset that exists, or the end (`compacted`).
+             * @description No message before it exists; mostly it is the next that does, or the end (`compacted`).
              * @default null
              */
             next: number;

@@ -93,7 +93,7 @@ pub struct Current {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub earliest: Option<u64>,
-    /// Next offset that exists, or the end (`compacted`).
+    /// No message before it exists; mostly it is the next that does, or the end (`compacted`).
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub next: Option<u64>,
