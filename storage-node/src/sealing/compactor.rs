@@ -38,8 +38,8 @@ const RUNS_JOINED: usize = 8;
 /// A partition of which something could not be read is left alone for this long.
 const LEFT_OUT_FOR: Duration = Duration::from_secs(600);
 
-/// What was compacted before this process began is looked through after this: nobody knows when the first record of it that says that a
-/// key is deleted may go, and a node that starts often would else never drop any.
+/// What was compacted before this process began is looked through after this: nobody knows when the first record of it that
+/// says that a key is deleted may go, and a node that starts often would else never drop any.
 const AFTER_START_MS: u64 = 3_600 * 1_000;
 /// While no pack comes and nothing is due by its time, partitions are looked through this often.
 const LOOK_EVERY_MS: u64 = 60 * 1_000;
@@ -143,8 +143,8 @@ impl Compactor {
         Self { tier, window, pass: None, again, left_out, quiet: None }
     }
 
-    /// Goes on with a pass, or begins the one that is most due, and then others, until about a pack's bytes were read. False if there is
-    /// no more to do.
+    /// Goes on with a pass, or begins the one that is most due, and then others, until about a pack's bytes were read. False if
+    /// there is no more to do.
     ///
     /// # Errors
     /// [`SealError`]: the pass is over where it is, and begins anew in a while.

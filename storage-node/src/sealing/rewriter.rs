@@ -84,8 +84,9 @@ impl Rewriter {
         }
     }
 
-    /// Rewrites one plan of each shard that has one, and compacts some of what is to be compacted. A shard where that fails keeps no other waiting, nor does a pack that cannot
-    /// be read keep others of its shard for long: the next plan is without it. The first failure is told at the end.
+    /// Rewrites one plan of each shard that has one, and compacts some of what is to be compacted. A shard where that fails
+    /// keeps no other waiting, nor does a pack that cannot be read keep others of its shard for long: the next plan is without
+    /// it. The first failure is told at the end.
     pub(super) async fn round(&mut self) -> Result<(), SealError> {
         let mut failed = None;
         for shard in Arc::clone(&self.shards).values() {

@@ -239,8 +239,8 @@ impl Cold {
         }
     }
 
-    /// Begins to fetch the `needed` blocks, neighbours together, and up to `ahead` behind them, if requests are to spare; nobody
-    /// waits for those.
+    /// Begins to fetch the `needed` blocks, neighbours together, and about `ahead` behind them, to the end of those that the last
+    /// of them comes together with: as far as there is room to spare, for nobody waits for those.
     pub fn read_ahead(
         &self,
         pack: &PackRef,
