@@ -34,6 +34,7 @@ struct State {
     fail_from: Option<u64>,
     fail_syncs: bool,
     stall_syncs: bool,
+    refuses_direct: bool,
     capacity: Option<u64>,
     held: BTreeSet<PathBuf>,
 }
@@ -83,12 +84,12 @@ impl SimDisk {
         state.fail_from = Some(state.operations + n);
     }
 
-    /// Syncs fail from now on; writes go on.
+    /// Syncs fail from now on, and writes that are synced by themselves; others go on.
     pub fn fail_syncs(&self) {
         self.state().fail_syncs = true;
     }
 
-    /// Syncs of files wait from now on, until [`SimDisk::go_on`]; writes go on.
+    /// Syncs of files and writes that are synced by themselves wait from now on, until [`SimDisk::go_on`]; others go on.
     pub fn stall_syncs(&self) {
         self.state().stall_syncs = true;
     }
@@ -97,6 +98,11 @@ impl SimDisk {
     pub fn go_on(&self) {
         self.state().stall_syncs = false;
         self.unstalled.notify_all();
+    }
+
+    /// From now on no file can be opened to be written past the page cache.
+    pub fn refuse_direct(&self) {
+        self.state().refuses_direct = true;
     }
 
     /// The disk has room for this many bytes in all.
@@ -225,6 +231,9 @@ impl State {
 impl Disk for SimDisk {
     fn open(&self, path: &Path, mode: OpenMode) -> io::Result<Arc<dyn DiskFile>> {
         let mut state = self.state();
+        if state.refuses_direct && mode == OpenMode::WriteDirect {
+            return Err(io::ErrorKind::InvalidInput.into());
+        }
         let id = match (state.names.get(path), mode) {
             (Some(id), OpenMode::Create) => {
                 let id = *id;
@@ -324,8 +333,20 @@ impl DiskFile for SimFile {
 
     fn write_at(&self, buf: &[u8], pos: u64) -> io::Result<()> {
         let mut state = self.disk.state();
-        state.operate()?;
+        if self.synced_writes {
+            let waits = self.disk.unstalled.wait_while(state, |state| state.stall_syncs);
+            state = waits.unwrap_or_else(PoisonError::into_inner);
+            if state.fail_syncs {
+                return Err(io::Error::other("simulated failure of a synced write"));
+            }
+        }
         let pos = usize::try_from(pos).map_err(|_| io::ErrorKind::InvalidInput)?;
+        if let Err(failure) = state.operate() {
+            // Any part of it may have been written.
+            let content = state.files.get_mut(&self.id).expect("an open file exists");
+            content.unsynced.push((pos, buf.to_vec()));
+            return Err(failure);
+        }
         let grows = (pos + buf.len()).saturating_sub(state.files[&self.id].current.len()) as u64;
         if grows > 0 && state.capacity.is_some_and(|capacity| state.used() + grows > capacity) {
             return Err(io::ErrorKind::StorageFull.into());
@@ -341,6 +362,9 @@ impl DiskFile for SimFile {
     }
 
     fn sync(&self) -> io::Result<()> {
+        if self.synced_writes {
+            return Ok(());
+        }
         let state = self.disk.state();
         let waits = self.disk.unstalled.wait_while(state, |state| state.stall_syncs);
         let mut state = waits.unwrap_or_else(PoisonError::into_inner);
