@@ -54,7 +54,9 @@ pub enum SyncMode {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Backend {
-    /// Through the page cache, then a sync. The default.
+    /// As `direct` where that works and commits are synced, else as `buffered`. The default.
+    Auto,
+    /// Through the page cache, then a sync.
     Buffered,
     /// Past the page cache, each write durable by itself. Needs a file system with direct I/O.
     Direct,
@@ -90,7 +92,7 @@ pub struct NodeConfig {
     pub auto_create: bool,
     /// When an answered publish is safe. Default `always`.
     pub sync: SyncMode,
-    /// How the journal writes. Default `buffered`.
+    /// How the journal writes. Default `auto`.
     pub backend: Backend,
     /// Shortest time in microseconds between two syncs of the journal, from the end of one to the start of the next
     /// commit, [`NodeConfig::MIN_SYNC_INTERVAL_US`]. Default 0: nobody waits for company.
@@ -152,7 +154,7 @@ impl Default for NodeConfig {
             data_shards: 4,
             auto_create: false,
             sync: SyncMode::Always,
-            backend: Backend::Buffered,
+            backend: Backend::Auto,
             min_sync_interval_us: 0,
             journal_max_bytes: 8 << 30,
             journal_file_bytes: 128 << 20,

@@ -335,6 +335,7 @@ fn open_journal(
             SyncMode::Os => weir_journal::SyncMode::Os,
         },
         backend: match config.backend {
+            Backend::Auto => weir_journal::Backend::Auto,
             Backend::Buffered => weir_journal::Backend::Pwrite,
             Backend::Direct => weir_journal::Backend::Direct,
         },

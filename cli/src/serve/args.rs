@@ -65,8 +65,9 @@ pub(crate) struct StoreArgs {
     #[arg(long, env = "WEIR_MIN_SYNC_INTERVAL_US", default_value_t = 0, value_name = "US",
         value_parser = value_parser!(u64).range(NodeConfig::MIN_SYNC_INTERVAL_US))]
     pub(crate) min_sync_interval_us: u64,
-    /// How the journal writes: `buffered`, through the page cache, or `direct`, past it
-    #[arg(long, env = "WEIR_BACKEND", default_value = "buffered", value_name = "HOW", value_parser = ["buffered", "direct"])]
+    /// How the journal writes: `buffered`, through the page cache; `direct`, past it; or `auto`: direct where the file
+    /// system can and commits are synced
+    #[arg(long, env = "WEIR_BACKEND", default_value = "auto", value_name = "HOW", value_parser = ["auto", "buffered", "direct"])]
     pub(crate) backend: String,
     /// Growth of a shard's log after which a checkpoint is written; more where the last one was larger than a quarter
     /// of this [range: 1KiB to 1TiB]
@@ -154,7 +155,11 @@ impl StoreArgs {
             data_dir: self.data_dir.clone(),
             data_shards: self.data_shards,
             sync: if self.sync == "os" { SyncMode::Os } else { SyncMode::Always },
-            backend: if self.backend == "direct" { Backend::Direct } else { Backend::Buffered },
+            backend: match self.backend.as_str() {
+                "direct" => Backend::Direct,
+                "buffered" => Backend::Buffered,
+                _ => Backend::Auto,
+            },
             min_sync_interval_us: self.min_sync_interval_us,
             journal_max_bytes: match self.journal_max {
                 Limit::At(bytes) => bytes,

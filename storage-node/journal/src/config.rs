@@ -24,10 +24,12 @@ pub enum SyncMode {
 /// How bytes reach the disk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Backend {
-    /// `pwrite` through the page cache, then `fdatasync`. The default; works on every file system.
+    /// [`Backend::Direct`] where that works and commits are synced, else [`Backend::Pwrite`]. The default.
+    Auto,
+    /// `pwrite` through the page cache, then `fdatasync`. Works on every file system.
     Pwrite,
     /// `O_DIRECT | O_DSYNC` writes: no page cache, no separate sync call. Refused at open where the file system
-    /// has no direct I/O (tmpfs).
+    /// has no direct I/O.
     Direct,
 }
 
@@ -56,7 +58,7 @@ pub struct JournalConfig {
     /// Shortest time between the starts of two commits, counted from the end of the previous sync. Default 0: a
     /// lone append never waits.
     pub min_fsync_interval: Duration,
-    /// How bytes reach the disk. Default [`Backend::Pwrite`].
+    /// How bytes reach the disk. Default [`Backend::Auto`].
     pub backend: Backend,
     /// Bytes that may wait in the writer's queue, and that permits may hold. Default 64 MiB. Beyond it admission
     /// answers [`crate::Full::Busy`] and appends [`crate::AppendError::QueueFull`].
@@ -91,7 +93,7 @@ impl JournalConfig {
             write_piece_bytes: 96 << 10,
             sync: SyncMode::Always,
             min_fsync_interval: Duration::ZERO,
-            backend: Backend::Pwrite,
+            backend: Backend::Auto,
             pending_bytes_max: 64 * MIB,
             recent_bytes_max: 16 * MIB,
             index_bytes_max: 128 * MIB,
@@ -99,12 +101,13 @@ impl JournalConfig {
         }
     }
 
-    /// Small files and limits (256 KiB files, 32 KiB blocks, 4 MiB in all), for tests.
+    /// Small files and limits (256 KiB files, 32 KiB blocks, 4 MiB in all), through the page cache, for tests.
     #[must_use]
     pub fn small(dir: impl Into<PathBuf>, identity: Identity) -> Self {
         Self {
             file_bytes: 256 << 10,
             max_bytes: 4 * MIB,
+            backend: Backend::Pwrite,
             control_reserve_bytes: 256 * KIB,
             max_block_bytes: 32 << 10,
             write_piece_bytes: 4 << 10,

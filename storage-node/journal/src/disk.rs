@@ -17,7 +17,7 @@ pub enum OpenMode {
     Read,
     /// For reading and writing; must exist.
     Write,
-    /// For writing past the page cache, each write durable when it returns; must exist.
+    /// For reading, and for writing past the page cache, each write durable when it returns; must exist.
     WriteDirect,
     /// For reading and writing; made, or emptied if it exists.
     Create,

@@ -30,7 +30,9 @@ pub(crate) struct Placed {
 /// A block being formed.
 #[derive(Debug)]
 pub(crate) struct Draft {
-    bytes: Vec<u8>,
+    /// The block, behind so many bytes that it begins where direct writes want it: they spare a copy.
+    memory: Vec<u8>,
+    start: usize,
     pub(crate) placed: Vec<Placed>,
     /// All frames in it.
     pub(crate) facts: Vec<(StreamId, FrameKind, LogPosition)>,
@@ -42,8 +44,11 @@ pub(crate) struct Draft {
 
 impl Draft {
     pub(crate) fn new(capacity: usize) -> Self {
+        let memory: Vec<u8> = Vec::with_capacity(capacity + FIRST_PAGE);
+        let start = memory.as_ptr().align_offset(FIRST_PAGE);
         Self {
-            bytes: Vec::with_capacity(capacity),
+            memory,
+            start,
             placed: Vec::new(),
             facts: Vec::new(),
             given: 0,
@@ -53,8 +58,8 @@ impl Draft {
 
     /// Empty again, but for the header's room.
     pub(crate) fn clear(&mut self) {
-        self.bytes.clear();
-        self.bytes.resize(BLOCK_HEADER_BYTES, 0);
+        self.memory.clear();
+        self.memory.resize(self.start + BLOCK_HEADER_BYTES, 0);
         self.placed.clear();
         self.facts.clear();
         self.given = 0;
@@ -67,7 +72,11 @@ impl Draft {
 
     /// Bytes of header and frames.
     pub(crate) fn len(&self) -> usize {
-        self.bytes.len()
+        self.memory.len() - self.start
+    }
+
+    fn bytes(&self) -> &[u8] {
+        &self.memory[self.start..]
     }
 
     /// Adds a frame; `row` is of its entry.
@@ -79,13 +88,13 @@ impl Draft {
         row: u64,
         payload: &[u8],
     ) {
-        FrameHeader::new(stream, kind, at, payload).put(&mut self.bytes);
+        FrameHeader::new(stream, kind, at, payload).put(&mut self.memory);
         if matches!(kind, FrameKind::Entry(_)) {
             let count = |n| u32::try_from(n).expect("a block is at most 16 MiB");
-            let (pos, len) = (count(self.bytes.len()), count(payload.len()));
+            let (pos, len) = (count(self.len()), count(payload.len()));
             self.placed.push(Placed { stream, index: at.index, row, pos, len });
         }
-        self.bytes.extend_from_slice(payload);
+        self.memory.extend_from_slice(payload);
         self.facts.push((stream, kind, at));
     }
 
@@ -99,11 +108,11 @@ impl Draft {
         pos: u32,
     ) -> io::Result<()> {
         let from = self.given.max(FIRST_PAGE);
-        if self.bytes.len().checked_sub(from).is_none_or(|more| more < piece.max(FIRST_PAGE)) {
+        if self.len().checked_sub(from).is_none_or(|more| more < piece.max(FIRST_PAGE)) {
             return Ok(());
         }
-        let to = self.bytes.len() / FIRST_PAGE * FIRST_PAGE;
-        file.write_at(&self.bytes[from..to], u64::from(pos) + from as u64)?;
+        let to = self.len() / FIRST_PAGE * FIRST_PAGE;
+        file.write_at(&self.bytes()[from..to], u64::from(pos) + from as u64)?;
         file.start_writeback(u64::from(pos) + from as u64, (to - from) as u64);
         self.check(header, to);
         self.given = to;
@@ -112,19 +121,19 @@ impl Draft {
 
     /// Ends the block with its header and padding and gives the disk what it does not have. Returns its bytes on disk.
     pub(crate) fn finish(&mut self, header: &BlockHeader, file: &dyn DiskFile, pos: u32) -> io::Result<u32> {
-        assert_eq!(self.bytes.len(), header.len(), "a block is as long as its header says");
+        assert_eq!(self.len(), header.len(), "a block is as long as its header says");
         assert_eq!(self.frames(), header.frames, "a block has as many frames as its header says");
-        self.check(header, self.bytes.len());
-        let encoded = &mut self.bytes[..BLOCK_HEADER_BYTES];
+        self.check(header, self.len());
+        let encoded = &mut self.memory[self.start..][..BLOCK_HEADER_BYTES];
         encoded.copy_from_slice(&header.encode());
         BlockHeader::put_crc(encoded, narrow(self.digest.finalize()));
-        let padded = self.bytes.len().next_multiple_of(FIRST_PAGE);
-        self.bytes.resize(padded, 0);
+        let padded = self.len().next_multiple_of(FIRST_PAGE);
+        self.memory.resize(self.start + padded, 0);
         if self.given == 0 {
-            file.write_at(&self.bytes, u64::from(pos))?;
+            file.write_at(self.bytes(), u64::from(pos))?;
         } else {
-            file.write_at(&self.bytes[self.given..], u64::from(pos) + self.given as u64)?;
-            file.write_at(&self.bytes[..FIRST_PAGE], u64::from(pos))?;
+            file.write_at(&self.bytes()[self.given..], u64::from(pos) + self.given as u64)?;
+            file.write_at(&self.bytes()[..FIRST_PAGE], u64::from(pos))?;
         }
         Ok(u32::try_from(padded).expect("a block is at most 16 MiB"))
     }
@@ -136,7 +145,7 @@ impl Draft {
             self.digest.reset();
             BlockHeader::checked(&header.encode()).into_iter().for_each(|part| self.digest.update(part));
         }
-        self.digest.update(&self.bytes[from..to]);
+        self.digest.update(&self.memory[self.start..][from..to]);
     }
 }
 

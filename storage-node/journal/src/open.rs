@@ -1,16 +1,17 @@
 //! Opening: lock, identity, recovery, and a current file to write into.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::{Arc, Condvar, Mutex, OnceLock};
 
-use crate::config::JournalConfig;
+use crate::config::{Backend, JournalConfig, SyncMode};
 use crate::core::{Core, Inner};
-use crate::disk::{DirLock, Disk};
+use crate::disk::{DirLock, Disk, OpenMode};
 use crate::entry::{FileSeq, LogPosition, Lsn, StreamId};
 use crate::error::{OpenError, ReadError};
 use crate::files;
-use crate::format::FILE_HEADER_BYTES;
+use crate::format::{BLOCK_ALIGN, FILE_HEADER_BYTES};
 use crate::identity::{IdentityFile, lock_dir};
 use crate::metrics::{Counters, add};
 use crate::recovered::{Recovered, RecoveredStream};
@@ -28,7 +29,7 @@ pub(crate) struct Opened {
 
 /// Opens or makes the journal; the threads are the caller's to start.
 pub(crate) fn open(
-    config: JournalConfig,
+    mut config: JournalConfig,
     disk: Arc<dyn Disk>,
 ) -> Result<(Core, Opened, Box<dyn DirLock>), OpenError> {
     let dir = config.dir.clone();
@@ -52,6 +53,7 @@ pub(crate) fn open(
     let durable = scan.files.last().map_or(Lsn(0), |file| Lsn::new(file.seq, file.end));
     let (torn_tail, scanned_bytes) = (scan.torn_tail.clone(), scan.scanned_bytes);
     let files = scan.files.len() as u64;
+    config.backend = backend(&config, &wal, &*disk);
     // Recovery kept blocks that may never have been synced: they must not vanish after somebody read them.
     if let Some(last) = scan.files.last() {
         last.handle.sync().map_err(io_error(&last.path))?;
@@ -70,7 +72,39 @@ pub(crate) fn open(
             sidecar: None,
         });
     }
+    if core.config.backend == Backend::Direct
+        && let Some(current) = core.lock().files.back_mut()
+    {
+        let opened = core.disk.open(&current.path, OpenMode::WriteDirect);
+        current.handle = opened.map_err(io_error(&current.path))?;
+    }
     Ok((core, Opened { session, durable, report }, lock))
+}
+
+/// What `config` asks for, or what `auto` comes to here. A write is what tells: some file systems open a file for direct
+/// I/O and then want more alignment than a block has, or refuse.
+fn backend(config: &JournalConfig, wal: &Path, disk: &dyn Disk) -> Backend {
+    match (config.backend, config.sync) {
+        (Backend::Auto, SyncMode::Always) => {}
+        // Written past the page cache every commit waits for the disk, which `os` is there to avoid.
+        (Backend::Auto, SyncMode::Os) => return Backend::Pwrite,
+        (asked, _) => return asked,
+    }
+    let path = wal.join("direct.tmp");
+    let block = [0; BLOCK_ALIGN as usize];
+    let tried = disk
+        .open(&path, OpenMode::Create)
+        .and_then(|file| file.write_at(&block, 0))
+        .and_then(|()| disk.open(&path, OpenMode::WriteDirect)?.write_at(&block, 0));
+    // If it stays, the next open removes it, as it does with everything that is no journal file.
+    let _ = files::remove_if_there(disk, &path);
+    match tried {
+        Ok(()) => Backend::Direct,
+        Err(why) => {
+            tracing::info!(%why, "no direct writes here: the journal goes through the page cache");
+            Backend::Pwrite
+        }
+    }
 }
 
 fn core(config: JournalConfig, disk: Arc<dyn Disk>, journal_id: u128, scan: Scan) -> Core {

@@ -10,9 +10,8 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use crate::config::Backend;
 use crate::core::{Core, Inner};
-use crate::disk::{DiskFile, OpenMode};
+use crate::disk::DiskFile;
 use crate::entry::{Entry, FileSeq, Location, StreamId};
 use crate::error::ReadError;
 use crate::format::{FRAME_HEADER_BYTES, FrameHeader, FrameKind};
@@ -185,18 +184,7 @@ impl Core {
     /// A handle for reading, and the path.
     fn file(&self, seq: FileSeq) -> Result<(Arc<dyn DiskFile>, PathBuf), ReadError> {
         let found = self.lock().file(seq).map(|file| (Arc::clone(&file.handle), file.path.clone()));
-        let (handle, path) = found.ok_or(ReadError::Recycled { file: seq })?;
-        if self.config.backend == Backend::Pwrite {
-            return Ok((handle, path));
-        }
-        // A direct handle only writes.
-        match self.disk.open(&path, OpenMode::Read) {
-            Ok(handle) => Ok((handle, path)),
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-                Err(ReadError::Recycled { file: seq })
-            }
-            Err(source) => Err(ReadError::Io { path, source }),
-        }
+        found.ok_or(ReadError::Recycled { file: seq })
     }
 
     /// What a recycled file means to somebody who asked for an entry.

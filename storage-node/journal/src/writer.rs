@@ -237,7 +237,7 @@ impl Writer {
         file: &dyn DiskFile,
         pos: u32,
     ) -> std::io::Result<()> {
-        let in_pieces = syncs && self.core.config.backend == Backend::Pwrite;
+        let in_pieces = syncs && self.core.config.backend != Backend::Direct;
         let piece = self.core.config.write_piece_bytes as usize;
         let draft = &mut self.draft;
         draft.clear();
@@ -412,13 +412,11 @@ impl Writer {
 
 const NOWHERE: LogPosition = LogPosition { term: 0, leader: 0, index: 0 };
 
-/// The handle that the configured back end writes through.
+/// The handle that the journal's back end writes through.
 fn open_for_writing(core: &Core, next: &NextFile) -> Result<Arc<dyn DiskFile>, Failure> {
-    match core.config.backend {
-        Backend::Pwrite => Ok(Arc::clone(&next.handle)),
-        Backend::Direct => core
-            .disk
-            .open(&next.path, OpenMode::WriteDirect)
-            .map_err(|source| Failure::Write { path: next.path.clone(), pos: 0, len: 0, source }),
+    if core.config.backend != Backend::Direct {
+        return Ok(Arc::clone(&next.handle));
     }
+    let opened = core.disk.open(&next.path, OpenMode::WriteDirect);
+    opened.map_err(|source| Failure::Write { path: next.path.clone(), pos: 0, len: 0, source })
 }

@@ -9,7 +9,7 @@ use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{self, Read, Seek, Write};
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::format::BLOCK_ALIGN;
@@ -34,7 +34,7 @@ impl Disk for RealDisk {
         };
         let file = options.open(path)?;
         let direct = (mode == OpenMode::WriteDirect).then(|| Direct::open(path)).transpose()?;
-        Ok(Arc::new(RealFile { file, direct }))
+        Ok(Arc::new(RealFile { file, path: path.to_owned(), direct }))
     }
 
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
@@ -113,15 +113,16 @@ impl DirLock for HeldFile {}
 struct RealFile {
     /// Reads, and writes unless they go past the page cache.
     file: File,
+    path: PathBuf,
     direct: Option<Direct>,
 }
 
-/// A second way into the same file, past the page cache. The kernel wants memory, positions and lengths aligned;
-/// a journal's blocks are, their memory is made so by a copy. Written with `O_DSYNC`: durable when a write returns.
+/// A second way into the same file, past the page cache. The kernel wants memory, positions and lengths aligned; a
+/// journal's blocks are, and memory that is not is copied. Written with `O_DSYNC`: durable when a write returns.
 #[derive(Debug)]
 struct Direct {
     file: File,
-    /// Copies of what is written, kept for the next. One writer uses it at a time.
+    /// Copies of what is written from elsewhere, kept for the next. One writer uses it at a time.
     aligned: Mutex<Vec<u8>>,
 }
 
@@ -133,6 +134,9 @@ impl Direct {
     }
 
     fn write_at(&self, bytes: &[u8], pos: u64) -> io::Result<()> {
+        if bytes.as_ptr().align_offset(ALIGN) == 0 {
+            return self.file.write_all_at(bytes, pos);
+        }
         // A panic elsewhere cannot leave it half written: it is overwritten before it is used.
         let mut buffer = self.aligned.lock().unwrap_or_else(PoisonError::into_inner);
         buffer.resize(bytes.len() + ALIGN, 0);
@@ -141,6 +145,11 @@ impl Direct {
         aligned.copy_from_slice(bytes);
         self.file.write_all_at(aligned, pos)
     }
+}
+
+/// A second way to write a file that is there, past the page cache.
+fn without_cache(path: &Path) -> io::Result<File> {
+    OpenOptions::new().write(true).custom_flags(libc::O_DIRECT).open(path)
 }
 
 impl DiskFile for RealFile {
@@ -182,11 +191,19 @@ impl DiskFile for RealFile {
     }
 
     fn fill_zero(&self, len: u64) -> io::Result<()> {
-        let zeros = vec![0_u8; ZEROS];
+        let zeros = vec![0_u8; ZEROS + ALIGN];
+        let zeros = &zeros[zeros.as_ptr().align_offset(ALIGN)..][..ZEROS];
+        // Nobody reads them: in the page cache they would cost a copy and memory, and drive out what is read.
+        let mut direct = len.is_multiple_of(ALIGN as u64).then(|| without_cache(&self.path).ok()).flatten();
         let mut pos = 0;
         while pos < len {
             let n = usize::try_from(len - pos).unwrap_or(ZEROS).min(ZEROS);
-            self.file.write_all_at(&zeros[..n], pos)?;
+            let written = direct.as_ref().unwrap_or(&self.file).write_all_at(&zeros[..n], pos);
+            // If it is more than that direct writes do not work here, the usual way tells.
+            if written.is_err() && direct.take().is_some() {
+                continue;
+            }
+            written?;
             // Chunk by chunk: written back at once, a whole file keeps the disk from commits for tens of
             // milliseconds. Durable is the file only with the sync of its header.
             self.file.sync_data()?;

@@ -18,10 +18,12 @@ struct Before {
 }
 
 /// Runs the history until the disk fails, which it does after `cut` operations.
-fn scripted(disk: &SimDisk, cut: u64) -> Before {
+fn scripted(disk: &SimDisk, cut: u64, backend: Backend) -> Before {
     disk.fail_after(cut);
     let mut before = Before { entries: Vec::new(), term: 1, metrics: Metrics::default() };
-    let Ok((journal, _)) = Journal::open(tiny(), Arc::new(disk.clone())) else { return before };
+    let Ok((journal, _)) = Journal::open(JournalConfig { backend, ..tiny() }, Arc::new(disk.clone())) else {
+        return before;
+    };
     history(&journal, &mut before, || disk.operations() > cut);
     // Reads go on, and give what was acknowledged from wherever its rows are.
     let first = usize::try_from(journal.entries(STREAM).start).unwrap();
@@ -68,15 +70,24 @@ fn append_each(journal: &Journal, before: &mut Before, mut indexes: std::ops::Ra
 
 #[test]
 fn nothing_acknowledged_is_lost_by_a_cut_at_any_operation() {
+    nothing_is_lost(Backend::Pwrite);
+}
+
+#[test]
+fn nothing_acknowledged_past_the_page_cache_is_lost_by_a_cut_at_any_operation() {
+    nothing_is_lost(Backend::Direct);
+}
+
+fn nothing_is_lost(backend: Backend) {
     let whole = SimDisk::new();
-    let before = scripted(&whole, u64::MAX / 2);
+    let before = scripted(&whole, u64::MAX / 2, backend);
     assert_eq!(before.entries.len(), 100);
     assert!(before.metrics.evicted_rows > 60 && before.metrics.sidecar_reads > 0, "{:?}", before.metrics);
     let operations = whole.operations();
     let mut evicted = 0;
     for cut in 0..operations {
         let disk = SimDisk::new();
-        let Before { entries, term, .. } = scripted(&disk, cut);
+        let Before { entries, term, .. } = scripted(&disk, cut, backend);
         for seed in 0..3 {
             let crashed = || disk.after_crash(cut * 31 + seed);
             let opened = |disk, config| {

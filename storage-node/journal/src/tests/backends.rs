@@ -1,0 +1,47 @@
+//! Which back end a journal writes through.
+
+use super::*;
+
+fn opened(disk: &SimDisk, backend: Backend, sync: SyncMode) -> Result<Backend, OpenError> {
+    let config = JournalConfig { backend, sync, ..config() };
+    let (journal, _) = Journal::open(config, Arc::new(disk.clone()))?;
+    let next = journal.entries(STREAM).end;
+    append(&journal, STREAM, vec![entry(next, 100)]).unwrap();
+    assert_eq!(read_all(&journal, STREAM).last(), Some(&entry(next, 100)));
+    Ok(journal.config().backend)
+}
+
+#[test]
+fn direct_is_what_auto_comes_to_where_it_works_and_commits_are_synced() {
+    let disk = SimDisk::new();
+    assert_eq!(opened(&disk, Backend::Auto, SyncMode::Always).unwrap(), Backend::Direct);
+    assert_eq!(opened(&disk, Backend::Auto, SyncMode::Os).unwrap(), Backend::Pwrite);
+    disk.refuse_direct();
+    assert_eq!(opened(&disk, Backend::Auto, SyncMode::Always).unwrap(), Backend::Pwrite);
+    let names = disk.list(Path::new("/journal/wal")).unwrap();
+    assert!(names.iter().all(|file| file.name != "direct.tmp"), "nothing of the trial stays: {names:?}");
+}
+
+#[test]
+fn who_asks_for_direct_writes_where_there_are_none_is_told_so_at_the_start() {
+    let disk = SimDisk::new();
+    disk.refuse_direct();
+    let refused = opened(&disk, Backend::Direct, SyncMode::Always).unwrap_err();
+    assert!(matches!(refused, OpenError::Io { .. }), "{refused}");
+}
+
+#[test]
+fn each_commit_past_the_page_cache_is_one_operation_of_the_disk() {
+    for (backend, operations) in [(Backend::Pwrite, 2), (Backend::Direct, 1)] {
+        let disk = SimDisk::new();
+        let config = JournalConfig { backend, ..config() };
+        let (journal, _) = Journal::open(config, Arc::new(disk.clone())).unwrap();
+        // The least of many: the next file is made beside the first of them.
+        let commit = |index| {
+            let before = disk.operations();
+            append(&journal, STREAM, vec![entry(index, 10)]).unwrap();
+            disk.operations() - before
+        };
+        assert_eq!((0..20).map(commit).min(), Some(operations), "{backend:?}");
+    }
+}
