@@ -131,6 +131,18 @@ pub(crate) enum Command {
     Bench(BenchCommand),
 }
 
+impl Command {
+    /// Threads that serve, if it serves and somebody says how many.
+    pub(crate) fn workers(&self) -> Option<u16> {
+        match self {
+            Self::Dev(dev) => dev.threads.workers,
+            Self::Node(node) => node.threads.workers,
+            Self::Gateway(gateway) => gateway.threads.workers,
+            _ => None,
+        }
+    }
+}
+
 /// What `weir repair` looks at, and whether it changes it.
 #[derive(Debug, ClapArgs)]
 pub(crate) struct RepairArgs {

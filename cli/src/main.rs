@@ -57,8 +57,12 @@ fn configured() -> anyhow::Result<()> {
 }
 
 fn run(args: Args, file: &FileConfig) -> anyhow::Result<()> {
-    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     let Args { connect, command } = args;
+    let mut runtime = tokio::runtime::Builder::new_multi_thread();
+    if let Some(workers) = command.workers() {
+        runtime.worker_threads(workers.into());
+    }
+    let runtime = runtime.enable_all().build()?;
     match command {
         Command::Config(command) => config::run(&connect, file, &command),
         Command::Repair(args) => repair::run(&args, connect.json),

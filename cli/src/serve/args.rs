@@ -288,6 +288,15 @@ impl EdgeArgs {
     }
 }
 
+/// What serves.
+#[derive(Debug, ClapArgs)]
+pub(crate) struct ThreadArgs {
+    /// Threads that serve, beside those of the journal and for reading files. Where others share two processors with it, one
+    /// does more than two [range: 1 to 256] [default: one per processor]
+    #[arg(long, env = "WEIR_WORKERS", value_name = "N", value_parser = value_parser!(u16).range(1..=256))]
+    pub(crate) workers: Option<u16>,
+}
+
 /// How `weir dev` runs.
 #[derive(Debug, ClapArgs)]
 pub(crate) struct DevArgs {
@@ -300,6 +309,9 @@ pub(crate) struct DevArgs {
     /// Serve HTTPS and WSS with a certificate made for this machine and kept in the data directory [default: false]
     #[arg(long, env = "WEIR_TLS_SELF_SIGNED", value_parser = BoolishValueParser::new())]
     pub(crate) tls_self_signed: bool,
+    /// What serves.
+    #[command(flatten)]
+    pub(crate) threads: ThreadArgs,
     /// Write the gateway's URL into this file once everything answers (for scripts)
     #[arg(long, value_name = "FILE")]
     pub(crate) ready_file: Option<PathBuf>,
@@ -338,6 +350,9 @@ pub(crate) struct NodeArgs {
     /// [default: false]
     #[arg(long, env = "WEIR_AUTO_CREATE", value_parser = BoolishValueParser::new())]
     pub(crate) auto_create: bool,
+    /// What serves.
+    #[command(flatten)]
+    pub(crate) threads: ThreadArgs,
     /// Write the address for gateways and that for operators into this file, a line each, once both answer
     #[arg(long, value_name = "FILE")]
     pub(crate) ready_file: Option<PathBuf>,
@@ -378,6 +393,9 @@ pub(crate) struct GatewayArgs {
     /// How it meets its clients.
     #[command(flatten)]
     pub(crate) edge: EdgeArgs,
+    /// What serves.
+    #[command(flatten)]
+    pub(crate) threads: ThreadArgs,
     /// Write the gateway's URL into this file once it answers (for scripts)
     #[arg(long, value_name = "FILE")]
     pub(crate) ready_file: Option<PathBuf>,
