@@ -114,8 +114,8 @@ pub struct NodeConfig {
     /// [`NodeConfig::CHECKPOINT_BYTES`].
     pub checkpoint_bytes: u64,
     /// Bytes of the newest entries kept in memory for live readers, divided evenly among the data shards:
-    /// [`NodeConfig::TAIL_RING_BYTES`]. Default 64 MiB; beyond it the oldest are read from the journal. The newest
-    /// entry of a shard is kept whatever its size.
+    /// [`NodeConfig::TAIL_RING_BYTES`]. Default 64 MiB; beyond it the oldest are read from the journal, and a quarter of it
+    /// is for those that were. The newest entry of a shard is kept whatever its size.
     pub tail_ring_bytes: usize,
     /// Producers, and as many idempotency keys, that each shard remembers: [`NodeConfig::DEDUPE_ROWS`]; read when the
     /// data directory is made, fixed from then on, since verdicts depend on it. Default 1,000,000; beyond it publishes

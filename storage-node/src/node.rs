@@ -447,22 +447,49 @@ pub(crate) mod tests {
     use super::*;
     use crate::raft::EntryData;
     use crate::read::{Allowance, Reader};
+    use crate::replica::ShardHandle;
     use crate::shard::command::CreateTopic;
     use crate::shard::entry::Kind;
-    use crate::shard::state::Verdict;
+    use crate::shard::state::{PartitionKey, Verdict};
 
     const WAIT: Duration = Duration::from_secs(20);
 
     /// A node of two shards that keeps next to nothing in memory.
     pub(crate) async fn start(dir: &std::path::Path) -> RunningNode {
+        start_with(dir, 1).await
+    }
+
+    async fn start_with(dir: &std::path::Path, tail_ring_bytes: usize) -> RunningNode {
         let config = NodeConfig {
             data_dir: dir.to_owned(),
             journal_file_bytes: 16 << 20,
             data_shards: 2,
-            tail_ring_bytes: 1,
+            tail_ring_bytes,
             ..NodeConfig::default()
         };
         Node::start(config).await.unwrap()
+    }
+
+    /// A topic of one partition, with one entry for each value.
+    async fn published(shard: &ShardHandle, values: &[Vec<u8>]) -> PartitionKey {
+        let change = async |sub| {
+            let permit = shard.journal.try_admit(64 << 10, Class::Control).unwrap();
+            shard.change(vec![sub], permit).await.unwrap().remove(0)
+        };
+        let name = TopicName { tenant: "default".into(), namespace: "default".into(), topic: "t".into() };
+        let config = TopicConfig { partitions: 1, ..TopicConfig::default() };
+        let create = CreateTopic { name, config, accept_existing: false, shards: Vec::new() };
+        let create = Command { change: Some(Change::CreateTopic(create)) }.encode_to_vec();
+        let Verdict::TopicCreated(made) = change(SubBatch::command(create.into())).await else { panic!() };
+        let key = (Incarnation(made.topic.unwrap().incarnation), PartitionId(0));
+        for value in values {
+            let mut batch = BatchBuilder::anonymous();
+            batch.push(RecordParts { key: None, headers: &Headers::default(), value }).unwrap();
+            let body = batch.build(Compression::None).unwrap().unplaced().bytes().clone();
+            let publish = SubBatch { kind: Kind::Publish, ..SubBatch::command(body) };
+            change(SubBatch { incarnation: key.0, partition: key.1, ..publish }).await;
+        }
+        key
     }
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -526,31 +553,8 @@ pub(crate) mod tests {
         let dir = tempfile::tempdir().unwrap();
         let node = start(dir.path()).await;
         let shard = node.service.shards[&ShardId(1)].clone();
-        let change = async |sub| {
-            let permit = shard.journal.try_admit(4 << 10, Class::Control).unwrap();
-            shard.change(vec![sub], permit).await.unwrap().remove(0)
-        };
-        let name = TopicName { tenant: "default".into(), namespace: "default".into(), topic: "t".into() };
-        let config = TopicConfig { partitions: 1, ..TopicConfig::default() };
-        let create = CreateTopic { name, config, accept_existing: false, shards: Vec::new() };
-        let create = Command { change: Some(Change::CreateTopic(create)) }.encode_to_vec();
-        let Verdict::TopicCreated(made) = change(SubBatch::command(create.into())).await else { panic!() };
-        let mut batch = BatchBuilder::anonymous();
-        batch.push(RecordParts { key: None, headers: &Headers::default(), value: b"a" }).unwrap();
-        let key = (Incarnation(made.topic.unwrap().incarnation), PartitionId(0));
-        let publish = SubBatch {
-            incarnation: key.0,
-            partition: key.1,
-            kind: Kind::Publish,
-            expected_end: None,
-            idempotency: None,
-            across: None,
-            body: batch.build(Compression::None).unwrap().unplaced().bytes().clone(),
-        };
         // Three, since the newest entry stays in memory.
-        for _ in 0..3 {
-            change(publish.clone()).await;
-        }
+        let key = published(&shard, &[vec![1], vec![2], vec![3]]).await;
         let end = shard.journal.entries(shard.stream()).end;
         shard.journal.note_purged(shard.stream(), LogPosition { term: 1, leader: 0, index: end - 2 });
         let reader = Reader::new(shard.clone(), key);
@@ -561,6 +565,26 @@ pub(crate) mod tests {
             ErrorCode::Corrupt,
             "a reader told to begin anew would do so for ever"
         );
+        drop((reader, shard));
+        node.shutdown(Duration::from_secs(1)).await;
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn what_was_read_from_the_journal_is_read_again_from_memory() {
+        let dir = tempfile::tempdir().unwrap();
+        // Of each shard 24 KiB of the newest entries, and 8 KiB of those that are read again.
+        let node = start_with(dir.path(), 64 << 10).await;
+        let shard = node.service.shards[&ShardId(1)].clone();
+        let values: Vec<_> = (0..10).map(|n| vec![n; 4 << 10]).collect();
+        let key = published(&shard, &values).await;
+        let reader = Reader::new(shard.clone(), key);
+        let some = Allowance { records: 1, bytes: 1 };
+        let first = reader.read(Offset(0), Offset(10), some).await.unwrap();
+        let end = shard.journal.entries(shard.stream()).end;
+        shard.journal.note_purged(shard.stream(), LogPosition { term: 1, leader: 0, index: end - 1 });
+        let again = reader.read(Offset(0), Offset(10), some).await.expect("it is in memory");
+        assert_eq!(again.payload, first.payload);
+        reader.read(Offset(1), Offset(10), some).await.expect_err("that was not read before, and is gone");
         drop((reader, shard));
         node.shutdown(Duration::from_secs(1)).await;
     }

@@ -74,8 +74,8 @@ pub(crate) struct StoreArgs {
     #[arg(long, env = "WEIR_CHECKPOINT", default_value = "64MiB", value_name = "SIZE",
         value_parser = bytes_in(NodeConfig::CHECKPOINT_BYTES))]
     pub(crate) checkpoint: u64,
-    /// Memory for the newest messages, which live readers are served from; older ones are read from the journal
-    /// [range: 0B to 1TiB]
+    /// Memory for the newest messages, which live readers are served from, a quarter of it for older ones that were read
+    /// from the journal and may be wanted again [range: 0B to 1TiB]
     #[arg(long, env = "WEIR_TAIL_RING", default_value = "64MiB", value_name = "SIZE",
         value_parser = bytes_in(NodeConfig::TAIL_RING_BYTES))]
     pub(crate) tail_ring: u64,
@@ -292,7 +292,7 @@ impl EdgeArgs {
 #[derive(Debug, ClapArgs)]
 pub(crate) struct ThreadArgs {
     /// Threads that serve, beside those of the journal and for reading files. Where others share two processors with it, one
-    /// does more than two [range: 1 to 256] [default: one per processor]
+    /// does more than two [range: 1 to 256 threads] [default: one per processor]
     #[arg(long, env = "WEIR_WORKERS", value_name = "N", value_parser = value_parser!(u16).range(1..=256))]
     pub(crate) workers: Option<u16>,
 }

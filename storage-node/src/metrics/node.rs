@@ -92,7 +92,7 @@ impl NodeMetrics {
             registry.register(Box::new(gauge.clone()))?;
             Ok::<_, prometheus::Error>(gauge)
         };
-        gauge("weir_node_tail_ring_bytes_max", "Bytes of the newest entries kept in memory.")?
+        gauge("weir_node_tail_ring_bytes_max", "Bytes of entries kept in memory.")?
             .set(signed(tail_ring_bytes_max));
         Ok(Self {
             stages: StageSeconds::of(&stages, ShardId::META),
@@ -117,7 +117,7 @@ impl NodeMetrics {
                 "Encoded bytes of the batches sent to readers and subscriptions.",
             )?,
             subscriptions: gauge("weir_node_subscriptions", "Subscriptions that are open.")?,
-            ring_bytes: gauge("weir_node_tail_ring_bytes", "Bytes of the newest entries in memory.")?,
+            ring_bytes: gauge("weir_node_tail_ring_bytes", "Bytes of entries in memory.")?,
             ring_hits: counter("weir_node_tail_ring_hits_total", "Entries read from memory.")?,
             ring_misses: counter("weir_node_tail_ring_misses_total", "Entries read from the journal.")?,
             checkpoints_failed: counter(

@@ -26,7 +26,10 @@ pub async fn from_log(shard: &ShardHandle, rows: &[BatchRow]) -> Result<Vec<Batc
     } else {
         let (journal, stream) = (shard.journal.clone(), shard.stream());
         let load = tokio::task::spawn_blocking(move || load(&journal, stream, &missing)).await;
-        load.map_err(|error| Refusal::new(ErrorCode::Internal, error.to_string()))??
+        let (batches, entries) =
+            load.map_err(|error| Refusal::new(ErrorCode::Internal, error.to_string()))??;
+        shard.shared.reread(entries);
+        batches
     }
     .into_iter();
     let body = |hot: Option<Bytes>| match hot {
@@ -49,28 +52,31 @@ pub(super) fn corrupt(error: &dyn std::fmt::Display) -> Refusal {
     Refusal::new(ErrorCode::Corrupt, error.to_string())
 }
 
+/// Batches, and the entries that were read whole for them.
+type Loaded = (Vec<Batch>, Vec<(LogIndex, Bytes)>);
+
 /// Reads batches from the journal, each verified by its checksum. Blocking.
-fn load(journal: &Journal, stream: StreamId, rows: &[BatchRow]) -> Result<Vec<Batch>, Refusal> {
-    let mut entry: Option<(LogIndex, Bytes)> = None;
+fn load(journal: &Journal, stream: StreamId, rows: &[BatchRow]) -> Result<Loaded, Refusal> {
+    let mut entries: Vec<(LogIndex, Bytes)> = Vec::new();
     let mut batches = Vec::with_capacity(rows.len());
     for (i, row) in rows.iter().enumerate() {
         let within = row.pos as usize..(row.pos + row.len) as usize;
         let shared = rows.get(i + 1).is_some_and(|next| next.index == row.index);
-        let body = match &entry {
+        let body = match entries.last() {
             Some((index, payload)) if *index == row.index => slice(payload, within)?,
             _ => match read_alone(journal, stream, row, shared)? {
                 Some(body) => body,
                 None => {
                     let payload = read_entry(journal, stream, row.index)?;
                     let body = slice(&payload, within)?;
-                    entry = Some((row.index, payload));
+                    entries.push((row.index, payload));
                     body
                 }
             },
         };
         batches.push(Batch::parse(body).map_err(|error| corrupt(&error))?);
     }
-    Ok(batches)
+    Ok((batches, entries))
 }
 
 /// A part of an entry, unless a repair put an empty one in its place.

@@ -20,6 +20,7 @@ use super::early::{EarlyTail, STAGED_BYTES_MAX};
 use super::proposal::Proposal;
 use super::queues::Queues;
 use super::rates::{Rate, Rates};
+use super::reread::Reread;
 use super::ring::TailRing;
 use crate::metrics::NodeMetrics;
 use crate::raft::{AppliedLog, ShardRaft};
@@ -28,11 +29,15 @@ use crate::shard::staged::Staged;
 use crate::shard::state::{BatchRow, PartitionKey, ShardState, Verdict};
 use crate::tier::Tier;
 
+/// One part in this many of the tail ring's memory is for entries that had left it and were read again.
+const REREAD_PART: usize = 4;
+
 /// What a shard's apply leaves for readers: the newest entries, who waits for them, and how busy partitions are.
 #[derive(Debug)]
 pub struct ShardShared {
     watchers: Mutex<HashMap<PartitionKey, Weak<Notify>>>,
     ring: Mutex<TailRing>,
+    reread: Mutex<Reread>,
     rates: Mutex<Rates>,
     term: AtomicU64,
     /// What is in flight on top of the applied state. Locked before the state is read.
@@ -48,12 +53,14 @@ pub struct ShardShared {
 }
 
 impl ShardShared {
-    /// For one shard, whose newest entries take at most `ring_bytes_max`.
+    /// For one shard, whose newest entries, and those that were read again, take at most `ring_bytes_max`.
     #[must_use]
     pub fn new(ring_bytes_max: usize, metrics: NodeMetrics) -> Self {
+        let reread_bytes_max = ring_bytes_max / REREAD_PART;
         Self {
             watchers: Mutex::default(),
-            ring: Mutex::new(TailRing::new(ring_bytes_max)),
+            ring: Mutex::new(TailRing::new(ring_bytes_max - reread_bytes_max)),
+            reread: Mutex::new(Reread::new(reread_bytes_max)),
             rates: Mutex::default(),
             term: AtomicU64::new(0),
             staged: Mutex::default(),
@@ -87,13 +94,29 @@ impl ShardShared {
     /// Bodies of the rows whose entries are still in memory.
     #[must_use]
     pub fn recent(&self, rows: &[BatchRow]) -> Vec<Option<Bytes>> {
+        // A repair may have put a shorter entry in the place of one.
+        let body = |row: &BatchRow, entry: Option<&Bytes>| {
+            let within = row.pos as usize..(row.pos + row.len) as usize;
+            entry.filter(|entry| within.end <= entry.len()).map(|entry| entry.slice(within))
+        };
         let ring = self.ring.lock();
-        let body =
-            |row: &BatchRow| Some(ring.get(row.index)?.slice(row.pos as usize..(row.pos + row.len) as usize));
-        let bodies: Vec<_> = rows.iter().map(body).collect();
+        let mut bodies: Vec<Option<Bytes>> = rows.iter().map(|row| body(row, ring.get(row.index))).collect();
         drop(ring);
+        if bodies.contains(&None) {
+            let reread = self.reread.lock();
+            let missing = rows.iter().zip(&mut bodies).filter(|(_, found)| found.is_none());
+            missing.for_each(|(row, found)| *found = body(row, reread.get(row.index)));
+        }
         bodies.iter().for_each(|body| self.metrics.entry_read(body.is_some()));
         bodies
+    }
+
+    /// Entries were read from the journal: who reads them again soon finds them in memory.
+    pub fn reread(&self, entries: impl IntoIterator<Item = (LogIndex, Bytes)>) {
+        let mut reread = self.reread.lock();
+        let before = reread.bytes();
+        entries.into_iter().for_each(|(index, payload)| reread.put(index, payload));
+        self.metrics.ring_changed(before, reread.bytes());
     }
 
     /// Ends when the outbox changes after this call. Take it before looking at the state, and nothing is missed.
@@ -211,6 +234,9 @@ impl AppliedLog for ShardShared {
             let mut ring = self.ring.lock();
             self.metrics.ring_changed(ring.bytes(), 0);
             ring.clear();
+            let mut reread = self.reread.lock();
+            self.metrics.ring_changed(reread.bytes(), 0);
+            reread.clear();
         }
         self.wake_all();
         self.outbox.notify_waiters();

@@ -17,6 +17,7 @@
 //! | `awaited` | who waits for outputs of settles |
 //! | [`early`] | staged batches for readers that do not wait for the commit |
 //! | [`queues`] | leases that the leader has given |
+//! | [`reread`] | entries in memory that were read from the journal lately |
 //! | [`ring`] | the newest entries in memory |
 //! | `turn` | which of those who wait for records listens |
 //! | [`rates`] | how busy partitions are |
@@ -31,6 +32,7 @@ pub mod proposal;
 pub mod proposer;
 pub mod queues;
 pub mod rates;
+pub mod reread;
 pub mod ring;
 mod turn;
 
