@@ -149,6 +149,16 @@ async fn google_behaves() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_store_that_takes_one_write_of_a_name_a_second_passes_the_self_test() {
+    let cloud = Cloud::google(Duration::from_secs(1));
+    let store = open(&cloud);
+    let tests = (0..8).map(|_| store.self_test());
+    for tested in futures_util::future::join_all(tests).await {
+        tested.unwrap();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn azure_behaves() {
     let cloud = Cloud::azure();
     let store = open(&cloud);
