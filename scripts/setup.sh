@@ -144,9 +144,9 @@ need_cargo_deny() {
   echo "$CARGO_DENY_VERSION" >"$TOOLS/cargo-deny.version"
 }
 
-# built PROGRAM: compiles a program in the debug profile together with a test. Alone it would get other features of its
+# built PROGRAM [OPTION…]: compiles a program in the debug profile together with a test. Alone it would get other features of its
 # dependencies than the tests get (tokio without its test clock), and most of them would be compiled twice.
-built() { cargo build --locked --quiet --workspace --bin "$1" --test torture; }
+built() { cargo build --locked --workspace --bin "$1" --test torture "${@:2}"; }
 
 # need_crates DIRECTORY ...: downloads the crates of these workspaces.
 need_crates() {
