@@ -77,35 +77,62 @@ need_chromium() {
   [ -x /usr/bin/chromium ] || die "there is no /usr/bin/chromium. Name the browser in CHROMIUM, e.g. CHROMIUM=$(command -v chromium) $0"
 }
 
-has_k6() { [ -x "$TOOLS/bin/k6" ] && [ "$(cat "$TOOLS/k6.version" 2>/dev/null)" = "$K6_VERSION" ]; }
+# has_tool NAME VERSION: it was built here, in that version.
+has_tool() { [ -x "$TOOLS/bin/$1" ] && [ "$(cat "$TOOLS/$1.version" 2>/dev/null)" = "$2" ]; }
+
+# build_go NAME PACKAGE VERSION: builds a program in Go.
+build_go() {
+  say "building $1 $3 (once, a few minutes)"
+  mkdir -p "$TOOLS/bin"
+  GOBIN="$TOOLS/bin" GOFLAGS=-modcacherw go install "$2@$3" || return 1
+  echo "$3" >"$TOOLS/$1.version"
+}
+
+# named VARIABLE: what it names is a program; false if it names nothing.
+named() {
+  [ -n "${!1:-}" ] || return 1
+  [ -x "${!1}" ] || die "$1 names ${!1}, which is no program. Name one, or unset it and one is built."
+}
+
+has_k6() { has_tool k6 "$K6_VERSION"; }
 
 need_k6() {
   has_k6 && return 0
   need_go "k6, for the phase load"
-  say "building k6 $K6_VERSION (once, a few minutes)"
-  mkdir -p "$TOOLS/bin"
-  GOBIN="$TOOLS/bin" GOFLAGS=-modcacherw go install "go.k6.io/k6@$K6_VERSION" ||
+  build_go k6 go.k6.io/k6 "$K6_VERSION" ||
     die "k6 could not be built; what go says stands above. Without it: \`scripts/test\` with the names of the other phases."
-  echo "$K6_VERSION" >"$TOOLS/k6.version"
 }
 
-has_minio() {
-  if [ -n "${MINIO:-}" ]; then
-    [ -x "$MINIO" ] || die "MINIO names $MINIO, which is no program. Name one, or unset it and one is built."
-    return 0
-  fi
-  [ -x "$TOOLS/bin/minio" ] && [ "$(cat "$TOOLS/minio.version" 2>/dev/null)" = "$MINIO_VERSION" ]
-}
+has_minio() { named MINIO || has_tool minio "$MINIO_VERSION"; }
 
 # A real S3 for the tests of cold data: what MINIO names, else built here.
 need_minio() {
   has_minio && return 0
   need_go "MinIO, for the phase rust"
-  say "building MinIO $MINIO_VERSION (once, a few minutes)"
-  mkdir -p "$TOOLS/bin"
-  GOBIN="$TOOLS/bin" GOFLAGS=-modcacherw go install "github.com/minio/minio@$MINIO_VERSION" ||
+  build_go minio github.com/minio/minio "$MINIO_VERSION" ||
     die "MinIO could not be built; what go says stands above. A minio of your own can be named in MINIO."
-  echo "$MINIO_VERSION" >"$TOOLS/minio.version"
+}
+
+has_fake_gcs() { named FAKE_GCS_SERVER || has_tool fake-gcs-server "$FAKE_GCS_VERSION"; }
+
+# Google Cloud Storage for them: what FAKE_GCS_SERVER names, else built here. What it lacks: storage-node/tier/tests/clouds/google.mjs.
+need_fake_gcs() {
+  has_fake_gcs && return 0
+  need_go "fake-gcs-server, for the phase rust"
+  build_go fake-gcs-server github.com/fsouza/fake-gcs-server "$FAKE_GCS_VERSION" ||
+    die "fake-gcs-server could not be built; what go says stands above. One of your own can be named in FAKE_GCS_SERVER."
+}
+
+# Azure Blob Storage for them.
+need_azurite() {
+  local dir="$TOOLS/azurite"
+  cmp -s scripts/azurite/package-lock.json "$dir/package-lock.json" && [ -f "$dir/node_modules/.package-lock.json" ] && return 0
+  need_node
+  say "installing Azurite"
+  mkdir -p "$dir"
+  cp scripts/azurite/package.json scripts/azurite/package-lock.json "$dir/"
+  (cd "$dir" && npm ci --no-audit --no-fund --loglevel=error) ||
+    die "Azurite could not be installed; what npm says stands above. Mend that (it needs the registry) and run this again."
 }
 
 need_cargo_deny() {
@@ -117,9 +144,9 @@ need_cargo_deny() {
   echo "$CARGO_DENY_VERSION" >"$TOOLS/cargo-deny.version"
 }
 
-# built PROGRAM: compiles a program in the debug profile together with a test. Alone it would get other features of its
+# built PROGRAM [OPTION…]: compiles a program in the debug profile together with a test. Alone it would get other features of its
 # dependencies than the tests get (tokio without its test clock), and most of them would be compiled twice.
-built() { cargo build --locked --quiet --workspace --bin "$1" --test torture; }
+built() { cargo build --locked --workspace --bin "$1" --test torture "${@:2}"; }
 
 # need_crates DIRECTORY ...: downloads the crates of these workspaces.
 need_crates() {

@@ -2,13 +2,17 @@
 #![expect(dead_code, reason = "each test uses a part of the product's client")]
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+#[path = "../../storage-node/tier/tests/clouds/mod.rs"]
+mod clouds;
 #[path = "../../storage-node/tier/tests/minio/mod.rs"]
 mod minio;
 mod product;
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
+use std::time::Duration;
 
+use clouds::Cloud;
 use minio::Minio;
 use product::{Answer, Connection, Product};
 use serde_json::{Value, json};
@@ -48,7 +52,7 @@ impl World {
         let options: Vec<&str> = self.options.iter().map(String::as_str).collect();
         let product = Product::start_with_env(dir, "127.0.0.1:0", &options, &self.env);
         let mut http = Connection::open(&product.address).unwrap();
-        http.patience(std::time::Duration::from_secs(90));
+        http.patience(Duration::from_secs(90));
         (product, http)
     }
 
@@ -265,6 +269,47 @@ fn what_was_archived_is_there_after_the_machine_is_lost_and_work_goes_on_where_i
     assert!(product.stop());
 }
 
+fn is_there_after_the_machine_is_lost(cloud: &Cloud) {
+    let world = World::new(&cloud.url("restore"), cloud.options());
+    let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let (mut product, mut http) = world.start(dir.path());
+    let mut state = 0x9e37_79b9_7f4a_7c15u64;
+    // Together more than a part, and so random that they stay it.
+    let bodies: [Vec<u8>; 12] = std::array::from_fn(|_| {
+        let mut next = || {
+            state = state.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(1);
+            state.to_be_bytes()[0]
+        };
+        (0..900 << 10).map(|_| next()).collect()
+    });
+    for (n, body) in bodies.iter().enumerate() {
+        let archived = &ARCHIVED[..if n == 11 { 2 } else { 0 }];
+        let headers = [&[("Content-Type", "application/octet-stream")], archived].concat();
+        let answer = http.request("POST /v1/topics/t/messages", &headers, body).unwrap();
+        assert_eq!(answer.status, 201, "{}", answer.text());
+    }
+    product.kill();
+    std::fs::remove_dir_all(dir.path().join("data")).unwrap();
+    let told = world.restore(dir.path(), &[]).unwrap();
+    assert_eq!(told["messages"], 12);
+    let (mut product, mut http) = world.start(dir.path());
+    for (n, body) in bodies.iter().enumerate() {
+        let read = http.request(&format!("GET /v1/topics/t/messages/0/{n}"), &[], b"").unwrap();
+        assert!(read.status == 200 && read.body == *body, "message {n} is read from the store");
+    }
+    assert!(product.stop());
+}
+
+#[test]
+fn what_was_archived_in_google_cloud_storage_is_there_after_the_machine_is_lost() {
+    is_there_after_the_machine_is_lost(&Cloud::google(Duration::ZERO));
+}
+
+#[test]
+fn what_was_archived_in_azure_is_there_after_the_machine_is_lost() {
+    is_there_after_the_machine_is_lost(&Cloud::azure());
+}
+
 fn objects(dir: &Path, end: &str) -> Vec<PathBuf> {
     let (mut folders, mut found) = (vec![dir.join("bucket")], Vec::new());
     while let Some(folder) = folders.pop() {
@@ -362,20 +407,28 @@ fn damaged_missing_and_foreign_objects_are_refused_by_name_and_an_older_manifest
 
 #[test]
 fn a_bucket_that_is_not_there_and_credentials_that_are_not_right_are_told_apart() {
-    let minio = Minio::start();
+    let (minio, google, azure) = (Minio::start(), Cloud::google(Duration::ZERO), Cloud::azure());
     let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
-    let no_bucket = World::new("s3://no-such-bucket/restore", minio.options());
-    let refused = no_bucket.restore(dir.path(), &[]).unwrap_err();
-    assert!(refused.contains("no-such-bucket") && refused.contains("Check the bucket's name"), "{refused}");
-    let empty = World::new(&Minio::url("elsewhere"), minio.options());
-    let refused = empty.restore(dir.path(), &[]).unwrap_err();
-    assert!(refused.contains("prefix included"), "{refused}");
-    let mut options = minio.options();
-    let secret = options.iter_mut().find(|(name, _)| name == "AWS_SECRET_ACCESS_KEY").unwrap();
-    secret.1 = "wrong".to_owned();
-    let refused = World::new(&Minio::url("restore"), options).restore(dir.path(), &[]).unwrap_err();
-    assert!(refused.contains("the store refuses") && refused.contains("credentials"), "{refused}");
-    assert!(!dir.path().join("data").exists(), "nothing was written");
+    for (url, options, wrong) in [
+        (Minio::url("elsewhere"), minio.options(), ("AWS_SECRET_ACCESS_KEY", "wrong")),
+        (google.url("elsewhere"), google.options(), ("GOOGLE_BEARER_TOKEN", "wrong")),
+        (azure.url("elsewhere"), azure.options(), ("AZURE_STORAGE_ACCOUNT_KEY", "d3Jvbmc=")),
+    ] {
+        let no_bucket = World::new(&url.replace("weir-test", "no-such-bucket"), options.clone());
+        // In Google's addresses all but letters and digits is escaped.
+        let refused = no_bucket.restore(dir.path(), &[]).unwrap_err().replace("%2D", "-");
+        assert!(
+            refused.contains("no-such-bucket") && refused.contains("Check the bucket's name"),
+            "{refused}"
+        );
+        let empty = World::new(&url, options.clone());
+        let refused = empty.restore(dir.path(), &[]).unwrap_err();
+        assert!(refused.contains("prefix included"), "{refused}");
+        let wrong = [options, vec![(wrong.0.to_owned(), wrong.1.to_owned())]].concat();
+        let refused = World::new(&url, wrong).restore(dir.path(), &[]).unwrap_err();
+        assert!(refused.contains("the store refuses") && refused.contains("credentials"), "{refused}");
+        assert!(!dir.path().join("data").exists(), "nothing was written");
+    }
 }
 
 /// Node and store are killed while objects are on their way, the disk is lost: all that was confirmed as archived is there, and
@@ -410,7 +463,7 @@ fn killed_in_the_middle_of_uploads_nothing_that_was_archived_is_lost() {
             let answer = http.request("POST /v1/topics/t/messages", &[JSON], body.as_bytes()).unwrap();
             assert_eq!(answer.status, 201, "{}", answer.text());
         }
-        std::thread::sleep(std::time::Duration::from_millis(50 * round));
+        std::thread::sleep(Duration::from_millis(50 * round));
         if round % 2 == 1 {
             minio.kill();
         }

@@ -1,5 +1,6 @@
 import { randomBytes } from 'node:crypto';
 import { expect, test } from './fixtures';
+import { reach } from './keys';
 import { take } from './pictures';
 import { Product } from './product';
 
@@ -37,4 +38,60 @@ test('where the messages of a topic are, and what a day costs', async ({ page },
   } finally {
     await product.remove();
   }
+});
+
+test('a topic is told with the keyboard to keep only the newest message of each key', async ({
+  page,
+}, info) => {
+  const product = await Product.start(info.project.metadata.prefix as string, OPTIONS);
+  try {
+    await product.create('prices');
+    await page.goto(`${product.url}${product.prefix}ns/default/topics/prices/config`);
+    const review = page.getByRole('complementary', { name: 'Changes' });
+    const byKey = page.getByLabel('Keep only the newest message of each key');
+    const settled = page.getByLabel('Remove what every subscription has settled');
+    await reach(page, settled);
+    await page.keyboard.press('Space');
+    await reach(page, byKey);
+    await page.keyboard.press('Space');
+    await expect(byKey).toHaveAccessibleDescription(/Not together with removing what is settled/);
+    await expect(review).toContainText('Correct the marked fields first.');
+    await reach(page, settled, 'Shift+Tab');
+    await page.keyboard.press('Space');
+    await expect(byKey).toHaveAccessibleDescription(/in the object store/);
+    await reach(page, review.getByRole('button', { name: 'Apply' }));
+    await take(page, '21-compaction');
+    await page.keyboard.press('Enter');
+    await expect(review).toContainText('Applied. This is version 2.');
+    await reach(page, page.getByRole('link', { name: 'Overview' }), 'Shift+Tab');
+    await page.keyboard.press('Enter');
+    await expect(page.getByText('without limit; of each key only the newest')).toBeVisible();
+    await expect(page.getByText('in 1 partition, dropped ones included')).toBeVisible();
+    const { config } = JSON.parse((await product.call('GET', '/topics/prices')).text);
+    expect(config.compaction).toBe('key');
+  } finally {
+    await product.remove();
+  }
+});
+
+test('what compaction needs is said before and after it is refused', async ({
+  page,
+  open,
+  product,
+  tolerate,
+}) => {
+  tolerate.push(/409/);
+  await product.create('prices');
+  await open('ns/default/topics/prices/config');
+  const byKey = page.getByLabel('Keep only the newest message of each key');
+  await expect(byKey).toHaveAccessibleDescription(/storage has none/);
+  await byKey.check();
+  await page.getByRole('button', { name: 'Apply' }).click();
+  const refused = page.getByRole('alert');
+  await expect(refused).toContainText('The configuration was not changed');
+  await expect(refused).toContainText('start storage nodes with --object-store');
+  await expect(refused).toContainText('not_supported');
+  await take(page, '22-compaction-refused');
+  await page.getByRole('button', { name: 'Reset' }).click();
+  await expect(byKey).not.toBeChecked();
 });

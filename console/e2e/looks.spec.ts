@@ -74,7 +74,7 @@ test('a topic, with every tab and dialog', async ({ page, open, product }) => {
   await take(page, '06-message');
   await page.keyboard.press('Escape');
   await page.getByRole('button', { name: 'Live' }).click();
-  await page.getByText('Live', { exact: true }).first().waitFor();
+  await page.locator('.live-state', { hasText: /^Live$/ }).waitFor();
   await product.publish('orders.paid', JSON.stringify({ order: 'live' }), { 'Message-Key': 'cust-live' });
   await page.getByRole('row', { name: /cust-live/ }).waitFor();
   await page.getByRole('searchbox', { name: /^Filter/ }).fill('cust-');

@@ -19,13 +19,14 @@ export function OverviewTab() {
   if (!query.data) return null;
   const { topic } = query.data;
   const { records, bytes: size } = totals(topic);
+  const isCompacted = topic.config.compaction === 'key';
   return (
     <div className="tab-body">
       <div className="tiles">
         <Tile
           label="Messages"
           value={records === null ? 'unknown' : grouped(records)}
-          note={`in ${counted(topic.partitions.length, 'partition')}`}
+          note={`in ${counted(topic.partitions.length, 'partition')}${isCompacted ? ', dropped ones included' : ''}`}
         />
         <Tile
           label="Size"
@@ -130,7 +131,7 @@ const known = (value: number | null | undefined) =>
 function Facts({ topic, updatedAt }: { topic: Topic; updatedAt: number }) {
   const { zone } = useSettings();
   const now = useNow(1000);
-  const { retention, default_confirm, deliver_from } = topic.config;
+  const { retention, compaction, default_confirm, deliver_from } = topic.config;
   const limits = [
     retention.age_ms != null && `for ${durationText(retention.age_ms)}`,
     retention.bytes != null && `up to ${sizeText(retention.bytes)} per partition`,
@@ -144,7 +145,10 @@ function Facts({ topic, updatedAt }: { topic: Topic; updatedAt: number }) {
         at <code>{default_confirm}</code>, readers accept <code>{deliver_from}</code>
       </dd>
       <dt>Kept</dt>
-      <dd>{limits.length > 0 ? limits.join(', ') : 'without limit'}</dd>
+      <dd>
+        {limits.length > 0 ? limits.join(', ') : 'without limit'}
+        {compaction === 'key' && '; of each key only the newest'}
+      </dd>
       <dt>Created</dt>
       <dd title={ago(topic.created_ms, now)}>
         {instant(topic.created_ms, zone)} {zoneName(zone)}

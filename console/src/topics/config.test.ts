@@ -12,9 +12,20 @@ describe('configuration form', () => {
       ttl_ms: 1,
       retention: { age_ms: 86_400_001, bytes: Number.MAX_SAFE_INTEGER, records: 7, until_settled: true },
     };
-    const { config, errors } = readDraft(draftOf(odd), odd);
-    expect(errors).toEqual({});
-    expect(changes(odd, config)).toEqual([]);
+    const compacted = { ...week, compaction: 'key' as const };
+    for (const base of [odd, compacted]) {
+      const { config, errors } = readDraft(draftOf(base), base);
+      expect(errors).toEqual({});
+      expect(changes(base, config)).toEqual([]);
+    }
+  });
+  test('compaction is turned on and off, and not beside what removes settled messages', () => {
+    const on = readDraft({ ...draftOf(week), byKey: true }, week);
+    expect(patchOf(changes(week, on.config))).toEqual({ compaction: 'key' });
+    const off = readDraft({ ...draftOf(on.config), byKey: false }, on.config);
+    expect(patchOf(changes(on.config, off.config))).toEqual({ compaction: 'none' });
+    const both = readDraft({ ...draftOf(week), byKey: true, untilSettled: true }, week);
+    expect(Object.keys(both.errors)).toEqual(['byKey']);
   });
   test('the patch names only what was changed, and null lifts a limit', () => {
     const { config } = readDraft(

@@ -19,6 +19,8 @@ export interface Draft {
   readonly defaultConfirm: Level;
   readonly minConfirm: Level;
   readonly untilSettled: boolean;
+  /** Of each key only the newest message is kept. */
+  readonly byKey: boolean;
   readonly closed: boolean;
 }
 
@@ -46,6 +48,7 @@ export function draftOf(config: TopicConfig): Draft {
     defaultConfirm: config.default_confirm,
     minConfirm: config.min_confirm,
     untilSettled: config.retention.until_settled,
+    byKey: config.compaction === 'key',
     closed: config.closed,
   };
 }
@@ -66,6 +69,9 @@ export function readDraft(draft: Draft, base: TopicConfig): { config: TopicConfi
   }
   const window = take('dedupe', parseDuration(draft.dedupe));
   if (window === null && !errors.dedupe) errors.dedupe = 'Needed: how long idempotency keys are remembered.';
+  if (draft.byKey && draft.untilSettled) {
+    errors.byKey = 'Not together with removing what is settled, which would take the newest too.';
+  }
   const config: TopicConfig = {
     ...base,
     content_type: contentType === '' ? null : contentType,
@@ -76,6 +82,7 @@ export function readDraft(draft: Draft, base: TopicConfig): { config: TopicConfi
       records: take('records', parseCount(draft.records)),
       until_settled: draft.untilSettled,
     },
+    compaction: draft.byKey ? 'key' : 'none',
     ttl_ms: take('ttl', parseDuration(draft.ttl)),
     dedupe: { window_ms: window ?? base.dedupe.window_ms },
     default_confirm: draft.defaultConfirm,

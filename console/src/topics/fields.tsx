@@ -1,4 +1,5 @@
 import type { Level } from '../api/client';
+import { useService } from '../api/topics';
 import { type FieldsProps, setter } from '../edit/draft';
 import { grouped } from '../format/number';
 import { parseDuration, parseSize } from '../format/quantity';
@@ -39,6 +40,7 @@ export function SafetyFields({ draft, onChange }: Fields) {
 
 export function RetentionFields({ draft, errors, onChange }: Fields) {
   const set = setter({ draft, onChange });
+  const levels = useService().data?.levels;
   return (
     <div className="fields">
       <Field
@@ -73,6 +75,17 @@ export function RetentionFields({ draft, errors, onChange }: Fields) {
         checked={draft.untilSettled}
         onChange={(untilSettled) => set('untilSettled', untilSettled)}
         hint="A seek does not bring it back. Without subscriptions everything is kept."
+      />
+      <Check
+        label="Keep only the newest message of each key"
+        checked={draft.byKey}
+        error={errors.byKey}
+        onChange={(byKey) => set('byKey', byKey)}
+        hint={
+          levels?.includes('archived') === false
+            ? 'Needs an object store, and storage has none.'
+            : 'Older ones go, for good, within about a day of being in the object store. An empty message deletes its key; messages without a key stay.'
+        }
       />
     </div>
   );

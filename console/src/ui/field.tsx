@@ -93,15 +93,28 @@ interface CheckProps {
   readonly checked: boolean;
   readonly onChange: (checked: boolean) => void;
   readonly hint?: ReactNode;
+  readonly error?: string | null | undefined;
 }
 
-export function Check({ label, checked, onChange, hint }: CheckProps) {
+/** Yes or no. The error replaces the hint. */
+export function Check({ label, checked, onChange, hint, error }: CheckProps) {
   const id = useId();
   return (
     <div className="field check">
-      <input id={id} type="checkbox" checked={checked} onChange={(event) => onChange(event.target.checked)} />
+      <input
+        id={id}
+        type="checkbox"
+        checked={checked}
+        onChange={(event) => onChange(event.target.checked)}
+        aria-invalid={error ? true : undefined}
+        aria-describedby={hint || error ? `${id}-note` : undefined}
+      />
       <label htmlFor={id}>{label}</label>
-      {hint && <p className="note">{hint}</p>}
+      {(hint || error) && (
+        <p id={`${id}-note`} className={error ? 'note bad' : 'note'}>
+          {error ?? hint}
+        </p>
+      )}
     </div>
   );
 }

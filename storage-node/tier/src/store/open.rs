@@ -4,12 +4,12 @@ use std::path::Path as FilePath;
 use std::sync::Arc;
 use std::time::Duration;
 
-use object_store::aws::AmazonS3Builder;
-use object_store::azure::MicrosoftAzureBuilder;
-use object_store::gcp::GoogleCloudStorageBuilder;
+use object_store::aws::{AmazonS3Builder, AmazonS3ConfigKey};
+use object_store::azure::{AzureConfigKey, MicrosoftAzureBuilder};
+use object_store::gcp::{GoogleCloudStorageBuilder, GoogleConfigKey};
 use object_store::local::LocalFileSystem;
 use object_store::path::Path;
-use object_store::{ClientOptions, ObjectStore, RetryConfig};
+use object_store::{ClientConfigKey, ObjectStore, RetryConfig};
 use url::Url;
 
 use super::objects::{Store, StoreConfig};
@@ -63,8 +63,8 @@ impl Store {
     /// |-----|-------|----------------------------------|
     /// | `file:///folder` | a folder, made if missing; every object is synced | |
     /// | `s3://bucket/prefix` | S3 and compatibles | `AWS_ACCESS_KEY_ID`, `AWS_SECRET_ACCESS_KEY`, `AWS_REGION`, `AWS_ENDPOINT`, `AWS_ALLOW_HTTP`, or the machine's role |
-    /// | `gs://bucket/prefix` | Google Cloud Storage | `GOOGLE_APPLICATION_CREDENTIALS` or the machine's account |
-    /// | `az://container/prefix` | Azure Blob Storage | `AZURE_STORAGE_ACCOUNT_NAME`, `AZURE_STORAGE_ACCOUNT_KEY` or the machine's identity |
+    /// | `gs://bucket/prefix` | Google Cloud Storage | `GOOGLE_APPLICATION_CREDENTIALS`, `GOOGLE_BASE_URL`, `GOOGLE_ALLOW_HTTP`, or the machine's account |
+    /// | `az://container/prefix` | Azure Blob Storage | `AZURE_STORAGE_ACCOUNT_NAME`, `AZURE_STORAGE_ACCOUNT_KEY`, `AZURE_ENDPOINT`, `AZURE_ALLOW_HTTP`, or the machine's identity |
     ///
     /// `config.options` go by the same names and win over the environment.
     ///
@@ -108,41 +108,39 @@ fn retries() -> RetryConfig {
     RetryConfig { max_retries: RETRIES, retry_timeout: RETRY_FOR, ..RetryConfig::default() }
 }
 
-fn client(config: &StoreConfig) -> ClientOptions {
-    let client = ClientOptions::new().with_connect_timeout(CONNECT_WITHIN).with_timeout(config.patience);
-    // Stores of one's own network often speak plain HTTP; whoever wants it has to say so.
-    let allow = config
-        .options
-        .iter()
-        .any(|(key, value)| key.eq_ignore_ascii_case("aws_allow_http") && value == "true");
-    let from_env = std::env::var("AWS_ALLOW_HTTP").is_ok_and(|value| value == "true");
-    client.with_allow_http(allow || from_env)
+/// How long the library waits. As settings and not as [`object_store::ClientOptions`], which would replace what the environment
+/// says of the client: a proxy, plain HTTP.
+fn limits(config: &StoreConfig) -> [(ClientConfigKey, String); 2] {
+    [
+        (ClientConfigKey::ConnectTimeout, format!("{}ms", CONNECT_WITHIN.as_millis())),
+        (ClientConfigKey::Timeout, format!("{}ms", config.patience.as_millis())),
+    ]
 }
 
-/// Folds options that the store knows into its builder; others are of other stores.
+/// Folds the limits, and options that the store knows, into its builder; other options are of other stores.
 macro_rules! configured {
-    ($builder:expr, $config:expr) => {
-        $config.options.iter().fold($builder, |builder, (key, value)| {
-            match key.to_ascii_lowercase().parse() {
+    ($builder:expr, $key:ident, $config:expr) => {{
+        let builder = $builder.with_url($config.url.clone()).with_retry(retries());
+        let builder = limits($config)
+            .into_iter()
+            .fold(builder, |builder, (key, value)| builder.with_config($key::Client(key), value));
+        $config.options.iter().fold(builder, |builder, (key, value)| {
+            match key.to_ascii_lowercase().parse::<$key>() {
                 Ok(key) => builder.with_config(key, value),
                 Err(_) => builder,
             }
         })
-    };
+    }};
 }
 
 fn s3(config: &StoreConfig) -> object_store::Result<impl ObjectStore> {
-    let builder = AmazonS3Builder::from_env().with_url(config.url.clone());
-    let builder = builder.with_client_options(client(config)).with_retry(retries());
-    configured!(builder, config).build()
+    configured!(AmazonS3Builder::from_env(), AmazonS3ConfigKey, config).build()
 }
 
 fn gcs(config: &StoreConfig) -> object_store::Result<impl ObjectStore> {
-    let builder = GoogleCloudStorageBuilder::from_env().with_url(config.url.clone());
-    configured!(builder.with_client_options(client(config)).with_retry(retries()), config).build()
+    configured!(GoogleCloudStorageBuilder::from_env(), GoogleConfigKey, config).build()
 }
 
 fn azure(config: &StoreConfig) -> object_store::Result<impl ObjectStore> {
-    let builder = MicrosoftAzureBuilder::from_env().with_url(config.url.clone());
-    configured!(builder.with_client_options(client(config)).with_retry(retries()), config).build()
+    configured!(MicrosoftAzureBuilder::from_env(), AzureConfigKey, config).build()
 }

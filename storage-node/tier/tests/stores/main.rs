@@ -2,6 +2,8 @@
 #![expect(clippy::disallowed_methods, reason = "tests make folders and wait for processes")]
 #![expect(clippy::unwrap_used, reason = "a test stops at what it did not expect")]
 
+#[path = "../clouds/mod.rs"]
+mod clouds;
 mod faults;
 mod killed;
 #[path = "../minio/mod.rs"]

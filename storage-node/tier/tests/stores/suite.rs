@@ -1,11 +1,14 @@
 //! What every store must do.
 
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use bytes::Bytes;
+use futures_util::StreamExt as _;
 use weir_protocol::checksum::crc32c;
 use weir_tier::store::{Created, OpenError, PART_BYTES, Store, StoreConfig, StoreError};
 
+use crate::clouds::Cloud;
 use crate::minio::Minio;
 
 /// Bytes that do not repeat.
@@ -99,6 +102,23 @@ async fn lists_and_deletes(store: &Store) {
     assert_eq!(store.metrics().failures.load(Ordering::Relaxed), 0);
 }
 
+/// More objects than come in one answer are all listed, or as many as were asked for.
+async fn lists_pages(store: &Store, page: usize) {
+    let create = async |n: usize| {
+        let created = store.create(&format!("p/{n}"), Bytes::from_static(b"1")).await.unwrap();
+        assert_eq!(created, Created::Ours);
+    };
+    futures_util::stream::iter(0..page + 10).for_each_concurrent(32, create).await;
+    let mut names: Vec<_> =
+        store.list_all("p", page + 10).await.unwrap().into_iter().map(|it| it.name).collect();
+    names.sort_unstable();
+    names.dedup();
+    assert_eq!(names.len(), page + 10);
+    assert_eq!(store.list("p", page + 5).await.unwrap().len(), page + 5);
+    let refused = store.list_all("p", page + 9).await.unwrap_err();
+    assert!(matches!(refused, StoreError::TooMany { .. }), "{refused}");
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_folder_behaves() {
     let dir = tempfile::tempdir().unwrap();
@@ -111,29 +131,63 @@ async fn a_folder_behaves() {
 async fn minio_behaves() {
     let minio = Minio::start();
     let config = StoreConfig { options: minio.options(), ..StoreConfig::new(Minio::url("some/prefix")) };
-    behaves(Store::open(config).unwrap()).await;
+    let store = Store::open(config).unwrap();
+    behaves(store.clone()).await;
+    lists_pages(&store, 1_000).await;
+}
+
+fn open(cloud: &Cloud) -> Store {
+    let config = StoreConfig { options: cloud.options(), ..StoreConfig::new(cloud.url("some/pre fix")) };
+    Store::open(config).unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn google_behaves() {
+    // Its lists have one page, however long.
+    let cloud = Cloud::google(Duration::ZERO);
+    behaves(open(&cloud)).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_store_that_takes_one_write_of_a_name_a_second_passes_the_self_test() {
+    let cloud = Cloud::google(Duration::from_secs(1));
+    let store = open(&cloud);
+    let tests = (0..8).map(|_| store.self_test());
+    for tested in futures_util::future::join_all(tests).await {
+        tested.unwrap();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn azure_behaves() {
+    let cloud = Cloud::azure();
+    let store = open(&cloud);
+    behaves(store.clone()).await;
+    lists_pages(&store, 5_000).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_wrong_bucket_or_wrong_credentials_are_told_at_once() {
-    let minio = Minio::start();
-    let with = |url: &str, change: fn(&mut Vec<(String, String)>)| {
-        let mut options = minio.options();
-        change(&mut options);
-        Store::open(StoreConfig { options, ..StoreConfig::new(url) }).unwrap()
-    };
-    let why = async |store: Store| match store.self_test().await {
-        Err(OpenError::SelfTest { url, why }) => format!("{url}: {why}"),
-        other => panic!("{other:?}"),
-    };
-    let nowhere = why(with("s3://no-such-bucket/x", |_| {})).await;
-    assert!(nowhere.contains("no-such-bucket") && nowhere.contains("no such bucket"), "{nowhere}");
-    let refused = why(with(&Minio::url(""), |options| {
-        let secret = options.iter_mut().find(|(name, _)| name == "AWS_SECRET_ACCESS_KEY").unwrap();
-        secret.1 = "another".to_owned();
-    }))
-    .await;
-    assert!(refused.contains("refuses"), "{refused}");
+    let (minio, google, azure) = (Minio::start(), Cloud::google(Duration::ZERO), Cloud::azure());
+    for (options, url, wrong) in [
+        (minio.options(), Minio::url(""), ("AWS_SECRET_ACCESS_KEY", "another")),
+        (google.options(), google.url(""), ("GOOGLE_BEARER_TOKEN", "another")),
+        (azure.options(), azure.url(""), ("AZURE_STORAGE_ACCOUNT_KEY", "YW5vdGhlcg==")),
+    ] {
+        let why = async |url: String, options: Vec<(String, String)>| {
+            let store = Store::open(StoreConfig { options, ..StoreConfig::new(url) }).unwrap();
+            match store.self_test().await {
+                Err(OpenError::SelfTest { url, why }) => format!("{url}: {why}"),
+                other => panic!("{other:?}"),
+            }
+        };
+        let elsewhere = url.replace("weir-test", "no-such-bucket");
+        let nowhere = why(elsewhere, options.clone()).await;
+        assert!(nowhere.contains("no-such-bucket") && nowhere.contains("no such bucket"), "{nowhere}");
+        let wrong = (wrong.0.to_owned(), wrong.1.to_owned());
+        let refused = why(url, [options, vec![wrong]].concat()).await;
+        assert!(refused.contains("refuses"), "{refused}");
+    }
 }
 
 #[test]
