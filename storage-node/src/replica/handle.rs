@@ -21,6 +21,7 @@ use super::proposal::Proposal;
 use super::queues::Queues;
 use super::rates::{Rate, Rates};
 use super::ring::TailRing;
+use super::rosters::Rosters;
 use crate::metrics::NodeMetrics;
 use crate::raft::{AppliedLog, ShardRaft};
 use crate::shard::entry::{SUB_BATCHES_BYTES_MAX, SubBatch};
@@ -42,6 +43,7 @@ pub struct ShardShared {
     /// Notified when something was put into the outbox, or taken.
     outbox: Arc<Notify>,
     queues: Queues,
+    rosters: Rosters,
     archive: Archive,
     awaited_outputs: AwaitedOutputs,
     metrics: NodeMetrics,
@@ -60,6 +62,7 @@ impl ShardShared {
             early: Arc::new(EarlyTail::new(STAGED_BYTES_MAX, metrics.clone())),
             outbox: Arc::default(),
             queues: Queues::default(),
+            rosters: Rosters::default(),
             archive: Archive::default(),
             // Outputs of an earlier start may still be on their way.
             awaited_outputs: AwaitedOutputs::new(any_name()),
@@ -131,6 +134,12 @@ impl ShardShared {
         &self.queues
     }
 
+    /// Who shares the streams that are at home here, in this term.
+    #[must_use]
+    pub fn rosters(&self) -> &Rosters {
+        &self.rosters
+    }
+
     /// How far the shard is archived, and who waits for it.
     #[must_use]
     pub fn archive(&self) -> &Archive {
@@ -186,6 +195,7 @@ impl AppliedLog for ShardShared {
         }
         if is_new_term {
             self.queues.clear();
+            self.rosters.clear();
             self.early.entered(term);
             return self.wake_all();
         }

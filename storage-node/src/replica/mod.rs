@@ -18,6 +18,7 @@
 //! | [`early`] | staged batches for readers that do not wait for the commit |
 //! | [`queues`] | leases that the leader has given |
 //! | [`ring`] | the newest entries in memory |
+//! | `rosters` | who shares the streams that are at home here |
 //! | `turn` | which of those who wait for records listens |
 //! | [`rates`] | how busy partitions are |
 
@@ -32,6 +33,7 @@ pub mod proposer;
 pub mod queues;
 pub mod rates;
 pub mod ring;
+mod rosters;
 mod turn;
 
 pub use archive::Archive;
@@ -40,4 +42,5 @@ pub use backlog::Sender;
 pub use early::{EarlyTail, EarlyWatch, StagedBatch};
 pub use handle::{ShardHandle, ShardShared};
 pub use queues::{Held, Queue, Queues};
+pub use rosters::{Rosters, SharedRoster};
 pub use turn::Turn;

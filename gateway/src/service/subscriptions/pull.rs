@@ -285,6 +285,7 @@ impl<'a> Puller<'a> {
             key: None,
             only_repeat: false,
             holder: self.pull.holder.clone(),
+            lot: 0,
         }
     }
 

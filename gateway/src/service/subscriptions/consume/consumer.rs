@@ -189,6 +189,7 @@ impl Consumer {
             takes_over: self.consume.takes_over.clone(),
             grace_ms: self.consume.grace_ms,
             keeps: (keeps != Credit::default()).then_some(keeps),
+            lot: 0,
         };
         let at = (place.shard, place.partition);
         let part = Part::new(self.subscriptions.storage.clone(), at, request, limits);
