@@ -300,6 +300,8 @@ impl Reader {
                     o: record.offset.0,
                 }));
             }
+            // Which partitions it reads is tested where several share them.
+            ServerFrame::Share(_) => {}
             frame => self.frames.push_back(frame),
         }
     }

@@ -73,6 +73,10 @@ pub const LEASE_MS_MIN: u32 = 1_000;
 pub const LEASE_MS_MAX: u32 = 12 * 3600 * 1000;
 /// Most records of one pull.
 pub const PULL_RECORDS_MAX: u32 = 10_000;
+/// Most parts that a consumer of a stream says it can read.
+pub const SHARE_PARTS_MAX: usize = 65_536;
+/// Most consumers that share one stream.
+pub const SHARE_CONSUMERS_MAX: usize = 1_000;
 /// Most leases of one settle request.
 pub const SETTLE_ITEMS_MAX: usize = 10_000;
 /// Most messages that one settle publishes.

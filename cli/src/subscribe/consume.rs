@@ -1,7 +1,10 @@
 //! `weir sub --subscription`: prints what a subscription delivers, and acknowledges what is printed.
 
 use anyhow::Context as _;
-use weir_protocol::ws::{Ack, Bye, Channel, ClientFrame, Deliveries, Limit, NumberRange, ServerFrame, Sub};
+use weir_protocol::ws::{
+    Ack, Bye, Channel, ClientFrame, Deliveries, Limit, NumberRange, PartitionOf, ServerFrame, ShareChange,
+    Sub,
+};
 
 use super::print::Printer;
 use super::{Stop, reconnecting};
@@ -104,6 +107,7 @@ impl Run<'_> {
         match frame {
             ServerFrame::Deliveries(deliveries) => return self.print(place, &deliveries),
             ServerFrame::Settled(settled) => place.settled = place.settled.max(settled.upto),
+            ServerFrame::Share(share) => note_share(&share),
             ServerFrame::LeaseLost(lost) => {
                 output::note(format_args!("{} message(s) were given to others as well", lost.lost.len()));
             }
@@ -148,5 +152,21 @@ impl Run<'_> {
         let raised = Limit { msgs: granted.msgs.max(msgs), bytes: granted.bytes.max(taken.bytes + bytes) };
         place.granted = raised;
         raised != granted
+    }
+}
+
+/// Says which partitions of a stream are read here, as others come and go.
+fn note_share(share: &ShareChange) {
+    let names = |parts: &[PartitionOf]| {
+        let name = |part: &PartitionOf| match &part.topic {
+            Some(topic) => format!("{topic}:{}", part.p),
+            None => part.p.to_string(),
+        };
+        parts.iter().map(name).collect::<Vec<_>>().join(", ")
+    };
+    match (share.gained.is_empty(), share.lost.is_empty()) {
+        (true, true) => output::note(format_args!("others read all partitions; this one waits")),
+        (false, _) => output::note(format_args!("reads from now on: {}", names(&share.gained))),
+        (true, false) => output::note(format_args!("read by another from now on: {}", names(&share.lost))),
     }
 }

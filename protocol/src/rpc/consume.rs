@@ -31,6 +31,9 @@ pub struct ConsumeRequest {
     /// Of credit that nothing is there for, this much is given back only after a while without a record; absent: none.
     #[prost(message, optional, tag = "8")]
     pub keeps: Option<Credit>,
+    /// Of a stream, [`GivenPart::lot`](super::GivenPart::lot) under which it reads; 0: parts are not given.
+    #[prost(uint64, tag = "9")]
+    pub lot: u64,
 }
 
 /// Consecutive records that were leased, with consecutive fences.
@@ -68,6 +71,9 @@ pub struct ConsumeEvent {
     /// There is something to lease and no credit for it. Told once until credit comes.
     #[prost(bool, tag = "4")]
     pub is_ready: bool,
+    /// The part was given to another, under a higher lot: nothing more comes.
+    #[prost(bool, tag = "5")]
+    pub is_displaced: bool,
 }
 
 /// Consecutive leases with consecutive fences, to settle all in the same way.

@@ -11,6 +11,7 @@
 //!                 pull, settle, leases, statistics, seek        (the partition's shard)
 //!   output    settle and publish in one entry                   (the partition's shard)
 //!   consume   a stream of leases, settles in runs, leaving      (the partition's shard)
+//!   share     who of a stream's consumers reads which part       (the home shard of its name)
 //! ```
 //!
 //! Messages are Protocol Buffers (prost), so that fields can be added. Those that carry record batches are
@@ -28,6 +29,7 @@ mod publish;
 mod read;
 mod refusal;
 mod session;
+mod share;
 mod subscription;
 mod topic;
 
@@ -42,6 +44,7 @@ pub use publish::*;
 pub use read::*;
 pub use refusal::*;
 pub use session::*;
+pub use share::*;
 pub use subscription::*;
 pub use topic::*;
 
@@ -116,6 +119,8 @@ pub enum Method {
     Redrive = 56,
     /// [`ListPartsRequest`] → [`FoundParts`]. Any data shard: parts of partitions in it.
     ListParts = 58,
+    /// [`ShareRequest`] → [`ShareAnswer`]. Home shard. May wait for another share.
+    Share = 59,
 }
 
 impl Method {
@@ -155,6 +160,7 @@ impl Method {
             55 => Self::Explain,
             56 => Self::Redrive,
             58 => Self::ListParts,
+            59 => Self::Share,
             _ => return None,
         })
     }

@@ -286,6 +286,9 @@ pub struct PullRequest {
     /// Who holds the leases, for operators; at most 255 bytes.
     #[prost(string, tag = "8")]
     pub holder: String,
+    /// Of a stream, [`GivenPart::lot`](super::GivenPart::lot) under which it reads; 0: parts are not given.
+    #[prost(uint64, tag = "9")]
+    pub lot: u64,
 }
 
 /// A record that was leased.

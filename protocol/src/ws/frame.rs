@@ -165,6 +165,8 @@ frame_types! {
     Extended = 0x93, "extended", Channel;
     /// What a filter kept back was passed over.
     Looked = 0x94, "looked", Channel;
+    /// Which partitions of a stream the client reads has changed.
+    Share = 0x95, "share", Channel;
 }
 
 impl FrameType {

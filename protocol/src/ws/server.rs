@@ -39,6 +39,8 @@ pub enum ServerFrame {
     CaughtUp(CaughtUp),
     /// What a filter kept back was passed over.
     Looked(Looked),
+    /// Which partitions of a stream the client reads has changed.
+    Share(ShareChange),
     /// Speculative deliveries are withdrawn.
     Retract(Retract),
     /// Speculative deliveries became final.
@@ -76,6 +78,7 @@ impl ServerFrame {
             Self::Gap(_) => FrameType::Gap,
             Self::CaughtUp(_) => FrameType::CaughtUp,
             Self::Looked(_) => FrameType::Looked,
+            Self::Share(_) => FrameType::Share,
             Self::Retract(_) => FrameType::Retract,
             Self::Firm(_) => FrameType::Firm,
             Self::Moved(_) => FrameType::Moved,
@@ -434,6 +437,28 @@ pub struct Looked {
     pub p: u32,
     /// Exclusive.
     pub upto: u64,
+}
+
+/// The client reads other partitions of a stream than before. Sent first behind `subscribed`, also if it reads none.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ShareChange {
+    /// Read from now on.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub gained: Vec<PartitionOf>,
+    /// Not read any more: nothing of them comes behind this.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub lost: Vec<PartitionOf>,
+}
+
+/// A partition.
+#[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct PartitionOf {
+    /// Its topic, of a subscription to several.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub topic: Option<String>,
+    /// Partition.
+    #[serde(default)]
+    pub p: u32,
 }
 
 /// Deliveries of offsets `[from, to)` may be lost with their term and shall be forgotten; what has these offsets now is

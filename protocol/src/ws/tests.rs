@@ -198,6 +198,10 @@ fn server_frames() -> Vec<(Channel, ServerFrame)> {
         })),
         connection(ServerFrame::Pong(Pong { id: 5 })),
         channel(ServerFrame::Looked(Looked { p: 3, upto: 8192 })),
+        channel(ServerFrame::Share(ShareChange {
+            gained: vec![PartitionOf { topic: None, p: 2 }],
+            lost: vec![PartitionOf { topic: Some("orders".into()), p: 0 }],
+        })),
     ]
 }
 

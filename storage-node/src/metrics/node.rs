@@ -62,6 +62,7 @@ pub struct NodeMetrics {
     early_records: IntCounter,
     retracted: IntCounter,
     filtered_out: IntCounter,
+    parts_moved: IntCounter,
 }
 
 impl NodeMetrics {
@@ -70,6 +71,7 @@ impl NodeMetrics {
     ///
     /// # Errors
     /// If the registry already holds a storage node's metrics.
+    #[expect(clippy::too_many_lines, reason = "one entry for each metric")]
     pub fn register(registry: &Registry, tail_ring_bytes_max: usize) -> prometheus::Result<Self> {
         let stages = HistogramVec::new(
             HistogramOpts::new("weir_node_publish_stage_seconds", "Time that publishes spend per stage.")
@@ -138,6 +140,10 @@ impl NodeMetrics {
                 "Times that a reader was told to forget records that were not committed.",
             )?,
             filtered_out: counter("weir_node_filtered_out_records_total", "Records that filters kept back.")?,
+            parts_moved: counter(
+                "weir_node_stream_partitions_moved_total",
+                "Partitions of stream subscriptions that were given from one consumer to another.",
+            )?,
         })
     }
 
@@ -217,6 +223,11 @@ impl NodeMetrics {
     /// Counts records that were looked at and that a reader's filter kept back.
     pub fn filtered_out(&self, records: u64) {
         self.filtered_out.inc_by(records);
+    }
+
+    /// Counts parts of streams that were given from one consumer to another.
+    pub fn parts_moved(&self, parts: usize) {
+        self.parts_moved.inc_by(parts as u64);
     }
 
     /// Counts a subscription for as long as the guard lives.

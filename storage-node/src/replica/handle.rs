@@ -22,6 +22,7 @@ use super::queues::Queues;
 use super::rates::{Rate, Rates};
 use super::reread::Reread;
 use super::ring::TailRing;
+use super::rosters::Rosters;
 use crate::metrics::NodeMetrics;
 use crate::raft::{AppliedLog, ShardRaft};
 use crate::shard::entry::{SUB_BATCHES_BYTES_MAX, SubBatch};
@@ -47,6 +48,7 @@ pub struct ShardShared {
     /// Notified when something was put into the outbox, or taken.
     outbox: Arc<Notify>,
     queues: Queues,
+    rosters: Rosters,
     archive: Archive,
     awaited_outputs: AwaitedOutputs,
     metrics: NodeMetrics,
@@ -67,6 +69,7 @@ impl ShardShared {
             early: Arc::new(EarlyTail::new(STAGED_BYTES_MAX, metrics.clone())),
             outbox: Arc::default(),
             queues: Queues::default(),
+            rosters: Rosters::default(),
             archive: Archive::default(),
             // Outputs of an earlier start may still be on their way.
             awaited_outputs: AwaitedOutputs::new(any_name()),
@@ -154,6 +157,12 @@ impl ShardShared {
         &self.queues
     }
 
+    /// Who shares the streams that are at home here, in this term.
+    #[must_use]
+    pub fn rosters(&self) -> &Rosters {
+        &self.rosters
+    }
+
     /// How far the shard is archived, and who waits for it.
     #[must_use]
     pub fn archive(&self) -> &Archive {
@@ -209,6 +218,7 @@ impl AppliedLog for ShardShared {
         }
         if is_new_term {
             self.queues.clear();
+            self.rosters.clear();
             self.early.entered(term);
             return self.wake_all();
         }

@@ -19,6 +19,7 @@
 //! | [`queues`] | leases that the leader has given |
 //! | [`reread`] | entries in memory that were read from the journal lately |
 //! | [`ring`] | the newest entries in memory |
+//! | `rosters` | who shares the streams that are at home here |
 //! | `turn` | which of those who wait for records listens |
 //! | [`rates`] | how busy partitions are |
 
@@ -34,6 +35,7 @@ pub mod queues;
 pub mod rates;
 pub mod reread;
 pub mod ring;
+mod rosters;
 mod turn;
 
 pub use archive::Archive;
@@ -42,4 +44,5 @@ pub use backlog::Sender;
 pub use early::{EarlyTail, EarlyWatch, StagedBatch};
 pub use handle::{ShardHandle, ShardShared};
 pub use queues::{Held, Queue, Queues};
+pub use rosters::{Rosters, SharedRoster};
 pub use turn::Turn;

@@ -109,6 +109,7 @@ impl NodeService {
             Method::SettleRuns => {
                 spawn(async move { answer(reply, queue::settle_runs(shard, room, body).await) });
             }
+            Method::Share => spawn(queue::share(shard, body, reply)),
             Method::Leave => answer(reply, queue::leave(&shard, body)),
             Method::ListParts => answer(reply, queue::parts(&shard, body)),
             Method::PartStats => answer(reply, queue::part_stats(&shard, body)),

@@ -9,6 +9,10 @@
 //! One reader at a time, in the order of offsets. The next one begins at the floor when the one before has left, or was
 //! silent for too long: what was shown and not acknowledged is shown again, and nothing is passed over.
 //!
+//! Of a subscription with several parts each part is given to one of its consumers, see [`Roster`](super::Roster), under a lot.
+//! Whoever comes with a higher lot makes the reader *yield*: it is shown nothing more, and others begin once all that it was
+//! shown is acknowledged and committed, [`YIELD_MS_MAX`] later at the latest. Who has a lower lot does not begin.
+//!
 //! Whoever acknowledges a record was shown everything from the floor of its time up to it. So an acknowledgement of a
 //! reader that is gone loses nothing while nobody has begun after it, across a restart too; only a seek makes it void.
 
@@ -19,6 +23,10 @@ use weir_protocol::ids::{Offset, TimestampMs};
 
 use super::event::Fence;
 use super::part::Part;
+use super::roster::Lot;
+
+/// For how long a reader that yields may acknowledge what it was shown.
+pub const YIELD_MS_MAX: u64 = 2_000;
 
 /// A part's reader. Fences of its records are as far apart as their offsets are, and those of the next one are higher.
 #[derive(Debug)]
@@ -28,6 +36,8 @@ pub struct Cursor {
     /// Everything below is acknowledged, if not committed yet; since the reader began.
     pub(super) accepted: Offset,
     pub(super) reader: Option<Reader>,
+    /// The highest that anybody came with.
+    lot: Lot,
 }
 
 #[derive(Debug)]
@@ -45,6 +55,8 @@ pub(super) struct Reader {
     pub(super) until: Option<TimestampMs>,
     /// When it began.
     pub(super) begun: TimestampMs,
+    /// It yields once there is a higher one.
+    lot: Lot,
 }
 
 /// One call that reads as long as it is there; no two of a part are alike.
@@ -61,6 +73,8 @@ pub struct Wants<'a> {
     pub connection: Option<Connection>,
     /// How long it may be silent.
     pub patience_ms: u64,
+    /// Under which the part was given to it.
+    pub lot: Lot,
 }
 
 /// Somebody else reads.
@@ -95,7 +109,7 @@ impl Cursor {
     #[must_use]
     pub fn new(next_fence: Fence) -> Self {
         // Connections of an earlier term may still be there: they are none of these.
-        Self { next_fence, next_connection: next_fence.0, accepted: Offset(0), reader: None }
+        Self { next_fence, next_connection: next_fence.0, accepted: Offset(0), reader: None, lot: Lot(0) }
     }
 
     /// A call that will read. It comes in the place of an earlier one of the same holder, whose last records may not have
@@ -111,13 +125,42 @@ impl Cursor {
         Connection(self.next_connection)
     }
 
+    /// Somebody comes with its lot. True if that is higher than any before: who reads and who waits looks again.
+    pub fn claim(&mut self, wants: Wants<'_>, now: TimestampMs) -> bool {
+        if wants.lot <= self.lot {
+            return false;
+        }
+        self.lot = wants.lot;
+        if let Some(reader) = &mut self.reader {
+            if reader.holder == *wants.holder {
+                reader.lot = wants.lot;
+            } else {
+                let deadline = TimestampMs(now.0.saturating_add(reader.patience_ms.min(YIELD_MS_MAX)));
+                reader.until = Some(reader.until.map_or(deadline, |until| until.min(deadline)));
+            }
+        }
+        true
+    }
+
+    /// Somebody came with a higher lot.
+    #[must_use]
+    pub fn is_displaced(&self, lot: Lot) -> bool {
+        lot < self.lot
+    }
+
+    /// The reader is shown nothing more: others wait until it has acknowledged what it was.
+    #[must_use]
+    pub fn is_yielding(&self) -> bool {
+        self.reader.as_ref().is_some_and(|reader| reader.lot < self.lot)
+    }
+
     /// Begins to read, or goes on: where.
     ///
     /// # Errors
     /// Somebody else reads.
     pub fn begin(&mut self, wants: Wants<'_>, floor: Offset, now: TimestampMs) -> Result<Offset, Occupied> {
         let until = wants.connection.is_none().then(|| TimestampMs(now.0.saturating_add(wants.patience_ms)));
-        let is_its = match self.place(wants, now) {
+        let is_its = match self.place(wants, floor, now) {
             Place::Others(occupied) => return Err(occupied),
             Place::Its => true,
             Place::Free => false,
@@ -140,6 +183,7 @@ impl Cursor {
             patience_ms: wants.patience_ms,
             until,
             begun: now,
+            lot: wants.lot,
         });
         Ok(floor)
     }
@@ -147,7 +191,7 @@ impl Cursor {
     /// Where it would begin or go on; `None` while somebody else reads. Changes nothing.
     #[must_use]
     pub fn would_begin(&self, wants: Wants<'_>, floor: Offset, now: TimestampMs) -> Option<Offset> {
-        match (self.place(wants, now), &self.reader) {
+        match (self.place(wants, floor, now), &self.reader) {
             (Place::Others(_), _) => None,
             (Place::Its, Some(reader)) if wants.connection.is_some() => Some(reader.shown.max(floor)),
             (Place::Its, _) => Some(self.accepted.max(floor)),
@@ -157,21 +201,28 @@ impl Cursor {
 
     /// Whether it reads.
     #[must_use]
-    pub fn is_read_by(&self, wants: Wants<'_>, now: TimestampMs) -> bool {
-        matches!(self.place(wants, now), Place::Its)
+    pub fn is_read_by(&self, wants: Wants<'_>, floor: Offset, now: TimestampMs) -> bool {
+        matches!(self.place(wants, floor, now), Place::Its)
     }
 
-    fn place(&self, wants: Wants<'_>, now: TimestampMs) -> Place {
+    fn place(&self, wants: Wants<'_>, floor: Offset, now: TimestampMs) -> Place {
         match &self.reader {
+            _ if self.is_displaced(wants.lot) => Place::Others(Occupied { until: None }),
             None => Place::Free,
             Some(reader) if reader.is(wants) => Place::Its,
-            Some(reader) if reader.is_over(now) => Place::Free,
+            // What was acknowledged must be committed: the next begins at the floor.
+            Some(reader) if reader.is_over(now) || (reader.lot < self.lot && reader.shown <= floor) => {
+                Place::Free
+            }
             Some(reader) => Place::Others(Occupied { until: reader.until }),
         }
     }
 
     /// The reader was shown what is in a range; the fence of its first record. `None` if it is not the reader any more.
     pub fn shown(&mut self, wants: Wants<'_>, range: Range<Offset>) -> Option<Fence> {
+        if self.is_displaced(wants.lot) {
+            return None;
+        }
         let reader = self.reader.as_mut().filter(|reader| reader.is(wants) && range.start >= reader.first)?;
         reader.shown = reader.shown.max(range.end);
         Some(reader.fence_of(range.start))
@@ -188,8 +239,10 @@ impl Cursor {
                 if !is_shown || reader.fence_of(offset) != fence {
                     return Acked::Unknown;
                 }
-                // A sign of life of whoever pulls; one that has left does not stay for it.
-                if let (None, Some(until)) = (reader.connection, &mut reader.until) {
+                // A sign of life of whoever pulls; one that has left, or yields, does not stay for it.
+                if let (None, Some(until), true) =
+                    (reader.connection, &mut reader.until, reader.lot >= self.lot)
+                {
                     *until = (*until).max(TimestampMs(now.0.saturating_add(reader.patience_ms)));
                 }
             }
@@ -265,7 +318,7 @@ mod tests {
     const END: Offset = Offset(100);
 
     fn pulls(holder: &Arc<str>) -> Wants<'_> {
-        Wants { holder, connection: None, patience_ms: PATIENCE_MS }
+        Wants { holder, connection: None, patience_ms: PATIENCE_MS, lot: Lot(0) }
     }
 
     fn at(ms: u64) -> TimestampMs {
@@ -305,7 +358,7 @@ mod tests {
         let mut cursor = Cursor::new(Fence(1));
         fn connected<'a>(cursor: &mut Cursor, holder: &'a Arc<str>, takes_over: Option<&str>) -> Wants<'a> {
             let connection = Some(cursor.connect(holder, takes_over));
-            Wants { holder, connection, patience_ms: PATIENCE_MS }
+            Wants { holder, connection, patience_ms: PATIENCE_MS, lot: Lot(0) }
         }
         let first = connected(&mut cursor, &a, None);
         cursor.begin(first, Offset(0), at(0)).unwrap();
@@ -323,6 +376,40 @@ mod tests {
         let other = connected(&mut cursor, &b, Some("a ("));
         assert_eq!(cursor.begin(other, Offset(2), at(10_000)), Ok(Offset(2)));
         assert_eq!(cursor.ack(Offset(3), Fence(4), &settled_below(2), END, at(10_000)), Acked::Lost);
+    }
+
+    #[test]
+    fn whoever_comes_with_a_higher_lot_begins_when_the_other_has_acknowledged_what_it_was_shown() {
+        let (a, b): (Arc<str>, Arc<str>) = ("a".into(), "b".into());
+        let under = |holder, lot| Wants { lot: Lot(lot), ..pulls(holder) };
+        let mut cursor = Cursor::new(Fence(100));
+        assert!(cursor.claim(under(&a, 1), at(0)));
+        cursor.begin(under(&a, 1), Offset(0), at(0)).unwrap();
+        cursor.shown(under(&a, 1), Offset(0)..Offset(4));
+        assert!(cursor.claim(under(&b, 2), at(0)) && !cursor.claim(under(&b, 2), at(0)));
+        assert!(cursor.is_yielding() && cursor.is_displaced(Lot(1)) && !cursor.is_displaced(Lot(2)));
+        assert_eq!(cursor.shown(under(&a, 1), Offset(4)..Offset(5)), None, "it is shown nothing more");
+        assert_eq!(cursor.begin(under(&a, 1), Offset(0), at(0)), Err(Occupied { until: None }));
+        let part = settled_below(0);
+        assert_eq!(cursor.ack(Offset(3), Fence(103), &part, END, at(500)), Acked::Upto(Offset(4)));
+        let waits = Err(Occupied { until: Some(at(1_000)) });
+        assert_eq!(
+            cursor.begin(under(&b, 2), Offset(0), at(500)),
+            waits,
+            "not committed, and no later for it"
+        );
+        assert_eq!(cursor.to_settle(Offset(4), Offset(0)), Some(Offset(0)..Offset(4)));
+        assert_eq!(cursor.begin(under(&b, 2), Offset(4), at(500)), Ok(Offset(4)));
+        assert!(!cursor.is_yielding());
+        cursor.shown(under(&b, 2), Offset(4)..Offset(6));
+        // It is given back, but what was shown is acknowledged by nobody: its time is over.
+        cursor.claim(under(&a, 3), at(600));
+        assert_eq!(
+            cursor.begin(under(&a, 3), Offset(4), at(1_499)),
+            Err(Occupied { until: Some(at(1_500)) })
+        );
+        assert_eq!(cursor.begin(under(&a, 3), Offset(4), at(1_500)), Ok(Offset(4)));
+        assert_eq!(cursor.ack(Offset(5), Fence(105), &settled_below(4), END, at(1_500)), Acked::Lost);
     }
 
     #[test]

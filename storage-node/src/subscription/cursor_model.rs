@@ -1,4 +1,4 @@
-//! The property that a stream loses nothing: whoever reads, leaves, is silent or is replaced, whatever is acknowledged, late or
+//! The property that a stream loses nothing: whoever reads, leaves, is silent, yields or is replaced, whatever is acknowledged, late or
 //! twice, and wherever a seek, retention or a crash comes between.
 
 use std::ops::Range;
@@ -36,6 +36,10 @@ enum Step {
         who: usize,
         grace_ms: u64,
     },
+    /// The part is given to it, and others learn of it when it comes.
+    Give {
+        who: usize,
+    },
     Wait {
         ms: u64,
     },
@@ -57,6 +61,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
         8 => (who(), any::<prop::sample::Index>()).prop_map(|(who, which)| Step::Ack { who, which }),
         6 => Just(Step::Commit),
         2 => (who(), 0u64..1_500).prop_map(|(who, grace_ms)| Step::Leave { who, grace_ms }),
+        2 => who().prop_map(|who| Step::Give { who }),
         3 => (0u64..1_500).prop_map(|ms| Step::Wait { ms }),
         1 => (0..=END).prop_map(|to| Step::Seek { to }),
         1 => (0..=END).prop_map(|to| Step::Trim { to }),
@@ -86,6 +91,10 @@ struct World {
     seeks: u32,
     holders: Vec<Arc<str>>,
     connections: Vec<Option<Connection>>,
+    /// Under which each reads.
+    lots: Vec<Lot>,
+    /// The highest that anybody came with.
+    came: Lot,
     shown: Vec<Vec<Shown>>,
     /// What a connection was shown last: it goes on behind it.
     reached: Vec<Option<Offset>>,
@@ -108,6 +117,8 @@ impl World {
             seeks: 0,
             holders: ["a", "b", "c"].into_iter().map(Into::into).collect(),
             connections: vec![None; HOLDERS],
+            lots: vec![Lot(0); HOLDERS],
+            came: Lot(0),
             shown: vec![Vec::new(); HOLDERS],
             reached: vec![None; HOLDERS],
             waiting: Vec::new(),
@@ -133,6 +144,9 @@ impl World {
                 let deadline = TimestampMs(self.now.0 + grace_ms);
                 self.cursor.left(&self.holders[who], None, deadline);
             }
+            Step::Give { who } => {
+                self.lots[who] = Lot(self.lots.iter().max().expect("three").0 + 1);
+            }
             Step::Wait { ms } => self.now.0 += ms,
             Step::Seek { to } => self.seek(Offset(to)),
             Step::Trim { to } => self.trim(Offset(to)),
@@ -154,12 +168,16 @@ impl World {
             return Ok(());
         }
         let holder = Arc::clone(&self.holders[who]);
-        let wants = Wants { holder: &holder, connection, patience_ms: PATIENCE_MS };
-        let (floor, is_same) = (self.part.floor(), self.cursor.is_read_by(wants, self.now));
+        let wants = Wants { holder: &holder, connection, patience_ms: PATIENCE_MS, lot: self.lots[who] };
+        prop_assert_eq!(self.cursor.claim(wants, self.now), wants.lot > self.came);
+        self.came = self.came.max(wants.lot);
+        let floor = self.part.floor();
+        let is_same = self.cursor.is_read_by(wants, floor, self.now);
         let (would, accepted) = (self.cursor.would_begin(wants, floor, self.now), self.cursor.accepted);
         let began = self.cursor.begin(wants, floor, self.now);
         prop_assert_eq!(would, began.ok(), "what was said before");
         let Ok(from) = began else { return Ok(()) };
+        prop_assert!(wants.lot == self.came, "it was given to another");
         match self.reached[who].filter(|_| is_same && is_connected) {
             Some(reached) => prop_assert_eq!(from, reached.max(floor), "in order, each once"),
             None if is_same => prop_assert_eq!(from, accepted.max(floor), "behind what it acknowledged"),
@@ -240,6 +258,7 @@ impl World {
         self.waiting.clear();
         self.connections.fill(None);
         self.reached.fill(None);
+        self.came = Lot(0);
     }
 }
 

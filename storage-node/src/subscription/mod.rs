@@ -11,7 +11,7 @@
 //! ```
 //!
 //! Of a stream there are no leases: one reads at a time, [`Cursor`] says who and how far, and what is acknowledged is
-//! settled from the floor on.
+//! settled from the floor on. Which consumer is to read which part, [`Roster`] says, for all parts of the subscription.
 //!
 //! A first delivery writes nothing. Leader changes and restarts lose leases, never what was settled: [`Leases::new`]
 //! starts from the [`Part`] that the log gives.
@@ -39,6 +39,9 @@ mod postpone;
 mod pulls;
 mod ready;
 mod retries;
+mod roster;
+#[cfg(test)]
+mod roster_model;
 mod settle;
 mod standing;
 mod stored;
@@ -47,7 +50,7 @@ mod tests;
 mod view;
 
 pub use ahead::{COME_AGAIN_MAX, Fate, Key, LOOK_AHEAD_MAX, SKIPPED_MAX, Seen};
-pub use cursor::{Acked, Connection, Cursor, Occupied, Wants};
+pub use cursor::{Acked, Connection, Cursor, Occupied, Wants, YIELD_MS_MAX};
 pub use event::{Dead, Delivered, EventError, Fence, Nacked, PartEvent, Seek};
 pub use leases::{Ask, Grant, Leases, Rules, Taken};
 pub use part::{Applied, KEPT_MAX, Part, SeekPreview};
@@ -55,6 +58,7 @@ pub use past::{Moment, PAST_WEIGHT_MAX, SNAPSHOT_EVERY_MS, SNAPSHOT_WEIGHT_MAX, 
 pub use pulls::PullKey;
 pub use ready::Lane;
 pub use retries::Retry;
+pub use roster::{Attend, Lot, Portion, Roster, SharedPart, Shifted};
 pub use settle::{Action, Effect, Settle, Verdict};
 pub use stored::{PartError, StoredPart};
 pub use view::{Counts, LeasePage};

@@ -19,4 +19,5 @@ mod queue_operate;
 mod queue_order;
 mod queue_topics;
 mod room;
+mod shares;
 mod stopping;

@@ -4,6 +4,7 @@
 //!   Subscriptions ─┬─ create, fork, get, view, update, delete, list ─▶ home shard of the name
 //!                  ├─ pull    leases of all partitions in turns; waits for any of them
 //!                  ├─ consume leases of all partitions as they appear, within credit
+//!                  ├─ share   which partitions of a stream a consumer reads ─▶ home shard of the name
 //!                  ├─ settle  leases back to their partitions, results in the order they were given
 //!                  ├─ settle_and_publish  leases of one partition, and what came of them
 //!                  └─ seek, leases, explain, redrive                  ─▶ the partitions' shards
@@ -26,8 +27,9 @@ mod pull;
 mod seek;
 mod settle;
 mod settle_and_publish;
+mod share;
 
-pub use consume::{Consume, Consumer, ConsumerHandle, Leased};
+pub use consume::{Consume, Consumed, Consumer, ConsumerHandle, Leased, PartName, ShareShift};
 pub use described::{PartPlace, Subscription, SubscriptionPath};
 pub use fork::Moment;
 pub use lease::Lease;

@@ -10,14 +10,15 @@ use prost::Message as _;
 use tokio::time::{Instant, sleep_until, timeout_at};
 use weir_protocol::batch::{BatchError, Record};
 use weir_protocol::error::{ErrorCode, Outcome};
-use weir_protocol::ids::{Name, Offset, Term, hash128};
-use weir_protocol::rpc::{Grant, Method, Packet, PullAnswer, PullRequest, U128};
+use weir_protocol::ids::{Incarnation, Name, Offset, PartitionId, Term, hash128};
+use weir_protocol::rpc::{Grant, Method, Packet, PullAnswer, PullRequest, ShareRequest, U128};
 
 use super::Subscriptions;
 use super::cache::{Known, PATTERN_AGE_MAX};
 use super::described::{PartPlace, Subscription, SubscriptionPath};
 use super::known::is_stale;
 use super::lease::Lease;
+use super::share::by_topic;
 use crate::service::ServiceError;
 use crate::service::read::{Origin, unpack};
 use crate::storage::Safety;
@@ -83,10 +84,12 @@ impl Subscriptions {
                     let failure = ServiceError::new(ErrorCode::InvalidParameter, format!("holder: {detail}"));
                     return Err(failure.with_field("holder"));
                 }
-                // Meanwhile there may be topics that it waits for nothing of.
-                let is_whole = !known.subscription.is_pattern();
+                // Meanwhile there may be topics that it waits for nothing of, or another share.
+                let is_shared = known.subscription.is_shared();
+                let is_whole = !known.subscription.is_pattern() && !is_shared;
                 let round = if is_whole { until } else { until.min(Instant::now() + PATTERN_AGE_MAX) };
-                Puller::new(self, known, pull, round).run().await
+                let lots = if is_shared { self.lots(&known.subscription, pull).await? } else { Vec::new() };
+                Puller::new(self, known, lots, pull, round).run().await
             });
             let pulled = pulled.await?;
             if !pulled.is_empty() || Instant::now() >= until {
@@ -96,10 +99,37 @@ impl Subscriptions {
     }
 }
 
+impl Subscriptions {
+    /// Which parts of a stream a puller is to read. It counts as a consumer until it was silent for as long as a lease.
+    async fn lots(&self, subscription: &Subscription, pull: &Pull) -> Result<Vec<Option<u64>>, ServiceError> {
+        let lease_ms = pull.lease_ms.unwrap_or(subscription.config.lease_ms);
+        let round_ms = u64::try_from(PATTERN_AGE_MAX.as_millis()).expect("a second");
+        let request = ShareRequest {
+            subscription: subscription.id,
+            holder: pull.holder.clone(),
+            topics: by_topic(&subscription.parts),
+            // Whoever waits asks again after each round.
+            patience_ms: u64::from(lease_ms) + round_ms,
+            ..ShareRequest::default()
+        };
+        let answer = self.share(&subscription.path, &request).await?;
+        let mut lots = vec![None; subscription.parts.len()];
+        for part in answer.parts {
+            let key = (Incarnation(part.incarnation), PartitionId(part.partition));
+            if let Some(place) = subscription.place_of(key.0, key.1) {
+                lots[place] = Some(part.lot);
+            }
+        }
+        Ok(lots)
+    }
+}
+
 /// One pull under way.
 struct Puller<'a> {
     subscriptions: &'a Subscriptions,
     known: Arc<Known>,
+    /// Of a shared stream, under which each part is read; `None`: it is another's to read.
+    lots: Vec<Option<u64>>,
     pull: &'a Pull,
     until: Instant,
     key: Option<U128>,
@@ -110,14 +140,25 @@ struct Puller<'a> {
 }
 
 impl<'a> Puller<'a> {
-    fn new(subscriptions: &'a Subscriptions, known: Arc<Known>, pull: &'a Pull, until: Instant) -> Self {
+    fn new(
+        subscriptions: &'a Subscriptions,
+        known: Arc<Known>,
+        lots: Vec<Option<u64>>,
+        pull: &'a Pull,
+        until: Instant,
+    ) -> Self {
         let id = known.subscription.id.to_le_bytes();
         let key = pull.key.as_ref().map(|key| hash128(&[&id, key.as_bytes()]).into());
-        Self { subscriptions, known, pull, until, key, taken: Vec::new(), bytes: 0, failure: None }
+        Self { subscriptions, known, lots, pull, until, key, taken: Vec::new(), bytes: 0, failure: None }
     }
 
     async fn run(mut self) -> Result<Vec<Delivery>, ServiceError> {
         let order = self.order();
+        if order.is_empty() {
+            // Others read all there is.
+            sleep_until(self.until).await;
+            return Ok(Vec::new());
+        }
         if self.key.is_some() {
             self.repeat().await?;
         }
@@ -163,7 +204,8 @@ impl<'a> Puller<'a> {
             Some(key) => u32::try_from(key.low % u64::from(partitions.max(1))).expect("a remainder of a u32"),
             None => self.known.take_turn(),
         };
-        (first..partitions).chain(0..first).map(|place| place as usize).collect()
+        let all = (first..partitions).chain(0..first).map(|place| place as usize);
+        all.filter(|place| self.lots.get(*place).is_none_or(Option::is_some)).collect()
     }
 
     /// What was leased under the key before, wherever it was.
@@ -285,6 +327,7 @@ impl<'a> Puller<'a> {
             key: None,
             only_repeat: false,
             holder: self.pull.holder.clone(),
+            lot: self.lots.get(place).copied().flatten().unwrap_or(0),
         }
     }
 

@@ -6,13 +6,15 @@ use weir_protocol::limits::{
     CLIENT_ID_BYTES_MAX, DELAY_MS_MAX, LEASE_MS_MAX, LEASE_MS_MIN, SETTLE_REASON_BYTES_MAX,
 };
 use weir_protocol::rpc::{NotDone, SettleAction};
-use weir_protocol::ws::{Channel, FrameType, ResumeChannel, ServerFrame, Sub, Subscribed};
+use weir_protocol::ws::{
+    Channel, FrameType, PartitionOf, ResumeChannel, ServerFrame, ShareChange, Sub, Subscribed,
+};
 
 use super::{GRACE, Session, State};
 use crate::api::Problem;
 use crate::auth::{Op, Resource, authorize};
 use crate::service::ServiceError;
-use crate::service::subscriptions::{Consume, Leased, SubscriptionPath};
+use crate::service::subscriptions::{Consume, Leased, PartName, ShareShift, SubscriptionPath};
 use crate::ws::consuming::{Consuming, NeverDelivered, What, Which};
 use crate::ws::effect::{Effect, Use};
 use crate::ws::publishing::Amount;
@@ -140,6 +142,20 @@ impl Session {
             Subscribed { inc: incarnation.unwrap_or(0), recovered: true, ..Subscribed::default() };
         self.send(of.ch, ServerFrame::Subscribed(subscribed));
         self.touch(of.ch);
+    }
+
+    /// Other partitions of a stream are read than before.
+    pub(in crate::ws) fn shared(&mut self, of: Use, shift: &ShareShift) {
+        let Some(State::Consuming(consuming)) = self.current(of).map(|slot| &slot.state) else { return };
+        if consuming.is_leaving {
+            return;
+        }
+        let partition = |(topic, partition): &PartName| PartitionOf {
+            topic: topic.as_ref().map(ToString::to_string),
+            p: partition.0,
+        };
+        let [gained, lost] = [&shift.gained, &shift.lost].map(|parts| parts.iter().map(partition).collect());
+        self.send(of.ch, ServerFrame::Share(ShareChange { gained, lost }));
     }
 
     /// Messages were leased.

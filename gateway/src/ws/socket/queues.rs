@@ -10,14 +10,14 @@ use weir_protocol::rpc::{Credit, NotDone};
 
 use crate::service::ServiceError;
 use crate::service::subscriptions::{
-    Consume, Consumer, ConsumerHandle, Leased, SubscriptionPath, Subscriptions,
+    Consume, Consumed, Consumer, ConsumerHandle, SubscriptionPath, Subscriptions,
 };
 use crate::ws::consuming::Sent;
 use crate::ws::effect::Use;
 use crate::ws::session::Session;
 
 type Made = (Use, Result<(Box<Consumer>, ConsumerHandle), ServiceError>);
-type Came = (Use, Box<Consumer>, Result<Leased, ServiceError>);
+type Came = (Use, Box<Consumer>, Result<Consumed, ServiceError>);
 
 /// What happened.
 pub(super) enum QueueEvent {
@@ -86,8 +86,11 @@ impl Queues {
                 self.go_on(of, consumer);
             }
             QueueEvent::Came((of, _, Err(failure))) => session.ended(of, &failure),
-            QueueEvent::Came((of, consumer, Ok(leased))) => {
-                session.leased(of, leased);
+            QueueEvent::Came((of, consumer, Ok(consumed))) => {
+                match consumed {
+                    Consumed::Leased(leased) => session.leased(of, leased),
+                    Consumed::Share(shift) => session.shared(of, &shift),
+                }
                 self.go_on(of, consumer);
             }
             QueueEvent::Settled { of, call, result } => session.settled(of, call, result),
@@ -101,8 +104,8 @@ impl Queues {
         let (stop, registration) = AbortHandle::new_pair();
         running.stop = stop;
         let next = async move {
-            let leased = consumer.next().await;
-            (of, consumer, leased)
+            let consumed = consumer.next().await;
+            (of, consumer, consumed)
         };
         self.coming.push(Box::pin(Abortable::new(next, registration)));
     }

@@ -21,7 +21,7 @@ use crate::read::Reader;
 use crate::replica::{Queue, ShardHandle, Turn};
 use crate::server::Room;
 use crate::server::dispatch::decode;
-use crate::subscription::{Connection, Fence};
+use crate::subscription::{Connection, Fence, Lot};
 
 /// Records that one step leases.
 const STEP_RECORDS: u64 = 4_096;
@@ -141,6 +141,8 @@ enum Next {
     WaitForCredit,
     /// There is nothing to lease before this long.
     Wait(Option<Duration>),
+    /// Another reads from now on.
+    Displaced,
 }
 
 impl Consumer<'_> {
@@ -162,7 +164,8 @@ impl Consumer<'_> {
             let published = Arc::clone(&self.reader.changed).notified_owned();
             let (changed, gone) = (queue.changed.notified(), queue.gone.notified());
             // Of a stream only its reader has something to wait for: whose turn it is, the cursor knows.
-            let is_listening = view.held.config.is_stream || turn.try_take();
+            let is_stream = view.held.config.is_stream;
+            let is_listening = is_stream || turn.try_take();
             let next = match self.step(&turn).await? {
                 Ok(next) => next,
                 Err(ConnectionClosed) => return Ok(()),
@@ -170,10 +173,12 @@ impl Consumer<'_> {
             let wake = match next {
                 Next::Again => continue,
                 Next::Wait(wake) => wake,
+                Next::Displaced => return self.say_displaced().await,
                 Next::WaitForCredit => {
                     turn.pass();
                     tokio::select! {
                         () = gone => {}
+                        () = changed, if is_stream => {}
                         _ = self.credit.changed() => {}
                         () = keep_vigil(&self.part, &self.reader, &queue) => {}
                     }
@@ -210,6 +215,9 @@ impl Consumer<'_> {
     }
 
     async fn step(&mut self, turn: &Turn) -> Result<Result<Next, ConnectionClosed>, Refusal> {
+        if turn.queue().lock().cursor.is_displaced(Lot(self.request.lot)) {
+            return Ok(Ok(Next::Displaced));
+        }
         let left = self.left();
         if left.records == 0 || left.bytes == 0 {
             return self.without_credit(turn).await;
@@ -266,6 +274,7 @@ impl Consumer<'_> {
             max_bytes,
             lease_ms: self.request.lease_ms,
             holder: self.request.holder.clone(),
+            lot: self.request.lot,
             ..PullRequest::default()
         };
         let (part, room, reader, call) = (&self.part, &self.room, &self.reader, &self.credit);
@@ -275,6 +284,13 @@ impl Consumer<'_> {
             return Streamer { part, room, reader, queue, request: &request, connection }.give().await;
         }
         Puller { part, room, reader, queue, turn, call, request: &request }.give().await
+    }
+
+    /// What it was shown is on its way before this: nothing of it is lost.
+    async fn say_displaced(&self) -> Result<(), Refusal> {
+        let event = ConsumeEvent { gone: self.limit, is_displaced: true, ..ConsumeEvent::default() };
+        let _gone = self.reply.send_when_ready(encode_packet(&event, [])).await;
+        Ok(())
     }
 
     async fn tell(&self, is_ready: bool) -> Result<Result<Next, ConnectionClosed>, Refusal> {
@@ -293,7 +309,7 @@ impl Consumer<'_> {
             self.gone = Credit { records: self.limit.records, bytes: self.gone.bytes.max(self.limit.bytes) };
         }
         let (runs, given_at) = (runs(&answer.grants), clock::now());
-        let event = ConsumeEvent { runs, slices: answer.slices, gone: self.gone, is_ready: false };
+        let event = ConsumeEvent { runs, slices: answer.slices, gone: self.gone, ..ConsumeEvent::default() };
         if let Err(closed) = self.reply.send_when_ready(encode_packet(&event, payload)).await {
             return Ok(Err(closed));
         }

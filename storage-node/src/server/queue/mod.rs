@@ -5,7 +5,7 @@
 //!
 //! * `pull` leases and sends, `consume` does it as long as somebody listens, `ahead` looks at records first where that
 //!   is needed, `settle` ends leases, `settle_and_publish` with what came of them, `seek` and `redrive` deliver again,
-//!   `look` and `explain` change nothing.
+//!   `look` and `explain` change nothing. `share` says which part of a stream is whose to read.
 
 mod ahead;
 mod consume;
@@ -17,6 +17,7 @@ mod redrive;
 mod seek;
 mod settle;
 mod settle_and_publish;
+mod share;
 mod stream;
 
 use std::sync::Arc;
@@ -36,6 +37,7 @@ pub(super) use redrive::redrive;
 pub(super) use seek::seek;
 pub(super) use settle::{settle, settle_runs};
 pub(super) use settle_and_publish::settle_and_publish;
+pub(super) use share::share;
 
 use super::room::Room;
 use crate::clock;

@@ -14,7 +14,7 @@ use crate::clock;
 use crate::read::Reader;
 use crate::replica::Queue;
 use crate::server::Room;
-use crate::subscription::{Acked, Action, Connection, PartEvent, Settle, Wants};
+use crate::subscription::{Acked, Action, Connection, Lot, PartEvent, Settle, Wants};
 
 /// One look for records to show.
 pub(super) struct Streamer<'a> {
@@ -57,7 +57,8 @@ impl Streamer<'_> {
             0 => self.part.view()?.held.config.lease_ms,
             asked => asked,
         });
-        let wants = Wants { holder: &holder, connection: self.connection, patience_ms };
+        let lot = Lot(self.request.lot);
+        let wants = Wants { holder: &holder, connection: self.connection, patience_ms, lot };
         match self.begin(wants)? {
             Ok(turn) => self.show(wants, turn).await,
             Err(step) => Ok(step),
@@ -69,6 +70,10 @@ impl Streamer<'_> {
         let now = clock::now();
         let (mut held, view) = self.part.lock(self.queue)?;
         held.pulled = Some(now);
+        if held.cursor.claim(wants, now) {
+            // Whoever reads or waits under a lower one learns that it was displaced.
+            self.queue.changed.notify_waiters();
+        }
         let nothing = |wake_ms| Ok(Err(Step::Nothing { wake_ms }));
         if held.is_seeking || view.held.config.paused {
             return nothing(None);
@@ -81,7 +86,9 @@ impl Streamer<'_> {
                 return Ok(Err(Step::Given(Given { answer, ..Given::default() })));
             }
             // Who finds nothing is not the reader yet; who is stays it.
-            Some(from) if !has_some(from) && !held.cursor.is_read_by(wants, now) => return nothing(None),
+            Some(from) if !has_some(from) && !held.cursor.is_read_by(wants, part.floor(), now) => {
+                return nothing(None);
+            }
             _ => {}
         }
         match held.cursor.begin(wants, part.floor(), now) {
@@ -236,5 +243,9 @@ async fn commit(part: &PartHandle, room: &Room, queue: &Queue, upto: Offset) -> 
     }
     let event = PartEvent { settled: vec![range], ..PartEvent::default() };
     let logged = part.commit(room, &event, decided).await;
+    if logged.is_ok() && queue.lock().cursor.is_yielding() {
+        // It may have been the last that another waits for.
+        queue.changed.notify_waiters();
+    }
     if was_moved(&logged) { Ok(false) } else { logged.map(|()| true) }
 }

@@ -4,30 +4,27 @@ use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use futures_util::StreamExt as _;
-use futures_util::future::{BoxFuture, join_all};
+use futures_util::future::BoxFuture;
 use futures_util::stream::FuturesUnordered;
-use parking_lot::Mutex;
 use tokio::sync::futures::OwnedNotified;
 use tokio::sync::{OwnedSemaphorePermit, watch};
 use tokio::time::{Instant, sleep_until};
-use weir_protocol::batch::{BatchError, Record};
-use weir_protocol::error::{ErrorCode, Outcome};
-use weir_protocol::ids::{Incarnation, Name, Offset, PartitionId, Term};
-use weir_protocol::rpc::{
-    ConsumeEvent, ConsumeRequest, Credit, GrantRun, LeaveRequest, Left, Method, NotDone, Packet, PartRef,
-    SettleOutcome, SettleRun, SettleRunsAnswer, SettleRunsRequest,
-};
+use weir_protocol::error::ErrorCode;
+use weir_protocol::rpc::{ConsumeRequest, Credit, PartRef};
 
 use super::super::Subscriptions;
 use super::super::cache::{Known, PATTERN_AGE_MAX};
-use super::super::described::{PartPlace, Subscription, SubscriptionPath};
+use super::super::described::{PartPlace, SubscriptionPath};
 use super::super::known::{is_stale, with_parts};
 use super::super::manage::STREAMS_MAX;
+use super::super::share::by_topic;
+use super::attendance::{Attendance, Lots};
+use super::handle::{ConsumerHandle, PartName, Places};
+use super::leased::{Leased, read};
 use super::part::{Part, PartEvent};
 use super::shares::Shares;
 use crate::service::ServiceError;
-use crate::service::read::{Origin, RecordSlice, Share, unpack};
-use crate::storage::{CallFor, Safety};
+use crate::service::read::Share;
 
 /// Parts that one consumer has had in its life, with those that are gone: they keep their numbers.
 const PARTS_HAD_MAX: usize = 65_536;
@@ -47,32 +44,29 @@ pub struct Consume {
     pub grace_ms: u32,
 }
 
-/// Messages that were leased, of one partition.
+/// What comes of consuming.
 #[derive(Debug)]
-pub struct Leased {
-    /// Number of the part among those that the consumer has had: what a settle of the leases names.
-    pub part: u32,
-    /// Its topic, of a subscription to several.
-    pub topic: Option<Name>,
-    /// The partition.
-    pub partition: PartitionId,
-    /// Where the records are. A slice may hold records that were not leased.
-    pub slices: Vec<RecordSlice>,
-    /// The leases, in offset order; every record of them is in a slice.
-    pub runs: Vec<GrantRun>,
-    /// When they came: leases run out that much later.
-    pub received: Instant,
-    /// Number of leases.
-    pub count: u64,
-    /// Encoded bytes of their records: what credit counts.
-    pub bytes: u64,
+pub enum Consumed {
+    /// Messages were leased.
+    Leased(Leased),
+    /// Other parts of a stream are read than before. The first time also if none are.
+    Share(ShareShift),
+}
+
+/// Parts of a stream that are read from now on, and of which nothing comes behind this.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct ShareShift {
+    /// Read from now on.
+    pub gained: Vec<PartName>,
+    /// Not read any more.
+    pub lost: Vec<PartName>,
 }
 
 /// What the other side wants.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-struct Wish {
-    limit: Credit,
-    is_held: bool,
+pub(super) struct Wish {
+    pub(super) limit: Credit,
+    pub(super) is_held: bool,
 }
 
 /// Leases messages as they appear. Dropping it ends it; leases then last for the grace, unless
@@ -87,9 +81,12 @@ pub struct Consumer {
     /// Of several topics: what there is now, on its way.
     look: Option<BoxFuture<'static, Result<Arc<Known>, ServiceError>>>,
     looked: Instant,
+    /// Of a stream with several parts.
+    attendance: Option<Attendance>,
+    was_told_share: bool,
     running: FuturesUnordered<BoxFuture<'static, Stepped>>,
     /// What is more than the client's credit: the last records of several partitions may overshoot it together.
-    waiting: VecDeque<Leased>,
+    waiting: VecDeque<Consumed>,
     handed: Credit,
     permits: OwnedSemaphorePermit,
     /// Dropped last: that it is gone says that the streams are.
@@ -101,19 +98,10 @@ type Stepped = (usize, Box<Part>, Result<PartEvent, ServiceError>);
 struct Slot {
     share: Share,
     granted: watch::Sender<Credit>,
-}
-
-/// The parts that a consumer has had, by number. One whose topic was deleted keeps its number.
-type Places = Arc<Mutex<Vec<PartPlace>>>;
-
-/// A consumer from outside. Clones are the same consumer.
-#[derive(Debug, Clone)]
-pub struct ConsumerHandle {
-    subscriptions: Subscriptions,
-    known: Arc<Known>,
-    places: Places,
-    holder: Arc<str>,
-    wish: watch::Sender<Wish>,
+    /// Under which it is read; `None`: it is another's to read.
+    lot: Option<u64>,
+    /// Not read here, until there is a lot that is higher than it had.
+    resting: Option<Box<Part>>,
 }
 
 impl Subscriptions {
@@ -139,6 +127,7 @@ impl Subscriptions {
             holder: Arc::from(consume.holder.as_str()),
             wish: wish_to,
         };
+        let attendance = Attendance::of(self, &known.subscription, &consume);
         let is_alone = known.subscription.is_of_one() && known.subscription.partitions() == 1;
         let mut consumer = Consumer {
             subscriptions: self.clone(),
@@ -149,6 +138,8 @@ impl Subscriptions {
             slots: Vec::new(),
             look: None,
             looked: Instant::now(),
+            attendance,
+            was_told_share: false,
             running: FuturesUnordered::new(),
             waiting: VecDeque::new(),
             handed: Credit::default(),
@@ -173,7 +164,9 @@ impl Consumer {
     fn start(&mut self, place: &PartPlace, is_late: bool) {
         let number = self.slots.len();
         let (granted, limits) = watch::channel(Credit::default());
-        self.slots.push(Slot { share: Share::new(Arc::clone(&self.subscriptions.budget)), granted });
+        let lot = self.attendance.is_none().then_some(0);
+        let share = Share::new(Arc::clone(&self.subscriptions.budget));
+        self.slots.push(Slot { share, granted, lot, resting: None });
         let keeps = self.shares.add(is_late);
         self.places.lock().push(place.clone());
         let request = ConsumeRequest {
@@ -189,15 +182,19 @@ impl Consumer {
             takes_over: self.consume.takes_over.clone(),
             grace_ms: self.consume.grace_ms,
             keeps: (keeps != Credit::default()).then_some(keeps),
+            lot: 0,
         };
         let at = (place.shard, place.partition);
-        let part = Part::new(self.subscriptions.storage.clone(), at, request, limits);
-        self.running.push(step(number, Box::new(part)));
+        let part = Box::new(Part::new(self.subscriptions.storage.clone(), at, request, limits));
+        match lot {
+            Some(_) => self.running.push(step(number, part)),
+            None => self.slots[number].resting = Some(part),
+        }
     }
 
     /// When to ask whether a pattern matches more.
     fn next_look(&self) -> Option<Instant> {
-        let is_alone = self.running.is_empty();
+        let is_alone = self.running.is_empty() && self.slots.iter().all(|slot| slot.resting.is_none());
         let is_due = self.look.is_none() && (self.known.subscription.is_pattern() || is_alone);
         is_due.then(|| self.looked + PATTERN_AGE_MAX)
     }
@@ -241,7 +238,71 @@ impl Consumer {
             }
             self.start(part, true);
         }
+        if let Some(attendance) = &mut self.attendance {
+            let has: BTreeSet<_> = self.places.lock().iter().map(PartPlace::key).collect();
+            let parts = now.subscription.parts.iter().filter(|part| has.contains(&part.key()));
+            attendance.knows(by_topic(&parts.cloned().collect::<Vec<_>>()));
+        }
         Ok(())
+    }
+
+    /// The share of a stream is another one. What it lost is read on until who has it now comes for it.
+    fn shared(&mut self, lots: &Lots) {
+        let keys: Vec<_> = self.places.lock().iter().map(PartPlace::key).collect();
+        let mut gained = Vec::new();
+        for (number, key) in keys.iter().enumerate() {
+            let slot = &mut self.slots[number];
+            slot.lot = lots.get(key).copied();
+            let Some(lot) = slot.lot else { continue };
+            if let Some(mut part) = slot.resting.take_if(|part| part.request.lot < lot) {
+                part.request.lot = lot;
+                self.running.push(step(number, part));
+                gained.push(number);
+            }
+        }
+        if !gained.is_empty() || !self.was_told_share {
+            self.tell_share(&gained, &[]);
+        }
+    }
+
+    fn tell_share(&mut self, gained: &[usize], lost: &[usize]) {
+        self.was_told_share = true;
+        let is_told = !self.known.subscription.is_of_one();
+        let places = self.places.lock();
+        let name = |number: &usize| {
+            let place = &places[*number];
+            (is_told.then(|| place.topic.clone()), place.partition)
+        };
+        let (gained, lost) = (gained.iter().map(name).collect(), lost.iter().map(name).collect());
+        self.waiting.push_back(Consumed::Share(ShareShift { gained, lost }));
+    }
+
+    /// The stream of a part is over: it goes on under the lot that there is for it, or rests.
+    fn stream_ended(&mut self, number: usize, mut part: Box<Part>, is_displaced: bool) {
+        part.restart(self.shares.granted_to(number));
+        if is_displaced {
+            part.rest();
+        }
+        let slot = &mut self.slots[number];
+        match slot.lot.filter(|lot| !is_displaced || *lot > part.request.lot) {
+            Some(lot) => {
+                part.request.lot = lot;
+                self.running.push(step(number, part));
+            }
+            None => {
+                part.rest();
+                slot.resting = Some(part);
+                self.tell_share(&[], &[number]);
+            }
+        }
+    }
+
+    /// There is no share to be had.
+    async fn not_shared(&mut self, failure: ServiceError) -> ServiceError {
+        match is_stale(&failure) && self.known.subscription.is_of_one() {
+            true => self.subscriptions.explain_refused(&self.known.subscription, failure).await,
+            false => failure,
+        }
     }
 
     /// A part refuses: its topic is gone, or everything is.
@@ -260,26 +321,34 @@ impl Consumer {
         Ok(())
     }
 
-    /// The next messages, as soon as there are some and credit allows them.
+    /// What happens next: messages, as soon as there are some and credit allows them, or another share of a stream.
     ///
     /// # Errors
     /// The consumer is over: the subscription or its topic was deleted, or a partition has no leader in time.
     ///
     /// # Cancel safety
     /// Nothing is lost.
-    pub async fn next(&mut self) -> Result<Leased, ServiceError> {
+    pub async fn next(&mut self) -> Result<Consumed, ServiceError> {
         loop {
             let wish = *self.wish.borrow_and_update();
             self.shares.limit = wish.limit;
-            if let Some(leased) = self.pop(wish.limit) {
-                return Ok(leased);
+            if let Some(consumed) = self.pop(wish.limit) {
+                return Ok(consumed);
             }
             let freed = if wish.is_held { None } else { self.grant() };
             let is_throttled = freed.is_some();
             let next_look = self.next_look();
+            // Who has no credit at first does not want to read yet.
+            let attends = self.attendance.is_some() && wish.limit.records > 0 && wish.limit.bytes > 0;
             tokio::select! {
                 biased;
                 Ok(()) = self.wish.changed() => {}
+                lots = async { self.attendance.as_mut().expect("it attends").next().await }, if attends => {
+                    match lots {
+                        Ok(lots) => self.shared(&lots),
+                        Err(failure) => return Err(self.not_shared(failure).await),
+                    }
+                }
                 Some((number, part, event)) = self.running.next() => match event {
                     Ok(event) => self.take(number, part, event)?,
                     Err(failure) => self.refused(number, failure).await?,
@@ -308,10 +377,11 @@ impl Consumer {
         is_throttled.then_some(freed)
     }
 
-    fn take(&mut self, place: usize, mut part: Box<Part>, event: PartEvent) -> Result<(), ServiceError> {
+    fn take(&mut self, place: usize, part: Box<Part>, event: PartEvent) -> Result<(), ServiceError> {
+        let mut ended = None;
         let bytes = match event {
             PartEvent::Lost => {
-                part.restart(self.shares.granted_to(place));
+                ended = Some(false);
                 self.shares.lost(place)
             }
             PartEvent::Answer { body, base } => {
@@ -326,18 +396,28 @@ impl Consumer {
                     bytes: base.bytes.saturating_add(event.gone.bytes),
                 };
                 let came = leased.as_ref().map_or(Credit::default(), Leased::credit);
-                self.waiting.extend(leased);
-                self.shares.heard(place, gone, came, event.is_ready)
+                self.waiting.extend(leased.map(Consumed::Leased));
+                let bytes = self.shares.heard(place, gone, came, event.is_ready);
+                if event.is_displaced {
+                    ended = Some(true);
+                    // With what was granted behind its back.
+                    bytes + self.shares.lost(place)
+                } else {
+                    bytes
+                }
             }
         };
         self.slots[place].share.hand_on(bytes);
-        self.running.push(step(place, part));
+        match ended {
+            Some(is_displaced) => self.stream_ended(place, part, is_displaced),
+            None => self.running.push(step(place, part)),
+        }
         Ok(())
     }
 
     /// What may be handed on now.
-    fn pop(&mut self, limit: Credit) -> Option<Leased> {
-        let next = self.waiting.front()?;
+    fn pop(&mut self, limit: Credit) -> Option<Consumed> {
+        let Consumed::Leased(next) = self.waiting.front()? else { return self.waiting.pop_front() };
         let after =
             Credit { records: self.handed.records + next.count, bytes: self.handed.bytes + next.bytes };
         let is_within =
@@ -350,171 +430,9 @@ impl Consumer {
     }
 }
 
-impl Leased {
-    /// Bytes of the last record: while there is any credit another record goes, and this one may overshoot.
-    #[must_use]
-    pub fn last_bytes(&self) -> u64 {
-        let last = self.runs.last().map(|run| run.offset + u64::from(run.count) - 1);
-        let records = self.slices.last().and_then(|slice| slice.records().ok());
-        let is_last = |record: &Record| Some(record.offset.0) == last;
-        let found = records.and_then(|mut records| records.find_map(|record| record.ok().filter(is_last)));
-        found.map_or(0, |record| record.size as u64)
-    }
-
-    fn credit(&self) -> Credit {
-        Credit { records: self.count, bytes: self.bytes }
-    }
-}
-
 fn step(place: usize, mut part: Box<Part>) -> BoxFuture<'static, Stepped> {
     Box::pin(async move {
         let event = part.next().await;
         (place, part, event)
     })
-}
-
-/// Takes an answer apart; what is leased must be there.
-fn read(partition: PartitionId, body: bytes::Bytes) -> Result<(ConsumeEvent, Option<Leased>), ServiceError> {
-    let bad = |what: &str| ServiceError::bad_answer(what, Outcome::None).with_partition(partition);
-    let packet = Packet::<ConsumeEvent>::decode(body).map_err(|error| bad(&error.to_string()))?;
-    let mut event = packet.message;
-    let origin = Origin { partition, committed_end: Offset(u64::MAX), term: Term(0) };
-    let slices = unpack(&event.slices, packet.payload, origin)?;
-    let runs = std::mem::take(&mut event.runs);
-    if runs.is_empty() {
-        return Ok((event, None));
-    }
-    let count = runs.iter().map(|run| u64::from(run.count)).sum();
-    let (found, bytes) = sizes(&slices, &runs)?;
-    if found != count {
-        return Err(bad("leases of records that did not come"));
-    }
-    let received = Instant::now();
-    Ok((event, Some(Leased { part: 0, topic: None, partition, slices, runs, received, count, bytes })))
-}
-
-/// Number and size of the leased records that are there.
-fn sizes(slices: &[RecordSlice], runs: &[GrantRun]) -> Result<(u64, u64), ServiceError> {
-    let corrupt = |error: BatchError| {
-        let detail = format!("a record batch from a storage node is damaged: {error}");
-        ServiceError::new(ErrorCode::Corrupt, detail)
-    };
-    let end = |run: &GrantRun| run.offset + u64::from(run.count);
-    let mut runs = runs.iter().peekable();
-    let (mut count, mut bytes) = (0, 0);
-    for slice in slices {
-        while runs.next_if(|run| end(run) <= slice.first.0).is_some() {}
-        // Records are looked at only where not all of them are leased.
-        if runs.peek().is_some_and(|run| run.offset <= slice.first.0 && end(run) >= slice.end().0) {
-            count += u64::from(slice.take);
-            bytes += slice.size()?;
-            continue;
-        }
-        for record in slice.records().map_err(corrupt)? {
-            let record = record.map_err(corrupt)?;
-            while runs.next_if(|run| end(run) <= record.offset.0).is_some() {}
-            if runs.peek().is_some_and(|run| run.offset <= record.offset.0) {
-                count += 1;
-                bytes += record.size as u64;
-            }
-        }
-    }
-    Ok((count, bytes))
-}
-
-impl ConsumerHandle {
-    /// Raises the limit to these absolute totals.
-    pub fn raise(&self, limit: Credit) {
-        self.wish.send_modify(|wish| wish.limit = limit);
-    }
-
-    /// Asks for nothing more, or goes on. What is on its way still comes.
-    pub fn hold(&self, on: bool) {
-        self.wish.send_modify(|wish| wish.is_held = on);
-    }
-
-    /// The life of its topic, if there is one.
-    #[must_use]
-    pub fn incarnation(&self) -> Option<Incarnation> {
-        self.subscription().lives.first().copied().filter(|_| self.subscription().is_of_one())
-    }
-
-    /// Whether it consumes a stream: then messages are only acknowledged.
-    #[must_use]
-    pub fn is_of_stream(&self) -> bool {
-        self.subscription().config.is_stream
-    }
-
-    /// The parts it has by now: of each the topic, if there are several, and the partition.
-    #[must_use]
-    pub fn parts(&self) -> Vec<(Option<Name>, PartitionId)> {
-        let is_told = !self.subscription().is_of_one();
-        let name = |part: &PartPlace| (is_told.then(|| part.topic.clone()), part.partition);
-        self.places.lock().iter().map(name).collect()
-    }
-
-    fn subscription(&self) -> &Subscription {
-        &self.known.subscription
-    }
-
-    /// Settles leases of one part; what was not done. On return it cannot be lost.
-    ///
-    /// # Errors
-    /// What the partition says. Settling again is safe, whatever the outcome.
-    pub async fn settle(&self, part: u32, runs: Vec<SettleRun>) -> Result<Vec<NotDone>, ServiceError> {
-        let (subscription, storage) = (self.subscription(), &self.subscriptions.storage);
-        let place = self.places.lock().get(part as usize).cloned();
-        let place = place.ok_or_else(|| ServiceError::new(ErrorCode::Internal, "a settle of no part"))?;
-        // Twice is safe: what was settled before stays so.
-        let call = self.call(&place, Method::SettleRuns);
-        let request = SettleRunsRequest { part: self.part(&place), runs };
-        let answer: Result<SettleRunsAnswer, ServiceError> = storage.ask(call, &request).await;
-        match answer {
-            Ok(answer) => Ok(answer.not_done),
-            Err(failure) if is_stale(&failure) && !subscription.is_of_one() => {
-                // If more than its topic is gone, the consumer says so.
-                Ok(none_of(&request.runs))
-            }
-            Err(failure) if is_stale(&failure) => {
-                Err(self.subscriptions.explain_refused(subscription, failure).await)
-            }
-            Err(failure) => Err(failure.with_partition(place.partition)),
-        }
-    }
-
-    fn part(&self, place: &PartPlace) -> PartRef {
-        let PartPlace { incarnation, partition, .. } = place;
-        PartRef { subscription: self.subscription().id, incarnation: incarnation.0, partition: partition.0 }
-    }
-
-    fn call(&self, place: &PartPlace, method: Method) -> CallFor {
-        let deadline = self.subscriptions.storage.deadline();
-        CallFor { shard: place.shard, method, safety: Safety::Repeatable, deadline }
-    }
-
-    /// Waits until the consumer is dropped, then ends what it held, so that others get it at once. A partition that
-    /// cannot be reached keeps it for the grace.
-    pub async fn leave(&self) {
-        // A stream that is still there could lease more behind its back.
-        self.wish.closed().await;
-        let places = self.places.lock().clone();
-        let left = places.iter().map(|place| async move {
-            let call = self.call(place, Method::Leave);
-            let request = LeaveRequest { part: self.part(place), holder: self.holder.to_string() };
-            self.subscriptions.storage.ask::<_, Left>(call, &request).await
-        });
-        let failures = join_all(left).await.into_iter().filter_map(Result::err).count();
-        if failures > 0 {
-            tracing::debug!(failures, holder = %self.holder, "leases end with their grace");
-        }
-    }
-}
-
-/// Nothing was done of leases whose part is gone.
-fn none_of(runs: &[SettleRun]) -> Vec<NotDone> {
-    let of_run = |(run, leases): (u32, &SettleRun)| {
-        let outcome = SettleOutcome::Unknown as i32;
-        (0..leases.count).map(move |place| NotDone { run, place, outcome, current: None })
-    };
-    (0..).zip(runs).flat_map(of_run).collect()
 }

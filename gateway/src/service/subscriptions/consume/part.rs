@@ -68,6 +68,11 @@ impl Part {
         self.request.takes_over = Some(self.request.holder.clone());
     }
 
+    /// Its stream is over, and no other is looked for.
+    pub(super) fn rest(&mut self) {
+        (self.stream, self.failed, self.attempts) = (None, None, None);
+    }
+
     /// What comes next.
     ///
     /// # Errors
