@@ -9,6 +9,7 @@
 //!   read      one read, a subscription stream, statistics       (the partition's shard)
 //!   subscription  create, describe, update, delete, list        (the home shard of its name)
 //!                 pull, settle, leases, statistics, seek        (the partition's shard)
+//!   removal   purge a part, trim a partition                    (the partition's shard)
 //!   output    settle and publish in one entry                   (the partition's shard)
 //!   consume   a stream of leases, settles in runs, leaving      (the partition's shard)
 //! ```
@@ -27,6 +28,7 @@ mod parts;
 mod publish;
 mod read;
 mod refusal;
+mod removal;
 mod session;
 mod subscription;
 mod topic;
@@ -41,6 +43,7 @@ pub use parts::*;
 pub use publish::*;
 pub use read::*;
 pub use refusal::*;
+pub use removal::*;
 pub use session::*;
 pub use subscription::*;
 pub use topic::*;
@@ -81,6 +84,8 @@ pub enum Method {
     ProducerState = 24,
     /// [`ConfirmStateRequest`] → [`ConfirmState`]. May wait for the level.
     ConfirmState = 25,
+    /// [`TrimRequest`] → [`TrimAnswer`].
+    Trim = 26,
 
     /// [`CreateSubscriptionRequest`] → [`SubscriptionCreated`]. Home shard. Answered when every partition has its part.
     CreateSubscription = 40,
@@ -116,6 +121,8 @@ pub enum Method {
     Redrive = 56,
     /// [`ListPartsRequest`] → [`FoundParts`]. Any data shard: parts of partitions in it.
     ListParts = 58,
+    /// [`PurgeRequest`] → [`PurgeAnswer`].
+    Purge = 59,
 }
 
 impl Method {
@@ -138,6 +145,7 @@ impl Method {
             23 => Self::PartitionStats,
             24 => Self::ProducerState,
             25 => Self::ConfirmState,
+            26 => Self::Trim,
             40 => Self::CreateSubscription,
             41 => Self::DescribeSubscription,
             42 => Self::UpdateSubscription,
@@ -155,6 +163,7 @@ impl Method {
             55 => Self::Explain,
             56 => Self::Redrive,
             58 => Self::ListParts,
+            59 => Self::Purge,
             _ => return None,
         })
     }
