@@ -305,6 +305,29 @@ pub(crate) enum TopicCommand {
         #[command(flatten)]
         config: ConfigFields,
     },
+    /// Remove the oldest messages for good
+    #[command(
+        after_help = "They go for all readers and subscriptions, on disk and in the object store; offsets do not change. This \
+        cannot be undone.\n\nExamples:\n  \
+        weir topic trim orders ts:2026-01-31T12:00:00Z --dry-run    # how much would go\n  \
+        weir topic trim orders 76400 --partition 3                  # 76400 is the first that stays\n  \
+        weir topic trim orders end                                  # leave none"
+    )]
+    Trim {
+        /// Name
+        name: String,
+        /// The first message that stays: an offset of one partition, ts:TIME (RFC 3339 or ms), or end, which leaves none
+        before: String,
+        /// Only this partition [default: all]
+        #[arg(long, value_name = "N")]
+        partition: Option<u32>,
+        /// Only say what it would do
+        #[arg(long)]
+        dry_run: bool,
+        /// Do not ask
+        #[arg(long)]
+        yes: bool,
+    },
     /// Delete a topic and all its messages
     #[command(visible_alias = "rm")]
     Delete {

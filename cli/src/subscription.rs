@@ -1,6 +1,6 @@
-//! `weir subscription`: create, fork, list, show, move, pause and delete work queues over topics.
+//! `weir subscription`: create, fork, list, show, move, purge, pause and delete work queues over topics.
 //!
-//! * `operate`: where messages stand and why, dead letters once more, seeks undone.
+//! * `operate`: where messages stand and why, dead letters once more, purges, seeks undone.
 
 mod operate;
 
@@ -38,6 +38,9 @@ pub(crate) async fn run(connect: &Connect, command: SubscriptionCommand) -> anyh
         SubscriptionCommand::Seek { name, to, dry_run, yes } => {
             let (body, how) = (json!({"to": to}), Move { is_dry_run: dry_run, yes });
             move_to(&api, connect.json, &name, &body, &format!("to {to}"), how).await
+        }
+        SubscriptionCommand::Purge { name, what, dry_run, yes } => {
+            operate::purge(&api, connect.json, &name, &what, Move { is_dry_run: dry_run, yes }).await
         }
         SubscriptionCommand::Undo { name, undo, dry_run, yes } => {
             operate::undo(&api, connect.json, &name, &undo, Move { is_dry_run: dry_run, yes }).await
@@ -203,7 +206,7 @@ async fn delete(api: &Api, name: &str, yes: bool) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// How a subscription is moved.
+/// How a subscription is moved or purged.
 #[derive(Clone, Copy)]
 struct Move {
     is_dry_run: bool,
@@ -240,10 +243,15 @@ async fn move_to(
     }
     let done = ask("").await?;
     output::line(if as_json { done.to_string() } else { said(&done, "will be") });
+    say_undo(as_json, name, &done);
+    Ok(())
+}
+
+/// How what was done can be undone.
+fn say_undo(as_json: bool, name: &str, done: &Value) {
     if let Some(undo) = done["undo"].as_str().filter(|_| !as_json) {
         output::note(format_args!("to take it back: weir subscription undo {name} {undo}"));
     }
-    Ok(())
 }
 
 #[cfg(test)]

@@ -1,4 +1,6 @@
-//! `weir topic`: create, list, show, change and delete topics.
+//! `weir topic`: create, list, show, change, trim and delete topics.
+
+mod trim;
 
 use anyhow::{Context as _, bail};
 use bytes::Bytes;
@@ -31,6 +33,10 @@ pub(crate) async fn run(connect: &Connect, command: TopicCommand) -> anyhow::Res
             Ok(())
         }
         TopicCommand::Set { name, config } => set(&api, connect.json, &name, &config).await,
+        TopicCommand::Trim { name, before, partition, dry_run, yes } => {
+            let trim = trim::Trim { before, partition, is_dry_run: dry_run, yes };
+            trim::run(&api, connect.json, &name, &trim).await
+        }
         TopicCommand::Delete { name, yes } => delete(&api, &name, yes).await,
     }
 }

@@ -259,6 +259,38 @@ async fn credit_moves_by_the_clients_limit_and_places_by_settling() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_worker_whose_messages_are_purged_learns_it_and_has_room_for_new_ones() {
+    for form in FORMS {
+        let mut play = Play::start(1, &json!({"max_unacked": 2, "lease_ms": 600_000}));
+        play.publish(5);
+        let mut worker = Worker::start(play.address(), form, CREDIT).await;
+        worker.take(2).await;
+        assert!(worker.is_idle().await, "two are held, and that is all");
+        let purged = send(&mut play.http, "POST /v1/subscriptions/work:purge", &json!({}));
+        assert_eq!(purged["purged"], 5);
+        assert!(worker.is_idle().await, "nothing of what was there comes");
+        play.publish(3);
+        assert_eq!(offsets(&worker.take(2).await), [5, 6]);
+        worker.ack(1, 2).await;
+        let ServerFrame::LeaseLost(told) = worker.next().await else { panic!() };
+        assert_eq!(
+            told.lost.iter().map(|lost| lost.result).collect::<Vec<_>>(),
+            [LostResult::AlreadySettled; 2]
+        );
+        assert_eq!(worker.settled().await, 2, "settled or lost");
+        worker.ack(3, 4).await;
+        assert_eq!(worker.settled().await, 4);
+        assert_eq!(offsets(&worker.take(1).await), [7]);
+        let undo = json!({"to": "undo", "undo": purged["undo"]});
+        send(&mut play.http, "POST /v1/subscriptions/work:seek", &undo);
+        assert_eq!(offsets(&worker.take(2).await), [0, 1], "what was purged, and not what was done since");
+        worker.ack(5, 5).await;
+        let ServerFrame::LeaseLost(told) = worker.next().await else { panic!() };
+        assert_eq!(told.lost[0].result, LostResult::LeaseLost);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn who_unsubscribes_gives_back_at_once_and_who_comes_back_keeps() {
     for form in FORMS {
         let mut play = Play::start(2, &json!({"lease_ms": 60_000}));

@@ -93,6 +93,12 @@ test('a topic, with every tab and dialog', async ({ page, open, product }) => {
   await page.getByRole('heading', { name: /Confirmed at/ }).waitFor();
   await take(page, '08-publish');
   await page.keyboard.press('Escape');
+  await page.getByRole('button', { name: 'Trim' }).click();
+  await page.getByText('The end', { exact: true }).click();
+  await page.getByRole('button', { name: 'Preview' }).click();
+  await page.getByRole('region', { name: 'Preview', exact: true }).waitFor();
+  await take(page, '09-trim');
+  await page.keyboard.press('Escape');
   await page.getByRole('button', { name: 'Delete' }).click();
   await page.getByRole('alertdialog').waitFor();
   await take(page, '09-delete');

@@ -87,6 +87,11 @@ test('subscriptions, with every tab and dialog', async ({ page, open, product })
   await page.getByRole('region', { name: 'Preview', exact: true }).waitFor();
   await take(page, '28-seek');
   await page.keyboard.press('Escape');
+  await page.getByRole('button', { name: 'Purge' }).click();
+  await page.getByRole('button', { name: 'Preview' }).click();
+  await page.getByRole('region', { name: 'Preview', exact: true }).waitFor();
+  await take(page, '28-purge');
+  await page.keyboard.press('Escape');
   await page.getByRole('button', { name: 'Delete' }).click();
   await page.getByRole('alertdialog').waitFor();
   await take(page, '29-subscription-delete');

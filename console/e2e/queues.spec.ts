@@ -218,6 +218,73 @@ test('a topic leads to its subscriptions, and they lead back', async ({ page, op
   await expect(page).toHaveURL(/\/topics\/mail$/);
 });
 
+test('a purge is counted, needs the name, and can be taken back', async ({ page, open, product }) => {
+  await product.create('orders', { partitions: 2 });
+  await product.subscribe('billing', { topics: ['orders'] });
+  await publishMany(product, 'orders', 10);
+  const [a, b] = await product.pull('billing', 4, { lease_ms: 600_000 });
+  await product.queue('billing', 'settle', {
+    dead: [{ lease: a, reason: 'gone' }],
+    nack: [{ lease: b, delay_ms: 600_000 }],
+  });
+  const before = { unsettled: 9, leased: 2, delayed: 1, ready: 6 };
+  expect(await totals(product, 'billing')).toMatchObject(before);
+  await open('ns/default/subscriptions/billing');
+  await page.getByRole('button', { name: 'Purge' }).press('Enter');
+  const dialog = page.getByRole('dialog', { name: 'Purge billing' });
+  await expect(dialog.getByRole('button', { name: 'Preview' })).toBeFocused();
+  await page.keyboard.press('Enter');
+  const preview = dialog.getByRole('region', { name: 'Preview', exact: true });
+  await expect(preview).toContainText('9 messages would be settled without being delivered, 1 dead letter');
+  expect(await totals(product, 'billing')).toMatchObject(before);
+  // Another choice is another question.
+  await dialog.getByText('Dead letters', { exact: true }).click();
+  await expect(preview).toBeHidden();
+  await dialog.getByRole('button', { name: 'Preview' }).click();
+  await expect(preview).toContainText('1 dead letter would be forgotten');
+  await dialog.getByText('Everything', { exact: true }).click();
+  await dialog.getByRole('button', { name: 'Preview' }).press('Enter');
+  await expectAccessible(page);
+  const typed = preview.getByRole('textbox', { name: /name to confirm/ });
+  await reach(page, typed);
+  await page.keyboard.type('billin');
+  await page.keyboard.press('Enter');
+  await expect(preview.getByRole('button', { name: 'Purge now' })).toBeDisabled();
+  expect(await totals(product, 'billing')).toMatchObject(before);
+  await page.keyboard.type('g');
+  await page.keyboard.press('Enter');
+  await expect(dialog.getByRole('region', { name: 'Result' })).toContainText('10 messages purged, 1 of them');
+  await expectFocusKept(page);
+  expect(await totals(product, 'billing')).toMatchObject({ unsettled: 0, leased: 0, ready: 0 });
+  expect(JSON.parse((await product.call('GET', '/subscriptions/billing/dlq')).text).items).toEqual([]);
+
+  await reach(page, dialog.getByRole('button', { name: 'Undo the purge' }));
+  await page.keyboard.press('Enter');
+  await expect(dialog.getByRole('region', { name: 'Result' })).toContainText('stands again');
+  await expectFocusKept(page);
+  expect(await totals(product, 'billing')).toMatchObject({ unsettled: 9, leased: 0, delayed: 1, ready: 8 });
+  expect(JSON.parse((await product.call('GET', '/subscriptions/billing/dlq')).text).items).toHaveLength(1);
+  // The request can be had for a shell, first as a question.
+  await page.keyboard.press('Escape');
+  await page.getByRole('button', { name: 'Purge' }).click();
+  await dialog.getByRole('button', { name: 'Copy as curl' }).click();
+  expect(JSON.parse(await pasted(page))).toMatchObject({ dry_run: true, purged: 10, dead: 1 });
+});
+
+test('a stream is purged to its end', async ({ page, open, product }) => {
+  await product.create('orders');
+  await product.subscribe('ledger', { mode: 'stream', topics: ['orders'] });
+  await publishMany(product, 'orders', 3);
+  await open('ns/default/subscriptions/ledger?purge=true');
+  const dialog = page.getByRole('dialog', { name: 'Purge ledger' });
+  await expect(dialog.getByText('Everything', { exact: true })).toBeHidden();
+  await dialog.getByRole('button', { name: 'Preview' }).click();
+  await dialog.getByRole('textbox', { name: /name to confirm/ }).fill('ledger');
+  await dialog.getByRole('button', { name: 'Purge now' }).click();
+  await expect(dialog.getByRole('region', { name: 'Result' })).toContainText('3 messages purged');
+  expect(await totals(product, 'ledger')).toMatchObject({ unsettled: 0 });
+});
+
 test('leases say who holds what, and a click shows the message', async ({ page, open, product }) => {
   await product.create('orders');
   await product.subscribe('billing', { topics: ['orders'] });

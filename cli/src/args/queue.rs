@@ -62,15 +62,37 @@ pub(crate) enum SubscriptionCommand {
         #[arg(long)]
         yes: bool,
     },
-    /// Take a seek back: what stood before it, with what was settled since
+    /// Settle everything that waits, without delivering it
     #[command(
-        after_help = "Of each partition the latest four seeks can be undone, an undo as well.\n\nExample:\n  \
+        after_help = "What is ready, leased, delayed and dead is done with, for this subscription alone: the messages stay in \
+        their topic. Leases end. What stood before is kept and can be brought back; messages that the topic's until_settled \
+        has removed since cannot.\n\nExamples:\n  \
+        weir subscription purge billing --dry-run      # how many would go\n  \
+        weir subscription purge billing\n  \
+        weir subscription purge billing --what dead    # only forget dead letters; what went to the dlq stays there"
+    )]
+    Purge {
+        /// Name
+        name: String,
+        /// all, or dead: only dead letters
+        #[arg(long, default_value = "all", value_name = "WHAT", value_parser = ["all", "dead"])]
+        what: String,
+        /// Only say what it would do
+        #[arg(long)]
+        dry_run: bool,
+        /// Do not ask
+        #[arg(long)]
+        yes: bool,
+    },
+    /// Take a seek or purge back: what stood before it, with what was settled since
+    #[command(
+        after_help = "Of each partition the latest four seeks and purges can be undone, an undo as well.\n\nExample:\n  \
         weir subscription undo billing snap_00c0ffee00c0ffee --dry-run"
     )]
     Undo {
         /// Name
         name: String,
-        /// What the seek answered: snap_ and 16 digits
+        /// What the seek or purge answered: snap_ and 16 digits
         undo: String,
         /// Only say what it would do
         #[arg(long)]

@@ -1,10 +1,10 @@
-//! What operators ask of a subscription: where messages stand, dead letters once more, and seeks undone.
+//! What operators ask of a subscription: where messages stand, dead letters once more, purges, and seeks undone.
 
 use anyhow::{Context as _, bail};
 use http::{HeaderMap, Method};
 use serde_json::{Map, Value, json};
 
-use super::{Move, move_to, path};
+use super::{Move, move_to, path, say_undo};
 use crate::args::{Connect, RedriveArgs, StateArgs};
 use crate::client::Api;
 use crate::output;
@@ -227,9 +227,34 @@ fn asked(args: &RedriveArgs, left: u64, cursor: Option<&str>) -> Map<String, Val
     .collect()
 }
 
+/// Asks first what it would do, and then whether it shall.
+pub(super) async fn purge(api: &Api, as_json: bool, name: &str, what: &str, how: Move) -> anyhow::Result<()> {
+    let ask = async |query: &str| {
+        let purge = path(api, &format!("{name}:purge{query}"));
+        api.send(Method::POST, &purge, HeaderMap::new(), json!({"what": what}).to_string()).await?.json()
+    };
+    let said = |answer: &Value, tense: &str| {
+        format!("{} message(s) {tense} purged, {} of them dead", answer["purged"], answer["dead"])
+    };
+    if how.is_dry_run || !how.yes {
+        let would = ask("?dry_run=true").await?;
+        if how.is_dry_run {
+            output::line(if as_json { would.to_string() } else { said(&would, "would be") });
+            return Ok(());
+        }
+        if !output::confirmed(&format!("{}: purge {name}?", said(&would, "would be"))) {
+            bail!("not purged: confirm it, or pass --yes");
+        }
+    }
+    let done = ask("").await?;
+    output::line(if as_json { done.to_string() } else { said(&done, "were") });
+    say_undo(as_json, name, &done);
+    Ok(())
+}
+
 pub(super) async fn undo(api: &Api, as_json: bool, name: &str, undo: &str, how: Move) -> anyhow::Result<()> {
     let body = json!({"to": "undo", "undo": undo});
-    move_to(api, as_json, name, &body, "to where it stood before that seek", how).await
+    move_to(api, as_json, name, &body, "to where it stood before that", how).await
 }
 
 fn text(value: &Value) -> &str {

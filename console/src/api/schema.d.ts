@@ -392,6 +392,28 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/ns/{ns}/subscriptions/{subscription}:purge": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Settle everything that waits, without delivering it
+         * @description Everything published so far that is not settled is: ready, leased, delayed, blocked; and what is dead is forgotten. Leases end. With `what` `dead` only dead letters are forgotten, and nobody's leases end. The messages stay in their topic and with other subscriptions; dead letters on their way to the dead letter topic arrive. The answer's `undo` undoes it, as `to` `undo` of a seek; it brings back no message that `until_settled` has removed since. Errors: `subscription_not_found`, `incarnation_gone` once the topic was deleted, `not_supported` for dead letters of a stream, `invalid_parameter`, `unknown_field`, `busy` beside another seek or purge, `unavailable`; with the outcome `unknown` some partitions may have been purged: purge again.
+         *
+         *     Needs the grant `manage`.
+         */
+        post: operations["purgeSubscription"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/ns/{ns}/subscriptions/{subscription}:redrive": {
         parameters: {
             query?: never;
@@ -447,7 +469,7 @@ export interface paths {
         put?: never;
         /**
          * Move a subscription: deliver again, or skip
-         * @description Everything from there on is delivered, also what was settled or dead; everything before it is settled. Leases end and attempts begin anew. The answer's `undo` brings back what stood before, with what was settled since, as `to` `undo` and that `undo`; of each partition the latest four seeks are kept. Errors: `subscription_not_found`, `incarnation_gone` once the topic was deleted, `invalid_parameter`, `unavailable`; with the outcome `unknown` some partitions may have been moved: seek again.
+         * @description Everything from there on is delivered, also what was settled or dead; everything before it is settled. Leases end and attempts begin anew. The answer's `undo` brings back what stood before, with what was settled since, as `to` `undo` and that `undo`; of each partition the latest four seeks and purges are kept. Errors: `subscription_not_found`, `incarnation_gone` once the topic was deleted, `invalid_parameter`, `unavailable`; with the outcome `unknown` some partitions may have been moved: seek again.
          *
          *     Needs the grant `manage`.
          */
@@ -646,6 +668,28 @@ export interface paths {
         get: operations["readReceipt"];
         put?: never;
         post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/ns/{ns}/topics/{topic}:trim": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Remove a topic's oldest messages for good
+         * @description For all readers and subscriptions, on disk and in the object store; offsets do not change. It cannot be undone. What is gone already is no error. Errors: `topic_not_found`, `partition_not_found`, `beyond_tail` for an offset beyond the end, `topic_closed`, `invalid_parameter`, `unknown_field`, with `If-Match` `version_mismatch` and `incarnation_gone`, `unavailable`; with the outcome `unknown` some partitions may have been trimmed: trim again.
+         *
+         *     Needs the grant `manage`.
+         */
+        post: operations["trimTopic"];
         delete?: never;
         options?: never;
         head?: never;
@@ -1646,6 +1690,84 @@ export interface components {
             /** @description The messages; none if there was nothing to lease. */
             messages: components["schemas"]["Delivery"][];
         };
+        /**
+         * @description What a subscription has not settled, to be settled without being delivered.
+         * @example {
+         *       "what": "all"
+         *     }
+         */
+        Purge: {
+            /** @default null */
+            what: components["schemas"]["PurgeWhat"];
+        };
+        /**
+         * @description What a purge takes.
+         * @enum {string}
+         */
+        PurgeWhat: "all" | "dead";
+        /**
+         * @description What a purge did, or would do.
+         * @example {
+         *       "dead": 1,
+         *       "dry_run": false,
+         *       "parts": [
+         *         {
+         *           "dead": 1,
+         *           "floor": 76520,
+         *           "partition": 0,
+         *           "purged": 121
+         *         }
+         *       ],
+         *       "purged": 121,
+         *       "undo": "snap_6f2c9d1e00a47b35"
+         *     }
+         */
+        Purged: {
+            /** @description It was only asked what it would do. */
+            dry_run: boolean;
+            /**
+             * Format: int64
+             * @description Messages that will not be delivered, and dead ones that are forgotten, as of when it began.
+             */
+            purged: number;
+            /**
+             * Format: int64
+             * @description Of them, the dead ones.
+             */
+            dead: number;
+            /**
+             * @description Undoes it, as `undo` of a seek: of each partition the latest four seeks and purges can be.
+             * @example snap_6f2c9d1e00a47b35
+             */
+            undo?: string;
+            /** @description The same per partition. */
+            parts: components["schemas"]["PurgedPart"][];
+        };
+        /** @description What a purge did to one partition. */
+        PurgedPart: {
+            /** @description Its topic, of a subscription to several. */
+            topic?: string;
+            /**
+             * Format: int32
+             * @description The partition.
+             */
+            partition: number;
+            /**
+             * Format: int64
+             * @description Where it stands afterwards: all before is settled.
+             */
+            floor: number;
+            /**
+             * Format: int64
+             * @description As of the whole.
+             */
+            purged: number;
+            /**
+             * Format: int64
+             * @description As of the whole.
+             */
+            dead: number;
+        };
         /** @description Averages over about the last ten seconds, all partitions together. */
         Rates: {
             /**
@@ -1897,7 +2019,7 @@ export interface components {
              */
             to: string;
             /**
-             * @description With `"to": "undo"`: the `undo` of the answer to the seek that is to be undone.
+             * @description With `"to": "undo"`: the `undo` of the answer to the seek or purge that is to be undone.
              * @default null
              */
             undo: string;
@@ -1932,7 +2054,7 @@ export interface components {
              */
             skipped: number;
             /**
-             * @description Undoes it: of each partition the latest four seeks can be.
+             * @description Undoes it: of each partition the latest four seeks and purges can be.
              * @example snap_6f2c9d1e00a47b35
              */
             undo?: string;
@@ -2582,6 +2704,82 @@ export interface components {
             gets_per_day: number;
             /** @description What that costs. */
             cost_per_day: components["schemas"]["CostPerDay"];
+        };
+        /**
+         * @description A topic's oldest messages, to be removed for good.
+         * @example {
+         *       "before": "76400",
+         *       "partition": 3
+         *     }
+         */
+        Trim: {
+            /**
+             * Format: int32
+             * @description Only this partition; all by default.
+             * @default null
+             */
+            partition: number;
+            /**
+             * @description The first message that stays: an offset, which belongs to one partition, `ts:` and RFC 3339 or milliseconds, or `end`,
+             *     which leaves none.
+             * @default null
+             */
+            before: string;
+        };
+        /**
+         * @description What a trim did, or would do.
+         * @example {
+         *       "bytes": 9100000,
+         *       "dry_run": true,
+         *       "messages": 76400,
+         *       "partitions": [
+         *         {
+         *           "bytes": 9100000,
+         *           "messages": 76400,
+         *           "partition": 3,
+         *           "start": 76400
+         *         }
+         *       ]
+         *     }
+         */
+        Trimmed: {
+            /** @description It was only asked what it would do. */
+            dry_run: boolean;
+            /**
+             * Format: int64
+             * @description Messages that go, those included that compaction had dropped.
+             */
+            messages: number;
+            /**
+             * Format: int64
+             * @description Bytes of the stored batches that go; a batch goes with its last message.
+             */
+            bytes: number;
+            /** @description The same per partition. */
+            partitions: components["schemas"]["TrimmedPartition"][];
+        };
+        /** @description What a trim did to one partition. */
+        TrimmedPartition: {
+            /**
+             * Format: int32
+             * @description The partition.
+             */
+            partition: number;
+            /**
+             * Format: int64
+             * @description Its earliest offset afterwards.
+             */
+            start: number;
+            /**
+             * Format: int64
+             * @description As of the whole.
+             */
+            messages: number;
+            /**
+             * Format: int64
+             * @description As of the whole.
+             */
+            bytes: number;
         };
     };
     responses: never;
@@ -3347,7 +3545,7 @@ export interface operations {
             query?: {
                 /** @description `ready` (if absent), `leased`, `delayed`, `blocked`, `settling`, `filtered` or `dead`. */
                 of?: string;
-                /** @description The messages that were `ready`, `delayed` or `dead` then: `ts:` and RFC 3339 or milliseconds, or the `undo` of a seek for right before it, where what was published since counts as ready. Of each partition the latest four seeks are kept, and about an hour: the first change of each minute keeps what stood before it. `as_of_ms` of the answer is the instant that is shown. 410 `snapshot_gone` if nothing of then or before is kept. */
+                /** @description The messages that were `ready`, `delayed` or `dead` then: `ts:` and RFC 3339 or milliseconds, or the `undo` of a seek or purge for right before it, where what was published since counts as ready. Of each partition the latest four of them are kept, and about an hour: the first change of each minute keeps what stood before it. `as_of_ms` of the answer is the instant that is shown. 410 `snapshot_gone` if nothing of then or before is kept. */
                 as_of?: string;
                 /** @description Only this partition; all by default. */
                 partition?: number;
@@ -3511,6 +3709,47 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["Pulled"];
+                };
+            };
+            /** @description Refused or failed. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    purgeSubscription: {
+        parameters: {
+            query?: {
+                /** @description Only say what it would do. */
+                dry_run?: boolean;
+            };
+            header?: never;
+            path: {
+                /** @description Namespace. */
+                ns: string;
+                /** @description Subscription. */
+                subscription: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: {
+            content: {
+                "application/json": components["schemas"]["Purge"];
+            };
+        };
+        responses: {
+            /** @description What it did, or would do. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Purged"];
                 };
             };
             /** @description Refused or failed. */
@@ -4406,6 +4645,50 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["Receipt"];
+                };
+            };
+            /** @description Refused or failed. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    trimTopic: {
+        parameters: {
+            query?: {
+                /** @description Only say what it would do. */
+                dry_run?: boolean;
+            };
+            header?: {
+                /** @description Only if the configuration still has this tag; 412 otherwise. */
+                "If-Match"?: string;
+            };
+            path: {
+                /** @description Namespace. */
+                ns: string;
+                /** @description Topic. */
+                topic: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["Trim"];
+            };
+        };
+        responses: {
+            /** @description What it did, or would do. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Trimmed"];
                 };
             };
             /** @description Refused or failed. */

@@ -115,6 +115,22 @@ export async function seek(ns: string, name: string, target: SeekTarget, dryRun:
   return bodyOf(answer, 'applied');
 }
 
+/** What a purge takes. */
+export type PurgeWhat = 'all' | 'dead';
+
+/** The request that settles what waits, or only counts it; also shown as curl. */
+export const purgeRequest = (ns: string, name: string, what: PurgeWhat, dryRun: boolean) =>
+  posted(`${subscriptionUrl(ns, name)}:purge${dryRun ? '?dry_run=true' : ''}`, { what });
+
+/** Settles what waits without delivering it, or only counts it. */
+export async function purge(ns: string, name: string, what: PurgeWhat, dryRun: boolean) {
+  const answer = await api.POST('/v1/ns/{ns}/subscriptions/{subscription}:purge', {
+    params: { ...at(ns, name), query: dryRun ? { dry_run: true } : {} },
+    body: { what },
+  });
+  return bodyOf(answer, 'applied');
+}
+
 /** A fork: its name, the instant it begins as, and what is configured otherwise. */
 export interface ForkWish {
   readonly name: string;

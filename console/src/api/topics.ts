@@ -1,7 +1,7 @@
 import { keepPreviousData, type QueryClient, useQuery } from '@tanstack/react-query';
 import type { Patch } from '../edit/changes';
 import { type Listing, PAGE_ROWS } from '../list/pages';
-import { api, bodyOf, type Topic, type TopicConfig } from './client';
+import { api, bodyOf, type Topic, type TopicConfig, type Trimmed, topicUrl } from './client';
 
 const LIVE_MS = 2000;
 
@@ -72,6 +72,45 @@ export async function createTopic(ns: string, topic: string, config: Partial<Top
 
 export async function deleteTopic(ns: string, topic: string) {
   await api.DELETE('/v1/ns/{ns}/topics/{topic}', { params: { path: { ns, topic } } });
+}
+
+/** What a trim removes: everything before this, of one partition or of all. */
+export interface TrimWish {
+  readonly before: string;
+  readonly partition?: number;
+}
+
+/** The request that trims a topic, or only says what that would do; also shown as curl. */
+export const trimRequest = (ns: string, topic: string, wish: TrimWish, dryRun: boolean) => ({
+  method: 'POST' as const,
+  url: `${topicUrl(ns, topic)}:trim${dryRun ? '?dry_run=true' : ''}`,
+  headers: { 'Content-Type': 'application/json' },
+  body: JSON.stringify(wish),
+});
+
+/** Removes the oldest messages of the life and version that `etag` names, or only says what that would do. */
+export async function trim(ns: string, topic: string, etag: string, wish: TrimWish, dryRun: boolean) {
+  const answer = await api.POST('/v1/ns/{ns}/topics/{topic}:trim', {
+    params: {
+      path: { ns, topic },
+      header: { 'If-Match': etag },
+      query: dryRun ? { dry_run: true } : {},
+    },
+    body: wish as never,
+  });
+  return bodyOf(answer, 'applied');
+}
+
+/** Removes what a preview showed, and nothing that came since. */
+export async function trimAsShown(ns: string, topic: string, etag: string, shown: Trimmed): Promise<Trimmed> {
+  const done = { ...shown, dry_run: false, messages: 0, bytes: 0 };
+  for (const { partition, start, messages } of shown.partitions) {
+    if (messages === 0) continue;
+    const trimmed = await trim(ns, topic, etag, { partition, before: `${start}` }, false);
+    done.messages += trimmed.messages;
+    done.bytes += trimmed.bytes;
+  }
+  return done;
 }
 
 export async function changeTopic(ns: string, topic: string, etag: string, patch: Patch): Promise<Described> {

@@ -46,7 +46,7 @@ const start = createRoute({ getParentRoute: () => root, path: '/ns/$ns/start', c
 const topic = createRoute({
   getParentRoute: () => root,
   path: '/ns/$ns/topics/$topic',
-  validateSearch: z.object({ publish: flag, delete: flag }),
+  validateSearch: z.object({ publish: flag, trim: flag, delete: flag }),
   component: lazyRouteComponent(
     chunk(() => import('../topic/page')),
     'TopicPage',
@@ -67,6 +67,7 @@ const messages = createRoute({
   path: 'messages',
   validateSearch: z.object({
     publish: flag,
+    trim: flag,
     delete: flag,
     from: text,
     partition: z.catch(z.optional(z.number().check(z.nonnegative())), undefined),
@@ -100,7 +101,7 @@ const config = createRoute({
 const subscription = createRoute({
   getParentRoute: () => root,
   path: '/ns/$ns/subscriptions/$subscription',
-  validateSearch: z.object({ seek: flag, fork: flag, delete: flag, explain: text }),
+  validateSearch: z.object({ seek: flag, purge: flag, fork: flag, delete: flag, explain: text }),
   component: lazyRouteComponent(
     chunk(() => import('../subscription/page')),
     'SubscriptionPage',
@@ -119,7 +120,14 @@ const queueOverview = createRoute({
 const leases = createRoute({
   getParentRoute: () => subscription,
   path: 'leases',
-  validateSearch: z.object({ seek: flag, fork: flag, delete: flag, explain: text, cursor: text }),
+  validateSearch: z.object({
+    seek: flag,
+    purge: flag,
+    fork: flag,
+    delete: flag,
+    explain: text,
+    cursor: text,
+  }),
   component: lazyRouteComponent(
     chunk(() => import('../subscription/leases')),
     'LeasesTab',
@@ -129,7 +137,14 @@ const leases = createRoute({
 const dead = createRoute({
   getParentRoute: () => subscription,
   path: 'dead',
-  validateSearch: z.object({ seek: flag, fork: flag, delete: flag, explain: text, reason: text }),
+  validateSearch: z.object({
+    seek: flag,
+    purge: flag,
+    fork: flag,
+    delete: flag,
+    explain: text,
+    reason: text,
+  }),
   component: lazyRouteComponent(
     chunk(() => import('../subscription/dead')),
     'DeadTab',

@@ -11,7 +11,7 @@ import { instant, parseInstant, zoneName } from '../format/time';
 import { CopyButton } from '../ui/copy';
 import { Check, Field, Segments } from '../ui/field';
 import { ProblemBox } from '../ui/problem';
-import { lastSeekOf } from './seek';
+import { lastMoveOf } from './moves';
 
 type When = 'now' | 'seek' | 'time';
 
@@ -25,7 +25,7 @@ export function ForkForm({ subscription: { ns, name }, onClose }: ForkProps) {
   const client = useQueryClient();
   const navigate = useNavigate();
   const [to, setTo] = useState(`${name}-fork`.slice(0, 255));
-  const when = useWhen(lastSeekOf(ns, name));
+  const when = useWhen(lastMoveOf(ns, name)?.undo);
   const [paused, setPaused] = useState(false);
   const [tried, setTried] = useState(false);
   const hint = useId();

@@ -12,6 +12,7 @@ import { EntityPage, Tabs } from '../ui/entity';
 import { ProblemBox } from '../ui/problem';
 import { ExplainForm } from './explain';
 import { ForkForm } from './fork';
+import { PurgeForm } from './purge';
 import { SeekForm } from './seek';
 
 const TABS = [
@@ -81,7 +82,7 @@ function Actions({ subscription }: { subscription: Subscription }) {
   const navigate = useNavigate();
   const client = useQueryClient();
   const { ns, name, config } = subscription;
-  const open = (dialog: { seek?: true; fork?: true; delete?: true; explain?: string }) =>
+  const open = (dialog: { seek?: true; purge?: true; fork?: true; delete?: true; explain?: string }) =>
     void navigate({ to: '.', search: (before) => ({ ...before, ...dialog }) });
   const pause = useMutation({
     mutationFn: () => setPaused(ns, name, !config.paused),
@@ -99,6 +100,9 @@ function Actions({ subscription }: { subscription: Subscription }) {
       </button>
       <button type="button" onClick={() => open({ fork: true })}>
         Fork
+      </button>
+      <button type="button" onClick={() => open({ purge: true })}>
+        Purge
       </button>
       <button type="button" onClick={() => open({ seek: true })}>
         Seek
@@ -130,6 +134,7 @@ function Dialogs({ subscription }: { subscription: Subscription }) {
       search: (before) => ({
         ...before,
         seek: undefined,
+        purge: undefined,
         fork: undefined,
         delete: undefined,
         explain: undefined,
@@ -151,6 +156,9 @@ function Dialogs({ subscription }: { subscription: Subscription }) {
       </Sheet>
       <Sheet title={`Seek ${subscription.name}`} open={search.seek === true} onClose={close}>
         <SeekForm subscription={subscription} onClose={close} />
+      </Sheet>
+      <Sheet title={`Purge ${subscription.name}`} open={search.purge === true} onClose={close}>
+        <PurgeForm subscription={subscription} onClose={close} />
       </Sheet>
       <Sheet title={`Fork ${subscription.name}`} open={search.fork === true} onClose={close}>
         <ForkForm subscription={subscription} onClose={close} />

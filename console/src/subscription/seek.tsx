@@ -9,13 +9,9 @@ import { instant, parseInstant, zoneName } from '../format/time';
 import { CopyButton } from '../ui/copy';
 import { Field, Segments } from '../ui/field';
 import { ProblemBox } from '../ui/problem';
+import { lastMoveOf, moved } from './moves';
 
 type Kind = 'earliest' | 'latest' | 'offset' | 'time';
-
-/** What takes the last seek of each subscription back, as long as the page is open. */
-const lastSeek = new Map<string, string>();
-
-export const lastSeekOf = (ns: string, name: string) => lastSeek.get(`${ns}/${name}`);
 
 interface SeekProps {
   readonly subscription: Subscription;
@@ -36,11 +32,11 @@ export function SeekForm({ subscription, onClose }: SeekProps) {
   const move = useMutation({
     mutationFn: (wish: SeekTarget) => seek(ns, name, wish, false),
     onSuccess: ({ undo }) => {
-      if (undo) lastSeek.set(`${ns}/${name}`, undo);
+      moved(ns, name, 'seek', undo);
       void client.invalidateQueries({ queryKey: subscriptionKey(ns, name) });
     },
   });
-  const undo = lastSeekOf(ns, name);
+  const last = lastMoveOf(ns, name);
   const ask = (wish: SeekTarget) => {
     move.reset();
     preview.mutate(wish);
@@ -133,15 +129,15 @@ export function SeekForm({ subscription, onClose }: SeekProps) {
           />
         )}
         {move.data && <Done seeked={move.data} />}
-        {undo && wish?.undo !== undo && !preview.isPending && (
+        {last && wish?.undo !== last.undo && !preview.isPending && (
           <p className="note">
-            {move.data ? 'It can be taken back, ' : 'The last seek from here can be taken back, '}
+            {move.data ? 'It can be taken back, ' : `The last ${last.what} from here can be taken back, `}
             also with{' '}
             <code>
-              weir subscription undo {name} {undo}
+              weir subscription undo {name} {last.undo}
             </code>{' '}
-            <button type="button" onClick={() => ask({ to: 'undo', undo })}>
-              Undo the last seek
+            <button type="button" onClick={() => ask({ to: 'undo', undo: last.undo })}>
+              Undo the last {last.what}
             </button>
           </p>
         )}

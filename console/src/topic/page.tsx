@@ -9,6 +9,7 @@ import { CopyButton } from '../ui/copy';
 import { Sheet } from '../ui/dialog';
 import { EntityPage, Tabs } from '../ui/entity';
 import { PublishForm } from './publish';
+import { TrimForm } from './trim';
 
 const TABS = [
   { to: '/ns/$ns/topics/$topic', label: 'Overview', exact: true },
@@ -50,7 +51,7 @@ export function TopicPage() {
 
 function TopicActions({ ns, topic }: { ns: string; topic: string }) {
   const navigate = useNavigate();
-  const open = (name: 'publish' | 'delete') =>
+  const open = (name: 'publish' | 'trim' | 'delete') =>
     void navigate({ to: '.', search: (before) => ({ ...before, [name]: true }) });
   return (
     <>
@@ -58,6 +59,9 @@ function TopicActions({ ns, topic }: { ns: string; topic: string }) {
       <CopyButton text={() => location.href} label="Link" />
       <button type="button" onClick={() => open('delete')}>
         Delete
+      </button>
+      <button type="button" onClick={() => open('trim')}>
+        Trim
       </button>
       <button type="button" className="primary" onClick={() => open('publish')}>
         Publish test
@@ -71,12 +75,18 @@ function TopicDialogs({ ns, topic }: { ns: string; topic: string }) {
   const navigate = useNavigate();
   const data = useTopic(ns, topic).data;
   const close = () =>
-    void navigate({ to: '.', search: (before) => ({ ...before, publish: undefined, delete: undefined }) });
+    void navigate({
+      to: '.',
+      search: (before) => ({ ...before, publish: undefined, trim: undefined, delete: undefined }),
+    });
   if (!data) return null;
   return (
     <>
       <Sheet title="Publish a test message" place="side" open={search.publish === true} onClose={close}>
         <PublishForm ns={ns} topic={topic} config={data.topic.config} />
+      </Sheet>
+      <Sheet title={`Trim ${topic}`} open={search.trim === true} onClose={close}>
+        <TrimForm described={data} onClose={close} />
       </Sheet>
       <DeleteTopic topic={data.topic} open={search.delete === true} onClose={close} />
     </>

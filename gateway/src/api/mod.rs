@@ -3,6 +3,7 @@
 //! ```text
 //!   topic, namespace, message, limits   JSON bodies (serde) with their schemas (utoipa)
 //!   subscription, queue                 the same: what is set, and what is leased and settled
+//!   removal                             the same: what is purged and trimmed
 //!   storage                             where messages are, and what keeping them costs
 //!   problem                             the one error body, RFC 9457
 //!   operations                          every operation as data: path, grant, parameters, answers
@@ -17,6 +18,7 @@ pub mod openapi;
 pub mod operations;
 mod problem;
 mod queue;
+mod removal;
 mod storage;
 mod subscription;
 mod topic;
@@ -37,6 +39,7 @@ pub use queue::{
     OutputMessage, PublishedMessage, Pull, PullScope, Pulled, Redrive, Redriven, Rejection, Seek, Seeked,
     SeekedPart, Settle, SettleOutcome, Settled, SettledLease, Takeover,
 };
+pub use removal::{Purge, PurgeWhat, Purged, PurgedPart, Trim, Trimmed, TrimmedPartition};
 pub use storage::{CostPerDay, PartitionStorage, StoragePrices, TopicStorage};
 pub use subscription::{
     Mode, Order, Subscription, SubscriptionConfig, SubscriptionPage, SubscriptionPart, SubscriptionPatch,

@@ -14,9 +14,9 @@ use utoipa::openapi::{
 use super::operations::{Answer, Body, Content, Kind, OPERATIONS, Operation, Param, Verb};
 use super::{
     BatchLine, BatchPublished, Explained, ForkSubscription, LeasePage, NamespaceConfig, NamespacePage,
-    NamespacePatch, OutputMessage, Problem, ProblemOutcome, Producer, Published, Pull, Pulled, ReadPage,
-    Receipt, Record, Redrive, Redriven, Seek, Seeked, Service, Settle, Settled, SubscriptionConfig,
-    SubscriptionPage, SubscriptionPatch, TopicConfig, TopicPage, TopicPatch,
+    NamespacePatch, OutputMessage, Problem, ProblemOutcome, Producer, Published, Pull, Pulled, Purge, Purged,
+    ReadPage, Receipt, Record, Redrive, Redriven, Seek, Seeked, Service, Settle, Settled, SubscriptionConfig,
+    SubscriptionPage, SubscriptionPatch, TopicConfig, TopicPage, TopicPatch, Trim, Trimmed,
 };
 
 const ABOUT: &str = "Durable messaging over HTTP and WebSocket. Paths with `/v1/ns/{ns}/topics` and \
@@ -205,6 +205,8 @@ fn components() -> Components {
     collect::<TopicConfig>(&mut found);
     collect::<TopicPatch>(&mut found);
     collect::<TopicPage>(&mut found);
+    collect::<Trim>(&mut found);
+    collect::<Trimmed>(&mut found);
     collect::<Published>(&mut found);
     collect::<BatchLine<'_>>(&mut found);
     collect::<BatchPublished>(&mut found);
@@ -223,6 +225,8 @@ fn components() -> Components {
     collect::<ForkSubscription>(&mut found);
     collect::<Seek>(&mut found);
     collect::<Seeked>(&mut found);
+    collect::<Purge>(&mut found);
+    collect::<Purged>(&mut found);
     collect::<LeasePage>(&mut found);
     collect::<Explained>(&mut found);
     collect::<Redrive>(&mut found);

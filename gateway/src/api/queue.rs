@@ -285,7 +285,7 @@ pub struct Seek {
     /// Or `undo`, with `undo`.
     #[schema(value_type = String, required = true)]
     pub to: serde_json::Value,
-    /// With `"to": "undo"`: the `undo` of the answer to the seek that is to be undone.
+    /// With `"to": "undo"`: the `undo` of the answer to the seek or purge that is to be undone.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub undo: Option<String>,
@@ -304,7 +304,7 @@ pub struct Seeked {
     pub redelivered: u64,
     /// Messages before it that were not settled.
     pub skipped: u64,
-    /// Undoes it: of each partition the latest four seeks can be.
+    /// Undoes it: of each partition the latest four seeks and purges can be.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false, example = "snap_6f2c9d1e00a47b35")]
     pub undo: Option<String>,

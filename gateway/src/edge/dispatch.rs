@@ -26,7 +26,8 @@ use super::console::Console;
 use super::counts::QueueCounts;
 use super::route::Route;
 use super::{
-    events, forks, namespaces, operate, origin, publish, queues, read, receipts, subscriptions, topics,
+    events, forks, namespaces, operate, origin, publish, queues, read, receipts, removal, subscriptions,
+    topics,
 };
 use crate::api::operations::{PUBLIC, Target};
 use crate::api::{
@@ -364,6 +365,7 @@ async fn run(id: &'static str, call: Call) -> Result<Response, Problem> {
         "readTopic" => topics::read(call).await,
         "updateTopic" => topics::update(call).await,
         "deleteTopic" => topics::delete(call).await,
+        "trimTopic" => removal::trim(call).await,
         "listSubscriptions" => subscriptions::list(call).await,
         "createSubscription" => subscriptions::create(call).await,
         "readSubscription" => subscriptions::read(call).await,
@@ -373,6 +375,7 @@ async fn run(id: &'static str, call: Call) -> Result<Response, Problem> {
         "resumeSubscription" => subscriptions::pause(call, false).await,
         "forkSubscription" => forks::fork(call).await,
         "seekSubscription" => queues::seek(call).await,
+        "purgeSubscription" => removal::purge(call).await,
         "redriveDeadLetters" => operate::redrive(call).await,
         "listLeases" => queues::leases(call).await,
         "listMessagesOfState" => operate::state(call).await,

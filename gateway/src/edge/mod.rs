@@ -4,7 +4,7 @@
 //!   hyper ─▶ dispatch: Host, Origin, route, parameters, authorize ─▶ handlers ─▶ services
 //!   handlers   topics, namespaces, publish, receipts, read, events
 //!              subscriptions (what is set), forks, queues (pull, settle, seek, leases), operate (state, explain,
-//!              redrive), outputs (what a settle publishes)
+//!              redrive), outputs (what a settle publishes), removal (purge, trim)
 //!   input      bodies and headers as records       record    records as JSON and answers
 //!   confirm    what requests and answers say of confirms      encoding  compressed payloads
 //! ```
@@ -33,6 +33,7 @@ mod queues;
 mod read;
 mod receipts;
 mod record;
+mod removal;
 mod route;
 mod subscriptions;
 mod topics;

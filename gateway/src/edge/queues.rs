@@ -173,7 +173,7 @@ pub(super) async fn seek(mut call: Call) -> Result<Response, Problem> {
         Some(token) if asked.to == "undo" => (At::Earliest(true), undo_name("undo", token)?),
         Some(_) => return Err(Problem::invalid_parameter("undo", "goes with \"to\": \"undo\"")),
         None if asked.to == "undo" => {
-            return Err(Problem::invalid_parameter("undo", "say which seek: its answer's undo"));
+            return Err(Problem::invalid_parameter("undo", "say which seek or purge: its answer's undo"));
         }
         None => (target(&asked.to)?, 0),
     };
@@ -202,8 +202,9 @@ pub(super) async fn seek(mut call: Call) -> Result<Response, Problem> {
 
 /// The number of what stood before a seek.
 fn undo_name(field: &str, token: &str) -> Result<u64, Problem> {
-    snapshot_named(token)
-        .ok_or_else(|| Problem::invalid_parameter(field, "not what a seek answered: snap_ and 16 digits"))
+    snapshot_named(token).ok_or_else(|| {
+        Problem::invalid_parameter(field, "not what a seek or purge answered: snap_ and 16 digits")
+    })
 }
 
 /// A text, or a number, which is an offset.

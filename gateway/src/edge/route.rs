@@ -31,9 +31,9 @@ struct Template {
 enum Part {
     Text(&'static str),
     Param(&'static str),
-    /// `{subscription}`, or with a verb behind it as in `{subscription}:pull`. Names hold no colon, so that what
-    /// stands behind one is the verb, and a path with a verb that does not exist is not found.
-    Subscription(&'static str),
+    /// `{subscription}`, or with a verb behind it as in `{subscription}:pull` and `{topic}:trim`. Names hold no colon, so
+    /// that what stands behind one is the verb, and a path with a verb that does not exist is not found.
+    Verb(&'static str, &'static str),
 }
 
 impl Template {
@@ -48,11 +48,11 @@ impl Template {
 
 impl Part {
     fn of(segment: &'static str) -> Self {
-        if let Some(verb) = segment.strip_prefix("{subscription}") {
-            return Self::Subscription(verb);
+        match segment.strip_prefix('{').and_then(|segment| segment.split_once('}')) {
+            None => Self::Text(segment),
+            Some((name, verb)) if name == "subscription" || !verb.is_empty() => Self::Verb(name, verb),
+            Some((name, _)) => Self::Param(name),
         }
-        let name = segment.strip_prefix('{').and_then(|segment| segment.strip_suffix('}'));
-        name.map_or(Self::Text(segment), Self::Param)
     }
 }
 
@@ -152,7 +152,7 @@ fn matches(parts: &[Part], segments: &[Cow<'_, str>]) -> bool {
         && parts.iter().zip(segments).all(|(part, segment)| match part {
             Part::Text(text) => text == segment,
             Part::Param(_) => true,
-            Part::Subscription(verb) => name_before(verb, segment).is_some(),
+            Part::Verb(_, verb) => name_before(verb, segment).is_some(),
         })
 }
 
@@ -160,7 +160,7 @@ fn bind(parts: &[Part], segments: Vec<Cow<'_, str>>) -> Vec<(&'static str, Strin
     let bound = parts.iter().zip(segments).filter_map(|(part, segment)| match part {
         Part::Text(_) => None,
         Part::Param(name) => Some((*name, segment.into_owned())),
-        Part::Subscription(verb) => Some(("subscription", name_before(verb, &segment)?.to_owned())),
+        Part::Verb(name, verb) => Some((*name, name_before(verb, &segment)?.to_owned())),
     });
     bound.collect()
 }
@@ -256,6 +256,15 @@ mod tests {
         }
         let nameless = find(Method::POST, "/v1/subscriptions/:pull").unwrap();
         assert_eq!(nameless.name("subscription").unwrap_err().code, "invalid_name");
+    }
+
+    #[test]
+    fn a_verb_may_stand_behind_a_topics_name() {
+        let trim = find(Method::POST, "/v1/topics/orders:trim").unwrap();
+        assert_eq!((trim.operation.id, trim.path("topic")), ("trimTopic", "orders"));
+        let read = find(Method::GET, "/v1/ns/shop/topics/orders:trim").unwrap();
+        assert_eq!(read.name("topic").unwrap_err().code, "invalid_name", "no topic has such a name");
+        assert_eq!(find(Method::POST, "/v1/topics/orders:eat").unwrap_err(), "method_not_allowed");
     }
 
     #[test]

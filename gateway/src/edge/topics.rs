@@ -38,7 +38,7 @@ pub(super) fn tag(incarnation: u64, version: u32) -> String {
     format!("\"{incarnation}:{version}\"")
 }
 
-/// The life and version that `If-Match` names, if there is one.
+/// The numbers of the tag that `If-Match` names, if there is one.
 pub(super) fn if_match(call: &Call) -> Result<Option<(u64, u32)>, Problem> {
     let Some(text) = call.header("if-match")? else { return Ok(None) };
     let parts = text.trim_matches('"').split_once(':');
@@ -51,7 +51,8 @@ pub(super) fn page_limit(call: &Call) -> u32 {
     u32::try_from(call.route.integer("limit").unwrap_or(PAGE_DEFAULT)).unwrap_or(u32::MAX)
 }
 
-fn expected(call: &Call) -> Result<Option<(Incarnation, ConfigVersion)>, Problem> {
+/// The life and version that `If-Match` names, if there is one.
+pub(super) fn expected(call: &Call) -> Result<Option<(Incarnation, ConfigVersion)>, Problem> {
     let named = if_match(call)?;
     Ok(named.map(|(incarnation, version)| (Incarnation(incarnation), ConfigVersion(version))))
 }

@@ -1,11 +1,11 @@
 //! What a request means, in the words of the protocol: no HTTP, no sockets, no JSON, no authorisation.
 //!
 //! ```text
-//!   Services ─┬─ topics      create, describe, change, delete, list; auto-create
+//!   Services ─┬─ topics      create, describe, change, trim, delete, list; auto-create
 //!             ├─ namespaces  the same for namespaces
 //!             ├─ publisher   records in, offsets out; receipts; producers; channels of sockets
 //!             ├─ reader      one read, or a subscription over partitions and topics
-//!             └─ subscriptions  work queues: configuration, pull, settle, seek, leases
+//!             └─ subscriptions  work queues: configuration, pull, settle, seek, purge, leases
 //! ```
 //!
 //! All of them are cheap clones. Whoever calls them has authorised the caller.
@@ -19,6 +19,7 @@ mod services;
 pub mod subscriptions;
 mod token;
 mod topics;
+mod trim;
 
 pub use namespaces::Namespaces;
 pub use page::Page;
@@ -27,6 +28,7 @@ pub use read::Reader;
 pub use services::{ServiceConfig, Services};
 pub use subscriptions::Subscriptions;
 pub use topics::{ListTopics, TopicView, Topics, default_topic_config};
+pub use trim::Trim;
 
 /// Why a request was not done. Converts one to one into a problem body.
 pub use crate::storage::Failure as ServiceError;

@@ -64,7 +64,7 @@ pub fn default_topic_config(level_max: Level) -> TopicConfig {
 /// Manages topics.
 #[derive(Debug, Clone)]
 pub struct Topics {
-    storage: Storage,
+    pub(super) storage: Storage,
     namespaces: Namespaces,
 }
 

@@ -354,6 +354,7 @@ async fn a_subscription_of_a_deleted_topic_is_gone_but_can_be_seen_and_deleted()
             ("pull", json!({"wait_ms": 20_000})),
             ("settle", json!({"ack": leases_of(&pulled)})),
             ("seek", json!({"to": "latest"})),
+            ("purge", json!({})),
         ] {
             let gone = play.post(&format!("billing:{verb}"), &body).await;
             assert_eq!((gone.status, gone.code()), (410, "incarnation_gone"), "{verb}");
@@ -399,6 +400,10 @@ async fn a_partition_that_fails_does_not_hold_up_the_others() {
     assert_eq!(shown.body["parts"][1]["leased"], Value::Null);
     let moved = play.post("billing:seek", &json!({"to": "latest"})).await;
     assert_eq!((moved.status, &moved.body["outcome"]), (503, &json!("unknown")), "one part was moved");
+    let purged = play.post("billing:purge?dry_run=true", &json!({})).await;
+    assert_eq!((purged.status, &purged.body["outcome"]), (503, &json!("none")), "it was only asked");
+    let purged = play.post("billing:purge", &json!({})).await;
+    assert_eq!((purged.status, &purged.body["outcome"]), (503, &json!("unknown")), "one part was purged");
 }
 
 #[tokio::test]
@@ -418,6 +423,25 @@ async fn a_seek_sums_what_it_would_do_and_does_it_when_told() {
     assert_eq!(leases_of(&play.pull(&json!({})).await).len(), 4);
     let offset = play.post("billing:seek", &json!({"to": 1})).await;
     assert_eq!((offset.status, &offset.body["field"]), (400, &json!("to")), "of two partitions");
+}
+
+#[tokio::test]
+async fn a_purge_sums_what_it_would_do_and_names_what_it_keeps_when_told() {
+    let play = Play::start(&[1, 1]).await;
+    play.create("billing").await;
+    play.node.publish(0, 3);
+    play.node.publish(1, 2);
+    let dry = play.post("billing:purge?dry_run=true", &json!({})).await;
+    assert_eq!((&dry.body["purged"], &dry.body["dead"]), (&json!(7), &json!(2)), "{dry:?}");
+    assert_eq!((&dry.body["dry_run"], &dry.body["undo"]), (&json!(true), &Value::Null));
+    let dead = play.post("billing:purge", &json!({"what": "dead"})).await;
+    assert_eq!((&dead.body["purged"], &dead.body["dead"]), (&json!(2), &json!(2)));
+    assert_eq!(leases_of(&play.pull(&json!({"max": 1})).await).len(), 1, "only dead letters went");
+    let done = play.post("billing:purge", &json!({"what": "all"})).await;
+    assert_eq!((&done.body["parts"][0]["purged"], &done.body["parts"][1]["floor"]), (&json!(4), &json!(2)));
+    assert!(done.body["undo"].as_str().unwrap().starts_with("snap_"));
+    assert_ne!(done.body["undo"], dead.body["undo"]);
+    assert_eq!(leases_of(&play.pull(&json!({})).await).len(), 0);
 }
 
 #[tokio::test]

@@ -182,6 +182,7 @@ impl Node {
             }
             Method::ListLeases => state.leases(&decode(body))?.encode_to_vec(),
             Method::Seek => state.seek(&decode(body))?.encode_to_vec(),
+            Method::Purge => state.purge(&decode(body))?.encode_to_vec(),
             other => panic!("{other:?} was not expected"),
         })
     }
@@ -401,6 +402,18 @@ impl State {
             part.ready = (floor..part.end).collect();
         }
         Ok(answer)
+    }
+
+    fn purge(&mut self, request: &PurgeRequest) -> Result<PurgeAnswer, Refusal> {
+        let part = self.part(&request.part)?;
+        let unsettled = (0..part.end).filter(|offset| !part.settled.contains(offset)).count() as u64;
+        if !(request.is_dry_run || request.is_dead_only) {
+            part.leased.clear();
+            part.settled = (0..part.end).collect();
+            part.ready.clear();
+        }
+        let settled = if request.is_dead_only { 0 } else { unsettled };
+        Ok(PurgeAnswer { floor: part.end, settled, dead: 1 })
     }
 }
 

@@ -9,6 +9,7 @@
 //!   read      one read, a subscription stream, statistics       (the partition's shard)
 //!   subscription  create, describe, update, delete, list        (the home shard of its name)
 //!                 pull, settle, leases, statistics, seek        (the partition's shard)
+//!   removal   purge a part, trim a partition                    (the partition's shard)
 //!   output    settle and publish in one entry                   (the partition's shard)
 //!   consume   a stream of leases, settles in runs, leaving      (the partition's shard)
 //!   share     who of a stream's consumers reads which part       (the home shard of its name)
@@ -28,6 +29,7 @@ mod parts;
 mod publish;
 mod read;
 mod refusal;
+mod removal;
 mod session;
 mod share;
 mod subscription;
@@ -43,6 +45,7 @@ pub use parts::*;
 pub use publish::*;
 pub use read::*;
 pub use refusal::*;
+pub use removal::*;
 pub use session::*;
 pub use share::*;
 pub use subscription::*;
@@ -84,6 +87,8 @@ pub enum Method {
     ProducerState = 24,
     /// [`ConfirmStateRequest`] → [`ConfirmState`]. May wait for the level.
     ConfirmState = 25,
+    /// [`TrimRequest`] → [`TrimAnswer`].
+    Trim = 26,
 
     /// [`CreateSubscriptionRequest`] → [`SubscriptionCreated`]. Home shard. Answered when every partition has its part.
     CreateSubscription = 40,
@@ -121,6 +126,8 @@ pub enum Method {
     ListParts = 58,
     /// [`ShareRequest`] → [`ShareAnswer`]. Home shard. May wait for another share.
     Share = 59,
+    /// [`PurgeRequest`] → [`PurgeAnswer`].
+    Purge = 60,
 }
 
 impl Method {
@@ -143,6 +150,7 @@ impl Method {
             23 => Self::PartitionStats,
             24 => Self::ProducerState,
             25 => Self::ConfirmState,
+            26 => Self::Trim,
             40 => Self::CreateSubscription,
             41 => Self::DescribeSubscription,
             42 => Self::UpdateSubscription,
@@ -161,6 +169,7 @@ impl Method {
             56 => Self::Redrive,
             58 => Self::ListParts,
             59 => Self::Share,
+            60 => Self::Purge,
             _ => return None,
         })
     }

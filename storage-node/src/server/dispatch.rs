@@ -14,7 +14,7 @@ use weir_protocol::rpc::{ClusterMap, Level, Method, NodeInfo, Refusal, ShardInfo
 use weir_transport::{Peer, Reply, Request, Service};
 
 use super::room::Room;
-use super::{cursor, publish, queue, receipt, topics};
+use super::{cursor, publish, queue, receipt, topics, trim};
 use crate::metrics::NodeMetrics;
 use crate::replica::{Sender, ShardHandle};
 
@@ -84,6 +84,10 @@ impl Service for NodeService {
                     answer_bytes(reply, async { topics::change(shard, room, command?).await }.await);
                 });
             }
+            Method::Trim => {
+                let room = self.room.clone();
+                spawn(async move { answer(reply, trim::trim(shard, room, body).await) });
+            }
             of_a_queue => self.queue_call(of_a_queue, shard, body, reply),
         }
     }
@@ -120,6 +124,9 @@ impl NodeService {
             }
             Method::Seek => {
                 spawn(async move { answer(reply, queue::seek(shard, room, body).await) });
+            }
+            Method::Purge => {
+                spawn(async move { answer(reply, queue::purge(shard, room, body).await) });
             }
             other => unreachable!("{other:?} is no method of queues: the caller has all others"),
         }

@@ -48,7 +48,7 @@ impl Room {
                     ("", Some(store)) => format!("{full}; {store}"),
                     (_, Some(store)) => format!("{full}; {store}. The oldest messages belong to: {pinning}"),
                     (_, None) => format!(
-                        "{full}; the oldest messages belong to: {pinning}. Shorten retention or delete topics"
+                        "{full}; the oldest messages belong to: {pinning}. Shorten retention, trim or delete topics"
                     ),
                 };
                 Refusal { retry_after_ms: Some(1_000), ..Refusal::new(ErrorCode::JournalFull, detail) }

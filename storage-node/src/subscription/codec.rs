@@ -19,6 +19,7 @@ fn event() -> PartEvent {
         ],
         delivered: vec![Delivered { offset: Offset(171), attempts: 2 }],
         seek: Some(Seek { to: Offset(7), fence: Fence(3 << 32), keep_as: 9, back_to: 0 }),
+        forgotten: None,
         revived: vec![Offset(3)..Offset(5)],
         forgets_dead: false,
     }

@@ -60,6 +60,13 @@ pub struct Seek {
     pub back_to: u64,
 }
 
+/// All dead letters were forgotten.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Forgotten {
+    /// What stood before is kept under this name; 0: with a seek, which keeps it itself.
+    pub keep_as: u64,
+}
+
 /// One step of a part, applied in the order of the fields. An ack takes 2 to 4 bytes where ranges coalesce.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct PartEvent {
@@ -73,6 +80,8 @@ pub struct PartEvent {
     pub delivered: Vec<Delivered>,
     /// Moved, after all of the above.
     pub seek: Option<Seek>,
+    /// What was given up until here, and not revived, stays settled and is not known as dead any more.
+    pub forgotten: Option<Forgotten>,
     /// Given up before, and to be delivered again after all.
     pub revived: Vec<Range<Offset>>,
     /// Of an earlier build: what is dead in it cannot be revived.
@@ -88,6 +97,7 @@ impl PartEvent {
             && self.nacked.is_empty()
             && self.delivered.is_empty()
             && self.seek.is_none()
+            && self.forgotten.is_none()
             && self.revived.is_empty()
     }
 
@@ -145,6 +155,8 @@ struct StoredEvent {
     /// With dead ones: they can be revived.
     #[prost(bool, tag = "7")]
     remembers_dead: bool,
+    #[prost(message, optional, tag = "8")]
+    forgotten: Option<StoredForgotten>,
 }
 
 #[derive(Clone, PartialEq, Message)]
@@ -155,6 +167,12 @@ struct StoredDead {
     attempts: u32,
     #[prost(string, tag = "3")]
     reason: String,
+}
+
+#[derive(Clone, Copy, PartialEq, Message)]
+struct StoredForgotten {
+    #[prost(uint64, tag = "1")]
+    keep_as: u64,
 }
 
 #[derive(Clone, Copy, PartialEq, Message)]
@@ -232,7 +250,9 @@ impl PartEvent {
             back_to: seek.back_to,
         });
         let remembers_dead = !self.dead.is_empty() && !self.forgets_dead;
-        StoredEvent { settled, dead: dead.collect(), nacked, delivered, seek, revived, remembers_dead }
+        let forgotten = self.forgotten.map(|Forgotten { keep_as }| StoredForgotten { keep_as });
+        let dead = dead.collect();
+        StoredEvent { settled, dead, nacked, delivered, seek, revived, remembers_dead, forgotten }
             .encode_to_vec()
     }
 
@@ -252,7 +272,8 @@ impl PartEvent {
         }
         let (settled, revived) = (walked(&stored.settled)?, walked(&stored.revived)?);
         let forgets_dead = !stored.dead.is_empty() && !stored.remembers_dead;
-        let mut event = Self { settled, revived, forgets_dead, ..Self::default() };
+        let forgotten = stored.forgotten.map(|StoredForgotten { keep_as }| Forgotten { keep_as });
+        let mut event = Self { settled, revived, forgets_dead, forgotten, ..Self::default() };
         let (mut last, mut last_due) = (0, 0);
         for &[offset, count, due] in nacked {
             let (offset, due) = (Offset(walk(&mut last, offset)), TimestampMs(walk(&mut last_due, due)));

@@ -144,6 +144,9 @@ impl Part {
         if let Some(seek) = event.seek {
             self.seek(seek, &bounds);
         }
+        if let Some(forgotten) = event.forgotten {
+            self.forget_dead(forgotten);
+        }
         for range in &event.revived {
             applied.revived += self.revive(range.clone());
         }
@@ -349,8 +352,15 @@ impl Part {
             name => self.keep(name),
         }
         match back {
-            Some(kept) => self.go_back(kept, bounds),
+            Some(kept) => {
+                let is_of_dead = kept.dead_after.is_some();
+                self.go_back(kept, bounds);
+                if is_of_dead {
+                    self.only_dead_changed();
+                }
+            }
             None => {
+                self.moved();
                 self.floor = seek.to.clamp(bounds.start, bounds.end);
                 self.settled.clear();
                 self.retries.clear();
@@ -361,7 +371,7 @@ impl Part {
         self.fence_min = self.fence_min.max(seek.fence);
     }
 
-    fn keep(&mut self, name: u64) {
+    pub(super) fn keep(&mut self, name: u64) {
         let kept = self.as_kept(name, TimestampMs(0)..TimestampMs(0));
         let all = Arc::make_mut(&mut self.kept);
         if all.len() == KEPT_MAX {
@@ -372,6 +382,10 @@ impl Part {
 
     /// What was kept, with what was settled since the last seek.
     fn go_back(&mut self, kept: Kept, bounds: &Range<Offset>) {
+        if let Some(after) = &kept.dead_after {
+            return self.bring_back_dead(&kept.given_up, after, bounds);
+        }
+        self.moved();
         let since = self.moved_to;
         let (floor, settled, given_up) = (self.floor, self.settled.clone(), self.given_up.clone());
         self.floor = kept.floor;

@@ -1,5 +1,5 @@
 //! A naive model of a part alone, and the property that the real one cannot be told from it: settles, dead letters, seeks, what
-//! undoes them, redrives, trims, each followed by a checkpoint.
+//! undoes them, redrives, purges, trims, each followed by a checkpoint.
 
 use proptest::prelude::*;
 use weir_protocol::ids::Offset;
@@ -33,6 +33,10 @@ enum Step {
     Trim {
         to: u64,
     },
+    /// Of everything, or of what is dead.
+    Purge {
+        is_dead_only: bool,
+    },
 }
 
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -42,18 +46,28 @@ enum Is {
     Dead,
 }
 
+#[derive(Debug, Clone)]
+struct Snapshot {
+    name: u64,
+    records: Vec<Is>,
+    /// What was dead right after, if that is all that changed and nothing was moved since.
+    dead_after: Option<Vec<Is>>,
+}
+
 struct Model {
     records: Vec<Is>,
-    kept: Vec<(u64, Vec<Is>)>,
+    kept: Vec<Snapshot>,
     moved_to: usize,
     start: usize,
+}
+
+fn seek(to: u64, keep_as: u64, back_to: u64) -> Option<Seek> {
+    Some(Seek { to: Offset(to), fence: Fence(1), keep_as, back_to })
 }
 
 impl Model {
     fn step(&mut self, step: &Step, name: u64) -> PartEvent {
         let mut event = PartEvent::default();
-        let seek =
-            |to, keep_as, back_to| Some(super::Seek { to: Offset(to), fence: Fence(1), keep_as, back_to });
         match *step {
             Step::Settle { from, len } => {
                 event.settled.push(Offset(from)..Offset(from + len));
@@ -75,6 +89,7 @@ impl Model {
                     self.kept.clear();
                 }
                 self.moved_to = (to as usize).clamp(self.start, END as usize);
+                self.moved();
                 for (at, is) in self.records.iter_mut().enumerate() {
                     let stays = at < self.moved_to && *is == Is::Dead;
                     *is = match at < self.moved_to {
@@ -84,19 +99,7 @@ impl Model {
                     };
                 }
             }
-            Step::Undo { which } => {
-                let Some((back_to, before)) = self.kept.get(which).cloned() else { return event };
-                event.seek = seek(0, name, back_to);
-                self.keep(name);
-                let now = std::mem::replace(&mut self.records, before);
-                for (at, is) in self.records.iter_mut().enumerate() {
-                    if at >= self.moved_to && now[at] != Is::Unsettled {
-                        *is = if *is == Is::Unsettled || now[at] == Is::Dead { now[at] } else { *is };
-                    }
-                }
-                self.moved_to = END as usize;
-                self.trim(self.start);
-            }
+            Step::Undo { which } => event.seek = self.undo(which, name),
             Step::Revive { from, len } => {
                 event.revived.push(Offset(from)..Offset(from + len));
                 for at in from..(from + len).min(END) {
@@ -105,15 +108,65 @@ impl Model {
                 }
             }
             Step::Trim { to } => self.trim((to as usize).max(self.start)),
+            Step::Purge { is_dead_only } => return self.purge(is_dead_only, name),
         }
         event
+    }
+
+    fn undo(&mut self, which: usize, name: u64) -> Option<Seek> {
+        let Snapshot { name: back_to, records: before, dead_after } = self.kept.get(which)?.clone();
+        self.keep(name);
+        if let Some(after) = dead_after {
+            for (at, is) in self.records.iter_mut().enumerate().skip(self.start) {
+                let (was, came) = (before[at] == Is::Dead, *is == Is::Dead && after[at] != Is::Dead);
+                *is = match *is {
+                    Is::Unsettled => Is::Unsettled,
+                    _ if was || came => Is::Dead,
+                    _ => Is::Settled,
+                };
+            }
+            self.only_dead_changed();
+            return seek(0, name, back_to);
+        }
+        self.moved();
+        let now = std::mem::replace(&mut self.records, before);
+        for (at, is) in self.records.iter_mut().enumerate() {
+            if at >= self.moved_to && now[at] != Is::Unsettled {
+                *is = if *is == Is::Unsettled || now[at] == Is::Dead { now[at] } else { *is };
+            }
+        }
+        self.moved_to = END as usize;
+        self.trim(self.start);
+        seek(0, name, back_to)
+    }
+
+    fn purge(&mut self, is_dead_only: bool, name: u64) -> PartEvent {
+        self.keep(name);
+        let living = |is: &Is| if is_dead_only && *is == Is::Unsettled { *is } else { Is::Settled };
+        self.records = self.records.iter().map(living).collect();
+        if is_dead_only {
+            self.only_dead_changed();
+            return PartEvent { forgotten: Some(Forgotten { keep_as: name }), ..PartEvent::default() };
+        }
+        self.moved_to = END as usize;
+        self.moved();
+        let forgotten = Some(Forgotten { keep_as: 0 });
+        PartEvent { seek: seek(END, name, 0), forgotten, ..PartEvent::default() }
+    }
+
+    fn moved(&mut self) {
+        self.kept.iter_mut().for_each(|kept| kept.dead_after = None);
+    }
+
+    fn only_dead_changed(&mut self) {
+        self.kept.last_mut().unwrap().dead_after = Some(self.records.clone());
     }
 
     fn keep(&mut self, name: u64) {
         if self.kept.len() == KEPT_MAX {
             self.kept.remove(0);
         }
-        self.kept.push((name, self.records.clone()));
+        self.kept.push(Snapshot { name, records: self.records.clone(), dead_after: None });
     }
 
     /// What is gone is settled, and cannot be revived.
@@ -131,6 +184,7 @@ fn any_step() -> impl Strategy<Value = Step> {
         2 => (0usize..6).prop_map(|which| Step::Undo { which }),
         3 => (0..END, 1u64..20).prop_map(|(from, len)| Step::Revive { from, len }),
         1 => (0u64..12).prop_map(|to| Step::Trim { to }),
+        2 => any::<bool>().prop_map(|is_dead_only| Step::Purge { is_dead_only }),
     ]
 }
 
@@ -143,12 +197,16 @@ proptest! {
         let mut model = Model { records, kept: Vec::new(), moved_to: 0, start: 0 };
         for (name, step) in (1u64..).zip(&steps) {
             let back = match step {
-                Step::Undo { which } => model.kept.get(*which).map(|(name, _)| *name),
+                Step::Undo { which } => model.kept.get(*which).map(|kept| kept.name),
                 _ => None,
             };
             let bounds = Offset(model.start as u64)..Offset(END);
             let preview = back.and_then(|name| Leases::undo_preview(&part, name, bounds.clone()));
             let before = model.records.clone();
+            let purge = match step {
+                Step::Purge { is_dead_only } => Some(part.purge_preview(*is_dead_only, Offset(END))),
+                _ => None,
+            };
             let event = model.step(step, name);
             let event = PartEvent::decode(&event.encode()).unwrap();
             let bounds = Offset(model.start as u64)..Offset(END);
@@ -161,13 +219,19 @@ proptest! {
             let count = |wanted: Is| model.records.iter().filter(|is| **is == wanted).count() as u64;
             prop_assert_eq!(part.count_unsettled(Offset(END)), count(Is::Unsettled));
             prop_assert_eq!(part.given_up(), count(Is::Dead));
-            prop_assert!(part.kept().eq(model.kept.iter().map(|(name, _)| *name)));
+            prop_assert!(part.kept().eq(model.kept.iter().map(|kept| kept.name)));
             if let Some(preview) = preview {
                 let pairs = || before.iter().zip(&model.records);
                 let new = |(was, is): &(&Is, &Is)| **was != Is::Unsettled && **is == Is::Unsettled;
                 let gone = |(was, is): &(&Is, &Is)| **was == Is::Unsettled && **is != Is::Unsettled;
                 prop_assert_eq!(preview.redelivered, pairs().filter(new).count() as u64);
                 prop_assert_eq!(preview.skipped, pairs().filter(gone).count() as u64);
+            }
+            if let Some(preview) = purge {
+                let of = |is: Is| before.iter().filter(|was| **was == is).count() as u64;
+                let left = model.records.iter().filter(|is| **is == Is::Unsettled).count() as u64;
+                prop_assert_eq!((preview.settled, preview.dead), (of(Is::Unsettled) - left, of(Is::Dead)));
+                prop_assert_eq!(preview.floor, part.floor());
             }
             let again = Part::decode(&part.encode(), bounds).unwrap();
             prop_assert_eq!(&again, &part);

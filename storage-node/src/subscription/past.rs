@@ -36,6 +36,9 @@ pub(super) struct Kept {
     pub(super) settled: OffsetSet,
     pub(super) retries: Retries,
     pub(super) given_up: OffsetSet,
+    /// If only dead letters were forgotten or brought back then, and nothing was moved since: those that were known right
+    /// after. Going back changes nothing but which are.
+    pub(super) dead_after: Option<OffsetSet>,
 }
 
 /// What stood before changes, the oldest first.
@@ -77,6 +80,7 @@ impl Kept {
         self.settled.forget_from(end);
         self.retries.remove(&(end..Offset(u64::MAX)));
         self.given_up.forget_from(end);
+        self.dead_after.iter_mut().for_each(|after| after.forget_from(end));
     }
 }
 
@@ -123,8 +127,9 @@ impl Part {
             Arc::make_mut(&mut self.past).push(kept, room);
         }
         let applied = self.apply(event, bounds);
-        if let Some(seek) = event.seek.filter(|seek| seek.keep_as != 0)
-            && self.kept.last().is_some_and(|kept| kept.name == seek.keep_as)
+        let named = event.seek.map(|seek| seek.keep_as).or(event.forgotten.map(|dead| dead.keep_as));
+        if let Some(name) = named.filter(|name| *name != 0)
+            && self.kept.last().is_some_and(|kept| kept.name == name)
             && let Some(last) = Arc::make_mut(&mut self.kept).last_mut()
         {
             last.stood = stood;
@@ -142,6 +147,7 @@ impl Part {
             settled: self.settled.clone(),
             retries: self.retries.clone(),
             given_up: self.given_up.clone(),
+            dead_after: None,
         }
     }
 

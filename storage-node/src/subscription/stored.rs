@@ -91,6 +91,16 @@ struct StoredKept {
     /// Until before; 0: nobody knows when.
     #[prost(uint64, tag = "7")]
     until: u64,
+    /// Dead letters alone changed, and were these right after.
+    #[prost(message, optional, tag = "8")]
+    dead_after: Option<StoredDeadAfter>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct StoredDeadAfter {
+    /// A bitmap, as in [`StoredPart`].
+    #[prost(bytes = "vec", optional, tag = "1")]
+    given_up: Option<Vec<u8>>,
 }
 
 impl Part {
@@ -223,10 +233,13 @@ fn stored_kept(kept: &Kept) -> StoredKept {
         given_up: bitmap(&kept.given_up),
         since: kept.stood.start.0,
         until: kept.stood.end.0,
+        dead_after: kept.dead_after.as_ref().map(|after| StoredDeadAfter { given_up: bitmap(after) }),
     }
 }
 
 fn restored_kept(stored: &StoredKept, end: Offset) -> Result<Kept, PartError> {
+    let dead_after = stored.dead_after.as_ref().map(|after| set(after.given_up.as_ref())).transpose()?;
+    let last_after = dead_after.as_ref().and_then(OffsetSet::max);
     let kept = Kept {
         name: stored.name,
         stood: TimestampMs(stored.since)..TimestampMs(stored.until),
@@ -234,8 +247,10 @@ fn restored_kept(stored: &StoredKept, end: Offset) -> Result<Kept, PartError> {
         settled: set(stored.settled.as_ref())?,
         retries: retries(&stored.retries)?,
         given_up: set(stored.given_up.as_ref())?,
+        dead_after,
     };
-    let last = [Some(kept.floor), kept.settled.max(), kept.given_up.max()].into_iter().flatten().max();
+    let last = [Some(kept.floor), kept.settled.max(), kept.given_up.max(), last_after];
+    let last = last.into_iter().flatten().max();
     let is_outside = last.is_some_and(|last| last > end) || kept.retries.from(end).next().is_some();
     let wrong = PartError::Contradiction("what stood before a change lies outside the partition");
     if is_outside { Err(wrong) } else { Ok(kept) }

@@ -94,8 +94,8 @@ pub const SEEK_SUBSCRIPTION: Operation = Operation {
     summary: "Move a subscription: deliver again, or skip",
     about: "Everything from there on is delivered, also what was settled or dead; everything before it is settled. \
             Leases end and attempts begin anew. The answer's `undo` brings back what stood before, with what was settled \
-            since, as `to` `undo` and that `undo`; of each partition the latest four seeks are kept. Errors: `subscription_not_found`, `incarnation_gone` once the topic \
-            was deleted, `invalid_parameter`, `unavailable`; with the outcome `unknown` some partitions may have \
+            since, as `to` `undo` and that `undo`; of each partition the latest four seeks and purges are \
+            kept. Errors: `subscription_not_found`, `incarnation_gone` once the topic was deleted, `invalid_parameter`, `unavailable`; with the outcome `unknown` some partitions may have \
             been moved: seek again.",
     query: &[Param::optional("dry_run", Kind::Boolean, "Only say what it would do.")],
     headers: &[],
@@ -164,8 +164,8 @@ pub const LIST_MESSAGES_OF_STATE: Operation = Operation {
             "as_of",
             Kind::Text,
             "The messages that were `ready`, `delayed` or `dead` then: `ts:` and RFC 3339 or milliseconds, or the `undo` of a \
-             seek for right before it, where what was published since counts as ready. Of each partition the latest four seeks \
-             are kept, and about an hour: the first change of each minute keeps what stood before it. `as_of_ms` of the answer \
+             seek or purge for right before it, where what was published since counts as ready. Of each partition the latest \
+             four of them are kept, and about an hour: the first change of each minute keeps what stood before it. `as_of_ms` of the answer \
              is the instant that is shown. 410 `snapshot_gone` if nothing of then or before is kept.",
         ),
         LISTED[0],
@@ -210,6 +210,29 @@ pub const EXPLAIN_MESSAGE: Operation = Operation {
         headers: &[],
     }],
     ..LIST_LEASES
+};
+
+/// Purges a subscription.
+pub const PURGE_SUBSCRIPTION: Operation = Operation {
+    id: "purgeSubscription",
+    path: "/v1/ns/{ns}/subscriptions/{subscription}:purge",
+    op: Op::Manage,
+    summary: "Settle everything that waits, without delivering it",
+    about: "Everything published so far that is not settled is: ready, leased, delayed, blocked; and what is dead is forgotten. \
+            Leases end. With `what` `dead` only dead letters are forgotten, and nobody's leases end. The messages stay in \
+            their topic and with other subscriptions; dead letters on their way to the dead letter topic arrive. The answer's \
+            `undo` undoes it, as `to` `undo` of a seek; it brings back no message that `until_settled` has removed since. \
+            Errors: `subscription_not_found`, `incarnation_gone` once the topic was deleted, `not_supported` for dead \
+            letters of a stream, `invalid_parameter`, `unknown_field`, `busy` beside another seek or purge, `unavailable`; \
+            with the outcome `unknown` some partitions may have been purged: purge again.",
+    body: Body::Optional(&[json("Purge")]),
+    answers: &[Answer {
+        status: 200,
+        about: "What it did, or would do.",
+        content: &[json("Purged")],
+        headers: &[],
+    }],
+    ..SEEK_SUBSCRIPTION
 };
 
 /// Redrives dead letters.

@@ -185,3 +185,26 @@ pub const DELETE_TOPIC: Operation = Operation {
     answers: &[Answer::empty(204, "Deleted.")],
     ..TOPIC
 };
+
+/// Trims a topic.
+pub const TRIM_TOPIC: Operation = Operation {
+    id: "trimTopic",
+    verb: Verb::Post,
+    path: "/v1/ns/{ns}/topics/{topic}:trim",
+    op: Op::Manage,
+    summary: "Remove a topic's oldest messages for good",
+    about: "For all readers and subscriptions, on disk and in the object store; offsets do not change. It cannot be undone. What is \
+            gone already is no error. Errors: `topic_not_found`, `partition_not_found`, `beyond_tail` for an offset beyond \
+            the end, `topic_closed`, `invalid_parameter`, `unknown_field`, with `If-Match` `version_mismatch` and \
+            `incarnation_gone`, `unavailable`; with the outcome `unknown` some partitions may have been trimmed: trim again.",
+    query: &[Param::optional("dry_run", Kind::Boolean, "Only say what it would do.")],
+    headers: &[IF_MATCH],
+    body: Body::Required(&[json("Trim")]),
+    answers: &[Answer {
+        status: 200,
+        about: "What it did, or would do.",
+        content: &[json("Trimmed")],
+        headers: &[],
+    }],
+    ..TOPIC
+};

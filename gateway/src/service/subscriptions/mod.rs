@@ -7,7 +7,7 @@
 //!                  ├─ share   which partitions of a stream a consumer reads ─▶ home shard of the name
 //!                  ├─ settle  leases back to their partitions, results in the order they were given
 //!                  ├─ settle_and_publish  leases of one partition, and what came of them
-//!                  └─ seek, leases, explain, redrive                  ─▶ the partitions' shards
+//!                  └─ seek, purge, leases, explain, redrive           ─▶ the partitions' shards
 //!   Lease    what a token says: subscription, topic's life, partition, offset, fence
 //!   PartPlace  a partition of one of its topics, and the shard that has it; what counts parts counts these
 //!   Known    a description that was asked for lately, and whose turn it is; forgotten when a part refuses it
@@ -24,6 +24,7 @@ mod manage;
 mod message_id;
 mod operate;
 mod pull;
+mod purge;
 mod seek;
 mod settle;
 mod settle_and_publish;
@@ -38,6 +39,7 @@ pub use manage::{ListSubscriptions, SubscriptionView, Subscriptions, Subscriptio
 pub use message_id::MessageId;
 pub use operate::{Redrive, RedriveDone, RedriveFrom};
 pub use pull::{Delivery, Pull};
+pub use purge::{Purge, Purged};
 pub use seek::{Seek, Seeked};
 pub use settle::{SettleLease, Settled};
 pub use settle_and_publish::{PublishedOutput, SettleAndPublish};

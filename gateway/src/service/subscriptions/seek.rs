@@ -1,10 +1,11 @@
 //! Moving a subscription.
 
 use futures_util::future::join_all;
+use prost::Message;
 use tokio::time::Instant;
 use weir_protocol::error::{ErrorCode, Outcome};
 use weir_protocol::ids::{Name, PartitionId};
-use weir_protocol::rpc::{At, Method, SeekAnswer, SeekRequest};
+use weir_protocol::rpc::{At, Method, PartRef, SeekAnswer, SeekRequest};
 
 use super::Subscriptions;
 use super::described::{Subscription, SubscriptionPath};
@@ -25,7 +26,10 @@ pub struct Seek {
 }
 
 /// What a seek did, or would do, to each part; with its topic, if there are several.
-pub type Seeked = Vec<(Option<Name>, PartitionId, SeekAnswer)>;
+pub type Seeked = PerPart<SeekAnswer>;
+
+/// What each part answered; with its topic, if there are several.
+pub(super) type PerPart<A> = Vec<(Option<Name>, PartitionId, A)>;
 
 impl Subscriptions {
     /// Moves every part. Leases end, and attempts begin anew.
@@ -56,13 +60,25 @@ impl Subscriptions {
             );
             return Err(ServiceError::new(ErrorCode::InvalidParameter, detail).with_field("to"));
         }
-        let safety = if seek.is_dry_run { Safety::Repeatable } else { Safety::Once };
+        let Seek { to, is_dry_run, keep_as, back_to } = seek;
+        let request = |part| SeekRequest { part, to: to.into(), is_dry_run, keep_as, back_to };
+        self.move_parts(subscription, (Method::Seek, is_dry_run), request, deadline).await
+    }
+
+    /// Asks every part; what is no dry run is never asked twice. Where some were moved and others were not, the outcome is
+    /// unknown: the whole is neither done nor undone.
+    pub(super) async fn move_parts<R: Message, A: Message + Default>(
+        &self,
+        subscription: &Subscription,
+        (method, is_dry_run): (Method, bool),
+        request: impl Fn(PartRef) -> R + Send + Sync,
+        deadline: Instant,
+    ) -> Result<PerPart<A>, ServiceError> {
+        let safety = if is_dry_run { Safety::Repeatable } else { Safety::Once };
+        let request = &request;
         let asked = (0..subscription.parts.len()).map(|place| async move {
-            let call = Self::call(subscription, place, (Method::Seek, safety), deadline);
-            let part = subscription.part(place);
-            let Seek { to, is_dry_run, keep_as, back_to } = seek;
-            let request = SeekRequest { part, to: to.into(), is_dry_run, keep_as, back_to };
-            let answer = self.storage.ask::<_, SeekAnswer>(call, &request).await;
+            let call = Self::call(subscription, place, (method, safety), deadline);
+            let answer = self.storage.ask::<_, A>(call, &request(subscription.part(place))).await;
             answer.map_err(|failure| failure.with_partition(subscription.parts[place].partition))
         });
         let (mut moved, mut failure) = (Vec::new(), None);
@@ -77,10 +93,7 @@ impl Subscriptions {
         }
         match failure {
             None => Ok(moved),
-            // The whole is neither done nor undone.
-            Some(failure) if !moved.is_empty() && !seek.is_dry_run => {
-                Err(failure.with_outcome(Outcome::Unknown))
-            }
+            Some(failure) if !moved.is_empty() && !is_dry_run => Err(failure.with_outcome(Outcome::Unknown)),
             Some(failure) => Err(failure),
         }
     }

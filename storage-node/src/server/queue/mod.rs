@@ -5,7 +5,7 @@
 //!
 //! * `pull` leases and sends, `consume` does it as long as somebody listens, `ahead` looks at records first where that
 //!   is needed, `settle` ends leases, `settle_and_publish` with what came of them, `seek` and `redrive` deliver again,
-//!   `look` and `explain` change nothing. `share` says which part of a stream is whose to read.
+//!   `purge` settles undelivered, `look` and `explain` change nothing. `share` says which part of a stream is whose to read.
 
 mod ahead;
 mod consume;
@@ -13,6 +13,7 @@ mod explain;
 mod find;
 mod look;
 mod pull;
+mod purge;
 mod redrive;
 mod seek;
 mod settle;
@@ -33,6 +34,7 @@ pub(super) use consume::{consume, leave};
 pub(super) use explain::explain;
 pub(super) use look::{describe, leases, list, part_stats, parts};
 pub(super) use pull::pull;
+pub(super) use purge::purge;
 pub(super) use redrive::redrive;
 pub(super) use seek::seek;
 pub(super) use settle::{settle, settle_runs};

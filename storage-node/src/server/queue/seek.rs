@@ -1,5 +1,7 @@
 //! Moving parts, and undoing that.
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 use weir_protocol::error::ErrorCode;
 use weir_protocol::rpc::{Refusal, SeekAnswer, SeekRequest};
@@ -7,7 +9,7 @@ use weir_protocol::rpc::{Refusal, SeekAnswer, SeekRequest};
 use super::{PartHandle, View};
 use crate::clock;
 use crate::read::Reader;
-use crate::replica::ShardHandle;
+use crate::replica::{Held, Queue, ShardHandle};
 use crate::server::Room;
 use crate::server::dispatch::decode;
 use crate::subscription::{Fence, Leases, PartEvent, Seek, SeekPreview};
@@ -27,38 +29,54 @@ pub(in crate::server) async fn seek(
     let back = undo(&view, request.back_to)?;
     let (preview, fence) = {
         let (mut held, view) = handle.lock(&queue)?;
-        if held.is_seeking && !request.is_dry_run {
-            let refusal = Refusal::new(ErrorCode::Busy, "another seek of this subscription is on its way");
-            return Err(Refusal { retry_after_ms: Some(100), ..refusal });
-        }
-        // What is decided until the seek is in the log would be decided on what it undoes; what was decided before and is
-        // not in the log yet has a lower fence than the seek, and apply refuses it.
-        if !request.is_dry_run {
-            held.is_seeking = true;
-            held.next_fence = Fence(held.next_fence.max(held.cursor.fence_end()).0 + 1);
-        }
+        let fence = if request.is_dry_run { Fence(0) } else { begin_move(&mut held)? };
         let (part, bounds) = (&view.held.part, view.start..view.end);
         let preview = back.unwrap_or_else(|| match view.held.config.is_stream {
             true => held.cursor.seek_preview(part, to, bounds),
             false => held.leases.seek_preview(part, to, bounds),
         });
-        (preview, held.next_fence)
+        (preview, fence)
     };
     if !request.is_dry_run {
         let (keep_as, back_to) = (request.keep_as, request.back_to);
         let seek = Some(Seek { to, fence, keep_as, back_to });
-        let logged = handle.commit(&room, &PartEvent { seek, ..PartEvent::default() }, Fence(0)).await;
-        let mut held = queue.lock();
-        held.is_seeking = false;
-        // Also where nobody knows whether it is in the log: a new beginning asks the part.
-        if let Ok(view) = handle.view() {
-            held.begin_again(&view.held, view.partitions, clock::now());
-        }
-        drop(held);
-        queue.changed.notify_waiters();
-        logged?;
+        finish_move(&handle, &room, &queue, &PartEvent { seek, ..PartEvent::default() }).await?;
     }
     Ok(SeekAnswer { floor: preview.floor.0, redelivered: preview.redelivered, skipped: preview.skipped })
+}
+
+/// From here to [`finish_move`] nothing is leased or settled. Gives the fence of the move.
+///
+/// What is decided until it is in the log would be decided on what it undoes; what was decided before and is not in the
+/// log yet has a lower fence, and apply refuses it.
+pub(super) fn begin_move(held: &mut Held) -> Result<Fence, Refusal> {
+    if held.is_seeking {
+        let refusal =
+            Refusal::new(ErrorCode::Busy, "another seek or purge of this subscription is on its way");
+        return Err(Refusal { retry_after_ms: Some(100), ..refusal });
+    }
+    held.is_seeking = true;
+    held.next_fence = Fence(held.next_fence.max(held.cursor.fence_end()).0 + 1);
+    Ok(held.next_fence)
+}
+
+/// Puts the move into the log. On return it is committed, and nobody holds anything.
+pub(super) async fn finish_move(
+    handle: &PartHandle,
+    room: &Room,
+    queue: &Arc<Queue>,
+    event: &PartEvent,
+) -> Result<(), Refusal> {
+    let logged = handle.commit(room, event, Fence(0)).await;
+    let mut held = queue.lock();
+    held.is_seeking = false;
+    // Also where nobody knows whether it is in the log: a new beginning asks the part.
+    if let Ok(view) = handle.view() {
+        held.begin_again(&view.held, view.partitions, clock::now());
+    }
+    drop(held);
+    queue.changed.notify_waiters();
+    logged
 }
 
 /// What going back would do; `None` if it is not that. Counts without holding anybody up.
@@ -69,7 +87,8 @@ fn undo(view: &View, back_to: u64) -> Result<Option<SeekPreview>, Refusal> {
     match Leases::undo_preview(&view.held.part, back_to, view.start..view.end) {
         Some(preview) => Ok(Some(preview)),
         None => {
-            let detail = "undo: what stood before that seek is not kept any more; of each partition the latest four are";
+            let detail = "undo: what stood before that is not kept any more; of each partition the latest four seeks and \
+                          purges are";
             Err(Refusal::new(ErrorCode::SnapshotGone, detail))
         }
     }

@@ -7,6 +7,7 @@
 
 mod compacted;
 mod forked;
+mod purged;
 
 use std::ops::Range;
 

@@ -162,6 +162,15 @@ impl Partition {
         self.release(before - self.bytes)
     }
 
+    /// Where it would begin after a trim, and how many offsets and bytes of batches that would take away.
+    #[must_use]
+    pub fn trimmed(&self, upto: Offset) -> (Offset, u64, u64) {
+        // Rows are shared, so a copy is cheap.
+        let mut after = self.clone();
+        after.trim(upto);
+        (after.start, after.start.0 - self.start.0, self.bytes - after.bytes)
+    }
+
     /// So many bytes of its oldest batches went: runs without a live record go with them, then those of the first.
     fn release(&mut self, mut bytes: u64) -> Vec<Released> {
         let mut released = Vec::new();

@@ -1,5 +1,5 @@
 //! A naive model of a part and its leases, and the property that the real ones cannot be told from it over random
-//! histories: settles with right, wrong and old fences, lost proposals, trims, seeks and restarts from a checkpoint, with
+//! histories: settles with right, wrong and old fences, lost proposals, trims, seeks, purges and restarts from a checkpoint, with
 //! records that are leased as they come and with records that are looked at first, by key.
 
 mod ahead;
@@ -61,6 +61,7 @@ enum Step {
     Seek {
         to: u64,
     },
+    Purge,
     Restart {
         committed: usize,
     },
@@ -198,6 +199,7 @@ impl Pair {
                 (0..self.start).for_each(|at| self.leave(at));
             }
             Step::Seek { to } => self.seek(to),
+            Step::Purge => self.purge(),
             Step::Restart { committed } => {
                 (0..committed).for_each(|_| self.commit(false));
                 self.in_flight.clear();
@@ -244,6 +246,7 @@ fn any_step() -> impl Strategy<Value = Step> {
         5 => (1u64..700).prop_map(|ms| Step::Wait { ms }),
         1 => (1u64..6).prop_map(|count| Step::Trim { count }),
         1 => (0u64..60).prop_map(|to| Step::Seek { to }),
+        1 => Just(Step::Purge),
         2 => (0usize..4).prop_map(|committed| Step::Restart { committed }),
     ]
 }

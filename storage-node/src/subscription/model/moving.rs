@@ -1,4 +1,4 @@
-//! Seeks and new leaders.
+//! Seeks, purges and new leaders.
 
 use weir_protocol::ids::Offset;
 
@@ -31,7 +31,28 @@ impl Pair {
         self.restart(self.next_fence);
     }
 
-    /// Another leader, or this one after a seek: from a checkpoint.
+    /// Everything that is there is settled, delivered or not, and nothing is known as dead.
+    pub(super) fn purge(&mut self) {
+        while !self.in_flight.is_empty() {
+            self.commit(true);
+        }
+        let end = self.end();
+        let preview = self.part.purge_preview(false, end);
+        let unsettled = self.records.iter().filter(|record| !record.settled).count() as u64;
+        assert_eq!((preview.floor, preview.settled, preview.dead), (end, unsettled, self.part.given_up()));
+        let seek = Some(Seek { to: end, fence: self.next_fence, keep_as: 0, back_to: 0 });
+        let forgotten = Some(Forgotten { keep_as: 0 });
+        self.part.apply(&PartEvent { seek, forgotten, ..PartEvent::default() }, Offset(self.start)..end);
+        assert_eq!((self.part.count_unsettled(end), self.part.given_up()), (0, 0));
+        for record in &mut self.records {
+            let (key, fated) = (record.key, record.fated);
+            *record = Record { settled: true, key, fated, ..NEW };
+        }
+        self.fence_min = self.next_fence.0;
+        self.restart(self.next_fence);
+    }
+
+    /// Another leader, or this one after a move: from a checkpoint.
     pub(super) fn restart(&mut self, fence_base: Fence) {
         let bounds = Offset(self.start)..self.end();
         let again = Part::decode(&self.part.encode(), bounds).unwrap();
