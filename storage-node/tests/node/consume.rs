@@ -332,7 +332,12 @@ async fn who_waits_takes_turns_and_who_goes_passes_its_turn_on() {
     drop(workers.remove(1));
     until("it is gone", || has_streams(&play.node, 2)).await;
     play.publish(&["5"]).await;
-    assert_eq!(any(&mut workers).await.1, ["5"]);
+    // What it had not settled comes again, before or behind that.
+    let mut found = any(&mut workers).await.1;
+    while !found.contains(&"5".to_owned()) {
+        assert_eq!(found, ["2"]);
+        found = any(&mut workers).await.1;
+    }
     play.stop().await;
 }
 
