@@ -23,7 +23,9 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use criterion::{Criterion, Throughput};
-use weir_journal::{BareLoop, Class, Entry, EntryKind, Identity, Journal, JournalConfig, RealDisk, StreamId};
+use weir_journal::{
+    Backend, BareLoop, Class, Entry, EntryKind, Identity, Journal, JournalConfig, RealDisk, StreamId,
+};
 
 const RECORD_BYTES: usize = 1 << 10;
 const WIDTHS: [usize; 4] = [1, 16, 256, 1_024];
@@ -39,9 +41,11 @@ fn scratch() -> tempfile::TempDir {
     tempfile::tempdir_in(root).unwrap()
 }
 
+/// `BUFFERED=1` measures the journal through the page cache.
 fn config(dir: &tempfile::TempDir) -> JournalConfig {
     let identity = Identity { cluster_id: 1, node_id: 1 };
-    JournalConfig { max_bytes: 64 << 30, ..JournalConfig::new(dir.path().join("data"), identity) }
+    let backend = if std::env::var_os("BUFFERED").is_some() { Backend::Pwrite } else { Backend::Auto };
+    JournalConfig { max_bytes: 64 << 30, backend, ..JournalConfig::new(dir.path().join("data"), identity) }
 }
 
 /// Appends with a fixed number outstanding; purges so that files are recycled.
