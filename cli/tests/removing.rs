@@ -181,6 +181,28 @@ fn a_purge_of_dead_letters_leaves_everything_else_and_its_undo_what_was_done_sin
     assert_eq!(redriven["redriven"].as_array().unwrap().len(), 3);
 }
 
+/// Whoever takes it back after a seek would otherwise take back the seek as well, and deliver again what was settled since.
+#[test]
+fn a_purge_of_dead_letters_cannot_be_undone_over_a_seek() {
+    let (_dir, _product, mut http) = started();
+    create(&mut http, 2, &json!({}));
+    all_sorts(&mut http);
+    let purged = purge(&mut http, "", &json!({"what": "dead"}));
+    done(&mut http, &format!("POST {BILLING}:seek"), &json!({"to": "latest"}));
+    let nothing = standing(&mut http);
+    for query in ["?dry_run=true", ""] {
+        let back = json!({"to": "undo", "undo": purged["undo"]});
+        let refused = send(&mut http, &format!("POST {BILLING}:seek{query}"), &back);
+        let problem = refused.json();
+        assert_eq!((refused.status, &problem["code"]), (410, &json!("snapshot_gone")), "{problem}");
+        assert_eq!((&problem["outcome"], &problem["undo"]), (&json!("none"), &Value::Null), "{problem}");
+    }
+    assert_eq!(standing(&mut http), nothing);
+    let before = purged["undo"].as_str().unwrap();
+    let page = done(&mut http, &format!("GET {BILLING}/state?of=dead&as_of={before}"), &Value::Null);
+    assert_eq!(page["items"].as_array().unwrap().len(), 2, "what it forgot can still be looked at");
+}
+
 #[test]
 fn a_purge_reaches_every_topic_of_a_pattern_a_paused_subscription_and_a_stream() {
     let (_dir, _product, mut http) = started();

@@ -66,7 +66,7 @@ pub(crate) enum SubscriptionCommand {
     #[command(
         after_help = "What is ready, leased, delayed and dead is done with, for this subscription alone: the messages stay in \
         their topic. Leases end. What stood before is kept and can be brought back; messages that the topic's until_settled \
-        has removed since cannot.\n\nExamples:\n  \
+        has removed since cannot. A purge of dead letters alone can be taken back until the next seek or other purge.\n\nExamples:\n  \
         weir subscription purge billing --dry-run      # how many would go\n  \
         weir subscription purge billing\n  \
         weir subscription purge billing --what dead    # only forget dead letters; what went to the dlq stays there"
@@ -84,9 +84,12 @@ pub(crate) enum SubscriptionCommand {
         #[arg(long)]
         yes: bool,
     },
-    /// Take a seek or purge back: what stood before it, with what was settled since
+    /// Take a seek or purge back: what stood before it, with what was settled since the last one
     #[command(
-        after_help = "Of each partition the latest four seeks and purges can be undone, an undo as well.\n\nExample:\n  \
+        after_help = "What was settled since the last seek or purge stays settled, not what was since any before; after an undo, only of what \
+        was published later: to repeat an undo delivers again what was settled before the first. Of each partition the latest four \
+        seeks and purges can be undone, an undo as well; a purge of dead letters alone only until the next seek or other purge. \
+        Leases end.\n\nExample:\n  \
         weir subscription undo billing snap_00c0ffee00c0ffee --dry-run"
     )]
     Undo {

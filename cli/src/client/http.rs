@@ -54,6 +54,7 @@ struct Problem {
     title: String,
     detail: Option<String>,
     outcome: Option<String>,
+    undo: Option<String>,
     #[serde(default)]
     retryable: bool,
 }
@@ -181,6 +182,9 @@ fn describe(reply: &Reply) -> String {
     }
     if problem.outcome.as_deref() == Some("unknown") {
         line.push_str("; nobody knows whether it took effect");
+    }
+    if let Some(undo) = &problem.undo {
+        line.push_str(&format!("; to take back what it did: weir subscription undo NAME {undo} --yes"));
     }
     if problem.retryable {
         line.push_str("; trying again later may help");

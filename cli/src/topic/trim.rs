@@ -32,21 +32,41 @@ pub(super) async fn run(api: &Api, as_json: bool, name: &str, trim: &Trim) -> an
     if trim.yes {
         return said(as_json, name, &send(api, name, "", tag.as_ref(), &asked).await?, "are gone");
     }
-    let mut would = send(api, name, "?dry_run=true", tag.as_ref(), &asked).await?;
+    let would = send(api, name, "?dry_run=true", tag.as_ref(), &asked).await?;
     let what = summary(name, &would);
     if !output::confirmed(&format!("Remove {what}? This cannot be undone.")) {
         bail!("not trimmed: confirm it, or pass --yes");
     }
-    let partitions = would["partitions"].as_array_mut().context("the gateway's answer has no partitions")?;
-    for found in partitions.iter_mut().filter(|found| found["messages"] != json!(0)) {
-        let exactly = json!({"before": found["start"], "partition": found["partition"]});
-        let done = send(api, name, "", tag.as_ref(), &exactly).await?;
-        *found = done["partitions"][0].clone();
+    let partitions = would["partitions"].as_array().context("the gateway's answer has no partitions")?;
+    let send = async |exactly: Value| send(api, name, "", tag.as_ref(), &exactly).await;
+    let (done, failed) = one_by_one(partitions, send).await;
+    // Also of one that was stopped: what is gone is gone.
+    said(as_json, name, &done, "are gone")?;
+    failed.context("not all of it was trimmed")
+}
+
+/// Trims partition by partition what was shown, up to the first that fails. Says of those before it what they answered.
+async fn one_by_one(
+    shown: &[Value],
+    send: impl AsyncFn(Value) -> anyhow::Result<Value>,
+) -> (Value, anyhow::Result<()>) {
+    let (mut partitions, mut failed) = (Vec::new(), Ok(()));
+    for found in shown {
+        if found["messages"] == json!(0) {
+            partitions.push(found.clone());
+            continue;
+        }
+        match send(json!({"before": found["start"], "partition": found["partition"]})).await {
+            Ok(done) => partitions.push(done["partitions"][0].clone()),
+            Err(error) => {
+                failed = Err(error.context(format!("partition {}", found["partition"])));
+                break;
+            }
+        }
     }
     let sum = |field: &str| partitions.iter().filter_map(|found| found[field].as_u64()).sum::<u64>();
     let (messages, bytes) = (sum("messages"), sum("bytes"));
-    let done = json!({"dry_run": false, "messages": messages, "bytes": bytes, "partitions": partitions});
-    said(as_json, name, &done, "are gone")
+    (json!({"dry_run": false, "messages": messages, "bytes": bytes, "partitions": partitions}), failed)
 }
 
 async fn send(
@@ -83,4 +103,30 @@ fn said(as_json: bool, name: &str, answer: &Value, tense: &str) -> anyhow::Resul
     let rows: Vec<_> = partitions.iter().map(row).collect();
     output::table(&["PARTITION", "START", "MESSAGES", "BYTES"], &rows);
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_trim_that_is_stopped_says_what_is_gone() {
+        let shown: Vec<_> = [5, 0, 7, 2]
+            .iter()
+            .enumerate()
+            .map(|(n, messages)| json!({"partition": n, "start": 10 + n, "messages": messages, "bytes": 50}))
+            .collect();
+        let send = async |asked: Value| {
+            if asked["partition"] == json!(2) {
+                bail!("no leader");
+            }
+            assert_eq!(asked, json!({"before": 10, "partition": 0}));
+            Ok(json!({"partitions": [{"partition": 0, "start": 10, "messages": 4, "bytes": 40}]}))
+        };
+        let (done, failed) = one_by_one(&shown, send).await;
+        assert_eq!((&done["messages"], done["partitions"].as_array().unwrap().len()), (&json!(4), 2));
+        assert_eq!(format!("{:#}", failed.unwrap_err()), "partition 2: no leader");
+        let (done, failed) = one_by_one(&shown[..2], send).await;
+        assert!(failed.is_ok() && done["partitions"][1] == shown[1], "{done}");
+    }
 }

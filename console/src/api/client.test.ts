@@ -1,8 +1,8 @@
 import { afterEach, describe, expect, test, vi } from 'vitest';
 
 vi.hoisted(() => vi.stubGlobal('location', { origin: 'http://weir.test' }));
-const { ask, bodyOf, outcomeOf, Refused, Unreachable } = await import('./client');
-const { createTopic } = await import('./topics');
+const { ask, bodyOf, outcomeOf, Refused, undoOf, Unreachable } = await import('./client');
+const { createTopic, trimAsShown } = await import('./topics');
 
 afterEach(() => vi.restoreAllMocks());
 
@@ -67,6 +67,9 @@ describe('what is known of a request that went wrong', () => {
     const error = await failure(ask(url, { method: 'POST' }));
     expect(error).toBeInstanceOf(Refused);
     expect(outcomeOf(error)).toBe('unknown');
+    expect(undoOf(error)).toBeUndefined();
+    answers(() => problem({ outcome: 'unknown', undo: 'snap_1' }));
+    expect(undoOf(await failure(ask(url, { method: 'POST' })))).toBe('snap_1');
   });
 
   test('of an error of the console itself nothing is known', () => {
@@ -84,6 +87,37 @@ describe('what is known of a request that went wrong', () => {
       return brokenOff(200);
     });
     expect(await failure(ask(url, { signal: given.signal }))).not.toBeInstanceOf(Unreachable);
+  });
+});
+
+describe('a trim of several partitions', () => {
+  const row = (partition: number) => ({ partition, start: 4, messages: 2, bytes: 8 });
+  const shown = { dry_run: true, messages: 4, bytes: 16, partitions: [row(0), row(1)] };
+  /** The request of this number is refused, the others are answered. */
+  const refuseThe = (number: number) => {
+    let asked = 0;
+    answers(() => {
+      asked += 1;
+      const refused = { code: 'unavailable', outcome: 'none' };
+      return asked === number
+        ? new Response(JSON.stringify(refused), {
+            status: 503,
+            headers: { 'Content-Type': 'application/problem+json' },
+          })
+        : Response.json({ ...shown, messages: 2, bytes: 8 });
+    });
+  };
+
+  test('that is stopped says what is gone', async () => {
+    refuseThe(2);
+    const done = await trimAsShown('default', 'orders', '"1"', shown);
+    expect(done).toMatchObject({ messages: 2, bytes: 8, stopped: { partition: 1 } });
+    expect(outcomeOf(done.stopped?.error)).toBe('none');
+  });
+
+  test('that removed nothing is refused as a whole', async () => {
+    refuseThe(1);
+    expect(outcomeOf(await failure(trimAsShown('default', 'orders', '"1"', shown)))).toBe('none');
   });
 });
 

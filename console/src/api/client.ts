@@ -41,6 +41,9 @@ export class Unreachable extends Error {
   }
 }
 
+/** What takes back a seek or purge that failed and may have had an effect. */
+export const undoOf = (error: unknown) => (error instanceof Refused ? error.problem.undo : undefined);
+
 /** What is known of the effect of a request that ended with `error`. */
 export function outcomeOf(error: unknown): Problem['outcome'] {
   if (error instanceof Refused) return error.problem.outcome ?? 'unknown';

@@ -403,7 +403,7 @@ export interface paths {
         put?: never;
         /**
          * Settle everything that waits, without delivering it
-         * @description Everything published so far that is not settled is: ready, leased, delayed, blocked; and what is dead is forgotten. Leases end. With `what` `dead` only dead letters are forgotten, and nobody's leases end. The messages stay in their topic and with other subscriptions; dead letters on their way to the dead letter topic arrive. The answer's `undo` undoes it, as `to` `undo` of a seek; it brings back no message that `until_settled` has removed since. Errors: `subscription_not_found`, `incarnation_gone` once the topic was deleted, `not_supported` for dead letters of a stream, `invalid_parameter`, `unknown_field`, `busy` beside another seek or purge, `unavailable`; with the outcome `unknown` some partitions may have been purged: purge again.
+         * @description Everything published so far that is not settled is: ready, leased, delayed, blocked; and what is dead is forgotten. Leases end. With `what` `dead` only dead letters are forgotten, and nobody's leases end. The messages stay in their topic and with other subscriptions; dead letters on their way to the dead letter topic arrive. The answer's `undo` undoes it, as `to` `undo` of a seek, which ends leases also where only dead letters come back; it brings back no message that `until_settled` has removed since. Errors: `subscription_not_found`, `incarnation_gone` once the topic was deleted, `not_supported` for dead letters of a stream, `invalid_parameter`, `unknown_field`, `busy` beside another seek or purge, but not for dead letters alone, `unavailable`; with the outcome `unknown` some partitions may have been purged: purge again, or undo those with the problem's `undo`.
          *
          *     Needs the grant `manage`.
          */
@@ -469,7 +469,7 @@ export interface paths {
         put?: never;
         /**
          * Move a subscription: deliver again, or skip
-         * @description Everything from there on is delivered, also what was settled or dead; everything before it is settled. Leases end and attempts begin anew. The answer's `undo` brings back what stood before, with what was settled since, as `to` `undo` and that `undo`; of each partition the latest four seeks and purges are kept. Errors: `subscription_not_found`, `incarnation_gone` once the topic was deleted, `invalid_parameter`, `unavailable`; with the outcome `unknown` some partitions may have been moved: seek again.
+         * @description Everything from there on is delivered, also what was settled or dead; everything before it is settled. Leases end and attempts begin anew. The answer's `undo` brings back what stood before, with what was settled since the last seek or purge (not since any before; after an undo, only of what was published later), as `to` `undo` and that `undo`. To repeat an undo delivers again what was settled before the first. Of each partition the latest four seeks and purges are kept; a purge of dead letters alone can be undone until the next seek or other purge. Errors: `subscription_not_found`, `incarnation_gone` once the topic was deleted, `invalid_parameter`, `snapshot_gone` for an undo of what is not kept, `busy` beside another seek or purge, `unavailable`; with the outcome `unknown` some partitions may have been moved, and the problem's `undo` undoes those.
          *
          *     Needs the grant `manage`.
          */
@@ -685,7 +685,7 @@ export interface paths {
         put?: never;
         /**
          * Remove a topic's oldest messages for good
-         * @description For all readers and subscriptions, on disk and in the object store; offsets do not change. It cannot be undone. What is gone already is no error. Errors: `topic_not_found`, `partition_not_found`, `beyond_tail` for an offset beyond the end, `topic_closed`, `invalid_parameter`, `unknown_field`, with `If-Match` `version_mismatch` and `incarnation_gone`, `unavailable`; with the outcome `unknown` some partitions may have been trimmed: trim again.
+         * @description For all readers and subscriptions, on disk and in the object store; offsets do not change. It cannot be undone. What is gone already is no error. Errors: `topic_not_found`, `partition_not_found`, `beyond_tail` for an offset beyond the end, `topic_closed`, `invalid_parameter`, `unknown_field`, with `If-Match` `version_mismatch` and `incarnation_gone`, `unavailable`; with the outcome `unknown` some partitions may have been trimmed: trim again. `If-Match` and whether the topic is closed are checked before, as well as the gateway knows: a change in that moment may come too late.
          *
          *     Needs the grant `manage`.
          */
@@ -1523,6 +1523,11 @@ export interface components {
             /** @description The grant that is missing, as `operation resource`. */
             missing_grant?: string;
             /**
+             * @description Of a seek or purge that may have had an effect: what undoes it where it has, as `undo` of a seek.
+             * @example snap_6f2c9d1e00a47b35
+             */
+            undo?: string;
+            /**
              * @description With 429: what was exceeded. `pub`: the publish budget, as in `RateLimit-Policy`; `concurrency`: how many of a
              *     kind may be open or waiting at once; `dedupe`: memory for producers and idempotency keys.
              */
@@ -1727,7 +1732,8 @@ export interface components {
             dry_run: boolean;
             /**
              * Format: int64
-             * @description Messages that will not be delivered, and dead ones that are forgotten, as of when it began.
+             * @description Messages that will not be delivered, and dead ones that are forgotten, as of when it began; those included that
+             *     compaction had dropped.
              */
             purged: number;
             /**
@@ -1736,7 +1742,8 @@ export interface components {
              */
             dead: number;
             /**
-             * @description Undoes it, as `undo` of a seek: of each partition the latest four seeks and purges can be.
+             * @description Undoes it, as `undo` of a seek: of each partition the latest four seeks and purges can be, one of dead letters alone
+             *     until the next seek or other purge.
              * @example snap_6f2c9d1e00a47b35
              */
             undo?: string;

@@ -101,16 +101,29 @@ export async function trim(ns: string, topic: string, etag: string, wish: TrimWi
   return bodyOf(answer, 'applied');
 }
 
+/** What of it is gone; and where it stopped, if something was gone by then. */
+export interface Done {
+  readonly messages: number;
+  readonly bytes: number;
+  readonly stopped: { readonly partition: number; readonly error: unknown } | null;
+}
+
 /** Removes what a preview showed, and nothing that came since. */
-export async function trimAsShown(ns: string, topic: string, etag: string, shown: Trimmed): Promise<Trimmed> {
-  const done = { ...shown, dry_run: false, messages: 0, bytes: 0 };
+export async function trimAsShown(ns: string, topic: string, etag: string, shown: Trimmed): Promise<Done> {
+  const done = { messages: 0, bytes: 0 };
   for (const { partition, start, messages } of shown.partitions) {
     if (messages === 0) continue;
-    const trimmed = await trim(ns, topic, etag, { partition, before: `${start}` }, false);
-    done.messages += trimmed.messages;
-    done.bytes += trimmed.bytes;
+    try {
+      const trimmed = await trim(ns, topic, etag, { partition, before: `${start}` }, false);
+      done.messages += trimmed.messages;
+      done.bytes += trimmed.bytes;
+    } catch (error) {
+      // What is gone is gone, whatever the last answer says of its own partition.
+      if (done.messages === 0) throw error;
+      return { ...done, stopped: { partition, error } };
+    }
   }
-  return done;
+  return { ...done, stopped: null };
 }
 
 export async function changeTopic(ns: string, topic: string, etag: string, patch: Patch): Promise<Described> {

@@ -1,5 +1,6 @@
 import { type FormEvent, type ReactNode, useEffect, useRef, useState } from 'react';
 import { Field } from '../ui/field';
+import { ProblemBox } from '../ui/problem';
 
 interface TypedProps {
   readonly noun: 'topic' | 'subscription';
@@ -44,6 +45,17 @@ export function TypedImpact({ noun, name, action, pending, onConfirm, children }
         </div>
       </form>
     </section>
+  );
+}
+
+/** Why it was not done, or not all of it; in place of what was counted, which need not hold any more. */
+export function Failed({ error, title }: { error: unknown; title: string }) {
+  const place = useRef<HTMLDivElement>(null);
+  useEffect(() => place.current?.focus(), []);
+  return (
+    <div ref={place} tabIndex={-1}>
+      <ProblemBox error={error} title={title} />
+    </div>
   );
 }
 

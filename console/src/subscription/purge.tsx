@@ -1,9 +1,9 @@
 import { useMutation, useQueryClient } from '@tanstack/react-query';
 import { type FormEvent, useState } from 'react';
-import type { Purged, Subscription } from '../api/client';
+import { type Purged, type Subscription, undoOf } from '../api/client';
 import { type PurgeWhat, purge, purgeRequest, seek, subscriptionKey } from '../api/subscriptions';
 import { curl } from '../curl/curl';
-import { Result, TypedImpact } from '../edit/typed';
+import { Failed, Result, TypedImpact } from '../edit/typed';
 import { counted, grouped } from '../format/number';
 import { isStream } from '../subscriptions/config';
 import { CopyButton } from '../ui/copy';
@@ -71,9 +71,9 @@ export function PurgeForm({ subscription, onClose }: PurgeProps) {
       </form>
       <div aria-live="polite" className="seek-answer">
         {preview.error && <ProblemBox error={preview.error} title="It could not be counted" />}
-        {act.error && <ProblemBox error={act.error} title="Not purged" />}
+        {act.error && <Failed error={act.error} title="Nothing was purged" />}
         {undo.error && <ProblemBox error={undo.error} title="Not taken back" />}
-        {preview.data && !act.data && (
+        {preview.data && !act.data && !act.error && (
           <TypedImpact
             noun="subscription"
             name={name}
@@ -93,10 +93,10 @@ export function PurgeForm({ subscription, onClose }: PurgeProps) {
         )}
         {undo.data && (
           <Result title="Taken back">
-            <p>What stood before stands again, but for what was settled since.</p>
+            <p>What stood before stands again, with what was settled since the last seek or purge.</p>
           </Result>
         )}
-        {act.data?.undo && !undo.data && last && (
+        {(act.data?.undo ?? undoOf(act.error)) && !undo.data && last && (
           <p className="note">
             It can be taken back, also with{' '}
             <code>
@@ -124,15 +124,17 @@ function usePurge(ns: string, name: string) {
     mutationFn: (what: PurgeWhat) => purge(ns, name, what, false),
     onSuccess: (purged) => {
       moved(ns, name, 'purge', purged.undo);
-      changed();
     },
+    onError: (error) => moved(ns, name, 'purge', undoOf(error)),
+    // Also where it failed: some partitions may be purged.
+    onSettled: changed,
   });
   const undo = useMutation({
     mutationFn: (token: string) => seek(ns, name, { to: 'undo', undo: token }, false),
     onSuccess: (seeked) => {
       moved(ns, name, 'seek', seeked.undo);
-      changed();
     },
+    onSettled: changed,
   });
   // What was counted holds for what it was counted for.
   const reset = () => {
@@ -155,7 +157,7 @@ function Impact({ purged: { purged, dead, parts }, what }: { purged: Purged; wha
             <strong>{counted(dead, 'dead letter')}</strong> forgotten.
           </>
         )}{' '}
-        It can be taken back.
+        It can be taken back{what === 'dead' && ' until the next seek or other purge'}.
       </p>
       {parts.length > 1 && (
         // biome-ignore lint/a11y/noNoninteractiveTabindex: a region that scrolls must be reachable by keyboard

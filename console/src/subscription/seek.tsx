@@ -1,9 +1,10 @@
 import { useMutation, useQueryClient } from '@tanstack/react-query';
 import { type FormEvent, useEffect, useRef, useState } from 'react';
-import type { Seeked, Subscription } from '../api/client';
+import { type Seeked, type Subscription, undoOf } from '../api/client';
 import { type SeekTarget, seek, seekRequest, subscriptionKey } from '../api/subscriptions';
 import { useSettings } from '../app/settings';
 import { curl } from '../curl/curl';
+import { Failed } from '../edit/typed';
 import { counted, grouped } from '../format/number';
 import { instant, parseInstant, zoneName } from '../format/time';
 import { CopyButton } from '../ui/copy';
@@ -33,8 +34,10 @@ export function SeekForm({ subscription, onClose }: SeekProps) {
     mutationFn: (wish: SeekTarget) => seek(ns, name, wish, false),
     onSuccess: ({ undo }) => {
       moved(ns, name, 'seek', undo);
-      void client.invalidateQueries({ queryKey: subscriptionKey(ns, name) });
     },
+    onError: (error) => moved(ns, name, 'seek', undoOf(error)),
+    // Also where it failed: some partitions may be moved.
+    onSettled: () => void client.invalidateQueries({ queryKey: subscriptionKey(ns, name) }),
   });
   const last = lastMoveOf(ns, name);
   const ask = (wish: SeekTarget) => {
@@ -119,8 +122,8 @@ export function SeekForm({ subscription, onClose }: SeekProps) {
       </div>
       <div aria-live="polite" className="seek-answer">
         {preview.error && <ProblemBox error={preview.error} title="It could not be counted" />}
-        {move.error && <ProblemBox error={move.error} title="Nothing was moved" />}
-        {preview.data && !move.data && wish && (
+        {move.error && <Failed error={move.error} title="Nothing was moved" />}
+        {preview.data && !move.data && !move.error && wish && (
           <Impact
             seeked={preview.data}
             verb={wish.undo ? 'Undo' : 'Seek'}

@@ -4,7 +4,7 @@ import type { Trimmed } from '../api/client';
 import { type Described, type TrimWish, topicKey, trim, trimAsShown, trimRequest } from '../api/topics';
 import { useSettings } from '../app/settings';
 import { curl } from '../curl/curl';
-import { Result, TypedImpact } from '../edit/typed';
+import { Failed, Result, TypedImpact } from '../edit/typed';
 import { bytes, counted, grouped } from '../format/number';
 import { instant, parseInstant, zoneName } from '../format/time';
 import { CopyButton } from '../ui/copy';
@@ -117,9 +117,9 @@ export function TrimForm({ described: { topic, etag }, onClose }: TrimProps) {
       </form>
       <div aria-live="polite" className="seek-answer">
         {preview.error && <ProblemBox error={preview.error} title="It could not be counted" />}
-        {act.error && <ProblemBox error={act.error} title="Not all was removed" />}
+        {act.error && <Failed error={act.error} title="Nothing was removed" />}
         {shown && !act.data && shown.messages === 0 && <p className="note">There is nothing to remove.</p>}
-        {shown && !act.data && shown.messages > 0 && (
+        {shown && !act.data && !act.error && shown.messages > 0 && (
           <TypedImpact
             noun="topic"
             name={name}
@@ -131,10 +131,17 @@ export function TrimForm({ described: { topic, etag }, onClose }: TrimProps) {
           </TypedImpact>
         )}
         {act.data && (
-          <Result title="Done">
+          <Result title={act.data.stopped ? 'Not all was removed' : 'Done'}>
             <p>
               {counted(act.data.messages, 'message')}, {bytes(act.data.bytes)}, are gone.
+              {act.data.stopped && ` It stopped at partition ${act.data.stopped.partition}:`}
             </p>
+            {act.data.stopped && (
+              <ProblemBox
+                error={act.data.stopped.error}
+                title={`Partition ${act.data.stopped.partition} was not trimmed`}
+              />
+            )}
           </Result>
         )}
       </div>

@@ -53,6 +53,11 @@ function RefusedBox(props: { error: Refused; retry: React.ReactNode; title: stri
         {EFFECT[outcomeOf(error)]}
         {problem.retryable && ` A retry may succeed${seconds ? ` in ${seconds} s` : ''}.`}
       </p>
+      {problem.undo && (
+        <p>
+          What it did can be taken back: <code>{problem.undo}</code>
+        </p>
+      )}
       <p className="problem-code">
         <code>{problem.code}</code> · {problem.status}
         {problem.field && (

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 use weir_protocol::error::{ErrorCode, Outcome};
-use weir_protocol::rpc::Refusal;
+use weir_protocol::rpc::{Refusal, snapshot_name};
 
 /// Why a request was refused or failed, whether it had an effect, and what the client needs to go on.
 /// Sent with every error answer, in WebSocket `err` and `reject` frames, and per item of a mixed batch.
@@ -50,6 +50,10 @@ pub struct Problem {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub missing_grant: Option<String>,
+    /// Of a seek or purge that may have had an effect: what undoes it where it has, as `undo` of a seek.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false, example = "snap_6f2c9d1e00a47b35")]
+    pub undo: Option<String>,
     /// With 429: what was exceeded. `pub`: the publish budget, as in `RateLimit-Policy`; `concurrency`: how many of a
     /// kind may be open or waiting at once; `dedupe`: memory for producers and idempotency keys.
     #[serde(rename = "violated-policies", default, skip_serializing_if = "Vec::is_empty")]
@@ -145,6 +149,7 @@ impl Problem {
             field: None,
             limit: None,
             missing_grant: None,
+            undo: None,
             violated_policies: policy_of(code).map(str::to_owned).into_iter().collect(),
             allow: None,
         }
@@ -174,6 +179,14 @@ impl Problem {
     #[must_use]
     pub fn with_limit(mut self, limit: u64) -> Self {
         self.limit = Some(limit);
+        self
+    }
+
+    /// The same, naming what undoes the effect, if it may have had one; 0: nothing does.
+    #[must_use]
+    pub fn with_undo(mut self, name: u64) -> Self {
+        let may_be_done = self.outcome != Outcome::None.as_str();
+        self.undo = (may_be_done && name != 0).then(|| snapshot_name(name));
         self
     }
 
@@ -299,6 +312,17 @@ mod tests {
         assert_eq!(told, ["pub", "concurrency", "dedupe"]);
         let sooner = Refusal { retry_after_ms: Some(7), ..Refusal::new(ErrorCode::DedupeFull, "") };
         assert_eq!(Problem::from(&sooner).retry_after_ms, Some(7), "who refused knows better");
+    }
+
+    #[test]
+    fn only_what_may_have_had_an_effect_can_be_undone() {
+        let undo = |outcome, name| {
+            Problem::new(ErrorCode::Unavailable, "").with_outcome(outcome).with_undo(name).undo
+        };
+        for outcome in [Outcome::Unknown, Outcome::Applied] {
+            assert_eq!((undo(outcome, 1), undo(outcome, 0)), (Some(snapshot_name(1)), None));
+        }
+        assert_eq!(undo(Outcome::None, 1), None);
     }
 
     #[test]

@@ -33,11 +33,13 @@ pub enum PurgeWhat {
 pub struct Purged {
     /// It was only asked what it would do.
     pub dry_run: bool,
-    /// Messages that will not be delivered, and dead ones that are forgotten, as of when it began.
+    /// Messages that will not be delivered, and dead ones that are forgotten, as of when it began; those included that
+    /// compaction had dropped.
     pub purged: u64,
     /// Of them, the dead ones.
     pub dead: u64,
-    /// Undoes it, as `undo` of a seek: of each partition the latest four seeks and purges can be.
+    /// Undoes it, as `undo` of a seek: of each partition the latest four seeks and purges can be, one of dead letters alone
+    /// until the next seek or other purge.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false, example = "snap_6f2c9d1e00a47b35")]
     pub undo: Option<String>,

@@ -179,7 +179,8 @@ pub(super) async fn seek(mut call: Call) -> Result<Response, Problem> {
     };
     let keep_as = if is_dry_run { 0 } else { rand::random::<u64>().max(1) };
     let seek = Seek { to, is_dry_run, keep_as, back_to };
-    let moved = call.edge.services.subscriptions.seek(&path, seek).await?;
+    let moved = call.edge.services.subscriptions.seek(&path, seek).await;
+    let moved = moved.map_err(|failure| Problem::from(failure).with_undo(keep_as))?;
     let parts: Vec<_> = moved
         .into_iter()
         .map(|(topic, partition, answer)| SeekedPart {

@@ -20,7 +20,8 @@ pub(super) async fn purge(mut call: Call) -> Result<Response, Problem> {
     let keep_as = if is_dry_run { 0 } else { rand::random::<u64>().max(1) };
     let is_dead_only = asked.what == Some(PurgeWhat::Dead);
     let purge = Purge { is_dead_only, is_dry_run, keep_as };
-    let purged = call.edge.services.subscriptions.purge(&path, purge).await?;
+    let purged = call.edge.services.subscriptions.purge(&path, purge).await;
+    let purged = purged.map_err(|failure| Problem::from(failure).with_undo(keep_as))?;
     let parts: Vec<_> = purged
         .into_iter()
         .map(|(topic, partition, answer)| PurgedPart {

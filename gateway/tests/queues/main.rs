@@ -400,10 +400,15 @@ async fn a_partition_that_fails_does_not_hold_up_the_others() {
     assert_eq!(shown.body["parts"][1]["leased"], Value::Null);
     let moved = play.post("billing:seek", &json!({"to": "latest"})).await;
     assert_eq!((moved.status, &moved.body["outcome"]), (503, &json!("unknown")), "one part was moved");
+    let undo = json!({"to": "undo", "undo": moved.body["undo"]});
+    let undone = play.post("billing:seek?dry_run=true", &undo).await;
+    assert_eq!((undone.status, undone.code()), (503, "storage_failed"), "it is a name that can be undone");
     let purged = play.post("billing:purge?dry_run=true", &json!({})).await;
     assert_eq!((purged.status, &purged.body["outcome"]), (503, &json!("none")), "it was only asked");
+    assert_eq!(purged.body["undo"], Value::Null);
     let purged = play.post("billing:purge", &json!({})).await;
     assert_eq!((purged.status, &purged.body["outcome"]), (503, &json!("unknown")), "one part was purged");
+    assert!(purged.body["undo"].as_str().unwrap().starts_with("snap_"), "{purged:?}");
 }
 
 #[tokio::test]

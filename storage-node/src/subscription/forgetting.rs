@@ -8,6 +8,7 @@ use weir_protocol::ids::Offset;
 use super::event::Forgotten;
 use super::offset_set::OffsetSet;
 use super::part::Part;
+use super::past::{Back, Kept};
 
 /// What a purge would do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -46,14 +47,17 @@ impl Part {
     /// What was kept last is what stood before a change of nothing but which records are known as dead.
     pub(super) fn only_dead_changed(&mut self) {
         if let Some(last) = Arc::make_mut(&mut self.kept).last_mut() {
-            last.dead_after = Some(self.given_up.clone());
+            last.back = Back::DeadLetters(self.given_up.clone());
         }
     }
 
-    /// Who goes back over a move goes back in everything.
+    /// Over a move nobody goes back in dead letters alone. Nor in everything: who takes back that they were forgotten does not
+    /// mean what is settled.
     pub(super) fn moved(&mut self) {
-        if self.kept.iter().any(|kept| kept.dead_after.is_some()) {
-            Arc::make_mut(&mut self.kept).iter_mut().for_each(|kept| kept.dead_after = None);
+        let is_of_dead = |kept: &Kept| matches!(kept.back, Back::DeadLetters(_));
+        if self.kept.iter().any(is_of_dead) {
+            let kept = Arc::make_mut(&mut self.kept).iter_mut();
+            kept.filter(|kept| is_of_dead(kept)).for_each(|kept| kept.back = Back::Nothing);
         }
     }
 

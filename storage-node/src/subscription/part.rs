@@ -7,7 +7,7 @@ use weir_protocol::ids::{Offset, TimestampMs};
 
 use super::event::{Delivered, Fence, Nacked, PartEvent, Seek};
 use super::offset_set::OffsetSet;
-use super::past::{Kept, Past};
+use super::past::{Back, Kept, Past};
 use super::retries::{Retries, Retry};
 
 /// One part of a subscription as the log tells it; the same in every replica. A copy costs nothing.
@@ -340,9 +340,9 @@ impl Part {
         is_unsettled
     }
 
-    /// A name that nothing is kept under any more changes nothing.
+    /// A name that there is no going back to any more changes nothing.
     fn seek(&mut self, seek: Seek, bounds: &Range<Offset>) {
-        let back = self.kept.iter().find(|kept| kept.name == seek.back_to).cloned();
+        let back = self.to_go_back(seek.back_to).cloned();
         if seek.back_to != 0 && back.is_none() {
             return;
         }
@@ -353,7 +353,7 @@ impl Part {
         }
         match back {
             Some(kept) => {
-                let is_of_dead = kept.dead_after.is_some();
+                let is_of_dead = matches!(kept.back, Back::DeadLetters(_));
                 self.go_back(kept, bounds);
                 if is_of_dead {
                     self.only_dead_changed();
@@ -382,7 +382,7 @@ impl Part {
 
     /// What was kept, with what was settled since the last seek.
     fn go_back(&mut self, kept: Kept, bounds: &Range<Offset>) {
-        if let Some(after) = &kept.dead_after {
+        if let Back::DeadLetters(after) = &kept.back {
             return self.bring_back_dead(&kept.given_up, after, bounds);
         }
         self.moved();
@@ -421,15 +421,26 @@ impl Part {
         members.len() as u64
     }
 
-    /// Names of what stands to be gone back to, the newest last.
+    /// Names of what stood before seeks and purges, the newest last. Not every one can be gone back to.
     pub fn kept(&self) -> impl Iterator<Item = u64> {
         self.kept.iter().map(|kept| kept.name)
     }
 
-    /// The part as it would stand after a seek back; `None` if nothing is kept under the name.
+    /// What is kept under a name, if it can be gone back to.
+    fn to_go_back(&self, name: u64) -> Option<&Kept> {
+        self.kept.iter().find(|kept| kept.name == name && kept.back != Back::Nothing)
+    }
+
+    /// Whether there is going back to a name.
+    #[must_use]
+    pub fn can_go_back(&self, name: u64) -> bool {
+        self.to_go_back(name).is_some()
+    }
+
+    /// The part as it would stand after a seek back; `None` if there is no going back to the name.
     #[must_use]
     pub fn gone_back(&self, name: u64, bounds: Range<Offset>) -> Option<Self> {
-        let kept = self.kept.iter().find(|kept| kept.name == name)?.clone();
+        let kept = self.to_go_back(name)?.clone();
         let mut part = self.clone();
         part.go_back(kept, &bounds);
         Some(part)

@@ -50,8 +50,10 @@ enum Is {
 struct Snapshot {
     name: u64,
     records: Vec<Is>,
-    /// What was dead right after, if that is all that changed and nothing was moved since.
+    /// What was dead right after, if that is all that changed.
     dead_after: Option<Vec<Is>>,
+    /// That is all that changed, and something was moved since.
+    is_overtaken: bool,
 }
 
 struct Model {
@@ -114,7 +116,11 @@ impl Model {
     }
 
     fn undo(&mut self, which: usize, name: u64) -> Option<Seek> {
-        let Snapshot { name: back_to, records: before, dead_after } = self.kept.get(which)?.clone();
+        let Snapshot { name: back_to, records: before, dead_after, is_overtaken } =
+            self.kept.get(which)?.clone();
+        if is_overtaken {
+            return seek(0, name, back_to);
+        }
         self.keep(name);
         if let Some(after) = dead_after {
             for (at, is) in self.records.iter_mut().enumerate().skip(self.start) {
@@ -155,7 +161,7 @@ impl Model {
     }
 
     fn moved(&mut self) {
-        self.kept.iter_mut().for_each(|kept| kept.dead_after = None);
+        self.kept.iter_mut().for_each(|kept| kept.is_overtaken |= kept.dead_after.is_some());
     }
 
     fn only_dead_changed(&mut self) {
@@ -166,7 +172,12 @@ impl Model {
         if self.kept.len() == KEPT_MAX {
             self.kept.remove(0);
         }
-        self.kept.push(Snapshot { name, records: self.records.clone(), dead_after: None });
+        self.kept.push(Snapshot {
+            name,
+            records: self.records.clone(),
+            dead_after: None,
+            is_overtaken: false,
+        });
     }
 
     /// What is gone is settled, and cannot be revived.
@@ -197,11 +208,14 @@ proptest! {
         let mut model = Model { records, kept: Vec::new(), moved_to: 0, start: 0 };
         for (name, step) in (1u64..).zip(&steps) {
             let back = match step {
-                Step::Undo { which } => model.kept.get(*which).map(|kept| kept.name),
+                Step::Undo { which } => model.kept.get(*which),
                 _ => None,
             };
             let bounds = Offset(model.start as u64)..Offset(END);
+            let is_refused = back.is_some_and(|kept| kept.is_overtaken);
+            let back = back.map(|kept| kept.name);
             let preview = back.and_then(|name| Leases::undo_preview(&part, name, bounds.clone()));
+            prop_assert_eq!(preview.is_none(), back.is_none() || is_refused);
             let before = model.records.clone();
             let purge = match step {
                 Step::Purge { is_dead_only } => Some(part.purge_preview(*is_dead_only, Offset(END))),

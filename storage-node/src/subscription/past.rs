@@ -36,9 +36,20 @@ pub(super) struct Kept {
     pub(super) settled: OffsetSet,
     pub(super) retries: Retries,
     pub(super) given_up: OffsetSet,
-    /// If only dead letters were forgotten or brought back then, and nothing was moved since: those that were known right
-    /// after. Going back changes nothing but which are.
-    pub(super) dead_after: Option<OffsetSet>,
+    /// What going back to it means.
+    pub(super) back: Back,
+}
+
+/// What going back to what stood before a change brings back.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) enum Back {
+    /// Everything.
+    Everything,
+    /// Which records are known as dead: nothing else changed. These were known right after.
+    DeadLetters(OffsetSet),
+    /// Nothing: only dead letters changed, and a move since has changed what is settled, so nobody can tell any more which of
+    /// them were dead but for the change.
+    Nothing,
 }
 
 /// What stood before changes, the oldest first.
@@ -80,7 +91,9 @@ impl Kept {
         self.settled.forget_from(end);
         self.retries.remove(&(end..Offset(u64::MAX)));
         self.given_up.forget_from(end);
-        self.dead_after.iter_mut().for_each(|after| after.forget_from(end));
+        if let Back::DeadLetters(after) = &mut self.back {
+            after.forget_from(end);
+        }
     }
 }
 
@@ -147,7 +160,7 @@ impl Part {
             settled: self.settled.clone(),
             retries: self.retries.clone(),
             given_up: self.given_up.clone(),
-            dead_after: None,
+            back: Back::Everything,
         }
     }
 

@@ -10,7 +10,7 @@ use weir_protocol::ids::{Offset, TimestampMs};
 use super::event::Fence;
 use super::offset_set::OffsetSet;
 use super::part::Part;
-use super::past::{Kept, Past, SNAPSHOTS_MAX};
+use super::past::{Back, Kept, Past, SNAPSHOTS_MAX};
 use super::retries::{Retries, Retry};
 
 /// Format of [`StoredPart`].
@@ -91,7 +91,7 @@ struct StoredKept {
     /// Until before; 0: nobody knows when.
     #[prost(uint64, tag = "7")]
     until: u64,
-    /// Dead letters alone changed, and were these right after.
+    /// Dead letters alone changed, and were these right after; absent: everything did.
     #[prost(message, optional, tag = "8")]
     dead_after: Option<StoredDeadAfter>,
 }
@@ -101,6 +101,9 @@ struct StoredDeadAfter {
     /// A bitmap, as in [`StoredPart`].
     #[prost(bytes = "vec", optional, tag = "1")]
     given_up: Option<Vec<u8>>,
+    /// Something was moved since: there is no going back, and the bitmap is absent.
+    #[prost(bool, tag = "2")]
+    is_overtaken: bool,
 }
 
 impl Part {
@@ -233,13 +236,29 @@ fn stored_kept(kept: &Kept) -> StoredKept {
         given_up: bitmap(&kept.given_up),
         since: kept.stood.start.0,
         until: kept.stood.end.0,
-        dead_after: kept.dead_after.as_ref().map(|after| StoredDeadAfter { given_up: bitmap(after) }),
+        dead_after: match &kept.back {
+            Back::Everything => None,
+            Back::DeadLetters(after) => {
+                Some(StoredDeadAfter { given_up: bitmap(after), is_overtaken: false })
+            }
+            Back::Nothing => Some(StoredDeadAfter { given_up: None, is_overtaken: true }),
+        },
     }
 }
 
 fn restored_kept(stored: &StoredKept, end: Offset) -> Result<Kept, PartError> {
-    let dead_after = stored.dead_after.as_ref().map(|after| set(after.given_up.as_ref())).transpose()?;
-    let last_after = dead_after.as_ref().and_then(OffsetSet::max);
+    let back = match &stored.dead_after {
+        None => Back::Everything,
+        Some(StoredDeadAfter { is_overtaken: true, given_up: None }) => Back::Nothing,
+        Some(StoredDeadAfter { is_overtaken: true, .. }) => {
+            return Err(PartError::Contradiction("dead letters to go back to, and no going back"));
+        }
+        Some(after) => Back::DeadLetters(set(after.given_up.as_ref())?),
+    };
+    let last_after = match &back {
+        Back::DeadLetters(after) => after.max(),
+        _ => None,
+    };
     let kept = Kept {
         name: stored.name,
         stood: TimestampMs(stored.since)..TimestampMs(stored.until),
@@ -247,7 +266,7 @@ fn restored_kept(stored: &StoredKept, end: Offset) -> Result<Kept, PartError> {
         settled: set(stored.settled.as_ref())?,
         retries: retries(&stored.retries)?,
         given_up: set(stored.given_up.as_ref())?,
-        dead_after,
+        back,
     };
     let last = [Some(kept.floor), kept.settled.max(), kept.given_up.max(), last_after];
     let last = last.into_iter().flatten().max();

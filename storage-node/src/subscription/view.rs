@@ -52,7 +52,7 @@ impl Leases {
         self.known.len()
     }
 
-    /// What going back to what was kept under a name would do; `None` if nothing is.
+    /// What going back to what was kept under a name would do; `None` if there is no going back to it.
     #[must_use]
     pub fn undo_preview(part: &Part, name: u64, bounds: Range<Offset>) -> Option<SeekPreview> {
         let back = part.gone_back(name, bounds.clone())?;

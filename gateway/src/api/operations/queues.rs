@@ -94,9 +94,12 @@ pub const SEEK_SUBSCRIPTION: Operation = Operation {
     summary: "Move a subscription: deliver again, or skip",
     about: "Everything from there on is delivered, also what was settled or dead; everything before it is settled. \
             Leases end and attempts begin anew. The answer's `undo` brings back what stood before, with what was settled \
-            since, as `to` `undo` and that `undo`; of each partition the latest four seeks and purges are \
-            kept. Errors: `subscription_not_found`, `incarnation_gone` once the topic was deleted, `invalid_parameter`, `unavailable`; with the outcome `unknown` some partitions may have \
-            been moved: seek again.",
+            since the last seek or purge (not since any before; after an undo, only of what was published later), as `to` `undo` \
+            and that `undo`. To repeat an undo delivers again what was settled before the first. Of each partition the latest four seeks and purges are \
+            kept; a purge of dead letters alone can be undone until the next seek or other purge. Errors: \
+            `subscription_not_found`, `incarnation_gone` once the topic was deleted, `invalid_parameter`, `snapshot_gone` for \
+            an undo of what is not kept, `busy` beside another seek or purge, `unavailable`; with the outcome `unknown` some \
+            partitions may have been moved, and the problem's `undo` undoes those.",
     query: &[Param::optional("dry_run", Kind::Boolean, "Only say what it would do.")],
     headers: &[],
     body: Body::Required(&[json("Seek")]),
@@ -221,10 +224,12 @@ pub const PURGE_SUBSCRIPTION: Operation = Operation {
     about: "Everything published so far that is not settled is: ready, leased, delayed, blocked; and what is dead is forgotten. \
             Leases end. With `what` `dead` only dead letters are forgotten, and nobody's leases end. The messages stay in \
             their topic and with other subscriptions; dead letters on their way to the dead letter topic arrive. The answer's \
-            `undo` undoes it, as `to` `undo` of a seek; it brings back no message that `until_settled` has removed since. \
+            `undo` undoes it, as `to` `undo` of a seek, which ends leases also where only dead letters come back; it brings back \
+            no message that `until_settled` has removed since. \
             Errors: `subscription_not_found`, `incarnation_gone` once the topic was deleted, `not_supported` for dead \
-            letters of a stream, `invalid_parameter`, `unknown_field`, `busy` beside another seek or purge, `unavailable`; \
-            with the outcome `unknown` some partitions may have been purged: purge again.",
+            letters of a stream, `invalid_parameter`, `unknown_field`, `busy` beside another seek or purge, but not for \
+            dead letters alone, `unavailable`; with the outcome `unknown` some partitions may have been purged: purge again, or \
+            undo those with the problem's `undo`.",
     body: Body::Optional(&[json("Purge")]),
     answers: &[Answer {
         status: 200,

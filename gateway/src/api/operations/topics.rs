@@ -196,7 +196,9 @@ pub const TRIM_TOPIC: Operation = Operation {
     about: "For all readers and subscriptions, on disk and in the object store; offsets do not change. It cannot be undone. What is \
             gone already is no error. Errors: `topic_not_found`, `partition_not_found`, `beyond_tail` for an offset beyond \
             the end, `topic_closed`, `invalid_parameter`, `unknown_field`, with `If-Match` `version_mismatch` and \
-            `incarnation_gone`, `unavailable`; with the outcome `unknown` some partitions may have been trimmed: trim again.",
+            `incarnation_gone`, `unavailable`; with the outcome `unknown` some partitions may have been trimmed: trim again. \
+            `If-Match` and whether the topic is closed are checked before, as well as the gateway knows: a change in that moment \
+            may come too late.",
     query: &[Param::optional("dry_run", Kind::Boolean, "Only say what it would do.")],
     headers: &[IF_MATCH],
     body: Body::Required(&[json("Trim")]),

@@ -29,6 +29,10 @@ pub(in crate::server) async fn seek(
     let back = undo(&view, request.back_to)?;
     let (preview, fence) = {
         let (mut held, view) = handle.lock(&queue)?;
+        // Another may have moved it while that was counted.
+        if back.is_some() && !view.held.part.can_go_back(request.back_to) {
+            return Err(not_kept());
+        }
         let fence = if request.is_dry_run { Fence(0) } else { begin_move(&mut held)? };
         let (part, bounds) = (&view.held.part, view.start..view.end);
         let preview = back.unwrap_or_else(|| match view.held.config.is_stream {
@@ -86,10 +90,12 @@ fn undo(view: &View, back_to: u64) -> Result<Option<SeekPreview>, Refusal> {
     }
     match Leases::undo_preview(&view.held.part, back_to, view.start..view.end) {
         Some(preview) => Ok(Some(preview)),
-        None => {
-            let detail = "undo: what stood before that is not kept any more; of each partition the latest four seeks and \
-                          purges are";
-            Err(Refusal::new(ErrorCode::SnapshotGone, detail))
-        }
+        None => Err(not_kept()),
     }
+}
+
+fn not_kept() -> Refusal {
+    let detail = "undo: there is no going back to that any more; of each partition the latest four seeks and purges can be \
+                  undone, a purge of dead letters alone only until the next seek or other purge";
+    Refusal::new(ErrorCode::SnapshotGone, detail)
 }

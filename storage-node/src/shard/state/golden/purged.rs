@@ -39,11 +39,13 @@ fn written() -> Vec<u8> {
     let of_dead = |keep_as| PartEvent { forgotten: Some(Forgotten { keep_as }), ..PartEvent::default() };
     let (one, two) = ((6, 1), (7, 0));
     for sub in [
+        change(one, &of_dead(29)),
         change(one, &moved(0, 30, 0, None)),
         change(one, &dead(&[12, 14])),
         change(one, &moved(30, 31, 0, all)),
         change(one, &moved(0, 0, 99, all)), // goes back to nothing, and forgets all the same
         change(one, &moved(0, 32, 31, None)),
+        change(one, &moved(0, 36, 29, None)), // takes back a purge of dead letters, but it was moved since
         change(two, &moved(0, 33, 0, None)),
         change(two, &dead(&[9, 10])),
         change(two, &of_dead(34)),
@@ -78,6 +80,7 @@ fn a_log_with_purges_leads_to_its_checkpoint() {
         let dead = PURGED.map(|(subscription, partition, name)| {
             let part = part(&state, subscription, partition);
             let before = part.stood(Moment::Before(name), Offset(0), state.last_ts()).unwrap().part;
+            assert!(part.can_go_back(name) && !part.can_go_back(29));
             (part.given_up_from(Offset(0)).collect::<Vec<_>>(), before.given_up())
         });
         let offsets = |offsets: &[u64]| offsets.iter().copied().map(Offset).collect::<Vec<_>>();
