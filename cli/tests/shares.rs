@@ -267,6 +267,42 @@ async fn who_comes_gets_its_share_and_what_one_leaves_or_loses_is_shared_again()
     }
 }
 
+/// Waits until the gateway counts so many partitions that are consumed.
+async fn consumed(http: &mut Connection, count: usize) {
+    let end = Instant::now() + SOON;
+    loop {
+        let metrics = http.request("GET /metrics", &[], b"").unwrap().text();
+        let now = metrics.lines().find_map(|line| line.strip_prefix("weir_gateway_lease_streams "));
+        if now.unwrap().parse::<usize>().unwrap() == count {
+            return;
+        }
+        assert!(Instant::now() < end, "{now:?}, not {count}");
+        sleep(Duration::from_millis(50)).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_gone_takes_no_place_of_the_gateway_whoever_read_it() {
+    let (_dir, product, mut http) = started();
+    let config = json!({"mode": "stream", "topics": ["t-*"], "lease_ms": 10_000});
+    done(&mut http, "PUT /v1/subscriptions/tail", &config);
+    let log = Arc::new(Mutex::new(Log::default()));
+    let mut readers = Vec::new();
+    for name in ["r0", "r1"] {
+        readers.push(Reader::start(&product.address, FORMS[0], name, &log).await);
+    }
+    done(&mut http, "PUT /v1/topics/t-1", &json!({"partitions": 4}));
+    let (end, even) = (Instant::now() + SOON, [2, 2]);
+    while !lock(&log).reads.values().map(BTreeSet::len).eq(even) {
+        assert!(Instant::now() < end, "{:?}", lock(&log).reads);
+        sleep(Duration::from_millis(50)).await;
+    }
+    // Each has all of them, of which it reads two.
+    consumed(&mut http, 8).await;
+    done(&mut http, "DELETE /v1/topics/t-1", &Value::Null);
+    consumed(&mut http, 0).await;
+}
+
 /// Reads until so many messages were shown; its resume token, the partitions that it gained and the messages.
 async fn shown_first(
     address: &str,

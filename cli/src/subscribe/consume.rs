@@ -164,9 +164,13 @@ fn note_share(share: &ShareChange) {
         };
         parts.iter().map(name).collect::<Vec<_>>().join(", ")
     };
-    match (share.gained.is_empty(), share.lost.is_empty()) {
-        (true, true) => output::note(format_args!("others read all partitions; this one waits")),
-        (false, _) => output::note(format_args!("reads from now on: {}", names(&share.gained))),
-        (true, false) => output::note(format_args!("read by another from now on: {}", names(&share.lost))),
+    if share.gained.is_empty() && share.lost.is_empty() {
+        output::note(format_args!("others read all partitions; this one waits"));
+    }
+    if !share.lost.is_empty() {
+        output::note(format_args!("read by another from now on: {}", names(&share.lost)));
+    }
+    if !share.gained.is_empty() {
+        output::note(format_args!("reads from now on: {}", names(&share.gained)));
     }
 }

@@ -218,7 +218,7 @@ impl AppliedLog for ShardShared {
         }
         if is_new_term {
             self.queues.clear();
-            self.rosters.clear();
+            self.rosters.enter(term);
             self.early.entered(term);
             return self.wake_all();
         }

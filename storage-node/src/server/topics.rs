@@ -38,6 +38,7 @@ const TOLD_TIME_MAX: Duration = Duration::from_secs(5);
 pub(super) async fn change(shard: ShardHandle, room: Room, change: Change) -> Result<Bytes, Refusal> {
     let is_fork = matches!(&change, Change::CreateSubscription(create) if create.fork.is_some());
     let is_update = matches!(change, Change::UpdateTopic(_) | Change::UpdateSubscription(_));
+    let is_unsubscribed = matches!(change, Change::DeleteSubscription(_));
     let command = Bytes::from(Command { change: Some(change) }.encode_to_vec());
     let sub = SubBatch::command(command);
     fits_entry(std::iter::once(&sub))?;
@@ -53,6 +54,9 @@ pub(super) async fn change(shard: ShardHandle, room: Room, change: Change) -> Re
         _ => None,
     };
     if let Some(life) = life {
+        if is_unsubscribed {
+            shard.shared.rosters().forget(Incarnation(life));
+        }
         let told = shard.told_everywhere(Incarnation(life), TOLD_TIME_MAX).await;
         // A shard that has not heard of a fork may still refuse it.
         told.map_err(|refusal| if is_fork { refusal.with_outcome(Outcome::Unknown) } else { refusal })?;

@@ -28,6 +28,8 @@ pub struct Lot(pub u64);
 #[derive(Debug)]
 pub struct Roster {
     next_lot: Lot,
+    /// Calls take no lots: those of a term are to last.
+    next_call: u64,
     consumers: BTreeMap<Arc<str>, Consumer>,
     given: BTreeMap<SharedPart, Given>,
     /// Those that another came in the place of, and until when that is remembered: a connection may hang and go on asking.
@@ -87,13 +89,15 @@ impl Roster {
     /// Nobody reads. Lots begin at `next_lot`, above all that were given before.
     #[must_use]
     pub fn new(next_lot: Lot) -> Self {
-        Self { next_lot, consumers: BTreeMap::new(), given: BTreeMap::new(), replaced: BTreeMap::new() }
+        let (consumers, given, replaced) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
+        Self { next_lot, next_call: 1, consumers, given, replaced }
     }
 
     /// A consumer comes, or asks again. Returns its call, for [`Roster::answered`].
     pub fn attend(&mut self, ask: Attend<'_>) -> (u64, Shifted) {
         let Attend { holder, takes_over, knows, until } = ask;
-        let call = self.take_lot().0;
+        let call = self.next_call;
+        self.next_call += 1;
         if let Some(remembered) = self.replaced.get_mut(holder) {
             *remembered = until;
             return (call, Shifted::default());
@@ -106,7 +110,7 @@ impl Roster {
             }
             None => {
                 is_changed = true;
-                let consumer = Consumer { knows, until, call, version: Lot(call) };
+                let consumer = Consumer { knows, until, call, version: self.take_lot() };
                 self.consumers.insert(Arc::clone(holder), consumer);
             }
         }
@@ -164,6 +168,22 @@ impl Roster {
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.consumers.is_empty()
+    }
+
+    /// Everybody is gone by now, also who was not expired yet.
+    #[must_use]
+    pub fn is_over(&self, now: TimestampMs) -> bool {
+        self.consumers.values().all(|consumer| consumer.until <= now)
+    }
+
+    /// There is no place for one more, this one: it is none that is there, nor does it come in the place of any.
+    #[must_use]
+    pub fn is_full_for(&self, holder: &str, takes_over: Option<&str>) -> bool {
+        let is_here = self.has(holder) || self.replaced.contains_key(holder);
+        let goes = |name: &Arc<str>| takes_over.is_some_and(|old| name.starts_with(old));
+        !is_here
+            && self.len() >= SHARE_CONSUMERS_MAX
+            && self.consumers.keys().filter(|name| !goes(name)).count() >= SHARE_CONSUMERS_MAX
     }
 
     /// Whether a consumer is known.

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use prost::Message;
+use tokio::time::timeout;
 use weir_protocol::error::ErrorCode;
 use weir_protocol::ids::ShardId;
 use weir_protocol::rpc::{
@@ -177,12 +178,16 @@ async fn what_one_leaves_or_is_not_heard_of_for_is_the_others() {
     let a = share(&link, &ask(&stream, "a", &a)).await;
     assert_eq!(a.parts.len(), 2);
     assert_eq!(share(&link, &ask(&stream, "a", &a)).await.parts.len(), 4);
-    let name = subscription_name();
-    let _: () =
-        call(&link, Method::DeleteSubscription, &DeleteSubscriptionRequest { name, ..Default::default() })
-            .await
-            .unwrap();
-    let refused = call::<ShareAnswer>(&link, Method::Share, &ask(&stream, "a", &nothing)).await;
+    let a = share(&link, &ask(&stream, "a", &nothing)).await;
+    // Who waits is told before its 15 s are over.
+    let (name, waits) = (subscription_name(), ask(&stream, "a", &a));
+    let delete = DeleteSubscriptionRequest { name, ..Default::default() };
+    let (refused, deleted) = tokio::join!(
+        timeout(Duration::from_secs(10), call::<ShareAnswer>(&link, Method::Share, &waits)),
+        call::<()>(&link, Method::DeleteSubscription, &delete)
+    );
+    deleted.unwrap();
+    let refused = refused.unwrap();
     let Err(CallError::Refused(refusal)) = refused else { panic!("{refused:?}") };
     assert_eq!(refusal.error_code(), ErrorCode::SubscriptionNotFound);
     node.shutdown(Duration::from_secs(5)).await;

@@ -110,6 +110,11 @@ impl Subscription {
         self.parts.binary_search_by_key(&(incarnation, partition), PartPlace::key).ok()
     }
 
+    /// Whether it has a part.
+    pub(super) fn has(&self, (incarnation, partition): &(Incarnation, PartitionId)) -> bool {
+        self.place_of(*incarnation, *partition).is_some()
+    }
+
     /// Place of the part that holds a partition; the topic is told if there are several.
     ///
     /// # Errors

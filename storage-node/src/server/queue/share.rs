@@ -43,7 +43,7 @@ impl Drop for Presence<'_> {
         self.roster.lock().answered(&self.request.holder, self.call, until);
         if !self.is_answered {
             // Who waits is to know how long to wait for it now.
-            self.roster.changed.notify_waiters();
+            self.roster.tell();
         }
     }
 }
@@ -55,14 +55,14 @@ async fn share_of(shard: &ShardHandle, body: Bytes, mut call: CreditHandle) -> R
     let deadline = Instant::now() + Duration::from_millis(request.wait_ms);
     let mut presence = None::<Presence<'_>>;
     loop {
+        // Watched before anything is looked at: what comes meanwhile wakes it, the end of the subscription as well.
+        let (roster, changed) = shard.shared.rosters().of(subscription, shard.shared.term(), clock::now());
         let is_there = shard.state.read().subscriptions().life(subscription).is_some();
         if !is_there {
+            shard.shared.rosters().forget(subscription);
             let detail = "the subscription is not at home here: it was deleted";
             return Err(Refusal::new(ErrorCode::SubscriptionNotFound, detail));
         }
-        let roster = shard.shared.rosters().of(subscription, shard.shared.term());
-        // Taken before the roster is looked at: what comes meanwhile wakes it.
-        let changed = roster.changed.notified();
         if request.leaves {
             let shifted = roster.lock().leave(&request.holder);
             tell(&roster, shard.shared.metrics(), shifted);
@@ -114,17 +114,29 @@ fn attend<'a>(
     request: &'a ShareRequest,
     knows: Arc<[SharedPart]>,
 ) -> Result<Presence<'a>, Refusal> {
-    let (call, shifted) = {
+    let takes_over = request.takes_over.as_deref();
+    let (attended, [expired, shifted]) = {
         let mut roster = roster.lock();
-        if roster.len() >= SHARE_CONSUMERS_MAX && !roster.has(&request.holder) {
-            let detail = format!("at most {SHARE_CONSUMERS_MAX} consumers share a stream");
-            return Err(Refusal::new(ErrorCode::TooManyRequests, detail));
+        let mut expired = Shifted::default();
+        // Who is gone holds no place. Else expiring is left to `look`: who asks late and alone keeps its share.
+        if roster.is_full_for(&request.holder, takes_over) {
+            expired = roster.expire(clock::now());
         }
-        let holder = Arc::from(request.holder.as_str());
-        let until = after(request.wait_ms + request.patience_ms);
-        roster.attend(Attend { holder: &holder, takes_over: request.takes_over.as_deref(), knows, until })
+        if roster.is_full_for(&request.holder, takes_over) {
+            (None, [expired, Shifted::default()])
+        } else {
+            let holder = Arc::from(request.holder.as_str());
+            let until = after(request.wait_ms + request.patience_ms);
+            let (call, shifted) = roster.attend(Attend { holder: &holder, takes_over, knows, until });
+            (Some(call), [expired, shifted])
+        }
     };
+    tell(roster, metrics, expired);
     tell(roster, metrics, shifted);
+    let call = attended.ok_or_else(|| {
+        let detail = format!("at most {SHARE_CONSUMERS_MAX} consumers share a stream");
+        Refusal::new(ErrorCode::TooManyRequests, detail)
+    })?;
     Ok(Presence { roster: Arc::clone(roster), request, call, is_answered: false })
 }
 
@@ -142,7 +154,7 @@ fn look(roster: &SharedRoster, metrics: &NodeMetrics, holder: &str) -> (Portion,
 fn tell(roster: &SharedRoster, metrics: &NodeMetrics, shifted: Shifted) {
     if shifted.is_changed {
         metrics.parts_moved(shifted.moved);
-        roster.changed.notify_waiters();
+        roster.tell();
     }
 }
 
@@ -157,4 +169,38 @@ fn answer(Portion { version, parts }: Portion) -> ShareAnswer {
         lot: lot.0,
     };
     ShareAnswer { version: version.0, parts: parts.into_iter().map(given).collect() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::replica::Rosters;
+
+    fn asks(holder: String, patience_ms: u64) -> ShareRequest {
+        ShareRequest { holder, patience_ms, ..ShareRequest::default() }
+    }
+
+    #[test]
+    fn a_full_roster_has_room_for_who_comes_after_those_that_are_gone_or_in_the_place_of_one() {
+        let metrics = NodeMetrics::register(&prometheus::Registry::new(), 0).unwrap();
+        let rosters = Rosters::default();
+        let (roster, _) = rosters.of(Incarnation(1), 1, clock::now());
+        let knows: Arc<[SharedPart]> = [(Incarnation(1), PartitionId(0))].into();
+        let comes = |request: &ShareRequest| {
+            attend(&roster, &metrics, request, Arc::clone(&knows))
+                .map(drop)
+                .map_err(|refusal| refusal.error_code())
+        };
+        // Each goes away at once, and none is looked for.
+        (0..SHARE_CONSUMERS_MAX).for_each(|n| comes(&asks(format!("gone {n}"), 0)).unwrap());
+        assert_eq!(roster.lock().len(), SHARE_CONSUMERS_MAX);
+        (0..SHARE_CONSUMERS_MAX).for_each(|n| comes(&asks(format!("here ({n})"), 60_000)).unwrap());
+        assert_eq!(roster.lock().len(), SHARE_CONSUMERS_MAX);
+        assert_eq!(comes(&asks("one more".into(), 60_000)), Err(ErrorCode::TooManyRequests));
+        assert_eq!(comes(&asks("here (7)".into(), 60_000)), Ok(()), "it is there");
+        let resumed =
+            ShareRequest { takes_over: Some("here (7)".into()), ..asks("here again".into(), 60_000) };
+        assert_eq!(comes(&resumed), Ok(()));
+        assert_eq!(roster.lock().len(), SHARE_CONSUMERS_MAX);
+    }
 }

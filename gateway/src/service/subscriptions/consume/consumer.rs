@@ -62,6 +62,23 @@ pub struct ShareShift {
     pub lost: Vec<PartName>,
 }
 
+impl ShareShift {
+    /// Another one follows, with no message in between: what came and went was never told. What went and came is told as
+    /// both, for another may have read it meanwhile.
+    fn then(&mut self, next: Self) {
+        let Self { gained, mut lost } = next;
+        lost.retain(|part| !take(&mut self.gained, part));
+        self.lost.extend(lost);
+        self.gained.extend(gained);
+    }
+}
+
+/// Takes a part out, if it is there.
+fn take(parts: &mut Vec<PartName>, part: &PartName) -> bool {
+    let place = parts.iter().position(|other| other == part);
+    place.map(|place| parts.remove(place)).is_some()
+}
+
 /// What the other side wants.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Wish {
@@ -210,7 +227,8 @@ impl Consumer {
         }));
     }
 
-    /// There may be more topics than before. Those that are gone have ended by themselves.
+    /// There may be more topics than before, or fewer. What is read of those that are gone ends by itself; what rests does
+    /// not.
     fn looked(&mut self, answer: Result<Arc<Known>, ServiceError>) -> Result<(), ServiceError> {
         (self.look, self.looked) = (None, Instant::now());
         let now = match answer {
@@ -223,7 +241,13 @@ impl Consumer {
             Err(failure) if failure.code().retryable() => return Ok(()),
             Err(failure) => return Err(failure),
         };
-        let known: BTreeSet<_> = self.places.lock().iter().map(PartPlace::key).collect();
+        let known: Vec<_> = self.places.lock().iter().map(PartPlace::key).collect();
+        for (number, _) in known.iter().enumerate().filter(|(_, key)| !now.subscription.has(key)) {
+            if self.slots[number].resting.take().is_some() {
+                self.ended(number);
+            }
+        }
+        let known = BTreeSet::from_iter(known);
         for part in now.subscription.parts.iter().filter(|part| !known.contains(&part.key())) {
             if self.slots.len() >= PARTS_HAD_MAX {
                 let detail = format!("{PARTS_HAD_MAX} partitions of topics came and went: subscribe again");
@@ -274,7 +298,17 @@ impl Consumer {
             (is_told.then(|| place.topic.clone()), place.partition)
         };
         let (gained, lost) = (gained.iter().map(name).collect(), lost.iter().map(name).collect());
-        self.waiting.push_back(Consumed::Share(ShareShift { gained, lost }));
+        let shift = ShareShift { gained, lost };
+        // Behind the messages of who gives no credit for long there is one at most.
+        match self.waiting.back_mut() {
+            Some(Consumed::Share(before)) => {
+                before.then(shift);
+                if *before == ShareShift::default() {
+                    self.waiting.pop_back();
+                }
+            }
+            _ => self.waiting.push_back(Consumed::Share(shift)),
+        }
     }
 
     /// The stream of a part is over: it goes on under the lot that there is for it, or rests.
@@ -314,11 +348,16 @@ impl Consumer {
             let (subscriptions, known) = (self.subscriptions.clone(), Arc::clone(&self.known));
             return Err(subscriptions.explain_refused(&known.subscription, failure).await);
         }
+        self.ended(number);
+        self.look();
+        Ok(())
+    }
+
+    /// A part is gone: its credit and its permit are others'.
+    fn ended(&mut self, number: usize) {
         let bytes = self.shares.lost(number);
         self.slots[number].share.hand_on(bytes);
         drop(self.permits.split(1));
-        self.look();
-        Ok(())
     }
 
     /// What happens next: messages, as soon as there are some and credit allows them, or another share of a stream.
@@ -435,4 +474,23 @@ fn step(place: usize, mut part: Box<Part>) -> BoxFuture<'static, Stepped> {
         let event = part.next().await;
         (place, part, event)
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use weir_protocol::ids::PartitionId;
+
+    use super::*;
+
+    #[test]
+    fn shifts_with_no_message_in_between_are_one() {
+        let parts = |numbers: &[u32]| numbers.iter().map(|n| (None, PartitionId(*n))).collect::<Vec<_>>();
+        let shift = |gained: &[u32], lost: &[u32]| ShareShift { gained: parts(gained), lost: parts(lost) };
+        let mut told = shift(&[1, 2], &[3, 4]);
+        told.then(shift(&[3, 5], &[]));
+        told.then(shift(&[], &[2, 6]));
+        assert_eq!(told, shift(&[1, 3, 5], &[3, 4, 6]), "3 may have been another's");
+        told.then(shift(&[], &[1, 3, 5]));
+        assert_eq!(told, shift(&[], &[3, 4, 6]));
+    }
 }
