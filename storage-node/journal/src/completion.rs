@@ -21,7 +21,7 @@ pub struct Synced {
     pub durable_index_end: Option<u64>,
     /// When the writer took the commit's first operation from the queue.
     pub taken: Instant,
-    /// When the write call had returned.
+    /// When the write call had returned; when it was made, if it is what syncs ([`crate::Backend::Direct`]).
     pub written: Instant,
     /// When the sync call had returned; equals `written` if the mode needs no sync.
     pub synced: Instant,

@@ -34,6 +34,8 @@ struct State {
     fail_from: Option<u64>,
     fail_syncs: bool,
     stall_syncs: bool,
+    /// Syncs that wait.
+    stalled: u64,
     refuses_direct: bool,
     capacity: Option<u64>,
     held: BTreeSet<PathBuf>,
@@ -168,6 +170,21 @@ impl SimDisk {
             ..State::default()
         };
         Self { state: Arc::new(Mutex::new(fresh)), unstalled: Arc::default() }
+    }
+
+    /// True while a sync waits.
+    #[must_use]
+    pub fn is_waited_for(&self) -> bool {
+        self.state().stalled > 0
+    }
+
+    /// Waits as long as syncs are to.
+    fn stall<'a>(&self, mut state: MutexGuard<'a, State>) -> MutexGuard<'a, State> {
+        state.stalled += 1;
+        let waits = self.unstalled.wait_while(state, |state| state.stall_syncs);
+        let mut state = waits.unwrap_or_else(PoisonError::into_inner);
+        state.stalled -= 1;
+        state
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -334,8 +351,7 @@ impl DiskFile for SimFile {
     fn write_at(&self, buf: &[u8], pos: u64) -> io::Result<()> {
         let mut state = self.disk.state();
         if self.synced_writes {
-            let waits = self.disk.unstalled.wait_while(state, |state| state.stall_syncs);
-            state = waits.unwrap_or_else(PoisonError::into_inner);
+            state = self.disk.stall(state);
             if state.fail_syncs {
                 return Err(io::Error::other("simulated failure of a synced write"));
             }
@@ -366,8 +382,7 @@ impl DiskFile for SimFile {
             return Ok(());
         }
         let state = self.disk.state();
-        let waits = self.disk.unstalled.wait_while(state, |state| state.stall_syncs);
-        let mut state = waits.unwrap_or_else(PoisonError::into_inner);
+        let mut state = self.disk.stall(state);
         state.operate()?;
         if state.fail_syncs {
             return Err(io::Error::other("simulated sync failure"));

@@ -1,5 +1,7 @@
 //! Which back end a journal writes through.
 
+use std::time::Instant;
+
 use super::*;
 
 fn opened(disk: &SimDisk, backend: Backend, sync: SyncMode) -> Result<Backend, OpenError> {
@@ -34,8 +36,7 @@ fn who_asks_for_direct_writes_where_there_are_none_is_told_so_at_the_start() {
 fn each_commit_past_the_page_cache_is_one_operation_of_the_disk() {
     for (backend, operations) in [(Backend::Pwrite, 2), (Backend::Direct, 1)] {
         let disk = SimDisk::new();
-        let config = JournalConfig { backend, ..config() };
-        let (journal, _) = Journal::open(config, Arc::new(disk.clone())).unwrap();
+        let (journal, _) = Journal::open(config_of(backend), Arc::new(disk.clone())).unwrap();
         // The least of many: the next file is made beside the first of them.
         let commit = |index| {
             let before = disk.operations();
@@ -44,4 +45,30 @@ fn each_commit_past_the_page_cache_is_one_operation_of_the_disk() {
         };
         assert_eq!((0..20).map(commit).min(), Some(operations), "{backend:?}");
     }
+}
+
+#[test]
+fn what_the_disk_takes_is_the_time_of_the_sync_with_either_back_end() {
+    for backend in [Backend::Pwrite, Backend::Direct] {
+        let disk = SimDisk::new();
+        let (journal, _) = Journal::open(config_of(backend), Arc::new(disk.clone())).unwrap();
+        append(&journal, STREAM, vec![entry(0, 10)]).unwrap();
+        let files = 2 * ((256 << 10) + u64::from(crate::format::FILE_HEADER_BYTES));
+        until("the next file is synced", || journal.metrics().prepared_bytes == files);
+        disk.stall_syncs();
+        let (done, answer) = waiter();
+        journal.append(STREAM, vec![entry(1, 10)], done).unwrap();
+        until("the disk is waited for", || disk.is_waited_for());
+        let before = (Instant::now(), journal.metrics().sync_time);
+        std::thread::sleep(Duration::from_millis(5));
+        let waited = before.0.elapsed();
+        disk.go_on();
+        let synced = answer.recv().unwrap().unwrap();
+        let (took, counted) = (synced.synced - synced.written, journal.metrics().sync_time - before.1);
+        assert!(took >= waited && counted >= waited, "{backend:?}: {waited:?}, {took:?}, {counted:?}");
+    }
+}
+
+fn config_of(backend: Backend) -> JournalConfig {
+    JournalConfig { backend, ..config() }
 }
