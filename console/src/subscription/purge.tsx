@@ -3,6 +3,7 @@ import { type FormEvent, useState } from 'react';
 import { type Purged, type Subscription, undoOf } from '../api/client';
 import { type PurgeWhat, purge, purgeRequest, seek, subscriptionKey } from '../api/subscriptions';
 import { curl } from '../curl/curl';
+import { PartitionTable } from '../edit/partitions';
 import { Failed, Result, TypedImpact } from '../edit/typed';
 import { counted, grouped } from '../format/number';
 import { isStream } from '../subscriptions/config';
@@ -159,34 +160,14 @@ function Impact({ purged: { purged, dead, parts }, what }: { purged: Purged; wha
         )}{' '}
         It can be taken back{what === 'dead' && ' until the next seek or other purge'}.
       </p>
-      {parts.length > 1 && (
-        // biome-ignore lint/a11y/noNoninteractiveTabindex: a region that scrolls must be reachable by keyboard
-        <section className="table-scroll" aria-label="Preview by partition" tabIndex={0}>
-          <table className="table">
-            <thead>
-              <tr>
-                {['Partition', 'Settled', 'Dead'].map((head) => (
-                  <th key={head} scope="col" className="numeric">
-                    {head}
-                  </th>
-                ))}
-              </tr>
-            </thead>
-            <tbody>
-              {parts.map((part) => (
-                <tr key={`${part.topic ?? ''}:${part.partition}`}>
-                  <th scope="row" className="numeric">
-                    {part.topic && `${part.topic} `}
-                    {part.partition}
-                  </th>
-                  <td className="numeric">{grouped(part.purged - part.dead)}</td>
-                  <td className="numeric">{grouped(part.dead)}</td>
-                </tr>
-              ))}
-            </tbody>
-          </table>
-        </section>
-      )}
+      <PartitionTable
+        parts={parts}
+        name={({ topic, partition }) => (topic ? `${topic} ${partition}` : String(partition))}
+        columns={[
+          ['Settled', (part) => part.purged - part.dead],
+          ['Dead', (part) => part.dead],
+        ]}
+      />
     </>
   );
 }

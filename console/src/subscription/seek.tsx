@@ -4,8 +4,9 @@ import { type Seeked, type Subscription, undoOf } from '../api/client';
 import { type SeekTarget, seek, seekRequest, subscriptionKey } from '../api/subscriptions';
 import { useSettings } from '../app/settings';
 import { curl } from '../curl/curl';
+import { PartitionTable } from '../edit/partitions';
 import { Failed } from '../edit/typed';
-import { counted, grouped } from '../format/number';
+import { counted } from '../format/number';
 import { instant, parseInstant, zoneName } from '../format/time';
 import { CopyButton } from '../ui/copy';
 import { Field, Segments } from '../ui/field';
@@ -184,34 +185,15 @@ function Impact({ seeked, verb, pending, onConfirm }: ImpactProps) {
         would be delivered again; <strong>{counted(skipped, 'message')}</strong> not settled so far would be
         skipped.
       </p>
-      {parts.length > 1 && (
-        // biome-ignore lint/a11y/noNoninteractiveTabindex: a region that scrolls must be reachable by keyboard
-        <section className="table-scroll" aria-label="Preview by partition" tabIndex={0}>
-          <table className="table">
-            <thead>
-              <tr>
-                {['Partition', 'From offset', 'Again', 'Skipped'].map((head) => (
-                  <th key={head} scope="col" className="numeric">
-                    {head}
-                  </th>
-                ))}
-              </tr>
-            </thead>
-            <tbody>
-              {parts.map((part) => (
-                <tr key={part.partition}>
-                  <th scope="row" className="numeric">
-                    {part.partition}
-                  </th>
-                  <td className="numeric">{grouped(part.floor)}</td>
-                  <td className="numeric">{grouped(part.redelivered)}</td>
-                  <td className="numeric">{grouped(part.skipped)}</td>
-                </tr>
-              ))}
-            </tbody>
-          </table>
-        </section>
-      )}
+      <PartitionTable
+        parts={parts}
+        name={({ partition }) => String(partition)}
+        columns={[
+          ['From offset', (part) => part.floor],
+          ['Again', (part) => part.redelivered],
+          ['Skipped', (part) => part.skipped],
+        ]}
+      />
       <div className="actions">
         <span className="note">Nothing was changed so far.</span>
         <span className="spacer" />

@@ -4,8 +4,9 @@ import type { Trimmed } from '../api/client';
 import { type Described, type TrimWish, topicKey, trim, trimAsShown, trimRequest } from '../api/topics';
 import { useSettings } from '../app/settings';
 import { curl } from '../curl/curl';
+import { PartitionTable } from '../edit/partitions';
 import { Failed, Result, TypedImpact } from '../edit/typed';
-import { bytes, counted, grouped } from '../format/number';
+import { bytes, counted } from '../format/number';
 import { instant, parseInstant, zoneName } from '../format/time';
 import { CopyButton } from '../ui/copy';
 import { Field, Segments } from '../ui/field';
@@ -171,34 +172,15 @@ function Impact({ trimmed: { messages, bytes: size, partitions } }: { trimmed: T
         </strong>{' '}
         would be gone for everyone. This cannot be undone.
       </p>
-      {partitions.length > 1 && (
-        // biome-ignore lint/a11y/noNoninteractiveTabindex: a region that scrolls must be reachable by keyboard
-        <section className="table-scroll" aria-label="Preview by partition" tabIndex={0}>
-          <table className="table">
-            <thead>
-              <tr>
-                {['Partition', 'Oldest that stays', 'Messages', 'Size'].map((head) => (
-                  <th key={head} scope="col" className="numeric">
-                    {head}
-                  </th>
-                ))}
-              </tr>
-            </thead>
-            <tbody>
-              {partitions.map((found) => (
-                <tr key={found.partition}>
-                  <th scope="row" className="numeric">
-                    {found.partition}
-                  </th>
-                  <td className="numeric">{grouped(found.start)}</td>
-                  <td className="numeric">{grouped(found.messages)}</td>
-                  <td className="numeric">{bytes(found.bytes)}</td>
-                </tr>
-              ))}
-            </tbody>
-          </table>
-        </section>
-      )}
+      <PartitionTable
+        parts={partitions}
+        name={({ partition }) => String(partition)}
+        columns={[
+          ['Oldest that stays', (found) => found.start],
+          ['Messages', (found) => found.messages],
+          ['Size', (found) => bytes(found.bytes)],
+        ]}
+      />
     </>
   );
 }

@@ -1,0 +1,47 @@
+import { grouped } from '../format/number';
+
+interface Props<Part> {
+  readonly parts: readonly Part[];
+  /** What a row is of: a partition, with its topic if there are several. */
+  readonly name: (part: Part) => string;
+  /** Heads of the other columns, and their cells. */
+  readonly columns: readonly (readonly [head: string, cell: (part: Part) => number | string])[];
+}
+
+/** What a preview says of each partition; nothing where there is but one. */
+export function PartitionTable<Part>({ parts, name, columns }: Props<Part>) {
+  if (parts.length < 2) return null;
+  return (
+    // biome-ignore lint/a11y/noNoninteractiveTabindex: a region that scrolls must be reachable by keyboard
+    <section className="table-scroll" aria-label="Preview by partition" tabIndex={0}>
+      <table className="table">
+        <thead>
+          <tr>
+            {['Partition', ...columns.map(([head]) => head)].map((head) => (
+              <th key={head} scope="col" className="numeric">
+                {head}
+              </th>
+            ))}
+          </tr>
+        </thead>
+        <tbody>
+          {parts.map((part) => (
+            <tr key={name(part)}>
+              <th scope="row" className="numeric">
+                {name(part)}
+              </th>
+              {columns.map(([head, cell]) => {
+                const value = cell(part);
+                return (
+                  <td key={head} className="numeric">
+                    {typeof value === 'number' ? grouped(value) : value}
+                  </td>
+                );
+              })}
+            </tr>
+          ))}
+        </tbody>
+      </table>
+    </section>
+  );
+}
