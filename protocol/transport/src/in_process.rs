@@ -7,11 +7,9 @@ use crate::client::Connect;
 use crate::server::Server;
 use crate::wire::Wire;
 
-/// Bytes that are under way in one direction at most; who writes more waits until they are read.
-const PIPE_BYTES_MAX: usize = 256 << 10;
-
-/// Connects to a server of this process through memory: the frames and the handshake are those of any connection, but no
-/// byte goes through the kernel, and who is written to is woken on the thread that wrote.
+/// Connects to a server of this process through memory: the handshake is that of any connection, and so are the frames,
+/// their limits and their order, but no byte is copied into a stream and out of it again: each side takes the other's
+/// frames from where they are queued, and who is sent something is woken by who sends it.
 #[derive(Debug, Clone)]
 pub struct InProcess {
     server: Server,
@@ -27,8 +25,8 @@ impl InProcess {
 
 impl Connect for InProcess {
     fn connect(&self) -> Pin<Box<dyn Future<Output = io::Result<Wire>> + Send + '_>> {
-        let (ours, theirs) = tokio::io::duplex(PIPE_BYTES_MAX);
-        self.server.attach(Wire::new(theirs));
-        Box::pin(std::future::ready(Ok(Wire::new(ours))))
+        let (ours, theirs) = Wire::in_process();
+        self.server.attach(theirs);
+        Box::pin(std::future::ready(Ok(ours)))
     }
 }

@@ -10,6 +10,7 @@
 //! * [`server`]: [`Listener`], the [`Service`] it calls, and the [`Reply`] that answers.
 //! * `splitter`, `staging`, `liveness`: pure cores, bytes and times in, decisions out.
 //! * `outbox`: the bounded queue of a connection and the task that writes it.
+//! * `in_process`: no bytes; after the handshake each side takes the other's frames from its outbox.
 //! * `handshake`: who is there, before anything else is read.
 //!
 //! What frames and messages look like is described in [`weir_protocol::frame`] and [`weir_protocol::rpc`].

@@ -1,4 +1,5 @@
-//! The outbound queue of a connection and the loop that writes it.
+//! The outbound queue of a connection and the loop that writes it; in one process the other side takes frames from the
+//! queue itself.
 //!
 //! What bounds it, so that a peer that does not read never makes it grow:
 //! * answers of streams wait for room: at most `stream_bytes_max` of them are queued (default 8 MiB);
@@ -7,6 +8,7 @@
 //! * everything else (refusals, pongs, credit) is small and counted: above `small_frames_max` the connection is
 //!   closed.
 
+use std::collections::VecDeque;
 use std::future::poll_fn;
 use std::io::{self, IoSlice};
 use std::pin::Pin;
@@ -15,11 +17,13 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 use bytes::Bytes;
 use tokio::io::{AsyncWrite, AsyncWriteExt};
-use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
-use weir_protocol::frame::{FrameHead, HEADER_BYTES};
+use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, oneshot};
+use weir_protocol::frame::{BODY_BYTES_MAX, FrameHead, HEADER_BYTES};
 
 use crate::metrics::{self, Metrics};
+use crate::splitter::Frame;
 use crate::staging::{SLICES_MAX, Staging};
+use crate::wire::FrameWriter;
 
 /// What becomes of the bookkeeping when a frame is written.
 #[derive(Debug)]
@@ -37,10 +41,9 @@ pub(crate) enum Weight {
 /// A frame that waits to be written.
 #[derive(Debug)]
 pub(crate) struct Outbound {
-    header: [u8; HEADER_BYTES],
+    head: FrameHead,
     body: Vec<Bytes>,
     bytes: usize,
-    call: u64,
     weight: Weight,
 }
 
@@ -66,7 +69,7 @@ enum Phase {
 
 #[derive(Debug)]
 struct Queue {
-    frames: Vec<Outbound>,
+    frames: VecDeque<Outbound>,
     phase: Phase,
 }
 
@@ -87,7 +90,7 @@ pub(crate) struct Outbox {
 /// Frames that are being written. Also if the writer is dropped among them, they are accounted for.
 struct Batch<'a> {
     outbox: &'a Outbox,
-    frames: Vec<Outbound>,
+    frames: VecDeque<Outbound>,
 }
 
 impl Batch<'_> {
@@ -111,7 +114,7 @@ enum Taken {
 impl Outbox {
     pub(crate) fn new(limits: OutboxLimits, metrics: Arc<Metrics>) -> Self {
         Self {
-            queue: Mutex::new(Queue { frames: Vec::new(), phase: Phase::Open }),
+            queue: Mutex::new(Queue { frames: VecDeque::new(), phase: Phase::Open }),
             ready: Notify::new(),
             room: Arc::new(Semaphore::new(limits.stream_bytes_max)),
             limits,
@@ -127,6 +130,9 @@ impl Outbox {
     ///
     /// # Errors
     /// [`ConnectionClosed`], also if a `Small` frame exceeds its limit: the caller closes the connection.
+    ///
+    /// # Panics
+    /// If the body exceeds [`BODY_BYTES_MAX`]: builders check before they build.
     pub(crate) fn push(
         &self,
         head: FrameHead,
@@ -139,10 +145,10 @@ impl Outbox {
             self.small_frames.fetch_sub(1, Ordering::Relaxed);
             return Err(ConnectionClosed);
         }
-        // Encoded, and so checksummed, outside the lock.
-        let header = head.encode(&body);
-        let bytes = HEADER_BYTES + body.iter().map(Bytes::len).sum::<usize>();
-        let frame = Outbound { header, body, bytes, call: head.call, weight };
+        let body_bytes = body.iter().map(Bytes::len).sum::<usize>();
+        assert!(body_bytes <= BODY_BYTES_MAX, "frame body of {body_bytes} bytes exceeds {BODY_BYTES_MAX}");
+        let bytes = HEADER_BYTES + body_bytes;
+        let frame = Outbound { head, body, bytes, weight };
         let mut queue = self.lock();
         if queue.phase != Phase::Open {
             drop(queue);
@@ -152,7 +158,7 @@ impl Outbox {
         self.queued_bytes.fetch_add(bytes, Ordering::Relaxed);
         metrics::add(&self.metrics.queued_bytes, bytes);
         let was_empty = queue.frames.is_empty();
-        queue.frames.push(frame);
+        queue.frames.push_back(frame);
         drop(queue);
         if was_empty {
             self.ready.notify_one();
@@ -230,7 +236,7 @@ impl Outbox {
         self.room.close();
         self.ready.notify_one();
         frames.iter().for_each(|frame| self.account(frame, true));
-        frames.iter().map(|frame| frame.call).collect()
+        frames.iter().map(|frame| frame.head.call).collect()
     }
 
     /// Writes what is queued until [`Outbox::finish`] or [`Outbox::close`]: takes everything there is, one
@@ -238,14 +244,23 @@ impl Outbox {
     ///
     /// # Errors
     /// The stream's error; the batch that was being written may have been received in part.
-    pub(crate) async fn run(&self, mut writer: impl AsyncWrite + Unpin) -> io::Result<()> {
-        let (mut batch, mut staging) = (Batch { outbox: self, frames: Vec::new() }, Staging::default());
+    pub(crate) async fn run(self: &Arc<Self>, writer: FrameWriter) -> io::Result<()> {
+        match writer {
+            FrameWriter::Bytes(writer) => self.write_all(writer).await,
+            FrameWriter::Shared(to) => self.hand_over(to).await,
+        }
+    }
+
+    async fn write_all(&self, mut writer: impl AsyncWrite + Unpin) -> io::Result<()> {
+        let (mut batch, mut staging) = (Batch { outbox: self, frames: VecDeque::new() }, Staging::default());
         loop {
             match self.take(&mut batch.frames) {
                 Taken::Nothing => self.ready.notified().await,
                 Taken::Finished => return writer.shutdown().await,
                 Taken::Frames => {
-                    batch.frames.iter().for_each(|frame| staging.push(&frame.header, &frame.body));
+                    for frame in &batch.frames {
+                        staging.push(&frame.head.encode(&frame.body), &frame.body);
+                    }
                     self.write(&mut staging, &mut writer).await?;
                     staging.clear();
                     metrics::add(&self.metrics.frames_out, batch.frames.len());
@@ -255,7 +270,19 @@ impl Outbox {
         }
     }
 
-    fn take(&self, batch: &mut Vec<Outbound>) -> Taken {
+    /// Lets the other side take frames until it leaves.
+    async fn hand_over(self: &Arc<Self>, to: oneshot::Sender<Taker>) -> io::Result<()> {
+        let left = Arc::new(Notify::new());
+        let taker = Taker { outbox: Arc::clone(self), frames: VecDeque::new(), left: Arc::clone(&left) };
+        to.send(taker).map_err(|_| io::ErrorKind::BrokenPipe)?;
+        left.notified().await;
+        let queue = self.lock();
+        let is_all_taken = queue.phase != Phase::Open && queue.frames.is_empty();
+        if is_all_taken { Ok(()) } else { Err(io::ErrorKind::BrokenPipe.into()) }
+    }
+
+    fn take(&self, batch: &mut VecDeque<Outbound>) -> Taken {
+        debug_assert!(batch.is_empty(), "what was taken before is dealt with");
         let mut queue = self.lock();
         if !queue.frames.is_empty() {
             // The queue gets the emptied batch back, so neither is allocated again.
@@ -308,4 +335,55 @@ impl Outbox {
     fn lock(&self) -> MutexGuard<'_, Queue> {
         self.queue.lock().expect("no code panics while it holds the queue")
     }
+}
+
+/// The other side of an outbox in the same process: takes frames as they were queued, neither encoded nor checksummed. What
+/// it has taken counts as written. When it is dropped, the outbox's side learns of it.
+#[derive(Debug)]
+pub(crate) struct Taker {
+    outbox: Arc<Outbox>,
+    /// Taken together and not yet handed out: still on the outbox's account.
+    frames: VecDeque<Outbound>,
+    left: Arc<Notify>,
+}
+
+impl Taker {
+    /// The next frame of those that are there, and its bytes as they would be on a wire.
+    pub(crate) fn take(&mut self) -> Option<(Frame, usize)> {
+        let frame = self.frames.pop_front()?;
+        metrics::add(&self.outbox.metrics.frames_out, 1);
+        metrics::add(&self.outbox.metrics.bytes_out, frame.bytes);
+        self.outbox.account(&frame, true);
+        Some((Frame { head: frame.head, body: joined(frame.body) }, frame.bytes))
+    }
+
+    /// Waits until there are frames; false if no more will come. Only when all that were there are taken.
+    ///
+    /// # Cancel safety
+    /// No frame is lost.
+    pub(crate) async fn fill(&mut self) -> bool {
+        loop {
+            match self.outbox.take(&mut self.frames) {
+                Taken::Frames => return true,
+                Taken::Finished => return false,
+                Taken::Nothing => self.outbox.ready.notified().await,
+            }
+        }
+    }
+}
+
+impl Drop for Taker {
+    fn drop(&mut self) {
+        self.frames.drain(..).for_each(|frame| self.outbox.account(&frame, true));
+        self.left.notify_one();
+    }
+}
+
+/// One segment is passed on as it is, several are copied together.
+fn joined(mut segments: Vec<Bytes>) -> Bytes {
+    segments.retain(|segment| !segment.is_empty());
+    if segments.len() <= 1 {
+        return segments.pop().unwrap_or_default();
+    }
+    segments.concat().into()
 }

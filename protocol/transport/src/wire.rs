@@ -1,4 +1,4 @@
-//! The byte stream under a connection, and reading frames from it.
+//! What carries frames: a byte stream, or in one process the other side's queue.
 
 use std::fmt;
 use std::io;
@@ -7,14 +7,47 @@ use std::sync::Arc;
 use bytes::BufMut;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite};
 use tokio::net::TcpStream;
+use tokio::sync::oneshot;
 
 use crate::metrics::{self, Metrics};
+use crate::outbox::Taker;
 use crate::splitter::{Frame, SplitError, Splitter};
+
+/// Bytes of a handshake in memory that are under way in one direction at most.
+const HANDSHAKE_BYTES_MAX: usize = 16 << 10;
 
 /// Two halves of a byte stream, which are used by two tasks.
 pub struct Wire {
     pub(crate) reader: Box<dyn AsyncRead + Send + Unpin>,
     pub(crate) writer: Box<dyn AsyncWrite + Send + Unpin>,
+    pub(crate) crossing: Option<Crossing>,
+}
+
+/// How the two sides of a process get at each other's frames once they have shaken hands.
+pub(crate) struct Crossing {
+    ours: oneshot::Sender<Taker>,
+    theirs: oneshot::Receiver<Taker>,
+}
+
+/// Where frames go after the handshake.
+pub(crate) enum FrameWriter {
+    /// Into a stream, as bytes.
+    Bytes(Box<dyn AsyncWrite + Send + Unpin>),
+    /// Nowhere: the other side takes them.
+    Shared(oneshot::Sender<Taker>),
+}
+
+impl FrameWriter {
+    /// What follows a handshake over `reader` and `writer`.
+    pub(crate) fn after_handshake(
+        crossing: Option<Crossing>,
+        reader: &mut FrameReader,
+        writer: Box<dyn AsyncWrite + Send + Unpin>,
+    ) -> Self {
+        let Some(Crossing { ours, theirs }) = crossing else { return Self::Bytes(writer) };
+        reader.source = Source::Awaited(theirs);
+        Self::Shared(ours)
+    }
 }
 
 impl fmt::Debug for Wire {
@@ -27,14 +60,24 @@ impl Wire {
     /// Any stream: TLS, in memory. Its halves share a lock.
     pub fn new(stream: impl AsyncRead + AsyncWrite + Send + 'static) -> Self {
         let (reader, writer) = tokio::io::split(stream);
-        Self { reader: Box::new(reader), writer: Box::new(writer) }
+        Self { reader: Box::new(reader), writer: Box::new(writer), crossing: None }
+    }
+
+    /// The two ends of a wire within this process: bytes for the handshake, and after it frames as they are.
+    pub(crate) fn in_process() -> (Self, Self) {
+        let (here, there) = tokio::io::duplex(HANDSHAKE_BYTES_MAX);
+        let (ours, to_there) = oneshot::channel();
+        let (theirs, to_here) = oneshot::channel();
+        let end =
+            |stream, ours, theirs| Self { crossing: Some(Crossing { ours, theirs }), ..Self::new(stream) };
+        (end(here, ours, to_here), end(there, theirs, to_there))
     }
 
     /// A TCP stream, whose halves share nothing.
     #[must_use]
     pub fn tcp(stream: TcpStream) -> Self {
         let (reader, writer) = stream.into_split();
-        Self { reader: Box::new(reader), writer: Box::new(writer) }
+        Self { reader: Box::new(reader), writer: Box::new(writer), crossing: None }
     }
 }
 
@@ -55,12 +98,21 @@ pub enum ReadError {
     Closed,
 }
 
-/// Reads frames from one half of a stream.
+/// Reads frames from one half of a stream, or takes those of the other side of a process.
 pub(crate) struct FrameReader {
-    stream: Box<dyn AsyncRead + Send + Unpin>,
-    splitter: Splitter,
+    source: Source,
     metrics: Arc<Metrics>,
     received_bytes: u64,
+}
+
+enum Source {
+    Bytes {
+        stream: Box<dyn AsyncRead + Send + Unpin>,
+        splitter: Splitter,
+    },
+    /// The other side has not finished its handshake.
+    Awaited(oneshot::Receiver<Taker>),
+    Frames(Taker),
 }
 
 impl FrameReader {
@@ -70,12 +122,15 @@ impl FrameReader {
         body_bytes_max: usize,
         metrics: Arc<Metrics>,
     ) -> Self {
-        Self { stream, splitter: Splitter::new(body_bytes_max), metrics, received_bytes: 0 }
+        let source = Source::Bytes { stream, splitter: Splitter::new(body_bytes_max) };
+        Self { source, metrics, received_bytes: 0 }
     }
 
     /// See [`Splitter::lift_limit`].
     pub(crate) fn lift_limit(&mut self) {
-        self.splitter.lift_limit();
+        if let Source::Bytes { splitter, .. } = &mut self.source {
+            splitter.lift_limit();
+        }
     }
 
     /// Bytes received so far.
@@ -83,12 +138,20 @@ impl FrameReader {
         self.received_bytes
     }
 
-    /// The next frame among the bytes that were read.
+    /// The next frame among those that were read.
     ///
     /// # Errors
     /// [`SplitError`]: close the connection.
     pub(crate) fn take(&mut self) -> Result<Option<Frame>, SplitError> {
-        let frame = self.splitter.take()?;
+        let frame = match &mut self.source {
+            Source::Bytes { splitter, .. } => splitter.take()?,
+            Source::Awaited(_) => None,
+            Source::Frames(taker) => taker.take().map(|(frame, bytes)| {
+                self.received_bytes += bytes as u64;
+                metrics::add(&self.metrics.bytes_in, bytes);
+                frame
+            }),
+        };
         if frame.is_some() {
             metrics::add(&self.metrics.frames_in, 1);
         }
@@ -103,15 +166,28 @@ impl FrameReader {
     /// # Cancel safety
     /// Nothing is lost: bytes are either in the stream or in the buffer.
     pub(crate) async fn fill(&mut self) -> Result<(), ReadError> {
-        let (buffer, room) = self.splitter.room();
-        let read = self.stream.read_buf(&mut buffer.limit(room)).await?;
-        if read == 0 {
-            let whole = self.splitter.is_at_boundary();
-            return Err(if whole { ReadError::Closed } else { ReadError::Truncated });
+        match &mut self.source {
+            Source::Bytes { stream, splitter } => {
+                let (buffer, room) = splitter.room();
+                let read = stream.read_buf(&mut buffer.limit(room)).await?;
+                if read == 0 {
+                    let whole = splitter.is_at_boundary();
+                    return Err(if whole { ReadError::Closed } else { ReadError::Truncated });
+                }
+                self.received_bytes += read as u64;
+                metrics::add(&self.metrics.bytes_in, read);
+                Ok(())
+            }
+            Source::Awaited(theirs) => {
+                self.source = Source::Frames(theirs.await.map_err(|_| ReadError::Closed)?);
+                Ok(())
+            }
+            Source::Frames(taker) => {
+                // A queue that is never empty must not keep the thread.
+                tokio::task::coop::consume_budget().await;
+                if taker.fill().await { Ok(()) } else { Err(ReadError::Closed) }
+            }
         }
-        self.received_bytes += read as u64;
-        metrics::add(&self.metrics.bytes_in, read);
-        Ok(())
     }
 
     /// Waits for the next frame.

@@ -44,7 +44,7 @@ pub(super) enum EndReason {
 /// A connection that calls can be made on. Answers and waiting calls keep it; its supervisor ends it.
 #[derive(Debug)]
 pub(super) struct Connection {
-    pub(super) outbox: Outbox,
+    pub(super) outbox: Arc<Outbox>,
     calls: Mutex<Calls>,
     config: Arc<LinkConfig>,
     overfull: CancellationToken,
@@ -82,7 +82,7 @@ impl Connection {
             small_frames_max: config.calls_max.saturating_add(SMALL_FRAMES_EXTRA),
         };
         Self {
-            outbox: Outbox::new(limits, Arc::clone(&config.metrics)),
+            outbox: Arc::new(Outbox::new(limits, Arc::clone(&config.metrics))),
             calls: Mutex::new(Calls::new(config.calls_max)),
             config,
             overfull: CancellationToken::new(),

@@ -3,7 +3,6 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::io::AsyncWrite;
 use tokio::sync::watch;
 use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
@@ -15,7 +14,7 @@ use super::connection::Connection;
 use super::error::ConnectError;
 use crate::handshake::{self, EARLY_BODY_BYTES_MAX, HandshakeError};
 use crate::metrics;
-use crate::wire::{FrameReader, Wire};
+use crate::wire::{FrameReader, FrameWriter, Wire};
 
 /// What a link is.
 #[derive(Debug, Clone)]
@@ -30,7 +29,7 @@ pub(super) enum LinkState {
 
 struct Opened {
     reader: FrameReader,
-    writer: Box<dyn AsyncWrite + Send + Unpin>,
+    writer: FrameWriter,
     welcome: Welcome,
 }
 
@@ -78,7 +77,7 @@ fn jittered(pause: Duration, random: u32) -> Duration {
 
 async fn open(config: &LinkConfig, connect: &dyn Connect) -> Result<Opened, ConnectError> {
     let wire = timeout(config.connect_timeout, connect.connect()).await;
-    let Wire { reader, mut writer } =
+    let Wire { reader, mut writer, crossing } =
         wire.map_err(|_| ConnectError::Timeout(config.connect_timeout))?.map_err(ConnectError::Io)?;
     let mut reader = FrameReader::new(reader, EARLY_BODY_BYTES_MAX, Arc::clone(&config.metrics));
     let introduced = handshake::introduce(&mut reader, &mut writer, &config.hello);
@@ -90,6 +89,7 @@ async fn open(config: &LinkConfig, connect: &dyn Connect) -> Result<Opened, Conn
         metrics::add(&config.metrics.handshakes_failed, 1);
         ConnectError::Handshake(error)
     })?;
+    let writer = FrameWriter::after_handshake(crossing, &mut reader, writer);
     Ok(Opened { reader, writer, welcome })
 }
 

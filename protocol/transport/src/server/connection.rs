@@ -50,7 +50,7 @@ pub(super) enum EndReason {
 /// What replies share with the connection they answer on.
 #[derive(Debug)]
 pub(super) struct Shared {
-    pub(super) outbox: Outbox,
+    pub(super) outbox: Arc<Outbox>,
     /// Calls without a last answer. The state exists once anybody asked or the caller said something.
     calls: Mutex<HashMap<u64, Option<watch::Sender<CallState>>>>,
     is_draining: AtomicBool,
@@ -63,7 +63,7 @@ impl Shared {
             small_frames_max: config.calls_max.saturating_add(SMALL_FRAMES_EXTRA),
         };
         Self {
-            outbox: Outbox::new(limits, Arc::clone(&config.metrics)),
+            outbox: Arc::new(Outbox::new(limits, Arc::clone(&config.metrics))),
             calls: Mutex::default(),
             is_draining: AtomicBool::new(false),
         }

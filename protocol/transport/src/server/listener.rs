@@ -21,7 +21,7 @@ use super::connection::{Connection, EndReason, Shared};
 use super::service::{Peer, Service};
 use crate::handshake::{self, EARLY_BODY_BYTES_MAX, HandshakeError};
 use crate::metrics;
-use crate::wire::{FrameReader, ReadError, Wire};
+use crate::wire::{FrameReader, FrameWriter, ReadError, Wire};
 
 /// Pause after a failed accept, which means that the process is out of sockets.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
@@ -155,8 +155,8 @@ impl Inner {
         address: Option<SocketAddr>,
         wire: impl Future<Output = io::Result<Wire>>,
         has_place: bool,
-    ) -> Result<(FrameReader, Box<dyn tokio::io::AsyncWrite + Send + Unpin>, Peer), HandshakeError> {
-        let Wire { reader, mut writer } = wire.await?;
+    ) -> Result<(FrameReader, FrameWriter, Peer), HandshakeError> {
+        let Wire { reader, mut writer, crossing } = wire.await?;
         if !has_place {
             let detail = format!("{} connections are open", self.config.connections_max);
             let refusal = Refusal::new(ErrorCode::TooManyRequests, detail);
@@ -170,6 +170,7 @@ impl Inner {
             handshake::receive(&mut reader, &mut writer, &self.config.identity, credential).await?;
         let node_id = (hello.node_id != 0).then_some(NodeId(hello.node_id));
         let connection = self.connections.fetch_add(1, Ordering::Relaxed);
+        let writer = FrameWriter::after_handshake(crossing, &mut reader, writer);
         Ok((reader, writer, Peer { connection, node_id, address, version: welcome.version }))
     }
 }
@@ -182,12 +183,7 @@ struct OpenConnection<'a> {
 }
 
 impl OpenConnection<'_> {
-    async fn run(
-        &self,
-        reader: FrameReader,
-        writer: Box<dyn tokio::io::AsyncWrite + Send + Unpin>,
-        peer: Peer,
-    ) -> EndReason {
+    async fn run(&self, reader: FrameReader, writer: FrameWriter, peer: Peer) -> EndReason {
         let writer_ended = CancellationToken::new();
         let (shared, ended) = (Arc::clone(&self.shared), writer_ended.clone().drop_guard());
         let mut writing = self.inner.tasks.spawn(async move {

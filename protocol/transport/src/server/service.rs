@@ -30,7 +30,7 @@ pub struct Request {
     /// The shard it is for.
     pub shard: ShardId,
     /// The message. A slice of a read buffer of up to 256 KiB (or one large frame), which lives as long as any
-    /// slice of it: what is kept long and is small is better copied.
+    /// slice of it: what is kept long and is small is better copied. In one process, the caller's own bytes.
     pub body: Bytes,
     /// Answers it.
     pub reply: Reply,

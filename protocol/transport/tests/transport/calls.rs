@@ -10,8 +10,9 @@ use tokio::net::TcpListener;
 use tokio::task::JoinSet;
 use weir_protocol::error::{ErrorCode, Outcome};
 use weir_protocol::rpc::{Method, Refusal};
-use weir_transport::{CallError, ClientTls, InProcess, Link, Listener, NotSent, Reply, TcpConnect};
+use weir_transport::{CallError, ClientTls, Link, Listener, NotSent, Reply, TcpConnect};
 
+use super::memory_link;
 use crate::harness::*;
 
 /// Many concurrent calls of many sizes come back with their own bodies.
@@ -33,7 +34,7 @@ async fn pipelines_many_calls(link: Link) {
 
 #[tokio::test]
 async fn many_calls_are_pipelined_in_memory() {
-    let (link, server) = memory_link(server_config(), echo());
+    let (link, server) = memory_link(link_config(), server_config(), echo());
     pipelines_many_calls(link).await;
     server.shutdown(SOON).await;
 }
@@ -104,6 +105,7 @@ async fn answers_may_come_in_another_order_than_calls() {
     let held: Arc<Mutex<Vec<(Bytes, Reply)>>> = Arc::default();
     let holding = Arc::clone(&held);
     let (link, _server) = memory_link(
+        link_config(),
         server_config(),
         service(move |_, request| {
             let mut held = holding.lock().unwrap();
@@ -119,7 +121,7 @@ async fn answers_may_come_in_another_order_than_calls() {
 
 #[tokio::test]
 async fn a_dropped_reply_is_answered_with_unknown_outcome() {
-    let (link, _server) = memory_link(server_config(), service(|_, request| drop(request)));
+    let (link, _server) = memory_link(link_config(), server_config(), service(|_, request| drop(request)));
     let Err(CallError::Refused(refusal)) = call(&link, "x").await else { panic!("not refused") };
     assert_eq!((refusal.error_code(), refusal.effect()), (ErrorCode::Internal, Outcome::Unknown));
 }
@@ -128,7 +130,7 @@ async fn a_dropped_reply_is_answered_with_unknown_outcome() {
 async fn a_refusal_arrives_as_it_was_given() {
     let given = || Refusal { tail: Some(9), ..Refusal::new(ErrorCode::BeyondTail, "at 10") };
     let (link, _server) =
-        memory_link(server_config(), service(move |_, request| request.reply.refuse(given())));
+        memory_link(link_config(), server_config(), service(move |_, request| request.reply.refuse(given())));
     let Err(CallError::Refused(refusal)) = call(&link, "x").await else { panic!("not refused") };
     assert_eq!(refusal, given());
 }
@@ -136,6 +138,7 @@ async fn a_refusal_arrives_as_it_was_given() {
 #[tokio::test]
 async fn an_answer_larger_than_a_frame_is_refused_and_the_connection_lives() {
     let (link, _server) = memory_link(
+        link_config(),
         server_config(),
         service(|_, request| {
             let size = if &request.body[..] == b"large" { 5 << 20 } else { 1 };
@@ -149,7 +152,7 @@ async fn an_answer_larger_than_a_frame_is_refused_and_the_connection_lives() {
 
 #[tokio::test]
 async fn a_request_larger_than_a_frame_is_not_sent() {
-    let (link, _server) = memory_link(server_config(), echo());
+    let (link, _server) = memory_link(link_config(), server_config(), echo());
     let body = vec![Bytes::from(vec![0; 5 << 20])];
     let error = link.call(Method::Read, SHARD, body, SOON).await.unwrap_err();
     assert!(matches!(error, CallError::NotSent(NotSent::TooLarge(size)) if size == 5 << 20), "{error:?}");
@@ -159,6 +162,7 @@ async fn a_request_larger_than_a_frame_is_not_sent() {
 async fn a_call_without_an_answer_ends_at_its_deadline_and_the_peer_is_told() {
     let (cancelled, mut told) = tokio::sync::mpsc::unbounded_channel();
     let (link, _server) = memory_link(
+        link_config(),
         server_config(),
         service(move |_, request| {
             let cancelled = cancelled.clone();
@@ -180,8 +184,11 @@ async fn calls_beyond_the_servers_limit_are_refused_without_effect() {
     let holding = Arc::clone(&held);
     let mut config = server_config();
     config.calls_max = 2;
-    let (link, _server) =
-        memory_link(config, service(move |_, request| holding.lock().unwrap().push(request.reply)));
+    let (link, _server) = memory_link(
+        link_config(),
+        config,
+        service(move |_, request| holding.lock().unwrap().push(request.reply)),
+    );
     let (first, second) = (call(&link, "1"), call(&link, "2"));
     let third = async {
         while held.lock().unwrap().len() < 2 {
@@ -199,11 +206,10 @@ async fn calls_beyond_the_servers_limit_are_refused_without_effect() {
 
 #[tokio::test]
 async fn calls_beyond_the_links_limit_are_not_sent() {
-    let server =
-        weir_transport::Server::new(server_config(), service(|_, request| std::mem::forget(request)));
     let mut config = link_config();
     config.calls_max = 1;
-    let link = Link::new(config, Arc::new(InProcess::new(server)));
+    let (link, _server) =
+        memory_link(config, server_config(), service(|_, request| std::mem::forget(request)));
     let _running = link.open(Method::Subscribe, SHARD, Vec::new()).await.unwrap();
     let error = call(&link, "x").await.unwrap_err();
     assert!(matches!(error, CallError::NotSent(NotSent::Full)), "{error:?}");

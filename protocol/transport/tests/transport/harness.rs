@@ -64,9 +64,34 @@ impl Connect for Prepared {
     }
 }
 
-pub(crate) fn memory_link(config: ServerConfig, service: Arc<dyn Service>) -> (Link, Server) {
+/// A server in the same process, which takes frames as they are.
+pub(crate) fn frames_link(
+    link: LinkConfig,
+    config: ServerConfig,
+    service: Arc<dyn Service>,
+) -> (Link, Server) {
     let server = Server::new(config, service);
-    (Link::new(link_config(), Arc::new(InProcess::new(server.clone()))), server)
+    (Link::new(link, Arc::new(InProcess::new(server.clone()))), server)
+}
+
+/// A server behind a stream of bytes in memory.
+pub(crate) fn bytes_link(
+    link: LinkConfig,
+    config: ServerConfig,
+    service: Arc<dyn Service>,
+) -> (Link, Server) {
+    let server = Server::new(config, service);
+    (Link::new(link, Arc::new(Piped(server.clone()))), server)
+}
+
+struct Piped(Server);
+
+impl Connect for Piped {
+    fn connect(&self) -> Pin<Box<dyn Future<Output = io::Result<Wire>> + Send + '_>> {
+        let (ours, theirs) = tokio::io::duplex(64 * 1024);
+        self.0.attach(Wire::new(theirs));
+        Box::pin(std::future::ready(Ok(Wire::new(ours))))
+    }
 }
 
 /// A link whose peer is played by the test, frame by frame.

@@ -12,9 +12,10 @@ use weir_protocol::error::{ErrorCode, Outcome};
 use weir_protocol::frame::FrameKind;
 use weir_protocol::rpc::{Hello, Method, Refusal};
 use weir_transport::{
-    CallError, ConnectError, HandshakeError, InProcess, Link, Listener, NotSent, Reply, Server, TcpConnect,
+    CallError, ConnectError, HandshakeError, Link, Listener, NotSent, Reply, Server, TcpConnect,
 };
 
+use super::memory_link;
 use crate::harness::*;
 
 #[tokio::test]
@@ -109,7 +110,7 @@ async fn a_half_open_connection_is_found_and_its_calls_end() {
 async fn an_idle_connection_is_kept_alive_by_pings() {
     let config = server_config();
     let metrics = Arc::clone(&config.metrics);
-    let (link, _server) = memory_link(config, echo());
+    let (link, _server) = memory_link(link_config(), config, echo());
     call(&link, "x").await.unwrap();
     tokio::time::sleep(Duration::from_secs(600)).await;
     call(&link, "y").await.unwrap();
@@ -163,8 +164,11 @@ async fn dropping_the_last_handle_closes_the_connection() {
 async fn draining_answers_what_runs_and_refuses_what_comes() {
     let held: Arc<Mutex<Vec<Reply>>> = Arc::default();
     let holding = Arc::clone(&held);
-    let (link, server) =
-        memory_link(server_config(), service(move |_, request| holding.lock().unwrap().push(request.reply)));
+    let (link, server) = memory_link(
+        link_config(),
+        server_config(),
+        service(move |_, request| holding.lock().unwrap().push(request.reply)),
+    );
     let running = call(&link, "running");
     let drained = async {
         while held.lock().unwrap().is_empty() {
@@ -187,8 +191,11 @@ async fn draining_answers_what_runs_and_refuses_what_comes() {
 async fn draining_cuts_off_what_is_not_answered_in_time() {
     let held: Arc<Mutex<Vec<Reply>>> = Arc::default();
     let holding = Arc::clone(&held);
-    let (link, server) =
-        memory_link(server_config(), service(move |_, request| holding.lock().unwrap().push(request.reply)));
+    let (link, server) = memory_link(
+        link_config(),
+        server_config(),
+        service(move |_, request| holding.lock().unwrap().push(request.reply)),
+    );
     let running = call(&link, "running");
     let drained = async {
         while held.lock().unwrap().is_empty() {
@@ -238,10 +245,9 @@ async fn a_hello_is_refused_by_what_is_wrong_with_it() {
 async fn a_newer_caller_is_welcomed_with_the_version_of_this_build() {
     let mut config = server_config();
     config.credential = Some("secret".into());
-    let server = Server::new(config, echo());
     let mut link = link_config();
     link.hello = Hello { version: 99, cluster_id: None, credential: "secret".into(), ..Hello::default() };
-    let link = Link::new(link, Arc::new(InProcess::new(server)));
+    let (link, _server) = memory_link(link, config, echo());
     let welcome = link.connected(SOON).await.unwrap();
     assert_eq!((welcome.version, welcome.node_id), (1, 1));
     assert_eq!(welcome.cluster_id, Some(7u128.into()));

@@ -2,8 +2,34 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
-mod calls;
 mod harness;
 mod hostile;
-mod links;
-mod streams;
+
+/// Over bytes.
+#[path = "."]
+mod bytes {
+    pub(crate) use crate::harness::bytes_link as memory_link;
+
+    #[path = "calls.rs"]
+    mod calls;
+    #[path = "links.rs"]
+    mod links;
+    #[path = "streams.rs"]
+    mod streams;
+}
+
+/// The same within a process, where frames never become bytes.
+#[expect(clippy::duplicate_mod, reason = "one behaviour, two ways to carry frames")]
+#[path = "."]
+mod frames {
+    pub(crate) use crate::harness::frames_link as memory_link;
+
+    #[path = "calls.rs"]
+    mod calls;
+    #[path = "handing_over.rs"]
+    mod handing_over;
+    #[path = "links.rs"]
+    mod links;
+    #[path = "streams.rs"]
+    mod streams;
+}

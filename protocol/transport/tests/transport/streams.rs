@@ -7,8 +7,9 @@ use std::time::Duration;
 use bytes::Bytes;
 use weir_protocol::frame::FrameKind;
 use weir_protocol::rpc::{Credit, Method};
-use weir_transport::{Answers, CallError, InProcess, Link, Request, Service};
+use weir_transport::{Answers, CallError, Link, Request, Service};
 
+use super::memory_link;
 use crate::harness::*;
 
 fn records(records: u64) -> Credit {
@@ -63,7 +64,7 @@ async fn open(link: &Link) -> Answers {
 
 #[tokio::test(start_paused = true)]
 async fn a_stream_sends_what_is_granted_and_no_more() {
-    let (link, _server) = memory_link(server_config(), counting(Arc::default()));
+    let (link, _server) = memory_link(link_config(), server_config(), counting(Arc::default()));
     let mut answers = open(&link).await;
     answers.grant(records(3));
     expect(&mut answers, 0..3).await;
@@ -78,7 +79,7 @@ async fn a_stream_sends_what_is_granted_and_no_more() {
 #[tokio::test]
 async fn dropping_the_answers_cancels_the_stream_and_leaves_others_alone() {
     let ended = Arc::new(AtomicUsize::new(0));
-    let (link, server) = memory_link(server_config(), counting(Arc::clone(&ended)));
+    let (link, server) = memory_link(link_config(), server_config(), counting(Arc::clone(&ended)));
     let mut kept = open(&link).await;
     let mut dropped = open(&link).await;
     dropped.grant(records(10));
@@ -96,6 +97,7 @@ async fn dropping_the_answers_cancels_the_stream_and_leaves_others_alone() {
 #[tokio::test]
 async fn several_answers_arrive_in_order_and_an_empty_last_one_is_the_bare_end() {
     let (link, _server) = memory_link(
+        link_config(),
         server_config(),
         service(|_, request| {
             request.reply.send(vec![Bytes::from_static(b"memory")]);
@@ -117,6 +119,7 @@ async fn several_answers_arrive_in_order_and_an_empty_last_one_is_the_bare_end()
 #[tokio::test]
 async fn a_stream_dropped_by_the_service_ends_with_a_refusal() {
     let (link, _server) = memory_link(
+        link_config(),
         server_config(),
         service(|_, request| request.reply.send(vec![Bytes::from_static(b"one")])),
     );
@@ -167,7 +170,11 @@ async fn a_slow_reader_gets_backpressure_and_nothing_grows() {
 
 #[tokio::test(start_paused = true)]
 async fn a_stream_that_overruns_its_callers_buffer_is_ended_and_others_live() {
-    let server = weir_transport::Server::new(
+    let mut config = link_config();
+    config.answers_bytes_max = 10_000;
+    let metrics = Arc::clone(&config.metrics);
+    let (link, _server) = memory_link(
+        config,
         server_config(),
         service(|_, request| {
             if request.method == Method::Read {
@@ -179,10 +186,6 @@ async fn a_stream_that_overruns_its_callers_buffer_is_ended_and_others_live() {
             request.reply.finish(vec![Bytes::from_static(b"end")]);
         }),
     );
-    let mut config = link_config();
-    config.answers_bytes_max = 10_000;
-    let metrics = Arc::clone(&config.metrics);
-    let link = Link::new(config, Arc::new(InProcess::new(server)));
     let mut answers = open(&link).await;
     call(&link, "behind it").await.unwrap();
     let mut whole = 0;
