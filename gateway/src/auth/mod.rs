@@ -8,8 +8,10 @@
 
 mod authenticate;
 mod authorize;
+mod kept_headers;
 mod principal;
 
 pub use authenticate::{AuthError, Authenticator, Credentials, LoopbackAuthenticator, OpenAuthenticator};
 pub use authorize::{Denied, authorize};
+pub(crate) use kept_headers::KeptHeaders;
 pub use principal::{Grant, Grants, Op, OpSet, Pattern, Principal, Resource};

@@ -33,7 +33,7 @@ use crate::api::operations::{PUBLIC, Target};
 use crate::api::{
     CONFIG_BYTES_MAX, Limits, Problem, REQUEST_HEADERS_BYTES_MAX, REQUEST_HEADERS_MAX, Service,
 };
-use crate::auth::{Authenticator, Credentials, Op, Principal, Resource, authorize};
+use crate::auth::{Authenticator, Credentials, KeptHeaders, Op, Principal, Resource, authorize};
 use crate::config::GatewayConfig;
 use crate::service::Services;
 use crate::stages::StageSeconds;
@@ -252,9 +252,9 @@ fn open_websocket(
     if edge.is_draining.load(Ordering::Acquire) {
         return Err(Problem::new(ErrorCode::Draining, "the gateway is shutting down"));
     }
-    let (authenticating, headers) = (Arc::clone(edge), head.headers.clone());
+    let (authenticating, headers) = (Arc::clone(edge), KeptHeaders::of(&head.headers));
     let authenticate = Arc::new(move |token: &str| {
-        let credentials = Credentials { peer, headers: &headers, token: Some(token) };
+        let credentials = Credentials { peer, headers: &headers.to_map(), token: Some(token) };
         authenticating.authenticator.authenticate(&credentials)
     });
     ws::upgrade(&edge.sockets, head, principal, authenticate)
