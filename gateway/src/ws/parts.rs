@@ -1,9 +1,13 @@
 //! Messages in parts, written beside the library: it would copy them into a buffer of its own.
 
+use std::collections::VecDeque;
+use std::future::poll_fn;
 use std::io::{self, IoSlice};
+use std::pin::Pin;
+use std::task::{Context, Poll};
 
 use bytes::{Buf as _, Bytes};
-use tokio::io::{AsyncWrite, AsyncWriteExt as _};
+use tokio::io::AsyncWrite;
 
 /// Parts given to one write: more than a message of 128 KiB has of any that are worth one.
 const SLICES_MAX: usize = 64;
@@ -19,15 +23,9 @@ const FINAL_BINARY: u8 = 0x82;
 /// None: a part of a message may be out, so the socket must not be written to any more.
 pub(super) async fn write_parts(to: &mut (impl AsyncWrite + Unpin), parts: Vec<Bytes>) -> io::Result<()> {
     let header = header(parts.iter().map(|part| part.len() as u64).sum());
-    let mut left = std::iter::once(header).chain(parts).collect::<std::collections::VecDeque<_>>();
+    let mut left: VecDeque<_> = std::iter::once(header).chain(parts).collect();
     while !left.is_empty() {
-        let mut slices = [IoSlice::new(&[]); SLICES_MAX];
-        let mut count = 0;
-        for (slice, part) in slices.iter_mut().zip(&left) {
-            *slice = IoSlice::new(part);
-            count += 1;
-        }
-        let mut written = to.write_vectored(&slices[..count]).await?;
+        let mut written = poll_fn(|cx| poll_write(Pin::new(&mut *to), cx, &left)).await?;
         if written == 0 {
             return Err(io::ErrorKind::WriteZero.into());
         }
@@ -42,6 +40,22 @@ pub(super) async fn write_parts(to: &mut (impl AsyncWrite + Unpin), parts: Vec<B
         }
     }
     Ok(())
+}
+
+/// One write of what is left. The slices are made for each try: a socket's task would have a KiB for them for as long as it
+/// lives.
+fn poll_write(
+    to: Pin<&mut impl AsyncWrite>,
+    cx: &mut Context<'_>,
+    left: &VecDeque<Bytes>,
+) -> Poll<io::Result<usize>> {
+    let mut slices = [IoSlice::new(&[]); SLICES_MAX];
+    let mut count = 0;
+    for (slice, part) in slices.iter_mut().zip(left) {
+        *slice = IoSlice::new(part);
+        count += 1;
+    }
+    to.poll_write_vectored(cx, &slices[..count])
 }
 
 /// A frame's header: its length in one, two or eight bytes, the shortest that holds it.

@@ -4,7 +4,6 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use futures_util::future::{AbortHandle, Abortable, Aborted, BoxFuture, join, pending};
-use futures_util::stream::FuturesUnordered;
 use futures_util::{FutureExt, SinkExt, StreamExt};
 use hyper::upgrade::Upgraded;
 use hyper_util::rt::TokioIo;
@@ -30,8 +29,10 @@ use crate::service::read::{Subscription, SubscriptionCredit, SubscriptionEvent};
 use crate::service::{ServiceError, Services};
 use crate::stages::StageSeconds;
 use queues::{QueueEvent, Queues};
+use under_way::UnderWay;
 
 mod queues;
+mod under_way;
 
 /// Output above which the log is not read on: what the client has not taken yet waits there.
 const OUTPUT_BYTES_MAX: usize = 256 << 10;
@@ -63,9 +64,9 @@ pub(super) struct Socket {
     has_left: bool,
     publishers: HashMap<Use, PublishChannel>,
     followers: HashMap<Use, Follower>,
-    opening: FuturesUnordered<BoxFuture<'static, Opened>>,
-    subscribing: FuturesUnordered<BoxFuture<'static, Result<Subscribed, Aborted>>>,
-    following: FuturesUnordered<BoxFuture<'static, Result<Followed, Aborted>>>,
+    opening: UnderWay<BoxFuture<'static, Opened>>,
+    subscribing: UnderWay<BoxFuture<'static, Result<Subscribed, Aborted>>>,
+    following: UnderWay<BoxFuture<'static, Result<Followed, Aborted>>>,
     queues: Queues,
     /// `None` until a channel publishes: it has room for 32 from its start.
     confirms: Option<Confirms>,
@@ -159,9 +160,9 @@ impl Socket {
             has_left: false,
             publishers: HashMap::new(),
             followers: HashMap::new(),
-            opening: FuturesUnordered::new(),
-            subscribing: FuturesUnordered::new(),
-            following: FuturesUnordered::new(),
+            opening: UnderWay::default(),
+            subscribing: UnderWay::default(),
+            following: UnderWay::default(),
             queues: Queues::default(),
             confirms: None,
         }

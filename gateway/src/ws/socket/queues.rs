@@ -3,9 +3,7 @@
 use std::collections::HashMap;
 use std::future::pending;
 
-use futures_util::StreamExt as _;
 use futures_util::future::{AbortHandle, Abortable, Aborted, BoxFuture, join_all};
-use futures_util::stream::FuturesUnordered;
 use weir_protocol::rpc::{Credit, NotDone};
 
 use crate::service::ServiceError;
@@ -15,6 +13,8 @@ use crate::service::subscriptions::{
 use crate::ws::consuming::Sent;
 use crate::ws::effect::Use;
 use crate::ws::session::Session;
+
+use super::under_way::UnderWay;
 
 type Made = (Use, Result<(Box<Consumer>, ConsumerHandle), ServiceError>);
 type Came = (Use, Box<Consumer>, Result<Consumed, ServiceError>);
@@ -36,10 +36,10 @@ pub(super) enum QueueEvent {
 #[derive(Default)]
 pub(super) struct Queues {
     consumers: HashMap<Use, Running>,
-    making: FuturesUnordered<BoxFuture<'static, Result<Made, Aborted>>>,
-    coming: FuturesUnordered<BoxFuture<'static, Result<Came, Aborted>>>,
-    settling: FuturesUnordered<BoxFuture<'static, QueueEvent>>,
-    leaving: FuturesUnordered<BoxFuture<'static, ()>>,
+    making: UnderWay<BoxFuture<'static, Result<Made, Aborted>>>,
+    coming: UnderWay<BoxFuture<'static, Result<Came, Aborted>>>,
+    settling: UnderWay<BoxFuture<'static, QueueEvent>>,
+    leaving: UnderWay<BoxFuture<'static, ()>>,
 }
 
 /// A consumer, from outside of the future that drives it.
@@ -178,8 +178,8 @@ impl Queues {
         let Self { consumers, settling, leaving, .. } = std::mem::take(self);
         let handles: Vec<_> = consumers.into_values().filter_map(|running| running.handle).collect();
         async move {
-            settling.map(drop).collect::<()>().await;
-            leaving.collect::<()>().await;
+            settling.all().await;
+            leaving.all().await;
             if is_left {
                 join_all(handles.iter().map(ConsumerHandle::leave)).await;
             }
