@@ -49,6 +49,19 @@ impl Name {
         Self("default".into())
     }
 
+    /// Holds the text of `known` instead of its own, if both are the same.
+    pub fn share(&mut self, known: &Self) {
+        if self == known {
+            self.0 = Arc::clone(&known.0);
+        }
+    }
+
+    /// The text is there once for both.
+    #[must_use]
+    pub fn shares(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+
     /// The text.
     #[must_use]
     pub fn as_str(&self) -> &str {

@@ -116,7 +116,7 @@ fn full(view: &TopicView, prices: &StoragePrices) -> Topic {
         incarnation: topic.incarnation.0,
         version: topic.version.0,
         created_ms: topic.created.0,
-        config: TopicConfig::from(&topic.config),
+        config: TopicConfig::from(&*topic.config),
         partitions: partitions.collect(),
         rates: Rates {
             publish_records_per_second: known(|stats| stats.publish_records_per_second),

@@ -194,7 +194,7 @@ impl Topics {
         loop {
             attempts -= 1;
             let topic = self.get(path).await?;
-            let config = change(topic.config.clone());
+            let config = change((*topic.config).clone());
             check_config(&config, self.storage.level_max())?;
             let (incarnation, version) = expected.unwrap_or((topic.incarnation, topic.version));
             let request = UpdateTopicRequest {

@@ -243,7 +243,7 @@ impl Storage {
         if let Some(known) = topics.get(&topic.path).filter(|known| **known == topic) {
             return Ok(known);
         }
-        let topic = Arc::new(topic);
+        let topic = topics.shared(topic);
         let evicted = topics.put(Arc::clone(&topic));
         drop(topics);
         self.inner.topic_evictions.fetch_add(evicted as u64, Ordering::Relaxed);

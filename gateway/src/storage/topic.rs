@@ -1,5 +1,7 @@
 //! A topic as its home shard described it.
 
+use std::sync::Arc;
+
 use weir_protocol::error::Outcome;
 use weir_protocol::ids::{ConfigVersion, Incarnation, PartitionId, ShardId, TimestampMs, TopicPath};
 use weir_protocol::rpc::{Level, TopicConfig, TopicDescription};
@@ -15,10 +17,10 @@ pub struct Topic {
     pub incarnation: Incarnation,
     /// Version of its configuration.
     pub version: ConfigVersion,
-    /// Its configuration.
-    pub config: TopicConfig,
+    /// Its configuration; most topics share one with others.
+    pub config: Arc<TopicConfig>,
     /// Shard of each partition; at least one.
-    pub shards: Vec<ShardId>,
+    pub shards: Box<[ShardId]>,
     /// When it was created.
     pub created: TimestampMs,
     /// The life under which its producers are known.
@@ -26,6 +28,15 @@ pub struct Topic {
 }
 
 impl Topic {
+    /// Holds what is the same as in `known` once for both.
+    pub(super) fn share(&mut self, known: &Self) {
+        self.path.tenant.share(&known.path.tenant);
+        self.path.namespace.share(&known.path.namespace);
+        if self.config == known.config {
+            self.config = Arc::clone(&known.config);
+        }
+    }
+
     /// Number of partitions, at least 1.
     #[must_use]
     pub fn partitions(&self) -> u32 {
@@ -76,7 +87,7 @@ impl TryFrom<TopicDescription> for Topic {
         let name = description.name.ok_or_else(|| bad("a topic without a name"))?;
         let path = TopicPath::try_from(&name).map_err(|_| bad("a topic with an invalid name"))?;
         let config = description.config.ok_or_else(|| bad("a topic without a configuration"))?;
-        let shards: Vec<_> = description.shards.into_iter().map(ShardId).collect();
+        let shards: Box<[_]> = description.shards.into_iter().map(ShardId).collect();
         if shards.is_empty() || u32::try_from(shards.len()).ok() != Some(config.partitions) {
             return Err(bad("a topic whose partitions have no shards"));
         }
@@ -84,7 +95,7 @@ impl TryFrom<TopicDescription> for Topic {
             path,
             incarnation: Incarnation(description.incarnation),
             version: ConfigVersion(description.version),
-            config,
+            config: Arc::new(config),
             shards,
             created: TimestampMs(description.created_ms),
             producers_of,

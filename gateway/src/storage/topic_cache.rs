@@ -1,24 +1,48 @@
 //! Topics that were described lately. Bounded: the one unused for longest goes first.
 
+use std::borrow::Borrow;
 use std::collections::{BTreeMap, HashMap};
+use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
 use weir_protocol::ids::{ConfigVersion, Incarnation, TopicPath};
 
 use super::topic::Topic;
 
+/// Topics that one which is new is compared with: most have the names and the configuration of some neighbour.
+const NEIGHBOURS: usize = 4;
+
+/// A topic that is found by its path.
 #[derive(Debug)]
-struct Entry {
-    topic: Arc<Topic>,
-    used: u64,
+struct ByPath(Arc<Topic>);
+
+impl Borrow<TopicPath> for ByPath {
+    fn borrow(&self) -> &TopicPath {
+        &self.0.path
+    }
+}
+
+impl PartialEq for ByPath {
+    fn eq(&self, other: &Self) -> bool {
+        self.0.path == other.0.path
+    }
+}
+
+impl Eq for ByPath {}
+
+impl Hash for ByPath {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.0.path.hash(state);
+    }
 }
 
 /// Never authoritative: storage nodes refuse what is out of date, and then [`TopicCache::forget`] is called.
 #[derive(Debug)]
 pub(super) struct TopicCache {
-    entries: HashMap<TopicPath, Entry>,
-    /// By last use; as many as `entries`.
-    order: BTreeMap<u64, TopicPath>,
+    /// When each was last used.
+    entries: HashMap<ByPath, u64>,
+    /// By last use; as many as `entries`, and the same.
+    order: BTreeMap<u64, Arc<Topic>>,
     clock: u64,
     max: usize,
 }
@@ -31,30 +55,41 @@ impl TopicCache {
 
     /// The topic, if it is remembered.
     pub(super) fn get(&mut self, path: &TopicPath) -> Option<Arc<Topic>> {
-        let entry = self.entries.get_mut(path)?;
+        let used = self.entries.get_mut(path)?;
         self.clock += 1;
-        let path = self.order.remove(&entry.used)?;
-        entry.used = self.clock;
-        self.order.insert(self.clock, path);
-        Some(Arc::clone(&entry.topic))
+        let topic = self.order.remove(used)?;
+        *used = self.clock;
+        self.order.insert(self.clock, Arc::clone(&topic));
+        Some(topic)
+    }
+
+    /// The topic, which shares what is the same with some that were used last: that is most of what one takes.
+    pub(super) fn shared(&self, mut topic: Topic) -> Arc<Topic> {
+        for known in self.order.values().rev().take(NEIGHBOURS) {
+            topic.share(known);
+        }
+        Arc::new(topic)
     }
 
     /// Remembers a topic unless a newer description is remembered already. Returns how many were forgotten for it.
     pub(super) fn put(&mut self, topic: Arc<Topic>) -> usize {
         let age = |topic: &Topic| (topic.created, topic.incarnation, topic.version);
-        if let Some(entry) = self.entries.get_mut(&topic.path) {
-            if age(&entry.topic) <= age(&topic) {
-                entry.topic = topic;
+        if let Some((known, used)) = self.entries.get_key_value(&topic.path) {
+            if age(&known.0) <= age(&topic) {
+                let used = *used;
+                self.entries.remove(&topic.path);
+                self.order.insert(used, Arc::clone(&topic));
+                self.entries.insert(ByPath(topic), used);
             }
             return 0;
         }
         self.clock += 1;
-        self.order.insert(self.clock, topic.path.clone());
-        self.entries.insert(topic.path.clone(), Entry { topic, used: self.clock });
+        self.order.insert(self.clock, Arc::clone(&topic));
+        self.entries.insert(ByPath(topic), self.clock);
         let mut evicted = 0;
         while self.entries.len() > self.max {
             let Some((_, oldest)) = self.order.pop_first() else { break };
-            self.entries.remove(&oldest);
+            self.entries.remove(&oldest.path);
             evicted += 1;
         }
         evicted
@@ -63,10 +98,10 @@ impl TopicCache {
     /// Forgets a topic if what is remembered of it is not newer than what turned out to be old.
     pub(super) fn forget(&mut self, path: &TopicPath, old: (Incarnation, ConfigVersion)) {
         let is_old = |topic: &Topic| topic.incarnation != old.0 || topic.version <= old.1;
-        if self.entries.get(path).is_some_and(|entry| is_old(&entry.topic))
-            && let Some(entry) = self.entries.remove(path)
+        if self.entries.get_key_value(path).is_some_and(|(known, _)| is_old(&known.0))
+            && let Some(used) = self.entries.remove(path)
         {
-            self.order.remove(&entry.used);
+            self.order.remove(&used);
         }
     }
 
@@ -96,8 +131,8 @@ mod tests {
             path: path(name),
             incarnation: Incarnation(incarnation),
             version: ConfigVersion(version),
-            config: TopicConfig::default(),
-            shards: vec![ShardId(1)],
+            config: Arc::default(),
+            shards: [ShardId(1)].into(),
             created: TimestampMs(incarnation),
             producers_of: Incarnation(incarnation),
         })
@@ -126,5 +161,34 @@ mod tests {
         cache.forget(&path("a"), (Incarnation(1), ConfigVersion(5)));
         assert!(cache.get(&path("a")).is_none());
         assert_eq!(cache.order.len(), 0);
+    }
+
+    #[test]
+    fn topics_alike_share_their_names_and_their_configuration_and_others_keep_their_own() {
+        let mut cache = TopicCache::new(8);
+        let alike = |name: &str, ttl_ms| {
+            let config = TopicConfig { partitions: 1, ttl_ms, ..TopicConfig::default() };
+            Topic { config: Arc::new(config), ..Arc::unwrap_or_clone(topic(name, 1, 1)) }
+        };
+        let [a, other, b] = [("a", None), ("other", Some(5)), ("b", None)].map(|(name, ttl_ms)| {
+            let topic = cache.shared(alike(name, ttl_ms));
+            cache.put(Arc::clone(&topic));
+            topic
+        });
+        assert!(Arc::ptr_eq(&a.config, &b.config));
+        assert!(a.path.tenant.shares(&b.path.tenant) && a.path.namespace.shares(&other.path.namespace));
+        assert_eq!((*b).clone(), alike("b", None), "it is what it was");
+        assert_eq!((*other).clone(), alike("other", Some(5)));
+    }
+
+    #[test]
+    fn a_newer_description_takes_the_place_of_an_older_one_which_is_free() {
+        let mut cache = TopicCache::new(2);
+        let old = topic("a", 1, 1);
+        cache.put(Arc::clone(&old));
+        cache.put(topic("a", 1, 2));
+        assert_eq!(cache.get(&path("a")).unwrap().version, ConfigVersion(2));
+        assert_eq!(Arc::strong_count(&old), 1, "nothing but this test holds it");
+        assert_eq!((cache.len(), cache.order.len()), (1, 1));
     }
 }

@@ -208,9 +208,10 @@ fn name_hash(path: &TopicPath) -> u32 {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use proptest::prelude::*;
     use weir_protocol::ids::{ConfigVersion, Name, ShardId, TimestampMs};
-    use weir_protocol::rpc::TopicConfig;
 
     use super::*;
 
@@ -223,8 +224,8 @@ mod tests {
             },
             incarnation: Incarnation(incarnation),
             version: ConfigVersion(1),
-            config: TopicConfig::default(),
-            shards: vec![ShardId(1)],
+            config: Arc::default(),
+            shards: [ShardId(1)].into(),
             created: TimestampMs(0),
             producers_of: Incarnation(1),
         }
