@@ -14,7 +14,7 @@ mod storage;
 mod tier;
 
 pub use journal::JournalCollector;
-pub use node::NodeMetrics;
+pub use node::{NodeMetrics, SubscriptionGuard};
 pub use shards::ShardsCollector;
 pub use storage::{StorageCollector, Uploading};
 pub use tier::TierMetrics;

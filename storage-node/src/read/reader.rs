@@ -16,6 +16,7 @@ use weir_protocol::rpc::{At, Position, Refusal, Slice};
 
 use super::bodies;
 use super::log::corrupt;
+use crate::metrics::SubscriptionGuard;
 use crate::replica::ShardHandle;
 use crate::shard::state::{BatchRow, Partition, PartitionKey};
 
@@ -135,6 +136,12 @@ impl Reader {
         let state = self.shard.state.read();
         let partition = state.partition(self.key)?;
         Ok(bounds(partition, self.shard.shared.term()))
+    }
+
+    /// Counts a subscription for as long as the guard lives.
+    #[must_use]
+    pub fn counted(&self) -> SubscriptionGuard {
+        self.shard.shared.metrics().subscription()
     }
 
     /// Counts that a reader was told to forget what it was sent before it was committed.

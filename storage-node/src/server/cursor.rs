@@ -186,24 +186,49 @@ fn less(of: Allowance, records: u64, bytes: u64) -> Allowance {
     Allowance { records: of.records.saturating_sub(records), bytes: of.bytes.saturating_sub(bytes) }
 }
 
-/// Follows a partition until the caller is gone.
-pub(super) async fn subscribe(shard: ShardHandle, body: Bytes, reply: Reply) {
-    match follow(shard, body, &reply).await {
-        Ok(()) => reply.finish(Vec::new()),
-        Err(refusal) => reply.refuse(refusal),
+/// What a caller follows, and how. In a place of its own: nothing of it is moved about while somebody waits.
+struct Followed {
+    reader: Reader,
+    filter: Option<Filter>,
+    request: SubscribeRequest,
+}
+
+impl Followed {
+    fn open(shard: ShardHandle, body: Bytes) -> Result<Box<Self>, Refusal> {
+        let request: SubscribeRequest = decode(body)?;
+        let key = (Incarnation(request.incarnation), PartitionId(request.partition));
+        let filter = parse_filter(request.filter.as_deref())?;
+        Ok(Box::new(Self { reader: Reader::new(shard, key), filter, request }))
     }
 }
 
-async fn follow(shard: ShardHandle, body: Bytes, reply: &Reply) -> Result<(), Refusal> {
-    let request: SubscribeRequest = decode(body)?;
-    let key = (Incarnation(request.incarnation), PartitionId(request.partition));
-    let metrics = shard.shared.metrics().clone();
-    let reader = Reader::new(shard, key);
-    let filter = parse_filter(request.filter.as_deref())?;
-    let mut cursor = Cursor::start(&reader, &request, filter.as_ref())?;
-    let _counted = metrics.subscription();
-    let mut credit = reply.credit();
+/// Follows a partition until the caller is gone; `None` if it was refused at once.
+pub(super) fn subscribe(
+    shard: ShardHandle,
+    body: Bytes,
+    reply: Reply,
+) -> Option<impl Future<Output = ()> + Send + 'static> {
+    let followed = match Followed::open(shard, body) {
+        Ok(followed) => followed,
+        Err(refusal) => {
+            reply.refuse(refusal);
+            return None;
+        }
+    };
+    Some(async move {
+        match follow(&followed, &reply).await {
+            Ok(()) => reply.finish(Vec::new()),
+            Err(refusal) => reply.refuse(refusal),
+        }
+    })
+}
+
+async fn follow(followed: &Followed, reply: &Reply) -> Result<(), Refusal> {
+    let Followed { reader, filter, request } = followed;
+    let mut cursor = Cursor::start(reader, request, filter.as_ref())?;
     let mut limit = request.limit;
+    let _counted = reader.counted();
+    let mut credit = reply.credit();
     if send(reply, cursor.started()?).await.is_err() {
         return Ok(());
     }
@@ -364,7 +389,8 @@ impl<'a> Cursor<'a> {
             return Ok(Step::event(Event::Gap(gap)));
         }
         if self.next < bounds.end {
-            return self.committed(bounds, left).await;
+            // Boxed: reading holds several times what waiting does, and whoever follows mostly waits.
+            return Box::pin(self.committed(bounds, left)).await;
         }
         // The end of what is committed, which an early reader may have passed.
         if self.next == bounds.end && !std::mem::replace(&mut self.was_caught_up, true) {

@@ -60,7 +60,9 @@ impl Service for NodeService {
                 publish::publish(&shard, &self.room, sender, self.is_synced, (body, received), reply);
             }
             Method::Read => spawn(cursor::read(shard, body, reply)),
-            Method::Subscribe => spawn(cursor::subscribe(shard, body, reply)),
+            Method::Subscribe => {
+                cursor::subscribe(shard, body, reply).map(spawn);
+            }
             Method::PartitionStats => answer(reply, topics::partition_stats(&shard, body)),
             Method::ProducerState => answer(reply, topics::producer_state(&shard, body)),
             Method::ConfirmState => {
