@@ -25,7 +25,8 @@ type SnapshotMetaOf = openraft::alias::SnapshotMetaOf<TypeConfig>;
 
 /// Told of every entry that was applied, in order, on the task that applies: it must be short.
 pub trait AppliedLog: Send + Sync + 'static {
-    /// `payload` is empty for entries without a command; `touched` gained records or changed otherwise.
+    /// `payload` is empty for entries without batches: nobody reads those again. `touched` gained records or changed
+    /// otherwise.
     fn applied(&self, index: LogIndex, term: u64, payload: &Bytes, touched: &[PartitionKey]);
 
     /// The entry put something into the outbox, or another shard has taken something.
@@ -121,7 +122,9 @@ impl Machine {
                 let changed = self.state.write().apply(LogIndex(index), term, payload);
                 let changed = changed.map_err(io::Error::other)?;
                 self.applied_bytes.fetch_add(payload.len() as u64, Ordering::Relaxed);
-                self.listener.applied(LogIndex(index), term, payload, &changed.touched);
+                let none = Bytes::new();
+                let batches = if changed.has_batches { payload } else { &none };
+                self.listener.applied(LogIndex(index), term, batches, &changed.touched);
                 if changed.is_outbox_changed {
                     self.listener.outbox_changed();
                 }

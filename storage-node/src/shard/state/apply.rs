@@ -90,6 +90,8 @@ pub struct Applied {
     pub touched: Vec<PartitionKey>,
     /// Something waits for another shard or topic, or was taken by it.
     pub is_outbox_changed: bool,
+    /// The entry carries batches, whatever became of them.
+    pub has_batches: bool,
     /// What belongs to the part's change that was applied last.
     pub(super) following: Following,
 }
@@ -175,6 +177,7 @@ impl ShardState {
         applied.verdicts.reserve(entry.subs.len());
         for (pos, sub) in entry.subs {
             let at = At { index, term, ts, pos };
+            applied.has_batches |= matches!(sub.kind, Kind::Publish | Kind::Output);
             if sub.kind != Kind::Output && !applied.is_whole() {
                 return Err(StateError::Command { index });
             }
