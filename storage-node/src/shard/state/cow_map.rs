@@ -1,8 +1,9 @@
 //! A hash map whose copy is cheap while the original goes on changing.
 
-use std::collections::HashMap;
 use std::hash::{BuildHasher, BuildHasherDefault, Hash, Hasher};
 use std::sync::Arc;
+
+use super::bucket::Bucket;
 
 /// Number of buckets. With a million rows, the first change of a bucket after a copy copies 250.
 pub(super) const BUCKETS: usize = 4096;
@@ -12,7 +13,7 @@ const BUCKET_SHIFT: u32 = 32;
 
 const _: () = assert!(BUCKETS.is_power_of_two(), "the bucket is a mask of the hash");
 
-type Bucket<K, V> = HashMap<K, V, BuildHasherDefault<Mix>>;
+type Shared<K, V> = Arc<Bucket<K, V, BuildHasherDefault<Mix>>>;
 
 /// A hash map in [`BUCKETS`] shared buckets. `clone` takes one reference per bucket, about 0.1 ms whatever the
 /// size; a bucket is copied when it is changed while a clone still holds it.
@@ -21,7 +22,7 @@ type Bucket<K, V> = HashMap<K, V, BuildHasherDefault<Mix>>;
 /// hash is not keyed: keys are numbers that this system hands out or hashes that clients cannot choose.
 #[derive(Debug)]
 pub(super) struct CowMap<K, V> {
-    buckets: Box<[Arc<Bucket<K, V>>]>,
+    buckets: Box<[Shared<K, V>]>,
     len: usize,
 }
 
@@ -33,7 +34,7 @@ impl<K, V> Clone for CowMap<K, V> {
 
 impl<K, V> Default for CowMap<K, V> {
     fn default() -> Self {
-        let empty = Arc::new(Bucket::default());
+        let empty = Shared::default();
         Self { buckets: (0..BUCKETS).map(|_| Arc::clone(&empty)).collect(), len: 0 }
     }
 }

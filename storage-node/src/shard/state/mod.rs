@@ -15,6 +15,7 @@
 //! Apply has no clock, no randomness and no I/O: time is the entry's. Offsets are final here (docs/adr/0005).
 
 mod apply;
+mod bucket;
 mod commands;
 mod cow_map;
 mod cutting;
