@@ -65,6 +65,14 @@ pub(super) struct Chunk {
 }
 
 impl Rows {
+    /// No row.
+    pub(super) const NONE: Self = Self { full: VecDeque::new(), last: None };
+
+    /// True if there is no row.
+    pub(super) fn is_empty(&self) -> bool {
+        self.full.is_empty() && self.last.is_none()
+    }
+
     /// Adds the row that follows the last one.
     pub(super) fn push(&mut self, row: &BatchRow) {
         let chunk = self.last.get_or_insert_with(|| Box::new(Chunk::new(row)));
