@@ -102,7 +102,7 @@ impl DeadLetterSender {
         let slots = meta.state.read().slots().clone();
         let home = slots.runs.iter().find(|run| (run.start..run.end).contains(&slot));
         let home = home.and_then(|run| self.shards.get(&ShardId(run.shard))).ok_or_else(not_here)?;
-        home.state.read().topics().describe(&letter.topic).cloned()
+        home.state.read().topics().describe(&letter.topic)
     }
 }
 

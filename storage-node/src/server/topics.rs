@@ -173,7 +173,7 @@ fn checked(config: TopicConfig) -> Result<TopicConfig, Refusal> {
 pub(super) fn describe(shard: &ShardHandle, body: Bytes) -> Result<TopicDescription, Refusal> {
     let request: DescribeTopicRequest = decode(body)?;
     let name = request.name.ok_or_else(|| Refusal::new(ErrorCode::Malformed, "no name"))?;
-    shard.state.read().topics().describe(&name).cloned()
+    shard.state.read().topics().describe(&name)
 }
 
 pub(super) fn list(shard: &ShardHandle, body: Bytes) -> Result<TopicList, Refusal> {

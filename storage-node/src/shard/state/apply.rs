@@ -415,9 +415,8 @@ impl ShardState {
     /// What the topic of this life is called, with its namespace.
     #[must_use]
     pub fn name_of(&self, life: Incarnation) -> Option<String> {
-        let guest = || self.guests.get(&life).map(|topic| &**topic);
-        let name = self.topics.life(life).or_else(guest).and_then(|topic| topic.name.as_ref());
-        name.map(|name| format!("{}/{}", name.namespace, name.topic))
+        let name = self.topic(life)?.name?;
+        Some(format!("{}/{}", name.namespace, name.topic))
     }
 
     /// Checks every invariant, visiting every partition and topic.

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use prost::Message as _;
 use weir_protocol::error::ErrorCode;
 use weir_protocol::ids::{ConfigVersion, Incarnation, PartitionId, ShardId};
-use weir_protocol::rpc::{Refusal, TopicDescription, TopicName};
+use weir_protocol::rpc::{Refusal, TopicConfig, TopicDescription, TopicName};
 
 use super::super::command::{Change, Command, CreateTopic, DeleteTopic, TellTopic, UpdateTopic};
 use super::apply::{Applied, At, ShardState, StateError, Verdict};
@@ -127,7 +127,7 @@ impl ShardState {
 
     /// A topic that lies in this shard alone is changed however full the outbox is.
     fn has_room_to_tell_of(&self, name: &TopicName) -> Result<(), Refusal> {
-        let is_spread = self.topics.describe(name).is_ok_and(|topic| self.is_spread(topic));
+        let is_spread = self.topics.describe(name).is_ok_and(|topic| self.is_spread(&topic));
         if is_spread { self.has_outbox_room() } else { Ok(()) }
     }
 
@@ -179,7 +179,7 @@ impl ShardState {
     }
 
     fn open_partitions(&mut self, topic: &TopicDescription) {
-        let config = Arc::new(topic.config.clone().unwrap_or_default());
+        let config = self.topics.held_config(topic.config.as_ref().unwrap_or(&TopicConfig::default()));
         for key in self.keys_of(topic) {
             let partition = Partition::new(Arc::clone(&config), ConfigVersion(topic.version));
             self.partitions.insert(key, Arc::new(partition));
@@ -188,7 +188,7 @@ impl ShardState {
     }
 
     fn configure_partitions(&mut self, topic: &TopicDescription) -> Vec<PartitionKey> {
-        let config = Arc::new(topic.config.clone().unwrap_or_default());
+        let config = self.topics.held_config(topic.config.as_ref().unwrap_or(&TopicConfig::default()));
         let keys = self.keys_of(topic);
         for key in &keys {
             self.change(*key, |partition| {

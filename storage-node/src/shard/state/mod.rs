@@ -27,6 +27,7 @@ mod forking;
 mod forks;
 #[cfg(test)]
 mod golden;
+mod held_topic;
 #[cfg(test)]
 mod model;
 #[cfg(test)]

@@ -238,7 +238,7 @@ impl Pair {
                 self.create(*topic);
             }
             Step::SetClosed { topic, closed } => {
-                let description = self.state.topics().describe(&name(TOPICS[*topic].0)).unwrap().clone();
+                let description = self.state.topics().describe(&name(TOPICS[*topic].0)).unwrap();
                 let update = UpdateTopic {
                     name: name(TOPICS[*topic].0),
                     config: TopicConfig { closed: *closed, ..description.config.unwrap() },

@@ -242,7 +242,7 @@ proptest! {
                     shards.create(at, &format!("{at}-{topic}"), partitions);
                 }
                 Step::Update(at, topic, closed) => {
-                    let Ok(now) = shards.states[at].topics().describe(&named(at, topic)).cloned() else { continue };
+                    let Ok(now) = shards.states[at].topics().describe(&named(at, topic)) else { continue };
                     let config = TopicConfig { closed, ..now.config.unwrap() };
                     let (incarnation, expected_version) = (now.incarnation, now.version);
                     let update = UpdateTopic { name: named(at, topic), config, incarnation, expected_version };

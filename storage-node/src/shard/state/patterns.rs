@@ -171,15 +171,21 @@ impl ShardState {
         };
         let guests = self.guests.iter().map(|(_, topic)| topic).filter(is_meant);
         let at_home = self.topics.beginning_with(&name.tenant, &name.namespace, prefix);
-        let mut keys: Vec<_> =
-            at_home.chain(guests.map(|topic| &**topic)).flat_map(|topic| self.keys_of(topic)).collect();
+        let at_home = at_home.flat_map(|topic| self.keys_of(&topic));
+        let mut keys: Vec<_> = at_home.chain(guests.flat_map(|topic| self.keys_of(topic))).collect();
         keys.sort_unstable();
         keys
     }
 
     /// A topic that has partitions here.
-    pub(super) fn topic(&self, life: Incarnation) -> Option<&TopicDescription> {
-        self.topics.life(life).or_else(|| self.guests.get(&life).map(|topic| &**topic))
+    pub(super) fn topic(&self, life: Incarnation) -> Option<TopicDescription> {
+        self.topics.life(life).or_else(|| self.guests.get(&life).map(|topic| (**topic).clone()))
+    }
+
+    /// What that topic is called in its namespace.
+    pub(super) fn topic_name(&self, life: Incarnation) -> Option<&str> {
+        let guest = || self.guests.get(&life)?.name.as_ref().map(|name| name.topic.as_str());
+        self.topics.name(life).or_else(guest)
     }
 
     /// The parts that a subscription has here.
@@ -198,12 +204,12 @@ impl ShardState {
             (self.matching(&pattern.subscription), pattern.left_out)
         } else {
             let topics = request.incarnations.iter().filter_map(|life| self.topic(Incarnation(*life)));
-            (topics.flat_map(|topic| self.keys_of(topic)).collect(), 0)
+            (topics.flat_map(|topic| self.keys_of(&topic)).collect(), 0)
         };
         let found = |key: PartitionKey| {
             let (incarnation, PartitionId(partition)) = key;
             self.parts.get(&(life, key))?;
-            let topic = self.topic(incarnation)?.name.as_ref()?.topic.clone();
+            let topic = self.topic_name(incarnation)?.to_owned();
             Some(FoundPart { topic, incarnation: incarnation.0, partition })
         };
         Ok(FoundParts { parts: keys.into_iter().filter_map(found).collect(), left_out })

@@ -234,9 +234,8 @@ proptest! {
         for home in &shards.states {
             for (life, subscription) in home.subscriptions().lives.iter() {
                 for (topic, described) in shards.states.iter().flat_map(|state| state.topics.lives.iter()) {
-                    let named = described.name.as_ref().unwrap();
-                    if subscription.config.consumes(&named.topic) {
-                        let partitions = described.config.as_ref().unwrap().partitions;
+                    if subscription.config.consumes(described.name()) {
+                        let partitions = described.config.partitions;
                         wanted.extend((0..partitions).map(|partition| key(life.0, topic.0, partition)));
                     }
                 }

@@ -16,6 +16,7 @@ use super::apply::ShardState;
 use super::cow_map::{BUCKETS, CowMap};
 use super::dead_letters::DeadLetters;
 use super::dedupe::{Dedupe, PartitionKey};
+use super::held_topic::HeldTopic;
 use super::outbox::{Inbox, Lane, News, Outbox, OutboxRow, Source};
 use super::outputs::{Arrivals, Outputs};
 use super::packs::Packs;
@@ -241,7 +242,7 @@ struct StoredRun {
 #[derive(Debug, Clone)]
 pub struct Frozen {
     head: Head,
-    topics: CowMap<Incarnation, Arc<TopicDescription>>,
+    topics: CowMap<Incarnation, Arc<HeldTopic>>,
     namespaces: Arc<BTreeMap<(String, String), Namespace>>,
     partitions: CowMap<PartitionKey, Arc<Partition>>,
     dedupe: Dedupe,
@@ -380,24 +381,30 @@ impl ShardState {
 
     fn restore_partitions(&mut self, stored: Vec<StoredPartition>) -> Result<(), SnapshotError> {
         // Partitions share their topic's configuration in memory, so it is stored once, with the topic.
-        let mut configs: BTreeMap<Incarnation, Arc<TopicConfig>> = BTreeMap::new();
         for stored in stored {
             let key = PartitionKey::from(stored.key);
             let wrong = |what: &str| SnapshotError::Contradiction(format!("partition {key:?} {what}"));
-            let guest = || self.guests.get(&key.0).map(|topic| &**topic);
-            let topic = self.topics.life(key.0).or_else(guest).ok_or_else(|| wrong("has no topic"))?;
-            let config = || Arc::new(topic.config.clone().unwrap_or_default());
-            let config = Arc::clone(configs.entry(key.0).or_insert_with(config));
+            let (config, version) = self.config_of(key.0).ok_or_else(|| wrong("has no topic"))?;
             let rows = Rows::from_chunks(stored.rows).ok_or_else(|| wrong("has damaged rows"))?;
             let bounds = Offset(stored.start)..Offset(stored.end);
             let packed = (stored_packs::sealed(&stored.sealed), Offset(stored.compacted_to));
-            let partition = Partition::restored(bounds, config, ConfigVersion(topic.version), rows, packed);
+            let partition = Partition::restored(bounds, config, version, rows, packed);
             let partition = partition.ok_or_else(|| wrong("is not covered by its rows and packs"))?;
             if self.partitions.insert(key, Arc::new(partition)).is_some() {
                 return Err(wrong("is there twice"));
             }
         }
         Ok(())
+    }
+
+    /// The configuration of a topic that has partitions here, and its version.
+    fn config_of(&mut self, life: Incarnation) -> Option<(Arc<TopicConfig>, ConfigVersion)> {
+        if let Some(topic) = self.topics.lives.get(&life) {
+            return Some((Arc::clone(&topic.config), ConfigVersion(topic.version)));
+        }
+        let guest = self.guests.get(&life)?;
+        let config = self.topics.held_config(guest.config.as_ref().unwrap_or(&TopicConfig::default()));
+        Some((config, ConfigVersion(guest.version)))
     }
 }
 
@@ -413,7 +420,7 @@ impl Frozen {
     pub fn encode(&self) -> Bytes {
         let mut buffer = BytesMut::new();
         put(&mut buffer, 1, &self.head);
-        self.topics.ordered().for_each(|(_, topic)| put(&mut buffer, 2, &**topic));
+        self.topics.ordered().for_each(|(life, topic)| put(&mut buffer, 2, &topic.describe(*life)));
         self.namespaces.values().for_each(|namespace| put(&mut buffer, 3, namespace));
         for (key, partition) in self.partitions.ordered() {
             put(&mut buffer, 4, &stored_partition(*key, partition));

@@ -228,8 +228,7 @@ impl ShardState {
             let refusal = Refusal::new(ErrorCode::Busy, detail);
             return Err(Refusal { retry_after_ms: Some(RETRY_AFTER_MS), ..refusal });
         }
-        let source = self.topic(key.1.0).and_then(|topic| topic.name.as_ref());
-        let source = source.map(|name| name.topic.clone()).unwrap_or_default();
+        let source = self.topic_name(key.1.0).unwrap_or_default().to_owned();
         let (ts, room) = (self.last_ts, PAST_WEIGHT_MAX.saturating_sub(self.parts.past_weight()));
         let letters = self.parts.change(&key, |held| {
             let bounds = partition.start..partition.end;

@@ -1,4 +1,5 @@
 mod limits;
+mod memory;
 
 use std::sync::Arc;
 

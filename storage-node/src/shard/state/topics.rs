@@ -14,6 +14,7 @@ use weir_protocol::rpc::{
 
 use super::super::command::{CreateTopic, DeleteTopic, PutNamespace, UpdateTopic};
 use super::cow_map::CowMap;
+use super::held_topic::{HeldTopic, NameKey, key};
 
 /// Topics by name, and namespaces by name.
 ///
@@ -22,17 +23,11 @@ use super::cow_map::CowMap;
 pub struct Topics {
     shard: ShardId,
     pub(super) next_counter: u64,
-    pub(super) lives: CowMap<Incarnation, Arc<TopicDescription>>,
+    pub(super) lives: CowMap<Incarnation, Arc<HeldTopic>>,
     by_name: BTreeMap<NameKey, Incarnation>,
     pub(super) namespaces: Arc<BTreeMap<(String, String), Namespace>>,
-}
-
-/// Tenant, namespace and topic with a zero byte after each of the first two. No name contains one, so the order is
-/// that of the three names.
-type NameKey = Box<str>;
-
-fn key(name: &TopicName) -> NameKey {
-    format!("{}\0{}\0{}", name.tenant, name.namespace, name.topic).into()
+    /// The configuration that was asked for last: topics are often made alike, and share it then.
+    newest_config: Arc<TopicConfig>,
 }
 
 fn label(name: &TopicName) -> String {
@@ -47,6 +42,7 @@ impl Topics {
             lives: CowMap::default(),
             by_name: BTreeMap::new(),
             namespaces: Arc::default(),
+            newest_config: Arc::default(),
         }
     }
 
@@ -60,9 +56,7 @@ impl Topics {
         let namespaces = namespaces.into_iter().map(|n| ((n.tenant.clone(), n.name.clone()), n)).collect();
         let mut restored = Self { next_counter, namespaces: Arc::new(namespaces), ..Self::new(shard) };
         for topic in topics {
-            let life = Incarnation(topic.incarnation);
-            let is_new_name = restored.by_name.insert(key(topic.name.as_ref()?), life).is_none();
-            if !is_new_name || restored.lives.insert(life, Arc::new(topic)).is_some() {
+            if !restored.hold(&topic)? {
                 return None;
             }
         }
@@ -73,17 +67,47 @@ impl Topics {
     ///
     /// # Errors
     /// `topic_not_found`.
-    pub fn describe(&self, name: &TopicName) -> Result<&TopicDescription, Refusal> {
+    pub fn describe(&self, name: &TopicName) -> Result<TopicDescription, Refusal> {
         let life = self.by_name.get(&key(name)).ok_or_else(|| {
             Refusal::new(ErrorCode::TopicNotFound, format!("there is no topic {}", label(name)))
         })?;
-        Ok(self.life(*life).expect("names and lives change together"))
+        Ok(self.living(*life))
     }
 
     /// The topic whose current life this is.
     #[must_use]
-    pub fn life(&self, incarnation: Incarnation) -> Option<&TopicDescription> {
-        self.lives.get(&incarnation).map(|topic| &**topic)
+    pub fn life(&self, incarnation: Incarnation) -> Option<TopicDescription> {
+        self.lives.get(&incarnation).map(|topic| topic.describe(incarnation))
+    }
+
+    /// What a topic that lives is called in its namespace.
+    pub(super) fn name(&self, life: Incarnation) -> Option<&str> {
+        self.lives.get(&life).map(|topic| topic.name())
+    }
+
+    fn living(&self, life: Incarnation) -> TopicDescription {
+        self.life(life).expect("names and lives change together")
+    }
+
+    /// A configuration as it is held: once, if it is that of the topic before.
+    pub(super) fn held_config(&mut self, config: &TopicConfig) -> Arc<TopicConfig> {
+        if *self.newest_config != *config {
+            self.newest_config = Arc::new(config.clone());
+        }
+        Arc::clone(&self.newest_config)
+    }
+
+    /// Holds a topic, new or changed; `None` if it has no name, false if the name or the life was there.
+    fn hold(&mut self, topic: &TopicDescription) -> Option<bool> {
+        let config = self.held_config(topic.config.as_ref().unwrap_or(&TopicConfig::default()));
+        let mut held = HeldTopic::of(topic, config)?;
+        if let Some((known, _)) = self.by_name.get_key_value(&held.key) {
+            held.key = Arc::clone(known);
+        }
+        let life = Incarnation(topic.incarnation);
+        let is_new_name = self.by_name.insert(Arc::clone(&held.key), life).is_none();
+        let is_new_life = self.lives.insert(life, Arc::new(held)).is_none();
+        Some(is_new_name && is_new_life)
     }
 
     pub(super) fn shard(&self) -> ShardId {
@@ -108,7 +132,7 @@ impl Topics {
                 let detail = format!("topic {} exists with another configuration", label(&create.name));
                 return Err(Refusal::new(ErrorCode::ConfigMismatch, detail));
             }
-            return Ok(TopicCreated { topic: Some(existing.clone()), created: false });
+            return Ok(TopicCreated { topic: Some(existing), created: false });
         }
         TopicPath::try_from(&create.name)
             .map_err(|error| Refusal::new(ErrorCode::InvalidName, error.to_string()))?;
@@ -124,8 +148,7 @@ impl Topics {
             created_ms: ts.0,
             first_incarnation: 0,
         };
-        self.by_name.insert(key(&create.name), incarnation);
-        self.lives.insert(incarnation, Arc::new(topic.clone()));
+        self.hold(&topic).expect("it has a name");
         Ok(TopicCreated { topic: Some(topic), created: true })
     }
 
@@ -145,26 +168,26 @@ impl Topics {
     }
 
     pub(super) fn update(&mut self, update: &UpdateTopic) -> Result<TopicDescription, Refusal> {
-        let current = self.describe(&update.name)?;
-        expect_life(current, Some(update.incarnation), Some(update.expected_version))?;
-        if current.config.as_ref().is_some_and(|config| config.partitions != update.config.partitions) {
+        let mut topic = self.describe(&update.name)?;
+        expect_life(&topic, Some(update.incarnation), Some(update.expected_version))?;
+        if topic.config.as_ref().is_some_and(|config| config.partitions != update.config.partitions) {
             let detail = "the number of partitions cannot be changed yet";
             return Err(Refusal::new(ErrorCode::NotSupported, detail));
         }
-        let mut topic = current.clone();
         if topic.config.as_ref() != Some(&update.config) {
             topic.config = Some(update.config.clone());
             topic.version += 1;
-            self.lives.insert(Incarnation(topic.incarnation), Arc::new(topic.clone()));
+            self.hold(&topic).expect("it has a name");
         }
         Ok(topic)
     }
 
     pub(super) fn delete(&mut self, delete: &DeleteTopic) -> Result<TopicDescription, Refusal> {
-        expect_life(self.describe(&delete.name)?, delete.incarnation, delete.expected_version)?;
+        let topic = self.describe(&delete.name)?;
+        expect_life(&topic, delete.incarnation, delete.expected_version)?;
         let life = self.by_name.remove(&key(&delete.name)).expect("described above");
-        let topic = self.lives.remove(&life).expect("names and lives change together");
-        Ok(Arc::unwrap_or_clone(topic))
+        self.lives.remove(&life).expect("names and lives change together");
+        Ok(topic)
     }
 
     /// Topics in name order.
@@ -177,9 +200,9 @@ impl Topics {
             .by_name
             .range((Bound::Excluded(from), Bound::Unbounded))
             .map_while(|(key, life)| Some((key.strip_prefix(&prefix)?, life)))
-            .filter(|(topic, _)| request.contains.as_ref().is_none_or(|text| topic.contains(text.as_str())))
-            .map(|(_, life)| self.life(*life).expect("names and lives change together"));
-        let topics: Vec<_> = found.by_ref().take(request.limit as usize).cloned().collect();
+            .filter(|(topic, _)| request.contains.as_ref().is_none_or(|text| topic.contains(text.as_str())));
+        let found_first = found.by_ref().take(request.limit as usize);
+        let topics: Vec<_> = found_first.map(|(_, life)| self.living(*life)).collect();
         TopicList { topics, more: found.next().is_some() }
     }
 
@@ -189,12 +212,12 @@ impl Topics {
         tenant: &str,
         namespace: &str,
         prefix: &str,
-    ) -> impl Iterator<Item = &TopicDescription> {
+    ) -> impl Iterator<Item = TopicDescription> {
         let from: NameKey = format!("{tenant}\0{namespace}\0{prefix}").into();
         self.by_name
             .range(from.clone()..)
             .take_while(move |(key, _)| key.starts_with(&*from))
-            .map(|(_, life)| self.life(*life).expect("names and lives change together"))
+            .map(|(_, life)| self.living(*life))
     }
 
     pub(super) fn put_namespace(&mut self, put: &PutNamespace) -> Result<NamespacePut, Refusal> {
@@ -238,8 +261,8 @@ impl Topics {
     pub(super) fn check(&self) {
         assert_eq!(self.by_name.len(), self.lives.len(), "every topic has one name");
         for (name, life) in &self.by_name {
-            let topic = self.lives.get(life).and_then(|topic| topic.name.as_ref());
-            assert_eq!(topic.map(key).as_ref(), Some(name), "name of incarnation {life}");
+            let held = self.lives.get(life).map(|topic| &topic.key);
+            assert_eq!(held, Some(name), "name of incarnation {life}");
             assert!(life.0 < Incarnation::compose(self.shard, self.next_counter).0, "counter behind {life}");
         }
     }
