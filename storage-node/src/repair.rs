@@ -164,7 +164,7 @@ fn checkpoints(dir: &Path, disk: &Arc<dyn Disk>, journal: &Repair) -> Result<Vec
     for shard in journal.streams().map(|stream| ShardId(stream.0)) {
         let newest =
             Checkpoints::new(blobs.clone(), shard).newest().map_err(|error| failed(shard, &error))?;
-        let Some((checkpoint, _)) = newest else { continue };
+        let Some(checkpoint) = newest else { continue };
         found.push(At {
             shard,
             term: term_of(&checkpoint.last),

@@ -1,5 +1,6 @@
 //! Small durable files beside the journal: checkpoints, and what a node decided once.
 
+use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -32,8 +33,21 @@ impl Blobs {
     /// # Errors
     /// See [`SealedError`]; the old blob is still there.
     pub fn put(&self, name: &str, chunks: impl IntoIterator<Item = Bytes>) -> Result<(), SealedError> {
+        self.put_with(name, |to| chunks.into_iter().try_for_each(|chunk| to.write_all(&chunk)))
+    }
+
+    /// As [`Blobs::put`], with what `fill` writes: each of its writes is one to the file, so nothing of the blob is held
+    /// here, and they should not be small.
+    ///
+    /// # Errors
+    /// See [`SealedError`]; the old blob is still there.
+    pub fn put_with(
+        &self,
+        name: &str,
+        fill: impl FnOnce(&mut dyn io::Write) -> io::Result<()>,
+    ) -> Result<(), SealedError> {
         let path = self.path(name)?;
-        sealed::write(&*self.disk, &path, chunks).map_err(|source| SealedError::Io { path, source })
+        sealed::write(&*self.disk, &path, fill).map_err(|source| SealedError::Io { path, source })
     }
 
     /// Reads a blob; `None` if there is none.

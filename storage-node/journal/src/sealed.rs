@@ -15,9 +15,14 @@ const MAGIC: u32 = u32::from_le_bytes(*b"WSL1");
 const FORMAT: u32 = 1;
 const HEADER_BYTES: usize = 16;
 
-/// Writes `path` in a seal, replacing what was there. Durable on return.
-pub(crate) fn write(disk: &dyn Disk, path: &Path, chunks: impl IntoIterator<Item = Bytes>) -> io::Result<()> {
-    replace(disk, path, |file| write_sealed(file, chunks)).map(drop)
+/// Writes `path` in a seal, replacing what was there. Durable on return. `fill` writes the content; each of its writes
+/// is one to the file.
+pub(crate) fn write(
+    disk: &dyn Disk,
+    path: &Path,
+    fill: impl FnOnce(&mut dyn io::Write) -> io::Result<()>,
+) -> io::Result<()> {
+    replace(disk, path, |file| write_sealed(file, fill)).map(drop)
 }
 
 /// Fills a new file and gives it the name `path`, replacing what was there. Durable on return.
@@ -54,19 +59,39 @@ fn fill_and_name(
     Ok(file)
 }
 
-fn write_sealed(file: &dyn DiskFile, chunks: impl IntoIterator<Item = Bytes>) -> io::Result<()> {
-    let mut digest = Digest::new(CrcAlgorithm::Crc32Iscsi);
-    let mut pos = HEADER_BYTES as u64;
-    for chunk in chunks {
-        digest.update(&chunk);
-        file.write_at(&chunk, pos)?;
-        pos += chunk.len() as u64;
+/// The content of a file behind the header, as it comes.
+struct Content<'a> {
+    file: &'a dyn DiskFile,
+    digest: Digest,
+    /// Where the next byte goes.
+    pos: u64,
+}
+
+impl io::Write for Content<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.file.write_at(bytes, self.pos)?;
+        self.digest.update(bytes);
+        self.pos += bytes.len() as u64;
+        Ok(bytes.len())
     }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+fn write_sealed(
+    file: &dyn DiskFile,
+    fill: impl FnOnce(&mut dyn io::Write) -> io::Result<()>,
+) -> io::Result<()> {
+    let digest = Digest::new(CrcAlgorithm::Crc32Iscsi);
+    let mut content = Content { file, digest, pos: HEADER_BYTES as u64 };
+    fill(&mut content)?;
     let mut header = [0; HEADER_BYTES];
     header[0..4].copy_from_slice(&MAGIC.to_le_bytes());
     header[4..8].copy_from_slice(&FORMAT.to_le_bytes());
     #[expect(clippy::cast_possible_truncation, reason = "a CRC-32 fits 32 bits; the library widens it")]
-    header[8..12].copy_from_slice(&(digest.finalize() as u32).to_le_bytes());
+    header[8..12].copy_from_slice(&(content.digest.finalize() as u32).to_le_bytes());
     file.write_at(&header, 0)
 }
 

@@ -1,11 +1,14 @@
 //! A checkpoint: a shard's state and its place in the log, in a durable file beside the journal. It speeds restart,
 //! and the log below it may be purged as far as no live record needs it.
 
+use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::Bytes;
+use parking_lot::Mutex;
 use prost::Message as _;
+use prost::encoding::{WireType, encode_key, encode_varint};
 use tokio::sync::watch;
 use weir_journal::{Blobs, SealedError};
 use weir_protocol::ids::ShardId;
@@ -13,7 +16,10 @@ use weir_protocol::ids::ShardId;
 use super::types::{
     CodecError, LogId, Membership, StoredMembership, decode_membership, encode_membership, log_id, term_of,
 };
-use crate::shard::state::{ShardState, SnapshotError};
+use crate::shard::state::{CHUNK_BYTES, ShardState, SnapshotError};
+
+/// Field of the state in [`Stored`], the last one.
+const STATE: u32 = 6;
 
 /// Why a checkpoint cannot be read.
 #[derive(Debug, thiserror::Error)]
@@ -43,6 +49,7 @@ pub struct Checkpoint {
     pub state: ShardState,
 }
 
+/// The bytes of a checkpoint. The state comes last, so that it can follow the others as it is made.
 #[derive(Clone, PartialEq, prost::Message)]
 struct Stored {
     #[prost(uint64, tag = "1")]
@@ -60,22 +67,32 @@ struct Stored {
 }
 
 impl Checkpoint {
-    /// As bytes.
-    #[must_use]
-    pub fn encode(&self) -> Bytes {
+    /// Writes the bytes in order, at most [`CHUNK_BYTES`] at once, and returns how many. Whatever the state's size, this
+    /// takes the memory of one chunk; it goes through the state twice, as its length stands before it.
+    ///
+    /// # Errors
+    /// Those of `to`, at once; some bytes may have been written.
+    pub fn encode_to(&self, to: &mut dyn io::Write) -> io::Result<u64> {
         let at = self.members.log_id().as_ref();
-        let stored = Stored {
+        let before = Stored {
             term: term_of(&self.last),
             index: self.last.index,
             members: encode_membership(self.members.membership()),
             members_term: at.map(term_of),
             members_index: at.map(|at| at.index),
-            state: self.state.encode(),
+            state: Bytes::new(),
         };
-        stored.encode_to_vec().into()
+        let mut head = before.encode_to_vec();
+        let state = self.state.freeze();
+        let len = state.encoded_len();
+        encode_key(STATE, WireType::LengthDelimited, &mut head);
+        encode_varint(len, &mut head);
+        head.chunks(CHUNK_BYTES).try_for_each(|chunk| to.write_all(chunk))?;
+        state.encode_to(to)?;
+        Ok(head.len() as u64 + len)
     }
 
-    /// From bytes of [`Checkpoint::encode`].
+    /// From the bytes of [`Checkpoint::encode_to`].
     ///
     /// # Errors
     /// [`CheckpointError`].
@@ -99,13 +116,21 @@ pub struct Checkpoints {
     given_up: Arc<watch::Sender<u64>>,
     /// Bytes of the newest one; 0 without one.
     bytes: Arc<AtomicU64>,
+    /// Place and members of the newest one, if it was read or written.
+    known: Arc<Mutex<Option<(LogId, StoredMembership)>>>,
 }
 
 impl Checkpoints {
     /// That of `shard` in `blobs`.
     #[must_use]
     pub fn new(blobs: Blobs, shard: ShardId) -> Self {
-        Self { blobs, shard, given_up: Arc::new(watch::channel(0).0), bytes: Arc::default() }
+        Self {
+            blobs,
+            shard,
+            given_up: Arc::new(watch::channel(0).0),
+            bytes: Arc::default(),
+            known: Arc::default(),
+        }
     }
 
     /// Bytes of the newest one, once it was read or written; 0 without one.
@@ -136,25 +161,40 @@ impl Checkpoints {
         self.blobs.path(&self.name()).map_or_else(|_| self.name(), |path| path.display().to_string())
     }
 
-    /// The newest one and its bytes; `None` if there is none. Blocking.
+    /// The newest one; `None` if there is none. Blocking.
     ///
     /// # Errors
     /// [`CheckpointError`]: the log before it may be gone, so the caller refuses to start.
-    pub fn newest(&self) -> Result<Option<(Checkpoint, Bytes)>, CheckpointError> {
+    pub fn newest(&self) -> Result<Option<Checkpoint>, CheckpointError> {
         let Some(bytes) = self.blobs.get(&self.name())? else { return Ok(None) };
-        self.bytes.store(bytes.len() as u64, Ordering::Relaxed);
-        Ok(Some((Checkpoint::decode(self.shard, &bytes)?, bytes)))
+        let checkpoint = Checkpoint::decode(self.shard, &bytes)?;
+        self.is_now(&checkpoint, bytes.len() as u64);
+        Ok(Some(checkpoint))
     }
 
-    /// Replaces the newest one, durably on return; returns its bytes. Blocking.
+    /// Place and members of the newest one, once it was read or written.
+    #[must_use]
+    pub fn known(&self) -> Option<(LogId, StoredMembership)> {
+        self.known.lock().clone()
+    }
+
+    /// Replaces the newest one, durably on return. Blocking.
     ///
     /// # Errors
     /// [`SealedError`]: the old one is still there.
-    pub fn put(&self, checkpoint: &Checkpoint) -> Result<Bytes, SealedError> {
-        let bytes = checkpoint.encode();
-        self.blobs.put(&self.name(), [bytes.clone()])?;
-        self.bytes.store(bytes.len() as u64, Ordering::Relaxed);
-        Ok(bytes)
+    pub fn put(&self, checkpoint: &Checkpoint) -> Result<(), SealedError> {
+        let mut bytes = 0;
+        self.blobs.put_with(&self.name(), |to| {
+            bytes = checkpoint.encode_to(to)?;
+            Ok(())
+        })?;
+        self.is_now(checkpoint, bytes);
+        Ok(())
+    }
+
+    fn is_now(&self, checkpoint: &Checkpoint, bytes: u64) {
+        *self.known.lock() = Some((checkpoint.last, checkpoint.members.clone()));
+        self.bytes.store(bytes, Ordering::Relaxed);
     }
 }
 
@@ -163,21 +203,46 @@ mod tests {
     use weir_journal::disk::sim::SimDisk;
 
     use super::*;
+    use crate::shard::state::large_state;
+
+    fn checkpoint(state: ShardState) -> Checkpoint {
+        Checkpoint { last: log_id(1, 5), members: StoredMembership::default(), state }
+    }
 
     #[test]
     fn the_size_of_the_newest_checkpoint_is_known_once_it_was_written_or_read() {
         let blobs = Blobs::open("/blobs", Arc::new(SimDisk::new())).unwrap();
-        let checkpoint = Checkpoint {
-            last: log_id(1, 5),
-            members: StoredMembership::default(),
-            state: ShardState::new(ShardId(1)),
-        };
         let writes = Checkpoints::new(blobs.clone(), ShardId(1));
-        assert_eq!(writes.bytes().load(Ordering::Relaxed), 0);
-        let written = writes.put(&checkpoint).unwrap().len() as u64;
+        assert_eq!((writes.bytes().load(Ordering::Relaxed), writes.known()), (0, None));
+        writes.put(&checkpoint(ShardState::new(ShardId(1)))).unwrap();
+        let written = blobs.get("shard-1").unwrap().unwrap().len() as u64;
         assert_eq!(writes.bytes().load(Ordering::Relaxed), written);
         let reads = Checkpoints::new(blobs, ShardId(1));
         assert!(reads.newest().unwrap().is_some());
         assert_eq!(reads.bytes().load(Ordering::Relaxed), written);
+        assert_eq!(
+            (writes.known(), reads.known().map(|(last, _)| last)),
+            (reads.known(), Some(log_id(1, 5)))
+        );
+    }
+
+    #[test]
+    fn a_checkpoint_of_many_chunks_is_the_message_that_it_was_in_one_buffer() {
+        let checkpoint = checkpoint(large_state());
+        let mut written = Vec::new();
+        let bytes = checkpoint.encode_to(&mut written).unwrap();
+        assert_eq!(bytes, written.len() as u64);
+        assert!(written.len() > 3 * CHUNK_BYTES, "{} bytes", written.len());
+        let stored = Stored {
+            term: 1,
+            index: 5,
+            members: encode_membership(checkpoint.members.membership()),
+            members_term: None,
+            members_index: None,
+            state: checkpoint.state.encode(),
+        };
+        assert!(stored.encode_to_vec() == written, "as prost makes it");
+        let read = Checkpoint::decode(ShardId(1), &Bytes::from(written)).unwrap();
+        assert!(read.state.encode() == checkpoint.state.encode());
     }
 }

@@ -20,8 +20,17 @@ use super::tripwire::Tripwire;
 use super::types::{AppliedEntry, EntryData, LogId, StoredMembership, TypeConfig, term_of};
 use crate::shard::state::{PartitionKey, ShardState};
 
-type SnapshotOf = openraft::alias::SnapshotOf<TypeConfig, Bytes>;
+type SnapshotOf = openraft::alias::SnapshotOf<TypeConfig, SnapshotBytes>;
 type SnapshotMetaOf = openraft::alias::SnapshotMetaOf<TypeConfig>;
+
+/// Where the bytes of a snapshot are.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum SnapshotBytes {
+    /// In the file of the newest checkpoint: nobody holds them in memory, and who sends them reads them there.
+    Kept,
+    /// Here: they came from a peer.
+    Given(Bytes),
+}
 
 /// Told of every entry that was applied, in order, on the task that applies: it must be short.
 pub trait AppliedLog: Send + Sync + 'static {
@@ -70,7 +79,7 @@ impl Machine {
             error => io::Error::other(format!("{}: {error}", checkpoints.path())),
         });
         let (last, members, state) = match newest? {
-            Some((Checkpoint { last, members, state }, _)) => (Some(last), members, state),
+            Some(Checkpoint { last, members, state }) => (Some(last), members, state),
             None => (None, StoredMembership::default(), empty),
         };
         fits(last, log.range(), &checkpoints)?;
@@ -146,7 +155,7 @@ impl Machine {
 }
 
 impl RaftStateMachine<TypeConfig> for Machine {
-    type SnapshotData = Bytes;
+    type SnapshotData = SnapshotBytes;
     type SnapshotBuilder = CheckpointWriter;
 
     async fn applied_state(&mut self) -> Result<(Option<LogId>, StoredMembership), io::Error> {
@@ -170,7 +179,15 @@ impl RaftStateMachine<TypeConfig> for Machine {
         CheckpointWriter { checkpoint, checkpoints: self.checkpoints.clone(), log: self.log.clone() }
     }
 
-    async fn install_snapshot(&mut self, meta: &SnapshotMetaOf, snapshot: Bytes) -> Result<(), io::Error> {
+    async fn install_snapshot(
+        &mut self,
+        meta: &SnapshotMetaOf,
+        snapshot: SnapshotBytes,
+    ) -> Result<(), io::Error> {
+        // A state begins with its newest checkpoint and is never behind it.
+        let SnapshotBytes::Given(snapshot) = snapshot else {
+            return Err(io::Error::other("the snapshot is this node's own"));
+        };
         let checkpoint = Checkpoint::decode(self.shard, &snapshot).map_err(io::Error::other)?;
         if Some(checkpoint.last) != meta.last_log_id {
             return Err(io::Error::other("the snapshot is not the one its header names"));
@@ -187,10 +204,7 @@ impl RaftStateMachine<TypeConfig> for Machine {
     }
 
     async fn get_current_snapshot(&mut self) -> Result<Option<SnapshotOf>, io::Error> {
-        let checkpoints = self.checkpoints.clone();
-        let newest = tokio::task::spawn_blocking(move || checkpoints.newest()).await;
-        let newest = newest.map_err(io::Error::other)?.map_err(io::Error::other)?;
-        Ok(newest.map(|(checkpoint, bytes)| snapshot(&checkpoint, bytes)))
+        Ok(self.checkpoints.known().map(|(last, members)| snapshot(Some(last), members)))
     }
 }
 
@@ -210,10 +224,9 @@ fn fits(last: Option<LogId>, log: Range<u64>, checkpoints: &Checkpoints) -> io::
     )))
 }
 
-fn snapshot(checkpoint: &Checkpoint, bytes: Bytes) -> SnapshotOf {
-    let meta =
-        SnapshotMetaOf { last_log_id: Some(checkpoint.last), last_membership: checkpoint.members.clone() };
-    SnapshotOf { meta, snapshot: bytes }
+fn snapshot(last: Option<LogId>, members: StoredMembership) -> SnapshotOf {
+    let meta = SnapshotMetaOf { last_log_id: last, last_membership: members };
+    SnapshotOf { meta, snapshot: SnapshotBytes::Kept }
 }
 
 /// Writes one checkpoint.
@@ -229,13 +242,15 @@ impl CheckpointWriter {
     async fn write(&self, checkpoint: Checkpoint) -> io::Result<SnapshotOf> {
         self.log.sync(checkpoint.last.index).await?;
         let checkpoints = self.checkpoints.clone();
-        let write = move || checkpoints.put(&checkpoint).map(|bytes| snapshot(&checkpoint, bytes));
+        let write = move || {
+            checkpoints.put(&checkpoint).map(|()| snapshot(Some(checkpoint.last), checkpoint.members))
+        };
         tokio::task::spawn_blocking(write).await.map_err(io::Error::other)?.map_err(io::Error::other)
     }
 }
 
 impl RaftSnapshotBuilder<TypeConfig> for CheckpointWriter {
-    type SnapshotData = Bytes;
+    type SnapshotData = SnapshotBytes;
 
     /// openraft stops a group whose snapshot fails, but a full disk is no reason to: nothing confirmed is touched. It
     /// is told of an empty snapshot then, which is older than any that it knows and changes nothing.
@@ -244,8 +259,7 @@ impl RaftSnapshotBuilder<TypeConfig> for CheckpointWriter {
         let checkpoint = checkpoint.ok_or_else(|| io::Error::other("nothing was applied yet"))?;
         Ok(self.write(checkpoint).await.unwrap_or_else(|error| {
             self.checkpoints.give_up(&error);
-            let meta = SnapshotMetaOf { last_log_id: None, last_membership: StoredMembership::default() };
-            SnapshotOf { meta, snapshot: Bytes::new() }
+            snapshot(None, StoredMembership::default())
         }))
     }
 }

@@ -3,7 +3,6 @@
 
 use std::future::Future;
 
-use bytes::Bytes;
 use openraft::alias::{SnapshotOf, VoteOf};
 use openraft::errors::{RPCError, ReplicationClosed, StreamingError, Unreachable};
 use openraft::network::{RPCOption, RaftNetworkFactory, v2::RaftNetworkV2};
@@ -13,6 +12,7 @@ use openraft::raft::{
 use openraft::{BasicNode, OptionalSend};
 use weir_protocol::ids::ShardId;
 
+use super::machine::SnapshotBytes;
 use super::types::TypeConfig;
 
 /// Makes connections to the other voters of one shard.
@@ -60,7 +60,7 @@ impl RaftNetworkFactory<TypeConfig> for Peers {
 // Every method is written out: the defaults of `pre_vote` (grants) and of adapters that forward only some of them
 // would hide a peer that is away.
 impl RaftNetworkV2<TypeConfig> for Peer {
-    type SnapshotData = Bytes;
+    type SnapshotData = SnapshotBytes;
 
     async fn append_entries(
         &mut self,
@@ -89,7 +89,7 @@ impl RaftNetworkV2<TypeConfig> for Peer {
     async fn full_snapshot(
         &mut self,
         _vote: VoteOf<TypeConfig>,
-        _snapshot: SnapshotOf<TypeConfig, Bytes>,
+        _snapshot: SnapshotOf<TypeConfig, SnapshotBytes>,
         _cancel: impl Future<Output = ReplicationClosed> + OptionalSend + 'static,
         _option: RPCOption,
     ) -> Result<SnapshotResponse<TypeConfig>, StreamingError<TypeConfig>> {

@@ -118,7 +118,8 @@ fn an_identity_is_the_golden_file_and_is_read_from_it() {
 fn what_is_sealed_is_the_golden_file_and_is_read_from_it() {
     let disk = SimDisk::new();
     let content = [Bytes::from_static(b"the state "), Bytes::from_static(b"of a shard")];
-    crate::sealed::write(&disk, Path::new("/journal/a.blob"), content).unwrap();
+    let fill = |to: &mut dyn std::io::Write| content.iter().try_for_each(|chunk| to.write_all(chunk));
+    crate::sealed::write(&disk, Path::new("/journal/a.blob"), fill).unwrap();
     is_golden("sealed-v1.bin", &read_file(&disk, "/journal/a.blob"), SEALED);
     let kept = disk.open(Path::new("/kept/a.blob"), OpenMode::Create).unwrap();
     kept.write_at(SEALED, 0).unwrap();

@@ -73,7 +73,9 @@ pub use parts::{HeldPart, PartKey, Parts};
 pub use producers::Producer;
 pub use rows::BatchRow;
 pub use slots::SlotTable;
-pub use snapshot::{Frozen, LIVES_PER_EPOCH, SnapshotError};
+#[cfg(test)]
+pub(crate) use snapshot::large_state;
+pub use snapshot::{CHUNK_BYTES, Frozen, LIVES_PER_EPOCH, SnapshotError};
 pub use subscribing::part_key;
 pub use subscriptions::Subscriptions;
 pub use topics::Topics;

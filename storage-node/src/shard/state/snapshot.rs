@@ -1,19 +1,19 @@
 //! A shard's state as bytes: what a checkpoint holds. Deterministic: equal states give equal bytes.
 
+mod decoding;
+mod encoding;
 mod lives;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use bytes::{BufMut, Bytes, BytesMut};
+use bytes::Bytes;
 use prost::Message;
-use weir_protocol::ids::{
-    ConfigVersion, Epoch, Incarnation, Offset, PartitionId, ProducerKey, Seq, ShardId, TimestampMs,
-};
-use weir_protocol::rpc::{Namespace, SlotRun, SubscriptionDescription, TopicConfig, TopicDescription, U128};
+use weir_protocol::ids::{Epoch, Incarnation, Offset, PartitionId, ProducerKey, Seq, ShardId, TimestampMs};
+use weir_protocol::rpc::{Namespace, SlotRun, SubscriptionDescription, TopicDescription, U128};
 
 use super::apply::ShardState;
-use super::cow_map::{BUCKETS, CowMap};
+use super::cow_map::CowMap;
 use super::dead_letters::DeadLetters;
 use super::dedupe::{Dedupe, PartitionKey};
 use super::held_topic::HeldTopic;
@@ -24,14 +24,13 @@ use super::partition::Partition;
 use super::parts::Parts;
 use super::patterns::Patterns;
 use super::producers::{Producer, Run};
-use super::rows::{Rows, StoredChunk};
+use super::rows::{Chunk, StoredChunk};
 use super::slots::SlotTable;
 use super::stored_keys::{StoredKey, stored_key, used_key};
-use super::stored_outputs::{self, StoredArrivals, StoredOutputLane};
-use super::stored_packs::{self, StoredPack, StoredSealed};
-use super::stored_subscriptions::{self, StoredDeadLetter, StoredPart, StoredPattern};
+use super::stored_outputs::{StoredArrivals, StoredOutputLane};
+use super::stored_packs::{StoredPack, StoredSealed};
+use super::stored_subscriptions::{StoredDeadLetter, StoredPart, StoredPattern};
 use super::subscriptions::Subscriptions;
-use super::topics::Topics;
 
 /// Format of these messages. Format 1 knew nothing of other shards, 2 nothing of subscriptions, 3 nothing of rules beyond
 /// leases, of outputs and of packs, 4 nothing of several topics, of packs that take the place of others and of restores; all
@@ -39,6 +38,9 @@ use super::topics::Topics;
 const FORMAT: u32 = 5;
 const FORMAT_MIN: u32 = 1;
 
+pub use encoding::CHUNK_BYTES;
+#[cfg(test)]
+pub(crate) use encoding::tests::large_state;
 pub use lives::LIVES_PER_EPOCH;
 
 /// Why a checkpoint cannot be used. The caller refuses to start: the log before it may be gone.
@@ -317,41 +319,6 @@ impl ShardState {
         self.freeze().encode()
     }
 
-    /// The state from [`Frozen::encode`]'s bytes.
-    ///
-    /// # Errors
-    /// [`SnapshotError`]: the shard must not start with it.
-    pub fn decode(shard: ShardId, bytes: &Bytes) -> Result<Self, SnapshotError> {
-        let stored = Stored::decode(bytes.clone())?;
-        let head = stored.head;
-        if !(FORMAT_MIN..=FORMAT).contains(&head.format) {
-            return Err(SnapshotError::Format(head.format));
-        }
-        check_head(&head, shard, &stored)?;
-        let mut state = Self::with_dedupe_rows(shard, number(head.dedupe_rows_max)?);
-        state.last_ts = TimestampMs(head.last_ts);
-        state.topics = Topics::restored(shard, head.next_counter, stored.topics, stored.namespaces)
-            .ok_or_else(|| SnapshotError::Contradiction("two topics share a name or life".to_owned()))?;
-        state.restore_neighbours(&head, stored.guests, stored.outbox, &stored.inbox, stored.slots)?;
-        state.restore_partitions(stored.partitions)?;
-        state.restore_subscriptions(&head, stored.subscriptions, stored.parts, stored.dead_letters)?;
-        state.restore_patterns(stored.patterns)?;
-        state.restore_outputs(stored.outputs, &stored.arrivals)?;
-        state.restore_packs(head.newest_pack, stored.packs)?;
-        state.dedupe.next_bucket = number(head.next_bucket)? % BUCKETS;
-        state.dedupe.orphaned_buckets = number(head.orphaned_buckets)?;
-        for stored in stored.producers {
-            let (key, producer) = producer(stored)?;
-            state.dedupe.producers.insert(key, producer);
-        }
-        for stored in stored.keys {
-            let (key, used) = used_key(&stored);
-            state.dedupe.keys.insert(key, used);
-        }
-        state.floors = state.floors_of_partitions();
-        Ok(state)
-    }
-
     /// What other shards have to do with this one, and the slots.
     fn restore_neighbours(
         &mut self,
@@ -378,34 +345,6 @@ impl ShardState {
         self.slots = Arc::new(slots);
         Ok(())
     }
-
-    fn restore_partitions(&mut self, stored: Vec<StoredPartition>) -> Result<(), SnapshotError> {
-        // Partitions share their topic's configuration in memory, so it is stored once, with the topic.
-        for stored in stored {
-            let key = PartitionKey::from(stored.key);
-            let wrong = |what: &str| SnapshotError::Contradiction(format!("partition {key:?} {what}"));
-            let (config, version) = self.config_of(key.0).ok_or_else(|| wrong("has no topic"))?;
-            let rows = Rows::from_chunks(stored.rows).ok_or_else(|| wrong("has damaged rows"))?;
-            let bounds = Offset(stored.start)..Offset(stored.end);
-            let packed = (stored_packs::sealed(&stored.sealed), Offset(stored.compacted_to));
-            let partition = Partition::restored(bounds, config, version, rows, packed);
-            let partition = partition.ok_or_else(|| wrong("is not covered by its rows and packs"))?;
-            if self.partitions.insert(key, Arc::new(partition)).is_some() {
-                return Err(wrong("is there twice"));
-            }
-        }
-        Ok(())
-    }
-
-    /// The configuration of a topic that has partitions here, and its version.
-    fn config_of(&mut self, life: Incarnation) -> Option<(Arc<TopicConfig>, ConfigVersion)> {
-        if let Some(topic) = self.topics.lives.get(&life) {
-            return Some((Arc::clone(&topic.config), ConfigVersion(topic.version)));
-        }
-        let guest = self.guests.get(&life)?;
-        let config = self.topics.held_config(guest.config.as_ref().unwrap_or(&TopicConfig::default()));
-        Some((config, ConfigVersion(guest.version)))
-    }
 }
 
 impl Frozen {
@@ -414,104 +353,14 @@ impl Frozen {
     pub fn packs(&self) -> &Arc<Packs> {
         &self.packs
     }
-
-    /// The bytes, in one buffer. Rows are encoded one by one, so nothing but the result takes memory.
-    #[must_use]
-    pub fn encode(&self) -> Bytes {
-        let mut buffer = BytesMut::new();
-        put(&mut buffer, 1, &self.head);
-        self.topics.ordered().for_each(|(life, topic)| put(&mut buffer, 2, &topic.describe(*life)));
-        self.namespaces.values().for_each(|namespace| put(&mut buffer, 3, namespace));
-        for (key, partition) in self.partitions.ordered() {
-            put(&mut buffer, 4, &stored_partition(*key, partition));
-        }
-        for (key, producer) in self.dedupe.producers.ordered() {
-            put(&mut buffer, 5, &stored_producer(*key, producer));
-        }
-        for (key, used) in self.dedupe.keys.ordered() {
-            put(&mut buffer, 6, &stored_key(*key, used));
-        }
-        self.guests.ordered().for_each(|(_, topic)| put(&mut buffer, 7, &**topic));
-        for (target, lane) in &self.outbox.lanes {
-            put(&mut buffer, 8, &stored_lane(*target, lane));
-        }
-        for (shard, source) in &self.inbox.sources {
-            let stored = StoredSource { source: shard.0, next: source.next, newest: source.newest.0 };
-            put(&mut buffer, 9, &stored);
-        }
-        self.slots.runs.iter().for_each(|run| put(&mut buffer, 10, run));
-        self.subscriptions
-            .lives
-            .ordered()
-            .for_each(|(_, subscription)| put(&mut buffer, 11, &**subscription));
-        for (key, held) in self.parts.held.ordered() {
-            put(&mut buffer, 12, &stored_subscriptions::part(*key, held));
-        }
-        for letter in &self.dead_letters.letters {
-            put(&mut buffer, 13, &stored_subscriptions::dead_letter(letter));
-        }
-        for (target, lane) in &self.outputs.lanes {
-            put(&mut buffer, 14, &stored_outputs::lane(*target, lane));
-        }
-        for (source, next) in &self.arrivals.next {
-            put(&mut buffer, 15, &StoredArrivals { source: source.0, next: *next });
-        }
-        let patterns = self.patterns.lives.values();
-        patterns.for_each(|pattern| put(&mut buffer, 20, &stored_subscriptions::pattern(pattern)));
-        stored_packs::stored_packs(&self.packs).for_each(|pack| put(&mut buffer, 30, &pack));
-        buffer.freeze()
-    }
 }
 
-/// Appends field `tag` of [`Stored`].
-fn put(buffer: &mut BytesMut, tag: u32, message: &impl Message) {
-    if buffer.capacity() - buffer.len() < message.encoded_len() + 16 {
-        // Doubling, so that the whole is copied a few times at most.
-        buffer.reserve(buffer.len().max(64 << 10).max(message.encoded_len() + 16));
-    }
-    prost::encoding::message::encode(tag, message, buffer);
-    debug_assert!(buffer.remaining_mut() > 0, "a growing buffer");
-}
-
-fn check_head(head: &Head, shard: ShardId, stored: &Stored) -> Result<(), SnapshotError> {
-    if head.shard != shard.0 {
-        let detail = format!("it is of shard {}, not of shard {shard}", head.shard);
-        return Err(SnapshotError::Contradiction(detail));
-    }
-    let counts = [
-        ("topics", head.topics, stored.topics.len()),
-        ("partitions", head.partitions, stored.partitions.len()),
-        ("producers", head.producers, stored.producers.len()),
-        ("keys", head.keys, stored.keys.len()),
-        ("namespaces", head.namespaces, stored.namespaces.len()),
-        ("guests", head.guests, stored.guests.len()),
-        ("outbox lanes", head.outbox, stored.outbox.len()),
-        ("sources", head.inbox, stored.inbox.len()),
-        ("subscriptions", head.subscriptions, stored.subscriptions.len()),
-        ("parts", head.parts, stored.parts.len()),
-        ("dead letters", head.dead_letters, stored.dead_letters.len()),
-        ("lanes of outputs", head.outputs, stored.outputs.len()),
-        ("sources of outputs", head.arrivals, stored.arrivals.len()),
-        ("patterns", head.patterns, stored.patterns.len()),
-        ("packs", head.packs, stored.packs.len()),
-    ];
-    match counts.into_iter().find(|(_, said, found)| *said != *found as u64) {
-        Some((what, said, found)) => {
-            Err(SnapshotError::Contradiction(format!("it has {found} of {said} {what}")))
-        }
-        None => Ok(()),
-    }
-}
-
-fn stored_lane(target: ShardId, lane: &Lane) -> StoredLane {
-    let row = |row: &OutboxRow| {
-        let (topic, subscription) = match &row.news {
-            News::Topic(topic) => (Some((**topic).clone()), None),
-            News::Subscription(subscription) => (None, Some((**subscription).clone())),
-        };
-        StoredRow { topic, is_deleted: row.is_deleted, subscription }
+fn row_of_lane(row: &OutboxRow) -> StoredRow {
+    let (topic, subscription) = match &row.news {
+        News::Topic(topic) => (Some((**topic).clone()), None),
+        News::Subscription(subscription) => (None, Some((**subscription).clone())),
     };
-    StoredLane { target: target.0, next: lane.next, rows: lane.rows.iter().map(row).collect() }
+    StoredRow { topic, is_deleted: row.is_deleted, subscription }
 }
 
 fn lane(stored: StoredLane) -> Result<(ShardId, Lane), SnapshotError> {
@@ -547,21 +396,9 @@ impl From<StoredPartitionKey> for PartitionKey {
     }
 }
 
-fn stored_partition(key: PartitionKey, partition: &Partition) -> StoredPartition {
-    let chunks = partition.rows().chunks().map(|chunk| StoredChunk {
-        offset: chunk.first.0.0,
-        ts: chunk.first.1.0,
-        index: chunk.first.2.0,
-        packed: chunk.packed.clone(),
-    });
-    StoredPartition {
-        key: key.into(),
-        start: partition.start.0,
-        end: partition.end.0,
-        rows: chunks.collect(),
-        sealed: stored_packs::stored_sealed(partition),
-        compacted_to: partition.compacted_to().0,
-    }
+fn stored_chunk(chunk: &Chunk) -> StoredChunk {
+    let (offset, ts, index) = chunk.first;
+    StoredChunk { offset: offset.0, ts: ts.0, index: index.0, packed: chunk.packed.clone() }
 }
 
 fn stored_producer((at, key): (PartitionKey, ProducerKey), producer: &Producer) -> StoredProducer {

@@ -14,9 +14,9 @@ use super::snapshot::SnapshotError;
 #[derive(Clone, PartialEq, Message)]
 pub(super) struct StoredOutputLane {
     #[prost(uint32, tag = "1")]
-    target: u32,
+    pub(super) target: u32,
     #[prost(uint64, tag = "2")]
-    next: u64,
+    pub(super) next: u64,
     #[prost(message, repeated, tag = "3")]
     pub(super) rows: Vec<StoredOutput>,
 }
@@ -69,11 +69,7 @@ impl ShardState {
     }
 }
 
-pub(super) fn lane(target: ShardId, lane: &OutputLane) -> StoredOutputLane {
-    StoredOutputLane { target: target.0, next: lane.next, rows: lane.rows.iter().map(stored).collect() }
-}
-
-fn stored(output: &Output) -> StoredOutput {
+pub(super) fn stored(output: &Output) -> StoredOutput {
     let Output { to: (incarnation, partition), batch, name, .. } = output;
     StoredOutput {
         incarnation: incarnation.0,

@@ -86,30 +86,33 @@ pub(super) struct StoredDeadLetter {
 }
 
 impl ShardState {
-    /// After its partitions.
     pub(super) fn restore_subscriptions(
         &mut self,
-        head: &Head,
         subscriptions: Vec<SubscriptionDescription>,
-        parts: Vec<StoredPart>,
+    ) -> Result<(), SnapshotError> {
+        self.subscriptions = Subscriptions::restored(subscriptions)
+            .ok_or_else(|| wrong("two subscriptions share a name or life"))?;
+        Ok(())
+    }
+
+    /// After its partition.
+    pub(super) fn restore_part(&mut self, stored: StoredPart) -> Result<(), SnapshotError> {
+        let key = part_key(&stored.part);
+        let partition =
+            self.partitions.get(&key.1).ok_or_else(|| wrong(format!("part {key:?} has no partition")))?;
+        let bounds = partition.start..partition.end;
+        let held = held(stored, bounds).map_err(|error| wrong(format!("part {key:?}: {error}")))?;
+        if self.parts.open(key, held) { Ok(()) } else { Err(wrong(format!("part {key:?} is there twice"))) }
+    }
+
+    pub(super) fn restore_dead_letters(
+        &mut self,
+        head: &Head,
         letters: Vec<StoredDeadLetter>,
     ) -> Result<(), SnapshotError> {
-        let wrong = |what: String| SnapshotError::Contradiction(what);
-        self.subscriptions = Subscriptions::restored(subscriptions)
-            .ok_or_else(|| wrong("two subscriptions share a name or life".to_owned()))?;
-        for stored in parts {
-            let key = part_key(&stored.part);
-            let partition =
-                self.partitions.get(&key.1).ok_or_else(|| wrong(format!("part {key:?} has no partition")))?;
-            let bounds = partition.start..partition.end;
-            let held = held(stored, bounds).map_err(|error| wrong(format!("part {key:?}: {error}")))?;
-            if !self.parts.open(key, held) {
-                return Err(wrong(format!("part {key:?} is there twice")));
-            }
-        }
         let letters = letters.into_iter().map(restored_letter).collect();
         let letters = DeadLetters::restored(head.next_dead_letter, letters)
-            .ok_or_else(|| wrong("more dead letters than were numbered".to_owned()))?;
+            .ok_or_else(|| wrong("more dead letters than were numbered"))?;
         self.dead_letters = Arc::new(letters);
         Ok(())
     }
@@ -126,6 +129,10 @@ impl ShardState {
         }
         Ok(())
     }
+}
+
+fn wrong(what: impl Into<String>) -> SnapshotError {
+    SnapshotError::Contradiction(what.into())
 }
 
 fn held(stored: StoredPart, bounds: Range<Offset>) -> Result<HeldPart, PartError> {

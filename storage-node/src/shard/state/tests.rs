@@ -226,6 +226,20 @@ fn any_sub(lives: u64) -> impl Strategy<Value = SubBatch> {
         })
 }
 
+/// What a log of random publishes leads to.
+pub(super) fn any_log() -> impl Strategy<Value = ShardState> {
+    let entries = proptest::collection::vec(proptest::collection::vec(any_sub(2), 1..4), 1..20);
+    entries.prop_map(|entries| {
+        let mut log = Log::new();
+        log.create("a", config(1));
+        log.create("b", config(2));
+        for (i, subs) in entries.iter().enumerate() {
+            log.apply_at(10 + 90 * i as u64, subs);
+        }
+        log.state
+    })
+}
+
 proptest! {
     #[test]
     fn the_same_log_gives_the_same_bytes_through_any_checkpoint(
