@@ -1,5 +1,6 @@
 //! The disk behind a trait: what the journal needs of a file system, no more.
 
+mod aligned;
 mod real;
 pub mod sim;
 
@@ -8,6 +9,7 @@ use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
+pub(crate) use aligned::{ALIGN, Aligned};
 pub use real::RealDisk;
 
 /// How a file is opened.
@@ -15,6 +17,9 @@ pub use real::RealDisk;
 pub enum OpenMode {
     /// For reading; must exist.
     Read,
+    /// For reading past the page cache; must exist. Refused where the file system cannot. Memory, positions and lengths
+    /// of reads are multiples of 4 KiB, or they are refused as [`io::ErrorKind::InvalidInput`].
+    ReadDirect,
     /// For reading and writing; must exist.
     Write,
     /// For reading, and for writing past the page cache, each write durable when it returns; must exist.

@@ -1,7 +1,8 @@
 //! Opening: lock, identity, recovery, and a current file to write into.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::path::Path;
+use std::io;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::{Arc, Condvar, Mutex, OnceLock};
 
@@ -41,12 +42,13 @@ pub(crate) fn open(
     disk.make_dir(&wal).map_err(io_error(&wal))?;
     let lock = lock_dir(&dir, &disk)?;
     let identity = IdentityFile::load_or_make(&dir, &*disk, config.identity)?;
-    let scan = recovery::scan(&config, &wal, &*disk, identity.journal_id)?;
+    let mut scan = recovery::scan(&config, &wal, &*disk, identity.journal_id)?;
+    let spares = spares(&config, &*disk, &mut scan).map_err(io_error(&wal))?;
     for path in scan.empty.iter().chain(&scan.leftovers) {
         // A sidecar that was written again took the name of what an earlier try left behind.
         files::remove_if_there(&*disk, path).map_err(io_error(path))?;
     }
-    if !(scan.empty.is_empty() && scan.leftovers.is_empty()) {
+    if !(scan.empty.is_empty() && scan.leftovers.is_empty() && spares.is_empty()) {
         disk.sync_dir(&wal).map_err(io_error(&wal))?;
     }
     let session = crate::format::session_of(scan.max_block) + 1;
@@ -59,6 +61,7 @@ pub(crate) fn open(
         last.handle.sync().map_err(io_error(&last.path))?;
     }
     let core = core(config, disk, identity.journal_id, scan);
+    core.lock().spares = spares;
     let report = Recovered { streams: streams(&core)?, torn_tail, files, scanned_bytes };
     if core.lock().files.is_empty() {
         let next = files::first(&core, FileSeq(1)).map_err(io_error(&wal))?;
@@ -79,6 +82,24 @@ pub(crate) fn open(
         current.handle = opened.map_err(io_error(&current.path))?;
     }
     Ok((core, Opened { session, durable, report }, lock))
+}
+
+/// Files that the last process had ready to be written, or kept to be: filling new ones with zeros instead takes the disk
+/// from whoever waits for this start. What is more than should be kept is left among what is to be removed.
+///
+/// None has a block under the number that it gets: the next file as it was prepared has none at all, and a spare has
+/// those of an older file. They lose their names durably before they get another, as ever.
+fn spares(config: &JournalConfig, disk: &dyn Disk, scan: &mut Scan) -> io::Result<Vec<PathBuf>> {
+    let is_spare = |path: &mut PathBuf| path.extension().is_some_and(|extension| extension == "spare");
+    let mut spares: Vec<PathBuf> = scan.leftovers.extract_if(.., is_spare).collect();
+    for path in scan.unused.drain(..) {
+        let spare = path.with_extension("spare");
+        disk.rename(&path, &spare)?;
+        spares.push(spare);
+    }
+    let kept = spares.len().min(config.spare_files as usize);
+    scan.leftovers.extend(spares.drain(..spares.len() - kept));
+    Ok(spares)
 }
 
 /// What `config` asks for, or what `auto` comes to here. A write is what tells: some file systems open a file for direct

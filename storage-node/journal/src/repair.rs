@@ -32,7 +32,7 @@ use crate::format::{
     FLAG_FILE_HEAD, FileHeader, Frame, FrameHeader, FrameKind, Frames, align_up, crc32c,
 };
 use crate::identity::{IdentityFile, lock_dir};
-use crate::window::Window;
+use crate::window::{Reader, Source, Window};
 
 /// Bytes copied at once.
 const COPY_BYTES: usize = 1 << 20;
@@ -357,7 +357,8 @@ impl Walk {
     /// Plays a file's blocks. Damage where they stop, if a later block proves that more was acknowledged.
     fn file(&mut self, at: usize) -> io::Result<Option<Found>> {
         let (seq, file_bytes) = (self.files[at].seq, self.files[at].file_bytes);
-        let mut window = Window::new(Arc::clone(&self.files[at].handle), file_bytes);
+        let (mut reader, source) = (Reader::default(), Source::new(Arc::clone(&self.files[at].handle)));
+        let mut window = Window::new(&mut reader, source, file_bytes);
         let stopped = loop {
             let pos = self.files[at].end;
             let (header, block) = match window.block(pos, seq)? {
@@ -413,8 +414,10 @@ impl Walk {
         mut pos: u32,
         mut each: impl FnMut(&BlockHeader, &[u8]),
     ) -> io::Result<()> {
+        let mut reader = Reader::default();
         for file in &self.files[files] {
-            let mut window = Window::new(Arc::clone(&file.handle), file.file_bytes);
+            let source = Source::new(Arc::clone(&file.handle));
+            let mut window = Window::new(&mut reader, source, file.file_bytes);
             while pos < file.file_bytes {
                 let mut step = BLOCK_ALIGN;
                 match window.block(pos, file.seq)? {

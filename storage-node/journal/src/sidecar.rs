@@ -17,7 +17,7 @@ use crate::format::{
     SidecarHeader, align_up,
 };
 use crate::sealed;
-use crate::window::Window;
+use crate::window::{Reader, Source, Window};
 
 /// Where the payloads of the entries in one journal file lie.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -61,7 +61,8 @@ impl FileRows {
     /// What the disk says; `InvalidData` with the position of a block that does not hold.
     pub(crate) fn scan(handle: Arc<dyn DiskFile>, file: FileSeq, end: u32) -> io::Result<Self> {
         let (mut rows, mut pos) = (Self::default(), FILE_HEADER_BYTES);
-        let mut window = Window::new(handle, end);
+        let mut reader = Reader::default();
+        let mut window = Window::new(&mut reader, Source::new(handle), end);
         while pos < end {
             let damaged =
                 |what: String| io::Error::new(io::ErrorKind::InvalidData, format!("block at {pos}: {what}"));

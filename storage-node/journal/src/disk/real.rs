@@ -12,13 +12,9 @@ use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use crate::format::BLOCK_ALIGN;
-
-use super::{DirLock, Disk, DiskFile, FileName, LockError, OpenMode};
+use super::{ALIGN, Aligned, DirLock, Disk, DiskFile, FileName, LockError, OpenMode};
 
 const ZEROS: usize = 1 << 20;
-/// What direct writes are aligned to.
-const ALIGN: usize = BLOCK_ALIGN as usize;
 
 /// The operating system's file system.
 #[derive(Debug, Clone, Copy, Default)]
@@ -29,6 +25,7 @@ impl Disk for RealDisk {
         let mut options = OpenOptions::new();
         match mode {
             OpenMode::Read => options.read(true),
+            OpenMode::ReadDirect => options.read(true).custom_flags(libc::O_DIRECT),
             OpenMode::Write | OpenMode::WriteDirect => options.read(true).write(true),
             OpenMode::Create => options.read(true).write(true).create(true).truncate(true),
         };
@@ -123,7 +120,7 @@ struct RealFile {
 struct Direct {
     file: File,
     /// Copies of what is written from elsewhere, kept for the next. One writer uses it at a time.
-    aligned: Mutex<Vec<u8>>,
+    aligned: Mutex<Aligned>,
 }
 
 impl Direct {
@@ -139,9 +136,8 @@ impl Direct {
         }
         // A panic elsewhere cannot leave it half written: it is overwritten before it is used.
         let mut buffer = self.aligned.lock().unwrap_or_else(PoisonError::into_inner);
-        buffer.resize(bytes.len() + ALIGN, 0);
-        let start = buffer.as_ptr().align_offset(ALIGN);
-        let aligned = &mut buffer[start..start + bytes.len()];
+        buffer.reserve(bytes.len());
+        let aligned = &mut buffer[..bytes.len()];
         aligned.copy_from_slice(bytes);
         self.file.write_all_at(aligned, pos)
     }
@@ -159,6 +155,9 @@ impl DiskFile for RealFile {
             match self.file.read_at(&mut buf[done..], pos + done as u64) {
                 Ok(0) => break,
                 Ok(n) => done += n,
+                // Past the page cache the end of a file whose length is not aligned cannot be asked for: it is behind
+                // what was read, and such a read is short at the end only.
+                Err(e) if e.kind() == io::ErrorKind::InvalidInput && !done.is_multiple_of(ALIGN) => break,
                 Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
                 Err(e) => return Err(e),
             }
@@ -191,8 +190,8 @@ impl DiskFile for RealFile {
     }
 
     fn fill_zero(&self, len: u64) -> io::Result<()> {
-        let zeros = vec![0_u8; ZEROS + ALIGN];
-        let zeros = &zeros[zeros.as_ptr().align_offset(ALIGN)..][..ZEROS];
+        let mut zeros = Aligned::default();
+        zeros.reserve(ZEROS);
         // Nobody reads them: in the page cache they would cost a copy and memory, and drive out what is read.
         let mut direct = len.is_multiple_of(ALIGN as u64).then(|| without_cache(&self.path).ok()).flatten();
         let mut pos = 0;

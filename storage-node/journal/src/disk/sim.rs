@@ -5,7 +5,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
-use super::{DirLock, Disk, DiskFile, FileName, LockError, OpenMode};
+use super::{ALIGN, DirLock, Disk, DiskFile, FileName, LockError, OpenMode};
 
 /// Grain at which an unsynced write may reach the platter or not.
 const SECTOR: usize = 512;
@@ -37,6 +37,7 @@ struct State {
     /// Syncs that wait.
     stalled: u64,
     refuses_direct: bool,
+    direct_reads: u64,
     capacity: Option<u64>,
     held: BTreeSet<PathBuf>,
 }
@@ -102,7 +103,13 @@ impl SimDisk {
         self.unstalled.notify_all();
     }
 
-    /// From now on no file can be opened to be written past the page cache.
+    /// Number of reads past the page cache so far.
+    #[must_use]
+    pub fn direct_reads(&self) -> u64 {
+        self.state().direct_reads
+    }
+
+    /// From now on no file can be opened to be written or read past the page cache, and reads past it fail.
     pub fn refuse_direct(&self) {
         self.state().refuses_direct = true;
     }
@@ -248,7 +255,8 @@ impl State {
 impl Disk for SimDisk {
     fn open(&self, path: &Path, mode: OpenMode) -> io::Result<Arc<dyn DiskFile>> {
         let mut state = self.state();
-        if state.refuses_direct && mode == OpenMode::WriteDirect {
+        let is_direct = matches!(mode, OpenMode::WriteDirect | OpenMode::ReadDirect);
+        if state.refuses_direct && is_direct {
             return Err(io::ErrorKind::InvalidInput.into());
         }
         let id = match (state.names.get(path), mode) {
@@ -269,7 +277,8 @@ impl Disk for SimDisk {
             }
             (None, _) => return Err(io::ErrorKind::NotFound.into()),
         };
-        Ok(Arc::new(SimFile { disk: self.clone(), id, synced_writes: mode == OpenMode::WriteDirect }))
+        let (synced_writes, direct_reads) = (mode == OpenMode::WriteDirect, mode == OpenMode::ReadDirect);
+        Ok(Arc::new(SimFile { disk: self.clone(), id, synced_writes, direct_reads }))
     }
 
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
@@ -336,11 +345,20 @@ struct SimFile {
     disk: SimDisk,
     id: u64,
     synced_writes: bool,
+    direct_reads: bool,
 }
 
 impl DiskFile for SimFile {
     fn read_at(&self, buf: &mut [u8], pos: u64) -> io::Result<usize> {
-        let state = self.disk.state();
+        let mut state = self.disk.state();
+        if self.direct_reads {
+            let is_aligned = |n: usize| n.is_multiple_of(ALIGN);
+            let pos_is = pos.is_multiple_of(ALIGN as u64);
+            if state.refuses_direct || !(pos_is && is_aligned(buf.len()) && is_aligned(buf.as_ptr().addr())) {
+                return Err(io::ErrorKind::InvalidInput.into());
+            }
+            state.direct_reads += 1;
+        }
         let bytes = &state.files[&self.id].current;
         let start = usize::try_from(pos).unwrap_or(usize::MAX).min(bytes.len());
         let n = buf.len().min(bytes.len() - start);

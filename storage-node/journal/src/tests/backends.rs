@@ -33,6 +33,49 @@ fn who_asks_for_direct_writes_where_there_are_none_is_told_so_at_the_start() {
 }
 
 #[test]
+fn what_was_written_past_the_page_cache_is_read_past_it_at_a_start() {
+    for (backend, sync, is_past) in [
+        (Backend::Auto, SyncMode::Always, true),
+        (Backend::Direct, SyncMode::Os, true),
+        (Backend::Auto, SyncMode::Os, false),
+        (Backend::Pwrite, SyncMode::Always, false),
+    ] {
+        let disk = SimDisk::new();
+        opened(&disk, backend, sync).unwrap();
+        let before = disk.direct_reads();
+        opened(&disk, backend, sync).unwrap();
+        assert_eq!(disk.direct_reads() > before, is_past, "{backend:?}, {sync:?}");
+        disk.refuse_direct();
+        let again = opened(&disk, Backend::Auto, sync).unwrap();
+        assert_eq!(again, Backend::Pwrite, "and where that is refused all is there nevertheless");
+    }
+}
+
+#[test]
+fn a_start_does_not_fill_the_file_again_that_was_prepared() {
+    for backend in [Backend::Pwrite, Backend::Direct] {
+        let disk = SimDisk::new();
+        let begin = || Journal::open(config_of(backend), Arc::new(disk.clone())).unwrap().0;
+        let header = u64::from(crate::format::FILE_HEADER_BYTES);
+        let journal = begin();
+        until("the next file is prepared", || journal.metrics().prepared_bytes == 2 * ((256 << 10) + header));
+        drop(journal);
+        for _ in 0..3 {
+            let journal = begin();
+            until("it is prepared again", || journal.metrics().prepared_bytes > 0);
+            // It is the next one, and holds what is written on.
+            for index in journal.entries(STREAM).end..journal.entries(STREAM).end + 13 {
+                append(&journal, STREAM, vec![entry(index, 20_000)]).unwrap();
+            }
+            assert!(journal.metrics().rotations > 0, "{:?}", journal.metrics());
+            let files = journal.metrics().prepared_bytes / (256 << 10);
+            assert!(files <= 1, "{files} files were filled, and one was there: {:?}", journal.metrics());
+            drop(journal);
+        }
+    }
+}
+
+#[test]
 fn each_commit_past_the_page_cache_is_one_operation_of_the_disk() {
     for (backend, operations) in [(Backend::Pwrite, 2), (Backend::Direct, 1)] {
         let disk = SimDisk::new();
