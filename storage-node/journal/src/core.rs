@@ -15,6 +15,7 @@ use crate::error::Failure;
 use crate::format::FrameKind;
 use crate::index::{Freed, ROW_BYTES};
 use crate::metrics::{Counters, add};
+use crate::pool::Pool;
 use crate::sidecar::Sidecar;
 use crate::streams::{self, LiveFile, Stream};
 
@@ -177,6 +178,8 @@ pub(crate) struct Core {
     pub(crate) failed: AtomicBool,
     pub(crate) admitted: Arc<AtomicU64>,
     pub(crate) counters: Counters,
+    /// For large reads.
+    pub(crate) pool: Arc<Pool>,
 }
 
 impl std::fmt::Debug for Core {

@@ -318,6 +318,20 @@ impl Journal {
         self.core().read_entries(stream, range, max_bytes)
     }
 
+    /// [`Journal::read_entries`] for somebody who reads much and reads it once, as after a start: see
+    /// [`Journal::read_parts`]. The entries are in memory of their own.
+    ///
+    /// # Errors
+    /// See [`ReadError`].
+    pub fn read_entries_once(
+        &self,
+        stream: StreamId,
+        range: Range<u64>,
+        max_bytes: usize,
+    ) -> Result<Vec<Entry>, ReadError> {
+        self.core().read_entries_once(stream, range, max_bytes)
+    }
+
     /// Where the payload of a synced entry lies. Blocking: its row may have left memory.
     ///
     /// # Errors
@@ -348,6 +362,19 @@ impl Journal {
     /// If `part` lies outside the payload.
     pub fn read_at(&self, location: Location, part: Range<u32>) -> Result<Bytes, ReadError> {
         self.core().read_at(location, part)
+    }
+
+    /// Reads parts of payloads for somebody who reads much and reads it once, a pack maker say: past the page cache if the
+    /// journal writes past it, neighbours together, into memory that is used again when the last of what is returned is
+    /// dropped. So nobody should keep it. Nothing is checked: the caller does. Blocking.
+    ///
+    /// # Errors
+    /// [`ReadError::Recycled`] when a file is gone; see [`ReadError`].
+    ///
+    /// # Panics
+    /// If a part lies outside its payload.
+    pub fn read_parts(&self, parts: &[(Location, Range<u32>)]) -> Result<Vec<Bytes>, ReadError> {
+        self.core().read_parts(parts)
     }
 
     /// Promises room for an append of `bytes` of payload, or refuses before anything is queued.

@@ -22,6 +22,7 @@
 
 mod bare;
 mod blobs;
+mod bulk;
 mod completion;
 mod config;
 mod core;
@@ -36,6 +37,7 @@ mod index;
 mod journal;
 mod metrics;
 mod open;
+mod pool;
 mod read;
 mod recovered;
 mod recovery;

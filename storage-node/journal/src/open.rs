@@ -150,6 +150,7 @@ fn core(config: JournalConfig, disk: Arc<dyn Disk>, journal_id: u128, scan: Scan
         failed: AtomicBool::new(false),
         admitted: Arc::new(AtomicU64::new(0)),
         counters,
+        pool: Arc::default(),
     }
 }
 

@@ -61,6 +61,29 @@ impl Core {
         Ok(*found.first().expect("a lookup gives at least one"))
     }
 
+    /// See [`crate::Journal::read_entries_once`].
+    pub(crate) fn read_entries_once(
+        &self,
+        stream: StreamId,
+        range: Range<u64>,
+        max_bytes: usize,
+    ) -> Result<Vec<Entry>, ReadError> {
+        let planned = match range.is_empty() {
+            true => return Ok(Vec::new()),
+            false => known(&self.lock(), stream, range.start)?.plan(stream, range.clone(), max_bytes)?,
+        };
+        let Planned::Rows(plans) = planned else { return self.read_entries(stream, range, max_bytes) };
+        let frames = plans.iter().filter_map(Plan::place).map(frame);
+        let parts: Vec<_> = frames.map(|frame| (frame, 0..frame.len)).collect();
+        // What cannot be read or does not hold is read again by itself, which says what is wrong with which.
+        let mut read = self.read_parts(&parts).unwrap_or_default().into_iter();
+        let load = |plan: Plan| match plan.place().and_then(|_| copied(stream, &plan, &read.next()?)) {
+            Some(entry) => Ok(entry),
+            None => self.load(stream, plan),
+        };
+        plans.into_iter().map(load).collect()
+    }
+
     fn load(&self, stream: StreamId, plan: Plan) -> Result<Entry, ReadError> {
         match plan {
             Plan::InMemory(entry) => Ok(entry),
@@ -139,9 +162,7 @@ impl Core {
     /// The frame whose payload lies at `location`, checked.
     fn frame_at(&self, location: Location) -> Result<(FrameHeader, Bytes), ReadError> {
         // The frame header before the payload says what the bytes must be.
-        let lead = u32::try_from(FRAME_HEADER_BYTES).expect("a small constant");
-        let Location { file, pos, len } = location;
-        let bytes = self.bytes_at(Location { file, pos: pos - lead, len: len + lead })?;
+        let (Location { file, pos, .. }, bytes) = (location, self.bytes_at(frame(location))?);
         let corrupt = |what| move |path| ReadError::Corrupt { path, pos, what };
         let checked = FrameHeader::parse(&bytes).map_err(|_| "frame header").and_then(|header| {
             header.verify(&bytes[FRAME_HEADER_BYTES..]).map_err(|_| "checksum").map(|()| header)
@@ -182,7 +203,7 @@ impl Core {
     }
 
     /// A handle for reading, and the path.
-    fn file(&self, seq: FileSeq) -> Result<(Arc<dyn DiskFile>, PathBuf), ReadError> {
+    pub(crate) fn file(&self, seq: FileSeq) -> Result<(Arc<dyn DiskFile>, PathBuf), ReadError> {
         let found = self.lock().file(seq).map(|file| (Arc::clone(&file.handle), file.path.clone()));
         found.ok_or(ReadError::Recycled { file: seq })
     }
@@ -197,6 +218,23 @@ impl Core {
             other => other,
         }
     }
+}
+
+/// The whole frame of the payload at `location`.
+fn frame(Location { file, pos, len }: Location) -> Location {
+    let lead = u32::try_from(FRAME_HEADER_BYTES).expect("a small constant");
+    Location { file, pos: pos - lead, len: len + lead }
+}
+
+/// The entry of a plan from its frame, if that holds; in memory of its own.
+fn copied(stream: StreamId, plan: &Plan, frame: &[u8]) -> Option<Entry> {
+    let Plan::OnDisk(index, _) = *plan else { return None };
+    let (header, payload) = (FrameHeader::parse(frame).ok()?, &frame[FRAME_HEADER_BYTES..]);
+    header.verify(payload).ok()?;
+    let FrameKind::Entry(kind) = header.kind else { return None };
+    let payload = Bytes::copy_from_slice(payload);
+    let entry = Entry { kind, term: header.at.term, leader: header.at.leader, index, payload };
+    ((header.stream, header.at.index) == (stream, index)).then_some(entry)
 }
 
 fn known(inner: &Inner, stream: StreamId, index: u64) -> Result<&Stream, ReadError> {

@@ -124,6 +124,16 @@ pub(crate) enum Plan {
     OnDisk(u64, Location),
 }
 
+impl Plan {
+    /// Where its payload lies, unless it is in memory.
+    pub(crate) fn place(&self) -> Option<Location> {
+        match self {
+            Self::InMemory(_) => None,
+            Self::OnDisk(_, at) => Some(*at),
+        }
+    }
+}
+
 /// Highest entry index of each stream in one file: the file may go when all of them are purged.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct FileSpans(pub(crate) BTreeMap<StreamId, Range<u64>>);

@@ -1,6 +1,7 @@
 #![expect(clippy::disallowed_methods, reason = "looks again until another thread is done, with a limit")]
 
 mod backends;
+mod bulk;
 mod closing;
 mod formats;
 mod golden;
@@ -66,6 +67,7 @@ fn read_all(journal: &Journal, stream: StreamId) -> Vec<Entry> {
     let (mut entries, mut next) = (Vec::new(), range.start);
     while next < range.end {
         let part = journal.read_entries(stream, next..range.end, 10_000).unwrap();
+        assert_eq!(journal.read_entries_once(stream, next..range.end, 10_000).unwrap(), part);
         next += part.len() as u64;
         entries.extend(part);
     }

@@ -118,7 +118,8 @@ impl LogStore {
             return Ok(entries);
         }
         let shared = Arc::clone(&self.shared);
-        let read = move || shared.journal.read_entries(shared.stream, range, bytes_max);
+        // What was applied is not read here again.
+        let read = move || shared.journal.read_entries_once(shared.stream, range, bytes_max);
         let entries = tokio::task::spawn_blocking(read).await.map_err(io::Error::other)?;
         entries.map_err(io::Error::other)?.into_iter().map(from_journal).collect()
     }

@@ -1,0 +1,82 @@
+//! What is read once, past the page cache if the journal writes past it.
+
+use super::*;
+
+const OTHER: StreamId = StreamId(9);
+
+/// Entries of two streams, some longer than is read at once, in several files.
+fn filled(disk: &SimDisk, backend: Backend) -> Journal {
+    let config = JournalConfig {
+        backend,
+        file_bytes: 16 << 20,
+        max_bytes: 64 << 20,
+        max_block_bytes: 4 << 20,
+        recent_bytes_max: 0,
+        pending_bytes_max: 8 << 20,
+        ..config()
+    };
+    let (journal, _) = Journal::open(config, Arc::new(disk.clone())).unwrap();
+    for (index, bytes) in (0..).zip([10, 90_000, 5_000, 3_000_000, 70, 200_000, 1_500_000, 1, 4_000, 4_096]) {
+        append(&journal, STREAM, vec![entry(index, bytes)]).unwrap();
+        append(&journal, OTHER, vec![entry(2 * index, bytes / 3), entry(2 * index + 1, 700)]).unwrap();
+    }
+    journal
+}
+
+#[test]
+fn parts_are_what_lies_there_whatever_order_they_come_in() {
+    for backend in [Backend::Pwrite, Backend::Direct] {
+        let disk = SimDisk::new();
+        let journal = filled(&disk, backend);
+        let is_past = |reads| (disk.direct_reads() > reads) == (backend == Backend::Direct);
+        for stream in [STREAM, OTHER] {
+            let entries = journal.read_entries(stream, journal.entries(stream), usize::MAX).unwrap();
+            let mut parts = Vec::new();
+            let mut expected = Vec::new();
+            for (number, entry) in entries.iter().enumerate() {
+                let at = journal.locate(stream, entry.index).unwrap();
+                let middle = at.len / 3 * (number as u32 % 4).min(2);
+                for part in [0..middle, middle..at.len, at.len..at.len] {
+                    expected.push(entry.payload.slice(part.start as usize..part.end as usize));
+                    parts.push((at, part));
+                }
+            }
+            let reads = disk.direct_reads();
+            assert_eq!(journal.read_parts(&parts).unwrap(), expected);
+            assert!(is_past(reads), "{backend:?}");
+            parts.reverse();
+            expected.reverse();
+            assert_eq!(journal.read_parts(&parts).unwrap(), expected);
+            assert_eq!(
+                journal.read_entries_once(stream, journal.entries(stream), usize::MAX).unwrap(),
+                entries
+            );
+        }
+        assert_eq!(journal.read_parts(&[]).unwrap(), Vec::<Bytes>::new());
+        disk.refuse_direct();
+        assert_eq!(read_all(&journal, STREAM).len(), 10);
+    }
+}
+
+#[test]
+fn who_reads_once_is_told_the_same_of_what_is_damaged_or_gone() {
+    for backend in [Backend::Pwrite, Backend::Direct] {
+        let disk = SimDisk::new();
+        let journal = filled(&disk, backend);
+        let at = journal.locate(STREAM, 5).unwrap();
+        let path = PathBuf::from(format!("/journal/wal/{:016x}.wal", at.file.0));
+        disk.flip_bit(&path, at.pos as usize + 100, 3);
+        let told = |range: std::ops::Range<u64>| {
+            let [usual, once] = [
+                journal.read_entries(STREAM, range.clone(), usize::MAX),
+                journal.read_entries_once(STREAM, range, usize::MAX),
+            ];
+            assert_eq!(format!("{usual:?}"), format!("{once:?}"));
+            once
+        };
+        assert!(matches!(told(0..10), Err(ReadError::Corrupt { pos, .. }) if pos == at.pos));
+        assert_eq!(told(6..10).unwrap().len(), 4);
+        assert!(matches!(told(10..11), Err(ReadError::BeyondEnd { .. })));
+        assert!(told(3..3).unwrap().is_empty());
+    }
+}
