@@ -9,6 +9,7 @@
 //!
 //! [`Node::start`] makes it run; `weir dev` runs one beside a gateway.
 
+mod background;
 pub mod clock;
 pub mod config;
 pub mod keeper;

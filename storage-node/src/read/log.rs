@@ -1,7 +1,9 @@
 //! Batches from the shard's log: from memory, or from the journal.
 
+use std::ops::Range;
+
 use bytes::Bytes;
-use weir_journal::{Journal, ReadError, StreamId};
+use weir_journal::{Journal, Location, ReadError, StreamId};
 use weir_protocol::batch::Batch;
 use weir_protocol::error::ErrorCode;
 use weir_protocol::ids::LogIndex;
@@ -37,6 +39,63 @@ pub async fn from_log(shard: &ShardHandle, rows: &[BatchRow]) -> Result<Vec<Batc
         None => Ok(loaded.next().expect("one was loaded for each that is not in memory")),
     };
     hot.into_iter().map(body).collect()
+}
+
+/// Batches of the log that are read to be put into a pack, once: what is not in memory is read by [`FromLog::load`], on
+/// whatever thread may block. Readers find as much in memory after it as before.
+pub(crate) struct FromLog {
+    journal: Journal,
+    stream: StreamId,
+    rows: Vec<BatchRow>,
+    hot: Vec<Option<Bytes>>,
+}
+
+impl FromLog {
+    /// What is in memory of the rows' batches.
+    pub(crate) fn begin(shard: &ShardHandle, rows: Vec<BatchRow>) -> Self {
+        let hot = shard.shared.recent(&rows);
+        Self { journal: shard.journal.clone(), stream: shard.stream(), rows, hot }
+    }
+
+    /// The rows' batches, with nothing stamped. They are in memory that others wait for, and should soon be dropped.
+    /// Blocking.
+    ///
+    /// # Errors
+    /// As [`from_log`].
+    pub(crate) fn load(self) -> Result<Vec<Batch>, Refusal> {
+        let Self { journal, stream, rows, hot } = self;
+        let missing: Vec<BatchRow> =
+            rows.iter().zip(&hot).filter(|(_, body)| body.is_none()).map(|(row, _)| *row).collect();
+        // Whatever is wrong with it, the usual way tells; and entries that are not written yet are in memory there.
+        let loaded = match load_parts(&journal, stream, &missing) {
+            Some(batches) => batches,
+            None => load(&journal, stream, &missing)?.0,
+        };
+        let mut loaded = loaded.into_iter();
+        let body = |hot: Option<Bytes>| match hot {
+            Some(body) => Batch::from_checked(body).map_err(|error| corrupt(&error)),
+            None => Ok(loaded.next().expect("one was loaded for each that is not in memory")),
+        };
+        hot.into_iter().map(body).collect()
+    }
+}
+
+/// The rows' batches, each verified by its checksum, if all can be read.
+fn load_parts(journal: &Journal, stream: StreamId, rows: &[BatchRow]) -> Option<Vec<Batch>> {
+    let mut parts: Vec<(Location, Range<u32>)> = Vec::with_capacity(rows.len());
+    let mut entry: Option<(LogIndex, Location)> = None;
+    for row in rows {
+        let at = match entry {
+            Some((index, at)) if index == row.index => at,
+            _ => journal.locate(stream, row.index.0).ok()?,
+        };
+        entry = Some((row.index, at));
+        let part = row.pos..row.pos + row.len;
+        // Beyond its end if a repair put an empty entry there.
+        parts.push((part.end <= at.len).then_some((at, part))?);
+    }
+    let bodies = journal.read_parts(&parts).ok()?;
+    bodies.into_iter().map(|body| Batch::parse(body).ok()).collect()
 }
 
 /// One batch of the log, with nothing stamped.

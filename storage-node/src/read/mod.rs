@@ -16,5 +16,6 @@ pub use bodies::batch_of_letter;
 pub(crate) use bodies::from_packs;
 pub use early::EarlyReader;
 pub use filtered::{Filtered, parse as parse_filter};
+pub(crate) use log::FromLog;
 pub use log::{batch_of, from_log};
 pub use reader::{Allowance, Bounds, ReadBatches, Reader};

@@ -215,8 +215,7 @@ impl Compactor {
         let mut there = Vec::new();
         for (id, shard) in shards {
             let seen = Seen::of(shard);
-            let found = tokio::task::spawn_blocking(move || compacted_partitions(&seen));
-            let found = found.await.map_err(|error| internal(&error))?;
+            let found = self.tier.background.run(move || compacted_partitions(&seen)).await?;
             there.extend(found.into_iter().map(|(key, standing)| ((*id, key), standing)));
         }
         self.again.retain(|place, _| there.iter().any(|(of, _)| of == place));
@@ -305,11 +304,11 @@ impl Compactor {
             while let Some((_, batches)) = reading.next().await? {
                 let rules = std::mem::take(&mut pass.rules);
                 let mut rules = Arc::into_inner(rules).expect("nobody else has it while it is made");
-                let noted = tokio::task::spawn_blocking(move || {
+                let noting = move || {
                     let noted = note_all(&mut rules, &batches);
                     (rules, noted)
-                });
-                let (rules, noted) = noted.await.map_err(|error| internal(&error))?;
+                };
+                let (rules, noted) = self.tier.background.run(noting).await?;
                 pass.rules = Arc::new(rules);
                 is_full = !noted.map_err(|error| reading.damaged(&error))?;
                 if is_full {
@@ -352,7 +351,9 @@ impl Compactor {
             let place = (pass.place.1, run.pack);
             let mut reading = Reading::open(&self.tier, seen, place, run.records.clone()).await?;
             while let Some((_, batches)) = reading.next().await? {
-                let left = left_of(&pass.rules, batches).await?.map_err(|error| reading.damaged(&error))?;
+                let left = left_of(&self.tier, &pass.rules, batches)
+                    .await?
+                    .map_err(|error| reading.damaged(&error))?;
                 left.iter().for_each(|left| found.add(left));
             }
         }
@@ -417,11 +418,12 @@ impl Compactor {
         let key = pass.place.1;
         let mut reading = Reading::open(&self.tier, seen, (key, run.pack), run.records.clone()).await?;
         while let Some((rows, batches)) = reading.next().await? {
-            let left = left_of(&pass.rules, batches).await?.map_err(|error| reading.damaged(&error))?;
+            let left =
+                left_of(&self.tier, &pass.rules, batches).await?.map_err(|error| reading.damaged(&error))?;
             left.iter().for_each(|left| found.add(left));
             let of_block = rows.into_iter().map(|row| (key, row)).collect();
             let kept = left.into_iter().map(|left| left.batch.unplaced()).collect();
-            let (made, packed) = pack(writer, of_block, kept).await?;
+            let (made, packed) = pack(&self.tier, writer, of_block, kept).await?;
             writer = made;
             upload.write(packed?).await?;
         }
@@ -483,13 +485,11 @@ fn note_all(rules: &mut Rules, batches: &[Batch]) -> Result<bool, BatchError> {
 }
 
 /// What is left of some batches, on another thread: they are decompressed, and perhaps compressed again.
-async fn left_of(rules: &Arc<Rules>, batches: Vec<Batch>) -> Result<Result<Vec<Left>, BatchError>, Refusal> {
+async fn left_of(
+    tier: &Tier,
+    rules: &Arc<Rules>,
+    batches: Vec<Batch>,
+) -> Result<Result<Vec<Left>, BatchError>, Refusal> {
     let rules = Arc::clone(rules);
-    let left =
-        tokio::task::spawn_blocking(move || batches.iter().map(|batch| rules.left_of(batch)).collect());
-    left.await.map_err(|error| internal(&error))
-}
-
-fn internal(error: &dyn std::fmt::Display) -> Refusal {
-    Refusal::new(ErrorCode::Internal, error.to_string())
+    tier.background.run(move || batches.iter().map(|batch| rules.left_of(batch)).collect()).await
 }

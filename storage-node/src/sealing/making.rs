@@ -10,6 +10,7 @@ use weir_tier::pack::{PackSummary, PackWriter, PushError};
 use weir_tier::store::{PackName, StoreError, Upload};
 
 use super::exporter::ExporterError;
+use crate::read::FromLog;
 use crate::replica::ShardHandle;
 use crate::shard::command::{Change, Command, Seal, SealedPart};
 use crate::shard::entry::{ENTRY_OVERHEAD_BYTES, SubBatch};
@@ -62,19 +63,40 @@ pub(super) async fn finish(writer: PackWriter, mut upload: Upload) -> Result<Pac
     Ok(summary)
 }
 
-/// Compresses on another thread: it takes milliseconds.
+/// A writer, and what it has ready to be sent.
+pub(super) type Packed = (PackWriter, Result<bytes::Bytes, SealError>);
+
+/// Compresses on the background thread: it takes milliseconds.
 pub(super) async fn pack(
-    mut writer: PackWriter,
+    tier: &Tier,
+    writer: PackWriter,
     rows: Vec<(PartitionKey, BatchRow)>,
     batches: Vec<Batch>,
-) -> Result<(PackWriter, Result<bytes::Bytes, PushError>), Refusal> {
-    let packed = tokio::task::spawn_blocking(move || {
-        let pushed = rows.iter().zip(&batches);
-        let pushed = pushed.map(|((key, row), batch)| writer.push(*key, row.base_offset, row.ts, batch));
-        let result = pushed.collect::<Result<Vec<()>, _>>().map(|_| writer.take_ready());
-        (writer, result)
-    });
-    packed.await.map_err(|error| Refusal::new(ErrorCode::Internal, error.to_string()))
+) -> Result<Packed, Refusal> {
+    tier.background.run(move || push(writer, &rows, &batches)).await
+}
+
+/// Reads from the journal what is not in memory, and compresses, on the background thread.
+pub(super) async fn pack_from_log(
+    tier: &Tier,
+    shard: &ShardHandle,
+    writer: PackWriter,
+    rows: Vec<(PartitionKey, BatchRow)>,
+) -> Result<Packed, Refusal> {
+    let reading = FromLog::begin(shard, rows.iter().map(|(_, row)| *row).collect());
+    let packed = move || match reading.load() {
+        Ok(batches) => push(writer, &rows, &batches),
+        Err(refusal) => (writer, Err(refusal.into())),
+    };
+    tier.background.run(packed).await
+}
+
+fn push(mut writer: PackWriter, rows: &[(PartitionKey, BatchRow)], batches: &[Batch]) -> Packed {
+    let pushed = rows.iter().zip(batches);
+    let mut pushed = pushed.map(|((key, row), batch)| writer.push(*key, row.base_offset, row.ts, batch));
+    let result = pushed.try_for_each(|pushed| pushed.map_err(SealError::from));
+    let ready = result.map(|()| writer.take_ready());
+    (writer, ready)
 }
 
 pub(super) fn seal_of(name: &PackName, summary: &PackSummary) -> Seal {

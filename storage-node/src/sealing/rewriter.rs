@@ -121,11 +121,8 @@ impl Rewriter {
         };
         let (left_out, bytes_max) = (left_out.clone(), self.tier.seal_bytes);
         // It walks through all partitions.
-        let planned = tokio::task::spawn_blocking(move || {
-            (plan((&seen.packs, &left_out), &seen.partitions, below, bytes_max), seen)
-        });
-        let planned = planned.await.map_err(|error| Refusal::new(ErrorCode::Internal, error.to_string()))?;
-        let (Some(plan), seen) = planned else {
+        let planned = move || (plan((&seen.packs, &left_out), &seen.partitions, below, bytes_max), seen);
+        let (Some(plan), seen) = self.tier.background.run(planned).await? else {
             self.next_plan.insert(shard.shard, Instant::now() + PAUSE);
             return Ok(());
         };
@@ -182,7 +179,7 @@ impl Rewriter {
             let copied = async {
                 let source = sources.get_mut(&run.pack).ok_or_else(|| wrong("a plan without its pack"))?;
                 let partition = seen.partitions.get(run.key).ok_or_else(|| wrong("a run of no partition"))?;
-                copy_run(run, partition, source, writer, &mut upload).await
+                copy_run(&self.tier, (run, partition), source, writer, &mut upload).await
             };
             match copied.await {
                 Ok(made) => writer = made,
@@ -215,8 +212,8 @@ impl Rewriter {
 
 /// Copies one run: the batches of its blocks that the partition's rows name, each as it was.
 async fn copy_run(
-    run: &Run,
-    partition: &Partition,
+    tier: &Tier,
+    (run, partition): (&Run, &Partition),
     source: &mut Source,
     mut writer: PackWriter,
     upload: &mut Upload,
@@ -229,7 +226,7 @@ async fn copy_run(
         let bytes: u64 = found.iter().map(|(_, batch)| batch.bytes().len() as u64).sum();
         let (of_block, found) =
             found.into_iter().map(|(row, batch)| ((run.key, row), batch.unplaced())).unzip();
-        let (made, packed) = pack(writer, of_block, found).await?;
+        let (made, packed) = pack(tier, writer, of_block, found).await?;
         writer = made;
         upload.write(packed?).await?;
         pace(began, bytes).await;

@@ -16,11 +16,10 @@ use weir_tier::store::{Listed, PackName, StoreError};
 
 use super::deleting::Deleter;
 use super::exporter::{Exporter, ExporterError};
-use super::making::{PARTITIONS_MAX, SealError, commit, finish, pack, seal_of};
+use super::making::{PARTITIONS_MAX, SealError, commit, finish, pack_from_log, seal_of};
 use super::sweep;
 use super::unreadable::Unreadable;
 use crate::clock;
-use crate::read;
 use crate::replica::ShardHandle;
 use crate::shard::command::Change;
 use crate::shard::state::{BatchRow, PartitionKey, oldest_batches};
@@ -248,9 +247,7 @@ impl Sealer {
         for step in steps(rows) {
             let began = Instant::now();
             let packed = async {
-                let batches =
-                    read::from_log(shard, &step.iter().map(|(_, row)| *row).collect::<Vec<_>>()).await?;
-                let (made, result) = pack(writer, step.to_vec(), batches).await?;
+                let (made, result) = pack_from_log(&self.tier, shard, writer, step.to_vec()).await?;
                 Ok::<_, SealError>((made, result?))
             };
             let sent = match packed.await {

@@ -72,6 +72,7 @@ impl Play {
             uploads: Uploads::default(),
             is_deposed: AtomicBool::new(false),
             metrics: TierMetrics::register(&Registry::new()).unwrap(),
+            background: crate::background::Background::start().unwrap(),
         });
         Self::with_node(node, tier, dir)
     }

@@ -16,6 +16,7 @@ use weir_tier::pack::BlockCodec;
 use weir_tier::snapshot::{ExportError, Exports};
 use weir_tier::store::{OpenError, PackName, Store, StoreConfig};
 
+use crate::background::Background;
 use crate::config::{NodeConfig, PackCodec};
 use crate::layout::Layout;
 use crate::metrics::TierMetrics;
@@ -37,6 +38,9 @@ pub enum TierError {
     /// The cache's folder cannot be used.
     #[error("the cache of cold data: {0}")]
     Cache(#[source] std::io::Error),
+    /// Packs have no thread to be made on.
+    #[error("no thread for the making of packs: {0}")]
+    Thread(#[source] std::io::Error),
     /// The newest manifest cannot be looked for.
     #[error("what the store says of the cluster: {0}")]
     Manifest(#[from] ExportError),
@@ -82,6 +86,8 @@ pub struct Tier {
     pub(crate) dedupe_rows: u32,
     /// Counters.
     pub(crate) metrics: TierMetrics,
+    /// Where packs are made.
+    pub(crate) background: Background,
 }
 
 /// While somebody waits for it, each shard makes a pack, and the node a manifest, no more often than this.
@@ -137,6 +143,7 @@ impl Tier {
             data_shards: layout.data_shards,
             dedupe_rows: layout.dedupe_rows,
             metrics,
+            background: Background::start().map_err(TierError::Thread)?,
         }))
     }
 
