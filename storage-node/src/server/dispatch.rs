@@ -61,7 +61,9 @@ impl Service for NodeService {
             }
             Method::Read => spawn(cursor::read(shard, body, reply)),
             Method::Subscribe => {
-                cursor::subscribe(shard, body, reply).map(spawn);
+                if let Some(subscribing) = cursor::subscribe(shard, body, reply) {
+                    spawn(subscribing);
+                }
             }
             Method::PartitionStats => answer(reply, topics::partition_stats(&shard, body)),
             Method::ProducerState => answer(reply, topics::producer_state(&shard, body)),
