@@ -31,7 +31,8 @@ impl Frozen {
     /// The bytes, in one buffer.
     #[must_use]
     pub fn encode(&self) -> Bytes {
-        let mut bytes = BytesMut::with_capacity(usize::try_from(self.encoded_len()).unwrap_or(0)).writer();
+        // Not counted first: that takes as long as the rest.
+        let mut bytes = BytesMut::new().writer();
         self.encode_to(&mut bytes).expect("writing to memory does not fail");
         bytes.into_inner().freeze()
     }
