@@ -167,7 +167,7 @@ impl Connection<'_> {
     /// (`writer_ended`), or the server drained.
     pub(super) async fn run(
         &self,
-        mut reader: FrameReader,
+        reader: &mut FrameReader,
         drain: &CancellationToken,
         writer_ended: &CancellationToken,
     ) -> EndReason {
@@ -176,7 +176,7 @@ impl Connection<'_> {
         let mut ticks = interval_at(first, self.config.ping_interval);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
-            if let Err(reason) = self.take_frames(&mut reader) {
+            if let Err(reason) = self.take_frames(reader) {
                 return reason;
             }
             let is_draining = self.shared.is_draining.load(Ordering::Relaxed);

@@ -183,7 +183,7 @@ struct OpenConnection<'a> {
 }
 
 impl OpenConnection<'_> {
-    async fn run(&self, reader: FrameReader, writer: FrameWriter, peer: Peer) -> EndReason {
+    async fn run(&self, mut reader: FrameReader, writer: FrameWriter, peer: Peer) -> EndReason {
         let writer_ended = CancellationToken::new();
         let (shared, ended) = (Arc::clone(&self.shared), writer_ended.clone().drop_guard());
         let mut writing = self.inner.tasks.spawn(async move {
@@ -194,11 +194,13 @@ impl OpenConnection<'_> {
         let service = &*self.inner.service;
         let connection =
             Connection { shared: Arc::clone(&self.shared), config: &self.inner.config, service, peer };
-        let reason = connection.run(reader, &self.inner.drain, &writer_ended).await;
+        let reason = connection.run(&mut reader, &self.inner.drain, &writer_ended).await;
         self.shared.cancel_all();
-        // What was answered before the end is still written, if the peer takes it.
+        // What was answered before the end is still written, if the peer takes it. Within a process a peer whose frames
+        // nobody takes any more takes none either: the reader stays until then.
         self.shared.outbox.finish();
         let _ = timeout(FLUSH_DEADLINE, &mut writing).await;
+        drop(reader);
         reason
     }
 }

@@ -63,3 +63,27 @@ async fn a_server_that_ends_leaves_nothing_on_anybodys_account() {
         assert_eq!((counts.connections, counts.calls_in_flight, counts.queued_bytes), (0, 0, 0));
     }
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_call_that_meets_a_drain_is_refused_or_not_sent_and_never_unknown() {
+    for _ in 0..300 {
+        let (link, server) = memory_link(link_config(), server_config(), echo());
+        link.connected(SOON).await.unwrap();
+        let calling = tokio::spawn(async move {
+            let mut answers = 0;
+            loop {
+                match call(&link, "x").await {
+                    Ok(_) => answers += 1,
+                    Err(error) => return (answers, error),
+                }
+            }
+        });
+        tokio::task::yield_now().await;
+        server.shutdown(SOON).await;
+        let (answers, error) = calling.await.unwrap();
+        assert!(
+            matches!(error, CallError::Refused(_) | CallError::NotSent(_)),
+            "after {answers} answers: {error:?}"
+        );
+    }
+}
