@@ -87,6 +87,8 @@ fn give_way() {
 
 #[cfg(test)]
 mod tests {
+    use futures_util::FutureExt as _;
+
     use super::*;
 
     #[cfg(target_os = "linux")]
@@ -116,11 +118,16 @@ mod tests {
     async fn what_was_handed_over_is_done_before_it_ends() {
         let background = Background::start().unwrap();
         let (tell, told) = std::sync::mpsc::channel();
+        let (release, held) = std::sync::mpsc::channel::<()>();
+        // Polled once: handed over, and nobody waits.
+        assert!(background.run(move || held.recv()).now_or_never().is_none());
         for number in 0..3 {
             let tell = tell.clone();
-            background.run(move || tell.send(number).unwrap()).await.unwrap();
+            assert!(background.run(move || tell.send(number).unwrap()).now_or_never().is_none());
         }
-        drop((background, tell));
-        assert_eq!(told.iter().collect::<Vec<_>>(), [0, 1, 2]);
+        let ending = std::thread::spawn(move || drop(background));
+        drop(release);
+        ending.join().unwrap();
+        assert_eq!(told.try_iter().collect::<Vec<_>>(), [0, 1, 2]);
     }
 }

@@ -223,8 +223,13 @@ fn free(core: &Core, retired: &mut VecDeque<PathBuf>) -> io::Result<()> {
     let mut spares = Vec::new();
     let mut done = Ok(());
     while let Some(path) = retired.front() {
-        let kept = core.lock().spares.len() + spares.len() < core.config.spare_files as usize;
         let spare = path.with_extension("spare");
+        let kept = {
+            let inner = core.lock();
+            // A file that was prepared and never written may be kept under the name already.
+            inner.spares.len() + spares.len() < core.config.spare_files as usize
+                && !inner.spares.contains(&spare)
+        };
         // The sidecar goes first. If a crash keeps it nevertheless, it is alone, and the next open removes it; its
         // number is never another file's.
         done = remove_if_there(&*core.disk, &Sidecar::path(path))

@@ -12,7 +12,7 @@ use crate::disk::{DirLock, Disk, OpenMode};
 use crate::entry::{FileSeq, LogPosition, Lsn, StreamId};
 use crate::error::{OpenError, ReadError};
 use crate::files;
-use crate::format::{BLOCK_ALIGN, FILE_HEADER_BYTES};
+use crate::format::{BLOCK_ALIGN, FILE_HEADER_BYTES, FileHeader};
 use crate::identity::{IdentityFile, lock_dir};
 use crate::metrics::{Counters, add};
 use crate::recovered::{Recovered, RecoveredStream};
@@ -43,7 +43,7 @@ pub(crate) fn open(
     let lock = lock_dir(&dir, &disk)?;
     let identity = IdentityFile::load_or_make(&dir, &*disk, config.identity)?;
     let mut scan = recovery::scan(&config, &wal, &*disk, identity.journal_id)?;
-    let spares = spares(&config, &*disk, &mut scan).map_err(io_error(&wal))?;
+    let spares = spares(&config, &*disk, identity.journal_id, &mut scan).map_err(io_error(&wal))?;
     for path in scan.empty.iter().chain(&scan.leftovers) {
         // A sidecar that was written again took the name of what an earlier try left behind.
         files::remove_if_there(&*disk, path).map_err(io_error(path))?;
@@ -88,18 +88,43 @@ pub(crate) fn open(
 /// from whoever waits for this start. What is more than should be kept is left among what is to be removed.
 ///
 /// None has a block under the number that it gets: the next file as it was prepared has none at all, and a spare has
-/// those of an older file. They lose their names durably before they get another, as ever.
-fn spares(config: &JournalConfig, disk: &dyn Disk, scan: &mut Scan) -> io::Result<Vec<PathBuf>> {
-    let is_spare = |path: &mut PathBuf| path.extension().is_some_and(|extension| extension == "spare");
+/// those of an older file of this journal, which its header says. They lose their names durably before they get another,
+/// as ever.
+fn spares(
+    config: &JournalConfig,
+    disk: &dyn Disk,
+    journal_id: u128,
+    scan: &mut Scan,
+) -> io::Result<Vec<PathBuf>> {
+    let next = scan.files.last().map_or(FileSeq(1), |file| file.seq.next());
+    let is_spare = |path: &mut PathBuf| {
+        path.extension().is_some_and(|extension| extension == "spare")
+            && header_of(disk, path)
+                .is_some_and(|header| header.journal_id == journal_id && header.file <= next)
+    };
     let mut spares: Vec<PathBuf> = scan.leftovers.extract_if(.., is_spare).collect();
     for path in scan.unused.drain(..) {
         let spare = path.with_extension("spare");
+        if spares.contains(&spare) {
+            scan.leftovers.push(path);
+            continue;
+        }
         disk.rename(&path, &spare)?;
+        // What had that name and was no spare is gone with it.
+        scan.leftovers.retain(|leftover| *leftover != spare);
         spares.push(spare);
     }
     let kept = spares.len().min(config.spare_files as usize);
     scan.leftovers.extend(spares.drain(..spares.len() - kept));
     Ok(spares)
+}
+
+/// What a file says of itself; `None` if that cannot be read.
+fn header_of(disk: &dyn Disk, path: &Path) -> Option<FileHeader> {
+    let mut bytes = vec![0; FILE_HEADER_BYTES as usize];
+    let file = disk.open(path, OpenMode::Read).ok()?;
+    let read = file.read_at(&mut bytes, 0).ok()?;
+    FileHeader::parse(&bytes[..read]).ok()
 }
 
 /// What `config` asks for, or what `auto` comes to here. A write is what tells: some file systems open a file for direct

@@ -199,7 +199,9 @@ impl Scanner<'_> {
             // Its head block is written and synced together with the first commit that needs it: without the head
             // nothing in it was acknowledged.
             let blocks = self.check_acknowledged(&file, reader, stopped)?;
-            if blocks == 0 { &mut self.scan.unused } else { &mut self.scan.empty }.push(file.path);
+            // What is left of a head that was cut off in the middle must not lie where the next head is written.
+            let is_clean = blocks == 0 && matches!(stopped, BlockError::NoMagic | BlockError::OtherFile(_));
+            if is_clean { &mut self.scan.unused } else { &mut self.scan.empty }.push(file.path);
             return Ok(());
         }
         self.stopped = stopped;

@@ -39,9 +39,13 @@ impl Source {
 
     /// Reads as [`DiskFile::read_at`] does. Past the page cache only what is aligned, as memory, position and length.
     pub(crate) fn read(&self, memory: &mut [u8], pos: u32) -> io::Result<usize> {
-        // If it is more than that direct reads do not work here, the usual way tells.
+        // If it is more than that direct reads do not work here, the usual way tells; and where the file ends is told by it
+        // alone, because some file systems give less of the middle too.
         let direct = self.direct.as_ref().and_then(|direct| direct.read_at(memory, u64::from(pos)).ok());
-        direct.map_or_else(|| self.handle.read_at(memory, u64::from(pos)), Ok)
+        match direct {
+            Some(read) if read == memory.len() => Ok(read),
+            _ => self.handle.read_at(memory, u64::from(pos)),
+        }
     }
 }
 

@@ -88,7 +88,11 @@ impl Checkpoint {
         encode_key(STATE, WireType::LengthDelimited, &mut head);
         encode_varint(len, &mut head);
         head.chunks(CHUNK_BYTES).try_for_each(|chunk| to.write_all(chunk))?;
-        state.encode_to(to)?;
+        let written = state.encode_to(to)?;
+        // Its length stands before it already: with another one nobody could read what is about to replace the last.
+        if written != len {
+            return Err(io::Error::other(format!("a state of {len} bytes came to {written}")));
+        }
         Ok(head.len() as u64 + len)
     }
 

@@ -3,6 +3,7 @@
 use std::time::Instant;
 
 use super::*;
+use crate::disk::OpenMode;
 
 fn opened(disk: &SimDisk, backend: Backend, sync: SyncMode) -> Result<Backend, OpenError> {
     let config = JournalConfig { backend, sync, ..config() };
@@ -60,6 +61,10 @@ fn a_start_does_not_fill_the_file_again_that_was_prepared() {
         let journal = begin();
         until("the next file is prepared", || journal.metrics().prepared_bytes == 2 * ((256 << 10) + header));
         drop(journal);
+        let journal = begin();
+        until("it is prepared again", || journal.metrics().prepared_bytes > 0);
+        assert_eq!(journal.metrics().prepared_bytes, header, "only its header is written");
+        drop(journal);
         for _ in 0..3 {
             let journal = begin();
             until("it is prepared again", || journal.metrics().prepared_bytes > 0);
@@ -114,4 +119,49 @@ fn what_the_disk_takes_is_the_time_of_the_sync_with_either_back_end() {
 
 fn config_of(backend: Backend) -> JournalConfig {
     JournalConfig { backend, ..config() }
+}
+
+/// Names in the journal's directory that end so.
+fn named(disk: &SimDisk, end: &str) -> Vec<String> {
+    let names = disk.list(Path::new("/journal/wal")).unwrap();
+    names.into_iter().map(|file| file.name).filter(|name| name.ends_with(end)).collect()
+}
+
+#[test]
+fn a_spare_of_another_journal_is_not_written_into() {
+    let disk = SimDisk::new();
+    let config = || JournalConfig { spare_files: 2, ..config() };
+    let begin = || Journal::open(config(), Arc::new(disk.clone())).unwrap().0;
+    drop(begin());
+    let foreign = crate::format::FileHeader {
+        file: FileSeq(2),
+        file_bytes: config().file_bytes,
+        journal_id: 99,
+        cluster_id: config().identity.cluster_id,
+        node_id: config().identity.node_id,
+    };
+    let file = disk.open(Path::new("/journal/wal/foreign.spare"), OpenMode::Create).unwrap();
+    file.fill_zero(u64::from(config().file_bytes)).unwrap();
+    file.write_at(&foreign.encode(), 0).unwrap();
+    drop(file);
+    drop(begin());
+    assert_eq!(named(&disk, "foreign.spare"), Vec::<String>::new());
+}
+
+#[test]
+fn starts_between_purges_never_give_one_name_to_two_spares() {
+    let disk = SimDisk::new();
+    for life in 0..8 {
+        let config = JournalConfig { spare_files: 1 + life % 3, ..config() };
+        let (journal, _) = Journal::open(config, Arc::new(disk.clone())).unwrap();
+        let first = journal.entries(STREAM).end;
+        // Lives that write several files, and lives that leave the prepared one as it is.
+        for index in first..first + if life % 2 == 0 { 40 } else { 1 } {
+            append(&journal, STREAM, vec![entry(index, 20_000)]).unwrap();
+        }
+        let last = journal.entries(STREAM).end - 1;
+        journal.note_purged(STREAM, LogPosition { term: 1, leader: 1, index: last - 1 });
+        append(&journal, STREAM, vec![entry(last + 1, 10)]).unwrap();
+        assert!(journal.failure().is_none(), "life {life}: {:?}", journal.failure());
+    }
 }

@@ -45,18 +45,20 @@ impl Frozen {
         counted.0
     }
 
-    /// Writes the bytes in order, at most [`CHUNK_BYTES`] at once.
+    /// Writes the bytes in order, at most [`CHUNK_BYTES`] at once, and says how many there were.
     ///
     /// # Errors
     /// Those of `to`, at once; some bytes may have been written.
-    pub fn encode_to(&self, to: &mut dyn io::Write) -> io::Result<()> {
+    pub fn encode_to(&self, to: &mut dyn io::Write) -> io::Result<u64> {
         self.encode_in(CHUNK_BYTES, to)
     }
 
-    fn encode_in(&self, chunk_bytes: usize, to: &mut dyn io::Write) -> io::Result<()> {
-        let mut chunked = Chunked { chunk_bytes, buffer: BytesMut::with_capacity(chunk_bytes), to };
+    fn encode_in(&self, chunk_bytes: usize, to: &mut dyn io::Write) -> io::Result<u64> {
+        let mut chunked =
+            Chunked { chunk_bytes, buffer: BytesMut::with_capacity(chunk_bytes), written: 0, to };
         self.each(&mut chunked)?;
-        chunked.flush()
+        chunked.flush()?;
+        Ok(chunked.written)
     }
 
     /// All fields of [`super::Stored`] in order. What has many rows is taken apart: a partition or lane may be large by
@@ -157,6 +159,7 @@ struct Chunked<'a> {
     chunk_bytes: usize,
     /// At most a chunk, but for one message that is longer.
     buffer: BytesMut,
+    written: u64,
     to: &'a mut dyn io::Write,
 }
 
@@ -172,6 +175,7 @@ impl Chunked<'_> {
 
     fn flush(&mut self) -> io::Result<()> {
         self.buffer.chunks(self.chunk_bytes).try_for_each(|chunk| self.to.write_all(chunk))?;
+        self.written += self.buffer.len() as u64;
         self.buffer.clear();
         if self.buffer.capacity() > self.chunk_bytes {
             self.buffer = BytesMut::with_capacity(self.chunk_bytes);
