@@ -72,6 +72,8 @@ pub(super) struct Socket {
     confirms: Option<Confirms>,
 }
 
+const _: () = assert!(size_of::<Socket>() <= 1_600, "what each idle socket takes, besides its task");
+
 /// Confirms on their way to the socket.
 struct Confirms {
     to: mpsc::UnboundedSender<Confirm>,
