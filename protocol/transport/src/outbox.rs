@@ -23,7 +23,6 @@ use weir_protocol::frame::{BODY_BYTES_MAX, FrameHead, HEADER_BYTES};
 use crate::metrics::{self, Metrics};
 use crate::splitter::Frame;
 use crate::staging::{SLICES_MAX, Staging};
-use crate::wire::FrameWriter;
 
 /// What becomes of the bookkeeping when a frame is written.
 #[derive(Debug)]
@@ -45,6 +44,14 @@ pub(crate) struct Outbound {
     body: Vec<Bytes>,
     bytes: usize,
     weight: Weight,
+}
+
+/// Where frames go after the handshake.
+pub(crate) enum FrameWriter {
+    /// Into a stream, as bytes.
+    Bytes(Box<dyn AsyncWrite + Send + Unpin>),
+    /// Nowhere: the other side takes them.
+    Shared(oneshot::Sender<Taker>),
 }
 
 /// The connection is closed: nothing was queued.

@@ -10,7 +10,7 @@ use tokio::net::TcpStream;
 use tokio::sync::oneshot;
 
 use crate::metrics::{self, Metrics};
-use crate::outbox::Taker;
+use crate::outbox::{FrameWriter, Taker};
 use crate::splitter::{Frame, SplitError, Splitter};
 
 /// Bytes of a handshake in memory that are under way in one direction at most.
@@ -29,25 +29,15 @@ pub(crate) struct Crossing {
     theirs: oneshot::Receiver<Taker>,
 }
 
-/// Where frames go after the handshake.
-pub(crate) enum FrameWriter {
-    /// Into a stream, as bytes.
-    Bytes(Box<dyn AsyncWrite + Send + Unpin>),
-    /// Nowhere: the other side takes them.
-    Shared(oneshot::Sender<Taker>),
-}
-
-impl FrameWriter {
-    /// What follows a handshake over `reader` and `writer`.
-    pub(crate) fn after_handshake(
-        crossing: Option<Crossing>,
-        reader: &mut FrameReader,
-        writer: Box<dyn AsyncWrite + Send + Unpin>,
-    ) -> Self {
-        let Some(Crossing { ours, theirs }) = crossing else { return Self::Bytes(writer) };
-        reader.source = Source::Awaited(theirs);
-        Self::Shared(ours)
-    }
+/// What follows a handshake over `reader` and `writer`.
+pub(crate) fn after_handshake(
+    crossing: Option<Crossing>,
+    reader: &mut FrameReader,
+    writer: Box<dyn AsyncWrite + Send + Unpin>,
+) -> FrameWriter {
+    let Some(Crossing { ours, theirs }) = crossing else { return FrameWriter::Bytes(writer) };
+    reader.source = Source::Awaited(theirs);
+    FrameWriter::Shared(ours)
 }
 
 impl fmt::Debug for Wire {

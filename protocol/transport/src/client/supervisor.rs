@@ -14,7 +14,8 @@ use super::connection::Connection;
 use super::error::ConnectError;
 use crate::handshake::{self, EARLY_BODY_BYTES_MAX, HandshakeError};
 use crate::metrics;
-use crate::wire::{FrameReader, FrameWriter, Wire};
+use crate::outbox::FrameWriter;
+use crate::wire::{FrameReader, Wire, after_handshake};
 
 /// What a link is.
 #[derive(Debug, Clone)]
@@ -89,7 +90,7 @@ async fn open(config: &LinkConfig, connect: &dyn Connect) -> Result<Opened, Conn
         metrics::add(&config.metrics.handshakes_failed, 1);
         ConnectError::Handshake(error)
     })?;
-    let writer = FrameWriter::after_handshake(crossing, &mut reader, writer);
+    let writer = after_handshake(crossing, &mut reader, writer);
     Ok(Opened { reader, writer, welcome })
 }
 

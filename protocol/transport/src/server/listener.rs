@@ -21,7 +21,8 @@ use super::connection::{Connection, EndReason, Shared};
 use super::service::{Peer, Service};
 use crate::handshake::{self, EARLY_BODY_BYTES_MAX, HandshakeError};
 use crate::metrics;
-use crate::wire::{FrameReader, FrameWriter, ReadError, Wire};
+use crate::outbox::FrameWriter;
+use crate::wire::{FrameReader, ReadError, Wire, after_handshake};
 
 /// Pause after a failed accept, which means that the process is out of sockets.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
@@ -170,7 +171,7 @@ impl Inner {
             handshake::receive(&mut reader, &mut writer, &self.config.identity, credential).await?;
         let node_id = (hello.node_id != 0).then_some(NodeId(hello.node_id));
         let connection = self.connections.fetch_add(1, Ordering::Relaxed);
-        let writer = FrameWriter::after_handshake(crossing, &mut reader, writer);
+        let writer = after_handshake(crossing, &mut reader, writer);
         Ok((reader, writer, Peer { connection, node_id, address, version: welcome.version }))
     }
 }
