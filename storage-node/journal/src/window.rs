@@ -4,6 +4,7 @@
 //! where memory is dear (a virtual machine gets it from its host) more than reading itself: so pieces go past it too, into
 //! memory that is used again for the whole scan, and is small enough to be in the processor's cache when it is checked.
 
+use std::collections::VecDeque;
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
@@ -53,6 +54,10 @@ impl Source {
 #[derive(Debug, Default)]
 pub(crate) struct Reader {
     thread: Option<Thread>,
+    /// The system gives no thread: pieces are read here, when they are asked for.
+    is_alone: bool,
+    /// Pieces that were read here and not taken yet, oldest first.
+    read_here: VecDeque<(Aligned, io::Result<usize>)>,
     /// Pieces that were asked for and not taken yet.
     under_way: usize,
     idle: Vec<Aligned>,
@@ -101,16 +106,27 @@ impl Drop for Thread {
 }
 
 impl Reader {
-    /// Has `len` bytes at `pos` read. At most [`AHEAD`] pieces are under way, so this does not wait.
+    /// Has `len` bytes at `pos` read. At most [`AHEAD`] pieces are under way, so this does not wait for the thread.
     fn order(&mut self, source: &Source, pos: u32, len: usize) -> io::Result<()> {
-        if self.thread.is_none() {
-            self.thread = Some(Thread::start()?);
+        if self.thread.is_none() && !self.is_alone {
+            match Thread::start() {
+                Ok(thread) => self.thread = Some(thread),
+                Err(error) => {
+                    tracing::warn!(%error, "no thread to read ahead with: it takes longer without");
+                    self.is_alone = true;
+                }
+            }
         }
         let mut memory = self.idle.pop().unwrap_or_default();
         memory.reserve(len);
-        let order = Order { source: source.clone(), pos, len, memory };
-        let orders = self.thread.as_ref().and_then(|thread| thread.orders.as_ref());
-        orders.and_then(|orders| orders.send(order).ok()).ok_or_else(ended)?;
+        if self.is_alone {
+            let read = source.read(&mut memory[..len], pos);
+            self.read_here.push_back((memory, read));
+        } else {
+            let order = Order { source: source.clone(), pos, len, memory };
+            let orders = self.thread.as_ref().and_then(|thread| thread.orders.as_ref());
+            orders.and_then(|orders| orders.send(order).ok()).ok_or_else(ended)?;
+        }
         self.under_way += 1;
         Ok(())
     }
@@ -118,7 +134,10 @@ impl Reader {
     /// The oldest piece that was asked for, and how much of it the file had.
     fn take(&mut self) -> io::Result<(Aligned, usize)> {
         self.under_way -= 1;
-        let piece = self.thread.as_ref().and_then(|thread| thread.pieces.recv().ok());
+        let piece = match self.read_here.pop_front() {
+            None => self.thread.as_ref().and_then(|thread| thread.pieces.recv().ok()),
+            piece => piece,
+        };
         let (memory, read) = piece.ok_or_else(ended)?;
         read.map(|read| (memory, read))
     }
@@ -347,10 +366,17 @@ mod tests {
         Direct,
         /// It could be opened, but is refused from this read on.
         DirectUntil(usize),
+        /// Past the page cache it gives less than is asked for, anywhere.
+        Short,
     }
 
     fn ways() -> impl Strategy<Value = Way> {
-        prop_oneof![Just(Way::Buffered), Just(Way::Direct), (0usize..30).prop_map(Way::DirectUntil)]
+        prop_oneof![
+            Just(Way::Buffered),
+            Just(Way::Direct),
+            (0usize..30).prop_map(Way::DirectUntil),
+            Just(Way::Short)
+        ]
     }
 
     fn content(seed: u32, len: usize) -> Vec<u8> {
@@ -370,14 +396,18 @@ mod tests {
                 1..4,
             ),
             pages in 1usize..4,
+            is_alone in any::<bool>(),
         ) {
             // One reader for all files, which end anywhere, with pieces shorter and longer than what is asked for.
-            let mut reader = Reader::default();
+            let mut reader = Reader { is_alone, ..Reader::default() };
             for (seed, (way, len, steps, back)) in (0..).zip(files) {
                 let disk = SimDisk::new();
                 let file = disk.open(Path::new("/f"), OpenMode::Create).unwrap();
                 let content = content(seed * 77, len);
                 file.write_at(&content, 0).unwrap();
+                if matches!(way, Way::Short) {
+                    disk.shorten_direct_reads();
+                }
                 let direct = disk.open(Path::new("/f"), OpenMode::ReadDirect).ok();
                 let direct = direct.filter(|_| !matches!(way, Way::Buffered));
                 // It says to be longer than it is.
@@ -398,7 +428,7 @@ mod tests {
                 match way {
                     Way::Buffered | Way::DirectUntil(0) => prop_assert_eq!(disk.direct_reads(), 0),
                     Way::Direct => prop_assert!(found == 0 || disk.direct_reads() > 0),
-                    Way::DirectUntil(_) => {}
+                    Way::DirectUntil(_) | Way::Short => {}
                 }
             }
         }

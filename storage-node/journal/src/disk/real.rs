@@ -155,8 +155,8 @@ impl DiskFile for RealFile {
             match self.file.read_at(&mut buf[done..], pos + done as u64) {
                 Ok(0) => break,
                 Ok(n) => done += n,
-                // Past the page cache the end of a file whose length is not aligned cannot be asked for: it is behind
-                // what was read, and such a read is short at the end only.
+                // Past the page cache what follows an unaligned length cannot be asked for: most likely the file ends
+                // there. Whoever has to know asks again through the cache.
                 Err(e) if e.kind() == io::ErrorKind::InvalidInput && !done.is_multiple_of(ALIGN) => break,
                 Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
                 Err(e) => return Err(e),

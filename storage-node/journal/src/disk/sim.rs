@@ -37,6 +37,7 @@ struct State {
     /// Syncs that wait.
     stalled: u64,
     refuses_direct: bool,
+    shortens_direct_reads: bool,
     direct_reads: u64,
     capacity: Option<u64>,
     held: BTreeSet<PathBuf>,
@@ -112,6 +113,11 @@ impl SimDisk {
     /// From now on no file can be opened to be written or read past the page cache, and reads past it fail.
     pub fn refuse_direct(&self) {
         self.state().refuses_direct = true;
+    }
+
+    /// From now on reads past the page cache give less than is asked for, wherever they are, as some file systems do.
+    pub fn shorten_direct_reads(&self) {
+        self.state().shortens_direct_reads = true;
     }
 
     /// The disk has room for this many bytes in all.
@@ -361,7 +367,8 @@ impl DiskFile for SimFile {
         }
         let bytes = &state.files[&self.id].current;
         let start = usize::try_from(pos).unwrap_or(usize::MAX).min(bytes.len());
-        let n = buf.len().min(bytes.len() - start);
+        let is_short = self.direct_reads && state.shortens_direct_reads;
+        let n = buf.len().min(bytes.len() - start) / if is_short { 3 } else { 1 };
         buf[..n].copy_from_slice(&bytes[start..start + n]);
         Ok(n)
     }
