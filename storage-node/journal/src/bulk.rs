@@ -21,6 +21,7 @@ const SPAN_BYTES: u32 = (PIECE_BYTES - 2 * ALIGN) as u32;
 /// Parts that lie no further apart are read together with what is between them. Further apart they are if no more than half
 /// of what is read is nobody's: batches of one partition lie among those of others, whose turn comes later.
 const GAP_BYTES: u32 = 8 << 10;
+
 /// Bytes of a file that are read at once.
 #[derive(Debug, PartialEq, Eq)]
 struct Span {
@@ -103,6 +104,7 @@ impl Core {
     fn read_span(&self, source: &Source, span: &Span, filling: &mut Filling) -> Result<(), ReadError> {
         let memory = &mut filling.memory[filling.used..filling.used + span.pages()];
         let read = source.read(memory, span.pages_start());
+        // Behind the read: what was read of a file that is gone by now may be of its next life.
         let (_, path) = self.file(span.file)?;
         let read = read.map_err(|source| ReadError::Io { path: path.clone(), source })?;
         if read < (span.bytes.end - span.pages_start()) as usize {

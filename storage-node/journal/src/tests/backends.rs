@@ -74,6 +74,36 @@ fn a_start_does_not_fill_the_file_again_that_was_prepared() {
 }
 
 #[test]
+fn a_file_whose_head_was_cut_off_in_the_middle_is_not_written_into_again() {
+    for backend in [Backend::Pwrite, Backend::Direct] {
+        let disk = SimDisk::new();
+        let begin = || Journal::open(config_of(backend), Arc::new(disk.clone())).unwrap().0;
+        let journal = begin();
+        let mut next = 0;
+        while journal.metrics().rotations == 0 {
+            append(&journal, STREAM, vec![entry(next, 20_000)]).unwrap();
+            next += 1;
+        }
+        journal.close();
+        drop(journal);
+        // A part of the second file's head is all that it has, and no third one is ready: as after a power cut while it
+        // was written with the first commit.
+        let wal = |file: u64| PathBuf::from(format!("/journal/wal/{file:016x}.wal"));
+        crate::files::remove_if_there(&disk, &wal(3)).unwrap();
+        let head = crate::format::FILE_HEADER_BYTES as usize;
+        disk.flip_bit(&wal(2), head + 40, 3);
+        disk.flip_bit(&wal(2), head + crate::format::BLOCK_ALIGN as usize, 3);
+        let journal = begin();
+        assert_eq!(journal.entries(STREAM).end, next - 1, "what was written with the head is cut off with it");
+        until("the second file is made again", || journal.metrics().prepared_bytes > 0);
+        assert!(journal.metrics().prepared_bytes > 256 << 10, "with zeros: {:?}", journal.metrics());
+        append(&journal, STREAM, vec![entry(next - 1, 20_000), entry(next, 20_000)]).unwrap();
+        drop(journal);
+        assert_eq!(begin().entries(STREAM).end, next + 1);
+    }
+}
+
+#[test]
 fn each_commit_past_the_page_cache_is_one_operation_of_the_disk() {
     for (backend, operations) in [(Backend::Pwrite, 2), (Backend::Direct, 1)] {
         let disk = SimDisk::new();
