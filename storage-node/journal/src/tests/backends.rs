@@ -94,7 +94,11 @@ fn a_file_whose_head_was_cut_off_in_the_middle_is_not_written_into_again() {
         disk.flip_bit(&wal(2), head + 40, 3);
         disk.flip_bit(&wal(2), head + crate::format::BLOCK_ALIGN as usize, 3);
         let journal = begin();
-        assert_eq!(journal.entries(STREAM).end, next - 1, "what was written with the head is cut off with it");
+        assert_eq!(
+            journal.entries(STREAM).end,
+            next - 1,
+            "what was written with the head is cut off with it"
+        );
         until("the second file is made again", || journal.metrics().prepared_bytes > 0);
         assert!(journal.metrics().prepared_bytes > 256 << 10, "with zeros: {:?}", journal.metrics());
         append(&journal, STREAM, vec![entry(next - 1, 20_000), entry(next, 20_000)]).unwrap();
