@@ -9,5 +9,5 @@ export default defineConfig({
   build: { target: 'es2023', assetsInlineLimit: 0, modulePreload: { polyfill: false } },
   worker: { format: 'es' },
   server: { proxy: { '/v1': { target: process.env.WEIR_URL ?? 'http://127.0.0.1:8080', ws: true } } },
-  test: { environment: 'node', include: ['src/**/*.test.ts'] },
+  test: { environment: 'node', include: ['src/**/*.test.{ts,tsx}'] },
 } as Parameters<typeof defineConfig>[0]);

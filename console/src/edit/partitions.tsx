@@ -1,4 +1,5 @@
 import { grouped } from '../format/number';
+import { numeric, ScrollTable } from '../ui/table';
 
 interface Props<Part> {
   readonly parts: readonly Part[];
@@ -12,36 +13,25 @@ interface Props<Part> {
 export function PartitionTable<Part>({ parts, name, columns }: Props<Part>) {
   if (parts.length < 2) return null;
   return (
-    // biome-ignore lint/a11y/noNoninteractiveTabindex: a region that scrolls must be reachable by keyboard
-    <section className="table-scroll" aria-label="Preview by partition" tabIndex={0}>
-      <table className="table">
-        <thead>
-          <tr>
-            {['Partition', ...columns.map(([head]) => head)].map((head) => (
-              <th key={head} scope="col" className="numeric">
-                {head}
-              </th>
-            ))}
-          </tr>
-        </thead>
-        <tbody>
-          {parts.map((part) => (
-            <tr key={name(part)}>
-              <th scope="row" className="numeric">
-                {name(part)}
-              </th>
-              {columns.map(([head, cell]) => {
-                const value = cell(part);
-                return (
-                  <td key={head} className="numeric">
-                    {typeof value === 'number' ? grouped(value) : value}
-                  </td>
-                );
-              })}
-            </tr>
-          ))}
-        </tbody>
-      </table>
-    </section>
+    <ScrollTable
+      label="Preview by partition"
+      heads={['Partition', ...columns.map(([head]) => head)].map(numeric)}
+    >
+      {parts.map((part) => (
+        <tr key={name(part)}>
+          <th scope="row" className="numeric">
+            {name(part)}
+          </th>
+          {columns.map(([head, cell]) => {
+            const value = cell(part);
+            return (
+              <td key={head} className="numeric">
+                {typeof value === 'number' ? grouped(value) : value}
+              </td>
+            );
+          })}
+        </tr>
+      ))}
+    </ScrollTable>
   );
 }

@@ -11,6 +11,7 @@ import { counted, grouped } from '../format/number';
 import { instant } from '../format/time';
 import { CopyButton } from '../ui/copy';
 import { Loading, ProblemBox } from '../ui/problem';
+import { numeric, ScrollTable } from '../ui/table';
 import { ExplainLink } from './explainLink';
 import { type DeadLetter, deadLetters, groups } from './letters';
 import { RedriveBar } from './redrive';
@@ -152,7 +153,6 @@ interface TableProps extends Picking {
 }
 
 function LetterTable({ ns, dlq, letters, picked, onPick }: TableProps) {
-  const { zone } = useSettings();
   const all = letters.every(({ origin }) => picked.has(origin));
   const pick = (origins: readonly string[], on: boolean) => {
     const next = new Set(picked);
@@ -163,79 +163,94 @@ function LetterTable({ ns, dlq, letters, picked, onPick }: TableProps) {
     onPick(next);
   };
   return (
-    // biome-ignore lint/a11y/noNoninteractiveTabindex: a region that scrolls must be reachable by keyboard
-    <section className="table-scroll" aria-label="Dead letters, newest first" tabIndex={0}>
-      <table className="table">
-        <thead>
-          <tr>
-            <td>
-              <input
-                type="checkbox"
-                aria-label="Pick all that are shown"
-                checked={all}
-                onChange={({ target }) =>
-                  pick(
-                    letters.map(({ origin }) => origin),
-                    target.checked,
-                  )
-                }
-              />
-            </td>
-            <th scope="col">Message</th>
-            <th scope="col">Why</th>
-            <th scope="col" className="numeric">
-              Attempts
-            </th>
-            <th scope="col">Died</th>
-            <th scope="col">Key</th>
-            <th scope="col">Body</th>
-            <th scope="col">Letter</th>
-            <th scope="col">Now</th>
-          </tr>
-        </thead>
-        <tbody>
-          {letters.map((letter) => (
-            <tr key={letter.id}>
-              <td>
-                <input
-                  type="checkbox"
-                  aria-label={`Pick ${letter.origin}`}
-                  checked={picked.has(letter.origin)}
-                  onChange={({ target }) => pick([letter.origin], target.checked)}
-                />
-              </td>
-              <th scope="row">
-                <Link
-                  to="/ns/$ns/topics/$topic/messages"
-                  params={{ ns, topic: letter.topic }}
-                  search={{ open: letter.origin }}
-                  className="mono"
-                >
-                  {letter.topic} {letter.origin}
-                </Link>
-              </th>
-              <td>{letter.reason}</td>
-              <td className="numeric">{letter.attempts}</td>
-              <td className="mono faint">{instant(letter.ts, zone)}</td>
-              <td className="mono">{letter.key ?? <span className="faint">–</span>}</td>
-              <td className="mono clip">{letter.preview}</td>
-              <td>
-                <Link
-                  to="/ns/$ns/topics/$topic/messages"
-                  params={{ ns, topic: dlq }}
-                  search={{ open: letter.id }}
-                  className="mono"
-                >
-                  {letter.id}
-                </Link>
-              </td>
-              <td>
-                <ExplainLink id={letter.origin} />
-              </td>
-            </tr>
-          ))}
-        </tbody>
-      </table>
-    </section>
+    <ScrollTable
+      label="Dead letters, newest first"
+      heads={[
+        <td key="pick">
+          <input
+            type="checkbox"
+            aria-label="Pick all that are shown"
+            checked={all}
+            onChange={({ target }) =>
+              pick(
+                letters.map(({ origin }) => origin),
+                target.checked,
+              )
+            }
+          />
+        </td>,
+        'Message',
+        'Why',
+        numeric('Attempts'),
+        'Died',
+        'Key',
+        'Body',
+        'Letter',
+        'Now',
+      ]}
+    >
+      {letters.map((letter) => (
+        <LetterRow
+          key={letter.id}
+          ns={ns}
+          dlq={dlq}
+          letter={letter}
+          picked={picked.has(letter.origin)}
+          onPick={(on) => pick([letter.origin], on)}
+        />
+      ))}
+    </ScrollTable>
+  );
+}
+
+interface RowProps {
+  readonly ns: string;
+  readonly dlq: string;
+  readonly letter: DeadLetter;
+  readonly picked: boolean;
+  readonly onPick: (on: boolean) => void;
+}
+
+function LetterRow({ ns, dlq, letter, picked, onPick }: RowProps) {
+  const { zone } = useSettings();
+  return (
+    <tr>
+      <td>
+        <input
+          type="checkbox"
+          aria-label={`Pick ${letter.origin}`}
+          checked={picked}
+          onChange={({ target }) => onPick(target.checked)}
+        />
+      </td>
+      <th scope="row">
+        <Link
+          to="/ns/$ns/topics/$topic/messages"
+          params={{ ns, topic: letter.topic }}
+          search={{ open: letter.origin }}
+          className="mono"
+        >
+          {letter.topic} {letter.origin}
+        </Link>
+      </th>
+      <td>{letter.reason}</td>
+      <td className="numeric">{letter.attempts}</td>
+      <td className="mono faint">{instant(letter.ts, zone)}</td>
+      <td className="mono">{letter.key ?? <span className="faint">–</span>}</td>
+      <td className="mono clip">{letter.preview}</td>
+      <td>
+        <Link
+          to="/ns/$ns/topics/$topic/messages"
+          params={{ ns, topic: dlq }}
+          search={{ open: letter.id }}
+          className="mono"
+        >
+          {letter.id}
+        </Link>
+      </td>
+      <td>
+        <ExplainLink id={letter.origin} />
+      </td>
+    </tr>
   );
 }

@@ -7,6 +7,7 @@ import { ago, lasting } from '../format/time';
 import { CopyButton } from '../ui/copy';
 import { useNow } from '../ui/now';
 import { Loading, ProblemBox } from '../ui/problem';
+import { numeric, ScrollTable } from '../ui/table';
 import { ExplainLink } from './explainLink';
 
 /** Who holds what since when, and what waits for its time. Looking takes nothing. */
@@ -73,36 +74,14 @@ interface TableProps {
 
 function LeaseTable({ ns, topic, items, passed }: TableProps) {
   return (
-    // biome-ignore lint/a11y/noNoninteractiveTabindex: a region that scrolls must be reachable by keyboard
-    <section className="table-scroll" aria-label="Leases" tabIndex={0}>
-      <table className="table">
-        <thead>
-          <tr>
-            <th scope="col">Message</th>
-            <th scope="col">State</th>
-            <th scope="col">Holder</th>
-            <th scope="col" className="numeric">
-              Attempt
-            </th>
-            <th scope="col" className="numeric">
-              Held for
-            </th>
-            <th scope="col" className="numeric">
-              Until
-            </th>
-            <th scope="col" className="numeric">
-              Fence
-            </th>
-            <th scope="col">Why</th>
-          </tr>
-        </thead>
-        <tbody>
-          {items.map((item) => (
-            <LeaseRow key={item.id} ns={ns} topic={topic} item={item} passed={passed} />
-          ))}
-        </tbody>
-      </table>
-    </section>
+    <ScrollTable
+      label="Leases"
+      heads={['Message', 'State', 'Holder', ...['Attempt', 'Held for', 'Until', 'Fence'].map(numeric), 'Why']}
+    >
+      {items.map((item) => (
+        <LeaseRow key={item.id} ns={ns} topic={topic} item={item} passed={passed} />
+      ))}
+    </ScrollTable>
   );
 }
 

@@ -4,6 +4,7 @@ import { grouped } from '../format/number';
 import { age } from '../format/time';
 import { isStream } from '../subscriptions/config';
 import { useNow } from '../ui/now';
+import { numeric, ScrollTable } from '../ui/table';
 
 type Part = Subscription['parts'][number];
 type Column = readonly [head: string, value: (part: Part) => number | null | undefined];
@@ -30,64 +31,42 @@ export function Parts({ subscription }: { subscription: Subscription }) {
   const now = useNow(1000);
   const { ns, parts, config } = subscription;
   const columns = isStream(config) ? STREAM : QUEUE;
-  const numbers = columns.map(([head]) => head);
   const heads = [
     'Topic',
-    'Partition',
-    'Shard',
-    ...numbers,
-    'Oldest',
+    ...['Partition', 'Shard', ...columns.map(([head]) => head), 'Oldest'].map(numeric),
     ...(isStream(config) ? ['Reader'] : []),
   ];
   return (
     <section aria-labelledby="parts">
       <h2 id="parts">Partitions</h2>
-      {/* biome-ignore lint/a11y/noNoninteractiveTabindex: a region that scrolls must be reachable by keyboard */}
-      <section className="table-scroll" aria-label="Partitions" tabIndex={0}>
-        <table className="table">
-          <thead>
-            <tr>
-              {heads.map((head) => (
-                <th
-                  key={head}
-                  scope="col"
-                  className={head === 'Topic' || head === 'Reader' ? undefined : 'numeric'}
-                >
-                  {head}
-                </th>
-              ))}
-            </tr>
-          </thead>
-          <tbody>
-            {parts.map((part) => (
-              <tr key={`${part.topic}:${part.partition}`}>
-                <td className="mono">{part.topic}</td>
-                <th scope="row" className="numeric">
-                  <Link
-                    to="/ns/$ns/topics/$topic/messages"
-                    params={{ ns, topic: part.topic }}
-                    search={{
-                      partition: part.partition,
-                      ...(part.floor != null && { from: String(part.floor) }),
-                    }}
-                    title="The messages from the first one on that is not settled"
-                  >
-                    {part.partition}
-                  </Link>
-                </th>
-                <td className="numeric">{part.shard}</td>
-                {columns.map(([head, value]) => (
-                  <td key={head} className="numeric">
-                    {known(value(part))}
-                  </td>
-                ))}
-                <td className="numeric">{part.oldest_ms == null ? '–' : age(part.oldest_ms, now)}</td>
-                {isStream(config) && <td className="mono">{part.reader ?? 'nobody'}</td>}
-              </tr>
+      <ScrollTable label="Partitions" heads={heads}>
+        {parts.map((part) => (
+          <tr key={`${part.topic}:${part.partition}`}>
+            <td className="mono">{part.topic}</td>
+            <th scope="row" className="numeric">
+              <Link
+                to="/ns/$ns/topics/$topic/messages"
+                params={{ ns, topic: part.topic }}
+                search={{
+                  partition: part.partition,
+                  ...(part.floor != null && { from: String(part.floor) }),
+                }}
+                title="The messages from the first one on that is not settled"
+              >
+                {part.partition}
+              </Link>
+            </th>
+            <td className="numeric">{part.shard}</td>
+            {columns.map(([head, value]) => (
+              <td key={head} className="numeric">
+                {known(value(part))}
+              </td>
             ))}
-          </tbody>
-        </table>
-      </section>
+            <td className="numeric">{part.oldest_ms == null ? '–' : age(part.oldest_ms, now)}</td>
+            {isStream(config) && <td className="mono">{part.reader ?? 'nobody'}</td>}
+          </tr>
+        ))}
+      </ScrollTable>
     </section>
   );
 }

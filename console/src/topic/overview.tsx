@@ -7,6 +7,7 @@ import { durationText, sizeText } from '../format/quantity';
 import { ago, instant, zoneName } from '../format/time';
 import { useNow } from '../ui/now';
 import { Sparkline } from '../ui/sparkline';
+import { numeric, ScrollTable } from '../ui/table';
 import { Tile, useSeries } from '../ui/tile';
 import { OffsetAxis, StorageTiles } from './storage';
 
@@ -56,67 +57,42 @@ function Partitions({ ns, topic }: { ns: string; topic: Topic }) {
   return (
     <section aria-labelledby="partitions">
       <h2 id="partitions">Partitions and offsets</h2>
-      {/* biome-ignore lint/a11y/noNoninteractiveTabindex: a region that scrolls must be reachable by keyboard */}
-      <section className="table-scroll" aria-label="Partitions" tabIndex={0}>
-        <table className="table">
-          <thead>
-            <tr>
-              <th scope="col" className="numeric">
-                Partition
-              </th>
-              <th scope="col" className="numeric">
-                Shard
-              </th>
-              <th scope="col" className="numeric">
-                Oldest offset
-              </th>
-              <th scope="col" className="numeric">
-                Next offset
-              </th>
-              <th scope="col" className="numeric">
-                Messages
-              </th>
-              <th scope="col" className="wide">
-                {topic.storage ? 'Offsets' : 'Share'}
-              </th>
-              <th scope="col" className="numeric">
-                Size
-              </th>
-            </tr>
-          </thead>
-          <tbody>
-            {topic.partitions.map(({ partition, shard, start, end, bytes: size, storage }) => (
-              <tr key={partition}>
-                <th scope="row" className="numeric">
-                  <Link
-                    to="/ns/$ns/topics/$topic/messages"
-                    params={{ ns, topic: topic.name }}
-                    search={{ partition }}
-                  >
-                    {partition}
-                  </Link>
-                </th>
-                <td className="numeric">{shard}</td>
-                <td className="numeric">{known(start)}</td>
-                <td className="numeric">{known(end)}</td>
-                <td className="numeric">
-                  {start == null || end == null ? known(null) : grouped(end - start)}
-                </td>
-                <td className="wide">
-                  {storage && start != null && end != null ? (
-                    <OffsetAxis start={start} end={end} most={most} storage={storage} />
-                  ) : (
-                    <span className="share">
-                      <span style={{ width: `${(((end ?? 0) - (start ?? 0)) / most) * 100}%` }} />
-                    </span>
-                  )}
-                </td>
-                <td className="numeric">{size == null ? known(null) : bytes(size)}</td>
-              </tr>
-            ))}
-          </tbody>
-        </table>
-      </section>
+      <ScrollTable
+        label="Partitions"
+        heads={[
+          ...['Partition', 'Shard', 'Oldest offset', 'Next offset', 'Messages'].map(numeric),
+          { text: topic.storage ? 'Offsets' : 'Share', className: 'wide' },
+          numeric('Size'),
+        ]}
+      >
+        {topic.partitions.map(({ partition, shard, start, end, bytes: size, storage }) => (
+          <tr key={partition}>
+            <th scope="row" className="numeric">
+              <Link
+                to="/ns/$ns/topics/$topic/messages"
+                params={{ ns, topic: topic.name }}
+                search={{ partition }}
+              >
+                {partition}
+              </Link>
+            </th>
+            <td className="numeric">{shard}</td>
+            <td className="numeric">{known(start)}</td>
+            <td className="numeric">{known(end)}</td>
+            <td className="numeric">{start == null || end == null ? known(null) : grouped(end - start)}</td>
+            <td className="wide">
+              {storage && start != null && end != null ? (
+                <OffsetAxis start={start} end={end} most={most} storage={storage} />
+              ) : (
+                <span className="share">
+                  <span style={{ width: `${(((end ?? 0) - (start ?? 0)) / most) * 100}%` }} />
+                </span>
+              )}
+            </td>
+            <td className="numeric">{size == null ? known(null) : bytes(size)}</td>
+          </tr>
+        ))}
+      </ScrollTable>
     </section>
   );
 }

@@ -8,6 +8,7 @@ import { QueueQuickStart } from '../subscriptions/quickstart';
 import { State } from '../subscriptions/state';
 import { useNow } from '../ui/now';
 import { Loading, ProblemBox } from '../ui/problem';
+import { numeric, ScrollTable } from '../ui/table';
 
 /** Who consumes this topic. */
 export function SubscriptionsTab() {
@@ -52,47 +53,32 @@ export function SubscriptionsTab() {
 function Table({ ns, rows }: { ns: string; rows: readonly Subscription[] }) {
   const now = useNow(1000);
   return (
-    // biome-ignore lint/a11y/noNoninteractiveTabindex: a region that scrolls must be reachable by keyboard
-    <section className="table-scroll" aria-label="Subscriptions" tabIndex={0}>
-      <table className="table">
-        <thead>
-          <tr>
-            <th scope="col">Name</th>
-            <th scope="col">State</th>
-            {['Depth', 'Ready', 'Leased', 'Delayed', 'Dead', 'Oldest'].map((head) => (
-              <th key={head} scope="col" className="numeric">
-                {head}
-              </th>
-            ))}
-          </tr>
-        </thead>
-        <tbody>
-          {rows.map((row) => (
-            <tr key={row.name}>
-              <th scope="row">
-                <Link
-                  to="/ns/$ns/subscriptions/$subscription"
-                  params={{ ns, subscription: row.name }}
-                  className="mono"
-                >
-                  {row.name}
-                </Link>
-              </th>
-              <td>
-                <State subscription={row} />
-              </td>
-              <td className="numeric">{grouped(row.totals.unsettled)}</td>
-              <td className="numeric">{grouped(row.totals.ready)}</td>
-              <td className="numeric">{grouped(row.totals.leased)}</td>
-              <td className="numeric">{grouped(row.totals.delayed)}</td>
-              <td className="numeric">{grouped(row.totals.dead)}</td>
-              <td className="numeric">
-                {row.totals.oldest_ms == null ? '–' : age(row.totals.oldest_ms, now)}
-              </td>
-            </tr>
-          ))}
-        </tbody>
-      </table>
-    </section>
+    <ScrollTable
+      label="Subscriptions"
+      heads={['Name', 'State', ...['Depth', 'Ready', 'Leased', 'Delayed', 'Dead', 'Oldest'].map(numeric)]}
+    >
+      {rows.map((row) => (
+        <tr key={row.name}>
+          <th scope="row">
+            <Link
+              to="/ns/$ns/subscriptions/$subscription"
+              params={{ ns, subscription: row.name }}
+              className="mono"
+            >
+              {row.name}
+            </Link>
+          </th>
+          <td>
+            <State subscription={row} />
+          </td>
+          <td className="numeric">{grouped(row.totals.unsettled)}</td>
+          <td className="numeric">{grouped(row.totals.ready)}</td>
+          <td className="numeric">{grouped(row.totals.leased)}</td>
+          <td className="numeric">{grouped(row.totals.delayed)}</td>
+          <td className="numeric">{grouped(row.totals.dead)}</td>
+          <td className="numeric">{row.totals.oldest_ms == null ? '–' : age(row.totals.oldest_ms, now)}</td>
+        </tr>
+      ))}
+    </ScrollTable>
   );
 }
