@@ -148,7 +148,7 @@ function document(directory) {
   const table = ["## Targets", "", "| what | at least | measured | reached | by |", "|---|---|---|---|---|", ...rows, ""];
   const own = sets.filter(({ set }) => set !== "peers");
   // It is written by scripts/bench-peers, which may not have run here.
-  const beside = existsSync(join(directory, "..", "peers.md")) ? "[Peers](peers.md) has Weir beside others. " : "";
+  const beside = existsSync(join(directory, "..", "peers.md")) ? "[Peers](peers.md) has Weir beside others; [what bounds it](bounds.md) says why targets are missed, and [where the time goes](profile.md) what each stage costs. " : "";
   return [TEXT.replace("PEERS", beside), table.join("\n"), ...own.map(section)].join("\n").trimEnd();
 }
 

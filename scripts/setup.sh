@@ -103,6 +103,13 @@ need_k6() {
     die "k6 could not be built; what go says stands above. Without it: \`scripts/test\` with the names of the other phases."
 }
 
+need_inferno() {
+  has_tool inferno-flamegraph "$INFERNO_VERSION" && return 0
+  say "building inferno $INFERNO_VERSION (once, two minutes)"
+  cargo install --quiet --locked --root "$TOOLS" "inferno@$INFERNO_VERSION" || die "inferno could not be built; what cargo says stands above."
+  echo "$INFERNO_VERSION" >"$TOOLS/inferno-flamegraph.version"
+}
+
 has_minio() { named MINIO || has_tool minio "$MINIO_VERSION"; }
 
 # A real S3 for the tests of cold data: what MINIO names, else built here.
