@@ -87,6 +87,8 @@ const COLUMNS = {
   "many-topics": ["post_per_s", "confirm", "disk write and sync", ...COST, ...REST],
   "catch-up": ["read_per_s", "read_mib_per_s", "bare_gets_mib_per_s", "read_per_bare_gets_pct", "blocks_missed", "gets", "get_bytes_per_object_byte", "replay", ...COST, "server_rss_peak_mib", "others_cpu_pct"],
   recovery: ["first_confirm_s", "journal_mib", "recovered_mib_per_s", "read_mib_per_s", "others_cpu_pct"],
+  "journal commit": ["of_bare_loop_pct", "several_an_append_of_bare_loop_pct", "us_per_record", "several_an_append_us_per_record", "bare_loop_us_per_record"],
+  "journal recovery": ["scan_gib_per_s", "bare_checksum_gib_per_s"],
   idle: ["core_pct", "grown_rss_bytes_per_topic", "grown_rss_bytes_per_socket", "server_rss_mib", "threads", "syncs", "others_cpu_pct"],
 };
 const ANY = ["confirmed_per_s", "delivered_per_s", "post_per_s", "confirm", "deliver", "disk write and sync", ...COST, ...REST];
@@ -141,7 +143,7 @@ not counted. PEERS[Experiments](experiments.md) keep what was tried, and [operat
 
 function document(directory) {
   const files = readdirSync(directory).filter((file) => file.endsWith(".json"));
-  const order = ["quick", "full", "cold", "peers"];
+  const order = ["quick", "full", "cold", "benches", "peers"];
   const rank = (file) => (order.indexOf(basename(file, ".json")) + order.length + 1) % (order.length + 1);
   const sets = files.sort((a, b) => rank(a) - rank(b)).map((file) => JSON.parse(readFileSync(join(directory, file), "utf8")));
   const rows = targets(sets, spread).map((row) => `| ${row.map(escaped).join(" | ")} |`);

@@ -32,11 +32,13 @@ export function targets(sets, spread) {
   const pair = (rate, of) => [", object store", ""].map((way) => of(cold.find((it) => it.case === `${rate}, 10 writers, 10 readers, 1024 B${way}`)) ?? []);
   const sealing = (rate, name, factor) => ratios(...pair(rate, (it) => it?.figures[name]), factor);
   const sealed = (rate, name, percentile) => ratios(...pair(rate, (it) => it?.latencies[name]?.[percentile]));
+  const commits = (width) =>
+    row(`journal group commit, ${width.toLocaleString("en-US")} outstanding`, "≥ 90 % of a bare write-and-sync loop", figure("journal commit", new RegExp(`^${width} outstanding`), "of_bare_loop_pct"), "%", (it) => it >= 90, "`--set benches`");
   const [many] = [100_000, 10_000].map((count) => find("idle", new RegExp(`^${count} topics`))).filter(Boolean);
   const each = many?.figures.grown_rss_bytes_per_topic ?? [];
 
   return [
-    open("journal group commit at 1 / 16 / 256 / 1,024 outstanding", "90 % of a bare write-and-sync loop", "by its own bench, in [experiments](experiments.md)", "`cargo bench -p weir-journal -- commit`"),
+    ...[1, 16, 256, 1024].map(commits),
     row("confirm p50 at 50/s over HTTP, beside the disk's own write and sync", "≤ 1.5 times (must: 2)", disk("50"), "times", (it) => it <= 1.5, "`lone`"),
     row("the same at 1,000/s", "≤ 1.5 times (must: 2)", disk("1k"), "times", (it) => it <= 1.5, "`lone`"),
     row("server CPU, publish 1 KiB in batches of 64, binary WebSocket, confirmed", "≤ 1.5 µs per message", figure("steady", /^max, 10 writers, 0 readers/, "server_cpu_us_per_message"), "µs", (it) => it <= 1.5, "`steady --rate max --readers 0 --batch 64`"),
@@ -59,7 +61,7 @@ export function targets(sets, spread) {
     row("half of many readers frozen: deliver p99 of the others, beside nobody frozen", "≤ 1.1 times", ratios(half, free), "times", (it) => it <= 1.1, "`frozen`"),
     row("and the server's memory", "flat", figure("frozen", / readers, [1-9]\d* of them frozen/, "server_rss_grown_mib"), "MiB grown", null, "`frozen`"),
     row("recovery after kill -9, from the start of the process to the first confirm", "–", figure("recovery", /./, "first_confirm_s"), "s", null, "`recovery`"),
-    open("recovery scan with checksums and index", "≥ 6 GiB/s", "by its own bench, in [experiments](experiments.md)", "`cargo bench -p weir-journal -- recovery`"),
+    row("recovery scan with checksums and index, from the page cache", "≥ 6 GiB/s", figure("journal recovery", /./, "scan_gib_per_s"), "GiB/s", (it) => it >= 6, "`--set benches`"),
     row("64 closed-loop HTTP writers, beside S2 Lite", "≥ 4 times", overHttp(/^S2/), "times", (it) => it >= 4, "`scripts/bench-peers`"),
     row("the same, beside durable-streams-server", "≥ 7 times", overHttp(/^durable-streams/), "times", (it) => it >= 7, "`scripts/bench-peers`"),
     row("64 streams, beside Ursula (wrk instead of ursula-bench)", "≥ 3 times", overHttp(/^Ursula/), "times", (it) => it >= 3, "`scripts/bench-peers`"),
