@@ -57,6 +57,7 @@ impl Pair {
         let seen = self.seen(at);
         if record.is != Is::New {
             self.records[at as usize].in_line |= record.key > 0;
+            self.records[at as usize].is_made_up = false;
             return self.set(at, record.is);
         }
         if seen.fate == Fate::Skip {
@@ -106,11 +107,13 @@ impl Pair {
         }
     }
 
-    /// Of the records of one key, one is leased only when those before it are settled.
+    /// Of the records of one key, one is leased only when those before it are settled. A client that makes up a fence of a
+    /// leader before, which this one cannot know, breaks that for the record that it names, until that is looked at;
+    /// a fence that was given is older than any seek, or those before its record are settled in the log.
     pub(super) fn check_order(&self, grant: &Grant) {
         let at = grant.offset.0 as usize;
-        let key = self.records[at].key;
-        if !self.rules.looks_ahead || key == 0 {
+        let Record { key, is_made_up, .. } = self.records[at];
+        if !self.rules.looks_ahead || key == 0 || is_made_up {
             return;
         }
         let before = self.records[..at].iter();

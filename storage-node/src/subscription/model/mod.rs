@@ -102,6 +102,8 @@ struct Record {
     attempts: u32,
     /// It was looked at, and has its place behind the one that holds its key.
     in_line: bool,
+    /// It was settled, before it was looked at, with a fence that nobody ever got.
+    is_made_up: bool,
 }
 
 const NEW: Record = Record {
@@ -114,6 +116,7 @@ const NEW: Record = Record {
     fence: 0,
     attempts: 0,
     in_line: false,
+    is_made_up: false,
 };
 
 struct Pair {
@@ -278,4 +281,37 @@ proptest! {
         steps.iter().for_each(|step| pair.step(step));
         pair.drain();
     }
+}
+
+/// Found by chance: a fence that the second leader could have given, but did not.
+#[test]
+fn a_made_up_fence_of_a_leader_before_moves_nothing_but_the_record_that_it_names() {
+    let rules = Rules {
+        lease_ms: 10,
+        max_attempts: 2,
+        backoff_ms: Vec::new().into(),
+        max_unacked: 2,
+        looks_ahead: true,
+    };
+    let publish =
+        |keys: &[u8]| Step::Publish { records: keys.iter().map(|key| (*key, Fated::Now)).collect() };
+    let take = || Step::Take { max: 1, lease_ms: 0, sent: u8::MAX, key: None };
+    let steps = [
+        publish(&[0, 0, 0, 1]),
+        Step::Seek { to: 4 },
+        publish(&[1]),
+        Step::Look { count: 1 },
+        take(),
+        Step::Restart { committed: 0 },
+        Step::Seek { to: 0 },
+        Step::Restart { committed: 0 },
+        Step::Settle { delivery: 0, skew: 1 << 32, action: Action::Nack { delay_ms: None } },
+        Step::Commit { count: 1 },
+        take(),
+        Step::Look { count: 9 },
+        take(),
+    ];
+    let mut pair = Pair::new(rules);
+    steps.iter().for_each(|step| pair.step(step));
+    pair.drain();
 }

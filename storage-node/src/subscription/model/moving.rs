@@ -65,8 +65,9 @@ impl Pair {
         self.holders.clear();
         for record in &mut self.records {
             if self.rules.looks_ahead {
-                *record =
-                    Record { is: Is::New, fence: 0, attempts: record.logged, in_line: false, ..*record };
+                let (key, fated, settled, logged, due) =
+                    (record.key, record.fated, record.settled, record.logged, record.due);
+                *record = Record { key, fated, settled, logged, attempts: logged, due, ..NEW };
                 continue;
             }
             let has_had_all = self.rules.max_attempts > 0 && record.logged >= self.rules.max_attempts;

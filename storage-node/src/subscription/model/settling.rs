@@ -40,9 +40,10 @@ impl Pair {
     }
 
     pub(super) fn done(&mut self, offset: u64, fence: u64, action: Action, effect: Effect) {
+        let is_made_up = !self.deliveries.contains(&(offset, fence));
         let record = &mut self.records[offset as usize];
         if record.is == Is::New {
-            record.attempts = record.logged;
+            (record.attempts, record.is_made_up) = (record.logged, is_made_up);
         }
         let attempts = record.attempts.max(1);
         let had_all = self.rules.max_attempts > 0 && attempts >= self.rules.max_attempts;
