@@ -1,10 +1,11 @@
 // Reads what `cargo bench -p weir-journal --bench journal` prints, and writes it as results of `weir bench` are written: one line of
-// JSON a case. `node scripts/bench-lines.mjs ROUND <printed`
+// JSON a case. `node scripts/bench-lines.mjs ROUND PRINTED PRINTED-THROUGH-THE-PAGE-CACHE`
 import { readFileSync } from "node:fs";
 import { cpus, release, totalmem } from "node:os";
 
-const printed = readFileSync(0, "utf8");
-const repetition = Number(process.argv[2]);
+const [round, ...files] = process.argv.slice(2);
+const [printed, buffered] = files.map((file) => readFileSync(file, "utf8"));
+const repetition = Number(round);
 const command = "cargo bench -p weir-journal --bench journal";
 const [{ model }, { length: cores }] = [cpus()[0], cpus()];
 const machine = { cores, cpu: model.trim(), kernel: release(), memory_gib: Math.floor(totalmem() / 2 ** 30) };
@@ -34,8 +35,8 @@ const commits = [...printed.matchAll(ROW)].map(([, width, bare, us, pct, several
 );
 
 /** The middle of criterion's three throughputs, in GiB a second. */
-function throughput(name) {
-  const found = printed.match(new RegExp(String.raw`^${name}[\s\S]*?thrpt:\s+\[[\d.]+ \S+ ([\d.]+) (\w+)/s`, "m"));
+function throughput(text, name) {
+  const found = text.match(new RegExp(String.raw`^${name}[\s\S]*?thrpt:\s+\[[\d.]+ \S+ ([\d.]+) (\w+)/s`, "m"));
   if (!found) throw new Error(`the bench printed no throughput of ${name}`);
   const unit = { GiB: 1, MiB: 1 / 1024 }[found[2]];
   if (!unit) throw new Error(`${found[2]}/s is not known`);
@@ -43,8 +44,7 @@ function throughput(name) {
 }
 
 if (commits.length !== 4) throw new Error(`the bench printed ${commits.length} of 4 rows of commits`);
-const scan = run("journal recovery", "1 GiB of 16 KiB entries, from the page cache", {
-  scan_gib_per_s: throughput("recovery/open"),
-  bare_checksum_gib_per_s: throughput("recovery/bare checksum"),
-});
-for (const line of [...commits, scan]) console.log(JSON.stringify(line));
+const bare = throughput(printed, "recovery/bare checksum");
+const scan = (name, text) => run("journal recovery", `1 GiB of 16 KiB entries, ${name}`, { scan_gib_per_s: throughput(text, "recovery/open"), bare_checksum_gib_per_s: bare });
+const scans = [scan("from the disk", printed), scan("from the page cache", buffered)];
+for (const line of [...commits, ...scans]) console.log(JSON.stringify(line));

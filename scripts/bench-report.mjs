@@ -143,7 +143,7 @@ not counted. PEERS[Experiments](experiments.md) keep what was tried, and [operat
 
 function document(directory) {
   const files = readdirSync(directory).filter((file) => file.endsWith(".json"));
-  const order = ["quick", "full", "cold", "benches", "peers"];
+  const order = ["quick", "low-rate", "stream", "queue", "scale", "full", "cold", "benches", "peers"];
   const rank = (file) => (order.indexOf(basename(file, ".json")) + order.length + 1) % (order.length + 1);
   const sets = files.sort((a, b) => rank(a) - rank(b)).map((file) => JSON.parse(readFileSync(join(directory, file), "utf8")));
   const rows = targets(sets, spread).map((row) => `| ${row.map(escaped).join(" | ")} |`);
