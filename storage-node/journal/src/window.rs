@@ -134,10 +134,8 @@ impl Reader {
     /// The oldest piece that was asked for, and how much of it the file had.
     fn take(&mut self) -> io::Result<(Aligned, usize)> {
         self.under_way -= 1;
-        let piece = match self.read_here.pop_front() {
-            None => self.thread.as_ref().and_then(|thread| thread.pieces.recv().ok()),
-            piece => piece,
-        };
+        let here = self.read_here.pop_front();
+        let piece = here.or_else(|| self.thread.as_ref().and_then(|thread| thread.pieces.recv().ok()));
         let (memory, read) = piece.ok_or_else(ended)?;
         read.map(|read| (memory, read))
     }
