@@ -1,9 +1,6 @@
 //! What is true only where frames stay what they are.
 
-use std::future::poll_fn;
-use std::pin::pin;
 use std::sync::{Arc, Mutex};
-use std::task::Poll;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -65,36 +62,6 @@ async fn a_server_that_ends_leaves_nothing_on_anybodys_account() {
     for counts in [ours.snapshot(), theirs.snapshot()] {
         assert_eq!((counts.connections, counts.calls_in_flight, counts.queued_bytes), (0, 0, 0));
     }
-}
-
-#[tokio::test]
-async fn a_call_that_meets_the_end_of_a_drain_is_refused_or_not_sent_and_never_unknown() {
-    let held = Arc::new(Mutex::new(Vec::new()));
-    let holding = Arc::clone(&held);
-    let service = service(move |_, request| holding.lock().unwrap().push(request.reply));
-    let (link, server) = memory_link(link_config(), server_config(), service);
-    let meeting = async {
-        while held.lock().unwrap().is_empty() {
-            tokio::task::yield_now().await;
-        }
-        let reply = held.lock().unwrap().pop().unwrap();
-        let ending = async {
-            // The first call is told when the server drains; until it is answered the connection stays.
-            while !reply.credit().latest().is_cancelled {
-                tokio::task::yield_now().await;
-            }
-            // The server finds both at once: the second call, and that the first was the last that it waited for.
-            let mut second = pin!(call(&link, "second"));
-            let pending = poll_fn(|context| Poll::Ready(second.as_mut().poll(context).is_pending())).await;
-            assert!(pending);
-            reply.finish(vec![Bytes::from_static(b"first")]);
-            second.await
-        };
-        tokio::join!(ending, server.shutdown(SOON)).0
-    };
-    let (first, second) = tokio::join!(call(&link, "first"), meeting);
-    assert_eq!(first.unwrap(), "first");
-    assert!(matches!(second, Err(CallError::Refused(_) | CallError::NotSent(_))), "{second:?}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
