@@ -163,24 +163,14 @@ impl Cold {
     /// # Errors
     /// If the cache's folder cannot be used.
     pub async fn open(store: Store, config: CacheConfig) -> Result<Self, std::io::Error> {
-        let memory = HybridCacheBuilder::new()
-            .with_name("weir-blocks")
-            // What memory keeps needs no copy on disk: a stop loses it, and it is fetched again.
-            .with_policy(HybridCachePolicy::WriteOnEviction)
-            .with_flush_on_close(false)
-            .memory(config.memory_bytes)
-            .with_weighter(|_: &u128, block: &Bytes| block.len() + 64);
-        let storage = memory.storage();
-        let built = if config.disk_bytes == 0 {
-            storage.build().await
-        } else {
-            let disk = usize::try_from(config.disk_bytes).unwrap_or(usize::MAX);
-            let device = FsDeviceBuilder::new(&config.folder).with_capacity(disk).build();
-            let device = device.map_err(std::io::Error::other)?;
-            let engine = BlockEngineConfig::new(device).with_block_size(DISK_FILE_BYTES);
-            storage.with_io_engine_config(PsyncIoEngineConfig::new()).with_engine_config(engine).build().await
+        let blocks = match blocks(&config, true).await {
+            // Not every file system can go past the page cache.
+            Err(error) if config.disk_bytes > 0 => {
+                tracing::debug!(%error, "the cache on disk goes through the page cache");
+                blocks(&config, false).await?
+            }
+            built => built?,
         };
-        let blocks = built.map_err(std::io::Error::other)?;
         let footers = CacheBuilder::new(FOOTER_BYTES_MAX)
             .with_weighter(|_: &u128, footer: &Arc<Footer>| footer.memory_bytes() + 64)
             .build();
@@ -364,6 +354,29 @@ impl Cold {
     }
 }
 
+/// Blocks in memory, and on disk what memory has no room for: past the page cache, which would be a second copy of what was
+/// just found too old to be kept in memory, in memory that no limit counts.
+async fn blocks(config: &CacheConfig, is_direct: bool) -> Result<HybridCache<u128, Bytes>, std::io::Error> {
+    let memory = HybridCacheBuilder::new()
+        .with_name("weir-blocks")
+        // What memory keeps needs no copy on disk: a stop loses it, and it is fetched again.
+        .with_policy(HybridCachePolicy::WriteOnEviction)
+        .with_flush_on_close(false)
+        .memory(config.memory_bytes)
+        .with_weighter(|_: &u128, block: &Bytes| block.len() + 64);
+    let storage = memory.storage();
+    let built = if config.disk_bytes == 0 {
+        storage.build().await
+    } else {
+        let disk = usize::try_from(config.disk_bytes).unwrap_or(usize::MAX);
+        let device = FsDeviceBuilder::new(&config.folder).with_capacity(disk).with_direct(is_direct).build();
+        let device = device.map_err(std::io::Error::other)?;
+        let engine = BlockEngineConfig::new(device).with_block_size(DISK_FILE_BYTES);
+        storage.with_io_engine_config(PsyncIoEngineConfig::new()).with_engine_config(engine).build().await
+    };
+    built.map_err(std::io::Error::other)
+}
+
 /// What so many bytes count as.
 fn kib(bytes: u64) -> u32 {
     let kib = bytes.div_ceil(1024).clamp(REQUEST_KIB_MIN, FETCH_KIB_KEPT as u64);
@@ -423,4 +436,40 @@ fn told(pack: &PackRef, error: &foyer::Error) -> ColdError {
         let object = pack.name.to_string();
         ColdError { why: format!("object {object}: {}", error.message()), object, is_damage: false }
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const BLOCK_BYTES: usize = 256 << 10;
+
+    fn block(key: u128) -> Bytes {
+        Bytes::from(vec![u8::try_from(key).unwrap(); BLOCK_BYTES])
+    }
+
+    #[tokio::test]
+    async fn what_memory_has_no_room_for_is_on_disk_past_the_page_cache_or_through_it() {
+        for is_direct in [true, false] {
+            let dir = tempfile::tempdir().unwrap();
+            let folder = dir.path().join("cache");
+            let config = CacheConfig { memory_bytes: 4 * BLOCK_BYTES, disk_bytes: DISK_BYTES_MIN, folder };
+            let cache = match blocks(&config, is_direct).await {
+                // Where the file system cannot, `Cold::open` does without.
+                Err(error) if is_direct => {
+                    assert!(error.to_string().contains("Invalid argument"), "{error}");
+                    continue;
+                }
+                built => built.unwrap(),
+            };
+            for key in 0..32 {
+                cache.insert(key, block(key));
+            }
+            cache.storage().wait().await;
+            for key in 0..32 {
+                let found = cache.get(&key).await.unwrap();
+                assert_eq!(found.expect("in memory or on disk").value(), &block(key), "{key}");
+            }
+        }
+    }
 }
