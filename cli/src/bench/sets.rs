@@ -70,13 +70,14 @@ const PROOF: &[Repeated] = &[
     (1, "lone --seconds 1"),
 ];
 
+// Behind five seconds a server at full rate has all the memory that it needs; getting it costs pauses on some machines.
 const QUICK: &[Repeated] = &[
     (3, "lone --rate 50,1k,max --seconds 2"),
     (3, "steady --rate 50,1k,10k --writers 1 --readers 1 --seconds 4 --warmup 1"),
-    (3, "steady --rate 50k,150k,max --seconds 4 --warmup 1"),
-    (3, "steady --rate max --readers 0 --batch 64 --seconds 4 --warmup 1"),
-    (3, "steady --rate 150k --transport internal --seconds 4 --warmup 1"),
-    (3, "steady --rate 150k --clients 2 --seconds 4 --warmup 1"),
+    (3, "steady --rate 50k,150k,max --seconds 4 --warmup 5"),
+    (3, "steady --rate max --readers 0 --batch 64 --seconds 4 --warmup 5"),
+    (3, "steady --rate 150k --transport internal --seconds 4 --warmup 5"),
+    (3, "steady --rate 150k --clients 2 --seconds 4 --warmup 5"),
     (3, "queue-lifecycle --rate 5k --over ws,ws-json,http --prefetch 64 --seconds 3 --warmup 1"),
     (3, "queue-lifecycle --rate 5k --over ws --prefetch 1,16384 --seconds 3 --warmup 1"),
     (3, "queue-lifecycle --rate 50k --over ws --prefetch 16384 --seconds 3 --warmup 1"),
@@ -96,12 +97,12 @@ const LOW_RATE: &[Repeated] = &[
 ];
 
 const STREAM: &[Repeated] = &[
-    (3, "steady --rate 50k,150k,250k,400k,max --seconds 8 --warmup 2"),
-    (3, "steady --rate 150k --confirm none --seconds 8 --warmup 2"),
-    (3, "steady --rate 20k --transport ws-json --seconds 8 --warmup 2"),
-    (3, "steady --rate max --readers 0 --batch 64 --seconds 8 --warmup 2"),
-    (3, "steady --rate 50k,150k,max --transport internal --seconds 8 --warmup 2"),
-    (3, "steady --rate 150k --clients 2 --seconds 8 --warmup 2"),
+    (3, "steady --rate 50k,150k,250k,400k,max --seconds 8 --warmup 5"),
+    (3, "steady --rate 150k --confirm none --seconds 8 --warmup 5"),
+    (3, "steady --rate 20k --transport ws-json --seconds 8 --warmup 5"),
+    (3, "steady --rate max --readers 0 --batch 64 --seconds 8 --warmup 5"),
+    (3, "steady --rate 50k,150k,max --transport internal --seconds 8 --warmup 5"),
+    (3, "steady --rate 150k --clients 2 --seconds 8 --warmup 5"),
     (3, "payload --seconds 4 --warmup 1"),
     (3, "burst"),
     (3, "stream-tiers --rate 50k --seconds 5 --warmup 1"),
@@ -130,6 +131,6 @@ const SCALE: &[Repeated] = &[
 const COLD: &[Repeated] = &[
     (3, "catch-up --object-store s3://weir-bench --readers 1 --size 256MiB"),
     (1, "catch-up --object-store s3://weir-bench --readers 1000 --size 4MiB"),
-    (3, "steady --rate 50k,max --seconds 6 --warmup 2"),
-    (3, "steady --rate 50k,max --seconds 6 --warmup 2 --object-store s3://weir-bench"),
+    (3, "steady --rate 50k,max --seconds 6 --warmup 5"),
+    (3, "steady --rate 50k,max --seconds 6 --warmup 5 --object-store s3://weir-bench"),
 ];

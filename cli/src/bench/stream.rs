@@ -123,7 +123,7 @@ async fn measure(target: &mut Target, shape: Shape) -> anyhow::Result<Vec<RunRes
     let mut results = match shared.shape.consumption {
         Consumption::Follow | Consumption::Queue { .. } => vec![live(target, &shared).await?],
         Consumption::Replay | Consumption::Crash => vec![replay::run(target, &shared).await?],
-        Consumption::Cold => cold::run(target, &shared).await?,
+        Consumption::Cold => Box::pin(cold::run(target, &shared)).await?,
     };
     for result in &mut results {
         result.warmup_s = shared.shape.warmup.as_secs_f64();

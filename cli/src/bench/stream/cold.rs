@@ -7,7 +7,7 @@ use anyhow::{Context as _, ensure};
 use futures_util::{StreamExt as _, TryStreamExt as _, stream};
 use weir_tier::store::{Listed, Store, StoreConfig};
 
-use super::{Shared, replay};
+use super::{Shared, make, replay};
 use crate::bench::result::{Figure, RunResult};
 use crate::bench::target::Target;
 
@@ -24,33 +24,49 @@ const COUNTS: [(&str, &str); 2] = [
 ];
 const GET_BYTES: &str = "weir_tier_request_bytes_total{request=\"get\"}";
 
-/// The result of reading cold, and of reading once more.
+/// The results of reading cold in a process that has just begun; of reading cold again, other messages, now that it has all the
+/// memory that it will have; and of reading those once more.
 pub(super) async fn run(target: &mut Target, shared: &Arc<Shared>) -> anyhow::Result<Vec<RunResult>> {
     let url = shared.shape.object_store.clone().context("cold needs an object store")?;
-    let written = replay::write(target, shared).await?;
-    target.restore(&url, written.sent).await?;
+    let others = Arc::new(others(shared));
+    make(target, &others).await?;
+    let written = [replay::write(target, &others).await?, replay::write(target, shared).await?];
+    let all = written[0].sent + written[1].sent;
+    target.restore(&url, all).await?;
     let objects = Objects::find(&url).await?;
     let before = objects.bare_mib_per_s().await?;
     let mut results = Vec::new();
-    for what in ["cold", "warm"] {
+    let passes =
+        [("cold, first", &others, &written[0]), ("cold", shared, &written[1]), ("warm", shared, &written[1])];
+    for (what, of, written) in passes {
         let names = [COUNTS[0].1, COUNTS[1].1, GET_BYTES];
         let counts = target.metrics(names).await;
-        let (read, used) = replay::read(target, shared).await?;
+        let (read, used) = replay::read(target, of).await?;
         let now = target.metrics(names).await;
         let grown = |at: usize| now[at].zip(counts[at]).map_or(0.0, |(now, before)| now - before);
-        let mut result = replay::report(shared, &written, &read, &used);
+        let mut result = replay::report(of, written, &read, &used);
         result.case = format!("{}, {what}", result.case);
         result.figures.extend(COUNTS.iter().enumerate().map(|(at, (name, _))| Figure::new(name, grown(at))));
-        result.figures.push(Figure::new("get_bytes_per_object_byte", grown(2) / objects.bytes()));
+        #[expect(clippy::cast_precision_loss, reason = "figures are shown to three digits")]
+        let bytes = objects.bytes() * written.sent as f64 / all as f64;
+        result.figures.push(Figure::new("get_bytes_per_object_byte", grown(2) / bytes));
         results.push(result);
     }
     // The store drifts as everything does: the faster of both, so that nothing is flattered.
     let bare = before.max(objects.bare_mib_per_s().await?);
-    let cold = &mut results[0];
-    let read = cold.figure("read_mib_per_s").unwrap_or(0.0);
-    cold.figures.push(Figure::new("bare_gets_mib_per_s", bare));
-    cold.figures.push(Figure::new("read_per_bare_gets_pct", 100.0 * read / bare));
+    for cold in &mut results[..2] {
+        let read = cold.figure("read_mib_per_s").unwrap_or(0.0);
+        cold.figures.push(Figure::new("bare_gets_mib_per_s", bare));
+        cold.figures.push(Figure::new("read_per_bare_gets_pct", 100.0 * read / bare));
+    }
     Ok(results)
+}
+
+/// What is read first: messages of the same kind, more of them than the cache has room for.
+fn others(shared: &Shared) -> Shared {
+    let mut shape = shared.shape.clone();
+    shape.messages = shape.messages.map(|messages| messages * 3 / 2);
+    Shared::new(shape, format!("{}-others", shared.run))
 }
 
 /// Packs of a run.

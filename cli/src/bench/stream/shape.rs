@@ -66,7 +66,7 @@ pub(super) enum Consumption {
     Replay,
     /// The same, after the product was killed and started again.
     Crash,
-    /// They come when all is in the object store and nothing anywhere else, and then once more.
+    /// They come when all is in the object store and nothing anywhere else, after others did, and then once more.
     Cold,
     /// They lease up to this many messages at once, and settle them.
     Queue { prefetch: u32, over: Over },
@@ -289,9 +289,10 @@ impl Shape {
             options.extend(["--object-store", url].into_iter().chain(often).map(str::to_owned));
         }
         if self.consumption == Consumption::Cold {
-            // What is read the second time is all in memory then: blocks carry what a message carries besides its payload.
-            let bytes = 2 * self.messages.unwrap_or(0) * u64::from(self.writers) * self.payload as u64;
-            options.extend(["--cache-memory".to_owned(), format!("{}MiB", (bytes >> 20).max(64))]);
+            // What is read the second time is all in memory then, and what was read before it is not: blocks carry what a
+            // message carries besides its payload.
+            let bytes = 5 * self.messages.unwrap_or(0) * u64::from(self.writers) * self.payload as u64;
+            options.extend(["--cache-memory".to_owned(), format!("{}MiB", (bytes >> 22).max(64))]);
         }
         Setup { is_node_alone: self.transport == Transport::Internal, options }
     }
