@@ -6,10 +6,10 @@ import { cpus, release, totalmem } from "node:os";
 const [round, ...files] = process.argv.slice(2);
 const [printed, buffered] = files.map((file) => readFileSync(file, "utf8"));
 const repetition = Number(round);
-const command = "cargo bench -p weir-journal --bench journal";
+const COMMAND = "cargo bench -p weir-journal --bench journal";
 const [{ model }, { length: cores }] = [cpus()[0], cpus()];
 const machine = { cores, cpu: model.trim(), kernel: release(), memory_gib: Math.floor(totalmem() / 2 ** 30) };
-const run = (workload, name, figures) => ({
+const run = (workload, name, figures, command = COMMAND) => ({
   workload,
   case: name,
   command,
@@ -45,6 +45,7 @@ function throughput(text, name) {
 
 if (commits.length !== 4) throw new Error(`the bench printed ${commits.length} of 4 rows of commits`);
 const bare = throughput(printed, "recovery/bare checksum");
-const scan = (name, text) => run("journal recovery", `1 GiB of 16 KiB entries, ${name}`, { scan_gib_per_s: throughput(text, "recovery/open"), bare_checksum_gib_per_s: bare });
-const scans = [scan("from the disk", printed), scan("from the page cache", buffered)];
+const scan = (name, text, command) =>
+  run("journal recovery", `1 GiB of 16 KiB entries, ${name}`, { scan_gib_per_s: throughput(text, "recovery/open"), bare_checksum_gib_per_s: bare }, command);
+const scans = [scan("from the disk", printed), scan("from the page cache", buffered, `BUFFERED=1 ${COMMAND} -- recovery/open`)];
 for (const line of [...commits, ...scans]) console.log(JSON.stringify(line));

@@ -5,7 +5,8 @@
 //!   which writes the records alone, and as many bytes as the journal writes with its headers and padding. At the end,
 //!   over all turns: bare time per record over the journal's; 100 % is as fast as the disk. Then what the bare loop takes
 //!   if it rests before each commit.
-//! * `recovery`: opening a directory of full files from the page cache, with checksums and index, in bytes per second.
+//! * `recovery`: opening a directory of full files, with checksums and index, in bytes per second: from the disk, with
+//!   `BUFFERED=1` from the page cache.
 //!
 //! `JOURNAL_BENCH_DIR` names a directory on the disk to measure; the target directory by default.
 
