@@ -45,8 +45,9 @@ console.log(`# Where the time goes
 Written by \`scripts/bench-profile\`; change nothing here by hand. The server's processor time per message, in microseconds, by what it
 was spent on: \`perf record -e cpu-clock\` looks 997 times a second what each processor is doing for the server, gateway and storage
 node in one process; the share of such looks is multiplied with the processor time per message that \`weir bench\` read from the
-system in the same run. The build is the usual release with frame pointers, not what \`scripts/release\` lays out. A look counts for what it was doing innermost; calls into the system count for what they were made for. The
-names link to the flame graphs. Beside it stands what the stage may cost: the path's target, divided (\`scripts/profile/budget.mjs\`).
+system in the same run. A look counts for what it was doing innermost; calls into the system count for what they were made for. The
+build is the usual release with frame pointers, not what \`scripts/release\` lays out. The names link to the flame graphs. Beside it
+stands what the stage may cost: the path's target, divided (\`scripts/profile/budget.mjs\`).
 [What bounds it](bounds.md) says why some cost more, and what would be tried next.
 
 Machine: ${cores} processors (${cpu}), Linux ${kernel}. Commit ${paths[0].run.build || "unknown"}, ${paths[0].run.at?.slice(0, 10)}.

@@ -22,7 +22,7 @@ const PROGRAM = [
   ["checksums and compressing", /crc_fast|\bcrc|zstd|ZSTD|lz4/i],
   ["journal", /\bweir_journal\b/],
   ["consensus", /\bopenraft\b/],
-  ["work queues", /\bweir_storage_node::(subscription|consum|home)/],
+  ["work queues", /\bweir_storage_node::(subscription|server::queue)/],
   ["storage node", /\bweir_storage_node\b|\bweir_tier\b/],
   ["frames between gateway and node", /\bweir_transport\b/],
   ["batches and frames", /\bweir_protocol\b/],
