@@ -48,7 +48,7 @@ pub(super) struct Used {
 struct Reading {
     server: Option<Process>,
     client_cpu_s: Vec<f64>,
-    busy_s: f64,
+    idle_s: f64,
     syncs: f64,
     journal_bytes: Option<f64>,
     device_bytes: Option<u64>,
@@ -64,7 +64,7 @@ impl Reading {
         Self {
             server: target.and_then(Target::pid).map(Process::of),
             client_cpu_s: clients.map(process::cpu_seconds).collect(),
-            busy_s: process::busy_seconds(),
+            idle_s: process::idle_seconds(),
             syncs: syncs.unwrap_or(0.0),
             journal_bytes: written.zip(prepared).map(|(written, prepared)| written + prepared),
             device_bytes: target.and_then(|target| process::device_written_bytes(&target.dir)),
@@ -90,7 +90,8 @@ impl Meter {
         let client_cpu_s: Vec<f64> =
             now.client_cpu_s.iter().zip(&before.client_cpu_s).map(|(now, before)| now - before).collect();
         let ours = client_cpu_s.iter().sum::<f64>() + server.map_or(0.0, |server| server.cpu_s);
-        let others_s = (now.busy_s - before.busy_s - ours).max(0.0);
+        let all_s = seconds * processors();
+        let others_s = (all_s - (now.idle_s - before.idle_s) - ours).max(0.0);
         let grown = |(now, before): (f64, f64)| now - before;
         #[expect(clippy::cast_precision_loss, reason = "figures are shown to three digits")]
         let device = |bytes: Option<u64>| bytes.map(|bytes| bytes as f64);
@@ -104,7 +105,7 @@ impl Meter {
             syncs: now.syncs - before.syncs,
             journal_bytes: now.journal_bytes.zip(before.journal_bytes).map(grown),
             device_bytes: device(now.device_bytes).zip(device(before.device_bytes)).map(grown),
-            others_share: if server.is_some() { others_s / (seconds * processors()) } else { 0.0 },
+            others_share: if server.is_some() { others_s / all_s } else { 0.0 },
         }
     }
 }
