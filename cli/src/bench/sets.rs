@@ -29,7 +29,7 @@ pub(super) const SETS: &[Set] = &[
     },
     Set {
         name: "full",
-        about: "everything that follows, in about an hour and a half",
+        about: "everything that follows, in about three quarters of an hour",
         parts: &[LOW_RATE, STREAM, QUEUE, SCALE],
     },
     Set {
