@@ -62,12 +62,17 @@ fn append(journal: &Journal, stream: StreamId, entries: Vec<Entry>) -> Result<Sy
     answer.recv().unwrap()
 }
 
+/// All entries of a stream, which both ways of reading must give. Rows that leave memory between two reads may end one of
+/// them sooner, at the end of a file: what both have must be the same.
 fn read_all(journal: &Journal, stream: StreamId) -> Vec<Entry> {
     let range = journal.entries(stream);
     let (mut entries, mut next) = (Vec::new(), range.start);
     while next < range.end {
         let part = journal.read_entries(stream, next..range.end, 10_000).unwrap();
-        assert_eq!(journal.read_entries_once(stream, next..range.end, 10_000).unwrap(), part);
+        let once = journal.read_entries_once(stream, next..range.end, 10_000).unwrap();
+        let both = part.len().min(once.len());
+        assert!(both > 0, "no entry {next} of {range:?}");
+        assert_eq!(once[..both], part[..both]);
         next += part.len() as u64;
         entries.extend(part);
     }
