@@ -3,20 +3,14 @@
 
 # start_minio DIRECTORY BUCKET: its data goes below the directory; clients find it by the environment. What it says: DIRECTORY/log.
 start_minio() {
-  local port=$((20000 + RANDOM % 10000)) _
+  local port=$((20000 + RANDOM % 10000))
   mkdir -p "$1/data/$2"
   export AWS_ACCESS_KEY_ID=weir-bench AWS_SECRET_ACCESS_KEY=weir-bench-secret AWS_REGION=us-east-1
   export AWS_ENDPOINT="http://127.0.0.1:$port" AWS_ALLOW_HTTP=true
   MINIO_ROOT_USER=$AWS_ACCESS_KEY_ID MINIO_ROOT_PASSWORD=$AWS_SECRET_ACCESS_KEY MINIO_UPDATE=off \
     "${MINIO:-$TOOLS/bin/minio}" server --quiet --address "127.0.0.1:$port" "$1/data" >"$1/log" 2>&1 </dev/null &
   minio_pid=$!
-  for _ in $(seq 300); do
-    kill -0 "$minio_pid" 2>/dev/null || break
-    curl -sf -o /dev/null "$AWS_ENDPOINT/minio/health/ready" && return 0
-    sleep 0.1
-  done
-  tail -n 20 "$1/log" >&2
-  die "MinIO did not start; what it says stands above."
+  await_start MinIO "$minio_pid" "$1/log" curl -sf -o /dev/null "$AWS_ENDPOINT/minio/health/ready"
 }
 
 stop_minio() {

@@ -15,6 +15,20 @@ WEIR="$TARGET_DIR/debug/weir"
 say() { printf '\033[1m==> %s\033[0m\n' "$*"; }
 die() { printf 'error: %s\n' "$*" >&2; exit 1; }
 
+# await_start WHAT PID LOG COMMAND…: waits up to a minute until COMMAND succeeds. A process that has ended, or is not there
+# by then, is an error that shows the end of its log.
+await_start() {
+  local what=$1 pid=$2 log=$3 _
+  shift 3
+  for _ in $(seq 600); do
+    "$@" && return 0
+    kill -0 "$pid" 2>/dev/null || break
+    sleep 0.1
+  done
+  tail -n 20 "$log" >&2
+  die "$what did not start; what it says stands above."
+}
+
 # at_least HAVE WANT: true if version HAVE is WANT or newer.
 at_least() { [ "$(printf '%s\n%s\n' "$2" "$1" | sort -V | head -n 1)" = "$2" ]; }
 

@@ -3,19 +3,14 @@
 
 # start_weir PROGRAM DIRECTORY [OPTION…]: `weir_url` and `weir_pid` are its. Data and what it says are below DIRECTORY.
 start_weir() {
-  local program=$1 below=$2 _
+  local program=$1 below=$2
   shift 2
   rm -f "$below/ready"
   "$program" dev --data-dir "$below/data" --listen 127.0.0.1:0 --ready-file "$below/ready" "$@" >"$below/log" 2>&1 </dev/null &
   weir_pid=$!
-  for _ in $(seq 300); do
-    # shellcheck disable=SC2034 # for whoever sources this
-    [ ! -s "$below/ready" ] || { weir_url=$(cat "$below/ready"); return 0; }
-    kill -0 "$weir_pid" 2>/dev/null || break
-    sleep 0.1
-  done
-  tail -n 20 "$below/log" >&2
-  die "weir dev did not get ready; what it says stands above."
+  await_start "weir dev" "$weir_pid" "$below/log" test -s "$below/ready"
+  # shellcheck disable=SC2034 # for whoever sources this
+  weir_url=$(cat "$below/ready")
 }
 
 # Ended as an operator ends it; whether it ended well is what this returns.

@@ -31,15 +31,8 @@ fresh() { stop; rm -rf "${dir:?}/data"; mkdir -p "$dir/data"; port=$((port + 10)
 serve() { "$@" >"$dir/log" 2>&1 </dev/null & pid=$!; }
 
 # reachable PORT: waits until somebody listens there.
-reachable() {
-  local _
-  for _ in $(seq 600); do
-    (exec 3<>"/dev/tcp/127.0.0.1/$1") 2>/dev/null && return 0
-    kill -0 "$pid" 2>/dev/null || { tail -n 20 "$dir/log" >&2; die "it ended before it listened"; }
-    sleep 0.1
-  done
-  tail -n 20 "$dir/log" >&2; die "nobody listens on port $1"
-}
+reachable() { await_start "the server on port $1" "$pid" "$dir/log" listens "$1"; }
+listens() { (exec 3<>"/dev/tcp/127.0.0.1/$1") 2>/dev/null; }
 
 # Processor time in microseconds that the server has used, the processes that it started included.
 server_cpu_us() {
