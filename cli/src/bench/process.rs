@@ -70,9 +70,12 @@ pub(super) fn cpu_seconds(pid: u32) -> f64 {
 /// Time that all processors of the machine had nothing to do, since it started. The system measures this; what they did it looks at
 /// a hundred times a second, and a load that is due at those moments seems to be all that there is.
 pub(super) fn idle_seconds() -> f64 {
-    let stat = std::fs::read_to_string("/proc/stat").unwrap_or_default();
+    idle(&std::fs::read_to_string("/proc/stat").unwrap_or_default())
+}
+
+/// From `cpu user nice system idle iowait …`, all processors together.
+fn idle(stat: &str) -> f64 {
     let first = stat.lines().next().unwrap_or_default();
-    // user nice system idle iowait
     let ticks: f64 =
         first.split_whitespace().skip(4).take(2).filter_map(|field| field.parse::<f64>().ok()).sum();
     ticks / CLOCK_TICKS
@@ -132,6 +135,12 @@ mod tests {
         }
         let used = Process::of(pid).since(before);
         assert!(used.cpu_s > 0.0 && idle_seconds() > 0.0 && resident_bytes(pid) > 0, "{used:?}");
+    }
+
+    #[test]
+    fn idle_processors_are_those_that_wait_for_the_disk_or_for_nothing() {
+        let stat = "cpu  700 20 300 1000 500 7 8 9 0 0\ncpu0 350 10 150 500 250 3 4 5 0 0\n";
+        assert!((idle(stat) - 15.0).abs() < 1e-9 && idle("").abs() < 1e-9, "{}", idle(stat));
     }
 
     #[test]

@@ -166,7 +166,7 @@ impl Cold {
         let blocks = match blocks(&config, true).await {
             // Not every file system can go past the page cache.
             Err(error) if config.disk_bytes > 0 => {
-                tracing::debug!(%error, "the cache on disk goes through the page cache");
+                tracing::info!(%error, "the cache on disk goes through the page cache: its file system can't go past it");
                 blocks(&config, false).await?
             }
             built => built?,
