@@ -6,7 +6,8 @@ use std::time::Instant;
 use crate::entry::StreamId;
 use crate::error::Failure;
 
-/// Called exactly once, from the writer thread (or from the thread that drops the journal), with the outcome.
+/// Called exactly once, with the outcome: from the writer thread, from the thread that appends if it writes itself, or from
+/// the one that drops the journal.
 ///
 /// It must be short and must not block: every other waiter of the same commit stands behind it. It may call
 /// [`crate::Journal::append`].

@@ -58,6 +58,9 @@ pub struct JournalConfig {
     /// Shortest time between the starts of two commits, counted from the end of the previous sync. Default 0: a
     /// lone append never waits.
     pub min_fsync_interval: Duration,
+    /// A lone append is written and synced by who appends it, before [`crate::Journal::append`] returns, if commits have not
+    /// taken longer than this lately. Default 1 ms; 0: never, each is the writer thread's.
+    pub inline_commit_max: Duration,
     /// How bytes reach the disk. Default [`Backend::Auto`].
     pub backend: Backend,
     /// Bytes that may wait in the writer's queue, and that permits may hold. Default 64 MiB. Beyond it admission
@@ -93,6 +96,7 @@ impl JournalConfig {
             write_piece_bytes: 96 << 10,
             sync: SyncMode::Always,
             min_fsync_interval: Duration::ZERO,
+            inline_commit_max: Duration::from_millis(1),
             backend: Backend::Auto,
             pending_bytes_max: 64 * MIB,
             recent_bytes_max: 16 * MIB,
@@ -101,13 +105,15 @@ impl JournalConfig {
         }
     }
 
-    /// Small files and limits (256 KiB files, 32 KiB blocks, 4 MiB in all), through the page cache, for tests.
+    /// Small files and limits (256 KiB files, 32 KiB blocks, 4 MiB in all), through the page cache, and every commit the
+    /// writer thread's, for tests.
     #[must_use]
     pub fn small(dir: impl Into<PathBuf>, identity: Identity) -> Self {
         Self {
             file_bytes: 256 << 10,
             max_bytes: 4 * MIB,
             backend: Backend::Pwrite,
+            inline_commit_max: Duration::ZERO,
             control_reserve_bytes: 256 * KIB,
             max_block_bytes: 32 << 10,
             write_piece_bytes: 4 << 10,

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::thread::ThreadId;
 
 use bytes::Bytes;
 
@@ -15,6 +16,7 @@ use crate::error::Failure;
 use crate::format::FrameKind;
 use crate::index::{Freed, ROW_BYTES};
 use crate::metrics::{Counters, add};
+use crate::pace::Pace;
 use crate::pool::Pool;
 use crate::sidecar::Sidecar;
 use crate::streams::{self, LiveFile, Stream};
@@ -80,6 +82,9 @@ pub(crate) struct Inner {
     pub(crate) closing: bool,
     /// The writer waits for something in the queue.
     pub(crate) writer_waits: bool,
+    /// Who writes a lone append in the writer's place; the writer takes nothing meanwhile.
+    pub(crate) claimed_by: Option<ThreadId>,
+    pub(crate) pace: Pace,
     /// Rows in memory.
     pub(crate) rows: u64,
     pub(crate) next_row: u64,

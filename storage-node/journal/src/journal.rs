@@ -34,6 +34,7 @@ pub struct Journal {
 #[derive(Debug)]
 struct Shared {
     core: Arc<Core>,
+    writer: Arc<Mutex<Writer>>,
     threads: Mutex<Vec<JoinHandle<()>>>,
     lock: Mutex<Option<Box<dyn DirLock>>>,
 }
@@ -43,11 +44,14 @@ impl Shared {
         self.core.lock().closing = true;
         self.core.work.notify_all();
         self.core.files_changed.notify_all();
+        let own = std::thread::current().id();
+        let is_writing = self.core.lock().is_claimed_by(own);
         let threads = std::mem::take(&mut *self.threads.lock().unwrap_or_else(PoisonError::into_inner));
         // The writer first: what is queued may need files, so the file keeper goes on until nothing is written any more.
-        for thread in threads {
-            // A completion may hold the last handle: the writer then ends by itself, after this returns.
-            if thread.thread().id() != std::thread::current().id() && thread.join().is_err() {
+        for (at, thread) in threads.into_iter().enumerate() {
+            // A completion may hold the last handle, or close: the writer then ends by itself, after this returns.
+            let is_ours = thread.thread().id() == own || (at == 0 && is_writing);
+            if !is_ours && thread.join().is_err() {
                 tracing::error!("a journal thread ended by a panic");
             }
             self.core.fail(Failure::Closed);
@@ -72,7 +76,8 @@ impl Journal {
         let (core, recovered, lock) = open::open(config, disk)?;
         let core = Arc::new(core);
         let session = recovered.session;
-        let writer = Writer::new(Arc::clone(&core), session, recovered.durable);
+        let writer = Arc::new(Mutex::new(Writer::new(Arc::clone(&core), session, recovered.durable)));
+        let its = Arc::clone(&writer);
         let (for_writer, for_files) = (Arc::clone(&core), Arc::clone(&core));
         let spawn = |name: &str, run: Box<dyn FnOnce() + Send>| {
             std::thread::Builder::new()
@@ -81,15 +86,11 @@ impl Journal {
                 .map_err(|source| OpenError::Io { path: core.config.dir.clone(), source })
         };
         let threads = vec![
-            spawn("weir-journal", Box::new(move || supervise(&for_writer, || writer.run())))?,
+            spawn("weir-journal", Box::new(move || supervise(&for_writer, || Writer::run(&its))))?,
             spawn("weir-files", Box::new(move || supervise(&for_files.clone(), || files::run(&for_files))))?,
         ];
-        Ok((
-            Self {
-                shared: Arc::new(Shared { core, threads: Mutex::new(threads), lock: Mutex::new(Some(lock)) }),
-            },
-            recovered.report,
-        ))
+        let (threads, lock) = (Mutex::new(threads), Mutex::new(Some(lock)));
+        Ok((Self { shared: Arc::new(Shared { core, writer, threads, lock }) }, recovered.report))
     }
 
     /// Writes and syncs what is queued, ends the threads and frees the directory, whoever still holds a handle. From
@@ -102,7 +103,9 @@ impl Journal {
         &self.shared.core
     }
 
-    /// Queues entries that continue `stream`. On return they can be read; `done` is called when they are durable.
+    /// Queues entries that continue `stream`. On return they can be read; `done` is called when they are durable. If the
+    /// journal rests, and commits take no longer than [`JournalConfig::inline_commit_max`], a small append is written right
+    /// here: then it is durable, and `done` was called, when this returns.
     ///
     /// # Errors
     /// See [`AppendError`]; then nothing was queued and `done` is answered with [`Failure::Closed`] as it drops.
@@ -139,7 +142,13 @@ impl Journal {
         // Twice as many as came: so the index comes back to its bound, and no append pays for many.
         let Core { config, counters, .. } = self.core();
         inner.evict(config.resident_index_bytes(), 2 * added, counters);
-        self.core().wake_writer(inner);
+        if inner.claim(config) {
+            drop(inner);
+            supervise(self.core(), || Writer::run_once(&self.shared.writer));
+            self.core().give_back();
+        } else {
+            self.core().wake_writer(inner);
+        }
         Ok(())
     }
 

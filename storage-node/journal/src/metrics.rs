@@ -14,6 +14,8 @@ pub struct Metrics {
     pub blocks: u64,
     /// Syncs of journal files for commits.
     pub syncs: u64,
+    /// Of these, written by who appended, in the writer's place.
+    pub inline_commits: u64,
     /// Frames written.
     pub frames: u64,
     /// Bytes written, headers and padding included.
@@ -53,6 +55,7 @@ pub struct Metrics {
 pub(crate) struct Counters {
     pub(crate) blocks: AtomicU64,
     pub(crate) syncs: AtomicU64,
+    pub(crate) inline_commits: AtomicU64,
     pub(crate) frames: AtomicU64,
     pub(crate) bytes: AtomicU64,
     pub(crate) padding_bytes: AtomicU64,
@@ -88,6 +91,7 @@ impl Counters {
         Metrics {
             blocks: get(&self.blocks),
             syncs: get(&self.syncs),
+            inline_commits: get(&self.inline_commits),
             frames: get(&self.frames),
             bytes: get(&self.bytes),
             padding_bytes: get(&self.padding_bytes),

@@ -6,6 +6,7 @@ mod closing;
 mod formats;
 mod golden;
 mod heads;
+mod inline;
 mod lazy;
 mod mixed;
 

@@ -1,4 +1,5 @@
-//! The writer thread: takes what waits, writes it as one block, syncs once, answers everybody.
+//! The writer: takes what waits, writes it as one block, syncs once, answers everybody. A thread does so all the time, and who
+//! appends to a journal that rests in its place (`inline`).
 //!
 //! The order that makes a confirm a promise:
 //! 1. frames are copied into the block in queue order, so a vote never overtakes an entry;
@@ -9,7 +10,7 @@
 //! A crash between 2 and 3 leaves a block that nobody was told about: recovery keeps it if it is whole and cuts
 //! it if not. Between one sync and the next at most one commit is in flight (in `always` mode).
 
-use std::sync::{Arc, MutexGuard};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use bytes::Bytes;
@@ -25,6 +26,7 @@ use crate::format::{
     BLOCK_HEADER_BYTES, BlockHeader, FILE_HEADER_BYTES, FLAG_FILE_HEAD, FLAG_SESSION_START,
     FRAME_HEADER_BYTES, FrameKind, align_up,
 };
+use crate::inline::is_lone;
 use crate::metrics::add;
 use crate::streams::{FileSpans, LiveFile, Stream};
 
@@ -113,6 +115,33 @@ fn drain(core: &Core, mut inner: MutexGuard<'_, Inner>) -> Taken {
     Taken { at, queued: drained, facts: lazy, frames, bytes }
 }
 
+/// The writer; nobody else has it while it is claimed, and a panic with it in hand has failed the journal.
+fn of(writer: &Mutex<Writer>) -> MutexGuard<'_, Writer> {
+    writer.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Waits for work and takes what fits a block.
+fn take(core: &Core, synced_at: Option<Instant>) -> Option<Taken> {
+    let mut inner = core.lock();
+    while inner.queue.is_empty() || inner.claimed_by.is_some() {
+        if inner.closing && inner.claimed_by.is_none() {
+            return None;
+        }
+        inner.writer_waits = inner.claimed_by.is_none();
+        inner = core.work.wait(inner).unwrap_or_else(PoisonError::into_inner);
+    }
+    inner.writer_waits = false;
+    // Counted from the last sync; whoever closes the journal does not wait for it.
+    let rest = |at: Instant| core.config.min_fsync_interval.checked_sub(at.elapsed());
+    while let Some(rest) = synced_at.and_then(rest).filter(|rest| !rest.is_zero())
+        && !inner.closing
+    {
+        let waited = core.work.wait_timeout(inner, rest);
+        inner = waited.unwrap_or_else(PoisonError::into_inner).0;
+    }
+    Some(drain(core, inner))
+}
+
 impl Writer {
     /// A writer for a session that was never used: recovery chose a higher one than all found.
     pub(crate) fn new(core: Arc<Core>, session: u32, durable: Lsn) -> Self {
@@ -121,50 +150,43 @@ impl Writer {
     }
 
     /// Runs until the journal is closed or fails.
-    pub(crate) fn run(mut self) {
+    pub(crate) fn run(writer: &Mutex<Self>) {
+        let core = Arc::clone(&of(writer).core);
         let mut synced_at = None::<Instant>;
-        while let Some(mut taken) = self.take(synced_at) {
-            let committed = self.commit(&taken);
-            let waiters = taken.queued.drain(..).map(|queued| (queued.stream, queued.waiter));
-            match committed {
-                Ok((at, outcomes)) => {
-                    synced_at = Some(at);
-                    for (stream, waiter) in waiters {
-                        let end =
-                            outcomes.ends.iter().find(|(id, _)| *id == stream).and_then(|(_, end)| *end);
-                        waiter.answer(Ok(Synced { stream, durable_index_end: end, ..outcomes.synced }));
-                    }
-                }
-                Err(failure) => {
-                    let first = self.core.fail(failure);
-                    waiters.for_each(|(_, waiter)| waiter.answer(Err(Arc::clone(&first))));
-                    return;
-                }
+        while let Some(taken) = take(&core, synced_at) {
+            synced_at = of(writer).settle(taken);
+            if synced_at.is_none() {
+                return;
             }
         }
     }
 
-    /// Waits for work and takes what fits a block.
-    fn take(&mut self, synced_at: Option<Instant>) -> Option<Taken> {
-        let core = &self.core;
-        let mut inner = core.lock();
-        while inner.queue.is_empty() {
-            if inner.closing {
-                return None;
+    /// Writes what is in the queue, which [`Inner::claim`] gave to this thread, and answers.
+    pub(crate) fn run_once(writer: &Mutex<Self>) {
+        let mut writer = of(writer);
+        let taken = drain(&writer.core, writer.core.lock());
+        add(&writer.core.counters.inline_commits, 1);
+        writer.settle(taken);
+    }
+
+    /// Commits and answers everybody; when it was synced, or `None` if the journal has failed.
+    fn settle(&mut self, mut taken: Taken) -> Option<Instant> {
+        let committed = self.commit(&taken);
+        let waiters = taken.queued.drain(..).map(|queued| (queued.stream, queued.waiter));
+        match committed {
+            Ok((at, outcomes)) => {
+                for (stream, waiter) in waiters {
+                    let end = outcomes.ends.iter().find(|(id, _)| *id == stream).and_then(|(_, end)| *end);
+                    waiter.answer(Ok(Synced { stream, durable_index_end: end, ..outcomes.synced }));
+                }
+                Some(at)
             }
-            inner.writer_waits = true;
-            inner = core.work.wait(inner).unwrap_or_else(std::sync::PoisonError::into_inner);
+            Err(failure) => {
+                let first = self.core.fail(failure);
+                waiters.for_each(|(_, waiter)| waiter.answer(Err(Arc::clone(&first))));
+                None
+            }
         }
-        inner.writer_waits = false;
-        // Counted from the last sync; whoever closes the journal does not wait for it.
-        let rest = |at: Instant| core.config.min_fsync_interval.checked_sub(at.elapsed());
-        while let Some(rest) = synced_at.and_then(rest).filter(|rest| !rest.is_zero())
-            && !inner.closing
-        {
-            let waited = core.work.wait_timeout(inner, rest);
-            inner = waited.unwrap_or_else(std::sync::PoisonError::into_inner).0;
-        }
-        Some(drain(core, inner))
     }
 
     /// Writes what was taken as a block, syncs it unless the mode is not to and nobody wants it, and makes it visible.
@@ -203,7 +225,7 @@ impl Writer {
             self.core.counters.synced(synced - written);
             self.durable = Lsn::new(file, pos + padded);
         }
-        let ends = self.publish(file, pos, padded, syncs);
+        let ends = self.publish(file, pos, padded, syncs.then_some((taken, synced)));
         let (frames, bytes) = (u32::from(self.draft.frames()), u64::from(padded));
         let stream = StreamId(0); // filled in for each waiter
         let synced_as =
@@ -276,7 +298,13 @@ impl Writer {
     }
 
     /// Makes the commit visible: rows get their place, the file its end, streams their durable end.
-    fn publish(&self, file: FileSeq, pos: u32, padded: u32, is_synced: bool) -> Vec<(StreamId, Option<u64>)> {
+    fn publish(
+        &self,
+        file: FileSeq,
+        pos: u32,
+        padded: u32,
+        synced: Option<(&Taken, Instant)>,
+    ) -> Vec<(StreamId, Option<u64>)> {
         let mut guard = self.core.lock();
         let inner = &mut *guard;
         let current = inner.files.back_mut().expect("there is always a current file");
@@ -312,8 +340,11 @@ impl Writer {
                 }
             }
         }
-        if is_synced && inner.purges_are_durable() {
-            self.core.files_changed.notify_all();
+        if let Some((taken, synced)) = synced {
+            inner.pace.committed(taken.at, synced, is_lone(&taken.queued) && inner.queue.is_empty());
+            if inner.purges_are_durable() {
+                self.core.files_changed.notify_all();
+            }
         }
         inner.forget_recent(self.core.config.recent_bytes_max);
         self.core.counters.memory_bytes.store(inner.recent_bytes, std::sync::atomic::Ordering::Relaxed);
@@ -407,7 +438,7 @@ impl Writer {
                 inner.file_wanted = true;
                 self.core.files_changed.notify_all();
             }
-            inner = self.core.files_changed.wait(inner).unwrap_or_else(std::sync::PoisonError::into_inner);
+            inner = self.core.files_changed.wait(inner).unwrap_or_else(PoisonError::into_inner);
         }
     }
 }

@@ -3,7 +3,7 @@
 use prometheus::core::{Collector, Desc};
 use prometheus::proto::{Bucket, Histogram, Metric, MetricFamily, MetricType};
 use prometheus::{IntCounter, IntGauge};
-use weir_journal::{Journal, SYNC_BUCKETS_US};
+use weir_journal::{Journal, Metrics, SYNC_BUCKETS_US};
 
 /// Shows a journal in a registry.
 #[derive(Debug)]
@@ -28,10 +28,23 @@ impl JournalCollector {
     }
 }
 
-fn numbers(journal: &Journal) -> prometheus::Result<Vec<Box<dyn Collector>>> {
-    let (metrics, usage, config) = (journal.metrics(), journal.usage(), journal.config());
+type Numbers = prometheus::Result<Vec<Box<dyn Collector>>>;
+
+fn numbers(journal: &Journal) -> Numbers {
+    let mut all = work(&journal.metrics())?;
+    all.extend(sizes(journal)?);
+    Ok(all)
+}
+
+/// What was done.
+fn work(metrics: &Metrics) -> Numbers {
     [
         counter("weir_journal_commits_total", "Commit blocks written.", metrics.blocks),
+        counter(
+            "weir_journal_inline_commits_total",
+            "Commit blocks written by who appended, in the writer's place.",
+            metrics.inline_commits,
+        ),
         counter("weir_journal_syncs_total", "Syncs of commits.", metrics.syncs),
         counter("weir_journal_frames_total", "Frames written.", metrics.frames),
         counter("weir_journal_written_bytes_total", "Bytes written, padding included.", metrics.bytes),
@@ -48,6 +61,31 @@ fn numbers(journal: &Journal) -> prometheus::Result<Vec<Box<dyn Collector>>> {
             "Times the writer waited for the next file.",
             metrics.file_waits,
         ),
+        counter("weir_journal_sidecars_written_total", "Sidecars written.", metrics.sidecars_written),
+        counter(
+            "weir_journal_evicted_rows_total",
+            "Rows of the index that left memory because a sidecar has them.",
+            metrics.evicted_rows,
+        ),
+        counter(
+            "weir_journal_sidecar_reads_total",
+            "Pages of sidecars read to find entries.",
+            metrics.sidecar_reads,
+        ),
+        counter(
+            "weir_journal_sidecar_misses_total",
+            "Times a sidecar did not hold and the journal file was searched.",
+            metrics.sidecar_misses,
+        ),
+    ]
+    .into_iter()
+    .collect()
+}
+
+/// What is held, and what may be.
+fn sizes(journal: &Journal) -> Numbers {
+    let (metrics, usage, config) = (journal.metrics(), journal.usage(), journal.config());
+    [
         gauge("weir_journal_queue_bytes", "Bytes that wait to be written.", metrics.queue_bytes),
         gauge(
             "weir_journal_queue_bytes_max",
@@ -65,22 +103,6 @@ fn numbers(journal: &Journal) -> prometheus::Result<Vec<Box<dyn Collector>>> {
             "weir_journal_index_bytes_max",
             "Bytes of the index beyond which publishes are refused.",
             config.index_bytes_max,
-        ),
-        counter("weir_journal_sidecars_written_total", "Sidecars written.", metrics.sidecars_written),
-        counter(
-            "weir_journal_evicted_rows_total",
-            "Rows of the index that left memory because a sidecar has them.",
-            metrics.evicted_rows,
-        ),
-        counter(
-            "weir_journal_sidecar_reads_total",
-            "Pages of sidecars read to find entries.",
-            metrics.sidecar_reads,
-        ),
-        counter(
-            "weir_journal_sidecar_misses_total",
-            "Times a sidecar did not hold and the journal file was searched.",
-            metrics.sidecar_misses,
         ),
         gauge("weir_journal_used_bytes", "Bytes of the journal in use.", usage.used_bytes),
         gauge("weir_journal_used_bytes_max", "Bytes at which publishes are refused.", usage.limit_bytes),

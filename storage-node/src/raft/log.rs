@@ -320,6 +320,7 @@ impl RaftLogStorage<TypeConfig> for LogStore {
             }
             Err(failure) => callback.io_completed(Err(io::Error::other(failure))),
         };
+        // May write and sync right here, for as long as the journal has found that to be quick.
         shared.journal.append(shared.stream, queued, Box::new(done)).map_err(io::Error::other)
     }
 
