@@ -17,22 +17,41 @@ pub(crate) fn is_lone(taken: &[Queued]) -> bool {
     one.bytes <= BYTES_MAX && matches!(one.operation, Operation::Append { .. })
 }
 
-impl Inner {
-    /// What is in the queue is for this thread to write, if it is a lone append and the writer rests. Then nobody wakes the
-    /// writer until [`Core::give_back`].
-    pub(crate) fn claim(&mut self, config: &JournalConfig) -> bool {
-        let is_plain = config.sync == SyncMode::Always && config.min_fsync_interval.is_zero();
-        if !self.writer_waits || !is_plain || !is_lone(self.queue.make_contiguous()) {
-            return false;
+/// The writer's place. Given back when this is dropped, whatever became of the commit: what came meanwhile is the writer's.
+pub(crate) struct Claim<'a>(&'a Core);
+
+impl Drop for Claim<'_> {
+    fn drop(&mut self) {
+        let mut inner = self.0.lock();
+        inner.claimed_by = None;
+        inner.writer_waits = true;
+        if !inner.queue.is_empty() || inner.closing {
+            self.0.wake_writer(inner);
         }
+    }
+}
+
+impl Core {
+    /// The writer's place, if what is in the queue is a lone append and the writer rests. Until it is given back nobody wakes
+    /// the writer, and he takes nothing.
+    pub(crate) fn claim(&self, inner: &mut Inner) -> Option<Claim<'_>> {
+        inner.may_be_claimed(&self.config, Instant::now()).then(|| {
+            (inner.writer_waits, inner.claimed_by) = (false, Some(std::thread::current().id()));
+            Claim(self)
+        })
+    }
+}
+
+impl Inner {
+    fn may_be_claimed(&mut self, config: &JournalConfig, now: Instant) -> bool {
+        // Who closes waits for the writer alone, and then gives up the directory.
+        let rests = self.writer_waits && !self.closing;
+        let is_plain = config.sync == SyncMode::Always && config.min_fsync_interval.is_zero();
         // Whatever rides in the block: the writer may have to wait for the next file.
         let has_room =
             self.files.back().is_some_and(|file| file.file_bytes - file.end >= config.max_block_bytes);
-        if !has_room || !self.pace.is_slow_enough(Instant::now(), config.inline_commit_max) {
-            return false;
-        }
-        (self.writer_waits, self.claimed_by) = (false, Some(std::thread::current().id()));
-        true
+        let is_lone = rests && is_plain && has_room && is_lone(self.queue.make_contiguous());
+        is_lone && self.pace.is_slow_enough(now, config.inline_commit_max)
     }
 
     /// Whether this thread is writing in the writer's place.
@@ -41,14 +60,67 @@ impl Inner {
     }
 }
 
-impl Core {
-    /// What came meanwhile is the writer's.
-    pub(crate) fn give_back(&self) {
-        let mut inner = self.lock();
-        inner.claimed_by = None;
-        inner.writer_waits = true;
-        if !inner.queue.is_empty() || inner.closing {
-            self.wake_writer(inner);
-        }
+#[cfg(test)]
+mod tests {
+    use std::path::PathBuf;
+    use std::time::Duration;
+
+    use super::*;
+    use crate::completion::Waiter;
+    use crate::disk::{Disk, OpenMode, sim::SimDisk};
+    use crate::entry::{Entry, EntryKind, FileSeq, Identity, StreamId};
+    use crate::streams::{FileSpans, LiveFile};
+
+    /// A journal that rests, with one small append in its queue.
+    fn lone(now: Instant) -> Inner {
+        let path = PathBuf::from("/journal/wal/1.wal");
+        let handle = SimDisk::new().open(&path, OpenMode::Create).unwrap();
+        let (spans, sidecar) = (FileSpans::default(), None);
+        let file =
+            LiveFile { seq: FileSeq(1), handle, path, file_bytes: 64 << 10, end: 32 << 10, spans, sidecar };
+        let mut inner = Inner { writer_waits: true, ..Inner::default() };
+        inner.files.push_back(file);
+        inner.queue.push_back(append(1_000));
+        (0..8).for_each(|_| {
+            inner.pace.committed(now - Duration::from_millis(2), now - Duration::from_millis(1), true)
+        });
+        inner
+    }
+
+    fn append(bytes: u64) -> Queued {
+        let entry =
+            Entry { kind: EntryKind::Normal, term: 1, leader: 1, index: 0, payload: bytes::Bytes::new() };
+        let operation = Operation::Append { entries: vec![entry], first_row: 1 };
+        Queued { stream: StreamId(1), operation, waiter: Waiter::nobody(), bytes }
+    }
+
+    #[test]
+    fn only_a_lone_append_to_a_journal_that_rests_and_stays_open_is_claimed() {
+        let now = Instant::now();
+        let identity = Identity { cluster_id: 1, node_id: 1 };
+        let config = JournalConfig {
+            inline_commit_max: Duration::from_millis(2),
+            ..JournalConfig::small("/journal", identity)
+        };
+        let claimed = |change: fn(&mut Inner, &mut JournalConfig)| {
+            let (mut inner, mut config) = (lone(now), config.clone());
+            change(&mut inner, &mut config);
+            inner.may_be_claimed(&config, now)
+        };
+        assert!(claimed(|_, _| {}));
+        // The writer may have ended already, and the directory be given up at any moment.
+        assert!(!claimed(|inner, _| inner.closing = true), "it is being closed");
+        assert!(!claimed(|inner, _| inner.writer_waits = false), "the writer is at work, or woken");
+        assert!(!claimed(|inner, _| inner.queue.push_back(append(10))), "two");
+        assert!(!claimed(|inner, _| inner.queue[0].bytes = 9 << 10), "large");
+        assert!(!claimed(|inner, _| inner.queue[0].operation = Operation::Sync), "no append");
+        assert!(!claimed(|inner, _| inner.files[0].end = 33 << 10), "no room for the largest block");
+        assert!(!claimed(|_, config| config.sync = SyncMode::Os), "nothing is synced");
+        assert!(
+            !claimed(|_, config| config.min_fsync_interval = Duration::from_millis(1)),
+            "commits keep a distance"
+        );
+        assert!(!claimed(|_, config| config.inline_commit_max = Duration::ZERO), "never");
+        assert!(!claimed(|inner, _| inner.pace = Default::default()), "nothing is known of commits");
     }
 }

@@ -47,6 +47,10 @@ impl Shared {
         let own = std::thread::current().id();
         let is_writing = self.core.lock().is_claimed_by(own);
         let threads = std::mem::take(&mut *self.threads.lock().unwrap_or_else(PoisonError::into_inner));
+        if threads.is_empty() {
+            // Somebody else closes, and frees the directory when nothing is written any more.
+            return;
+        }
         // The writer first: what is queued may need files, so the file keeper goes on until nothing is written any more.
         for (at, thread) in threads.into_iter().enumerate() {
             // A completion may hold the last handle, or close: the writer then ends by itself, after this returns.
@@ -142,12 +146,9 @@ impl Journal {
         // Twice as many as came: so the index comes back to its bound, and no append pays for many.
         let Core { config, counters, .. } = self.core();
         inner.evict(config.resident_index_bytes(), 2 * added, counters);
-        if inner.claim(config) {
-            drop(inner);
-            supervise(self.core(), || Writer::run_once(&self.shared.writer));
-            self.core().give_back();
-        } else {
-            self.core().wake_writer(inner);
+        match self.core().claim(&mut inner) {
+            Some(_claim) => supervise(self.core(), || Writer::run_once(&self.shared.writer, inner)),
+            None => self.core().wake_writer(inner),
         }
         Ok(())
     }

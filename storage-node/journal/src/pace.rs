@@ -24,12 +24,12 @@ impl Pace {
         self.lone_in_a_row = if is_lone { self.lone_in_a_row.saturating_add(1) } else { 0 };
     }
 
-    /// Whether appends are lone, the journal has rested for half as long as a commit takes, and that is no longer than
+    /// Whether appends are lone, the journal has rested for half as long as a commit takes, which is less than
     /// `longest`.
     pub(crate) fn is_slow_enough(&self, now: Instant, longest: Duration) -> bool {
         let rested = self.ended.map(|ended| now.saturating_duration_since(ended));
         self.lone_in_a_row >= IN_A_ROW_MIN
-            && self.took <= longest
+            && self.took < longest
             && rested.is_some_and(|rested| rested >= self.took / 2)
     }
 }

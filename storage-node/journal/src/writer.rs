@@ -125,6 +125,7 @@ fn take(core: &Core, synced_at: Option<Instant>) -> Option<Taken> {
     let mut inner = core.lock();
     while inner.queue.is_empty() || inner.claimed_by.is_some() {
         if inner.closing && inner.claimed_by.is_none() {
+            inner.writer_waits = false;
             return None;
         }
         inner.writer_waits = inner.claimed_by.is_none();
@@ -161,10 +162,11 @@ impl Writer {
         }
     }
 
-    /// Writes what is in the queue, which [`Inner::claim`] gave to this thread, and answers.
-    pub(crate) fn run_once(writer: &Mutex<Self>) {
+    /// Writes what is in the queue, for which [`Core::claim`] gave this thread the writer's place, and answers.
+    pub(crate) fn run_once(writer: &Mutex<Self>, inner: MutexGuard<'_, Inner>) {
+        // Free: the writer had it last for a commit that is over.
         let mut writer = of(writer);
-        let taken = drain(&writer.core, writer.core.lock());
+        let taken = drain(&writer.core, inner);
         add(&writer.core.counters.inline_commits, 1);
         writer.settle(taken);
     }

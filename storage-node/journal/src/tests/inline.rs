@@ -72,6 +72,7 @@ fn what_comes_meanwhile_is_the_writers() {
         disk.stall_syncs();
         let (first, second) = thread::scope(|scope| {
             let first = scope.spawn(|| (thread::current().id(), lone(next - 2)));
+            until("it is queued", || journal.entries(STREAM).end == next - 1);
             until("the disk is waited for", || disk.is_waited_for());
             // Ends at once, whoever waits for the disk.
             let second = lone(next - 1);
@@ -90,42 +91,105 @@ fn what_comes_meanwhile_is_the_writers() {
     panic!("none was written by who appended it: {:?}", journal.metrics());
 }
 
-#[test]
-fn a_disk_that_fails_under_it_fails_the_journal() {
-    let disk = SimDisk::new();
-    let (journal, next) = open_eager(&disk);
-    let next = append_inline(&journal, next);
-    disk.fail_syncs();
-    let told = append(&journal, STREAM, vec![entry(next, 10)]).unwrap_err();
-    assert!(Arc::ptr_eq(&told, &journal.failure().unwrap()), "{told}");
-    let refused = journal.append(STREAM, vec![entry(next + 1, 10)], Box::new(|_| {}));
+/// Runs `case` on new journals until it says that its append was written by who appended it.
+fn until_inline(case: impl Fn(&SimDisk, &Journal, u64) -> bool) {
+    let tries = (0..100).any(|_| {
+        let disk = SimDisk::new();
+        let (journal, next) = open_eager(&disk);
+        let next = append_inline(&journal, next);
+        let rested = std::time::Instant::now();
+        until("the journal has rested", || rested.elapsed() > Duration::from_millis(2));
+        case(&disk, &journal, next)
+    });
+    assert!(tries, "none was written by who appended it");
+}
+
+/// The journal takes nothing more, can be closed, and is read.
+fn has_failed(journal: &Journal, next: u64) {
+    let refused = journal.append(STREAM, vec![entry(next, 10)], Box::new(|_| {}));
     assert!(matches!(refused, Err(AppendError::Failed(_))));
     journal.close();
     assert_eq!(journal.read_entries(STREAM, 0..1, 100).unwrap(), [entry(0, 10)], "reads go on");
 }
 
 #[test]
-fn an_answer_may_append_and_close() {
-    let disk = SimDisk::new();
-    let (journal, next) = open_eager(&disk);
-    let next = append_inline(&journal, next);
-    let (tx, rx) = mpsc::channel();
-    let again = journal.clone();
-    let done: Completion = Box::new(move |outcome| {
-        outcome.unwrap();
+fn a_disk_that_fails_under_it_fails_the_journal() {
+    until_inline(|disk, journal, next| {
+        disk.fail_syncs();
         let (done, answer) = told();
-        again.append(STREAM, vec![entry(next + 1, 10)], done).unwrap();
-        again.close();
-        tx.send(answer).unwrap();
+        journal.append(STREAM, vec![entry(next, 10)], done).unwrap();
+        let (who, outcome) = answer.recv().unwrap();
+        assert!(Arc::ptr_eq(&outcome.unwrap_err(), &journal.failure().unwrap()));
+        has_failed(journal, next + 1);
+        who == thread::current().id()
     });
-    journal.append(STREAM, vec![entry(next, 10)], done).unwrap();
-    let (_, outcome) = rx.recv().unwrap().recv().unwrap();
-    // Whoever closes from within an answer does not wait for what is queued; what is not written then is refused.
-    let end = if outcome.is_ok() { next + 2 } else { next + 1 };
-    drop(journal);
-    until("the directory is free", || Journal::open(eager(), Arc::new(disk.clone())).is_ok());
-    let range = open(&disk).0.entries(STREAM);
-    assert!(range.end >= end, "{range:?}, and {end} were answered");
+}
+
+#[test]
+fn an_answer_that_panics_fails_the_journal_and_not_who_appends() {
+    until_inline(|_, journal, next| {
+        let (tx, rx) = mpsc::channel();
+        let done: Completion = Box::new(move |_| {
+            tx.send(thread::current().id()).unwrap();
+            panic!("an answer that panics");
+        });
+        journal.append(STREAM, vec![entry(next, 10)], done).unwrap();
+        let who = rx.recv().unwrap();
+        until("it has failed", || journal.failure().is_some());
+        assert!(matches!(*journal.failure().unwrap(), Failure::WriterLost));
+        has_failed(journal, next + 1);
+        who == thread::current().id()
+    });
+}
+
+#[test]
+fn an_answer_may_append_and_close() {
+    until_inline(|disk, journal, next| {
+        let (tx, rx) = mpsc::channel();
+        let again = journal.clone();
+        let done: Completion = Box::new(move |outcome| {
+            outcome.unwrap();
+            let (done, answer) = told();
+            again.append(STREAM, vec![entry(next + 1, 10)], done).unwrap();
+            again.close();
+            tx.send((thread::current().id(), answer)).unwrap();
+        });
+        journal.append(STREAM, vec![entry(next, 10)], done).unwrap();
+        let (who, answer) = rx.recv().unwrap();
+        // Whoever closes from within an answer does not wait for what is queued.
+        assert!(matches!(*answer.recv().unwrap().1.unwrap_err(), Failure::Closed));
+        assert_eq!(open(disk).0.entries(STREAM), 0..next + 1);
+        who == thread::current().id()
+    });
+}
+
+#[test]
+fn who_closes_waits_for_it() {
+    until_inline(|disk, journal, next| {
+        disk.stall_syncs();
+        thread::scope(|scope| {
+            let appends = scope.spawn(|| {
+                let (done, answer) = told();
+                journal.append(STREAM, vec![entry(next, 10)], done).unwrap();
+                (thread::current().id(), answer.recv().unwrap())
+            });
+            until("it is queued", || journal.entries(STREAM).end == next + 1);
+            until("the disk is waited for", || disk.is_waited_for());
+            let (tx, closed) = mpsc::channel();
+            let closes = journal.clone();
+            // Not of the scope, which would wait for one that waits for ever.
+            thread::spawn(move || {
+                closes.close();
+                tx.send(())
+            });
+            assert!(closed.recv_timeout(Duration::from_millis(5)).is_err(), "it is still being written");
+            disk.go_on();
+            closed.recv_timeout(Duration::from_secs(20)).expect("closed when it is written");
+            let (own, (who, outcome)) = appends.join().unwrap();
+            assert!(outcome.is_ok());
+            own == who
+        })
+    });
 }
 
 #[test]
