@@ -133,8 +133,19 @@ macro_rules! configured {
     }};
 }
 
+/// Whether each request is signed with a hash of what it carries.
+const UNSIGNED_PAYLOAD: &str = "AWS_UNSIGNED_PAYLOAD";
+
 fn s3(config: &StoreConfig) -> object_store::Result<impl ObjectStore> {
-    configured!(AmazonS3Builder::from_env(), AmazonS3ConfigKey, config).build()
+    s3_builder(config, std::env::var_os(UNSIGNED_PAYLOAD).is_some()).build()
+}
+
+/// Bodies are not signed unless the environment or an option asks for it: what was sent is read back and compared, and the hash
+/// takes a core at both ends a second for each one or two GB.
+fn s3_builder(config: &StoreConfig, is_set: bool) -> AmazonS3Builder {
+    let builder = AmazonS3Builder::from_env();
+    let builder = if is_set { builder } else { builder.with_unsigned_payload(true) };
+    configured!(builder, AmazonS3ConfigKey, config)
 }
 
 fn gcs(config: &StoreConfig) -> object_store::Result<impl ObjectStore> {
@@ -143,4 +154,23 @@ fn gcs(config: &StoreConfig) -> object_store::Result<impl ObjectStore> {
 
 fn azure(config: &StoreConfig) -> object_store::Result<impl ObjectStore> {
     configured!(MicrosoftAzureBuilder::from_env(), AzureConfigKey, config).build()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bodies_are_signed_where_that_is_asked_for() {
+        let unsigned = |options: &[(&str, &str)], is_set| {
+            let mut config = StoreConfig::new("s3://bucket/prefix");
+            config.options = options.iter().map(|(key, value)| ((*key).into(), (*value).into())).collect();
+            let builder = s3_builder(&config, is_set);
+            builder.get_config_value(&AmazonS3ConfigKey::UnsignedPayload).unwrap()
+        };
+        assert_eq!(unsigned(&[], false), "true");
+        // As the environment says: in it, it is not set.
+        assert_eq!(unsigned(&[], true), "false");
+        assert_eq!(unsigned(&[(UNSIGNED_PAYLOAD, "false")], false), "false");
+    }
 }
