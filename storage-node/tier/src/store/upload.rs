@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use bytes::{Bytes, BytesMut};
-use object_store::{MultipartUpload, ObjectStoreExt as _, PutMode, PutOptions};
+use bytes::Bytes;
+use object_store::{MultipartUpload, ObjectStoreExt as _, PutMode, PutOptions, PutPayload};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::JoinSet;
 use weir_protocol::checksum::Crc32c;
@@ -46,7 +46,10 @@ pub struct Uploaded {
 pub struct Upload {
     store: Store,
     name: String,
-    buffer: BytesMut,
+    /// What the next part is made of so far, as it came: putting it together would copy it into memory that is not there yet.
+    pieces: Vec<Bytes>,
+    /// Bytes of them.
+    buffered: usize,
     multipart: Option<Box<dyn MultipartUpload>>,
     parts: JoinSet<Result<(), StoreError>>,
     bytes: u64,
@@ -60,7 +63,8 @@ impl Store {
         Upload {
             store: self.clone(),
             name: name.into(),
-            buffer: BytesMut::new(),
+            pieces: Vec::new(),
+            buffered: 0,
             multipart: None,
             parts: JoinSet::new(),
             bytes: 0,
@@ -81,10 +85,11 @@ impl Upload {
         self.crc.update(&bytes);
         self.bytes += bytes.len() as u64;
         while !bytes.is_empty() {
-            let room = PART_BYTES - self.buffer.len();
-            self.buffer.extend_from_slice(&bytes.split_to(room.min(bytes.len())));
+            let piece = bytes.split_to((PART_BYTES - self.buffered).min(bytes.len()));
+            self.buffered += piece.len();
+            self.pieces.push(piece);
             // A full part waits for a byte after it: only then is it sure that there will be more than one.
-            if self.buffer.len() == PART_BYTES && !bytes.is_empty() {
+            if self.buffered == PART_BYTES && !bytes.is_empty() {
                 self.send_part().await?;
             }
         }
@@ -124,10 +129,10 @@ impl Upload {
 
     async fn complete(&mut self) -> Result<(), StoreError> {
         if self.multipart.is_none() {
-            let permit = permit(Arc::clone(&self.store.budget), self.buffer.len()).await;
-            let payload = self.buffer.split().freeze();
-            let (length, path) = (payload.len() as u64, self.store.path(&self.name));
-            let put = self.store.inner.put_opts(&path, payload.into(), PutOptions::from(PutMode::Create));
+            let permit = permit(Arc::clone(&self.store.budget), self.buffered).await;
+            let (payload, length) = self.part();
+            let path = self.store.path(&self.name);
+            let put = self.store.inner.put_opts(&path, payload, PutOptions::from(PutMode::Create));
             let put = self.store.in_time(&self.name, put).await;
             drop(permit);
             return match put {
@@ -139,7 +144,7 @@ impl Upload {
                 Err(error) => Err(error),
             };
         }
-        if !self.buffer.is_empty() {
+        if self.buffered > 0 {
             self.send_part().await?;
         }
         while let Some(part) = self.parts.join_next().await {
@@ -156,16 +161,15 @@ impl Upload {
             let part = self.parts.join_next().await.expect("some are under way");
             done(&self.name, part)?;
         }
-        let permit = permit(Arc::clone(&self.store.budget), self.buffer.len()).await;
+        let permit = permit(Arc::clone(&self.store.budget), self.buffered).await;
         if self.multipart.is_none() {
             let path = self.store.path(&self.name);
             let begun = self.store.in_time(&self.name, self.store.inner.put_multipart(&path)).await?;
             self.multipart = Some(begun);
         }
-        let payload = self.buffer.split().freeze();
-        let length = payload.len() as u64;
+        let (payload, length) = self.part();
         let multipart = self.multipart.as_mut().expect("begun above");
-        let part = multipart.put_part(payload.into());
+        let part = multipart.put_part(payload);
         let (store, name) = (self.store.clone(), self.name.clone());
         self.parts.spawn(async move {
             let sent = store.in_time(&name, part).await;
@@ -173,6 +177,12 @@ impl Upload {
             sent.map(|()| store.sent(length))
         });
         Ok(())
+    }
+
+    /// What has come together for the next part, and its bytes.
+    fn part(&mut self) -> (PutPayload, u64) {
+        let length = std::mem::take(&mut self.buffered) as u64;
+        (self.pieces.drain(..).collect(), length)
     }
 }
 
