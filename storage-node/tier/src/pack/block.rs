@@ -17,10 +17,6 @@ pub const BLOCK_RAW_BYTES_TARGET: usize = 512 << 10;
 /// Most bytes of a block's batches: one byte short of the target, and the largest batch.
 pub const BLOCK_RAW_BYTES_MAX: usize = BLOCK_RAW_BYTES_TARGET + BATCH_BYTES_MAX;
 const MAGIC: [u8; 4] = *b"WBLK";
-/// A compressed block that is not smaller by one part in this many is stored as it is: reading it is free then.
-const WORTH_IT: usize = 16;
-/// zstd's fastest ordinary level: packs are made beside publishing, on the same cores.
-const ZSTD_LEVEL: i32 = 1;
 
 const _: () = assert!(BLOCK_HEADER_BYTES + BLOCK_RAW_BYTES_MAX < u32::MAX as usize, "lengths fit 32 bits");
 
@@ -37,7 +33,7 @@ pub enum BlockCodec {
     Zstd = 2,
 }
 
-/// Appends a block to `out`; `raw` is what [`read_block`] will give. Returns the bytes that it takes.
+/// Appends a block to `out`, of batches that take `raw_bytes` and `stored` as `codec` stores them. Returns the bytes that it takes.
 ///
 /// | offset | size | meaning (little-endian) |
 /// |-------:|-----:|-------------------------|
@@ -55,44 +51,22 @@ pub(super) fn put_block(
     codec: BlockCodec,
     first: Offset,
     partition: PackedPartition,
-    raw: &[u8],
+    stored: &[u8],
+    raw_bytes: usize,
 ) -> u32 {
-    let at = out.len();
-    out.resize(at + BLOCK_HEADER_BYTES, 0);
-    let codec = compress(out, codec, raw);
-    let stored = out.len() - at - BLOCK_HEADER_BYTES;
     let narrow = |bytes: usize| u32::try_from(bytes).expect("blocks are limited to a few MiB");
-    let header = &mut out[at..at + BLOCK_HEADER_BYTES];
+    let mut header = [0; BLOCK_HEADER_BYTES];
     header[0..4].copy_from_slice(&MAGIC);
     header[4] = codec as u8;
-    header[8..12].copy_from_slice(&narrow(stored).to_le_bytes());
-    header[12..16].copy_from_slice(&narrow(raw.len()).to_le_bytes());
+    header[8..12].copy_from_slice(&narrow(stored.len()).to_le_bytes());
+    header[12..16].copy_from_slice(&narrow(raw_bytes).to_le_bytes());
     header[16..24].copy_from_slice(&first.0.to_le_bytes());
     header[24..28].copy_from_slice(&partition.1.0.to_le_bytes());
-    let crc = checksum(&out[at..]);
-    out[at + 28..at + 32].copy_from_slice(&crc.to_le_bytes());
-    narrow(BLOCK_HEADER_BYTES + stored)
-}
-
-/// Appends `raw` to `out`, compressed if that is worth it, and says how.
-fn compress(out: &mut Vec<u8>, codec: BlockCodec, raw: &[u8]) -> BlockCodec {
-    let worth = raw.len() - raw.len() / WORTH_IT;
-    let packed = match codec {
-        BlockCodec::Raw => None,
-        BlockCodec::Lz4 => Some(lz4_flex::block::compress(raw)),
-        // Fails only for want of memory, and the block is as good as it is.
-        BlockCodec::Zstd => zstd::bulk::compress(raw, ZSTD_LEVEL).ok(),
-    };
-    match packed.filter(|packed| packed.len() < worth) {
-        Some(packed) => {
-            out.extend_from_slice(&packed);
-            codec
-        }
-        None => {
-            out.extend_from_slice(raw);
-            BlockCodec::Raw
-        }
-    }
+    let crc = checksum(&header, stored);
+    header[28..32].copy_from_slice(&crc.to_le_bytes());
+    out.extend_from_slice(&header);
+    out.extend_from_slice(stored);
+    narrow(BLOCK_HEADER_BYTES + stored.len())
 }
 
 /// The batches of the block that `row` describes, concatenated: verified against header and checksum. `bytes` is what
@@ -108,7 +82,7 @@ pub fn read_block(bytes: &Bytes, row: &BlockRow, partition: PackedPartition) -> 
     if bytes[..4] != MAGIC {
         return Err(PackError::Foreign("block"));
     }
-    let (stored, computed) = (u32_at(bytes, 28), checksum(bytes));
+    let (stored, computed) = (u32_at(bytes, 28), checksum(bytes, &bytes[BLOCK_HEADER_BYTES..]));
     if stored != computed {
         return Err(PackError::Checksum { what: "block", stored, computed });
     }
@@ -171,11 +145,11 @@ pub fn batches(
     })
 }
 
-/// Of a block, but for the field that holds it.
-fn checksum(block: &[u8]) -> u32 {
+/// Of a block's header, but for the field that holds it, and of what is stored behind it.
+fn checksum(header: &[u8], stored: &[u8]) -> u32 {
     let mut crc = Crc32c::new();
-    crc.update(&block[..28]);
-    crc.update(&block[BLOCK_HEADER_BYTES..]);
+    crc.update(&header[..28]);
+    crc.update(stored);
     crc.finish()
 }
 

@@ -11,8 +11,10 @@
 //! one block for any offset or time. Nothing here does I/O: the writer gives out bytes, the readers take them.
 
 mod block;
+mod compressing;
 mod error;
 mod footer;
+
 mod trailer;
 mod writer;
 

@@ -7,6 +7,7 @@ use weir_protocol::ids::{Offset, TimestampMs};
 
 use super::PackedPartition;
 use super::block::{BLOCK_RAW_BYTES_TARGET, BlockCodec, put_block};
+use super::compressing::Compressing;
 use super::footer::{BLOCK_ROW_BYTES, BlockRow, FOOTER_BYTES_MAX, Footer, PARTITION_ROW_BYTES, PartitionRow};
 use super::trailer::{PackIdentity, Trailer};
 
@@ -38,7 +39,7 @@ pub struct PackSummary {
 /// by taking what is ready after every push.
 pub struct PackWriter {
     identity: PackIdentity,
-    codec: BlockCodec,
+    compressing: Compressing,
     ready: Vec<u8>,
     taken: u64,
     crc: Crc32c,
@@ -56,7 +57,7 @@ impl PackWriter {
     pub fn new(identity: PackIdentity, codec: BlockCodec) -> Self {
         Self {
             identity,
-            codec,
+            compressing: Compressing::new(codec),
             ready: Trailer::header().to_vec(),
             taken: 0,
             crc: Crc32c::new(),
@@ -121,7 +122,9 @@ impl PackWriter {
     pub fn take_ready(&mut self) -> Bytes {
         self.crc.update(&self.ready);
         self.taken += self.ready.len() as u64;
-        std::mem::take(&mut self.ready).into()
+        // As much again is likely to come, and what grows by doubling is copied about twice.
+        let next = Vec::with_capacity(self.ready.len());
+        std::mem::replace(&mut self.ready, next).into()
     }
 
     /// Closes the pack: the last bytes of the object, and what it holds.
@@ -167,6 +170,7 @@ impl PackWriter {
     }
 
     fn begin_partition(&mut self, partition: PackedPartition, start: Offset, ts: TimestampMs) {
+        self.compressing.begin_partition();
         let first_block = u32::try_from(self.blocks.len()).expect("the footer's size is limited");
         self.partitions.push(PartitionRow {
             partition,
@@ -188,7 +192,8 @@ impl PackWriter {
         let (first, first_ts, last_ts) = self.open_at;
         let row = self.partitions.last_mut().expect("an open block has a partition");
         row.blocks += 1;
-        let stored_bytes = put_block(&mut self.ready, self.codec, first, row.partition, &self.open);
+        let (codec, stored) = self.compressing.compress(&self.open);
+        let stored_bytes = put_block(&mut self.ready, codec, first, row.partition, stored, self.open.len());
         let raw_bytes = u32::try_from(self.open.len()).expect("blocks are limited to a few MiB");
         self.blocks.push(BlockRow { pos, first, first_ts, last_ts, stored_bytes, raw_bytes });
         self.open.clear();
