@@ -97,6 +97,9 @@ pub struct NodeConfig {
     /// Shortest time in microseconds between two syncs of the journal, from the end of one to the start of the next
     /// commit, [`NodeConfig::MIN_SYNC_INTERVAL_US`]. Default 0: nobody waits for company.
     pub min_sync_interval_us: u64,
+    /// A small append to a journal that rests is written by the worker that brings it, without the writer thread, if commits
+    /// take no longer than this many microseconds, [`NodeConfig::INLINE_COMMIT_MAX_US`]. Default 1,000; 0: never.
+    pub inline_commit_max_us: u64,
     /// Bytes of journal at which publishes are refused until retention has freed some. Default 8 GiB, at least two
     /// journal files.
     pub journal_max_bytes: u64,
@@ -156,6 +159,7 @@ impl Default for NodeConfig {
             sync: SyncMode::Always,
             backend: Backend::Auto,
             min_sync_interval_us: 0,
+            inline_commit_max_us: 1_000,
             journal_max_bytes: 8 << 30,
             journal_file_bytes: 128 << 20,
             journal_pending_bytes: 64 << 20,
@@ -181,6 +185,8 @@ impl NodeConfig {
     pub const DATA_SHARDS: RangeInclusive<u32> = 1..=64;
     /// What [`NodeConfig::min_sync_interval_us`] may be: up to a second.
     pub const MIN_SYNC_INTERVAL_US: RangeInclusive<u64> = 0..=1_000_000;
+    /// What [`NodeConfig::inline_commit_max_us`] may be: up to a hundredth of a second, for which a worker serves nobody else.
+    pub const INLINE_COMMIT_MAX_US: RangeInclusive<u64> = 0..=10_000;
     /// What [`NodeConfig::journal_file_bytes`] may be: four of the largest blocks to 2 GiB, in steps of 4 KiB.
     pub const JOURNAL_FILE_BYTES: RangeInclusive<u32> = 16 << 20..=2 << 30;
     /// What [`NodeConfig::journal_pending_bytes`] may be: one of the largest blocks to 64 GiB.
@@ -213,6 +219,7 @@ impl NodeConfig {
     pub fn check(&self) -> Result<(), String> {
         within("data_shards", self.data_shards, Self::DATA_SHARDS)?;
         within("min_sync_interval_us", self.min_sync_interval_us, Self::MIN_SYNC_INTERVAL_US)?;
+        within("inline_commit_max_us", self.inline_commit_max_us, Self::INLINE_COMMIT_MAX_US)?;
         let (file, max) = (self.journal_file_bytes, self.journal_max_bytes);
         within("journal_file_bytes", file, Self::JOURNAL_FILE_BYTES)?;
         if !file.is_multiple_of(4 << 10) {
@@ -260,6 +267,7 @@ mod tests {
         for (error, named) in [
             (with(|c| c.data_shards = 65), "data_shards is 65; 1 to 64"),
             (with(|c| c.min_sync_interval_us = 1_000_001), "min_sync_interval_us is 1000001"),
+            (with(|c| c.inline_commit_max_us = 10_001), "inline_commit_max_us is 10001; 0 to 10000"),
             (with(|c| c.journal_file_bytes = 64 << 10), "journal_file_bytes is 65536"),
             (with(|c| c.journal_file_bytes = (16 << 20) + 1), "steps of 4096"),
             (with(|c| c.journal_max_bytes = 255 << 20), "journal_max_bytes is 267386880"),

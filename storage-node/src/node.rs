@@ -340,6 +340,7 @@ fn open_journal(
             Backend::Direct => weir_journal::Backend::Direct,
         },
         min_fsync_interval: Duration::from_micros(config.min_sync_interval_us),
+        inline_commit_max: Duration::from_micros(config.inline_commit_max_us),
         pending_bytes_max: config.journal_pending_bytes,
         index_bytes_max: config.journal_index_bytes,
         // The tail ring serves live readers; the journal's own memory is for what is in flight.

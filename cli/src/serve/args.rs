@@ -65,6 +65,11 @@ pub(crate) struct StoreArgs {
     #[arg(long, env = "WEIR_MIN_SYNC_INTERVAL_US", default_value_t = 0, value_name = "US",
         value_parser = value_parser!(u64).range(NodeConfig::MIN_SYNC_INTERVAL_US))]
     pub(crate) min_sync_interval_us: u64,
+    /// A message that comes alone is written by whoever serves it, without waking the journal's thread, if the disk takes no
+    /// longer than this; 0: never [range: 0 to 10000 microseconds]
+    #[arg(long, env = "WEIR_INLINE_COMMIT_MAX_US", default_value_t = 1_000, value_name = "US",
+        value_parser = value_parser!(u64).range(NodeConfig::INLINE_COMMIT_MAX_US))]
+    pub(crate) inline_commit_max_us: u64,
     /// How the journal writes: `buffered`, through the page cache; `direct`, past it; or `auto`: direct where the file
     /// system can and commits are synced
     #[arg(long, env = "WEIR_BACKEND", default_value = "auto", value_name = "HOW", value_parser = ["auto", "buffered", "direct"])]
@@ -161,6 +166,7 @@ impl StoreArgs {
                 _ => Backend::Auto,
             },
             min_sync_interval_us: self.min_sync_interval_us,
+            inline_commit_max_us: self.inline_commit_max_us,
             journal_max_bytes: match self.journal_max {
                 Limit::At(bytes) => bytes,
                 Limit::Unlimited => u64::MAX / 2,

@@ -1,15 +1,17 @@
 //! Confirm levels, configuration versions, and what is counted.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use prost::Message;
+use weir_journal::disk::sim::SimDisk;
 use weir_protocol::error::ErrorCode;
 use weir_protocol::rpc::{
     ConfirmState, ConfirmStateRequest, IdempotencyKey, Level, Method, PartitionRef, PartitionStatsList,
     PartitionStatsRequest, PublishAnswer, PublishItem, PublishRequest, TopicDescription, UpdateTopicRequest,
     encode_packet,
 };
-use weir_storage_node::{Surroundings, SyncMode};
+use weir_storage_node::{NodeConfig, Surroundings, SyncMode};
 use weir_transport::CallError;
 
 use crate::client::{
@@ -140,6 +142,31 @@ async fn what_was_done_shows_in_metrics_and_in_the_partitions_rates() {
     assert_eq!((stats.start, stats.committed_end), (0, 3));
     assert!(stats.publish_records_per_second > 0.0 && stats.deliver_records_per_second > 0.0, "{stats:?}");
     node.shutdown(Duration::from_secs(5)).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_message_that_comes_alone_is_written_by_who_brings_it_unless_that_is_turned_off() {
+    let topic = config();
+    let inline_commits = async |inline_commit_max_us, until: u64| {
+        let dir = tempfile::tempdir().unwrap();
+        let config = NodeConfig { inline_commit_max_us, ..settings(dir.path()) };
+        // A disk of memory: a real one may take longer than any limit.
+        let disk = Surroundings { disk: Arc::new(SimDisk::new()), ..Surroundings::default() };
+        let (node, link) = start_in(config, disk).await;
+        let life = create(&link, "orders", topic.clone()).await;
+        let mut inline = 0;
+        for _ in 0..500 {
+            publish(&link, life, &batch(0, 0, &["a"])).await.unwrap();
+            inline = node.journal_metrics().inline_commits;
+            if inline >= until {
+                break;
+            }
+        }
+        node.shutdown(Duration::from_secs(5)).await;
+        inline
+    };
+    assert!(inline_commits(10_000, 1).await >= 1);
+    assert_eq!(inline_commits(0, 1).await, 0);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
