@@ -32,7 +32,7 @@ pub(super) const PAUSE: Duration = Duration::from_secs(2);
 /// Bytes that are read, compressed and sent at a time.
 const STEP_BYTES: u64 = 2 << 20;
 /// Bytes per second at which packs are made while there is room: publishing goes on beside it.
-const PACE_BYTES_PER_SECOND: u64 = 64 << 20;
+const PACE_BYTES_PER_SECOND: u64 = 48 << 20;
 /// From this share of the journal on, what lies in its older half is sealed however young it is.
 const PRESSURE_PERMILLE: u128 = 500;
 /// How often the store is searched for objects that nobody knows.
