@@ -2,9 +2,10 @@ import { useMutation, useQueryClient } from '@tanstack/react-query';
 import { type FormEvent, useEffect, useRef, useState } from 'react';
 import type { Subscription } from '../api/client';
 import { type RedriveWish, redriveRequest, subscriptionKey } from '../api/subscriptions';
-import { curl } from '../curl/curl';
+import { type FieldsProps, setter } from '../edit/draft';
+import { PreviewActions } from '../edit/preview';
+import { Result } from '../edit/typed';
 import { counted, grouped } from '../format/number';
-import { CopyButton } from '../ui/copy';
 import { Sheet } from '../ui/dialog';
 import { Field } from '../ui/field';
 import { ProblemBox } from '../ui/problem';
@@ -46,13 +47,32 @@ const numberOr = (text: string, most: number) => {
   return value >= 1 && value <= most ? value : null;
 };
 
-/** Which, how fast; what that would be; and only then the button that does it. */
-function RedriveForm({ subscription, picked, onClose }: Omit<BarProps, 'onDone'> & { onClose: () => void }) {
-  const { ns, name } = subscription;
+interface Draft {
+  readonly most: string;
+  readonly filter: string;
+  readonly rate: string;
+}
+
+type DraftErrors = Partial<Record<keyof Draft, string>>;
+
+/** What the form says, or what is wrong with each field. */
+function readDraft({ most, filter, rate }: Draft, picked: ReadonlySet<string>) {
+  const errors: DraftErrors = {};
+  const max = numberOr(most, 100_000);
+  if (picked.size === 0 && max === null) errors.most = 'A number from 1 to 100,000.';
+  const perSecond = rate.trim() === '' ? undefined : numberOr(rate, 10_000);
+  if (perSecond === null) errors.rate = 'A number from 1 to 10,000.';
+  const wish: RedriveWish = {
+    ...(picked.size > 0 ? { ids: [...picked] } : { max: max ?? 1 }),
+    ...(filter.trim() && { filter: filter.trim() }),
+    ...(perSecond && { rate: perSecond }),
+  };
+  return { wish, errors };
+}
+
+/** Counts and redrives. What is under way ends with the form, or when it is stopped. */
+function useRedrive(ns: string, name: string, wish: RedriveWish) {
   const client = useQueryClient();
-  const [most, setMost] = useState('1000');
-  const [filter, setFilter] = useState('');
-  const [rate, setRate] = useState('');
   const [progress, setProgress] = useState<Progress | null>(null);
   const going = useRef(true);
   useEffect(() => {
@@ -61,128 +81,131 @@ function RedriveForm({ subscription, picked, onClose }: Omit<BarProps, 'onDone'>
       going.current = false;
     };
   }, []);
-  const ids = picked.size > 0 ? [...picked] : null;
-  const max = numberOr(most, 100_000);
-  const perSecond = rate.trim() === '' ? undefined : numberOr(rate, 10_000);
-  const wrong = (!ids && max === null) || perSecond === null;
-  const wish: RedriveWish = {
-    ...(ids ? { ids } : { max: max ?? 1 }),
-    ...(filter.trim() && { filter: filter.trim() }),
-    ...(perSecond && { rate: perSecond }),
-  };
   const preview = useMutation({
     mutationFn: () => redriveAll({ ns, name, wish, dryRun: true, onProgress: () => going.current }),
   });
-  const redrive = useMutation({
+  const act = useMutation({
     mutationFn: () => {
       going.current = true;
-      return redriveAll({
-        ns,
-        name,
-        wish,
-        dryRun: false,
-        onProgress: (now) => {
-          setProgress(now);
-          return going.current;
-        },
-      });
+      const onProgress = (now: Progress) => {
+        setProgress(now);
+        return going.current;
+      };
+      return redriveAll({ ns, name, wish, dryRun: false, onProgress });
     },
     onSettled: () => void client.invalidateQueries({ queryKey: subscriptionKey(ns, name) }),
   });
-  const change = (set: (value: string) => void) => (value: string) => {
+  const stop = () => {
+    going.current = false;
+  };
+  return { preview, act, redriven: progress?.redriven ?? 0, stop };
+}
+
+/** Which, how fast; what that would be; and only then the button that does it. */
+function RedriveForm({ subscription, picked, onClose }: Omit<BarProps, 'onDone'> & { onClose: () => void }) {
+  const { ns, name } = subscription;
+  const [draft, setDraft] = useState<Draft>({ most: '1000', filter: '', rate: '' });
+  const { wish, errors } = readDraft(draft, picked);
+  const { preview, act, redriven, stop } = useRedrive(ns, name, wish);
+  const wrong = Object.keys(errors).length > 0;
+  const onChange = (next: Draft) => {
     preview.reset();
-    redrive.reset();
-    set(value);
+    act.reset();
+    setDraft(next);
   };
   const submit = (event: FormEvent) => {
     event.preventDefault();
-    redrive.reset();
+    act.reset();
     if (!wrong) preview.mutate();
   };
+  const total = preview.data?.redriven ?? 0;
   return (
     <form onSubmit={submit} noValidate>
       <p>
         They are where they always were, in the topic, and are delivered again to this subscription alone.
         What went to the dead letter topic stays there.
       </p>
-      <div className="fields">
-        {ids ? (
-          <p>{counted(ids.length, 'picked message')}.</p>
-        ) : (
-          <Field
-            label="At most"
-            mono
-            inputMode="numeric"
-            value={most}
-            error={max === null ? 'A number from 1 to 100,000.' : null}
-            hint="The oldest of each partition first."
-            onChange={change(setMost)}
-          />
-        )}
-        <Field
-          label="Only those that match"
-          mono
-          placeholder="all"
-          maxLength={1024}
-          value={filter}
-          hint="Like header.region == 'eu*'."
-          onChange={change(setFilter)}
-        />
-        <Field
-          label="Messages a second"
-          mono
-          inputMode="numeric"
-          placeholder="at once"
-          value={rate}
-          error={perSecond === null ? 'A number from 1 to 10,000.' : null}
-          hint="Slowly enough for who failed before."
-          onChange={change(setRate)}
-        />
-      </div>
-      <div className="actions">
-        <CopyButton text={() => curl(redriveRequest(ns, name, wish, !preview.data))} label="Copy as curl" />
-        <span className="spacer" />
-        <button type="button" onClick={onClose}>
-          {redrive.data ? 'Close' : 'Cancel'}
-        </button>
-        <button type="submit" className={preview.data ? '' : 'primary'} disabled={wrong}>
-          Preview
-        </button>
-      </div>
+      <RedriveFields picked={picked.size} draft={draft} errors={errors} onChange={onChange} />
+      <PreviewActions
+        request={() => redriveRequest(ns, name, wish, !preview.data)}
+        shown={preview.isSuccess}
+        done={act.isSuccess}
+        disabled={wrong}
+        onClose={onClose}
+      />
       <div aria-live="polite" className="seek-answer">
         {preview.error && <ProblemBox error={preview.error} title="They could not be counted" />}
-        {redrive.error && <ProblemBox error={redrive.error} title="Not all were redriven" />}
-        {preview.data && !redrive.isPending && !redrive.data && (
-          <section className="impact" aria-label="Preview">
-            <p>
-              <strong>{counted(preview.data.redriven, 'message')}</strong> would be delivered again.
-            </p>
-            <div className="actions">
-              <span className="note">Nothing was changed so far.</span>
-              <span className="spacer" />
-              <button
-                type="button"
-                className="danger"
-                disabled={preview.data.redriven === 0}
-                onClick={() => redrive.mutate()}
-              >
-                Redrive now
-              </button>
-            </div>
-          </section>
+        {act.error && <ProblemBox error={act.error} title="Not all were redriven" />}
+        {preview.data && !act.isPending && !act.data && (
+          <Impact messages={total} onConfirm={() => act.mutate()} />
         )}
-        {redrive.isPending && (
-          <Running
-            done={progress?.redriven ?? 0}
-            of={preview.data?.redriven ?? 0}
-            onStop={() => {
-              going.current = false;
-            }}
-          />
-        )}
-        {redrive.data && <Result done={redrive.data} />}
+        {act.isPending && <Running done={redriven} of={total} onStop={stop} />}
+        {act.data && <Redriven done={act.data} />}
       </div>
     </form>
+  );
+}
+
+interface RedriveFieldsProps extends FieldsProps<Draft, DraftErrors> {
+  /** How many were picked by hand. */
+  readonly picked: number;
+}
+
+function RedriveFields({ picked, draft, errors, onChange }: RedriveFieldsProps) {
+  const set = setter({ draft, onChange });
+  return (
+    <div className="fields">
+      {picked > 0 ? (
+        <p>{counted(picked, 'picked message')}.</p>
+      ) : (
+        <Field
+          label="At most"
+          mono
+          inputMode="numeric"
+          value={draft.most}
+          error={errors.most}
+          hint="The oldest of each partition first."
+          onChange={(value) => set('most', value)}
+        />
+      )}
+      <Field
+        label="Only those that match"
+        mono
+        placeholder="all"
+        maxLength={1024}
+        value={draft.filter}
+        hint="Like header.region == 'eu*'."
+        onChange={(value) => set('filter', value)}
+      />
+      <Field
+        label="Messages a second"
+        mono
+        inputMode="numeric"
+        placeholder="at once"
+        value={draft.rate}
+        error={errors.rate}
+        hint="Slowly enough for who failed before."
+        onChange={(value) => set('rate', value)}
+      />
+    </div>
+  );
+}
+
+/** How many it would be, and the button that does it. */
+function Impact({ messages, onConfirm }: { messages: number; onConfirm: () => void }) {
+  return (
+    <section className="impact" aria-label="Preview">
+      <p>
+        <strong>{counted(messages, 'message')}</strong> would be delivered again.
+      </p>
+      <div className="actions">
+        <span className="note">Nothing was changed so far.</span>
+        <span className="spacer" />
+        <button type="button" className="danger" disabled={messages === 0} onClick={onConfirm}>
+          Redrive now
+        </button>
+      </div>
+    </section>
   );
 }
 
@@ -197,18 +220,14 @@ function Running({ done, of, onStop }: { done: number; of: number; onStop: () =>
   );
 }
 
-function Result({ done }: { done: Progress }) {
-  const place = useRef<HTMLElement>(null);
-  // The button that was pressed is gone: what it did has the focus instead.
-  useEffect(() => place.current?.focus(), []);
+function Redriven({ done }: { done: Progress }) {
   return (
-    <section className="impact" aria-label="Result" ref={place} tabIndex={-1}>
-      <h3>{done.stopped ? 'Stopped' : 'Done'}</h3>
+    <Result title={done.stopped ? 'Stopped' : 'Done'}>
       <p>
         {counted(done.redriven, 'message')} will be delivered again.
         {done.deadAgain > 0 && ` ${grouped(done.deadAgain)} of them are dead again.`}
         {done.stopped && ' It stopped by itself: find out why before you go on.'}
       </p>
-    </section>
+    </Result>
   );
 }
