@@ -32,6 +32,9 @@ export function instant(ms: number, zone: Zone, timeZone = zoneName(zone)): stri
   return `${p.year}-${p.month}-${p.day} ${p.hour}:${p.minute}:${p.second}.${p.fractionalSecond}`;
 }
 
+/** The second that was so many milliseconds ago, as a field for a time begins. */
+export const secondAgo = (ms: number, zone: Zone) => instant(Date.now() - ms, zone).slice(0, 19);
+
 /** `09:05:00.123` in the zone. */
 export const clock = (ms: number, zone: Zone, timeZone = zoneName(zone)) =>
   instant(ms, zone, timeZone).slice(11);

@@ -7,7 +7,8 @@ import { listChanged } from '../api/topics';
 import { useSettings } from '../app/settings';
 import { curl } from '../curl/curl';
 import { nameError } from '../edit/name';
-import { instant, parseInstant, zoneName } from '../format/time';
+import { TimeField } from '../edit/time';
+import { parseInstant, secondAgo } from '../format/time';
 import { CopyButton } from '../ui/copy';
 import { Check, Field, Segments } from '../ui/field';
 import { ProblemBox } from '../ui/problem';
@@ -85,13 +86,13 @@ export function ForkForm({ subscription: { ns, name }, onClose }: ForkProps) {
 function useWhen(seek: string | undefined) {
   const { zone } = useSettings();
   const [kind, setKind] = useState<When>('now');
-  const [time, setTime] = useState(() => instant(Date.now() - 300_000, zone).slice(0, 19));
+  const [time, setTime] = useState(() => secondAgo(300_000, zone));
   const [undo, setUndo] = useState(seek ?? '');
   const ms = parseInstant(time, zone);
   const at = { now: 'now', seek: undo.trim(), time: ms === null ? null : `ts:${ms}` }[kind];
   const bad = { now: null, seek: 'Like snap_00c0ffee00c0ffee', time: 'Like 2026-01-31 14:05:00' }[kind];
   const isRight = kind === 'seek' ? /^snap_[0-9a-f]{16}$/.test(undo.trim()) : at !== null;
-  return { kind, setKind, time, setTime, undo, setUndo, at, error: isRight ? null : bad, zone };
+  return { kind, setKind, time, setTime, undo, setUndo, at, error: isRight ? null : bad };
 }
 
 function When({ when, tried }: { when: ReturnType<typeof useWhen>; tried: boolean }) {
@@ -118,9 +119,7 @@ function When({ when, tried }: { when: ReturnType<typeof useWhen>; tried: boolea
         />
       )}
       {when.kind === 'time' && (
-        <Field
-          label={`Time, ${zoneName(when.zone)}`}
-          mono
+        <TimeField
           value={when.time}
           error={when.error}
           hint="About an hour is kept, a state of each minute in which something changed."

@@ -1,7 +1,7 @@
 import { type FormEvent, useState } from 'react';
 import type { Topic } from '../api/client';
 import { useSettings } from '../app/settings';
-import { instant, parseInstant, zoneName } from '../format/time';
+import { instant, parseInstant, secondAgo, zoneName } from '../format/time';
 import { Choice, Segments } from '../ui/field';
 
 type Kind = 'newest' | 'oldest' | 'offset' | 'time';
@@ -39,7 +39,7 @@ export function SeekBar({ topic, from, partition, disabled, onSeek }: SeekBarPro
     setError(null);
     if (next === 'newest') onSeek({ from: 'tail:50', partition });
     else if (next === 'oldest') onSeek({ from: 'earliest', partition });
-    else setText(next === 'time' ? instant(Date.now() - 3_600_000, zone).slice(0, 19) : '');
+    else setText(next === 'time' ? secondAgo(3_600_000, zone) : '');
   };
   const submit = (event: FormEvent) => {
     event.preventDefault();

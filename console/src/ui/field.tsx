@@ -11,7 +11,7 @@ import {
 } from 'react-aria-components';
 import { ChevronIcon } from './icons';
 
-interface FieldProps extends Omit<ComponentProps<'input'>, 'onChange' | 'value'> {
+export interface FieldProps extends Omit<ComponentProps<'input'>, 'onChange' | 'value'> {
   readonly label: string;
   readonly value: string;
   readonly onChange: (value: string) => void;
