@@ -2,15 +2,15 @@ import { useMutation, useQueryClient } from '@tanstack/react-query';
 import { type FormEvent, useState } from 'react';
 import { type Purged, type Subscription, undoOf } from '../api/client';
 import { type PurgeWhat, purge, purgeRequest, seek, subscriptionKey } from '../api/subscriptions';
-import { curl } from '../curl/curl';
 import { PartitionTable } from '../edit/partitions';
+import { PreviewActions } from '../edit/preview';
 import { Failed, Result, TypedImpact } from '../edit/typed';
 import { counted, grouped } from '../format/number';
 import { isStream } from '../subscriptions/config';
-import { CopyButton } from '../ui/copy';
 import { Segments } from '../ui/field';
 import { ProblemBox } from '../ui/problem';
 import { lastMoveOf, moved } from './moves';
+import { TakeBack } from './takeBack';
 
 interface PurgeProps {
   readonly subscription: Subscription;
@@ -21,14 +21,14 @@ interface PurgeProps {
 export function PurgeForm({ subscription, onClose }: PurgeProps) {
   const { ns, name, config } = subscription;
   const [what, setWhat] = useState<PurgeWhat>('all');
-  const { preview, act, undo, reset } = usePurge(ns, name);
+  const purging = usePurge(ns, name);
+  const { preview, act, undo } = purging;
   const submit = (event: FormEvent) => {
     event.preventDefault();
     act.reset();
     undo.reset();
     preview.mutate(what);
   };
-  const last = lastMoveOf(ns, name);
   return (
     <>
       <form onSubmit={submit}>
@@ -48,71 +48,22 @@ export function PurgeForm({ subscription, onClose }: PurgeProps) {
               { id: 'dead', label: 'Dead letters' },
             ]}
             onChange={(value) => {
-              reset();
+              purging.reset();
               setWhat(value);
             }}
           />
         )}
-        <div className="actions">
-          <CopyButton text={() => curl(purgeRequest(ns, name, what, !preview.data))} label="Copy as curl" />
-          <span className="spacer" />
-          <button type="button" onClick={onClose}>
-            {act.data ? 'Close' : 'Cancel'}
-          </button>
-          <button
-            type="submit"
-            className={preview.data ? '' : 'primary'}
-            aria-disabled={preview.isPending}
-            // biome-ignore lint/a11y/noAutofocus: the first thing to do in the dialog
-            autoFocus
-          >
-            Preview
-          </button>
-        </div>
+        <PreviewActions
+          request={() => purgeRequest(ns, name, what, !preview.data)}
+          shown={preview.isSuccess}
+          done={act.isSuccess}
+          pending={preview.isPending}
+          // The first thing to do in the dialog.
+          autoFocus
+          onClose={onClose}
+        />
       </form>
-      <div aria-live="polite" className="seek-answer">
-        {preview.error && <ProblemBox error={preview.error} title="It could not be counted" />}
-        {act.error && <Failed error={act.error} title="Nothing was purged" />}
-        {undo.error && <ProblemBox error={undo.error} title="Not taken back" />}
-        {preview.data && !act.data && !act.error && (
-          <TypedImpact
-            noun="subscription"
-            name={name}
-            action={act.isPending ? 'Purging …' : 'Purge now'}
-            pending={act.isPending}
-            onConfirm={() => act.mutate(what)}
-          >
-            <Impact purged={preview.data} what={what} />
-          </TypedImpact>
-        )}
-        {act.data && !undo.data && (
-          <Result title="Done">
-            <p>
-              {counted(act.data.purged, 'message')} purged, {grouped(act.data.dead)} of them dead.
-            </p>
-          </Result>
-        )}
-        {undo.data && (
-          <Result title="Taken back">
-            <p>What stood before stands again, with what was settled since the last seek or purge.</p>
-          </Result>
-        )}
-        {(act.data?.undo ?? undoOf(act.error)) && !undo.data && last && (
-          <p className="note">
-            It can be taken back, also with{' '}
-            <code>
-              weir subscription undo {name} {last.undo}
-            </code>{' '}
-            <button
-              type="button"
-              aria-disabled={undo.isPending}
-              onClick={() => undo.isPending || undo.mutate(last.undo)}
-            >
-              Undo the purge
-            </button>
-          </p>
-        )}
-      </div>
+      <Answer ns={ns} name={name} what={what} purging={purging} />
     </>
   );
 }
@@ -142,6 +93,59 @@ function usePurge(ns: string, name: string) {
     for (const each of [preview, act, undo]) each.reset();
   };
   return { preview, act, undo, reset };
+}
+
+interface AnswerProps {
+  readonly ns: string;
+  readonly name: string;
+  readonly what: PurgeWhat;
+  readonly purging: ReturnType<typeof usePurge>;
+}
+
+/** What it would do or did, and the way back. */
+function Answer({ ns, name, what, purging: { preview, act, undo } }: AnswerProps) {
+  const last = lastMoveOf(ns, name);
+  return (
+    <div aria-live="polite" className="seek-answer">
+      {preview.error && <ProblemBox error={preview.error} title="It could not be counted" />}
+      {act.error && <Failed error={act.error} title="Nothing was purged" />}
+      {undo.error && <ProblemBox error={undo.error} title="Not taken back" />}
+      {preview.data && !act.data && !act.error && (
+        <TypedImpact
+          noun="subscription"
+          name={name}
+          action={act.isPending ? 'Purging …' : 'Purge now'}
+          pending={act.isPending}
+          onConfirm={() => act.mutate(what)}
+        >
+          <Impact purged={preview.data} what={what} />
+        </TypedImpact>
+      )}
+      {act.data && !undo.data && (
+        <Result title="Done">
+          <p>
+            {counted(act.data.purged, 'message')} purged, {grouped(act.data.dead)} of them dead.
+          </p>
+        </Result>
+      )}
+      {undo.data && (
+        <Result title="Taken back">
+          <p>What stood before stands again, with what was settled since the last seek or purge.</p>
+        </Result>
+      )}
+      {(act.data?.undo ?? undoOf(act.error)) && !undo.data && last && (
+        <TakeBack what="It" name={name} undo={last.undo}>
+          <button
+            type="button"
+            aria-disabled={undo.isPending}
+            onClick={() => undo.isPending || undo.mutate(last.undo)}
+          >
+            Undo the purge
+          </button>
+        </TakeBack>
+      )}
+    </div>
+  );
 }
 
 function Impact({ purged: { purged, dead, parts }, what }: { purged: Purged; what: PurgeWhat }) {

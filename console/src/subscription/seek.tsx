@@ -3,17 +3,23 @@ import { type FormEvent, useEffect, useRef, useState } from 'react';
 import { type Seeked, type Subscription, undoOf } from '../api/client';
 import { type SeekTarget, seek, seekRequest, subscriptionKey } from '../api/subscriptions';
 import { useSettings } from '../app/settings';
-import { curl } from '../curl/curl';
+import { setter } from '../edit/draft';
 import { PartitionTable } from '../edit/partitions';
-import { Failed } from '../edit/typed';
+import { PreviewActions } from '../edit/preview';
+import { TimeField } from '../edit/time';
+import { Failed, Result } from '../edit/typed';
 import { counted } from '../format/number';
-import { instant, parseInstant, zoneName } from '../format/time';
-import { CopyButton } from '../ui/copy';
+import { parseInstant, secondAgo } from '../format/time';
 import { Field, Segments } from '../ui/field';
 import { ProblemBox } from '../ui/problem';
 import { lastMoveOf, moved } from './moves';
+import { TakeBack } from './takeBack';
 
-type Kind = 'earliest' | 'latest' | 'offset' | 'time';
+interface Draft {
+  readonly kind: 'earliest' | 'latest' | 'offset' | 'time';
+  readonly offset: string;
+  readonly time: string;
+}
 
 interface SeekProps {
   readonly subscription: Subscription;
@@ -23,15 +29,50 @@ interface SeekProps {
 /** Where to, what that would do, and only then the button that does it. */
 export function SeekForm({ subscription, onClose }: SeekProps) {
   const { ns, name, parts } = subscription;
-  const client = useQueryClient();
   const { zone } = useSettings();
-  const [kind, setKind] = useState<Kind>('earliest');
-  const [offset, setOffset] = useState('');
-  const [time, setTime] = useState(() => instant(Date.now() - 60_000, zone).slice(0, 19));
-  const target = targetOf(kind, offset, parseInstant(time, zone));
+  const [draft, setDraft] = useState<Draft>(() => ({
+    kind: 'earliest',
+    offset: '',
+    time: secondAgo(60_000, zone),
+  }));
+  const target = targetOf(draft, parseInstant(draft.time, zone));
+  const seeking = useSeek(ns, name);
+  const { preview, act, ask } = seeking;
+  const onChange = (next: Draft) => {
+    // What was counted holds for what it was counted for.
+    preview.reset();
+    act.reset();
+    setDraft(next);
+  };
+  const submit = (event: FormEvent) => {
+    event.preventDefault();
+    if (target.to !== null) ask({ to: target.to });
+  };
+  const wish = preview.variables ?? { to: target.to ?? 'earliest' };
+  return (
+    <form onSubmit={submit} noValidate>
+      <p>
+        Everything from there on is delivered, also what was settled or is dead; everything before it is
+        settled. Leases end, attempts begin anew.
+      </p>
+      <TargetFields partitions={parts.length} draft={draft} error={target.error} onChange={onChange} />
+      <PreviewActions
+        request={() => seekRequest(ns, name, wish, !preview.data)}
+        shown={preview.isSuccess}
+        done={act.isSuccess}
+        disabled={target.to === null}
+        pending={preview.isPending}
+        onClose={onClose}
+      />
+      <Answer ns={ns} name={name} seeking={seeking} />
+    </form>
+  );
+}
 
+function useSeek(ns: string, name: string) {
+  const client = useQueryClient();
   const preview = useMutation({ mutationFn: (wish: SeekTarget) => seek(ns, name, wish, true) });
-  const move = useMutation({
+  const act = useMutation({
     mutationFn: (wish: SeekTarget) => seek(ns, name, wish, false),
     onSuccess: ({ undo }) => {
       moved(ns, name, 'seek', undo);
@@ -40,40 +81,49 @@ export function SeekForm({ subscription, onClose }: SeekProps) {
     // Also where it failed: some partitions may be moved.
     onSettled: () => void client.invalidateQueries({ queryKey: subscriptionKey(ns, name) }),
   });
-  const last = lastMoveOf(ns, name);
   const ask = (wish: SeekTarget) => {
-    move.reset();
+    act.reset();
     preview.mutate(wish);
   };
-  // What was counted holds for what it was counted for.
-  const change = <T,>(set: (value: T) => void) => {
-    return (value: T) => {
-      preview.reset();
-      move.reset();
-      set(value);
-    };
-  };
-  const submit = (event: FormEvent) => {
-    event.preventDefault();
-    if (target.to !== null) ask({ to: target.to });
-  };
-  const wish = preview.variables;
+  return { preview, act, ask };
+}
+
+interface Target {
+  readonly to: string | null;
+  readonly error: string | null;
+}
+
+function targetOf({ kind, offset }: Draft, ms: number | null): Target {
+  if (kind === 'earliest' || kind === 'latest') return { to: kind, error: null };
+  if (kind === 'time') {
+    return ms === null ? { to: null, error: 'Like 2026-01-31 14:05:00' } : { to: `ts:${ms}`, error: null };
+  }
+  const text = offset.trim();
+  return /^\d{1,16}$/.test(text) ? { to: text, error: null } : { to: null, error: 'An offset is a number.' };
+}
+
+interface TargetFieldsProps {
+  readonly partitions: number;
+  readonly draft: Draft;
+  readonly error: string | null;
+  readonly onChange: (draft: Draft) => void;
+}
+
+function TargetFields({ partitions, draft, error, onChange }: TargetFieldsProps) {
+  const { kind, offset, time } = draft;
+  const set = setter({ draft, onChange });
   return (
-    <form onSubmit={submit} noValidate>
-      <p>
-        Everything from there on is delivered, also what was settled or is dead; everything before it is
-        settled. Leases end, attempts begin anew.
-      </p>
+    <>
       <Segments
         label="Seek to"
         value={kind}
         options={[
           { id: 'earliest', label: 'Oldest' },
           { id: 'latest', label: 'Newest' },
-          { id: 'offset', label: 'Offset', disabled: parts.length !== 1 },
+          { id: 'offset', label: 'Offset', disabled: partitions !== 1 },
           { id: 'time', label: 'Time' },
         ]}
-        onChange={change(setKind)}
+        onChange={(value) => set('kind', value)}
       />
       {kind === 'offset' && (
         <Field
@@ -82,85 +132,61 @@ export function SeekForm({ subscription, onClose }: SeekProps) {
           autoFocus
           inputMode="numeric"
           value={offset}
-          error={offset === '' ? null : target.error}
+          error={offset === '' ? null : error}
           hint="The first message that is delivered again."
-          onChange={change(setOffset)}
+          onChange={(value) => set('offset', value)}
         />
       )}
       {kind === 'time' && (
-        <Field
-          label={`Time, ${zoneName(zone)}`}
-          mono
+        <TimeField
           autoFocus
           value={time}
-          error={target.error}
+          error={error}
           hint="Messages published from then on are delivered again."
-          onChange={change(setTime)}
+          onChange={(value) => set('time', value)}
         />
       )}
-      {parts.length > 1 && kind !== 'time' && (
+      {partitions > 1 && kind !== 'time' && (
         <p className="note">
-          All {parts.length} partitions. By offset only a topic of one partition can be sought.
+          All {partitions} partitions. By offset only a topic of one partition can be sought.
         </p>
       )}
-      <div className="actions">
-        <CopyButton
-          text={() => curl(seekRequest(ns, name, wish ?? { to: target.to ?? 'earliest' }, !preview.data))}
-          label="Copy as curl"
-        />
-        <span className="spacer" />
-        <button type="button" onClick={onClose}>
-          {move.data ? 'Close' : 'Cancel'}
-        </button>
-        <button
-          type="submit"
-          className={preview.data ? '' : 'primary'}
-          disabled={target.to === null}
-          aria-disabled={preview.isPending}
-        >
-          Preview
-        </button>
-      </div>
-      <div aria-live="polite" className="seek-answer">
-        {preview.error && <ProblemBox error={preview.error} title="It could not be counted" />}
-        {move.error && <Failed error={move.error} title="Nothing was moved" />}
-        {preview.data && !move.data && !move.error && wish && (
-          <Impact
-            seeked={preview.data}
-            verb={wish.undo ? 'Undo' : 'Seek'}
-            pending={move.isPending}
-            onConfirm={() => move.isPending || move.mutate(wish)}
-          />
-        )}
-        {move.data && <Done seeked={move.data} />}
-        {last && wish?.undo !== last.undo && !preview.isPending && (
-          <p className="note">
-            {move.data ? 'It can be taken back, ' : `The last ${last.what} from here can be taken back, `}
-            also with{' '}
-            <code>
-              weir subscription undo {name} {last.undo}
-            </code>{' '}
-            <button type="button" onClick={() => ask({ to: 'undo', undo: last.undo })}>
-              Undo the last {last.what}
-            </button>
-          </p>
-        )}
-      </div>
-    </form>
+    </>
   );
 }
 
-function targetOf(
-  kind: Kind,
-  offset: string,
-  ms: number | null,
-): { to: string | null; error: string | null } {
-  if (kind === 'earliest' || kind === 'latest') return { to: kind, error: null };
-  if (kind === 'time') {
-    return ms === null ? { to: null, error: 'Like 2026-01-31 14:05:00' } : { to: `ts:${ms}`, error: null };
-  }
-  const text = offset.trim();
-  return /^\d{1,16}$/.test(text) ? { to: text, error: null } : { to: null, error: 'An offset is a number.' };
+interface AnswerProps {
+  readonly ns: string;
+  readonly name: string;
+  readonly seeking: ReturnType<typeof useSeek>;
+}
+
+/** What it would do or did, and the way back. */
+function Answer({ ns, name, seeking: { preview, act, ask } }: AnswerProps) {
+  const wish = preview.variables;
+  const last = lastMoveOf(ns, name);
+  return (
+    <div aria-live="polite" className="seek-answer">
+      {preview.error && <ProblemBox error={preview.error} title="It could not be counted" />}
+      {act.error && <Failed error={act.error} title="Nothing was moved" />}
+      {preview.data && !act.data && !act.error && wish && (
+        <Impact
+          seeked={preview.data}
+          verb={wish.undo ? 'Undo' : 'Seek'}
+          pending={act.isPending}
+          onConfirm={() => act.isPending || act.mutate(wish)}
+        />
+      )}
+      {act.data && <Done seeked={act.data} />}
+      {last && wish?.undo !== last.undo && !preview.isPending && (
+        <TakeBack what={act.data ? 'It' : `The last ${last.what} from here`} name={name} undo={last.undo}>
+          <button type="button" onClick={() => ask({ to: 'undo', undo: last.undo })}>
+            Undo the last {last.what}
+          </button>
+        </TakeBack>
+      )}
+    </div>
+  );
 }
 
 interface ImpactProps {
@@ -205,17 +231,12 @@ function Impact({ seeked, verb, pending, onConfirm }: ImpactProps) {
   );
 }
 
-function Done({ seeked }: { seeked: Seeked }) {
-  const place = useRef<HTMLElement>(null);
-  // The button that was pressed is gone: what it did has the focus instead.
-  useEffect(() => place.current?.focus(), []);
+function Done({ seeked: { redelivered, skipped } }: { seeked: Seeked }) {
   return (
-    <section className="impact" aria-label="Result" ref={place} tabIndex={-1}>
-      <h3>Done</h3>
+    <Result title="Done">
       <p>
-        {counted(seeked.redelivered, 'message')} will be delivered again, {counted(seeked.skipped, 'message')}{' '}
-        were skipped.
+        {counted(redelivered, 'message')} will be delivered again, {counted(skipped, 'message')} were skipped.
       </p>
-    </section>
+    </Result>
   );
 }
