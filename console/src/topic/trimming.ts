@@ -9,7 +9,7 @@ interface Typed {
   readonly partition: string;
 }
 
-interface Wanted {
+export interface Wanted {
   /** `null`: it cannot be asked for. */
   readonly wish: TrimWish | null;
   readonly errors: Readonly<Partial<Record<'time' | 'offset' | 'partition', string>>>;
