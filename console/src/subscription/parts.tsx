@@ -37,8 +37,9 @@ export function Parts({ subscription }: { subscription: Subscription }) {
     ...(isStream(config) ? ['Reader'] : []),
   ];
   return (
-    <section aria-labelledby="parts">
-      <h2 id="parts">Partitions</h2>
+    // Without a name: the table in it is a region of that name already.
+    <section>
+      <h2>Partitions</h2>
       <ScrollTable label="Partitions" heads={heads}>
         {parts.map((part) => (
           <tr key={`${part.topic}:${part.partition}`}>
