@@ -1,5 +1,14 @@
 import { useVirtualizer } from '@tanstack/react-virtual';
-import { type KeyboardEvent, type ReactNode, type Ref, useEffect, useId, useRef, useState } from 'react';
+import {
+  type KeyboardEvent,
+  type ReactNode,
+  type Ref,
+  type RefObject,
+  useEffect,
+  useId,
+  useRef,
+  useState,
+} from 'react';
 
 export interface Column<T> {
   readonly id: string;
@@ -37,10 +46,9 @@ const ROW = 32;
  * Arrows, Home, End and Page keys move, Enter opens.
  */
 export function Grid<T>(props: GridProps<T>) {
-  const { columns, count, row, rowKey, onOpen, onRange, onEnd } = props;
+  const { columns, count, row, onOpen, onRange } = props;
   const scroller = useRef<HTMLDivElement>(null);
   const id = useId();
-  const [active, setActive] = useState(0);
   const virtual = useVirtualizer({
     count,
     getScrollElement: () => scroller.current,
@@ -52,33 +60,9 @@ export function Grid<T>(props: GridProps<T>) {
   const first = items[0]?.index ?? 0;
   const last = items.at(-1)?.index ?? 0;
   useEffect(() => onRange?.(first, last), [first, last, onRange]);
-
-  const move = (to: number) => {
-    const next = Math.max(0, Math.min(count - 1, to));
-    setActive(next);
-    virtual.scrollToIndex(next, { align: 'auto' });
-  };
-  const pageRows = Math.max(1, Math.floor((scroller.current?.clientHeight ?? ROW) / ROW) - 2);
-  const steps: Record<string, number> = { ArrowDown: 1, ArrowUp: -1, PageDown: pageRows, PageUp: -pageRows };
-  const onKeyDown = (event: KeyboardEvent) => {
-    if (event.target !== event.currentTarget || event.ctrlKey || event.metaKey || event.altKey) return;
-    const step = steps[event.key];
-    if (step !== undefined) move(active + step);
-    else if (event.key === 'Home') move(0);
-    else if (event.key === 'End') void (onEnd?.() ?? Promise.resolve()).then(() => setToEnd((n) => n + 1));
-    else if (event.key === 'Enter') {
-      const current = row(active);
-      if (current) onOpen(current);
-    } else return;
-    event.preventDefault();
-  };
-  // The rows that `End` had to read exist only after the next render.
-  const [toEnd, setToEnd] = useState(0);
-  // biome-ignore lint/correctness/useExhaustiveDependencies: runs once per press of End
-  useEffect(() => {
-    if (toEnd > 0) move(count - 1);
-  }, [toEnd]);
-
+  const { active, setActive, onKeyDown } = useActiveRow(props, scroller, (index) =>
+    virtual.scrollToIndex(index, { align: 'auto' }),
+  );
   const current = Math.min(active, Math.max(0, count - 1));
   return (
     <div
@@ -100,67 +84,134 @@ export function Grid<T>(props: GridProps<T>) {
       }}
       style={{ '--tracks': columns.map(({ width }) => width).join(' ') } as React.CSSProperties}
     >
-      <div role="rowgroup" className="grid-head">
-        <div role="row" className="grid-row head" aria-rowindex={1} tabIndex={-1}>
-          {columns.map((column) => (
-            <div
-              key={column.id}
-              role="columnheader"
-              className={column.numeric ? 'cell numeric' : 'cell'}
-              aria-sort={column.sorted}
-              tabIndex={-1}
-            >
-              {column.head}
-            </div>
-          ))}
-        </div>
-      </div>
+      <Head columns={columns} />
       {count === 0 && props.empty ? (
-        <div role="rowgroup">
-          <div role="row" tabIndex={-1}>
-            <div role="gridcell" className="grid-empty" tabIndex={-1}>
-              {props.empty}
-            </div>
-          </div>
-        </div>
+        <Empty>{props.empty}</Empty>
       ) : (
         <div role="rowgroup" className="grid-rows" style={{ height: virtual.getTotalSize() }}>
           {items.map(({ index, start }) => {
             const value = row(index);
             if (value === undefined) return null;
-            const key = rowKey(value);
+            const press = () => {
+              setActive(index);
+              onOpen(value);
+            };
+            const place = { id: `${id}-${index}`, index, start, active: index === current };
             return (
-              // biome-ignore lint/a11y/useKeyWithClickEvents: keys are handled by the grid, which has the focus
-              <div
-                key={key}
-                id={`${id}-${index}`}
-                role="row"
-                aria-rowindex={index + 2}
-                aria-selected={props.openKey === key}
-                className={`grid-row ${props.rowClass?.(value) ?? ''}`}
-                data-active={index === current || undefined}
-                tabIndex={-1}
-                style={{ transform: `translateY(${start}px)` }}
-                onClick={() => {
-                  setActive(index);
-                  onOpen(value);
-                }}
-              >
-                {columns.map((column) => (
-                  <div
-                    key={column.id}
-                    role="gridcell"
-                    className={column.numeric ? 'cell numeric' : 'cell'}
-                    tabIndex={-1}
-                  >
-                    {column.cell(value)}
-                  </div>
-                ))}
-              </div>
+              <GridRow key={props.rowKey(value)} grid={props} value={value} place={place} onPress={press} />
             );
           })}
         </div>
       )}
+    </div>
+  );
+}
+
+/** The row that the keys move, and what they do. */
+function useActiveRow<T>(
+  { count, row, onOpen, onEnd }: GridProps<T>,
+  scroller: RefObject<HTMLElement | null>,
+  scrollTo: (index: number) => void,
+) {
+  const [active, setActive] = useState(0);
+  const move = (to: number) => {
+    const next = Math.max(0, Math.min(count - 1, to));
+    setActive(next);
+    scrollTo(next);
+  };
+  const pageRows = Math.max(1, Math.floor((scroller.current?.clientHeight ?? ROW) / ROW) - 2);
+  const steps: Record<string, number> = { ArrowDown: 1, ArrowUp: -1, PageDown: pageRows, PageUp: -pageRows };
+  const onKeyDown = (event: KeyboardEvent) => {
+    if (event.target !== event.currentTarget || event.ctrlKey || event.metaKey || event.altKey) return;
+    const step = steps[event.key];
+    if (step !== undefined) move(active + step);
+    else if (event.key === 'Home') move(0);
+    else if (event.key === 'End') void (onEnd?.() ?? Promise.resolve()).then(() => setToEnd((n) => n + 1));
+    else if (event.key === 'Enter') {
+      const current = row(active);
+      if (current) onOpen(current);
+    } else return;
+    event.preventDefault();
+  };
+  // The rows that `End` had to read exist only after the next render.
+  const [toEnd, setToEnd] = useState(0);
+  // biome-ignore lint/correctness/useExhaustiveDependencies: runs once per press of End
+  useEffect(() => {
+    if (toEnd > 0) move(count - 1);
+  }, [toEnd]);
+  return { active, setActive, onKeyDown };
+}
+
+function Head<T>({ columns }: { columns: readonly Column<T>[] }) {
+  return (
+    <div role="rowgroup" className="grid-head">
+      <div role="row" className="grid-row head" aria-rowindex={1} tabIndex={-1}>
+        {columns.map((column) => (
+          <div
+            key={column.id}
+            role="columnheader"
+            className={column.numeric ? 'cell numeric' : 'cell'}
+            aria-sort={column.sorted}
+            tabIndex={-1}
+          >
+            {column.head}
+          </div>
+        ))}
+      </div>
+    </div>
+  );
+}
+
+function Empty({ children }: { children: ReactNode }) {
+  return (
+    <div role="rowgroup">
+      <div role="row" tabIndex={-1}>
+        <div role="gridcell" className="grid-empty" tabIndex={-1}>
+          {children}
+        </div>
+      </div>
+    </div>
+  );
+}
+
+interface GridRowProps<T> {
+  readonly grid: GridProps<T>;
+  readonly value: T;
+  readonly place: {
+    readonly id: string;
+    readonly index: number;
+    /** Pixels from the first row. */
+    readonly start: number;
+    /** It is the one that the keys act upon. */
+    readonly active: boolean;
+  };
+  readonly onPress: () => void;
+}
+
+function GridRow<T>({ grid, value, place, onPress }: GridRowProps<T>) {
+  return (
+    // biome-ignore lint/a11y/useKeyWithClickEvents: keys are handled by the grid, which has the focus
+    <div
+      id={place.id}
+      role="row"
+      aria-rowindex={place.index + 2}
+      aria-selected={grid.openKey === grid.rowKey(value)}
+      className={`grid-row ${grid.rowClass?.(value) ?? ''}`}
+      data-active={place.active || undefined}
+      tabIndex={-1}
+      style={{ transform: `translateY(${place.start}px)` }}
+      onClick={onPress}
+    >
+      {grid.columns.map((column) => (
+        <div
+          key={column.id}
+          role="gridcell"
+          className={column.numeric ? 'cell numeric' : 'cell'}
+          tabIndex={-1}
+        >
+          {column.cell(value)}
+        </div>
+      ))}
     </div>
   );
 }
