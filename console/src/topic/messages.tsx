@@ -2,7 +2,7 @@ import { useQuery } from '@tanstack/react-query';
 import { useNavigate, useParams, useSearch } from '@tanstack/react-router';
 import { useMemo, useRef, useState } from 'react';
 import { socketUrl, type Topic } from '../api/client';
-import { type Peek, peek, readUrl } from '../api/messages';
+import { peek, readUrl } from '../api/messages';
 import { useTopic } from '../api/topics';
 import { useSettings } from '../app/settings';
 import { curl } from '../curl/curl';
@@ -31,79 +31,33 @@ export function MessagesTab() {
   return described ? <Messages key={described.topic.incarnation} ns={ns} topic={described.topic} /> : null;
 }
 
+/** Of the address: what is looked at. */
+interface Search {
+  readonly from?: string | undefined;
+  readonly partition?: number | undefined;
+  readonly live?: boolean | undefined;
+  readonly open?: string | undefined;
+}
+
+type SetSearch = (next: Partial<Search>, replace?: boolean) => void;
+
 function Messages({ ns, topic }: { ns: string; topic: Topic }) {
   const search = useSearch({ from: '/ns/$ns/topics/$topic/messages' });
   const navigate = useNavigate({ from: '/ns/$ns/topics/$topic/messages' });
-  const set = (next: Partial<typeof search>, replace = false) =>
+  const set: SetSearch = (next, replace = false) =>
     void navigate({ search: (before) => ({ ...before, ...next }), replace });
-  const start = liveStart(search.from);
-  const from = search.live ? NEWEST : (search.from ?? NEWEST);
-  const { partition } = search;
-  const at = { from, partition, limit: PAGE };
-  const page = useQuery({
-    queryKey: ['messages', ns, topic.name, topic.incarnation, from, partition],
-    queryFn: ({ signal }) => peek(ns, topic.name, at, partitionsOf(topic), signal),
-    staleTime: Number.POSITIVE_INFINITY,
-    gcTime: 30_000,
-  });
-  const live = search.live === true && page.isSuccess;
-  const peeked = (live && start !== 'now' ? undefined : page.data?.messages) ?? NO_MESSAGES;
-  const followed = { ns, topic: topic.name, partitions: topic.config.partitions, partition };
-  const tail = useTail(live ? targetOf(followed, start, page.data) : null, socketUrl());
   const [filter, setFilter] = useState('');
-  const listed = useListed(tail, peeked, live ? filter.trim() : '');
+  const shown = useMessages(ns, topic, search, filter);
+  const { start, page, live, tail, listed } = shown;
   const gridRef = useRef<HTMLDivElement>(null);
   const open = (id: string | undefined) => {
     if (id !== undefined && live) tail.pause(true);
     set({ open: id }, search.open !== undefined && id !== undefined);
   };
-  const close = () => {
-    open(undefined);
-    gridRef.current?.focus();
-  };
   const opened = placeOf(search.open);
   return (
     <div className="messages" data-panel={opened !== null || undefined}>
-      <div className="toolbar">
-        <SeekBar
-          // Typing is kept until the position changes by itself.
-          key={`${from}${partition}`}
-          topic={topic}
-          from={from}
-          partition={partition}
-          disabled={search.live === true}
-          onSeek={(next) =>
-            set({
-              from: next.from === NEWEST ? undefined : next.from,
-              partition: next.partition,
-              open: undefined,
-            })
-          }
-        />
-        <span className="spacer" />
-        <CopyButton
-          text={() => tailCurl(ns, topic.name, at, search.live === true ? start : null)}
-          label="curl"
-        />
-        <button
-          type="button"
-          onClick={() => void page.refetch()}
-          disabled={search.live === true || page.isFetching}
-        >
-          Refresh
-        </button>
-        <button
-          type="button"
-          className="toggle"
-          aria-pressed={search.live === true}
-          onClick={() => {
-            if (search.live) void page.refetch();
-            set({ live: search.live ? undefined : true, from: undefined });
-          }}
-        >
-          <span className="pulse" /> Live
-        </button>
-      </div>
+      <Toolbar ns={ns} topic={topic} search={search} shown={shown} onSearch={set} />
       {live && (
         <LiveBar
           tail={tail}
@@ -133,34 +87,88 @@ function Messages({ ns, topic }: { ns: string; topic: Topic }) {
           openKey={search.open}
           onOpen={open}
           gridRef={gridRef}
-          empty={
-            page.isPending ? (
-              <Loading what="messages" />
-            ) : page.error ? null : (
-              <Nothing live={live} from={from} hidden={listed.hidden} />
-            )
-          }
+          empty={page.error ? null : <Nothing shown={shown} />}
         />
         {opened && (
           <MessagePanel
             key={search.open}
             ns={ns}
             topic={topic.name}
-            partition={opened.partition}
-            offset={opened.offset}
-            known={find(tail, peeked, search.open)}
-            onClose={close}
+            {...opened}
+            known={find(tail, shown.peeked, search.open)}
+            onClose={() => {
+              open(undefined);
+              gridRef.current?.focus();
+            }}
           />
         )}
       </div>
-      {!live && (
-        <Pager
-          topic={topic}
-          partition={partition}
-          page={page.data}
-          onFrom={(next) => set({ from: next, open: undefined })}
-        />
-      )}
+      {!live && <Pager topic={topic} shown={shown} onFrom={(from) => set({ from, open: undefined })} />}
+    </div>
+  );
+}
+
+type Shown = ReturnType<typeof useMessages>;
+
+/** What the address asks for: a page, or what follows it. */
+function useMessages(ns: string, topic: Topic, search: Search, filter: string) {
+  const start = liveStart(search.from);
+  const { partition } = search;
+  const at = { from: search.live ? NEWEST : (search.from ?? NEWEST), partition, limit: PAGE };
+  const page = useQuery({
+    queryKey: ['messages', ns, topic.name, topic.incarnation, at.from, partition],
+    queryFn: ({ signal }) => peek(ns, topic.name, at, partitionsOf(topic), signal),
+    staleTime: Number.POSITIVE_INFINITY,
+    gcTime: 30_000,
+  });
+  const live = search.live === true && page.isSuccess;
+  const peeked = (live && start !== 'now' ? undefined : page.data?.messages) ?? NO_MESSAGES;
+  const followed = { ns, topic: topic.name, partitions: topic.config.partitions, partition };
+  const tail = useTail(live ? targetOf(followed, start, page.data) : null, socketUrl());
+  const listed = useListed(tail, peeked, live ? filter.trim() : '');
+  return { at, start, page, live, peeked, tail, listed };
+}
+
+interface ToolbarProps {
+  readonly ns: string;
+  readonly topic: Topic;
+  readonly search: Search;
+  readonly shown: Shown;
+  readonly onSearch: SetSearch;
+}
+
+function Toolbar({ ns, topic, search, shown, onSearch }: ToolbarProps) {
+  const { at, start, page } = shown;
+  const wantsLive = search.live === true;
+  return (
+    <div className="toolbar">
+      <SeekBar
+        // Typing is kept until the position changes by itself.
+        key={`${at.from}${at.partition}`}
+        topic={topic}
+        from={at.from}
+        partition={at.partition}
+        disabled={wantsLive}
+        onSeek={({ from, partition }) =>
+          onSearch({ from: from === NEWEST ? undefined : from, partition, open: undefined })
+        }
+      />
+      <span className="spacer" />
+      <CopyButton text={() => tailCurl(ns, topic.name, at, wantsLive ? start : null)} label="curl" />
+      <button type="button" onClick={() => void page.refetch()} disabled={wantsLive || page.isFetching}>
+        Refresh
+      </button>
+      <button
+        type="button"
+        className="toggle"
+        aria-pressed={wantsLive}
+        onClick={() => {
+          if (wantsLive) void page.refetch();
+          onSearch({ live: wantsLive ? undefined : true, from: undefined });
+        }}
+      >
+        <span className="pulse" /> Live
+      </button>
     </div>
   );
 }
@@ -317,22 +325,25 @@ function gapText({ partition, from, to, why }: Extract<Row, { kind: 'gap' }>): s
   return `${counted(to - from, 'message')} not shown: partition ${partition}, offsets ${grouped(from)} to ${grouped(to - 1)} (${reason})`;
 }
 
-function Nothing({ live, from, hidden }: { live: boolean; from: string; hidden: number }) {
-  if (hidden > 0) return <p>No message matches the filter: {grouped(hidden)} hidden.</p>;
+/** Why the list is empty. */
+function Nothing({ shown: { page, live, at, listed } }: { shown: Shown }) {
+  if (page.isPending) return <Loading what="messages" />;
+  if (listed.hidden > 0) return <p>No message matches the filter: {grouped(listed.hidden)} hidden.</p>;
   if (live) return <p>Waiting for the next message.</p>;
-  return <p>{from === NEWEST || from === 'earliest' ? 'No messages yet.' : 'No messages from here on.'}</p>;
+  const all = at.from === NEWEST || at.from === 'earliest';
+  return <p>{all ? 'No messages yet.' : 'No messages from here on.'}</p>;
 }
 
 interface PagerProps {
   readonly topic: Topic;
-  readonly partition: number | undefined;
-  readonly page: Peek | undefined;
+  readonly shown: Shown;
   readonly onFrom: (from: string) => void;
 }
 
 /** Walks through one partition by offset. */
-function Pager({ topic, partition, page, onFrom }: PagerProps) {
-  const single = topic.config.partitions === 1 ? 0 : partition;
+function Pager({ topic, shown, onFrom }: PagerProps) {
+  const page = shown.page.data;
+  const single = topic.config.partitions === 1 ? 0 : shown.at.partition;
   const messages = page?.messages ?? NO_MESSAGES;
   const oldest = messages.at(-1)?.offset;
   const start = topic.partitions.find((one) => one.partition === single)?.start ?? 0;
