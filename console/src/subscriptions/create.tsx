@@ -7,11 +7,13 @@ import { listChanged } from '../api/topics';
 import { useSettings } from '../app/settings';
 import { changes, patchOf } from '../edit/changes';
 import { CreateForm } from '../edit/create';
+import type { FieldsProps } from '../edit/draft';
 import { nameError } from '../edit/name';
-import { instant, parseInstant, zoneName } from '../format/time';
+import { TimeField } from '../edit/time';
+import { parseInstant, secondAgo } from '../format/time';
 import { Sheet } from '../ui/dialog';
 import { Check, Choice, Field } from '../ui/field';
-import { asStream, DEFAULTS, draftOf, readDraft } from './config';
+import { asStream, DEFAULTS, type Draft, type DraftErrors, draftOf, readDraft } from './config';
 import { ChoiceFields, LeaseFields, PatienceField, RetryFields, TopicField } from './fields';
 
 interface CreateProps {
@@ -54,7 +56,7 @@ const MODES: readonly { id: NonNullable<Mode>; label: string; about: string }[] 
 function useStart() {
   const { zone } = useSettings();
   const [kind, setKind] = useState<Start>('earliest');
-  const [time, setTime] = useState(() => instant(Date.now() - 3_600_000, zone).slice(0, 19));
+  const [time, setTime] = useState(() => secondAgo(3_600_000, zone));
   const [number, setNumber] = useState('100');
   const ms = parseInstant(time, zone);
   const isNumber = kind === 'tail' || kind === 'offset';
@@ -63,7 +65,7 @@ function useStart() {
   const values = { time: `ts:${ms}`, tail: `tail:${number.trim()}`, offset: number.trim() };
   const value = kind === 'earliest' || kind === 'latest' ? kind : values[kind];
   const error = badTime ?? badNumber;
-  return { kind, setKind, time, setTime, number, setNumber, isNumber, error, value, zone };
+  return { kind, setKind, time, setTime, number, setNumber, isNumber, error, value };
 }
 
 /** What is typed, with commas between. */
@@ -85,14 +87,15 @@ function SubscriptionForm({ ns, topic: given, onClose }: Omit<CreateProps, 'open
   const [draft, setDraft] = useState(() => draftOf(DEFAULTS));
   const [byKey, setByKey] = useState(false);
   const [mode, setMode] = useState<NonNullable<Mode>>('queue');
+  const isStream = mode === 'stream';
 
   const { config, errors } = readDraft(draft, DEFAULTS);
   const topics = topicsOf(topic);
   const badTopic = topicsError(topics);
   const order = byKey ? ('key' as const) : ('none' as const);
   const queue = { ...config, topics, start: start.value, order };
-  const body = patchOf(changes(DEFAULTS, mode === 'stream' ? asStream(queue) : queue));
-  const badFields = mode === 'stream' ? errors.lease !== undefined : Object.keys(errors).length > 0;
+  const body = patchOf(changes(DEFAULTS, isStream ? asStream(queue) : queue));
+  const badFields = isStream ? errors.lease !== undefined : Object.keys(errors).length > 0;
   const fields = { draft, errors, onChange: setDraft };
   return (
     <CreateForm
@@ -126,59 +129,70 @@ function SubscriptionForm({ ns, topic: given, onClose }: Omit<CreateProps, 'open
               if (next === 'queue' && start.isNumber) start.setKind('earliest');
             }}
           />
-          <Choice
-            label="Begin with"
-            value={start.kind}
-            options={mode === 'stream' ? STREAM_STARTS : STARTS}
-            onChange={start.setKind}
-          />
-          {start.isNumber && (
-            <Field
-              label={start.kind === 'tail' ? 'Messages of each partition' : 'Offset'}
-              mono
-              inputMode="numeric"
-              value={start.number}
-              error={start.error}
-              onChange={start.setNumber}
-            />
-          )}
-          {start.kind === 'time' && (
-            <Field
-              label={`Time, ${zoneName(start.zone)}`}
-              mono
-              value={start.time}
-              error={start.error}
-              onChange={start.setTime}
-            />
-          )}
+          <StartFields start={start} options={isStream ? STREAM_STARTS : STARTS} />
         </>
       )}
       moreLabel={
-        mode === 'stream'
-          ? 'How long a reader may be silent'
-          : 'Filter, order, leases, retries and dead letters'
+        isStream ? 'How long a reader may be silent' : 'Filter, order, leases, retries and dead letters'
       }
       moreOpen={badFields}
       more={
-        mode === 'stream' ? (
+        isStream ? (
           <PatienceField {...fields} />
         ) : (
-          <>
-            <h3>Which messages, in which order</h3>
-            <ChoiceFields {...fields} />
-            <Check
-              label="Keep the order of each key"
-              checked={byKey}
-              onChange={setByKey}
-              hint="Of the messages of one key, one is leased at a time. Cannot be changed later."
-            />
-            <h3>Leases</h3>
-            <LeaseFields {...fields} />
-            <h3>Retries and dead letters</h3>
-            <RetryFields ns={ns} {...fields} />
-          </>
+          <QueueFields ns={ns} byKey={byKey} onByKey={setByKey} {...fields} />
         )
       }
     />
+  );
+}
+
+interface StartFieldsProps {
+  readonly start: ReturnType<typeof useStart>;
+  readonly options: typeof STARTS;
+}
+
+function StartFields({ start, options }: StartFieldsProps) {
+  return (
+    <>
+      <Choice label="Begin with" value={start.kind} options={options} onChange={start.setKind} />
+      {start.isNumber && (
+        <Field
+          label={start.kind === 'tail' ? 'Messages of each partition' : 'Offset'}
+          mono
+          inputMode="numeric"
+          value={start.number}
+          error={start.error}
+          onChange={start.setNumber}
+        />
+      )}
+      {start.kind === 'time' && <TimeField value={start.time} error={start.error} onChange={start.setTime} />}
+    </>
+  );
+}
+
+interface QueueFieldsProps extends FieldsProps<Draft, DraftErrors> {
+  readonly ns: string;
+  readonly byKey: boolean;
+  readonly onByKey: (byKey: boolean) => void;
+}
+
+/** What only a work queue has. */
+function QueueFields({ ns, byKey, onByKey, ...fields }: QueueFieldsProps) {
+  return (
+    <>
+      <h3>Which messages, in which order</h3>
+      <ChoiceFields {...fields} />
+      <Check
+        label="Keep the order of each key"
+        checked={byKey}
+        onChange={onByKey}
+        hint="Of the messages of one key, one is leased at a time. Cannot be changed later."
+      />
+      <h3>Leases</h3>
+      <LeaseFields {...fields} />
+      <h3>Retries and dead letters</h3>
+      <RetryFields ns={ns} {...fields} />
+    </>
   );
 }
