@@ -21,31 +21,17 @@ interface PublishProps {
 }
 
 export function PublishForm({ ns, topic, config }: PublishProps) {
-  const client = useQueryClient();
-  const bodyId = useId();
   const [body, setBody] = useState('{"hello":"weir"}');
   const [contentType, setContentType] = useState('application/json');
   const [key, setKey] = useState('');
   const [headers, setHeaders] = useState('');
   const [confirm, setConfirm] = useState('');
-  const parsed = headerLines(headers);
-  const notJson = contentType === 'application/json' && !isJson(body);
-  const out: Outgoing = { body, contentType, key, headers: parsed.pairs, confirm };
-  const send = useMutation({
-    mutationFn: () => publish(ns, topic, out),
-    onSuccess: () => void client.invalidateQueries({ queryKey: topicKey(ns, topic) }),
-  });
-  // Two keys may come before the next render, which alone knows of `isPending`.
-  const underWay = useRef(false);
+  const { pairs, error: badHeaders } = headerLines(headers);
+  const out: Outgoing = { body, contentType, key, headers: pairs, confirm };
+  const { send, sendOnce } = useSend(ns, topic, out);
   const submit = (event: FormEvent) => {
     event.preventDefault();
-    if (parsed.error || underWay.current) return;
-    underWay.current = true;
-    send.mutate(undefined, {
-      onSettled: () => {
-        underWay.current = false;
-      },
-    });
+    if (!badHeaders) sendOnce();
   };
   const onKeyDown = (event: KeyboardEvent) => {
     if (event.key !== 'Enter' || !(event.ctrlKey || event.metaKey)) return;
@@ -58,23 +44,11 @@ export function PublishForm({ ns, topic, config }: PublishProps) {
   ];
   return (
     <form onSubmit={submit} onKeyDown={onKeyDown} noValidate>
-      <div className="field">
-        <label htmlFor={bodyId}>Body</label>
-        <textarea
-          id={bodyId}
-          className="mono"
-          rows={7}
-          spellCheck={false}
-          value={body}
-          onChange={(event) => setBody(event.target.value)}
-          aria-describedby={notJson ? `${bodyId}-note` : undefined}
-        />
-        {notJson && (
-          <p id={`${bodyId}-note`} className="note warn">
-            This is not valid JSON. It can be sent all the same, byte for byte.
-          </p>
-        )}
-      </div>
+      <BodyField
+        value={body}
+        notJson={contentType === 'application/json' && !isJson(body)}
+        onChange={setBody}
+      />
       <div className="fields two">
         <Choice label="Content type" value={contentType} options={TYPES} onChange={setContentType} />
         <Choice label="Wait for" value={confirm} options={levels} onChange={setConfirm} />
@@ -84,7 +58,7 @@ export function PublishForm({ ns, topic, config }: PublishProps) {
           mono
           placeholder="region: eu; tenant: acme"
           value={headers}
-          error={parsed.error}
+          error={badHeaders}
           onChange={setHeaders}
         />
       </div>
@@ -94,7 +68,7 @@ export function PublishForm({ ns, topic, config }: PublishProps) {
           label="Copy as curl"
         />
         <span className="spacer" />
-        <button type="submit" className="primary" disabled={send.isPending || parsed.error !== null}>
+        <button type="submit" className="primary" disabled={send.isPending || badHeaders !== null}>
           {send.isPending ? 'Publishing …' : 'Publish'} <kbd>Ctrl ↵</kbd>
         </button>
       </div>
@@ -103,6 +77,56 @@ export function PublishForm({ ns, topic, config }: PublishProps) {
         {send.data && <Confirmed ns={ns} topic={topic} receipt={send.data} />}
       </div>
     </form>
+  );
+}
+
+function useSend(ns: string, topic: string, out: Outgoing) {
+  const client = useQueryClient();
+  const send = useMutation({
+    mutationFn: () => publish(ns, topic, out),
+    onSuccess: () => void client.invalidateQueries({ queryKey: topicKey(ns, topic) }),
+  });
+  // Two keys may come before the next render, which alone knows of `isPending`.
+  const underWay = useRef(false);
+  const sendOnce = () => {
+    if (underWay.current) return;
+    underWay.current = true;
+    send.mutate(undefined, {
+      onSettled: () => {
+        underWay.current = false;
+      },
+    });
+  };
+  return { send, sendOnce };
+}
+
+interface BodyFieldProps {
+  readonly value: string;
+  /** It should be JSON and is not. */
+  readonly notJson: boolean;
+  readonly onChange: (value: string) => void;
+}
+
+function BodyField({ value, notJson, onChange }: BodyFieldProps) {
+  const id = useId();
+  return (
+    <div className="field">
+      <label htmlFor={id}>Body</label>
+      <textarea
+        id={id}
+        className="mono"
+        rows={7}
+        spellCheck={false}
+        value={value}
+        onChange={(event) => onChange(event.target.value)}
+        aria-describedby={notJson ? `${id}-note` : undefined}
+      />
+      {notJson && (
+        <p id={`${id}-note`} className="note warn">
+          This is not valid JSON. It can be sent all the same, byte for byte.
+        </p>
+      )}
+    </div>
   );
 }
 
