@@ -24,27 +24,8 @@ export function TryTab() {
 }
 
 function Trial({ subscription }: { subscription: Subscription }) {
-  const { ns, name, id, config, totals } = subscription;
-  const client = useQueryClient();
+  const { id } = subscription;
   const entries = useHeld(id);
-  const [max, setMax] = useState('1');
-  const [lease, setLease] = useState('');
-  const count = /^\d{1,2}$/.test(max.trim()) ? Number(max) : 0;
-  const badMax = count >= 1 && count <= PULL_MAX ? null : `From 1 to ${PULL_MAX}.`;
-  const duration = parseDuration(lease);
-  const badLease = duration.ok ? null : duration.why;
-  const wish = { max: count, ...(duration.ok && duration.value !== null && { lease_ms: duration.value }) };
-  const take = useMutation({
-    mutationFn: () => pull(ns, name, wish),
-    onSuccess: (held) => {
-      hold(id, held);
-      void client.invalidateQueries({ queryKey: subscriptionKey(ns, name) });
-    },
-  });
-  const submit = (event: FormEvent) => {
-    event.preventDefault();
-    if (!badMax && !badLease && !take.isPending) take.mutate();
-  };
   const place = useRef<HTMLDivElement>(null);
   // The button goes with what it clears.
   const clear = () => {
@@ -54,46 +35,7 @@ function Trial({ subscription }: { subscription: Subscription }) {
   const done = entries.filter(({ fate }) => fate !== null).length;
   return (
     <div className="tab-body" ref={place} tabIndex={-1}>
-      <form onSubmit={submit} className="try" noValidate>
-        <p className="lead">
-          {isStream(config)
-            ? 'Reads as a consumer does, from the cursor on: nobody else reads those partitions until this page was silent for a time.'
-            : 'Takes messages as a worker does: nobody else is given them until the lease ends, and each taking is an attempt.'}
-        </p>
-        <div className="try-fields">
-          <Field
-            label="Messages"
-            mono
-            inputMode="numeric"
-            value={max}
-            error={badMax}
-            hint={`${grouped(totals.ready)} ready now`}
-            onChange={setMax}
-          />
-          <Field
-            label="Lease for"
-            mono
-            placeholder={`${grouped(config.lease_ms ?? 0)} ms`}
-            value={lease}
-            error={badLease}
-            hint="Like 2m. Empty: as configured."
-            onChange={setLease}
-          />
-          <div className="actions">
-            <button type="submit" className="primary" aria-disabled={take.isPending}>
-              {take.isPending ? 'Asking …' : isStream(config) ? 'Read' : 'Lease'}
-            </button>
-            <CopyButton text={curl(pullRequest(ns, name, wish))} label="curl" />
-          </div>
-        </div>
-        <div aria-live="polite">
-          {take.error && <ProblemBox error={take.error} />}
-          {take.data?.length === 0 && <Nothing subscription={subscription} />}
-          {take.data && take.data.length > 0 && (
-            <p className="note">{counted(take.data.length, 'message')} given to this page.</p>
-          )}
-        </div>
-      </form>
+      <TakeForm subscription={subscription} />
       {entries.length > 0 && (
         <section aria-labelledby="held" className="held">
           <div className="panel-row">
@@ -109,6 +51,78 @@ function Trial({ subscription }: { subscription: Subscription }) {
         </section>
       )}
     </div>
+  );
+}
+
+/** How many to take and for how long, or what is wrong with either. */
+function readTaking(max: string, lease: string) {
+  const count = /^\d{1,2}$/.test(max.trim()) ? Number(max) : 0;
+  const duration = parseDuration(lease);
+  return {
+    wish: { max: count, ...(duration.ok && duration.value !== null && { lease_ms: duration.value }) },
+    badMax: count >= 1 && count <= PULL_MAX ? null : `From 1 to ${PULL_MAX}.`,
+    badLease: duration.ok ? null : duration.why,
+  };
+}
+
+function TakeForm({ subscription }: { subscription: Subscription }) {
+  const { ns, name, id, config, totals } = subscription;
+  const client = useQueryClient();
+  const [max, setMax] = useState('1');
+  const [lease, setLease] = useState('');
+  const { wish, badMax, badLease } = readTaking(max, lease);
+  const take = useMutation({
+    mutationFn: () => pull(ns, name, wish),
+    onSuccess: (held) => {
+      hold(id, held);
+      void client.invalidateQueries({ queryKey: subscriptionKey(ns, name) });
+    },
+  });
+  const submit = (event: FormEvent) => {
+    event.preventDefault();
+    if (!badMax && !badLease && !take.isPending) take.mutate();
+  };
+  return (
+    <form onSubmit={submit} className="try" noValidate>
+      <p className="lead">
+        {isStream(config)
+          ? 'Reads as a consumer does, from the cursor on: nobody else reads those partitions until this page was silent for a time.'
+          : 'Takes messages as a worker does: nobody else is given them until the lease ends, and each taking is an attempt.'}
+      </p>
+      <div className="try-fields">
+        <Field
+          label="Messages"
+          mono
+          inputMode="numeric"
+          value={max}
+          error={badMax}
+          hint={`${grouped(totals.ready)} ready now`}
+          onChange={setMax}
+        />
+        <Field
+          label="Lease for"
+          mono
+          placeholder={`${grouped(config.lease_ms ?? 0)} ms`}
+          value={lease}
+          error={badLease}
+          hint="Like 2m. Empty: as configured."
+          onChange={setLease}
+        />
+        <div className="actions">
+          <button type="submit" className="primary" aria-disabled={take.isPending}>
+            {take.isPending ? 'Asking …' : isStream(config) ? 'Read' : 'Lease'}
+          </button>
+          <CopyButton text={curl(pullRequest(ns, name, wish))} label="curl" />
+        </div>
+      </div>
+      <div aria-live="polite">
+        {take.error && <ProblemBox error={take.error} />}
+        {take.data?.length === 0 && <Nothing subscription={subscription} />}
+        {take.data && take.data.length > 0 && (
+          <p className="note">{counted(take.data.length, 'message')} given to this page.</p>
+        )}
+      </div>
+    </form>
   );
 }
 
