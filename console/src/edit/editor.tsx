@@ -36,69 +36,29 @@ interface EditorProps<C extends object, D, E extends object> {
  * what is being typed.
  */
 export function ConfigEditor<C extends object, D, E extends object>(props: EditorProps<C, D, E>) {
-  const { first, latest, url, draftOf, readDraft, children } = props;
-  const [base, setBase] = useState(first);
-  const [draft, setDraft] = useState(() => draftOf(first.config));
-  const [conflict, setConflict] = useState<Version<C> | null>(null);
-  const [applied, setApplied] = useState(0);
-  const { config, errors } = readDraft(draft, base.config);
-  const list = changes(base.config, config);
-  const wrong = Object.keys(errors).length > 0;
-
   const review = useRef<HTMLElement>(null);
   // Buttons that are pressed here are disabled or gone next, and would take the focus with them.
   const keepFocus = () => {
     if (review.current?.contains(document.activeElement)) review.current.focus();
   };
-  const begin = (from: Version<C>, values: C) => {
-    keepFocus();
-    setBase(from);
-    setDraft(draftOf(values));
-    setConflict(null);
-    save.reset();
-  };
-  const save = useMutation({
-    mutationFn: () => props.save(base.etag, patchOf(list)),
-    onSuccess: (now) => {
-      begin(now, now.config);
-      setApplied(list.length);
-    },
-    onError: async (error) => {
-      if (error instanceof Refused && error.problem.status === 412) setConflict(await props.read());
-    },
-  });
-  // Untouched, the form follows what others change.
-  if (list.length === 0 && !wrong && !conflict && latest.etag !== base.etag && !save.isPending) {
-    setBase(latest);
-    setDraft(draftOf(latest.config));
-  }
-  useBlocker({
-    shouldBlockFn: ({ current, next }) =>
-      list.length > 0 &&
-      current.pathname !== next.pathname &&
-      !confirm('Leave without applying the changes?'),
-    enableBeforeUnload: () => list.length > 0,
-  });
-
+  const editing = useEditing(props, keepFocus);
+  const { base, config, list, wrong, conflict, applied, save, begin } = editing;
+  useLeaveGuard(list.length > 0);
   const submit = (event: FormEvent) => {
     event.preventDefault();
     if (wrong || list.length === 0) return;
     keepFocus();
     save.mutate();
   };
-  const onChange = (next: D) => {
-    setApplied(0);
-    setDraft(next);
-  };
   const patchRequest = {
     method: 'PATCH' as const,
-    url,
+    url: props.url,
     headers: { 'Content-Type': 'application/json', 'If-Match': base.etag },
     body: JSON.stringify(patchOf(list)),
   };
   return (
     <form className="tab-body config" onSubmit={submit} noValidate>
-      <div className="config-fields">{children({ draft, errors, onChange })}</div>
+      <div className="config-fields">{props.children(editing.fields)}</div>
       <aside className="config-review" aria-label="Changes" ref={review} tabIndex={-1}>
         <h2>Changes</h2>
         {list.length === 0 && !wrong && (
@@ -136,6 +96,56 @@ export function ConfigEditor<C extends object, D, E extends object>(props: Edito
       </aside>
     </form>
   );
+}
+
+/** What is typed, on which version, and how it is applied. `onBegin` is told before the form begins anew. */
+function useEditing<C extends object, D, E extends object>(props: EditorProps<C, D, E>, onBegin: () => void) {
+  const { first, latest, draftOf, readDraft } = props;
+  const [base, setBase] = useState(first);
+  const [draft, setDraft] = useState(() => draftOf(first.config));
+  const [conflict, setConflict] = useState<Version<C> | null>(null);
+  const [applied, setApplied] = useState(0);
+  const { config, errors } = readDraft(draft, base.config);
+  const list = changes(base.config, config);
+  const wrong = Object.keys(errors).length > 0;
+
+  const begin = (from: Version<C>, values: C) => {
+    onBegin();
+    setBase(from);
+    setDraft(draftOf(values));
+    setConflict(null);
+    save.reset();
+  };
+  const save = useMutation({
+    mutationFn: () => props.save(base.etag, patchOf(list)),
+    onSuccess: (now) => {
+      begin(now, now.config);
+      setApplied(list.length);
+    },
+    onError: async (error) => {
+      if (error instanceof Refused && error.problem.status === 412) setConflict(await props.read());
+    },
+  });
+  // Untouched, the form follows what others change.
+  if (list.length === 0 && !wrong && !conflict && latest.etag !== base.etag && !save.isPending) {
+    setBase(latest);
+    setDraft(draftOf(latest.config));
+  }
+  const onChange = (next: D) => {
+    setApplied(0);
+    setDraft(next);
+  };
+  const fields: FieldsProps<D, E> = { draft, errors, onChange };
+  return { base, fields, config, list, wrong, conflict, applied, save, begin };
+}
+
+/** Asks before what was typed is left behind. */
+function useLeaveGuard(changed: boolean) {
+  useBlocker({
+    shouldBlockFn: ({ current, next }) =>
+      changed && current.pathname !== next.pathname && !confirm('Leave without applying the changes?'),
+    enableBeforeUnload: () => changed,
+  });
 }
 
 const shown = (value: unknown) =>
