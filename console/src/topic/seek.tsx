@@ -31,26 +31,11 @@ export function SeekBar({ topic, from, partition, disabled, onSeek }: SeekBarPro
   const { zone } = useSettings();
   const [kind, setKind] = useState<Kind>(() => kindOf(from));
   const [text, setText] = useState(() => textOf(from, zone));
-  const [error, setError] = useState<string | null>(null);
-  const several = topic.config.partitions > 1;
-
   const choose = (next: Kind) => {
     setKind(next);
-    setError(null);
     if (next === 'newest') onSeek({ from: 'tail:50', partition });
     else if (next === 'oldest') onSeek({ from: 'earliest', partition });
     else setText(next === 'time' ? secondAgo(3_600_000, zone) : '');
-  };
-  const submit = (event: FormEvent) => {
-    event.preventDefault();
-    if (kind === 'offset') {
-      if (/^\d{1,16}$/.test(text.trim())) onSeek({ from: text.trim(), partition: partition ?? 0 });
-      else setError('An offset is a number.');
-    } else {
-      const ms = parseInstant(text, zone);
-      if (ms === null) setError('Like 2026-01-31 14:05:00');
-      else onSeek({ from: `ts:${ms}`, partition });
-    }
   };
   return (
     <div className="seek">
@@ -66,45 +51,84 @@ export function SeekBar({ topic, from, partition, disabled, onSeek }: SeekBarPro
         onChange={choose}
       />
       {(kind === 'offset' || kind === 'time') && !disabled && (
-        <form onSubmit={submit} className="seek-form">
-          <input
-            className="mono"
-            aria-label={kind === 'offset' ? 'Offset' : `Time, ${zoneName(zone)}`}
-            aria-invalid={error ? true : undefined}
-            size={kind === 'offset' ? 12 : 20}
-            value={text}
-            autoComplete="off"
-            onChange={(event) => setText(event.target.value)}
-          />
-          <button type="submit">Go</button>
-          {error && (
-            <span className="note bad" role="alert">
-              {error}
-            </span>
-          )}
-        </form>
-      )}
-      {several && (
-        <Choice
-          label="Partition"
-          hideLabel
-          value={partition === undefined ? 'all' : String(partition)}
-          options={[
-            { id: 'all', label: 'All partitions' },
-            ...topic.partitions.map((one) => ({
-              id: String(one.partition),
-              label: `Partition ${one.partition}`,
-            })),
-          ]}
-          onChange={(id) =>
-            onSeek({
-              from: id === 'all' && kindOf(from) === 'offset' ? 'tail:50' : from,
-              partition: id === 'all' ? undefined : Number(id),
-            })
-          }
+        <PlaceForm
+          key={kind}
+          kind={kind}
+          text={text}
+          onText={setText}
+          partition={partition}
+          onSeek={onSeek}
         />
       )}
+      {topic.config.partitions > 1 && (
+        <PartitionChoice topic={topic} from={from} partition={partition} onSeek={onSeek} />
+      )}
     </div>
+  );
+}
+
+interface PlaceFormProps extends Pick<SeekBarProps, 'partition' | 'onSeek'> {
+  readonly kind: 'offset' | 'time';
+  readonly text: string;
+  readonly onText: (text: string) => void;
+}
+
+/** An offset or a time to be typed. */
+function PlaceForm({ kind, text, onText, partition, onSeek }: PlaceFormProps) {
+  const { zone } = useSettings();
+  const [error, setError] = useState<string | null>(null);
+  const submit = (event: FormEvent) => {
+    event.preventDefault();
+    if (kind === 'offset') {
+      if (/^\d{1,16}$/.test(text.trim())) onSeek({ from: text.trim(), partition: partition ?? 0 });
+      else setError('An offset is a number.');
+    } else {
+      const ms = parseInstant(text, zone);
+      if (ms === null) setError('Like 2026-01-31 14:05:00');
+      else onSeek({ from: `ts:${ms}`, partition });
+    }
+  };
+  return (
+    <form onSubmit={submit} className="seek-form">
+      <input
+        className="mono"
+        aria-label={kind === 'offset' ? 'Offset' : `Time, ${zoneName(zone)}`}
+        aria-invalid={error ? true : undefined}
+        size={kind === 'offset' ? 12 : 20}
+        value={text}
+        autoComplete="off"
+        onChange={(event) => onText(event.target.value)}
+      />
+      <button type="submit">Go</button>
+      {error && (
+        <span className="note bad" role="alert">
+          {error}
+        </span>
+      )}
+    </form>
+  );
+}
+
+function PartitionChoice({ topic, from, partition, onSeek }: Omit<SeekBarProps, 'disabled'>) {
+  return (
+    <Choice
+      label="Partition"
+      hideLabel
+      value={partition === undefined ? 'all' : String(partition)}
+      options={[
+        { id: 'all', label: 'All partitions' },
+        ...topic.partitions.map((one) => ({
+          id: String(one.partition),
+          label: `Partition ${one.partition}`,
+        })),
+      ]}
+      onChange={(id) =>
+        onSeek({
+          from: id === 'all' && kindOf(from) === 'offset' ? 'tail:50' : from,
+          partition: id === 'all' ? undefined : Number(id),
+        })
+      }
+    />
   );
 }
 
