@@ -67,10 +67,45 @@ interface LettersProps extends Picking {
 }
 
 function Letters({ subscription, dlq, ...picking }: LettersProps) {
-  const { ns, name, totals } = subscription;
+  const { ns } = subscription;
   const { reason } = useSearch({ from: '/ns/$ns/subscriptions/$subscription/dead' });
-  const navigate = useNavigate({ from: '/ns/$ns/subscriptions/$subscription/dead' });
-  const query = useQuery({
+  const query = useLetters(subscription, dlq);
+  const missing = query.error instanceof Refused && query.error.problem.code === 'topic_not_found';
+  const letters = query.data ?? [];
+  const shown = reason === undefined ? letters : letters.filter((letter) => letter.reason === reason);
+  const retry = () => void query.refetch();
+  return (
+    <>
+      <div className="toolbar">
+        <Counts subscription={subscription} dlq={dlq} found={query.isSuccess ? letters.length : undefined} />
+        <span className="spacer" />
+        <CopyButton
+          text={curl({ url: readUrl(ns, dlq, { from: `tail:${LOOK}`, limit: LOOK }) })}
+          label="curl"
+        />
+        <button type="button" onClick={retry}>
+          Refresh
+        </button>
+      </div>
+      {query.isPending && <Loading what="dead letters" />}
+      {missing ? (
+        <p className="problem" role="alert">
+          <strong>There is no topic {dlq}</strong>
+          Dead letters wait until there is.
+        </p>
+      ) : (
+        query.error && <ProblemBox error={query.error} onRetry={retry} />
+      )}
+      {query.isSuccess && letters.length === 0 && <p>None of them is from this subscription.</p>}
+      {letters.length > 0 && <Reasons letters={letters} reason={reason} />}
+      {shown.length > 0 && <LetterTable ns={ns} dlq={dlq} letters={shown} {...picking} />}
+    </>
+  );
+}
+
+/** The newest letters of the subscription in its dead letter topic. */
+function useLetters({ ns, name, totals }: Subscription, dlq: string) {
+  return useQuery({
     // Read anew when another one arrived: looking has its price.
     queryKey: ['dead', ns, name, dlq, totals.dead - totals.dead_pending],
     queryFn: async ({ signal }) => {
@@ -82,67 +117,61 @@ function Letters({ subscription, dlq, ...picking }: LettersProps) {
     placeholderData: keepPreviousData,
     staleTime: Number.POSITIVE_INFINITY,
   });
-  const missing = query.error instanceof Refused && query.error.problem.code === 'topic_not_found';
-  const letters = query.data ?? [];
-  const found = groups(letters);
-  const shown = reason === undefined ? letters : letters.filter((letter) => letter.reason === reason);
+}
+
+interface CountsProps {
+  readonly subscription: Subscription;
+  readonly dlq: string;
+  /** How many were found where was looked; `undefined`: not known. */
+  readonly found: number | undefined;
+}
+
+function Counts({ subscription: { ns, totals }, dlq, found }: CountsProps) {
+  return (
+    <span role="status">
+      {counted(totals.dead, 'dead letter')} so far
+      {totals.dead_pending > 0 && `, ${grouped(totals.dead_pending)} on the way`}
+      {found !== undefined && totals.dead > 0 && (
+        <span className="faint">
+          {' '}
+          · {grouped(found)} among the newest {grouped(LOOK)} of{' '}
+          <Link to="/ns/$ns/topics/$topic/messages" params={{ ns, topic: dlq }} className="mono">
+            {dlq}
+          </Link>
+        </span>
+      )}
+    </span>
+  );
+}
+
+interface ReasonsProps {
+  readonly letters: readonly DeadLetter[];
+  /** The only one that is shown. */
+  readonly reason: string | undefined;
+}
+
+/** Why they died, to choose one of. */
+function Reasons({ letters, reason }: ReasonsProps) {
+  const navigate = useNavigate({ from: '/ns/$ns/subscriptions/$subscription/dead' });
   const choose = (next: string | undefined) => void navigate({ search: (s) => ({ ...s, reason: next }) });
   return (
-    <>
-      <div className="toolbar">
-        <span role="status">
-          {counted(totals.dead, 'dead letter')} so far
-          {totals.dead_pending > 0 && `, ${grouped(totals.dead_pending)} on the way`}
-          {query.isSuccess && totals.dead > 0 && (
-            <span className="faint">
-              {' '}
-              · {grouped(letters.length)} among the newest {grouped(LOOK)} of{' '}
-              <Link to="/ns/$ns/topics/$topic/messages" params={{ ns, topic: dlq }} className="mono">
-                {dlq}
-              </Link>
-            </span>
-          )}
-        </span>
-        <span className="spacer" />
-        <CopyButton
-          text={curl({ url: readUrl(ns, dlq, { from: `tail:${LOOK}`, limit: LOOK }) })}
-          label="curl"
-        />
-        <button type="button" onClick={() => void query.refetch()}>
-          Refresh
-        </button>
-      </div>
-      {query.isPending && <Loading what="dead letters" />}
-      {missing ? (
-        <p className="problem" role="alert">
-          <strong>There is no topic {dlq}</strong>
-          Dead letters wait until there is.
-        </p>
-      ) : (
-        query.error && <ProblemBox error={query.error} onRetry={() => void query.refetch()} />
-      )}
-      {query.isSuccess && letters.length === 0 && <p>None of them is from this subscription.</p>}
-      {found.length > 0 && (
-        <section aria-labelledby="reasons">
-          <h2 id="reasons">Why</h2>
-          <ul className="reasons">
-            {found.map((group) => (
-              <li key={group.reason}>
-                <button
-                  type="button"
-                  className="chip"
-                  aria-pressed={reason === group.reason}
-                  onClick={() => choose(reason === group.reason ? undefined : group.reason)}
-                >
-                  {group.reason} <strong>{grouped(group.count)}</strong>
-                </button>
-              </li>
-            ))}
-          </ul>
-        </section>
-      )}
-      {shown.length > 0 && <LetterTable ns={ns} dlq={dlq} letters={shown} {...picking} />}
-    </>
+    <section aria-labelledby="reasons">
+      <h2 id="reasons">Why</h2>
+      <ul className="reasons">
+        {groups(letters).map((group) => (
+          <li key={group.reason}>
+            <button
+              type="button"
+              className="chip"
+              aria-pressed={reason === group.reason}
+              onClick={() => choose(reason === group.reason ? undefined : group.reason)}
+            >
+              {group.reason} <strong>{grouped(group.count)}</strong>
+            </button>
+          </li>
+        ))}
+      </ul>
+    </section>
   );
 }
 
