@@ -6,52 +6,31 @@ import { Snippet } from '../ui/copy';
 
 const NAME = 'workers';
 
+const JSON_TYPE = { 'Content-Type': 'application/json' };
+
+interface QuickStartProps {
+  readonly ns: string;
+  /** The topic that it was asked for; empty if it was not. */
+  readonly topic: string;
+}
+
 /** The first minute of a work queue, with commands that work against this very gateway. */
-export function QueueQuickStart({ ns, topic: given }: { ns: string; topic: string }) {
-  const navigate = useNavigate();
+export function QueueQuickStart({ ns, topic: given }: QuickStartProps) {
   const topics = useTopicNames(ns, '');
   const existing = given || topics.data?.[0];
   const topic = existing ?? 'orders';
   const url = subscriptionUrl(ns, NAME);
-  const json = { 'Content-Type': 'application/json' };
-  const post = (path: string, body: object) =>
-    curl({ method: 'POST', url: url + path, headers: json, body: JSON.stringify(body) });
-  const needsTopic = topics.isSuccess && !existing;
-  const create = () =>
-    needsTopic
-      ? navigate({ to: '/ns/$ns/topics', params: { ns }, search: { create: true } })
-      : navigate({
-          to: '/ns/$ns/subscriptions',
-          params: { ns },
-          search: { create: true, ...(given && { topic: given }) },
-        });
+  const pull = { max: 1, wait_ms: 20_000, holder: 'worker-1' };
   return (
     <ol className="steps">
-      <li>
-        <h2>Create a subscription</h2>
-        <p>
-          It makes a topic a work queue, while others go on reading the same messages.{' '}
-          <button type="button" className="primary small" onClick={create}>
-            {needsTopic ? 'Create its topic first' : 'Create a subscription here'}
-          </button>{' '}
-          or in a terminal:
-        </p>
-        {needsTopic && (
-          <Snippet
-            text={curl({ method: 'PUT', url: topicUrl(ns, topic), headers: json, body: '{"partitions":1}' })}
-          />
-        )}
-        <Snippet
-          text={curl({ method: 'PUT', url, headers: json, body: JSON.stringify({ topics: [topic] }) })}
-        />
-      </li>
+      <CreateStep ns={ns} topic={topic} given={given} needsTopic={topics.isSuccess && !existing} />
       <li>
         <h2>Publish some work</h2>
         <Snippet
           text={curl({
             method: 'POST',
             url: `${topicUrl(ns, topic)}/messages`,
-            headers: json,
+            headers: JSON_TYPE,
             body: '{"send":"invoice","to":"cust-42"}',
           })}
         />
@@ -63,7 +42,7 @@ export function QueueQuickStart({ ns, topic: given }: { ns: string; topic: strin
           acknowledged.
         </p>
         <Snippet
-          text={`${post(':pull', { max: 1, wait_ms: 20_000, holder: 'worker-1' })} | tee pulled.json`}
+          text={`${curl({ method: 'POST', url: `${url}:pull`, headers: JSON_TYPE, body: JSON.stringify(pull) })} | tee pulled.json`}
         />
       </li>
       <li>
@@ -76,5 +55,41 @@ export function QueueQuickStart({ ns, topic: given }: { ns: string; topic: strin
         />
       </li>
     </ol>
+  );
+}
+
+interface CreateStepProps {
+  readonly ns: string;
+  readonly topic: string;
+  readonly given: string;
+  /** There is no topic at all. */
+  readonly needsTopic: boolean;
+}
+
+function CreateStep({ ns, topic, given, needsTopic }: CreateStepProps) {
+  const navigate = useNavigate();
+  const create = () =>
+    needsTopic
+      ? navigate({ to: '/ns/$ns/topics', params: { ns }, search: { create: true } })
+      : navigate({
+          to: '/ns/$ns/subscriptions',
+          params: { ns },
+          search: { create: true, ...(given && { topic: given }) },
+        });
+  const put = (url: string, body: object) =>
+    curl({ method: 'PUT', url, headers: JSON_TYPE, body: JSON.stringify(body) });
+  return (
+    <li>
+      <h2>Create a subscription</h2>
+      <p>
+        It makes a topic a work queue, while others go on reading the same messages.{' '}
+        <button type="button" className="primary small" onClick={create}>
+          {needsTopic ? 'Create its topic first' : 'Create a subscription here'}
+        </button>{' '}
+        or in a terminal:
+      </p>
+      {needsTopic && <Snippet text={put(topicUrl(ns, topic), { partitions: 1 })} />}
+      <Snippet text={put(subscriptionUrl(ns, NAME), { topics: [topic] })} />
+    </li>
   );
 }
