@@ -6,9 +6,10 @@ import { useNamespace } from '../app/shell';
 import { grouped } from '../format/number';
 import { age } from '../format/time';
 import { EmptyList, ListFrame } from '../list/frame';
-import { useList, useSeen, useWhole } from '../list/pages';
+import { useSeen } from '../list/pages';
 import { SearchBox, useShortcuts } from '../list/search';
-import { type Numbers, nextSort, type Sort, sortable, sortOf, useSorted } from '../list/sort';
+import { type Numbers, nextSort, type Sort, sortable } from '../list/sort';
+import { useSortedList } from '../list/sorted';
 import { type Column, Grid } from '../ui/grid';
 import { CloseIcon } from '../ui/icons';
 import { useNarrow } from '../ui/narrow';
@@ -40,13 +41,15 @@ export function SubscriptionsPage() {
   const navigate = useNavigate({ from: '/ns/$ns/subscriptions' });
   const q = search.q ?? '';
   const topic = search.topic ?? '';
-  const sort = sortOf(search.sort, NUMBERS);
-  const { list, rows: unsorted, onRange, loadAll, complete } = useList(subscriptionListing(ns, q, topic));
-  const rows = useSorted(unsorted, sort, NUMBERS, list.isFetchingNextPage);
-  useWhole(sort.key !== 'name' || sort.descending, complete, loadAll);
+  const { list, rows, sort, onRange, loadAll, complete } = useSortedList(
+    subscriptionListing(ns, q, topic),
+    search.sort,
+    NUMBERS,
+  );
 
-  const setCreate = (create: boolean) =>
-    navigate({ search: (before) => ({ ...before, create: create || undefined }) });
+  const set = (next: Partial<typeof search>, replace = false) =>
+    navigate({ search: (before) => ({ ...before, ...next }), replace });
+  const setCreate = (create: boolean) => set({ create: create || undefined });
   useShortcuts(() => setCreate(true));
 
   const empty = list.isSuccess && !list.isPlaceholderData && rows.length === 0;
@@ -62,18 +65,7 @@ export function SubscriptionsPage() {
       />
     </Suspense>
   );
-  if (empty && q === '' && topic === '') {
-    return (
-      <div className="page narrow">
-        <h1>Work queues</h1>
-        <p className="lead">
-          There are no subscriptions in this namespace yet. One minute takes you from here to a queue.
-        </p>
-        <QueueQuickStart ns={ns} topic="" />
-        {dialog}
-      </div>
-    );
-  }
+  if (empty && q === '' && topic === '') return <FirstQueue ns={ns}>{dialog}</FirstQueue>;
   const query = new URLSearchParams({ ...(q && { q }), ...(topic && { topic }) }).toString();
   return (
     <ListFrame
@@ -85,24 +77,12 @@ export function SubscriptionsPage() {
       complete={complete}
       onCreate={() => setCreate(true)}
       search={
-        <div className="toolbar">
-          <SearchBox
-            label="Search subscriptions by name"
-            q={q}
-            onChange={(next) => navigate({ search: (s) => ({ ...s, q: next || undefined }), replace: true })}
-          />
-          {topic !== '' && (
-            <button
-              type="button"
-              className="chip"
-              onClick={() => navigate({ search: (s) => ({ ...s, topic: undefined }) })}
-            >
-              of topic <code>{topic}</code>
-              <span className="visually-hidden">: show those of all topics</span>
-              <CloseIcon />
-            </button>
-          )}
-        </div>
+        <Narrowing
+          q={q}
+          topic={topic}
+          onSearch={(next) => set({ q: next || undefined }, true)}
+          onAllTopics={() => set({ topic: undefined })}
+        />
       }
       dialog={dialog}
     >
@@ -113,9 +93,46 @@ export function SubscriptionsPage() {
         empty={<EmptyList list={list} what="subscriptions" none={noneOf(q, topic)} />}
         onRange={onRange}
         onEnd={loadAll}
-        onSort={(key) => navigate({ search: (s) => ({ ...s, sort: nextSort(sort, key) }), replace: true })}
+        onSort={(key) => set({ sort: nextSort(sort, key) }, true)}
       />
     </ListFrame>
+  );
+}
+
+/** The page where there are no subscriptions at all. */
+function FirstQueue({ ns, children }: { ns: string; children: ReactNode }) {
+  return (
+    <div className="page narrow">
+      <h1>Work queues</h1>
+      <p className="lead">
+        There are no subscriptions in this namespace yet. One minute takes you from here to a queue.
+      </p>
+      <QueueQuickStart ns={ns} topic="" />
+      {children}
+    </div>
+  );
+}
+
+interface NarrowingProps {
+  readonly q: string;
+  readonly topic: string;
+  readonly onSearch: (q: string) => void;
+  readonly onAllTopics: () => void;
+}
+
+/** What the list is narrowed to: a part of the name, a topic. */
+function Narrowing({ q, topic, onSearch, onAllTopics }: NarrowingProps) {
+  return (
+    <div className="toolbar">
+      <SearchBox label="Search subscriptions by name" q={q} onChange={onSearch} />
+      {topic !== '' && (
+        <button type="button" className="chip" onClick={onAllTopics}>
+          of topic <code>{topic}</code>
+          <span className="visually-hidden">: show those of all topics</span>
+          <CloseIcon />
+        </button>
+      )}
+    </div>
   );
 }
 

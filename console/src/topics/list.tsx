@@ -5,9 +5,10 @@ import { tier, topicListing, totals } from '../api/topics';
 import { useNamespace } from '../app/shell';
 import { bytes, grouped, rate } from '../format/number';
 import { EmptyList, ListFrame } from '../list/frame';
-import { useList, useSeen, useWhole } from '../list/pages';
+import { useSeen } from '../list/pages';
 import { SearchBox, useShortcuts } from '../list/search';
-import { type Numbers, nextSort, type Sort, sortable, sortOf, useSorted } from '../list/sort';
+import { type Numbers, nextSort, type Sort, sortable } from '../list/sort';
+import { useSortedList } from '../list/sorted';
 import { type Column, Grid } from '../ui/grid';
 import { useNarrow } from '../ui/narrow';
 import { QuickStart } from './quickstart';
@@ -30,11 +31,11 @@ export function TopicsPage() {
   const search = useSearch({ from: '/ns/$ns/topics' });
   const navigate = useNavigate({ from: '/ns/$ns/topics' });
   const q = search.q ?? '';
-  const sort = sortOf(search.sort, NUMBERS);
-  const { list, rows: unsorted, onRange, loadAll, complete } = useList(topicListing(ns, q));
-  const rows = useSorted(unsorted, sort, NUMBERS, list.isFetchingNextPage);
-  // Any order but the server's needs every row; so does an end that was asked for.
-  useWhole(sort.key !== 'name' || sort.descending, complete, loadAll);
+  const { list, rows, sort, onRange, loadAll, complete } = useSortedList(
+    topicListing(ns, q),
+    search.sort,
+    NUMBERS,
+  );
 
   const setCreate = (create: boolean) =>
     navigate({ search: (before) => ({ ...before, create: create || undefined }) });
@@ -123,24 +124,12 @@ function topicColumns(
   onSort: (key: SortKey) => void,
   narrow: boolean,
 ): Column<Topic>[] {
-  const unknown = (value: number | null, text: (value: number) => string) =>
-    value === null ? <span title="A shard of this topic cannot be reached now">unknown</span> : text(value);
   const all: (Column<Topic> & { readonly wide?: boolean })[] = [
     {
       id: 'name',
       width: 'minmax(9rem, 4fr)',
       ...sortable(sort, onSort, 'name', 'Name'),
-      cell: (topic) => (
-        <Link
-          to="/ns/$ns/topics/$topic"
-          params={{ ns, topic: topic.name }}
-          className="row-link mono"
-          tabIndex={-1}
-          onClick={(event) => event.stopPropagation()}
-        >
-          {topic.name}
-        </Link>
-      ),
+      cell: ({ name }) => <TopicLink ns={ns} name={name} />,
     },
     {
       id: 'tier',
@@ -162,7 +151,7 @@ function topicColumns(
       numeric: true,
       width: 'minmax(6.5rem, 1fr)',
       ...sortable(sort, onSort, 'messages', 'Messages'),
-      cell: (topic) => unknown(totals(topic).records, grouped),
+      cell: (topic) => known(totals(topic).records, grouped),
     },
     {
       id: 'size',
@@ -170,7 +159,7 @@ function topicColumns(
       numeric: true,
       width: 'minmax(6rem, 1fr)',
       ...sortable(sort, onSort, 'size', 'Size'),
-      cell: (topic) => unknown(totals(topic).bytes, bytes),
+      cell: (topic) => known(totals(topic).bytes, bytes),
     },
     {
       id: 'publish',
@@ -190,6 +179,23 @@ function topicColumns(
   ];
   return narrow ? all.filter((column) => !column.wide) : all;
 }
+
+function TopicLink({ ns, name }: { ns: string; name: string }) {
+  return (
+    <Link
+      to="/ns/$ns/topics/$topic"
+      params={{ ns, topic: name }}
+      className="row-link mono"
+      tabIndex={-1}
+      onClick={(event) => event.stopPropagation()}
+    >
+      {name}
+    </Link>
+  );
+}
+
+const known = (value: number | null, text: (value: number) => string) =>
+  value === null ? <span title="A shard of this topic cannot be reached now">unknown</span> : text(value);
 
 const Rate = ({ value }: { value: number }) => (
   <span className={value > 0 ? 'hot' : 'faint'}>{rate(value)}</span>

@@ -1,0 +1,16 @@
+import { type Listing, useList, useWhole } from './pages';
+import { type Numbers, sortOf, useSorted } from './sort';
+
+/** A list in the order that the address names. */
+export function useSortedList<T extends { readonly name: string }, K extends string>(
+  listing: Listing<T>,
+  order: string | undefined,
+  numbers: Numbers<T, K>,
+) {
+  const sort = sortOf(order, numbers);
+  const { rows, ...read } = useList(listing);
+  const sorted = useSorted(rows, sort, numbers, read.list.isFetchingNextPage);
+  // Any order but the server's needs every row; so does an end that was asked for.
+  useWhole(sort.key !== 'name' || sort.descending, read.complete, read.loadAll);
+  return { ...read, rows: sorted, sort };
+}
