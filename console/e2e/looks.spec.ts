@@ -1,4 +1,4 @@
-import { test } from './fixtures';
+import { expect, test } from './fixtures';
 import { take } from './pictures';
 
 test('quick start', async ({ page, open }) => {
@@ -56,6 +56,7 @@ test('a topic, with every tab and dialog', async ({ page, open, product }) => {
   });
   await open('ns/default/topics/orders.paid');
   await page.getByRole('heading', { name: 'Partitions and offsets' }).waitFor();
+  await expect(page.getByRole('region', { name: 'Partitions' })).toHaveCount(1);
   await take(page, '04-overview');
   await page.getByRole('link', { name: 'Messages' }).click();
   await page

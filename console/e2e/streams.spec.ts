@@ -26,7 +26,9 @@ test('a stream is created in the form, read by hand, and shown with its cursor a
   await dialog.getByRole('textbox', { name: 'Name' }).press('Enter');
   await expect(page).toHaveURL(/\/subscriptions\/ledger$/);
   await expect(page.getByText('Nobody reads it: 4 messages behind.')).toBeVisible();
-  const row = page.getByRole('region', { name: 'Partitions' }).getByRole('row').last();
+  const partitions = page.getByRole('region', { name: 'Partitions' });
+  await expect(partitions).toHaveCount(1);
+  const row = partitions.getByRole('row').last();
   await expect(row).toContainText('nobody');
   await expect(page.getByRole('link', { name: 'Dead letters' })).toBeHidden();
   await expectAccessible(page);
