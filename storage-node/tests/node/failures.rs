@@ -26,6 +26,16 @@ pub(crate) async fn start_on(disk: &SimDisk) -> (RunningNode, Link) {
     start_in(config, Surroundings { disk: Arc::new(disk.clone()), ..Surroundings::default() }).await
 }
 
+/// What a new topic gave its node to do is committed: after that it commits nothing of its own that could meet a failure first.
+async fn news_is_taken(node: &RunningNode) {
+    let is_empty = || {
+        let text = prometheus::TextEncoder::new().encode_to_string(&node.registry().gather()).unwrap();
+        let mut rows = text.lines().filter(|line| line.starts_with("weir_node_outbox_rows{"));
+        rows.clone().count() > 0 && rows.all(|row| row.ends_with(" 0"))
+    };
+    until("the news of a topic is taken", is_empty).await;
+}
+
 fn has_checkpoint(disk: &SimDisk) -> bool {
     let blobs = disk.list(&Path::new(DIR).join("blobs")).unwrap();
     blobs.iter().any(|file| file.name == "shard-1.blob")
@@ -37,6 +47,7 @@ async fn a_failed_sync_ends_confirming_with_its_reason_and_keeps_reads() {
     let (node, link) = start_on(&disk).await;
     let life = create(&link, "orders", config()).await;
     publish(&link, life, &batch(0, 0, &["kept"])).await.unwrap();
+    news_is_taken(&node).await;
     disk.fail_syncs();
     let unlucky = publish_refused(&link, life, &batch(0, 0, &["lost"])).await.unwrap_err();
     assert_eq!((unlucky.error_code(), unlucky.effect()), (ErrorCode::StorageFailed, Outcome::Unknown));
