@@ -116,7 +116,7 @@ impl Sealer {
                 self.tier.uploads.looked(*id, self.unreadable.told(shard));
                 if failed.iter().all(|(of, _)| of != id) {
                     let is_due = self.is_due(shard, prompted[id]);
-                    let sealed = if is_due { self.seal(shard).await } else { Ok(()) };
+                    let sealed = if is_due { self.seal(shard, prompted[id]).await } else { Ok(()) };
                     is_more |= is_due && sealed.is_ok();
                     match sealed {
                         // The next pack is made without it.
@@ -199,8 +199,8 @@ impl Sealer {
         shard.state.read().oldest_unsealed_but(|key| self.unreadable.has(shard.shard, key))
     }
 
-    /// Makes one pack of the oldest batches and commits it.
-    async fn seal(&mut self, shard: &ShardHandle) -> Result<(), SealError> {
+    /// Makes one pack of the oldest batches and commits it: without a pause if somebody waits for what lies below `prompted`.
+    async fn seal(&mut self, shard: &ShardHandle, prompted: u64) -> Result<(), SealError> {
         let mut partitions = shard.state.read().unsealed(PARTITIONS_MAX + self.unreadable.count());
         partitions.retain(|(key, _)| !self.unreadable.has(shard.shard, *key));
         partitions.truncate(PARTITIONS_MAX);
@@ -213,7 +213,7 @@ impl Sealer {
         let name = PackName { cluster, shard: shard.shard, first, last, term, attempt };
         let began = Instant::now();
         let _under_way = self.tier.uploads.begin(&rows);
-        let summary = match self.upload(shard, &name, &rows).await {
+        let summary = match self.upload(shard, &name, &rows, first.0 < prompted).await {
             Err(SealError::Refused(refusal)) if refusal.error_code() == ErrorCode::Corrupt => {
                 for step in steps(&rows) {
                     self.unreadable.look(shard, step).await;
@@ -240,6 +240,7 @@ impl Sealer {
         shard: &ShardHandle,
         name: &PackName,
         rows: &[(PartitionKey, BatchRow)],
+        is_waited_for: bool,
     ) -> Result<PackSummary, SealError> {
         let identity = PackIdentity { cluster: name.cluster, shard: name.shard, term: name.term };
         let mut writer = PackWriter::new(identity, self.tier.codec);
@@ -265,7 +266,7 @@ impl Sealer {
                 return Err(error);
             }
             let bytes: u64 = step.iter().map(|(_, row)| u64::from(row.len)).sum();
-            if !is_in_the_way(shard, name.first) {
+            if !is_waited_for && !is_in_the_way(shard, name.first) {
                 let pace = Duration::from_micros(bytes * 1_000_000 / PACE_BYTES_PER_SECOND);
                 tokio::time::sleep_until(began + pace).await;
             }
