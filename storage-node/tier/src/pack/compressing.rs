@@ -6,7 +6,8 @@ use super::block::BlockCodec;
 const WORTH_IT: usize = 16;
 /// zstd's fastest ordinary level: packs are made beside publishing, on the same cores.
 const ZSTD_LEVEL: i32 = 1;
-/// Most blocks in a row that are stored without a try, because those before them were not worth it: 4 MiB.
+/// Most blocks in a row that are stored without a try, because those before them were not worth it: 4 MiB, more if
+/// batches are large.
 const UNTRIED_MAX: u32 = 8;
 
 /// Remembers whether the blocks of a partition were worth it: messages that are compressed or encrypted already never are, and
@@ -102,9 +103,18 @@ mod tests {
             assert_eq!(stored(&mut compressing, &text, 3), "-zz", "{codec:?}");
             assert_eq!(stored(&mut compressing, &noise, 1 + 1 + 1 + 2 + 1 + 4 + 1), "-".repeat(11));
             assert_eq!(stored(&mut compressing, &text, 9), "--------z", "{codec:?}");
+            // The twentieth is tried, and eight behind it are not.
+            assert_eq!(stored(&mut compressing, &noise, 1 + 1 + 1 + 2 + 1 + 4 + 1 + 8 + 1), "-".repeat(20));
+            assert_eq!(stored(&mut compressing, &text, 9), "--------z", "{codec:?}");
             assert_eq!(stored(&mut compressing, &noise, 20), "-".repeat(20));
             compressing.begin_partition();
-            assert_eq!(stored(&mut compressing, &text, 2), "zz", "other messages");
+            assert_eq!(stored(&mut compressing, &text, 1), "z", "other messages");
+            compressing.begin_partition();
+            assert_eq!(
+                stored(&mut compressing, &noise, 1) + &stored(&mut compressing, &text, 2),
+                "--z",
+                "from the start"
+            );
         }
         assert_eq!(stored(&mut Compressing::new(BlockCodec::Raw), &[b'a'; BLOCK], 3), "---");
     }

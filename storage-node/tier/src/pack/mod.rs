@@ -14,7 +14,6 @@ mod block;
 mod compressing;
 mod error;
 mod footer;
-
 mod trailer;
 mod writer;
 

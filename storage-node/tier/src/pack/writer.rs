@@ -35,7 +35,7 @@ pub struct PackSummary {
     pub partitions: Vec<PartitionRow>,
 }
 
-/// Writes one pack. Holds one block's batches, what was not taken yet, and 40 bytes per block: the caller bounds memory
+/// Writes one pack. Holds one block's batches and what they are compressed to, what was not taken yet, and 40 bytes per block: the caller bounds memory
 /// by taking what is ready after every push.
 pub struct PackWriter {
     identity: PackIdentity,

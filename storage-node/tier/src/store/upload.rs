@@ -39,7 +39,8 @@ pub struct Uploaded {
     pub crc32c: u32,
 }
 
-/// An upload in progress. Holds less than one part, and the parts under way, which have permits of the store's budget.
+/// An upload in progress. Holds one part at most, and the parts under way, which have permits of the store's budget. They are the
+/// pieces that were written, with the buffers that those are of: of a pack up to three times their bytes.
 ///
 /// Nobody sees the object before [`Upload::finish`] returns. Dropped, its parts may stay in the store until its own rule
 /// for unfinished uploads removes them; [`Upload::abort`] removes them now.
@@ -85,13 +86,13 @@ impl Upload {
         self.crc.update(&bytes);
         self.bytes += bytes.len() as u64;
         while !bytes.is_empty() {
+            // A full part waits for a byte after it: only then is it sure that there will be more than one.
+            if self.buffered == PART_BYTES {
+                self.send_part().await?;
+            }
             let piece = bytes.split_to((PART_BYTES - self.buffered).min(bytes.len()));
             self.buffered += piece.len();
             self.pieces.push(piece);
-            // A full part waits for a byte after it: only then is it sure that there will be more than one.
-            if self.buffered == PART_BYTES && !bytes.is_empty() {
-                self.send_part().await?;
-            }
         }
         Ok(())
     }

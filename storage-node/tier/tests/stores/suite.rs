@@ -70,11 +70,20 @@ async fn reads_ranges(store: &Store) {
 }
 
 async fn uploads_any_size(store: &Store) {
-    for (n, len) in [0, 1, PART_BYTES, PART_BYTES + 1, 3 * PART_BYTES + 12_345].into_iter().enumerate() {
+    const STEP: usize = 777_777;
+    // The fourth ends a part with one write and goes on with the next.
+    let lengths = [
+        (0, STEP),
+        (1, STEP),
+        (PART_BYTES, STEP),
+        (PART_BYTES + 1, PART_BYTES),
+        (3 * PART_BYTES + 12_345, STEP),
+    ];
+    for (n, (len, step)) in lengths.into_iter().enumerate() {
         let (name, bytes) = (format!("u/{n}"), noise(len));
         let mut upload = store.upload(&name);
-        for at in (0..len).step_by(777_777) {
-            upload.write(bytes.slice(at..len.min(at + 777_777))).await.unwrap();
+        for at in (0..len).step_by(step) {
+            upload.write(bytes.slice(at..len.min(at + step))).await.unwrap();
         }
         let uploaded = upload.finish().await.unwrap();
         assert_eq!((uploaded.bytes, uploaded.crc32c), (len as u64, crc32c(&bytes)));
