@@ -17,6 +17,7 @@ pub struct TierMetrics {
     sealed_bytes: IntCounter,
     pack_bytes: IntCounter,
     packs: IntCounter,
+    hurried: IntCounter,
     failures: IntCounter,
     replaced: IntCounter,
     replaced_bytes: IntCounter,
@@ -59,6 +60,10 @@ impl TierMetrics {
             sealed_bytes: counter("weir_tier_sealed_bytes_total", "Bytes of batches that packs took over.")?,
             pack_bytes: counter("weir_tier_pack_bytes_total", "Bytes of these packs.")?,
             packs: counter("weir_tier_packs_total", "Packs that were committed.")?,
+            hurried: counter(
+                "weir_tier_packs_hurried_total",
+                "Packs that were made without pauses: somebody waited, or the journal was half full.",
+            )?,
             failures: counter("weir_tier_failures_total", "Rounds of sealing and deleting that failed.")?,
             replaced: counter("weir_tier_packs_replaced_total", "Mostly dead packs that others took over.")?,
             replaced_bytes: counter("weir_tier_packs_replaced_bytes_total", "Bytes of these packs.")?,
@@ -93,6 +98,17 @@ impl TierMetrics {
         self.packs.inc();
         self.sealed_bytes.inc_by(raw_bytes);
         self.pack_bytes.inc_by(pack_bytes);
+    }
+
+    /// Counts a pack that was made without a pause.
+    pub fn hurried(&self) {
+        self.hurried.inc();
+    }
+
+    /// Packs that were made without a pause.
+    #[cfg(test)]
+    pub(crate) fn hurried_packs(&self) -> u64 {
+        self.hurried.get()
     }
 
     /// Counts packs that another takes the place of, and their bytes.

@@ -116,7 +116,7 @@ impl Sealer {
                 self.tier.uploads.looked(*id, self.unreadable.told(shard));
                 if failed.iter().all(|(of, _)| of != id) {
                     let is_due = self.is_due(shard, prompted[id]);
-                    let sealed = if is_due { self.seal(shard, prompted[id]).await } else { Ok(()) };
+                    let sealed = if is_due { self.seal(shard).await } else { Ok(()) };
                     is_more |= is_due && sealed.is_ok();
                     match sealed {
                         // The next pack is made without it.
@@ -199,8 +199,8 @@ impl Sealer {
         shard.state.read().oldest_unsealed_but(|key| self.unreadable.has(shard.shard, key))
     }
 
-    /// Makes one pack of the oldest batches and commits it: without a pause if somebody waits for what lies below `prompted`.
-    async fn seal(&mut self, shard: &ShardHandle, prompted: u64) -> Result<(), SealError> {
+    /// Makes one pack of the oldest batches and commits it.
+    async fn seal(&mut self, shard: &ShardHandle) -> Result<(), SealError> {
         let mut partitions = shard.state.read().unsealed(PARTITIONS_MAX + self.unreadable.count());
         partitions.retain(|(key, _)| !self.unreadable.has(shard.shard, *key));
         partitions.truncate(PARTITIONS_MAX);
@@ -213,7 +213,7 @@ impl Sealer {
         let name = PackName { cluster, shard: shard.shard, first, last, term, attempt };
         let began = Instant::now();
         let _under_way = self.tier.uploads.begin(&rows);
-        let summary = match self.upload(shard, &name, &rows, first.0 < prompted).await {
+        let summary = match self.upload(shard, &name, &rows).await {
             Err(SealError::Refused(refusal)) if refusal.error_code() == ErrorCode::Corrupt => {
                 for step in steps(&rows) {
                     self.unreadable.look(shard, step).await;
@@ -240,11 +240,11 @@ impl Sealer {
         shard: &ShardHandle,
         name: &PackName,
         rows: &[(PartitionKey, BatchRow)],
-        is_waited_for: bool,
     ) -> Result<PackSummary, SealError> {
         let identity = PackIdentity { cluster: name.cluster, shard: name.shard, term: name.term };
         let mut writer = PackWriter::new(identity, self.tier.codec);
         let mut upload = self.tier.cold.store().upload(name.to_string());
+        let mut is_paced = false;
         for step in steps(rows) {
             let began = Instant::now();
             let packed = async {
@@ -266,10 +266,15 @@ impl Sealer {
                 return Err(error);
             }
             let bytes: u64 = step.iter().map(|(_, row)| u64::from(row.len)).sum();
-            if !is_waited_for && !is_in_the_way(shard, name.first) {
+            // Asked at every step: who waits may come while the pack is made.
+            if !is_waited_for(shard, name.first) && !is_in_the_way(shard, name.first) {
+                is_paced = true;
                 let pace = Duration::from_micros(bytes * 1_000_000 / PACE_BYTES_PER_SECOND);
                 tokio::time::sleep_until(began + pace).await;
             }
+        }
+        if !is_paced {
+            self.tier.metrics.hurried();
         }
         finish(writer, upload).await
     }
@@ -319,6 +324,11 @@ impl Sealer {
         }
         swept
     }
+}
+
+/// Somebody waits until this entry, or one behind it, is in the store.
+fn is_waited_for(shard: &ShardHandle, entry: LogIndex) -> bool {
+    entry.0 < shard.shared.archive().wanted()
 }
 
 /// The journal is half full, and this entry lies in the older half of its files.

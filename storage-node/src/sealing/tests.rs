@@ -213,6 +213,25 @@ async fn a_store_that_deletes_nothing_takes_packs_of_all_shards_nevertheless() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn packs_are_made_without_pauses_up_to_what_somebody_waits_for() {
+    let mut play = Play::start(&Faults::default()).await;
+    let key = play.create(1, "t").await;
+    let mut hurried = Vec::new();
+    for is_waited_for in [false, true, false] {
+        play.publish(1, key).await;
+        let shard = &play.shards[&ShardId(1)];
+        if is_waited_for {
+            let entry = shard.state.read().oldest_unsealed().unwrap().index;
+            shard.shared.archive().want(entry);
+        }
+        play.sealer.round().await.unwrap();
+        hurried.push(play.tier.metrics.hurried_packs());
+    }
+    assert_eq!((play.packs(1), &hurried[..]), ((3, 0), &[0, 1, 1][..]));
+    play.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_shard_that_cannot_be_sealed_keeps_no_other_waiting() {
     let faults = Faults::default();
     let mut play = Play::start(&faults).await;

@@ -140,8 +140,8 @@ fn s3(config: &StoreConfig) -> object_store::Result<impl ObjectStore> {
     s3_builder(config, std::env::var_os(UNSIGNED_PAYLOAD).is_some()).build()
 }
 
-/// Bodies are not signed unless the environment or an option asks for it: what was sent is read back and compared, and the hash
-/// takes a core at both ends a second for each one or two GB.
+/// Bodies are not signed unless the environment or an option asks for it: what was sent is read back and compared, and hashing it
+/// costs both ends processors (docs/performance/experiments.md).
 fn s3_builder(config: &StoreConfig, is_set: bool) -> AmazonS3Builder {
     let builder = AmazonS3Builder::from_env();
     let builder = if is_set { builder } else { builder.with_unsigned_payload(true) };
