@@ -1,5 +1,6 @@
 //! Confirm levels, configuration versions, and what is counted.
 
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -148,8 +149,7 @@ async fn what_was_done_shows_in_metrics_and_in_the_partitions_rates() {
 async fn a_message_that_comes_alone_is_written_by_who_brings_it_unless_that_is_turned_off() {
     let topic = config();
     let inline_commits = async |inline_commit_max_us| {
-        let dir = tempfile::tempdir().unwrap();
-        let config = NodeConfig { inline_commit_max_us, ..settings(dir.path()) };
+        let config = NodeConfig { inline_commit_max_us, ..settings(Path::new("/data")) };
         // A disk of memory: a real one may take longer than any limit.
         let disk = Surroundings { disk: Arc::new(SimDisk::new()), ..Surroundings::default() };
         let (node, link) = start_in(config, disk).await;

@@ -244,6 +244,24 @@ fn a_block_that_does_not_get_smaller_is_stored_as_it_is() {
 }
 
 #[test]
+fn what_one_partition_has_in_vain_tries_is_nothing_to_the_next() {
+    let noise: Vec<u8> = (0u32..200_000)
+        .flat_map(|n| weir_protocol::checksum::crc32c(&n.to_le_bytes()).to_le_bytes())
+        .collect();
+    let (noise, text) = (batch(&[noise]), batch(&[vec![b'x'; 800_000]]));
+    // A block each.
+    let rows: Vec<Row> = [(0, 0, &noise), (0, 1, &text), (1, 0, &text)]
+        .map(|(partition, first, batch)| (key(1, partition), Offset(first), TimestampMs(1), batch.clone()))
+        .into();
+    let (pack, _) = write(&rows, BlockCodec::Zstd);
+    let (_, footer) = footer(&pack).unwrap();
+    let stored = footer.partitions().iter().flat_map(|partition| footer.blocks(partition));
+    let is_smaller: Vec<_> = stored.map(|row| row.stored_bytes < row.raw_bytes).collect();
+    assert_eq!(is_smaller, [false, false, true]);
+    assert_eq!(read(&pack).unwrap(), rows);
+}
+
+#[test]
 fn the_layout_is_pinned_by_a_golden_file() {
     let rows = vec![
         (
