@@ -24,7 +24,7 @@ pub(crate) enum BenchCommand {
     Frozen(FrozenArgs),
     /// The three tiers of a topic: committed, speculative, ephemeral
     StreamTiers(StreamTiersArgs),
-    /// A topic as a work queue: lease, 5 % come back later, 1 % are given up, the rest is acknowledged
+    /// A topic as a work queue: lease, some come back later, a few are given up, the rest is acknowledged
     QueueLifecycle(QueueArgs),
     /// Readers that come when everything is written, all at once
     CatchUp(CatchUpArgs),
@@ -155,6 +155,9 @@ pub(crate) struct StreamArgs {
     /// Processes that writers and readers are spread over; 1: all in this one
     #[arg(long, default_value_t = 1, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=64))]
     pub(crate) clients: u32,
+    /// Messages that a writer sends together at least: it waits until so many are due, and each counts from when it was
+    #[arg(long, default_value_t = 1, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=256))]
+    pub(crate) together: u32,
     /// Seconds before what counts
     #[arg(long, default_value_t = 3, value_name = "S")]
     pub(crate) warmup: u64,
@@ -321,6 +324,12 @@ pub(crate) struct QueueArgs {
     /// Messages published per second; `max` is not offered, since what is not worked off waits
     #[arg(long, value_name = "RATE", default_value = "1k", value_parser = parse_per_second)]
     pub(crate) rate: Rate,
+    /// One in so many is given back at its first delivery, to come again after 200 ms; 0: none
+    #[arg(long, value_name = "N", default_value_t = 20)]
+    pub(crate) nack_one_in: u64,
+    /// One in so many is given up, which makes a dead letter of it; 0: none
+    #[arg(long, value_name = "N", default_value_t = 100)]
+    pub(crate) dead_one_in: u64,
 }
 
 /// How `weir bench catch-up` runs. With --object-store everything is restored from there before it is read, so nothing

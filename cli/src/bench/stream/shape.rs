@@ -6,7 +6,7 @@ use anyhow::ensure;
 use serde::{Deserialize, Serialize};
 use weir_protocol::rpc::Level;
 
-use super::worker::PULL_MAX;
+use super::worker::{Fates, PULL_MAX};
 use crate::args::{
     BurstArgs, CatchUpArgs, FanOutArgs, FrozenArgs, Over, PayloadArgs, QueueArgs, Rate, RecoveryArgs,
     SteadyArgs, StreamArgs, StreamTiersArgs, Transport,
@@ -39,6 +39,8 @@ pub(in crate::bench) struct Shape {
     pub(super) credit: u64,
     /// Messages in a batch at most.
     pub(super) batch_max: u32,
+    /// Messages that a writer waits for until it sends.
+    pub(super) together: u32,
     /// `None`: publishes are not confirmed.
     pub(super) confirm: Option<Level>,
     /// Level from which readers are shown messages.
@@ -51,6 +53,8 @@ pub(in crate::bench) struct Shape {
     /// Messages of one writer, after which it is done however long that takes.
     pub(super) messages: Option<u64>,
     pub(super) consumption: Consumption,
+    /// What becomes of the messages of a queue.
+    pub(super) fates: Fates,
     /// Readers that stop reading when the warm-up is over; the last ones.
     pub(super) frozen: u32,
     /// Object store of the product, a folder of this run.
@@ -91,6 +95,7 @@ impl Shape {
             Transport::Internal => format!("{case}, past the gateway"),
         };
         let case = if args.clients > 1 { format!("{case}, {} clients", args.clients) } else { case };
+        let case = if args.together > 1 { format!("{case}, {} together", args.together) } else { case };
         let case = if args.object_store.is_some() { format!("{case}, object store") } else { case };
         Self {
             workload: workload.to_owned(),
@@ -104,6 +109,7 @@ impl Shape {
             window: 1_024,
             credit: 16_384,
             batch_max: 256,
+            together: args.together,
             confirm,
             deliver_from: Level::Quorum,
             transport: args.transport,
@@ -112,6 +118,7 @@ impl Shape {
             measured: Duration::from_secs(args.seconds),
             messages: None,
             consumption: Consumption::Follow,
+            fates: Fates { nack_one_in: 0, dead_one_in: 0 },
             frozen: 0,
             object_store: args.object_store.as_deref().map(folder),
         }
@@ -124,6 +131,7 @@ impl Shape {
             confirm: "quorum".to_owned(),
             transport: Transport::Ws,
             clients: 1,
+            together: 1,
             warmup: 1,
             seconds: 5,
             object_store: None,
@@ -228,8 +236,11 @@ impl Shape {
         let of = |(over, prefetch): (Over, u32)| {
             let prefetch = if over == Over::Http { prefetch.min(PULL_MAX) } else { prefetch };
             let case = format!(
-                "{}, {over}, prefetch {prefetch}, {} workers, {} partitions, 1 KiB",
-                args.rate, args.workers, args.partitions
+                "{}, {over}, prefetch {prefetch}, {} workers, {} partitions, 1 KiB{}",
+                args.rate,
+                args.workers,
+                args.partitions,
+                unusual(args)
             );
             Self {
                 rate: args.rate,
@@ -237,6 +248,7 @@ impl Shape {
                 topics: 1,
                 partitions: args.partitions,
                 consumption: Consumption::Queue { prefetch, over },
+                fates: Fates { nack_one_in: args.nack_one_in, dead_one_in: args.dead_one_in },
                 ..Self::new("queue-lifecycle", case, &args.stream)
             }
         };
@@ -300,6 +312,15 @@ impl Shape {
     /// Name of the topic that a writer writes or a reader reads.
     pub(super) fn topic(&self, run: &str, member: u32) -> String {
         format!("bench-{run}-{}", member % self.topics)
+    }
+}
+
+/// What of the fates of messages is not as usual.
+fn unusual(args: &QueueArgs) -> String {
+    match (args.nack_one_in, args.dead_one_in) {
+        (20, 100) => String::new(),
+        (0, 0) => ", all acknowledged".to_owned(),
+        (nacked, dead) => format!(", 1 in {nacked} nacked, 1 in {dead} dead"),
     }
 }
 

@@ -23,11 +23,8 @@ use crate::bench::tally::Tally;
 use crate::bench::target::Target;
 use crate::client::Api;
 
-/// One in so many messages is given back at its first delivery, to come again after this many milliseconds.
-const NACK_ONE_IN: u64 = 20;
+/// What is given back comes again after this many milliseconds.
 pub(super) const DELAY_MS: u64 = 200;
-/// One in so many is given up.
-const DEAD_ONE_IN: u64 = 100;
 /// A pull that finds nothing waits this long.
 const WAIT_MS: u64 = 500;
 /// Messages that a pull takes at most.
@@ -88,12 +85,22 @@ pub(super) enum Fate {
     Dead,
 }
 
-impl Fate {
-    pub(super) fn of(identity: Identity, attempt: u32) -> Self {
-        match identity.seq {
-            seq if seq % DEAD_ONE_IN == 7 => Self::Dead,
-            seq if seq % NACK_ONE_IN == 3 && attempt == 1 => Self::Nack,
-            _ => Self::Ack,
+/// How many share which fate; the rest is acknowledged.
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
+pub(super) struct Fates {
+    /// One in so many messages is given back at its first delivery; 0: none.
+    pub(super) nack_one_in: u64,
+    /// One in so many is given up; 0: none.
+    pub(super) dead_one_in: u64,
+}
+
+impl Fates {
+    pub(super) fn of(self, identity: Identity, attempt: u32) -> Fate {
+        let is_one_in = |n: u64, place: u64| n > 0 && identity.seq % n == place % n;
+        match attempt {
+            _ if is_one_in(self.dead_one_in, 7) => Fate::Dead,
+            1 if is_one_in(self.nack_one_in, 3) => Fate::Nack,
+            _ => Fate::Ack,
         }
     }
 }
@@ -141,7 +148,7 @@ impl Worker {
         window: &Window,
     ) -> anyhow::Result<usize> {
         self.poster.send(&format!("POST {}:pull", self.path), JSON, &self.pull).await?;
-        let now_ns = window.now_ns();
+        let (now_ns, fates) = (window.now_ns(), self.shared.shape.fates);
         let pulled: Pulled<'_> = serde_json::from_slice(self.poster.body()).context("no pull")?;
         let count = pulled.messages.len();
         if count == 0 {
@@ -155,12 +162,13 @@ impl Worker {
             if message.attempt == 1 && window.counts(identity.due_ns) {
                 tally.deliver.record(now_ns.saturating_sub(identity.due_ns) / 1_000, 1);
             }
-            match Fate::of(identity, message.attempt) {
+            let fate = fates.of(identity, message.attempt);
+            match fate {
                 Fate::Nack => settlement.nack.push(Nack { lease: &message.lease, delay_ms: DELAY_MS }),
                 Fate::Dead => settlement.dead.push(Dead { lease: &message.lease }),
                 Fate::Ack => settlement.ack.push(&message.lease),
             }
-            if Fate::of(identity, message.attempt) != Fate::Nack {
+            if fate != Fate::Nack {
                 done.push(payload);
             }
         }
@@ -222,12 +230,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_in_twenty_comes_back_once_and_one_in_a_hundred_is_given_up() {
-        let fates = |attempt| {
-            let of = |seq| Fate::of(Identity { writer: 0, seq, due_ns: 0 }, attempt);
+    fn so_many_come_back_once_and_so_many_are_given_up() {
+        let of_attempt = |fates: Fates, attempt| {
+            let of = |seq| fates.of(Identity { writer: 0, seq, due_ns: 0 }, attempt);
             let count = |fate| (0..1_000).filter(|seq| of(*seq) == fate).count();
             (count(Fate::Nack), count(Fate::Dead), count(Fate::Ack))
         };
-        assert_eq!((fates(1), fates(2)), ((50, 10, 940), (0, 10, 990)));
+        let usual = Fates { nack_one_in: 20, dead_one_in: 100 };
+        assert_eq!((of_attempt(usual, 1), of_attempt(usual, 2)), ((50, 10, 940), (0, 10, 990)));
+        let none = Fates { nack_one_in: 0, dead_one_in: 0 };
+        assert_eq!(of_attempt(none, 1), (0, 0, 1_000));
+        let all = Fates { nack_one_in: 1, dead_one_in: 0 };
+        assert_eq!((of_attempt(all, 1), of_attempt(all, 2)), ((1_000, 0, 0), (0, 0, 1_000)));
     }
 }

@@ -75,7 +75,7 @@ impl Writer {
             let tick = *ticks.borrow_and_update();
             let is_over = tick >= last_tick || self.sent >= limit;
             let due = match schedule {
-                Some(schedule) => schedule.due(tick.min(last_tick)).min(limit),
+                Some(schedule) => self.whole(schedule.due(tick.min(last_tick)).min(limit), is_over),
                 None if is_over || tick == 0 => self.sent,
                 None => limit,
             };
@@ -109,6 +109,18 @@ impl Writer {
         Ok(self.tally)
     }
 
+    /// Of what is due, what there is enough of to be sent together; at the end all of it.
+    fn whole(&self, due: u64, is_over: bool) -> u64 {
+        let together = u64::from(self.shared.shape.together);
+        if is_over { due } else { self.sent + due.saturating_sub(self.sent) / together * together }
+    }
+
+    /// When the first messages that are sent together, from `first` on, were all due: earlier nobody sends them.
+    fn complete_ns(&self, first: u64, schedule: Option<Schedule>) -> u64 {
+        let last = (first + u64::from(self.shared.shape.together)).min(self.sent) - 1;
+        schedule.map_or(0, |schedule| schedule.due_ns(last))
+    }
+
     /// Messages that may go out now.
     fn room(&self, due: u64) -> u64 {
         let shape = &self.shared.shape;
@@ -134,9 +146,10 @@ impl Writer {
         self.sent_bytes += u64::from(batch.header().raw_bytes);
         self.publishing.put(first, batch).await?;
         self.tally.batches += u64::from(window.counts(now));
+        let free_ns = self.opened_ns.max(self.complete_ns(first, schedule));
         if window.counts(now) {
             for group in self.unconfirmed.iter().rev().take_while(|group| group.end > first) {
-                let opened_ns = group.due_ns.max(self.opened_ns);
+                let opened_ns = group.due_ns.max(free_ns);
                 self.tally.late.record(now.saturating_sub(group.due_ns) / 1_000, group.count);
                 self.tally.generator.record(now.saturating_sub(opened_ns) / 1_000, group.count);
             }

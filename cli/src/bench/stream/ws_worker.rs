@@ -181,7 +181,7 @@ impl WsWorker {
         if attempt == 1 && window.counts(identity.due_ns) {
             self.tally.deliver.record(now_ns.saturating_sub(identity.due_ns) / 1_000, 1);
         }
-        let fate = Fate::of(identity, attempt);
+        let fate = self.shared.shape.fates.of(identity, attempt);
         match fate {
             Fate::Ack => self.ack.add(n),
             Fate::Nack => self.nack.add(n),
