@@ -10,3 +10,11 @@ export const setter =
   <D, E>({ draft, onChange }: Pick<FieldsProps<D, E>, 'draft' | 'onChange'>) =>
   <K extends keyof D>(field: K, value: D[K]) =>
     onChange({ ...draft, [field]: value });
+
+/** Takes a new draft: what was counted, or done, holds only for the draft it was asked with. */
+export const renewing =
+  <D>(asked: readonly { reset: () => void }[], take: (draft: D) => void) =>
+  (draft: D) => {
+    for (const each of asked) each.reset();
+    take(draft);
+  };

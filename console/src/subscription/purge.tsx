@@ -2,6 +2,7 @@ import { useMutation, useQueryClient } from '@tanstack/react-query';
 import { type FormEvent, useState } from 'react';
 import { type Purged, type Subscription, undoOf } from '../api/client';
 import { type PurgeWhat, purge, purgeRequest, seek, subscriptionKey } from '../api/subscriptions';
+import { renewing } from '../edit/draft';
 import { PartitionTable } from '../edit/partitions';
 import { PreviewActions } from '../edit/preview';
 import { Failed, Result, TypedImpact } from '../edit/typed';
@@ -47,10 +48,7 @@ export function PurgeForm({ subscription, onClose }: PurgeProps) {
               { id: 'all', label: 'Everything' },
               { id: 'dead', label: 'Dead letters' },
             ]}
-            onChange={(value) => {
-              purging.reset();
-              setWhat(value);
-            }}
+            onChange={renewing([preview, act, undo], setWhat)}
           />
         )}
         <PreviewActions
@@ -88,11 +86,7 @@ function usePurge(ns: string, name: string) {
     },
     onSettled: changed,
   });
-  // What was counted holds for what it was counted for.
-  const reset = () => {
-    for (const each of [preview, act, undo]) each.reset();
-  };
-  return { preview, act, undo, reset };
+  return { preview, act, undo };
 }
 
 interface AnswerProps {

@@ -2,7 +2,7 @@ import { useMutation, useQueryClient } from '@tanstack/react-query';
 import { type FormEvent, useEffect, useRef, useState } from 'react';
 import type { Subscription } from '../api/client';
 import { type RedriveWish, redriveRequest, subscriptionKey } from '../api/subscriptions';
-import { type FieldsProps, setter } from '../edit/draft';
+import { type FieldsProps, renewing, setter } from '../edit/draft';
 import { PreviewActions } from '../edit/preview';
 import { Result } from '../edit/typed';
 import { counted, grouped } from '../format/number';
@@ -108,11 +108,7 @@ function RedriveForm({ subscription, picked, onClose }: Omit<BarProps, 'onDone'>
   const { wish, errors } = readDraft(draft, picked);
   const { preview, act, redriven, stop } = useRedrive(ns, name, wish);
   const wrong = Object.keys(errors).length > 0;
-  const onChange = (next: Draft) => {
-    preview.reset();
-    act.reset();
-    setDraft(next);
-  };
+  const onChange = renewing([preview, act], setDraft);
   const submit = (event: FormEvent) => {
     event.preventDefault();
     act.reset();

@@ -3,14 +3,15 @@ import { type FormEvent, useEffect, useRef, useState } from 'react';
 import { type Seeked, type Subscription, undoOf } from '../api/client';
 import { type SeekTarget, seek, seekRequest, subscriptionKey } from '../api/subscriptions';
 import { useSettings } from '../app/settings';
-import { setter } from '../edit/draft';
+import { renewing, setter } from '../edit/draft';
+import { OffsetField } from '../edit/offset';
 import { PartitionTable } from '../edit/partitions';
 import { PreviewActions } from '../edit/preview';
 import { TimeField } from '../edit/time';
 import { Failed, Result } from '../edit/typed';
 import { counted } from '../format/number';
 import { parseInstant, secondAgo } from '../format/time';
-import { Field, Segments } from '../ui/field';
+import { Segments } from '../ui/field';
 import { ProblemBox } from '../ui/problem';
 import { lastMoveOf, moved } from './moves';
 import { TakeBack } from './takeBack';
@@ -38,12 +39,7 @@ export function SeekForm({ subscription, onClose }: SeekProps) {
   const target = targetOf(draft, parseInstant(draft.time, zone));
   const seeking = useSeek(ns, name);
   const { preview, act, ask } = seeking;
-  const onChange = (next: Draft) => {
-    // What was counted holds for what it was counted for.
-    preview.reset();
-    act.reset();
-    setDraft(next);
-  };
+  const onChange = renewing([preview, act], setDraft);
   const submit = (event: FormEvent) => {
     event.preventDefault();
     if (target.to !== null) ask({ to: target.to });
@@ -126,13 +122,10 @@ function TargetFields({ partitions, draft, error, onChange }: TargetFieldsProps)
         onChange={(value) => set('kind', value)}
       />
       {kind === 'offset' && (
-        <Field
-          label="Offset"
-          mono
+        <OffsetField
           autoFocus
-          inputMode="numeric"
           value={offset}
-          error={offset === '' ? null : error}
+          error={error}
           hint="The first message that is delivered again."
           onChange={(value) => set('offset', value)}
         />

@@ -10,7 +10,7 @@ import { useSeen } from '../list/pages';
 import { SearchBox, useShortcuts } from '../list/search';
 import { type Numbers, nextSort, type Sort, sortable } from '../list/sort';
 import { useSortedList } from '../list/sorted';
-import { type Column, Grid } from '../ui/grid';
+import { type Column, Grid, rowLink } from '../ui/grid';
 import { CloseIcon } from '../ui/icons';
 import { useNarrow } from '../ui/narrow';
 import { useNow } from '../ui/now';
@@ -197,9 +197,7 @@ function columnsOf(
         <Link
           to="/ns/$ns/subscriptions/$subscription"
           params={{ ns, subscription: name }}
-          className="row-link mono"
-          tabIndex={-1}
-          onClick={(event) => event.stopPropagation()}
+          {...rowLink}
         >
           {name}
         </Link>

@@ -11,7 +11,8 @@ import {
   trimRequest,
 } from '../api/topics';
 import { useSettings } from '../app/settings';
-import { type FieldsProps, setter } from '../edit/draft';
+import { type FieldsProps, renewing, setter } from '../edit/draft';
+import { OffsetField } from '../edit/offset';
 import { PartitionTable } from '../edit/partitions';
 import { PreviewActions } from '../edit/preview';
 import { TimeField } from '../edit/time';
@@ -48,12 +49,7 @@ export function TrimForm({ described: { topic, etag }, onClose }: TrimProps) {
   const { wish, errors } = wishOf(draft.kind, { ...draft, ms: parseInstant(draft.time, zone) }, partitions);
   const trimming = useTrim(ns, name);
   const { preview, act } = trimming;
-  const onChange = (next: Draft) => {
-    // What was counted holds for what it was counted for.
-    preview.reset();
-    act.reset();
-    setDraft(next);
-  };
+  const onChange = renewing([preview, act], setDraft);
   const submit = (event: FormEvent) => {
     event.preventDefault();
     act.reset();
@@ -123,13 +119,10 @@ function TrimFields({ partitions, draft, errors, onChange }: TrimFieldsProps) {
         />
       )}
       {kind === 'offset' && (
-        <Field
-          label="Offset"
-          mono
+        <OffsetField
           autoFocus
-          inputMode="numeric"
           value={offset}
-          error={offset === '' ? null : errors.offset}
+          error={errors.offset}
           hint="The first message that stays."
           onChange={(value) => set('offset', value)}
         />

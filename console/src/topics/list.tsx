@@ -9,7 +9,7 @@ import { useSeen } from '../list/pages';
 import { SearchBox, useShortcuts } from '../list/search';
 import { type Numbers, nextSort, type Sort, sortable } from '../list/sort';
 import { useSortedList } from '../list/sorted';
-import { type Column, Grid } from '../ui/grid';
+import { type Column, Grid, rowLink } from '../ui/grid';
 import { useNarrow } from '../ui/narrow';
 import { QuickStart } from './quickstart';
 
@@ -185,9 +185,7 @@ function TopicLink({ ns, name }: { ns: string; name: string }) {
     <Link
       to="/ns/$ns/topics/$topic"
       params={{ ns, topic: name }}
-      className="row-link mono"
-      tabIndex={-1}
-      onClick={(event) => event.stopPropagation()}
+      {...rowLink}
     >
       {name}
     </Link>

@@ -1,6 +1,7 @@
 import { useVirtualizer } from '@tanstack/react-virtual';
 import {
   type KeyboardEvent,
+  type MouseEvent,
   type ReactNode,
   type Ref,
   type RefObject,
@@ -40,6 +41,13 @@ interface GridProps<T> {
 }
 
 const ROW = 32;
+
+/** Of the link that a row opens as well: the keyboard reaches the row, and a click on the link is not one on the row. */
+export const rowLink = {
+  className: 'row-link mono',
+  tabIndex: -1,
+  onClick: (event: MouseEvent) => event.stopPropagation(),
+} as const;
 
 /**
  * A table of any length: only the rows on the screen exist, which a <table> cannot do.
