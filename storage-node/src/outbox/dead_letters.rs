@@ -6,6 +6,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use futures_util::future::join_all;
 use prost::Message as _;
 use tokio::sync::watch;
 use weir_protocol::batch::{
@@ -13,7 +14,7 @@ use weir_protocol::batch::{
 };
 use weir_protocol::error::ErrorCode;
 use weir_protocol::ids::{Epoch, Incarnation, PartitionId, ProducerKey, Seq, ShardId, TopicPath};
-use weir_protocol::limits::CLIENT_ID_BYTES_MAX;
+use weir_protocol::limits::{BATCH_BYTES_MAX, CLIENT_ID_BYTES_MAX};
 use weir_protocol::rpc::{Refusal, TopicDescription};
 use weir_protocol::slots::{partition_of, slot_of};
 
@@ -21,11 +22,16 @@ use super::carrier::{Carry, commit, not_here, run};
 use crate::read;
 use crate::replica::ShardHandle;
 use crate::shard::command::{Buried, Change, Command};
-use crate::shard::entry::{Kind, SubBatch};
+use crate::shard::entry::{Kind, SUB_BATCHES_BYTES_MAX, SubBatch};
 use crate::shard::state::{DeadLetter, Verdict};
 
 /// Letters sent before the shard notes that they have arrived.
 const LETTERS_AT_ONCE: usize = 64;
+/// With more bytes than this no further letter goes together with others.
+const STEP_BYTES: usize = 256 << 10;
+
+const _: () =
+    assert!(STEP_BYTES + BATCH_BYTES_MAX + (4 << 10) < SUB_BATCHES_BYTES_MAX, "an entry carries a step");
 
 /// Sends the dead letters of one shard.
 pub struct DeadLetterSender {
@@ -47,50 +53,102 @@ impl DeadLetterSender {
 
     /// Sends letters in order and notes those that arrived, also if one does not.
     async fn send_all(&self, letters: &[DeadLetter]) -> Result<(), Refusal> {
-        let mut arrived = None;
-        let mut outcome = Ok(());
-        for letter in letters {
-            outcome = self.publish(letter).await;
-            if outcome.is_err() {
-                break;
-            }
-            arrived = Some(letter.seq + 1);
+        let (mut arrived, mut outcome) = (0, Ok(()));
+        while arrived < letters.len() && outcome.is_ok() {
+            let (step, is_whole) = self.prepare(&letters[arrived..]).await;
+            let (sent, failed) = self.publish(&step).await;
+            arrived += sent;
+            outcome = failed.and(is_whole);
         }
-        if let Some(upto) = arrived {
-            let command = Command { change: Some(Change::Buried(Buried { upto })) };
+        if let Some(last) = letters[..arrived].last() {
+            let command = Command { change: Some(Change::Buried(Buried { upto: last.seq + 1 })) };
             commit(&self.shard, vec![SubBatch::command(command.encode_to_vec().into())]).await?;
         }
         outcome
     }
 
-    async fn publish(&self, letter: &DeadLetter) -> Result<(), Refusal> {
+    /// The first letters as they are published, as many as go together; `None` for one that there is nothing of. An error if
+    /// that is not all because one cannot be read, or goes nowhere.
+    async fn prepare(&self, letters: &[DeadLetter]) -> (Vec<Option<Addressed>>, Result<(), Refusal>) {
+        let (mut step, mut bytes) = (Vec::new(), 0);
+        let mut last: Option<(&DeadLetter, Batch)> = None;
+        for letter in letters {
+            let read = match last.take() {
+                // Those of one batch mostly follow each other.
+                Some((before, batch)) if (before.from, before.batch) == (letter.from, letter.batch) => {
+                    Ok(batch)
+                }
+                _ => read::batch_of_letter(&self.shard, letter).await,
+            };
+            let addressed = read.and_then(|batch| {
+                let addressed = self.address(letter, &batch)?;
+                last = Some((letter, batch));
+                Ok(addressed)
+            });
+            match addressed {
+                Ok(addressed) => {
+                    bytes += addressed.as_ref().map_or(0, |it| it.publish.encoded_bytes());
+                    step.push(addressed);
+                }
+                Err(refusal) => return (step, Err(refusal)),
+            }
+            if bytes >= STEP_BYTES {
+                break;
+            }
+        }
+        (step, Ok(()))
+    }
+
+    /// Publishes what goes together: what goes to one shard in one entry. How many have arrived before the first that has not,
+    /// and why that has not.
+    ///
+    /// Of a partition none arrives behind one that does not, or that one would be fenced when it is sent again, and lost:
+    /// within an entry, which is applied as a whole at one time, whatever refuses a letter (a topic that is closed or gone, no
+    /// room for its producer) refuses those that follow it to the same partition.
+    async fn publish(&self, step: &[Option<Addressed>]) -> (usize, Result<(), Refusal>) {
+        let mut by_shard: BTreeMap<ShardId, (Vec<usize>, Vec<SubBatch>)> = BTreeMap::new();
+        for (place, addressed) in step.iter().enumerate() {
+            if let Some(Addressed { to, publish }) = addressed {
+                let (places, publishes) = by_shard.entry(*to).or_default();
+                places.push(place);
+                publishes.push(publish.clone());
+            }
+        }
+        let sent = by_shard.into_iter().map(|(to, (places, publishes))| async move {
+            let target = self.shards.get(&to).ok_or_else(not_here);
+            let verdicts = match target {
+                Ok(target) => commit(target, publishes).await,
+                Err(refusal) => Err(refusal),
+            };
+            first_refused(&places, verdicts)
+        });
+        let refused = join_all(sent).await.into_iter().flatten().min_by_key(|(place, _)| *place);
+        refused.map_or((step.len(), Ok(())), |(place, refusal)| (place, Err(refusal)))
+    }
+
+    /// Where a letter goes, and as what; `None` if there is nothing of it any more.
+    fn address(&self, letter: &DeadLetter, batch: &Batch) -> Result<Option<Addressed>, Refusal> {
         let topic = self.topic(letter)?;
-        let body = read::batch_of_letter(&self.shard, letter).await?;
-        let Some(record) = record_of(&body, letter)? else {
+        let Some(record) = record_of(batch, letter)? else {
             // Compaction dropped it before it was given up: its key has a newer record, and nobody can say what it was.
             tracing::info!(
                 topic = letter.source_topic, partition = %letter.from.1, offset = %letter.offset,
                 "a dead letter was compacted away"
             );
-            return Ok(());
+            return Ok(None);
         };
         let producer = ProducerKey::of(topic.producers_of(), &producer_id(self.shard.shard));
         let batch = letter_batch(&record, letter, producer)?;
         let partitions = topic.config.as_ref().map_or(1, |config| config.partitions.max(1));
         let partition = record.key.as_ref().map_or(PartitionId(0), |key| partition_of(key, partitions));
-        let shard = topic.shards.get(partition.0 as usize).copied().map(ShardId);
-        let target = shard.and_then(|shard| self.shards.get(&shard)).ok_or_else(not_here)?;
+        let to = topic.shards.get(partition.0 as usize).copied().map(ShardId).ok_or_else(not_here)?;
         let publish = SubBatch {
             incarnation: Incarnation(topic.incarnation),
             partition,
             kind: Kind::Publish,
             ..SubBatch::command(batch.bytes().clone())
         };
-        match commit(target, vec![publish]).await?.pop() {
-            Some(Verdict::Refused(refusal)) if refusal.error_code() == ErrorCode::StaleEpoch => Ok(()),
-            Some(Verdict::Refused(refusal)) => Err(refusal),
-            _ => Ok(()),
-        }
+        Ok(Some(Addressed { to, publish }))
     }
 
     /// The topic that it goes to, as its home shard knows it.
@@ -118,6 +176,25 @@ impl Carry for DeadLetterSender {
         let letters = self.shard.state.read().dead_letters().oldest(LETTERS_AT_ONCE);
         vec![("their topics", self.send_all(&letters).await)]
     }
+}
+
+/// A letter as it is published.
+struct Addressed {
+    /// The shard of its partition.
+    to: ShardId,
+    publish: SubBatch,
+}
+
+/// The first of what was sent to a shard that has not arrived there, by its place. One that is fenced has: later ones have.
+fn first_refused(places: &[usize], verdicts: Result<Vec<Verdict>, Refusal>) -> Option<(usize, Refusal)> {
+    let verdicts = match verdicts {
+        Ok(verdicts) => verdicts,
+        Err(refusal) => return Some((*places.first()?, refusal)),
+    };
+    places.iter().zip(verdicts).find_map(|(place, verdict)| match verdict {
+        Verdict::Refused(refusal) if refusal.error_code() != ErrorCode::StaleEpoch => Some((*place, refusal)),
+        _ => None,
+    })
 }
 
 /// A name longer than any that a client may give its producer: one of the same name could fence the letters, which would be
@@ -177,4 +254,20 @@ fn with_story(record: &Record, letter: &DeadLetter) -> Headers {
         let _ = headers.user(name, value.as_bytes());
     }
     headers.finish()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_that_did_not_arrive_is_told_and_one_that_is_fenced_did() {
+        let refused = |code| Verdict::Refused(Refusal::new(code, "no"));
+        let first = |verdicts| first_refused(&[2, 5, 7], verdicts).map(|(at, why)| (at, why.error_code()));
+        assert_eq!(first(Ok(vec![Verdict::Done, refused(ErrorCode::StaleEpoch), Verdict::Done])), None);
+        let two = vec![refused(ErrorCode::StaleEpoch), refused(ErrorCode::TopicClosed), Verdict::Done];
+        assert_eq!(first(Ok(two)), Some((5, ErrorCode::TopicClosed)));
+        let busy = Refusal::new(ErrorCode::Busy, "full");
+        assert_eq!(first(Err(busy)), Some((2, ErrorCode::Busy)), "of an entry nothing arrives alone");
+    }
 }

@@ -220,6 +220,47 @@ async fn failures_are_tried_again_and_given_up_as_dead_letters_once() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn dead_letters_that_go_together_arrive_in_order_and_once() {
+    let dir = tempfile::tempdir().unwrap();
+    let (node, link) = start(dir.path()).await;
+    let life = create(&link, "orders", config()).await;
+    // More than go together, and large ones, of which few do.
+    let values: Vec<String> = (0..150).map(|n| format!("{n:0>width$}", width = 1 + n % 5 * 15_000)).collect();
+    for part in values.chunks(10) {
+        publish(&link, life, &batch(0, 0, &part.iter().map(String::as_str).collect::<Vec<_>>()))
+            .await
+            .unwrap();
+    }
+    let config = SubscriptionConfig {
+        dead_letter_topic: Some("dead".into()),
+        max_unacked: 1_000,
+        ..queue_config("orders")
+    };
+    let work = part(&subscribe(&link, life, config, &[1]).await, 0);
+    let mut given_up = 0;
+    while given_up < values.len() {
+        let (grants, _) = pull(&link, &ask(work, 50)).await;
+        let items = grants.iter().map(|grant| item(grant, SettleAction::Dead)).collect();
+        given_up += settle(&link, work, items).await.len();
+    }
+    assert_eq!(stats(&link, work).await.dead_pending, 150, "their topic does not exist yet");
+    let dead = create(&link, "dead", crate::client::config()).await;
+    let arrived = async {
+        while stats(&link, work).await.dead_pending > 0 {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    tokio::time::timeout(WAIT, arrived).await.unwrap();
+    let mut found = Vec::new();
+    while found.len() < values.len() {
+        let next = At::Offset(found.len() as u64);
+        found.append(&mut crate::client::read(&link, dead, next, 0).await.unwrap().1);
+    }
+    assert!(found == values, "in their order, each once");
+    node.shutdown(Duration::from_secs(5)).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_producer_of_whatever_name_fences_no_dead_letters() {
     let dir = tempfile::tempdir().unwrap();
     let (node, link) = start(dir.path()).await;
