@@ -5,6 +5,7 @@ use std::sync::Arc;
 use weir_protocol::ids::{Offset, TimestampMs};
 
 use super::*;
+use crate::subscription::leases::START_SLACK_MS;
 
 impl Pair {
     pub(super) fn take(&mut self, max: usize, lease_ms: u64, sent: u8, key: Option<u128>) {
@@ -97,7 +98,10 @@ impl Pair {
             Is::Leased { deadline, lease_ms, .. }
                 if record.fence == fence && offset >= self.part.floor().0 =>
             {
-                *deadline = self.now + *lease_ms;
+                let begun_now = self.now + *lease_ms;
+                if begun_now.saturating_sub(*deadline) > START_SLACK_MS {
+                    *deadline = begun_now;
+                }
                 Some(TimestampMs(*deadline))
             }
             _ => None,
