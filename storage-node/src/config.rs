@@ -116,9 +116,10 @@ pub struct NodeConfig {
     /// size of that one if this is more; only what a checkpoint covers can be freed. Default 64 MiB, range
     /// [`NodeConfig::CHECKPOINT_BYTES`].
     pub checkpoint_bytes: u64,
-    /// Bytes of the newest entries kept in memory for live readers, divided evenly among the data shards:
-    /// [`NodeConfig::TAIL_RING_BYTES`]. Default 64 MiB; beyond it the oldest are read from the journal, and a quarter of it
-    /// is for those that were. The newest entry of a shard is kept whatever its size.
+    /// Bytes kept in memory for live readers: [`NodeConfig::TAIL_RING_BYTES`]. Default 64 MiB. Five eighths are for the newest
+    /// entries of all data shards, of which the oldest go first; a quarter, in equal parts for each shard, is for those that
+    /// were read from the journal since; the rest, likewise, for records that were nacked and come again within ten seconds. The
+    /// newest entry is kept whatever its size.
     pub tail_ring_bytes: usize,
     /// Producers, and as many idempotency keys, that each shard remembers: [`NodeConfig::DEDUPE_ROWS`]; read when the
     /// data directory is made, fixed from then on, since verdicts depend on it. Default 1,000,000; beyond it publishes

@@ -4,12 +4,14 @@
 //! * `early`: what is staged, for readers that do not wait for the commit.
 //! * `filtered`: what a filter lets through of what follows a position.
 //! * `reader`: where a position is, and the batches that follow it, within an allowance of records and bytes.
+//! * `returning`: what was nacked, kept in memory until it comes again.
 
 mod bodies;
 mod early;
 mod filtered;
 mod log;
 mod reader;
+mod returning;
 
 pub use bodies::batch_of_letter;
 #[cfg(test)]
@@ -19,3 +21,4 @@ pub use filtered::{Filtered, parse as parse_filter};
 pub(crate) use log::FromLog;
 pub use log::{batch_of, from_log};
 pub use reader::{Allowance, Bounds, ReadBatches, Reader};
+pub use returning::keep_returning;

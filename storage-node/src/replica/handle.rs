@@ -10,8 +10,9 @@ use parking_lot::{Mutex, MutexGuard, RwLock};
 use tokio::sync::futures::OwnedNotified;
 use tokio::sync::{Notify, mpsc, watch};
 use weir_journal::{Journal, Permit, StreamId};
+use weir_protocol::batch::Batch;
 use weir_protocol::error::{ErrorCode, Outcome};
-use weir_protocol::ids::{Incarnation, LogIndex, ShardId};
+use weir_protocol::ids::{Incarnation, LogIndex, Offset, ShardId};
 use weir_protocol::rpc::Refusal;
 
 use super::archive::Archive;
@@ -21,7 +22,8 @@ use super::proposal::Proposal;
 use super::queues::Queues;
 use super::rates::{Rate, Rates};
 use super::reread::Reread;
-use super::ring::TailRing;
+use super::returning::Returning;
+use super::ring::{TailRings, part};
 use super::rosters::Rosters;
 use crate::metrics::NodeMetrics;
 use crate::raft::{AppliedLog, ShardRaft};
@@ -30,15 +32,38 @@ use crate::shard::staged::Staged;
 use crate::shard::state::{BatchRow, PartitionKey, ShardState, Verdict};
 use crate::tier::Tier;
 
-/// One part in this many of the tail ring's memory is for entries that had left it and were read again.
-const REREAD_PART: usize = 4;
+/// What shards keep in memory for readers.
+#[derive(Debug, Clone)]
+pub struct TailMemory {
+    rings: Arc<TailRings>,
+    /// Of each shard, for entries that had left the rings and were read again.
+    reread_bytes_max: usize,
+    /// Of each shard, for records that were nacked and come again.
+    returning_bytes_max: usize,
+}
+
+impl TailMemory {
+    /// For so many shards, at most `bytes_max` together: five eighths for the newest entries, a quarter for those that are read
+    /// again, the rest for records that come again. The newest entry is kept whatever its size.
+    #[must_use]
+    pub fn new(bytes_max: usize, shards: usize) -> Self {
+        let (reread, returning) = (bytes_max / 4, bytes_max / 8);
+        Self {
+            rings: Arc::new(TailRings::new(bytes_max - reread - returning)),
+            reread_bytes_max: reread / shards,
+            returning_bytes_max: returning / shards,
+        }
+    }
+}
 
 /// What a shard's apply leaves for readers: the newest entries, who waits for them, and how busy partitions are.
 #[derive(Debug)]
 pub struct ShardShared {
     watchers: Mutex<HashMap<PartitionKey, Weak<Notify>>>,
-    ring: Mutex<TailRing>,
+    shard: ShardId,
+    rings: Arc<TailRings>,
     reread: Mutex<Reread>,
+    returning: Mutex<Returning>,
     rates: Mutex<Rates>,
     term: AtomicU64,
     /// What is in flight on top of the applied state. Locked before the state is read.
@@ -55,14 +80,15 @@ pub struct ShardShared {
 }
 
 impl ShardShared {
-    /// For one shard, whose newest entries, and those that were read again, take at most `ring_bytes_max`.
+    /// For one shard, with its part of the memory.
     #[must_use]
-    pub fn new(ring_bytes_max: usize, metrics: NodeMetrics) -> Self {
-        let reread_bytes_max = ring_bytes_max / REREAD_PART;
+    pub fn new(shard: ShardId, memory: &TailMemory, metrics: NodeMetrics) -> Self {
         Self {
             watchers: Mutex::default(),
-            ring: Mutex::new(TailRing::new(ring_bytes_max - reread_bytes_max)),
-            reread: Mutex::new(Reread::new(reread_bytes_max)),
+            shard,
+            rings: Arc::clone(&memory.rings),
+            reread: Mutex::new(Reread::new(memory.reread_bytes_max)),
+            returning: Mutex::new(Returning::new(memory.returning_bytes_max)),
             rates: Mutex::default(),
             term: AtomicU64::new(0),
             staged: Mutex::default(),
@@ -97,20 +123,23 @@ impl ShardShared {
     /// Bodies of the rows whose entries are still in memory.
     #[must_use]
     pub fn recent(&self, rows: &[BatchRow]) -> Vec<Option<Bytes>> {
-        // A repair may have put a shorter entry in the place of one.
-        let body = |row: &BatchRow, entry: Option<&Bytes>| {
-            let within = row.pos as usize..(row.pos + row.len) as usize;
-            entry.filter(|entry| within.end <= entry.len()).map(|entry| entry.slice(within))
-        };
-        let ring = self.ring.lock();
-        let mut bodies: Vec<Option<Bytes>> = rows.iter().map(|row| body(row, ring.get(row.index))).collect();
-        drop(ring);
+        let bodies = self.in_memory(rows);
+        bodies.iter().for_each(|body| self.metrics.entry_read(body.is_some()));
+        bodies
+    }
+
+    /// The same for whoever can do without: it does not count as read.
+    #[must_use]
+    pub fn in_memory(&self, rows: &[BatchRow]) -> Vec<Option<Bytes>> {
+        let within = |row: &BatchRow| row.pos as usize..(row.pos + row.len) as usize;
+        let mut bodies = self.rings.parts(self.shard, rows.iter().map(|row| (row.index, within(row))));
         if bodies.contains(&None) {
             let reread = self.reread.lock();
             let missing = rows.iter().zip(&mut bodies).filter(|(_, found)| found.is_none());
-            missing.for_each(|(row, found)| *found = body(row, reread.get(row.index)));
+            missing.for_each(|(row, found)| {
+                *found = reread.get(row.index).and_then(|entry| part(entry, within(row)));
+            });
         }
-        bodies.iter().for_each(|body| self.metrics.entry_read(body.is_some()));
         bodies
     }
 
@@ -120,6 +149,22 @@ impl ShardShared {
         let before = reread.bytes();
         entries.into_iter().for_each(|(index, payload)| reread.put(index, payload));
         self.metrics.ring_changed(before, reread.bytes());
+    }
+
+    /// A part of a batch comes again soon.
+    pub fn keep_returning(&self, key: PartitionKey, row: BatchRow, part: Batch) {
+        let mut returning = self.returning.lock();
+        let before = returning.bytes();
+        returning.put(key, row, part);
+        self.metrics.ring_changed(before, returning.bytes());
+    }
+
+    /// The part of a batch that holds a record that comes again, if it is kept.
+    #[must_use]
+    pub fn returning(&self, key: PartitionKey, offset: Offset) -> Option<(BatchRow, Batch)> {
+        let found = self.returning.lock().get(key, offset).cloned();
+        found.is_some().then(|| self.metrics.entry_read(true));
+        found
     }
 
     /// Ends when the outbox changes after this call. Take it before looking at the state, and nothing is missed.
@@ -210,12 +255,8 @@ impl AppliedLog for ShardShared {
     fn applied(&self, index: LogIndex, term: u64, payload: &Bytes, touched: &[PartitionKey]) {
         // What was told of an earlier term may be lost with it: everybody looks again.
         let is_new_term = self.term.swap(term, Ordering::AcqRel) != term;
-        {
-            let mut ring = self.ring.lock();
-            let before = ring.bytes();
-            ring.push(index, payload.clone());
-            self.metrics.ring_changed(before, ring.bytes());
-        }
+        let (before, after) = self.rings.push(self.shard, index, payload.clone());
+        self.metrics.ring_changed(before, after);
         if is_new_term {
             self.queues.clear();
             self.rosters.enter(term);
@@ -241,12 +282,14 @@ impl AppliedLog for ShardShared {
 
     fn replaced(&self) {
         {
-            let mut ring = self.ring.lock();
-            self.metrics.ring_changed(ring.bytes(), 0);
-            ring.clear();
+            let (before, after) = self.rings.clear(self.shard);
+            self.metrics.ring_changed(before, after);
             let mut reread = self.reread.lock();
             self.metrics.ring_changed(reread.bytes(), 0);
             reread.clear();
+            let mut returning = self.returning.lock();
+            self.metrics.ring_changed(returning.bytes(), 0);
+            returning.clear();
         }
         self.wake_all();
         self.outbox.notify_waiters();
@@ -340,7 +383,8 @@ mod tests {
 
     #[test]
     fn a_new_term_wakes_who_waits_for_a_record_of_the_old_one() {
-        let shared = ShardShared::new(1 << 20, NodeMetrics::register(&Registry::new(), 0).unwrap());
+        let metrics = NodeMetrics::register(&Registry::new(), 0).unwrap();
+        let shared = ShardShared::new(ShardId(1), &TailMemory::new(1 << 20, 1), metrics);
         let watch = shared.watch((Incarnation(1), PartitionId(0)));
         let entry = |index, term| shared.applied(LogIndex(index), term, &Bytes::new(), &[]);
         entry(0, 1);

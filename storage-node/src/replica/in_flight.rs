@@ -169,10 +169,11 @@ mod tests {
     use tokio::sync::Semaphore;
     use weir_journal::disk::sim::SimDisk;
     use weir_journal::{Class, Identity, JournalConfig};
-    use weir_protocol::ids::{Incarnation, PartitionId};
+    use weir_protocol::ids::{Incarnation, PartitionId, ShardId};
 
     use super::*;
     use crate::metrics::NodeMetrics;
+    use crate::replica::TailMemory;
     use crate::shard::entry::SubBatch;
 
     #[test]
@@ -181,7 +182,7 @@ mod tests {
         let journal = JournalConfig::small("/journal", identity);
         let (journal, _) = Journal::open(journal, Arc::new(SimDisk::new())).unwrap();
         let metrics = NodeMetrics::register(&prometheus::Registry::new(), 0).unwrap();
-        let shared = Arc::new(ShardShared::new(1 << 20, metrics));
+        let shared = Arc::new(ShardShared::new(ShardId(1), &TailMemory::new(1 << 20, 1), metrics));
         let permit = journal.try_admit(1, Class::Control).unwrap();
         let (proposal, answer) = Proposal::waiting(vec![SubBatch::command(Bytes::new())], permit);
         shared.staged().change();

@@ -18,6 +18,7 @@
 //! | [`early`] | staged batches for readers that do not wait for the commit |
 //! | [`queues`] | leases that the leader has given |
 //! | [`reread`] | entries in memory that were read from the journal lately |
+//! | [`returning`] | records in memory that were nacked and come again soon |
 //! | [`ring`] | the newest entries in memory |
 //! | `rosters` | who shares the streams that are at home here |
 //! | `turn` | which of those who wait for records listens |
@@ -34,6 +35,7 @@ pub mod proposer;
 pub mod queues;
 pub mod rates;
 pub mod reread;
+pub mod returning;
 pub mod ring;
 mod rosters;
 mod turn;
@@ -42,7 +44,7 @@ pub use archive::Archive;
 pub use awaited::{Arrived, AwaitedOutputs, OutputWait};
 pub use backlog::Sender;
 pub use early::{EarlyTail, EarlyWatch, StagedBatch};
-pub use handle::{ShardHandle, ShardShared};
+pub use handle::{ShardHandle, ShardShared, TailMemory};
 pub use queues::{Held, Queue, Queues};
 pub use rosters::{Rosters, SharedRoster};
 pub use turn::Turn;

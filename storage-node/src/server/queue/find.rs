@@ -58,7 +58,10 @@ pub(super) async fn find(
                 return Ok(found);
             }
             let allowance = Allowance { records: run.end.0 - from.0, bytes: max_bytes - found.bytes };
-            let read = reader.read(from, run.end, allowance).await?;
+            let read = match reader.read_returning(from, run.end, allowance) {
+                Some(read) => read,
+                None => reader.read(from, run.end, allowance).await?,
+            };
             if read.next == from || !found.add(&read, topic_ttl_ms)? {
                 return Ok(found);
             }

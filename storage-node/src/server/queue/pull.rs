@@ -216,7 +216,7 @@ impl Puller<'_> {
             let ask = Ask {
                 now,
                 end: view.end,
-                max_records: self.request.max_records as usize,
+                max_records: self.worth_taking(held.leases.takes_new_from()),
                 lease_ms: u64::from(self.request.lease_ms),
                 holder: Arc::from(self.request.holder.as_str()),
                 key,
@@ -234,6 +234,28 @@ impl Puller<'_> {
         }
         let wake_ms = held.leases.next_event().map(|at| at.0.saturating_sub(now.0).max(1));
         Ok(Looked::Over(Step::Nothing { wake_ms }))
+    }
+
+    /// Records to lease at most: of those from `new` on no more than will be read, so that they need not be given back.
+    fn worth_taking(&self, new: Option<Offset>) -> usize {
+        let max_records = self.request.max_records as usize;
+        let max_bytes = self.request.max_bytes.clamp(1, PULL_BYTES_MAX);
+        let state = self.part.shard.state.read();
+        let (Some(new), Ok(partition)) = (new, state.partition(self.part.key.1)) else { return max_records };
+        let (mut records, mut bytes) = (0, 0);
+        for row in partition.batches_from(new) {
+            if bytes >= max_bytes || records >= max_records as u64 {
+                break;
+            }
+            records += row.end().0 - new.max(row.base_offset).0;
+            bytes += u64::from(row.len);
+        }
+        // Without any, all that is leased comes again.
+        if records == 0 {
+            max_records
+        } else {
+            max_records.min(usize::try_from(records).unwrap_or(usize::MAX))
+        }
     }
 
     /// Logs second deliveries, before any byte of them leaves, and records that have had all theirs. True if the part was

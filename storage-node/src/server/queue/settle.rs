@@ -14,14 +14,18 @@ use weir_protocol::rpc::{
 use super::stream::acknowledge;
 use super::{PartHandle, was_moved};
 use crate::clock;
+use crate::read::keep_returning;
 use crate::replica::{Queue, ShardHandle};
 use crate::server::Room;
 use crate::server::dispatch::decode;
 use crate::shard::entry::SUB_BATCHES_BYTES_MAX;
-use crate::subscription::{Action, Dead, Effect, Fence, PartEvent, Settle, Verdict};
+use crate::subscription::{Action, Dead, Effect, Fence, Nacked, PartEvent, Settle, Verdict};
 
 /// Bytes of reasons that one entry carries, well below what fits.
 const REASONS_BYTES_MAX: usize = 1 << 20;
+
+/// What comes again after more than this need not be in memory until then.
+const SOON_MS: u64 = 10_000;
 
 const _: () = assert!(
     REASONS_BYTES_MAX + SETTLE_ITEMS_MAX * 64 < SUB_BATCHES_BYTES_MAX
@@ -174,8 +178,19 @@ async fn settle_step(
             return Ok(results);
         }
         logged?;
+        keep(part, &event.nacked);
     }
     Ok(results)
+}
+
+/// Keeps in memory what comes again soon: reading a whole batch for a few of its records would cost more than its delivery did.
+fn keep(part: &PartHandle, nacked: &[Nacked]) {
+    let soon = clock::now().0.saturating_add(SOON_MS);
+    let mut offsets: Vec<Offset> = nacked.iter().filter(|it| it.due.0 <= soon).map(|it| it.offset).collect();
+    if !offsets.is_empty() {
+        offsets.sort_unstable();
+        keep_returning(&part.shard, part.key.1, &offsets);
+    }
 }
 
 /// What is to be logged and answered.
