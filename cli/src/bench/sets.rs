@@ -24,7 +24,7 @@ pub(super) const SETS: &[Set] = &[
     },
     Set {
         name: "quick",
-        about: "what the targets of one machine need, in less than twelve minutes",
+        about: "what the targets of one machine need, in about twelve minutes",
         parts: &[QUICK],
     },
     Set {
@@ -81,7 +81,14 @@ const QUICK: &[Repeated] = &[
     (3, "queue-lifecycle --rate 5k --over ws,ws-json,http --prefetch 64 --seconds 3 --warmup 1"),
     (3, "queue-lifecycle --rate 5k --over ws --prefetch 1,16384 --seconds 3 --warmup 1"),
     (3, "queue-lifecycle --rate 50k --over ws --prefetch 16384 --seconds 3 --warmup 1"),
+    (3, "queue-lifecycle --rate 250k --together 64 --over ws --prefetch 16384 --seconds 4 --warmup 3"),
+    (
+        3,
+        "queue-lifecycle --rate 250k --together 64 --nack-one-in 0 --dead-one-in 0 --over ws --prefetch 16384 \
+         --seconds 4 --warmup 3",
+    ),
     (3, "fan-out --readers 1,8,32 --rate 10k --seconds 3 --warmup 1"),
+    (3, "fan-out --readers 8,16 --rate 100k --seconds 4 --warmup 4"),
     (3, "http --connections 64,1024 --seconds 1 --rounds 1"),
     (2, "many-topics --topics 64,10000 --seconds 3"),
     (2, "frozen --readers 500 --rate 50 --seconds 4 --warmup 2"),
@@ -109,6 +116,7 @@ const STREAM: &[Repeated] = &[
     (3, "burst"),
     (3, "stream-tiers --rate 50k --seconds 5 --warmup 1"),
     (3, "fan-out --readers 1,8,32 --rate 10k --seconds 5 --warmup 1"),
+    (3, "fan-out --readers 1,2,4,8,16 --rate 100k --seconds 5 --warmup 4"),
     (3, "fan-out --readers 32,256,1000 --rate 100 --seconds 5 --warmup 1"),
     (3, "fan-out --readers 1,8,32 --rate 1k --seconds 5 --warmup 1 --transport sse"),
     (3, "catch-up --readers 1,10,100"),
@@ -118,6 +126,12 @@ const QUEUE: &[Repeated] = &[
     (3, "queue-lifecycle --rate 1k --seconds 6 --warmup 2"),
     (3, "queue-lifecycle --rate 5k --seconds 6 --warmup 2"),
     (3, "queue-lifecycle --rate 50k --over ws --prefetch 64,16384 --seconds 6 --warmup 2"),
+    (3, "queue-lifecycle --rate 150k --together 64 --over ws --prefetch 64,16384 --seconds 6 --warmup 3"),
+    (
+        3,
+        "queue-lifecycle --rate 150k --together 64 --nack-one-in 0 --dead-one-in 0 --over ws --prefetch 16384 \
+         --seconds 6 --warmup 3",
+    ),
 ];
 
 const SCALE: &[Repeated] = &[
