@@ -39,7 +39,7 @@ impl Leases {
 
     /// What some holders hold for longer than until `deadline`.
     fn held_beyond(&self, deadline: TimestampMs, is_its: impl Fn(&str) -> bool) -> Vec<Offset> {
-        let later = self.leased.from(after(deadline, 1)..);
-        later.map(|(_, offset)| offset).filter(|offset| is_its(&self.known[offset].holder)).collect()
+        let later = self.leased.range((after(deadline, 1), Offset(0))..);
+        later.map(|(_, offset)| *offset).filter(|offset| is_its(&self.known[offset].holder)).collect()
     }
 }

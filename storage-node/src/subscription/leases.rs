@@ -1,6 +1,6 @@
 //! Who holds which record, in the memory of a partition's leader.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -11,12 +11,9 @@ use super::event::{Delivered, Fence};
 use super::part::Part;
 use super::pulls::{PullId, PullKey, Pulls};
 use super::ready::{Lane, Ready};
-use super::timeline::Timeline;
 
 /// Most records that one call finds exhausted or wakes; what is beyond comes with the next call.
 const PER_CALL_MAX: usize = 4096;
-/// A lease may be shorter by as much as passed until its bytes left, up to this, in milliseconds.
-pub(super) const START_SLACK_MS: u64 = 10;
 
 /// What a subscription says of deliveries, for one part.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -103,9 +100,9 @@ pub struct Leases {
     pub(super) ahead_end: Offset,
     pub(super) known: BTreeMap<Offset, Known>,
     /// Leased records, by deadline.
-    pub(super) leased: Timeline,
+    pub(super) leased: BTreeSet<(TimestampMs, Offset)>,
     /// Nacked records, by the time they are due.
-    pub(super) waiting: Timeline,
+    pub(super) waiting: BTreeSet<(TimestampMs, Offset)>,
     /// Free records that are known.
     pub(super) ready: Ready,
     pub(super) lines: Lines,
@@ -178,8 +175,8 @@ impl Leases {
             next: part.floor(),
             ahead_end: Offset(0),
             known: BTreeMap::new(),
-            leased: Timeline::default(),
-            waiting: Timeline::default(),
+            leased: BTreeSet::new(),
+            waiting: BTreeSet::new(),
             ready: Ready::default(),
             lines: Lines::default(),
             skipped: Skipped::default(),
@@ -258,12 +255,12 @@ impl Leases {
         self.forget_settled(part);
         let mut exhausted = Vec::new();
         while exhausted.len() < PER_CALL_MAX
-            && let Some((at, offset)) = self.leased.first().filter(|(at, _)| *at <= now)
+            && let Some((at, offset)) = self.leased.first().copied().filter(|(at, _)| *at <= now)
         {
             self.free_again(offset, at, &mut exhausted);
         }
         for _ in 0..PER_CALL_MAX {
-            let Some((at, offset)) = self.waiting.first().filter(|(at, _)| *at <= now) else {
+            let Some((at, offset)) = self.waiting.first().copied().filter(|(at, _)| *at <= now) else {
                 break;
             };
             self.free_again(offset, at, &mut exhausted);
@@ -290,16 +287,11 @@ impl Leases {
         });
     }
 
-    /// The bytes of a lease leave now, and its time begins, unless it has hardly passed since it was given
-    /// ([`START_SLACK_MS`]). Returns its deadline; `None` if it ended meanwhile.
+    /// The bytes of a lease leave now, and its time begins. Returns its deadline; `None` if it ended meanwhile.
     pub fn started(&mut self, offset: Offset, fence: Fence, now: TimestampMs) -> Option<TimestampMs> {
         let known = self.known.get(&offset).filter(|known| known.fence == fence)?;
         let State::Leased(lease) = known.state else { return None };
         let deadline = after(now, lease.lease_ms);
-        // Mostly what was leased is sent at once, and finding its place anew would cost as much as leasing did.
-        if deadline.0.saturating_sub(lease.deadline.0) <= START_SLACK_MS {
-            return Some(lease.deadline);
-        }
         self.change(offset, |known| known.state = State::Leased(Lease { deadline, ..lease }));
         Some(deadline)
     }
@@ -322,7 +314,7 @@ impl Leases {
         if self.rules.max_unacked == 0 {
             return false;
         }
-        let is_over = |first: Option<(TimestampMs, Offset)>| first.is_some_and(|(at, _)| at <= now);
+        let is_over = |first: Option<&(TimestampMs, Offset)>| first.is_some_and(|(at, _)| *at <= now);
         if is_over(self.leased.first()) {
             return true;
         }
@@ -345,7 +337,7 @@ impl Leases {
         let lease = self.leased.first().filter(|_| max > 0);
         // Without room it waits for a lease to end, however long it has been due.
         let due = self.waiting.first().filter(|_| self.leased.len() < max);
-        lease.into_iter().chain(due).map(|(at, _)| at).min()
+        lease.into_iter().chain(due).map(|(at, _)| *at).min()
     }
 
     /// Whether who waits is to look again after a change, before which [`Leases::next_event`] said `before`: there is something
@@ -506,7 +498,7 @@ impl Leases {
         match (old, new) {
             // The pull keeps it.
             (State::Leased(old), State::Leased(new)) if old.pull == new.pull => {
-                self.leased.remove(old.deadline, offset);
+                self.leased.remove(&(old.deadline, offset));
             }
             _ => self.leave(offset, old, old_lane),
         }
@@ -516,8 +508,8 @@ impl Leases {
 
     fn enter(&mut self, offset: Offset, state: State, lane: Lane) {
         match state {
-            State::Leased(lease) => self.leased.insert(lease.deadline, offset),
-            State::Waiting(due) => self.waiting.insert(due, offset),
+            State::Leased(lease) => _ = self.leased.insert((lease.deadline, offset)),
+            State::Waiting(due) => _ = self.waiting.insert((due, offset)),
             State::Free(since) => self.ready.insert(lane, Some(since), offset),
             State::Fresh => self.ready.insert(lane, None, offset),
             State::Settling | State::Blocked(_) => {}
@@ -527,10 +519,10 @@ impl Leases {
     fn leave(&mut self, offset: Offset, state: State, lane: Lane) {
         match state {
             State::Leased(lease) => {
-                self.leased.remove(lease.deadline, offset);
+                self.leased.remove(&(lease.deadline, offset));
                 self.pulls.end(lease.pull, offset);
             }
-            State::Waiting(due) => self.waiting.remove(due, offset),
+            State::Waiting(due) => _ = self.waiting.remove(&(due, offset)),
             State::Free(since) => self.ready.remove(lane, Some(since), offset),
             State::Fresh => self.ready.remove(lane, None, offset),
             State::Settling | State::Blocked(_) => {}

@@ -48,7 +48,6 @@ mod standing;
 mod stored;
 #[cfg(test)]
 mod tests;
-mod timeline;
 mod view;
 
 pub use ahead::{COME_AGAIN_MAX, Fate, Key, LOOK_AHEAD_MAX, SKIPPED_MAX, Seen};

@@ -222,7 +222,6 @@ fn what_is_released_counts_no_attempt_and_is_next() {
 fn the_clock_of_a_lease_starts_when_it_is_sent_and_can_be_moved() {
     let mut leader = Leader::new(1);
     let grant = leader.take(0, 1)[0];
-    assert_eq!(leader.leases.started(Offset(0), grant.fence, at(10)), Some(at(1_000)), "at once, about");
     assert_eq!(leader.leases.started(Offset(0), grant.fence, at(50)), Some(at(1_050)));
     assert_eq!(leader.leases.started(Offset(0), Fence(1), at(60)), None);
     let extended = Verdict::Done(Effect::Extended(at(5_500)));

@@ -102,11 +102,11 @@ fn check(leases: &Leases) {
         match known.state {
             State::Leased(lease) => {
                 leased += 1;
-                assert!(leases.leased.contains(lease.deadline, *offset));
+                assert!(leases.leased.contains(&(lease.deadline, *offset)));
             }
             State::Waiting(due) => {
                 waiting += 1;
-                assert!(leases.waiting.contains(due, *offset));
+                assert!(leases.waiting.contains(&(due, *offset)));
             }
             State::Free(since) => {
                 ready += 1;

@@ -5,7 +5,6 @@ use std::sync::Arc;
 use weir_protocol::ids::{Offset, TimestampMs};
 
 use super::*;
-use crate::subscription::leases::START_SLACK_MS;
 
 impl Pair {
     pub(super) fn take(&mut self, max: usize, lease_ms: u64, sent: u8, key: Option<u128>) {
@@ -98,10 +97,7 @@ impl Pair {
             Is::Leased { deadline, lease_ms, .. }
                 if record.fence == fence && offset >= self.part.floor().0 =>
             {
-                let begun_now = self.now + *lease_ms;
-                if begun_now.saturating_sub(*deadline) > START_SLACK_MS {
-                    *deadline = begun_now;
-                }
+                *deadline = self.now + *lease_ms;
                 Some(TimestampMs(*deadline))
             }
             _ => None,
