@@ -12,6 +12,8 @@ mod filtered;
 mod log;
 mod reader;
 mod returning;
+#[cfg(test)]
+mod tests;
 
 pub use bodies::batch_of_letter;
 #[cfg(test)]
