@@ -194,11 +194,7 @@ function columnsOf(
       width: 'minmax(7rem, 3fr)',
       ...sortable(sort, onSort, 'name', 'Name'),
       cell: ({ name }) => (
-        <Link
-          to="/ns/$ns/subscriptions/$subscription"
-          params={{ ns, subscription: name }}
-          {...rowLink}
-        >
+        <Link to="/ns/$ns/subscriptions/$subscription" params={{ ns, subscription: name }} {...rowLink}>
           {name}
         </Link>
       ),

@@ -182,11 +182,7 @@ function topicColumns(
 
 function TopicLink({ ns, name }: { ns: string; name: string }) {
   return (
-    <Link
-      to="/ns/$ns/topics/$topic"
-      params={{ ns, topic: name }}
-      {...rowLink}
-    >
+    <Link to="/ns/$ns/topics/$topic" params={{ ns, topic: name }} {...rowLink}>
       {name}
     </Link>
   );
