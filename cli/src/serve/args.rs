@@ -79,8 +79,9 @@ pub(crate) struct StoreArgs {
     #[arg(long, env = "WEIR_CHECKPOINT", default_value = "64MiB", value_name = "SIZE",
         value_parser = bytes_in(NodeConfig::CHECKPOINT_BYTES))]
     pub(crate) checkpoint: u64,
-    /// Memory for the newest messages, which live readers are served from, a quarter of it for older ones that were read
-    /// from the journal and may be wanted again [range: 0B to 1TiB]
+    /// Memory for the newest messages of all shards, which live readers are served from; of it a quarter for older ones
+    /// that were read from the journal and may be wanted again, an eighth for nacked ones that come again soon
+    /// [range: 0B to 1TiB]
     #[arg(long, env = "WEIR_TAIL_RING", default_value = "64MiB", value_name = "SIZE",
         value_parser = bytes_in(NodeConfig::TAIL_RING_BYTES))]
     pub(crate) tail_ring: u64,
