@@ -118,10 +118,16 @@ function table(workload, cases) {
   return lines.join("\n");
 }
 
+// What a reader of a set must know, beside its cases.
+const ABOUT = {
+  apart: "The cases of `cold`, with the store as far from the product as one machine allows: behind a link of 2.5 Gbit/s each way, with a processor only while nobody else wants it, its data in memory.",
+};
+
 function section(found) {
   const { cores, cpu, kernel, memory_gib } = found.machine;
   const disk = found.disk_sync_p50_us;
   const lines = [`## Set ${found.set}`, ""];
+  if (ABOUT[found.set]) lines.push(ABOUT[found.set], "");
   const synced = disk ? `A write of 4 KiB and its sync, one after the other between runs: p50 ${disk.median} µs (${disk.low}–${disk.high}). ` : "";
   lines.push(`Machine: ${cores} processors (${cpu}), ${memory_gib} GiB, Linux ${kernel}. ${synced}Commit ${found.build || "unknown"}, ${found.days.join(", ")}.`, "");
   const busy = found.cases.filter((it) => it.busy > 0).length;
@@ -143,7 +149,7 @@ not counted. PEERS[Experiments](experiments.md) keep what was tried, and [operat
 
 function document(directory) {
   const files = readdirSync(directory).filter((file) => file.endsWith(".json"));
-  const order = ["quick", "low-rate", "stream", "queue", "scale", "full", "cold", "benches", "peers"];
+  const order = ["quick", "low-rate", "stream", "queue", "scale", "full", "cold", "apart", "benches", "peers"];
   const rank = (file) => (order.indexOf(basename(file, ".json")) + order.length + 1) % (order.length + 1);
   const sets = files.sort((a, b) => rank(a) - rank(b)).map((file) => JSON.parse(readFileSync(join(directory, file), "utf8")));
   const rows = targets(sets, spread).map((row) => `| ${row.map(escaped).join(" | ")} |`);
