@@ -12,6 +12,7 @@ move_minio_apart() {
   ip address add 198.18.231.1/30 dev "$here"
   ip link set "$here" up
   ip -n "$minio_net" address add 198.18.231.2/30 dev store
+  ip -n "$minio_net" link set lo up
   ip -n "$minio_net" link set store up
   tc qdisc add dev "$here" root "${shape[@]}"
   tc -n "$minio_net" qdisc add dev store root "${shape[@]}"
