@@ -220,6 +220,30 @@ async fn failures_are_tried_again_and_given_up_as_dead_letters_once() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_was_given_back_comes_with_the_rest_of_its_batch() {
+    let dir = tempfile::tempdir().unwrap();
+    let (node, link) = start(dir.path()).await;
+    let life = create(&link, "orders", config()).await;
+    publish(&link, life, &batch(0, 0, &["a", "b", "c", "d", "e", "f", "g", "h"])).await.unwrap();
+    let work = part(&subscribe(&link, life, queue_config("orders"), &[1]).await, 0);
+    // Kept in memory apart from its batch, whose first record it is.
+    let (grants, _) = pull(&link, &ask(work, 2)).await;
+    let items = vec![item(&grants[0], SettleAction::Nack), item(&grants[1], SettleAction::Ack)];
+    settle(&link, work, items).await;
+    let (grants, found) = pull(&link, &ask(work, 3)).await;
+    assert_eq!(found, ["a", "c", "d"]);
+    // And one from the middle of it.
+    let items = vec![
+        item(&grants[0], SettleAction::Ack),
+        item(&grants[1], SettleAction::Nack),
+        item(&grants[2], SettleAction::Ack),
+    ];
+    settle(&link, work, items).await;
+    assert_eq!(pull(&link, &ask(work, 9)).await.1, ["c", "e", "f", "g", "h"]);
+    node.shutdown(Duration::from_secs(5)).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn dead_letters_that_go_together_arrive_in_order_and_once() {
     let dir = tempfile::tempdir().unwrap();
     let (node, link) = start(dir.path()).await;

@@ -25,8 +25,8 @@ pub(super) struct Found {
     /// Encoded bytes of the records.
     pub(super) bytes: u64,
     payload_bytes: usize,
-    /// Where the last slice's batch begins.
-    last_batch: Option<Offset>,
+    /// Where the last slice's batch begins, and its records: a part of one that came apart may begin where it does.
+    last_batch: Option<(Offset, u32)>,
     /// Where they are: each slice with its two payload segments.
     pub(super) slices: Vec<(Slice, [Bytes; 2])>,
     /// In the order of their offsets.
@@ -98,7 +98,7 @@ impl Found {
         let payload = read.payload.chunks_exact(2);
         for ((slice, (row, batch)), payload) in read.slices.iter().zip(&read.batches).zip(payload) {
             match self.slices.last_mut() {
-                Some((last, _)) if self.last_batch == Some(row.base_offset) => {
+                Some((last, _)) if self.last_batch == Some((row.base_offset, row.count)) => {
                     last.take = u32::try_from(slice.first + u64::from(slice.take) - last.first)
                         .expect("a batch's records are counted in 32 bits");
                 }
@@ -108,7 +108,7 @@ impl Found {
                         return Ok(false);
                     }
                     self.payload_bytes += payload_bytes;
-                    self.last_batch = Some(row.base_offset);
+                    self.last_batch = Some((row.base_offset, row.count));
                     self.slices.push((*slice, [payload[0].clone(), payload[1].clone()]));
                 }
             }
