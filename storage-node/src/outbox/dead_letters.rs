@@ -3,7 +3,7 @@
 //! Each letter is published with its number as the epoch of a producer that only this shard is: sent again after a crash
 //! it is a duplicate, or, if later ones have arrived already, it is fenced. Either way it is there once.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use futures_util::future::join_all;
@@ -15,7 +15,7 @@ use weir_protocol::batch::{
 use weir_protocol::error::ErrorCode;
 use weir_protocol::ids::{Epoch, Incarnation, PartitionId, ProducerKey, Seq, ShardId, TopicPath};
 use weir_protocol::limits::{BATCH_BYTES_MAX, CLIENT_ID_BYTES_MAX};
-use weir_protocol::rpc::{Refusal, TopicDescription};
+use weir_protocol::rpc::{Refusal, TopicDescription, TopicName};
 use weir_protocol::slots::{partition_of, slot_of};
 
 use super::carrier::{Carry, commit, not_here, run};
@@ -71,6 +71,7 @@ impl DeadLetterSender {
     /// that is not all because one cannot be read, or goes nowhere.
     async fn prepare(&self, letters: &[DeadLetter]) -> (Vec<Option<Addressed>>, Result<(), Refusal>) {
         let (mut step, mut bytes) = (Vec::new(), 0);
+        let mut topics = Topics::default();
         let mut last: Option<(&DeadLetter, Batch)> = None;
         for letter in letters {
             let read = match last.take() {
@@ -81,7 +82,7 @@ impl DeadLetterSender {
                 _ => read::batch_of_letter(&self.shard, letter).await,
             };
             let addressed = read.and_then(|batch| {
-                let addressed = self.address(letter, &batch)?;
+                let addressed = self.address(letter, &batch, &mut topics)?;
                 last = Some((letter, batch));
                 Ok(addressed)
             });
@@ -127,8 +128,16 @@ impl DeadLetterSender {
     }
 
     /// Where a letter goes, and as what; `None` if there is nothing of it any more.
-    fn address(&self, letter: &DeadLetter, batch: &Batch) -> Result<Option<Addressed>, Refusal> {
-        let topic = self.topic(letter)?;
+    fn address(
+        &self,
+        letter: &DeadLetter,
+        batch: &Batch,
+        topics: &mut Topics,
+    ) -> Result<Option<Addressed>, Refusal> {
+        if !topics.contains_key(&letter.topic) {
+            topics.insert(letter.topic.clone(), self.topic(letter)?);
+        }
+        let topic = &topics[&letter.topic];
         let Some(record) = record_of(batch, letter)? else {
             // Compaction dropped it before it was given up: its key has a newer record, and nobody can say what it was.
             tracing::info!(
@@ -177,6 +186,10 @@ impl Carry for DeadLetterSender {
         vec![("their topics", self.send_all(&letters).await)]
     }
 }
+
+/// The topics of a step, as they were when the first letter to each was addressed: those behind it go to the same one, also if it
+/// is made anew meanwhile. Else they would arrive there before it, and fence it.
+type Topics = HashMap<TopicName, TopicDescription>;
 
 /// A letter as it is published.
 struct Addressed {
