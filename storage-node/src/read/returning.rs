@@ -12,8 +12,10 @@ use crate::shard::state::{BatchRow, PartitionKey};
 
 /// A batch of which more than one record in so many comes again is read whole.
 const PART_OF_BATCH: u32 = 4;
+/// Batches that are looked at for one call: who settles waits for it.
+const BATCHES_AT_ONCE: usize = 256;
 
-/// Keeps records, which ascend, as far as their batches are in memory now. What is not kept is read as any other.
+/// Keeps records, which ascend, as far as their batches are in memory now and not too many. What is not kept is read as any other.
 pub fn keep_returning(shard: &ShardHandle, key: PartitionKey, offsets: &[Offset]) {
     let wanted = places_of(shard, key, offsets);
     let rows: Vec<BatchRow> = wanted.iter().map(|(row, _)| *row).collect();
@@ -33,11 +35,17 @@ pub fn keep_returning(shard: &ShardHandle, key: PartitionKey, offsets: &[Offset]
 /// In which batches the records are, and where in them.
 fn places_of(shard: &ShardHandle, key: PartitionKey, offsets: &[Offset]) -> Vec<(BatchRow, Vec<Range<u32>>)> {
     let mut wanted: Vec<(BatchRow, Vec<Range<u32>>)> = Vec::new();
+    let mut looked = 0;
     let state = shard.state.read();
     let Ok(partition) = state.partition(key) else { return wanted };
     for offset in offsets {
         if wanted.last().is_none_or(|(row, _)| *offset >= row.end()) {
-            let Some(row) = partition.batch_at(*offset) else { continue };
+            if looked == BATCHES_AT_ONCE {
+                break;
+            }
+            looked += 1;
+            let found = partition.batch_at(*offset).filter(|row| row.count >= PART_OF_BATCH);
+            let Some(row) = found else { continue };
             wanted.push((row, Vec::new()));
         }
         let (row, places) = wanted.last_mut().expect("one was put there");

@@ -35,7 +35,7 @@ pub struct Rules {
 pub struct Ask {
     /// Now.
     pub now: TimestampMs,
-    /// End of the partition: only records below are leased.
+    /// Only records below are leased, of those that never were: the partition's end, or a place before it.
     pub end: Offset,
     /// At most this many.
     pub max_records: usize,
@@ -354,10 +354,19 @@ impl Leases {
         is_earlier || self.ready(part, end, now)
     }
 
-    /// Where [`Leases::take`] leases what is new, if records are leased as they come.
+    /// From where [`Leases::take`] leases what is new now, and how many at most; `None` if there is nothing new, or no room, or
+    /// records are not leased as they come.
     #[must_use]
-    pub fn takes_new_from(&self) -> Option<Offset> {
-        (!self.rules.looks_ahead).then_some(self.next)
+    pub fn takes_new_from(&mut self, part: &Part, end: Offset, now: TimestampMs) -> Option<(Offset, usize)> {
+        if self.rules.looks_ahead || !self.may_take_new() {
+            return None;
+        }
+        // Leases that are over are ended before records are leased.
+        let is_over = self.leased.first().is_some_and(|(at, _)| *at <= now);
+        let leased = if is_over { 0 } else { self.leased.len() };
+        let room = self.rules.max_unacked.saturating_sub(leased);
+        let next = self.next_new(part);
+        (room > 0 && next < end).then_some((next, room))
     }
 
     /// Moves `next` to the first record that was never leased, which may not exist yet.

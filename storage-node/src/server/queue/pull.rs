@@ -213,10 +213,11 @@ impl Puller<'_> {
             return Ok(Looked::Over(Step::Nothing { wake_ms: None }));
         }
         if self.request.max_records > 0 {
+            let new = held.leases.takes_new_from(part, view.end, now);
             let ask = Ask {
                 now,
-                end: view.end,
-                max_records: self.worth_taking(held.leases.takes_new_from()),
+                end: new.map_or(view.end, |new| self.worth_taking(new).min(view.end)),
+                max_records: self.request.max_records as usize,
                 lease_ms: u64::from(self.request.lease_ms),
                 holder: Arc::from(self.request.holder.as_str()),
                 key,
@@ -236,26 +237,21 @@ impl Puller<'_> {
         Ok(Looked::Over(Step::Nothing { wake_ms }))
     }
 
-    /// Records to lease at most: of those from `new` on no more than will be read, so that they need not be given back.
-    fn worth_taking(&self, new: Option<Offset>) -> usize {
-        let max_records = self.request.max_records as usize;
+    /// The end of what is leased from a place on: no more than will be read, so that it need not be given back.
+    fn worth_taking(&self, (new, room): (Offset, usize)) -> Offset {
+        let most = room.min(self.request.max_records as usize) as u64;
         let max_bytes = self.request.max_bytes.clamp(1, PULL_BYTES_MAX);
         let state = self.part.shard.state.read();
-        let (Some(new), Ok(partition)) = (new, state.partition(self.part.key.1)) else { return max_records };
-        let (mut records, mut bytes) = (0, 0);
+        let Ok(partition) = state.partition(self.part.key.1) else { return new };
+        let (mut end, mut bytes) = (new, 0);
         for row in partition.batches_from(new) {
-            if bytes >= max_bytes || records >= max_records as u64 {
+            if bytes >= max_bytes || end.0 - new.0 >= most {
                 break;
             }
-            records += row.end().0 - new.max(row.base_offset).0;
+            end = row.end();
             bytes += u64::from(row.len);
         }
-        // Without any, all that is leased comes again.
-        if records == 0 {
-            max_records
-        } else {
-            max_records.min(usize::try_from(records).unwrap_or(usize::MAX))
-        }
+        end
     }
 
     /// Logs second deliveries, before any byte of them leaves, and records that have had all theirs. True if the part was
