@@ -87,6 +87,12 @@ const QUICK: &[Repeated] = &[
         "queue-lifecycle --rate 250k --together 64 --nack-one-in 0 --dead-one-in 0 --over ws --prefetch 16384 \
          --seconds 4 --warmup 3",
     ),
+    (3, "queue-lifecycle --rate 250k --together 256 --over ws --prefetch 16384 --seconds 4 --warmup 3"),
+    (
+        3,
+        "queue-lifecycle --rate 250k --together 256 --nack-one-in 0 --dead-one-in 0 --over ws --prefetch 16384 \
+         --seconds 4 --warmup 3",
+    ),
     (3, "fan-out --readers 1,8,32 --rate 10k --seconds 3 --warmup 1"),
     (3, "fan-out --readers 8,16 --rate 100k --seconds 4 --warmup 4"),
     (3, "http --connections 64,1024 --seconds 1 --rounds 1"),
