@@ -271,7 +271,81 @@ fn with_story(record: &Record, letter: &DeadLetter) -> Headers {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
+    use weir_journal::Class;
+    use weir_protocol::batch::{BatchBuilder, Compression, Headers, RecordParts};
+    use weir_protocol::ids::{LogIndex, Offset, TimestampMs};
+    use weir_protocol::rpc::{SubscriptionName, TopicConfig};
+
     use super::*;
+    use crate::shard::command::{CreateTopic, DeleteTopic};
+    use crate::shard::state::BatchRow;
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn letters_that_go_together_go_to_one_topic_also_if_it_is_made_anew_between_them() {
+        let dir = tempfile::tempdir().unwrap();
+        let node = crate::node::tests::start(dir.path()).await;
+        let shards = [ShardId::META, ShardId(1), ShardId(2)].map(|id| (id, node.shard(id)));
+        let shards = Arc::new(BTreeMap::from(shards));
+        let sender = DeadLetterSender::new(node.shard(ShardId(1)), Arc::clone(&shards));
+        let name = TopicName { tenant: "default".into(), namespace: "default".into(), topic: "dead".into() };
+        let slot = u32::from(slot_of(&TopicPath::try_from(&name).unwrap()).0);
+        let slots = node.shard(ShardId::META).state.read().slots().clone();
+        let home = slots.runs.iter().find(|run| (run.start..run.end).contains(&slot)).unwrap().shard;
+        let change = async |change| {
+            let command = Command { change: Some(change) }.encode_to_vec();
+            let permit = shards[&ShardId(home)].journal.try_admit(4 << 10, Class::Control).unwrap();
+            shards[&ShardId(home)].change(vec![SubBatch::command(command.into())], permit).await.unwrap();
+        };
+        let config = TopicConfig { partitions: 1, ..TopicConfig::default() };
+        let create = CreateTopic { name: name.clone(), config, accept_existing: false, shards: vec![1] };
+        let delete = DeleteTopic { name: name.clone(), incarnation: None, expected_version: None };
+
+        let mut batch = BatchBuilder::anonymous();
+        batch.push(RecordParts { key: None, headers: &Headers::default(), value: b"bad" }).unwrap();
+        let batch = batch.build(Compression::None).unwrap();
+        let letter = letter_to(name);
+        let life =
+            |addressed: Result<Option<Addressed>, Refusal>| addressed.unwrap().unwrap().publish.incarnation;
+        change(Change::CreateTopic(create.clone())).await;
+        let mut topics = Topics::default();
+        let first = life(sender.address(&letter, &batch, &mut topics));
+        change(Change::DeleteTopic(delete)).await;
+        change(Change::CreateTopic(create)).await;
+        assert_eq!(life(sender.address(&letter, &batch, &mut topics)), first, "or it would fence the first");
+        assert_ne!(life(sender.address(&letter, &batch, &mut Topics::default())), first);
+        drop((sender, shards));
+        node.shutdown(Duration::from_secs(1)).await;
+    }
+
+    fn letter_to(topic: TopicName) -> DeadLetter {
+        let name = SubscriptionName {
+            tenant: "default".into(),
+            namespace: "default".into(),
+            subscription: "s".into(),
+        };
+        DeadLetter {
+            seq: 0,
+            topic,
+            source_topic: "t".into(),
+            subscription: Incarnation(1),
+            name: Arc::new(name),
+            from: (Incarnation(1), PartitionId(0)),
+            offset: Offset(0),
+            batch: BatchRow {
+                base_offset: Offset(0),
+                count: 1,
+                len: 0,
+                ts: TimestampMs(0),
+                index: LogIndex(1),
+                pos: 0,
+            },
+            pack: None,
+            attempts: 1,
+            reason: "bad".into(),
+        }
+    }
 
     #[test]
     fn the_first_that_did_not_arrive_is_told_and_one_that_is_fenced_did() {
