@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest';
-import { bytes, counted, grouped, rate } from './number';
+import { bytes, counted, grouped, often, rate } from './number';
 import { durationText, parseCount, parseDuration, parseSize, sizeText } from './quantity';
 import { age, clock, instant, lasting, offsetOf, parseInstant } from './time';
 
@@ -31,6 +31,8 @@ describe('numbers', () => {
   test('one is singular', () => {
     expect(counted(1, 'message')).toBe('1 message');
     expect(counted(2000, 'message')).toBe('2,000 messages');
+    expect(often(1, 'write')).toBe('1 write');
+    expect(often(0.5, 'write')).toBe('0.5 writes');
   });
 });
 

@@ -35,6 +35,12 @@ export function bytes(count: number): string {
   return `${unit === 0 || value === Math.trunc(value) ? value : value.toFixed(1)} ${UNITS[unit]}`;
 }
 
+/** How often something is done, rounded as rates are: `1 write`, `0.5 writes`. */
+export function often(times: number, one: string): string {
+  const shown = rate(times);
+  return `${shown} ${shown === '1' ? one : `${one}s`}`;
+}
+
 /** `one` or `many` by count, with the count: `1 message`, `2,000 messages`. */
 export function counted(count: number | bigint, one: string, many = `${one}s`): string {
   return `${grouped(count)} ${BigInt(count) === 1n ? one : many}`;

@@ -1,5 +1,5 @@
 import type { Topic } from '../api/client';
-import { bytes, grouped, rate } from '../format/number';
+import { bytes, grouped, often } from '../format/number';
 import { Tile } from '../ui/tile';
 import { lagMs, money, type PartitionStorage, PLACES, placed, segments } from './places';
 
@@ -49,7 +49,7 @@ export function StorageTiles({ topic }: { topic: Topic }) {
         <Tile
           label="Objects"
           value={bytes(object_bytes)}
-          note={`${rate(puts_per_day)} writes, ${rate(gets_per_day)} reads a day`}
+          note={`${often(puts_per_day, 'write')}, ${often(gets_per_day, 'read')} a day`}
         />
       </div>
       <ul className="places">
