@@ -316,7 +316,7 @@ fn trimmed_records_are_gone_with_their_leases_and_retries() {
     assert_eq!(leader.part.start_moved(Offset(3)), 3);
     assert_eq!((leader.part.floor(), leader.part.retries_len()), (Offset(5), 0));
     assert_eq!(leader.settle(&grants[1], Action::Ack, 0), Verdict::AlreadySettled);
-    let counts = leader.leases.counts(&leader.part, Offset(8));
+    let counts = leader.leases.counts(&leader.part, Offset(8), at(0));
     assert_eq!(counts, Counts { ready: 2, leased: 1, delayed: 0, blocked: 0, settling: 0 });
     assert_eq!(leader.part.start_moved(Offset(2)), 0);
 }
@@ -347,6 +347,21 @@ fn operators_see_who_holds_what_and_what_waits() {
     assert_eq!(page.next, Some(Offset(3)));
     let rest = leader.leases.list(Offset(3), 2, at(40));
     assert_eq!((rest.leases.len(), rest.next), (1, None));
+}
+
+#[test]
+fn what_is_over_is_ready_though_nobody_has_asked_since() {
+    let mut leader = Leader::new(9);
+    let grants = leader.take(0, 4);
+    leader.settle(&grants[1], NACK, 0);
+    let counted = |leader: &Leader, ms| leader.leases.counts(&leader.part, Offset(9), at(ms));
+    let counts = Counts { ready: 5, leased: 3, delayed: 1, blocked: 0, settling: 0 };
+    assert_eq!(counted(&leader, 99), counts);
+    assert_eq!(counted(&leader, 100), Counts { ready: 6, delayed: 0, ..counts });
+    assert_eq!(counted(&leader, 1_000), Counts { ready: 9, leased: 0, delayed: 0, ..counts });
+    assert_eq!(leader.leases.list(Offset(0), 9, at(999)).leases.len(), 3);
+    assert_eq!(leader.leases.list(Offset(0), 9, at(1_000)).leases.len(), 0);
+    assert_eq!(offsets(&leader.take(1_000, 9)), (0..9).collect::<Vec<_>>());
 }
 
 #[test]
@@ -396,7 +411,7 @@ fn one_key_after_the_other_and_what_is_beyond_the_look_ahead_waits_unseen() {
     assert_eq!(looked, 17_000, "bounded, however much there is");
     let grants = leader.take(0, 10);
     assert_eq!(offsets(&grants), [0, 7]);
-    let counts = leader.leases.counts(&leader.part, end);
+    let counts = leader.leases.counts(&leader.part, end, at(0));
     assert_eq!((counts.blocked, counts.leased, counts.ready), (16_998, 2, 10_000_000 - 17_000));
     leader.settle(&grants[0], Action::Nack { delay_ms: Some(500) }, 1);
     assert!(leader.take(2, 10).is_empty(), "it is given back, and nobody else gets its key");

@@ -52,7 +52,8 @@ fn stats(shard: &ShardHandle, part: PartRef) -> Result<PartStats, Refusal> {
     let queue = handle.queue(&handle.view()?);
     let (held, view) = handle.lock(&queue)?;
     let part = &view.held.part;
-    let (counts, now) = (held.leases.counts(part, view.end), clock::now());
+    let now = clock::now();
+    let counts = held.leases.counts(part, view.end, now);
     let in_memory = held.leases.known_len() as u64;
     let (ready, leased) = match view.held.config.is_stream {
         true => held.cursor.counts(part, view.end, now),

@@ -27,14 +27,26 @@ impl Pair {
             records.filter(|record| wanted(&record.is)).count() as u64
         };
         let leased = of(|is| matches!(is, Is::Leased { .. }));
+        let now = self.now;
+        let is_over = |is: &Is| match *is {
+            Is::Leased { deadline, .. } => deadline <= now,
+            Is::Waiting { until } => until <= now,
+            _ => false,
+        };
+        let over = |wanted: fn(&Is) -> bool| {
+            let records = unsettled.iter().map(|at| &self.records[*at as usize]);
+            records.filter(|record| wanted(&record.is) && is_over(&record.is)).count() as u64
+        };
+        let leases_over = over(|is| matches!(is, Is::Leased { .. }));
+        let pauses_over = over(|is| matches!(is, Is::Waiting { .. }));
         let expected = Counts {
-            ready: of(|is| matches!(is, Is::New | Is::Free | Is::Fresh)),
-            leased,
-            delayed: of(|is| matches!(is, Is::Waiting { .. })),
+            ready: of(|is| matches!(is, Is::New | Is::Free | Is::Fresh)) + leases_over + pauses_over,
+            leased: leased - leases_over,
+            delayed: of(|is| matches!(is, Is::Waiting { .. })) - pauses_over,
             blocked: of(|is| matches!(is, Is::Blocked { .. })),
             settling: of(|is| matches!(is, Is::Settling | Is::Skipped)),
         };
-        assert_eq!(self.leases.counts(&self.part, end), expected);
+        assert_eq!(self.leases.counts(&self.part, end, self.now()), expected);
         let over = |is: &Is| matches!(*is, Is::Leased { deadline, .. } if deadline <= self.now);
         let any =
             |wanted: &dyn Fn(&Is) -> bool| unsettled.iter().any(|at| wanted(&self.records[*at as usize].is));
