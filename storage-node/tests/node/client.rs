@@ -17,8 +17,7 @@ use weir_protocol::rpc::{
 use weir_storage_node::{Node, NodeConfig, RunningNode, Surroundings};
 use weir_transport::{Answers, CallError, Link, LinkConfig, Priority, TcpConnect};
 
-/// Before it a test has hung: far above what anything takes while the machine builds beside it.
-pub(crate) const WAIT: Duration = Duration::from_secs(60);
+pub(crate) const WAIT: Duration = Duration::from_secs(20);
 pub(crate) const SHARD: ShardId = ShardId(1);
 
 /// Settings small enough for a test.
