@@ -7,10 +7,10 @@ use weir_protocol::rpc::{LeaseInfo, Standing};
 
 use super::leases::{Leases, State};
 use super::part::Part;
-use super::view::LeasePage;
+use super::view::{LeasePage, not_over};
 
 /// Most records that one page looks at; a page that finds less than it may says where to go on.
-const LOOKED_AT_MAX: usize = 65_536;
+pub(super) const LOOKED_AT_MAX: usize = 65_536;
 
 impl Leases {
     /// Where a record below the partition's end stands, and what is known of its delivery.
@@ -84,10 +84,10 @@ impl Leases {
         !self.may_take_new()
     }
 
-    /// Whether all places are taken, or there are none.
+    /// Whether all places are taken at `now`, or there are none.
     #[must_use]
-    pub fn is_full(&self) -> bool {
-        self.leased.len() >= self.rules.max_unacked
+    pub fn is_full(&self, now: TimestampMs) -> bool {
+        not_over(&self.leased, now) >= self.rules.max_unacked as u64
     }
 }
 

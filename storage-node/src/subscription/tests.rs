@@ -365,6 +365,18 @@ fn what_is_over_is_ready_though_nobody_has_asked_since() {
 }
 
 #[test]
+fn what_is_over_is_looked_at_within_bounds() {
+    let many = Rules { max_unacked: 200_000, ..rules() };
+    let mut leader = Leader::over(Part::new(Offset(0)), many, 100_001, 0);
+    while !leader.take(0, 100_001).is_empty() {}
+    let counts = leader.leases.counts(&leader.part, Offset(100_001), at(1_000));
+    assert_eq!((counts.leased, counts.ready), (1, 100_000));
+    let page = leader.leases.list(Offset(0), 9, at(1_000));
+    assert_eq!((page.leases.len(), page.next), (0, Some(Offset(65_536))));
+    assert_eq!(leader.leases.list(Offset(65_536), 9, at(1_000)).next, None);
+}
+
+#[test]
 fn settles_in_any_order_move_the_floor_over_what_is_contiguous() {
     let mut part = Part::new(Offset(10));
     let mut settle = |ranges: &[(u64, u64)]| {

@@ -8,9 +8,10 @@ use weir_protocol::rpc;
 
 use super::leases::{Grant, Leases, State};
 use super::part::{Part, SeekPreview};
+use super::standing::LOOKED_AT_MAX;
 
-/// Leases and pauses that are over and that no pull has ended since are counted one by one, so far; what there is of them
-/// beyond counts as it stood. A millisecond's work.
+/// So many leases, and pauses, that are over and that no pull has ended since are counted one by one, a millisecond's work;
+/// more of them count as they stood.
 const OVER_COUNTED_MAX: usize = 100_000;
 
 /// How many records are where.
@@ -39,7 +40,8 @@ pub struct LeasePage {
 
 impl Leases {
     /// How many records are where at `now`; `end` is the partition's. A lease that is over is none, though nobody has
-    /// pulled since. Costs the same with one record and with 10 million.
+    /// pulled since. Costs the same with one record and with 10 million, and a little for each that is over, within
+    /// [`OVER_COUNTED_MAX`].
     #[must_use]
     pub fn counts(&self, part: &Part, end: Offset, now: TimestampMs) -> Counts {
         let blocked = self.lines.blocked_len() as u64;
@@ -83,11 +85,15 @@ impl Leases {
         preview
     }
 
-    /// What is leased at `now` and what waits, from an offset on.
+    /// What is leased at `now` and what waits, from an offset on. A page that looks at [`LOOKED_AT_MAX`] records ends there.
     #[must_use]
     pub fn list(&self, from: Offset, limit: usize, now: TimestampMs) -> LeasePage {
         let mut page = LeasePage::default();
-        for (offset, known) in self.known.range(from..) {
+        for (looked_at, (offset, known)) in self.known.range(from..).enumerate() {
+            if looked_at == LOOKED_AT_MAX {
+                page.next = Some(*offset);
+                break;
+            }
             let mut info =
                 rpc::LeaseInfo { offset: offset.0, attempts: known.attempts, ..Default::default() };
             match known.state {
@@ -101,9 +107,9 @@ impl Leases {
                     info.set_standing(rpc::Standing::Delayed);
                     info.delayed_ms = Some(due.0 - now.0);
                 }
-                // Over, and free for who asks next.
-                State::Leased(_) | State::Waiting(_) => continue,
-                State::Settling | State::Free(_) | State::Fresh | State::Blocked(_) => continue,
+                // Also what is over: it is free for who asks next.
+                State::Leased(_) | State::Waiting(_) | State::Settling => continue,
+                State::Free(_) | State::Fresh | State::Blocked(_) => continue,
             }
             if page.leases.len() == limit {
                 page.next = Some(*offset);
@@ -116,7 +122,7 @@ impl Leases {
 }
 
 /// How many of these are still to come.
-fn not_over(times: &BTreeSet<(TimestampMs, Offset)>, now: TimestampMs) -> u64 {
+pub(super) fn not_over(times: &BTreeSet<(TimestampMs, Offset)>, now: TimestampMs) -> u64 {
     let over = times.range(..=(now, Offset(u64::MAX))).take(OVER_COUNTED_MAX).count();
     (times.len() - over) as u64
 }

@@ -57,6 +57,30 @@ async fn an_operator_is_told_why_a_record_is_where_it_is() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_a_worker_held_that_went_away_is_shown_as_ready_though_nobody_pulls() {
+    let dir = tempfile::tempdir().unwrap();
+    let (node, link) = start(dir.path()).await;
+    let life = create(&link, "orders", config()).await;
+    publish(&link, life, &batch(0, 0, &["a", "b", "c"])).await.unwrap();
+    let config = SubscriptionConfig { max_unacked: 2, ..queue_config("orders") };
+    let work = part(&subscribe(&link, life, config, &[1]).await, 0);
+    let (held, _) = pull(&link, &PullRequest { lease_ms: 1_000, ..ask(work, 2) }).await;
+    assert_eq!(held.len(), 2);
+    let over = async {
+        while stats(&link, work).await.leased > 0 {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    tokio::time::timeout(WAIT, over).await.expect("a lease ends by itself");
+    assert_eq!(stats(&link, work).await.ready, 3);
+    let asked = ListLeasesRequest { part: work, limit: 10, ..ListLeasesRequest::default() };
+    let list: LeaseList = call(&link, Method::ListLeases, &asked).await.unwrap();
+    assert_eq!(list.leases, []);
+    assert_eq!(explain(&link, work, 2).await, (Standing::Ready, vec![Hindrance::InLine]), "there is room");
+    node.shutdown(Duration::from_secs(5)).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_seek_can_be_undone_and_what_was_settled_since_stays_settled() {
     let dir = tempfile::tempdir().unwrap();
     let (node, link) = start(dir.path()).await;

@@ -80,7 +80,7 @@ fn at_rest(held: &Held, view: &View, offset: Offset) -> Explanation {
         let is_paused = view.held.config.paused;
         for (is_so, hindrance) in [
             (is_paused, Hindrance::Paused),
-            (held.leases.is_full() && !is_paused && !view.held.config.is_stream, Hindrance::WindowFull),
+            (held.leases.is_full(now) && !is_paused && !view.held.config.is_stream, Hindrance::WindowFull),
             (is_alone, Hindrance::NoConsumer),
             (held.is_seeking, Hindrance::Seeking),
             (held.leases.is_full_of_what_comes_again(), Hindrance::ComesAgainFull),

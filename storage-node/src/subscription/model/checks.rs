@@ -22,43 +22,32 @@ impl Pair {
             assert_eq!(self.part.retry(Offset(offset as u64)), logged);
         }
         let is_ready = self.leases.ready(&self.part, end, self.now());
-        let of = |wanted: fn(&Is) -> bool| {
+        let of = |wanted: &dyn Fn(&Is) -> bool| {
             let records = unsettled.iter().map(|at| &self.records[*at as usize]);
             records.filter(|record| wanted(&record.is)).count() as u64
         };
-        let leased = of(|is| matches!(is, Is::Leased { .. }));
+        let leased = of(&|is| matches!(is, Is::Leased { .. }));
         let now = self.now;
-        let is_over = |is: &Is| match *is {
-            Is::Leased { deadline, .. } => deadline <= now,
-            Is::Waiting { until } => until <= now,
-            _ => false,
-        };
-        let over = |wanted: fn(&Is) -> bool| {
-            let records = unsettled.iter().map(|at| &self.records[*at as usize]);
-            records.filter(|record| wanted(&record.is) && is_over(&record.is)).count() as u64
-        };
-        let leases_over = over(|is| matches!(is, Is::Leased { .. }));
-        let pauses_over = over(|is| matches!(is, Is::Waiting { .. }));
+        let is_over = |is: &Is| matches!(*is, Is::Leased { deadline, .. } if deadline <= now);
+        let is_due = |is: &Is| matches!(*is, Is::Waiting { until } if until <= now);
+        let (over, due) = (of(&is_over), of(&is_due));
         let expected = Counts {
-            ready: of(|is| matches!(is, Is::New | Is::Free | Is::Fresh)) + leases_over + pauses_over,
-            leased: leased - leases_over,
-            delayed: of(|is| matches!(is, Is::Waiting { .. })) - pauses_over,
-            blocked: of(|is| matches!(is, Is::Blocked { .. })),
-            settling: of(|is| matches!(is, Is::Settling | Is::Skipped)),
+            ready: of(&|is| matches!(is, Is::New | Is::Free | Is::Fresh)) + over + due,
+            leased: leased - over,
+            delayed: of(&|is| matches!(is, Is::Waiting { .. })) - due,
+            blocked: of(&|is| matches!(is, Is::Blocked { .. })),
+            settling: of(&|is| matches!(is, Is::Settling | Is::Skipped)),
         };
         assert_eq!(self.leases.counts(&self.part, end, self.now()), expected);
-        let over = |is: &Is| matches!(*is, Is::Leased { deadline, .. } if deadline <= self.now);
-        let any =
-            |wanted: &dyn Fn(&Is) -> bool| unsettled.iter().any(|at| wanted(&self.records[*at as usize].is));
+        assert_eq!(self.leases.is_full(self.now()), expected.leased >= self.rules.max_unacked as u64);
         let has_room = leased < self.rules.max_unacked as u64;
         let can = |is: &Is| match *is {
             Is::New => !self.rules.looks_ahead,
             Is::Free | Is::Fresh => true,
-            Is::Waiting { until } => until <= self.now,
-            _ => false,
+            ref is => is_due(is),
         };
         let may_look = self.rules.looks_ahead && unsettled.iter().any(|at| *at >= self.frontier);
-        assert_eq!(is_ready, any(&over) || has_room && (any(&can) || may_look));
+        assert_eq!(is_ready, over > 0 || has_room && (of(&can) > 0 || may_look));
         for key in 0..2 {
             let held = unsettled.iter().filter_map(|at| match self.records[*at as usize] {
                 Record { is: Is::Leased { deadline, key: Some(of), .. }, fence, .. } => {
