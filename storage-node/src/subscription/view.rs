@@ -41,7 +41,7 @@ pub struct LeasePage {
 impl Leases {
     /// How many records are where at `now`; `end` is the partition's. A lease that is over is none, though nobody has
     /// pulled since. Costs the same with one record and with 10 million, and a little for each that is over, within
-    /// [`OVER_COUNTED_MAX`].
+    /// `OVER_COUNTED_MAX`.
     #[must_use]
     pub fn counts(&self, part: &Part, end: Offset, now: TimestampMs) -> Counts {
         let blocked = self.lines.blocked_len() as u64;
@@ -85,7 +85,7 @@ impl Leases {
         preview
     }
 
-    /// What is leased at `now` and what waits, from an offset on. A page that looks at [`LOOKED_AT_MAX`] records ends there.
+    /// What is leased at `now` and what waits, from an offset on. A page that looks at `LOOKED_AT_MAX` records ends there.
     #[must_use]
     pub fn list(&self, from: Offset, limit: usize, now: TimestampMs) -> LeasePage {
         let mut page = LeasePage::default();
