@@ -79,9 +79,9 @@ pub(crate) fn scan(
         scan,
         expected: None,
         stopped: BlockError::NoMagic,
+        headless: Vec::new(),
         gone: BTreeMap::new(),
     };
-    let last = found.keys().next_back().copied();
     let mut reader = Reader::default();
     for (seq, path) in &found {
         let handle = disk.open(path, OpenMode::Write).map_err(io_error(path))?;
@@ -95,7 +95,7 @@ pub(crate) fn scan(
             spans: FileSpans::default(),
             sidecar: None,
         };
-        scanner.file(file, &mut reader, Some(*seq) == last).map_err(|error| match error {
+        scanner.file(file, &mut reader).map_err(|error| match error {
             Stop::Open(error) => error,
             Stop::Io(source) => OpenError::Io { path: path.clone(), source },
         })?;
@@ -180,12 +180,14 @@ struct Scanner<'a> {
     expected: Option<FileSeq>,
     /// Why the last file that holds blocks holds no more.
     stopped: BlockError,
+    /// Files in which no block holds behind those that hold some, and whether nothing was ever written into them.
+    headless: Vec<(LiveFile, bool)>,
     /// Streams whose entries lay in files that are gone: first missing entry and first that is there.
     gone: BTreeMap<StreamId, (u64, u64)>,
 }
 
 impl Scanner<'_> {
-    fn file(&mut self, mut file: LiveFile, reader: &mut Reader, last: bool) -> Result<(), Stop> {
+    fn file(&mut self, mut file: LiveFile, reader: &mut Reader) -> Result<(), Stop> {
         let seq = file.seq;
         if let Some(expected) = self.expected.filter(|expected| *expected != seq) {
             let dir = file.path.parent().map(Path::to_owned).unwrap_or_default();
@@ -195,13 +197,13 @@ impl Scanner<'_> {
         let first_of_all = self.expected.is_none();
         self.expected = Some(seq.next());
         let stopped = self.blocks(&mut file, reader, first_of_all)?;
-        if file.end == FILE_HEADER_BYTES && last && !self.scan.files.is_empty() {
-            // Its head block is written and synced together with the first commit that needs it: without the head
-            // nothing in it was acknowledged.
+        if file.end == FILE_HEADER_BYTES && !self.scan.files.is_empty() {
+            // Its head block is written and synced before the first commit that needs it: without the head nothing in it was
+            // acknowledged. It need not be the last: the next one is prepared as soon as this one is taken.
             let blocks = self.check_acknowledged(&file, reader, stopped)?;
             // What is left of a head that was cut off in the middle must not lie where the next head is written.
             let is_clean = blocks == 0 && matches!(stopped, BlockError::NoMagic | BlockError::OtherFile(_));
-            if is_clean { &mut self.scan.unused } else { &mut self.scan.empty }.push(file.path);
+            self.headless.push((file, is_clean));
             return Ok(());
         }
         self.stopped = stopped;
@@ -209,8 +211,8 @@ impl Scanner<'_> {
         Ok(())
     }
 
-    /// Ends the journal after the last block of the last file that holds blocks: a next file may lie prepared
-    /// behind it.
+    /// Ends the journal after the last block of the last file that holds blocks: behind it may lie one whose head was lost,
+    /// and a next one, prepared.
     fn end(&mut self, reader: &mut Reader) -> Result<(), Stop> {
         for (stream, (first, there)) in &self.gone {
             let purged = self.scan.streams.get(stream).and_then(|stream| stream.purged);
@@ -221,6 +223,9 @@ impl Scanner<'_> {
                 let file = FileSeq(oldest.0.saturating_sub(1));
                 return Err(Stop::Open(OpenError::Missing { dir: dir.unwrap_or_default(), file, what }));
             }
+        }
+        for (file, is_clean) in self.headless.drain(..) {
+            if is_clean { &mut self.scan.unused } else { &mut self.scan.empty }.push(file.path);
         }
         let Some(file) = self.scan.files.pop() else { return Ok(()) };
         self.cut(&file, reader, self.stopped)?;
@@ -278,7 +283,7 @@ impl Scanner<'_> {
 
     /// The blocks of the file before must reach where this file's head says they ended.
     fn check_previous_end(&self, header: &BlockHeader) -> Result<(), Stop> {
-        match self.scan.files.last() {
+        match self.headless.first().map(|(file, _)| file).or(self.scan.files.last()) {
             Some(previous) if previous.end != header.prev_end => {
                 let what = format!("blocks end here, but the next file says they reach {}", header.prev_end);
                 Err(Stop::Open(damage(previous, previous.end, what)))

@@ -94,7 +94,8 @@ fn nothing_is_lost(backend: Backend) {
                 Journal::open(config, Arc::new(disk))
                     .unwrap_or_else(|error| panic!("cut {cut} seed {seed}: {error}"))
             };
-            let (journal, found) = opened(crashed(), tiny());
+            let crashed_once = crashed();
+            let (journal, found) = opened(crashed_once.clone(), tiny());
             let range = journal.entries(STREAM);
             let acknowledged = entries.len() as u64;
             assert!(
@@ -115,6 +116,9 @@ fn nothing_is_lost(backend: Backend) {
             assert_eq!(metrics.sidecar_misses, 0, "cut {cut} seed {seed}");
             evicted += u64::from(metrics.evicted_rows > 0);
             append(&journal, STREAM, vec![entry(range.end, 100)]).unwrap();
+            drop(journal);
+            let (again, _) = opened(crashed_once, tiny());
+            assert_eq!(again.entries(STREAM), range.start..range.end + 1, "cut {cut} seed {seed}");
         }
     }
     assert!(evicted > operations, "rows left memory after most of {operations} cuts: {evicted} times");
