@@ -56,8 +56,10 @@ struct Load(Arc<Shared>);
 struct Shared {
     journal: Journal,
     payload: Bytes,
-    /// Held for a number and its append, which must agree in their order.
+    /// Held for numbers and their appends, which must agree in their order.
     next: Mutex<u64>,
+    /// Appends that are to be made by whoever holds that.
+    due: AtomicU64,
     /// Appends of this run that are still to be made.
     left: AtomicU64,
     done: Mutex<mpsc::Receiver<()>>,
@@ -73,23 +75,35 @@ impl Load {
             journal,
             payload,
             next: Mutex::new(0),
+            due: AtomicU64::new(0),
             left: AtomicU64::new(0),
             done: Mutex::new(done),
             tell,
         }))
     }
 
-    /// Appends `many` records; whoever answers them appends the next, so that as many are outstanding at every commit.
+    /// Has `many` records appended; whoever answers them has the next appended, so that as many are outstanding at every
+    /// commit. Never waits: an append may answer before it returns, and then this is called from within it.
     fn append(&self, many: u64) {
-        let Shared { journal, payload, next, .. } = &*self.0;
-        let mut next = next.lock().unwrap();
+        let due = &self.0.due;
+        due.fetch_add(1, Ordering::AcqRel);
+        while due.load(Ordering::Acquire) > 0
+            && let Ok(mut next) = self.0.next.try_lock()
+        {
+            while due.fetch_update(Ordering::AcqRel, Ordering::Acquire, |due| due.checked_sub(1)).is_ok() {
+                self.append_at(*next, many);
+                *next += many;
+            }
+        }
+    }
+
+    fn append_at(&self, first: u64, many: u64) {
+        let Shared { journal, payload, .. } = &*self.0;
         let entry = |index| {
             let payload = payload.clone();
             Entry { kind: EntryKind::Normal, term: 1, leader: 1, index, payload }
         };
-        let entries = (*next..*next + many).map(entry).collect();
-        *next += many;
-        let index = *next - 1;
+        let entries = (first..first + many).map(entry).collect();
         let load = self.clone();
         let done = move |outcome: Result<_, _>| {
             outcome.unwrap();
@@ -101,6 +115,7 @@ impl Load {
         };
         journal.append(STREAM, entries, Box::new(done)).unwrap();
         // What a topic with retention does: old files are there to be written again.
+        let index = first + many - 1;
         if index % 16_384 >= 16_384 - many {
             let at = weir_journal::LogPosition { term: 1, leader: 1, index: index.saturating_sub(8_192) };
             journal.note_purged(STREAM, at);
