@@ -51,6 +51,15 @@ fn entry(index: u64, bytes: usize) -> Entry {
     Entry { kind: EntryKind::Normal, term: 1, leader: 1, index, payload }
 }
 
+/// Lets the disk go on when a test ends, also when it fails: a journal that is dropped waits for what is written.
+struct GoesOn<'a>(&'a SimDisk);
+
+impl Drop for GoesOn<'_> {
+    fn drop(&mut self) {
+        self.0.go_on();
+    }
+}
+
 /// A completion and where its answer arrives.
 fn waiter() -> (Completion, mpsc::Receiver<Result<Synced, Arc<Failure>>>) {
     let (tx, rx) = mpsc::channel();

@@ -382,6 +382,8 @@ impl Writer {
             Failure::Write { path: next.path.clone(), pos: FILE_HEADER_BYTES, len, source }
         };
         let len = self.seal(&header, &*handle, FILE_HEADER_BYTES).map_err(write)?;
+        // Before the files behind may go: what is restated here is nowhere else then. Past the page cache it is durable.
+        handle.sync().map_err(|source| Failure::Sync { path: next.path.clone(), source })?;
         core.lock().files.push_back(LiveFile {
             seq: next.seq,
             handle,

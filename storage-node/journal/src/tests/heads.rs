@@ -28,3 +28,47 @@ fn a_truncation_that_begins_a_file_is_understood_when_the_files_before_it_are_go
     assert_eq!(journal.entries(STREAM), end + 1..end + 4);
     assert_eq!(read_all(&journal, STREAM), replaced[3..]);
 }
+
+/// Facts of streams whose entries are all purged are in the newest head alone.
+#[test]
+fn older_files_stay_until_what_they_say_is_said_again_durably() {
+    for (backend, sync) in [
+        (Backend::Pwrite, SyncMode::Always),
+        (Backend::Direct, SyncMode::Always),
+        (Backend::Pwrite, SyncMode::Os),
+    ] {
+        let disk = SimDisk::new();
+        let config = || JournalConfig { backend, sync, ..tiny() };
+        let (journal, _) = Journal::open(config(), Arc::new(disk.clone())).unwrap();
+        let _goes_on = GoesOn(&disk);
+        let (done, answer) = waiter();
+        journal.save_vote(STREAM, Bytes::from_static(b"vote"), done).unwrap();
+        answer.recv().unwrap().unwrap();
+        // Fifteen blocks of 4 KiB, of which three are left.
+        append(&journal, STREAM, (0..10).map(|index| entry(index, 3_900)).collect()).unwrap();
+        journal.note_purged(STREAM, LogPosition { term: 1, leader: 1, index: 9 });
+        let (done, answer) = waiter();
+        journal.flush(STREAM, done).unwrap();
+        answer.recv().unwrap().unwrap();
+        until("the next file is there", || journal.knows_of_next_file());
+        disk.stall_syncs();
+        let entries = vec![entry(10, 3_900), entry(11, 3_900), entry(12, 3_900)];
+        journal.append(STREAM, entries, Box::new(|_| {})).unwrap();
+        until("the next file is begun", || disk.is_waited_for() || journal.metrics().rotations == 1);
+        until("what may go is gone", || disk.is_waited_for() || journal.metrics().recycled == 1);
+        for seed in 0..200 {
+            let crashed = disk.after_crash(seed);
+            let (_, found) = Journal::open(config(), Arc::new(crashed)).unwrap();
+            let stream = &found.streams[&STREAM];
+            assert_eq!(
+                (stream.vote.as_deref(), stream.purged.map(|purged| purged.index)),
+                (Some(&b"vote"[..]), Some(9)),
+                "{backend:?}, {sync:?}, seed {seed}"
+            );
+        }
+        disk.go_on();
+        journal.close();
+        let (_, found) = Journal::open(config(), Arc::new(disk.clone())).unwrap();
+        assert_eq!(found.streams[&STREAM].entries, 10..13, "{backend:?}, {sync:?}");
+    }
+}
