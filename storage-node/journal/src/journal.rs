@@ -453,6 +453,13 @@ impl Journal {
         inner.next.is_some() || inner.disk_full
     }
 
+    /// Whether the writer waits for work, and has for so long that a lone append may be written by who appends it.
+    #[cfg(test)]
+    pub(crate) fn rests(&self) -> bool {
+        let inner = self.core().lock();
+        inner.writer_waits && inner.pace.has_rested(std::time::Instant::now())
+    }
+
     /// The failure that stopped the journal, if one did.
     #[must_use]
     pub fn failure(&self) -> Option<Arc<Failure>> {

@@ -27,10 +27,12 @@ impl Pace {
     /// Whether appends are lone, the journal has rested for half as long as a commit takes, which is less than
     /// `longest`.
     pub(crate) fn is_slow_enough(&self, now: Instant, longest: Duration) -> bool {
-        let rested = self.ended.map(|ended| now.saturating_duration_since(ended));
-        self.lone_in_a_row >= IN_A_ROW_MIN
-            && self.took < longest
-            && rested.is_some_and(|rested| rested >= self.took / 2)
+        self.lone_in_a_row >= IN_A_ROW_MIN && self.took < longest && self.has_rested(now)
+    }
+
+    /// Whether the last commit ended half as long ago as a commit takes.
+    pub(crate) fn has_rested(&self, now: Instant) -> bool {
+        self.ended.is_some_and(|ended| now.saturating_duration_since(ended) >= self.took / 2)
     }
 }
 

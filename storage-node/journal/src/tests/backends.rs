@@ -62,7 +62,7 @@ fn a_start_does_not_fill_the_file_again_that_was_prepared() {
         until("the next file is prepared", || journal.metrics().prepared_bytes == 2 * ((256 << 10) + header));
         drop(journal);
         let journal = begin();
-        until("it is prepared again", || journal.metrics().prepared_bytes > 0);
+        until("it is prepared again", || journal.knows_of_next_file());
         assert_eq!(journal.metrics().prepared_bytes, header, "only its header is written");
         // It is the next one, and holds what is written on.
         for index in 0..13 {
@@ -99,7 +99,7 @@ fn a_file_whose_head_was_cut_off_in_the_middle_is_not_written_into_again() {
             next - 1,
             "what was written with the head is cut off with it"
         );
-        until("the second file is made again", || journal.metrics().prepared_bytes > 0);
+        until("the second file is made again", || journal.knows_of_next_file());
         assert!(journal.metrics().prepared_bytes > 256 << 10, "with zeros: {:?}", journal.metrics());
         append(&journal, STREAM, vec![entry(next - 1, 20_000), entry(next, 20_000)]).unwrap();
         drop(journal);
