@@ -5,7 +5,8 @@ use bytes::Bytes;
 use weir_protocol::batch::Batch;
 use weir_protocol::checksum::crc32c;
 use weir_tier::pack::{
-    BlockCodec, Footer, PackError, PackWriter, PackedPartition, TRAILER_BYTES, Trailer, batches, read_block,
+    BlockCodec, Footer, PackError, PackWriter, PackedPartition, PieceMemory, TRAILER_BYTES, Trailer, batches,
+    read_block,
 };
 
 /// Packs: as they come, and with both checksums of the end made right so that rows and blocks are reached.
@@ -25,7 +26,7 @@ pub fn pack(data: &[u8]) {
 fn whole(pack: &Bytes) {
     let Ok(trailer) = Trailer::decode(pack, pack.len() as u64) else { return };
     let Ok(rows) = read(pack, &trailer) else { return };
-    let mut writer = PackWriter::new(trailer.identity, BlockCodec::Raw);
+    let mut writer = PackWriter::new(trailer.identity, BlockCodec::Raw, &PieceMemory::default());
     for (partition, batch) in &rows {
         let header = batch.header();
         if writer.push(*partition, header.base_offset, header.base_ts, batch).is_err() {
@@ -33,9 +34,9 @@ fn whole(pack: &Bytes) {
             return;
         }
     }
-    let mut again = writer.take_ready().to_vec();
+    let mut again = writer.take_ready();
     again.extend(writer.finish().0);
-    let again = Bytes::from(again);
+    let again = Bytes::from(again.concat());
     let trailer = Trailer::decode(&again, again.len() as u64).expect("written just now");
     assert_eq!(read(&again, &trailer).expect("written just now"), rows);
 }

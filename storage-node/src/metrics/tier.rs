@@ -26,6 +26,7 @@ pub struct TierMetrics {
     snapshots: IntCounter,
     snapshot_bytes: IntCounter,
     exported_at: Gauge,
+    pack_memory: IntGauge,
     lag: GaugeVec,
     watched: Arc<Mutex<Option<Watched>>>,
 }
@@ -56,6 +57,11 @@ impl TierMetrics {
             "When the newest manifest was written, in seconds since the epoch: what a restore would start from.",
         )?;
         registry.register(Box::new(exported_at.clone()))?;
+        let pack_memory = IntGauge::new(
+            "weir_tier_pack_memory_bytes",
+            "Memory that packs are made in: on its way to the store, or kept for the next pack.",
+        )?;
+        registry.register(Box::new(pack_memory.clone()))?;
         let metrics = Self {
             sealed_bytes: counter("weir_tier_sealed_bytes_total", "Bytes of batches that packs took over.")?,
             pack_bytes: counter("weir_tier_pack_bytes_total", "Bytes of these packs.")?,
@@ -81,6 +87,7 @@ impl TierMetrics {
             )?,
             snapshot_bytes: counter("weir_tier_snapshot_bytes_total", "Bytes of these objects.")?,
             exported_at,
+            pack_memory,
             lag,
             watched: Arc::default(),
         };
@@ -132,6 +139,11 @@ impl TierMetrics {
     /// All states are in the store, and a manifest names them.
     pub fn exported(&self, now: TimestampMs) {
         self.exported_at.set(Duration::from_millis(now.0).as_secs_f64());
+    }
+
+    /// How much memory packs are made in.
+    pub fn pack_memory(&self, bytes: u64) {
+        self.pack_memory.set(i64::try_from(bytes).unwrap_or(i64::MAX));
     }
 
     /// Counts a round that failed.

@@ -22,7 +22,7 @@ use weir_tier::pack::{PackIdentity, PackWriter};
 use weir_tier::store::{PackName, Upload};
 
 use super::compaction::{Left, Rules, Standing, Window, object_bytes};
-use super::making::{SealError, commit, finish, pack, seal_of};
+use super::making::{SealError, commit, finish, pack, seal_of, send};
 use super::newest::Newest;
 use super::rewriter::pace;
 use super::source::Source;
@@ -378,7 +378,7 @@ impl Compactor {
         let (term, cluster) = (Term(shard.shared.term()), self.tier.cluster);
         let name = PackName { cluster, shard: shard.shard, first, last, term, attempt: Ulid::new() };
         let identity = PackIdentity { cluster, shard: shard.shard, term };
-        let mut writer = PackWriter::new(identity, self.tier.codec);
+        let mut writer = PackWriter::new(identity, self.tier.codec, &self.tier.pack_memory);
         let mut upload = self.tier.cold.store().upload(name.to_string());
         for run in runs {
             match self.copy(pass, seen, run, (writer, &mut upload), found).await {
@@ -425,7 +425,7 @@ impl Compactor {
             let kept = left.into_iter().map(|left| left.batch.unplaced()).collect();
             let (made, packed) = pack(&self.tier, writer, of_block, kept).await?;
             writer = made;
-            upload.write(packed?).await?;
+            send(upload, packed?).await?;
         }
         Ok(writer)
     }

@@ -1,5 +1,6 @@
 //! What making a pack takes, whatever goes into it.
 
+use bytes::Bytes;
 use prost::Message as _;
 use weir_journal::Class;
 use weir_protocol::batch::Batch;
@@ -52,7 +53,7 @@ impl From<Refusal> for SealError {
 /// Closes a pack and its upload; on return the object is verified.
 pub(super) async fn finish(writer: PackWriter, mut upload: Upload) -> Result<PackSummary, SealError> {
     let (rest, summary) = writer.finish();
-    if let Err(error) = upload.write(rest).await {
+    if let Err(error) = send(&mut upload, rest).await {
         upload.abort().await;
         return Err(error.into());
     }
@@ -63,8 +64,16 @@ pub(super) async fn finish(writer: PackWriter, mut upload: Upload) -> Result<Pac
     Ok(summary)
 }
 
+/// Adds the next pieces of a pack to its upload.
+pub(super) async fn send(upload: &mut Upload, pieces: Vec<Bytes>) -> Result<(), StoreError> {
+    for piece in pieces {
+        upload.write(piece).await?;
+    }
+    Ok(())
+}
+
 /// A writer, and what it has ready to be sent.
-pub(super) type Packed = (PackWriter, Result<bytes::Bytes, SealError>);
+pub(super) type Packed = (PackWriter, Result<Vec<Bytes>, SealError>);
 
 /// Compresses on the background thread: it takes milliseconds.
 pub(super) async fn pack(

@@ -16,7 +16,7 @@ use weir_tier::store::{PackName, Upload};
 
 use super::compaction::Window;
 use super::compactor::Compactor;
-use super::making::{SealError, commit, finish, pack, seal_of};
+use super::making::{SealError, commit, finish, pack, seal_of, send};
 use super::plan::{LeftOut, Plan, Run, is_worth_it, plan};
 use super::source::Source;
 use crate::clock;
@@ -173,7 +173,7 @@ impl Rewriter {
     ) -> Result<PackSummary, SealError> {
         let identity = PackIdentity { cluster: name.cluster, shard: name.shard, term: name.term };
         let mut sources = self.sources(shard, plan, seen).await?;
-        let mut writer = PackWriter::new(identity, self.tier.codec);
+        let mut writer = PackWriter::new(identity, self.tier.codec, &self.tier.pack_memory);
         let mut upload = self.tier.cold.store().upload(name.to_string());
         for run in &plan.runs {
             let copied = async {
@@ -228,7 +228,7 @@ async fn copy_run(
             found.into_iter().map(|(row, batch)| ((run.key, row), batch.unplaced())).unzip();
         let (made, packed) = pack(tier, writer, of_block, found).await?;
         writer = made;
-        upload.write(packed?).await?;
+        send(upload, packed?).await?;
         pace(began, bytes).await;
     }
 }

@@ -16,7 +16,7 @@ use weir_tier::store::{Listed, PackName, StoreError};
 
 use super::deleting::Deleter;
 use super::exporter::{Exporter, ExporterError};
-use super::making::{PARTITIONS_MAX, SealError, commit, finish, pack_from_log, seal_of};
+use super::making::{PARTITIONS_MAX, SealError, commit, finish, pack_from_log, seal_of, send};
 use super::sweep;
 use super::unreadable::Unreadable;
 use crate::clock;
@@ -39,6 +39,8 @@ const PRESSURE_PERMILLE: u128 = 500;
 const SWEEP_EVERY: Duration = Duration::from_secs(3_600);
 /// When the manifest for that could not be written, it is tried again after this.
 const SWEEP_AGAIN: Duration = Duration::from_secs(60);
+/// Memory that packs were made in and that nothing needed for so long is given back.
+pub(super) const RELEASE_EVERY: Duration = Duration::from_secs(10);
 /// Objects that one search has in memory.
 const SWEEP_OBJECTS_MAX: usize = 100_000;
 
@@ -52,6 +54,7 @@ pub struct Sealer {
     /// When a shard may make a pack again because somebody waits for it.
     next_prompted: BTreeMap<ShardId, Instant>,
     next_sweep: Instant,
+    next_release: Instant,
     is_failing: bool,
 }
 
@@ -61,8 +64,20 @@ impl Sealer {
     pub fn new(tier: Arc<Tier>, shards: Arc<BTreeMap<ShardId, ShardHandle>>) -> Self {
         let exporter = Exporter::new(Arc::clone(&tier), Arc::clone(&shards));
         let (next_prompted, next_sweep) = (BTreeMap::new(), Instant::now());
+        let next_release = next_sweep + RELEASE_EVERY;
         let (deleter, unreadable) = (Deleter::default(), Unreadable::default());
-        Self { tier, shards, exporter, deleter, unreadable, next_prompted, next_sweep, is_failing: false }
+        let is_failing = false;
+        Self {
+            tier,
+            shards,
+            exporter,
+            deleter,
+            unreadable,
+            next_prompted,
+            next_sweep,
+            next_release,
+            is_failing,
+        }
     }
 
     /// Runs until the node stops. A pack that is being made then is left: its object is nobody's and is swept.
@@ -146,11 +161,21 @@ impl Sealer {
                     failed.push((ShardId::META, error));
                 }
             }
+            self.release_memory(Instant::now());
             if !failed.is_empty() {
                 ends.get_or_insert(Instant::now() + PAUSE);
             }
         }
         failed.into_iter().next().map_or(Ok(()), |(_, error)| Err(error))
+    }
+
+    /// Gives back now and then what packs are no longer made in.
+    pub(super) fn release_memory(&mut self, now: Instant) {
+        if now >= self.next_release {
+            self.next_release = now + RELEASE_EVERY;
+            self.tier.pack_memory.release_unused();
+        }
+        self.tier.metrics.pack_memory(self.tier.pack_memory.bytes());
     }
 
     /// Takes the states of the shards to the store when that is due, and looks now and then for what nobody needs.
@@ -242,7 +267,7 @@ impl Sealer {
         rows: &[(PartitionKey, BatchRow)],
     ) -> Result<PackSummary, SealError> {
         let identity = PackIdentity { cluster: name.cluster, shard: name.shard, term: name.term };
-        let mut writer = PackWriter::new(identity, self.tier.codec);
+        let mut writer = PackWriter::new(identity, self.tier.codec, &self.tier.pack_memory);
         let mut upload = self.tier.cold.store().upload(name.to_string());
         let mut is_paced = false;
         for step in steps(rows) {
@@ -252,9 +277,9 @@ impl Sealer {
                 Ok::<_, SealError>((made, result?))
             };
             let sent = match packed.await {
-                Ok((made, bytes)) => {
+                Ok((made, ready)) => {
                     writer = made;
-                    upload.write(bytes).await.map_err(SealError::from)
+                    send(&mut upload, ready).await.map_err(SealError::from)
                 }
                 Err(error) => {
                     upload.abort().await;

@@ -17,17 +17,19 @@ use std::time::Duration;
 use futures_util::poll;
 use prometheus::Registry;
 use prost::Message as _;
+use tokio::time::Instant;
 use weir_journal::{Class, LogPosition};
 use weir_protocol::batch::{BatchBuilder, Compression, Headers, RecordParts};
 use weir_protocol::error::ErrorCode;
-use weir_protocol::ids::{ClusterId, Incarnation, Offset, PartitionId, ShardId};
+use weir_protocol::ids::{ClusterId, Incarnation, Offset, PartitionId, ShardId, Term};
 use weir_protocol::rpc::{TopicConfig, TopicName};
 use weir_tier::cold::{CacheConfig, Cold};
 use weir_tier::faults::{Fault, Faults, Op, in_memory};
-use weir_tier::pack::BlockCodec;
+use weir_tier::pack::{BlockCodec, PackIdentity, PackWriter, PieceMemory};
 use weir_tier::snapshot::Exports;
 
 use super::Sealer;
+use super::sealer::RELEASE_EVERY;
 use crate::metrics::TierMetrics;
 use crate::node::RunningNode;
 use crate::node::tests::start;
@@ -73,6 +75,7 @@ impl Play {
             is_deposed: AtomicBool::new(false),
             metrics: TierMetrics::register(&Registry::new()).unwrap(),
             background: crate::background::Background::start().unwrap(),
+            pack_memory: PieceMemory::default(),
         });
         Self::with_node(node, tier, dir)
     }
@@ -228,6 +231,22 @@ async fn packs_are_made_without_pauses_up_to_what_somebody_waits_for() {
         hurried.push(play.tier.metrics.hurried_packs());
     }
     assert_eq!((play.packs(1), &hurried[..]), ((3, 0), &[0, 1, 1][..]));
+    play.stop().await;
+}
+
+#[tokio::test]
+async fn what_packs_were_made_in_is_given_back_when_no_more_are_made() {
+    let mut play = Play::start(&Faults::default()).await;
+    let identity = PackIdentity { cluster: ClusterId(7), shard: ShardId(1), term: Term(1) };
+    drop(PackWriter::new(identity, BlockCodec::Raw, &play.tier.pack_memory));
+    let begun = Instant::now();
+    let mut held = Vec::new();
+    // What was used since the last time stays.
+    for rests in [Duration::ZERO, RELEASE_EVERY, RELEASE_EVERY + RELEASE_EVERY / 2, 2 * RELEASE_EVERY] {
+        play.sealer.release_memory(begun + rests);
+        held.push(play.tier.pack_memory.bytes() > 0);
+    }
+    assert_eq!(held, [true, true, true, false]);
     play.stop().await;
 }
 

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use weir_protocol::ids::{ClusterId, ShardId};
 use weir_tier::cold::{CacheConfig, Cold, PackRef};
-use weir_tier::pack::BlockCodec;
+use weir_tier::pack::{BlockCodec, PieceMemory};
 use weir_tier::snapshot::{ExportError, Exports};
 use weir_tier::store::{OpenError, PackName, Store, StoreConfig};
 
@@ -86,8 +86,10 @@ pub struct Tier {
     pub(crate) dedupe_rows: u32,
     /// Counters.
     pub(crate) metrics: TierMetrics,
-    /// Where packs are made.
+    /// The thread on which packs are made.
     pub(crate) background: Background,
+    /// What they are made in.
+    pub(crate) pack_memory: PieceMemory,
 }
 
 /// While somebody waits for it, each shard makes a pack, and the node a manifest, no more often than this.
@@ -144,6 +146,7 @@ impl Tier {
             dedupe_rows: layout.dedupe_rows,
             metrics,
             background: Background::start().map_err(TierError::Thread)?,
+            pack_memory: PieceMemory::default(),
         }))
     }
 

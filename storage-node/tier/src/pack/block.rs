@@ -8,6 +8,7 @@ use weir_protocol::limits::BATCH_BYTES_MAX;
 
 use super::error::PackError;
 use super::footer::BlockRow;
+use super::pieces::Written;
 use super::{PackedPartition, u32_at, u64_at};
 
 /// Bytes of a block's header.
@@ -47,7 +48,7 @@ pub enum BlockCodec {
 /// | 28     | 4    | CRC-32C of bytes 0 to 28 and of the stored bytes |
 /// | 32     |      | the batches, each with base offset, base time and partition stamped, compressed by codec |
 pub(super) fn put_block(
-    out: &mut Vec<u8>,
+    out: &mut Written,
     codec: BlockCodec,
     first: Offset,
     partition: PackedPartition,
@@ -64,8 +65,8 @@ pub(super) fn put_block(
     header[24..28].copy_from_slice(&partition.1.0.to_le_bytes());
     let crc = checksum(&header, stored);
     header[28..32].copy_from_slice(&crc.to_le_bytes());
-    out.extend_from_slice(&header);
-    out.extend_from_slice(stored);
+    out.write(&header);
+    out.write(stored);
     narrow(BLOCK_HEADER_BYTES + stored.len())
 }
 

@@ -14,6 +14,7 @@ mod block;
 mod compressing;
 mod error;
 mod footer;
+mod pieces;
 mod trailer;
 mod writer;
 
@@ -24,6 +25,7 @@ pub use block::{BLOCK_HEADER_BYTES, BLOCK_RAW_BYTES_MAX, BLOCK_RAW_BYTES_TARGET,
 pub use block::{batches, read_block};
 pub use error::PackError;
 pub use footer::{BLOCK_ROW_BYTES, BlockRow, FOOTER_BYTES_MAX, Footer, PARTITION_ROW_BYTES, PartitionRow};
+pub use pieces::PieceMemory;
 pub use trailer::{HEADER_BYTES, PackIdentity, TRAILER_BYTES, Trailer};
 pub use writer::{PackSummary, PackWriter, PushError};
 

@@ -28,16 +28,14 @@ fn batch(values: &[Vec<u8>]) -> Batch {
 type Row = (PackedPartition, Offset, TimestampMs, Batch);
 
 fn write(rows: &[Row], codec: BlockCodec) -> (Bytes, PackSummary) {
-    let mut writer = PackWriter::new(identity(), codec);
+    let mut writer = PackWriter::new(identity(), codec, &PieceMemory::default());
     let mut bytes = Vec::new();
     for (partition, first, ts, batch) in rows {
         writer.push(*partition, *first, *ts, batch).unwrap();
-        if writer.ready_bytes() > 0 {
-            bytes.extend(writer.take_ready());
-        }
+        bytes.extend(writer.take_ready().concat());
     }
     let (rest, summary) = writer.finish();
-    bytes.extend(rest);
+    bytes.extend(rest.concat());
     assert_eq!(summary.pack_bytes, bytes.len() as u64);
     assert_eq!(summary.crc32c, weir_protocol::checksum::crc32c(&bytes));
     (bytes.into(), summary)
@@ -177,7 +175,7 @@ fn any_offset_and_any_time_is_found_with_one_block() {
 
 #[test]
 fn batches_out_of_order_are_refused_and_change_nothing() {
-    let mut writer = PackWriter::new(identity(), BlockCodec::Raw);
+    let mut writer = PackWriter::new(identity(), BlockCodec::Raw, &PieceMemory::default());
     let one = batch(&[b"a".to_vec(), b"b".to_vec()]);
     writer.push(key(1, 1), Offset(4), TimestampMs(9), &one).unwrap();
     for (partition, first, ts) in [

@@ -2,13 +2,14 @@
 
 use bytes::Bytes;
 use weir_protocol::batch::Batch;
-use weir_protocol::checksum::{Crc32c, crc32c};
+use weir_protocol::checksum::crc32c;
 use weir_protocol::ids::{Offset, TimestampMs};
 
 use super::PackedPartition;
 use super::block::{BLOCK_RAW_BYTES_TARGET, BlockCodec, put_block};
 use super::compressing::Compressing;
 use super::footer::{BLOCK_ROW_BYTES, BlockRow, FOOTER_BYTES_MAX, Footer, PARTITION_ROW_BYTES, PartitionRow};
+use super::pieces::{PieceMemory, Written};
 use super::trailer::{PackIdentity, Trailer};
 
 /// Why a batch was not taken. The pack is as it was before.
@@ -35,14 +36,12 @@ pub struct PackSummary {
     pub partitions: Vec<PartitionRow>,
 }
 
-/// Writes one pack. Holds one block's batches and what they are compressed to, what was not taken yet, and 40 bytes per block:
-/// the caller bounds memory by taking what is ready after every push.
+/// Writes one pack. Holds one block's batches and what they are compressed to, a piece of a MiB, what was not taken yet, and 40
+/// bytes per block: the caller bounds memory by taking what is ready after every push.
 pub struct PackWriter {
     identity: PackIdentity,
     compressing: Compressing,
-    ready: Vec<u8>,
-    taken: u64,
-    crc: Crc32c,
+    written: Written,
     partitions: Vec<PartitionRow>,
     blocks: Vec<BlockRow>,
     /// Batches of the block that is being filled: all of the last partition.
@@ -52,15 +51,15 @@ pub struct PackWriter {
 }
 
 impl PackWriter {
-    /// An empty pack.
+    /// An empty pack, which is made in `memory`.
     #[must_use]
-    pub fn new(identity: PackIdentity, codec: BlockCodec) -> Self {
+    pub fn new(identity: PackIdentity, codec: BlockCodec, memory: &PieceMemory) -> Self {
+        let mut written = Written::new(memory.clone());
+        written.write(&Trailer::header());
         Self {
             identity,
             compressing: Compressing::new(codec),
-            ready: Trailer::header().to_vec(),
-            taken: 0,
-            crc: Crc32c::new(),
+            written,
             partitions: Vec::new(),
             blocks: Vec::new(),
             open: Vec::with_capacity(BLOCK_RAW_BYTES_TARGET),
@@ -112,26 +111,16 @@ impl PackWriter {
         Ok(())
     }
 
-    /// Bytes that can be taken now.
-    #[must_use]
-    pub fn ready_bytes(&self) -> usize {
-        self.ready.len()
-    }
-
-    /// Takes what is ready: the next bytes of the object.
-    pub fn take_ready(&mut self) -> Bytes {
-        self.crc.update(&self.ready);
-        self.taken += self.ready.len() as u64;
-        // As much again is likely to come, and what grows by doubling is copied about twice.
-        let next = Vec::with_capacity(self.ready.len());
-        std::mem::replace(&mut self.ready, next).into()
+    /// Takes what is ready: the next bytes of the object, in pieces whose memory is used again when they are dropped.
+    pub fn take_ready(&mut self) -> Vec<Bytes> {
+        self.written.take_full()
     }
 
     /// Closes the pack: the last bytes of the object, and what it holds.
     #[must_use]
-    pub fn finish(mut self) -> (Bytes, PackSummary) {
+    pub fn finish(mut self) -> (Vec<Bytes>, PackSummary) {
         self.close_block();
-        let footer_pos = self.position();
+        let footer_pos = self.written.bytes();
         let count = |rows: usize| u32::try_from(rows).expect("the footer's size is limited");
         let (partitions, blocks) = (count(self.partitions.len()), count(self.blocks.len()));
         let footer = Footer::new(std::mem::take(&mut self.partitions), std::mem::take(&mut self.blocks));
@@ -145,21 +134,17 @@ impl PackWriter {
             footer_crc: crc32c(&bytes),
         };
         trailer.pack_bytes = footer_pos + trailer.tail_bytes();
-        self.ready.extend_from_slice(&bytes);
-        self.ready.extend_from_slice(&trailer.encode());
-        let rest = self.take_ready();
-        assert_eq!(self.taken, trailer.pack_bytes, "a pack is as long as its trailer says");
+        self.written.write(&bytes);
+        self.written.write(&trailer.encode());
+        assert_eq!(self.written.bytes(), trailer.pack_bytes, "a pack is as long as its trailer says");
+        let (rest, crc32c) = self.written.finish();
         let summary = PackSummary {
             pack_bytes: trailer.pack_bytes,
-            crc32c: self.crc.finish(),
+            crc32c,
             tail_bytes: trailer.tail_bytes(),
             partitions: footer.partitions().to_vec(),
         };
         (rest, summary)
-    }
-
-    fn position(&self) -> u64 {
-        self.taken + self.ready.len() as u64
     }
 
     /// Room in the footer for the open block, another one, and perhaps another partition.
@@ -188,12 +173,12 @@ impl PackWriter {
         if self.open.is_empty() {
             return;
         }
-        let pos = self.position();
+        let pos = self.written.bytes();
         let (first, first_ts, last_ts) = self.open_at;
         let row = self.partitions.last_mut().expect("an open block has a partition");
         row.blocks += 1;
         let (codec, stored) = self.compressing.compress(&self.open);
-        let stored_bytes = put_block(&mut self.ready, codec, first, row.partition, stored, self.open.len());
+        let stored_bytes = put_block(&mut self.written, codec, first, row.partition, stored, self.open.len());
         let raw_bytes = u32::try_from(self.open.len()).expect("blocks are limited to a few MiB");
         self.blocks.push(BlockRow { pos, first, first_ts, last_ts, stored_bytes, raw_bytes });
         self.open.clear();

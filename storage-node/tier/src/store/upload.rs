@@ -40,7 +40,7 @@ pub struct Uploaded {
 }
 
 /// An upload in progress. Holds one part at most, and the parts under way, which have permits of the store's budget. They are the
-/// pieces that were written, with the buffers that those are of: of a pack up to three times their bytes.
+/// pieces that were written, with the buffers that those are of: those of a pack have no room left but in the last.
 ///
 /// Nobody sees the object before [`Upload::finish`] returns. Dropped, its parts may stay in the store until its own rule
 /// for unfinished uploads removes them; [`Upload::abort`] removes them now.

@@ -13,8 +13,8 @@ use weir_protocol::batch::{BatchBuilder, Compression, Headers, RecordParts};
 use weir_protocol::ids::{ClusterId, Incarnation, LogIndex, Offset, PartitionId, ShardId, Term, TimestampMs};
 use weir_tier::cold::{CacheConfig, Cold, PackRef};
 use weir_tier::faults::{Fault, Faults, FaultyStore, Op};
-use weir_tier::pack::{BlockCodec, PackIdentity, PackWriter, PackedPartition, batches};
-use weir_tier::store::{PackName, Store, StoreConfig};
+use weir_tier::pack::{BlockCodec, PackIdentity, PackWriter, PackedPartition, PieceMemory, batches};
+use weir_tier::store::{PackName, Store, StoreConfig, Upload};
 
 const PARTITION: PackedPartition = (Incarnation(9), PartitionId(1));
 const BATCHES: u64 = 24;
@@ -39,21 +39,27 @@ async fn put(store: &Store, shard: u32, named: u32) -> PackRef {
     put_values(store, shard, named, (0..BATCHES).map(value)).await
 }
 
+async fn send(upload: &mut Upload, pieces: Vec<Bytes>) {
+    for piece in pieces {
+        upload.write(piece).await.unwrap();
+    }
+}
+
 /// The same of any values.
 async fn put_values(store: &Store, shard: u32, named: u32, values: impl Iterator<Item = Vec<u8>>) -> PackRef {
     let name = name(named);
     let identity = PackIdentity { cluster: name.cluster, shard: ShardId(shard), term: name.term };
-    let mut writer = PackWriter::new(identity, BlockCodec::Zstd);
+    let mut writer = PackWriter::new(identity, BlockCodec::Zstd, &PieceMemory::default());
     let mut upload = store.upload(name.to_string());
     for (n, value) in (0..).zip(values) {
         let mut batch = BatchBuilder::anonymous();
         batch.push(RecordParts { key: None, headers: &Headers::default(), value: &value }).unwrap();
         let batch = batch.build(Compression::None).unwrap();
         writer.push(PARTITION, Offset(n), TimestampMs(n), &batch).unwrap();
-        upload.write(writer.take_ready()).await.unwrap();
+        send(&mut upload, writer.take_ready()).await;
     }
     let (rest, summary) = writer.finish();
-    upload.write(rest).await.unwrap();
+    send(&mut upload, rest).await;
     upload.finish().await.unwrap();
     PackRef { name, bytes: summary.pack_bytes, tail_bytes: summary.tail_bytes, life_shift: 0 }
 }
