@@ -35,7 +35,7 @@ impl Core {
     /// The writer's place, if what is in the queue is a lone append and the writer rests. Until it is given back nobody wakes
     /// the writer, and he takes nothing.
     pub(crate) fn claim(&self, inner: &mut Inner) -> Option<Claim<'_>> {
-        inner.may_be_claimed(&self.config, Instant::now()).then(|| {
+        inner.may_be_claimed(&self.config, Instant::now).then(|| {
             (inner.writer_waits, inner.claimed_by) = (false, Some(std::thread::current().id()));
             Claim(self)
         })
@@ -43,7 +43,7 @@ impl Core {
 }
 
 impl Inner {
-    fn may_be_claimed(&mut self, config: &JournalConfig, now: Instant) -> bool {
+    fn may_be_claimed(&mut self, config: &JournalConfig, now: impl FnOnce() -> Instant) -> bool {
         // Who closes waits for the writer alone, and then gives up the directory.
         let rests = self.writer_waits && !self.closing;
         let is_plain = config.sync == SyncMode::Always && config.min_fsync_interval.is_zero();
@@ -51,7 +51,7 @@ impl Inner {
         let has_room =
             self.files.back().is_some_and(|file| file.file_bytes - file.end >= config.max_block_bytes);
         let is_lone = rests && is_plain && has_room && is_lone(self.queue.make_contiguous());
-        is_lone && self.pace.is_slow_enough(now, config.inline_commit_max)
+        is_lone && self.pace.is_slow_enough(now(), config.inline_commit_max)
     }
 
     /// Whether this thread is writing in the writer's place.
@@ -105,7 +105,7 @@ mod tests {
         let claimed = |change: fn(&mut Inner, &mut JournalConfig)| {
             let (mut inner, mut config) = (lone(now), config.clone());
             change(&mut inner, &mut config);
-            inner.may_be_claimed(&config, now)
+            inner.may_be_claimed(&config, || now)
         };
         assert!(claimed(|_, _| {}));
         // The writer may have ended already, and the directory be given up at any moment.
