@@ -10,6 +10,7 @@ use prometheus::proto::MetricFamily;
 use prometheus::{Gauge, GaugeVec, IntCounter, IntCounterVec, IntGauge, Opts, Registry};
 use weir_protocol::ids::{ShardId, TimestampMs};
 use weir_tier::cold::Cold;
+use weir_tier::pack::PieceMemory;
 
 /// Counters of cold data; clones share them.
 #[derive(Clone)]
@@ -26,7 +27,6 @@ pub struct TierMetrics {
     snapshots: IntCounter,
     snapshot_bytes: IntCounter,
     exported_at: Gauge,
-    pack_memory: IntGauge,
     lag: GaugeVec,
     watched: Arc<Mutex<Option<Watched>>>,
 }
@@ -36,6 +36,7 @@ pub struct TierMetrics {
 struct Watched {
     cold: Cold,
     memory_bytes_max: usize,
+    pack_memory: PieceMemory,
 }
 
 impl TierMetrics {
@@ -57,11 +58,6 @@ impl TierMetrics {
             "When the newest manifest was written, in seconds since the epoch: what a restore would start from.",
         )?;
         registry.register(Box::new(exported_at.clone()))?;
-        let pack_memory = IntGauge::new(
-            "weir_tier_pack_memory_bytes",
-            "Memory that packs are made in: on its way to the store, or kept for the next pack.",
-        )?;
-        registry.register(Box::new(pack_memory.clone()))?;
         let metrics = Self {
             sealed_bytes: counter("weir_tier_sealed_bytes_total", "Bytes of batches that packs took over.")?,
             pack_bytes: counter("weir_tier_pack_bytes_total", "Bytes of these packs.")?,
@@ -87,7 +83,6 @@ impl TierMetrics {
             )?,
             snapshot_bytes: counter("weir_tier_snapshot_bytes_total", "Bytes of these objects.")?,
             exported_at,
-            pack_memory,
             lag,
             watched: Arc::default(),
         };
@@ -95,9 +90,9 @@ impl TierMetrics {
         Ok(metrics)
     }
 
-    /// The store and the cache in front of it, of at most `memory_bytes_max`, once there are any.
-    pub fn watch(&self, cold: Cold, memory_bytes_max: usize) {
-        *self.watched.lock() = Some(Watched { cold, memory_bytes_max });
+    /// The store and the cache in front of it, of at most `memory_bytes_max`, and what packs are made in, once there are any.
+    pub fn watch(&self, cold: Cold, memory_bytes_max: usize, pack_memory: PieceMemory) {
+        *self.watched.lock() = Some(Watched { cold, memory_bytes_max, pack_memory });
     }
 
     /// Counts a pack that was committed.
@@ -141,11 +136,6 @@ impl TierMetrics {
         self.exported_at.set(Duration::from_millis(now.0).as_secs_f64());
     }
 
-    /// How much memory packs are made in.
-    pub fn pack_memory(&self, bytes: u64) {
-        self.pack_memory.set(i64::try_from(bytes).unwrap_or(i64::MAX));
-    }
-
     /// Counts a round that failed.
     pub fn failed(&self) {
         self.failures.inc();
@@ -170,7 +160,7 @@ impl StoreCollector {
         Ok(collector)
     }
 
-    fn counters(&self) -> prometheus::Result<[Box<dyn Collector>; 5]> {
+    fn counters(&self) -> prometheus::Result<[Box<dyn Collector>; 6]> {
         let by = |name, help, label| IntCounterVec::new(Opts::new(name, help), &[label]);
         let requests = by("weir_tier_requests_total", "Requests to the object store.", "request")?;
         let bytes = by("weir_tier_request_bytes_total", "Bytes to and from the object store.", "request")?;
@@ -179,10 +169,15 @@ impl StoreCollector {
         let memory = IntGauge::new("weir_tier_cache_memory_bytes", "Blocks of packs in memory.")?;
         let memory_max =
             IntGauge::new("weir_tier_cache_memory_bytes_max", "Blocks of packs kept in memory.")?;
-        if let Some(Watched { cold, memory_bytes_max }) = self.watched.lock().clone() {
+        let making = IntGauge::new(
+            "weir_tier_pack_memory_bytes",
+            "Memory that packs are made in: on its way to the store, or kept for the next pack.",
+        )?;
+        if let Some(Watched { cold, memory_bytes_max, pack_memory }) = self.watched.lock().clone() {
             let signed = |bytes: usize| i64::try_from(bytes).unwrap_or(i64::MAX);
             memory.set(signed(cold.memory_bytes()));
             memory_max.set(signed(memory_bytes_max));
+            making.set(i64::try_from(pack_memory.bytes()).unwrap_or(i64::MAX));
             let (store, cold) = (cold.store().metrics(), cold.metrics());
             let set = |counters: &IntCounterVec, label: &str, value: &AtomicU64| {
                 counters.with_label_values(&[label]).inc_by(value.load(Ordering::Relaxed));
@@ -197,7 +192,14 @@ impl StoreCollector {
             set(&blocks, "missed", &cold.missed);
             set(&blocks, "fetched", &cold.fetched);
         }
-        Ok([Box::new(requests), Box::new(bytes), Box::new(blocks), Box::new(memory), Box::new(memory_max)])
+        Ok([
+            Box::new(requests),
+            Box::new(bytes),
+            Box::new(blocks),
+            Box::new(memory),
+            Box::new(memory_max),
+            Box::new(making),
+        ])
     }
 }
 

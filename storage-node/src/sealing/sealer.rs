@@ -175,7 +175,6 @@ impl Sealer {
             self.next_release = now + RELEASE_EVERY;
             self.tier.pack_memory.release_unused();
         }
-        self.tier.metrics.pack_memory(self.tier.pack_memory.bytes());
     }
 
     /// Takes the states of the shards to the store when that is due, and looks now and then for what nobody needs.

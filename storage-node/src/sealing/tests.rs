@@ -239,14 +239,23 @@ async fn what_packs_were_made_in_is_given_back_when_no_more_are_made() {
     let mut play = Play::start(&Faults::default()).await;
     let identity = PackIdentity { cluster: ClusterId(7), shard: ShardId(1), term: Term(1) };
     drop(PackWriter::new(identity, BlockCodec::Raw, &play.tier.pack_memory));
+    let registry = Registry::new();
+    let metrics = TierMetrics::register(&registry).unwrap();
+    metrics.watch(play.tier.cold.clone(), 1 << 20, play.tier.pack_memory.clone());
+    let scraped = || {
+        let families = registry.gather();
+        let told = families.iter().find(|family| family.name() == "weir_tier_pack_memory_bytes");
+        told.unwrap().get_metric()[0].get_gauge().get_value()
+    };
     let begun = Instant::now();
     let mut held = Vec::new();
     // What was used since the last time stays.
     for rests in [Duration::ZERO, RELEASE_EVERY, RELEASE_EVERY + RELEASE_EVERY / 2, 2 * RELEASE_EVERY] {
         play.sealer.release_memory(begun + rests);
-        held.push(play.tier.pack_memory.bytes() > 0);
+        held.push(scraped());
     }
-    assert_eq!(held, [true, true, true, false]);
+    let piece = f64::from(1 << 20);
+    assert_eq!(held, [piece, piece, piece, 0.0]);
     play.stop().await;
 }
 

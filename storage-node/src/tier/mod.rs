@@ -124,7 +124,8 @@ impl Tier {
             folder: config.data_dir.join(CACHE_FOLDER),
         };
         let cold = Cold::open(store, cache).await.map_err(TierError::Cache)?;
-        metrics.watch(cold.clone(), config.cache_memory_bytes);
+        let pack_memory = PieceMemory::default();
+        metrics.watch(cold.clone(), config.cache_memory_bytes, pack_memory.clone());
         let codec = match config.pack_codec {
             PackCodec::None => BlockCodec::Raw,
             PackCodec::Lz4 => BlockCodec::Lz4,
@@ -146,7 +147,7 @@ impl Tier {
             dedupe_rows: layout.dedupe_rows,
             metrics,
             background: Background::start().map_err(TierError::Thread)?,
-            pack_memory: PieceMemory::default(),
+            pack_memory,
         }))
     }
 
