@@ -71,18 +71,6 @@ impl World {
             false => Err(String::from_utf8_lossy(&output.stderr).into_owned()),
         }
     }
-
-    /// `weir restore` while a node still runs. Something may have made it begin one more manifest, which then comes first:
-    /// who restores is told, and tries again. Nobody asks it for another, and by itself it writes one an hour.
-    fn restore_beside_a_node(&self, dir: &Path) -> Value {
-        const ATTEMPTS: usize = 10;
-        let mut tried = std::iter::repeat_with(|| self.restore(dir, &[])).take(ATTEMPTS);
-        let too_late = |told: &String| told.contains("was written while this looked");
-        tried
-            .find(|outcome| !outcome.as_ref().is_err_and(too_late))
-            .expect("the node goes on writing")
-            .unwrap()
-    }
 }
 
 fn send(http: &mut Connection, line: &str, body: &Value) -> Answer {
@@ -512,7 +500,7 @@ fn a_node_that_still_runs_archives_nothing_once_its_cluster_was_restored_elsewhe
     assert_eq!(publish(&mut old_http, "t", 0, &ARCHIVED).status, 201);
     let elsewhere = dir.path().join("elsewhere");
     std::fs::create_dir(&elsewhere).unwrap();
-    world.restore_beside_a_node(&elsewhere);
+    world.restore(&elsewhere, &[]).unwrap();
     let (_new, mut new_http) = world.start(&elsewhere);
     let late = [("Confirm", "archived"), ("Confirm-Deadline-Ms", "5000")];
     let late = publish(&mut old_http, "t", 1, &late);

@@ -135,12 +135,15 @@ impl Exporter {
         }
     }
 
-    /// Exports if it is time to.
-    pub(super) async fn round(&mut self) -> Result<(), ExporterError> {
+    /// Exports if it is time to; true if it did.
+    pub(super) async fn round(&mut self) -> Result<bool, ExporterError> {
         let now = Instant::now();
         let is_due =
             (now >= self.next_at && self.has_news()) || (now >= self.next_prompted_at && self.is_awaited());
-        if is_due { self.export().await } else { Ok(()) }
+        if is_due {
+            self.export().await?;
+        }
+        Ok(is_due)
     }
 
     /// No manifest that is kept, or may be there though its answer was lost, names a state in which the pack was needed.

@@ -53,7 +53,7 @@ pub struct Sealer {
     unreadable: Unreadable,
     /// When a shard may make a pack again because somebody waits for it.
     next_prompted: BTreeMap<ShardId, Instant>,
-    next_sweep: Instant,
+    pub(super) next_sweep: Instant,
     next_release: Instant,
     is_failing: bool,
 }
@@ -179,12 +179,14 @@ impl Sealer {
 
     /// Takes the states of the shards to the store when that is due, and looks now and then for what nobody needs.
     async fn tell(&mut self) -> Result<(), SealError> {
-        self.exporter.round().await?;
+        let exported = self.exporter.round().await?;
         if Instant::now() >= self.next_sweep {
             // Before the work: a store that fails is not searched again and again.
             self.next_sweep = Instant::now() + SWEEP_AGAIN;
-            // Only who writes for the cluster knows what nobody needs: the manifest says that this node does.
-            self.exporter.export().await?;
+            // Only who writes for the cluster knows what nobody needs: a manifest of just now says that this node does.
+            if !exported {
+                self.exporter.export().await?;
+            }
             self.next_sweep = Instant::now() + SWEEP_EVERY;
             let swept = self.sweep(SWEEP_OBJECTS_MAX).await;
             self.exporter.sweep(clock::now()).await?;

@@ -98,6 +98,22 @@ async fn states_that_are_in_the_store_are_not_sent_again_because_the_manifest_is
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_sweep_right_after_a_manifest_needs_no_other() {
+    let mut play = Play::start(&Faults::default()).await;
+    let key = play.create(1, "t").await;
+    play.publish(1, key).await;
+    // The first round of a start sweeps.
+    play.sealer.round().await.unwrap();
+    assert_eq!(play.numbers().await, [1]);
+    play.check_packs().await;
+    // One without news writes one: nobody who was deposed meanwhile removes anything.
+    play.sealer.next_sweep = Instant::now();
+    play.sealer.round().await.unwrap();
+    assert_eq!(play.numbers().await, [1, 2]);
+    play.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_store_that_deletes_nothing_gets_no_more_manifests_than_there_is_news() {
     let faults = Faults::default();
     let mut play = Play::start(&faults).await;
