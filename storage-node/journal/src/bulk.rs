@@ -4,6 +4,7 @@
 //! who reads, and reads ahead what nobody wants while commits wait for the disk.
 
 use std::ops::Range;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -62,17 +63,27 @@ impl Span {
     }
 }
 
+/// A file that is read.
+struct Reading {
+    file: FileSeq,
+    path: PathBuf,
+    source: Source,
+}
+
 impl Core {
     /// See [`crate::Journal::read_parts`].
+    ///
+    /// The lock is taken a few times for each file, not for each read: who reads for packs gives way to all others, also while it
+    /// has the lock, and then whoever commits waits for it.
     pub(crate) fn read_parts(&self, parts: &[(Location, Range<u32>)]) -> Result<Vec<Bytes>, ReadError> {
         let mut found = Vec::with_capacity(parts.len());
-        let mut source: Option<(FileSeq, Source)> = None;
+        let mut files: Vec<Reading> = Vec::new();
         let mut filling: Option<Filling> = None;
         for span in spans(parts) {
-            if source.as_ref().is_none_or(|(file, _)| *file != span.file) {
-                source = Some((span.file, self.source(span.file)?));
+            if files.last().is_none_or(|reading| reading.file != span.file) {
+                files.push(self.reading(span.file)?);
             }
-            let (_, source) = source.as_ref().expect("it was just opened");
+            let reading = files.last().expect("it was just opened");
             if filling.as_ref().is_none_or(|filling| filling.memory.len() - filling.used < span.pages()) {
                 found.extend(filling.take().into_iter().flat_map(|filling| filling.finish(&self.pool)));
             }
@@ -81,7 +92,7 @@ impl Core {
                 used: 0,
                 parts: Vec::new(),
             });
-            self.read_span(source, &span, filling)?;
+            reading.read(&span, filling)?;
             let start = span.pages_start();
             let at = |pos: u32| filling.used + (pos - start) as usize;
             let places = parts[span.parts.clone()].iter().map(place).map(|part| at(part.start)..at(part.end));
@@ -89,27 +100,31 @@ impl Core {
             filling.used += span.pages();
         }
         found.extend(filling.into_iter().flat_map(|filling| filling.finish(&self.pool)));
+        // Behind the reads: what was read of a file that is gone by now may be of its next life.
+        files.into_iter().try_for_each(|reading| self.file(reading.file).map(drop))?;
         Ok(found)
     }
 
-    fn source(&self, file: FileSeq) -> Result<Source, ReadError> {
+    fn reading(&self, file: FileSeq) -> Result<Reading, ReadError> {
         let (handle, path) = self.file(file)?;
-        Ok(match self.config.backend {
+        let source = match self.config.backend {
             Backend::Direct => Source::past_cache(&*self.disk, &path, handle),
             // What it wrote is in the cache.
             Backend::Auto | Backend::Pwrite => Source::new(handle),
-        })
+        };
+        Ok(Reading { file, path, source })
     }
+}
 
-    fn read_span(&self, source: &Source, span: &Span, filling: &mut Filling) -> Result<(), ReadError> {
+impl Reading {
+    fn read(&self, span: &Span, filling: &mut Filling) -> Result<(), ReadError> {
         let memory = &mut filling.memory[filling.used..filling.used + span.pages()];
-        let read = source.read(memory, span.pages_start());
-        // Behind the read: what was read of a file that is gone by now may be of its next life.
-        let (_, path) = self.file(span.file)?;
-        let read = read.map_err(|source| ReadError::Io { path: path.clone(), source })?;
+        let path = || self.path.clone();
+        let read = self.source.read(memory, span.pages_start());
+        let read = read.map_err(|source| ReadError::Io { path: path(), source })?;
         if read < (span.bytes.end - span.pages_start()) as usize {
             let what = "the file is shorter than it was";
-            return Err(ReadError::Corrupt { path, pos: span.bytes.start, what });
+            return Err(ReadError::Corrupt { path: path(), pos: span.bytes.start, what });
         }
         Ok(())
     }

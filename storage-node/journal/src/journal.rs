@@ -350,6 +350,19 @@ impl Journal {
         self.core().locate(stream, index)
     }
 
+    /// [`Journal::locate`] of many entries, as far as memory has where they lie: reads nothing, and visits what all share once. `None`
+    /// for one whose row has left memory, that is in flight, or that is not there.
+    #[must_use]
+    pub fn locate_in_memory(
+        &self,
+        stream: StreamId,
+        indexes: impl Iterator<Item = u64>,
+    ) -> Vec<Option<Location>> {
+        let inner = self.core().lock();
+        let state = inner.streams.get(&stream).map(|state| &state.index);
+        indexes.map(|index| state.and_then(|state| state.row(index)).and_then(|row| row.at)).collect()
+    }
+
     /// Whether the entry `index` is there and on disk, synced in [`crate::SyncMode::Always`]. Reads nothing.
     #[must_use]
     pub fn is_written(&self, stream: StreamId, index: u64) -> bool {

@@ -48,13 +48,18 @@ pub(crate) struct FromLog {
     stream: StreamId,
     rows: Vec<BatchRow>,
     hot: Vec<Option<Bytes>>,
+    /// Where the rows' entries lie, as far as memory knows.
+    places: Vec<Option<Location>>,
 }
 
 impl FromLog {
-    /// What is in memory of the rows' batches.
+    /// What is in memory of the rows' batches, and where the others lie. Found out here, so that a thread that gives way to all
+    /// others does not have the journal's lock for each of them: whoever commits would wait for it.
     pub(crate) fn begin(shard: &ShardHandle, rows: Vec<BatchRow>) -> Self {
+        let (journal, stream) = (shard.journal.clone(), shard.stream());
         let hot = shard.shared.recent(&rows);
-        Self { journal: shard.journal.clone(), stream: shard.stream(), rows, hot }
+        let places = journal.locate_in_memory(stream, rows.iter().map(|row| row.index.0));
+        Self { journal, stream, rows, hot, places }
     }
 
     /// The rows' batches, with nothing stamped. They are in memory that others wait for, and should soon be dropped.
@@ -63,11 +68,12 @@ impl FromLog {
     /// # Errors
     /// As [`from_log`].
     pub(crate) fn load(self) -> Result<Vec<Batch>, Refusal> {
-        let Self { journal, stream, rows, hot } = self;
-        let missing: Vec<BatchRow> =
-            rows.iter().zip(&hot).filter(|(_, body)| body.is_none()).map(|(row, _)| *row).collect();
+        let Self { journal, stream, rows, hot, places } = self;
+        let is_missing = |(_, body): &(_, &Option<Bytes>)| body.is_none();
+        let (missing, places): (Vec<BatchRow>, Vec<Option<Location>>) =
+            rows.iter().copied().zip(places).zip(&hot).filter(is_missing).map(|(row, _)| row).unzip();
         // Whatever is wrong with it, the usual way tells; and entries that are not written yet are in memory there.
-        let loaded = match load_parts(&journal, stream, &missing) {
+        let loaded = match load_parts(&journal, stream, &missing, &places) {
             Some(batches) => batches,
             None => load(&journal, stream, &missing)?.0,
         };
@@ -80,14 +86,20 @@ impl FromLog {
     }
 }
 
-/// The rows' batches, each verified by its checksum, if all can be read.
-fn load_parts(journal: &Journal, stream: StreamId, rows: &[BatchRow]) -> Option<Vec<Batch>> {
+/// The rows' batches, each verified by its checksum, if all can be read; `places` are those of their entries.
+fn load_parts(
+    journal: &Journal,
+    stream: StreamId,
+    rows: &[BatchRow],
+    places: &[Option<Location>],
+) -> Option<Vec<Batch>> {
     let mut parts: Vec<(Location, Range<u32>)> = Vec::with_capacity(rows.len());
     let mut entry: Option<(LogIndex, Location)> = None;
-    for row in rows {
-        let at = match entry {
-            Some((index, at)) if index == row.index => at,
-            _ => journal.locate(stream, row.index.0).ok()?,
+    for (row, place) in rows.iter().zip(places) {
+        let at = match (place, entry) {
+            (Some(at), _) => *at,
+            (None, Some((index, at))) if index == row.index => at,
+            (None, _) => journal.locate(stream, row.index.0).ok()?,
         };
         entry = Some((row.index, at));
         let part = row.pos..row.pos + row.len;

@@ -230,8 +230,9 @@ impl Sealer {
         let mut partitions = shard.state.read().unsealed(PARTITIONS_MAX + self.unreadable.count());
         partitions.retain(|(key, _)| !self.unreadable.has(shard.shard, *key));
         partitions.truncate(PARTITIONS_MAX);
-        let rows = oldest_batches(&partitions, self.tier.seal_bytes);
-        drop(partitions);
+        let most = self.tier.seal_bytes;
+        // Ten thousand rows and more are looked at and sorted.
+        let rows = self.tier.background.run(move || oldest_batches(&partitions, most)).await?;
         let entries = || rows.iter().map(|(_, row)| row.index);
         let (Some(first), Some(last)) = (entries().min(), entries().max()) else { return Ok(()) };
         let term = Term(shard.shared.term());

@@ -80,3 +80,46 @@ fn who_reads_once_is_told_the_same_of_what_is_damaged_or_gone() {
         assert!(told(3..3).unwrap().is_empty());
     }
 }
+
+#[test]
+fn what_memory_knows_of_places_is_what_one_is_told_by_one() {
+    let disk = SimDisk::new();
+    let journal = filled(&disk, Backend::Direct);
+    let places = |stream, range: std::ops::Range<u64>| journal.locate_in_memory(stream, range);
+    for stream in [STREAM, OTHER] {
+        let entries = journal.entries(stream);
+        let one_by_one: Vec<_> =
+            entries.clone().map(|index| Some(journal.locate(stream, index).unwrap())).collect();
+        assert_eq!(places(stream, entries.clone()), one_by_one);
+        assert_eq!(places(stream, entries.end..entries.end + 2), [None, None], "there are none");
+    }
+    assert_eq!(places(StreamId(77), 0..1), [None], "no such stream");
+}
+
+#[test]
+fn parts_of_a_file_that_is_gone_are_not_given() {
+    for backend in [Backend::Pwrite, Backend::Direct] {
+        let disk = SimDisk::new();
+        let journal = filled(&disk, backend);
+        let first = journal.locate(STREAM, 0).unwrap();
+        let (begun, last) = (first.file, journal.locate(STREAM, 9).unwrap());
+        assert_eq!(begun, last.file, "all of it lies in one file");
+        assert_eq!(journal.read_parts(&[(first, 0..first.len)]).unwrap().len(), 1);
+        for (stream, end) in [(STREAM, 9), (OTHER, 19)] {
+            journal.note_purged(stream, LogPosition { term: 1, leader: 1, index: end });
+        }
+        // Until the file that all of it lies in is behind, and free.
+        for index in 10.. {
+            append(&journal, STREAM, vec![entry(index, 3_000_000)]).unwrap();
+            journal.note_purged(STREAM, LogPosition { term: 1, leader: 1, index });
+            match journal.read_parts(&[(first, 0..first.len)]) {
+                Ok(_) => assert!(index < 100, "the file is never free"),
+                Err(ReadError::Recycled { file }) => {
+                    assert_eq!(file, begun);
+                    break;
+                }
+                Err(other) => panic!("{other}"),
+            }
+        }
+    }
+}
