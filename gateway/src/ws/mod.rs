@@ -11,6 +11,9 @@
 //! what one socket may hold is bounded by its credit and its output buffer.
 
 mod consuming;
+#[expect(dead_code, reason = "the handshake agrees on it next")]
+#[cfg_attr(not(test), expect(unused_imports, reason = "the same"))]
+mod deflate;
 mod effect;
 mod following;
 pub(crate) mod measured;

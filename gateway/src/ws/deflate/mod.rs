@@ -1,0 +1,21 @@
+//! permessage-deflate (RFC 7692), which the WebSocket library does not have: beside it, in both directions.
+//!
+//! ```text
+//!   frames    where the client's frames begin, and which of them are deflated
+//!   inflate   a deflated message on its way in, made into plain frames
+//!   wire      the connection under the library: what it reads has no deflated frames
+//!   compress  messages on their way out
+//!   shared    what all sockets of a gateway share: spare codecs, counters
+//! ```
+
+mod compress;
+mod frames;
+mod inflate;
+mod shared;
+mod wire;
+
+pub(crate) use shared::{Deflate, DeflateCounts};
+pub(super) use wire::{Broken, Wire};
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,179 @@
+//! The connection under the WebSocket library.
+
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::task::coop;
+
+use super::frames::Frames;
+use super::inflate::{CAME_BYTES, Inflating};
+use super::shared::Deflate;
+
+/// Which rule a client broke with a deflated message; travels through the library as the source of an I/O error.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum Broken {
+    /// A frame is not masked.
+    #[error("a frame of a deflated message is not masked")]
+    Frames,
+    /// It is not deflated, or goes on after its end.
+    #[error("a message is not deflated as RFC 7692 says")]
+    Deflate,
+    /// A message is larger than allowed, as it came or inflated.
+    #[error("a deflated message is too large")]
+    Size,
+}
+
+impl Broken {
+    /// What is behind an error of [`Wire`], if it is the client's doing.
+    pub(crate) fn of(error: &io::Error) -> Option<Self> {
+        error.get_ref()?.downcast_ref().copied()
+    }
+}
+
+/// A connection whose deflated messages are read as plain ones, if that was agreed; else it is as it was. What is written goes out as
+/// it is.
+pub(crate) struct Wire<S> {
+    stream: S,
+    /// Boxed: sockets without it have no room for it.
+    receiving: Option<Box<Receiving>>,
+}
+
+/// Where a connection is in what its client sends. Between messages it holds no more than this.
+struct Receiving {
+    shared: Arc<Deflate>,
+    frames: Frames,
+    /// While a deflated message is in the middle.
+    inflating: Option<Box<Inflating>>,
+}
+
+const _: () = assert!(size_of::<Receiving>() <= 64, "each idle socket that agreed has one");
+
+impl<S> Wire<S> {
+    /// Over a connection that has just become a WebSocket; `deflate` if it was agreed.
+    pub(crate) fn new(stream: S, deflate: Option<Arc<Deflate>>) -> Self {
+        let receiving =
+            deflate.map(|shared| Box::new(Receiving { shared, frames: Frames::default(), inflating: None }));
+        Self { stream, receiving }
+    }
+
+    /// What messages may be deflated with; `None` if that was not agreed, or the client broke a rule.
+    pub(crate) fn deflate(&self) -> Option<Arc<Deflate>> {
+        self.receiving.as_ref().map(|receiving| Arc::clone(&receiving.shared))
+    }
+
+    /// The connection itself, for what are no frames any more.
+    pub(crate) fn stream_mut(&mut self) -> &mut S {
+        &mut self.stream
+    }
+}
+
+impl Receiving {
+    fn poll_read(
+        &mut self,
+        stream: &mut (impl AsyncRead + Unpin),
+        cx: &mut Context<'_>,
+        to: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let before = to.filled().len();
+        loop {
+            let Some(inflating) = &mut self.inflating else {
+                ready!(Pin::new(&mut *stream).poll_read(cx, to))?;
+                let came = &mut to.filled_mut()[before..];
+                let passed = self.frames.passed(came);
+                if passed == came.len() {
+                    return Poll::Ready(Ok(()));
+                }
+                let mut inflating = self.shared.inflating();
+                inflating.came().extend_from_slice(&came[passed..]);
+                self.inflating = Some(inflating);
+                to.set_filled(before + passed);
+                if passed > 0 {
+                    return Poll::Ready(Ok(()));
+                }
+                continue;
+            };
+            // A few bytes may become many: others have their turn in between.
+            let turn = ready!(coop::poll_proceed(cx));
+            inflating.give(&mut self.frames, to, self.shared.counts()).map_err(io::Error::other)?;
+            turn.made_progress();
+            let wants_more = to.filled().len() == before;
+            if inflating.is_idle() {
+                self.rest();
+            } else if wants_more && ready!(poll_fill(inflating.came(), stream, cx))? == 0 {
+                return Poll::Ready(Ok(()));
+            }
+            if !wants_more {
+                return Poll::Ready(Ok(()));
+            }
+        }
+    }
+
+    /// No deflated message is in the middle any more.
+    fn rest(&mut self) {
+        if let Some(inflating) = self.inflating.take() {
+            self.shared.inflated(inflating);
+        }
+    }
+}
+
+impl Drop for Receiving {
+    fn drop(&mut self) {
+        self.rest();
+    }
+}
+
+/// Reads into an empty buffer: how many bytes, none at the end.
+fn poll_fill(
+    came: &mut Vec<u8>,
+    stream: &mut (impl AsyncRead + Unpin),
+    cx: &mut Context<'_>,
+) -> Poll<io::Result<usize>> {
+    came.resize(CAME_BYTES, 0);
+    let mut buffer = ReadBuf::new(came);
+    let read = Pin::new(stream).poll_read(cx, &mut buffer);
+    let filled = buffer.filled().len();
+    came.truncate(filled);
+    read.map_ok(|()| filled)
+}
+
+impl<S: AsyncRead + Unpin> AsyncRead for Wire<S> {
+    fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, to: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        let Self { stream, receiving } = self.get_mut();
+        let Some(now) = receiving else { return Pin::new(stream).poll_read(cx, to) };
+        let read = now.poll_read(stream, cx, to);
+        if let Poll::Ready(Err(_)) = read {
+            // What follows cannot be told apart any more.
+            *receiving = None;
+        }
+        read
+    }
+}
+
+impl<S: AsyncWrite + Unpin> AsyncWrite for Wire<S> {
+    fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.get_mut().stream).poll_write(cx, bytes)
+    }
+
+    fn poll_write_vectored(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        slices: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.get_mut().stream).poll_write_vectored(cx, slices)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.stream.is_write_vectored()
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.get_mut().stream).poll_flush(cx)
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.get_mut().stream).poll_shutdown(cx)
+    }
+}
