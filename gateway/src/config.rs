@@ -9,6 +9,18 @@ use weir_protocol::ws::Secret;
 use crate::api::StoragePrices;
 use crate::tls::TlsSource;
 
+/// On which WebSockets messages are deflated (RFC 7692), if the client offers it. No codec is kept between messages.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum WsDeflate {
+    /// Those that speak JSON. The default.
+    Json,
+    /// All: the binary form too, whose batches may be compressed already.
+    All,
+    /// None.
+    Off,
+}
+
 /// Settings of a gateway.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
@@ -45,6 +57,8 @@ pub struct GatewayConfig {
     pub feed_bytes_max: u64,
     /// Topics whose description is remembered. Default 100,000.
     pub topics_max: usize,
+    /// On which WebSockets `permessage-deflate` is agreed. Default: those that speak JSON.
+    pub ws_deflate: WsDeflate,
     /// What the object store charges, for estimates. Default S3 Standard's list prices.
     pub storage_prices: StoragePrices,
     /// Serve HTTPS and WSS with this certificate, and nothing else. Default none: HTTP and WS.
@@ -106,6 +120,7 @@ impl Default for GatewayConfig {
             read_credit_bytes_max: 256 << 20,
             feed_bytes_max: 64 << 20,
             topics_max: 100_000,
+            ws_deflate: WsDeflate::Json,
             storage_prices: StoragePrices::default(),
             tls: None,
             limits: ClientLimits::default(),

@@ -24,7 +24,7 @@ use crate::service::{ServiceConfig, Services};
 use crate::stages::StageSeconds;
 use crate::storage::{Dial, Storage, StorageConfig, TcpDial};
 use crate::tls::{Tls, TlsError};
-use crate::ws::{SocketLimits, WebSockets};
+use crate::ws::{Deflate, SocketLimits, WebSockets};
 
 /// Why a gateway did not start.
 #[derive(Debug, thiserror::Error)]
@@ -134,7 +134,9 @@ impl Gateway {
         };
         let open = IntGauge::new("weir_gateway_websockets", "WebSockets that are open.")?;
         registry.register(Box::new(open.clone()))?;
-        let sockets = WebSockets::new(services.clone(), limits, (open, stages.clone()), stop.clone());
+        let deflate = Deflate::register(config.ws_deflate, &registry)?;
+        let counts = (open, stages.clone());
+        let sockets = WebSockets::new(services.clone(), limits, (counts, deflate), stop.clone());
         let refused =
             ("weir_gateway_tls_handshakes_failed_total", "TLS handshakes that failed.", &["reason"]);
         let refused = counters(&registry, refused)?;

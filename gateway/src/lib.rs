@@ -35,6 +35,6 @@ pub mod measured {
     pub use crate::ws::measured::{FollowCredit, PublishCredit, deliveries};
 }
 
-pub use config::{ClientLimits, GatewayConfig};
+pub use config::{ClientLimits, GatewayConfig, WsDeflate};
 pub use gateway::{Gateway, RunningGateway, StartError, Surroundings};
 pub use tls::{TlsError, TlsSource};

@@ -279,6 +279,10 @@ pub(crate) struct EdgeArgs {
     #[arg(long, env = "WEIR_TOPICS_MAX", default_value_t = 100_000, value_name = "N",
         value_parser = value_parser!(u32).range(1..=10_000_000))]
     pub(crate) topics_max: u32,
+    /// On which WebSockets messages are compressed, if the client offers permessage-deflate: `json`, those of `weir.v1.json`; `all`,
+    /// those of `weir.v1.bin` too, whose batches may be compressed already; or `off`
+    #[arg(long, env = "WEIR_WS_DEFLATE", default_value = "json", value_name = "WHICH", value_parser = ["json", "all", "off"])]
+    pub(crate) ws_deflate: String,
     /// Time within which a TLS handshake must be done, waiting for its turn included; then the connection is closed
     /// [range: 100 to 60000 milliseconds]
     #[arg(long, env = "WEIR_HANDSHAKE_MS_MAX", default_value_t = 10_000, value_name = "MS",

@@ -19,7 +19,7 @@ use anyhow::Context as _;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tracing_subscriber::EnvFilter;
 use weir_gateway::api::StoragePrices;
-use weir_gateway::{ClientLimits, GatewayConfig, RunningGateway, TlsSource};
+use weir_gateway::{ClientLimits, GatewayConfig, RunningGateway, TlsSource, WsDeflate};
 use weir_protocol::ws::Secret;
 
 pub(crate) use args::{DevArgs, GatewayArgs, NodeArgs};
@@ -90,6 +90,11 @@ fn gateway_config(args: &args::EdgeArgs, storage: String) -> GatewayConfig {
         read_credit_bytes_max: args.read_credit_bytes_max,
         feed_bytes_max: args.feed_bytes_max,
         topics_max: args.topics_max as usize,
+        ws_deflate: match args.ws_deflate.as_str() {
+            "off" => WsDeflate::Off,
+            "all" => WsDeflate::All,
+            _ => WsDeflate::Json,
+        },
         storage_prices: storage_prices(args),
         limits: ClientLimits {
             handshake_time_max: Duration::from_millis(args.handshake_ms_max),

@@ -7,12 +7,11 @@
 //!              session (pure) ── publishing, following, consuming (pure, one per channel) ─▶ effects
 //! ```
 //!
+//! Below the socket, `deflate` reads and makes deflated messages where that was agreed.
 //! The frames and their bytes are [`weir_protocol::ws`]. A slow client stops the reading of the log, nothing else:
 //! what one socket may hold is bounded by its credit and its output buffer.
 
 mod consuming;
-#[expect(dead_code, reason = "the handshake agrees on it next")]
-#[cfg_attr(not(test), expect(unused_imports, reason = "the same"))]
 mod deflate;
 mod effect;
 mod following;
@@ -26,4 +25,5 @@ mod socket;
 mod upgrade;
 mod window;
 
+pub(crate) use deflate::Deflate;
 pub(crate) use upgrade::{SocketLimits, WebSockets, upgrade};

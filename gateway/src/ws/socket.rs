@@ -19,6 +19,7 @@ use weir_protocol::ids::Seq;
 use weir_protocol::rpc::Credit;
 use weir_protocol::ws::{Channel, ClientFrame, WsError, binary, json};
 
+use super::deflate::{Broken, Wire};
 use super::effect::{Closing, Effect, Use, Violation};
 use super::output::{Form, Outgoing, Output};
 use super::parts::write_parts;
@@ -44,7 +45,7 @@ const TURN_MAX: usize = 256;
 const CLOSE_TIME_MAX: Duration = Duration::from_secs(2);
 
 /// A connection after its handshake.
-pub(super) type Stream = WebSocketStream<TokioIo<Upgraded>>;
+pub(super) type Stream = WebSocketStream<Wire<TokioIo<Upgraded>>>;
 /// What came, and what was there right behind it.
 type Came = Vec<Result<SubscriptionEvent, ServiceError>>;
 type Followed = (Use, Box<Subscription>, Came);
@@ -137,6 +138,11 @@ impl Woken {
             Error::Protocol(_) => Violation::Protocol,
             Error::Utf8(_) => Violation::Text,
             Error::Capacity(_) => Violation::Size,
+            Error::Io(broken) => match Broken::of(broken) {
+                Some(Broken::Frames | Broken::Deflate) => Violation::Protocol,
+                Some(Broken::Size) => Violation::Size,
+                None => return Self::Gone,
+            },
             _ => return Self::Gone,
         };
         Self::Violated(violation, error.to_string())
@@ -503,7 +509,13 @@ impl Socket {
 
     /// Writes what the turn left, with one flush.
     async fn write(&mut self) -> Result<(), Error> {
+        let deflate = self.socket.get_ref().deflate();
         for message in self.output.take() {
+            let message = match &deflate {
+                // Boxed: every idle task would have room for it.
+                Some(deflate) if message.is_worth_deflating() => Box::pin(deflate.outgoing(message)).await,
+                _ => message,
+            };
             match message {
                 Outgoing::Message(message) => self.socket.feed(message).await?,
                 Outgoing::Parts(parts) => {
@@ -532,7 +544,7 @@ impl Socket {
             self.socket.send(Message::Close(Some(frame))).await?;
             if matches!(closing, Closing::Violation(_)) {
                 // What follows are no frames any more: their end is the client's answer.
-                let stream = self.socket.get_mut();
+                let stream = self.socket.get_mut().stream_mut();
                 stream.shutdown().await?;
                 tokio::io::copy(stream, &mut tokio::io::sink()).await?;
             } else {

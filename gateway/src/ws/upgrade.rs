@@ -6,8 +6,8 @@ use std::time::Duration;
 use axum::body::Body;
 use axum::response::Response;
 use http::header::{
-    CONNECTION, HeaderName, SEC_WEBSOCKET_ACCEPT, SEC_WEBSOCKET_KEY, SEC_WEBSOCKET_PROTOCOL,
-    SEC_WEBSOCKET_VERSION, UPGRADE,
+    CONNECTION, HeaderName, SEC_WEBSOCKET_ACCEPT, SEC_WEBSOCKET_EXTENSIONS, SEC_WEBSOCKET_KEY,
+    SEC_WEBSOCKET_PROTOCOL, SEC_WEBSOCKET_VERSION, UPGRADE,
 };
 use http::request::Parts;
 use http::{HeaderMap, HeaderValue, Method, StatusCode};
@@ -22,6 +22,7 @@ use weir_protocol::error::ErrorCode;
 use weir_protocol::limits::WS_MESSAGE_BYTES_MAX;
 use weir_protocol::ws::{SUBPROTOCOL_BINARY, SUBPROTOCOL_JSON};
 
+use super::deflate::{Deflate, Wire};
 use super::output::Form;
 use super::publishing::Amount;
 use super::session::{Authenticate, Now, Session, SessionConfig};
@@ -59,6 +60,7 @@ pub(crate) struct WebSockets {
     write_time_max: Duration,
     open: IntGauge,
     stages: StageSeconds,
+    deflate: Arc<Deflate>,
 }
 
 /// One socket's place, until it is closed.
@@ -74,11 +76,12 @@ impl Drop for Place {
 }
 
 impl WebSockets {
-    /// Sockets over `services`, counted by `open`, whose confirms are in `stages`. They are told to go when `drain` becomes true.
+    /// Sockets over `services`, counted by `open`, whose confirms are in `stages` and messages deflated by `deflate`. They are told to go
+    /// when `drain` becomes true.
     pub(crate) fn new(
         services: Services,
         limits: SocketLimits,
-        (open, stages): (IntGauge, StageSeconds),
+        ((open, stages), deflate): ((IntGauge, StageSeconds), Deflate),
         drain: watch::Receiver<bool>,
     ) -> Self {
         let sockets_max = limits.sockets_max.min(Semaphore::MAX_PERMITS);
@@ -92,6 +95,7 @@ impl WebSockets {
             write_time_max: limits.write_time_max,
             open,
             stages,
+            deflate: Arc::new(deflate),
         }
     }
 
@@ -118,7 +122,8 @@ impl WebSockets {
 /// come in frames.
 ///
 /// # Errors
-/// The request is no handshake, names no subprotocol of ours, or there are too many sockets.
+/// The request is no handshake, names no subprotocol of ours, offers extensions in a way that cannot be read, or there are too many
+/// sockets.
 pub(crate) fn upgrade(
     sockets: &WebSockets,
     mut head: Parts,
@@ -126,6 +131,9 @@ pub(crate) fn upgrade(
     authenticate: Authenticate,
 ) -> Result<Response, Problem> {
     let form = form(&head.headers)?;
+    let agreed = sockets.deflate.agree(form, &head.headers);
+    let agreed =
+        agreed.map_err(|error| Problem::invalid_header("Sec-WebSocket-Extensions", error.to_string()))?;
     let place = sockets.place().ok_or_else(|| {
         let limit = sockets.sockets_max as u64;
         Problem::new(ErrorCode::TooManyRequests, format!("{limit} WebSockets are open")).with_limit(limit)
@@ -134,11 +142,12 @@ pub(crate) fn upgrade(
     let upgrade = head.extensions.remove::<OnUpgrade>().ok_or_else(|| no_handshake("not over HTTP/1.1"))?;
     let (services, config, drain) = (sockets.services.clone(), sockets.config.clone(), sockets.drain.clone());
     let stages = sockets.stages.clone();
+    let deflate = agreed.map(|_| Arc::clone(&sockets.deflate));
     let write_time_max = sockets.write_time_max;
     tokio::spawn(async move {
         match upgrade.await {
             Ok(stream) => {
-                let stream = TokioIo::new(stream);
+                let stream = Wire::new(TokioIo::new(stream), deflate);
                 let stream =
                     WebSocketStream::from_raw_socket(stream, Role::Server, Some(stream_config())).await;
                 let id = ulid::Ulid::new().to_string();
@@ -157,6 +166,9 @@ pub(crate) fn upgrade(
     headers.insert(UPGRADE, HeaderValue::from_static("websocket"));
     headers.insert(SEC_WEBSOCKET_ACCEPT, accept);
     headers.insert(SEC_WEBSOCKET_PROTOCOL, HeaderValue::from_static(form.name()));
+    if let Some(agreed) = agreed {
+        headers.insert(SEC_WEBSOCKET_EXTENSIONS, agreed.header());
+    }
     Ok(response)
 }
 

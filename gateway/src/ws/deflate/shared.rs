@@ -1,10 +1,14 @@
 //! What all sockets of a gateway share of permessage-deflate.
 
 use flate2::{Compress, Compression};
+use http::HeaderMap;
 use parking_lot::Mutex;
 use prometheus::{IntCounter, IntCounterVec, IntGauge, Opts, Registry};
 
 use super::inflate::Inflating;
+use super::offer::{Agreed, NoExtensions, agree};
+use crate::config::WsDeflate;
+use crate::ws::output::Form;
 
 /// Codecs kept that nobody uses, of each kind: about as many as there are threads, so that each message finds one. Further ones are
 /// made and dropped.
@@ -13,19 +17,35 @@ const SPARE_MAX: usize = 8;
 /// Codecs and counters. No socket has a codec between messages.
 #[expect(clippy::vec_box, reason = "a socket has it boxed: it goes to and fro as it is")]
 pub(crate) struct Deflate {
+    setting: WsDeflate,
     compressors: Mutex<Vec<Compress>>,
     inflating: Mutex<Vec<Box<Inflating>>>,
     counts: DeflateCounts,
 }
 
 impl Deflate {
-    /// Registers what is counted.
+    /// For the forms that `setting` names; registers what is counted.
     ///
     /// # Errors
     /// A metric is registered already.
-    pub(crate) fn register(registry: &Registry) -> prometheus::Result<Self> {
+    pub(crate) fn register(setting: WsDeflate, registry: &Registry) -> prometheus::Result<Self> {
         let counts = DeflateCounts::register(registry)?;
-        Ok(Self { compressors: Mutex::default(), inflating: Mutex::default(), counts })
+        Ok(Self { setting, compressors: Mutex::default(), inflating: Mutex::default(), counts })
+    }
+
+    /// What is agreed with a client that asks with `headers`. Nothing is read where nothing would be agreed.
+    ///
+    /// # Errors
+    /// [`NoExtensions`].
+    pub(in crate::ws) fn agree(
+        &self,
+        form: Form,
+        headers: &HeaderMap,
+    ) -> Result<Option<Agreed>, NoExtensions> {
+        match (self.setting, form) {
+            (WsDeflate::All, _) | (WsDeflate::Json, Form::Json) => agree(headers),
+            (WsDeflate::Json, Form::Binary) | (WsDeflate::Off, _) => Ok(None),
+        }
     }
 
     pub(super) fn counts(&self) -> &DeflateCounts {

@@ -17,6 +17,7 @@ use weir_protocol::limits::WS_MESSAGE_BYTES_MAX;
 
 use super::inflate::TAIL;
 use super::{Broken, Deflate, Wire};
+use crate::config::WsDeflate;
 use crate::ws::output::Outgoing;
 
 const FINAL: u8 = 0x80;
@@ -27,7 +28,7 @@ const PING: u8 = 9;
 
 fn shared() -> (Arc<Deflate>, Registry) {
     let registry = Registry::new();
-    (Arc::new(Deflate::register(&registry).unwrap()), registry)
+    (Arc::new(Deflate::register(WsDeflate::All, &registry).unwrap()), registry)
 }
 
 /// A masked frame.
