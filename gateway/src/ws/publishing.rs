@@ -126,12 +126,14 @@ impl Publishing {
         self.limit.into()
     }
 
-    /// Counts records that the client sent, of which the last has `last_bytes`. False: it had no credit for them.
+    /// Counts records that the client sent, of which the last has `last_bytes`, which matters only if they do not fit.
+    /// False: it had no credit for them.
     pub(super) fn spend(&mut self, amount: Amount, last_bytes: u64) -> bool {
+        let fits = self.fits(amount);
         let before_last = Amount { msgs: amount.msgs - 1, bytes: amount.bytes - last_bytes };
         let reached = self.sent.plus(before_last);
         self.sent = self.sent.plus(amount);
-        reached.msgs < self.limit.msgs && reached.bytes < self.limit.bytes
+        fits || (reached.msgs < self.limit.msgs && reached.bytes < self.limit.bytes)
     }
 
     /// True if `amount` fits the limit without overshoot: then nobody needs to know how long its last record is.
@@ -268,6 +270,16 @@ mod tests {
         let mut channel = channel(None, true);
         assert!(channel.spend(Amount { msgs: 1, bytes: 5_000 }, 5_000));
         assert!(!channel.spend(Amount { msgs: 1, bytes: 1 }, 1));
+    }
+
+    #[test]
+    fn a_batch_may_fill_the_limit_to_the_byte() {
+        let mut channel = channel(None, true);
+        let all = Amount { msgs: 8, bytes: 800 };
+        assert!(channel.fits(all));
+        // Of a batch that fits nobody looks up its last record.
+        assert!(channel.spend(all, 0));
+        assert!(!channel.fits(Amount { msgs: 1, bytes: 1 }));
     }
 
     #[test]
