@@ -2,10 +2,12 @@
 //!
 //! ```text
 //!   source ── chunks of records ──▶ session ── batches within credit ──▶ gateway
+//!                                     └ batches: none larger than was agreed
 //!                                     ▲ what is not confirmed is sent again on the next connection
 //!   identity   the producer, by which the gateway knows what it has
 //! ```
 
+mod batches;
 mod identity;
 mod session;
 mod source;

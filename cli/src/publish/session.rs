@@ -4,11 +4,12 @@ use std::collections::VecDeque;
 
 use indicatif::ProgressBar;
 use tokio::sync::mpsc;
-use weir_protocol::batch::{Batch, BatchBuilder, Compression, Headers, HeadersBuilder, RecordParts};
+use weir_protocol::batch::{Headers, HeadersBuilder, RecordParts};
 use weir_protocol::ids::{Epoch, Incarnation, ProducerKey, Seq};
 use weir_protocol::rpc::Level;
 use weir_protocol::ws::{Bye, Channel, ClientFrame, Limit, Open, Opened, Producer, RawJson, ServerFrame};
 
+use super::batches::{Batches, Pending};
 use super::identity::Identity;
 use super::source::{Chunk, Input};
 use crate::args::{Connect, PubArgs};
@@ -26,14 +27,6 @@ pub(super) enum Ended {
     Interrupted,
 }
 
-/// A batch that is not confirmed yet.
-struct Pending {
-    /// Number behind its last record.
-    end: u64,
-    batch: Batch,
-    input_bytes: u64,
-}
-
 /// The run.
 pub(super) struct Session<'a> {
     connect: &'a Connect,
@@ -45,6 +38,8 @@ pub(super) struct Session<'a> {
     failed: Option<String>,
     headers: Headers,
     life: Option<Incarnation>,
+    /// Most that the gateway says it always takes together.
+    agreed: Limit,
     next_seq: u64,
     /// Numbers below are confirmed.
     confirmed: u64,
@@ -84,6 +79,7 @@ impl<'a> Session<'a> {
             failed: None,
             headers: headers.finish(),
             life: None,
+            agreed: Limit::default(),
             next_seq: 0,
             confirmed: 0,
             skipped: 0,
@@ -154,7 +150,18 @@ impl<'a> Session<'a> {
             (self.next_seq, self.skipped, self.to_skip) = (known, known, known);
         }
         self.confirmed_to(known);
+        self.agreed = opened.pub_limit;
+        let (batches, mut fitting) = (self.batches(), VecDeque::new());
+        for pending in self.pending.drain(..) {
+            batches.cut_again(pending, &mut fitting).map_err(|error| WireError::Final(error.to_string()))?;
+        }
+        self.pending = fitting;
         Ok(())
+    }
+
+    fn batches(&self) -> Batches {
+        let producer = ProducerKey::of(self.life.unwrap_or(Incarnation(0)), &self.identity.id);
+        Batches { producer, epoch: Epoch(self.identity.epoch), agreed: self.agreed }
     }
 
     fn confirmed_to(&mut self, end: u64) {
@@ -193,28 +200,14 @@ impl<'a> Session<'a> {
 
     /// Puts records into batches, each as large as one may be.
     fn queue(&mut self, records: &[Input]) -> anyhow::Result<()> {
-        let mut rest = records;
-        while !rest.is_empty() {
-            let producer = ProducerKey::of(self.life.unwrap_or(Incarnation(0)), &self.identity.id);
-            let mut builder = BatchBuilder::new(producer, Epoch(self.identity.epoch), Seq(self.next_seq));
-            let (mut taken, mut input_bytes) = (0, 0);
-            for record in rest {
-                let parts =
-                    RecordParts { key: record.key.as_deref(), headers: &self.headers, value: &record.value };
-                match builder.push(parts) {
-                    Ok(_) => {}
-                    Err(_) if taken > 0 => break,
-                    Err(error) => anyhow::bail!("message {}: {error}", self.next_seq + 1),
-                }
-                input_bytes += record.value.len() as u64 + 1;
-                taken += 1;
-            }
-            self.next_seq += taken as u64;
-            let batch = builder.build(Compression::Auto)?;
-            self.pending.push_back(Pending { end: self.next_seq, batch, input_bytes });
-            rest = &rest[taken..];
-        }
-        Ok(())
+        let (batches, headers) = (self.batches(), &self.headers);
+        let parts = records.iter().map(|record| RecordParts {
+            key: record.key.as_deref(),
+            headers,
+            value: &record.value,
+        });
+        let cut = batches.cut(&mut self.next_seq, parts, &mut self.pending);
+        cut.map_err(|error| anyhow::anyhow!("message {}: {error}", self.next_seq + 1))
     }
 
     /// Sends what credit allows.
