@@ -139,6 +139,7 @@ fn one_process_measures_both_sides_and_names_the_most_of_what_is_bounded() {
         "websockets",
         "request_bytes",
         "publish_bytes",
+        "publish_credit_bytes",
         "read_credit_bytes",
         "feed_bytes",
         "topics",

@@ -236,6 +236,7 @@ fn register_bounds(edge: &Edge, door: &Door, bodies: BodyBudget) -> Result<(), p
         places: door.places(),
         places_max: edge.config.connections_max,
         websockets_max: edge.sockets.max(),
+        pool: edge.sockets.pool(),
         bodies,
     };
     edge.registry.register(Box::new(BoundsCollector::new(bounds)?))?;

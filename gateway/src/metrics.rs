@@ -9,6 +9,7 @@ use tokio::sync::Semaphore;
 
 use crate::edge::BodyBudget;
 use crate::service::Services;
+use crate::ws::Pool;
 
 /// Where the numbers are.
 pub(crate) struct Bounds {
@@ -17,6 +18,8 @@ pub(crate) struct Bounds {
     pub(crate) places: Arc<Semaphore>,
     pub(crate) places_max: usize,
     pub(crate) websockets_max: usize,
+    /// What publishing WebSockets have their credit from.
+    pub(crate) pool: Arc<Pool>,
     pub(crate) bodies: BodyBudget,
 }
 
@@ -107,8 +110,39 @@ impl Bounds {
             ),
         ]
         .into_iter()
-        .chain(self.feeds())
+        .chain(self.shared())
         .collect()
+    }
+
+    /// What readers share, and what publishers do.
+    fn shared(&self) -> impl Iterator<Item = Made> {
+        self.feeds().into_iter().chain(self.windows())
+    }
+
+    fn windows(&self) -> [Made; 4] {
+        let pool = self.pool.metrics();
+        [
+            gauge(
+                "weir_gateway_publish_credit_bytes",
+                "Bytes that WebSocket channels which publish may have under way.",
+                pool.counted,
+            ),
+            gauge(
+                "weir_gateway_publish_credit_bytes_max",
+                "Bytes beyond which such a channel gets its smallest window only.",
+                pool.counted_max,
+            ),
+            counter(
+                "weir_gateway_publish_throttled_total",
+                "Windows that were kept smaller than their channels would have used.",
+                pool.held_back,
+            ),
+            counter(
+                "weir_gateway_publish_halved_total",
+                "Windows halved because storage was busy.",
+                pool.halved,
+            ),
+        ]
     }
 
     fn feeds(&self) -> [Made; 7] {

@@ -247,7 +247,8 @@ pub(crate) struct EdgeArgs {
     #[arg(long, env = "WEIR_REQUEST_BYTES_MAX", default_value = "256MiB", value_name = "SIZE",
         value_parser = bytes_in(REQUEST_BYTES))]
     pub(crate) request_bytes_max: u64,
-    /// Publishes on their way to storage, all shards together; further ones are refused with `busy`
+    /// Publishes on their way to storage, all shards together; further ones are refused with `busy`. Half of it is credit for
+    /// WebSockets
     /// [range: 16MiB to 1TiB]
     #[arg(long, env = "WEIR_PUBLISH_BYTES_MAX", default_value = "64MiB", value_name = "SIZE",
         value_parser = bytes_in(PUBLISH_BYTES))]

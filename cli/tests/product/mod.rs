@@ -58,9 +58,14 @@ impl Running {
 
     /// Asks it to stop (SIGTERM) and waits; true if it stopped by itself with success.
     pub(crate) fn stop(&mut self) -> bool {
-        let pid = self.child.id().to_string();
-        assert!(Command::new("kill").arg(pid).status().unwrap().success());
+        self.signal("-TERM");
         self.child.wait().unwrap().success()
+    }
+
+    /// Sends it a signal, `-STOP` or another that `kill` knows.
+    pub(crate) fn signal(&self, name: &str) {
+        let pid = self.child.id().to_string();
+        assert!(Command::new("kill").args([name, &pid]).status().unwrap().success());
     }
 }
 

@@ -150,6 +150,12 @@ impl Storage {
         (max, self.inner.publish_bytes.available_permits() as u64)
     }
 
+    /// The permits for the bytes of publishes under way, and how many there are.
+    pub(crate) fn publish_permits(&self) -> (Arc<Semaphore>, u64) {
+        let max = self.inner.config.publish_bytes_max.min(Semaphore::MAX_PERMITS);
+        (Arc::clone(&self.inner.publish_bytes), max as u64)
+    }
+
     /// When a request that starts now has failed.
     #[must_use]
     pub fn deadline(&self) -> Instant {

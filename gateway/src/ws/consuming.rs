@@ -10,7 +10,7 @@ use weir_protocol::ws::{
     Extended, LeaseLost, LeaseRef, Limit, Lost, LostResult, NumberRange, ServerFrame, Settled, Takeover,
 };
 
-use super::publishing::Amount;
+use super::amount::Amount;
 use super::window::Window;
 
 /// Runs of deliveries that a channel remembers; beyond, the oldest are told as lost.

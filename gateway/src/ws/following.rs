@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use weir_protocol::rpc::Credit;
 use weir_protocol::ws::{Limit, Part, ResumeChannel, Subscribed};
 
-use super::publishing::Amount;
+use super::amount::Amount;
 use crate::service::read::{SeenPartition, Started};
 
 /// ```text

@@ -5,19 +5,23 @@
 //!                │ frames, confirms, events, time          ▲ frames in either form (output)
 //!                ▼                                         │
 //!              session (pure) ── publishing, following, consuming (pure, one per channel) ─▶ effects
+//!                                    └ granting ── pool: what all that publish may have under way
 //! ```
 //!
 //! Below the socket, `deflate` reads and makes deflated messages where that was agreed.
 //! The frames and their bytes are [`weir_protocol::ws`]. A slow client stops the reading of the log, nothing else:
 //! what one socket may hold is bounded by its credit and its output buffer.
 
+mod amount;
 mod consuming;
 mod deflate;
 mod effect;
 mod following;
+mod granting;
 pub(crate) mod measured;
 mod output;
 mod parts;
+mod pool;
 mod prefix;
 mod publishing;
 mod session;
@@ -26,4 +30,5 @@ mod upgrade;
 mod window;
 
 pub(crate) use deflate::Deflate;
+pub(crate) use pool::Pool;
 pub(crate) use upgrade::{SocketLimits, WebSockets, upgrade};

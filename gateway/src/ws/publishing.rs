@@ -1,31 +1,14 @@
-//! One channel that publishes: numbers, credit, confirms. Pure.
+//! One channel that publishes: numbers and confirms; its credit is [`Granting`]. Pure.
 
 use std::ops::Range;
 
 use weir_protocol::rpc::{Level, Placed};
-use weir_protocol::ws::{Base, Confirm, Limit, StageMicros};
+use weir_protocol::ws::{Base, Confirm, StageMicros};
 
+use super::amount::Amount;
+use super::granting::Granting;
 use super::prefix::Prefix;
 use crate::service::publish::NewRecord;
-
-/// Records and their encoded bytes.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(super) struct Amount {
-    pub(super) msgs: u64,
-    pub(super) bytes: u64,
-}
-
-impl Amount {
-    pub(super) fn plus(self, other: Self) -> Self {
-        Self { msgs: self.msgs.saturating_add(other.msgs), bytes: self.bytes.saturating_add(other.bytes) }
-    }
-}
-
-impl From<Amount> for Limit {
-    fn from(amount: Amount) -> Self {
-        Self { msgs: amount.msgs, bytes: amount.bytes }
-    }
-}
 
 /// What the gateway found when it opened the channel.
 #[derive(Debug, Clone, Copy)]
@@ -49,18 +32,12 @@ pub(super) enum BadSeq {
     Repeat(u64),
 }
 
-/// ```text
-///   done ≤ sent ≤ limit        in messages; in bytes the last record may overshoot
-///   limit ≤ done + window
-/// ```
+/// A channel that publishes.
 #[derive(Debug)]
 pub(super) struct Publishing {
     found: Found,
     next_seq: u64,
-    window: Amount,
-    sent: Amount,
-    done: Amount,
-    limit: Amount,
+    pub(super) granting: Granting,
     levels: Vec<Told>,
     /// Records that wait to become one batch at the end of the turn, and the number of the first.
     pub(super) waiting: Vec<NewRecord>,
@@ -100,7 +77,7 @@ pub(super) struct Reached {
 }
 
 impl Publishing {
-    pub(super) fn new(found: Found, window: Amount) -> Self {
+    pub(super) fn new(found: Found, granting: Granting) -> Self {
         let told = [Level::Memory, Level::Durable, Level::Quorum, Level::Archived]
             .into_iter()
             .filter(|level| found.levels & level.bit() != 0)
@@ -109,10 +86,7 @@ impl Publishing {
         Self {
             found,
             next_seq: found.last_seq.map_or(0, |last| last + 1),
-            window,
-            sent: Amount::default(),
-            done: Amount::default(),
-            limit: window,
+            granting,
             levels: told,
             waiting: Vec::new(),
             waiting_from: 0,
@@ -120,26 +94,6 @@ impl Publishing {
             in_flight: 0,
             is_closing: false,
         }
-    }
-
-    pub(super) fn limit(&self) -> Limit {
-        self.limit.into()
-    }
-
-    /// Counts records that the client sent, of which the last has `last_bytes`, which matters only if they do not fit.
-    /// False: it had no credit for them.
-    pub(super) fn spend(&mut self, amount: Amount, last_bytes: u64) -> bool {
-        let fits = self.fits(amount);
-        let before_last = Amount { msgs: amount.msgs - 1, bytes: amount.bytes - last_bytes };
-        let reached = self.sent.plus(before_last);
-        self.sent = self.sent.plus(amount);
-        fits || (reached.msgs < self.limit.msgs && reached.bytes < self.limit.bytes)
-    }
-
-    /// True if `amount` fits the limit without overshoot: then nobody needs to know how long its last record is.
-    pub(super) fn fits(&self, amount: Amount) -> bool {
-        let after = self.sent.plus(amount);
-        after.msgs <= self.limit.msgs && after.bytes <= self.limit.bytes
     }
 
     /// Takes `count` numbers from `seq` on. Producers may repeat numbers, since repeats are recognised.
@@ -195,38 +149,12 @@ impl Publishing {
         }
     }
 
-    /// A call is over: its room is free again.
-    pub(super) fn finished(&mut self, amount: Amount) {
-        self.done = self.done.plus(amount);
-        assert!(
-            self.done.msgs <= self.sent.msgs && self.done.bytes <= self.sent.bytes,
-            "more is done than was sent: {:?} of {:?}",
-            self.done,
-            self.sent
-        );
-    }
-
     /// What was confirmed since the last time, one frame per level.
     pub(super) fn take_confirms(&mut self) -> impl Iterator<Item = Confirm> {
         self.levels.iter_mut().filter_map(|told| {
             let draft = told.draft.take()?;
             Some(Confirm { upto: told.prefix.upto(), ..draft })
         })
-    }
-
-    /// The raised limit, once it is worth a frame.
-    pub(super) fn take_limit(&mut self) -> Option<Limit> {
-        let raised = self.done.plus(self.window);
-        let more = Amount { msgs: raised.msgs - self.limit.msgs, bytes: raised.bytes - self.limit.bytes };
-        let is_worth_it =
-            more.msgs >= self.window.msgs.div_ceil(4) || more.bytes >= self.window.bytes.div_ceil(4);
-        // Whoever has spent it all waits for this, however little it is.
-        let is_empty = self.sent.msgs >= self.limit.msgs || self.sent.bytes >= self.limit.bytes;
-        if more == Amount::default() || !(is_worth_it || is_empty) {
-            return None;
-        }
-        self.limit = raised;
-        Some(raised.into())
     }
 }
 
@@ -248,46 +176,30 @@ fn push_base(bases: &mut Vec<Base>, base: Base) {
 
 #[cfg(test)]
 mod tests {
-    use proptest::prelude::*;
+    use std::sync::Arc;
+
+    use tokio::sync::Semaphore;
+    use tokio::time::Instant;
 
     use super::*;
+    use crate::ws::pool::Pool;
 
     fn found(last_seq: Option<u64>, has_producer: bool) -> Found {
         Found { last_seq, incarnation: 1, partitions: 1, levels: Level::Quorum.bit(), has_producer }
     }
 
     fn channel(last_seq: Option<u64>, has_producer: bool) -> Publishing {
-        Publishing::new(found(last_seq, has_producer), Amount { msgs: 8, bytes: 800 })
+        publishing(found(last_seq, has_producer))
+    }
+
+    fn publishing(found: Found) -> Publishing {
+        let pool = Pool::new((Arc::new(Semaphore::new(0)), 0));
+        Publishing::new(found, Granting::new(Instant::now(), pool.open(), u64::MAX))
     }
 
     fn at(offset: u64) -> Reached {
         let placed = Placed { base_offset: offset, is_final: true, ..Placed::default() };
         Reached { level: Level::Quorum, partition: 0, placed, us: StageMicros::default() }
-    }
-
-    #[test]
-    fn one_record_may_overshoot_the_bytes_and_the_next_may_not() {
-        let mut channel = channel(None, true);
-        assert!(channel.spend(Amount { msgs: 1, bytes: 5_000 }, 5_000));
-        assert!(!channel.spend(Amount { msgs: 1, bytes: 1 }, 1));
-    }
-
-    #[test]
-    fn a_batch_may_fill_the_limit_to_the_byte() {
-        let mut channel = channel(None, true);
-        let all = Amount { msgs: 8, bytes: 800 };
-        assert!(channel.fits(all));
-        // Of a batch that fits nobody looks up its last record.
-        assert!(channel.spend(all, 0));
-        assert!(!channel.fits(Amount { msgs: 1, bytes: 1 }));
-    }
-
-    #[test]
-    fn of_a_batch_only_the_last_record_may_overshoot() {
-        assert!(channel(None, true).spend(Amount { msgs: 2, bytes: 900 }, 101));
-        assert!(!channel(None, true).spend(Amount { msgs: 2, bytes: 900 }, 100));
-        assert!(channel(None, true).spend(Amount { msgs: 8, bytes: 8 }, 1));
-        assert!(!channel(None, true).spend(Amount { msgs: 9, bytes: 9 }, 1));
     }
 
     #[test]
@@ -330,7 +242,7 @@ mod tests {
     fn archived_is_told_of_an_old_repeat_by_itself_and_goes_on_behind_what_is_kept_no_longer() {
         let levels = Level::Quorum.bit() | Level::Archived.bit();
         let found = Found { levels, ..found(Some(9), true) };
-        let mut channel = Publishing::new(found, Amount { msgs: 8, bytes: 800 });
+        let mut channel = publishing(found);
         let told = |channel: &mut Publishing| -> Vec<_> {
             channel.take_confirms().map(|confirm| (confirm.level, confirm.upto)).collect()
         };
@@ -350,38 +262,6 @@ mod tests {
             channel.refused(0, 1);
             channel.reached(1, std::slice::from_ref(&(0..1)), at(0));
             assert_eq!(channel.take_confirms().next().unwrap().upto, upto);
-        }
-    }
-
-    proptest! {
-        #[test]
-        fn a_client_that_keeps_to_its_credit_is_never_stuck_and_never_owes_more_than_a_window(
-            records in proptest::collection::vec(1u64..400, 1..200), lag in 0usize..6,
-        ) {
-            let mut channel = channel(None, true);
-            let mut limit = channel.limit();
-            let (mut sent, mut under_way) = (Amount::default(), std::collections::VecDeque::new());
-            for bytes in records {
-                while !(sent.msgs < limit.msgs && sent.bytes < limit.bytes) {
-                    let oldest = under_way.pop_front();
-                    prop_assert!(oldest.is_some(), "no credit and nothing under way");
-                    channel.finished(oldest.unwrap());
-                    if let Some(raised) = channel.take_limit() {
-                        prop_assert!(raised.msgs >= limit.msgs && raised.bytes >= limit.bytes);
-                        limit = raised;
-                    }
-                }
-                let amount = Amount { msgs: 1, bytes };
-                prop_assert!(channel.spend(amount, bytes), "a client within its limit was found beyond it");
-                sent = sent.plus(amount);
-                under_way.push_back(amount);
-                prop_assert!(sent.msgs - channel.done.msgs <= 8);
-                prop_assert!(sent.bytes - channel.done.bytes < 800 + 400);
-                if under_way.len() > lag && let Some(oldest) = under_way.pop_front() {
-                    channel.finished(oldest);
-                    limit = channel.take_limit().unwrap_or(limit);
-                }
-            }
         }
     }
 }

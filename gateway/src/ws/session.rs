@@ -6,6 +6,8 @@ mod queues;
 mod subscriptions;
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod under_load;
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -23,7 +25,8 @@ use weir_protocol::ws::{
 use super::consuming::{Consuming, What, Which};
 use super::effect::{Closing, Effect, Use, Violation};
 use super::following::Following;
-use super::publishing::{Amount, Publishing};
+use super::pool::Pool;
+use super::publishing::Publishing;
 use super::window::Window;
 use crate::api::Problem;
 use crate::auth::{AuthError, Op, Principal, Resource, authorize};
@@ -45,8 +48,8 @@ const RESUME_PREFIX: &str = "rt_";
 pub(super) struct SessionConfig {
     /// Largest payload of a record, in bytes.
     pub(super) record_bytes_max: usize,
-    /// Credit of a publishing channel: what may be under way at once.
-    pub(super) window: Amount,
+    /// What the channels that publish have their credit from, over all sockets.
+    pub(super) pool: Arc<Pool>,
 }
 
 /// Checks a token.
@@ -112,6 +115,8 @@ pub(super) struct Session {
     last_heard: Instant,
     next_ping: Instant,
     ping_id: u64,
+    /// When to look at channels that may have stopped publishing; `None`: all rest.
+    next_round: Option<Instant>,
     slots: HashMap<Channel, Slot>,
     next_generation: u64,
     resume: HashMap<u16, ResumeChannel>,
@@ -145,6 +150,7 @@ impl Session {
             last_heard: now.instant,
             next_ping: now.instant + HEARTBEAT,
             ping_id: 0,
+            next_round: None,
             slots: HashMap::new(),
             next_generation: 0,
             resume: HashMap::new(),
@@ -169,6 +175,9 @@ impl Session {
     pub(super) fn deadline(&self) -> Instant {
         let silent = self.last_heard + 2 * HEARTBEAT;
         let mut deadline = silent.min(self.next_ping);
+        if let Some(round) = self.next_round {
+            deadline = deadline.min(round);
+        }
         if !self.is_welcome {
             deadline = deadline.min(self.started + HELLO_TIME_MAX);
         }
@@ -277,6 +286,7 @@ impl Session {
         if self.drains_until.is_some_and(|until| now.instant >= until) {
             return self.close(Closing::Code(CloseCode::GoingAway));
         }
+        self.rest_publishers(now);
         if now.instant >= self.next_ping {
             self.next_ping = now.instant + HEARTBEAT;
             if self.is_welcome {
@@ -316,12 +326,17 @@ impl Session {
         }
         for ch in std::mem::take(&mut self.touched) {
             self.publish_waiting(now, ch);
-            self.tell_publisher(ch);
+            self.tell_publisher(now, ch);
             self.tell_consumer(ch);
         }
         if self.drains_until.is_some() && self.calls.len() == 0 && !self.is_consuming() {
             self.close(Closing::Code(CloseCode::GoingAway));
         }
+    }
+
+    /// True if what the effects of a turn led to wants another end of it, before anybody waits.
+    pub(super) fn has_more(&self) -> bool {
+        !self.touched.is_empty() && !self.is_closed
     }
 
     fn hello(&mut self, now: Now, hello: weir_protocol::ws::Hello) {

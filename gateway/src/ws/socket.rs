@@ -187,8 +187,14 @@ impl Socket {
                 self.run_effects();
                 return self.answer_close().await;
             }
-            self.session.finish_turn(Now::read());
-            self.run_effects();
+            loop {
+                self.session.finish_turn(Now::read());
+                self.run_effects();
+                // What was refused at once has given its credit back.
+                if !self.session.has_more() {
+                    break;
+                }
+            }
             if !timeout(write_time_max, self.write()).await.is_ok_and(|written| written.is_ok()) {
                 return;
             }
@@ -342,7 +348,7 @@ impl Socket {
             self.publishers.insert(of, channel);
             found
         });
-        self.session.opened(of, found);
+        self.session.opened(Now::read(), of, found);
     }
 
     fn subscribed(&mut self, of: Use, subscribed: Result<Subscription, ServiceError>) {

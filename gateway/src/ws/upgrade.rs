@@ -24,7 +24,7 @@ use weir_protocol::ws::{SUBPROTOCOL_BINARY, SUBPROTOCOL_JSON};
 
 use super::deflate::{Deflate, Wire};
 use super::output::Form;
-use super::publishing::Amount;
+use super::pool::Pool;
 use super::session::{Authenticate, Now, Session, SessionConfig};
 use super::socket::Socket;
 use crate::api::Problem;
@@ -36,8 +36,6 @@ use crate::stages::StageSeconds;
 const READ_BUFFER_BYTES: usize = 4 << 10;
 /// Bytes collected before they are written without being asked to flush.
 const WRITE_BUFFER_BYTES: usize = 32 << 10;
-/// Credit of a publishing channel.
-const WINDOW: Amount = Amount { msgs: 8_192, bytes: 4 << 20 };
 
 /// Limits of a gateway's WebSockets.
 #[derive(Debug, Clone, Copy)]
@@ -86,9 +84,10 @@ impl WebSockets {
     ) -> Self {
         let sockets_max = limits.sockets_max.min(Semaphore::MAX_PERMITS);
         let record_bytes_max = limits.record_bytes_max;
+        let pool = Pool::new(services.storage.publish_permits());
         Self {
             services,
-            config: SessionConfig { record_bytes_max, window: WINDOW },
+            config: SessionConfig { record_bytes_max, pool },
             drain,
             places: Arc::new(Semaphore::new(sockets_max)),
             sockets_max,
@@ -102,6 +101,11 @@ impl WebSockets {
     /// Most sockets at once.
     pub(crate) fn max(&self) -> usize {
         self.sockets_max
+    }
+
+    /// What the windows of publishing channels are made of.
+    pub(crate) fn pool(&self) -> Arc<Pool> {
+        Arc::clone(&self.config.pool)
     }
 
     fn place(&self) -> Option<Place> {

@@ -1,17 +1,20 @@
 //! Channels come and go.
 
+use std::sync::Arc;
+
 use weir_protocol::error::ErrorCode;
 use weir_protocol::ids::{Epoch, Name, TopicPath};
 use weir_protocol::limits::{CLIENT_ID_BYTES_MAX, PRODUCER_WINDOW, WS_CHANNELS_MAX};
 use weir_protocol::ws::{Channel, FrameType, Open, Opened, ServerFrame};
 
-use super::{Session, Slot, State};
+use super::{Now, Session, Slot, State};
 use crate::api::Problem;
 use crate::auth::{Op, Resource, authorize};
 use crate::service::ServiceError;
 use crate::service::publish::OpenChannel;
 use crate::ws::effect::{Effect, Use};
-use crate::ws::publishing::{Amount, Found, Publishing};
+use crate::ws::granting::Granting;
+use crate::ws::publishing::{Found, Publishing};
 
 impl Session {
     pub(super) fn open(&mut self, ch: Channel, open: Open) {
@@ -109,8 +112,8 @@ impl Session {
     }
 
     /// The channel was opened, or not.
-    pub(in crate::ws) fn opened(&mut self, of: Use, found: Result<Found, ServiceError>) {
-        let window = self.config.window;
+    pub(in crate::ws) fn opened(&mut self, now: Now, of: Use, found: Result<Found, ServiceError>) {
+        let pool = Arc::clone(&self.config.pool);
         let Some(slot) = self.current(of) else { return };
         let State::Opening { has_producer, is_closing } = slot.state else { return };
         let found = match found {
@@ -120,19 +123,19 @@ impl Session {
         };
         // On several partitions repeats are recognised within a window below the highest number only, so no more
         // than that may be under way.
-        let msgs = if found.partitions > 1 && has_producer {
-            window.msgs.min(PRODUCER_WINDOW - PRODUCER_WINDOW / 8)
+        let msgs_max = if found.partitions > 1 && has_producer {
+            PRODUCER_WINDOW - PRODUCER_WINDOW / 8
         } else {
-            window.msgs
+            u64::MAX
         };
-        let publishing = Publishing::new(found, Amount { msgs, ..window });
+        let granting = Granting::new(now.instant, pool.open(), msgs_max);
         let opened = Opened {
             last_seq: found.last_seq,
             inc: found.incarnation,
             partitions: found.partitions,
-            pub_limit: publishing.limit(),
+            pub_limit: granting.limit().into(),
         };
-        slot.state = State::Publishing(Box::new(publishing));
+        slot.state = State::Publishing(Box::new(Publishing::new(found, granting)));
         self.send(of.ch, ServerFrame::Opened(opened));
     }
 

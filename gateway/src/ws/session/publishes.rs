@@ -16,8 +16,10 @@ use super::{Now, Session, State, raw};
 use crate::api::{Current, Problem};
 use crate::service::ServiceError;
 use crate::service::publish::{ChannelPart, Confirm, Content, NewRecord, Unnamed, is_old_duplicate};
+use crate::ws::amount::Amount;
 use crate::ws::effect::{Closing, Effect, Use};
-use crate::ws::publishing::{Amount, BadSeq, Publishing, Reached};
+use crate::ws::granting::ROUND;
+use crate::ws::publishing::{BadSeq, Publishing, Reached};
 
 /// Records that become one call at most.
 const CALL_RECORDS_MAX: usize = 1_000;
@@ -76,7 +78,7 @@ impl Session {
             Err(_) => publish.data.as_ref().map_or(0, |data| data.get().len()) as u64,
         };
         let amount = Amount { msgs: 1, bytes };
-        if !publishing.spend(amount, bytes) {
+        if !publishing.granting.spend(amount, bytes) {
             return self.credit_violation(ch);
         }
         if let Err(bad) = publishing.take_seq(publish.seq, 1) {
@@ -114,11 +116,11 @@ impl Session {
             return self.wrong_publisher(ch);
         };
         // Which of its records may overshoot is looked up only if one does.
-        let last = if publishing.fits(amount) { Some(0) } else { last_record_bytes(&batch) };
+        let last = if publishing.granting.fits(amount) { Some(0) } else { last_record_bytes(&batch) };
         let Some(last) = last else {
             return self.bad_frame(ch, "the batch's records cannot be read");
         };
-        if !publishing.spend(amount, last) {
+        if !publishing.granting.spend(amount, last) {
             return self.credit_violation(ch);
         }
         if let Err(bad) = publishing.take_seq(seq.0, amount.msgs) {
@@ -126,6 +128,8 @@ impl Session {
         }
         self.publish_waiting(now, ch);
         self.call(now, ch, seq, Content::Batches(vec![batch]), amount);
+        // What it has under way is counted at the end of the turn.
+        self.touch(ch);
     }
 
     /// Makes one call of the records that wait.
@@ -166,7 +170,7 @@ impl Session {
         call.parts_left = parts.len();
         let (of, first) = (call.of, call.first);
         for (place, failure) in refused {
-            self.reject(of, first + u64::from(*place), 1, &Problem::from(failure));
+            self.failed(of, first + u64::from(*place), 1, failure);
         }
         if parts.is_empty()
             && let Some(call) = self.calls.take(number)
@@ -181,7 +185,7 @@ impl Session {
     /// The publisher refused a call as a whole.
     pub(in crate::ws) fn refused(&mut self, call: u64, failure: &ServiceError) {
         let Some(call) = self.calls.take(call) else { return };
-        self.reject(call.of, call.first, call.count, &Problem::from(failure));
+        self.failed(call.of, call.first, call.count, failure);
         self.finish_call(&call);
     }
 
@@ -216,14 +220,9 @@ impl Session {
                 }
             }
             Err(failure) => {
-                let problem = Problem::from(&failure);
                 for range in ticket.part.records.clone() {
-                    self.reject(
-                        of,
-                        first + u64::from(range.start),
-                        u64::from(range.end - range.start),
-                        &problem,
-                    );
+                    let count = u64::from(range.end - range.start);
+                    self.failed(of, first + u64::from(range.start), count, &failure);
                 }
             }
         }
@@ -248,16 +247,16 @@ impl Session {
     fn finish_call(&mut self, call: &Call) {
         if let Some(publishing) = self.publishing_of(call.of) {
             publishing.in_flight -= 1;
-            publishing.finished(call.amount);
+            publishing.granting.finished(call.amount);
         }
         self.touch(call.of.ch);
     }
 
     /// Confirms and credit of a channel, at the end of a turn.
-    pub(super) fn tell_publisher(&mut self, ch: Channel) {
+    pub(super) fn tell_publisher(&mut self, now: Now, ch: Channel) {
         let Some(publishing) = self.publishing(ch) else { return };
         let confirms: Vec<_> = publishing.take_confirms().collect();
-        let limit = publishing.take_limit();
+        let limit = publishing.granting.take_limit(now.instant);
         let is_over = publishing.is_closing && publishing.in_flight == 0;
         for confirm in confirms {
             self.send(ch, ServerFrame::Confirm(confirm));
@@ -266,8 +265,23 @@ impl Session {
             return self.forget(Use { ch, generation: slot.generation });
         }
         if let Some(limit) = limit {
-            self.send(ch, ServerFrame::PubLimit(limit));
+            self.send(ch, ServerFrame::PubLimit(limit.into()));
         }
+        self.next_round.get_or_insert(now.instant + ROUND);
+    }
+
+    /// Whoever has stopped publishing leaves its share of the pool to others.
+    pub(super) fn rest_publishers(&mut self, now: Now) {
+        if self.next_round.is_none_or(|round| now.instant < round) {
+            return;
+        }
+        let mut rest = true;
+        for slot in self.slots.values_mut() {
+            if let State::Publishing(publishing) = &mut slot.state {
+                rest &= publishing.granting.rest(now.instant);
+            }
+        }
+        self.next_round = (!rest).then(|| now.instant + ROUND);
     }
 
     /// Refuses what was sent, before any call.
@@ -276,9 +290,19 @@ impl Session {
         let of = Use { ch, generation: slot.generation };
         self.reject(of, seq, amount.msgs, &problem);
         if let Some(publishing) = self.publishing(ch) {
-            publishing.finished(amount);
+            publishing.granting.finished(amount);
         }
         self.touch(ch);
+    }
+
+    /// The publisher, or storage, did not take what was sent.
+    fn failed(&mut self, of: Use, seq: u64, count: u64, failure: &ServiceError) {
+        if failure.code() == ErrorCode::Busy
+            && let Some(publishing) = self.publishing_of(of)
+        {
+            publishing.granting.busy();
+        }
+        self.reject(of, seq, count, &Problem::from(failure));
     }
 
     fn reject(&mut self, of: Use, seq: u64, count: u64, problem: &Problem) {

@@ -15,9 +15,9 @@ use crate::api::Problem;
 use crate::auth::{Op, Resource, authorize};
 use crate::service::ServiceError;
 use crate::service::subscriptions::{Consume, Leased, PartName, ShareShift, SubscriptionPath};
+use crate::ws::amount::Amount;
 use crate::ws::consuming::{Consuming, NeverDelivered, What, Which};
 use crate::ws::effect::{Effect, Use};
-use crate::ws::publishing::Amount;
 
 /// Longest name of a holder: with what makes it one of its kind it is a client's id.
 const HOLDER_BYTES_MAX: usize = 200;

@@ -16,9 +16,9 @@ use crate::api::Problem;
 use crate::auth::Op;
 use crate::service::ServiceError;
 use crate::service::read::{Early, RecordSlice, SeenPartition, StartAt, Subscribe, SubscriptionEvent};
+use crate::ws::amount::Amount;
 use crate::ws::effect::{Effect, Use};
 use crate::ws::following::Following;
-use crate::ws::publishing::Amount;
 
 /// What a channel follows, to follow it from elsewhere.
 #[derive(Debug, Clone)]

@@ -1,6 +1,7 @@
 //! The session without sockets: what clients may rely on whatever the network does.
 
 use proptest::prelude::*;
+use tokio::sync::Semaphore;
 use weir_protocol::ids::{Name, Offset, PartitionId};
 use weir_protocol::rpc::{GrantRun, Level, Placed};
 use weir_protocol::ws::{Hello, Limit, Open, Pub, Sub};
@@ -11,6 +12,7 @@ use crate::service::ServiceError;
 use crate::service::publish::Confirm;
 use crate::service::read::{PartitionOf, Started, SubscriptionEvent};
 use crate::service::subscriptions::Leased;
+use crate::ws::pool::Sizes;
 use crate::ws::publishing::Found;
 
 const CH: Channel = Channel(1);
@@ -22,8 +24,21 @@ struct Play {
 
 impl Play {
     fn as_principal(principal: Principal) -> Self {
+        // A window of four messages, of which three are agreed.
+        let sizes = Sizes {
+            pool_max: 1 << 20,
+            promised_max: 1 << 20,
+            window_min: 4_000..=4_000,
+            window_max: 4_000,
+            bytes_per_msg: 1_000,
+        };
+        let pool = Pool::with_sizes(sizes, (Arc::new(Semaphore::new(0)), 0));
+        Self::with_pool(principal, pool)
+    }
+
+    fn with_pool(principal: Principal, pool: Arc<Pool>) -> Self {
         let now = Now { instant: Instant::now(), epoch_ms: 7 };
-        let config = SessionConfig { record_bytes_max: 1_000, window: Amount { msgs: 4, bytes: 4_000 } };
+        let config = SessionConfig { record_bytes_max: 1_000, pool };
         let authenticate: Authenticate = Arc::new(|_| Err(AuthError::Rejected));
         let id = ulid::Ulid::nil().to_string();
         Self { session: Session::new(now, id, config, principal, authenticate), now }
@@ -46,7 +61,7 @@ impl Play {
         };
         let levels = Level::Quorum.bit();
         let found = Found { last_seq: None, incarnation: 1, partitions: 1, levels, has_producer: false };
-        play.session.opened(of, Ok(found));
+        play.session.opened(play.now, of, Ok(found));
         assert!(matches!(play.sent()[..], [ServerFrame::Opened(_)]));
         (play, of)
     }
@@ -265,6 +280,22 @@ fn records_of_one_turn_are_one_call_and_a_refused_one_is_named() {
     };
     assert_eq!((reject.seq, reject.n, confirm.upto), (1, 1, Some(2)));
     assert_eq!(limit.msgs, 7, "three are done, four may be under way");
+}
+
+#[test]
+fn what_is_refused_at_once_gives_its_credit_back_in_the_same_turn() {
+    let (mut play, _) = Play::opened();
+    (0..3).for_each(|seq| play.publish(seq));
+    assert_eq!(play.calls(), [0]);
+    assert!(!play.session.has_more());
+    play.session.refused(0, &ServiceError::new(ErrorCode::TooLarge, "all of it"));
+    assert!(play.session.has_more(), "nothing is under way that would wake the socket");
+    let frames = play.sent();
+    let [ServerFrame::Reject(reject), ServerFrame::PubLimit(limit)] = &frames[..] else {
+        panic!("{frames:?}")
+    };
+    assert_eq!((reject.n, limit.msgs), (3, 7));
+    assert!(!play.session.has_more());
 }
 
 #[test]
@@ -501,22 +532,25 @@ proptest! {
         steps in proptest::collection::vec(any::<bool>(), 1..120), cheats in any::<bool>(),
     ) {
         let (mut play, _) = Play::opened();
-        let (mut limit, mut seq, mut under_way) = (4, 0, std::collections::VecDeque::new());
+        let (mut limit, mut seq, mut under_way) = (3, 0, std::collections::VecDeque::new());
         for publishes in steps {
             if publishes && seq < limit {
                 play.publish(seq);
                 seq += 1;
-                for call in play.calls() {
-                    under_way.push_back(play.session.next_ticket());
-                    play.session.sent(call, one_part(), &[]);
-                }
             } else if let Some(ticket) = under_way.pop_front() {
                 play.confirm(ticket, 0);
-                for frame in play.sent() {
-                    if let ServerFrame::PubLimit(raised) = frame {
+            }
+            for effect in play.turn() {
+                match effect {
+                    Effect::Publish { call, .. } => {
+                        under_way.push_back(play.session.next_ticket());
+                        play.session.sent(call, one_part(), &[]);
+                    }
+                    Effect::Send(_, ServerFrame::PubLimit(raised)) => {
                         prop_assert!(raised.msgs > limit, "absolute limits only rise");
                         limit = raised.msgs;
                     }
+                    _ => {}
                 }
             }
             prop_assert!(!play.session.is_closed());

@@ -1,0 +1,142 @@
+//! Many publishers and a node that stops answering for a while: credit slows them, nobody is refused.
+#![expect(dead_code, reason = "each test uses a part of the product's client")]
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod frames;
+mod product;
+
+use std::collections::BTreeMap;
+
+use bytes::BytesMut;
+use frames::FrameSocket;
+use futures_util::SinkExt;
+use product::{Connection, Running};
+use tokio_tungstenite::tungstenite::Message;
+use weir_protocol::batch::{Batch, BatchBuilder, Compression, Headers, RecordParts};
+use weir_protocol::ids::Seq;
+use weir_protocol::ws::{Channel, ClientFrame, ClientPing, Hello, Limit, Open, ServerFrame, binary};
+
+const CHANNELS: u16 = 200;
+/// Messages of a KiB, one in a batch, that each channel publishes: twice the budget together.
+const MESSAGES: u64 = 160;
+
+#[derive(Default)]
+struct Told {
+    limit: Limit,
+    sent: Limit,
+    confirmed: u64,
+}
+
+/// One connection with channels that send all that they may.
+struct Publisher {
+    socket: FrameSocket,
+    batch: Batch,
+    channels: BTreeMap<u16, Told>,
+    rejected: u64,
+}
+
+impl Publisher {
+    async fn open(address: &str) -> Self {
+        let mut socket = FrameSocket::connect(address, "weir.v1.bin").await;
+        socket.send(0, ClientFrame::Hello(Hello { v: 1, ..Hello::default() })).await;
+        assert!(matches!(socket.next().await.1, ServerFrame::Welcome(_)));
+        let mut channels = BTreeMap::new();
+        for ch in 1..=CHANNELS {
+            let open = Open { topic: "t".into(), ..Open::default() };
+            socket.send(ch, ClientFrame::Open(open)).await;
+            let (_, ServerFrame::Opened(opened)) = socket.next().await else { panic!("not opened") };
+            channels.insert(ch, Told { limit: opened.pub_limit, ..Told::default() });
+        }
+        let mut builder = BatchBuilder::anonymous();
+        builder.push(RecordParts { key: None, headers: &Headers::default(), value: &[7; 1_024] }).unwrap();
+        let batch = builder.build(Compression::None).unwrap();
+        Self { socket, batch, channels, rejected: 0 }
+    }
+
+    /// Sends what there is credit for, one channel after the other, and learns what the gateway says of it.
+    async fn send(&mut self) {
+        let bytes = u64::from(self.batch.header().raw_bytes);
+        for ch in 1..=CHANNELS {
+            let mut message = BytesMut::new();
+            let told = self.channels.get_mut(&ch).unwrap();
+            while told.sent.msgs < MESSAGES.min(told.limit.msgs)
+                && told.sent.bytes + bytes <= told.limit.bytes
+            {
+                let first_seq = Seq(told.sent.msgs);
+                let frame = ClientFrame::PubBatch { first_seq, batch: self.batch.clone() };
+                binary::put_client_frame(&mut message, Channel(ch), &frame);
+                told.sent = Limit { msgs: told.sent.msgs + 1, bytes: told.sent.bytes + bytes };
+            }
+            // Answered behind everything that was sent before it.
+            binary::put_client_frame(
+                &mut message,
+                Channel::CONNECTION,
+                &ClientFrame::Ping(ClientPing { id: 1 }),
+            );
+            self.socket.socket.send(Message::Binary(message.freeze())).await.unwrap();
+            self.take_until_pong().await;
+        }
+    }
+
+    async fn take_until_pong(&mut self) {
+        loop {
+            let (ch, frame) = self.socket.next().await;
+            if matches!(frame, ServerFrame::Pong(_)) {
+                return;
+            }
+            self.take(ch, frame);
+        }
+    }
+
+    fn take(&mut self, ch: Channel, frame: ServerFrame) {
+        let told = self.channels.get_mut(&ch.0).unwrap();
+        match frame {
+            ServerFrame::PubLimit(limit) => told.limit = limit,
+            ServerFrame::Confirm(confirm) => told.confirmed = confirm.upto.unwrap() + 1,
+            ServerFrame::Reject(_) => self.rejected += 1,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn sent(&self) -> u64 {
+        self.channels.values().map(|told| told.sent.msgs).sum()
+    }
+
+    fn confirmed(&self) -> u64 {
+        self.channels.values().map(|told| told.confirmed).sum()
+    }
+}
+
+#[tokio::test]
+async fn two_hundred_publishers_are_slowed_and_not_refused_while_the_node_stands_still() {
+    let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let data = dir.path().join("data");
+    let of_node =
+        ["node", "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0", "--data-dir", data.to_str().unwrap()];
+    let node = Running::start(dir.path(), &of_node);
+    let of_gateway =
+        ["gateway", "--node", &node.said[0], "--listen", "127.0.0.1:0", "--publish-bytes-max", "16MiB"];
+    let gateway = Running::start(dir.path(), &of_gateway);
+    let address = gateway.said[0].strip_prefix("http://").unwrap();
+    let mut http = Connection::open(address).unwrap();
+    assert_eq!(http.request("PUT /v1/topics/t", &[], b"{\"partitions\":1}").unwrap().status, 201);
+    let mut publisher = Publisher::open(address).await;
+    node.signal("-STOP");
+    let mut sent = None;
+    while sent != Some(publisher.sent()) {
+        sent = Some(publisher.sent());
+        publisher.send().await;
+    }
+    let (sent, all) = (publisher.sent(), MESSAGES * u64::from(CHANNELS));
+    node.signal("-CONT");
+    assert_eq!(publisher.rejected, 0, "of {sent}");
+    assert!((1_000..all).contains(&sent), "{sent} messages had credit");
+    while publisher.confirmed() < all {
+        publisher.send().await;
+    }
+    assert_eq!(publisher.rejected, 0);
+    let metrics = http.request("GET /metrics", &[], b"").unwrap().text();
+    let throttled =
+        metrics.lines().find_map(|line| line.strip_prefix("weir_gateway_publish_throttled_total "));
+    assert!(throttled.unwrap().parse::<u64>().unwrap() > 0, "{metrics}");
+}
