@@ -98,11 +98,11 @@ struct Slot {
 /// One socket's session.
 pub(super) struct Session {
     config: SessionConfig,
-    id: String,
+    id: Box<str>,
     /// The session that this one continues.
-    resumed: Option<String>,
+    resumed: Option<Box<str>>,
     /// Name of the client, as it said.
-    client: Option<String>,
+    client: Option<Box<str>>,
     principal: Principal,
     authenticate: Authenticate,
     /// Some channel consumed a subscription.
@@ -137,7 +137,7 @@ impl Session {
     ) -> Self {
         Self {
             config,
-            id,
+            id: id.into_boxed_str(),
             resumed: None,
             client: None,
             principal,
@@ -360,8 +360,8 @@ impl Session {
             return self.bad_frame(Channel::CONNECTION, "more channels than a connection may have");
         }
         self.resumed =
-            hello.resume.as_ref().and_then(|token| token.strip_prefix(RESUME_PREFIX)).map(str::to_owned);
-        self.client = hello.client;
+            hello.resume.as_ref().and_then(|token| token.strip_prefix(RESUME_PREFIX)).map(Box::from);
+        self.client = hello.client.map(String::into_boxed_str);
         self.resume = hello.channels.into_iter().map(|channel| (channel.ch, channel)).collect();
         self.is_welcome = true;
         let limits = Limits {
@@ -371,7 +371,7 @@ impl Session {
             channels: WS_CHANNELS_MAX as u64,
         };
         let welcome = Welcome {
-            sid: self.id.clone(),
+            sid: self.id.to_string(),
             resume: format!("{RESUME_PREFIX}{}", self.id),
             grace_ms: millis(GRACE),
             hb_ms: millis(HEARTBEAT),
