@@ -80,10 +80,7 @@ impl Core {
         let mut files: Vec<Reading> = Vec::new();
         let mut filling: Option<Filling> = None;
         for span in spans(parts) {
-            if files.last().is_none_or(|reading| reading.file != span.file) {
-                files.push(self.reading(span.file)?);
-            }
-            let reading = files.last().expect("it was just opened");
+            let reading = self.reading(&mut files, span.file)?;
             if filling.as_ref().is_none_or(|filling| filling.memory.len() - filling.used < span.pages()) {
                 found.extend(filling.take().into_iter().flat_map(|filling| filling.finish(&self.pool)));
             }
@@ -105,14 +102,19 @@ impl Core {
         Ok(found)
     }
 
-    fn reading(&self, file: FileSeq) -> Result<Reading, ReadError> {
+    /// The file, which is opened once: there are no more than the journal has.
+    fn reading<'a>(&self, files: &'a mut Vec<Reading>, file: FileSeq) -> Result<&'a Reading, ReadError> {
+        if let Some(at) = files.iter().position(|reading| reading.file == file) {
+            return Ok(&files[at]);
+        }
         let (handle, path) = self.file(file)?;
         let source = match self.config.backend {
             Backend::Direct => Source::past_cache(&*self.disk, &path, handle),
             // What it wrote is in the cache.
             Backend::Auto | Backend::Pwrite => Source::new(handle),
         };
-        Ok(Reading { file, path, source })
+        files.push(Reading { file, path, source });
+        Ok(files.last().expect("it was just pushed"))
     }
 }
 

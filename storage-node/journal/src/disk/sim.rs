@@ -39,6 +39,7 @@ struct State {
     refuses_direct: bool,
     shortens_direct_reads: bool,
     direct_reads: u64,
+    direct_opens: u64,
     capacity: Option<u64>,
     held: BTreeSet<PathBuf>,
 }
@@ -108,6 +109,12 @@ impl SimDisk {
     #[must_use]
     pub fn direct_reads(&self) -> u64 {
         self.state().direct_reads
+    }
+
+    /// Number of files opened to be read past the page cache so far.
+    #[must_use]
+    pub fn direct_opens(&self) -> u64 {
+        self.state().direct_opens
     }
 
     /// From now on no file can be opened to be written or read past the page cache, and reads past it fail.
@@ -284,6 +291,7 @@ impl Disk for SimDisk {
             (None, _) => return Err(io::ErrorKind::NotFound.into()),
         };
         let (synced_writes, direct_reads) = (mode == OpenMode::WriteDirect, mode == OpenMode::ReadDirect);
+        state.direct_opens += u64::from(direct_reads);
         Ok(Arc::new(SimFile { disk: self.clone(), id, synced_writes, direct_reads }))
     }
 

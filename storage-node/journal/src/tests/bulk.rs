@@ -97,6 +97,22 @@ fn what_memory_knows_of_places_is_what_one_is_told_by_one() {
 }
 
 #[test]
+fn a_file_is_opened_once_however_often_parts_of_it_come() {
+    let disk = SimDisk::new();
+    let journal = filled(&disk, Backend::Direct);
+    for index in 10..16 {
+        append(&journal, STREAM, vec![entry(index, 3_000_000)]).unwrap();
+    }
+    let at = |index| journal.locate(STREAM, index).unwrap();
+    let [old, new] = [at(0), at(15)];
+    assert_ne!(old.file, new.file);
+    let parts: Vec<_> = [old, new].into_iter().cycle().take(40).map(|at| (at, 0..at.len.min(100))).collect();
+    let before = disk.direct_opens();
+    assert_eq!(journal.read_parts(&parts).unwrap().len(), 40);
+    assert_eq!(disk.direct_opens() - before, 2);
+}
+
+#[test]
 fn parts_of_a_file_that_is_gone_are_not_given() {
     for backend in [Backend::Pwrite, Backend::Direct] {
         let disk = SimDisk::new();
