@@ -128,11 +128,9 @@ impl Writer {
             Some(_) => shape.window.saturating_sub(self.sent - self.confirmed),
             None => u64::MAX,
         };
-        // A record's overhead is below this; so the limit in bytes is never crossed.
-        let record = self.shared.shape.payload as u64 + 64;
-        let in_bytes = self.limit.bytes.saturating_sub(self.sent_bytes) / record;
-        let room = in_window.min(in_bytes).min(self.limit.msgs.saturating_sub(self.sent));
-        room.min(due.saturating_sub(self.sent)).min(u64::from(shape.batch_max))
+        let in_credit =
+            in_credit(self.limit, Limit { msgs: self.sent, bytes: self.sent_bytes }, shape.payload as u64);
+        in_window.min(in_credit).min(due.saturating_sub(self.sent)).min(u64::from(shape.batch_max))
     }
 
     async fn put_batch(
@@ -200,5 +198,31 @@ impl Writer {
                 self.tally.confirmed_in_window += group.count;
             }
         }
+    }
+}
+
+/// Messages of `payload` bytes that credit allows beyond what was `sent`.
+fn in_credit(limit: Limit, sent: Limit, payload: u64) -> u64 {
+    // A record's overhead is below this. Of what does not fit one may go while there is any credit: a record can be larger
+    // than all of it.
+    let left = limit.bytes.saturating_sub(sent.bytes);
+    (left / (payload + 64)).max(u64::from(left > 0)).min(limit.msgs.saturating_sub(sent.msgs))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_message_larger_than_all_credit_goes_alone_and_nothing_goes_without_credit() {
+        let of = |msgs, bytes| Limit { msgs, bytes };
+        let room = |limit, sent| in_credit(limit, sent, 936);
+        assert_eq!(room(of(100, 5_000), of(0, 0)), 5);
+        assert_eq!(room(of(3, 5_000), of(0, 0)), 3);
+        assert_eq!(room(of(100, 5_000), of(5, 4_850)), 1, "the last may overshoot");
+        assert_eq!(room(of(100, 500), of(0, 0)), 1, "it would wait for ever");
+        assert_eq!(room(of(100, 500), of(1, 960)), 0);
+        assert_eq!(room(of(100, 500), of(1, 500)), 0);
+        assert_eq!(room(of(7, 5_000), of(7, 100)), 0);
     }
 }
