@@ -4,8 +4,11 @@ use weir_protocol::batch::{Batch, BatchBuilder, BatchError, Compression, RecordP
 use weir_protocol::ids::{Epoch, ProducerKey, Seq};
 use weir_protocol::ws::Limit;
 
-/// Most bytes that a record takes more where others stand before it.
-const PLACE_BYTES: u64 = 2;
+/// Most bytes that a record takes more where others stand before it: one for each of its two places, from 128 on, and one
+/// for its length, if that has one more digit then.
+const PLACE_BYTES: u64 = 3;
+
+const _: () = assert!(weir_protocol::limits::BATCH_RECORDS_MAX < 1 << 14, "a place is at most two bytes");
 
 /// A batch that is not confirmed yet.
 pub(super) struct Pending {
@@ -150,6 +153,16 @@ mod tests {
         assert_eq!(records(&smaller, small.agreed), (7..).zip(values).collect::<Vec<_>>());
         let count = smaller.len();
         assert_eq!(cut_again(large, smaller).len(), count);
+    }
+
+    #[test]
+    fn a_batch_that_is_full_to_the_byte_is_within_what_was_agreed_wherever_its_records_stand() {
+        // Below a place of 128 their length is one byte, and two from there on.
+        let values = vec![vec![7; 120]; 200];
+        for bytes in 150 * 127..152 * 131 {
+            let batches = batches(1_000, bytes);
+            assert_eq!(records(&cut(batches, &values), batches.agreed).len(), values.len());
+        }
     }
 
     #[test]
