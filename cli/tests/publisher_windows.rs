@@ -6,15 +6,18 @@ mod frames;
 mod product;
 
 use std::collections::BTreeMap;
+use std::process::Command;
 
 use bytes::BytesMut;
 use frames::FrameSocket;
 use futures_util::SinkExt;
-use product::{Connection, Running};
+use product::{Connection, Product, Running};
 use tokio_tungstenite::tungstenite::Message;
 use weir_protocol::batch::{Batch, BatchBuilder, Compression, Headers, RecordParts};
 use weir_protocol::ids::Seq;
-use weir_protocol::ws::{Channel, ClientFrame, ClientPing, Hello, Limit, Open, ServerFrame, binary};
+use weir_protocol::ws::{
+    Channel, ClientFrame, ClientPing, Hello, Limit, Open, Producer, ServerFrame, binary,
+};
 
 const CHANNELS: u16 = 200;
 /// Messages of a KiB, one in a batch, that each channel publishes: twice the budget together.
@@ -139,4 +142,56 @@ async fn two_hundred_publishers_are_slowed_and_not_refused_while_the_node_stands
     let throttled =
         metrics.lines().find_map(|line| line.strip_prefix("weir_gateway_publish_throttled_total "));
     assert!(throttled.unwrap().parse::<u64>().unwrap() > 0, "{metrics}");
+}
+
+/// Stores the first lines as an earlier run of the producer `shipper` would, in batches of so many.
+async fn earlier_run(address: &str, lines: &[String], sizes: &[usize]) {
+    let mut socket = FrameSocket::connect(address, "weir.v1.bin").await;
+    socket.send(0, ClientFrame::Hello(Hello { v: 1, ..Hello::default() })).await;
+    assert!(matches!(socket.next().await.1, ServerFrame::Welcome(_)));
+    let producer = Some(Producer { id: "shipper".into(), epoch: 0 });
+    socket.send(1, ClientFrame::Open(Open { topic: "t".into(), producer, ..Open::default() })).await;
+    assert!(matches!(socket.next().await.1, ServerFrame::Opened(_)));
+    let mut first = 0;
+    for size in sizes {
+        let mut builder = BatchBuilder::anonymous();
+        for line in &lines[first..first + size] {
+            let value = line.as_bytes();
+            builder.push(RecordParts { key: None, headers: &Headers::default(), value }).unwrap();
+        }
+        let batch = builder.build(Compression::None).unwrap();
+        socket.send(1, ClientFrame::PubBatch { first_seq: Seq(first as u64), batch }).await;
+        first += size;
+        loop {
+            match socket.next().await.1 {
+                ServerFrame::Confirm(confirm) if confirm.upto == Some(first as u64 - 1) => break,
+                ServerFrame::Confirm(_) | ServerFrame::PubLimit(_) => {}
+                other => panic!("{other:?}"),
+            }
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_resumed_run_over_several_partitions_takes_whatever_batches_the_earlier_one_stored() {
+    for sizes in [&[100][..], &[1, 255, 256, 30], &[400, 400, 400]] {
+        let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+        let product = Product::start(dir.path());
+        let mut http = Connection::open(&product.address).unwrap();
+        assert_eq!(http.request("PUT /v1/topics/t", &[], b"{\"partitions\":2}").unwrap().status, 201);
+        let lines: Vec<_> = (0..4_000).map(|n| format!("line {n}")).collect();
+        earlier_run(&product.address, &lines, sizes).await;
+        let path = dir.path().join("lines");
+        std::fs::write(&path, lines.join("\n")).unwrap();
+        let url = format!("http://{}", product.address);
+        let weir = |args: &[&str]| {
+            let ran =
+                Command::new(env!("CARGO_BIN_EXE_weir")).args(["--url", &url]).args(args).output().unwrap();
+            assert!(ran.status.success(), "{sizes:?}: {}", String::from_utf8_lossy(&ran.stderr));
+            String::from_utf8(ran.stdout).unwrap()
+        };
+        weir(&["pub", "t", "--lines", "--producer", "shipper", "--resume", "-f", path.to_str().unwrap()]);
+        let all = weir(&["sub", "t", "--from", "earliest", "--no-follow"]);
+        assert!(all.lines().eq(&lines), "{sizes:?}: each line is there once, in order");
+    }
 }

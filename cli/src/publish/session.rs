@@ -9,7 +9,7 @@ use weir_protocol::ids::{Epoch, Incarnation, ProducerKey, Seq};
 use weir_protocol::rpc::Level;
 use weir_protocol::ws::{Bye, Channel, ClientFrame, Limit, Open, Opened, Producer, RawJson, ServerFrame};
 
-use super::batches::{Batches, Pending};
+use super::batches::{Batches, Pending, alone_below};
 use super::identity::Identity;
 use super::source::{Chunk, Input};
 use crate::args::{Connect, PubArgs};
@@ -40,6 +40,8 @@ pub(super) struct Session<'a> {
     life: Option<Incarnation>,
     /// Most that the gateway says it always takes together.
     agreed: Limit,
+    /// Numbers below may be stored, in batches cut otherwise.
+    alone_below: u64,
     next_seq: u64,
     /// Numbers below are confirmed.
     confirmed: u64,
@@ -80,6 +82,7 @@ impl<'a> Session<'a> {
             headers: headers.finish(),
             life: None,
             agreed: Limit::default(),
+            alone_below: 0,
             next_seq: 0,
             confirmed: 0,
             skipped: 0,
@@ -151,6 +154,10 @@ impl<'a> Session<'a> {
         }
         self.confirmed_to(known);
         self.agreed = opened.pub_limit;
+        // What was stored in part is refused if it comes again in one batch. Of one partition the gateway knows the last
+        // number, and a producer that begins has sent nothing.
+        let may_repeat = opened.partitions > 1 && (!is_first || self.args.resume);
+        self.alone_below = if may_repeat { alone_below(known) } else { 0 };
         let (batches, mut fitting) = (self.batches(), VecDeque::new());
         for pending in self.pending.drain(..) {
             batches.cut_again(pending, &mut fitting).map_err(|error| WireError::Final(error.to_string()))?;
@@ -161,7 +168,12 @@ impl<'a> Session<'a> {
 
     fn batches(&self) -> Batches {
         let producer = ProducerKey::of(self.life.unwrap_or(Incarnation(0)), &self.identity.id);
-        Batches { producer, epoch: Epoch(self.identity.epoch), agreed: self.agreed }
+        Batches {
+            producer,
+            epoch: Epoch(self.identity.epoch),
+            agreed: self.agreed,
+            alone_below: self.alone_below,
+        }
     }
 
     fn confirmed_to(&mut self, end: u64) {
