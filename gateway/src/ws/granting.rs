@@ -43,11 +43,12 @@ pub(super) struct Granting {
     halved_at: Option<u64>,
 }
 
-/// Since when it is measured what the channel sends.
+/// Since when it is measured what the channel sends, and what was sent and answered by then.
 #[derive(Debug, Clone, Copy)]
 struct Round {
     began: Instant,
     sent: Amount,
+    done: Amount,
 }
 
 impl Granting {
@@ -62,7 +63,7 @@ impl Granting {
             sent: Amount::default(),
             done: Amount::default(),
             limit: Amount::default(),
-            round: Round { began: now, sent: Amount::default() },
+            round: Round { began: now, sent: Amount::default(), done: Amount::default() },
             was_busy: false,
             halved_at: None,
         };
@@ -129,20 +130,27 @@ impl Granting {
         (is_worth_it || is_awaited).then_some(raised)
     }
 
-    /// Between turns, when a round may be over. True if the channel rests: nothing is under way and nothing came for a
-    /// round. What it was granted stays granted, but others may have as much; it begins anew when it sends again.
+    /// Between turns, when a round may be over. True if the channel need not be looked at until something comes or is
+    /// answered: it rests, or it only waits.
+    ///
+    /// It rests when nothing is under way and nothing came for a round. What it was granted stays granted, but others may
+    /// have as much; it begins anew when it sends again. It only waits when for a round nothing came and nothing was
+    /// answered, its window no longer shrinks, and what was taken for a busy storage is given back: another look would find
+    /// nothing to do. What it may have under way stays counted.
     pub(super) fn rest(&mut self, now: Instant) -> bool {
-        let is_quiet = self.sent == self.done && self.sent == self.round.sent;
         if now < self.round.began + ROUND {
             return false;
         }
-        if !is_quiet {
-            self.measure(now);
-            return false;
+        let nothing_came = self.sent == self.round.sent;
+        if nothing_came && self.sent == self.done {
+            (self.window, self.allowed) = (self.share.window_min(), self.share.window_max());
+            self.share.rest();
+            return true;
         }
-        (self.window, self.allowed) = (self.share.window_min(), self.share.window_max());
-        self.share.rest();
-        true
+        let nothing_happened = nothing_came && self.done == self.round.done;
+        let window = self.window;
+        self.measure(now);
+        nothing_happened && self.window >= window && self.allowed == self.share.window_max()
     }
 
     /// Finds the window: twice as large where more than half of it is used, half as large where hardly any of it is.
@@ -168,7 +176,7 @@ impl Granting {
         let owed = self.bytes_of(self.limit.max(self.sent).less(self.done));
         let window = self.share.take(wanted.max(least).min(self.allowed), owed);
         if is_over || window > self.window {
-            self.round = Round { began: now, sent: self.sent };
+            self.round = Round { began: now, sent: self.sent, done: self.done };
         }
         self.window = window;
     }

@@ -115,7 +115,7 @@ pub(super) struct Session {
     last_heard: Instant,
     next_ping: Instant,
     ping_id: u64,
-    /// When to look at channels that may have stopped publishing; `None`: all rest.
+    /// When to look at channels that may have stopped publishing; `None`: all rest, or only wait.
     next_round: Option<Instant>,
     slots: HashMap<Channel, Slot>,
     next_generation: u64,

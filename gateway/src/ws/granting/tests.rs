@@ -120,7 +120,7 @@ impl World {
     fn look(&mut self, at: usize) -> bool {
         let client = &mut self.clients[at];
         let rests = client.granting.rest(self.now);
-        if rests {
+        if rests && client.granting.share.counted() == 0 {
             client.kept = client.granting.bytes_of(client.credit());
         }
         rests
@@ -339,16 +339,42 @@ fn who_sends_less_gives_up_what_it_had_and_who_stops_all_of_it() {
 }
 
 #[test]
-fn what_is_under_way_is_never_at_rest() {
+fn what_is_under_way_is_counted_and_not_looked_at_while_nothing_happens() {
     let mut world = World::new();
     let at = world.open(u64::MAX);
     world.send(at, batch(3));
     world.turn(at);
+    world.now += ROUND;
+    assert!(!world.look(at), "something came in this round");
     for _ in 0..5 {
         world.now += ROUND;
-        assert!(!world.look(at));
+        assert!(world.look(at));
+        assert_eq!(world.pool.metrics().counted, 200);
     }
-    assert_eq!(world.pool.metrics().counted, 200);
+    world.settle();
+    world.now += ROUND;
+    assert!(world.look(at));
+    assert_eq!(world.pool.metrics().counted, 0, "everything is answered");
+}
+
+#[test]
+fn who_only_waits_is_looked_at_until_it_has_given_back_what_it_does_not_use() {
+    let mut world = World::new();
+    let at = world.open(u64::MAX);
+    saturate(&mut world, 10);
+    world.send(at, batch(1));
+    world.answer(at, true);
+    world.send(at, batch(1));
+    world.turn(at);
+    assert_eq!(world.clients[at].granting.window, 800);
+    let looks = (1..100).find(|_| {
+        world.now += ROUND;
+        world.look(at)
+    });
+    // It was halved for a busy storage, and has that back too.
+    assert!(looks.is_some_and(|looks| looks <= 1 + RECOVERED_PART), "{looks:?}");
+    let granting = &world.clients[at].granting;
+    assert_eq!((granting.window, granting.allowed), (200, 1_600));
 }
 
 #[test]

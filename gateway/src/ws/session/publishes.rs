@@ -270,7 +270,8 @@ impl Session {
         self.next_round.get_or_insert(now.instant + ROUND);
     }
 
-    /// Whoever has stopped publishing leaves its share of the pool to others.
+    /// Whoever has stopped publishing leaves its share of the pool to others. If none has to be looked at again, the next
+    /// round is after something comes or is answered: thousands of sockets that wait for the archive do not wake up for it.
     pub(super) fn rest_publishers(&mut self, now: Now) {
         if self.next_round.is_none_or(|round| now.instant < round) {
             return;

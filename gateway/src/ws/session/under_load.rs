@@ -236,3 +236,29 @@ fn a_connection_that_stops_publishing_holds_no_credit_and_one_that_breaks_none()
     }
     assert_eq!(gateway.counted(), 0);
 }
+
+#[test]
+fn a_connection_that_only_waits_is_not_looked_at_until_it_is_answered() {
+    let mut gateway = Gateway::new(Pool::new);
+    let mut now = Now { instant: Instant::now(), epoch_ms: 7 };
+    gateway.send(now);
+    let passes = |gateway: &mut Gateway, now: &mut Now, rounds: u32| {
+        for _ in 0..rounds {
+            now.instant += ROUND;
+            gateway.publishers.iter_mut().for_each(|publisher| publisher.session.tick(*now, false));
+        }
+    };
+    passes(&mut gateway, &mut now, 2 + 16);
+    for publisher in &gateway.publishers {
+        assert!(!publisher.under_way.is_empty());
+        assert!(publisher.session.deadline() > now.instant + ROUND, "it only waits");
+    }
+    let waiting = gateway.counted();
+    assert!(waiting > 0);
+    while gateway.publishers.iter().any(|publisher| !publisher.under_way.is_empty()) {
+        gateway.answer(now, 1_000);
+    }
+    assert!(gateway.publishers.iter().all(|one| one.session.deadline() == now.instant + ROUND));
+    passes(&mut gateway, &mut now, 2);
+    assert_eq!(gateway.counted(), 0);
+}
