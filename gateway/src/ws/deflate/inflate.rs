@@ -20,6 +20,8 @@ const HEAD_BYTES: usize = 8;
 const DEFLATED_BYTES_MAX: usize = WS_MESSAGE_BYTES_MAX + WS_MESSAGE_BYTES_MAX / 8;
 /// What a sender leaves out at a message's end (RFC 7692, section 7.2.1).
 pub(super) const TAIL: [u8; 4] = [0x00, 0x00, 0xff, 0xff];
+/// The tail, and an empty last block, which can only stand behind a whole one: the tail was the end of one.
+const END: [u8; 6] = [0x00, 0x00, 0xff, 0xff, 0x03, 0x00];
 
 const _: () = assert!(FRAME_BYTES - HEAD_BYTES <= u16::MAX as usize, "a length takes two bytes");
 
@@ -56,8 +58,8 @@ struct Middle {
     inflated_bytes: usize,
     /// Its last byte has come.
     ends: bool,
-    /// How much of [`TAIL`] was added.
-    tail: usize,
+    /// Its end was as it should be.
+    is_ended: bool,
     /// A block said that it is the last; how many bytes came after it.
     after_last: Option<usize>,
 }
@@ -202,12 +204,12 @@ impl Inflating {
 
 impl Middle {
     fn new(opcode: u8) -> Self {
-        Self { opcode, deflated_bytes: 0, inflated_bytes: 0, ends: false, tail: 0, after_last: None }
+        Self { opcode, deflated_bytes: 0, inflated_bytes: 0, ends: false, is_ended: false, after_last: None }
     }
 
     /// Nothing more can come of it.
     fn is_over(&self) -> bool {
-        self.ends && (self.tail == TAIL.len() || self.after_last.is_some())
+        self.ends && (self.is_ended || self.after_last.is_some())
     }
 
     /// Inflates, at the end of the message with what its sender left out: how many of the bytes were taken and made.
@@ -223,26 +225,36 @@ impl Middle {
             let is_empty_block = *after_last <= 1 && deflated.iter().all(|byte| *byte == 0);
             return if is_empty_block { Ok((deflated.len(), 0)) } else { Err(Broken::Deflate) };
         }
-        let is_tail = deflated.is_empty();
-        let input = if is_tail { &TAIL[self.tail..] } else { deflated };
-        let (before_in, before_out) = (inflate.total_in(), inflate.total_out());
-        let status = inflate.decompress(input, room, FlushDecompress::None).map_err(|_| Broken::Deflate)?;
-        let count = |more: u64| usize::try_from(more).expect("no more than there was");
-        let taken = count(inflate.total_in() - before_in);
-        let made = count(inflate.total_out() - before_out);
+        let (taken, made, status) = step(inflate, deflated, room)?;
         self.inflated_bytes += made;
         if self.inflated_bytes > WS_MESSAGE_BYTES_MAX {
             return Err(Broken::Size);
         }
         if status == Status::StreamEnd {
             self.after_last = Some(0);
-        } else if taken == 0 && made == 0 && !input.is_empty() {
-            return Err(Broken::Deflate);
-        }
-        if is_tail {
-            self.tail += taken;
-            return Ok((0, made));
+        } else if taken == 0 && made == 0 {
+            if !deflated.is_empty() {
+                return Err(Broken::Deflate);
+            }
+            // Nothing is left of what came: what comes of the end would be made of the tail.
+            self.is_ended = self.deflated_bytes == 0 || is_end(inflate, room)?;
+            return if self.is_ended { Ok((0, 0)) } else { Err(Broken::Deflate) };
         }
         Ok((taken, made))
     }
+}
+
+/// Whether what was inflated ends where a sender leaves out [`TAIL`]: in the header of an empty block without compression, which may be
+/// the last one.
+fn is_end(inflate: &mut Decompress, room: &mut [u8]) -> Result<bool, Broken> {
+    let (taken, made, status) = step(inflate, &END, room)?;
+    Ok(status == Status::StreamEnd && made == 0 && (taken == TAIL.len() || taken == END.len()))
+}
+
+/// Inflates: how many of the bytes were taken and made.
+fn step(inflate: &mut Decompress, input: &[u8], room: &mut [u8]) -> Result<(usize, usize, Status), Broken> {
+    let (before_in, before_out) = (inflate.total_in(), inflate.total_out());
+    let status = inflate.decompress(input, room, FlushDecompress::None).map_err(|_| Broken::Deflate)?;
+    let count = |more: u64| usize::try_from(more).expect("no more than there was");
+    Ok((count(inflate.total_in() - before_in), count(inflate.total_out() - before_out), status))
 }

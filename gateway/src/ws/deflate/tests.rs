@@ -450,3 +450,31 @@ fn a_message_that_never_ends_holds_a_codec_until_the_client_is_gone() {
     });
     assert_eq!(inflating(&registry), 0);
 }
+
+#[test]
+fn a_message_cut_off_inside_a_block_is_refused() {
+    // "Hello": fixed codes, the same as a last block, no compression; then no compression and too little of it, or of its length.
+    for body in [
+        &[0xf2, 0x48, 0xcd][..],
+        &[0xf2, 0x48, 0xcd, 0xc9, 0xc9],
+        &[0xf3, 0x48, 0xcd],
+        &[0x00, 0x05, 0x00, 0xfa, 0xff, 0x48, 0x65, 0x6c, 0x6c, 0x6f],
+        &[0x00, 0x09, 0x00, 0xf6, 0xff, 0x68, 0x65, 0x6c, 0x6c, 0x6f],
+        &[0x01, 0x09, 0x00, 0xf6, 0xff, 0x68, 0x65, 0x6c, 0x6c, 0x6f],
+        &[0x00, 0xff, 0xff, 0x00, 0x00, 0x68],
+        &[0x00, 0x05],
+        &[0x00, 0x00, 0x00],
+    ] {
+        let (messages, end) = read_deflated(frame(FINAL | DEFLATED | BINARY, body));
+        assert_eq!((messages, broken(&end)), (Vec::new(), Some(Broken::Deflate)), "{body:x?}: {end}");
+    }
+    // A message that is cut off anywhere is none, however much had come of it.
+    let whole = deflated(&b"order ".repeat(20_000), 6);
+    for len in 1..whole.len() {
+        let (messages, end) = read_deflated(frame(FINAL | DEFLATED | BINARY, &whole[..len]));
+        assert_eq!((messages, broken(&end)), (Vec::new(), Some(Broken::Deflate)), "{len}: {end}");
+    }
+    // An empty block without compression may be the last.
+    let (messages, end) = read_deflated(frame(FINAL | DEFLATED | TEXT, &[0x01]));
+    assert_eq!(messages, [Message::text("")], "{end}");
+}
