@@ -478,3 +478,16 @@ fn a_message_cut_off_inside_a_block_is_refused() {
     let (messages, end) = read_deflated(frame(FINAL | DEFLATED | TEXT, &[0x01]));
     assert_eq!(messages, [Message::text("")], "{end}");
 }
+
+#[test]
+fn what_came_before_a_broken_message_is_read() {
+    let hello = frame(FINAL | DEFLATED | TEXT, &deflated(b"Hello", 6));
+    for (bad, expected) in [
+        (frame(FINAL | DEFLATED | TEXT, &[0xff; 8]), Broken::Deflate),
+        (vec![FINAL | DEFLATED | TEXT, 1, 0], Broken::Frames),
+    ] {
+        let (messages, end) = read_deflated([&hello[..], &hello, &bad].concat());
+        assert_eq!(messages, [Message::text("Hello"), Message::text("Hello")], "{end}");
+        assert_eq!(broken(&end), Some(expected), "{end}");
+    }
+}

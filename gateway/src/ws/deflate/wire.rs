@@ -47,6 +47,8 @@ struct Receiving {
     frames: Frames,
     /// While a deflated message is in the middle.
     inflating: Option<Box<Inflating>>,
+    /// What the client did behind what was read last.
+    broken: Option<Broken>,
 }
 
 const _: () = assert!(size_of::<Receiving>() <= 64, "each idle socket that agreed has one");
@@ -54,8 +56,9 @@ const _: () = assert!(size_of::<Receiving>() <= 64, "each idle socket that agree
 impl<S> Wire<S> {
     /// Over a connection that has just become a WebSocket; `deflate` if it was agreed.
     pub(crate) fn new(stream: S, deflate: Option<Arc<Deflate>>) -> Self {
-        let receiving =
-            deflate.map(|shared| Box::new(Receiving { shared, frames: Frames::default(), inflating: None }));
+        let receiving = deflate.map(|shared| {
+            Box::new(Receiving { shared, frames: Frames::default(), inflating: None, broken: None })
+        });
         Self { stream, receiving }
     }
 
@@ -77,6 +80,9 @@ impl Receiving {
         cx: &mut Context<'_>,
         to: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
+        if let Some(broken) = self.broken {
+            return Poll::Ready(Err(io::Error::other(broken)));
+        }
         let before = to.filled().len();
         loop {
             let Some(inflating) = &mut self.inflating else {
@@ -97,9 +103,14 @@ impl Receiving {
             };
             // A few bytes may become many: others have their turn in between.
             let turn = ready!(coop::poll_proceed(cx));
-            inflating.give(&mut self.frames, to, self.shared.counts()).map_err(io::Error::other)?;
+            let given = inflating.give(&mut self.frames, to, self.shared.counts());
             turn.made_progress();
             let wants_more = to.filled().len() == before;
+            if let Err(broken) = given {
+                // The library drops what is read with an error, and it was whole messages perhaps.
+                self.broken = Some(broken);
+                return Poll::Ready(if wants_more { Err(io::Error::other(broken)) } else { Ok(()) });
+            }
             if inflating.is_idle() {
                 self.rest();
             } else if wants_more && ready!(poll_fill(inflating.came(), stream, cx))? == 0 {
