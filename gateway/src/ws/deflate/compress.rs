@@ -69,7 +69,7 @@ impl Deflate {
     }
 }
 
-/// Compresses all of `input`; false if what is made has come to `bytes_max`.
+/// Compresses all of `input`, and flushes all of it; false if what is made has come to `bytes_max`.
 fn put(
     compress: &mut Compress,
     mut input: &[u8],
@@ -77,6 +77,7 @@ fn put(
     made: &mut Vec<u8>,
     bytes_max: usize,
 ) -> bool {
+    let mut is_held_back = false;
     while made.len() < bytes_max {
         made.reserve(ROOM_BYTES);
         let before = compress.total_in();
@@ -86,9 +87,12 @@ fn put(
         }
         let taken = usize::try_from(compress.total_in() - before).expect("no more than there was");
         input = &input[taken..];
-        if input.is_empty() && made.len() < made.capacity() {
+        // What found no room comes with the next call, which does nothing else: the flush may not have been reached.
+        let is_full = made.len() == made.capacity();
+        if input.is_empty() && !is_full && !is_held_back {
             return made.len() < bytes_max + TAIL.len();
         }
+        is_held_back = is_full;
     }
     false
 }

@@ -491,3 +491,20 @@ fn what_came_before_a_broken_message_is_read() {
         assert_eq!(broken(&end), Some(expected), "{end}");
     }
 }
+
+#[test]
+fn a_message_that_shrinks_goes_out_deflated_wherever_the_compressor_is_full() {
+    // Letters and digits in no order: six bits for each.
+    let mut state = 1u32;
+    let text: String = std::iter::repeat_with(|| {
+        state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        char::from(b'0' + u8::try_from(state >> 26).unwrap())
+    })
+    .take(200_000)
+    .collect();
+    for len in (40_000..text.len()).step_by(1_000) {
+        let outgoing = outgoing_of(Outgoing::Message(Message::text(&text[..len])));
+        let Outgoing::Message(Message::Frame(frame)) = outgoing else { panic!("{len} bytes go as they are") };
+        assert!(inflated(frame.payload()) == text[..len].as_bytes(), "{len}");
+    }
+}
