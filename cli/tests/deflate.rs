@@ -233,7 +233,7 @@ impl Socket {
                         payloads.extend(slice.records().unwrap().map(|it| it.unwrap().value.to_vec()));
                     }
                 }
-                ServerFrame::Subscribed(_) | ServerFrame::CaughtUp(_) => {}
+                ServerFrame::Subscribed(_) | ServerFrame::CaughtUp(_) | ServerFrame::PubLimit(_) => {}
                 other => panic!("{other:?}"),
             }
         }
