@@ -29,6 +29,7 @@ const DEFLATED: u8 = 0x40;
 const CLOSE: u8 = 8;
 const PING: u8 = 9;
 const PONG: u8 = 10;
+const HEARTBEAT_TIMEOUT: u16 = 4002;
 const TAIL: [u8; 4] = [0, 0, 0xff, 0xff];
 const CREDIT: Limit = Limit { msgs: 100_000, bytes: 100 << 20 };
 
@@ -112,22 +113,7 @@ impl Socket {
 
     /// Writes a masked frame.
     fn put(&mut self, first: u8, payload: &[u8]) {
-        let mut frame = vec![first];
-        match payload.len() {
-            short @ ..=125 => frame.push(0x80 | u8::try_from(short).unwrap()),
-            middle @ ..=0xffff => {
-                frame.push(0x80 | 126);
-                frame.extend(u16::try_from(middle).unwrap().to_be_bytes());
-            }
-            long => {
-                frame.push(0x80 | 127);
-                frame.extend((long as u64).to_be_bytes());
-            }
-        }
-        let mask = [1, 2, 3, 4];
-        frame.extend(mask);
-        frame.extend(payload.iter().zip(mask.iter().cycle()).map(|(byte, mask)| byte ^ mask));
-        self.stream.get_mut().write_all(&frame).unwrap();
+        self.stream.get_mut().write_all(&framed(first, payload)).unwrap();
     }
 
     /// The next frame of the subprotocol that is no ping; the close code instead.
@@ -239,6 +225,26 @@ impl Socket {
         }
         payloads
     }
+}
+
+/// A masked frame.
+fn framed(first: u8, payload: &[u8]) -> Vec<u8> {
+    let mut frame = vec![first];
+    match payload.len() {
+        short @ ..=125 => frame.push(0x80 | u8::try_from(short).unwrap()),
+        middle @ ..=0xffff => {
+            frame.push(0x80 | 126);
+            frame.extend(u16::try_from(middle).unwrap().to_be_bytes());
+        }
+        long => {
+            frame.push(0x80 | 127);
+            frame.extend((long as u64).to_be_bytes());
+        }
+    }
+    let mask = [1, 2, 3, 4];
+    frame.extend(mask);
+    frame.extend(payload.iter().zip(mask.iter().cycle()).map(|(byte, mask)| byte ^ mask));
+    frame
 }
 
 fn deflated(plain: &[u8]) -> Vec<u8> {
@@ -407,4 +413,33 @@ fn who_sends_what_was_not_agreed_or_inflates_to_too_much_is_closed_with_its_code
     let offer = "Sec-WebSocket-Extensions: x-other; a=1\r\n\
                  Sec-WebSocket-Extensions: permessage-deflate; server_max_window_bits=9, permessage-deflate\r\n";
     assert_eq!(Socket::open(address, JSON, offer).extensions.as_deref(), Some(AGREED));
+}
+
+#[test]
+fn who_never_stops_sending_what_comes_to_nothing_has_no_more_time_for_hello() {
+    let (_dir, product) = product(&[]);
+    let blocks = [&[0x00, 0x00, 0x00, 0xff, 0xff].repeat(2_000)[..], &[0x00]].concat();
+    let close = &|first: u8, next: u8, payload: &[u8]| {
+        let mut socket = Socket::try_open(&product.address, JSON, OFFER).unwrap();
+        let frames = (framed(first, payload), framed(next, payload).repeat(1_000));
+        let mut stream = socket.stream.get_ref().try_clone().unwrap();
+        std::thread::spawn(move || {
+            let _ = stream.write_all(&frames.0);
+            while stream.write_all(&frames.1).is_ok() {}
+        });
+        socket.closed()
+    };
+    std::thread::scope(|scope| {
+        let message = FINAL | DEFLATED | 1;
+        let kinds = [
+            ("messages of empty blocks", message, message, &blocks[..]),
+            ("empty messages", message, message, &[0x03, 0x00]),
+            ("one message of empty frames, plain", 1, 0, &[]),
+        ];
+        let closes = kinds
+            .map(|(name, first, next, payload)| (name, scope.spawn(move || close(first, next, payload))));
+        for (name, closed) in closes {
+            assert_eq!(closed.join().unwrap(), HEARTBEAT_TIMEOUT, "{name}");
+        }
+    });
 }

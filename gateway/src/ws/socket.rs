@@ -9,6 +9,7 @@ use hyper::upgrade::Upgraded;
 use hyper_util::rt::TokioIo;
 use tokio::io::AsyncWriteExt as _;
 use tokio::sync::{mpsc, watch};
+use tokio::task::unconstrained;
 use tokio::time::{sleep_until, timeout};
 use tokio_tungstenite::WebSocketStream;
 use tokio_tungstenite::tungstenite::error::ProtocolError;
@@ -187,13 +188,19 @@ impl Socket {
                 self.run_effects();
                 return self.answer_close().await;
             }
+            let mut now = Now::read();
+            // Whatever woke the task: who always has something to say does not stop the clock.
+            if now.instant >= self.session.deadline() {
+                self.tick(now);
+            }
             loop {
-                self.session.finish_turn(Now::read());
+                self.session.finish_turn(now);
                 self.run_effects();
                 // What was refused at once has given its credit back.
                 if !self.session.has_more() {
                     break;
                 }
+                now = Now::read();
             }
             if !timeout(write_time_max, self.write()).await.is_ok_and(|written| written.is_ok()) {
                 return;
@@ -218,7 +225,8 @@ impl Socket {
             Some(followed) = self.following.next() => Woken::Followed(followed),
             event = self.queues.next() => Woken::Queue(event),
             received = self.socket.next(), if !is_full => Woken::by(received),
-            () = sleep_until(deadline) => Woken::Time,
+            // Even if reading took all that the task may do in its turn, and nothing came of it.
+            () = unconstrained(sleep_until(deadline)) => Woken::Time,
         }
     }
 
@@ -226,13 +234,8 @@ impl Socket {
     fn take(&mut self, woken: Woken) -> bool {
         match woken {
             Woken::Drained => self.session.drain(Now::read()),
-            Woken::Time => {
-                let throttled = |follower: &Follower| {
-                    follower.credit.as_ref().is_some_and(SubscriptionCredit::is_throttled)
-                };
-                let is_throttled = self.followers.values().any(throttled);
-                self.session.tick(Now::read(), is_throttled);
-            }
+            // Each turn looks at the clock.
+            Woken::Time => {}
             Woken::Confirmed(confirm) => self.confirmed(confirm),
             Woken::Opened((of, opened)) => self.opened(of, opened),
             Woken::Subscribed(Ok((of, subscribed))) => self.subscribed(of, subscribed),
@@ -245,6 +248,13 @@ impl Socket {
             Woken::Gone => return false,
         }
         true
+    }
+
+    fn tick(&mut self, now: Now) {
+        let throttled =
+            |follower: &Follower| follower.credit.as_ref().is_some_and(SubscriptionCredit::is_throttled);
+        let is_throttled = self.followers.values().any(throttled);
+        self.session.tick(now, is_throttled);
     }
 
     fn confirmed(&mut self, confirm: Confirm) {

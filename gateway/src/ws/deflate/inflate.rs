@@ -91,6 +91,11 @@ impl Inflating {
         self.at == self.came.len() && self.ready.is_empty() && self.message.is_none()
     }
 
+    /// How many bytes that came are not done with.
+    pub(super) fn left(&self) -> usize {
+        self.came.len() - self.at
+    }
+
     /// Where more of the client goes, once nothing more can be made of what came.
     pub(super) fn came(&mut self) -> &mut Vec<u8> {
         debug_assert_eq!(self.at, self.came.len(), "all of it was taken");

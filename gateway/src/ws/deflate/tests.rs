@@ -505,6 +505,75 @@ fn a_message_that_shrinks_goes_out_deflated_wherever_the_compressor_is_full() {
     for len in (40_000..text.len()).step_by(1_000) {
         let outgoing = outgoing_of(Outgoing::Message(Message::text(&text[..len])));
         let Outgoing::Message(Message::Frame(frame)) = outgoing else { panic!("{len} bytes go as they are") };
-        assert!(inflated(frame.payload()) == text[..len].as_bytes(), "{len}");
+        assert!(inflated(frame.payload()) == text.as_bytes()[..len], "{len}");
+    }
+}
+
+/// A client that always has more: the same bytes again and again. Counts them.
+struct Endless {
+    bytes: Vec<u8>,
+    taken: usize,
+}
+
+impl AsyncRead for Endless {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+        to: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let at = self.taken % self.bytes.len();
+        let more: Vec<u8> = self.bytes.iter().cycle().skip(at).take(to.remaining()).copied().collect();
+        to.put_slice(&more);
+        self.taken += more.len();
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl AsyncWrite for Endless {
+    fn poll_write(self: Pin<&mut Self>, _: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        Poll::Ready(Ok(bytes.len()))
+    }
+    fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+    fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+}
+
+#[test]
+fn others_have_their_turn_after_a_few_kib_whatever_comes_of_them() {
+    for (name, bytes) in [
+        ("empty messages", frame(FINAL | DEFLATED | TEXT, &[0x03, 0x00])),
+        ("messages of empty blocks", {
+            let blocks = [0x00, 0x00, 0x00, 0xff, 0xff].repeat(10_000);
+            frame(FINAL | DEFLATED | BINARY, &[&blocks[..], &[0x00]].concat())
+        }),
+        ("text", frame(FINAL | DEFLATED | TEXT, &deflated("0123456789abc".repeat(20).as_bytes(), 1))),
+    ] {
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        runtime.block_on(async {
+            let config = WebSocketConfig::default().read_buffer_size(4 << 10);
+            let wire = Wire::new(Endless { bytes, taken: 0 }, Some(shared().0));
+            let mut socket = WebSocketStream::from_raw_socket(wire, Role::Server, Some(config)).await;
+            for _ in 0..50 {
+                let before = socket.get_mut().stream_mut().taken;
+                // As a socket's task does: what is there is taken without waiting, and then waited for.
+                std::future::poll_fn(|cx| {
+                    while let Poll::Ready(message) = socket.poll_next_unpin(cx) {
+                        message.unwrap().unwrap();
+                        while let Some(message) = futures_util::FutureExt::now_or_never(socket.next()) {
+                            message.unwrap().unwrap();
+                        }
+                    }
+                    Poll::Ready(())
+                })
+                .await;
+                let taken = socket.get_mut().stream_mut().taken - before;
+                assert!(taken <= 12 << 10, "{name}: {taken} bytes");
+                tokio::task::yield_now().await;
+            }
+            assert!(socket.get_mut().stream_mut().taken > 50 << 10, "{name}");
+        });
     }
 }
