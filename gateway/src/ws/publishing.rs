@@ -2,6 +2,7 @@
 
 use std::ops::Range;
 
+use weir_protocol::limits::PRODUCER_WINDOW;
 use weir_protocol::rpc::{Level, Placed};
 use weir_protocol::ws::{Base, Confirm, StageMicros};
 
@@ -37,6 +38,8 @@ pub(super) enum BadSeq {
 pub(super) struct Publishing {
     found: Found,
     next_seq: u64,
+    /// Some number was taken.
+    has_begun: bool,
     pub(super) granting: Granting,
     levels: Vec<Told>,
     /// Records that wait to become one batch at the end of the turn, and the number of the first.
@@ -86,6 +89,7 @@ impl Publishing {
         Self {
             found,
             next_seq: found.last_seq.map_or(0, |last| last + 1),
+            has_begun: false,
             granting,
             levels: told,
             waiting: Vec::new(),
@@ -98,14 +102,28 @@ impl Publishing {
 
     /// Takes `count` numbers from `seq` on. Producers may repeat numbers, since repeats are recognised.
     pub(super) fn take_seq(&mut self, seq: u64, count: u64) -> Result<(), BadSeq> {
-        if seq > self.next_seq || seq.checked_add(count).is_none() {
+        if seq.checked_add(count).is_none() {
             return Err(BadSeq::Gap(self.next_seq));
         }
+        if seq > self.next_seq {
+            if !self.may_know_more(seq) {
+                return Err(BadSeq::Gap(self.next_seq));
+            }
+            self.levels.iter_mut().for_each(|told| told.prefix.add(self.next_seq, seq));
+        }
+        self.has_begun = true;
         if seq < self.next_seq && !self.found.has_producer {
             return Err(BadSeq::Repeat(self.next_seq - 1));
         }
         self.next_seq = seq + count;
         Ok(())
+    }
+
+    /// On several partitions what was found of the producer is a lower bound, by a window at most: whoever begins behind it was told
+    /// that the numbers in between are confirmed, by the connection before, and cannot send them again.
+    fn may_know_more(&self, seq: u64) -> bool {
+        let found = &self.found;
+        found.has_producer && found.partitions > 1 && !self.has_begun && seq - self.next_seq <= PRODUCER_WINDOW
     }
 
     /// A batch of the numbers `first + records` has reached a level.
@@ -213,6 +231,22 @@ mod tests {
         assert_eq!(anonymous.take_seq(0, 3), Ok(()));
         assert_eq!(anonymous.take_seq(2, 1), Err(BadSeq::Repeat(2)));
         assert_eq!(anonymous.take_seq(3, u64::MAX), Err(BadSeq::Gap(3)));
+    }
+
+    #[test]
+    fn a_producer_on_several_partitions_may_begin_behind_what_was_confirmed_before() {
+        let begin = |partitions, seq| {
+            let mut channel = publishing(Found { partitions, ..found(Some(2_047), true) });
+            (channel.take_seq(seq, 2), channel)
+        };
+        let (taken, mut channel) = begin(2, 3_072);
+        assert_eq!(taken, Ok(()));
+        channel.reached(3_072, std::slice::from_ref(&(0..2)), at(9));
+        assert_eq!(channel.take_confirms().next().unwrap().upto, Some(3_073), "nobody waits for those before");
+        assert_eq!(channel.take_seq(3_075, 1), Err(BadSeq::Gap(3_074)), "once it has begun none is left out");
+        assert_eq!(channel.take_seq(2_048, 1), Ok(()), "sent again");
+        assert_eq!(begin(2, 3_073).0, Err(BadSeq::Gap(2_048)), "more than a window was never unknown");
+        assert_eq!(begin(1, 2_049).0, Err(BadSeq::Gap(2_048)), "on one partition all is known");
     }
 
     #[test]
