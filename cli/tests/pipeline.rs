@@ -258,3 +258,30 @@ fn output_that_cannot_be_written_is_an_error_and_a_reader_that_left_is_none() {
     assert!(!output.status.success());
     assert!(String::from_utf8_lossy(&output.stderr).contains("cannot write to standard output"));
 }
+
+#[test]
+fn a_publisher_over_several_partitions_survives_a_crash_of_the_product() {
+    let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let mut product = Product::start(dir.path());
+    succeeded(&run(&product, &["topic", "create", "wide", "--partitions", "3"]));
+    let (_, text) = log_file(dir.path(), 9_000);
+    let lines: Vec<_> = text.split_inclusive('\n').collect();
+    let (first, rest) = lines.split_at(6_000);
+    let args = ["pub", "wide", "--lines", "--producer", "p"];
+    let mut publisher = weir(&product, &args).stdin(Stdio::piped()).spawn().unwrap();
+    let mut input = publisher.stdin.take().unwrap();
+    input.write_all(first.concat().as_bytes()).unwrap();
+    // More than a producer's window: what a gateway finds of it later is less than what the publisher was told.
+    wait_until("what comes in whole pieces is stored", || stored(&product, "wide") > 4_000);
+    product.kill();
+    let product = Product::start_at(dir.path(), &product.address);
+    input.write_all(rest.concat().as_bytes()).unwrap();
+    drop(input);
+    succeeded(&publisher.wait_with_output().unwrap());
+    let all = everything(&product, "wide");
+    let mut found: Vec<_> = all.split_inclusive('\n').collect();
+    found.sort_unstable();
+    let mut expected = lines;
+    expected.sort_unstable();
+    assert!(found == expected, "{} lines of {}, or not each once", found.len(), expected.len());
+}

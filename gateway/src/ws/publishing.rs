@@ -123,7 +123,10 @@ impl Publishing {
     /// that the numbers in between are confirmed, by the connection before, and cannot send them again.
     fn may_know_more(&self, seq: u64) -> bool {
         let found = &self.found;
-        found.has_producer && found.partitions > 1 && !self.has_begun && seq - self.next_seq <= PRODUCER_WINDOW
+        found.has_producer
+            && found.partitions > 1
+            && !self.has_begun
+            && seq - self.next_seq <= PRODUCER_WINDOW
     }
 
     /// A batch of the numbers `first + records` has reached a level.
@@ -242,7 +245,11 @@ mod tests {
         let (taken, mut channel) = begin(2, 3_072);
         assert_eq!(taken, Ok(()));
         channel.reached(3_072, std::slice::from_ref(&(0..2)), at(9));
-        assert_eq!(channel.take_confirms().next().unwrap().upto, Some(3_073), "nobody waits for those before");
+        assert_eq!(
+            channel.take_confirms().next().unwrap().upto,
+            Some(3_073),
+            "nobody waits for those before"
+        );
         assert_eq!(channel.take_seq(3_075, 1), Err(BadSeq::Gap(3_074)), "once it has begun none is left out");
         assert_eq!(channel.take_seq(2_048, 1), Ok(()), "sent again");
         assert_eq!(begin(2, 3_073).0, Err(BadSeq::Gap(2_048)), "more than a window was never unknown");
