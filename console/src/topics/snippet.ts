@@ -17,7 +17,7 @@ socket.onmessage = ({ data }) => {
     if (frame.t === 'opened') send({ t: 'pub', ch: 2, seq: 0, data: 'hello from the browser' });
     if (frame.t === 'confirm') console.log('confirmed at', frame.level, 'offset', frame.base[0].o);
     if (frame.t === 'ping') send({ t: 'pong', id: frame.id });
-    for (const msg of frame.msgs ?? (frame.t === 'msg' ? [frame] : [])) {
+    for (const msg of frame.t === 'msgs' ? frame.msgs : frame.t === 'msg' ? [frame] : []) {
       console.log(msg.o, msg.data);
       taken += 1; // credit, as totals: what was taken may be followed by as much again
       send({ t: 'limit', ch: 1, msgs: taken + 100, bytes: (taken + 1) * 1e6 });
