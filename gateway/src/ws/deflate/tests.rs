@@ -9,7 +9,7 @@ use flate2::{Compress, Compression, Decompress, FlushCompress, FlushDecompress, 
 use futures_util::StreamExt as _;
 use prometheus::Registry;
 use proptest::prelude::*;
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::io::{AsyncRead, ReadBuf, join, sink};
 use tokio_tungstenite::WebSocketStream;
 use tokio_tungstenite::tungstenite::protocol::{Role, WebSocketConfig};
 use tokio_tungstenite::tungstenite::{Error, Message};
@@ -109,18 +109,6 @@ impl AsyncRead for Pieces {
     }
 }
 
-impl AsyncWrite for Pieces {
-    fn poll_write(self: Pin<&mut Self>, _: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        Poll::Ready(Ok(bytes.len()))
-    }
-    fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Poll::Ready(Ok(()))
-    }
-    fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Poll::Ready(Ok(()))
-    }
-}
-
 /// The messages that the library reads, and what ends them.
 fn read(bytes: Vec<u8>, cuts: Vec<usize>, deflate: Option<Arc<Deflate>>) -> (Vec<Message>, Error) {
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
@@ -129,7 +117,7 @@ fn read(bytes: Vec<u8>, cuts: Vec<usize>, deflate: Option<Arc<Deflate>>) -> (Vec
             .max_message_size(Some(WS_MESSAGE_BYTES_MAX))
             .max_frame_size(Some(WS_MESSAGE_BYTES_MAX))
             .read_buffer_size(4 << 10);
-        let wire = Wire::new(Pieces::new(bytes, cuts), deflate);
+        let wire = Wire::new(join(Pieces::new(bytes, cuts), sink()), deflate);
         let mut socket = WebSocketStream::from_raw_socket(wire, Role::Server, Some(config)).await;
         let mut messages = Vec::new();
         loop {
@@ -529,18 +517,6 @@ impl AsyncRead for Endless {
     }
 }
 
-impl AsyncWrite for Endless {
-    fn poll_write(self: Pin<&mut Self>, _: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        Poll::Ready(Ok(bytes.len()))
-    }
-    fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Poll::Ready(Ok(()))
-    }
-    fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Poll::Ready(Ok(()))
-    }
-}
-
 #[test]
 fn others_have_their_turn_after_a_few_kib_whatever_comes_of_them() {
     for (name, bytes) in [
@@ -554,10 +530,10 @@ fn others_have_their_turn_after_a_few_kib_whatever_comes_of_them() {
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
         runtime.block_on(async {
             let config = WebSocketConfig::default().read_buffer_size(4 << 10);
-            let wire = Wire::new(Endless { bytes, taken: 0 }, Some(shared().0));
+            let wire = Wire::new(join(Endless { bytes, taken: 0 }, sink()), Some(shared().0));
             let mut socket = WebSocketStream::from_raw_socket(wire, Role::Server, Some(config)).await;
             for _ in 0..50 {
-                let before = socket.get_mut().stream_mut().taken;
+                let before = socket.get_mut().stream_mut().reader().taken;
                 // As a socket's task does: what is there is taken without waiting, and then waited for.
                 std::future::poll_fn(|cx| {
                     while let Poll::Ready(message) = socket.poll_next_unpin(cx) {
@@ -569,11 +545,11 @@ fn others_have_their_turn_after_a_few_kib_whatever_comes_of_them() {
                     Poll::Ready(())
                 })
                 .await;
-                let taken = socket.get_mut().stream_mut().taken - before;
+                let taken = socket.get_mut().stream_mut().reader().taken - before;
                 assert!(taken <= 12 << 10, "{name}: {taken} bytes");
                 tokio::task::yield_now().await;
             }
-            assert!(socket.get_mut().stream_mut().taken > 50 << 10, "{name}");
+            assert!(socket.get_mut().stream_mut().reader().taken > 50 << 10, "{name}");
         });
     }
 }
