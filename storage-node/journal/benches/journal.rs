@@ -56,14 +56,18 @@ struct Load(Arc<Shared>);
 struct Shared {
     journal: Journal,
     payload: Bytes,
-    /// Held for numbers and their appends, which must agree in their order.
-    next: Mutex<u64>,
+    next: Mutex<Next>,
     /// Appends that are to be made by whoever holds that.
     due: AtomicU64,
-    /// Appends of this run that are still to be made.
-    left: AtomicU64,
     done: Mutex<mpsc::Receiver<()>>,
     tell: mpsc::Sender<()>,
+}
+
+/// Held for numbers and their appends, which must agree in their order.
+struct Next {
+    index: u64,
+    /// Records of this run that are still to be appended.
+    left: u64,
 }
 
 impl Load {
@@ -71,28 +75,27 @@ impl Load {
         let (journal, _) = Journal::open(config(dir), Arc::new(RealDisk)).unwrap();
         let (tell, done) = mpsc::channel();
         let payload = Bytes::from(noise(RECORD_BYTES));
-        Self(Arc::new(Shared {
-            journal,
-            payload,
-            next: Mutex::new(0),
-            due: AtomicU64::new(0),
-            left: AtomicU64::new(0),
-            done: Mutex::new(done),
-            tell,
-        }))
+        let (next, due) = (Mutex::new(Next { index: 0, left: 0 }), AtomicU64::new(0));
+        Self(Arc::new(Shared { journal, payload, next, due, done: Mutex::new(done), tell }))
     }
 
-    /// Has `many` records appended; whoever answers them has the next appended, so that as many are outstanding at every
-    /// commit. Never waits: an append may answer before it returns, and then this is called from within it.
+    /// Has `many` records appended, if so many are left; whoever answers them has the next appended, so that as many are
+    /// outstanding at every commit. Never waits: an append may answer before it returns, and then this is called from
+    /// within it.
     fn append(&self, many: u64) {
-        let due = &self.0.due;
+        let Shared { due, next, tell, .. } = &*self.0;
         due.fetch_add(1, Ordering::AcqRel);
         while due.load(Ordering::Acquire) > 0
-            && let Ok(mut next) = self.0.next.try_lock()
+            && let Ok(mut next) = next.try_lock()
         {
-            while due.fetch_update(Ordering::AcqRel, Ordering::Acquire, |due| due.checked_sub(1)).is_ok() {
-                self.append_at(*next, many);
-                *next += many;
+            for _ in 0..due.swap(0, Ordering::AcqRel) {
+                let Some(left) = next.left.checked_sub(many) else {
+                    tell.send(()).unwrap();
+                    continue;
+                };
+                let first = next.index;
+                *next = Next { index: first + many, left };
+                self.append_at(first, many);
             }
         }
     }
@@ -107,11 +110,7 @@ impl Load {
         let load = self.clone();
         let done = move |outcome: Result<_, _>| {
             outcome.unwrap();
-            let left = &load.0.left;
-            match left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(many)) {
-                Ok(_) => load.append(many),
-                Err(_) => load.0.tell.send(()).unwrap(),
-            }
+            load.append(many);
         };
         journal.append(STREAM, entries, Box::new(done)).unwrap();
         // What a topic with retention does: old files are there to be written again.
@@ -142,7 +141,7 @@ impl Load {
     fn run(&self, width: usize, many: u64, records: u64) -> Duration {
         let start = Instant::now();
         let first = records.min(width as u64);
-        self.0.left.store(records - first, Ordering::Relaxed);
+        self.0.next.lock().unwrap().left = records;
         (0..first / many).for_each(|_| self.append(many));
         let done = self.0.done.lock().unwrap();
         (0..first / many).for_each(|_| done.recv().unwrap());

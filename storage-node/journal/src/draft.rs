@@ -14,6 +14,8 @@ use crate::entry::{LogPosition, StreamId};
 use crate::format::{BLOCK_ALIGN, BLOCK_HEADER_BYTES, BlockHeader, FrameHeader, FrameKind, narrow};
 
 const FIRST_PAGE: usize = BLOCK_ALIGN as usize;
+/// Bytes that are checked at once while a block is formed.
+const CHECKED_ALONG: usize = 16 << 10;
 
 /// An entry in the block.
 #[derive(Debug, Clone, Copy)]
@@ -34,12 +36,14 @@ pub(crate) struct Draft {
     memory: Vec<u8>,
     start: usize,
     pub(crate) placed: Vec<Placed>,
-    /// All frames in it.
+    /// What its frames say, in their order; of entries of one stream that follow each other the last.
     pub(crate) facts: Vec<(StreamId, FrameKind, LogPosition)>,
+    frames: usize,
     /// Bytes that were given to the disk already, the first page left out; 0 before the first piece.
     given: usize,
-    /// Checksum of the header and of the frames among them.
+    /// Checksum of the header and of the frames up to `checked`; 0 before the first.
     digest: Digest,
+    checked: usize,
 }
 
 impl Draft {
@@ -51,8 +55,10 @@ impl Draft {
             start,
             placed: Vec::new(),
             facts: Vec::new(),
+            frames: 0,
             given: 0,
             digest: Digest::new(CrcAlgorithm::Crc32Iscsi),
+            checked: 0,
         }
     }
 
@@ -62,12 +68,12 @@ impl Draft {
         self.memory.resize(self.start + BLOCK_HEADER_BYTES, 0);
         self.placed.clear();
         self.facts.clear();
-        self.given = 0;
+        (self.frames, self.given, self.checked) = (0, 0, 0);
     }
 
     /// Frames so far.
     pub(crate) fn frames(&self) -> u16 {
-        u16::try_from(self.facts.len()).expect("frames are counted before they are taken")
+        u16::try_from(self.frames).expect("frames are counted before they are taken")
     }
 
     /// Bytes of header and frames.
@@ -95,18 +101,25 @@ impl Draft {
             self.placed.push(Placed { stream, index: at.index, row, pos, len });
         }
         self.memory.extend_from_slice(payload);
-        self.facts.push((stream, kind, at));
+        self.frames += 1;
+        let is_entry = |kind| matches!(kind, FrameKind::Entry(_));
+        match self.facts.last_mut() {
+            Some((of, last, newest)) if *of == stream && is_entry(*last) && is_entry(kind) => *newest = at,
+            _ => self.facts.push((stream, kind, at)),
+        }
     }
 
-    /// Gives the disk what has come together since the last time, if that is `piece` bytes, for the block that will have
-    /// this header and stand at `pos`.
-    pub(crate) fn give(
-        &mut self,
-        piece: usize,
-        header: &BlockHeader,
-        file: &dyn DiskFile,
-        pos: u32,
-    ) -> io::Result<()> {
+    /// Brings the checksum up to date, for the block that will have this header, once there is enough that is worth a call
+    /// and not yet so much that it has left the processor's cache.
+    pub(crate) fn check_along(&mut self, header: &BlockHeader) {
+        if self.len() - self.checked >= CHECKED_ALONG {
+            self.check(header, self.len());
+        }
+    }
+
+    /// Gives the disk what has come together since the last time, if that is `piece` bytes, for the block that will stand
+    /// at `pos`.
+    pub(crate) fn give(&mut self, piece: usize, file: &dyn DiskFile, pos: u32) -> io::Result<()> {
         let from = self.given.max(FIRST_PAGE);
         if self.len().checked_sub(from).is_none_or(|more| more < piece.max(FIRST_PAGE)) {
             return Ok(());
@@ -114,7 +127,6 @@ impl Draft {
         let to = self.len() / FIRST_PAGE * FIRST_PAGE;
         file.write_at(&self.bytes()[from..to], u64::from(pos) + from as u64)?;
         file.start_writeback(u64::from(pos) + from as u64, (to - from) as u64);
-        self.check(header, to);
         self.given = to;
         Ok(())
     }
@@ -140,12 +152,15 @@ impl Draft {
 
     /// Adds the frames up to `to` to the checksum, which begins with the header.
     fn check(&mut self, header: &BlockHeader, to: usize) {
-        let from = self.given.max(BLOCK_HEADER_BYTES);
-        if self.given == 0 {
+        if self.checked == 0 {
             self.digest.reset();
             BlockHeader::checked(&header.encode()).into_iter().for_each(|part| self.digest.update(part));
+            self.checked = BLOCK_HEADER_BYTES;
         }
-        self.digest.update(&self.memory[self.start..][from..to]);
+        if to > self.checked {
+            self.digest.update(&self.memory[self.start..][self.checked..to]);
+            self.checked = to;
+        }
     }
 }
 
@@ -179,7 +194,8 @@ mod tests {
         for (index, payload) in (0..).zip(payloads) {
             let at = LogPosition { term: 1, leader: 1, index };
             draft.put(StreamId(1), FrameKind::Entry(EntryKind::Normal), at, index, payload);
-            draft.give(piece, &header, &*file, POS).unwrap();
+            draft.check_along(&header);
+            draft.give(piece, &*file, POS).unwrap();
         }
         let padded = draft.finish(&header, &*file, POS).unwrap();
         let mut bytes = vec![0; padded as usize];

@@ -3,6 +3,7 @@
 //! Only while the writer thread rests and appends have been lone for a while: whoever writes can do nothing else meanwhile.
 //! What comes until then is the writer's.
 
+use std::collections::VecDeque;
 use std::thread::ThreadId;
 use std::time::Instant;
 
@@ -12,8 +13,8 @@ use crate::core::{Core, Inner, Operation, Queued};
 /// Most bytes of a lone append. A larger one is of many publishers, or takes as long to form as the writer to wake.
 const BYTES_MAX: u64 = 8 << 10;
 /// Whether operations of a commit are one small append.
-pub(crate) fn is_lone(taken: &[Queued]) -> bool {
-    let [one] = taken else { return false };
+pub(crate) fn is_lone(queue: &VecDeque<Queued>) -> bool {
+    let Some(one) = queue.front().filter(|_| queue.len() == 1) else { return false };
     one.bytes <= BYTES_MAX && matches!(one.operation, Operation::Append { .. })
 }
 
@@ -50,7 +51,7 @@ impl Inner {
         // Whatever rides in the block: the writer may have to wait for the next file.
         let has_room =
             self.files.back().is_some_and(|file| file.file_bytes - file.end >= config.max_block_bytes);
-        let is_lone = rests && is_plain && has_room && is_lone(self.queue.make_contiguous());
+        let is_lone = rests && is_plain && has_room && is_lone(&self.queue);
         is_lone && self.pace.is_slow_enough(now(), config.inline_commit_max)
     }
 

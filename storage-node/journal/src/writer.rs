@@ -10,6 +10,7 @@
 //! A crash between 2 and 3 leaves a block that nobody was told about: recovery keeps it if it is whole and cuts
 //! it if not. Between one sync and the next at most one commit is in flight (in `always` mode).
 
+use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
@@ -30,6 +31,9 @@ use crate::inline::is_lone;
 use crate::metrics::add;
 use crate::streams::{FileSpans, LiveFile, Stream};
 
+/// Operations that the queue keeps memory for when it is empty, about 100 bytes each; a burst may take more.
+const ROOM_KEPT: usize = 8 << 10;
+
 /// Where the writer goes on.
 #[derive(Debug)]
 pub(crate) struct Writer {
@@ -39,12 +43,14 @@ pub(crate) struct Writer {
     flags: u8,
     durable: Lsn,
     draft: Draft,
+    /// Empty: changes places with the queue when all of that fits a block.
+    room: VecDeque<Queued>,
 }
 
 /// What a commit took.
 struct Taken {
     at: Instant,
-    queued: Vec<Queued>,
+    queued: VecDeque<Queued>,
     facts: Vec<Fact>,
     frames: usize,
     /// Bytes of the block, header included and padding not.
@@ -67,21 +73,22 @@ struct Outcomes {
 
 /// Takes what fits one block off the queue, and the lazy facts that changed, as far as there is room; the rest rides
 /// in the next block.
-fn drain(core: &Core, mut inner: MutexGuard<'_, Inner>) -> Taken {
+fn drain(core: &Core, mut inner: MutexGuard<'_, Inner>, mut room: VecDeque<Queued>) -> Taken {
     let at = Instant::now();
     let limit = u64::from(core.config.max_block_bytes);
-    let (mut bytes, mut frames) = (BLOCK_HEADER_BYTES as u64, 0);
-    let mut drained = Vec::with_capacity(inner.queue.len());
-    while let Some(front) = inner.queue.front() {
-        let fits = bytes + front.bytes <= limit && frames + front.operation.frames() <= usize::from(u16::MAX);
-        if !fits && frames > 0 {
+    let (mut bytes, mut frames, mut fit) = (BLOCK_HEADER_BYTES as u64, 0, 0);
+    for queued in &inner.queue {
+        let (more_bytes, more_frames) = (bytes + queued.bytes, frames + queued.operation.frames());
+        if frames > 0 && (more_bytes > limit || more_frames > usize::from(u16::MAX)) {
             break;
         }
-        let Some(queued) = inner.queue.pop_front() else { break };
-        inner.queued_bytes -= queued.bytes;
-        bytes += queued.bytes;
-        frames += queued.operation.frames();
-        drained.push(queued);
+        (bytes, frames, fit) = (more_bytes, more_frames, fit + 1);
+    }
+    inner.queued_bytes -= bytes - BLOCK_HEADER_BYTES as u64;
+    if fit == inner.queue.len() {
+        std::mem::swap(&mut inner.queue, &mut room);
+    } else {
+        room.extend(inner.queue.drain(..fit));
     }
     let mut lazy = Vec::new();
     for (id, stream) in &mut inner.streams {
@@ -112,7 +119,7 @@ fn drain(core: &Core, mut inner: MutexGuard<'_, Inner>) -> Taken {
         }
         (stream.dirty_purged, stream.dirty_committed, stream.dirty_meta) = (false, false, false);
     }
-    Taken { at, queued: drained, facts: lazy, frames, bytes }
+    Taken { at, queued: room, facts: lazy, frames, bytes }
 }
 
 /// The writer; nobody else has it while it is claimed, and a panic with it in hand has failed the journal.
@@ -120,8 +127,8 @@ fn of(writer: &Mutex<Writer>) -> MutexGuard<'_, Writer> {
     writer.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Waits for work and takes what fits a block.
-fn take(core: &Core, synced_at: Option<Instant>) -> Option<Taken> {
+/// Waits for work; `None` when there will be no more. The writer's place is nobody else's then.
+fn await_work(core: &Core, synced_at: Option<Instant>) -> Option<MutexGuard<'_, Inner>> {
     let mut inner = core.lock();
     while inner.queue.is_empty() || inner.claimed_by.is_some() {
         if inner.closing && inner.claimed_by.is_none() {
@@ -140,22 +147,23 @@ fn take(core: &Core, synced_at: Option<Instant>) -> Option<Taken> {
         let waited = core.work.wait_timeout(inner, rest);
         inner = waited.unwrap_or_else(PoisonError::into_inner).0;
     }
-    Some(drain(core, inner))
+    Some(inner)
 }
 
 impl Writer {
     /// A writer for a session that was never used: recovery chose a higher one than all found.
     pub(crate) fn new(core: Arc<Core>, session: u32, durable: Lsn) -> Self {
         let draft = Draft::new(core.config.max_block_bytes as usize);
-        Self { core, next_block: u64::from(session) << 32, flags: FLAG_SESSION_START, durable, draft }
+        let (next_block, flags) = (u64::from(session) << 32, FLAG_SESSION_START);
+        Self { core, next_block, flags, durable, draft, room: VecDeque::new() }
     }
 
     /// Runs until the journal is closed or fails.
     pub(crate) fn run(writer: &Mutex<Self>) {
         let core = Arc::clone(&of(writer).core);
         let mut synced_at = None::<Instant>;
-        while let Some(taken) = take(&core, synced_at) {
-            synced_at = of(writer).settle(taken);
+        while let Some(inner) = await_work(&core, synced_at) {
+            synced_at = of(writer).settle(inner);
             if synced_at.is_none() {
                 return;
             }
@@ -166,16 +174,16 @@ impl Writer {
     pub(crate) fn run_once(writer: &Mutex<Self>, inner: MutexGuard<'_, Inner>) {
         // Free: the writer had it last for a commit that is over.
         let mut writer = of(writer);
-        let taken = drain(&writer.core, inner);
         add(&writer.core.counters.inline_commits, 1);
-        writer.settle(taken);
+        writer.settle(inner);
     }
 
-    /// Commits and answers everybody; when it was synced, or `None` if the journal has failed.
-    fn settle(&mut self, mut taken: Taken) -> Option<Instant> {
+    /// Commits what fits a block and answers everybody; when it was synced, or `None` if the journal has failed.
+    fn settle(&mut self, inner: MutexGuard<'_, Inner>) -> Option<Instant> {
+        let mut taken = drain(&self.core, inner, std::mem::take(&mut self.room));
         let committed = self.commit(&taken);
         let waiters = taken.queued.drain(..).map(|queued| (queued.stream, queued.waiter));
-        match committed {
+        let synced_at = match committed {
             Ok((at, outcomes)) => {
                 for (stream, waiter) in waiters {
                     let end = outcomes.ends.iter().find(|(id, _)| *id == stream).and_then(|(_, end)| *end);
@@ -188,7 +196,10 @@ impl Writer {
                 waiters.for_each(|(_, waiter)| waiter.answer(Err(Arc::clone(&first))));
                 None
             }
-        }
+        };
+        self.room = taken.queued;
+        self.room.shrink_to(ROOM_KEPT);
+        synced_at
     }
 
     /// Writes what was taken as a block, syncs it unless the mode is not to and nobody wants it, and makes it visible.
@@ -273,8 +284,9 @@ impl Writer {
                     for (entry, row) in entries.iter().zip(*first_row..) {
                         let at = LogPosition { term: entry.term, leader: entry.leader, index: entry.index };
                         draft.put(*stream, FrameKind::Entry(entry.kind), at, row, &entry.payload);
+                        draft.check_along(header);
                         if in_pieces {
-                            draft.give(piece, header, file, pos)?;
+                            draft.give(piece, file, pos)?;
                         }
                     }
                 }

@@ -92,7 +92,11 @@ impl FrameHeader {
     /// Appends the header's bytes to `out`.
     pub fn put(&self, out: &mut Vec<u8>) {
         let (kind, flags) = codes(self.kind);
-        let mut bytes = [0_u8; FRAME_HEADER_BYTES];
+        // Field by field where they belong. Put together elsewhere and copied, the copy reads what was only just written in
+        // smaller parts, and waits until everything written before, the last payload too, has left the processor.
+        let at = out.len();
+        out.resize(at + FRAME_HEADER_BYTES, 0);
+        let bytes = &mut out[at..];
         bytes[0..4].copy_from_slice(&self.len.to_le_bytes());
         bytes[4..8].copy_from_slice(&self.stream.0.to_le_bytes());
         bytes[8] = kind;
@@ -101,7 +105,6 @@ impl FrameHeader {
         bytes[20..28].copy_from_slice(&self.at.leader.to_le_bytes());
         bytes[28..36].copy_from_slice(&self.at.index.to_le_bytes());
         bytes[36..40].copy_from_slice(&self.payload_crc.to_le_bytes());
-        out.extend_from_slice(&bytes);
     }
 
     /// Reads a header from the first bytes of `bytes`.
