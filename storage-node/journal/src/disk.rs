@@ -1,6 +1,7 @@
 //! The disk behind a trait: what the journal needs of a file system, no more.
 
 mod aligned;
+mod pages;
 mod real;
 pub mod sim;
 
@@ -10,6 +11,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 pub(crate) use aligned::{ALIGN, Aligned};
+pub(crate) use pages::Pages;
 pub use real::RealDisk;
 
 /// How a file is opened.

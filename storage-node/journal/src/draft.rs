@@ -9,9 +9,11 @@ use std::io;
 
 use crc_fast::{CrcAlgorithm, Digest};
 
-use crate::disk::DiskFile;
+use crate::disk::{DiskFile, Pages};
 use crate::entry::{LogPosition, StreamId};
-use crate::format::{BLOCK_ALIGN, BLOCK_HEADER_BYTES, BlockHeader, FrameHeader, FrameKind, narrow};
+use crate::format::{
+    BLOCK_ALIGN, BLOCK_HEADER_BYTES, BlockHeader, FRAME_HEADER_BYTES, FrameHeader, FrameKind, narrow,
+};
 
 const FIRST_PAGE: usize = BLOCK_ALIGN as usize;
 /// Bytes that are checked at once while a block is formed.
@@ -32,9 +34,8 @@ pub(crate) struct Placed {
 /// A block being formed.
 #[derive(Debug)]
 pub(crate) struct Draft {
-    /// The block, behind so many bytes that it begins where direct writes want it: they spare a copy.
-    memory: Vec<u8>,
-    start: usize,
+    /// The block. It begins where direct writes want it: they spare a copy.
+    memory: Pages,
     pub(crate) placed: Vec<Placed>,
     /// What its frames say, in their order; of entries of one stream that follow each other the last.
     pub(crate) facts: Vec<(StreamId, FrameKind, LogPosition)>,
@@ -47,25 +48,26 @@ pub(crate) struct Draft {
 }
 
 impl Draft {
-    pub(crate) fn new(capacity: usize) -> Self {
-        let memory: Vec<u8> = Vec::with_capacity(capacity + FIRST_PAGE);
-        let start = memory.as_ptr().align_offset(FIRST_PAGE);
-        Self {
-            memory,
-            start,
+    /// A block of up to `capacity` bytes.
+    ///
+    /// # Errors
+    /// The system has no memory for it.
+    pub(crate) fn new(capacity: usize) -> io::Result<Self> {
+        Ok(Self {
+            memory: Pages::with_capacity(capacity)?,
             placed: Vec::new(),
             facts: Vec::new(),
             frames: 0,
             given: 0,
             digest: Digest::new(CrcAlgorithm::Crc32Iscsi),
             checked: 0,
-        }
+        })
     }
 
     /// Empty again, but for the header's room.
     pub(crate) fn clear(&mut self) {
         self.memory.clear();
-        self.memory.resize(self.start + BLOCK_HEADER_BYTES, 0);
+        self.memory.grow(BLOCK_HEADER_BYTES).fill(0);
         self.placed.clear();
         self.facts.clear();
         (self.frames, self.given, self.checked) = (0, 0, 0);
@@ -78,11 +80,7 @@ impl Draft {
 
     /// Bytes of header and frames.
     pub(crate) fn len(&self) -> usize {
-        self.memory.len() - self.start
-    }
-
-    fn bytes(&self) -> &[u8] {
-        &self.memory[self.start..]
+        self.memory.len()
     }
 
     /// Adds a frame; `row` is of its entry.
@@ -94,7 +92,7 @@ impl Draft {
         row: u64,
         payload: &[u8],
     ) {
-        FrameHeader::new(stream, kind, at, payload).put(&mut self.memory);
+        FrameHeader::new(stream, kind, at, payload).write(self.memory.grow(FRAME_HEADER_BYTES));
         if matches!(kind, FrameKind::Entry(_)) {
             let count = |n| u32::try_from(n).expect("a block is at most 16 MiB");
             let (pos, len) = (count(self.len()), count(payload.len()));
@@ -125,7 +123,7 @@ impl Draft {
             return Ok(());
         }
         let to = self.len() / FIRST_PAGE * FIRST_PAGE;
-        file.write_at(&self.bytes()[from..to], u64::from(pos) + from as u64)?;
+        file.write_at(&self.memory[from..to], u64::from(pos) + from as u64)?;
         file.start_writeback(u64::from(pos) + from as u64, (to - from) as u64);
         self.given = to;
         Ok(())
@@ -136,16 +134,16 @@ impl Draft {
         assert_eq!(self.len(), header.len(), "a block is as long as its header says");
         assert_eq!(self.frames(), header.frames, "a block has as many frames as its header says");
         self.check(header, self.len());
-        let encoded = &mut self.memory[self.start..][..BLOCK_HEADER_BYTES];
+        let encoded = &mut self.memory[..BLOCK_HEADER_BYTES];
         encoded.copy_from_slice(&header.encode());
         BlockHeader::put_crc(encoded, narrow(self.digest.finalize()));
         let padded = self.len().next_multiple_of(FIRST_PAGE);
-        self.memory.resize(self.start + padded, 0);
+        self.memory.grow(padded - self.len()).fill(0);
         if self.given == 0 {
-            file.write_at(self.bytes(), u64::from(pos))?;
+            file.write_at(&self.memory, u64::from(pos))?;
         } else {
-            file.write_at(&self.bytes()[self.given..], u64::from(pos) + self.given as u64)?;
-            file.write_at(&self.bytes()[..FIRST_PAGE], u64::from(pos))?;
+            file.write_at(&self.memory[self.given..], u64::from(pos) + self.given as u64)?;
+            file.write_at(&self.memory[..FIRST_PAGE], u64::from(pos))?;
         }
         Ok(u32::try_from(padded).expect("a block is at most 16 MiB"))
     }
@@ -158,7 +156,7 @@ impl Draft {
             self.checked = BLOCK_HEADER_BYTES;
         }
         if to > self.checked {
-            self.digest.update(&self.memory[self.start..][self.checked..to]);
+            self.digest.update(&self.memory[self.checked..to]);
             self.checked = to;
         }
     }
@@ -178,7 +176,7 @@ mod tests {
 
     fn written(disk: &SimDisk, payloads: &[Vec<u8>], piece: usize) -> Vec<u8> {
         let file = disk.open(Path::new("/block"), OpenMode::Create).unwrap();
-        let mut draft = Draft::new(0);
+        let mut draft = Draft::new(0).unwrap();
         draft.clear();
         let frames = payloads.iter().map(|payload| crate::format::FRAME_HEADER_BYTES + payload.len());
         let header = BlockHeader {

@@ -80,14 +80,13 @@ impl Journal {
         let (core, recovered, lock) = open::open(config, disk)?;
         let core = Arc::new(core);
         let session = recovered.session;
-        let writer = Arc::new(Mutex::new(Writer::new(Arc::clone(&core), session, recovered.durable)));
+        let refused = |source| OpenError::Io { path: core.config.dir.clone(), source };
+        let writer = Writer::new(Arc::clone(&core), session, recovered.durable).map_err(refused)?;
+        let writer = Arc::new(Mutex::new(writer));
         let its = Arc::clone(&writer);
         let (for_writer, for_files) = (Arc::clone(&core), Arc::clone(&core));
         let spawn = |name: &str, run: Box<dyn FnOnce() + Send>| {
-            std::thread::Builder::new()
-                .name(name.to_owned())
-                .spawn(run)
-                .map_err(|source| OpenError::Io { path: core.config.dir.clone(), source })
+            std::thread::Builder::new().name(name.to_owned()).spawn(run).map_err(refused)
         };
         let threads = vec![
             spawn("weir-journal", Box::new(move || supervise(&for_writer, || Writer::run(&its))))?,

@@ -152,10 +152,13 @@ fn await_work(core: &Core, synced_at: Option<Instant>) -> Option<MutexGuard<'_, 
 
 impl Writer {
     /// A writer for a session that was never used: recovery chose a higher one than all found.
-    pub(crate) fn new(core: Arc<Core>, session: u32, durable: Lsn) -> Self {
-        let draft = Draft::new(core.config.max_block_bytes as usize);
+    ///
+    /// # Errors
+    /// The system has no memory for a block.
+    pub(crate) fn new(core: Arc<Core>, session: u32, durable: Lsn) -> std::io::Result<Self> {
+        let draft = Draft::new(core.config.max_block_bytes as usize)?;
         let (next_block, flags) = (u64::from(session) << 32, FLAG_SESSION_START);
-        Self { core, next_block, flags, durable, draft, room: VecDeque::new() }
+        Ok(Self { core, next_block, flags, durable, draft, room: VecDeque::new() })
     }
 
     /// Runs until the journal is closed or fails.

@@ -91,20 +91,25 @@ impl FrameHeader {
 
     /// Appends the header's bytes to `out`.
     pub fn put(&self, out: &mut Vec<u8>) {
-        let (kind, flags) = codes(self.kind);
-        // Field by field where they belong. Put together elsewhere and copied, the copy reads what was only just written in
-        // smaller parts, and waits until everything written before, the last payload too, has left the processor.
         let at = out.len();
         out.resize(at + FRAME_HEADER_BYTES, 0);
-        let bytes = &mut out[at..];
+        self.write(&mut out[at..]);
+    }
+
+    /// Writes the header's bytes into `bytes`, field by field. Put together elsewhere and copied, the copy reads what was only
+    /// just written in smaller parts, and waits until everything written before, the last payload too, has left the processor.
+    ///
+    /// # Panics
+    /// If there are not [`FRAME_HEADER_BYTES`].
+    pub fn write(&self, bytes: &mut [u8]) {
+        let (kind, flags) = codes(self.kind);
         bytes[0..4].copy_from_slice(&self.len.to_le_bytes());
         bytes[4..8].copy_from_slice(&self.stream.0.to_le_bytes());
-        bytes[8] = kind;
-        bytes[9] = flags;
+        bytes[8..12].copy_from_slice(&[kind, flags, 0, 0]);
         bytes[12..20].copy_from_slice(&self.at.term.to_le_bytes());
         bytes[20..28].copy_from_slice(&self.at.leader.to_le_bytes());
         bytes[28..36].copy_from_slice(&self.at.index.to_le_bytes());
-        bytes[36..40].copy_from_slice(&self.payload_crc.to_le_bytes());
+        bytes[36..FRAME_HEADER_BYTES].copy_from_slice(&self.payload_crc.to_le_bytes());
     }
 
     /// Reads a header from the first bytes of `bytes`.
