@@ -1,7 +1,8 @@
 //! Memory in large pages, from which the disk takes a block at once.
 //!
 //! A write past the page cache takes hold of every page that it writes from and asks the disk for each by itself. On the
-//! machine this was measured on 1 MiB took 320 us from pages of 4 KiB and 210 from one of 2 MiB, 256 KiB 120 and 100.
+//! machine this was measured on 1 MiB took 320 us from pages of 4 KiB and 210 from one of 2 MiB, 256 KiB 120 and 100
+//! (docs/performance/experiments/block-writes.c).
 
 use std::io;
 use std::ops::{Deref, DerefMut};
