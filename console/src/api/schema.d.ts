@@ -4219,7 +4219,7 @@ export interface operations {
                 headers: {
                     /** @description `immutable` for full ranges of committed messages, `no-store` at the tail. */
                     "Cache-Control"?: string;
-                    /** @description `true` if nothing will follow the end. */
+                    /** @description `true` if the topic is closed: nothing follows the end unless it is opened again. */
                     Closed?: string;
                     /** @description Where to read on, opaque; valid for all partitions read. */
                     Cursor?: string;
@@ -4245,7 +4245,7 @@ export interface operations {
                 headers: {
                     /** @description `immutable` for full ranges of committed messages, `no-store` at the tail. */
                     "Cache-Control"?: string;
-                    /** @description `true` if nothing will follow the end. */
+                    /** @description `true` if the topic is closed: nothing follows the end unless it is opened again. */
                     Closed?: string;
                     /** @description Where to read on, opaque; valid for all partitions read. */
                     Cursor?: string;

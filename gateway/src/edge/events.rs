@@ -177,9 +177,10 @@ impl Feed {
                 let data = format!("{},\"from\":{from},\"to\":{to},\"why\":\"{why}\"}}", self.head(of));
                 push(&mut out, "gap", Some(&self.cursor.encode()), &data);
             }
-            SubscriptionEvent::CaughtUp { of, end, .. } => {
+            SubscriptionEvent::CaughtUp { of, end, closed, .. } => {
                 self.cursor.reached(&self.subscription.topics[of.topic], of.partition, end);
-                let data = format!("{},\"end\":{end}}}", self.head(of));
+                let closed = if closed { ",\"closed\":true" } else { "" };
+                let data = format!("{},\"end\":{end}{closed}}}", self.head(of));
                 push(&mut out, "caught-up", Some(&self.cursor.encode()), &data);
             }
             SubscriptionEvent::Looked { of, upto } => {

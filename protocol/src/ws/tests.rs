@@ -182,7 +182,7 @@ fn server_frames() -> Vec<(Channel, ServerFrame)> {
             ..Default::default()
         })),
         channel(ServerFrame::Gap(Gap { p: 0, from: 5, to: 9, why: "retention".into() })),
-        channel(ServerFrame::CaughtUp(CaughtUp { p: 0, end: 9 })),
+        channel(ServerFrame::CaughtUp(CaughtUp { p: 0, end: 9, closed: false })),
         channel(ServerFrame::Retract(Retract { p: 0, from: 8, to: 11, term: 4 })),
         channel(ServerFrame::Firm(Firm { p: 0, upto: 8 })),
         channel(ServerFrame::Moved(Moved { why: "leader".into() })),
