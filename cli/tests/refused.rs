@@ -8,15 +8,20 @@ mod product;
 use frames::FrameSocket;
 use product::{Answer, Connection, Product};
 use serde_json::{Value, json};
-use weir_protocol::batch::{Batch, BatchBuilder, Compression, Headers, RecordParts};
-use weir_protocol::ids::{Epoch, ProducerKey, Seq};
+use weir_protocol::batch::{Batch, BatchBuilder, Compression, Headers, HeadersBuilder, RecordParts};
+use weir_protocol::ids::{Epoch, ProducerKey, Seq, TimestampMs};
+use weir_protocol::limits::INTEGER_MAX;
 use weir_protocol::rpc::Level;
-use weir_protocol::ws::{Channel, ClientFrame, Hello, Open, ServerFrame};
+use weir_protocol::ws::{
+    Channel, ClientFrame, Hello, Open, Opened, Producer, Pub, RawJson, Reject, ServerFrame,
+};
 
 const PUBLISH: &str = "POST /v1/topics/t/messages";
 const BATCH: &str = "POST /v1/topics/t/messages:batch";
 const LINES: (&str, &str) = ("Content-Type", "application/x-ndjson");
 const BINARY: (&str, &str) = ("Content-Type", "application/vnd.weir.batch");
+/// Beyond what a JSON number tells everybody alike.
+const TOO_HIGH: &str = "9007199254740992";
 
 struct Api {
     _dir: tempfile::TempDir,
@@ -47,6 +52,10 @@ impl Api {
     fn has_topic(&mut self) -> bool {
         self.send("GET /v1/topics/t", &[], "").status == 200
     }
+
+    fn end(&mut self) -> u64 {
+        self.send("GET /v1/topics/t", &[], "").json()["partitions"][0]["end"].as_u64().unwrap()
+    }
 }
 
 fn batch(producer: Option<(u128, u64)>, headers: &Headers) -> Batch {
@@ -58,6 +67,17 @@ fn batch(producer: Option<(u128, u64)>, headers: &Headers) -> Batch {
     builder.build(Compression::None).unwrap()
 }
 
+/// Of a delivery that no message may have, each with the field that says so.
+fn deliveries() -> [(Headers, &'static str); 3] {
+    let headers =
+        |at: u64, ttl_ms: u64| HeadersBuilder::default().deliver_at(TimestampMs(at)).ttl_ms(ttl_ms).finish();
+    [
+        (headers(9_000_000_000_000_000, 1), "deliver_at"),
+        (headers(0, 0), "ttl_ms"),
+        (headers(0, INTEGER_MAX + 1), "ttl_ms"),
+    ]
+}
+
 #[test]
 fn a_refused_publish_does_not_create_its_topic() {
     let mut api = Api::start();
@@ -66,8 +86,10 @@ fn a_refused_publish_does_not_create_its_topic() {
     for (headers, status) in [
         (&[("Confirm", "archived")][..], 409),
         (&producer("5"), 409),
+        (&producer(TOO_HIGH), 400),
         (&[("If-Match", "\"4398046511105:0:0\"")], 410),
         (&[("Message-Key", &long_key)], 413),
+        (&[("Message-TTL-Ms", TOO_HIGH)], 400),
         (&[("Confirm", "durable"), ("Confirm", "durable")], 400),
     ] {
         assert_eq!(api.refused(PUBLISH, headers, "v").0, status, "{headers:?}");
@@ -79,6 +101,7 @@ fn a_refused_publish_does_not_create_its_topic() {
         (&[LINES][..], b"{\"data\":1,\"ttl_ms\":0}".to_vec(), 400),
         (&[LINES, ("Confirm", "archived")], b"{\"data\":1}".to_vec(), 409),
         (&[BINARY], gap.bytes().to_vec(), 409),
+        (&[BINARY], batch(None, &deliveries()[0].0).bytes().to_vec(), 400),
     ] {
         assert_eq!(api.refused(BATCH, headers, body).0, status, "{headers:?}");
         assert!(!api.has_topic(), "{headers:?}");
@@ -98,6 +121,7 @@ fn a_refused_publish_does_not_create_its_topic() {
     // A producer begins with 0, and who is no retry of anything is taken.
     let made = api.send(PUBLISH, &producer("0"), "v");
     assert_eq!(made.status, 201, "{}", made.text());
+    assert_eq!(api.end(), 1);
 }
 
 #[tokio::test]
@@ -116,4 +140,93 @@ async fn welcomed(api: &Api, subprotocol: &'static str) -> FrameSocket {
     socket.send(0, ClientFrame::Hello(Hello { v: 1, ..Hello::default() })).await;
     assert!(matches!(socket.next().await, (Channel(0), ServerFrame::Welcome(_))));
     socket
+}
+
+async fn opened(socket: &mut FrameSocket, producer: Option<&str>) -> Opened {
+    let producer = producer.map(|id| Producer { id: id.into(), epoch: 0 });
+    socket.send(1, ClientFrame::Open(Open { topic: "t".into(), producer, ..Open::default() })).await;
+    match socket.next().await.1 {
+        ServerFrame::Opened(opened) => opened,
+        other => panic!("{other:?}"),
+    }
+}
+
+async fn rejected(socket: &mut FrameSocket) -> Reject {
+    loop {
+        match socket.next().await.1 {
+            ServerFrame::Reject(reject) => return reject,
+            ServerFrame::PubLimit(_) => {}
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+#[tokio::test]
+async fn deliveries_beyond_the_limits_are_refused_in_every_form() {
+    let mut api = Api::start();
+    assert_eq!(api.send("PUT /v1/topics/t", &[], "").status, 201);
+    let mut json = welcomed(&api, "weir.v1.json").await;
+    let mut bin = welcomed(&api, "weir.v1.bin").await;
+    opened(&mut json, None).await;
+    opened(&mut bin, None).await;
+    for (seq, (headers, field)) in (0..).zip(deliveries()) {
+        let batch = batch(None, &headers);
+        let refused = api.refused(BATCH, &[BINARY], batch.bytes());
+        assert_eq!(refused, (400, json!(field)));
+        bin.send(1, ClientFrame::PubBatch { first_seq: Seq(seq), batch }).await;
+        let (deliver_at, ttl_ms) = (headers.deliver_at().map(|at| at.0), headers.ttl_ms());
+        let data = RawJson::from_text("1");
+        json.send(1, ClientFrame::Pub(Pub { seq, data, deliver_at, ttl_ms, ..Pub::default() })).await;
+        for socket in [&mut json, &mut bin] {
+            let reject = rejected(socket).await;
+            let problem: Value = serde_json::from_str(reject.problem.get()).unwrap();
+            assert_eq!((reject.seq, &problem["field"]), (seq, &json!(field)), "{problem}");
+        }
+    }
+    assert_eq!(api.end(), 0);
+}
+
+#[tokio::test]
+async fn numbers_beyond_two_to_the_53_are_refused_by_name_in_every_form() {
+    let mut api = Api::start();
+    assert_eq!(api.send("PUT /v1/topics/t", &[], "").status, 201);
+    let producer =
+        |epoch, seq| [LINES, ("Producer-Id", "p"), ("Producer-Epoch", epoch), ("Producer-Seq", seq)];
+    for too_high in [TOO_HIGH, "18446744073709551615"] {
+        for (line, body) in [(PUBLISH, "v"), (BATCH, "{\"data\":1}")] {
+            let refused = api.refused(line, &producer("0", too_high), body);
+            assert_eq!(refused, (400, json!("producer-seq")), "{line} {too_high}");
+            let refused = api.refused(line, &producer(too_high, "0"), body);
+            assert_eq!(refused, (400, json!("producer-epoch")), "{line} {too_high}");
+        }
+        assert_eq!(
+            api.refused(PUBLISH, &[("Message-TTL-Ms", too_high)], "v"),
+            (400, json!("Message-TTL-Ms"))
+        );
+        let line = format!("{{\"data\":1,\"ttl_ms\":{too_high}}}");
+        assert_eq!(api.refused(BATCH, &[LINES], line), (400, json!("ttl_ms")));
+    }
+    let two = "{\"data\":1}\n{\"data\":2}";
+    let refused = api.refused(BATCH, &producer("0", "9007199254740991"), two);
+    assert_eq!(refused, (400, json!("seq")), "the second has no number");
+    let own = batch(Some((7, INTEGER_MAX + 1)), &Headers::default());
+    assert_eq!(api.refused(BATCH, &[BINARY], own.bytes()), (400, json!("seq")));
+
+    for subprotocol in ["weir.v1.json", "weir.v1.bin"] {
+        let mut socket = welcomed(&api, subprotocol).await;
+        opened(&mut socket, Some("q")).await;
+        for seq in [INTEGER_MAX + 1, u64::MAX] {
+            let frame = match subprotocol {
+                "weir.v1.bin" => {
+                    ClientFrame::PubBatch { first_seq: Seq(seq), batch: batch(None, &Headers::default()) }
+                }
+                _ => ClientFrame::Pub(Pub { seq, data: RawJson::from_text("1"), ..Pub::default() }),
+            };
+            socket.send(1, frame).await;
+            let reject = rejected(&mut socket).await;
+            let problem: Value = serde_json::from_str(reject.problem.get()).unwrap();
+            assert_eq!((&problem["status"], &problem["field"]), (&json!(400), &json!("seq")), "{problem}");
+        }
+    }
+    assert_eq!(api.end(), 0);
 }

@@ -18,6 +18,7 @@ use serde::Serialize;
 use tokio::sync::{OwnedSemaphorePermit, watch};
 use weir_protocol::error::{ErrorCode, Outcome};
 use weir_protocol::ids::{Name, TopicPath};
+use weir_protocol::limits::INTEGER_MAX;
 use weir_protocol::rpc::Level;
 use weir_protocol::ws::{SUBPROTOCOL_BINARY, SUBPROTOCOL_JSON};
 
@@ -109,10 +110,12 @@ impl Call {
         value.to_str().map(Some).map_err(|_| Problem::invalid_header(name, "not visible ASCII"))
     }
 
-    /// A header's number.
+    /// A header's number, which JSON can tell.
     pub(super) fn header_number(&self, name: &'static str) -> Result<Option<u64>, Problem> {
         let parse = |text: &str| {
-            text.parse().map_err(|_| Problem::invalid_header(name, format!("{text:?} is no number")))
+            let parsed = text.parse().ok().filter(|number| *number <= INTEGER_MAX);
+            let why = || format!("{text:?} is no number from 0 to {INTEGER_MAX}");
+            parsed.ok_or_else(|| Problem::invalid_header(name, why()))
         };
         self.header(name)?.map(parse).transpose()
     }

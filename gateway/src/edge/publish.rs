@@ -1,7 +1,5 @@
 //! Publishing one message, and many at once.
 
-use std::time::{SystemTime, UNIX_EPOCH};
-
 use axum::response::Response;
 use http::StatusCode;
 use weir_protocol::error::ErrorCode;
@@ -132,6 +130,5 @@ fn result(result: RecordResult<'_>) -> BatchResult {
 }
 
 pub(super) fn now_ms() -> u64 {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
+    crate::service::publish::now().0
 }

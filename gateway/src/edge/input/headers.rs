@@ -8,9 +8,9 @@ use weir_protocol::batch::{HeadersBuilder, Reserved};
 use weir_protocol::error::ErrorCode;
 use weir_protocol::ids::TimestampMs;
 
-use super::{check_deliver_at, time_ms};
+use super::time_ms;
 use crate::api::Problem;
-use crate::service::publish::{NewRecord, Unnamed};
+use crate::service::publish::{NewRecord, Unnamed, check_deliver_at, check_ttl_ms};
 
 const OF_THE_BODY: [(&str, Reserved); 3] = [
     ("content-type", Reserved::ContentType),
@@ -52,12 +52,10 @@ pub(super) fn around(headers: &HeaderMap, now_ms: u64) -> Result<(HeadersBuilder
         }
     }
     if let Some(at) = deliver_at(headers, now_ms)? {
-        stored.deliver_at(TimestampMs(at));
+        stored.deliver_at(at);
     }
     if let Some(ttl_ms) = number(headers, "message-ttl-ms")? {
-        if ttl_ms == 0 {
-            return Err(Problem::invalid_header("Message-TTL-Ms", "at least 1"));
-        }
+        check_ttl_ms(ttl_ms).map_err(|why| Problem::invalid_header("Message-TTL-Ms", why))?;
         stored.ttl_ms(ttl_ms);
     }
     for (name, value) in headers {
@@ -84,7 +82,7 @@ fn bytes_of(value: &HeaderValue) -> Bytes {
     Bytes::copy_from_slice(value.as_bytes())
 }
 
-fn deliver_at(headers: &HeaderMap, now_ms: u64) -> Result<Option<u64>, Problem> {
+fn deliver_at(headers: &HeaderMap, now_ms: u64) -> Result<Option<TimestampMs>, Problem> {
     let delay = number(headers, "deliver-delay-ms")?;
     let at = match (headers.get("deliver-at"), delay) {
         (None, None) => return Ok(None),
@@ -99,7 +97,9 @@ fn deliver_at(headers: &HeaderMap, now_ms: u64) -> Result<Option<u64>, Problem> 
         (None, Some(delay)) => now_ms.saturating_add(delay),
     };
     let name = if delay.is_some() { "Deliver-Delay-Ms" } else { "Deliver-At" };
-    check_deliver_at(at, now_ms).map(Some).map_err(|why| Problem::invalid_header(name, why))
+    let at = TimestampMs(at);
+    check_deliver_at(at, TimestampMs(now_ms)).map_err(|why| Problem::invalid_header(name, why))?;
+    Ok(Some(at))
 }
 
 fn number(headers: &HeaderMap, name: &'static str) -> Result<Option<u64>, Problem> {
@@ -165,6 +165,7 @@ mod tests {
             ("deliver-delay-ms", "99999999999999"),
             ("message-ttl-ms", "x"),
             ("message-ttl-ms", "0"),
+            ("message-ttl-ms", "9007199254740992"),
         ] {
             let problem = message(&with(&[(name, value)]), Bytes::new(), 0).unwrap_err();
             assert_eq!(problem.code, "invalid_header", "{name}: {value}");

@@ -10,7 +10,7 @@ use weir_protocol::rpc::{Level, PublishItem};
 
 use super::archiving::{Archiving, Before};
 use super::plan::{Placing, ProducerAt, plan};
-use super::publisher::{Publisher, level_of};
+use super::publisher::{Publisher, level_of, now};
 use super::request::Content;
 use crate::service::ServiceError;
 use crate::storage::{Confirm, LaneItem, Safety, Ticket, Topic};
@@ -161,6 +161,7 @@ impl PublishChannel {
             is_fixed: false,
             producer: self.producer.map(|producer| ProducerAt { seq: publish.seq, ..producer }),
             atomic: false,
+            now: now(),
         };
         let content_type = topic.config.content_type.as_deref();
         let parts = plan(&publish.content, content_type, placing, &self.publisher.config)?;

@@ -10,7 +10,7 @@ use weir_protocol::ids::{Incarnation, PartitionId, ShardId, TopicPath};
 use weir_protocol::rpc::{ConfirmState, ConfirmStateRequest, Level, Method, OutputName};
 
 use super::plan::{Placing, plan};
-use super::publisher::{Publisher, ReceiptState, gone};
+use super::publisher::{Publisher, ReceiptState, gone, now};
 use super::request::{Content, NewRecord};
 use crate::service::ServiceError;
 use crate::service::token::{TokenReader, TokenWriter};
@@ -55,7 +55,8 @@ impl Publisher {
         let planned = |topic: &Topic| {
             let partitions = topic.partitions();
             let keyless = self.keyless(partitions, None);
-            let placing = Placing { partitions, keyless, is_fixed: false, producer: None, atomic: false };
+            let (is_fixed, producer, atomic) = (false, None, false);
+            let placing = Placing { partitions, keyless, is_fixed, producer, atomic, now: now() };
             plan(&content, topic.config.content_type.as_deref(), placing, &self.config)
         };
         let check = |topic: &Topic| planned(topic).map(drop);

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use futures_util::future::join_all;
 use tokio::sync::{OwnedSemaphorePermit, mpsc};
@@ -208,7 +208,7 @@ impl Publisher {
             }
             (keyless, is_fixed) = (partition, true);
         }
-        Ok(Placing { partitions, keyless, is_fixed, producer, atomic: publish.atomic })
+        Ok(Placing { partitions, keyless, is_fixed, producer, atomic: publish.atomic, now: now() })
     }
 
     pub(super) fn keyless(&self, partitions: u32, id: Option<&str>) -> PartitionId {
@@ -338,6 +338,12 @@ impl Publisher {
         }
         Ok(found)
     }
+}
+
+/// Milliseconds since the epoch by this machine's clock: what times of delivery are measured from.
+pub fn now() -> TimestampMs {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    TimestampMs(u64::try_from(since.as_millis()).unwrap_or(u64::MAX))
 }
 
 /// Where there is no object store.

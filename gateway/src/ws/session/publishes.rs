@@ -8,7 +8,7 @@ use tokio::time::Instant;
 use weir_protocol::batch::{Batch, HeadersBuilder, RecordParts};
 use weir_protocol::error::ErrorCode;
 use weir_protocol::ids::Seq;
-use weir_protocol::limits::{SUB_BATCH_BYTES_TARGET, WS_CHANNELS_MAX};
+use weir_protocol::limits::{INTEGER_MAX, SUB_BATCH_BYTES_TARGET, WS_CHANNELS_MAX};
 use weir_protocol::rpc::{Level, Stages};
 use weir_protocol::ws::{Channel, CloseCode, FrameType, Pub, Reject, ServerFrame, StageMicros};
 
@@ -382,6 +382,10 @@ fn bad_seq(bad: BadSeq) -> Problem {
             let detail = format!("sequence numbers up to {last} were taken; only a producer may repeat one");
             let current = Current { last_seq: Some(last), ..Current::default() };
             Problem::new(ErrorCode::SeqOverlap, detail).with_current(current)
+        }
+        BadSeq::TooHigh => {
+            let detail = format!("sequence numbers end at {INTEGER_MAX}");
+            Problem::new(ErrorCode::Malformed, detail).with_field("seq").with_limit(INTEGER_MAX)
         }
     }
 }
