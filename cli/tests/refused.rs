@@ -230,3 +230,61 @@ async fn numbers_beyond_two_to_the_53_are_refused_by_name_in_every_form() {
     }
     assert_eq!(api.end(), 0);
 }
+
+#[test]
+fn what_has_one_value_is_refused_twice_by_its_name_and_lists_are_read_as_one() {
+    let mut api = Api::start();
+    assert_eq!(api.send("PUT /v1/topics/t", &[], "").status, 201);
+    let trace = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
+    for (name, value) in [
+        ("content-type", "text/plain"),
+        ("host", "localhost"),
+        ("message-key", "k"),
+        ("message-ttl-ms", "1000"),
+        ("message-header-x", "1"),
+        ("deliver-at", "2020-01-01T00:00:00Z"),
+        ("deliver-delay-ms", "1"),
+        ("traceparent", trace),
+        ("ce-id", "1"),
+        ("producer-id", "p"),
+        ("idempotency-key", "\"k\""),
+        ("confirm", "quorum"),
+    ] {
+        let twice = [(name, value), (name, value)];
+        // The client says Host itself.
+        let headers = if name == "host" { &twice[..1] } else { &twice };
+        assert_eq!(api.refused(PUBLISH, headers, "v"), (400, json!(name)), "{name}");
+    }
+    for (media, body, field) in [
+        ("application/x-ndjson", r#"{"data":1,"headers":{"x":"1","x":"2"}}"#, "x"),
+        ("application/x-ndjson", r#"{"data":1,"data":2}"#, "data"),
+        (
+            "application/cloudevents+json",
+            r#"{"specversion":"1.0","id":"1","id":"2","source":"/s","type":"t"}"#,
+            "id",
+        ),
+    ] {
+        let refused = api.refused(BATCH, &[("Content-Type", media)], body);
+        assert_eq!(refused, (400, json!(field)), "{body}");
+    }
+    assert_eq!(api.end(), 0);
+
+    let digest = "sha-256=:LPJNul+wow4m6DsqxbninhsWHlwfp0JecwQzYpOLmCQ=:";
+    let lists = [
+        ("Prefer", "respond-async, wait=5"),
+        ("Prefer", "return=minimal"),
+        ("Content-Digest", "sha-512=:AAAA:"),
+        ("Content-Digest", digest),
+        ("tracestate", "a=1"),
+        ("tracestate", "b=2"),
+    ];
+    assert_eq!(api.send(PUBLISH, &lists, "hello").status, 204);
+    let stored = api.send("GET /v1/topics/t/messages/0/0", &[], "");
+    assert_eq!(stored.header("tracestate"), Some("a=1, b=2"));
+    assert_eq!(stored.header("content-digest"), Some(format!("sha-512=:AAAA:, {digest}").as_str()));
+    let accept = [("Accept", "text/html"), ("Accept", "application/json;q=0, */*")];
+    let page = api.send("GET /v1/topics/t/messages", &accept, "");
+    assert_eq!((page.status, page.header("content-type")), (200, Some("application/x-ndjson")));
+    let none = api.send("GET /v1/topics/t/messages", &[("Accept", "application/json;q=0")], "");
+    assert_eq!(none.status, 406, "{}", none.text());
+}

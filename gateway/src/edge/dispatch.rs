@@ -27,8 +27,8 @@ use super::console::Console;
 use super::counts::QueueCounts;
 use super::route::Route;
 use super::{
-    events, forks, namespaces, operate, origin, publish, queues, read, receipts, removal, subscriptions,
-    topics,
+    events, forks, namespaces, operate, origin, publish, queues, read, receipts, removal, repeated,
+    subscriptions, topics,
 };
 use crate::api::operations::{PUBLIC, Target};
 use crate::api::{
@@ -143,18 +143,7 @@ pub(super) fn from_json<T: serde::de::DeserializeOwned + Default>(body: &[u8]) -
     if body.is_empty() {
         return Ok(T::default());
     }
-    serde_json::from_slice(body).map_err(|error| {
-        let text = error.to_string();
-        let code =
-            if text.starts_with("unknown field") { ErrorCode::UnknownField } else { ErrorCode::Malformed };
-        let field = text.split('`').nth(1).map(str::to_owned);
-        let problem = Problem::new(code, text);
-        if let (ErrorCode::UnknownField, Some(field)) = (code, field) {
-            problem.with_field(field)
-        } else {
-            problem
-        }
-    })
+    serde_json::from_slice(body).map_err(|error| Problem::malformed("", &error.to_string()))
 }
 
 const fn class(status: StatusCode) -> &'static str {
@@ -175,6 +164,7 @@ pub(crate) async fn handle(edge: Arc<Edge>, peer: IpAddr, request: Request<Body>
     let is_head = head.method == Method::HEAD;
     // Cheap checks first: only a request for this gateway may make it ask storage for its origin.
     let checked = check_headers(&head.headers)
+        .and_then(|()| repeated::check(&head.headers))
         .and_then(|()| origin::check_host(&edge.config, &head.uri, &head.headers));
     let origin = match checked {
         Ok(()) => known_origin(&edge, &head).await,
