@@ -88,6 +88,7 @@ fn a_refused_publish_does_not_create_its_topic() {
         (&producer("5"), 409),
         (&producer(TOO_HIGH), 400),
         (&[("If-Match", "\"4398046511105:0:0\"")], 410),
+        (&[("If-Match", "*")], 412),
         (&[("Message-Key", &long_key)], 413),
         (&[("Message-TTL-Ms", TOO_HIGH)], 400),
         (&[("Confirm", "durable"), ("Confirm", "durable")], 400),
@@ -121,7 +122,8 @@ fn a_refused_publish_does_not_create_its_topic() {
     // A producer begins with 0, and who is no retry of anything is taken.
     let made = api.send(PUBLISH, &producer("0"), "v");
     assert_eq!(made.status, 201, "{}", made.text());
-    assert_eq!(api.end(), 1);
+    assert_eq!(api.send(PUBLISH, &[("If-Match", "*")], "v").status, 201);
+    assert_eq!(api.end(), 2);
 }
 
 #[tokio::test]
@@ -287,4 +289,41 @@ fn what_has_one_value_is_refused_twice_by_its_name_and_lists_are_read_as_one() {
     assert_eq!((page.status, page.header("content-type")), (200, Some("application/x-ndjson")));
     let none = api.send("GET /v1/topics/t/messages", &[("Accept", "application/json;q=0")], "");
     assert_eq!(none.status, 406, "{}", none.text());
+}
+
+#[test]
+fn a_condition_holds_wherever_it_is_given() {
+    let mut api = Api::start();
+    let shop = "/v1/ns/shop";
+    let made = api.send(&format!("PUT {shop}"), &[], "{}");
+    let first = made.header("etag").unwrap().to_owned();
+    let changed = api.send(&format!("PATCH {shop}"), &[("If-Match", "*")], r#"{"auto_create":true}"#);
+    assert_eq!(changed.status, 200, "{}", changed.text());
+    let now = changed.header("etag").unwrap().to_owned();
+    for stale in [first.as_str(), "\"7:2\""] {
+        assert_eq!(api.refused(&format!("DELETE {shop}"), &[("If-Match", stale)], "").0, 412, "{stale}");
+        assert_eq!(api.refused(&format!("PUT {shop}"), &[("If-Match", stale)], "{}").0, 412, "{stale}");
+    }
+    let replaced = api.send(&format!("PUT {shop}"), &[("If-Match", "*")], r#"{"auto_create":false}"#);
+    assert_eq!((replaced.status, &replaced.json()["auto_create"]), (200, &json!(false)));
+    assert_eq!(api.refused(&format!("DELETE {shop}"), &[("If-Match", &now)], "").0, 412);
+    let now = replaced.header("etag").unwrap().to_owned();
+    assert_eq!(api.send(&format!("DELETE {shop}"), &[("If-Match", &now)], "").status, 204);
+    let any = [("If-Match", "*")];
+    assert_eq!(api.refused(&format!("DELETE {shop}"), &any, "").0, 404, "there is none");
+    assert_eq!(api.refused(&format!("PUT {shop}"), &any, "{}").0, 404);
+
+    assert_eq!(api.refused("PUT /v1/topics/t", &any, "{}").0, 404, "it does not create");
+    assert_eq!(api.send("PUT /v1/topics/t", &[], "{}").status, 201);
+    let keeps = r#"{"retention":{"records":9}}"#;
+    for (line, body, status) in [
+        ("PUT /v1/topics/t", keeps, 200),
+        ("PATCH /v1/topics/t", r#"{"retention":{"records":8}}"#, 200),
+        (PUBLISH, "v", 201),
+        ("POST /v1/topics/t:trim", r#"{"before":"end"}"#, 200),
+        ("DELETE /v1/topics/t", "", 204),
+    ] {
+        let done = api.send(line, &any, body);
+        assert_eq!(done.status, status, "{line}: {}", done.text());
+    }
 }

@@ -3026,7 +3026,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description Only if the configuration still has this tag; 412 otherwise. */
+                /** @description Only if the configuration still has this tag; 412 otherwise. `*`: whatever it has, but only if it exists. */
                 "If-Match"?: string;
                 /** @description `*`: only if it does not exist; 412 otherwise. */
                 "If-None-Match"?: string;
@@ -3079,7 +3079,10 @@ export interface operations {
     deleteNamespace: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description Only if the configuration still has this tag; 412 otherwise. `*`: whatever it has, but only if it exists. */
+                "If-Match"?: string;
+            };
             path: {
                 /** @description Namespace. */
                 ns: string;
@@ -3110,7 +3113,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description Only if the configuration still has this tag; 412 otherwise. */
+                /** @description Only if the configuration still has this tag; 412 otherwise. `*`: whatever it has, but only if it exists. */
                 "If-Match"?: string;
             };
             path: {
@@ -3287,7 +3290,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description Only if the configuration still has this tag; 412 otherwise. */
+                /** @description Only if the configuration still has this tag; 412 otherwise. `*`: whatever it has, but only if it exists. */
                 "If-Match"?: string;
                 /** @description `*`: only if it does not exist; 412 otherwise. */
                 "If-None-Match"?: string;
@@ -3345,7 +3348,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description Only if the configuration still has this tag; 412 otherwise. */
+                /** @description Only if the configuration still has this tag; 412 otherwise. `*`: whatever it has, but only if it exists. */
                 "If-Match"?: string;
             };
             path: {
@@ -3380,7 +3383,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description Only if the configuration still has this tag; 412 otherwise. */
+                /** @description Only if the configuration still has this tag; 412 otherwise. `*`: whatever it has, but only if it exists. */
                 "If-Match"?: string;
             };
             path: {
@@ -3653,7 +3656,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description Only if the configuration still has this tag; 412 otherwise. */
+                /** @description Only if the configuration still has this tag; 412 otherwise. `*`: whatever it has, but only if it exists. */
                 "If-Match"?: string;
             };
             path: {
@@ -3815,7 +3818,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description Only if the configuration still has this tag; 412 otherwise. */
+                /** @description Only if the configuration still has this tag; 412 otherwise. `*`: whatever it has, but only if it exists. */
                 "If-Match"?: string;
             };
             path: {
@@ -4041,7 +4044,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description Only if the configuration still has this tag; 412 otherwise. */
+                /** @description Only if the configuration still has this tag; 412 otherwise. `*`: whatever it has, but only if it exists. */
                 "If-Match"?: string;
                 /** @description `*`: only if it does not exist; 412 otherwise. */
                 "If-None-Match"?: string;
@@ -4099,7 +4102,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description Only if the configuration still has this tag; 412 otherwise. */
+                /** @description Only if the configuration still has this tag; 412 otherwise. `*`: whatever it has, but only if it exists. */
                 "If-Match"?: string;
             };
             path: {
@@ -4134,7 +4137,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description Only if the configuration still has this tag; 412 otherwise. */
+                /** @description Only if the configuration still has this tag; 412 otherwise. `*`: whatever it has, but only if it exists. */
                 "If-Match"?: string;
             };
             path: {
@@ -4297,7 +4300,7 @@ export interface operations {
                 "Producer-Seq"?: number;
                 /** @description Structured-field string. The same key with the same message is answered as before; with another one it is 422. */
                 "Idempotency-Key"?: string;
-                /** @description Append only if the tail still has this tag; 412 otherwise. */
+                /** @description Append only if the tail still has this tag; 412 otherwise. `*`: only if the topic exists. */
                 "If-Match"?: string;
                 /** @description `*`: only as the partition's first message; 412 otherwise. */
                 "If-None-Match"?: string;
@@ -4672,7 +4675,7 @@ export interface operations {
                 dry_run?: boolean;
             };
             header?: {
-                /** @description Only if the configuration still has this tag; 412 otherwise. */
+                /** @description Only if the configuration still has this tag; 412 otherwise. `*`: whatever it has, but only if it exists. */
                 "If-Match"?: string;
             };
             path: {

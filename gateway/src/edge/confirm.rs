@@ -83,7 +83,7 @@ fn unquoted(text: &str) -> Option<String> {
     Some(key)
 }
 
-/// The tail that the message must find: `If-Match: "incarnation:partition:end"`, or `If-None-Match: *`.
+/// The tail that the message must find: `If-Match: "incarnation:partition:end"`, or any with `*`, or `If-None-Match: *`.
 pub(super) fn expected(call: &Call) -> Result<Option<Expected>, Problem> {
     if let Some(text) = call.header("if-none-match")? {
         if call.headers.contains_key("if-match") {
@@ -93,6 +93,9 @@ pub(super) fn expected(call: &Call) -> Result<Option<Expected>, Problem> {
         return if text == "*" { Ok(Some(Expected::Empty)) } else { Err(only_star) };
     }
     let Some(text) = call.header("if-match")? else { return Ok(None) };
+    if text.trim() == "*" {
+        return Ok(Some(Expected::Any));
+    }
     let tag = text.trim().strip_prefix('"').and_then(|text| text.strip_suffix('"'));
     let parse = |tag: &str| {
         let mut parts = tag.split(':');

@@ -98,7 +98,11 @@ pub const PUBLISH: Operation = Operation {
         PRODUCER_EPOCH,
         PRODUCER_SEQ,
         IDEMPOTENCY_KEY,
-        Param::optional("If-Match", Kind::Text, "Append only if the tail still has this tag; 412 otherwise."),
+        Param::optional(
+            "If-Match",
+            Kind::Text,
+            "Append only if the tail still has this tag; 412 otherwise. `*`: only if the topic exists.",
+        ),
         Param::optional(
             "If-None-Match",
             Kind::Text,

@@ -134,7 +134,11 @@ impl Publisher {
         let parts = plan(&publish.content, content_type, placing, &self.config)?;
         let idempotency = idempotency_of(publish, parts.len())?;
         let expected_end = match publish.expected {
-            None => None,
+            Some(Expected::Any) if topic.is_unmade() => {
+                let detail = format!("there is no topic {}", topic.path.topic);
+                return Err(ServiceError::new(ErrorCode::TailMismatch, detail).with_field("If-Match"));
+            }
+            None | Some(Expected::Any) => None,
             Some(Expected::Empty) => Some(0),
             Some(Expected::Tail { end, .. }) => Some(end.0),
         };
