@@ -8,6 +8,7 @@ mod product;
 use frames::FrameSocket;
 use product::{Answer, Connection, Product};
 use serde_json::{Value, json};
+use tokio_tungstenite::tungstenite::Message;
 use weir_protocol::batch::{Batch, BatchBuilder, Compression, Headers, HeadersBuilder, RecordParts};
 use weir_protocol::ids::{Epoch, ProducerKey, Seq, TimestampMs};
 use weir_protocol::limits::INTEGER_MAX;
@@ -325,5 +326,24 @@ fn a_condition_holds_wherever_it_is_given() {
     ] {
         let done = api.send(line, &any, body);
         assert_eq!(done.status, status, "{line}: {}", done.text());
+    }
+}
+
+#[tokio::test]
+async fn a_problem_on_a_websocket_names_the_field_and_the_connection() {
+    let api = Api::start();
+    for (line, field) in [
+        (r#"{"t":"sub","ch":1,"topic":"t","form":"latest"}"#, json!("form")),
+        (r#"{"t":"sub","ch":1,"topic":"t","topic":"u"}"#, json!("topic")),
+        (r#"{"t":"open","ch":1,"topic":"a/b"}"#, json!("topic")),
+    ] {
+        let mut socket = FrameSocket::connect(&api.product.address, "weir.v1.json").await;
+        socket.send(0, ClientFrame::Hello(Hello { v: 1, ..Hello::default() })).await;
+        let (_, ServerFrame::Welcome(welcome)) = socket.next().await else { panic!("no welcome") };
+        futures_util::SinkExt::send(&mut socket.socket, Message::Text(line.into())).await.unwrap();
+        let (_, ServerFrame::Err(refused)) = socket.next().await else { panic!("{line} is taken") };
+        let problem: Value = serde_json::from_str(refused.problem.get()).unwrap();
+        assert_eq!(problem["field"], field, "{problem}");
+        assert_eq!(problem["request_id"], json!(welcome.sid), "{problem}");
     }
 }

@@ -1509,7 +1509,10 @@ export interface components {
              * @description When a retry makes sense, in milliseconds from now.
              */
             retry_after_ms?: number | null;
-            /** @description Identifies the request in logs; also in the header `X-Request-Id`. Empty for items of a batch. */
+            /**
+             * @description Identifies the request in logs; also in the header `X-Request-Id`. In WebSocket frames the connection, as `sid` of its
+             *     `welcome`. Empty for items of a batch.
+             */
             request_id: string;
             /** @description How things stand, where that helps to go on. */
             current?: components["schemas"]["Current"];

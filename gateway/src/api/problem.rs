@@ -32,7 +32,8 @@ pub struct Problem {
     pub retryable: bool,
     /// When a retry makes sense, in milliseconds from now.
     pub retry_after_ms: Option<u64>,
-    /// Identifies the request in logs; also in the header `X-Request-Id`. Empty for items of a batch.
+    /// Identifies the request in logs; also in the header `X-Request-Id`. In WebSocket frames the connection, as `sid` of its
+    /// `welcome`. Empty for items of a batch.
     pub request_id: String,
     /// How things stand, where that helps to go on.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -12,7 +12,7 @@ use weir_protocol::limits::{INTEGER_MAX, SUB_BATCH_BYTES_TARGET, WS_CHANNELS_MAX
 use weir_protocol::rpc::{Level, Stages};
 use weir_protocol::ws::{Channel, CloseCode, FrameType, Pub, Reject, ServerFrame, StageMicros};
 
-use super::{Now, Session, State, raw};
+use super::{Now, Session, State};
 use crate::api::{Current, Problem};
 use crate::service::ServiceError;
 use crate::service::publish::{ChannelPart, Confirm, Content, NewRecord, Unnamed, is_old_duplicate};
@@ -310,7 +310,8 @@ impl Session {
         if let Some(publishing) = self.publishing_of(of) {
             publishing.refused(seq, count);
             let n = u32::try_from(count).expect("a batch's count is a u32");
-            self.send(of.ch, ServerFrame::Reject(Reject { seq, n, problem: raw(problem) }));
+            let problem = self.raw(problem);
+            self.send(of.ch, ServerFrame::Reject(Reject { seq, n, problem }));
         }
     }
 
