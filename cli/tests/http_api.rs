@@ -4,6 +4,8 @@
 
 mod product;
 
+use std::time::Duration;
+
 use product::{Answer, Connection, Product};
 use serde_json::{Value, json};
 use weir_protocol::batch::{Batch, BatchBuilder, Compression, Headers, RecordParts};
@@ -597,6 +599,61 @@ fn an_event_id_goes_on_exactly_over_several_topics_and_partitions() {
         "{}",
         gone.text()
     );
+}
+
+/// The events of a stream that come until it says nothing for a second: each its name and data.
+fn events_until_quiet(events: &mut Connection) -> Vec<(String, Value)> {
+    events.patience(Duration::from_secs(1));
+    let (mut seen, mut name) = (Vec::new(), "message".to_owned());
+    while let Ok(line) = events.line() {
+        match line.split_once(": ") {
+            Some(("event", text)) => text.clone_into(&mut name),
+            Some(("data", text)) => {
+                let name = std::mem::replace(&mut name, "message".to_owned());
+                seen.push((name, serde_json::from_str(text).unwrap()));
+            }
+            _ => {}
+        }
+        assert!(seen.len() < 20, "it goes round: {seen:?}");
+    }
+    seen
+}
+
+#[test]
+fn a_follower_of_a_closed_topic_is_told_once_and_goes_on_when_it_is_opened() {
+    let mut api = Api::with_topic("t", "{}");
+    let json = [("Content-Type", "application/json")];
+    assert_eq!(api.send("POST /v1/topics/t/messages", &json, b"0").status, 201);
+    let mut early = Connection::open(&api._product.address).unwrap();
+    let accept = [("Accept", "text/event-stream")];
+    early.send("GET /v1/topics/t/messages", &accept, b"").unwrap();
+    assert_eq!(early.head().unwrap().0, 200);
+    let names =
+        |seen: &[(String, Value)]| seen.iter().map(|(name, _)| name.clone()).collect::<Vec<_>>().join(" ");
+    assert_eq!(names(&events_until_quiet(&mut early)), "message caught-up");
+    assert_eq!(api.send("PATCH /v1/topics/t", &[], b"{\"closed\":true}").status, 200);
+    let mut late = Connection::open(&api._product.address).unwrap();
+    late.send("GET /v1/topics/t/messages", &accept, b"").unwrap();
+    assert_eq!(late.head().unwrap().0, 200);
+    let end = |closed: bool| {
+        let mut data = json!({"topic": "t", "partition": 0, "end": 1});
+        if closed {
+            data["closed"] = json!(true);
+        }
+        ("caught-up".to_owned(), data)
+    };
+    assert_eq!(events_until_quiet(&mut early), [end(true)]);
+    let seen = events_until_quiet(&mut late);
+    assert_eq!((names(&seen).as_str(), &seen[1]), ("message caught-up", &end(true)));
+
+    assert_eq!(api.send("PATCH /v1/topics/t", &[], b"{\"closed\":false}").status, 200);
+    assert_eq!(events_until_quiet(&mut late), [end(false)]);
+    assert_eq!(api.send("POST /v1/topics/t/messages", &json, b"1").status, 201);
+    for (follower, expected) in
+        [(&mut early, "caught-up message caught-up"), (&mut late, "message caught-up")]
+    {
+        assert_eq!(names(&events_until_quiet(follower)), expected);
+    }
 }
 
 #[test]

@@ -19,7 +19,7 @@ use weir_protocol::ids::{Epoch, Incarnation, ProducerKey, Seq};
 use weir_protocol::rpc::Level;
 use weir_protocol::start::Start;
 use weir_protocol::ws::{
-    Channel, ClientFrame, CloseCode, Confirm, Hello, Limit, Open, Opened, Producer, Pub, RawJson,
+    CaughtUp, Channel, ClientFrame, CloseCode, Confirm, Hello, Limit, Open, Opened, Producer, Pub, RawJson,
     ResumeChannel, Seen, ServerFrame, Sub, Unsub, binary,
 };
 
@@ -57,6 +57,16 @@ impl Client {
 
     async fn next(&mut self) -> (Channel, ServerFrame) {
         self.try_next().await.unwrap()
+    }
+
+    /// What comes until nothing does for a second.
+    async fn until_quiet(&mut self) -> Vec<(Channel, ServerFrame)> {
+        let mut frames = Vec::new();
+        while let Ok(next) = timeout(Duration::from_secs(1), self.next()).await {
+            frames.push(next);
+            assert!(frames.len() < 50, "it goes round: {frames:?}");
+        }
+        frames
     }
 
     async fn closed(&mut self) -> (Vec<ServerFrame>, CloseCode) {
@@ -565,6 +575,51 @@ async fn refusals_of_one_channel_leave_the_others_alone() {
     client.sub(3, "somewhere", "earliest", CREDIT).await;
     assert!(matches!(client.next().await.1, ServerFrame::Subscribed(_)));
     assert_eq!(client.deliveries(1, 2).await, [0, 1]);
+}
+
+#[tokio::test]
+async fn a_follower_of_a_closed_topic_is_told_once_and_goes_on_when_it_is_opened() {
+    let (_dir, product) = product();
+    let mut http = Connection::open(&product.address).unwrap();
+    let mut done = |line: &str, body: &str| {
+        let answer = http.request(line, &[], body.as_bytes()).unwrap();
+        assert!(answer.status < 300, "{line}: {}", answer.text());
+    };
+    done("PUT /v1/topics/log", "{\"partitions\":2,\"closed\":true}");
+    for subprotocol in ["weir.v1.json", "weir.v1.bin"] {
+        // Two channels share a feed of each partition; a third has a stream of its own.
+        let mut client = Client::welcomed(&product.address, subprotocol).await;
+        for ch in 1..=2 {
+            client.sub(ch, "log", "earliest", CREDIT).await;
+        }
+        let filter = Some("not key == 'x'".to_owned());
+        let (topic, from) = (Some("log".into()), Some("earliest".parse().unwrap()));
+        client.send(3, ClientFrame::Sub(Sub { topic, from, filter, limit: CREDIT, ..Sub::default() })).await;
+        let ends = |frames: Vec<(Channel, ServerFrame)>| {
+            let end = |(ch, frame): &(Channel, ServerFrame)| match frame {
+                ServerFrame::CaughtUp(CaughtUp { p, closed, .. }) => Some((ch.0, *p, *closed)),
+                _ => None,
+            };
+            let mut ends: Vec<_> = frames.iter().filter_map(end).collect();
+            ends.sort_unstable();
+            ends
+        };
+        let each = |closed| {
+            let all = (1..=3).flat_map(|ch| (0..2).map(move |p| (ch, p, closed)));
+            all.collect::<Vec<_>>()
+        };
+        assert_eq!(ends(client.until_quiet().await), each(true));
+        done("PATCH /v1/topics/log", "{\"closed\":false}");
+        assert_eq!(ends(client.until_quiet().await), each(false));
+        done("POST /v1/topics/log/messages", "x");
+        let frames = client.until_quiet().await;
+        let is_message = |frame: &&(Channel, ServerFrame)| {
+            matches!(frame.1, ServerFrame::Msg(_) | ServerFrame::Deliveries(_))
+        };
+        assert_eq!(frames.iter().filter(is_message).count(), 3, "{frames:?}");
+        done("PATCH /v1/topics/log", "{\"closed\":true}");
+        assert_eq!(ends(client.until_quiet().await), each(true));
+    }
 }
 
 #[tokio::test]

@@ -57,6 +57,8 @@ pub const WS_CHANNELS_MAX: usize = 1_000;
 pub const WS_MESSAGE_BYTES_MAX: usize = 4 * MIB;
 /// Most partitions of one topic.
 pub const PARTITIONS_MAX: u32 = 1_024;
+/// Greatest number that a client may send, and that is told to one: JSON has none beyond it that everybody reads alike.
+pub const INTEGER_MAX: u64 = (1 << 53) - 1;
 /// Longest delay of a delayed message, in milliseconds (one year).
 pub const DELAY_MS_MAX: u64 = 366 * 24 * 3600 * 1000;
 /// Producers and idempotency keys remembered per shard; beyond it keyed publishes are refused.

@@ -1509,7 +1509,10 @@ export interface components {
              * @description When a retry makes sense, in milliseconds from now.
              */
             retry_after_ms?: number | null;
-            /** @description Identifies the request in logs; also in the header `X-Request-Id`. Empty for items of a batch. */
+            /**
+             * @description Identifies the request in logs; also in the header `X-Request-Id`. In WebSocket frames the connection, as `sid` of its
+             *     `welcome`. Empty for items of a batch.
+             */
             request_id: string;
             /** @description How things stand, where that helps to go on. */
             current?: components["schemas"]["Current"];
@@ -3026,7 +3029,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description Only if the configuration still has this tag; 412 otherwise. */
+                /** @description Only if the configuration still has this tag; 412 otherwise. `*`: whatever it has, but only if it exists. */
                 "If-Match"?: string;
                 /** @description `*`: only if it does not exist; 412 otherwise. */
                 "If-None-Match"?: string;
@@ -3079,7 +3082,10 @@ export interface operations {
     deleteNamespace: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description Only if the configuration still has this tag; 412 otherwise. `*`: whatever it has, but only if it exists. */
+                "If-Match"?: string;
+            };
             path: {
                 /** @description Namespace. */
                 ns: string;
@@ -3110,7 +3116,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description Only if the configuration still has this tag; 412 otherwise. */
+                /** @description Only if the configuration still has this tag; 412 otherwise. `*`: whatever it has, but only if it exists. */
                 "If-Match"?: string;
             };
             path: {
@@ -3287,7 +3293,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description Only if the configuration still has this tag; 412 otherwise. */
+                /** @description Only if the configuration still has this tag; 412 otherwise. `*`: whatever it has, but only if it exists. */
                 "If-Match"?: string;
                 /** @description `*`: only if it does not exist; 412 otherwise. */
                 "If-None-Match"?: string;
@@ -3345,7 +3351,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description Only if the configuration still has this tag; 412 otherwise. */
+                /** @description Only if the configuration still has this tag; 412 otherwise. `*`: whatever it has, but only if it exists. */
                 "If-Match"?: string;
             };
             path: {
@@ -3380,7 +3386,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description Only if the configuration still has this tag; 412 otherwise. */
+                /** @description Only if the configuration still has this tag; 412 otherwise. `*`: whatever it has, but only if it exists. */
                 "If-Match"?: string;
             };
             path: {
@@ -3653,7 +3659,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description Only if the configuration still has this tag; 412 otherwise. */
+                /** @description Only if the configuration still has this tag; 412 otherwise. `*`: whatever it has, but only if it exists. */
                 "If-Match"?: string;
             };
             path: {
@@ -3815,7 +3821,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description Only if the configuration still has this tag; 412 otherwise. */
+                /** @description Only if the configuration still has this tag; 412 otherwise. `*`: whatever it has, but only if it exists. */
                 "If-Match"?: string;
             };
             path: {
@@ -4041,7 +4047,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description Only if the configuration still has this tag; 412 otherwise. */
+                /** @description Only if the configuration still has this tag; 412 otherwise. `*`: whatever it has, but only if it exists. */
                 "If-Match"?: string;
                 /** @description `*`: only if it does not exist; 412 otherwise. */
                 "If-None-Match"?: string;
@@ -4099,7 +4105,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description Only if the configuration still has this tag; 412 otherwise. */
+                /** @description Only if the configuration still has this tag; 412 otherwise. `*`: whatever it has, but only if it exists. */
                 "If-Match"?: string;
             };
             path: {
@@ -4134,7 +4140,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description Only if the configuration still has this tag; 412 otherwise. */
+                /** @description Only if the configuration still has this tag; 412 otherwise. `*`: whatever it has, but only if it exists. */
                 "If-Match"?: string;
             };
             path: {
@@ -4219,7 +4225,7 @@ export interface operations {
                 headers: {
                     /** @description `immutable` for full ranges of committed messages, `no-store` at the tail. */
                     "Cache-Control"?: string;
-                    /** @description `true` if nothing will follow the end. */
+                    /** @description `true` if the topic is closed: nothing follows the end unless it is opened again. */
                     Closed?: string;
                     /** @description Where to read on, opaque; valid for all partitions read. */
                     Cursor?: string;
@@ -4245,7 +4251,7 @@ export interface operations {
                 headers: {
                     /** @description `immutable` for full ranges of committed messages, `no-store` at the tail. */
                     "Cache-Control"?: string;
-                    /** @description `true` if nothing will follow the end. */
+                    /** @description `true` if the topic is closed: nothing follows the end unless it is opened again. */
                     Closed?: string;
                     /** @description Where to read on, opaque; valid for all partitions read. */
                     Cursor?: string;
@@ -4297,7 +4303,7 @@ export interface operations {
                 "Producer-Seq"?: number;
                 /** @description Structured-field string. The same key with the same message is answered as before; with another one it is 422. */
                 "Idempotency-Key"?: string;
-                /** @description Append only if the tail still has this tag; 412 otherwise. */
+                /** @description Append only if the tail still has this tag; 412 otherwise. `*`: only if the topic exists. */
                 "If-Match"?: string;
                 /** @description `*`: only as the partition's first message; 412 otherwise. */
                 "If-None-Match"?: string;
@@ -4672,7 +4678,7 @@ export interface operations {
                 dry_run?: boolean;
             };
             header?: {
-                /** @description Only if the configuration still has this tag; 412 otherwise. */
+                /** @description Only if the configuration still has this tag; 412 otherwise. `*`: whatever it has, but only if it exists. */
                 "If-Match"?: string;
             };
             path: {

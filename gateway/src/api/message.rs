@@ -1,7 +1,11 @@
 //! Messages, confirms and reads, as JSON.
 
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
+use std::fmt;
+use std::marker::PhantomData;
 
+use serde::de::{self, MapAccess, Visitor};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
@@ -99,7 +103,7 @@ pub struct BatchLine<'a> {
     #[schema(nullable = false)]
     pub key: Option<String>,
     /// User headers.
-    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    #[serde(deserialize_with = "unique", skip_serializing_if = "BTreeMap::is_empty")]
     pub headers: BTreeMap<String, String>,
     /// Content type; the topic's by default, and if it has none `application/json` with `data`,
     /// `application/octet-stream` with `data_base64`.
@@ -129,6 +133,38 @@ pub(super) fn present<'de: 'a, 'a, D: serde::Deserializer<'de>>(
     deserializer: D,
 ) -> Result<Option<&'a serde_json::value::RawValue>, D::Error> {
     Deserialize::deserialize(deserializer).map(Some)
+}
+
+/// Reads an object whose names occur once each. Which of two is meant nobody can tell.
+pub(crate) fn unique<'de, D, V>(deserializer: D) -> Result<BTreeMap<String, V>, D::Error>
+where
+    D: serde::Deserializer<'de>,
+    V: Deserialize<'de>,
+{
+    deserializer.deserialize_map(Unique(PhantomData))
+}
+
+struct Unique<V>(PhantomData<V>);
+
+impl<'de, V: Deserialize<'de>> Visitor<'de> for Unique<V> {
+    type Value = BTreeMap<String, V>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an object")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+        let mut values = BTreeMap::new();
+        while let Some(name) = map.next_key::<String>()? {
+            match values.entry(name) {
+                Entry::Occupied(earlier) => {
+                    return Err(de::Error::custom(format_args!("duplicate field `{}`", earlier.key())));
+                }
+                Entry::Vacant(place) => place.insert(map.next_value()?),
+            };
+        }
+        Ok(values)
+    }
 }
 
 /// A published message.

@@ -103,7 +103,9 @@ fn path_param(name: &'static str) -> Parameter {
         "partition" => {
             ("Partition, from 0.", kind_schema(Kind::Integer { min: 0, max: u64::from(u32::MAX) }))
         }
-        "offset" => ("Offset.", kind_schema(Kind::Integer { min: 0, max: (1 << 53) - 1 })),
+        "offset" => {
+            ("Offset.", kind_schema(Kind::Integer { min: 0, max: weir_protocol::limits::INTEGER_MAX }))
+        }
         "receipt" => ("`Confirm-Receipt` of a publish.", kind_schema(Kind::Text)),
         "producer" => ("`Producer-Id`.", kind_schema(Kind::Text)),
         other => unreachable!("the path parameter {other} has no description"),

@@ -32,7 +32,8 @@ pub struct Problem {
     pub retryable: bool,
     /// When a retry makes sense, in milliseconds from now.
     pub retry_after_ms: Option<u64>,
-    /// Identifies the request in logs; also in the header `X-Request-Id`. Empty for items of a batch.
+    /// Identifies the request in logs; also in the header `X-Request-Id`. In WebSocket frames the connection, as `sid` of its
+    /// `welcome`. Empty for items of a batch.
     pub request_id: String,
     /// How things stand, where that helps to go on.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -204,6 +205,20 @@ impl Problem {
         self
     }
 
+    /// JSON that cannot be read as what it should be, where, and what its reader says of it. A field that is unknown or occurs twice
+    /// is named.
+    #[must_use]
+    pub fn malformed(place: impl std::fmt::Display, why: &str) -> Self {
+        let named = |before: &str| why.strip_prefix(before).and_then(|rest| rest.split('`').next());
+        let (unknown, twice) = (named("unknown field `"), named("duplicate field `"));
+        let code = if unknown.is_some() { ErrorCode::UnknownField } else { ErrorCode::Malformed };
+        let problem = Self::new(code, format!("{place}{why}"));
+        match unknown.or(twice) {
+            Some(field) => problem.with_field(field),
+            None => problem,
+        }
+    }
+
     /// A header with a value outside its grammar.
     #[must_use]
     pub fn invalid_header(name: &'static str, why: impl std::fmt::Display) -> Self {
@@ -297,6 +312,19 @@ mod tests {
                 "retry_after_ms": null, "request_id": "", "current": {"expected_seq": 7}
             })
         );
+    }
+
+    #[test]
+    fn a_field_that_is_unknown_or_comes_twice_is_named() {
+        for (why, code, field) in [
+            ("unknown field `a`, expected `b` at line 1", "unknown_field", Some("a")),
+            ("duplicate field `b` at line 1", "malformed", Some("b")),
+            ("missing field `c`", "malformed", None),
+        ] {
+            let problem = Problem::malformed("line 2: ", why);
+            assert_eq!((problem.code.as_ref(), problem.field.as_deref()), (code, field));
+            assert_eq!(problem.detail, format!("line 2: {why}"));
+        }
     }
 
     #[test]

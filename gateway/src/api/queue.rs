@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 use weir_protocol::rpc;
 
-use super::message::present;
+use super::message::{present, unique};
 use super::{BatchLine, Level, Problem, Record};
 
 /// Asks for messages. Fields that are left out take their default.
@@ -112,7 +112,7 @@ pub struct OutputMessage<'a> {
     #[schema(nullable = false)]
     pub key: Option<String>,
     /// User headers.
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    #[serde(default, deserialize_with = "unique", skip_serializing_if = "BTreeMap::is_empty")]
     pub headers: BTreeMap<String, String>,
     /// Content type; by default as in a batch line.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -13,6 +13,7 @@ use weir_protocol::rpc::{Level, Stages};
 use weir_protocol::ws::StageMicros;
 
 use super::dispatch::{Call, Edge, empty};
+use super::repeated;
 use crate::api::{CONFIRM_DEADLINE_MS_MAX, Problem};
 use crate::service::ServiceError;
 use crate::service::publish::{Expected, Producer, Publish, Published, PublishedPart, Timing};
@@ -82,7 +83,7 @@ fn unquoted(text: &str) -> Option<String> {
     Some(key)
 }
 
-/// The tail that the message must find: `If-Match: "incarnation:partition:end"`, or `If-None-Match: *`.
+/// The tail that the message must find: `If-Match: "incarnation:partition:end"`, or any with `*`, or `If-None-Match: *`.
 pub(super) fn expected(call: &Call) -> Result<Option<Expected>, Problem> {
     if let Some(text) = call.header("if-none-match")? {
         if call.headers.contains_key("if-match") {
@@ -92,6 +93,9 @@ pub(super) fn expected(call: &Call) -> Result<Option<Expected>, Problem> {
         return if text == "*" { Ok(Some(Expected::Empty)) } else { Err(only_star) };
     }
     let Some(text) = call.header("if-match")? else { return Ok(None) };
+    if text.trim() == "*" {
+        return Ok(Some(Expected::Any));
+    }
     let tag = text.trim().strip_prefix('"').and_then(|text| text.strip_suffix('"'));
     let parse = |tag: &str| {
         let mut parts = tag.split(':');
@@ -106,10 +110,16 @@ pub(super) fn expected(call: &Call) -> Result<Option<Expected>, Problem> {
     Ok(Some(tail))
 }
 
-/// True if the client wants headers only (RFC 7240).
-pub(super) fn is_minimal(call: &Call) -> Result<bool, Problem> {
-    let prefer = call.header("prefer")?.unwrap_or_default();
-    Ok(prefer.split([',', ';']).any(|preference| preference.trim().eq_ignore_ascii_case("return=minimal")))
+/// True if the client wants headers only (RFC 7240). What is not understood is ignored, and so is what is preferred twice.
+pub(super) fn is_minimal(headers: &HeaderMap) -> bool {
+    let prefer = repeated::list(headers, "prefer").unwrap_or_default();
+    let wanted = String::from_utf8_lossy(&prefer);
+    let preferences = wanted.split(',').map(|preference| preference.split(';').next().unwrap_or_default());
+    let mut returned = preferences.filter_map(|preference| {
+        let (name, value) = preference.split_once('=')?;
+        name.trim().eq_ignore_ascii_case("return").then(|| value.trim().trim_matches('"'))
+    });
+    returned.next().is_some_and(|wanted| wanted.eq_ignore_ascii_case("minimal"))
 }
 
 /// An answer without a body. That a level was not reached is not lost on those who want no body.

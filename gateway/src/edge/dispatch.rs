@@ -18,6 +18,7 @@ use serde::Serialize;
 use tokio::sync::{OwnedSemaphorePermit, watch};
 use weir_protocol::error::{ErrorCode, Outcome};
 use weir_protocol::ids::{Name, TopicPath};
+use weir_protocol::limits::INTEGER_MAX;
 use weir_protocol::rpc::Level;
 use weir_protocol::ws::{SUBPROTOCOL_BINARY, SUBPROTOCOL_JSON};
 
@@ -26,8 +27,8 @@ use super::console::Console;
 use super::counts::QueueCounts;
 use super::route::Route;
 use super::{
-    events, forks, namespaces, operate, origin, publish, queues, read, receipts, removal, subscriptions,
-    topics,
+    events, forks, namespaces, operate, origin, publish, queues, read, receipts, removal, repeated,
+    subscriptions, topics,
 };
 use crate::api::operations::{PUBLIC, Target};
 use crate::api::{
@@ -109,10 +110,12 @@ impl Call {
         value.to_str().map(Some).map_err(|_| Problem::invalid_header(name, "not visible ASCII"))
     }
 
-    /// A header's number.
+    /// A header's number, which JSON can tell.
     pub(super) fn header_number(&self, name: &'static str) -> Result<Option<u64>, Problem> {
         let parse = |text: &str| {
-            text.parse().map_err(|_| Problem::invalid_header(name, format!("{text:?} is no number")))
+            let parsed = text.parse().ok().filter(|number| *number <= INTEGER_MAX);
+            let why = || format!("{text:?} is no number from 0 to {INTEGER_MAX}");
+            parsed.ok_or_else(|| Problem::invalid_header(name, why()))
         };
         self.header(name)?.map(parse).transpose()
     }
@@ -140,18 +143,7 @@ pub(super) fn from_json<T: serde::de::DeserializeOwned + Default>(body: &[u8]) -
     if body.is_empty() {
         return Ok(T::default());
     }
-    serde_json::from_slice(body).map_err(|error| {
-        let text = error.to_string();
-        let code =
-            if text.starts_with("unknown field") { ErrorCode::UnknownField } else { ErrorCode::Malformed };
-        let field = text.split('`').nth(1).map(str::to_owned);
-        let problem = Problem::new(code, text);
-        if let (ErrorCode::UnknownField, Some(field)) = (code, field) {
-            problem.with_field(field)
-        } else {
-            problem
-        }
-    })
+    serde_json::from_slice(body).map_err(|error| Problem::malformed("", &error.to_string()))
 }
 
 const fn class(status: StatusCode) -> &'static str {
@@ -172,6 +164,7 @@ pub(crate) async fn handle(edge: Arc<Edge>, peer: IpAddr, request: Request<Body>
     let is_head = head.method == Method::HEAD;
     // Cheap checks first: only a request for this gateway may make it ask storage for its origin.
     let checked = check_headers(&head.headers)
+        .and_then(|()| repeated::check(&head.headers))
         .and_then(|()| origin::check_host(&edge.config, &head.uri, &head.headers));
     let origin = match checked {
         Ok(()) => known_origin(&edge, &head).await,

@@ -11,7 +11,7 @@ use axum::body::Body;
 use axum::response::Response;
 use bytes::Bytes;
 use futures_util::stream::{Stream, unfold};
-use http::header::{ACCEPT, CACHE_CONTROL, CONTENT_TYPE};
+use http::header::{CACHE_CONTROL, CONTENT_TYPE};
 use http::{HeaderValue, StatusCode};
 use tokio::sync::watch;
 use weir_protocol::error::ErrorCode;
@@ -19,6 +19,7 @@ use weir_protocol::ids::{Offset, PartitionId, TopicPath};
 use weir_protocol::limits::SSE_TOPICS_MAX;
 use weir_protocol::rpc::Credit;
 
+use super::accept::Accepted;
 use super::dispatch::{Call, empty};
 use super::{read, record};
 use crate::api::Problem;
@@ -33,10 +34,11 @@ const BUFFER_RECORDS: u64 = 4_096;
 const SHORT_PARTITIONS: usize = 16;
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
 
-/// Whether the client wants events rather than a page.
+/// Whether the client wants events, and no page more than those.
 pub(super) fn is_wanted(call: &Call) -> bool {
-    let accept = call.headers.get(ACCEPT).and_then(|accept| accept.to_str().ok()).unwrap_or_default();
-    accept.split(',').any(|media| super::input::essence(media) == "text/event-stream")
+    let accepted = Accepted::of(&call.headers);
+    let weight = accepted.named("text/event-stream");
+    weight > 0.0 && read::FORMS.iter().all(|form| accepted.named(form.media()) <= weight)
 }
 
 pub(super) async fn one_topic(call: Call) -> Result<Response, Problem> {
@@ -177,9 +179,10 @@ impl Feed {
                 let data = format!("{},\"from\":{from},\"to\":{to},\"why\":\"{why}\"}}", self.head(of));
                 push(&mut out, "gap", Some(&self.cursor.encode()), &data);
             }
-            SubscriptionEvent::CaughtUp { of, end, .. } => {
+            SubscriptionEvent::CaughtUp { of, end, closed, .. } => {
                 self.cursor.reached(&self.subscription.topics[of.topic], of.partition, end);
-                let data = format!("{},\"end\":{end}}}", self.head(of));
+                let closed = if closed { ",\"closed\":true" } else { "" };
+                let data = format!("{},\"end\":{end}{closed}}}", self.head(of));
                 push(&mut out, "caught-up", Some(&self.cursor.encode()), &data);
             }
             SubscriptionEvent::Looked { of, upto } => {

@@ -7,7 +7,7 @@ use weir_protocol::ids::Name;
 use weir_protocol::rpc;
 
 use super::dispatch::{Call, empty, json};
-use super::topics::{add_tag, if_match, must_be_new, page_limit, tag, tagged};
+use super::topics::{IfMatch, add_tag, if_match, must_be_new, page_limit, tag, tagged};
 use crate::api::{Namespace, NamespaceConfig, NamespacePage, NamespacePatch, Problem};
 
 /// Attempts of a change that somebody else's change overtakes.
@@ -41,8 +41,10 @@ pub(super) async fn put(mut call: Call) -> Result<Response, Problem> {
     let (tenant, name) = named(&call)?;
     let config: NamespaceConfig = call.json().await?;
     let must_be_new = must_be_new(&call)?;
-    if let Some((_, version)) = if_match(&call)? {
-        return store(&call, config, version).await;
+    match if_match(&call)? {
+        Some(IfMatch::Any) => return change(&call, None, |_| config.clone()).await,
+        Some(named) => return store(&call, config, version_of(named)?.unwrap_or_default()).await,
+        None => {}
     }
     for _ in 1..ATTEMPTS {
         match create(&call, &tenant, &name, config.clone(), must_be_new).await {
@@ -80,17 +82,42 @@ async fn create(
 }
 
 pub(super) async fn patch(mut call: Call) -> Result<Response, Problem> {
-    let (tenant, name) = named(&call)?;
     let patch: NamespacePatch = call.json().await?;
-    let named_version = if_match(&call)?.map(|(_, version)| version);
+    let named_version = expected(&call)?;
+    change(&call, named_version, |config| patch.clone().apply(config)).await
+}
+
+/// The version that `If-Match` names, if it names one.
+fn expected(call: &Call) -> Result<Option<u32>, Problem> {
+    if_match(call)?.map_or(Ok(None), version_of)
+}
+
+/// A namespace has one life, which its tags call 0.
+fn version_of(named: IfMatch) -> Result<Option<u32>, Problem> {
+    match named.tag() {
+        Some((life, _)) if life != 0 => {
+            Err(Problem::new(ErrorCode::VersionMismatch, "If-Match names what is no namespace"))
+        }
+        tag => Ok(tag.map(|(_, version)| version)),
+    }
+}
+
+/// Applies `to` to the settings as they are: to the version that is named, or to whatever stands there, again if somebody else
+/// was faster.
+async fn change(
+    call: &Call,
+    named_version: Option<u32>,
+    to: impl Fn(NamespaceConfig) -> NamespaceConfig + Send + Sync,
+) -> Result<Response, Problem> {
+    let (tenant, name) = named(call)?;
     let mut attempts = ATTEMPTS;
     loop {
         attempts -= 1;
         let current = call.edge.services.namespaces.get(&tenant, &name).await?;
         let config = NamespaceConfig { auto_create: current.auto_create, cors_origins: current.cors_origins };
         let expected = named_version.unwrap_or(current.version);
-        match store(&call, patch.clone().apply(config), expected).await {
-            // Somebody else changed it meanwhile: the patch is for what it is now.
+        match store(call, to(config), expected).await {
+            // Somebody else changed it meanwhile: the change is for what it is now.
             Err(problem)
                 if problem.is(ErrorCode::VersionMismatch) && named_version.is_none() && attempts > 0 => {}
             answer => return answer,
@@ -111,6 +138,6 @@ async fn store(call: &Call, config: NamespaceConfig, expected_version: u32) -> R
 
 pub(super) async fn delete(call: Call) -> Result<Response, Problem> {
     let (tenant, name) = named(&call)?;
-    call.edge.services.namespaces.delete(&tenant, &name).await?;
+    call.edge.services.namespaces.delete(&tenant, &name, expected(&call)?).await?;
     Ok(empty(StatusCode::NO_CONTENT))
 }

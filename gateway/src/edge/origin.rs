@@ -47,12 +47,13 @@ const EXPOSED: &str = "Next-Offset, Up-To-Date, Closed, Cursor, Link, Confirm-Le
 pub(super) fn check_host(config: &GatewayConfig, uri: &Uri, headers: &HeaderMap) -> Result<(), Problem> {
     let host = uri.authority().map(http::uri::Authority::as_str);
     let host = host.or_else(|| headers.get(HOST).and_then(|host| host.to_str().ok())).unwrap_or_default();
-    let name = without_port(host);
+    let name = &host_name(host);
     let is_listened_on = || {
         let address = name.trim_matches(['[', ']']).parse::<IpAddr>();
         address.is_ok_and(|address| address == config.listen.ip())
     };
-    let is_own = is_local(name) || is_listened_on() || config.hosts.iter().any(|known| known == name);
+    let is_own =
+        is_local(name) || is_listened_on() || config.hosts.iter().any(|known| host_name(known) == *name);
     if is_own {
         Ok(())
     } else {
@@ -69,8 +70,8 @@ pub(super) fn check_origin(config: &GatewayConfig, uri: &Uri, headers: &HeaderMa
     let host = uri.authority().map(http::uri::Authority::as_str);
     let host = host.or_else(|| headers.get(HOST).and_then(|host| host.to_str().ok()));
     let own_scheme = if config.tls.is_some() { "https" } else { "http" };
-    let same = scheme == own_scheme && host == Some(authority);
-    let local = !config.insecure_public && is_local(without_port(authority));
+    let same = scheme == own_scheme && host.is_some_and(|host| host.eq_ignore_ascii_case(authority));
+    let local = !config.insecure_public && is_local(&host_name(authority));
     if same || local || config.origins.iter().any(|allowed| allowed == text) {
         return Ok(());
     }
@@ -114,11 +115,13 @@ fn is_allowed(known: &str, name: &str) -> bool {
     if known.ends_with('-') || known == "confirm" { name.starts_with(known) } else { name == known }
 }
 
-fn without_port(authority: &str) -> &str {
-    match authority.rfind(':') {
+/// A host without its port, as it is compared: in lower case, and without the dot of the root.
+fn host_name(authority: &str) -> String {
+    let name = match authority.rfind(':') {
         Some(colon) if !authority[colon..].contains(']') => &authority[..colon],
         _ => authority,
-    }
+    };
+    name.strip_suffix('.').unwrap_or(name).to_ascii_lowercase()
 }
 
 fn is_local(name: &str) -> bool {
@@ -147,6 +150,9 @@ mod tests {
             ("127.0.0.1", true),
             ("[::1]:9", true),
             ("weir.example", true),
+            ("LocalHost.:8080", true),
+            ("WEIR.example.", true),
+            ("weir.example..", false),
             ("evil.example", false),
             ("localhost.evil.example", false),
             ("", false),

@@ -102,10 +102,9 @@ fn messages(
             |field: &str| format!("publish[{place}]{}{field}", if field.is_empty() { "" } else { "." });
         let message: OutputMessage<'_> = serde_json::from_slice(&text).map_err(|error| {
             let text = error.to_string();
-            let unknown = text.strip_prefix("unknown field `").and_then(|rest| rest.split('`').next());
-            let code = if unknown.is_some() { ErrorCode::UnknownField } else { ErrorCode::Malformed };
-            let field = named(unknown.unwrap_or_default());
-            Problem::new(code, format!("{field}: {text}")).with_field(field)
+            let problem = Problem::malformed("", &text);
+            let field = named(problem.field.as_deref().unwrap_or_default());
+            Problem { detail: format!("{field}: {text}"), ..problem.with_field(field) }
         })?;
         let (topic, line) = message.into_line();
         let topic = Name::new(&topic).map_err(|error| {

@@ -1,7 +1,5 @@
 //! Publishing one message, and many at once.
 
-use std::time::{SystemTime, UNIX_EPOCH};
-
 use axum::response::Response;
 use http::StatusCode;
 use weir_protocol::error::ErrorCode;
@@ -43,8 +41,7 @@ pub(super) async fn one(mut call: Call) -> Result<Response, Problem> {
     };
     let status =
         if part.outcome.is_err() { StatusCode::OK } else { confirm::status(&published, is_duplicate) };
-    let is_minimal = confirm::is_minimal(&call)?;
-    let mut response = if is_minimal {
+    let mut response = if confirm::is_minimal(&call.headers) {
         confirm::minimal(status)
     } else {
         let is_final = placed.map_or(part.outcome.is_err(), |placed| placed.is_final);
@@ -110,7 +107,7 @@ fn answer(call: &Call, published: &Published) -> Result<Response, Problem> {
         StatusCode::CREATED => StatusCode::OK,
         below => below,
     };
-    let mut response = if refused == 0 && confirm::is_minimal(call)? {
+    let mut response = if refused == 0 && confirm::is_minimal(&call.headers) {
         confirm::minimal(status)
     } else {
         json(status, &BatchPublished { results, level: level(published.level) })?
@@ -132,6 +129,5 @@ fn result(result: RecordResult<'_>) -> BatchResult {
 }
 
 pub(super) fn now_ms() -> u64 {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
+    crate::service::publish::now().0
 }

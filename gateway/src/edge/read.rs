@@ -5,7 +5,7 @@ use std::time::Duration;
 use axum::body::Body;
 use axum::response::Response;
 use bytes::{BufMut as _, Bytes, BytesMut};
-use http::header::{ACCEPT, CACHE_CONTROL, CONTENT_TYPE, ETAG, IF_NONE_MATCH, LINK, VARY};
+use http::header::{CACHE_CONTROL, CONTENT_TYPE, ETAG, IF_NONE_MATCH, LINK, VARY};
 use http::{HeaderValue, StatusCode};
 use weir_protocol::batch::BatchError;
 use weir_protocol::error::ErrorCode;
@@ -13,6 +13,7 @@ use weir_protocol::filter::Filter;
 use weir_protocol::ids::{Offset, PartitionId, hash128};
 use weir_protocol::rpc::Level;
 
+use super::accept::Accepted;
 use super::dispatch::{Call, empty, json};
 use super::{encoding, record};
 use crate::api::{Current, Next, Problem, ReadPage, Record};
@@ -26,15 +27,18 @@ const PAGES_PASSED_MAX: usize = 4;
 
 /// The forms of a page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Form {
+pub(super) enum Form {
     Json,
     Lines,
     Binary,
     Events,
 }
 
+/// The first is for who takes anything.
+pub(super) const FORMS: [Form; 4] = [Form::Json, Form::Lines, Form::Binary, Form::Events];
+
 impl Form {
-    fn media(self) -> &'static str {
+    pub(super) const fn media(self) -> &'static str {
         match self {
             Self::Json => "application/json",
             Self::Lines => "application/x-ndjson",
@@ -43,23 +47,14 @@ impl Form {
         }
     }
 
-    /// The first form that the client names; JSON if it takes anything.
+    /// The form that the client likes best; JSON if it takes anything.
     fn of(call: &Call) -> Result<Self, Problem> {
-        let Some(accept) = call.headers.get(ACCEPT) else { return Ok(Self::Json) };
-        let accept = accept.to_str().map_err(|_| Problem::invalid_header("Accept", "not visible ASCII"))?;
-        for wanted in accept.split(',') {
-            let media = super::input::essence(wanted);
-            let forms = [Self::Json, Self::Lines, Self::Binary, Self::Events];
-            if let Some(form) = forms.into_iter().find(|form| form.media() == media) {
-                return Ok(form);
-            }
-            if matches!(media.as_str(), "*/*" | "application/*" | "") {
-                return Ok(Self::Json);
-            }
-        }
-        let detail = "application/json, application/x-ndjson, application/vnd.weir.batch, \
-                      application/cloudevents-batch+json or text/event-stream";
-        Err(Problem::new(ErrorCode::NotAcceptable, detail).with_field("Accept"))
+        let best = Accepted::of(&call.headers).best(&FORMS.map(Self::media));
+        FORMS.into_iter().find(|form| Some(form.media()) == best).ok_or_else(|| {
+            let detail = "application/json, application/x-ndjson, application/vnd.weir.batch, \
+                          application/cloudevents-batch+json or text/event-stream";
+            Problem::new(ErrorCode::NotAcceptable, detail).with_field("Accept")
+        })
     }
 }
 

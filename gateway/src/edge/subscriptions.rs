@@ -8,7 +8,7 @@ use weir_protocol::ids::Name;
 use weir_protocol::rpc::{ForkOrigin, PartStats, Refusal, SubscriptionConfig, snapshot_name};
 
 use super::dispatch::{Call, empty, json, permitted};
-use super::topics::{add_tag, if_match, must_be_new, page_limit, tag, tagged};
+use super::topics::{IfMatch, add_tag, if_match, must_be_new, page_limit, tag, tagged};
 use crate::api::{
     self, Problem, SubscriptionPage, SubscriptionPart, SubscriptionPatch, SubscriptionTotals,
     default_subscription_config,
@@ -67,7 +67,7 @@ pub(super) async fn pause(call: Call, paused: bool) -> Result<Response, Problem>
 
 pub(super) async fn delete(call: Call) -> Result<Response, Problem> {
     let path = path(&call)?;
-    let expected = if_match(&call)?;
+    let expected = if_match(&call)?.and_then(IfMatch::tag);
     call.edge.services.subscriptions.delete(&path, expected).await?;
     Ok(empty(StatusCode::NO_CONTENT))
 }
@@ -92,7 +92,7 @@ async fn change(
     call: &Call,
     to: impl Fn(SubscriptionConfig) -> Result<SubscriptionConfig, Problem> + Send + Sync,
 ) -> Result<Response, Problem> {
-    let (path, expected) = (path(call)?, if_match(call)?);
+    let (path, expected) = (path(call)?, if_match(call)?.and_then(IfMatch::tag));
     let mut attempts = ATTEMPTS;
     loop {
         attempts -= 1;

@@ -38,11 +38,34 @@ pub(super) fn tag(incarnation: u64, version: u32) -> String {
     format!("\"{incarnation}:{version}\"")
 }
 
-/// The numbers of the tag that `If-Match` names, if there is one.
-pub(super) fn if_match(call: &Call) -> Result<Option<(u64, u32)>, Problem> {
+/// What `If-Match` asks for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum IfMatch {
+    /// `*`: anything, as long as it is there.
+    Any,
+    /// The numbers of a tag: life and version.
+    Tag(u64, u32),
+}
+
+impl IfMatch {
+    /// The life and version that it names.
+    pub(super) fn tag(self) -> Option<(u64, u32)> {
+        match self {
+            Self::Any => None,
+            Self::Tag(life, version) => Some((life, version)),
+        }
+    }
+}
+
+/// What `If-Match` asks for, if it is given.
+pub(super) fn if_match(call: &Call) -> Result<Option<IfMatch>, Problem> {
     let Some(text) = call.header("if-match")? else { return Ok(None) };
+    if text.trim() == "*" {
+        return Ok(Some(IfMatch::Any));
+    }
     let parts = text.trim_matches('"').split_once(':');
-    let parsed = parts.and_then(|(life, version)| Some((life.parse().ok()?, version.parse().ok()?)));
+    let parsed =
+        parts.and_then(|(life, version)| Some(IfMatch::Tag(life.parse().ok()?, version.parse().ok()?)));
     parsed.map(Some).ok_or_else(|| Problem::invalid_header("If-Match", "not a tag of this gateway"))
 }
 
@@ -53,7 +76,7 @@ pub(super) fn page_limit(call: &Call) -> u32 {
 
 /// The life and version that `If-Match` names, if there is one.
 pub(super) fn expected(call: &Call) -> Result<Option<(Incarnation, ConfigVersion)>, Problem> {
-    let named = if_match(call)?;
+    let named = if_match(call)?.and_then(IfMatch::tag);
     Ok(named.map(|(incarnation, version)| (Incarnation(incarnation), ConfigVersion(version))))
 }
 
@@ -158,8 +181,8 @@ pub(super) async fn create(mut call: Call) -> Result<Response, Problem> {
     let default_confirm = level(call.edge.services.storage.level_max().min(rpc::Level::Quorum));
     let config = given.apply(TopicConfig { default_confirm, ..TopicConfig::default() });
     let config = rpc::TopicConfig::from(&config);
-    if let Some(expected) = expected(&call)? {
-        call.edge.services.topics.update(&path, Some(expected), |_| config.clone()).await?;
+    if if_match(&call)?.is_some() {
+        call.edge.services.topics.update(&path, expected(&call)?, |_| config.clone()).await?;
         return shown(&call, StatusCode::OK).await;
     }
     let must_be_new = must_be_new(&call)?;

@@ -6,7 +6,7 @@ use weir_protocol::error::ErrorCode;
 use weir_protocol::ids::{Name, ShardId};
 use weir_protocol::rpc::{
     DeleteNamespaceRequest, ListNamespacesRequest, ListSubscriptionsRequest, ListTopicsRequest, Method,
-    Namespace, NamespaceList, NamespacePut, PutNamespaceRequest, SubscriptionList, TopicList,
+    Namespace, NamespaceList, NamespacePut, PutNamespaceRequest, Refusal, SubscriptionList, TopicList,
 };
 
 use super::ServiceError;
@@ -70,16 +70,26 @@ impl Namespaces {
         self.storage.ask(call, &PutNamespaceRequest { namespace: Some(namespace), expected_version }).await
     }
 
-    /// Deletes a namespace without topics and subscriptions.
+    /// Deletes a namespace without topics and subscriptions: any, or only this version of it.
     ///
     /// # Errors
-    /// `namespace_not_empty`, `namespace_not_found`, `not_supported` for `default`.
-    pub async fn delete(&self, tenant: &Name, name: &Name) -> Result<(), ServiceError> {
+    /// `namespace_not_empty`, `namespace_not_found`, `version_mismatch`, `not_supported` for `default`.
+    pub async fn delete(
+        &self,
+        tenant: &Name,
+        name: &Name,
+        expected_version: Option<u32>,
+    ) -> Result<(), ServiceError> {
         if *name == Name::default_name() {
             return Err(ServiceError::new(ErrorCode::NotSupported, "the namespace default always exists"));
         }
         let deadline = self.storage.deadline();
-        self.find(tenant, name, deadline).await?;
+        let version = self.find(tenant, name, deadline).await?.version;
+        if expected_version.is_some_and(|expected| expected != version) {
+            let detail = format!("namespace {name} is at version {version}");
+            let refusal = Refusal::new(ErrorCode::VersionMismatch, detail);
+            return Err(Refusal { config_version: Some(version), ..refusal }.into());
+        }
         for shard in self.storage.data_shards(deadline).await? {
             let request = ListTopicsRequest {
                 tenant: tenant.to_string(),
@@ -108,7 +118,8 @@ impl Namespaces {
             let detail = format!("the namespace {name} has {what}");
             return Err(ServiceError::new(ErrorCode::NamespaceNotEmpty, detail));
         }
-        let request = DeleteNamespaceRequest { tenant: tenant.to_string(), name: name.to_string() };
+        let (tenant, name) = (tenant.to_string(), name.to_string());
+        let request = DeleteNamespaceRequest { tenant, name, expected_version };
         let call = meta(Method::DeleteNamespace, Safety::Once, deadline);
         self.storage.send(call, vec![request.encode_to_vec().into()]).await.map(|_| ())
     }

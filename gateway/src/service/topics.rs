@@ -147,11 +147,13 @@ impl Topics {
         }
     }
 
-    /// The topic as last seen; created if there is none and its namespace says so.
+    /// The topic as last seen; created if there is none and its namespace says so, unless `check` refuses the topic that it
+    /// would be: what is refused has no effect.
     pub(super) async fn known_or_created(
         &self,
         path: &TopicPath,
         deadline: Instant,
+        check: impl FnOnce(&Topic) -> Result<(), ServiceError>,
     ) -> Result<Arc<Topic>, ServiceError> {
         let missing = match self.storage.topic(path, deadline).await {
             Err(failure) if failure.code() == ErrorCode::TopicNotFound => failure,
@@ -161,9 +163,9 @@ impl Topics {
         if !namespace.auto_create {
             return Err(missing);
         }
-        let (topic, _) = self
-            .create_in_namespace(path, default_topic_config(self.storage.level_max()), true, deadline)
-            .await?;
+        let config = default_topic_config(self.storage.level_max());
+        check(&Topic::unmade(path.clone(), config.clone()))?;
+        let (topic, _) = self.create_in_namespace(path, config, true, deadline).await?;
         Ok(topic)
     }
 

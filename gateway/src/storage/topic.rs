@@ -8,6 +8,9 @@ use weir_protocol::rpc::{Level, TopicConfig, TopicDescription};
 
 use super::failure::Failure;
 
+/// No topic's life: the first is 1.
+const UNMADE: Incarnation = Incarnation(0);
+
 /// One version of one life of a topic.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Topic {
@@ -28,6 +31,25 @@ pub struct Topic {
 }
 
 impl Topic {
+    /// A topic that is not there, as it would be made: for whoever asks what it would refuse. Its shard is nobody's.
+    pub(crate) fn unmade(path: TopicPath, config: TopicConfig) -> Self {
+        let shards = (0..config.partitions.max(1)).map(|_| ShardId::META).collect();
+        Self {
+            path,
+            incarnation: UNMADE,
+            version: ConfigVersion(0),
+            config: Arc::new(config),
+            shards,
+            created: TimestampMs(0),
+            producers_of: UNMADE,
+        }
+    }
+
+    /// It is not there.
+    pub(crate) fn is_unmade(&self) -> bool {
+        self.incarnation == UNMADE
+    }
+
     /// Holds what is the same as in `known` once for both.
     pub(super) fn share(&mut self, known: &Self) {
         self.path.tenant.share(&known.path.tenant);

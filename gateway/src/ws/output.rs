@@ -410,9 +410,9 @@ mod tests {
             let shared = Arc::new(SharedParcel::new(slices.clone()).unwrap().expect("all are committed"));
             let frames_of = |parcel: Parcel| {
                 let mut output = Output::new(Form::Binary);
-                output.put(Channel(7), &ServerFrame::CaughtUp(CaughtUp { p: 2, end: 14 }));
+                output.put(Channel(7), &ServerFrame::CaughtUp(CaughtUp { p: 2, end: 14, closed: false }));
                 output.deliver(Channel(7), 41, parcel).unwrap();
-                output.put(Channel(7), &ServerFrame::CaughtUp(CaughtUp { p: 2, end: 14 }));
+                output.put(Channel(7), &ServerFrame::CaughtUp(CaughtUp { p: 2, end: 14, closed: false }));
                 let messages = output.take();
                 assert_eq!(output.queued_bytes(), 0);
                 let mut frames = Vec::new();

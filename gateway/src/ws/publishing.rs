@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use weir_protocol::limits::PRODUCER_WINDOW;
+use weir_protocol::limits::{INTEGER_MAX, PRODUCER_WINDOW};
 use weir_protocol::rpc::{Level, Placed};
 use weir_protocol::ws::{Base, Confirm, StageMicros};
 
@@ -31,6 +31,8 @@ pub(super) enum BadSeq {
     Gap(u64),
     /// A channel without a producer cannot tell repeats apart; this was the last.
     Repeat(u64),
+    /// JSON cannot tell it.
+    TooHigh,
 }
 
 /// A channel that publishes.
@@ -102,8 +104,8 @@ impl Publishing {
 
     /// Takes `count` numbers from `seq` on. Producers may repeat numbers, since repeats are recognised.
     pub(super) fn take_seq(&mut self, seq: u64, count: u64) -> Result<(), BadSeq> {
-        if seq.checked_add(count).is_none() {
-            return Err(BadSeq::Gap(self.next_seq));
+        if seq.saturating_add(count) > INTEGER_MAX + 1 {
+            return Err(BadSeq::TooHigh);
         }
         if seq > self.next_seq {
             if !self.may_know_more(seq) {
@@ -233,7 +235,10 @@ mod tests {
         let mut anonymous = channel(None, false);
         assert_eq!(anonymous.take_seq(0, 3), Ok(()));
         assert_eq!(anonymous.take_seq(2, 1), Err(BadSeq::Repeat(2)));
-        assert_eq!(anonymous.take_seq(3, u64::MAX), Err(BadSeq::Gap(3)));
+        assert_eq!(anonymous.take_seq(4, INTEGER_MAX - 3), Err(BadSeq::Gap(3)), "the last that there is");
+        for (seq, count) in [(3, u64::MAX), (INTEGER_MAX, 2), (INTEGER_MAX + 1, 1), (u64::MAX, 1)] {
+            assert_eq!(anonymous.take_seq(seq, count), Err(BadSeq::TooHigh), "{seq}");
+        }
     }
 
     #[test]

@@ -243,13 +243,15 @@ impl Session {
         if self.is_closed {
             return;
         }
-        let code = match error {
-            WsError::TooLarge(_) => ErrorCode::TooLarge,
-            WsError::Fields { detail, .. } if detail.starts_with("unknown field") => ErrorCode::UnknownField,
-            WsError::Batch { .. } => ErrorCode::InvalidBatch,
-            _ => ErrorCode::Malformed,
+        let problem = match error {
+            WsError::TooLarge(_) => Problem::new(ErrorCode::TooLarge, error.to_string()),
+            WsError::Batch { .. } => Problem::new(ErrorCode::InvalidBatch, error.to_string()),
+            WsError::Fields { frame, detail } => {
+                Problem::malformed(format_args!("{} frame: ", frame.as_str()), detail)
+            }
+            _ => Problem::new(ErrorCode::Malformed, error.to_string()),
         };
-        self.refuse(Channel::CONNECTION, &Problem::new(code, error.to_string()));
+        self.refuse(Channel::CONNECTION, &problem);
         self.close(Closing::Code(error.close_code()));
     }
 
@@ -408,7 +410,14 @@ impl Session {
 
     /// Tells a problem; the channel and the connection stay as they are.
     fn refuse(&mut self, ch: Channel, problem: &Problem) {
-        self.send(ch, ServerFrame::Err(weir_protocol::ws::Problem { problem: raw(problem) }));
+        let problem = self.raw(problem);
+        self.send(ch, ServerFrame::Err(weir_protocol::ws::Problem { problem }));
+    }
+
+    /// A problem as it is sent, by which the connection is found in logs.
+    fn raw(&self, problem: &Problem) -> RawJson {
+        let problem = Problem { request_id: self.id.to_string(), ..problem.clone() };
+        RawJson::of(&problem).expect("a problem has only strings and numbers")
     }
 
     /// A frame that makes no sense: says why, and closes.
@@ -445,10 +454,6 @@ impl Session {
 
 fn what(action: SettleAction, ms: Option<u64>, reason: Option<String>) -> What {
     What { action, ms, reason: reason.unwrap_or_default() }
-}
-
-fn raw(problem: &Problem) -> RawJson {
-    RawJson::of(problem).expect("a problem has only strings and numbers")
 }
 
 fn millis(duration: Duration) -> u64 {

@@ -4,6 +4,7 @@ use std::ops::Range;
 
 use bytes::{Bytes, BytesMut};
 
+use super::headers::Reserved;
 use super::record::Records;
 use crate::checksum::crc32c;
 use crate::ids::{Epoch, Offset, PartitionId, ProducerKey, Seq, TimestampMs};
@@ -301,7 +302,18 @@ impl Batch {
     /// [`BatchError::Decompress`], [`BatchError::Record`], and [`BatchError::Trailing`] for bytes after the
     /// last record.
     pub fn validate_records(&self) -> Result<(), BatchError> {
-        super::record::validate(&self.header, &self.raw()?)
+        self.validate_records_if(|_, _| Ok(()))
+    }
+
+    /// The same, and `admit` is asked for each number that says when a record is delivered: a reserved header and its value.
+    ///
+    /// # Errors
+    /// As [`Batch::validate_records`]; [`BatchError::Record`] with the reason that `admit` gave.
+    pub fn validate_records_if(
+        &self,
+        admit: impl FnMut(Reserved, u64) -> Result<(), &'static str>,
+    ) -> Result<(), BatchError> {
+        super::record::validate(&self.header, &self.raw()?, admit)
     }
 
     pub(crate) fn raw(&self) -> Result<Bytes, BatchError> {

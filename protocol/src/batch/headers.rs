@@ -59,6 +59,12 @@ impl Reserved {
             _ => std::str::from_utf8(value).is_ok(),
         }
     }
+
+    /// The value as a number, of those that say when a record is delivered.
+    fn number(self, value: &[u8]) -> Option<u64> {
+        let is_number = matches!(self, Self::DeliverAt | Self::TtlMs);
+        value.try_into().ok().filter(|_| is_number).map(u64::from_le_bytes)
+    }
 }
 
 /// Encoded headers of one record.
@@ -95,6 +101,14 @@ impl Headers {
 
     /// Checks what [`Headers::measure`] does and every rule for a publisher's headers.
     pub(crate) fn check(encoded: &[u8]) -> Result<(), &'static str> {
+        Self::check_if(encoded, |_, _| Ok(()))
+    }
+
+    /// The same, and `admit` is asked for each number that says when a record is delivered.
+    pub(crate) fn check_if(
+        encoded: &[u8],
+        mut admit: impl FnMut(Reserved, u64) -> Result<(), &'static str>,
+    ) -> Result<(), &'static str> {
         if Self::measure(encoded)? != encoded.len() {
             return Err("bytes follow the headers");
         }
@@ -105,6 +119,9 @@ impl Headers {
                 let known = known.ok_or("unknown reserved header")?;
                 if !known.admits(value) {
                     return Err("a reserved header does not have its encoding");
+                }
+                if let Some(number) = known.number(value) {
+                    admit(known, number)?;
                 }
             } else if std::str::from_utf8(name).is_err() {
                 return Err("header name is not UTF-8");
@@ -154,6 +171,14 @@ impl Headers {
         kept.filter_map(|which| Some((which, self.reserved(which)?)))
     }
 
+    /// The numbers that say when a record is delivered.
+    pub fn delivery(&self) -> impl Iterator<Item = (Reserved, u64)> {
+        self.iter().filter_map(|(name, value)| {
+            let which = Reserved::ALL.into_iter().find(|which| *name == [*which as u8])?;
+            Some((which, which.number(value)?))
+        })
+    }
+
     /// Media type of the value, if it is text.
     #[must_use]
     pub fn content_type(&self) -> Option<&str> {
@@ -201,7 +226,7 @@ impl Headers {
     }
 
     fn number(&self, which: Reserved) -> Option<u64> {
-        Some(u64::from_le_bytes(self.reserved(which)?.try_into().ok()?))
+        which.number(self.reserved(which)?)
     }
 
     /// The encoded form; empty for no headers.

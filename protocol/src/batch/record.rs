@@ -5,7 +5,7 @@ use std::ops::Range;
 use bytes::Bytes;
 
 use super::header::{BatchError, BatchHeader};
-use super::headers::Headers;
+use super::headers::{Headers, Reserved};
 use super::varint;
 use crate::ids::{Offset, Seq, TimestampMs};
 use crate::limits::{KEY_BYTES_MAX, RECORD_BYTES_MAX};
@@ -108,7 +108,11 @@ fn place(base: u64, index: u32) -> Option<u64> {
 }
 
 /// Walks all records without taking references to them, under the rules for what a publisher sends.
-pub(crate) fn validate(header: &BatchHeader, raw: &[u8]) -> Result<(), BatchError> {
+pub(crate) fn validate(
+    header: &BatchHeader,
+    raw: &[u8],
+    mut admit: impl FnMut(Reserved, u64) -> Result<(), &'static str>,
+) -> Result<(), BatchError> {
     let last = header.count - 1;
     let refuse = |index, why| BatchError::Record { index, why };
     if header.left.is_some() {
@@ -125,7 +129,7 @@ pub(crate) fn validate(header: &BatchHeader, raw: &[u8]) -> Result<(), BatchErro
     let mut at = 0;
     for index in 0..header.count {
         let layout = Layout::read(raw, at, header.places(index)).map_err(|why| refuse(index, why))?;
-        Headers::check(&raw[layout.headers.clone()]).map_err(|why| refuse(index, why))?;
+        Headers::check_if(&raw[layout.headers.clone()], &mut admit).map_err(|why| refuse(index, why))?;
         if layout.ts_delta != 0 {
             return Err(refuse(index, "a published record has no time of its own"));
         }

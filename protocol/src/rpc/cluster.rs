@@ -122,6 +122,9 @@ pub struct DeleteNamespaceRequest {
     /// Name.
     #[prost(string, tag = "2")]
     pub name: String,
+    /// Refuse (`version_mismatch`) unless this is its version.
+    #[prost(uint32, optional, tag = "3")]
+    pub expected_version: Option<u32>,
 }
 
 /// Asks for namespaces in name order.

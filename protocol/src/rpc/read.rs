@@ -117,7 +117,7 @@ pub struct ReadAnswer {
     /// Current term of the shard; names what lies beyond `committed_end`.
     #[prost(uint64, tag = "7")]
     pub term: u64,
-    /// The topic is closed: nothing will follow the end.
+    /// The topic is closed: nothing follows the end unless it is opened again.
     #[prost(bool, tag = "8")]
     pub closed: bool,
     /// Below it records may have been dropped by compaction, and from it on none was; 0: nowhere.
@@ -157,7 +157,7 @@ pub struct SubscribeRequest {
     #[prost(string, optional, tag = "9")]
     pub filter: Option<String>,
     /// Records that reach the end of what is committed say so themselves, in [`Records::is_caught_up`]: no [`CaughtUp`] follows
-    /// them. Of no effect with a filter or below quorum.
+    /// them. Of no effect with a filter, below quorum or once the topic is closed.
     #[prost(bool, tag = "10")]
     pub joins_caught_up: bool,
 }
@@ -182,7 +182,8 @@ pub enum Event {
     /// Records that no longer exist were skipped.
     #[prost(message, tag = "3")]
     Gap(Gap),
-    /// Everything up to here was sent. Sent each time the end is reached after having been behind.
+    /// Everything up to here was sent. Sent each time the end is reached after having been behind, and when the topic is
+    /// closed or opened while the reader is there.
     #[prost(message, tag = "4")]
     CaughtUp(CaughtUp),
     /// Everything below is committed (readers below quorum).
@@ -219,7 +220,8 @@ pub struct Records {
     /// Term of the shard; names what lies beyond `committed_end`.
     #[prost(uint64, tag = "3")]
     pub term: u64,
-    /// With [`SubscribeRequest::joins_caught_up`]: they end where what is committed ends, as a [`CaughtUp`] would say.
+    /// With [`SubscribeRequest::joins_caught_up`]: they end where what is committed ends, as a [`CaughtUp`] would say of a
+    /// topic that is not closed.
     #[prost(bool, tag = "4")]
     pub is_caught_up: bool,
     /// Some offsets have no record any more, before these or among them: everything below this one was sent or was dropped by
@@ -248,6 +250,9 @@ pub struct CaughtUp {
     /// The end.
     #[prost(uint64, tag = "1")]
     pub end: u64,
+    /// The topic is closed: nothing follows unless it is opened again.
+    #[prost(bool, tag = "2")]
+    pub closed: bool,
 }
 
 /// Everything below `upto` was looked at: what matches of it was sent.

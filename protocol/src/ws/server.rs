@@ -427,6 +427,9 @@ pub struct CaughtUp {
     pub p: u32,
     /// Its end.
     pub end: u64,
+    /// The topic is closed: nothing follows unless it is opened again, which is told by another of these.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub closed: bool,
 }
 
 /// Nothing below `upto` matches the filter but what was delivered: whoever resumes may go on there.

@@ -182,7 +182,7 @@ fn server_frames() -> Vec<(Channel, ServerFrame)> {
             ..Default::default()
         })),
         channel(ServerFrame::Gap(Gap { p: 0, from: 5, to: 9, why: "retention".into() })),
-        channel(ServerFrame::CaughtUp(CaughtUp { p: 0, end: 9 })),
+        channel(ServerFrame::CaughtUp(CaughtUp { p: 0, end: 9, closed: false })),
         channel(ServerFrame::Retract(Retract { p: 0, from: 8, to: 11, term: 4 })),
         channel(ServerFrame::Firm(Firm { p: 0, upto: 8 })),
         channel(ServerFrame::Moved(Moved { why: "leader".into() })),
@@ -411,7 +411,7 @@ fn unknown_missing_and_repeated_fields_are_refused_by_name() {
         (r#"{"t":"sub","ch":2,"topic":"a","limit":{"msgs":1,"bytes":1,"x":0}}"#, "unknown field `x`"),
         (r#"{"t":"sub","ch":2,"topic":"a","from":"soon","limit":{"msgs":1,"bytes":1}}"#, "expected earliest"),
         (r#"{"t":"open","ch":2,"topic":"a","confirm":["fast"]}"#, "unknown variant `fast`"),
-        (r#"{"t":"pub","ch":2,"seq":1,"data":1,"h":{"a":"1","a":"2"}}"#, "header `a` occurs twice"),
+        (r#"{"t":"pub","ch":2,"seq":1,"data":1,"h":{"a":"1","a":"2"}}"#, "duplicate field `a`"),
         (r#"{"t":"ack","ch":2,"n":[[9,8]]}"#, "range [9,8] ends before it starts"),
         (r#"{"t":"ack","ch":2,"n":[[9,9,9]]}"#, "invalid length 3"),
     ] {

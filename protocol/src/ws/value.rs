@@ -110,7 +110,7 @@ impl<'de> Visitor<'de> for HeaderMapVisitor {
                 return Err(de::Error::custom(format_args!("more than {RECORD_HEADERS_MAX} headers")));
             }
             if headers.iter().any(|(earlier, _)| *earlier == name) {
-                return Err(de::Error::custom(format_args!("header `{name}` occurs twice")));
+                return Err(de::Error::custom(format_args!("duplicate field `{name}`")));
             }
             headers.push((name, value));
         }

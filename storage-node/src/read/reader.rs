@@ -65,7 +65,7 @@ pub struct Bounds {
     pub start: Offset,
     /// One past the newest.
     pub end: Offset,
-    /// Nothing will follow.
+    /// The topic is closed: nothing follows unless it is opened again.
     pub closed: bool,
     /// Below it records may have been dropped by compaction.
     pub compacted_to: Offset,

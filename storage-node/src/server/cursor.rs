@@ -258,7 +258,6 @@ async fn follow(followed: &Followed, reply: &Reply) -> Result<(), Refusal> {
                     _ = credit.changed() => {}
                 }
             }
-            Step::Over => return Ok(()),
         }
     }
 }
@@ -271,7 +270,6 @@ enum Step {
     Send(SubscribeEvent, Vec<Bytes>),
     Again,
     Wait,
-    Over,
 }
 
 impl Step {
@@ -291,6 +289,8 @@ struct Cursor<'a> {
     next: Offset,
     sent: Credit,
     was_caught_up: bool,
+    /// It was told so of a closed topic.
+    was_closed: bool,
     /// Records say themselves that they were all.
     joins_caught_up: bool,
     /// A reader that resumed has seen what may be lost: told first.
@@ -319,6 +319,7 @@ impl<'a> Cursor<'a> {
             next: Offset(0),
             sent,
             was_caught_up: false,
+            was_closed: false,
             joins_caught_up: request.joins_caught_up && !is_early && filter.is_none(),
             retract: None,
             early,
@@ -393,9 +394,13 @@ impl<'a> Cursor<'a> {
             return Box::pin(self.committed(bounds, left)).await;
         }
         // The end of what is committed, which an early reader may have passed.
-        if self.next == bounds.end && !std::mem::replace(&mut self.was_caught_up, true) {
+        // A closed topic may be opened again, so whoever is there waits like any other, and is told of either.
+        let is_told = self.was_caught_up && self.was_closed == bounds.closed;
+        if self.next == bounds.end && !is_told {
+            (self.was_caught_up, self.was_closed) = (true, bounds.closed);
             self.told = self.next;
-            return Ok(Step::event(Event::CaughtUp(CaughtUp { end: bounds.end.0 })));
+            let caught_up = CaughtUp { end: bounds.end.0, closed: bounds.closed };
+            return Ok(Step::event(Event::CaughtUp(caught_up)));
         }
         match &self.early {
             Some(early) if !staged.is_empty() && left.records > 0 && left.bytes > 0 => {
@@ -406,7 +411,6 @@ impl<'a> Cursor<'a> {
                 self.took(&read);
                 Ok(self.records_or_again(read, bounds.end, self.known.term))
             }
-            _ if bounds.closed && self.next <= bounds.end => Ok(Step::Over),
             _ => Ok(Step::Wait),
         }
     }
@@ -434,8 +438,8 @@ impl<'a> Cursor<'a> {
         };
         self.took(&read);
         self.known.firm = self.next;
-        if self.joins_caught_up && read.records > 0 && self.next == bounds.end {
-            self.was_caught_up = true;
+        if self.joins_caught_up && read.records > 0 && self.next == bounds.end && !bounds.closed {
+            (self.was_caught_up, self.was_closed) = (true, false);
             let records = self.told_of(&read, bounds.end, bounds.term);
             return Ok(Step::records(read, Records { is_caught_up: true, ..records }));
         }

@@ -117,7 +117,8 @@ pub(super) fn command(
         }
         Method::DeleteNamespace => {
             let request: DeleteNamespaceRequest = decode(body)?;
-            Change::DeleteNamespace(DeleteNamespace { tenant: request.tenant, name: request.name })
+            let DeleteNamespaceRequest { tenant, name, expected_version } = request;
+            Change::DeleteNamespace(DeleteNamespace { tenant, name, expected_version })
         }
         Method::CreateSubscription => {
             let request: CreateSubscriptionRequest = decode(body)?;

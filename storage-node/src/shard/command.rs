@@ -196,6 +196,9 @@ pub struct DeleteNamespace {
     /// Name.
     #[prost(string, tag = "2")]
     pub name: String,
+    /// Only this version of it. Not in entries of earlier builds.
+    #[prost(uint32, optional, tag = "3")]
+    pub expected_version: Option<u32>,
 }
 
 /// Creates a subscription unless it exists.

@@ -3,8 +3,12 @@
 use std::time::Duration;
 
 use weir_protocol::batch::{Batch, BatchBuilder, Compression, Headers, RecordParts};
-use weir_protocol::rpc::{At, Credit, Event, Method, TopicConfig, TopicDescription, UpdateTopicRequest};
+use weir_protocol::rpc::{
+    At, CaughtUp, Credit, Event, Level, Method, SubscribeRequest, TopicConfig, TopicDescription,
+    UpdateTopicRequest,
+};
 use weir_storage_node::{NodeConfig, Surroundings};
+use weir_transport::Link;
 
 use crate::client::{Follower, batch, call, config, create, name, publish, settings, start, start_in};
 
@@ -43,6 +47,62 @@ async fn credit_is_kept_to_the_record_and_counts_uncompressed_bytes() {
     assert_eq!(follower.drain(7).await, values[3..10]);
     follower.grant(Credit { records: 1_000, bytes: 1 << 30 });
     assert_eq!(follower.drain(90).await, values[10..]);
+    node.shutdown(Duration::from_secs(5)).await;
+}
+
+/// Closes the topic or opens it.
+async fn set_closed(link: &Link, life: u64, closed: bool, expected_version: u32) {
+    let config = Some(TopicConfig { closed, ..config() });
+    let update =
+        UpdateTopicRequest { name: Some(name("orders")), config, incarnation: life, expected_version };
+    let _: TopicDescription = call(link, Method::UpdateTopic, &update).await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_follows_a_closed_topic_is_told_once_and_waits_until_it_is_opened() {
+    let dir = tempfile::tempdir().unwrap();
+    let (node, link) = start(dir.path()).await;
+    let life = create(&link, "orders", config()).await;
+    publish(&link, life, &batch(0, 0, &["a"])).await.unwrap();
+    let request = |level: Level, joins_caught_up| SubscribeRequest {
+        incarnation: life,
+        from: At::Earliest(true).into(),
+        min_level: level as i32,
+        limit: PLENTY,
+        joins_caught_up,
+        ..SubscribeRequest::default()
+    };
+    let mut followers = Vec::new();
+    for (level, joins) in [(Level::Quorum, false), (Level::Quorum, true), (Level::Memory, false)] {
+        let mut follower = Follower::open_with(&link, request(level, joins)).await;
+        assert_eq!(follower.drain(1).await, ["a"]);
+        followers.push(follower);
+    }
+    set_closed(&link, life, true, 1).await;
+    followers.push(Follower::open_with(&link, request(Level::Quorum, true)).await);
+    assert!(matches!(followers[3].next().await.0, Event::Started(_)));
+    let (event, values) = followers[3].next().await;
+    let Event::Records(records) = event else { panic!("{event:?}") };
+    assert_eq!(
+        (values, records.is_caught_up),
+        (vec!["a".to_owned()], false),
+        "more is to be told of this end"
+    );
+    for follower in &mut followers {
+        let (event, _) = follower.next().await;
+        assert!(matches!(event, Event::CaughtUp(CaughtUp { end: 1, closed: true })), "{event:?}");
+        assert_eq!(follower.drain(0).await, [""; 0], "and nothing more, nor is it over");
+    }
+
+    set_closed(&link, life, false, 2).await;
+    for follower in &mut followers {
+        let (event, _) = follower.next().await;
+        assert!(matches!(event, Event::CaughtUp(CaughtUp { end: 1, closed: false })), "{event:?}");
+    }
+    publish(&link, life, &batch(0, 0, &["b"])).await.unwrap();
+    for follower in &mut followers {
+        assert_eq!(follower.drain(1).await, ["b"]);
+    }
     node.shutdown(Duration::from_secs(5)).await;
 }
 

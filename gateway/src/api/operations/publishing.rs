@@ -1,12 +1,11 @@
 //! Publishing, and what became of it.
 
-use weir_protocol::limits::{DELAY_MS_MAX, WAIT_MS_MAX};
+use weir_protocol::limits::{DELAY_MS_MAX, INTEGER_MAX, WAIT_MS_MAX};
 
 use super::{Answer, Body, Content, Kind, Operation, Param, Target, Verb};
 use crate::api::limits::CONFIRM_DEADLINE_MS_MAX;
 use crate::auth::Op;
 
-const JSON_MAX: u64 = (1 << 53) - 1;
 const LEVELS: &[&str] = &["none", "memory", "durable", "quorum", "archived"];
 
 const CONFIRM: Param = Param::optional(
@@ -31,7 +30,7 @@ const PRODUCER_EPOCH: Param = Param::optional(
 );
 const PRODUCER_SEQ: Param = Param::optional(
     "Producer-Seq",
-    Kind::Integer { min: 0, max: JSON_MAX },
+    Kind::Integer { min: 0, max: INTEGER_MAX },
     "The producer's number of this message (of a batch: of its first), from 0 in each epoch, without gaps.",
 );
 const IDEMPOTENCY_KEY: Param = Param::optional(
@@ -99,7 +98,11 @@ pub const PUBLISH: Operation = Operation {
         PRODUCER_EPOCH,
         PRODUCER_SEQ,
         IDEMPOTENCY_KEY,
-        Param::optional("If-Match", Kind::Text, "Append only if the tail still has this tag; 412 otherwise."),
+        Param::optional(
+            "If-Match",
+            Kind::Text,
+            "Append only if the tail still has this tag; 412 otherwise. `*`: only if the topic exists.",
+        ),
         Param::optional(
             "If-None-Match",
             Kind::Text,
@@ -107,7 +110,7 @@ pub const PUBLISH: Operation = Operation {
         ),
         Param::optional(
             "Message-TTL-Ms",
-            Kind::Integer { min: 1, max: JSON_MAX },
+            Kind::Integer { min: 1, max: INTEGER_MAX },
             "Time to live, from when the message is accepted; the topic's by default. Queue subscriptions do not \
              deliver an older message; readers are shown it. Told with the message.",
         ),

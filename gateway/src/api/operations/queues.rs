@@ -1,14 +1,12 @@
 //! Subscriptions as they are consumed.
 
-use weir_protocol::limits::PARTITIONS_MAX;
+use weir_protocol::limits::{INTEGER_MAX, PARTITIONS_MAX};
 
 use super::subscriptions::SUBSCRIPTION;
 use super::topics::json;
 use super::{Answer, Body, Kind, Operation, Param, Verb};
 use crate::api::limits::CONFIRM_DEADLINE_MS_MAX;
 use crate::auth::Op;
-
-const JSON_MAX: u64 = (1 << 53) - 1;
 
 /// Leases messages.
 pub const PULL_MESSAGES: Operation = Operation {
@@ -120,7 +118,7 @@ const LISTED: &[Param] = &[
     ),
     Param::optional(
         "from",
-        Kind::Integer { min: 0, max: JSON_MAX },
+        Kind::Integer { min: 0, max: INTEGER_MAX },
         "Only offsets from here on, with `partition`.",
     ),
     Param::optional("limit", Kind::Integer { min: 1, max: 1000 }, "Most items of the page; 100 by default."),

@@ -34,7 +34,7 @@ const READ_HEADERS: &[(&str, &str)] = &[
     ("Next-Offset", "Where to read on (one partition)."),
     ("Cursor", "Where to read on, opaque; valid for all partitions read."),
     ("Up-To-Date", "`true` if that is the end."),
-    ("Closed", "`true` if nothing will follow the end."),
+    ("Closed", "`true` if the topic is closed: nothing follows the end unless it is opened again."),
     ("ETag", "Tag of the range and of the topic's life."),
     ("Link", "`rel=next`."),
     ("Cache-Control", "`immutable` for full ranges of committed messages, `no-store` at the tail."),

@@ -13,8 +13,11 @@ pub(super) const PAGE: &[Param; 4] = &[
     Param::optional("cursor", Kind::Text, "`next` of the page before."),
 ];
 
-pub(super) const IF_MATCH: Param =
-    Param::optional("If-Match", Kind::Text, "Only if the configuration still has this tag; 412 otherwise.");
+pub(super) const IF_MATCH: Param = Param::optional(
+    "If-Match",
+    Kind::Text,
+    "Only if the configuration still has this tag; 412 otherwise. `*`: whatever it has, but only if it exists.",
+);
 pub(super) const IF_NONE_MATCH_STAR: Param =
     Param::optional("If-None-Match", Kind::Text, "`*`: only if it does not exist; 412 otherwise.");
 pub(super) const IF_NONE_MATCH: Param =
@@ -106,6 +109,7 @@ pub const DELETE_NAMESPACE: Operation = Operation {
     verb: Verb::Delete,
     op: Op::Manage,
     summary: "Delete a namespace that has no topics and no subscriptions",
+    headers: &[IF_MATCH],
     answers: &[Answer::empty(204, "Deleted.")],
     ..NAMESPACE
 };

@@ -5,18 +5,22 @@ use std::collections::BTreeMap;
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use bytes::Bytes;
+use serde::Deserialize;
 use serde_json::value::RawValue;
 use weir_protocol::batch::HeadersBuilder;
 use weir_protocol::error::ErrorCode;
 use weir_protocol::limits::HTTP_BATCH_RECORDS_MAX;
 
 use super::essence;
-use crate::api::Problem;
+use crate::api::{Problem, unique};
 use crate::service::publish::{NewRecord, Unnamed};
 
 const REQUIRED: [&str; 4] = ["specversion", "id", "source", "type"];
 
-type Attributes<'a> = BTreeMap<String, &'a RawValue>;
+/// What an event says of itself, and its data.
+#[derive(Deserialize)]
+#[serde(transparent)]
+struct Attributes<'a>(#[serde(borrow, deserialize_with = "unique")] BTreeMap<String, &'a RawValue>);
 
 /// One event; what the request said of the message is stored with it, and its key goes before `partitionkey`.
 pub(super) fn event(
@@ -24,7 +28,7 @@ pub(super) fn event(
     (headers, key): (HeadersBuilder, Option<Bytes>),
 ) -> Result<NewRecord, Problem> {
     let event: Attributes<'_> = serde_json::from_slice(body).map_err(|error| malformed(&error))?;
-    let stored = record(body, event, headers).map_err(|why| Problem::new(ErrorCode::Malformed, why))?;
+    let stored = record(body, event.0, headers).map_err(|why| Problem::new(ErrorCode::Malformed, why))?;
     Ok(NewRecord { key: key.or(stored.key), ..stored })
 }
 
@@ -38,17 +42,21 @@ pub(super) fn batch(body: &Bytes) -> Result<Vec<NewRecord>, Problem> {
     let numbered = events.into_iter().enumerate();
     numbered
         .map(|(place, event)| {
-            record(body, event, HeadersBuilder::default())
+            record(body, event.0, HeadersBuilder::default())
                 .map_err(|why| Problem::new(ErrorCode::Malformed, format!("event {place}: {why}")))
         })
         .collect()
 }
 
 fn malformed(error: &serde_json::Error) -> Problem {
-    Problem::new(ErrorCode::Malformed, format!("not a CloudEvent: {error}"))
+    Problem::malformed("not a CloudEvent: ", &error.to_string())
 }
 
-fn record(body: &Bytes, mut event: Attributes<'_>, mut headers: HeadersBuilder) -> Result<NewRecord, String> {
+fn record(
+    body: &Bytes,
+    mut event: BTreeMap<String, &RawValue>,
+    mut headers: HeadersBuilder,
+) -> Result<NewRecord, String> {
     let (data, encoded) = (event.remove("data"), event.remove("data_base64"));
     let content_type =
         event.remove("datacontenttype").map(|value| text("datacontenttype", value)).transpose()?;
@@ -158,6 +166,7 @@ mod tests {
                 "either",
             ),
             ("{}", "not a CloudEvent"),
+            (r#"[{"specversion":"1.0","id":"1","id":"2","source":"s","type":"t"}]"#, "duplicate field `id`"),
         ] {
             let problem = batch(&Bytes::copy_from_slice(text.as_bytes())).unwrap_err();
             assert!(problem.detail.contains(why), "{text}: {}", problem.detail);

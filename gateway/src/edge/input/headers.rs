@@ -8,9 +8,10 @@ use weir_protocol::batch::{HeadersBuilder, Reserved};
 use weir_protocol::error::ErrorCode;
 use weir_protocol::ids::TimestampMs;
 
-use super::{check_deliver_at, time_ms};
+use super::super::repeated;
+use super::time_ms;
 use crate::api::Problem;
-use crate::service::publish::{NewRecord, Unnamed};
+use crate::service::publish::{NewRecord, Unnamed, check_deliver_at, check_ttl_ms};
 
 const OF_THE_BODY: [(&str, Reserved); 3] = [
     ("content-type", Reserved::ContentType),
@@ -26,11 +27,7 @@ const OF_THE_REQUEST: [(&str, Reserved); 2] =
 /// `invalid_header` by name.
 pub(in crate::edge) fn message(headers: &HeaderMap, body: Bytes, now_ms: u64) -> Result<NewRecord, Problem> {
     let (mut stored, key) = around(headers, now_ms)?;
-    for (name, which) in OF_THE_BODY {
-        if let Some(value) = headers.get(name) {
-            stored.reserved(which, value.as_bytes());
-        }
-    }
+    add_reserved(&mut stored, &OF_THE_BODY, headers);
     // CloudEvents in binary mode: attributes are stored under the names they came with.
     for (name, value) in headers.iter().filter(|(name, _)| name.as_str().starts_with("ce-")) {
         add_user(&mut stored, name, name.as_str(), value)?;
@@ -46,18 +43,12 @@ pub(in crate::edge) fn message(headers: &HeaderMap, body: Bytes, now_ms: u64) ->
 /// `invalid_header` by name.
 pub(super) fn around(headers: &HeaderMap, now_ms: u64) -> Result<(HeadersBuilder, Option<Bytes>), Problem> {
     let mut stored = HeadersBuilder::default();
-    for (name, which) in OF_THE_REQUEST {
-        if let Some(value) = headers.get(name) {
-            stored.reserved(which, value.as_bytes());
-        }
-    }
+    add_reserved(&mut stored, &OF_THE_REQUEST, headers);
     if let Some(at) = deliver_at(headers, now_ms)? {
-        stored.deliver_at(TimestampMs(at));
+        stored.deliver_at(at);
     }
     if let Some(ttl_ms) = number(headers, "message-ttl-ms")? {
-        if ttl_ms == 0 {
-            return Err(Problem::invalid_header("Message-TTL-Ms", "at least 1"));
-        }
+        check_ttl_ms(ttl_ms).map_err(|why| Problem::invalid_header("Message-TTL-Ms", why))?;
         stored.ttl_ms(ttl_ms);
     }
     for (name, value) in headers {
@@ -66,6 +57,15 @@ pub(super) fn around(headers: &HeaderMap, now_ms: u64) -> Result<(HeadersBuilder
         }
     }
     Ok((stored, headers.get("message-key").map(bytes_of)))
+}
+
+/// Of a list all its lines; of all else there is one.
+fn add_reserved(stored: &mut HeadersBuilder, names: &[(&str, Reserved)], headers: &HeaderMap) {
+    for (name, which) in names {
+        if let Some(value) = repeated::list(headers, name) {
+            stored.reserved(*which, &value);
+        }
+    }
 }
 
 fn add_user(
@@ -84,7 +84,7 @@ fn bytes_of(value: &HeaderValue) -> Bytes {
     Bytes::copy_from_slice(value.as_bytes())
 }
 
-fn deliver_at(headers: &HeaderMap, now_ms: u64) -> Result<Option<u64>, Problem> {
+fn deliver_at(headers: &HeaderMap, now_ms: u64) -> Result<Option<TimestampMs>, Problem> {
     let delay = number(headers, "deliver-delay-ms")?;
     let at = match (headers.get("deliver-at"), delay) {
         (None, None) => return Ok(None),
@@ -99,7 +99,9 @@ fn deliver_at(headers: &HeaderMap, now_ms: u64) -> Result<Option<u64>, Problem> 
         (None, Some(delay)) => now_ms.saturating_add(delay),
     };
     let name = if delay.is_some() { "Deliver-Delay-Ms" } else { "Deliver-At" };
-    check_deliver_at(at, now_ms).map(Some).map_err(|why| Problem::invalid_header(name, why))
+    let at = TimestampMs(at);
+    check_deliver_at(at, TimestampMs(now_ms)).map_err(|why| Problem::invalid_header(name, why))?;
+    Ok(Some(at))
 }
 
 fn number(headers: &HeaderMap, name: &'static str) -> Result<Option<u64>, Problem> {
@@ -113,9 +115,10 @@ fn number(headers: &HeaderMap, name: &'static str) -> Result<Option<u64>, Proble
 /// # Errors
 /// `digest_mismatch`, or `invalid_header` for an algorithm that is not understood.
 pub(in crate::edge) fn check_digest(headers: &HeaderMap, body: &[u8]) -> Result<(), Problem> {
-    let Some(text) = headers.get("content-digest") else { return Ok(()) };
-    let digests = text.to_str().unwrap_or_default().split(',').map(str::trim);
-    let sha256 = digests.filter_map(|digest| digest.strip_prefix("sha-256=:")?.strip_suffix(':')).next();
+    let Some(text) = repeated::list(headers, "content-digest") else { return Ok(()) };
+    let digests = std::str::from_utf8(&text).unwrap_or_default().split(',').map(str::trim);
+    // A dictionary (RFC 8941): of what is in it twice the last counts.
+    let sha256 = digests.filter_map(|digest| digest.strip_prefix("sha-256=:")?.strip_suffix(':')).next_back();
     let Some(stated) = sha256 else {
         return Err(Problem::invalid_header("Content-Digest", "sha-256=:base64: is understood"));
     };
@@ -165,6 +168,7 @@ mod tests {
             ("deliver-delay-ms", "99999999999999"),
             ("message-ttl-ms", "x"),
             ("message-ttl-ms", "0"),
+            ("message-ttl-ms", "9007199254740992"),
         ] {
             let problem = message(&with(&[(name, value)]), Bytes::new(), 0).unwrap_err();
             assert_eq!(problem.code, "invalid_header", "{name}: {value}");
@@ -175,6 +179,14 @@ mod tests {
     fn a_digest_is_verified_among_others() {
         let right = "sha-512=:AAAA:, sha-256=:LPJNul+wow4m6DsqxbninhsWHlwfp0JecwQzYpOLmCQ=:";
         assert!(check_digest(&with(&[("content-digest", right)]), b"hello").is_ok());
+        let lines = right
+            .split(", ")
+            .map(|line| (http::HeaderName::from_static("content-digest"), line.parse().unwrap()));
+        let lines: HeaderMap = lines.collect();
+        assert_eq!((lines.len(), lines.keys_len()), (2, 1));
+        assert!(check_digest(&lines, b"hello").is_ok(), "over two lines");
+        let stored = message(&lines, Bytes::new(), 0).unwrap();
+        assert_eq!(stored.headers.digest(), Some(right), "and stored whole");
         let mismatch = check_digest(&with(&[("content-digest", right)]), b"hallo").unwrap_err();
         assert_eq!(mismatch.code, "digest_mismatch");
         assert_eq!(

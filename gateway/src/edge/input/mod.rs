@@ -99,15 +99,6 @@ pub(super) fn rfc3339(ms: u64) -> Option<String> {
     time.format(&time::format_description::well_known::Rfc3339).ok()
 }
 
-/// Refuses a delivery time too far away.
-pub(super) fn check_deliver_at(at_ms: u64, now_ms: u64) -> Result<u64, String> {
-    let limit = weir_protocol::limits::DELAY_MS_MAX;
-    if at_ms.saturating_sub(now_ms) > limit {
-        return Err(format!("more than {limit} ms from now"));
-    }
-    Ok(at_ms)
-}
-
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;

@@ -9,9 +9,9 @@ use weir_protocol::error::ErrorCode;
 use weir_protocol::ids::TimestampMs;
 use weir_protocol::limits::HTTP_BATCH_RECORDS_MAX;
 
-use super::{check_deliver_at, essence, time_ms};
+use super::{essence, time_ms};
 use crate::api::{BatchLine, Problem};
-use crate::service::publish::{NewRecord, Unnamed};
+use crate::service::publish::{NewRecord, Unnamed, check_deliver_at, check_ttl_ms};
 
 /// The records of all lines; empty lines are skipped.
 pub(super) fn records(body: &Bytes, now_ms: u64) -> Result<Vec<NewRecord>, Problem> {
@@ -43,14 +43,7 @@ fn lines(body: &[u8]) -> impl Iterator<Item = &[u8]> {
 }
 
 fn malformed(number: usize, error: &serde_json::Error) -> Problem {
-    let text = error.to_string();
-    let unknown = text.strip_prefix("unknown field `").and_then(|rest| rest.split('`').next());
-    let code = if unknown.is_some() { ErrorCode::UnknownField } else { ErrorCode::Malformed };
-    let problem = Problem::new(code, format!("line {number}: {text}"));
-    match unknown {
-        Some(field) => problem.with_field(field),
-        None => problem,
-    }
+    Problem::malformed(format_args!("line {number}: "), &error.to_string())
 }
 
 fn refused(number: usize, field: &'static str, why: &str) -> Problem {
@@ -84,13 +77,14 @@ pub(in crate::edge) fn record(
     headers.content_type(&content_type);
     if let Some(text) = line.deliver_at {
         let at = time_ms(&text).ok_or_else(|| ("deliver_at", "not an RFC 3339 time".to_owned()))?;
-        let at = check_deliver_at(at, now_ms).map_err(|why| ("deliver_at", why))?;
+        check_deliver_at(TimestampMs(at), TimestampMs(now_ms))
+            .map_err(|why| ("deliver_at", why.to_owned()))?;
         headers.deliver_at(TimestampMs(at));
     }
-    if line.ttl_ms == Some(0) {
-        return Err(("ttl_ms", "at least 1".to_owned()));
+    if let Some(ttl_ms) = line.ttl_ms {
+        check_ttl_ms(ttl_ms).map_err(|why| ("ttl_ms", why.to_owned()))?;
+        headers.ttl_ms(ttl_ms);
     }
-    line.ttl_ms.map(|ttl_ms| headers.ttl_ms(ttl_ms));
     for (name, value) in &line.headers {
         headers.user(name, value.as_bytes()).map_err(|why| ("headers", format!("{name}: {why}")))?;
     }
@@ -146,7 +140,10 @@ mod tests {
             ("{\"data\":1,\"deliver_at\":\"soon\"}", "malformed", "deliver_at"),
             ("{\"data\":1,\"deliver_at\":\"2999-01-01T00:00:00Z\"}", "malformed", "from now"),
             ("{\"data\":1,\"headers\":{\"\":\"x\"}}", "malformed", "headers"),
+            ("{\"data\":1,\"headers\":{\"x\":\"1\",\"x\":\"2\"}}", "malformed", "duplicate field `x`"),
+            ("{\"data\":1,\"data\":2}", "malformed", "duplicate field `data`"),
             ("{\"data\":1,\"ttl_ms\":0}", "malformed", "ttl_ms: at least 1"),
+            ("{\"data\":1,\"ttl_ms\":9007199254740992}", "malformed", "ttl_ms: at most"),
         ] {
             let problem = values(text).unwrap_err();
             assert_eq!(problem.code, code, "{text}");

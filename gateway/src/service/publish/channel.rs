@@ -10,7 +10,7 @@ use weir_protocol::rpc::{Level, PublishItem};
 
 use super::archiving::{Archiving, Before};
 use super::plan::{Placing, ProducerAt, plan};
-use super::publisher::{Publisher, level_of};
+use super::publisher::{Publisher, level_of, now};
 use super::request::Content;
 use crate::service::ServiceError;
 use crate::storage::{Confirm, LaneItem, Safety, Ticket, Topic};
@@ -61,17 +61,12 @@ impl Publisher {
         // A new life of the topic has new producers: this must not come from memory.
         let topic = match self.topics.get(&open.topic).await {
             Err(failure) if failure.code() == ErrorCode::TopicNotFound => {
-                self.topics.known_or_created(&open.topic, deadline).await?
+                let check = |topic: &Topic| self.levels(topic, &open.confirm).map(drop);
+                self.topics.known_or_created(&open.topic, deadline, check).await?
             }
             topic => topic?,
         };
-        let mut levels = 0;
-        let asked = if open.confirm.is_empty() { vec![Level::Unset] } else { open.confirm };
-        for level in asked {
-            levels |= level_of(&topic, Some(level), self.storage.level_max())?.bit();
-        }
-        // Below memory nothing is confirmed, so there is nothing to be told.
-        levels &= !Level::None.bit();
+        let levels = self.levels(&topic, &open.confirm)?;
         let mut last_seq = None;
         if let Some((id, epoch)) = &open.producer {
             last_seq = self.last_seq(&topic, id, *epoch, deadline).await?;
@@ -85,6 +80,17 @@ impl Publisher {
         });
         let before = Arc::new(Before::new(last_seq.is_some()));
         Ok(PublishChannel { publisher: self.clone(), topic, producer, keyless, levels, last_seq, before })
+    }
+
+    /// The set of level bits that are to be told; none asked for: the topic's default.
+    fn levels(&self, topic: &Topic, asked: &[Level]) -> Result<u32, ServiceError> {
+        let asked = if asked.is_empty() { &[Level::Unset] } else { asked };
+        let mut levels = 0;
+        for level in asked {
+            levels |= level_of(topic, Some(*level), self.storage.level_max())?.bit();
+        }
+        // Below memory nothing is confirmed, so there is nothing to be told.
+        Ok(levels & !Level::None.bit())
     }
 
     /// The last number of the contiguous accepted prefix, as far as it can be told: with several partitions that
@@ -155,6 +161,7 @@ impl PublishChannel {
             is_fixed: false,
             producer: self.producer.map(|producer| ProducerAt { seq: publish.seq, ..producer }),
             atomic: false,
+            now: now(),
         };
         let content_type = topic.config.content_type.as_deref();
         let parts = plan(&publish.content, content_type, placing, &self.publisher.config)?;

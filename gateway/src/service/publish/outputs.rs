@@ -10,7 +10,7 @@ use weir_protocol::ids::{Incarnation, PartitionId, ShardId, TopicPath};
 use weir_protocol::rpc::{ConfirmState, ConfirmStateRequest, Level, Method, OutputName};
 
 use super::plan::{Placing, plan};
-use super::publisher::{Publisher, ReceiptState, gone};
+use super::publisher::{Publisher, ReceiptState, gone, now};
 use super::request::{Content, NewRecord};
 use crate::service::ServiceError;
 use crate::service::token::{TokenReader, TokenWriter};
@@ -51,16 +51,21 @@ impl Publisher {
         records: Vec<NewRecord>,
         deadline: Instant,
     ) -> Result<(Arc<Topic>, Vec<OutputPart>), ServiceError> {
-        let topic = self.topics.known_or_created(path, deadline).await?;
+        let content = Content::Records(records);
+        let planned = |topic: &Topic| {
+            let partitions = topic.partitions();
+            let keyless = self.keyless(partitions, None);
+            let (is_fixed, producer, atomic) = (false, None, false);
+            let placing = Placing { partitions, keyless, is_fixed, producer, atomic, now: now() };
+            plan(&content, topic.config.content_type.as_deref(), placing, &self.config)
+        };
+        let check = |topic: &Topic| planned(topic).map(drop);
+        let topic = self.topics.known_or_created(path, deadline, check).await?;
         if topic.config.closed {
             let detail = format!("the topic {} takes no more messages", path.topic);
             return Err(ServiceError::new(ErrorCode::TopicClosed, detail));
         }
-        let partitions = topic.partitions();
-        let keyless = self.keyless(partitions, None);
-        let placing = Placing { partitions, keyless, is_fixed: false, producer: None, atomic: false };
-        let content_type = topic.config.content_type.as_deref();
-        let parts = plan(&Content::Records(records), content_type, placing, &self.config)?;
+        let parts = planned(&topic)?;
         let part = |part: super::plan::Part| OutputPart {
             shard: topic.shard(part.partition).expect("planned for the topic's partitions"),
             partition: part.partition,

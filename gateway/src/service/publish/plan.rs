@@ -6,14 +6,16 @@ use std::ops::Range;
 
 use weir_protocol::batch::{Batch, BatchBuilder, BatchError, Compression, RecordParts};
 use weir_protocol::error::ErrorCode;
-use weir_protocol::ids::{Epoch, PartitionId, ProducerKey, Seq};
+use weir_protocol::ids::{Epoch, PartitionId, ProducerKey, Seq, TimestampMs};
 use weir_protocol::limits::{
-    ATOMIC_BATCH_BYTES_MAX, BATCH_RECORDS_MAX, HTTP_BATCH_RECORDS_MAX, KEY_BYTES_MAX, SUB_BATCH_BYTES_TARGET,
+    ATOMIC_BATCH_BYTES_MAX, BATCH_RECORDS_MAX, HTTP_BATCH_RECORDS_MAX, INTEGER_MAX, KEY_BYTES_MAX,
+    SUB_BATCH_BYTES_TARGET,
 };
 use weir_protocol::slots::partition_of;
 use weir_protocol::ws::{ContentError, payload_of};
 
 use super::config::PublishConfig;
+use super::delivery;
 use super::request::{Content, NewRecord, Unnamed};
 use crate::service::ServiceError;
 
@@ -38,7 +40,7 @@ pub(super) struct ProducerAt {
     pub(super) seq: Seq,
 }
 
-/// Where records go.
+/// Where records go, and when that is.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Placing {
     /// Partitions of the topic.
@@ -49,6 +51,8 @@ pub(super) struct Placing {
     pub(super) is_fixed: bool,
     pub(super) producer: Option<ProducerAt>,
     pub(super) atomic: bool,
+    /// What times of delivery are measured from.
+    pub(super) now: TimestampMs,
 }
 
 impl Placing {
@@ -69,14 +73,18 @@ impl Placing {
 /// `content_type` is the topic's, for records whose senders named none.
 ///
 /// # Errors
-/// The whole request is refused for one record that is too large or malformed; nothing was sent.
+/// The whole request is refused for one record that is too large or malformed, or that asks for a number or a delivery beyond the
+/// limits; nothing was sent.
 pub(super) fn plan(
     content: &Content,
     content_type: Option<&str>,
     placing: Placing,
     config: &PublishConfig,
 ) -> Result<Vec<Part>, ServiceError> {
-    match content {
+    if let Some(producer) = placing.producer {
+        check_seq(producer.seq, 1)?;
+    }
+    let parts = match content {
         Content::Records(records) => {
             let mut planner = Planner::new(placing, *config);
             for record in records {
@@ -88,10 +96,24 @@ pub(super) fn plan(
                     }
                 }
             }
-            planner.finish()
+            planner.finish()?
         }
-        Content::Batches(batches) => plan_batches(batches, placing, config),
+        Content::Batches(batches) => plan_batches(batches, placing, config)?,
+    };
+    for header in parts.iter().map(|part| part.batch.header()).filter(|header| !header.producer.is_none()) {
+        check_seq(header.base_seq, header.count)?;
     }
+    Ok(parts)
+}
+
+/// Refuses sequence numbers that could not be told as JSON numbers. What is added to others cannot overflow.
+fn check_seq(first: Seq, count: u32) -> Result<(), ServiceError> {
+    let last = first.0.saturating_add(u64::from(count) - 1);
+    if last <= INTEGER_MAX {
+        return Ok(());
+    }
+    let detail = format!("sequence number {last} exceeds {INTEGER_MAX}");
+    Err(ServiceError::new(ErrorCode::Malformed, detail).with_field("seq").with_limit(INTEGER_MAX))
 }
 
 /// The record with its topic's content type. A JSON value keeps its own where that type is neither JSON nor text.
@@ -148,6 +170,10 @@ impl Planner {
             return Err(too_large("records", format!("more than {index} records"), u64::from(index)));
         }
         check_sizes(record.key.as_deref(), &record.value, &self.config)?;
+        delivery::check(&record.headers, self.placing.now).map_err(|(field, why)| {
+            let detail = format!("message {index}: {field}: {why}");
+            ServiceError::new(ErrorCode::Malformed, detail).with_field(field)
+        })?;
         let partition = self.placing.partition(record.key.as_deref())?;
         let seq = self.placing.producer.map_or(0, |producer| producer.seq.0) + u64::from(index);
         let room =
@@ -258,7 +284,7 @@ fn one_partition(
     placing: &Placing,
     config: &PublishConfig,
 ) -> Result<Option<PartitionId>, ServiceError> {
-    batch.validate_records().map_err(|error| bad_batch(&error))?;
+    check_records(batch, placing.now)?;
     let all_fit = batch.header().raw_bytes as usize <= config.record_bytes_max;
     if placing.partitions == 1 && all_fit {
         return Ok(Some(PartitionId(0)));
@@ -274,6 +300,21 @@ fn one_partition(
     Ok(found.filter(|_| !is_mixed))
 }
 
+/// Checks what is to be checked of records that are not looked into one by one.
+fn check_records(batch: &Batch, now: TimestampMs) -> Result<(), ServiceError> {
+    let mut bad_field = None;
+    let admitted = batch.validate_records_if(|which, value| {
+        delivery::check_number(which, value, now).map_err(|(field, why)| {
+            bad_field = Some(field);
+            why
+        })
+    });
+    admitted.map_err(|error| match bad_field {
+        Some(field) => bad_batch(&error).with_field(field),
+        None => bad_batch(&error),
+    })
+}
+
 /// Takes records out of batches and puts them into others, by partition.
 fn rebuild(
     batches: &[Batch],
@@ -287,7 +328,7 @@ fn rebuild(
             let detail = "a batch with a producer of its own cannot be divided over partitions";
             return Err(ServiceError::new(ErrorCode::NotSupported, detail));
         }
-        batch.validate_records().map_err(|error| bad_batch(&error))?;
+        check_records(batch, placing.now)?;
         for record in batch.records().map_err(|error| bad_batch(&error))? {
             let record = record.map_err(|error| bad_batch(&error))?;
             let (key, headers, value) = (record.key, record.headers, record.value);

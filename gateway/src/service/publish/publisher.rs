@@ -2,18 +2,19 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use futures_util::future::join_all;
-use tokio::sync::mpsc;
+use tokio::sync::{OwnedSemaphorePermit, mpsc};
 use tokio::time::{Instant, timeout_at};
+use weir_protocol::batch::BatchHeader;
 use weir_protocol::error::{ErrorCode, Outcome};
 use weir_protocol::ids::{
     Epoch, Incarnation, Offset, PartitionId, ProducerKey, Seq, TimestampMs, TopicPath, hash128,
 };
 use weir_protocol::rpc::{
     ConfirmState, ConfirmStateRequest, IdempotencyKey, Level, Method, ProducerState, ProducerStateRequest,
-    PublishItem, Stages,
+    PublishItem, Refusal, Stages,
 };
 use weir_protocol::slots::partition_of;
 
@@ -76,7 +77,7 @@ impl Publisher {
     /// are in the answer.
     ///
     /// # Errors
-    /// The request was refused as a whole, without effect.
+    /// The request was refused as a whole, without effect: a topic that is not there is not created for it either.
     ///
     /// # Cancel safety
     /// If it is dropped after it was first polled, the outcome is unknown.
@@ -86,7 +87,8 @@ impl Publisher {
         let mut attempts = ATTEMPTS;
         loop {
             attempts -= 1;
-            let topic = self.topics.known_or_created(&publish.topic, deadline).await?;
+            let check = |topic: &Topic| self.check_unmade(topic, &publish);
+            let topic = self.topics.known_or_created(&publish.topic, deadline, check).await?;
             let known = (topic.incarnation, topic.version);
             let published = self.publish_to(topic, &publish, deadline).await?;
             if attempts == 0 || !published.parts.iter().all(is_stale) {
@@ -103,14 +105,13 @@ impl Publisher {
         publish: &Publish,
         deadline: Instant,
     ) -> Result<Published, ServiceError> {
-        let asked = level_of(&topic, publish.confirm, self.storage.level_max())?;
-        let placing = self.placing(&topic, publish)?;
-        let content_type = topic.config.content_type.as_deref();
-        let parts = plan(&publish.content, content_type, placing, &self.config)?;
+        let Planned { asked, parts, expected_end, idempotency, permits } = self.planned(&topic, publish)?;
         let mut request = InFlight::new(topic, parts, asked);
         let levels = wanted_levels(asked, publish.confirm_deadline.is_some());
         let (sender, answers) = mpsc::unbounded_channel();
-        self.send(&request, publish, SendTo { levels, deadline, sender })?;
+        let is_safe = publish.producer.is_some() || idempotency.is_some();
+        let safety = if is_safe { Safety::Repeatable } else { Safety::Once };
+        self.send(&request, permits, &SendTo { levels, deadline, sender, safety, expected_end, idempotency });
         if asked > Level::None {
             let until = match publish.confirm_deadline {
                 Some(patience) => (publish.received + patience).min(deadline + GRACE),
@@ -123,6 +124,48 @@ impl Publisher {
         }
         let may_answer_early = publish.confirm_deadline.is_some() || asked == Level::None;
         Ok(request.finish(publish.received, may_answer_early))
+    }
+
+    /// What a request comes to on a topic, and its places in the publish budget. Nothing is sent.
+    fn planned(&self, topic: &Topic, publish: &Publish) -> Result<Planned, ServiceError> {
+        let asked = level_of(topic, publish.confirm, self.storage.level_max())?;
+        let placing = self.placing(topic, publish)?;
+        let content_type = topic.config.content_type.as_deref();
+        let parts = plan(&publish.content, content_type, placing, &self.config)?;
+        let idempotency = idempotency_of(publish, parts.len())?;
+        let expected_end = match publish.expected {
+            Some(Expected::Any) if topic.is_unmade() => {
+                let detail = format!("there is no topic {}", topic.path.topic);
+                return Err(ServiceError::new(ErrorCode::TailMismatch, detail).with_field("If-Match"));
+            }
+            None | Some(Expected::Any) => None,
+            Some(Expected::Empty) => Some(0),
+            Some(Expected::Tail { end, .. }) => Some(end.0),
+        };
+        if expected_end.is_some() && parts.len() > 1 {
+            let detail = "only a request that fits one batch of one partition can be conditional";
+            return Err(ServiceError::new(ErrorCode::NotSupported, detail).with_field("If-Match"));
+        }
+        // All permits before anything is queued: refused means no effect.
+        let permits: Result<_, _> =
+            parts.iter().map(|part| self.storage.publish_permit(part.batch.bytes().len())).collect();
+        Ok(Planned { asked, parts, expected_end, idempotency, permits: permits? })
+    }
+
+    /// Refuses what a topic that is not there would refuse once it was created: nobody has published to it, so whoever numbers
+    /// its messages begins.
+    fn check_unmade(&self, topic: &Topic, publish: &Publish) -> Result<(), ServiceError> {
+        let planned = self.planned(topic, publish)?;
+        let headers = || planned.parts.iter().map(|part| part.batch.header());
+        let begins = |header: &BatchHeader| header.producer.is_none() || header.base_seq == Seq(0);
+        match headers().next() {
+            Some(first) if !headers().any(|header| begins(&header)) => {
+                let detail = format!("a new producer starts at sequence number 0, not {}", first.base_seq);
+                let refusal = Refusal::new(ErrorCode::ProducerGap, detail);
+                Err(Refusal { expected_seq: Some(0), ..refusal }.into())
+            }
+            _ => Ok(()),
+        }
     }
 
     /// Waits until what is committed is archived, at most until then: what is not keeps the level it has, and its receipt
@@ -169,7 +212,7 @@ impl Publisher {
             }
             (keyless, is_fixed) = (partition, true);
         }
-        Ok(Placing { partitions, keyless, is_fixed, producer, atomic: publish.atomic })
+        Ok(Placing { partitions, keyless, is_fixed, producer, atomic: publish.atomic, now: now() })
     }
 
     pub(super) fn keyless(&self, partitions: u32, id: Option<&str>) -> PartitionId {
@@ -180,22 +223,8 @@ impl Publisher {
         }
     }
 
-    fn send(&self, request: &InFlight, publish: &Publish, to: SendTo) -> Result<(), ServiceError> {
-        let idempotency = idempotency_of(publish, request.parts.len())?;
-        let expected_end = match publish.expected {
-            None => None,
-            Some(Expected::Empty) => Some(0),
-            Some(Expected::Tail { end, .. }) => Some(end.0),
-        };
-        if expected_end.is_some() && request.parts.len() > 1 {
-            let detail = "only a request that fits one batch of one partition can be conditional";
-            return Err(ServiceError::new(ErrorCode::NotSupported, detail).with_field("If-Match"));
-        }
-        let is_safe = publish.producer.is_some() || idempotency.is_some();
-        // All permits before anything is queued: refused means no effect.
-        let permits: Result<Vec<_>, _> =
-            request.parts.iter().map(|part| self.storage.publish_permit(part.batch.bytes().len())).collect();
-        for (number, (part, permit)) in request.parts.iter().zip(permits?).enumerate() {
+    fn send(&self, request: &InFlight, permits: Vec<OwnedSemaphorePermit>, to: &SendTo) {
+        for (number, (part, permit)) in request.parts.iter().zip(permits).enumerate() {
             let item = LaneItem {
                 topic: Some(Arc::clone(&request.topic)),
                 item: PublishItem {
@@ -203,12 +232,12 @@ impl Publisher {
                     config_version: request.topic.version.0,
                     partition: part.partition.0,
                     batch_bytes: u32::try_from(part.batch.bytes().len()).expect("a batch is below 4 GiB"),
-                    expected_end,
-                    idempotency,
+                    expected_end: to.expected_end,
+                    idempotency: to.idempotency,
                 },
                 batch: part.batch.bytes().clone(),
                 levels: to.levels,
-                safety: if is_safe { Safety::Repeatable } else { Safety::Once },
+                safety: to.safety,
                 producer: part.batch.header().producer,
                 deadline: to.deadline,
                 ticket: Ticket::new(to.sender.clone(), number as u64),
@@ -217,7 +246,6 @@ impl Publisher {
             let shard = request.topic.shard(part.partition).expect("planned for the topic's partitions");
             self.storage.lane(shard).push([item]);
         }
-        Ok(())
     }
 
     /// Resolves a receipt; waits up to `wait` for `level`.
@@ -316,14 +344,34 @@ impl Publisher {
     }
 }
 
+/// Milliseconds since the epoch by this machine's clock: what times of delivery are measured from.
+pub fn now() -> TimestampMs {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    TimestampMs(u64::try_from(since.as_millis()).unwrap_or(u64::MAX))
+}
+
 /// Where there is no object store.
 pub(in crate::service) const NOT_ARCHIVED: &str =
     "the storage nodes have no object store to archive to: start them with --object-store, or ask for quorum";
 
+/// A request that may be sent.
+struct Planned {
+    asked: Level,
+    parts: Vec<Part>,
+    expected_end: Option<u64>,
+    idempotency: Option<IdempotencyKey>,
+    /// One for each part.
+    permits: Vec<OwnedSemaphorePermit>,
+}
+
+/// What all parts of a request are sent with.
 struct SendTo {
     levels: u32,
     deadline: Instant,
     sender: mpsc::UnboundedSender<Confirm>,
+    safety: Safety,
+    expected_end: Option<u64>,
+    idempotency: Option<IdempotencyKey>,
 }
 
 /// A request whose batches are on their way.
@@ -456,10 +504,14 @@ fn idempotency_of(publish: &Publish, parts: usize) -> Result<Option<IdempotencyK
 
 /// The client named a life of the topic that is over.
 pub(super) fn gone(topic: &Topic, named: Incarnation) -> ServiceError {
+    if topic.is_unmade() {
+        let detail = format!("incarnation {named} of the topic is over, and there is no other");
+        return ServiceError::new(ErrorCode::IncarnationGone, detail);
+    }
     let detail = format!("incarnation {named} is not the topic's, which is {}", topic.incarnation);
-    let refusal = weir_protocol::rpc::Refusal {
+    let refusal = Refusal {
         incarnation: Some(topic.incarnation.0),
-        ..weir_protocol::rpc::Refusal::new(ErrorCode::IncarnationGone, detail)
+        ..Refusal::new(ErrorCode::IncarnationGone, detail)
     };
     refusal.into()
 }

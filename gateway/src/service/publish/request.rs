@@ -105,6 +105,8 @@ pub enum Expected {
         /// Its end.
         end: Offset,
     },
+    /// `If-Match: *`: whatever it is, of a topic that is there.
+    Any,
     /// `If-None-Match: *`: nothing was ever written to the partition.
     Empty,
 }

@@ -104,7 +104,7 @@ impl Follower {
                 self.stream.passed(end, used);
                 Ok(Some(PartitionEvent::Records { parcel, bytes: used.bytes }))
             }
-            Tapped::CaughtUp(end) => Ok(Some(PartitionEvent::CaughtUp { end })),
+            Tapped::CaughtUp { end, closed } => Ok(Some(PartitionEvent::CaughtUp { end, closed })),
             Tapped::Behind => {
                 self.tap = None;
                 Ok(None)

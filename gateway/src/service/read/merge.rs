@@ -148,7 +148,7 @@ impl Merge {
             let of = self.slots[place].of;
             match event {
                 PartitionEvent::Records { parcel, .. } => return self.pop_records(place, parcel, limit),
-                PartitionEvent::CaughtUp { end } => {
+                PartitionEvent::CaughtUp { end, closed } => {
                     self.slots[place].looked(end);
                     self.slots[place].is_caught_up = true;
                     self.popped(place);
@@ -156,7 +156,7 @@ impl Merge {
                     if all {
                         self.slots.iter_mut().for_each(|slot| slot.is_caught_up = false);
                     }
-                    return Ok(Some(SubscriptionEvent::CaughtUp { of, end, all }));
+                    return Ok(Some(SubscriptionEvent::CaughtUp { of, end, closed, all }));
                 }
                 PartitionEvent::Gap { to: next, .. } | PartitionEvent::Retract { from: next, .. } => {
                     self.slots[place].at = Some(At::new(next));

@@ -50,7 +50,12 @@ impl Call {
     }
 
     pub(super) fn caught_up(&self, end: u64) {
-        self.say(Event::CaughtUp(CaughtUp { end }));
+        self.say(Event::CaughtUp(CaughtUp { end, closed: false }));
+    }
+
+    /// The end, of a topic that is closed.
+    pub(super) fn closed(&self, end: u64) {
+        self.say(Event::CaughtUp(CaughtUp { end, closed: true }));
     }
 
     pub(super) fn gap(&self, from: u64, to: u64) {
@@ -203,7 +208,8 @@ pub(super) async fn told(reader: &mut Subscription) -> String {
             format!("{}..{}", slices[0].first, slices[slices.len() - 1].end())
         }
         Ok(SubscriptionEvent::Gap { from, to, .. }) => format!("gap {from}..{to}"),
-        Ok(SubscriptionEvent::CaughtUp { end, .. }) => format!("end {end}"),
+        Ok(SubscriptionEvent::CaughtUp { end, closed: false, .. }) => format!("end {end}"),
+        Ok(SubscriptionEvent::CaughtUp { end, .. }) => format!("closed {end}"),
         Ok(other) => panic!("{other:?}"),
         Err(why) => format!("{:?}", why.code()),
     }

@@ -39,6 +39,8 @@ pub(super) enum PartitionEvent {
     },
     CaughtUp {
         end: Offset,
+        /// The topic is closed: nothing follows unless it is opened again.
+        closed: bool,
     },
     Looked {
         upto: Offset,
@@ -71,6 +73,8 @@ pub(super) struct NodeStream {
     is_started: bool,
     /// The last event said that this is all there is, and the stream that said so is still open.
     is_at_end: bool,
+    /// What it said then of the topic.
+    is_closed: bool,
     /// The records that came last were all: to be told next.
     caught_up: Option<Offset>,
     /// Absolute limits since the start.
@@ -111,6 +115,7 @@ impl NodeStream {
             attempts: None,
             is_started: false,
             is_at_end: false,
+            is_closed: false,
             caught_up: None,
             limit: Credit::default(),
             received: Credit::default(),
@@ -137,6 +142,11 @@ impl NodeStream {
     /// It was told last that this is all there is, and nothing happened to its stream since.
     pub(super) fn is_at_end(&self) -> bool {
         self.is_at_end
+    }
+
+    /// It was told last, at the end, that the topic is closed.
+    pub(super) fn is_closed(&self) -> bool {
+        self.is_at_end && self.is_closed
     }
 
     /// The next offset, if that is the end, everything before it is committed and nothing is left to be told of it: who has
@@ -191,8 +201,8 @@ impl NodeStream {
     /// Nothing is lost.
     pub(super) async fn next(&mut self) -> Result<PartitionEvent, ServiceError> {
         if let Some(end) = self.caught_up.take() {
-            self.is_at_end = true;
-            return Ok(PartitionEvent::CaughtUp { end });
+            (self.is_at_end, self.is_closed) = (true, false);
+            return Ok(PartitionEvent::CaughtUp { end, closed: false });
         }
         loop {
             let Some(open) = &mut self.open else {
@@ -205,6 +215,7 @@ impl NodeStream {
                     self.attempts = None;
                     if let Some(event) = self.take(body)? {
                         self.is_at_end = matches!(event, PartitionEvent::CaughtUp { .. });
+                        self.is_closed = matches!(event, PartitionEvent::CaughtUp { closed: true, .. });
                         return Ok(event);
                     }
                 }
@@ -307,7 +318,7 @@ impl NodeStream {
             }
             Event::CaughtUp(caught_up) => {
                 self.looked(Offset(caught_up.end));
-                PartitionEvent::CaughtUp { end: Offset(caught_up.end) }
+                PartitionEvent::CaughtUp { end: Offset(caught_up.end), closed: caught_up.closed }
             }
             Event::Looked(looked) => {
                 self.looked(Offset(looked.upto));

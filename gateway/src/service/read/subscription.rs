@@ -103,6 +103,8 @@ pub enum SubscriptionEvent {
         of: PartitionOf,
         /// Its end.
         end: Offset,
+        /// The topic is closed: nothing follows unless it is opened again, which is told by another of these.
+        closed: bool,
         /// Every partition has reached its end at least once since the last time this was true.
         all: bool,
     },
@@ -387,7 +389,9 @@ pub(super) fn small_event(of: PartitionOf, event: PartitionEvent) -> Subscriptio
         PartitionEvent::Looked { upto } => SubscriptionEvent::Looked { of, upto },
         PartitionEvent::Firm { upto } => SubscriptionEvent::Firm { of, upto },
         PartitionEvent::Retract { from, to, term } => SubscriptionEvent::Retract { of, from, to, term },
-        PartitionEvent::CaughtUp { end } => SubscriptionEvent::CaughtUp { of, end, all: true },
+        PartitionEvent::CaughtUp { end, closed } => {
+            SubscriptionEvent::CaughtUp { of, end, closed, all: true }
+        }
         PartitionEvent::Started { from, tail, .. } => {
             SubscriptionEvent::Started(vec![Started { of, from, tail }])
         }

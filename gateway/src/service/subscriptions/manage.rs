@@ -200,7 +200,7 @@ impl Subscriptions {
         };
         let topic =
             weir_protocol::ids::TopicPath { topic: Name::new(name).map_err(invalid)?, ..path.place() };
-        let found = self.topics.known_or_created(&topic, deadline).await;
+        let found = self.topics.known_or_created(&topic, deadline, |_| Ok(())).await;
         found.map(|_| ()).map_err(|failure| failure.with_field("dlq"))
     }
 

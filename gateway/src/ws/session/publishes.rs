@@ -8,11 +8,11 @@ use tokio::time::Instant;
 use weir_protocol::batch::{Batch, HeadersBuilder, RecordParts};
 use weir_protocol::error::ErrorCode;
 use weir_protocol::ids::Seq;
-use weir_protocol::limits::{SUB_BATCH_BYTES_TARGET, WS_CHANNELS_MAX};
+use weir_protocol::limits::{INTEGER_MAX, SUB_BATCH_BYTES_TARGET, WS_CHANNELS_MAX};
 use weir_protocol::rpc::{Level, Stages};
 use weir_protocol::ws::{Channel, CloseCode, FrameType, Pub, Reject, ServerFrame, StageMicros};
 
-use super::{Now, Session, State, raw};
+use super::{Now, Session, State};
 use crate::api::{Current, Problem};
 use crate::service::ServiceError;
 use crate::service::publish::{ChannelPart, Confirm, Content, NewRecord, Unnamed, is_old_duplicate};
@@ -310,7 +310,8 @@ impl Session {
         if let Some(publishing) = self.publishing_of(of) {
             publishing.refused(seq, count);
             let n = u32::try_from(count).expect("a batch's count is a u32");
-            self.send(of.ch, ServerFrame::Reject(Reject { seq, n, problem: raw(problem) }));
+            let problem = self.raw(problem);
+            self.send(of.ch, ServerFrame::Reject(Reject { seq, n, problem }));
         }
     }
 
@@ -382,6 +383,10 @@ fn bad_seq(bad: BadSeq) -> Problem {
             let detail = format!("sequence numbers up to {last} were taken; only a producer may repeat one");
             let current = Current { last_seq: Some(last), ..Current::default() };
             Problem::new(ErrorCode::SeqOverlap, detail).with_current(current)
+        }
+        BadSeq::TooHigh => {
+            let detail = format!("sequence numbers end at {INTEGER_MAX}");
+            Problem::new(ErrorCode::Malformed, detail).with_field("seq").with_limit(INTEGER_MAX)
         }
     }
 }

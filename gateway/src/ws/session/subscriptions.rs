@@ -199,9 +199,9 @@ impl Session {
             SubscriptionEvent::Gap { of, from, to, why } => {
                 ServerFrame::Gap(Gap { p: of.partition.0, from: from.0, to: to.0, why })
             }
-            SubscriptionEvent::CaughtUp { of, end, .. } => {
+            SubscriptionEvent::CaughtUp { of, end, closed, .. } => {
                 following.set_tail(of.partition.0, end.0);
-                ServerFrame::CaughtUp(CaughtUp { p: of.partition.0, end: end.0 })
+                ServerFrame::CaughtUp(CaughtUp { p: of.partition.0, end: end.0, closed })
             }
             SubscriptionEvent::Looked { of, upto } => {
                 ServerFrame::Looked(Looked { p: of.partition.0, upto: upto.0 })

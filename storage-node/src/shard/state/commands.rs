@@ -33,9 +33,7 @@ impl ShardState {
             Change::UpdateTopic(update) => self.update_topic(&update, applied),
             Change::DeleteTopic(delete) => self.delete_topic(&delete, applied),
             Change::PutNamespace(put) => self.topics.put_namespace(&put).map(Verdict::Namespace),
-            Change::DeleteNamespace(delete) => {
-                self.topics.delete_namespace(&delete.tenant, &delete.name).map(|()| Verdict::Done)
-            }
+            Change::DeleteNamespace(delete) => self.topics.delete_namespace(&delete).map(|()| Verdict::Done),
             Change::TellTopic(told) => self.told(told, applied),
             Change::Taken(taken) => {
                 Arc::make_mut(&mut self.outbox).taken(ShardId(taken.target), taken.upto);

@@ -84,6 +84,7 @@ fn set_up() -> Vec<SubBatch> {
         command(Change::DeleteNamespace(DeleteNamespace {
             tenant: "default".into(),
             name: "nothing".into(),
+            expected_version: None,
         })),
     ]
 }

@@ -11,9 +11,11 @@ use weir_protocol::error::ErrorCode;
 use weir_protocol::ids::{
     Epoch, Incarnation, LogIndex, Offset, PartitionId, ProducerKey, Seq, ShardId, TimestampMs,
 };
-use weir_protocol::rpc::{Level, Placed, TopicConfig, TopicName};
+use weir_protocol::rpc::{Level, Namespace, Placed, TopicConfig, TopicName};
 
-use super::super::command::{Change, Command, CreateTopic, DeleteTopic, UpdateTopic};
+use super::super::command::{
+    Change, Command, CreateTopic, DeleteNamespace, DeleteTopic, PutNamespace, UpdateTopic,
+};
 use super::super::entry::{EntryBuilder, Idempotency, Kind, SubBatch};
 use super::*;
 
@@ -100,6 +102,26 @@ fn refused(verdict: Verdict) -> ErrorCode {
         Verdict::Refused(refusal) => refusal.error_code(),
         other => panic!("{other:?}"),
     }
+}
+
+#[test]
+fn a_namespace_is_deleted_at_the_version_that_is_meant_only() {
+    let mut log = Log::new();
+    let (tenant, name) = ("default".to_owned(), "shop".to_owned());
+    for auto_create in [false, true] {
+        let namespace =
+            Namespace { tenant: tenant.clone(), name: name.clone(), auto_create, ..Namespace::default() };
+        log.command(Change::PutNamespace(PutNamespace { namespace, expected_version: None }));
+    }
+    let mut delete = |expected_version| {
+        let (tenant, name) = (tenant.clone(), name.clone());
+        log.command(Change::DeleteNamespace(DeleteNamespace { tenant, name, expected_version }))
+    };
+    for stale in [0, 1, 3] {
+        assert_eq!(refused(delete(Some(stale))), ErrorCode::VersionMismatch, "{stale}");
+    }
+    assert!(matches!(delete(Some(2)), Verdict::Done));
+    assert_eq!(refused(delete(Some(2))), ErrorCode::NamespaceNotFound);
 }
 
 #[test]

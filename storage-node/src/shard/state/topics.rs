@@ -12,7 +12,7 @@ use weir_protocol::rpc::{
     TopicCreated, TopicDescription, TopicList, TopicName,
 };
 
-use super::super::command::{CreateTopic, DeleteTopic, PutNamespace, UpdateTopic};
+use super::super::command::{CreateTopic, DeleteNamespace, DeleteTopic, PutNamespace, UpdateTopic};
 use super::cow_map::CowMap;
 use super::held_topic::{HeldTopic, NameKey, key};
 
@@ -225,9 +225,7 @@ impl Topics {
         let current = self.namespaces.get(&key);
         let version = current.map_or(0, |namespace| namespace.version);
         if put.expected_version.is_some_and(|expected| expected != version) {
-            let detail = format!("namespace {} is at version {version}", put.namespace.name);
-            let refusal = Refusal::new(ErrorCode::VersionMismatch, detail);
-            return Err(Refusal { config_version: Some(version), ..refusal });
+            return Err(other_version(&put.namespace.name, version));
         }
         let created = current.is_none();
         for name in [&put.namespace.tenant, &put.namespace.name] {
@@ -242,16 +240,22 @@ impl Topics {
         Ok(NamespacePut { namespace: Some(namespace), created, changed: true })
     }
 
-    pub(super) fn delete_namespace(&mut self, tenant: &str, name: &str) -> Result<(), Refusal> {
+    pub(super) fn delete_namespace(&mut self, delete: &DeleteNamespace) -> Result<(), Refusal> {
+        let DeleteNamespace { tenant, name, expected_version } = delete;
         if name == "default" {
             let detail = "the namespace default always exists";
             return Err(Refusal::new(ErrorCode::NotSupported, detail));
         }
-        let key = (tenant.to_owned(), name.to_owned());
-        let removed = Arc::make_mut(&mut self.namespaces).remove(&key);
-        removed.map(drop).ok_or_else(|| {
-            Refusal::new(ErrorCode::NamespaceNotFound, format!("there is no namespace {name}"))
-        })
+        let key = (tenant.clone(), name.clone());
+        let Some(version) = self.namespaces.get(&key).map(|namespace| namespace.version) else {
+            let detail = format!("there is no namespace {name}");
+            return Err(Refusal::new(ErrorCode::NamespaceNotFound, detail));
+        };
+        if expected_version.is_some_and(|expected| expected != version) {
+            return Err(other_version(name, version));
+        }
+        Arc::make_mut(&mut self.namespaces).remove(&key);
+        Ok(())
     }
 
     /// Checks that names and lives agree.
@@ -302,4 +306,10 @@ fn expect_life(topic: &TopicDescription, life: Option<u64>, version: Option<u32>
         return Err(Refusal { config_version: Some(topic.version), ..refusal });
     }
     Ok(())
+}
+
+/// A namespace has another version than the one that is meant.
+fn other_version(name: &str, version: u32) -> Refusal {
+    let detail = format!("namespace {name} is at version {version}");
+    Refusal { config_version: Some(version), ..Refusal::new(ErrorCode::VersionMismatch, detail) }
 }

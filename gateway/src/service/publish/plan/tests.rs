@@ -10,9 +10,11 @@ fn record(key: Option<&str>, bytes: usize) -> NewRecord {
 }
 
 fn placing(partitions: u32) -> Placing {
-    Placing { partitions, keyless: PartitionId(0), is_fixed: false, producer: None, atomic: false }
+    let keyless = PartitionId(0);
+    Placing { partitions, keyless, is_fixed: false, producer: None, atomic: false, now: NOW }
 }
 
+const NOW: TimestampMs = TimestampMs(1_000_000);
 const PRODUCER: ProducerAt =
     ProducerAt { key: ProducerKey(9), named: ProducerKey(9), epoch: Epoch(2), seq: Seq(100) };
 
@@ -81,6 +83,56 @@ fn a_record_beyond_the_limits_refuses_the_request() {
         assert_eq!((error.code(), error.field), (ErrorCode::TooLarge, Some(field)));
     }
     assert_eq!(planned(&[], placing(1)).unwrap_err().code(), ErrorCode::Malformed);
+}
+
+#[test]
+fn a_delivery_beyond_the_limits_refuses_the_request_whichever_way_the_record_comes() {
+    let headers = |deliver_at: u64, ttl_ms: u64| {
+        HeadersBuilder::default().deliver_at(TimestampMs(deliver_at)).ttl_ms(ttl_ms).finish()
+    };
+    let year = NOW.0 + weir_protocol::limits::DELAY_MS_MAX;
+    for (headers, field) in [
+        (headers(year, INTEGER_MAX), None),
+        (headers(year + 1, 1), Some("deliver_at")),
+        (headers(0, 0), Some("ttl_ms")),
+        (headers(0, INTEGER_MAX + 1), Some("ttl_ms")),
+    ] {
+        let record = NewRecord { headers, ..record(None, 1) };
+        let mut builder = BatchBuilder::anonymous();
+        let parts = RecordParts { key: None, headers: &record.headers, value: b"v" };
+        builder.push(parts).unwrap();
+        let batch = builder.build(Compression::None).unwrap();
+        for (content, partitions) in [
+            (Content::Records(vec![record]), 1),
+            (Content::Batches(vec![batch.clone()]), 1),
+            (Content::Batches(vec![batch]), 7),
+        ] {
+            let planned = plan(&content, None, placing(partitions), &PublishConfig::default());
+            assert_eq!(planned.err().and_then(|error| error.field), field, "{content:?}");
+        }
+    }
+}
+
+#[test]
+fn numbers_beyond_what_json_can_tell_are_refused_before_anything_overflows() {
+    let at = |seq: u64| Placing { producer: Some(ProducerAt { seq: Seq(seq), ..PRODUCER }), ..placing(1) };
+    let two = vec![record(None, 1); 2];
+    assert!(planned(&two, at(INTEGER_MAX - 1)).is_ok());
+    for seq in [INTEGER_MAX, INTEGER_MAX + 1, u64::MAX] {
+        let refused = [
+            planned(&two, at(seq)).unwrap_err(),
+            plan(&Content::Batches(vec![batch(&[None, None])]), None, at(seq), &PublishConfig::default())
+                .unwrap_err(),
+        ];
+        for error in refused {
+            assert_eq!((error.code(), error.field), (ErrorCode::Malformed, Some("seq")), "{seq}");
+        }
+    }
+    let mut own = BatchBuilder::new(ProducerKey(7), Epoch(0), Seq(INTEGER_MAX + 1));
+    own.push(RecordParts { key: None, headers: &Headers::default(), value: b"v" }).unwrap();
+    let own = Content::Batches(vec![own.build(Compression::None).unwrap()]);
+    let refused = plan(&own, None, placing(1), &PublishConfig::default()).unwrap_err();
+    assert_eq!(refused.field, Some("seq"), "the producer's that the batch names itself");
 }
 
 #[test]

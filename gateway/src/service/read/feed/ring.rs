@@ -42,11 +42,30 @@ pub(super) struct Size {
     pub(super) credit_bytes: u64,
 }
 
+/// What is known of the place where nothing more is there yet.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(super) enum End {
+    /// Nothing: the partition may go on.
+    #[default]
+    Unknown,
+    /// It is the partition's end.
+    Open,
+    /// It is, and the topic is closed.
+    Closed,
+}
+
+impl End {
+    /// The partition's, of a topic that may be closed.
+    pub(super) fn known(closed: bool) -> Self {
+        if closed { Self::Closed } else { Self::Open }
+    }
+}
+
 /// What is known of the partition's end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 struct Mark {
-    /// The ring's end is the partition's.
-    is_end: bool,
+    /// What the ring's end is.
+    end: End,
     /// How often that was said again, with nothing between: after a change of the leader.
     repeats: u64,
 }
@@ -67,8 +86,8 @@ pub(super) enum Found<T> {
 pub(super) struct Place {
     /// Next offset that it wants.
     pub(super) next: Offset,
-    /// It was told that this is the partition's end.
-    is_told: bool,
+    /// What it was told of the end there.
+    told: End,
     /// Repeats of that which it knows of.
     repeats: u64,
 }
@@ -112,13 +131,14 @@ impl<T: Clone> Ring<T> {
             self.ahead_bytes += size.credit_bytes;
         }
         self.items.push_back(Item { what, range, size });
-        self.mark.is_end = is_end;
+        self.mark.end = if is_end { End::Open } else { End::Unknown };
         self.check();
     }
 
-    /// The ring's end is the partition's.
-    pub(super) fn caught_up(&mut self) {
-        if std::mem::replace(&mut self.mark.is_end, true) {
+    /// The ring's end is the partition's, of a topic that may be closed.
+    pub(super) fn caught_up(&mut self, closed: bool) {
+        let end = End::known(closed);
+        if std::mem::replace(&mut self.mark.end, end) == end {
             self.mark.repeats += 1;
         }
     }
@@ -137,14 +157,14 @@ impl<T: Clone> Ring<T> {
         gone
     }
 
-    /// A place for a reader that has everything before `next`, and knows that this was all if `is_told`; `None` if the
-    /// ring has moved on.
-    pub(super) fn join(&mut self, next: Offset, is_told: bool) -> Option<Place> {
+    /// A place for a reader that has everything before `next`, and knows so much of the end there; `None` if the ring has
+    /// moved on.
+    pub(super) fn join(&mut self, next: Offset, told: End) -> Option<Place> {
         if next < self.start() {
             return None;
         }
         self.reached(next);
-        Some(Place { next, is_told, repeats: self.mark.repeats })
+        Some(Place { next, told, repeats: self.mark.repeats })
     }
 
     /// What a reader finds, who has taken everything before its place.
@@ -166,15 +186,14 @@ impl<T: Clone> Ring<T> {
         Found::Item(self.items[at].what.clone())
     }
 
-    /// True, once, if a reader that found [`Found::End`] is to be told that it is the partition's.
-    pub(super) fn tell_end(&self, place: &mut Place) -> bool {
-        let is_due = place.next == self.end
-            && self.mark.is_end
-            && (!place.is_told || place.repeats != self.mark.repeats);
-        if is_due {
-            (place.is_told, place.repeats) = (true, self.mark.repeats);
+    /// What a reader that found [`Found::End`] is to be told of it, once: that it is the partition's, if it is.
+    pub(super) fn tell_end(&self, place: &mut Place) -> End {
+        let is_known = (place.told, place.repeats) == (self.mark.end, self.mark.repeats);
+        if place.next != self.end || self.mark.end == End::Unknown || is_known {
+            return End::Unknown;
         }
-        is_due
+        (place.told, place.repeats) = (self.mark.end, self.mark.repeats);
+        place.told
     }
 
     fn reached(&mut self, next: Offset) {
@@ -203,7 +222,7 @@ impl<T: Clone> Ring<T> {
 impl Place {
     /// It took everything before `end`.
     pub(super) fn took(&mut self, end: Offset) {
-        *self = Self { next: end, is_told: false, ..*self };
+        *self = Self { next: end, told: End::Unknown, ..*self };
     }
 }
 

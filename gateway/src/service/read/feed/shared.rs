@@ -10,7 +10,7 @@ use weir_protocol::error::ErrorCode;
 use weir_protocol::ids::Offset;
 use weir_protocol::rpc::Credit;
 
-use super::ring::{Found, Place, Ring};
+use super::ring::{End, Found, Place, Ring};
 use super::spots::Pool;
 use crate::service::ServiceError;
 use crate::service::read::parcel::{Parcel, SharedParcel};
@@ -117,8 +117,8 @@ pub(in crate::service::read) struct Tap {
 pub(in crate::service::read) enum Tapped {
     /// Records within its credit, up to an offset.
     Records { parcel: Parcel, used: Credit, end: Offset },
-    /// All that there is.
-    CaughtUp(Offset),
+    /// All that there is, of a topic that may be closed.
+    CaughtUp { end: Offset, closed: bool },
     /// The feed has moved on: the reader has to go on by a stream of its own.
     Behind,
     /// The feed is over, for this reason.
@@ -135,15 +135,15 @@ enum Look {
 }
 
 impl Tap {
-    /// A place for a reader that has everything before `next`, and knows that this was all if `is_told`; `None` if the feed
-    /// is over or has moved on.
-    pub(super) fn new(feed: Arc<Feed>, next: Offset, is_told: bool) -> Option<Self> {
+    /// A place for a reader that has everything before `next`, and knows so much of the end there; `None` if the feed is over
+    /// or has moved on.
+    pub(super) fn new(feed: Arc<Feed>, next: Offset, told: End) -> Option<Self> {
         let place = {
             let mut state = feed.inner.state.lock();
             if state.ended.is_some() {
                 return None;
             }
-            let place = state.ring.join(next, is_told)?;
+            let place = state.ring.join(next, told)?;
             state.wake(&feed.inner);
             place
         };
@@ -198,8 +198,10 @@ fn look(inner: &Inner, place: &mut Place, left: Credit) -> Look {
             inner.pool.fell_behind();
             Look::Told(Tapped::Behind)
         }
-        Found::End if state.ring.tell_end(place) => Look::Told(Tapped::CaughtUp(place.next)),
-        Found::End => Look::Nothing,
+        Found::End => match state.ring.tell_end(place) {
+            End::Unknown => Look::Nothing,
+            told => Look::Told(Tapped::CaughtUp { end: place.next, closed: told == End::Closed }),
+        },
     };
     state.wake(inner);
     look

@@ -8,6 +8,7 @@ use parking_lot::Mutex;
 use tokio::sync::Notify;
 use weir_protocol::ids::{Incarnation, Offset, PartitionId};
 
+use super::ring::End;
 use super::shared::{Feed, Inner, Tap};
 use super::task::Source;
 use crate::service::read::budget::{Budget, Share};
@@ -158,7 +159,7 @@ impl Seat {
                 }
             }
         };
-        Tap::new(feed, next, true)
+        Tap::new(feed, next, End::known(stream.is_closed()))
     }
 }
 

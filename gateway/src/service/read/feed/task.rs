@@ -101,13 +101,13 @@ impl Source {
         match event {
             PartitionEvent::Started { .. } => {}
             PartitionEvent::Records { parcel, bytes } => self.add(parcel, bytes)?,
-            PartitionEvent::CaughtUp { end } => {
+            PartitionEvent::CaughtUp { end, closed } => {
                 {
                     let mut state = self.inner.state.lock();
                     if end != state.ring.end() {
                         return Err(unshared(&format!("a hole behind {}", state.ring.end())));
                     }
-                    state.ring.caught_up();
+                    state.ring.caught_up(closed);
                 }
                 self.inner.changed.notify_waiters();
             }

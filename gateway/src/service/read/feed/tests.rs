@@ -78,6 +78,35 @@ async fn a_hole_at_the_end_ends_a_feed_and_its_readers_share_again_behind_it() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn readers_of_a_feed_are_each_told_once_that_their_topic_is_closed_and_that_it_is_open() {
+    let mut node = Played::new(ReadConfig::default());
+    let (mut a, mut b, feed) = shared(&mut node, PLENTY).await;
+    feed.closed(0);
+    for reader in [&mut a, &mut b] {
+        assert_eq!(told(reader).await, "closed 0");
+        assert!(reader.next().now_or_never().is_none(), "and waits");
+    }
+    // Who comes now knows of it before it shares.
+    let mut late = node.follow(&["t"], StartAt::Latest, PLENTY).await;
+    let own = node.call(&mut [&mut late]).await;
+    own.started(0);
+    own.closed(0);
+    assert_eq!([told(&mut late).await, told(&mut late).await], ["from 0", "closed 0"]);
+    assert!(late.next().now_or_never().is_none());
+    assert_eq!(node.reader.feed_metrics().readers, 3);
+
+    feed.caught_up(0);
+    for reader in [&mut a, &mut b, &mut late] {
+        assert_eq!(told(reader).await, "end 0");
+    }
+    feed.record(0, 10);
+    for reader in [&mut a, &mut b, &mut late] {
+        assert_eq!(told(reader).await, "0..1");
+        assert_eq!(told(reader).await, "end 1");
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn what_is_taken_long_after_it_came_is_let_go_too() {
     let mut node = Played::new(ReadConfig::default());
     let (mut a, mut b, feed) = shared(&mut node, NOTHING).await;

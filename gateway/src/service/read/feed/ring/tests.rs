@@ -15,38 +15,51 @@ fn push(ring: &mut Ranges, count: u64, held_bytes: u64, is_end: bool) {
 #[test]
 fn a_reader_takes_what_follows_and_is_told_once_that_it_was_all() {
     let mut ring = Ranges::new(Offset(10));
-    let mut place = ring.join(Offset(10), true).unwrap();
+    let mut place = ring.join(Offset(10), End::Open).unwrap();
     assert_eq!(ring.find(&place), Found::End);
-    assert!(!ring.tell_end(&mut place), "it knew");
-    ring.caught_up();
-    assert!(!ring.tell_end(&mut place), "and nothing came since");
+    assert_eq!(ring.tell_end(&mut place), End::Unknown, "it knew");
+    ring.caught_up(false);
+    assert_eq!(ring.tell_end(&mut place), End::Unknown, "and nothing came since");
     push(&mut ring, 3, 30, true);
     assert_eq!(ring.find(&place), Found::Item(10..13));
     place.took(Offset(13));
     assert_eq!(ring.find(&place), Found::End);
-    assert!(ring.tell_end(&mut place) && !ring.tell_end(&mut place));
-    ring.caught_up();
-    assert!(ring.tell_end(&mut place), "who follows hears it again from another leader");
-    assert!(!ring.tell_end(&mut place));
+    assert_eq!([ring.tell_end(&mut place), ring.tell_end(&mut place)], [End::Open, End::Unknown]);
+    ring.caught_up(false);
+    assert_eq!(ring.tell_end(&mut place), End::Open, "who follows hears it again from another leader");
+    assert_eq!(ring.tell_end(&mut place), End::Unknown);
+}
+
+#[test]
+fn who_is_at_the_end_is_told_once_when_the_topic_is_closed_and_when_it_is_opened() {
+    let mut ring = Ranges::new(Offset(10));
+    let mut place = ring.join(Offset(10), End::Open).unwrap();
+    ring.caught_up(false);
+    for (closed, told) in [(true, End::Closed), (false, End::Open)] {
+        ring.caught_up(closed);
+        assert_eq!([ring.tell_end(&mut place), ring.tell_end(&mut place)], [told, End::Unknown]);
+    }
+    let mut late = ring.join(Offset(10), End::Closed).unwrap();
+    assert_eq!(ring.tell_end(&mut late), End::Open, "it was opened since");
 }
 
 #[test]
 fn who_is_not_at_the_end_is_not_told_of_it() {
     let mut ring = Ranges::new(Offset(0));
-    let mut place = ring.join(Offset(0), false).unwrap();
+    let mut place = ring.join(Offset(0), End::Unknown).unwrap();
     push(&mut ring, 1, 1, true);
     push(&mut ring, 1, 1, true);
     place.took(Offset(1));
-    assert!(!ring.tell_end(&mut place));
-    let mut ahead = ring.join(Offset(9), false).unwrap();
-    assert!(!ring.tell_end(&mut ahead), "the feed has not come that far");
+    assert_eq!(ring.tell_end(&mut place), End::Unknown);
+    let mut ahead = ring.join(Offset(9), End::Unknown).unwrap();
+    assert_eq!(ring.tell_end(&mut ahead), End::Unknown, "the feed has not come that far");
 }
 
 #[test]
 fn only_what_the_fastest_has_taken_is_let_go() {
     let mut ring = Ranges::new(Offset(0));
-    let slow = ring.join(Offset(0), true).unwrap();
-    let mut fast = ring.join(Offset(0), true).unwrap();
+    let slow = ring.join(Offset(0), End::Open).unwrap();
+    let mut fast = ring.join(Offset(0), End::Open).unwrap();
     for _ in 0..3 {
         push(&mut ring, 2, 100, false);
     }
@@ -56,7 +69,7 @@ fn only_what_the_fastest_has_taken_is_let_go() {
     assert_eq!(ring.ahead_bytes(), 600, "credit");
     assert_eq!((ring.trim(250).len(), ring.held_bytes()), (1, 200), "memory");
     assert_eq!(ring.find(&slow), Found::Behind);
-    assert_eq!(ring.join(Offset(1), false), None);
+    assert_eq!(ring.join(Offset(1), End::Unknown), None);
     assert_eq!(ring.trim(0), vec![]);
 }
 
@@ -65,7 +78,7 @@ fn who_joins_beyond_the_end_lets_the_feed_run_there_and_waits() {
     let mut ring = Ranges::new(Offset(0));
     push(&mut ring, 2, 100, true);
     assert_eq!(ring.ahead_bytes(), 300);
-    let place = ring.join(Offset(5), true).unwrap();
+    let place = ring.join(Offset(5), End::Open).unwrap();
     assert_eq!((ring.ahead_bytes(), ring.find(&place)), (0, Found::End));
     push(&mut ring, 2, 100, false);
     assert_eq!((ring.ahead_bytes(), ring.find(&place)), (0, Found::End), "it has that already");
@@ -89,7 +102,8 @@ impl Reader {
             let end = log_end.min(self.next + credit);
             self.got.extend(self.next..end);
             self.next = end;
-            self.place = ring.join(Offset(self.next), self.next == log_end);
+            let told = if self.next == log_end { End::Open } else { End::Unknown };
+            self.place = ring.join(Offset(self.next), told);
             return;
         };
         assert_eq!(place.next.0, self.next);
