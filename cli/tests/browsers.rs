@@ -179,6 +179,40 @@ fn every_answer_forbids_to_guess_its_type_and_to_embed_it_elsewhere() {
 }
 
 #[test]
+fn an_origin_that_no_browser_sends_is_refused_and_changes_nothing() {
+    let (_dir, _product, mut http) = start(&[]);
+    let mut send = |line: &str, body: &Value| http.request(line, &[], body.to_string().as_bytes()).unwrap();
+    assert_eq!(send("PUT /v1/ns/shop", &json!({"cors_origins": ["https://shop.example"]})).status, 201);
+    let many: Vec<_> = (0..101).map(|n| format!("https://{n}.example")).collect();
+    let listed = [
+        json!(["*"]),
+        json!([""]),
+        json!(["null"]),
+        json!(["shop.example"]),
+        json!(["https://shop.example/"]),
+        json!(["https://Shop.example"]),
+        json!(["https://shop.example:443"]),
+        json!(["not an origin\n"]),
+        json!(["https://shop.example", "https://*.shop.example"]),
+        json!(many),
+    ];
+    for origins in listed {
+        for line in ["PUT /v1/ns/new", "PUT /v1/ns/shop", "PATCH /v1/ns/shop"] {
+            let answer = send(line, &json!({"cors_origins": origins}));
+            let problem = answer.json();
+            let told = (answer.status, &problem["code"], &problem["field"], &problem["outcome"]);
+            let expected = (400, &json!("invalid_config"), &json!("cors_origins"), &json!("none"));
+            assert_eq!(told, expected, "{line} {origins}: {}", answer.text());
+        }
+    }
+    assert_eq!(send("GET /v1/ns/new", &Value::Null).status, 404);
+    let shop = send("GET /v1/ns/shop", &Value::Null).json();
+    assert_eq!((&shop["cors_origins"], &shop["version"]), (&json!(["https://shop.example"]), &json!(1)));
+    let wildcard = send("PATCH /v1/ns/shop", &json!({"cors_origins": ["*"]})).json();
+    assert!(wildcard["detail"].as_str().unwrap().contains("no wildcard"), "{wildcard}");
+}
+
+#[test]
 fn namespaces_are_made_changed_listed_and_deleted_once_they_are_empty() {
     let (_dir, _product, mut http) = start(&[]);
     let mut send =

@@ -75,6 +75,24 @@ fn a_topics_content_type_is_that_of_messages_that_name_none() {
 }
 
 #[test]
+fn a_content_type_that_is_none_is_refused_by_name_and_changes_nothing() {
+    let (_dir, _product, mut http) = start(&[]);
+    let text = json!({"content_type": "text/plain; charset=utf-8"}).to_string();
+    assert_eq!(http.request("PUT /v1/topics/t", &[], text.as_bytes()).unwrap().status, 201);
+    for none in ["", "json", "not a type\nx", "text/plain; charset", &"x/".repeat(200)] {
+        let body = json!({"content_type": none}).to_string();
+        for line in ["PUT /v1/topics/new", "PATCH /v1/topics/t"] {
+            let answer = http.request(line, &[], body.as_bytes()).unwrap();
+            assert_eq!(code(&answer), refused(400, "invalid_config", "content_type"), "{line} {none:?}");
+        }
+    }
+    assert_eq!(http.request("GET /v1/topics/new", &[], b"").unwrap().status, 404);
+    let topic = http.request("GET /v1/topics/t", &[], b"").unwrap().json();
+    let kept = (&topic["config"]["content_type"], &topic["version"]);
+    assert_eq!(kept, (&json!("text/plain; charset=utf-8"), &json!(1)));
+}
+
+#[test]
 fn what_would_have_no_effect_is_refused_by_name_and_changes_nothing() {
     let (_dir, _product, mut http) = start(&[]);
     assert_eq!(http.request("PUT /v1/topics/t", &[], b"{}").unwrap().status, 201);

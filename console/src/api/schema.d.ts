@@ -1337,7 +1337,8 @@ export interface components {
              */
             auto_create: boolean;
             /**
-             * @description Browser origins that may use it, exact (`https://app.example`).
+             * @description Browser origins that may use it, as browsers send them: `https://app.example`, `http://10.0.0.7:8080`. There is no
+             *     wildcard.
              * @default []
              */
             cors_origins: string[];
@@ -1357,7 +1358,7 @@ export interface components {
              */
             auto_create: boolean;
             /**
-             * @description Browser origins that may use it.
+             * @description Browser origins that may use it, as browsers send them.
              * @default null
              */
             cors_origins: string[];

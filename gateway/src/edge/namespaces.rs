@@ -8,7 +8,7 @@ use weir_protocol::rpc;
 
 use super::dispatch::{Call, empty, json};
 use super::topics::{add_tag, if_match, must_be_new, page_limit, tag, tagged};
-use crate::api::{Namespace, NamespaceConfig, NamespacePage, NamespacePatch, Problem};
+use crate::api::{Namespace, NamespaceConfig, NamespacePage, NamespacePatch, Problem, check_origins};
 
 /// Attempts of a change that somebody else's change overtakes.
 const ATTEMPTS: u32 = 3;
@@ -40,6 +40,7 @@ pub(super) async fn read(call: Call) -> Result<Response, Problem> {
 pub(super) async fn put(mut call: Call) -> Result<Response, Problem> {
     let (tenant, name) = named(&call)?;
     let config: NamespaceConfig = call.json().await?;
+    check_origins(&config.cors_origins)?;
     let must_be_new = must_be_new(&call)?;
     if let Some((_, version)) = if_match(&call)? {
         return store(&call, config, version).await;
@@ -82,6 +83,7 @@ async fn create(
 pub(super) async fn patch(mut call: Call) -> Result<Response, Problem> {
     let (tenant, name) = named(&call)?;
     let patch: NamespacePatch = call.json().await?;
+    check_origins(patch.cors_origins.as_deref().unwrap_or_default())?;
     let named_version = if_match(&call)?.map(|(_, version)| version);
     let mut attempts = ATTEMPTS;
     loop {

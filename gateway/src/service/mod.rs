@@ -10,6 +10,7 @@
 //!
 //! All of them are cheap clones. Whoever calls them has authorised the caller.
 
+mod media_type;
 mod namespaces;
 mod page;
 mod problem;
