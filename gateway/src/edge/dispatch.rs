@@ -257,21 +257,29 @@ fn open_websocket(
         let credentials = Credentials { peer, headers: &headers.to_map(), token: Some(token) };
         authenticating.authenticator.authenticate(&credentials)
     });
-    ws::upgrade(&edge.sockets, head, principal, authenticate)
+    // Somebody vouched for its origin: if not the gateway, a namespace.
+    let is_guest = origin::check_origin(&edge.config, &head.uri, &head.headers).is_err();
+    let guest = sent_origin(&head.headers).filter(|_| is_guest).map(str::to_owned);
+    ws::upgrade(&edge.sockets, head, principal, authenticate, guest)
 }
 
-/// Refuses origins that neither the gateway nor the namespace of the path knows.
+/// Refuses origins that neither the gateway nor the namespace of the path knows. A WebSocket is opened to the pages of
+/// any namespace: which it may use is asked for each of its channels.
 async fn known_origin(edge: &Edge, head: &http::request::Parts) -> Result<(), Problem> {
     let Err(problem) = origin::check_origin(&edge.config, &head.uri, &head.headers) else { return Ok(()) };
-    let origin = head.headers.get(http::header::ORIGIN).and_then(|origin| origin.to_str().ok());
-    let (Some(origin), Some(namespace)) = (origin, origin::namespace(head.uri.path())) else {
-        return Err(problem);
-    };
+    let Some(origin) = sent_origin(&head.headers) else { return Err(problem) };
+    let (namespaces, tenant) = (&edge.services.namespaces, Name::default_name());
     // Asked of storage, so only for origins that nobody else vouches for.
-    match edge.services.namespaces.get(&Name::default_name(), &namespace).await {
-        Ok(found) if found.cors_origins.iter().any(|allowed| allowed == origin) => Ok(()),
-        _ => Err(problem),
-    }
+    let is_listed = match origin::namespace(head.uri.path()) {
+        Some(namespace) => namespaces.lists(&tenant, &namespace, origin).await,
+        None if head.uri.path() == origin::WEBSOCKET => edge.sockets.lets_in(&tenant, origin).await,
+        None => Ok(false),
+    };
+    if is_listed? { Ok(()) } else { Err(problem) }
+}
+
+fn sent_origin(headers: &HeaderMap) -> Option<&str> {
+    headers.get(http::header::ORIGIN).and_then(|origin| origin.to_str().ok())
 }
 
 /// Who asks, and that it may.
