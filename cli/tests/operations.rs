@@ -176,7 +176,36 @@ fn a_gateway_that_drains_says_that_it_is_not_ready() {
     asking.read_to_string(&mut answer).unwrap();
     assert!(answer.starts_with("HTTP/1.1 503 "), "{answer}");
     assert!(answer.contains("\"code\":\"draining\""), "{answer}");
+    assert!(answer.to_ascii_lowercase().contains("\r\nretry-after: 1\r\n"), "{answer}");
+    assert!(answer.contains("\"retry_after_ms\":1000"), "{answer}");
     assert!(stopping.join().unwrap(), "it stopped by itself");
+}
+
+#[test]
+fn who_finds_no_room_is_told_when_to_come_again_and_what_the_budget_is() {
+    let dir = scratch();
+    let product = Product::start_with(dir.path(), "127.0.0.1:0", &["--request-bytes-max", "10MiB"]);
+    // A body that is nearly all there is room for, and never ends.
+    let mut greedy = TcpStream::connect(&product.address).unwrap();
+    let head = "POST /v1/topics/t/messages:batch HTTP/1.1\r\nHost: localhost\r\n\
+                Content-Type: application/x-ndjson\r\nContent-Length: 10485760\r\n\r\n";
+    greedy.write_all(head.as_bytes()).unwrap();
+    greedy.write_all(&vec![b' '; (10 << 20) - 1_000]).unwrap();
+    let mut http = Connection::open(&product.address).unwrap();
+    let start = Instant::now();
+    loop {
+        let metrics = http.request("GET /metrics", &[], b"").unwrap().text();
+        if values(&metrics, "weir_gateway_request_bytes")[0].1 > f64::from((10 << 20) - 2_000) {
+            break;
+        }
+        assert!(start.elapsed() < SOON, "it is not held");
+    }
+    let refused = http.request("POST /v1/topics/t/messages", &[], &[b'x'; 2_000]).unwrap();
+    assert_eq!((refused.status, &refused.json()["code"]), (429, &json!("busy")), "{}", refused.text());
+    assert_eq!(refused.header("retry-after"), Some("1"));
+    let policy = refused.header("ratelimit-policy").unwrap();
+    assert!(policy.starts_with("\"pub\";q=") && policy.ends_with(";qu=\"content-bytes\""), "{policy}");
+    assert!(refused.header("ratelimit").unwrap().starts_with("\"pub\";r="));
 }
 
 #[test]

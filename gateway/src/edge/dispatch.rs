@@ -26,8 +26,8 @@ use super::console::Console;
 use super::counts::QueueCounts;
 use super::route::Route;
 use super::{
-    events, forks, namespaces, operate, origin, publish, queues, read, receipts, removal, subscriptions,
-    topics,
+    confirm, events, forks, namespaces, operate, origin, publish, queues, read, receipts, removal,
+    subscriptions, topics,
 };
 use crate::api::operations::{PUBLIC, Target};
 use crate::api::{
@@ -187,14 +187,18 @@ pub(crate) async fn handle(edge: Arc<Edge>, peer: IpAddr, request: Request<Body>
         Err(problem) => ("none", Err(problem)),
     };
     let mut response = result.unwrap_or_else(|problem| problem_response(problem, &request_id));
+    let status = response.status();
     let headers = response.headers_mut();
     if let Ok(id) = HeaderValue::from_str(&request_id) {
         headers.insert("x-request-id", id);
     }
+    if status == StatusCode::TOO_MANY_REQUESTS {
+        confirm::add_budget(&edge, headers);
+    }
     if let Some(reader) = reader {
         origin::add_cors(reader, headers);
     }
-    edge.requests.with_label_values(&[operation, class(response.status())]).inc();
+    edge.requests.with_label_values(&[operation, class(status)]).inc();
     if is_head {
         *response.body_mut() = Body::empty();
     }
