@@ -621,7 +621,7 @@ export interface paths {
         put?: never;
         /**
          * Publish many messages
-         * @description Results are in input order. Lines are `BatchLine` objects, one per line.
+         * @description Results are in input order. Lines are `BatchLine` objects, one per line. Headers of one message (`Message-Key`, `Message-Header-*`, `Message-TTL-Ms`, `Deliver-*`) are refused by name: each message says it itself. Errors: `unsupported_media_type` for a form that is none, and for a `Content-Encoding`.
          *
          *     Needs the grant `publish`.
          */
@@ -760,6 +760,16 @@ export interface components {
              * @default null
              */
             ttl_ms: number;
+            /**
+             * @description W3C trace context; the request's by default.
+             * @default null
+             */
+            traceparent: string;
+            /**
+             * @description W3C trace context, vendor part; the request's by default, unless `traceparent` is given.
+             * @default null
+             */
+            tracestate: string;
         };
         /** @description The answer to a batch, one result per message in input order. */
         BatchPublished: {
@@ -1403,6 +1413,10 @@ export interface components {
              * @description Time to live for queue subscriptions, in milliseconds.
              */
             ttl_ms?: number;
+            /** @description W3C trace context. */
+            traceparent?: string;
+            /** @description W3C trace context, vendor part. */
+            tracestate?: string;
         };
         /** @description A partition. Its records are `[start, end)`. */
         Partition: {
@@ -4518,6 +4532,10 @@ export interface operations {
                 "Producer-Seq"?: number;
                 /** @description RFC 9530, `sha-256`: verified against the body. */
                 "Content-Digest"?: string;
+                /** @description W3C trace context; stored with each line and event that names none. Record batches are stored as they are. */
+                traceparent?: string;
+                /** @description W3C trace context; stored with it. */
+                tracestate?: string;
                 /** @description `return=minimal`: headers only, with 204 instead of 200 and 201. */
                 Prefer?: string;
             };

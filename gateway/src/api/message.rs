@@ -122,6 +122,14 @@ pub struct BatchLine<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub ttl_ms: Option<u64>,
+    /// W3C trace context; the request's by default.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    pub traceparent: Option<String>,
+    /// W3C trace context, vendor part; the request's by default, unless `traceparent` is given.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    pub tracestate: Option<String>,
 }
 
 /// `null` is a value too.

@@ -10,7 +10,7 @@ use axum::body::Body;
 use axum::response::Response;
 use bytes::Bytes;
 use futures_util::FutureExt as _;
-use http::header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE, RETRY_AFTER};
+use http::header::{ACCEPT_ENCODING, ALLOW, CACHE_CONTROL, CONTENT_TYPE, RETRY_AFTER};
 use http::{HeaderMap, HeaderValue, Method, Request, StatusCode};
 use parking_lot::Mutex;
 use prometheus::{IntCounterVec, Registry};
@@ -473,6 +473,10 @@ fn problem_response(mut problem: Problem, request_id: &str) -> Response {
     }
     if let Some(Ok(methods)) = problem.allow.as_deref().map(HeaderValue::from_str) {
         headers.insert(ALLOW, methods);
+    }
+    if problem.status == 415 && problem.field.as_deref() == Some("Content-Encoding") {
+        // What is understood instead (RFC 9110, section 15.5.16).
+        headers.insert(ACCEPT_ENCODING, HeaderValue::from_static("identity"));
     }
     if problem.status == 401 {
         headers.insert(http::header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));

@@ -28,8 +28,8 @@ pub(super) fn event(
     Ok(NewRecord { key: key.or(stored.key), ..stored })
 }
 
-/// An array of events.
-pub(super) fn batch(body: &Bytes) -> Result<Vec<NewRecord>, Problem> {
+/// An array of events; `headers` are stored with each.
+pub(super) fn batch(body: &Bytes, headers: impl Fn() -> HeadersBuilder) -> Result<Vec<NewRecord>, Problem> {
     let events: Vec<Attributes<'_>> = serde_json::from_slice(body).map_err(|error| malformed(&error))?;
     if events.len() > HTTP_BATCH_RECORDS_MAX as usize {
         let limit = u64::from(HTTP_BATCH_RECORDS_MAX);
@@ -38,7 +38,7 @@ pub(super) fn batch(body: &Bytes) -> Result<Vec<NewRecord>, Problem> {
     let numbered = events.into_iter().enumerate();
     numbered
         .map(|(place, event)| {
-            record(body, event, HeadersBuilder::default())
+            record(body, event, headers())
                 .map_err(|why| Problem::new(ErrorCode::Malformed, format!("event {place}: {why}")))
         })
         .collect()
@@ -132,7 +132,7 @@ mod tests {
             headers.contains(&("ce-id", b"7" as &[u8])) && headers.contains(&("ce-n", b"3")),
             "{headers:?}"
         );
-        assert_eq!(batch(&format!("[{EVENT},{EVENT}]").into()).unwrap().len(), 2);
+        assert_eq!(batch(&format!("[{EVENT},{EVENT}]").into(), Default::default).unwrap().len(), 2);
     }
 
     #[test]
@@ -159,7 +159,7 @@ mod tests {
             ),
             ("{}", "not a CloudEvent"),
         ] {
-            let problem = batch(&Bytes::copy_from_slice(text.as_bytes())).unwrap_err();
+            let problem = batch(&Bytes::copy_from_slice(text.as_bytes()), Default::default).unwrap_err();
             assert!(problem.detail.contains(why), "{text}: {}", problem.detail);
         }
     }
