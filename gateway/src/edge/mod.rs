@@ -7,6 +7,7 @@
 //!              redrive), outputs (what a settle publishes), removal (purge, trim)
 //!   input      bodies and headers as records       record    records as JSON and answers
 //!   confirm    what requests and answers say of confirms      encoding  compressed payloads
+//!   attribute  attributes of CloudEvents in headers
 //! ```
 //!
 //! Below the console's prefix, `console` answers before the table is asked.
@@ -14,6 +15,7 @@
 //! The operation table ([`crate::api::operations`]) is the router: what it does not hold is not served, and nothing
 //! is served before it was authorised.
 
+mod attribute;
 mod body;
 mod confirm;
 mod console;

@@ -11,6 +11,7 @@ use http::{HeaderName, HeaderValue};
 use weir_protocol::batch::{Record as Stored, Reserved};
 use weir_protocol::ids::PartitionId;
 
+use super::attribute;
 use super::input::{essence, rfc3339};
 use crate::api::Record;
 use crate::storage::Topic;
@@ -132,8 +133,12 @@ pub(super) fn response(record: &Stored, decoded: Option<Body>) -> Response {
         headers.insert("message-key", value);
     }
     for (name, value) in record.headers.user() {
-        let name = if name.starts_with("ce-") { name.to_owned() } else { format!("message-header-{name}") };
-        if let (Ok(name), Ok(value)) = (HeaderName::try_from(name), HeaderValue::from_bytes(value)) {
+        let (name, value) = if name.starts_with(attribute::PREFIX) {
+            (name.to_owned(), HeaderValue::try_from(attribute::encoded(value)))
+        } else {
+            (format!("message-header-{name}"), HeaderValue::from_bytes(value))
+        };
+        if let (Ok(name), Ok(value)) = (HeaderName::try_from(name), value) {
             headers.append(name, value);
         }
     }

@@ -50,10 +50,15 @@ fn malformed(error: &serde_json::Error) -> Problem {
 
 fn record(body: &Bytes, mut event: Attributes<'_>, mut headers: HeadersBuilder) -> Result<NewRecord, String> {
     let (data, encoded) = (event.remove("data"), event.remove("data_base64"));
+    // An attribute that is null is one that is not there (JSON format, section 2.1).
+    event.retain(|_, value| value.get() != "null");
     let content_type =
         event.remove("datacontenttype").map(|value| text("datacontenttype", value)).transpose()?;
     if let Some(missing) = REQUIRED.into_iter().find(|name| !event.contains_key(*name)) {
         return Err(format!("the attribute {missing} is missing"));
+    }
+    if let Some(empty) = REQUIRED.into_iter().find(|name| event[*name].get() == r#""""#) {
+        return Err(format!("the attribute {empty} is empty"));
     }
     // Data of an event that does not say so is JSON; of what encoded bytes are, nothing is known.
     let unnamed = (content_type.is_none() && data.is_none()).then_some(Unnamed::Bytes);
@@ -136,6 +141,14 @@ mod tests {
     }
 
     #[test]
+    fn an_attribute_that_is_null_is_not_there() {
+        let text = r#"{"specversion":"1.0","id":"7","source":"/s","type":"t","subject":null,"data":null}"#;
+        let record = event(&Bytes::from_static(text.as_bytes()), Default::default()).unwrap();
+        assert!(record.headers.user().all(|(name, _)| name != "ce-subject"));
+        assert_eq!(&record.value[..], b"null", "data may be null");
+    }
+
+    #[test]
     fn the_requests_own_key_and_headers_are_stored_too() {
         let mut around = HeadersBuilder::default();
         around.user("trace", b"1").unwrap();
@@ -150,6 +163,12 @@ mod tests {
     fn what_is_no_event_is_refused_with_its_place() {
         for (text, why) in [
             (r#"[{"specversion":"1.0","id":"1","source":"s"}]"#, "event 0: the attribute type"),
+            (
+                r#"[{"specversion":"1.0","id":"","source":"s","type":"t"}]"#,
+                "event 0: the attribute id is empty",
+            ),
+            (r#"[{"specversion":"1.0","id":"1","source":"","type":"t"}]"#, "the attribute source is empty"),
+            (r#"[{"specversion":"1.0","id":"1","source":"s","type":null}]"#, "the attribute type is missing"),
             (r#"[{"specversion":"0.3","id":"1","source":"s","type":"t"}]"#, "1.0 is understood"),
             (r#"[{"specversion":"1.0","id":{},"source":"s","type":"t"}]"#, "id is not a text"),
             (r#"[{"specversion":"1.0","id":"1","source":"s","type":"t","Bad":1}]"#, "no attribute name"),
