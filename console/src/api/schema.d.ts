@@ -1866,8 +1866,12 @@ export interface components {
             key?: string;
             /** @description Its key in Base64, if it is not UTF-8. */
             key_base64?: string;
-            /** @description User headers. */
+            /** @description User headers whose values are UTF-8. */
             headers?: {
+                [key: string]: string;
+            };
+            /** @description Those whose values are not, in Base64. */
+            headers_b64?: {
                 [key: string]: string;
             };
             /** @description Content type of the payload. */

@@ -28,9 +28,13 @@ pub struct Record {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub key_base64: Option<String>,
-    /// User headers.
+    /// User headers whose values are UTF-8.
     #[serde(default)]
     pub headers: BTreeMap<String, String>,
+    /// Those whose values are not, in Base64.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    #[schema(required = false)]
+    pub headers_b64: BTreeMap<String, String>,
     /// Content type of the payload.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
