@@ -255,6 +255,20 @@ fn what_is_stored_with_a_message_is_in_its_line_as_the_api_has_it() {
 }
 
 #[test]
+fn what_is_published_can_be_waited_for_until_it_is_archived() {
+    let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let store = format!("file://{}", dir.path().join("objects").display());
+    let product = Product::start_with(dir.path(), "127.0.0.1:0", &["--object-store", &store]);
+    let publish = ["--json", "pub", "t", "hello", "--create", "--confirm", "archived"];
+    let said: serde_json::Value = serde_json::from_str(&succeeded(&run(&product, &publish))).unwrap();
+    assert_eq!(said["confirmed"], 1, "{said}");
+    let (_dir, without) = self::product();
+    let refused = run(&without, &publish);
+    let error = String::from_utf8_lossy(&refused.stderr);
+    assert!(!refused.status.success() && error.contains("level_unavailable"), "{error}");
+}
+
+#[test]
 fn what_cannot_be_followed_says_why() {
     let (_dir, product) = product();
     for (args, expected) in [
