@@ -1,6 +1,8 @@
 //! What operators rely on: what is measured and published, being drained, and a journal that is full.
 #![expect(dead_code, reason = "each test uses a part of the product's client")]
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+// The list of limits is one literal.
+#![recursion_limit = "256"]
 
 mod product;
 
@@ -37,7 +39,7 @@ fn the_gateway_publishes_every_limit_that_it_holds_its_clients_to() {
             "lease_ms": 12 * 3600 * 1000, "pull_records": 10_000, "pull_bytes": 4 << 20, "settle_leases": 10_000,
             "settle_bytes": 2 << 20, "settle_outputs": 1_000, "settle_output_bytes": 3 << 20,
             "settle_publish_bytes": 6 << 20, "settle_reason_bytes": 1024, "holder_bytes": 255, "unacked": 1_000_000,
-            "backoff_steps": 32
+            "backoff_steps": 32, "filter_bytes": 1024, "filter_depth": 16, "redrive_records": 10_000
         })
     );
 }
@@ -67,6 +69,26 @@ fn what_is_published_is_what_is_refused() {
         http.request("GET /v1", &headers, b"").unwrap().status
     };
     assert_eq!((fields(limit("request_headers")), fields(limit("request_headers") + 1)), (200, 431));
+    let mut filtered = |filter: &str| {
+        let filter: String = filter.bytes().map(|byte| format!("%{byte:02X}")).collect();
+        http.request(&format!("GET /v1/topics/t/messages?filter={filter}"), &[], b"").unwrap().status
+    };
+    let mut long = |bytes: u64| {
+        let text = "x".repeat(usize::try_from(bytes).unwrap() - "key == ''".len());
+        filtered(&format!("key == '{text}'"))
+    };
+    assert_eq!((long(limit("filter_bytes")), long(limit("filter_bytes") + 1)), (200, 400));
+    let mut deep = |depth: u64| {
+        let depth = usize::try_from(depth).unwrap();
+        filtered(&format!("{}key == ''{}", "(".repeat(depth), ")".repeat(depth)))
+    };
+    assert_eq!((deep(limit("filter_depth")), deep(limit("filter_depth") + 1)), (200, 400));
+    http.request("PUT /v1/subscriptions/s", &[], br#"{"mode":"queue","topics":["t"]}"#).unwrap();
+    let mut redriven = |max: u64| {
+        let body = json!({"max": max}).to_string();
+        http.request("POST /v1/subscriptions/s:redrive", &[], body.as_bytes()).unwrap().status
+    };
+    assert_eq!((redriven(limit("redrive_records")), redriven(limit("redrive_records") + 1)), (200, 400));
 }
 
 /// The values of a metric, by its labels.

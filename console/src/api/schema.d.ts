@@ -1314,6 +1314,21 @@ export interface components {
              * @description Most subscriptions with a pattern in one namespace, of those at home in one shard.
              */
             subscription_patterns: number;
+            /**
+             * Format: int64
+             * @description Longest filter.
+             */
+            filter_bytes: number;
+            /**
+             * Format: int32
+             * @description Most levels of parentheses and `not` in a filter.
+             */
+            filter_depth: number;
+            /**
+             * Format: int32
+             * @description Most messages that one redrive takes.
+             */
+            redrive_records: number;
         };
         /**
          * @description Where a message stands for a subscription.
