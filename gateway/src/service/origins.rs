@@ -12,7 +12,8 @@ use weir_protocol::ids::Name;
 use super::ServiceError;
 use super::namespaces::Namespaces;
 
-/// How long what was read of all namespaces counts: pages that nobody knows cannot make storage read them more often.
+/// How long what was read of all namespaces counts: pages that nobody knows make storage read them about so often. Those that
+/// come while it is read read it, too.
 const FRESH: Duration = Duration::from_secs(1);
 /// Namespaces read at once: each is as long as a configuration may be, and together they fit an answer of a node.
 const PAGE: u32 = 50;
