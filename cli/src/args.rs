@@ -222,7 +222,7 @@ pub(crate) struct PubArgs {
     #[arg(long, value_name = "TYPE")]
     pub(crate) content_type: Option<String>,
     /// Level to wait for [default: the topic's]
-    #[arg(long, value_name = "LEVEL", value_parser = ["none", "memory", "durable", "quorum"])]
+    #[arg(long, value_name = "LEVEL", value_parser = ["none", "memory", "durable", "quorum", "archived"])]
     pub(crate) confirm: Option<String>,
     /// Go on where an earlier run of the same command stopped: what the topic has is skipped
     #[arg(long, requires = "lines")]

@@ -144,7 +144,7 @@ impl FileConfig {
                 };
                 let Some(typed) = typed else {
                     bail!(
-                        "{}: {section}.{key} is not a text, integer or boolean, or a list of these",
+                        "{}: {section}.{key} is not a text, number or boolean, or a list of these",
                         path.display()
                     );
                 };
@@ -280,6 +280,8 @@ fn text_of(value: toml::Value) -> Option<String> {
     match value {
         toml::Value::String(text) => Some(text),
         toml::Value::Integer(number) => Some(number.to_string()),
+        // With its point, so that it is no integer either.
+        toml::Value::Float(number) if number.is_finite() => Some(format!("{number:?}")),
         toml::Value::Boolean(flag) => Some(flag.to_string()),
         _ => None,
     }

@@ -3,14 +3,17 @@
 #![expect(dead_code, reason = "each test uses a part of the product's client")]
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod frames;
 mod product;
 
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
 use std::time::Duration;
 
+use frames::FrameSocket;
 use product::{Answer, Connection, Product};
 use serde_json::{Value, json};
+use weir_protocol::ws::{ClientFrame, Hello, Limit, Open, Pub, RawJson, ServerFrame, Sub};
 
 fn start(options: &[&str]) -> (tempfile::TempDir, Product, Connection) {
     let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
@@ -69,6 +72,107 @@ fn a_websocket_of_a_foreign_page_or_under_a_foreign_name_is_refused_with_a_probl
         [("localhost", ""), ("localhost", "https://app.example"), ("127.0.0.1", "http://localhost:3000")]
     {
         assert_eq!(shake(host, origin).0, 101, "{host} {origin}");
+    }
+}
+
+const SHOP: Option<&str> = Some("https://shop.example");
+
+/// A socket of a page of `origin`, after its `hello`.
+async fn socket_of(product: &Product, origin: Option<&str>) -> FrameSocket {
+    let mut socket =
+        FrameSocket::connect_from(origin, &product.address, "weir.v1.json").await.expect("it may connect");
+    socket.send(0, ClientFrame::Hello(Hello { v: 1, ..Hello::default() })).await;
+    assert!(matches!(socket.next().await.1, ServerFrame::Welcome(_)));
+    socket
+}
+
+fn open(ns: &str) -> ClientFrame {
+    ClientFrame::Open(Open { ns: Some(ns.into()), topic: "from-a-page".into(), ..Open::default() })
+}
+
+fn sub(ns: &str, topic: Option<&str>, sub: Option<&str>) -> ClientFrame {
+    let limit = Limit { msgs: 10, bytes: 1 << 20 };
+    let from = topic.map(|_| "earliest".parse().unwrap());
+    let (ns, topic, sub) = (Some(ns.to_owned()), topic.map(str::to_owned), sub.map(str::to_owned));
+    ClientFrame::Sub(Sub { ns, topic, sub, from, limit, ..Sub::default() })
+}
+
+/// The code of the `err` that comes next on `ch`; credit, and what is told of other channels, is passed over.
+async fn refusal(socket: &mut FrameSocket, ch: u16) -> String {
+    loop {
+        match socket.next().await {
+            (_, ServerFrame::PubLimit(_) | ServerFrame::Confirm(_) | ServerFrame::CaughtUp(_)) => {}
+            (number, ServerFrame::Err(refused)) if number.0 == ch => {
+                let problem: Value = serde_json::from_str(refused.problem.get()).unwrap();
+                assert_eq!(problem["outcome"], "none", "{problem}");
+                return problem["code"].as_str().unwrap().to_owned();
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_page_that_a_namespace_lists_has_a_websocket_to_that_namespace_and_no_other() {
+    let (_dir, product, mut http) = start(&["--allow-origin", "https://app.example"]);
+    let mut send = |line: &str, body: &[u8]| http.request(line, &[], body).unwrap();
+    for (name, origins) in [("shop", "\"https://shop.example\""), ("other", "\"https://other.example\"")] {
+        let config = format!("{{\"auto_create\":true,\"cors_origins\":[{origins}]}}");
+        assert_eq!(send(&format!("PUT /v1/ns/{name}"), config.as_bytes()).status, 201);
+    }
+    send("PUT /v1/ns/other/topics/there", b"{}");
+    send("PUT /v1/ns/other/subscriptions/work", br#"{"mode":"queue","topics":["there"]}"#);
+    let stranger = FrameSocket::connect_from(Some("https://evil.example"), &product.address, "weir.v1.json");
+    assert_eq!(stranger.await.err(), Some(403));
+
+    let mut page = socket_of(&product, SHOP).await;
+    page.send(1, open("shop")).await;
+    assert!(matches!(page.next().await.1, ServerFrame::Opened(_)));
+    let data = RawJson::from_text("\"paid\"");
+    page.send(1, ClientFrame::Pub(Pub { seq: 0, data, ..Pub::default() })).await;
+    page.send(2, sub("shop", Some("from-a-page"), None)).await;
+    loop {
+        match page.next().await.1 {
+            ServerFrame::Msg(msg) if msg.data.as_ref().map(RawJson::get) == Some("\"paid\"") => break,
+            ServerFrame::Err(refused) => panic!("{refused:?}"),
+            _ => {}
+        }
+    }
+
+    // Whatever it asks of another namespace, one that exists or not, has no effect and is told on its channel.
+    for (ch, ask) in [
+        (3, open("other")),
+        (4, open("default")),
+        (5, sub("other", Some("there"), None)),
+        (6, sub("other", None, Some("work"))),
+        (7, open("nowhere")),
+        (8, sub("nowhere", Some("there"), None)),
+    ] {
+        page.send(ch, ask).await;
+        assert_eq!(refusal(&mut page, ch).await, "origin_forbidden", "channel {ch}");
+    }
+    for path in ["/v1/ns/other/topics/from-a-page", "/v1/topics/from-a-page"] {
+        assert_eq!(send(&format!("GET {path}"), b"").status, 404, "{path}");
+    }
+
+    // A page that the gateway itself knows, and who is no page, may use them all.
+    for origin in [Some("https://app.example"), None] {
+        let mut socket = socket_of(&product, origin).await;
+        for (ch, ns) in [(1, "shop"), (2, "other"), (3, "default")] {
+            socket.send(ch, open(ns)).await;
+            let (_, frame) = socket.next().await;
+            assert!(matches!(frame, ServerFrame::Opened(_)), "{origin:?} {ns}: {frame:?}");
+        }
+    }
+
+    // Once it is not listed any more, it opens nothing more, on a socket from before too.
+    assert_eq!(send("PATCH /v1/ns/shop", br#"{"cors_origins":[]}"#).status, 200);
+    page.send(9, open("shop")).await;
+    assert_eq!(refusal(&mut page, 9).await, "origin_forbidden");
+    let begin = std::time::Instant::now();
+    while FrameSocket::connect_from(SHOP, &product.address, "weir.v1.json").await.is_ok() {
+        assert!(begin.elapsed() < frames::SOON, "it still connects");
+        tokio::time::sleep(Duration::from_millis(100)).await;
     }
 }
 
@@ -176,6 +280,40 @@ fn every_answer_forbids_to_guess_its_type_and_to_embed_it_elsewhere() {
         assert_eq!(answer.status, status, "{line}: {}", answer.text());
         guarded(&answer);
     }
+}
+
+#[test]
+fn an_origin_that_no_browser_sends_is_refused_and_changes_nothing() {
+    let (_dir, _product, mut http) = start(&[]);
+    let mut send = |line: &str, body: &Value| http.request(line, &[], body.to_string().as_bytes()).unwrap();
+    assert_eq!(send("PUT /v1/ns/shop", &json!({"cors_origins": ["https://shop.example"]})).status, 201);
+    let many: Vec<_> = (0..101).map(|n| format!("https://{n}.example")).collect();
+    let listed = [
+        json!(["*"]),
+        json!([""]),
+        json!(["null"]),
+        json!(["shop.example"]),
+        json!(["https://shop.example/"]),
+        json!(["https://Shop.example"]),
+        json!(["https://shop.example:443"]),
+        json!(["not an origin\n"]),
+        json!(["https://shop.example", "https://*.shop.example"]),
+        json!(many),
+    ];
+    for origins in listed {
+        for line in ["PUT /v1/ns/new", "PUT /v1/ns/shop", "PATCH /v1/ns/shop"] {
+            let answer = send(line, &json!({"cors_origins": origins}));
+            let problem = answer.json();
+            let told = (answer.status, &problem["code"], &problem["field"], &problem["outcome"]);
+            let expected = (400, &json!("invalid_config"), &json!("cors_origins"), &json!("none"));
+            assert_eq!(told, expected, "{line} {origins}: {}", answer.text());
+        }
+    }
+    assert_eq!(send("GET /v1/ns/new", &Value::Null).status, 404);
+    let shop = send("GET /v1/ns/shop", &Value::Null).json();
+    assert_eq!((&shop["cors_origins"], &shop["version"]), (&json!(["https://shop.example"]), &json!(1)));
+    let wildcard = send("PATCH /v1/ns/shop", &json!({"cors_origins": ["*"]})).json();
+    assert!(wildcard["detail"].as_str().unwrap().contains("no wildcard"), "{wildcard}");
 }
 
 #[test]

@@ -1,6 +1,8 @@
 //! What operators rely on: what is measured and published, being drained, and a journal that is full.
 #![expect(dead_code, reason = "each test uses a part of the product's client")]
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+// The list of limits is one literal.
+#![recursion_limit = "256"]
 
 mod product;
 
@@ -37,7 +39,7 @@ fn the_gateway_publishes_every_limit_that_it_holds_its_clients_to() {
             "lease_ms": 12 * 3600 * 1000, "pull_records": 10_000, "pull_bytes": 4 << 20, "settle_leases": 10_000,
             "settle_bytes": 2 << 20, "settle_outputs": 1_000, "settle_output_bytes": 3 << 20,
             "settle_publish_bytes": 6 << 20, "settle_reason_bytes": 1024, "holder_bytes": 255, "unacked": 1_000_000,
-            "backoff_steps": 32
+            "backoff_steps": 32, "filter_bytes": 1024, "filter_depth": 16, "redrive_records": 10_000
         })
     );
 }
@@ -67,6 +69,26 @@ fn what_is_published_is_what_is_refused() {
         http.request("GET /v1", &headers, b"").unwrap().status
     };
     assert_eq!((fields(limit("request_headers")), fields(limit("request_headers") + 1)), (200, 431));
+    let mut filtered = |filter: &str| {
+        let filter: String = filter.bytes().map(|byte| format!("%{byte:02X}")).collect();
+        http.request(&format!("GET /v1/topics/t/messages?filter={filter}"), &[], b"").unwrap().status
+    };
+    let mut long = |bytes: u64| {
+        let text = "x".repeat(usize::try_from(bytes).unwrap() - "key == ''".len());
+        filtered(&format!("key == '{text}'"))
+    };
+    assert_eq!((long(limit("filter_bytes")), long(limit("filter_bytes") + 1)), (200, 400));
+    let mut deep = |depth: u64| {
+        let depth = usize::try_from(depth).unwrap();
+        filtered(&format!("{}key == ''{}", "(".repeat(depth), ")".repeat(depth)))
+    };
+    assert_eq!((deep(limit("filter_depth")), deep(limit("filter_depth") + 1)), (200, 400));
+    http.request("PUT /v1/subscriptions/s", &[], br#"{"mode":"queue","topics":["t"]}"#).unwrap();
+    let mut redriven = |max: u64| {
+        let body = json!({"max": max}).to_string();
+        http.request("POST /v1/subscriptions/s:redrive", &[], body.as_bytes()).unwrap().status
+    };
+    assert_eq!((redriven(limit("redrive_records")), redriven(limit("redrive_records") + 1)), (200, 400));
 }
 
 /// The values of a metric, by its labels.
@@ -176,7 +198,36 @@ fn a_gateway_that_drains_says_that_it_is_not_ready() {
     asking.read_to_string(&mut answer).unwrap();
     assert!(answer.starts_with("HTTP/1.1 503 "), "{answer}");
     assert!(answer.contains("\"code\":\"draining\""), "{answer}");
+    assert!(answer.to_ascii_lowercase().contains("\r\nretry-after: 1\r\n"), "{answer}");
+    assert!(answer.contains("\"retry_after_ms\":1000"), "{answer}");
     assert!(stopping.join().unwrap(), "it stopped by itself");
+}
+
+#[test]
+fn who_finds_no_room_is_told_when_to_come_again_and_what_the_budget_is() {
+    let dir = scratch();
+    let product = Product::start_with(dir.path(), "127.0.0.1:0", &["--request-bytes-max", "10MiB"]);
+    // A body that is nearly all there is room for, and never ends.
+    let mut greedy = TcpStream::connect(&product.address).unwrap();
+    let head = "POST /v1/topics/t/messages:batch HTTP/1.1\r\nHost: localhost\r\n\
+                Content-Type: application/x-ndjson\r\nContent-Length: 10485760\r\n\r\n";
+    greedy.write_all(head.as_bytes()).unwrap();
+    greedy.write_all(&vec![b' '; (10 << 20) - 1_000]).unwrap();
+    let mut http = Connection::open(&product.address).unwrap();
+    let start = Instant::now();
+    loop {
+        let metrics = http.request("GET /metrics", &[], b"").unwrap().text();
+        if values(&metrics, "weir_gateway_request_bytes")[0].1 > f64::from((10 << 20) - 2_000) {
+            break;
+        }
+        assert!(start.elapsed() < SOON, "it is not held");
+    }
+    let refused = http.request("POST /v1/topics/t/messages", &[], &[b'x'; 2_000]).unwrap();
+    assert_eq!((refused.status, &refused.json()["code"]), (429, &json!("busy")), "{}", refused.text());
+    assert_eq!(refused.header("retry-after"), Some("1"));
+    let policy = refused.header("ratelimit-policy").unwrap();
+    assert!(policy.starts_with("\"pub\";q=") && policy.ends_with(";qu=\"content-bytes\""), "{policy}");
+    assert!(refused.header("ratelimit").unwrap().starts_with("\"pub\";r="));
 }
 
 #[test]

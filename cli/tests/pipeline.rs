@@ -218,6 +218,57 @@ fn keys_come_from_json_and_bad_input_is_named_with_what_is_confirmed() {
 }
 
 #[test]
+fn what_is_stored_with_a_message_is_in_its_line_as_the_api_has_it() {
+    let (_dir, product) = product();
+    let mut http = product::Connection::open(&product.address).unwrap();
+    let stored = [
+        ("Content-Type", "text/plain"),
+        ("Content-Encoding", "x-none"),
+        ("Content-Digest", "sha-256=:LPJNul+wow4m6DsqxbninhsWHlwfp0JecwQzYpOLmCQ=:"),
+        ("Deliver-Delay-Ms", "86400000"),
+        ("Message-TTL-Ms", "60000"),
+        ("Message-Header-X", "y"),
+        ("traceparent", "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"),
+        ("tracestate", "a=b"),
+    ];
+    assert_eq!(http.request("POST /v1/topics/t/messages", &stored, b"hello").unwrap().status, 201);
+    let mut request = b"POST /v1/topics/t/messages HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1\r\n\
+                        Message-Header-Cafe: caf\xe9\r\nMessage-Header-Tea: t\xc3\xa9\r\nConnection: close\r\n\r\nx"
+        .as_slice();
+    let mut raw = std::net::TcpStream::connect(&product.address).unwrap();
+    std::io::copy(&mut request, &mut raw).unwrap();
+    let mut answer = String::new();
+    raw.read_to_string(&mut answer).unwrap();
+    assert!(answer.starts_with("HTTP/1.1 201"), "{answer}");
+    let lines = succeeded(&run(&product, &["--json", "sub", "t", "--from", "earliest", "--no-follow"]));
+    let lines: Vec<serde_json::Value> =
+        lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let page = http.request("GET /v1/topics/t/messages", &[], b"").unwrap().json();
+    for (line, of_the_api) in lines.iter().zip(page["messages"].as_array().unwrap()) {
+        let mut expected = of_the_api.clone();
+        expected["topic"] = "t".into();
+        assert_eq!(*line, expected);
+    }
+    assert_eq!((lines.len(), lines[0].as_object().unwrap().len()), (2, 13), "{lines:?}");
+    assert_eq!(lines[1]["headers_b64"], serde_json::json!({"cafe": "Y2Fm6Q=="}));
+    assert_eq!(lines[1]["headers"], serde_json::json!({"tea": "té"}));
+}
+
+#[test]
+fn what_is_published_can_be_waited_for_until_it_is_archived() {
+    let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let store = format!("file://{}", dir.path().join("objects").display());
+    let product = Product::start_with(dir.path(), "127.0.0.1:0", &["--object-store", &store]);
+    let publish = ["--json", "pub", "t", "hello", "--create", "--confirm", "archived"];
+    let said: serde_json::Value = serde_json::from_str(&succeeded(&run(&product, &publish))).unwrap();
+    assert_eq!(said["confirmed"], 1, "{said}");
+    let (_dir, without) = self::product();
+    let refused = run(&without, &publish);
+    let error = String::from_utf8_lossy(&refused.stderr);
+    assert!(!refused.status.success() && error.contains("level_unavailable"), "{error}");
+}
+
+#[test]
 fn what_cannot_be_followed_says_why() {
     let (_dir, product) = product();
     for (args, expected) in [

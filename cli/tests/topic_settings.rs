@@ -75,6 +75,24 @@ fn a_topics_content_type_is_that_of_messages_that_name_none() {
 }
 
 #[test]
+fn a_content_type_that_is_none_is_refused_by_name_and_changes_nothing() {
+    let (_dir, _product, mut http) = start(&[]);
+    let text = json!({"content_type": "text/plain; charset=utf-8"}).to_string();
+    assert_eq!(http.request("PUT /v1/topics/t", &[], text.as_bytes()).unwrap().status, 201);
+    for none in ["", "json", "not a type\nx", "text/plain; charset", &"x/".repeat(200)] {
+        let body = json!({"content_type": none}).to_string();
+        for line in ["PUT /v1/topics/new", "PATCH /v1/topics/t"] {
+            let answer = http.request(line, &[], body.as_bytes()).unwrap();
+            assert_eq!(code(&answer), refused(400, "invalid_config", "content_type"), "{line} {none:?}");
+        }
+    }
+    assert_eq!(http.request("GET /v1/topics/new", &[], b"").unwrap().status, 404);
+    let topic = http.request("GET /v1/topics/t", &[], b"").unwrap().json();
+    let kept = (&topic["config"]["content_type"], &topic["version"]);
+    assert_eq!(kept, (&json!("text/plain; charset=utf-8"), &json!(1)));
+}
+
+#[test]
 fn what_would_have_no_effect_is_refused_by_name_and_changes_nothing() {
     let (_dir, _product, mut http) = start(&[]);
     assert_eq!(http.request("PUT /v1/topics/t", &[], b"{}").unwrap().status, 201);
@@ -171,6 +189,52 @@ fn what_is_stored_with_a_message_is_given_back_with_it() {
         }
     };
     assert_eq!(of(&event), all);
+}
+
+#[test]
+fn what_stands_around_a_batch_has_an_effect_or_is_refused_by_name() {
+    let (_dir, _product, mut http) = start(&[]);
+    assert_eq!(http.request("PUT /v1/topics/t", &[], b"{}").unwrap().status, 201);
+    let batch = "POST /v1/topics/t/messages:batch";
+    let refusals = [
+        ("Message-Key", "k", "message-key"),
+        ("Message-Header-X", "y", "message-header-x"),
+        ("Message-TTL-Ms", "5", "message-ttl-ms"),
+        ("Deliver-At", "2999-01-01T00:00:00Z", "deliver-at"),
+        ("Deliver-Delay-Ms", "5", "deliver-delay-ms"),
+        ("ce-id", "7", "ce-id"),
+    ];
+    for (name, value, field) in refusals {
+        let answer = http.request(batch, &[LINES, (name, value)], b"{\"data\":1}").unwrap();
+        assert_eq!(code(&answer), refused(400, "invalid_header", field), "{name}");
+    }
+    let event = br#"{"specversion":"1.0","id":"1","source":"/s","type":"t","data":1}"#;
+    let events = [("Content-Type", "application/cloudevents+json"), ("Content-Encoding", "gzip")];
+    for (line, headers) in [
+        (batch, [LINES, ("Content-Encoding", "gzip")]),
+        (batch, events),
+        ("POST /v1/topics/t/messages", events),
+    ] {
+        let answer = http.request(line, &headers, event).unwrap();
+        assert_eq!(code(&answer), refused(415, "unsupported_media_type", "Content-Encoding"), "{line}");
+        assert_eq!(answer.header("accept-encoding"), Some("identity"), "{line}");
+    }
+    assert_eq!(messages(&mut http, "t"), [] as [Value; 0], "nothing had an effect");
+
+    // The trace of the request is that of each message that names none.
+    let parent = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
+    let own = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
+    let traced = [LINES, ("traceparent", parent), ("tracestate", "a=b"), ("Content-Encoding", "identity")];
+    let lines = format!("{{\"data\":1}}\n{{\"data\":2,\"traceparent\":\"{own}\"}}\n");
+    assert_eq!(http.request(batch, &traced, lines.as_bytes()).unwrap().status, 200);
+    let one_event = [("Content-Type", "application/cloudevents+json"), traced[1], traced[2], ("ce-id", "1")];
+    assert_eq!(http.request(batch, &one_event, event).unwrap().status, 200);
+    let found = messages(&mut http, "t");
+    let of = |place: usize| (found[place]["traceparent"].as_str(), found[place]["tracestate"].as_str());
+    assert_eq!(
+        [of(0), of(1), of(2)],
+        [(Some(parent), Some("a=b")), (Some(own), None), (Some(parent), Some("a=b"))]
+    );
 }
 
 /// A time to come, as messages tell it.

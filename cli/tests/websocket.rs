@@ -424,7 +424,10 @@ async fn what_is_said_of_a_message_is_delivered_with_it_and_its_topic_says_the_r
     let publish = |seq, publish: Pub| ClientFrame::Pub(Pub { seq, ..publish });
     let data = |text| Pub { data: RawJson::from_text(text), ..Pub::default() };
     client.send(1, publish(0, Pub { deliver_at: Some(soon), ttl_ms: Some(7), ..data("\"a\"") })).await;
-    client.send(1, publish(1, Pub { b64: Some("Yg==".into()), ..Pub::default() })).await;
+    let parent = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
+    let (traceparent, tracestate) = (Some(parent.to_owned()), Some("c=d".to_owned()));
+    let traced = Pub { b64: Some("Yg==".into()), traceparent, tracestate, ..Pub::default() };
+    client.send(1, publish(1, traced)).await;
     client.send(1, publish(2, Pub { ct: Some("application/json".into()), ..data("\"c\"") })).await;
     client.confirmed(2).await;
     client.send(1, publish(3, data("{}"))).await;
@@ -433,7 +436,6 @@ async fn what_is_said_of_a_message_is_delivered_with_it_and_its_topic_says_the_r
         other => panic!("{other:?}"),
     }
     let digest = "sha-256=:LPJNul+wow4m6DsqxbninhsWHlwfp0JecwQzYpOLmCQ=:";
-    let parent = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
     let headers = [("Content-Digest", digest), ("traceparent", parent), ("tracestate", "a=b")];
     let posted = http.request("POST /v1/topics/notes/messages", &headers, b"hello").unwrap();
     assert_eq!(posted.status, 201, "{}", posted.text());
@@ -455,6 +457,19 @@ async fn what_is_said_of_a_message_is_delivered_with_it_and_its_topic_says_the_r
     assert_eq!((found[1].deliver_at, found[1].ttl_ms), (None, None));
     let texts = [&found[3].digest, &found[3].traceparent, &found[3].tracestate].map(|it| it.as_deref());
     assert_eq!(texts, [Some(digest), Some(parent), Some("a=b")]);
+    let trace = [&found[1].traceparent, &found[1].tracestate].map(|it| it.as_deref());
+    assert_eq!(trace, [Some(parent), Some("c=d")]);
+    client.send(1, publish(4, Pub { traceparent: Some("a\nb".into()), ..data("\"e\"") })).await;
+    loop {
+        match client.next().await.1 {
+            ServerFrame::Reject(reject) => {
+                assert!(reject.problem.get().contains("traceparent"), "{reject:?}");
+                break;
+            }
+            ServerFrame::CaughtUp(_) => {}
+            other => panic!("{other:?}"),
+        }
+    }
 }
 
 #[tokio::test]

@@ -12,7 +12,7 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use weir_transport::{MetricsCollector, Side};
 
-use crate::api::openapi;
+use crate::api::{never_sent, openapi};
 use crate::auth::{Authenticator, LoopbackAuthenticator, OpenAuthenticator};
 use crate::config::GatewayConfig;
 use crate::edge::{BodyBudget, Console, Edge, QueueCounts};
@@ -48,6 +48,14 @@ pub enum StartError {
     ConsolePrefix {
         /// The prefix.
         prefix: String,
+        /// What is wrong with it.
+        reason: &'static str,
+    },
+    /// An origin of the allow-list that no browser sends.
+    #[error("the origin {origin:?} cannot be allowed: {reason}")]
+    Origin {
+        /// The origin.
+        origin: String,
         /// What is wrong with it.
         reason: &'static str,
     },
@@ -104,12 +112,7 @@ impl Gateway {
     pub async fn start_in(config: GatewayConfig, around: Surroundings) -> Result<RunningGateway, StartError> {
         let Surroundings { registry, authenticator, dial } = around;
         let authenticator = authenticator.unwrap_or_else(|| for_development(&config));
-        if !config.listen.ip().is_loopback()
-            && !config.insecure_public
-            && !authenticator.demands_credentials()
-        {
-            return Err(StartError::Public(config.listen));
-        }
+        check(&config, &*authenticator)?;
         let console = Console::new(&config.console_prefix)
             .map_err(|reason| StartError::ConsolePrefix { prefix: config.console_prefix.clone(), reason })?;
         let requests = (
@@ -219,6 +222,16 @@ impl RunningGateway {
     }
 }
 
+/// Refuses what would let in everybody, or nobody.
+fn check(config: &GatewayConfig, authenticator: &dyn Authenticator) -> Result<(), StartError> {
+    let is_public = !config.listen.ip().is_loopback();
+    if is_public && !config.insecure_public && !authenticator.demands_credentials() {
+        return Err(StartError::Public(config.listen));
+    }
+    let refused = config.origins.iter().find_map(|origin| Some((origin.clone(), never_sent(origin)?)));
+    refused.map_or(Ok(()), |(origin, reason)| Err(StartError::Origin { origin, reason }))
+}
+
 /// Counters by labels, registered.
 fn counters<const N: usize>(
     registry: &Registry,
@@ -270,4 +283,18 @@ fn service_config(config: &GatewayConfig) -> ServiceConfig {
         ..ReadConfig::default()
     };
     ServiceConfig { publish, read }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn an_allow_list_that_lets_nobody_in_is_no_start() {
+        let origins = vec!["https://app.example".to_owned(), "https://app.example/".to_owned()];
+        let listen = SocketAddr::from(([127, 0, 0, 1], 0));
+        let config = GatewayConfig { listen, origins, ..GatewayConfig::default() };
+        let refused = Gateway::start(config, Registry::new()).await.err().unwrap();
+        assert!(refused.to_string().contains("https://app.example/"), "{refused}");
+    }
 }

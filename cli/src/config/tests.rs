@@ -22,13 +22,28 @@ fn flags_win_over_the_file_and_the_file_over_defaults() {
 }
 
 #[test]
+fn a_price_is_a_number() {
+    let (_dir, read) = file(
+        "[dev]\nprice_stored_gib_month = 0.023\nprice_thousand_puts = 2\nprice_thousand_gets = \"0.5\"\n",
+    );
+    let matches = read.unwrap().command().unwrap().try_get_matches_from(["weir", "dev"]).unwrap();
+    let dev = matches.subcommand_matches("dev").unwrap();
+    let names = ["price_stored_gib_month", "price_thousand_puts", "price_thousand_gets"];
+    assert_eq!(names.map(|name| dev.get_one::<f64>(name).copied()), [Some(0.023), Some(2.0), Some(0.5)]);
+}
+
+#[test]
 fn what_cannot_be_set_is_named() {
     for (text, expected) in [
         ("[dev]\nlissten = \"x\"", "dev.lissten is unknown"),
         ("[server]\nlisten = \"x\"", "server.listen is unknown"),
         ("[dev]\nready_file = \"x\"", "dev.ready_file is unknown"),
         ("listen = \"x\"", "listen stands outside"),
-        ("[dev]\nlisten = 1.5", "dev.listen is not a text"),
+        ("[dev]\nlisten = 1.5", "1.5"),
+        ("[dev]\ndata_shards = 3.0", "3.0"),
+        ("[dev]\nprice_stored_gib_month = inf", "dev.price_stored_gib_month is not a text, number"),
+        ("[dev]\nprice_stored_gib_month = -0.5", "a price is not negative"),
+        ("[dev]\nlisten = 2026-01-31", "dev.listen is not a text"),
         ("[dev]\nlisten = [\"127.0.0.1:1\"]", "dev.listen takes one value"),
         ("[dev]\nhost_name = [[]]", "dev.host_name is not a text"),
         ("[client]\nns = [\"a\"]", "client.ns takes one value"),
@@ -62,6 +77,7 @@ fn what_is_printed_can_be_read_again() {
         "[client]\nns = \"007\"\n[dev]\ndata_shards = 7\ninsecure_public = true\nhost_name = []\n",
         "[client]\nca_cert = 'C:\\a \"b\" # c'\n[dev]\nhost_name = [\"a.example\", \"it's # b\"]\n",
         "[dev]\nallow_origin = \"https://one.example\"\njournal_max = \"1GiB\"\n",
+        "[dev]\nprice_stored_gib_month = 0.023\nprice_thousand_puts = 1\nprice_thousand_gets = 1e-7\n",
         "[node]\nlisten = \"10.0.0.1:7070\"\ncluster_secret = \"/s\"\n[gateway]\nnode = \"10.0.0.1:7070\"\n",
     ] {
         let (_dir, read) = file(text);

@@ -129,7 +129,7 @@ impl<'a> Session<'a> {
             ns: Some(self.connect.namespace.clone()),
             topic: self.args.topic.clone(),
             producer: Some(Producer { id: self.identity.id.clone(), epoch: self.identity.epoch }),
-            confirm: self.args.confirm.as_deref().and_then(level).into_iter().collect(),
+            confirm: self.args.confirm.as_deref().and_then(Level::from_text).into_iter().collect(),
         };
         wire.put(CH, &ClientFrame::Open(open));
         wire.flush().await?;
@@ -279,15 +279,5 @@ fn rejected(seq: u64, problem: &RawJson) -> WireError {
     {
         (WireError::Final(text), Ok(judged)) if judged.outcome == "unknown" => WireError::Lost(text),
         (refusal, _) => refusal,
-    }
-}
-
-fn level(name: &str) -> Option<Level> {
-    match name {
-        "none" => Some(Level::None),
-        "memory" => Some(Level::Memory),
-        "durable" => Some(Level::Durable),
-        "quorum" => Some(Level::Quorum),
-        _ => None,
     }
 }

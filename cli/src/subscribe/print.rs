@@ -3,6 +3,8 @@
 use std::io::{BufWriter, Stdout, Write as _};
 
 use serde::Serialize;
+use time::OffsetDateTime;
+use time::format_description::well_known::Rfc3339;
 use weir_protocol::batch::Record;
 use weir_protocol::ids::PartitionId;
 use weir_protocol::ws::{HeaderMap, Msg, RawJson};
@@ -26,8 +28,24 @@ struct Line<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     key_base64: Option<String>,
     headers: HeaderMap,
+    /// Of those that are not UTF-8.
+    #[serde(skip_serializing_if = "HeaderMap::is_empty")]
+    headers_b64: HeaderMap,
     #[serde(skip_serializing_if = "Option::is_none")]
     content_type: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    content_encoding: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    content_digest: Option<String>,
+    /// RFC 3339.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    deliver_at: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    ttl_ms: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    traceparent: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    tracestate: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     data: Option<RawJson>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -104,13 +122,26 @@ impl Printer {
             key: msg.key,
             key_base64: msg.key_b64,
             headers: msg.h,
+            headers_b64: msg.h_b64,
             content_type: msg.ct,
+            content_encoding: msg.ce,
+            content_digest: msg.digest,
+            deliver_at: msg.deliver_at.and_then(rfc3339),
+            ttl_ms: msg.ttl_ms,
+            traceparent: msg.traceparent,
+            tracestate: msg.tracestate,
             data: msg.data,
             data_base64: msg.b64,
         };
         serde_json::to_writer(&mut self.out, &line)?;
         self.out.write_all(b"\n")
     }
+}
+
+/// A time of milliseconds since the epoch as the API tells it; `None` beyond the year 9999.
+fn rfc3339(ms: u64) -> Option<String> {
+    let time = OffsetDateTime::from_unix_timestamp_nanos(i128::from(ms) * 1_000_000).ok()?;
+    time.format(&Rfc3339).ok()
 }
 
 fn write_prefix(out: &mut impl std::io::Write, topic: &str) -> std::io::Result<()> {

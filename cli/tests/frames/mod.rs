@@ -7,9 +7,9 @@ use bytes::BytesMut;
 use futures_util::{SinkExt, StreamExt};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
-use tokio_tungstenite::tungstenite::Message;
 use tokio_tungstenite::tungstenite::client::IntoClientRequest;
 use tokio_tungstenite::tungstenite::http::HeaderValue;
+use tokio_tungstenite::tungstenite::{Error, Message};
 use tokio_tungstenite::{MaybeTlsStream, WebSocketStream, connect_async};
 use weir_protocol::ws::{Channel, ClientFrame, CloseCode, ServerFrame, binary, json};
 
@@ -27,11 +27,26 @@ pub(crate) struct FrameSocket {
 impl FrameSocket {
     /// Opens one of the form that the subprotocol names; nothing was said yet.
     pub(crate) async fn connect(address: &str, subprotocol: &'static str) -> Self {
+        Self::connect_from(None, address, subprotocol).await.unwrap()
+    }
+
+    /// The same from a page of `origin`; the status of a refusal.
+    pub(crate) async fn connect_from(
+        origin: Option<&str>,
+        address: &str,
+        subprotocol: &'static str,
+    ) -> Result<Self, u16> {
         let mut request = format!("ws://{address}/v1/ws").into_client_request().unwrap();
         request.headers_mut().insert("sec-websocket-protocol", HeaderValue::from_static(subprotocol));
-        let (socket, response) = connect_async(request).await.unwrap();
+        if let Some(origin) = origin {
+            request.headers_mut().insert("origin", origin.parse().unwrap());
+        }
+        let (socket, response) = match connect_async(request).await {
+            Err(Error::Http(refused)) => return Err(refused.status().as_u16()),
+            connected => connected.unwrap(),
+        };
         assert_eq!(response.headers()["sec-websocket-protocol"], subprotocol);
-        Self { socket, is_binary: subprotocol.ends_with("bin"), frames: VecDeque::new() }
+        Ok(Self { socket, is_binary: subprotocol.ends_with("bin"), frames: VecDeque::new() })
     }
 
     /// Sends a frame.

@@ -621,7 +621,7 @@ export interface paths {
         put?: never;
         /**
          * Publish many messages
-         * @description Results are in input order. Lines are `BatchLine` objects, one per line.
+         * @description Results are in input order. Lines are `BatchLine` objects, one per line. Headers of one message (`Message-Key`, `Message-Header-*`, `Message-TTL-Ms`, `Deliver-*`) are refused by name: each message says it itself. Errors: `unsupported_media_type` for a form that is none, and for a `Content-Encoding`.
          *
          *     Needs the grant `publish`.
          */
@@ -760,6 +760,16 @@ export interface components {
              * @default null
              */
             ttl_ms: number;
+            /**
+             * @description W3C trace context; the request's by default.
+             * @default null
+             */
+            traceparent: string;
+            /**
+             * @description W3C trace context, vendor part; the request's by default, unless `traceparent` is given.
+             * @default null
+             */
+            tracestate: string;
         };
         /** @description The answer to a batch, one result per message in input order. */
         BatchPublished: {
@@ -1304,6 +1314,21 @@ export interface components {
              * @description Most subscriptions with a pattern in one namespace, of those at home in one shard.
              */
             subscription_patterns: number;
+            /**
+             * Format: int64
+             * @description Longest filter.
+             */
+            filter_bytes: number;
+            /**
+             * Format: int32
+             * @description Most levels of parentheses and `not` in a filter.
+             */
+            filter_depth: number;
+            /**
+             * Format: int32
+             * @description Most messages that one redrive takes.
+             */
+            redrive_records: number;
         };
         /**
          * @description Where a message stands for a subscription.
@@ -1337,7 +1362,8 @@ export interface components {
              */
             auto_create: boolean;
             /**
-             * @description Browser origins that may use it, exact (`https://app.example`).
+             * @description Browser origins that may use it, as browsers send them: `https://app.example`, `http://10.0.0.7:8080`. There is no
+             *     wildcard.
              * @default []
              */
             cors_origins: string[];
@@ -1357,7 +1383,7 @@ export interface components {
              */
             auto_create: boolean;
             /**
-             * @description Browser origins that may use it.
+             * @description Browser origins that may use it, as browsers send them.
              * @default null
              */
             cors_origins: string[];
@@ -1402,6 +1428,10 @@ export interface components {
              * @description Time to live for queue subscriptions, in milliseconds.
              */
             ttl_ms?: number;
+            /** @description W3C trace context. */
+            traceparent?: string;
+            /** @description W3C trace context, vendor part. */
+            tracestate?: string;
         };
         /** @description A partition. Its records are `[start, end)`. */
         Partition: {
@@ -1854,8 +1884,12 @@ export interface components {
             key?: string;
             /** @description Its key in Base64, if it is not UTF-8. */
             key_base64?: string;
-            /** @description User headers. */
+            /** @description User headers whose values are UTF-8. */
             headers?: {
+                [key: string]: string;
+            };
+            /** @description Those whose values are not, in Base64. */
+            headers_b64?: {
                 [key: string]: string;
             };
             /** @description Content type of the payload. */
@@ -4523,6 +4557,10 @@ export interface operations {
                 "Producer-Seq"?: number;
                 /** @description RFC 9530, `sha-256`: verified against the body. */
                 "Content-Digest"?: string;
+                /** @description W3C trace context; stored with each line and event that names none. Record batches are stored as they are. */
+                traceparent?: string;
+                /** @description W3C trace context; stored with it. */
+                tracestate?: string;
                 /** @description `return=minimal`: headers only, with 204 instead of 200 and 201. */
                 Prefer?: string;
             };

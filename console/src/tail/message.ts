@@ -29,8 +29,14 @@ export function utf8Length(text: string): number {
 }
 
 /** Names of the same fields on the WebSocket and in a read. */
-const WEBSOCKET = { partition: 'p', offset: 'o', headers: 'h', base64: 'b64' };
-const READ = { partition: 'partition', offset: 'offset', headers: 'headers', base64: 'data_base64' };
+const WEBSOCKET = { partition: 'p', offset: 'o', headers: 'h', headersBase64: 'h_b64', base64: 'b64' };
+const READ = {
+  partition: 'partition',
+  offset: 'offset',
+  headers: 'headers',
+  headersBase64: 'headers_b64',
+  base64: 'data_base64',
+};
 
 function messageIn(text: string, at: number, names: typeof READ): Message {
   const found = members(text, at);
@@ -49,7 +55,9 @@ function messageIn(text: string, at: number, names: typeof READ): Message {
     offset: Number(value(names.offset)),
     ts: Number(value('ts')),
     key: key === null ? null : String(key),
-    headers: Object.entries((value(names.headers) ?? {}) as Record<string, string>),
+    headers: [names.headers, names.headersBase64].flatMap((name) =>
+      Object.entries((value(name) ?? {}) as Record<string, string>),
+    ),
     contentType,
     ...body,
   };

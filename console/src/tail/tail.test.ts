@@ -91,6 +91,15 @@ describe('frames', () => {
     expect(page.messages[0]).toMatchObject({ preview: '00 ff fe 41', size: 4 });
     expect(page).toMatchObject({ next: 2, upToDate: true });
   });
+  test('headers that are no text are shown in the Base64 that they come in', () => {
+    const page = readPage(
+      '{"messages":[{"partition":0,"offset":1,"ts":2,"headers":{"a":"b"},"headers_b64":{"c":"6Q=="},"data":1}],"next":2,"up_to_date":true}',
+    );
+    expect(page.messages[0]?.headers).toEqual([
+      ['a', 'b'],
+      ['c', '6Q=='],
+    ]);
+  });
   test('text is shown as text', () => {
     const page = readPage(
       '{"messages":[{"partition":0,"offset":1,"ts":2,"headers":{},"content_type":"text/plain","data":"<b>é"}],"next":2,"up_to_date":false}',

@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
+use weir_protocol::filter::{FILTER_BYTES_MAX, FILTER_DEPTH_MAX};
 use weir_protocol::limits;
 
 /// What this gateway is and what it accepts.
@@ -100,6 +101,12 @@ pub struct Limits {
     pub subscription_partitions: u32,
     /// Most subscriptions with a pattern in one namespace, of those at home in one shard.
     pub subscription_patterns: u32,
+    /// Longest filter.
+    pub filter_bytes: u64,
+    /// Most levels of parentheses and `not` in a filter.
+    pub filter_depth: u32,
+    /// Most messages that one redrive takes.
+    pub redrive_records: u32,
 }
 
 /// Most encoded bytes that one read collects.
@@ -161,6 +168,9 @@ impl Limits {
             subscription_topics: count(limits::SUBSCRIPTION_TOPICS_MAX),
             subscription_partitions: count(limits::SUBSCRIPTION_PARTS_MAX),
             subscription_patterns: count(limits::SUBSCRIPTION_PATTERNS_MAX),
+            filter_bytes: FILTER_BYTES_MAX as u64,
+            filter_depth: count(FILTER_DEPTH_MAX),
+            redrive_records: count(limits::REDRIVE_RECORDS_MAX),
         }
     }
 }

@@ -32,9 +32,13 @@ pub struct Record {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub key_base64: Option<String>,
-    /// User headers.
+    /// User headers whose values are UTF-8.
     #[serde(default)]
     pub headers: BTreeMap<String, String>,
+    /// Those whose values are not, in Base64.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    #[schema(required = false)]
+    pub headers_b64: BTreeMap<String, String>,
     /// Content type of the payload.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
@@ -126,6 +130,14 @@ pub struct BatchLine<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub ttl_ms: Option<u64>,
+    /// W3C trace context; the request's by default.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    pub traceparent: Option<String>,
+    /// W3C trace context, vendor part; the request's by default, unless `traceparent` is given.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    pub tracestate: Option<String>,
 }
 
 /// `null` is a value too.

@@ -34,6 +34,7 @@ pub use message::{
     Record,
 };
 pub use namespace::{Namespace, NamespaceConfig, NamespacePage, NamespacePatch};
+pub(crate) use namespace::{check_origins, never_sent};
 pub use problem::{Current, Problem, ProblemOutcome};
 pub use queue::{
     Delivery, Dismissal, Explained, Extension, Hindrance, LeasePage, LeasedRecord, MessageState,

@@ -285,11 +285,20 @@ fn policy_of(code: ErrorCode) -> Option<&'static str> {
 }
 
 /// When a retry makes sense where whoever refused did not say: what waits is committed within milliseconds, connections
-/// end within seconds, and what deduplication remembers is forgotten after minutes.
+/// end, leaders and gateways are there again and journals are let go of within seconds, and what deduplication remembers is
+/// forgotten after minutes. `None` where a retry does not help, or where only the client kept itself waiting.
 fn retry_after_ms_of(code: ErrorCode) -> Option<u64> {
     match code {
         ErrorCode::Busy => Some(100),
-        ErrorCode::TooManyRequests => Some(1_000),
+        ErrorCode::TooManyRequests
+        | ErrorCode::JournalFull
+        | ErrorCode::Draining
+        | ErrorCode::Unavailable
+        | ErrorCode::NotLeader
+        | ErrorCode::ConfigBehind
+        | ErrorCode::ConfigStale
+        // The same request, with its producer's number or its idempotency key, finds out what became of it.
+        | ErrorCode::OutcomeUnknown => Some(1_000),
         ErrorCode::DedupeFull => Some(10_000),
         _ => None,
     }
@@ -340,6 +349,17 @@ mod tests {
         assert_eq!(told, ["pub", "concurrency", "dedupe"]);
         let sooner = Refusal { retry_after_ms: Some(7), ..Refusal::new(ErrorCode::DedupeFull, "") };
         assert_eq!(Problem::from(&sooner).retry_after_ms, Some(7), "who refused knows better");
+    }
+
+    #[test]
+    fn what_may_succeed_later_says_when() {
+        for &code in ErrorCode::ALL {
+            let is_told = Problem::new(code, "").retry_after_ms.is_some();
+            let is_the_servers = matches!(code.status(), 429 | 503 | 504);
+            assert_eq!(is_told, is_the_servers && code.retryable(), "{code:?}");
+            let refused = Problem::from(&Refusal::new(code, ""));
+            assert_eq!(refused.retry_after_ms.is_some(), is_told, "{code:?} of a node");
+        }
     }
 
     #[test]

@@ -134,14 +134,32 @@ pub struct OutputMessage<'a> {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub ttl_ms: Option<u64>,
+    /// W3C trace context.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    pub traceparent: Option<String>,
+    /// W3C trace context, vendor part.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    pub tracestate: Option<String>,
 }
 
 impl<'a> OutputMessage<'a> {
     /// The topic, and the rest as a line of a batch.
     #[must_use]
     pub fn into_line(self) -> (String, BatchLine<'a>) {
-        let Self { topic, key, headers, content_type, data, data_base64, deliver_at, ttl_ms } = self;
-        (topic, BatchLine { key, headers, content_type, data, data_base64, deliver_at, ttl_ms })
+        let line = BatchLine {
+            key: self.key,
+            headers: self.headers,
+            content_type: self.content_type,
+            data: self.data,
+            data_base64: self.data_base64,
+            deliver_at: self.deliver_at,
+            ttl_ms: self.ttl_ms,
+            traceparent: self.traceparent,
+            tracestate: self.tracestate,
+        };
+        (self.topic, line)
     }
 }
 

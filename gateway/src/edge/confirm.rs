@@ -204,7 +204,7 @@ pub(super) fn add_place(published: &Published, part: &PublishedPart, headers: &m
 }
 
 /// The publish budget: bytes that may be on their way to storage at once.
-fn add_budget(edge: &Edge, headers: &mut HeaderMap) {
+pub(super) fn add_budget(edge: &Edge, headers: &mut HeaderMap) {
     let (max, free) = edge.services.storage.publish_budget();
     let policy = format!("\"pub\";q={max};qu=\"content-bytes\"");
     // Room comes back as soon as something is confirmed: looking again after a second is soon enough.

@@ -10,7 +10,7 @@ use axum::body::Body;
 use axum::response::Response;
 use bytes::Bytes;
 use futures_util::FutureExt as _;
-use http::header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE, RETRY_AFTER};
+use http::header::{ACCEPT_ENCODING, ALLOW, CACHE_CONTROL, CONTENT_TYPE, RETRY_AFTER};
 use http::{HeaderMap, HeaderValue, Method, Request, StatusCode};
 use parking_lot::Mutex;
 use prometheus::{IntCounterVec, Registry};
@@ -27,7 +27,7 @@ use super::console::Console;
 use super::counts::QueueCounts;
 use super::route::Route;
 use super::{
-    events, forks, namespaces, operate, origin, publish, queues, read, receipts, removal, repeated,
+    confirm, events, forks, namespaces, operate, origin, publish, queues, read, receipts, removal, repeated,
     subscriptions, topics,
 };
 use crate::api::operations::{PUBLIC, Target};
@@ -180,14 +180,18 @@ pub(crate) async fn handle(edge: Arc<Edge>, peer: IpAddr, request: Request<Body>
         Err(problem) => ("none", Err(problem)),
     };
     let mut response = result.unwrap_or_else(|problem| problem_response(problem, &request_id));
+    let status = response.status();
     let headers = response.headers_mut();
     if let Ok(id) = HeaderValue::from_str(&request_id) {
         headers.insert("x-request-id", id);
     }
+    if status == StatusCode::TOO_MANY_REQUESTS {
+        confirm::add_budget(&edge, headers);
+    }
     if let Some(reader) = reader {
         origin::add_cors(reader, headers);
     }
-    edge.requests.with_label_values(&[operation, class(response.status())]).inc();
+    edge.requests.with_label_values(&[operation, class(status)]).inc();
     if is_head {
         *response.body_mut() = Body::empty();
     }
@@ -250,21 +254,29 @@ fn open_websocket(
         let credentials = Credentials { peer, headers: &headers.to_map(), token: Some(token) };
         authenticating.authenticator.authenticate(&credentials)
     });
-    ws::upgrade(&edge.sockets, head, principal, authenticate)
+    // Somebody vouched for its origin: if not the gateway, a namespace.
+    let is_guest = origin::check_origin(&edge.config, &head.uri, &head.headers).is_err();
+    let guest = sent_origin(&head.headers).filter(|_| is_guest).map(str::to_owned);
+    ws::upgrade(&edge.sockets, head, principal, authenticate, guest)
 }
 
-/// Refuses origins that neither the gateway nor the namespace of the path knows.
+/// Refuses origins that neither the gateway nor the namespace of the path knows. A WebSocket is opened to the pages of
+/// any namespace: which it may use is asked for each of its channels.
 async fn known_origin(edge: &Edge, head: &http::request::Parts) -> Result<(), Problem> {
     let Err(problem) = origin::check_origin(&edge.config, &head.uri, &head.headers) else { return Ok(()) };
-    let origin = head.headers.get(http::header::ORIGIN).and_then(|origin| origin.to_str().ok());
-    let (Some(origin), Some(namespace)) = (origin, origin::namespace(head.uri.path())) else {
-        return Err(problem);
-    };
+    let Some(origin) = sent_origin(&head.headers) else { return Err(problem) };
+    let (namespaces, tenant) = (&edge.services.namespaces, Name::default_name());
     // Asked of storage, so only for origins that nobody else vouches for.
-    match edge.services.namespaces.get(&Name::default_name(), &namespace).await {
-        Ok(found) if found.cors_origins.iter().any(|allowed| allowed == origin) => Ok(()),
-        _ => Err(problem),
-    }
+    let is_listed = match origin::namespace(head.uri.path()) {
+        Some(namespace) => namespaces.lists(&tenant, &namespace, origin).await,
+        None if head.uri.path() == origin::WEBSOCKET => edge.sockets.lets_in(&tenant, origin).await,
+        None => Ok(false),
+    };
+    if is_listed? { Ok(()) } else { Err(problem) }
+}
+
+fn sent_origin(headers: &HeaderMap) -> Option<&str> {
+    headers.get(http::header::ORIGIN).and_then(|origin| origin.to_str().ok())
 }
 
 /// Who asks, and that it may.
@@ -454,6 +466,10 @@ fn problem_response(mut problem: Problem, request_id: &str) -> Response {
     }
     if let Some(Ok(methods)) = problem.allow.as_deref().map(HeaderValue::from_str) {
         headers.insert(ALLOW, methods);
+    }
+    if problem.status == 415 && problem.field.as_deref() == Some("Content-Encoding") {
+        // What is understood instead (RFC 9110, section 15.5.16).
+        headers.insert(ACCEPT_ENCODING, HeaderValue::from_static("identity"));
     }
     if problem.status == 401 {
         headers.insert(http::header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));

@@ -9,7 +9,7 @@ use crate::service::read::RecordSlice;
 /// How many messages a body of lines of JSON holds; `None` if it is refused.
 #[must_use]
 pub fn read_lines(body: &Bytes) -> Option<usize> {
-    match input::Form::Lines.read(body, 0).ok()? {
+    match input::Form::Lines.read(body, 0, &input::Trace::default()).ok()? {
         Content::Records(records) => Some(records.len()),
         Content::Batches(_) => None,
     }

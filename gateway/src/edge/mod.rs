@@ -8,6 +8,7 @@
 //!   input      bodies and headers as records       record    records as JSON and answers
 //!   confirm    what requests and answers say of confirms      encoding  compressed payloads
 //!   repeated   headers that come twice                        accept    the form that a client wants
+//!   attribute  attributes of CloudEvents in headers
 //! ```
 //!
 //! Below the console's prefix, `console` answers before the table is asked.
@@ -16,6 +17,7 @@
 //! is served before it was authorised.
 
 mod accept;
+mod attribute;
 mod body;
 mod confirm;
 mod console;

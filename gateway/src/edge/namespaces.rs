@@ -8,7 +8,7 @@ use weir_protocol::rpc;
 
 use super::dispatch::{Call, empty, json};
 use super::topics::{IfMatch, add_tag, if_match, must_be_new, page_limit, tag, tagged};
-use crate::api::{Namespace, NamespaceConfig, NamespacePage, NamespacePatch, Problem};
+use crate::api::{Namespace, NamespaceConfig, NamespacePage, NamespacePatch, Problem, check_origins};
 
 /// Attempts of a change that somebody else's change overtakes.
 const ATTEMPTS: u32 = 3;
@@ -40,6 +40,7 @@ pub(super) async fn read(call: Call) -> Result<Response, Problem> {
 pub(super) async fn put(mut call: Call) -> Result<Response, Problem> {
     let (tenant, name) = named(&call)?;
     let config: NamespaceConfig = call.json().await?;
+    check_origins(&config.cors_origins)?;
     let must_be_new = must_be_new(&call)?;
     match if_match(&call)? {
         Some(IfMatch::Any) => return change(&call, None, |_| config.clone()).await,
@@ -83,6 +84,7 @@ async fn create(
 
 pub(super) async fn patch(mut call: Call) -> Result<Response, Problem> {
     let patch: NamespacePatch = call.json().await?;
+    check_origins(patch.cors_origins.as_deref().unwrap_or_default())?;
     let named_version = expected(&call)?;
     change(&call, named_version, |config| patch.clone().apply(config)).await
 }

@@ -78,6 +78,9 @@ pub(super) fn check_origin(config: &GatewayConfig, uri: &Uri, headers: &HeaderMa
     Err(Problem::new(ErrorCode::OriginForbidden, format!("the origin {text:?} is not on the allow-list")))
 }
 
+/// Where WebSockets are opened: of no namespace, each of their channels is of one.
+pub(super) const WEBSOCKET: &str = "/v1/ws";
+
 /// The namespace that a path is about; `None` where it is about the gateway.
 pub(super) fn namespace(path: &str) -> Option<Name> {
     let mut segments = path.strip_prefix("/v1/")?.split('/');
@@ -187,7 +190,7 @@ mod tests {
         assert_eq!(of("/v1/ns/shop/topics/t/messages").as_deref(), Some("shop"));
         assert_eq!(of("/v1/topics/t").as_deref(), Some("default"));
         assert_eq!(of("/v1/subscriptions/s:pull").as_deref(), Some("default"));
-        for none in ["/v1/ws", "/v1/ns/a%2Fb/topics", "/metrics", "/v1"] {
+        for none in [WEBSOCKET, "/v1/ns/a%2Fb/topics", "/metrics", "/v1"] {
             assert_eq!(of(none), None, "{none}");
         }
     }

@@ -19,6 +19,7 @@ pub(super) async fn one(mut call: Call) -> Result<Response, Problem> {
     input::check_digest(&call.headers, &body)?;
     let is_event = call.header("content-type")?.and_then(Form::of) == Some(Form::Event);
     let record = if is_event {
+        input::check_not_encoded(&call.headers)?;
         input::structured_event(&call.headers, &body, now_ms())?
     } else {
         input::message(&call.headers, body, now_ms())?
@@ -85,9 +86,12 @@ pub(super) async fn batch(mut call: Call) -> Result<Response, Problem> {
         );
         Problem::new(ErrorCode::UnsupportedMediaType, detail).with_field("Content-Type")
     })?;
+    input::check_batch_headers(form, &call.headers)?;
+    input::check_not_encoded(&call.headers)?;
+    let trace = input::Trace::of(&call.headers)?;
     let body = call.body(HTTP_BATCH_BYTES_MAX).await?;
     input::check_digest(&call.headers, &body)?;
-    let mut publish = Publish::new(topic, form.read(&body, now_ms())?);
+    let mut publish = Publish::new(topic, form.read(&body, now_ms(), &trace)?);
     confirm::options(&call, &mut publish)?;
     publish.atomic = call.route.query("atomic") == Some("true");
     let producer = publish.producer.clone();

@@ -11,6 +11,7 @@ use http::{HeaderName, HeaderValue};
 use weir_protocol::batch::{Record as Stored, Reserved};
 use weir_protocol::ids::PartitionId;
 
+use super::attribute;
 use super::input::{essence, rfc3339};
 use crate::api::Record;
 use crate::storage::Topic;
@@ -24,6 +25,7 @@ pub(super) fn shown(record: &Stored, partition: PartitionId) -> Record {
         let value: Option<&[u8]> = record.headers.reserved(which);
         value.map(|value| String::from_utf8_lossy(value).into_owned())
     };
+    let (headers, headers_b64) = user_headers(record);
     Record {
         topic: None,
         partition: partition.0,
@@ -31,7 +33,8 @@ pub(super) fn shown(record: &Stored, partition: PartitionId) -> Record {
         ts: record.ts.0,
         key: key_text.map(str::to_owned),
         key_base64: record.key.as_ref().filter(|_| key_text.is_none()).map(|key| BASE64_STANDARD.encode(key)),
-        headers: user_headers(record),
+        headers,
+        headers_b64,
         content_type,
         content_encoding: text(Reserved::ContentEncoding),
         content_digest: text(Reserved::Digest),
@@ -44,9 +47,16 @@ pub(super) fn shown(record: &Stored, partition: PartitionId) -> Record {
     }
 }
 
-fn user_headers(record: &Stored) -> BTreeMap<String, String> {
-    let text = |value: &[u8]| String::from_utf8_lossy(value).into_owned();
-    record.headers.user().map(|(name, value)| (name.to_owned(), text(value))).collect()
+/// The users' headers: those that are text, and the others in Base64.
+fn user_headers(record: &Stored) -> (BTreeMap<String, String>, BTreeMap<String, String>) {
+    let (mut texts, mut others) = (BTreeMap::new(), BTreeMap::new());
+    for (name, value) in record.headers.user() {
+        match std::str::from_utf8(value) {
+            Ok(text) => texts.insert(name.to_owned(), text.to_owned()),
+            Err(_) => others.insert(name.to_owned(), BASE64_STANDARD.encode(value)),
+        };
+    }
+    (texts, others)
 }
 
 fn data(record: &Stored, content_type: &str) -> (Option<Box<serde_json::value::RawValue>>, Option<String>) {
@@ -72,9 +82,10 @@ fn data(record: &Stored, content_type: &str) -> (Option<Box<serde_json::value::R
 pub(super) fn event(record: &Stored, topic: &Topic, partition: PartitionId) -> String {
     let shown = shown(record, partition);
     let mut event: BTreeMap<String, serde_json::Value> = BTreeMap::new();
-    for (name, value) in &shown.headers {
-        if let Some(name) = name.strip_prefix("ce-") {
-            event.insert(name.to_owned(), value.as_str().into());
+    for (name, value) in record.headers.user() {
+        if let Some(name) = name.strip_prefix(attribute::PREFIX) {
+            // An attribute is text: as much of it as is.
+            event.insert(name.to_owned(), String::from_utf8_lossy(value).into());
         }
     }
     let mut add = |name: &str, value: String| {
@@ -132,8 +143,12 @@ pub(super) fn response(record: &Stored, decoded: Option<Body>) -> Response {
         headers.insert("message-key", value);
     }
     for (name, value) in record.headers.user() {
-        let name = if name.starts_with("ce-") { name.to_owned() } else { format!("message-header-{name}") };
-        if let (Ok(name), Ok(value)) = (HeaderName::try_from(name), HeaderValue::from_bytes(value)) {
+        let (name, value) = if name.starts_with(attribute::PREFIX) {
+            (name.to_owned(), HeaderValue::try_from(attribute::encoded(value)))
+        } else {
+            (format!("message-header-{name}"), HeaderValue::from_bytes(value))
+        };
+        if let (Ok(name), Ok(value)) = (HeaderName::try_from(name), value) {
             headers.append(name, value);
         }
     }

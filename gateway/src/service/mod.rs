@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   Services ─┬─ topics      create, describe, change, trim, delete, list; auto-create
-//!             ├─ namespaces  the same for namespaces
+//!             ├─ namespaces  the same for namespaces, and the browser origins they list
 //!             ├─ publisher   records in, offsets out; receipts; producers; channels of sockets
 //!             ├─ reader      one read, or a subscription over partitions and topics
 //!             └─ subscriptions  work queues: configuration, pull, settle, seek, purge, leases
@@ -10,7 +10,9 @@
 //!
 //! All of them are cheap clones. Whoever calls them has authorised the caller.
 
+mod media_type;
 mod namespaces;
+mod origins;
 mod page;
 mod problem;
 pub mod publish;
@@ -22,6 +24,7 @@ mod topics;
 mod trim;
 
 pub use namespaces::Namespaces;
+pub use origins::ListedOrigins;
 pub use page::Page;
 pub use publish::Publisher;
 pub use read::Reader;

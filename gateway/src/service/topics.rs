@@ -16,6 +16,7 @@ use weir_protocol::rpc::{
 };
 
 use super::ServiceError;
+use super::media_type::{MEDIA_TYPE_BYTES_MAX, is_media_type};
 use super::namespaces::Namespaces;
 use super::page::{Page, cursor_after, name_of};
 use super::publish::NOT_ARCHIVED;
@@ -87,6 +88,7 @@ impl Topics {
         let deadline = self.storage.deadline();
         self.storage.ready(deadline).await?;
         check_config(&config, self.storage.level_max())?;
+        check_content_type(&config)?;
         self.namespaces.find(&path.tenant, &path.namespace, deadline).await?;
         self.create_in_namespace(path, config, false, deadline).await
     }
@@ -198,6 +200,10 @@ impl Topics {
             let topic = self.get(path).await?;
             let config = change((*topic.config).clone());
             check_config(&config, self.storage.level_max())?;
+            // What it has, from before this was checked, does not keep anybody from changing the rest.
+            if config.content_type != topic.config.content_type {
+                check_content_type(&config)?;
+            }
             let (incarnation, version) = expected.unwrap_or((topic.incarnation, topic.version));
             let request = UpdateTopicRequest {
                 name: Some(path.into()),
@@ -353,4 +359,18 @@ fn check_config(config: &TopicConfig, level_max: Level) -> Result<(), ServiceErr
         return invalid("default_confirm", "default_confirm is below min_confirm".into());
     }
     Ok(())
+}
+
+/// A message that names no content type is told to have the topic's: what is none could not be told in a header.
+fn check_content_type(config: &TopicConfig) -> Result<(), ServiceError> {
+    match config.content_type.as_deref() {
+        Some(text) if !is_media_type(text) => {
+            let detail = format!(
+                "content_type: {text:?} is no media type of at most {MEDIA_TYPE_BYTES_MAX} bytes, as application/json or \
+                 \"text/plain; charset=utf-8\""
+            );
+            Err(ServiceError::new(ErrorCode::InvalidConfig, detail).with_field("content_type"))
+        }
+        _ => Ok(()),
+    }
 }

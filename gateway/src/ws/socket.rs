@@ -1,6 +1,7 @@
 //! One task per socket: reads, runs the session's effects, writes with one flush per wake-up.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::{AbortHandle, Abortable, Aborted, BoxFuture, join, pending};
@@ -22,13 +23,14 @@ use weir_protocol::ws::{Channel, ClientFrame, WsError, binary, json};
 
 use super::deflate::{Broken, Wire};
 use super::effect::{Closing, Effect, Use, Violation};
+use super::gate::Gated;
 use super::output::{Form, Outgoing, Output};
 use super::parts::write_parts;
 use super::publishing::Found;
 use super::session::{CallPart, Now, Session};
+use crate::service::ServiceError;
 use crate::service::publish::{ChannelPublish, Confirm, Content, PublishChannel};
 use crate::service::read::{Subscription, SubscriptionCredit, SubscriptionEvent};
-use crate::service::{ServiceError, Services};
 use crate::stages::StageSeconds;
 use queues::{QueueEvent, Queues};
 use under_way::UnderWay;
@@ -57,7 +59,7 @@ type Subscribed = (Use, Result<Subscription, ServiceError>);
 pub(super) struct Socket {
     socket: Stream,
     form: Form,
-    services: Services,
+    gated: Arc<Gated>,
     stages: StageSeconds,
     session: Session,
     output: Output,
@@ -154,14 +156,14 @@ impl Socket {
     pub(super) fn new(
         socket: Stream,
         form: Form,
-        services: Services,
+        gated: Arc<Gated>,
         stages: StageSeconds,
         session: Session,
     ) -> Self {
         Self {
             socket,
             form,
-            services,
+            gated,
             stages,
             session,
             output: Output::new(form),
@@ -438,14 +440,24 @@ impl Socket {
                 }
             }
             Effect::Open { of, open } => {
-                let publisher = self.services.publisher.clone();
-                self.opening.push(Box::pin(async move { (of, publisher.open(open).await) }));
+                let gated = Arc::clone(&self.gated);
+                let opened = async move {
+                    gated.pass(&open.topic.tenant, &open.topic.namespace).await?;
+                    gated.services.publisher.open(open).await
+                };
+                self.opening.push(Box::pin(async move { (of, opened.await) }));
             }
             Effect::Publish { of, call, seq, content } => self.publish(of, call, seq, content),
             Effect::Subscribe { of, subscribe } => {
-                let reader = self.services.reader.clone();
+                let gated = Arc::clone(&self.gated);
                 let (stop, registration) = AbortHandle::new_pair();
-                let made = async move { (of, reader.subscribe(subscribe).await) };
+                let made = async move {
+                    for topic in &subscribe.topics {
+                        gated.pass(&topic.tenant, &topic.namespace).await?;
+                    }
+                    gated.services.reader.subscribe(subscribe).await
+                };
+                let made = async move { (of, made.await) };
                 self.subscribing.push(Box::pin(Abortable::new(made, registration)));
                 let follower = Follower { stop, credit: None, limit: None, is_held: false, waiting: None };
                 self.followers.insert(of, follower);
@@ -457,7 +469,7 @@ impl Socket {
                 }
             }
             Effect::Consume { of, path, consume } => {
-                self.queues.consume(of, self.services.subscriptions.clone(), path, consume);
+                self.queues.consume(of, Arc::clone(&self.gated), path, consume);
             }
             Effect::Settle { of, sent } => self.queues.settle(of, sent),
             Effect::Leave { of } => self.queues.leave(of),

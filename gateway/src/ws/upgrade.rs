@@ -19,17 +19,19 @@ use tokio_tungstenite::WebSocketStream;
 use tokio_tungstenite::tungstenite::handshake::derive_accept_key;
 use tokio_tungstenite::tungstenite::protocol::{Role, WebSocketConfig};
 use weir_protocol::error::ErrorCode;
+use weir_protocol::ids::Name;
 use weir_protocol::limits::WS_MESSAGE_BYTES_MAX;
 use weir_protocol::ws::{SUBPROTOCOL_BINARY, SUBPROTOCOL_JSON};
 
 use super::deflate::{Deflate, Wire};
+use super::gate::Gated;
 use super::output::Form;
 use super::pool::Pool;
 use super::session::{Authenticate, Now, Session, SessionConfig};
 use super::socket::Socket;
 use crate::api::Problem;
 use crate::auth::Principal;
-use crate::service::Services;
+use crate::service::{ListedOrigins, ServiceError, Services};
 use crate::stages::StageSeconds;
 
 /// Bytes read from a socket at once: what an idle one holds.
@@ -50,7 +52,7 @@ pub(crate) struct SocketLimits {
 
 /// All WebSockets of a gateway.
 pub(crate) struct WebSockets {
-    services: Services,
+    gated: Arc<Gated>,
     config: SessionConfig,
     drain: watch::Receiver<bool>,
     places: Arc<Semaphore>,
@@ -59,6 +61,7 @@ pub(crate) struct WebSockets {
     open: IntGauge,
     stages: StageSeconds,
     deflate: Arc<Deflate>,
+    listed: ListedOrigins,
 }
 
 /// One socket's place, until it is closed.
@@ -86,7 +89,8 @@ impl WebSockets {
         let record_bytes_max = limits.record_bytes_max;
         let pool = Pool::new(services.storage.publish_permits());
         Self {
-            services,
+            listed: ListedOrigins::new(services.namespaces.clone()),
+            gated: Gated::open(services),
             config: SessionConfig { record_bytes_max, pool },
             drain,
             places: Arc::new(Semaphore::new(sockets_max)),
@@ -108,6 +112,15 @@ impl WebSockets {
         Arc::clone(&self.config.pool)
     }
 
+    /// True if pages of `origin` may connect although the gateway itself does not know it: some namespace lists it, or did
+    /// a second ago. What they may use is looked at for each channel.
+    ///
+    /// # Errors
+    /// What the meta group's leader says.
+    pub(crate) async fn lets_in(&self, tenant: &Name, origin: &str) -> Result<bool, ServiceError> {
+        self.listed.has(tenant, origin).await
+    }
+
     fn place(&self) -> Option<Place> {
         let permit = Arc::clone(&self.places).try_acquire_owned().ok()?;
         self.open.inc();
@@ -123,7 +136,7 @@ impl WebSockets {
 }
 
 /// Turns a request into a WebSocket. The caller was authenticated and may connect; `authenticate` checks tokens that
-/// come in frames.
+/// come in frames. `guest` is the origin of a page that only namespaces let in: each channel asks its own.
 ///
 /// # Errors
 /// The request is no handshake, names no subprotocol of ours, offers extensions in a way that cannot be read, or there are too many
@@ -133,6 +146,7 @@ pub(crate) fn upgrade(
     mut head: Parts,
     principal: Principal,
     authenticate: Authenticate,
+    guest: Option<String>,
 ) -> Result<Response, Problem> {
     let form = form(&head.headers)?;
     let agreed = sockets.deflate.agree(form, &head.headers);
@@ -144,8 +158,8 @@ pub(crate) fn upgrade(
     })?;
     let accept = accept_key(&head)?;
     let upgrade = head.extensions.remove::<OnUpgrade>().ok_or_else(|| no_handshake("not over HTTP/1.1"))?;
-    let (services, config, drain) = (sockets.services.clone(), sockets.config.clone(), sockets.drain.clone());
-    let stages = sockets.stages.clone();
+    let gated = guest.map_or_else(|| Arc::clone(&sockets.gated), |origin| sockets.gated.for_guest(origin));
+    let (config, drain, stages) = (sockets.config.clone(), sockets.drain.clone(), sockets.stages.clone());
     let deflate = agreed.map(|_| Arc::clone(&sockets.deflate));
     let write_time_max = sockets.write_time_max;
     tokio::spawn(async move {
@@ -156,7 +170,7 @@ pub(crate) fn upgrade(
                     WebSocketStream::from_raw_socket(stream, Role::Server, Some(stream_config())).await;
                 let id = ulid::Ulid::new().to_string();
                 let session = Session::new(Now::read(), id, config, principal, authenticate);
-                let socket = Box::new(Socket::new(stream, form, services, stages, session));
+                let socket = Box::new(Socket::new(stream, form, gated, stages, session));
                 socket.run(drain, write_time_max).await;
             }
             Err(error) => tracing::debug!(%error, "a connection did not become a WebSocket"),

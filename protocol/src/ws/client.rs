@@ -188,6 +188,12 @@ pub struct Pub {
     /// Expires this many milliseconds after it was accepted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ttl_ms: Option<u64>,
+    /// Trace context (W3C).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub traceparent: Option<String>,
+    /// Trace context (W3C), vendor part.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tracestate: Option<String>,
     /// Payload: any JSON value, or a string for a `text/*` content type.
     #[serde(default, deserialize_with = "present", skip_serializing_if = "Option::is_none")]
     pub data: Option<RawJson>,

@@ -683,6 +683,14 @@ fn a_publish_becomes_the_record_that_is_delivered() {
     );
     let msg = record(&headers, content.key.as_deref(), &content.value);
     assert_eq!((msg.h, msg.key, msg.data), (publish.h.clone(), publish.key.clone(), publish.data.clone()));
+    let traced = Pub { traceparent: Some("00-1".into()), tracestate: Some("a=b".into()), ..publish.clone() };
+    let mut headers = HeadersBuilder::default();
+    traced.add_headers(None, &mut headers).unwrap();
+    let headers = headers.finish();
+    assert_eq!((headers.trace_parent(), headers.trace_state()), (Some("00-1"), Some("a=b")));
+    let broken = Pub { tracestate: Some("a\nb".into()), ..publish.clone() };
+    let refused = broken.add_headers(None, &mut HeadersBuilder::default());
+    assert_eq!(refused, Err(ContentError::Trace("tracestate")));
     let unnamed = Pub { h: HeaderMap(vec![("\u{1}".into(), String::new())]), ..publish };
     assert_eq!(unnamed.add_headers(None, &mut HeadersBuilder::default()), Err(ContentError::HeaderName));
 }

@@ -6,7 +6,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
 
 use super::{HeaderMap, Msg, Pub, RawJson};
-use crate::batch::{HeadersBuilder, Record};
+use crate::batch::{HeadersBuilder, Record, Reserved};
 use crate::ids::{PartitionId, TimestampMs};
 use crate::rpc::Level;
 
@@ -42,6 +42,9 @@ pub enum ContentError {
     /// A header name that is empty or starts with a control character.
     #[error("a header name is not empty and starts with no control character")]
     HeaderName,
+    /// A trace context that no HTTP header could hold.
+    #[error("`{0}` is not visible ASCII")]
+    Trace(&'static str),
 }
 
 impl Pub {
@@ -68,10 +71,10 @@ impl Pub {
         Ok(Content { key, content_type, value })
     }
 
-    /// Adds its headers: the users', content type as [`Pub::content`] found it, delay and time to live.
+    /// Adds its headers: the users', content type as [`Pub::content`] found it, delay, time to live and trace context.
     ///
     /// # Errors
-    /// [`ContentError::HeaderName`]. Other limits are checked when the record is added to a batch.
+    /// [`ContentError::HeaderName`], [`ContentError::Trace`]. Other limits are checked when the record is added to a batch.
     pub fn add_headers(
         &self,
         content_type: Option<&str>,
@@ -83,6 +86,16 @@ impl Pub {
         content_type.map(|it| headers.content_type(it));
         self.deliver_at.map(|at| headers.deliver_at(TimestampMs(at)));
         self.ttl_ms.map(|ttl_ms| headers.ttl_ms(ttl_ms));
+        for (field, which, text) in [
+            ("traceparent", Reserved::TraceParent, &self.traceparent),
+            ("tracestate", Reserved::TraceState, &self.tracestate),
+        ] {
+            let Some(text) = text else { continue };
+            if !text.bytes().all(|byte| (b' '..=b'~').contains(&byte)) {
+                return Err(ContentError::Trace(field));
+            }
+            headers.reserved(which, text.as_bytes());
+        }
         Ok(())
     }
 }

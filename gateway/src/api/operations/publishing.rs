@@ -158,13 +158,29 @@ pub const PUBLISH_BATCH: Operation = Operation {
     id: "publishBatch",
     path: "/v1/ns/{ns}/topics/{topic}/messages:batch",
     summary: "Publish many messages",
-    about: "Results are in input order. Lines are `BatchLine` objects, one per line.",
+    about: "Results are in input order. Lines are `BatchLine` objects, one per line. Headers of one message \
+            (`Message-Key`, `Message-Header-*`, `Message-TTL-Ms`, `Deliver-*`) are refused by name: each message \
+            says it itself. Errors: `unsupported_media_type` for a form that is none, and for a `Content-Encoding`.",
     query: &[Param::optional(
         "atomic",
         Kind::Boolean,
         "All messages of one partition are accepted or refused together; at most 3 MiB.",
     )],
-    headers: &[CONFIRM, CONFIRM_DEADLINE, PRODUCER_ID, PRODUCER_EPOCH, PRODUCER_SEQ, CONTENT_DIGEST, PREFER],
+    headers: &[
+        CONFIRM,
+        CONFIRM_DEADLINE,
+        PRODUCER_ID,
+        PRODUCER_EPOCH,
+        PRODUCER_SEQ,
+        CONTENT_DIGEST,
+        Param::optional(
+            "traceparent",
+            Kind::Text,
+            "W3C trace context; stored with each line and event that names none. Record batches are stored as they are.",
+        ),
+        Param::optional("tracestate", Kind::Text, "W3C trace context; stored with it."),
+        PREFER,
+    ],
     body: Body::Required(&[
         Content { media: "application/x-ndjson", schema: Some("BatchLine") },
         Content { media: "application/cloudevents-batch+json", schema: None },

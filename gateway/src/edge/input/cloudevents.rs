@@ -32,8 +32,8 @@ pub(super) fn event(
     Ok(NewRecord { key: key.or(stored.key), ..stored })
 }
 
-/// An array of events.
-pub(super) fn batch(body: &Bytes) -> Result<Vec<NewRecord>, Problem> {
+/// An array of events; `headers` are stored with each.
+pub(super) fn batch(body: &Bytes, headers: impl Fn() -> HeadersBuilder) -> Result<Vec<NewRecord>, Problem> {
     let events: Vec<Attributes<'_>> = serde_json::from_slice(body).map_err(|error| malformed(&error))?;
     if events.len() > HTTP_BATCH_RECORDS_MAX as usize {
         let limit = u64::from(HTTP_BATCH_RECORDS_MAX);
@@ -42,7 +42,7 @@ pub(super) fn batch(body: &Bytes) -> Result<Vec<NewRecord>, Problem> {
     let numbered = events.into_iter().enumerate();
     numbered
         .map(|(place, event)| {
-            record(body, event.0, HeadersBuilder::default())
+            record(body, event.0, headers())
                 .map_err(|why| Problem::new(ErrorCode::Malformed, format!("event {place}: {why}")))
         })
         .collect()
@@ -58,10 +58,15 @@ fn record(
     mut headers: HeadersBuilder,
 ) -> Result<NewRecord, String> {
     let (data, encoded) = (event.remove("data"), event.remove("data_base64"));
+    // An attribute that is null is one that is not there (JSON format, section 2.1).
+    event.retain(|_, value| value.get() != "null");
     let content_type =
         event.remove("datacontenttype").map(|value| text("datacontenttype", value)).transpose()?;
     if let Some(missing) = REQUIRED.into_iter().find(|name| !event.contains_key(*name)) {
         return Err(format!("the attribute {missing} is missing"));
+    }
+    if let Some(empty) = REQUIRED.into_iter().find(|name| event[*name].get() == r#""""#) {
+        return Err(format!("the attribute {empty} is empty"));
     }
     // Data of an event that does not say so is JSON; of what encoded bytes are, nothing is known.
     let unnamed = (content_type.is_none() && data.is_none()).then_some(Unnamed::Bytes);
@@ -140,7 +145,15 @@ mod tests {
             headers.contains(&("ce-id", b"7" as &[u8])) && headers.contains(&("ce-n", b"3")),
             "{headers:?}"
         );
-        assert_eq!(batch(&format!("[{EVENT},{EVENT}]").into()).unwrap().len(), 2);
+        assert_eq!(batch(&format!("[{EVENT},{EVENT}]").into(), Default::default).unwrap().len(), 2);
+    }
+
+    #[test]
+    fn an_attribute_that_is_null_is_not_there() {
+        let text = r#"{"specversion":"1.0","id":"7","source":"/s","type":"t","subject":null,"data":null}"#;
+        let record = event(&Bytes::from_static(text.as_bytes()), Default::default()).unwrap();
+        assert!(record.headers.user().all(|(name, _)| name != "ce-subject"));
+        assert_eq!(&record.value[..], b"null", "data may be null");
     }
 
     #[test]
@@ -158,6 +171,12 @@ mod tests {
     fn what_is_no_event_is_refused_with_its_place() {
         for (text, why) in [
             (r#"[{"specversion":"1.0","id":"1","source":"s"}]"#, "event 0: the attribute type"),
+            (
+                r#"[{"specversion":"1.0","id":"","source":"s","type":"t"}]"#,
+                "event 0: the attribute id is empty",
+            ),
+            (r#"[{"specversion":"1.0","id":"1","source":"","type":"t"}]"#, "the attribute source is empty"),
+            (r#"[{"specversion":"1.0","id":"1","source":"s","type":null}]"#, "the attribute type is missing"),
             (r#"[{"specversion":"0.3","id":"1","source":"s","type":"t"}]"#, "1.0 is understood"),
             (r#"[{"specversion":"1.0","id":{},"source":"s","type":"t"}]"#, "id is not a text"),
             (r#"[{"specversion":"1.0","id":"1","source":"s","type":"t","Bad":1}]"#, "no attribute name"),
@@ -168,7 +187,7 @@ mod tests {
             ("{}", "not a CloudEvent"),
             (r#"[{"specversion":"1.0","id":"1","id":"2","source":"s","type":"t"}]"#, "duplicate field `id`"),
         ] {
-            let problem = batch(&Bytes::copy_from_slice(text.as_bytes())).unwrap_err();
+            let problem = batch(&Bytes::copy_from_slice(text.as_bytes()), Default::default).unwrap_err();
             assert!(problem.detail.contains(why), "{text}: {}", problem.detail);
         }
     }

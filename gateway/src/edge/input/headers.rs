@@ -1,5 +1,7 @@
 //! One message: its payload is the body, everything else is in headers.
 
+use std::borrow::Cow;
+
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use bytes::Bytes;
@@ -11,6 +13,7 @@ use weir_protocol::ids::TimestampMs;
 use super::super::repeated;
 use super::time_ms;
 use crate::api::Problem;
+use crate::edge::attribute;
 use crate::service::publish::{NewRecord, Unnamed, check_deliver_at, check_ttl_ms};
 
 const OF_THE_BODY: [(&str, Reserved); 3] = [
@@ -29,10 +32,15 @@ pub(in crate::edge) fn message(headers: &HeaderMap, body: Bytes, now_ms: u64) ->
     let (mut stored, key) = around(headers, now_ms)?;
     add_reserved(&mut stored, &OF_THE_BODY, headers);
     // CloudEvents in binary mode: attributes are stored under the names they came with.
-    for (name, value) in headers.iter().filter(|(name, _)| name.as_str().starts_with("ce-")) {
-        add_user(&mut stored, name, name.as_str(), value)?;
+    let mut partition_key = None;
+    for (name, value) in headers.iter().filter(|(name, _)| name.as_str().starts_with(attribute::PREFIX)) {
+        let value = attribute_of(name, value)?;
+        add_user(&mut stored, name, name.as_str(), value.as_bytes())?;
+        if name == "ce-partitionkey" {
+            partition_key = Some(Bytes::from(value.into_owned()));
+        }
     }
-    let key = key.or_else(|| headers.get("ce-partitionkey").map(bytes_of));
+    let key = key.or(partition_key);
     let unnamed = (!headers.contains_key("content-type")).then_some(Unnamed::Bytes);
     Ok(NewRecord { key, headers: stored.finish(), value: body, unnamed })
 }
@@ -53,7 +61,7 @@ pub(super) fn around(headers: &HeaderMap, now_ms: u64) -> Result<(HeadersBuilder
     }
     for (name, value) in headers {
         if let Some(user) = name.as_str().strip_prefix("message-header-") {
-            add_user(&mut stored, name, user, value)?;
+            add_user(&mut stored, name, user, value.as_bytes())?;
         }
     }
     Ok((stored, headers.get("message-key").map(bytes_of)))
@@ -68,16 +76,21 @@ fn add_reserved(stored: &mut HeadersBuilder, names: &[(&str, Reserved)], headers
     }
 }
 
-fn add_user(
-    stored: &mut HeadersBuilder,
-    name: &HeaderName,
-    user: &str,
-    value: &HeaderValue,
-) -> Result<(), Problem> {
-    let added = stored.user(user, value.as_bytes());
+fn add_user(stored: &mut HeadersBuilder, name: &HeaderName, user: &str, value: &[u8]) -> Result<(), Problem> {
+    let added = stored.user(user, value);
     added.map(drop).map_err(|why| {
         Problem::new(ErrorCode::InvalidHeader, format!("{name}: {why}")).with_field(name.as_str())
     })
+}
+
+/// An attribute of an event. Those that every event has are never empty.
+fn attribute_of<'a>(name: &HeaderName, value: &'a HeaderValue) -> Result<Cow<'a, str>, Problem> {
+    let refuse = |why: &str| {
+        Problem::new(ErrorCode::InvalidHeader, format!("{name}: {why}")).with_field(name.as_str())
+    };
+    let value = attribute::decoded(value.as_bytes()).map_err(refuse)?;
+    let is_required = matches!(name.as_str(), "ce-id" | "ce-source" | "ce-type");
+    if is_required && value.is_empty() { Err(refuse("empty")) } else { Ok(value) }
 }
 
 fn bytes_of(value: &HeaderValue) -> Bytes {
@@ -158,6 +171,27 @@ mod tests {
         assert_eq!(user.len(), 2, "{user:?}");
         let both = with(&[("message-key", "first"), ("ce-partitionkey", "second")]);
         assert_eq!(message(&both, Bytes::new(), 0).unwrap().key.as_deref(), Some(b"first" as &[u8]));
+    }
+
+    #[test]
+    fn attributes_of_an_event_are_stored_as_they_are_and_not_as_they_are_sent() {
+        let headers =
+            with(&[("ce-subject", "Euro%20%E2%82%AC"), ("ce-partitionkey", "a%20b"), ("ce-id", "7")]);
+        let record = message(&headers, Bytes::new(), 0).unwrap();
+        assert!(record.headers.user().any(|it| it == ("ce-subject", "Euro €".as_bytes())));
+        assert_eq!(record.key.as_deref(), Some(b"a b" as &[u8]));
+        for (name, value) in [
+            ("ce-subject", "100%"),
+            ("ce-subject", "%C0%A0"),
+            ("ce-id", ""),
+            ("ce-source", ""),
+            ("ce-type", "\"\""),
+        ] {
+            let refused = message(&with(&[(name, value)]), Bytes::new(), 0).unwrap_err();
+            assert!(refused.is(ErrorCode::InvalidHeader), "{name}: {value}");
+            assert_eq!(refused.field.as_deref(), Some(name));
+        }
+        assert!(message(&with(&[("ce-subject", "")]), Bytes::new(), 0).is_ok());
     }
 
     #[test]

@@ -3,20 +3,23 @@
 //! ```text
 //!   headers      one message: key, content type, user headers, delay, digest
 //!   ndjson       a line per message          cloudevents   structured events, one or many
+//!   batch        what stands around many
 //! ```
 
+mod batch;
 mod cloudevents;
 mod headers;
 mod ndjson;
 
 use bytes::Bytes;
 use http::HeaderMap;
-use weir_protocol::batch::Batch;
+use weir_protocol::batch::{Batch, HeadersBuilder};
 use weir_protocol::error::ErrorCode;
 
 use crate::api::Problem;
 use crate::service::publish::{Content, NewRecord};
 
+pub(super) use batch::{Trace, check_batch_headers, check_not_encoded};
 pub(super) use headers::{check_digest, message};
 pub(super) use ndjson::record;
 
@@ -45,15 +48,21 @@ impl Form {
         })
     }
 
-    /// What a body of this form holds. `now_ms` is what delays count from.
+    /// What a body of this form holds. `now_ms` is what delays count from, `trace` that of messages that name none; record
+    /// batches are what they are.
     ///
     /// # Errors
     /// One message that cannot be understood refuses the body, naming its line or place.
-    pub(super) fn read(self, body: &Bytes, now_ms: u64) -> Result<Content, Problem> {
+    pub(super) fn read(self, body: &Bytes, now_ms: u64, trace: &Trace) -> Result<Content, Problem> {
+        let traced = || {
+            let mut headers = HeadersBuilder::default();
+            trace.add_to(&mut headers);
+            headers
+        };
         let records = match self {
-            Self::Lines => ndjson::records(body, now_ms)?,
-            Self::Events => cloudevents::batch(body)?,
-            Self::Event => vec![cloudevents::event(body, Default::default())?],
+            Self::Lines => ndjson::records(body, now_ms, trace)?,
+            Self::Events => cloudevents::batch(body, traced)?,
+            Self::Event => vec![cloudevents::event(body, (traced(), None))?],
             Self::Binary => return batches(body.clone()),
         };
         if records.is_empty() {

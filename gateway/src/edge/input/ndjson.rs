@@ -4,17 +4,17 @@ use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use bytes::Bytes;
 use memchr::memchr_iter;
-use weir_protocol::batch::HeadersBuilder;
+use weir_protocol::batch::{HeadersBuilder, Reserved};
 use weir_protocol::error::ErrorCode;
 use weir_protocol::ids::TimestampMs;
 use weir_protocol::limits::HTTP_BATCH_RECORDS_MAX;
 
-use super::{essence, time_ms};
+use super::{Trace, essence, time_ms};
 use crate::api::{BatchLine, Problem};
 use crate::service::publish::{NewRecord, Unnamed, check_deliver_at, check_ttl_ms};
 
-/// The records of all lines; empty lines are skipped.
-pub(super) fn records(body: &Bytes, now_ms: u64) -> Result<Vec<NewRecord>, Problem> {
+/// The records of all lines; empty lines are skipped. `trace` is that of lines that name none.
+pub(super) fn records(body: &Bytes, now_ms: u64, trace: &Trace) -> Result<Vec<NewRecord>, Problem> {
     let mut records = Vec::new();
     for (number, line) in (1..).zip(lines(body)) {
         if line.iter().all(u8::is_ascii_whitespace) {
@@ -25,7 +25,9 @@ pub(super) fn records(body: &Bytes, now_ms: u64) -> Result<Vec<NewRecord>, Probl
             let limit = u64::from(HTTP_BATCH_RECORDS_MAX);
             return Err(Problem::new(ErrorCode::TooLarge, detail).with_limit(limit));
         }
-        let line: BatchLine<'_> = serde_json::from_slice(line).map_err(|error| malformed(number, &error))?;
+        let mut line: BatchLine<'_> =
+            serde_json::from_slice(line).map_err(|error| malformed(number, &error))?;
+        trace.fill(&mut line);
         let record = record(body, line, now_ms);
         records.push(record.map_err(|(field, why)| refused(number, field, &why))?);
     }
@@ -88,6 +90,17 @@ pub(in crate::edge) fn record(
     for (name, value) in &line.headers {
         headers.user(name, value.as_bytes()).map_err(|why| ("headers", format!("{name}: {why}")))?;
     }
+    for (field, which, text) in [
+        ("traceparent", Reserved::TraceParent, &line.traceparent),
+        ("tracestate", Reserved::TraceState, &line.tracestate),
+    ] {
+        let Some(text) = text else { continue };
+        // It is told in a header of that name.
+        if !text.bytes().all(|byte| (b' '..=b'~').contains(&byte)) {
+            return Err((field, "not visible ASCII".to_owned()));
+        }
+        headers.reserved(which, text.as_bytes());
+    }
     let unnamed = (!is_named).then_some(unnamed);
     Ok(NewRecord { key: line.key.map(Bytes::from), headers: headers.finish(), value, unnamed })
 }
@@ -114,7 +127,7 @@ mod tests {
     use super::*;
 
     fn values(text: &str) -> Result<Vec<Vec<u8>>, Problem> {
-        Ok(records(&Bytes::copy_from_slice(text.as_bytes()), 0)?
+        Ok(records(&Bytes::copy_from_slice(text.as_bytes()), 0, &Trace::default())?
             .into_iter()
             .map(|record| record.value.to_vec())
             .collect())
@@ -134,6 +147,7 @@ mod tests {
             ("{\"data\":1}\n{\"dta\":1}", "unknown_field", "line 2: unknown field `dta`"),
             ("{\"data\":1", "malformed", "line 1"),
             ("{}", "malformed", "line 1: data"),
+            ("{\"data\":1,\"traceparent\":\"a\\nb\"}", "malformed", "traceparent: not visible ASCII"),
             ("{\"data\":1,\"data_base64\":\"\"}", "malformed", "either"),
             ("{\"data_base64\":\"?\"}", "malformed", "data_base64"),
             ("{\"data\":1,\"content_type\":\"text/plain\"}", "malformed", "is a string"),
@@ -154,7 +168,7 @@ mod tests {
     proptest! {
         #[test]
         fn no_body_makes_the_reader_panic(body in proptest::collection::vec(any::<u8>(), 0..200)) {
-            let _ = records(&body.into(), 0);
+            let _ = records(&body.into(), 0, &Trace::default());
         }
 
         #[test]

@@ -2,16 +2,16 @@
 
 use std::collections::HashMap;
 use std::future::pending;
+use std::sync::Arc;
 
 use futures_util::future::{AbortHandle, Abortable, Aborted, BoxFuture, join_all};
 use weir_protocol::rpc::{Credit, NotDone};
 
 use crate::service::ServiceError;
-use crate::service::subscriptions::{
-    Consume, Consumed, Consumer, ConsumerHandle, SubscriptionPath, Subscriptions,
-};
+use crate::service::subscriptions::{Consume, Consumed, Consumer, ConsumerHandle, SubscriptionPath};
 use crate::ws::consuming::Sent;
 use crate::ws::effect::Use;
+use crate::ws::gate::Gated;
 use crate::ws::session::Session;
 
 use super::under_way::UnderWay;
@@ -110,18 +110,13 @@ impl Queues {
         self.coming.push(Box::pin(Abortable::new(next, registration)));
     }
 
-    pub(super) fn consume(
-        &mut self,
-        of: Use,
-        subscriptions: Subscriptions,
-        path: SubscriptionPath,
-        consume: Consume,
-    ) {
+    pub(super) fn consume(&mut self, of: Use, gated: Arc<Gated>, path: SubscriptionPath, consume: Consume) {
         let (stop, registration) = AbortHandle::new_pair();
         let made = async move {
-            let made = subscriptions.consume(&path, consume).await;
-            (of, made.map(|(consumer, handle)| (Box::new(consumer), handle)))
+            gated.pass(&path.tenant, &path.namespace).await?;
+            gated.services.subscriptions.consume(&path, consume).await
         };
+        let made = async move { (of, made.await.map(|(consumer, handle)| (Box::new(consumer), handle))) };
         self.making.push(Box::pin(Abortable::new(made, registration)));
         self.consumers.insert(of, Running { stop, handle: None, limit: None, is_held: false });
     }
