@@ -19,7 +19,7 @@ use crate::client::{
 /// Published in all: more than the journal of a test holds.
 const MESSAGES: u64 = 100;
 /// Bytes of one.
-const BYTES: usize = 900 << 10;
+pub(crate) const BYTES: usize = 900 << 10;
 /// Whatever the store has to do is done within this.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
 

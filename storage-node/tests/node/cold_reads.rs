@@ -7,13 +7,15 @@ use futures_util::future::join_all;
 use prometheus::Registry;
 use prost::Message as _;
 use weir_protocol::error::ErrorCode;
-use weir_protocol::rpc::{At, Credit, Method, Packet, Placed, ReadAnswer, ReadRequest};
+use weir_protocol::rpc::{
+    At, Credit, Event, Method, Packet, Placed, ReadAnswer, ReadRequest, SubscribeRequest,
+};
 use weir_storage_node::{RunningNode, Surroundings};
 use weir_tier::faults::{Fault, Faults, Op, store_in_memory};
 use weir_transport::Link;
 
 use crate::client::{Follower, SHARD, WAIT, batch, config, create, publish, read, start_in, values};
-use crate::cold::{PATIENCE, cold_settings, publish_all, value};
+use crate::cold::{BYTES, PATIENCE, cold_settings, publish_all, value};
 
 /// Messages from the first on that have left the journal by the time all are published, at least; each has a block of its own.
 const COLD: u64 = 50;
@@ -93,6 +95,20 @@ impl Play {
         values(&packet.message.slices, packet.payload).remove(0)
     }
 
+    async fn follow(&self, from: u64, limit: Credit, reach_bytes: Option<u64>) -> Follower {
+        let from = At::Offset(from).into();
+        let request = SubscribeRequest {
+            incarnation: self.life,
+            from,
+            limit,
+            reach_bytes,
+            ..SubscribeRequest::default()
+        };
+        let mut follower = Follower::open_with(&self.link, request).await;
+        assert!(matches!(follower.next().await.0, Event::Started(_)));
+        follower
+    }
+
     async fn stop(self) {
         let Self { node, dir: _dir, .. } = self;
         node.shutdown(Duration::from_secs(5)).await;
@@ -116,6 +132,51 @@ async fn a_read_by_time_or_by_offset_takes_a_footer_and_one_block() {
     let gets = play.faults.requests(Op::Get);
     assert_eq!(play.read_one(near).await, value(later[1] as u64));
     assert_eq!(play.faults.requests(Op::Get) - gets, 1, "the footer is known");
+    play.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nothing_is_read_ahead_beyond_the_credit_that_was_granted() {
+    let play = Play::start(PATIENCE).await;
+    // One at a time, by records and by bytes, and time enough to read ahead.
+    let (one, bytes) = (Credit { records: 1, bytes: u64::MAX }, BYTES as u64 / 2);
+    let mut taken = 0;
+    for (limit, reach_bytes) in [(one, None), (Credit { records: u64::MAX, bytes }, Some(bytes))] {
+        let before = play.fetched();
+        let mut follower = play.follow(taken, limit, reach_bytes).await;
+        for n in 1..=6 {
+            assert_eq!(follower.next().await.1, [value(taken)], "{limit:?}");
+            taken += 1;
+            tokio::time::sleep(Duration::from_millis(100)).await;
+            assert_eq!(play.fetched() - before, n, "{limit:?}");
+            // A record is its value, and a little more.
+            let bytes = limit.bytes.saturating_add(n * (value(0).len() as u64 + 64));
+            follower.grant(Credit { records: limit.records.saturating_mul(n + 1), bytes });
+        }
+    }
+
+    // By a window of three, which is all there is, or behind which more follows.
+    let window = Credit { records: u64::MAX, bytes: 5 * BYTES as u64 / 2 };
+    let all = Some(window.bytes);
+    for reach_bytes in [all, Some(100 * BYTES as u64), None] {
+        let mut ahead = 0;
+        // Not each of them can end where an object does, beyond which nothing is read ahead either.
+        for _ in 0..2 {
+            let before = play.fetched();
+            let mut follower = play.follow(taken, window, reach_bytes).await;
+            let mut found = Vec::new();
+            while found.len() < 3 {
+                found.extend(follower.next().await.1);
+            }
+            assert_eq!(found, [0, 1, 2].map(|n| value(taken + n)));
+            tokio::time::sleep(Duration::from_millis(300)).await;
+            ahead += play.fetched() - before - 3;
+            // Beyond what that has read ahead.
+            taken += if reach_bytes == all { 3 } else { 8 };
+        }
+        let is_right = if reach_bytes == all { ahead == 0 } else { ahead >= 2 };
+        assert!(is_right, "{ahead} blocks ahead with {reach_bytes:?} bytes of credit in all");
+    }
     play.stop().await;
 }
 
