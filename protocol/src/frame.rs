@@ -12,7 +12,7 @@
 //! | 24     | len  | body   | a [`crate::rpc`] message |
 //!
 //! A call is one `Request`, any number of `Answer`s of which the last has [`FLAG_END`], and, for streaming
-//! methods, `Credit` frames from the caller (body: [`crate::rpc::Credit`], absolute totals) and at most one
+//! methods, `Credit` frames from the caller (body: [`crate::rpc::RaiseCredit`], absolute totals) and at most one
 //! `Cancel`. A refused call is answered by one frame with [`FLAG_REFUSED`] and [`FLAG_END`] whose body is an
 //! [`crate::rpc::Refusal`]. The first frames of a connection are `Hello` and `Welcome`; `Ping`/`Pong` keep it alive.
 

@@ -160,6 +160,10 @@ pub struct SubscribeRequest {
     /// them. Of no effect with a filter, below quorum or once the topic is closed.
     #[prost(bool, tag = "10")]
     pub joins_caught_up: bool,
+    /// Bytes that the limit will be raised to as what is sent is taken, as far as is known, in the same totals; raised by credit frames.
+    /// Nothing behind them is prepared to be sent. Absent: that is not known, and bytes bound nothing but what is sent.
+    #[prost(uint64, optional, tag = "11")]
+    pub reach_bytes: Option<u64>,
 }
 
 /// What happens on a subscription; payload: the batches of a [`Records`] event.

@@ -42,6 +42,20 @@ pub struct Welcome {
     pub features: u64,
 }
 
+/// Body of a credit frame: a [`Credit`], and how far it will be raised.
+#[derive(Clone, Copy, PartialEq, Eq, prost::Message)]
+pub struct RaiseCredit {
+    /// As [`Credit::records`].
+    #[prost(uint64, tag = "1")]
+    pub records: u64,
+    /// As [`Credit::bytes`].
+    #[prost(uint64, tag = "2")]
+    pub bytes: u64,
+    /// As [`SubscribeRequest::reach_bytes`](super::SubscribeRequest::reach_bytes).
+    #[prost(uint64, optional, tag = "3")]
+    pub reach_bytes: Option<u64>,
+}
+
 /// Absolute, cumulative limit of a stream: totals since it was opened. Lower or repeated values change nothing.
 #[derive(Clone, Copy, PartialEq, Eq, prost::Message)]
 pub struct Credit {

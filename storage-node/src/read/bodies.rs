@@ -3,14 +3,14 @@
 use weir_protocol::batch::Batch;
 use weir_protocol::error::ErrorCode;
 use weir_protocol::rpc::Refusal;
-use weir_tier::cold::PackRef;
+use weir_tier::cold::{Ahead, PackRef};
 
 use super::log::from_log;
 use crate::replica::ShardHandle;
 use crate::shard::state::{BatchRow, DeadLetter, PartitionKey};
 use crate::tier::Tier;
 
-/// The rows' batches, with nothing stamped, in order; `ahead` blocks of a pack behind the last may be asked for. What is
+/// The rows' batches, with nothing stamped, in order; blocks of a pack `ahead` of the last may be asked for. What is
 /// compacted comes from packs, also where the log still has it: it has records that were dropped.
 ///
 /// # Errors
@@ -19,7 +19,7 @@ pub(super) async fn of(
     shard: &ShardHandle,
     key: PartitionKey,
     rows: &[BatchRow],
-    ahead: usize,
+    ahead: Ahead,
 ) -> Result<Vec<Batch>, Refusal> {
     let Some(tier) = &shard.tier else { return from_log(shard, rows).await };
     let log_start = || shard.journal.entries(shard.stream()).start;
@@ -57,7 +57,7 @@ async fn past_the_log(
     tier: &Tier,
     key: PartitionKey,
     rows: &[BatchRow],
-    ahead: usize,
+    ahead: Ahead,
 ) -> Option<Result<Vec<Batch>, Refusal>> {
     let sealed_end = shard.state.read().partition(key).ok()?.unsealed_from();
     let (packed, _) = rows.split_at(rows.partition_point(|row| row.base_offset < sealed_end));
@@ -71,7 +71,7 @@ pub(crate) async fn from_packs(
     tier: &Tier,
     key: PartitionKey,
     rows: &[BatchRow],
-    ahead: usize,
+    ahead: Ahead,
 ) -> Result<Vec<Batch>, Refusal> {
     let mut from = packed(shard, tier, key, rows)?;
     loop {
@@ -99,7 +99,7 @@ pub async fn batch_of_letter(shard: &ShardHandle, letter: &DeadLetter) -> Result
         Some((tier, tier.pack_ref(shard.shard, &pack)))
     });
     let mut batches = match pack {
-        Some((tier, pack)) => tier.batches(letter.from, &[(pack, row)], 0).await?,
+        Some((tier, pack)) => tier.batches(letter.from, &[(pack, row)], Ahead::NONE).await?,
         None => from_log(shard, &[row]).await?,
     };
     batches.pop().ok_or_else(|| Refusal::new(ErrorCode::Internal, "the batch is not there"))

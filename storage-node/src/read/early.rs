@@ -7,9 +7,10 @@ use weir_protocol::filter::Filter;
 use weir_protocol::ids::{LogIndex, Offset};
 use weir_protocol::rpc::Refusal;
 
+use super::allowance::Allowance;
 use super::filtered::{Filtered, STEP};
 use super::log::corrupt;
-use super::reader::{Allowance, Bounds, ReadBatches, Reader, bounds, collect};
+use super::reader::{Bounds, ReadBatches, Reader, bounds, collect};
 use crate::replica::early::EarlyLook;
 use crate::replica::{EarlyWatch, StagedBatch};
 use crate::shard::state::BatchRow;

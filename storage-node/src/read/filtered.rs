@@ -9,8 +9,9 @@ use weir_protocol::filter::Filter;
 use weir_protocol::ids::{Offset, PartitionId};
 use weir_protocol::rpc::{Refusal, Slice};
 
+use super::allowance::Allowance;
 use super::log::corrupt;
-use super::reader::{Allowance, ReadBatches, Reader};
+use super::reader::{ReadBatches, Reader};
 use crate::shard::state::BatchRow;
 
 /// What one step looks at: then others have their turn.
@@ -53,6 +54,8 @@ impl Reader {
     ) -> Result<Filtered, Refusal> {
         let looked = self.look(from, until, STEP).await?;
         let found = self.sift(filter, looked, allowance)?;
+        let given = Allowance { records: found.read.records, bytes: found.read.bytes };
+        self.sequence.lock().gave(given);
         // Nothing here waits where the log is in memory, and a reader may look at much of it.
         tokio::task::yield_now().await;
         Ok(found)

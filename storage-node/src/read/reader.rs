@@ -2,10 +2,11 @@
 
 use std::ops::Range;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
 use bytes::Bytes;
+use parking_lot::Mutex;
 use tokio::sync::Notify;
 use weir_protocol::batch::{Batch, BatchError, HEADER_BYTES};
 use weir_protocol::error::ErrorCode;
@@ -13,7 +14,10 @@ use weir_protocol::frame::BODY_BYTES_MAX;
 use weir_protocol::ids::{Offset, PartitionId, TimestampMs};
 use weir_protocol::limits::BATCH_BYTES_MAX;
 use weir_protocol::rpc::{At, Position, Refusal, Slice};
+use weir_tier::cold::Ahead;
 
+use super::ahead::Sequence;
+use super::allowance::Allowance;
 use super::bodies;
 use super::log::corrupt;
 use crate::metrics::SubscriptionGuard;
@@ -24,11 +28,6 @@ use crate::shard::state::{BatchRow, Partition, PartitionKey};
 const STEP_BYTES_MAX: u64 = 3 << 20;
 /// Offsets that one step passes over at most where the one before found nothing, but for a single larger batch.
 const HOLE_OFFSETS_MAX: u64 = 32_768;
-
-/// Blocks of a pack that are read ahead at the second of two reads that follow each other; doubled by each further one …
-const BLOCKS_AHEAD_FIRST: usize = 2;
-/// … up to this many.
-const BLOCKS_AHEAD_MAX: usize = 16;
 
 /// Runs of records between holes that one read gives: each has a header of its own, which no allowance counts.
 const RUNS_MAX: usize = 2_048;
@@ -49,9 +48,8 @@ const PASS_STEPS_MAX: usize = 64;
 pub struct Reader {
     pub(super) shard: ShardHandle,
     pub(super) key: PartitionKey,
-    /// Where the last read ended, and how many blocks of a pack the next one may ask for ahead.
-    next: AtomicU64,
-    ahead: AtomicUsize,
+    /// Reads that follow each other.
+    pub(super) sequence: Mutex<Sequence>,
     /// Where the last read ended, if all that it looked at was dropped by compaction.
     hole_end: AtomicU64,
     /// Wakes when there may be more.
@@ -71,16 +69,6 @@ pub struct Bounds {
     pub compacted_to: Offset,
     /// Term in which the shard applied last.
     pub term: u64,
-}
-
-/// What may be read: no more than `records`, and no further record once `bytes` are used up. So one record may
-/// overshoot, and a record larger than any limit still gets through.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Allowance {
-    /// Records.
-    pub records: u64,
-    /// Encoded record bytes, uncompressed.
-    pub bytes: u64,
 }
 
 /// Batches that were read.
@@ -124,8 +112,13 @@ impl Reader {
     #[must_use]
     pub fn new(shard: ShardHandle, key: PartitionKey) -> Self {
         let changed = shard.shared.watch(key);
-        let [next, hole_end] = [u64::MAX; 2].map(AtomicU64::new);
-        Self { shard, key, next, ahead: AtomicUsize::new(0), hole_end, changed }
+        Self { shard, key, sequence: Mutex::default(), hole_end: AtomicU64::new(u64::MAX), changed }
+    }
+
+    /// Whoever reads may be given this much from here on, in one read or in several: what lies behind it is not read ahead. Until it
+    /// is said there is no such limit.
+    pub fn may_give(&self, credit: Allowance) {
+        self.sequence.lock().grant(credit);
     }
 
     /// Where the partition stands now.
@@ -215,11 +208,15 @@ impl Reader {
         allowance: Allowance,
     ) -> Result<ReadBatches, Refusal> {
         let rows = self.rows(from, until, allowance)?;
-        let ahead = self.blocks_ahead(from);
+        let is_tiered = self.shard.tier.is_some();
+        let ahead = if is_tiered { self.sequence.lock().ahead(from, &rows) } else { Ahead::NONE };
         let bodies = bodies::of(&self.shard, self.key, &rows, ahead).await;
         let bodies = bodies.map_err(|refusal| self.means(from, refusal))?;
-        let read = collect(self.key.1, rows.into_iter().zip(bodies), (from, until), allowance)?;
-        self.next.store(read.next.0, Ordering::Relaxed);
+        let read = collect(self.key.1, rows.iter().copied().zip(bodies), (from, until), allowance)?;
+        if is_tiered {
+            let given = Allowance { records: read.records, bytes: read.bytes };
+            self.sequence.lock().read(from..read.next, &rows, given);
+        }
         let found_nothing = read.records == 0 && read.next > from;
         self.hole_end.store(if found_nothing { read.next.0 } else { u64::MAX }, Ordering::Relaxed);
         Ok(read)
@@ -258,19 +255,6 @@ impl Reader {
             next = read.next;
         }
         Ok(next)
-    }
-
-    /// Blocks of a pack to ask for behind those that a read from `from` needs: more while reads follow each other, none
-    /// for one that jumps.
-    fn blocks_ahead(&self, from: Offset) -> usize {
-        let follows = self.next.load(Ordering::Relaxed) == from.0;
-        let blocks = match (follows, self.ahead.load(Ordering::Relaxed)) {
-            (false, _) => 0,
-            (true, 0) => BLOCKS_AHEAD_FIRST,
-            (true, before) => (before * 2).min(BLOCKS_AHEAD_MAX),
-        };
-        self.ahead.store(blocks, Ordering::Relaxed);
-        blocks
     }
 
     /// What a failed read means. Whoever is told that `from` was trimmed looks again, and would for ever if it was not. And

@@ -6,7 +6,8 @@ use std::time::Instant;
 use weir_protocol::batch::Batch;
 use weir_protocol::ids::Offset;
 
-use super::reader::{Allowance, ReadBatches, Reader, collect};
+use super::allowance::Allowance;
+use super::reader::{ReadBatches, Reader, collect};
 use crate::replica::ShardHandle;
 use crate::shard::state::{BatchRow, PartitionKey};
 

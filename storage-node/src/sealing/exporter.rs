@@ -165,7 +165,7 @@ impl Exporter {
     }
 
     /// Somebody waits for packs that no manifest names yet.
-    fn is_awaited(&self) -> bool {
+    pub(super) fn is_awaited(&self) -> bool {
         self.shards.iter().any(|(id, shard)| {
             let archive = shard.shared.archive();
             archive.wanted() > self.satisfied.get(id).copied().unwrap_or(0)

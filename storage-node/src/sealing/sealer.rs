@@ -114,12 +114,11 @@ impl Sealer {
     }
 
     /// Seals what is due, a pack of each shard in turn: one that always has more, or that cannot be sealed, keeps no other
-    /// waiting. Nor does a store that deletes nothing. The first failure is told at the end, which comes soon after it: or a
+    /// waiting, nor who waits for another's. Nor does a store that deletes nothing. The first failure is told at the end, which comes soon after it: or a
     /// shard that failed once would not be tried again while others have more.
     pub(super) async fn round(&mut self) -> Result<(), SealError> {
         let shards = Arc::clone(&self.shards);
-        let prompted: BTreeMap<ShardId, u64> =
-            shards.iter().map(|(id, shard)| (*id, self.prompted(shard))).collect();
+        let mut prompted: BTreeMap<ShardId, u64> = BTreeMap::new();
         let mut failed: Vec<(ShardId, SealError)> = Vec::new();
         let (mut is_more, mut deletes, mut tells, mut ends) = (true, true, true, None);
         while std::mem::take(&mut is_more) && ends.is_none_or(|ends| Instant::now() < ends) {
@@ -130,7 +129,11 @@ impl Sealer {
                 }
                 self.tier.uploads.looked(*id, self.unreadable.told(shard));
                 if failed.iter().all(|(of, _)| of != id) {
-                    let is_due = self.is_due(shard, prompted[id]);
+                    // Asked at every turn: a shard that always has more may keep the round from ending. What was waited for
+                    // once is sealed in this round, however many packs it takes.
+                    let prompted = prompted.entry(*id).or_default();
+                    *prompted = self.prompted(shard).max(*prompted);
+                    let is_due = self.is_due(shard, *prompted);
                     let sealed = if is_due { self.seal(shard).await } else { Ok(()) };
                     is_more |= is_due && sealed.is_ok();
                     match sealed {
@@ -216,8 +219,19 @@ impl Sealer {
             let age = clock::now().0.saturating_sub(oldest.ts.0);
             Duration::from_millis(age) >= self.tier.seal_after
                 || oldest.index.0 < prompted
-                || is_in_the_way(shard, oldest.index)
+                || is_in_the_way(&shard.journal.usage(), shard, oldest.index)
         })
+    }
+
+    /// Somebody waits for a pack or a manifest, or the journal, which is one for all, for room: one pack is made at a time, so
+    /// whatever shard that concerns waits behind this one.
+    fn is_urgent(&self, usage: &Usage) -> bool {
+        let waits = |shard: &ShardHandle| {
+            self.oldest(shard).is_some_and(|oldest| {
+                oldest.index.0 < shard.shared.archive().wanted() || is_in_the_way(usage, shard, oldest.index)
+            })
+        };
+        self.exporter.is_awaited() || self.shards.values().any(waits)
     }
 
     /// The oldest batch that no pack holds and that can be read, as far as is known.
@@ -294,7 +308,7 @@ impl Sealer {
             }
             let bytes: u64 = step.iter().map(|(_, row)| u64::from(row.len)).sum();
             // Asked at every step: who waits may come while the pack is made.
-            if !is_waited_for(shard, name.first) && !is_in_the_way(shard, name.first) {
+            if !self.is_urgent(&shard.journal.usage()) {
                 is_paced = true;
                 let pace = Duration::from_micros(bytes * 1_000_000 / PACE_BYTES_PER_SECOND);
                 tokio::time::sleep_until(began + pace).await;
@@ -353,17 +367,11 @@ impl Sealer {
     }
 }
 
-/// Somebody waits until this entry, or one behind it, is in the store.
-fn is_waited_for(shard: &ShardHandle, entry: LogIndex) -> bool {
-    entry.0 < shard.shared.archive().wanted()
-}
-
 /// The journal is half full, and this entry lies in the older half of its files.
-pub(super) fn is_in_the_way(shard: &ShardHandle, entry: LogIndex) -> bool {
-    let usage = shard.journal.usage();
+fn is_in_the_way(usage: &Usage, shard: &ShardHandle, entry: LogIndex) -> bool {
     let limit = usage.limit_bytes.saturating_sub(shard.journal.config().control_reserve_bytes).max(1);
     let is_half_full = u128::from(usage.used_bytes) * 1_000 >= u128::from(limit) * PRESSURE_PERMILLE;
-    is_half_full && newer_half_from(&usage, shard).is_none_or(|newer| entry.0 < newer)
+    is_half_full && newer_half_from(usage, shard).is_none_or(|newer| entry.0 < newer)
 }
 
 /// The shard's lowest entry in the newer half of the journal's files.

@@ -56,6 +56,11 @@ impl Play {
     }
 
     async fn with_packs_of(seal_bytes: u64, faults: &Faults) -> Self {
+        Self::with_packs_after(Duration::ZERO, seal_bytes, faults).await
+    }
+
+    /// Batches of this age become packs, and younger ones that somebody waits for.
+    async fn with_packs_after(seal_after: Duration, seal_bytes: u64, faults: &Faults) -> Self {
         let dir = tempfile::tempdir().unwrap();
         let node = start(dir.path()).await;
         let cache = CacheConfig { memory_bytes: 1 << 20, disk_bytes: 0, folder: dir.path().join("cache") };
@@ -70,7 +75,7 @@ impl Play {
             cluster: ClusterId(7),
             codec: BlockCodec::Raw,
             seal_bytes,
-            seal_after: Duration::ZERO,
+            seal_after,
             uploads: Uploads::default(),
             is_deposed: AtomicBool::new(false),
             metrics: TierMetrics::register(&Registry::new()).unwrap(),
@@ -165,6 +170,12 @@ impl Play {
         assert_eq!(self.change(shard, trim).await, Verdict::Done);
     }
 
+    /// Somebody waits for all that the shard has.
+    fn want_all(&self, shard: u32) {
+        let shard = &self.shards[&ShardId(shard)];
+        shard.shared.archive().want(shard.state.read().newest());
+    }
+
     /// Packs in use and packs whose objects are to be deleted.
     fn packs(&self, shard: u32) -> (usize, usize) {
         let state = self.shards[&ShardId(shard)].state.read();
@@ -231,6 +242,60 @@ async fn packs_are_made_without_pauses_up_to_what_somebody_waits_for() {
         hurried.push(play.tier.metrics.hurried_packs());
     }
     assert_eq!((play.packs(1), &hurried[..]), ((3, 0), &[0, 1, 1][..]));
+    play.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_pack_that_another_shard_has_to_wait_for_is_made_without_pauses() {
+    let mut play = Play::start(&Faults::default()).await;
+    let (first, second) = (play.create(1, "first").await, play.create(2, "second").await);
+    let mut hurried = Vec::new();
+    for is_waited_for in [true, false] {
+        play.publish(1, first).await;
+        play.publish(2, second).await;
+        if is_waited_for {
+            play.want_all(2);
+        }
+        play.sealer.round().await.unwrap();
+        hurried.push(play.tier.metrics.hurried_packs());
+    }
+    assert_eq!((play.packs(1), play.packs(2)), ((2, 0), (2, 0)));
+    assert_eq!(hurried, [2, 2], "both while somebody waits for the second shard's, and none after that");
+    play.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_waits_for_a_pack_does_not_wait_until_no_shard_has_more() {
+    const BACKLOG: usize = 40;
+    let faults = Faults::default();
+    // Nothing becomes old: a shard has more to seal as long as it has what somebody waits for.
+    let mut play = Play::with_packs_after(Duration::from_secs(3_600), 1, &faults).await;
+    let (busy, quiet) = (play.create(1, "busy").await, play.create(2, "quiet").await);
+    for _ in 0..BACKLOG {
+        play.publish(1, busy).await;
+    }
+    play.publish(2, quiet).await;
+    play.want_all(1);
+    faults.always(Some((Op::Put, Fault::Slow(Duration::from_millis(5)))));
+    let Play { sealer, shards, .. } = &mut play;
+    let (first, second) = (&shards[&ShardId(1)], &shards[&ShardId(2)]);
+    let sealed = |shard: &ShardHandle| shard.state.read().packs().live().count();
+    let waited = async {
+        while sealed(first) == 0 {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+        // The round is under way.
+        let archive = second.shared.archive();
+        archive.want(second.state.read().newest());
+        let mut archived = archive.watch();
+        archived.wait_for(|pack| *pack > 0).await.unwrap();
+        sealed(first)
+    };
+    let before = tokio::select! {
+        before = waited => before,
+        done = sealer.round() => panic!("{done:?}, and who waits for the other shard was not looked at"),
+    };
+    assert!(before < BACKLOG, "{before} packs of the first shard went before it");
     play.stop().await;
 }
 

@@ -154,6 +154,8 @@ impl Search {
         filter: Option<&Filter>,
         range: Range<Offset>,
     ) -> Result<ReadBatches, Refusal> {
+        // Nothing is read on for this answer once that is used up.
+        reader.may_give(self.left);
         let Some(filter) = filter else {
             let read = reader.read(range.start, range.end, self.left).await?;
             self.looked(read.next.0 - range.start.0, (read.records, read.bytes));
@@ -226,7 +228,7 @@ pub(super) fn subscribe(
 async fn follow(followed: &Followed, reply: &Reply) -> Result<(), Refusal> {
     let Followed { reader, filter, request } = followed;
     let mut cursor = Cursor::start(reader, request, filter.as_ref())?;
-    let mut limit = request.limit;
+    let (mut limit, mut reach_bytes) = (request.limit, request.reach_bytes);
     let _counted = reader.counted();
     let mut credit = reply.credit();
     if send(reply, cursor.started()?).await.is_err() {
@@ -241,9 +243,11 @@ async fn follow(followed: &Followed, reply: &Reply) -> Result<(), Refusal> {
             records: limit.records.max(state.credit.records),
             bytes: limit.bytes.max(state.credit.bytes),
         };
+        reach_bytes = reach_bytes.max(state.reach_bytes);
         // Enabled before the state is read: a change in between is not missed.
         let changed = reader.changed.notified();
         let staged = cursor.early.as_ref().map(|early| Arc::clone(&early.watch.changed).notified_owned());
+        cursor.may_give(limit, reach_bytes);
         match cursor.step(limit).await? {
             Step::Send(event, payload) => {
                 if reply.send_when_ready(encode_packet(&event, payload)).await.is_err() {
@@ -360,6 +364,13 @@ impl<'a> Cursor<'a> {
         let bounds = self.reader.bounds()?;
         let started = Started { from: self.next.max(bounds.start).0, tail: bounds.end.0 };
         Ok(SubscribeEvent { event: Some(Event::Started(started)) })
+    }
+
+    /// How far it may be read ahead: the limit of bytes may be a window, behind which more of the reader's credit follows.
+    fn may_give(&self, limit: Credit, reach_bytes: Option<u64>) {
+        let bytes = reach_bytes.map(|reach| reach.max(limit.bytes).saturating_sub(self.sent.bytes));
+        let records = limit.records.saturating_sub(self.sent.records);
+        self.reader.may_give(Allowance { records, bytes: bytes.unwrap_or(u64::MAX) });
     }
 
     async fn step(&mut self, limit: Credit) -> Result<Step, Refusal> {

@@ -4,7 +4,7 @@ use futures_util::future::BoxFuture;
 use weir_protocol::batch::Batch;
 use weir_protocol::error::ErrorCode;
 use weir_protocol::rpc::Refusal;
-use weir_tier::cold::{ColdError, PackRef};
+use weir_tier::cold::{Ahead, ColdError, PackRef};
 use weir_tier::pack::batches;
 
 use super::Tier;
@@ -14,8 +14,8 @@ use crate::shard::state::{BatchRow, PartitionKey};
 const RETRY_AFTER_MS: u64 = 1_000;
 
 impl Tier {
-    /// The batches that `rows` of `key` describe, with nothing stamped; each row comes with the pack that holds it. Up to
-    /// `ahead` blocks behind the last one begin to be fetched.
+    /// The batches that `rows` of `key` describe, with nothing stamped; each row comes with the pack that holds it. Those
+    /// `ahead` of the last one begin to be fetched.
     ///
     /// # Errors
     /// `corrupt` if an object is gone or damaged, `unavailable` if the store does not answer; both name the object.
@@ -23,7 +23,7 @@ impl Tier {
         &'a self,
         key: PartitionKey,
         rows: &'a [(PackRef, BatchRow)],
-        ahead: usize,
+        ahead: Ahead,
     ) -> BoxFuture<'a, Result<Vec<Batch>, Refusal>> {
         // Boxed: next to a request to a store it costs nothing, and callers' futures stay small.
         Box::pin(async move {
@@ -43,7 +43,7 @@ impl Tier {
         key: PartitionKey,
         pack: &PackRef,
         rows: &[(PackRef, BatchRow)],
-        ahead: usize,
+        ahead: Ahead,
         found: &mut Vec<Batch>,
     ) -> Result<(), Refusal> {
         let key = pack.packed(key);
@@ -57,7 +57,7 @@ impl Tier {
         }
         if let (Some(first), Some(last)) = (places.first(), places.last()) {
             // All that is needed is under way at once, and then waited for in order. A single block is asked for by who waits.
-            let needed = if first == last && ahead == 0 { 0..0 } else { *first..last + 1 };
+            let needed = if first == last && ahead.blocks == 0 { 0..0 } else { *first..last + 1 };
             self.cold.read_ahead(pack, &footer, key, needed, ahead);
         }
         let mut next = 0;

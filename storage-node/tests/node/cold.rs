@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use weir_protocol::error::ErrorCode;
 use weir_protocol::rpc::{
-    At, ConfirmState, ConfirmStateRequest, DeleteTopicRequest, Level, Method, TopicDescription,
+    At, ConfirmState, ConfirmStateRequest, DeleteTopicRequest, Level, Method, Placed, TopicDescription,
 };
 use weir_storage_node::{NodeConfig, RunningNode, Surroundings};
 use weir_tier::faults::{Fault, Faults, Op, store_in_memory};
@@ -19,12 +19,12 @@ use crate::client::{
 /// Published in all: more than the journal of a test holds.
 const MESSAGES: u64 = 100;
 /// Bytes of one.
-const BYTES: usize = 900 << 10;
+pub(crate) const BYTES: usize = 900 << 10;
 /// Whatever the store has to do is done within this.
-const PATIENCE: Duration = Duration::from_secs(120);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
 
 /// A small journal, everything cold soon, and nothing kept of what was read.
-fn cold_settings(dir: &Path) -> NodeConfig {
+pub(crate) fn cold_settings(dir: &Path) -> NodeConfig {
     NodeConfig {
         object_store: Some("local".to_owned()),
         seal_after_ms: 500,
@@ -41,7 +41,7 @@ async fn start_cold(dir: &Path) -> (RunningNode, Link) {
     start_in(cold_settings(dir), Surroundings::default()).await
 }
 
-fn value(n: u64) -> String {
+pub(crate) fn value(n: u64) -> String {
     let mut state = n.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
     let mut text = format!("{n:08} ");
     while text.len() < BYTES {
@@ -53,16 +53,16 @@ fn value(n: u64) -> String {
     text
 }
 
-/// Publishes, waiting while the journal has no room. The term in which the first was accepted.
-async fn publish_all(link: &Link, life: u64) -> u64 {
-    let (began, mut term) = (Instant::now(), 0);
+/// Publishes, waiting while the journal has no room.
+pub(crate) async fn publish_all(link: &Link, life: u64) -> Vec<Placed> {
+    let (began, mut all) = (Instant::now(), Vec::new());
     for n in 0..MESSAGES {
         let value = value(n);
         loop {
             match publish(link, life, &batch(0, 0, &[&value])).await {
                 Ok(placed) => {
                     assert_eq!(placed.base_offset, n);
-                    term = if n == 0 { placed.term } else { term };
+                    all.push(placed);
                     break;
                 }
                 Err(ErrorCode::JournalFull | ErrorCode::Busy) => {
@@ -73,7 +73,7 @@ async fn publish_all(link: &Link, life: u64) -> u64 {
             }
         }
     }
-    term
+    all
 }
 
 async fn read_all(link: &Link, life: u64) {
@@ -110,7 +110,7 @@ async fn more_than_the_journal_holds_is_taken_and_read_back_also_after_a_restart
     let (node, link) = start_cold(dir.path()).await;
     let life = create(&link, "t", config()).await;
     assert!(MESSAGES * BYTES as u64 > 64 << 20, "more than the journal's limit");
-    let term = publish_all(&link, life).await;
+    let term = publish_all(&link, life).await[0].term;
     read_all(&link, life).await;
     node.shutdown(Duration::from_secs(5)).await;
     let (node, link) = start_cold(dir.path()).await;

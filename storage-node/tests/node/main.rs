@@ -2,8 +2,10 @@
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod basics;
+mod both_tiers;
 mod client;
 mod cold;
+mod cold_reads;
 mod compaction;
 mod confirms;
 mod consume;

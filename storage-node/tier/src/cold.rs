@@ -14,7 +14,7 @@ use foyer::{
 use futures_util::FutureExt as _;
 use parking_lot::Mutex;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
-use weir_protocol::ids::Incarnation;
+use weir_protocol::ids::{Incarnation, Offset};
 
 use crate::pack::{
     BlockRow, Footer, PackError, PackIdentity, PackSummary, PackedPartition, Trailer, read_block,
@@ -65,6 +65,39 @@ impl PackRef {
     /// What is called so now that the pack calls `packed`.
     fn now(&self, (life, partition): PackedPartition) -> PackedPartition {
         (Incarnation(life.0.saturating_add(self.life_shift)), partition)
+    }
+}
+
+/// How far to read ahead of what is needed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Ahead {
+    /// About so many blocks: to the end of those that the last of them comes together with, …
+    pub blocks: usize,
+    /// … but none that begins at this offset or behind it, …
+    pub until: Offset,
+    /// … nor any that begins behind so many bytes of batches that nobody needs yet.
+    pub bytes: u64,
+}
+
+impl Ahead {
+    /// Nothing.
+    pub const NONE: Self = Self { blocks: 0, until: Offset(0), bytes: 0 };
+
+    /// So many blocks, whatever they hold.
+    #[must_use]
+    pub fn blocks(blocks: usize) -> Self {
+        Self { blocks, until: Offset(u64::MAX), bytes: u64::MAX }
+    }
+
+    /// How many of `rows`, which lie behind what is needed, may be fetched.
+    fn allowed(&self, rows: &[BlockRow]) -> usize {
+        let mut bytes = 0;
+        let is_within = |row: &&BlockRow| {
+            let is_within = row.first < self.until && bytes < self.bytes;
+            bytes += u64::from(row.raw_bytes);
+            is_within
+        };
+        rows.iter().take(self.blocks + TOGETHER_BLOCKS).take_while(is_within).count()
     }
 }
 
@@ -229,26 +262,27 @@ impl Cold {
         }
     }
 
-    /// Begins to fetch the `needed` blocks, neighbours together, and about `ahead` behind them, to the end of those that the last
-    /// of them comes together with: as far as there is room to spare, for nobody waits for those.
+    /// Begins to fetch the `needed` blocks, neighbours together, and those `ahead` behind them: as far as there is room to spare,
+    /// for nobody waits for those.
     pub fn read_ahead(
         &self,
         pack: &PackRef,
         footer: &Arc<Footer>,
         partition: PackedPartition,
         needed: Range<usize>,
-        ahead: usize,
+        ahead: Ahead,
     ) {
         let Some(row) = footer.partition(partition) else { return };
         let rows = footer.blocks(row);
         // Always cut at the same places, so that what is asked for piece by piece does not come in crumbs.
         let group = |place: usize| (rows[place].pos / TOGETHER_BYTES, place / TOGETHER_BLOCKS);
-        let end = (needed.end + ahead).min(rows.len());
+        let allowed = needed.end + ahead.allowed(rows.get(needed.end..).unwrap_or_default());
+        let end = (needed.end + ahead.blocks).min(allowed).min(rows.len());
         let mut next = needed.start;
         while next < end {
             let is_needed = next < needed.end;
             // Who waits does not wait for what may be wanted later.
-            let upto = if is_needed { needed.end.min(end) } else { rows.len() };
+            let upto = if is_needed { needed.end.min(end) } else { allowed };
             let behind = (next + 1..upto).find(|place| group(*place) != group(next)).unwrap_or(upto);
             if !self.fetch_together(pack, footer, partition, next..behind, is_needed) {
                 return;

@@ -49,6 +49,11 @@ impl Follower {
         }
     }
 
+    /// Where the reader's own limit of bytes is, of which those of [`Follower::raise`] may be a window.
+    pub(super) fn reaches(&mut self, bytes: u64) {
+        self.stream.reaches(bytes);
+    }
+
     /// It follows with others: the node owes it nothing.
     pub(super) fn is_shared(&self) -> bool {
         self.tap.is_some()

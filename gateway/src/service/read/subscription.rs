@@ -372,6 +372,7 @@ impl One {
         }
         let freed = self.share.freed();
         let bytes = self.share.raise(limit.bytes);
+        self.follower.reaches(limit.bytes);
         self.follower.raise(Credit { records: limit.records, bytes });
         self.share.is_throttled().then_some(freed)
     }

@@ -7,7 +7,7 @@ use std::task::{Context, Poll, Waker};
 
 use bytes::Bytes;
 use tokio::task::coop::cooperative;
-use weir_protocol::rpc::Credit;
+use weir_protocol::rpc::{Credit, RaiseCredit};
 
 use super::connection::Connection;
 use super::error::CallError;
@@ -172,7 +172,13 @@ impl Answers {
 
     /// Raises the call's limit to these absolute totals. Does nothing once the call is over.
     pub fn grant(&self, credit: Credit) {
-        self.connection.grant(self.call, credit);
+        self.grant_towards(credit, None);
+    }
+
+    /// The same of a window: its bytes will be raised to `reach_bytes`, as far as is known, when what came is taken.
+    pub fn grant_towards(&self, credit: Credit, reach_bytes: Option<u64>) {
+        let Credit { records, bytes } = credit;
+        self.connection.grant(self.call, RaiseCredit { records, bytes, reach_bytes });
     }
 }
 

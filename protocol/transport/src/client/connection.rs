@@ -11,7 +11,7 @@ use tokio::time::{MissedTickBehavior, interval_at};
 use tokio_util::sync::CancellationToken;
 use weir_protocol::frame::{BODY_BYTES_MAX, FLAG_END, FLAG_REFUSED, FrameHead, FrameKind};
 use weir_protocol::ids::ShardId;
-use weir_protocol::rpc::{Credit, Method, Refusal};
+use weir_protocol::rpc::{Method, RaiseCredit, Refusal};
 
 use super::answers::{AnswerSource, answer_buffer};
 use super::calls::{After, Calls, NoPlace, Waiter};
@@ -146,7 +146,7 @@ impl Connection {
     }
 
     /// Raises a stream's limit.
-    pub(super) fn grant(&self, call: u64, credit: Credit) {
+    pub(super) fn grant(&self, call: u64, credit: RaiseCredit) {
         self.push_small(FrameKind::Credit, call, vec![Bytes::from(credit.encode_to_vec())]);
     }
 

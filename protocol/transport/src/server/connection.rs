@@ -14,7 +14,7 @@ use tokio_util::sync::CancellationToken;
 use weir_protocol::error::ErrorCode;
 use weir_protocol::frame::{FLAG_END, FLAG_REFUSED, FrameHead, FrameKind};
 use weir_protocol::ids::ShardId;
-use weir_protocol::rpc::{Credit, Method, Refusal};
+use weir_protocol::rpc::{Credit, Method, RaiseCredit, Refusal};
 
 use super::config::ServerConfig;
 use super::reply::{CallState, Reply};
@@ -144,10 +144,12 @@ fn cancel(state: &mut CallState) -> bool {
     !std::mem::replace(&mut state.is_cancelled, true)
 }
 
-fn raise(state: &mut CallState, to: Credit) -> bool {
-    let raised =
+fn raise(state: &mut CallState, to: RaiseCredit) -> bool {
+    let credit =
         Credit { records: state.credit.records.max(to.records), bytes: state.credit.bytes.max(to.bytes) };
-    std::mem::replace(&mut state.credit, raised) != raised
+    let reach_bytes = state.reach_bytes.max(to.reach_bytes);
+    let raised = CallState { credit, reach_bytes, ..*state };
+    std::mem::replace(state, raised) != raised
 }
 
 fn answer_head(call: u64, flags: u8) -> FrameHead {
@@ -221,7 +223,7 @@ impl Connection<'_> {
         match frame.head.kind {
             FrameKind::Request => self.take_request(frame, received),
             FrameKind::Credit => {
-                let credit = Credit::decode(frame.body)
+                let credit = RaiseCredit::decode(frame.body)
                     .map_err(|_| EndReason::Violation("a credit frame cannot be decoded"))?;
                 self.shared.change(call, |state| raise(state, credit));
                 Ok(())

@@ -118,6 +118,8 @@ impl Drop for Reply {
 pub struct CallState {
     /// Highest credit it granted by a credit frame: absolute totals.
     pub credit: Credit,
+    /// Bytes that it said the credit will be raised to, as far as is known; absolute.
+    pub reach_bytes: Option<u64>,
     /// It wants no further answers, or is gone, or the server drains: end the call.
     pub is_cancelled: bool,
 }

@@ -1,6 +1,7 @@
 //! Tests of what the rewriter does with packs of several topics and shards, by a store that fails.
 
 use weir_protocol::ids::{Offset, ShardId};
+use weir_tier::cold::Ahead;
 use weir_tier::faults::Faults;
 
 use super::super::Rewriter;
@@ -32,7 +33,7 @@ impl Play {
     async fn check(&self, shard: u32, key: PartitionKey) {
         let shard = &self.shards[&ShardId(shard)];
         let rows: Vec<_> = shard.state.read().partition(key).unwrap().batches_from(Offset(0)).collect();
-        let found = read::from_packs(shard, &self.tier, key, &rows, 0).await.unwrap();
+        let found = read::from_packs(shard, &self.tier, key, &rows, Ahead::NONE).await.unwrap();
         assert_eq!(found.len(), rows.len());
         for (batch, row) in found.iter().zip(&rows) {
             let record = batch.records().unwrap().next().unwrap().unwrap();

@@ -11,6 +11,7 @@ use weir_journal::Class;
 use weir_protocol::batch::{BatchBuilder, Compression, Headers, RecordParts};
 use weir_protocol::ids::{Incarnation, Offset, PartitionId, ShardId};
 use weir_protocol::rpc::{TopicConfig, TopicName};
+use weir_tier::cold::Ahead;
 use weir_tier::faults::{Fault, Faults, Op, store_in_memory};
 use weir_tier::store::Store;
 
@@ -180,7 +181,7 @@ impl Rig {
 async fn read_all(shard: &ShardHandle, key: PartitionKey) {
     let rows: Vec<_> = shard.state.read().partition(key).unwrap().batches_from(Offset(0)).collect();
     assert_eq!(rows.len() as u64, LASTING);
-    let found = read::from_packs(shard, shard.tier.as_ref().unwrap(), key, &rows, 0).await.unwrap();
+    let found = read::from_packs(shard, shard.tier.as_ref().unwrap(), key, &rows, Ahead::NONE).await.unwrap();
     for (batch, n) in found.iter().zip(100..) {
         let record = batch.records().unwrap().next().unwrap().unwrap();
         assert!(*record.value == *value(n), "message {n} is another");

@@ -11,7 +11,7 @@ use object_store::path::Path;
 use ulid::Ulid;
 use weir_protocol::batch::{BatchBuilder, Compression, Headers, RecordParts};
 use weir_protocol::ids::{ClusterId, Incarnation, LogIndex, Offset, PartitionId, ShardId, Term, TimestampMs};
-use weir_tier::cold::{CacheConfig, Cold, PackRef};
+use weir_tier::cold::{Ahead, CacheConfig, Cold, PackRef};
 use weir_tier::faults::{Fault, Faults, FaultyStore, Op};
 use weir_tier::pack::{BlockCodec, PackIdentity, PackWriter, PackedPartition, PieceMemory, batches};
 use weir_tier::store::{PackName, Store, StoreConfig, Upload};
@@ -159,7 +159,7 @@ async fn neighbours_come_with_one_request_and_are_there_when_they_are_read() {
     let footer = cold.footer(&pack).await.unwrap();
     let (before, metrics) = (faults.requests(Op::Get), cold.metrics());
     let fetched = || metrics.fetched.load(Ordering::Relaxed);
-    cold.read_ahead(&pack, &footer, PARTITION, 1..3, 0);
+    cold.read_ahead(&pack, &footer, PARTITION, 1..3, Ahead::NONE);
     while fetched() < 2 {
         tokio::task::yield_now().await;
     }
@@ -167,13 +167,13 @@ async fn neighbours_come_with_one_request_and_are_there_when_they_are_read() {
         cold.block(&pack, &footer, PARTITION, place).await.unwrap();
     }
     assert_eq!((faults.requests(Op::Get) - before, fetched()), (1, 2), "one request for both");
-    cold.read_ahead(&pack, &footer, PARTITION, 1..3, 0);
-    cold.read_ahead(&pack, &footer, PARTITION, 1_000..1_002, 2);
+    cold.read_ahead(&pack, &footer, PARTITION, 1..3, Ahead::NONE);
+    cold.read_ahead(&pack, &footer, PARTITION, 1_000..1_002, Ahead::blocks(2));
     assert_eq!(fetched(), 2, "what is there is not fetched again");
 
     // Around what is there, and behind what is needed: a request of their own each.
-    cold.read_ahead(&pack, &footer, PARTITION, 0..1, 0);
-    cold.read_ahead(&pack, &footer, PARTITION, 2..3, 1);
+    cold.read_ahead(&pack, &footer, PARTITION, 0..1, Ahead::NONE);
+    cold.read_ahead(&pack, &footer, PARTITION, 2..3, Ahead::blocks(1));
     assert_eq!(read(&cold, &pack).await.unwrap().len() as u64, BATCHES);
     let blocks = footer.partition(PARTITION).unwrap().blocks as u64;
     assert_eq!(fetched(), blocks, "each block once");
@@ -192,7 +192,7 @@ async fn readers_of_one_stretch_fetch_each_of_its_blocks_once() {
         let (cold, footer) = (cold.clone(), Arc::clone(&footer));
         tokio::spawn(async move {
             let places = from % blocks..blocks;
-            cold.read_ahead(&pack, &footer, PARTITION, places.clone(), 2);
+            cold.read_ahead(&pack, &footer, PARTITION, places.clone(), Ahead::blocks(2));
             for place in places {
                 cold.block(&pack, &footer, PARTITION, place).await.unwrap();
             }
@@ -217,7 +217,7 @@ async fn a_block_whose_neighbour_is_cut_off_can_still_be_read() {
     let longest = footer.blocks(&row).iter().map(|block| block.stored_bytes).max().unwrap();
     faults.always(Some((Op::Get, Fault::Truncated(longest.into()))));
     let blocks = row.blocks as usize;
-    cold.read_ahead(&pack, &footer, PARTITION, 0..blocks, 0);
+    cold.read_ahead(&pack, &footer, PARTITION, 0..blocks, Ahead::NONE);
     for place in 0..blocks {
         cold.block(&pack, &footer, PARTITION, place).await.unwrap();
     }
@@ -233,9 +233,46 @@ async fn what_compresses_well_is_not_fetched_by_the_hundred() {
     assert!(blocks > 24 && pack.bytes < 1 << 20, "{blocks} blocks in {} bytes", pack.bytes);
     let (before, metrics) = (faults.requests(Op::Get), cold.metrics());
     // The one that is needed, and behind it to the end of the eight that the last wanted one is of.
-    cold.read_ahead(&pack, &footer, PARTITION, 0..1, 9);
+    cold.read_ahead(&pack, &footer, PARTITION, 0..1, Ahead::blocks(9));
     for place in 0..16 {
         cold.block(&pack, &footer, PARTITION, place).await.unwrap();
     }
     assert_eq!((faults.requests(Op::Get) - before, metrics.fetched.load(Ordering::Relaxed)), (3, 16));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn no_block_is_read_ahead_that_nothing_may_be_given_of() {
+    let folder = tempfile::tempdir().unwrap();
+    let (cold, _) = cold(0, 64 << 20, folder.path()).await;
+    let wide = Ahead::blocks(16);
+    let pack = put(cold.store(), 3, 3).await;
+    let footer = cold.footer(&pack).await.unwrap();
+    let rows = footer.blocks(footer.partition(PARTITION).unwrap()).to_vec();
+    let fetched = |ahead| {
+        let cold = cold.clone();
+        async move {
+            let pack = put(cold.store(), 3, 3).await;
+            let footer = cold.footer(&pack).await.unwrap();
+            let before = cold.metrics().fetched.load(Ordering::Relaxed);
+            cold.read_ahead(&pack, &footer, PARTITION, 0..1, ahead);
+            cold.block(&pack, &footer, PARTITION, 0).await.unwrap();
+            // Whatever was begun takes no time.
+            tokio::time::sleep(Duration::from_millis(200)).await;
+            cold.metrics().fetched.load(Ordering::Relaxed) - before
+        }
+    };
+    let blocks = rows.len() as u64;
+    assert!(blocks > 3, "{blocks} blocks");
+    let (second, third) = (u64::from(rows[1].raw_bytes), u64::from(rows[2].raw_bytes));
+    for (ahead, expected) in [
+        (wide, blocks),
+        (Ahead { until: rows[1].first, ..wide }, 1),
+        (Ahead { until: rows[1].first.plus(1), ..wide }, 2),
+        (Ahead { bytes: 0, ..wide }, 1),
+        (Ahead { bytes: second, ..wide }, 2),
+        (Ahead { bytes: second + third + 1, ..wide }, 4),
+        (Ahead { blocks: 0, ..wide }, 1),
+    ] {
+        assert_eq!(fetched(ahead).await, expected, "{ahead:?}");
+    }
 }

@@ -46,3 +46,32 @@ async fn what_is_missing_after_a_lost_link_is_told_whenever_the_link_is_lost_and
     assert_eq!(told(&mut reader).await, "150..151");
     assert_eq!(told(&mut reader).await, "end 151");
 }
+
+#[tokio::test(start_paused = true)]
+async fn the_node_is_granted_a_window_and_told_how_much_credit_is_behind_it() {
+    let mut node = Played::new(ReadConfig::default());
+    let limit = |bytes| Credit { records: u64::MAX, bytes };
+    let mut reader = node.follow(&["t"], StartAt::Offset(Offset(0)), limit(5 << 20)).await;
+    let call = node.call(&mut [&mut reader]).await;
+    assert_eq!((call.allowed_bytes(), call.request.reach_bytes), (1 << 20, Some(5 << 20)));
+    call.started(0);
+    assert_eq!(told(&mut reader).await, "from 0");
+    reader.raise_limit(limit(9 << 20));
+    call.record(0, 600 << 10);
+    assert_eq!(told(&mut reader).await, "0..1");
+    assert_eq!(told(&mut reader).await, "end 1");
+    assert!(reader.next().now_or_never().is_none());
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    let allowed = call.allowed_bytes();
+    assert!(((3 << 19)..(2 << 20)).contains(&allowed), "{allowed}: another window");
+    assert_eq!(call.reply.credit().latest().reach_bytes, Some(9 << 20));
+
+    // A stream counts from where it begins.
+    call.lose();
+    let call = node.call(&mut [&mut reader]).await;
+    let reach = call.request.reach_bytes.unwrap();
+    assert!(
+        ((8 << 20)..(9 << 20) - (600 << 10)).contains(&reach),
+        "{reach} of 9 MiB, of which a record came"
+    );
+}
