@@ -344,7 +344,7 @@ impl Cold {
             asked.store(true, Ordering::Relaxed);
             let _room = room(&cold.fetches, kib(u64::from(row.stored_bytes.max(row.raw_bytes)))).await;
             cold.metrics.requested(pack.now(partition), 1, true);
-            let stored = cold.store.get(&pack.name.to_string(), row.range()).await;
+            let stored = cold.store.get_of(&pack.name.to_string(), pack.bytes, row.range()).await;
             let stored = stored.map_err(|error| ColdError::from(&error))?;
             let mut read = verified(&pack.name, vec![stored], vec![row], partition).await?;
             read.pop().expect("one for each row")
@@ -410,7 +410,7 @@ async fn verified(
 async fn fetch_footer(store: &Store, pack: &PackRef) -> Result<Footer, StoreError> {
     let object = pack.name.to_string();
     let from = pack.bytes.saturating_sub(pack.tail_bytes);
-    let tail = store.get(&object, from..pack.bytes).await?;
+    let tail = store.get_of(&object, pack.bytes, from..pack.bytes).await?;
     let read = Trailer::decode(&tail, pack.bytes).and_then(|trailer| {
         let (cluster, shard) = (pack.name.cluster, pack.name.shard);
         let PackIdentity { cluster: its, shard: of, .. } = trailer.identity;

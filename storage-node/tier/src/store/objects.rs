@@ -15,6 +15,7 @@ use weir_protocol::checksum::Crc32c;
 
 use super::chunks::{Pieces, Sink, Whole};
 use super::error::StoreError;
+use crate::pack::PackError;
 
 /// Reads are tried this often before they fail.
 const TRIES: u32 = 3;
@@ -172,6 +173,27 @@ impl Store {
         Ok(self.read(name, &Part::Range(range), Whole::default()).await?.0.bytes())
     }
 
+    /// The same of an object that was written with `bytes` bytes: one that is shorter now is damaged, while a body that was cut
+    /// short on its way is not.
+    ///
+    /// # Errors
+    /// As [`Store::get`]; also [`StoreError::Damaged`].
+    pub async fn get_of(&self, name: &str, bytes: u64, range: Range<u64>) -> Result<Bytes, StoreError> {
+        let error = match self.get(name, range).await {
+            // A range behind the end is refused, like much else.
+            Err(error @ (StoreError::Length { .. } | StoreError::Failed { .. })) => error,
+            read => return read,
+        };
+        match self.size(name).await {
+            Ok(have) if have < bytes => {
+                let source = PackError::Truncated { have, want: bytes };
+                Err(StoreError::Damaged { object: name.to_owned(), source })
+            }
+            Err(gone @ StoreError::Missing { .. }) => Err(gone),
+            _ => Err(error),
+        }
+    }
+
     /// Reads from the start of the first of `ranges` to the end of the last in one request, and gives the bytes of each. They come
     /// in order and do not overlap; what lies between them is read along and dropped.
     ///
@@ -261,7 +283,7 @@ impl Store {
         }
         let computed = computed.finish();
         if computed != crc {
-            let source = crate::pack::PackError::Checksum { what: "object", stored: crc, computed };
+            let source = PackError::Checksum { what: "object", stored: crc, computed };
             return Err(StoreError::Damaged { object: name.to_owned(), source });
         }
         Ok(())

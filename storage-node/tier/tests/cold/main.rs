@@ -69,8 +69,11 @@ async fn cold(disk_bytes: u64, memory_bytes: usize, folder: &std::path::Path) ->
     let inner = FaultyStore::new(Arc::new(InMemory::new()), faults.clone());
     let config = StoreConfig { patience: Duration::from_millis(300), ..StoreConfig::new("memory:") };
     let store = Store::over(Arc::new(inner), Path::default(), config);
-    let cache = CacheConfig { memory_bytes, disk_bytes, folder: folder.to_owned() };
-    (Cold::open(store, cache).await.unwrap(), faults)
+    (Cold::open(store, cache(disk_bytes, memory_bytes, folder)).await.unwrap(), faults)
+}
+
+fn cache(disk_bytes: u64, memory_bytes: usize, folder: &std::path::Path) -> CacheConfig {
+    CacheConfig { memory_bytes, disk_bytes, folder: folder.to_owned() }
 }
 
 /// All values of the pack, block by block.
@@ -149,6 +152,29 @@ async fn damage_and_absence_name_the_object_and_do_not_stay() {
     cold.store().delete(&other.name.to_string()).await.unwrap();
     let gone = cold.footer(&other).await.unwrap_err();
     assert!(gone.is_damage && gone.why.contains("missing") && gone.why.contains(&gone.object), "{gone}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_object_that_is_cut_short_is_damaged_wherever_it_ends() {
+    let folder = tempfile::tempdir().unwrap();
+    let (cold, _) = cold(0, 64 << 20, folder.path()).await;
+    let pack = put(cold.store(), 3, 3).await;
+    let (name, footer) = (pack.name.to_string(), cold.footer(&pack).await.unwrap());
+    let whole = cold.store().get_all(&name, pack.bytes).await.unwrap();
+    let last = footer.partition(PARTITION).unwrap().blocks as usize - 1;
+    for bytes in [0, 1, whole.len() / 2, whole.len() - 1] {
+        cold.store().delete(&name).await.unwrap();
+        cold.store().create(&name, whole.slice(..bytes)).await.unwrap();
+        let fresh = Cold::open(cold.store().clone(), cache(0, 64 << 20, folder.path())).await.unwrap();
+        let refused = fresh.footer(&pack).await.unwrap_err();
+        assert!(refused.is_damage && refused.object == name, "{bytes} bytes: {refused}");
+        assert!(refused.why.contains(&format!("{bytes} of {} bytes", pack.bytes)), "{refused}");
+        if bytes <= whole.len() / 2 {
+            // The footer was read before.
+            let refused = fresh.block(&pack, &footer, PARTITION, last).await.unwrap_err();
+            assert!(refused.is_damage && refused.why.contains("cut short"), "{bytes} bytes: {refused}");
+        }
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
