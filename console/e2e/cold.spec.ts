@@ -35,6 +35,9 @@ test('where the messages of a topic are, and what a day costs', async ({ page },
     await expect(tiles.getByText(/USD/).first()).toBeVisible();
     await expect(tiles.getByText('Waits for upload')).toBeVisible();
     await take(page, '20-places');
+    await expect(tiles.getByText('nothing was read from objects within a day')).toBeVisible();
+    await product.call('GET', '/topics/orders.paid/messages/0/0');
+    await expect(tiles.getByText(/ of .* blocks? a day, .* fetched/)).toBeVisible();
   } finally {
     await product.remove();
   }

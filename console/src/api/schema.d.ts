@@ -2709,6 +2709,22 @@ export interface components {
              * @description Requests that compared and read its objects within about a day.
              */
             gets_per_day: number;
+            /**
+             * Format: double
+             * @description Bytes that came from the store for its readers within about a day.
+             */
+            read_bytes_per_day: number;
+            /**
+             * Format: double
+             * @description Blocks of objects that its readers asked for within about a day. A block is what is read at once: about 512 KiB of
+             *     messages of a partition, before compression.
+             */
+            blocks_asked_per_day: number;
+            /**
+             * Format: double
+             * @description Of these, the blocks that the caches had, or that were on their way already: nothing was fetched for them.
+             */
+            blocks_cached_per_day: number;
             /** @description What that costs. */
             cost_per_day: components["schemas"]["CostPerDay"];
         };

@@ -55,6 +55,12 @@ export function placed(topic: Topic): Readonly<Record<Place, number>> | null {
 export const lagMs = (topic: Topic) =>
   Math.max(0, ...topic.partitions.map(({ storage }) => storage?.upload_lag_ms ?? 0));
 
+/** How much of `asked` the cache had, cut and not rounded, so that 100 % is all of it; `null` if nothing was asked for. */
+export function hitPercent(cached: number, asked: number): string | null {
+  if (asked < 0.05) return null;
+  return `${Math.floor(Math.min(1, cached / asked) * 1000) / 10} %`;
+}
+
 /** A sum of money to a few digits: `0`, `< 0.0001`, `0.0123`, `1.23`. */
 export function money(amount: number): string {
   if (amount === 0) return '0';

@@ -37,6 +37,13 @@ pub struct TopicStorage {
     pub puts_per_day: f64,
     /// Requests that compared and read its objects within about a day.
     pub gets_per_day: f64,
+    /// Bytes that came from the store for its readers within about a day.
+    pub read_bytes_per_day: f64,
+    /// Blocks of objects that its readers asked for within about a day. A block is what is read at once: about 512 KiB of
+    /// messages of a partition, before compression.
+    pub blocks_asked_per_day: f64,
+    /// Of these, the blocks that the caches had, or that were on their way already: nothing was fetched for them.
+    pub blocks_cached_per_day: f64,
     /// What that costs.
     pub cost_per_day: CostPerDay,
 }
@@ -84,7 +91,7 @@ impl Default for StoragePrices {
     }
 }
 
-impl TopicStorage {
+impl CostPerDay {
     /// An estimate at these prices.
     #[must_use]
     pub fn at(prices: &StoragePrices, object_bytes: u64, puts_per_day: f64, gets_per_day: f64) -> Self {
@@ -93,9 +100,7 @@ impl TopicStorage {
         let stored = gib * prices.stored_gib_month / DAYS_PER_MONTH;
         let puts = puts_per_day / 1_000.0 * prices.thousand_puts;
         let gets = gets_per_day / 1_000.0 * prices.thousand_gets;
-        let total = stored + puts + gets;
-        let cost_per_day = CostPerDay { stored, puts, gets, total, prices: prices.clone() };
-        Self { object_bytes, puts_per_day, gets_per_day, cost_per_day }
+        Self { stored, puts, gets, total: stored + puts + gets, prices: prices.clone() }
     }
 }
 
@@ -108,11 +113,11 @@ mod tests {
         // 7 days of 100 MB/s in objects of 64 MiB: the figures that docs/operations.md gives.
         let bytes = 7 * 86_400 * 100_000_000;
         let puts = 86_400.0 * 100_000_000.0 / f64::from(64 << 20) * 10.0;
-        let cost = TopicStorage::at(&StoragePrices::default(), bytes, puts, 0.0).cost_per_day;
+        let cost = CostPerDay::at(&StoragePrices::default(), bytes, puts, 0.0);
         assert!((43.0..43.4).contains(&cost.stored), "{cost:?}");
         assert!((6.4..6.5).contains(&cost.puts), "{cost:?}");
         assert!((cost.total - cost.stored - cost.puts).abs() < 1e-9);
-        let none = TopicStorage::at(&StoragePrices::default(), 0, 0.0, 1_000_000.0).cost_per_day;
+        let none = CostPerDay::at(&StoragePrices::default(), 0, 0.0, 1_000_000.0);
         assert!((none.total - 0.4).abs() < 1e-9, "{none:?}");
     }
 }

@@ -12,8 +12,8 @@ use weir_protocol::rpc::{self, PartitionStats};
 use super::dispatch::{Call, empty, json};
 use super::read::is_known;
 use crate::api::{
-    Level, Partition, PartitionStorage, Problem, Rates, StoragePrices, Topic, TopicConfig, TopicPage,
-    TopicPatch, TopicStorage,
+    CostPerDay, Level, Partition, PartitionStorage, Problem, Rates, StoragePrices, Topic, TopicConfig,
+    TopicPage, TopicPatch, TopicStorage,
 };
 use crate::service::{ListTopics, TopicView};
 use crate::storage;
@@ -123,7 +123,7 @@ fn full(view: &TopicView, prices: &StoragePrices) -> Topic {
             publish_bytes_per_second: known(|stats| stats.publish_bytes_per_second),
             deliver_records_per_second: known(|stats| stats.deliver_records_per_second),
         },
-        storage: topic_storage(view, prices),
+        storage: topic_storage(&view.partitions, prices),
     }
 }
 
@@ -141,13 +141,24 @@ fn partition_storage(storage: &rpc::PartitionStorage) -> PartitionStorage {
 }
 
 /// The sums over all partitions, if all are known: a part of them would look like a cheaper topic.
-fn topic_storage(view: &TopicView, prices: &StoragePrices) -> Option<TopicStorage> {
+fn topic_storage(partitions: &[Option<PartitionStats>], prices: &StoragePrices) -> Option<TopicStorage> {
     let of = |stats: &Option<PartitionStats>| stats.as_ref().and_then(|stats| stats.storage);
-    let all = view.partitions.iter().map(of).collect::<Option<Vec<_>>>()?;
+    let all = partitions.iter().map(of).collect::<Option<Vec<_>>>()?;
+    let sum = |get: fn(&rpc::PartitionStorage) -> f64| all.iter().map(get).sum::<f64>();
     let object_bytes = all.iter().map(|storage| storage.object_bytes).sum();
-    let puts = all.iter().map(|storage| storage.puts_per_day).sum();
-    let gets = all.iter().map(|storage| storage.gets_per_day).sum();
-    Some(TopicStorage::at(prices, object_bytes, puts, gets))
+    let (puts_per_day, gets_per_day) =
+        (sum(|storage| storage.puts_per_day), sum(|storage| storage.gets_per_day));
+    let blocks_asked_per_day = sum(|storage| storage.blocks_asked_per_day);
+    Some(TopicStorage {
+        object_bytes,
+        puts_per_day,
+        gets_per_day,
+        read_bytes_per_day: sum(|storage| storage.read_bytes_per_day),
+        blocks_asked_per_day,
+        // What is fetched before it is asked for may count first.
+        blocks_cached_per_day: (blocks_asked_per_day - sum(|storage| storage.blocks_missed_per_day)).max(0.0),
+        cost_per_day: CostPerDay::at(prices, object_bytes, puts_per_day, gets_per_day),
+    })
 }
 
 pub(super) async fn create(mut call: Call) -> Result<Response, Problem> {
@@ -211,4 +222,42 @@ pub(super) async fn list(call: Call) -> Result<Response, Problem> {
             next: page.next,
         },
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn stats(asked: f64, missed: f64) -> Option<PartitionStats> {
+        let storage = rpc::PartitionStorage {
+            object_bytes: 1 << 30,
+            puts_per_day: 500.0,
+            gets_per_day: 1_000.0,
+            blocks_asked_per_day: asked,
+            blocks_missed_per_day: missed,
+            read_bytes_per_day: 7.0,
+            ..rpc::PartitionStorage::default()
+        };
+        Some(PartitionStats { storage: Some(storage), ..PartitionStats::default() })
+    }
+
+    #[test]
+    fn what_a_topic_takes_is_the_sum_of_its_partitions_and_nothing_if_one_is_not_known() {
+        let prices = StoragePrices::default();
+        let partitions = [stats(10.0, 2.0), stats(5.0, 1.0)];
+        let told = topic_storage(&partitions, &prices).unwrap();
+        assert_eq!(told.object_bytes, 2 << 30);
+        for (told, expected) in [
+            (told.blocks_asked_per_day, 15.0),
+            (told.blocks_cached_per_day, 12.0),
+            (told.read_bytes_per_day, 14.0),
+            (told.cost_per_day.stored, 2.0 * 0.023 / 30.0),
+            (told.cost_per_day.total, 2.0 * 0.023 / 30.0 + 0.005 + 2.0 * 0.0004),
+        ] {
+            assert!((told - expected).abs() < 1e-9, "{told} is not {expected}");
+        }
+        assert_eq!(topic_storage(&[stats(1.0, 0.0), None], &prices), None);
+        let ahead = topic_storage(&[stats(1.0, 2.0)], &prices).unwrap();
+        assert!(ahead.blocks_cached_per_day.abs() < 1e-9, "what is fetched is asked for a moment later");
+    }
 }

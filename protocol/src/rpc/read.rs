@@ -375,4 +375,13 @@ pub struct PartitionStorage {
     /// Its share of the requests that compared those objects, and those that read its own blocks, within about a day.
     #[prost(double, tag = "11")]
     pub gets_per_day: f64,
+    /// Blocks of objects that its readers asked for within about a day.
+    #[prost(double, tag = "12")]
+    pub blocks_asked_per_day: f64,
+    /// Of these, the blocks that no cache of the node had and nobody was fetching.
+    #[prost(double, tag = "13")]
+    pub blocks_missed_per_day: f64,
+    /// Bytes that came from the store for its readers within about a day.
+    #[prost(double, tag = "14")]
+    pub read_bytes_per_day: f64,
 }

@@ -44,6 +44,7 @@ impl Whereabouts {
             under_way.map_or((archived_to, 0), |upload| (upload.end.min(partition.end), upload.bytes));
         let uploading_bytes = uploading_bytes.min(partition.unsealed_bytes());
         let requests = self.requests(key, partition);
+        let read = self.tier.cold.metrics().read_within_a_day(key);
         PartitionStorage {
             cold_to: cold_to.0,
             archived_to: archived_to.0,
@@ -55,7 +56,10 @@ impl Whereabouts {
             upload_lag_ms: partition.oldest_unsealed().map_or(0, |row| self.now_ms.saturating_sub(row.ts.0)),
             object_bytes: requests.object_bytes,
             puts_per_day: requests.puts,
-            gets_per_day: requests.gets + self.tier.cold.metrics().requested_within_a_day(key),
+            gets_per_day: requests.gets + read.gets,
+            blocks_asked_per_day: read.asked,
+            blocks_missed_per_day: read.missed,
+            read_bytes_per_day: read.get_bytes,
         }
     }
 

@@ -11,7 +11,7 @@ use object_store::path::Path;
 use ulid::Ulid;
 use weir_protocol::batch::{BatchBuilder, Compression, Headers, RecordParts};
 use weir_protocol::ids::{ClusterId, Incarnation, LogIndex, Offset, PartitionId, ShardId, Term, TimestampMs};
-use weir_tier::cold::{CacheConfig, Cold, PackRef};
+use weir_tier::cold::{CacheConfig, Cold, PackRef, ReadWithinADay};
 use weir_tier::faults::{Fault, Faults, FaultyStore, Op};
 use weir_tier::pack::{BlockCodec, PackIdentity, PackWriter, PackedPartition, PieceMemory, batches};
 use weir_tier::store::{PackName, Store, StoreConfig, Upload};
@@ -110,6 +110,12 @@ async fn many_readers_cost_one_fetch_of_each_block() {
     assert_eq!(faults.requests(Op::Get) - before, 1 + blocks, "a footer and the blocks");
     assert_eq!(cold.metrics().fetched.load(Ordering::Relaxed), blocks as u64);
     assert_eq!(cold.metrics().asked.load(Ordering::Relaxed), 50 * blocks as u64);
+    let (read, expected) = (cold.metrics().read_within_a_day(PARTITION), blocks as f64);
+    for (told, expected) in [(read.asked, 50.0 * expected), (read.missed, expected), (read.gets, expected)] {
+        assert!((told - expected).abs() < 0.1, "{read:?} of {blocks} blocks");
+    }
+    assert!(read.get_bytes > 0.0 && read.get_bytes < pack.bytes as f64, "{read:?} of {pack:?}");
+    assert_eq!(cold.metrics().read_within_a_day((Incarnation(99), PARTITION.1)), ReadWithinADay::default());
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
