@@ -88,6 +88,16 @@ async fn read_all(link: &Link, life: u64) {
     }
 }
 
+fn scraped(node: &RunningNode) -> String {
+    prometheus::TextEncoder::new().encode_to_string(&node.registry().gather()).unwrap()
+}
+
+/// What a day costs, as the node estimates it.
+fn cost(node: &RunningNode, of: &str) -> f64 {
+    let (text, name) = (scraped(node), format!("weir_storage_cost_per_day{{currency=\"USD\",of=\"{of}\"}} "));
+    text.lines().find_map(|line| line.strip_prefix(&name)).unwrap().parse().unwrap()
+}
+
 /// The packs in the data directory's store.
 fn packs(dir: &Path) -> Vec<PathBuf> {
     let (mut folders, mut found) = (vec![dir.join("objects")], Vec::new());
@@ -112,8 +122,12 @@ async fn more_than_the_journal_holds_is_taken_and_read_back_also_after_a_restart
     assert!(MESSAGES * BYTES as u64 > 64 << 20, "more than the journal's limit");
     let term = publish_all(&link, life).await;
     read_all(&link, life).await;
+    assert!(cost(&node, "stored") > 0.0 && cost(&node, "puts") > 0.0 && cost(&node, "gets") > 0.0);
     node.shutdown(Duration::from_secs(5)).await;
     let (node, link) = start_cold(dir.path()).await;
+    // What the objects of the last day took is known from their names.
+    let puts = packs(dir.path()).len() as f64;
+    assert!(puts > 5.0 && cost(&node, "puts") > 0.99 * puts * 0.005 / 1_000.0, "{puts} objects");
     read_all(&link, life).await;
     // The receipt of a message that has left the journal, from the term before.
     let (level, wait_ms) = (Level::Archived as i32, 60_000);

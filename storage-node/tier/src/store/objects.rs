@@ -4,18 +4,20 @@ use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use futures_util::{StreamExt as _, TryStreamExt as _};
 use object_store::path::Path;
 use object_store::{GetOptions, GetRange, ObjectStore, ObjectStoreExt as _, PutMode, PutOptions};
+use parking_lot::Mutex;
 use tokio::sync::Semaphore;
 use weir_protocol::checksum::Crc32c;
 
 use super::chunks::{Pieces, Sink, Whole};
 use super::error::StoreError;
 use crate::pack::PackError;
+use crate::recent::Fading;
 
 /// Reads are tried this often before they fail.
 const TRIES: u32 = 3;
@@ -25,6 +27,8 @@ const PAUSE: Duration = Duration::from_millis(50);
 const BYTES_MAX: u64 = 64 << 20;
 /// Bytes of an object that are compared at a time: a slow way to the store has the patience for each.
 pub(super) const VERIFY_BYTES: u64 = 8 << 20;
+/// Objects that stores name in one answer, which they charge like a PUT.
+const LISTED_AT_ONCE: usize = 1_000;
 
 /// Settings of a store.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -67,6 +71,22 @@ pub struct StoreMetrics {
     pub deletes: AtomicU64,
     /// Requests that failed; a missing object and a lost race are answers, not failures.
     pub failures: AtomicU64,
+    /// Requests that are charged like a PUT, and like a GET.
+    charged: Mutex<Fading<2>>,
+}
+
+impl StoreMetrics {
+    /// About how many requests were made within the last day that stores charge like a PUT (parts, the beginning and the end of
+    /// an object in parts, and lists count too), and like a GET. Deleting is free.
+    #[must_use]
+    pub fn charged_within_a_day(&self) -> (f64, f64) {
+        let [puts, gets] = self.charged.lock().of(Instant::now());
+        (puts, gets)
+    }
+
+    fn charge(&self, puts: f64, gets: f64) {
+        self.charged.lock().count([puts, gets], Instant::now());
+    }
 }
 
 /// What is read of an object.
@@ -229,6 +249,7 @@ impl Store {
 
     async fn read_once<S: Sink>(&self, name: &str, part: &Part, into: S) -> Result<(S, u64), StoreError> {
         self.metrics.gets.fetch_add(1, Ordering::Relaxed);
+        self.metrics.charge(0.0, 1.0);
         let (range, bytes_max) = match part {
             Part::Range(range) | Part::Within(range) => {
                 (Some(GetRange::Bounded(range.clone())), range.end - range.start)
@@ -295,6 +316,7 @@ impl Store {
     /// [`StoreError`].
     pub async fn size(&self, name: &str) -> Result<u64, StoreError> {
         let path = self.path(name);
+        self.metrics.charge(0.0, 1.0);
         Ok(self.in_time(name, self.inner.head(&path)).await?.size)
     }
 
@@ -330,6 +352,8 @@ impl Store {
                 written_ms: u64::try_from(meta.last_modified.timestamp_millis()).unwrap_or(0),
             });
         }
+        let answers = u32::try_from(listed.len().div_ceil(LISTED_AT_ONCE).max(1)).unwrap_or(u32::MAX);
+        self.metrics.charge(f64::from(answers), 0.0);
         Ok(listed)
     }
 
@@ -351,6 +375,7 @@ impl Store {
     /// [`StoreError`].
     pub async fn folders(&self) -> Result<Vec<String>, StoreError> {
         let prefix = Some(&self.prefix).filter(|prefix| !prefix.as_ref().is_empty());
+        self.arranged();
         let listed = self.in_time("(the store)", self.inner.list_with_delimiter(prefix)).await?;
         let last = |path: Path| path.parts().next_back().map(|part| part.as_ref().to_owned());
         Ok(listed.common_prefixes.into_iter().filter_map(last).collect())
@@ -381,7 +406,13 @@ impl Store {
         }
     }
 
+    /// A request that is charged like a PUT and sends nothing of an object.
+    pub(super) fn arranged(&self) {
+        self.metrics.charge(1.0, 0.0);
+    }
+
     pub(super) fn sent(&self, bytes: u64) {
+        self.metrics.charge(1.0, 0.0);
         self.metrics.puts.fetch_add(1, Ordering::Relaxed);
         self.metrics.put_bytes.fetch_add(bytes, Ordering::Relaxed);
     }
