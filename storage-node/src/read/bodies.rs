@@ -44,7 +44,7 @@ pub(super) async fn of(
         }
     };
     let mut batches = from_packs(shard, tier, key, cold, ahead).await?;
-    if !hot.is_empty() {
+    if !hot.is_empty() && batches.len() == cold.len() {
         // What has just left is read by the next call: this one has something to give.
         batches.extend(from_log(shard, hot).await.unwrap_or_default());
     }
@@ -64,8 +64,8 @@ async fn past_the_log(
     if packed.is_empty() { None } else { Some(from_packs(shard, tier, key, packed, ahead).await) }
 }
 
-/// The rows' batches from the packs that hold them. An object that is gone may have been replaced by another since it was
-/// looked up: then that one is read.
+/// The rows' batches from the packs that hold them, or those in front of the first that cannot be read. An object that is gone
+/// may have been replaced by another since it was looked up: then that one is read.
 pub(crate) async fn from_packs(
     shard: &ShardHandle,
     tier: &Tier,

@@ -1,6 +1,7 @@
 //! Tests of the sealer over a store that fails, and of reading what it has sealed.
 
 mod compacting;
+mod damaged;
 mod deleting;
 mod exporting;
 mod rewriter;

@@ -15,7 +15,8 @@ const RETRY_AFTER_MS: u64 = 1_000;
 
 impl Tier {
     /// The batches that `rows` of `key` describe, with nothing stamped; each row comes with the pack that holds it. Up to
-    /// `ahead` blocks behind the last one begin to be fetched.
+    /// `ahead` blocks behind the last one begin to be fetched. Fewer, if one of them but not the first cannot be read: those in
+    /// front of it.
     ///
     /// # Errors
     /// `corrupt` if an object is gone or damaged, `unavailable` if the store does not answer; both name the object.
@@ -31,7 +32,11 @@ impl Tier {
             let mut rest = rows;
             while let Some((pack, _)) = rest.first() {
                 let (run, behind) = rest.split_at(rest.partition_point(|(of, _)| of == pack));
-                self.of_one_pack(key, pack, run, ahead, &mut found).await?;
+                match self.of_one_pack(key, pack, run, ahead, &mut found).await {
+                    // Whoever wants what comes then asks for it alone, and is told.
+                    Err(_) if !found.is_empty() => return Ok(found),
+                    read => read?,
+                }
                 rest = behind;
             }
             Ok(found)

@@ -146,17 +146,17 @@ async fn more_than_the_journal_holds_is_taken_and_read_back_also_after_a_restart
     bytes[middle] ^= 1;
     std::fs::write(&oldest, &bytes).unwrap();
     let (node, link) = start_cold(dir.path()).await;
-    let mut refused = 0;
+    let mut refused = Vec::new();
     for at in 0..MESSAGES {
         match read(&link, life, At::Offset(at), 0).await {
             Ok(_) => {}
             Err(code) => {
                 assert_eq!(code, ErrorCode::Corrupt, "at {at}");
-                refused += 1;
+                refused.push(at);
             }
         }
     }
-    assert!((1..MESSAGES / 2).contains(&refused), "{refused} of {MESSAGES} are in the damaged block");
+    assert!((1..50).contains(&refused.len()), "{refused:?} of {MESSAGES} are in the damaged block");
     assert_eq!(read(&link, other, At::Offset(0), 0).await.unwrap().1, ["well"]);
 
     // What nothing needs is deleted, damaged or not.
