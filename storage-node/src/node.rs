@@ -35,7 +35,7 @@ use crate::shard::command::{Change, Command, PutNamespace, PutSlots};
 use crate::shard::entry::{ENTRY_OVERHEAD_BYTES, SubBatch};
 use crate::shard::state::{ShardState, SlotTable};
 use crate::shutdown::Tasks;
-use crate::tier::{Tier, TierError};
+use crate::tier::{Damaged, Tier, TierError};
 
 /// The only node there is yet.
 pub(crate) const NODE_ID: u64 = 1;
@@ -311,7 +311,14 @@ fn watch_shards(
 
 fn store_now(tier: &Tier) -> StoreNow {
     let (puts_per_day, gets_per_day) = tier.cold.store().metrics().charged_within_a_day();
-    StoreNow { uploading_bytes: tier.uploads.bytes(), puts_per_day, gets_per_day }
+    StoreNow {
+        uploading_bytes: tier.uploads.bytes(),
+        puts_per_day,
+        gets_per_day,
+        damaged_objects: tier.damaged.objects(),
+        damaged_objects_max: Damaged::REMEMBERED_MAX,
+        damaged_reads: tier.damaged.failed_reads(),
+    }
 }
 
 /// The tasks that fill the object store and keep it small.

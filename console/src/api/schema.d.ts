@@ -890,6 +890,46 @@ export interface components {
              */
             fence: number;
         };
+        /**
+         * @description An object that messages of a partition could not be read from: it is gone, or not what was written. Told from a read that
+         *     failed until one of the same messages works, none of them is needed any more, or the storage node is restarted.
+         */
+        DamagedObject: {
+            /** @description Its name in the store, below the prefix of `--object-store`. */
+            object: string;
+            /** @description What happened. */
+            why: string;
+            /**
+             * Format: int32
+             * @description The partition.
+             */
+            partition: number;
+            /**
+             * Format: int64
+             * @description Offset of the first message that cannot be read.
+             */
+            from: number;
+            /**
+             * Format: int64
+             * @description One past the last.
+             */
+            to: number;
+            /**
+             * Format: int64
+             * @description How often reading failed.
+             */
+            times: number;
+            /**
+             * Format: int64
+             * @description When it failed first, milliseconds since the epoch.
+             */
+            first_ms: number;
+            /**
+             * Format: int64
+             * @description When it failed last.
+             */
+            last_ms: number;
+        };
         /** @description How long idempotency keys are remembered. */
         Dedupe: {
             /**
@@ -2727,6 +2767,11 @@ export interface components {
             blocks_cached_per_day: number;
             /** @description What that costs. */
             cost_per_day: components["schemas"]["CostPerDay"];
+            /**
+             * @description Objects that its messages could not be read from, the newest failure first, no more than 64. Empty if all is well, as far
+             *     as anybody has read.
+             */
+            damaged: components["schemas"]["DamagedObject"][];
         };
         /**
          * @description A topic's oldest messages, to be removed for good.

@@ -43,6 +43,31 @@ pub struct TopicStorage {
     pub blocks_cached_per_day: f64,
     /// What that costs.
     pub cost_per_day: CostPerDay,
+    /// Objects that its messages could not be read from, the newest failure first, no more than 64. Empty if all is well, as far
+    /// as anybody has read.
+    pub damaged: Vec<DamagedObject>,
+}
+
+/// An object that messages of a partition could not be read from: it is gone, or not what was written. Told from a read that
+/// failed until one of the same messages works, none of them is needed any more, or the storage node is restarted.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct DamagedObject {
+    /// Its name in the store, below the prefix of `--object-store`.
+    pub object: String,
+    /// What happened.
+    pub why: String,
+    /// The partition.
+    pub partition: u32,
+    /// Offset of the first message that cannot be read.
+    pub from: u64,
+    /// One past the last.
+    pub to: u64,
+    /// How often reading failed.
+    pub times: u64,
+    /// When it failed first, milliseconds since the epoch.
+    pub first_ms: u64,
+    /// When it failed last.
+    pub last_ms: u64,
 }
 
 /// What a day like the last one costs, at the gateway's prices.

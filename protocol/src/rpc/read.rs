@@ -337,6 +337,35 @@ pub struct PartitionStats {
     /// Where its messages are, if it was asked for and the node has an object store.
     #[prost(message, optional, tag = "20")]
     pub storage: Option<PartitionStorage>,
+    /// Objects that its messages could not be read from, newest failure first, if `storage` is told.
+    #[prost(message, repeated, tag = "21")]
+    pub damaged: Vec<DamagedObject>,
+}
+
+/// An object that messages of a partition could not be read from: it is gone, or not what was written.
+#[derive(Clone, PartialEq, Eq, prost::Message)]
+pub struct DamagedObject {
+    /// Its name.
+    #[prost(string, tag = "1")]
+    pub object: String,
+    /// What happened; names the object.
+    #[prost(string, tag = "2")]
+    pub why: String,
+    /// Offset of the first record that cannot be read.
+    #[prost(uint64, tag = "3")]
+    pub from: u64,
+    /// One past the last.
+    #[prost(uint64, tag = "4")]
+    pub to: u64,
+    /// How often reading failed since the node started, or since it last worked.
+    #[prost(uint64, tag = "5")]
+    pub times: u64,
+    /// When it failed first, milliseconds since the epoch.
+    #[prost(uint64, tag = "6")]
+    pub first_ms: u64,
+    /// When it failed last.
+    #[prost(uint64, tag = "7")]
+    pub last_ms: u64,
 }
 
 /// Where the messages of a partition are. In offset order: cold, archived, uploading, local.

@@ -5,7 +5,7 @@ use std::sync::{Arc, Weak};
 use parking_lot::RwLock;
 use prometheus::core::{Collector, Desc};
 use prometheus::proto::MetricFamily;
-use prometheus::{Gauge, GaugeVec, IntGauge, IntGaugeVec, Opts};
+use prometheus::{Gauge, GaugeVec, IntCounter, IntGauge, IntGaugeVec, Opts};
 use ulid::Ulid;
 use weir_protocol::prices::Prices;
 use weir_tier::store::requests_of;
@@ -16,8 +16,8 @@ use crate::shard::state::{Pack, ShardState};
 /// Requests are counted over this long.
 const DAY_MS: u64 = 24 * 3600 * 1000;
 
-/// Bytes in the journal alone and in the object store, objects, how far uploads are behind, and what a day of it costs. Keeps
-/// no shard alive.
+/// Bytes in the journal alone and in the object store, objects, how far uploads are behind, what could not be read, and what a
+/// day of it costs. Keeps no shard alive.
 pub struct StorageCollector {
     states: Vec<Weak<RwLock<ShardState>>>,
     store: Option<ToldByStore>,
@@ -38,6 +38,12 @@ pub struct StoreNow {
     pub puts_per_day: f64,
     /// … and like a GET.
     pub gets_per_day: f64,
+    /// Objects that could not be read because they are gone or damaged.
+    pub damaged_objects: usize,
+    /// Most of them that are remembered.
+    pub damaged_objects_max: usize,
+    /// Reads that failed because of that.
+    pub damaged_reads: u64,
 }
 
 /// Sums over all shards.
@@ -141,6 +147,17 @@ impl StorageCollector {
                 sums.dead_bytes,
             )?,
             gauge("weir_storage_unneeded_objects", "Objects that are about to be deleted.", sums.unneeded)?,
+            gauge(
+                "weir_storage_damaged_objects",
+                "Objects that could not be read because they are gone or not what was written.",
+                store.damaged_objects as u64,
+            )?,
+            gauge(
+                "weir_storage_damaged_objects_max",
+                "Such objects that are remembered at most.",
+                store.damaged_objects_max as u64,
+            )?,
+            damaged_reads(store.damaged_reads)?,
             self.cost(&sums, &store)?,
         ])
     }
@@ -168,6 +185,13 @@ impl Collector for StorageCollector {
         let gauges = self.gauges().unwrap_or_default();
         gauges.iter().flat_map(|gauge| gauge.collect()).collect()
     }
+}
+
+fn damaged_reads(reads: u64) -> prometheus::Result<Box<dyn Collector>> {
+    let help = "Reads that failed because an object is gone or not what was written.";
+    let counter = IntCounter::new("weir_storage_damaged_reads_total", help)?;
+    counter.inc_by(reads);
+    Ok(Box::new(counter))
 }
 
 fn signed(value: u64) -> i64 {

@@ -17,6 +17,7 @@ use weir_tier::store::{Listed, PackName, StoreError};
 use super::deleting::Deleter;
 use super::exporter::{Exporter, ExporterError};
 use super::making::{PARTITIONS_MAX, SealError, commit, finish, pack_from_log, seal_of, send};
+use super::source;
 use super::sweep;
 use super::unreadable::Unreadable;
 use crate::clock;
@@ -129,6 +130,7 @@ impl Sealer {
                     return Ok(());
                 }
                 self.tier.uploads.looked(*id, self.unreadable.told(shard));
+                source::forget(&self.tier, shard);
                 if failed.iter().all(|(of, _)| of != id) {
                     let is_due = self.is_due(shard, prompted[id]);
                     let sealed = if is_due { self.seal(shard).await } else { Ok(()) };

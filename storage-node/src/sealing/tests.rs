@@ -39,7 +39,7 @@ use crate::replica::ShardHandle;
 use crate::shard::command::{Change, Command, CreateTopic, DeleteTopic};
 use crate::shard::entry::{Kind, SubBatch};
 use crate::shard::state::{Pack, PartitionKey, Verdict};
-use crate::tier::{Tier, Uploads};
+use crate::tier::{Damaged, Tier, Uploads};
 
 /// A node and the sealer of its shards, which only the test calls.
 struct Play {
@@ -73,6 +73,7 @@ impl Play {
             seal_bytes,
             seal_after: Duration::ZERO,
             uploads: Uploads::default(),
+            damaged: Damaged::default(),
             is_deposed: AtomicBool::new(false),
             metrics: TierMetrics::register(&Registry::new()).unwrap(),
             background: crate::background::Background::start().unwrap(),
