@@ -1,5 +1,7 @@
 import { randomBytes } from 'node:crypto';
-import { expect, test } from './fixtures';
+import { readFile, writeFile } from 'node:fs/promises';
+import { basename } from 'node:path';
+import { expect, expectAccessible, test } from './fixtures';
 import { reach } from './keys';
 import { take } from './pictures';
 import { Product } from './product';
@@ -35,6 +37,27 @@ test('where the messages of a topic are, and what a day costs', async ({ page },
     await expect(tiles.getByText(/USD/).first()).toBeVisible();
     await expect(tiles.getByText('Waits for upload')).toBeVisible();
     await take(page, '20-places');
+    await expect(tiles.getByText('nothing was read from objects within a day')).toBeVisible();
+
+    // Its oldest object is emptied: nobody is told before somebody reads, and nobody once it is back.
+    const oldest = (await product.objects())[0] ?? '';
+    const whole = await readFile(oldest);
+    await writeFile(oldest, '');
+    const notice = page.getByRole('region', { name: 'Damaged objects' });
+    await expect(notice).toHaveCount(0);
+    const read = () => product.call('GET', '/topics/orders.paid/messages/0/0').then(() => 'read', String);
+    expect(await read()).toContain('corrupt');
+    await expect(page.getByRole('alert')).toHaveText('1 object in the object store cannot be read');
+    await expect(notice).toContainText(/Partition 0, \d+ messages? from offset 0 up to/);
+    await expect(notice).toContainText(`the pack is cut short: 0 of ${whole.length} bytes`);
+    await expect(notice).toContainText(basename(oldest));
+    await expectAccessible(page);
+    await reach(page, notice.getByRole('button', { name: 'Copy the object’s name' }));
+    await take(page, '23-damaged');
+    await writeFile(oldest, whole);
+    expect(await read()).toBe('read');
+    await expect(notice).toHaveCount(0);
+    await expect(tiles.getByText(/ of .* blocks? a day, .* fetched/)).toBeVisible();
   } finally {
     await product.remove();
   }

@@ -1,8 +1,8 @@
 import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { mkdtemp, readFile, rm } from 'node:fs/promises';
+import { mkdtemp, readdir, readFile, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
-import { join, resolve } from 'node:path';
+import { basename, join, resolve } from 'node:path';
 import { setTimeout as pause } from 'node:timers/promises';
 
 const BIN = process.env.WEIR_BIN ?? resolve(process.env.CARGO_TARGET_DIR ?? '../target', 'debug/weir');
@@ -39,6 +39,14 @@ export class Product {
   /** Starts it again, on the same data and port. */
   async restart(): Promise<void> {
     await this.run(new URL(this.url).host);
+  }
+
+  /** Paths of what is in its own object store, the oldest first. */
+  async objects(): Promise<string[]> {
+    const folder = join(this.home, 'data', 'objects');
+    const names = await readdir(folder, { recursive: true });
+    const packs = names.filter((name) => name.endsWith('.pack'));
+    return packs.sort((a, b) => (basename(a) < basename(b) ? -1 : 1)).map((name) => join(folder, name));
   }
 
   async remove(): Promise<void> {

@@ -4,6 +4,7 @@
 //!   ids, slots, limits, error      the words: names, positions, sizes, refusals
 //!   filter                         which records are meant: an expression over headers and key
 //!   batch                          the record batch: one layout for disk, wire, binary HTTP and WebSocket
+//!   prices                         what a day of the object store costs
 //!   frame, rpc                     gateway ⇄ storage node and node ⇄ node: 24-byte header + message
 //! ```
 //!
@@ -16,6 +17,7 @@ pub mod filter;
 pub mod frame;
 pub mod ids;
 pub mod limits;
+pub mod prices;
 pub mod rpc;
 pub mod slots;
 pub mod start;

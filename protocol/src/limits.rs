@@ -97,6 +97,8 @@ pub const SUBSCRIPTION_TOPICS_MAX: usize = 100;
 pub const SUBSCRIPTION_PARTS_MAX: usize = 1_024;
 /// Most subscriptions with a pattern in one namespace, of those that are at home in one shard.
 pub const SUBSCRIPTION_PATTERNS_MAX: usize = 1_000;
+/// Most objects that the description of a topic names as damaged.
+pub const DAMAGED_OBJECTS_MAX: usize = 64;
 /// Most delays of a subscription's back-off.
 pub const BACKOFF_STEPS_MAX: usize = 32;
 

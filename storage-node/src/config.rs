@@ -12,6 +12,7 @@ use weir_protocol::limits::{
     DEDUPE_ENTRIES_MAX, ENTRY_BYTES_MAX, JOURNAL_BLOCK_BYTES_MAX, JOURNAL_FRAME_BYTES_MAX,
     NODE_FRAME_BYTES_MAX,
 };
+use weir_protocol::prices::Prices;
 use weir_protocol::ws::Secret;
 use weir_tier::cold::DISK_BYTES_MIN;
 
@@ -75,7 +76,7 @@ pub enum PackCodec {
 }
 
 /// Settings of a storage node.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct NodeConfig {
     /// Directory of journal and checkpoints, made if missing. Default `./weir-data`.
@@ -147,6 +148,10 @@ pub struct NodeConfig {
     pub cache_memory_bytes: usize,
     /// Disk for it: 0, or [`NodeConfig::CACHE_DISK_BYTES`]. Default 2 GiB.
     pub cache_disk_bytes: u64,
+    /// What the store charges, for the metric that estimates what a day costs. Default S3 Standard's list prices.
+    pub storage_prices: Prices,
+    /// What these prices are in. Default `USD`.
+    pub price_currency: String,
 }
 
 impl Default for NodeConfig {
@@ -177,6 +182,8 @@ impl Default for NodeConfig {
             rewrite_below_percent: 25,
             cache_memory_bytes: 64 << 20,
             cache_disk_bytes: 2 << 30,
+            storage_prices: Prices::S3_STANDARD,
+            price_currency: "USD".to_owned(),
         }
     }
 }

@@ -22,7 +22,7 @@ use crate::keeper::{Growth, Keeper};
 use crate::layout::{self, Layout};
 use crate::limits::Limits;
 use crate::metrics::{
-    JournalCollector, NodeMetrics, ShardsCollector, StorageCollector, TierMetrics, Uploading,
+    JournalCollector, NodeMetrics, ShardsCollector, StorageCollector, StoreNow, TierMetrics, ToldByStore,
 };
 use crate::outbox::{DeadLetterSender, Forwarder, OutputSender};
 use crate::raft::tripwire::Tripwire;
@@ -35,7 +35,7 @@ use crate::shard::command::{Change, Command, PutNamespace, PutSlots};
 use crate::shard::entry::{ENTRY_OVERHEAD_BYTES, SubBatch};
 use crate::shard::state::{ShardState, SlotTable};
 use crate::shutdown::Tasks;
-use crate::tier::{Tier, TierError};
+use crate::tier::{Damaged, Tier, TierError};
 
 /// The only node there is yet.
 pub(crate) const NODE_ID: u64 = 1;
@@ -166,7 +166,7 @@ impl Node {
             let handle = starter.start(shard, tasks).await;
             shards.insert(shard, handle.map_err(|why| StartError::Shard { shard, why })?);
         }
-        watch_shards(&around.registry, &shards, dedupe_rows as usize, tier.as_ref())?;
+        watch_shards(&around.registry, &shards, (dedupe_rows as usize, &config), tier.as_ref())?;
         let limits = Limits::new(journal.config(), data_shards, config.tail_ring_bytes, dedupe_rows as usize);
         metrics.staged_bytes_max(limits.staged_bytes);
         let mut service = NodeService {
@@ -295,17 +295,30 @@ impl RunningNode {
 fn watch_shards(
     registry: &Registry,
     shards: &BTreeMap<ShardId, ShardHandle>,
-    dedupe_rows: usize,
+    (dedupe_rows, config): (usize, &NodeConfig),
     tier: Option<&Arc<Tier>>,
 ) -> Result<(), prometheus::Error> {
     let states = shards.iter().map(|(shard, handle)| (*shard, &handle.state));
     registry.register(Box::new(ShardsCollector::new(states, dedupe_rows)?))?;
     let states = shards.values().map(|handle| &handle.state);
-    let uploading = tier.map(|tier| -> Uploading {
+    let store = tier.map(|tier| -> ToldByStore {
         let tier = Arc::downgrade(tier);
-        Box::new(move || tier.upgrade().map_or(0, |tier| tier.uploads.bytes()))
+        Box::new(move || tier.upgrade().map_or_else(StoreNow::default, |tier| store_now(&tier)))
     });
-    registry.register(Box::new(StorageCollector::new(states, uploading)?))
+    let prices = (config.storage_prices, config.price_currency.clone());
+    registry.register(Box::new(StorageCollector::new(states, store, prices)?))
+}
+
+fn store_now(tier: &Tier) -> StoreNow {
+    let (puts_per_day, gets_per_day) = tier.cold.store().metrics().charged_within_a_day();
+    StoreNow {
+        uploading_bytes: tier.uploads.bytes(),
+        puts_per_day,
+        gets_per_day,
+        damaged_objects: tier.damaged.objects(),
+        damaged_objects_max: Damaged::REMEMBERED_MAX,
+        damaged_reads: tier.damaged.failed_reads(),
+    }
 }
 
 /// The tasks that fill the object store and keep it small.

@@ -12,6 +12,7 @@ use clap::value_parser;
 use weir_protocol::limits::{HTTP_BATCH_BYTES_MAX, RECORD_BYTES_MAX};
 use weir_storage_node::{Backend, NodeConfig, PackCodec, SyncMode};
 
+use super::prices::PriceArgs;
 use crate::limit::{Limit, bytes_in, parse_size};
 
 /// Most of anything that is counted in bytes: no machine has more, and sums stay far from overflow.
@@ -135,12 +136,6 @@ fn cache_disk(text: &str) -> Result<u64, String> {
     }
 }
 
-/// A price: a number that is not negative.
-fn price(text: &str) -> Result<f64, String> {
-    let price: f64 = text.parse().map_err(|_| "a price is a number like 0.023".to_owned())?;
-    if price.is_finite() && price >= 0.0 { Ok(price) } else { Err("a price is not negative".to_owned()) }
-}
-
 /// A size of the journal.
 fn journal_size(text: &str) -> Result<Limit, String> {
     match parse_size(text)? {
@@ -262,19 +257,6 @@ pub(crate) struct EdgeArgs {
     /// storage [range: 0B to 1TiB]
     #[arg(long, env = "WEIR_FEED_BYTES_MAX", default_value = "64MiB", value_name = "SIZE", value_parser = bytes_in(FEED_BYTES))]
     pub(crate) feed_bytes_max: u64,
-    /// Price of a GiB in the object store for a month of 30 days, 0 or more: topics' estimates are made of it. The defaults of all
-    /// prices are S3 Standard's
-    #[arg(long, env = "WEIR_PRICE_STORED_GIB_MONTH", default_value_t = 0.023, value_name = "PRICE", value_parser = price)]
-    pub(crate) price_stored_gib_month: f64,
-    /// Price of a thousand requests that write to the object store, 0 or more
-    #[arg(long, env = "WEIR_PRICE_THOUSAND_PUTS", default_value_t = 0.005, value_name = "PRICE", value_parser = price)]
-    pub(crate) price_thousand_puts: f64,
-    /// Price of a thousand requests that read from the object store, 0 or more
-    #[arg(long, env = "WEIR_PRICE_THOUSAND_GETS", default_value_t = 0.0004, value_name = "PRICE", value_parser = price)]
-    pub(crate) price_thousand_gets: f64,
-    /// Currency of these prices
-    #[arg(long, env = "WEIR_PRICE_CURRENCY", default_value = "USD", value_name = "NAME")]
-    pub(crate) price_currency: String,
     /// Topics whose description is remembered; the one unused for longest is asked for again when it is needed
     /// [range: 1 to 10000000 topics]
     #[arg(long, env = "WEIR_TOPICS_MAX", default_value_t = 100_000, value_name = "N",
@@ -318,6 +300,9 @@ pub(crate) struct DevArgs {
     /// How the gateway meets its clients.
     #[command(flatten)]
     pub(crate) edge: EdgeArgs,
+    /// What the object store charges.
+    #[command(flatten)]
+    pub(crate) prices: PriceArgs,
     /// Serve HTTPS and WSS with a certificate made for this machine and kept in the data directory [default: false]
     #[arg(long, env = "WEIR_TLS_SELF_SIGNED", value_parser = BoolishValueParser::new())]
     pub(crate) tls_self_signed: bool,
@@ -346,6 +331,9 @@ pub(crate) struct NodeArgs {
     /// What the node keeps.
     #[command(flatten)]
     pub(crate) store: StoreArgs,
+    /// What the object store charges.
+    #[command(flatten)]
+    pub(crate) prices: PriceArgs,
     /// Where gateways connect, an address that they can reach; port 0 takes a free one
     #[arg(long, env = "WEIR_NODE_LISTEN", default_value = "127.0.0.1:7070", value_name = "ADDR")]
     pub(crate) listen: SocketAddr,
@@ -405,6 +393,9 @@ pub(crate) struct GatewayArgs {
     /// How it meets its clients.
     #[command(flatten)]
     pub(crate) edge: EdgeArgs,
+    /// What the object store charges.
+    #[command(flatten)]
+    pub(crate) prices: PriceArgs,
     /// What serves.
     #[command(flatten)]
     pub(crate) threads: ThreadArgs,

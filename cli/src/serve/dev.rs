@@ -16,7 +16,8 @@ pub(crate) async fn run(args: DevArgs) -> anyhow::Result<()> {
     let mut signals = Signals::catch()?;
     let data_dir = &args.store.data_dir;
     // The newcomer's first publish needs no other request before it.
-    let node = NodeConfig { auto_create: true, ..args.store.config()? };
+    let (storage_prices, price_currency) = args.prices.for_node();
+    let node = NodeConfig { auto_create: true, storage_prices, price_currency, ..args.store.config()? };
     // One registry for both, so that `/metrics` shows the whole process.
     let registry = prometheus::Registry::new();
     let around = weir_storage_node::Surroundings { registry: registry.clone(), ..Default::default() };
@@ -25,7 +26,7 @@ pub(crate) async fn run(args: DevArgs) -> anyhow::Result<()> {
         .with_context(|| format!("cannot start on {}", data_dir.display()))?;
     limits::log_node(node.limits());
     let mut node_stops = node.stopping();
-    let mut gateway = gateway_config(&args.edge, node.local_addr().to_string());
+    let mut gateway = gateway_config(&args.edge, &args.prices, node.local_addr().to_string());
     if args.tls_self_signed {
         gateway.tls = Some(TlsSource::SelfSigned { dir: data_dir.clone() });
     }

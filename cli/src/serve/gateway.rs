@@ -11,7 +11,7 @@ pub(crate) async fn run(args: GatewayArgs) -> anyhow::Result<()> {
     args.check()?;
     let mut signals = Signals::catch()?;
     let credential = secret(args.cluster_secret.as_deref())?.unwrap_or_default();
-    let config = GatewayConfig { credential, ..gateway_config(&args.edge, args.node.clone()) };
+    let config = GatewayConfig { credential, ..gateway_config(&args.edge, &args.prices, args.node.clone()) };
     limits::log_gateway(&config);
     let gateway = Gateway::start(config, prometheus::Registry::new()).await?;
     let url = format!("{}://{}", gateway.scheme(), gateway.local_addr());

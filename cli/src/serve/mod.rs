@@ -10,6 +10,7 @@ mod dev;
 mod gateway;
 mod limits;
 mod node;
+mod prices;
 
 use std::io::IsTerminal as _;
 use std::path::Path;
@@ -18,7 +19,6 @@ use std::time::Duration;
 use anyhow::Context as _;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tracing_subscriber::EnvFilter;
-use weir_gateway::api::StoragePrices;
 use weir_gateway::{ClientLimits, GatewayConfig, RunningGateway, TlsSource, WsDeflate};
 use weir_protocol::ws::Secret;
 
@@ -74,7 +74,7 @@ impl Signals {
     }
 }
 
-fn gateway_config(args: &args::EdgeArgs, storage: String) -> GatewayConfig {
+fn gateway_config(args: &args::EdgeArgs, prices: &prices::PriceArgs, storage: String) -> GatewayConfig {
     let tls = args.tls_cert.as_ref().zip(args.tls_key.as_ref());
     GatewayConfig {
         listen: args.listen,
@@ -95,7 +95,7 @@ fn gateway_config(args: &args::EdgeArgs, storage: String) -> GatewayConfig {
             "all" => WsDeflate::All,
             _ => WsDeflate::Json,
         },
-        storage_prices: storage_prices(args),
+        storage_prices: prices.for_gateway(),
         limits: ClientLimits {
             handshake_time_max: Duration::from_millis(args.handshake_ms_max),
             ..ClientLimits::default()
@@ -103,21 +103,6 @@ fn gateway_config(args: &args::EdgeArgs, storage: String) -> GatewayConfig {
         tls: tls.map(|(cert, key)| TlsSource::Files { cert: cert.clone(), key: key.clone() }),
         ..GatewayConfig::default()
     }
-}
-
-/// The prices given; whose they are is only known of those that nobody gave.
-fn storage_prices(args: &args::EdgeArgs) -> StoragePrices {
-    let given = StoragePrices {
-        currency: args.price_currency.clone(),
-        stored_gib_month: args.price_stored_gib_month,
-        thousand_puts: args.price_thousand_puts,
-        thousand_gets: args.price_thousand_gets,
-        ..StoragePrices::default()
-    };
-    if given == StoragePrices::default() {
-        return given;
-    }
-    StoragePrices { source: "prices that the gateway was given".to_owned(), ..given }
 }
 
 /// The secret in a file, without the line feed at its end.

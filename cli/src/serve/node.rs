@@ -14,7 +14,15 @@ pub(crate) async fn run(args: NodeArgs) -> anyhow::Result<()> {
     let mut signals = Signals::catch()?;
     let credential = secret(args.cluster_secret.as_deref())?;
     let (listen, auto_create) = (args.listen, args.auto_create);
-    let config = NodeConfig { listen, auto_create, credential, ..args.store.config()? };
+    let (storage_prices, price_currency) = args.prices.for_node();
+    let config = NodeConfig {
+        listen,
+        auto_create,
+        credential,
+        storage_prices,
+        price_currency,
+        ..args.store.config()?
+    };
     let registry = prometheus::Registry::new();
     // Its port is taken before data is touched: a wrong address costs nothing.
     let admin = Admin::bind(args.admin).await?;

@@ -900,6 +900,46 @@ export interface components {
              */
             fence: number;
         };
+        /**
+         * @description An object that messages of a partition could not be read from: it is gone, or not what was written. Told from a read that
+         *     failed until one of the same messages works, none of them is needed any more, or the storage node is restarted.
+         */
+        DamagedObject: {
+            /** @description Its name in the store, below the prefix of `--object-store`. */
+            object: string;
+            /** @description What happened. */
+            why: string;
+            /**
+             * Format: int32
+             * @description The partition.
+             */
+            partition: number;
+            /**
+             * Format: int64
+             * @description Offset of the first message that cannot be read.
+             */
+            from: number;
+            /**
+             * Format: int64
+             * @description One past the last.
+             */
+            to: number;
+            /**
+             * Format: int64
+             * @description How often reading failed.
+             */
+            times: number;
+            /**
+             * Format: int64
+             * @description When it failed first, milliseconds since the epoch.
+             */
+            first_ms: number;
+            /**
+             * Format: int64
+             * @description When it failed last.
+             */
+            last_ms: number;
+        };
         /** @description How long idempotency keys are remembered. */
         Dedupe: {
             /**
@@ -2746,8 +2786,29 @@ export interface components {
              * @description Requests that compared and read its objects within about a day.
              */
             gets_per_day: number;
+            /**
+             * Format: double
+             * @description Bytes that came from the store for its readers within about a day.
+             */
+            read_bytes_per_day: number;
+            /**
+             * Format: double
+             * @description Blocks of objects that its readers asked for within about a day. A block is what is read at once: about 512 KiB of
+             *     messages of a partition, before compression.
+             */
+            blocks_asked_per_day: number;
+            /**
+             * Format: double
+             * @description Of these, the blocks that the caches had, or that were on their way already: nothing was fetched for them.
+             */
+            blocks_cached_per_day: number;
             /** @description What that costs. */
             cost_per_day: components["schemas"]["CostPerDay"];
+            /**
+             * @description Objects that its messages could not be read from, the newest failure first, no more than 64. Empty if all is well, as far
+             *     as anybody has read.
+             */
+            damaged: components["schemas"]["DamagedObject"][];
         };
         /**
          * @description A topic's oldest messages, to be removed for good.

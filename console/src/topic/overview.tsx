@@ -9,6 +9,7 @@ import { useNow } from '../ui/now';
 import { Sparkline } from '../ui/sparkline';
 import { numeric, ScrollTable } from '../ui/table';
 import { Tile, useSeries } from '../ui/tile';
+import { DamagedObjects } from './damaged';
 import { OffsetAxis, StorageTiles } from './storage';
 
 export function OverviewTab() {
@@ -23,6 +24,7 @@ export function OverviewTab() {
   const isCompacted = topic.config.compaction === 'key';
   return (
     <div className="tab-body">
+      <DamagedObjects topic={topic} />
       <div className="tiles">
         <Tile
           label="Messages"

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { money, segments } from './places';
+import { hitPercent, money, segments } from './places';
 
 const storage = {
   cold_to: 40,
@@ -30,4 +30,12 @@ test('places without messages are left out, also where retention has passed them
 test('small sums of money keep two digits and none is shown as nothing', () => {
   expect([0, 0.00001, 0.0123, 0.5, 1.234].map(money)).toEqual(['0', '< 0.0001', '0.012', '0.5', '1.23']);
   expect([0.0001, 0.101, 0.999].map(money)).toEqual(['0.0001', '0.1', '1']);
+});
+
+test('a share of the cache is 100 % only if it had everything, and none is no share', () => {
+  expect(hitPercent(0, 0)).toBe(null);
+  expect(hitPercent(0, 12.3)).toBe('0 %');
+  expect(hitPercent(9_999, 10_000)).toBe('99.9 %');
+  expect(hitPercent(2, 3)).toBe('66.6 %');
+  expect(hitPercent(10, 10)).toBe('100 %');
 });

@@ -2,6 +2,7 @@ import type { Topic } from '../api/client';
 
 type Partition = Topic['partitions'][number];
 export type PartitionStorage = NonNullable<Partition['storage']>;
+export type DamagedObject = NonNullable<Topic['storage']>['damaged'][number];
 
 /** Where messages are, from the oldest to the newest. */
 export type Place = 'cold' | 'archived' | 'uploading' | 'local';
@@ -54,6 +55,16 @@ export function placed(topic: Topic): Readonly<Record<Place, number>> | null {
 /** The longest that a message of the topic has waited to be uploaded. */
 export const lagMs = (topic: Topic) =>
   Math.max(0, ...topic.partitions.map(({ storage }) => storage?.upload_lag_ms ?? 0));
+
+/** Objects by name, of those that messages could not be read from: one may be told for several partitions. */
+export const objectsOf = (damaged: readonly DamagedObject[]) =>
+  new Set(damaged.map(({ object }) => object)).size;
+
+/** How much of `asked` the cache had, cut and not rounded, so that 100 % is all of it; `null` if nothing was asked for. */
+export function hitPercent(cached: number, asked: number): string | null {
+  if (asked < 0.05) return null;
+  return `${Math.floor(Math.min(1, cached / asked) * 1000) / 10} %`;
+}
 
 /** A sum of money to a few digits: `0`, `< 0.0001`, `0.0123`, `1.23`. */
 export function money(amount: number): string {

@@ -1,7 +1,7 @@
 import type { Topic } from '../api/client';
-import { bytes, grouped, often } from '../format/number';
+import { bytes, grouped, often, rate } from '../format/number';
 import { Tile } from '../ui/tile';
-import { lagMs, money, type PartitionStorage, PLACES, placed, segments } from './places';
+import { hitPercent, lagMs, money, type PartitionStorage, PLACES, placed, segments } from './places';
 
 /** Above this a lag is told in warning colour, with words: uploads begin after half a minute. */
 const LAG_MS_LONG = 120_000;
@@ -29,6 +29,7 @@ export function StorageTiles({ topic }: { topic: Topic }) {
   const sums = placed(topic);
   if (!topic.storage || !sums) return null;
   const { cost_per_day: cost, object_bytes, puts_per_day, gets_per_day } = topic.storage;
+  const { blocks_asked_per_day: asked, blocks_cached_per_day: cached, read_bytes_per_day } = topic.storage;
   const { prices } = cost;
   const lag = lagMs(topic);
   return (
@@ -50,6 +51,15 @@ export function StorageTiles({ topic }: { topic: Topic }) {
           label="Objects"
           value={bytes(object_bytes)}
           note={`${often(puts_per_day, 'write')}, ${often(gets_per_day, 'read')} a day`}
+        />
+        <Tile
+          label="Cold reads from cache"
+          value={hitPercent(cached, asked) ?? 'no reads'}
+          note={
+            hitPercent(cached, asked) === null
+              ? 'nothing was read from objects within a day'
+              : `${rate(cached)} of ${often(asked, 'block')} a day, ${bytes(Math.round(read_bytes_per_day))} fetched`
+          }
         />
       </div>
       <ul className="places">

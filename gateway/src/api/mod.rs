@@ -42,7 +42,7 @@ pub use queue::{
     SeekedPart, Settle, SettleOutcome, Settled, SettledLease, Takeover,
 };
 pub use removal::{Purge, PurgeWhat, Purged, PurgedPart, Trim, Trimmed, TrimmedPartition};
-pub use storage::{CostPerDay, PartitionStorage, StoragePrices, TopicStorage};
+pub use storage::{CostPerDay, DamagedObject, PartitionStorage, StoragePrices, TopicStorage};
 pub use subscription::{
     Mode, Order, Subscription, SubscriptionConfig, SubscriptionPage, SubscriptionPart, SubscriptionPatch,
     SubscriptionTotals, default_subscription_config,

@@ -2,10 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
-
-/// Days of a month, as far as prices go.
-const DAYS_PER_MONTH: f64 = 30.0;
-const GIB: f64 = (1_u64 << 30) as f64;
+use weir_protocol::prices::{DayCost, Prices};
 
 /// Where the messages of a partition are. In offset order: cold, archived, uploading, local.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
@@ -37,8 +34,40 @@ pub struct TopicStorage {
     pub puts_per_day: f64,
     /// Requests that compared and read its objects within about a day.
     pub gets_per_day: f64,
+    /// Bytes that came from the store for its readers within about a day.
+    pub read_bytes_per_day: f64,
+    /// Blocks of objects that its readers asked for within about a day. A block is what is read at once: about 512 KiB of
+    /// messages of a partition, before compression.
+    pub blocks_asked_per_day: f64,
+    /// Of these, the blocks that the caches had, or that were on their way already: nothing was fetched for them.
+    pub blocks_cached_per_day: f64,
     /// What that costs.
     pub cost_per_day: CostPerDay,
+    /// Objects that its messages could not be read from, the newest failure first, no more than 64. Empty if all is well, as far
+    /// as anybody has read.
+    pub damaged: Vec<DamagedObject>,
+}
+
+/// An object that messages of a partition could not be read from: it is gone, or not what was written. Told from a read that
+/// failed until one of the same messages works, none of them is needed any more, or the storage node is restarted.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct DamagedObject {
+    /// Its name in the store, below the prefix of `--object-store`.
+    pub object: String,
+    /// What happened.
+    pub why: String,
+    /// The partition.
+    pub partition: u32,
+    /// Offset of the first message that cannot be read.
+    pub from: u64,
+    /// One past the last.
+    pub to: u64,
+    /// How often reading failed.
+    pub times: u64,
+    /// When it failed first, milliseconds since the epoch.
+    pub first_ms: u64,
+    /// When it failed last.
+    pub last_ms: u64,
 }
 
 /// What a day like the last one costs, at the gateway's prices.
@@ -72,47 +101,34 @@ pub struct StoragePrices {
     pub source: String,
 }
 
+impl StoragePrices {
+    /// The numbers alone.
+    #[must_use]
+    pub fn numbers(&self) -> Prices {
+        let Self { stored_gib_month, thousand_puts, thousand_gets, .. } = *self;
+        Prices { stored_gib_month, thousand_puts, thousand_gets }
+    }
+}
+
 impl Default for StoragePrices {
     fn default() -> Self {
+        let Prices { stored_gib_month, thousand_puts, thousand_gets } = Prices::S3_STANDARD;
         Self {
             currency: "USD".to_owned(),
-            stored_gib_month: 0.023,
-            thousand_puts: 0.005,
-            thousand_gets: 0.0004,
+            stored_gib_month,
+            thousand_puts,
+            thousand_gets,
             source: "list prices of S3 Standard, us-east-1, first 50 TB, as of April 2024".to_owned(),
         }
     }
 }
 
-impl TopicStorage {
+impl CostPerDay {
     /// An estimate at these prices.
     #[must_use]
     pub fn at(prices: &StoragePrices, object_bytes: u64, puts_per_day: f64, gets_per_day: f64) -> Self {
-        #[expect(clippy::cast_precision_loss, reason = "an estimate for people")]
-        let gib = object_bytes as f64 / GIB;
-        let stored = gib * prices.stored_gib_month / DAYS_PER_MONTH;
-        let puts = puts_per_day / 1_000.0 * prices.thousand_puts;
-        let gets = gets_per_day / 1_000.0 * prices.thousand_gets;
-        let total = stored + puts + gets;
-        let cost_per_day = CostPerDay { stored, puts, gets, total, prices: prices.clone() };
-        Self { object_bytes, puts_per_day, gets_per_day, cost_per_day }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_day_costs_what_is_kept_and_what_was_asked() {
-        // 7 days of 100 MB/s in objects of 64 MiB: the figures that docs/operations.md gives.
-        let bytes = 7 * 86_400 * 100_000_000;
-        let puts = 86_400.0 * 100_000_000.0 / f64::from(64 << 20) * 10.0;
-        let cost = TopicStorage::at(&StoragePrices::default(), bytes, puts, 0.0).cost_per_day;
-        assert!((43.0..43.4).contains(&cost.stored), "{cost:?}");
-        assert!((6.4..6.5).contains(&cost.puts), "{cost:?}");
-        assert!((cost.total - cost.stored - cost.puts).abs() < 1e-9);
-        let none = TopicStorage::at(&StoragePrices::default(), 0, 0.0, 1_000_000.0).cost_per_day;
-        assert!((none.total - 0.4).abs() < 1e-9, "{none:?}");
+        let DayCost { stored, puts, gets } =
+            prices.numbers().per_day(object_bytes, puts_per_day, gets_per_day);
+        Self { stored, puts, gets, total: stored + puts + gets, prices: prices.clone() }
     }
 }

@@ -7,13 +7,14 @@ use http::header::{CACHE_CONTROL, ETAG, LOCATION};
 use http::{HeaderValue, StatusCode};
 use weir_protocol::error::ErrorCode;
 use weir_protocol::ids::{ConfigVersion, Incarnation};
+use weir_protocol::limits::DAMAGED_OBJECTS_MAX;
 use weir_protocol::rpc::{self, PartitionStats};
 
 use super::dispatch::{Call, empty, json};
 use super::read::is_known;
 use crate::api::{
-    Level, Partition, PartitionStorage, Problem, Rates, StoragePrices, Topic, TopicConfig, TopicPage,
-    TopicPatch, TopicStorage,
+    CostPerDay, DamagedObject, Level, Partition, PartitionStorage, Problem, Rates, StoragePrices, Topic,
+    TopicConfig, TopicPage, TopicPatch, TopicStorage,
 };
 use crate::service::{ListTopics, TopicView};
 use crate::storage;
@@ -146,7 +147,7 @@ fn full(view: &TopicView, prices: &StoragePrices) -> Topic {
             publish_bytes_per_second: known(|stats| stats.publish_bytes_per_second),
             deliver_records_per_second: known(|stats| stats.deliver_records_per_second),
         },
-        storage: topic_storage(view, prices),
+        storage: topic_storage(&view.partitions, prices),
     }
 }
 
@@ -164,13 +165,40 @@ fn partition_storage(storage: &rpc::PartitionStorage) -> PartitionStorage {
 }
 
 /// The sums over all partitions, if all are known: a part of them would look like a cheaper topic.
-fn topic_storage(view: &TopicView, prices: &StoragePrices) -> Option<TopicStorage> {
+fn topic_storage(partitions: &[Option<PartitionStats>], prices: &StoragePrices) -> Option<TopicStorage> {
     let of = |stats: &Option<PartitionStats>| stats.as_ref().and_then(|stats| stats.storage);
-    let all = view.partitions.iter().map(of).collect::<Option<Vec<_>>>()?;
+    let all = partitions.iter().map(of).collect::<Option<Vec<_>>>()?;
+    let sum = |get: fn(&rpc::PartitionStorage) -> f64| all.iter().map(get).sum::<f64>();
     let object_bytes = all.iter().map(|storage| storage.object_bytes).sum();
-    let puts = all.iter().map(|storage| storage.puts_per_day).sum();
-    let gets = all.iter().map(|storage| storage.gets_per_day).sum();
-    Some(TopicStorage::at(prices, object_bytes, puts, gets))
+    let (puts_per_day, gets_per_day) =
+        (sum(|storage| storage.puts_per_day), sum(|storage| storage.gets_per_day));
+    let blocks_asked_per_day = sum(|storage| storage.blocks_asked_per_day);
+    Some(TopicStorage {
+        object_bytes,
+        puts_per_day,
+        gets_per_day,
+        read_bytes_per_day: sum(|storage| storage.read_bytes_per_day),
+        blocks_asked_per_day,
+        // What is fetched before it is asked for may count first.
+        blocks_cached_per_day: (blocks_asked_per_day - sum(|storage| storage.blocks_missed_per_day)).max(0.0),
+        cost_per_day: CostPerDay::at(prices, object_bytes, puts_per_day, gets_per_day),
+        damaged: damaged(partitions),
+    })
+}
+
+/// The newest of what could not be read of any partition.
+fn damaged(partitions: &[Option<PartitionStats>]) -> Vec<DamagedObject> {
+    let known =
+        partitions.iter().zip(0..).filter_map(|(stats, partition)| Some((stats.as_ref()?, partition)));
+    let mut all: Vec<(u32, &rpc::DamagedObject)> = known
+        .flat_map(|(stats, partition)| stats.damaged.iter().map(move |damaged| (partition, damaged)))
+        .collect();
+    all.sort_by_key(|(_, damaged)| std::cmp::Reverse(damaged.last_ms));
+    let told = all.into_iter().take(DAMAGED_OBJECTS_MAX).map(|(partition, damaged)| {
+        let rpc::DamagedObject { object, why, from, to, times, first_ms, last_ms } = damaged.clone();
+        DamagedObject { object, why, partition, from, to, times, first_ms, last_ms }
+    });
+    told.collect()
 }
 
 pub(super) async fn create(mut call: Call) -> Result<Response, Problem> {
@@ -234,4 +262,60 @@ pub(super) async fn list(call: Call) -> Result<Response, Problem> {
             next: page.next,
         },
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn stats(asked: f64, missed: f64, damaged: &[u64]) -> Option<PartitionStats> {
+        let storage = rpc::PartitionStorage {
+            object_bytes: 1 << 30,
+            puts_per_day: 500.0,
+            gets_per_day: 1_000.0,
+            blocks_asked_per_day: asked,
+            blocks_missed_per_day: missed,
+            read_bytes_per_day: 7.0,
+            ..rpc::PartitionStorage::default()
+        };
+        let damaged = damaged.iter().map(|last_ms| rpc::DamagedObject {
+            object: format!("object {last_ms}"),
+            last_ms: *last_ms,
+            to: 3,
+            ..rpc::DamagedObject::default()
+        });
+        let damaged = damaged.collect();
+        Some(PartitionStats { storage: Some(storage), damaged, ..PartitionStats::default() })
+    }
+
+    #[test]
+    fn what_a_topic_takes_is_the_sum_of_its_partitions_and_nothing_if_one_is_not_known() {
+        let prices = StoragePrices::default();
+        let partitions = [stats(10.0, 2.0, &[]), stats(5.0, 1.0, &[])];
+        let told = topic_storage(&partitions, &prices).unwrap();
+        assert_eq!(told.object_bytes, 2 << 30);
+        for (told, expected) in [
+            (told.blocks_asked_per_day, 15.0),
+            (told.blocks_cached_per_day, 12.0),
+            (told.read_bytes_per_day, 14.0),
+            (told.cost_per_day.stored, 2.0 * 0.023 / 30.0),
+            (told.cost_per_day.total, 2.0 * 0.023 / 30.0 + 0.005 + 2.0 * 0.0004),
+        ] {
+            assert!((told - expected).abs() < 1e-9, "{told} is not {expected}");
+        }
+        assert_eq!(told.damaged, []);
+        assert_eq!(topic_storage(&[stats(1.0, 0.0, &[]), None], &prices), None);
+        let ahead = topic_storage(&[stats(1.0, 2.0, &[])], &prices).unwrap();
+        assert!(ahead.blocks_cached_per_day.abs() < 1e-9, "what is fetched is asked for a moment later");
+    }
+
+    #[test]
+    fn damaged_objects_are_told_newest_first_with_their_partition_and_no_more_than_a_few() {
+        let told = damaged(&[stats(0.0, 0.0, &[9, 3]), None, stats(0.0, 0.0, &[5])]);
+        let told: Vec<_> = told.iter().map(|one| (one.partition, one.object.as_str(), one.to)).collect();
+        assert_eq!(told, [(0, "object 9", 3), (2, "object 5", 3), (0, "object 3", 3)]);
+        let many: Vec<u64> = (0..50).collect();
+        let told = damaged(&[stats(0.0, 0.0, &many), stats(0.0, 0.0, &many)]);
+        assert_eq!((told.len(), told[0].last_ms, told[63].last_ms), (DAMAGED_OBJECTS_MAX, 49, 18));
+    }
 }

@@ -346,6 +346,35 @@ pub struct PartitionStats {
     /// Where its messages are, if it was asked for and the node has an object store.
     #[prost(message, optional, tag = "20")]
     pub storage: Option<PartitionStorage>,
+    /// Objects that its messages could not be read from, newest failure first, if `storage` is told.
+    #[prost(message, repeated, tag = "21")]
+    pub damaged: Vec<DamagedObject>,
+}
+
+/// An object that messages of a partition could not be read from: it is gone, or not what was written.
+#[derive(Clone, PartialEq, Eq, prost::Message)]
+pub struct DamagedObject {
+    /// Its name.
+    #[prost(string, tag = "1")]
+    pub object: String,
+    /// What happened; names the object.
+    #[prost(string, tag = "2")]
+    pub why: String,
+    /// Offset of the first record that cannot be read.
+    #[prost(uint64, tag = "3")]
+    pub from: u64,
+    /// One past the last.
+    #[prost(uint64, tag = "4")]
+    pub to: u64,
+    /// How often reading failed since the node started, or since it last worked.
+    #[prost(uint64, tag = "5")]
+    pub times: u64,
+    /// When it failed first, milliseconds since the epoch.
+    #[prost(uint64, tag = "6")]
+    pub first_ms: u64,
+    /// When it failed last.
+    #[prost(uint64, tag = "7")]
+    pub last_ms: u64,
 }
 
 /// Where the messages of a partition are. In offset order: cold, archived, uploading, local.
@@ -384,4 +413,13 @@ pub struct PartitionStorage {
     /// Its share of the requests that compared those objects, and those that read its own blocks, within about a day.
     #[prost(double, tag = "11")]
     pub gets_per_day: f64,
+    /// Blocks of objects that its readers asked for within about a day.
+    #[prost(double, tag = "12")]
+    pub blocks_asked_per_day: f64,
+    /// Of these, the blocks that no cache of the node had and nobody was fetching.
+    #[prost(double, tag = "13")]
+    pub blocks_missed_per_day: f64,
+    /// Bytes that came from the store for its readers within about a day.
+    #[prost(double, tag = "14")]
+    pub read_bytes_per_day: f64,
 }

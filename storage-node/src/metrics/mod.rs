@@ -1,11 +1,11 @@
 //! What a storage node counts, as Prometheus metrics in a registry that the caller owns.
 //!
 //! Names are `weir_node_…`, `weir_journal_…`, `weir_tier_…` and `weir_storage_…`, in seconds and bytes; what is bounded has its bound beside it, `…_max`.
-//! Labels come from closed sets (stage, level, code, shard, table), never from clients: topics and partitions have their
+//! Labels come from closed sets (stage, level, code, shard, table, the currency of the settings), never from clients: topics and partitions have their
 //! rates in the API instead.
 //!
 //! * `node`: publishes by stage and shard, records and bytes in and out, refusals.
-//! * `journal`: the journal's own counters, read when somebody scrapes; `shards`: what the shards hold, likewise; `storage`: where messages are.
+//! * `journal`: the journal's own counters, read when somebody scrapes; `shards`: what the shards hold, likewise; `storage`: where messages are, and what that costs.
 
 mod journal;
 mod node;
@@ -16,5 +16,5 @@ mod tier;
 pub use journal::JournalCollector;
 pub use node::{NodeMetrics, SubscriptionGuard};
 pub use shards::ShardsCollector;
-pub use storage::{StorageCollector, Uploading};
+pub use storage::{StorageCollector, StoreNow, ToldByStore};
 pub use tier::TierMetrics;

@@ -8,7 +8,7 @@ use weir_tier::cold::{Ahead, PackRef};
 use super::log::from_log;
 use crate::replica::ShardHandle;
 use crate::shard::state::{BatchRow, DeadLetter, PartitionKey};
-use crate::tier::Tier;
+use crate::tier::{NotRead, Tier};
 
 /// The rows' batches, with nothing stamped, in order; blocks of a pack `ahead` of the last may be asked for. What is
 /// compacted comes from packs, also where the log still has it: it has records that were dropped.
@@ -44,7 +44,7 @@ pub(super) async fn of(
         }
     };
     let mut batches = from_packs(shard, tier, key, cold, ahead).await?;
-    if !hot.is_empty() {
+    if !hot.is_empty() && batches.len() == cold.len() {
         // What has just left is read by the next call: this one has something to give.
         batches.extend(from_log(shard, hot).await.unwrap_or_default());
     }
@@ -64,8 +64,8 @@ async fn past_the_log(
     if packed.is_empty() { None } else { Some(from_packs(shard, tier, key, packed, ahead).await) }
 }
 
-/// The rows' batches from the packs that hold them. An object that is gone may have been replaced by another since it was
-/// looked up: then that one is read.
+/// The rows' batches from the packs that hold them, or those in front of the first that cannot be read. An object that is gone
+/// may have been replaced by another since it was looked up: then that one is read.
 pub(crate) async fn from_packs(
     shard: &ShardHandle,
     tier: &Tier,
@@ -76,14 +76,16 @@ pub(crate) async fn from_packs(
     let mut from = packed(shard, tier, key, rows)?;
     loop {
         match tier.batches(key, &from, ahead).await {
-            Err(refusal) if refusal.error_code() == ErrorCode::Corrupt => {
+            Err(NotRead { refusal, lost: Some(lost) }) => {
                 let now = packed(shard, tier, key, rows)?;
                 if now == from {
+                    tier.lost(key, lost);
                     return Err(refusal);
                 }
                 from = now;
             }
-            done => return done,
+            Err(NotRead { refusal, lost: None }) => return Err(refusal),
+            Ok(batches) => return Ok(batches),
         }
     }
 }
@@ -99,7 +101,13 @@ pub async fn batch_of_letter(shard: &ShardHandle, letter: &DeadLetter) -> Result
         Some((tier, tier.pack_ref(shard.shard, &pack)))
     });
     let mut batches = match pack {
-        Some((tier, pack)) => tier.batches(letter.from, &[(pack, row)], Ahead::NONE).await?,
+        Some((tier, pack)) => {
+            let read = tier.batches(letter.from, &[(pack, row)], Ahead::NONE).await;
+            read.map_err(|NotRead { refusal, lost }| {
+                lost.into_iter().for_each(|lost| tier.lost(letter.from, lost));
+                refusal
+            })?
+        }
         None => from_log(shard, &[row]).await?,
     };
     batches.pop().ok_or_else(|| Refusal::new(ErrorCode::Internal, "the batch is not there"))

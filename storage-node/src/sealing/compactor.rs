@@ -436,22 +436,24 @@ struct Reading<'a> {
     source: Source,
     key: PartitionKey,
     rows: Peekable<Box<dyn Iterator<Item = BatchRow> + Send + 'a>>,
+    /// The first row of what was read last.
+    last: Option<BatchRow>,
 }
 
 impl<'a> Reading<'a> {
     async fn open(
         tier: &Tier,
         seen: &'a Seen,
-        (key, pack): (PartitionKey, PackNo),
+        (key, no): (PartitionKey, PackNo),
         records: Range<Offset>,
     ) -> Result<Self, SealError> {
         let gone = || Refusal::new(ErrorCode::Corrupt, "a run of no partition, or in no pack");
-        let (pack, partition) = seen.packs.get(pack).zip(seen.partitions.get(key)).ok_or_else(gone)?;
+        let (pack, partition) = seen.packs.get(no).zip(seen.partitions.get(key)).ok_or_else(gone)?;
         let end = records.end;
         let rows = partition.batches_from(records.start).take_while(move |row| row.end() <= end);
         let rows: Box<dyn Iterator<Item = BatchRow> + Send + 'a> = Box::new(rows);
-        let source = Source::open(tier, seen.shard.shard, pack, [(key, records)]).await?;
-        Ok(Self { source, key, rows: rows.peekable() })
+        let source = Source::open(tier, &seen.shard, (no, pack), [(key, records)]).await?;
+        Ok(Self { source, key, rows: rows.peekable(), last: None })
     }
 
     /// The next batches, with the rows that name them.
@@ -459,12 +461,17 @@ impl<'a> Reading<'a> {
         let began = Instant::now();
         let Some(found) = self.source.next(self.key, &mut self.rows).await? else { return Ok(None) };
         let (rows, batches): (Vec<_>, Vec<_>) = found.into_iter().unzip();
+        self.last = rows.first().copied();
         pace(began, batches.iter().map(|batch| batch.bytes().len() as u64).sum()).await;
         Ok(Some((rows, batches)))
     }
 
     fn damaged(&self, error: &BatchError) -> ColdError {
-        self.source.damaged(&error.to_string())
+        let error = self.source.damaged(&error.to_string());
+        if let Some(row) = self.last {
+            self.source.tell(self.key, row, &error);
+        }
+        error
     }
 }
 

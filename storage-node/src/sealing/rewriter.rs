@@ -204,7 +204,7 @@ impl Rewriter {
             let pack = seen.packs.get(*no).ok_or_else(|| wrong("a plan of an unknown pack"))?;
             let runs = plan.runs.iter().filter(|run| run.pack == *no);
             let runs = runs.map(|run| (run.key, run.records.clone()));
-            sources.insert(*no, Source::open(&self.tier, shard.shard, pack, runs).await?);
+            sources.insert(*no, Source::open(&self.tier, shard, (*no, pack), runs).await?);
         }
         Ok(sources)
     }

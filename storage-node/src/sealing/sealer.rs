@@ -17,6 +17,7 @@ use weir_tier::store::{Listed, PackName, StoreError};
 use super::deleting::Deleter;
 use super::exporter::{Exporter, ExporterError};
 use super::making::{PARTITIONS_MAX, SealError, commit, finish, pack_from_log, seal_of, send};
+use super::source;
 use super::sweep;
 use super::unreadable::Unreadable;
 use crate::clock;
@@ -128,6 +129,7 @@ impl Sealer {
                     return Ok(());
                 }
                 self.tier.uploads.looked(*id, self.unreadable.told(shard));
+                source::forget(&self.tier, shard);
                 if failed.iter().all(|(of, _)| of != id) {
                     // Asked at every turn: a shard that always has more may keep the round from ending. What was waited for
                     // once is sealed in this round, however many packs it takes.

@@ -1,6 +1,7 @@
 //! Tests of the sealer over a store that fails, and of reading what it has sealed.
 
 mod compacting;
+mod damaged;
 mod deleting;
 mod exporting;
 mod rewriter;
@@ -38,7 +39,7 @@ use crate::replica::ShardHandle;
 use crate::shard::command::{Change, Command, CreateTopic, DeleteTopic};
 use crate::shard::entry::{Kind, SubBatch};
 use crate::shard::state::{Pack, PartitionKey, Verdict};
-use crate::tier::{Tier, Uploads};
+use crate::tier::{Damaged, Tier, Uploads};
 
 /// A node and the sealer of its shards, which only the test calls.
 struct Play {
@@ -77,6 +78,7 @@ impl Play {
             seal_bytes,
             seal_after,
             uploads: Uploads::default(),
+            damaged: Damaged::default(),
             is_deposed: AtomicBool::new(false),
             metrics: TierMetrics::register(&Registry::new()).unwrap(),
             background: crate::background::Background::start().unwrap(),

@@ -210,6 +210,9 @@ pub(super) fn partition_stats(shard: &ShardHandle, body: Bytes) -> Result<Partit
                 publish_bytes_per_second: rate.published_bytes,
                 deliver_records_per_second: rate.delivered_records,
                 storage: storage.as_ref().map(|storage| storage.of(key(at), &partition)),
+                damaged: storage
+                    .as_ref()
+                    .map_or_else(Vec::new, |storage| storage.damaged(key(at), &partition)),
             }
         }
     };

@@ -1,15 +1,18 @@
 //! Where the messages of a partition are, and what the object store did for it.
 
+use std::collections::BTreeMap;
+use std::ops::Range;
 use std::sync::Arc;
 
-use weir_protocol::ids::LogIndex;
-use weir_protocol::rpc::PartitionStorage;
+use weir_protocol::ids::{LogIndex, Offset};
+use weir_protocol::limits::DAMAGED_OBJECTS_MAX;
+use weir_protocol::rpc::{DamagedObject, PartitionStorage};
 use weir_tier::store::requests_of;
 
 use crate::clock;
 use crate::replica::ShardHandle;
 use crate::shard::state::{Pack, Packs, Partition, PartitionKey};
-use crate::tier::Tier;
+use crate::tier::{Damage, Tier};
 
 /// Requests are counted over this long.
 const DAY_MS: u64 = 24 * 3600 * 1000;
@@ -44,6 +47,7 @@ impl Whereabouts {
             under_way.map_or((archived_to, 0), |upload| (upload.end.min(partition.end), upload.bytes));
         let uploading_bytes = uploading_bytes.min(partition.unsealed_bytes());
         let requests = self.requests(key, partition);
+        let read = self.tier.cold.metrics().read_within_a_day(key);
         PartitionStorage {
             cold_to: cold_to.0,
             archived_to: archived_to.0,
@@ -55,8 +59,45 @@ impl Whereabouts {
             upload_lag_ms: partition.oldest_unsealed().map_or(0, |row| self.now_ms.saturating_sub(row.ts.0)),
             object_bytes: requests.object_bytes,
             puts_per_day: requests.puts,
-            gets_per_day: requests.gets + self.tier.cold.metrics().requested_within_a_day(key),
+            gets_per_day: requests.gets + read.gets,
+            blocks_asked_per_day: read.asked,
+            blocks_missed_per_day: read.missed,
+            read_bytes_per_day: read.get_bytes,
         }
+    }
+
+    /// Objects that its messages could not be read from, and still would be, newest failure first, no more than
+    /// [`DAMAGED_OBJECTS_MAX`].
+    pub(crate) fn damaged(&self, key: PartitionKey, partition: &Partition) -> Vec<DamagedObject> {
+        let damages = self.tier.damaged.of(key);
+        if damages.is_empty() {
+            return Vec::new();
+        }
+        let is_damaged = |pack: &Pack| damages.iter().any(|damage| damage.lost.object.id() == pack.attempt);
+        let mut in_object = BTreeMap::<u128, Range<Offset>>::new();
+        for (no, records, _) in partition.packed_runs() {
+            let Some(pack) = self.packs.get(no).filter(|pack| is_damaged(pack)) else { continue };
+            let known = in_object.entry(pack.attempt).or_insert_with(|| records.clone());
+            *known = known.start.min(records.start)..known.end.max(records.end);
+        }
+        let still = |Damage { lost, times, first, last }: Damage| {
+            let all = in_object.get(&lost.object.id())?;
+            let (from, to) = match lost.end {
+                None => (all.start, all.end),
+                Some(end) => (lost.from.max(all.start), end.min(all.end)),
+            };
+            let told = DamagedObject {
+                object: lost.object.to_string(),
+                why: lost.why,
+                from: from.0,
+                to: to.0,
+                times,
+                first_ms: first.0,
+                last_ms: last.0,
+            };
+            (from < to).then_some(told)
+        };
+        damages.into_iter().filter_map(still).take(DAMAGED_OBJECTS_MAX).collect()
     }
 
     /// The partition's share, by bytes, of its packs and of the requests that made those of the last day. What was trimmed or

@@ -3,6 +3,7 @@
 //!
 //! The only room here, with that one, that knows object stores, through `weir_tier`.
 
+mod damaged;
 mod reading;
 mod uploads;
 
@@ -22,6 +23,8 @@ use crate::layout::Layout;
 use crate::metrics::TierMetrics;
 use crate::shard::state::Pack;
 
+pub use damaged::{Damage, Damaged, Lost};
+pub(crate) use reading::NotRead;
 pub use uploads::Uploads;
 
 /// Where the store is inside the data directory if the setting says `local`.
@@ -72,6 +75,8 @@ pub struct Tier {
     pub(crate) seal_after: Duration,
     /// What is on its way to the store.
     pub(crate) uploads: Uploads,
+    /// What could not be read from there.
+    pub(crate) damaged: Damaged,
     /// Another writes for the cluster: from here nothing more is written or deleted.
     pub(crate) is_deposed: AtomicBool,
     /// States of all shards go to the store this often.
@@ -139,6 +144,7 @@ impl Tier {
             seal_bytes: config.seal_bytes,
             seal_after,
             uploads: Uploads::default(),
+            damaged: Damaged::default(),
             is_deposed: AtomicBool::new(false),
             snapshot_every: Duration::from_millis(config.snapshot_every_ms),
             exports,

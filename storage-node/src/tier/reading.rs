@@ -3,39 +3,63 @@
 use futures_util::future::BoxFuture;
 use weir_protocol::batch::Batch;
 use weir_protocol::error::ErrorCode;
+use weir_protocol::ids::{Incarnation, Offset, PartitionId};
 use weir_protocol::rpc::Refusal;
 use weir_tier::cold::{Ahead, ColdError, PackRef};
-use weir_tier::pack::batches;
+use weir_tier::pack::{Footer, PartitionRow, batches};
 
-use super::Tier;
+use super::{Lost, Tier};
+use crate::clock;
 use crate::shard::state::{BatchRow, PartitionKey};
 
 /// When to ask again while the store does not answer.
 const RETRY_AFTER_MS: u64 = 1_000;
 
+/// Why batches of packs are not there.
+pub(crate) struct NotRead {
+    pub(crate) refusal: Refusal,
+    /// What is to be told of the object, if it is gone or damaged; see [`Tier::lost`].
+    pub(crate) lost: Option<Lost>,
+}
+
 impl Tier {
     /// The batches that `rows` of `key` describe, with nothing stamped; each row comes with the pack that holds it. Those
-    /// `ahead` of the last one begin to be fetched.
+    /// `ahead` of the last one begin to be fetched. Fewer, if one of them but not the first cannot be read: those in front of it.
     ///
     /// # Errors
     /// `corrupt` if an object is gone or damaged, `unavailable` if the store does not answer; both name the object.
-    pub fn batches<'a>(
+    pub(crate) fn batches<'a>(
         &'a self,
         key: PartitionKey,
         rows: &'a [(PackRef, BatchRow)],
         ahead: Ahead,
-    ) -> BoxFuture<'a, Result<Vec<Batch>, Refusal>> {
+    ) -> BoxFuture<'a, Result<Vec<Batch>, NotRead>> {
         // Boxed: next to a request to a store it costs nothing, and callers' futures stay small.
         Box::pin(async move {
             let mut found = Vec::with_capacity(rows.len());
             let mut rest = rows;
             while let Some((pack, _)) = rest.first() {
                 let (run, behind) = rest.split_at(rest.partition_point(|(of, _)| of == pack));
-                self.of_one_pack(key, pack, run, ahead, &mut found).await?;
+                match self.of_one_pack(key, pack, run, ahead, &mut found).await {
+                    // Whoever wants what comes then asks for it alone, and is told.
+                    Err(_) if !found.is_empty() => return Ok(found),
+                    read => read?,
+                }
+                let records = run[0].1.base_offset..run[run.len() - 1].1.end();
+                self.damaged.read(key, &pack.name, &records);
                 rest = behind;
             }
             Ok(found)
         })
+    }
+
+    /// Tells of an object that could not be read and is still what the partition is read from.
+    pub(crate) fn lost(&self, key: PartitionKey, lost: Lost) {
+        let (object, why) = (lost.object, lost.why.clone());
+        if self.damaged.failed(key, lost, clock::now()) {
+            let (Incarnation(incarnation), PartitionId(partition)) = key;
+            tracing::warn!(%object, why, incarnation, partition, "messages in an object cannot be read");
+        }
     }
 
     async fn of_one_pack(
@@ -45,15 +69,16 @@ impl Tier {
         rows: &[(PackRef, BatchRow)],
         ahead: Ahead,
         found: &mut Vec<Batch>,
-    ) -> Result<(), Refusal> {
-        let key = pack.packed(key);
-        let footer = self.cold.footer(pack).await.map_err(|error| refusal(&error))?;
+    ) -> Result<(), NotRead> {
+        let (key, all) = (pack.packed(key), (rows[0].1.base_offset, None));
+        let footer = self.cold.footer(pack).await.map_err(|error| not_read(pack, &error, all))?;
         let partition = footer.partition(key).copied();
-        let partition = partition.ok_or_else(|| wrong(pack, "it does not hold the partition"))?;
+        let partition = partition.ok_or_else(|| wrong(pack, all, "it does not hold the partition"))?;
         let mut places = Vec::with_capacity(rows.len());
         for (_, row) in rows {
             let place = footer.block_at(&partition, row.base_offset);
-            places.push(place.ok_or_else(|| wrong(pack, "it does not hold the offsets"))?);
+            let records = (row.base_offset, Some(row.end()));
+            places.push(place.ok_or_else(|| wrong(pack, records, "it does not hold the offsets"))?);
         }
         if let (Some(first), Some(last)) = (places.first(), places.last()) {
             // All that is needed is under way at once, and then waited for in order. A single block is asked for by who waits.
@@ -63,36 +88,52 @@ impl Tier {
         let mut next = 0;
         while next < rows.len() {
             let place = places[next];
-            let raw = self.cold.block(pack, &footer, key, place).await.map_err(|error| refusal(&error))?;
+            let records = || records_of(&footer, &partition, place);
+            let raw = self.cold.block(pack, &footer, key, place).await;
+            let raw = raw.map_err(|error| not_read(pack, &error, records()))?;
             let before = next;
             for batch in batches(raw, &footer.blocks(&partition)[place], key) {
-                let batch = batch.map_err(|error| wrong(pack, &error.to_string()))?;
+                let batch = batch.map_err(|error| wrong(pack, records(), &error.to_string()))?;
                 let Some((_, row)) = rows.get(next) else { break };
                 if row.base_offset != batch.header().base_offset {
                     continue;
                 }
                 if batch.header().count != row.count {
-                    return Err(wrong(pack, "a batch is not the one that was sealed"));
+                    return Err(wrong(pack, records(), "a batch is not the one that was sealed"));
                 }
                 found.push(batch.unplaced());
                 next += 1;
             }
             if next == before {
-                return Err(wrong(pack, "a batch is not where it was sealed"));
+                return Err(wrong(pack, records(), "a batch is not where it was sealed"));
             }
         }
         Ok(())
     }
 }
 
-fn wrong(pack: &PackRef, what: &str) -> Refusal {
-    Refusal::new(ErrorCode::Corrupt, format!("object {}: {what}", pack.name))
+/// Which records: the first, and one past the last, as [`Lost`] has them.
+type Records = (Offset, Option<Offset>);
+
+/// Those of the block at `place` among those of `partition`.
+fn records_of(footer: &Footer, partition: &PartitionRow, place: usize) -> Records {
+    let blocks = footer.blocks(partition);
+    (blocks[place].first, Some(blocks.get(place + 1).map_or(partition.end, |next| next.first)))
 }
 
-fn refusal(error: &ColdError) -> Refusal {
+fn wrong(pack: &PackRef, records: Records, what: &str) -> NotRead {
+    let object = pack.name.to_string();
+    let why = format!("object {object}: {what}");
+    not_read(pack, &ColdError { object, is_damage: true, why }, records)
+}
+
+fn not_read(pack: &PackRef, error: &ColdError, (from, end): Records) -> NotRead {
+    let why = error.why.clone();
     if error.is_damage {
-        return Refusal::new(ErrorCode::Corrupt, error.why.clone());
+        let refusal = Refusal::new(ErrorCode::Corrupt, why.clone());
+        return NotRead { refusal, lost: Some(Lost { object: pack.name, from, end, why }) };
     }
-    let refusal = Refusal::new(ErrorCode::Unavailable, error.why.clone());
-    Refusal { retry_after_ms: Some(RETRY_AFTER_MS), ..refusal }
+    let refusal =
+        Refusal { retry_after_ms: Some(RETRY_AFTER_MS), ..Refusal::new(ErrorCode::Unavailable, why) };
+    NotRead { refusal, lost: None }
 }

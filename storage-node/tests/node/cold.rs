@@ -6,7 +6,8 @@ use std::time::{Duration, Instant};
 
 use weir_protocol::error::ErrorCode;
 use weir_protocol::rpc::{
-    At, ConfirmState, ConfirmStateRequest, DeleteTopicRequest, Level, Method, Placed, TopicDescription,
+    At, ConfirmState, ConfirmStateRequest, DeleteTopicRequest, Level, Method, PartitionRef, PartitionStats,
+    PartitionStatsList, PartitionStatsRequest, Placed, TopicDescription,
 };
 use weir_storage_node::{NodeConfig, RunningNode, Surroundings};
 use weir_tier::faults::{Fault, Faults, Op, store_in_memory};
@@ -88,6 +89,24 @@ async fn read_all(link: &Link, life: u64) {
     }
 }
 
+/// What is told of the topic's only partition.
+async fn stats(link: &Link, incarnation: u64) -> PartitionStats {
+    let partitions = vec![PartitionRef { incarnation, partition: 0 }];
+    let request = PartitionStatsRequest { partitions, with_storage: true };
+    let told: PartitionStatsList = call(link, Method::PartitionStats, &request).await.unwrap();
+    told.partitions.into_iter().next().unwrap()
+}
+
+fn scraped(node: &RunningNode) -> String {
+    prometheus::TextEncoder::new().encode_to_string(&node.registry().gather()).unwrap()
+}
+
+/// What a day costs, as the node estimates it.
+fn cost(node: &RunningNode, of: &str) -> f64 {
+    let (text, name) = (scraped(node), format!("weir_storage_cost_per_day{{currency=\"USD\",of=\"{of}\"}} "));
+    text.lines().find_map(|line| line.strip_prefix(&name)).unwrap().parse().unwrap()
+}
+
 /// The packs in the data directory's store.
 fn packs(dir: &Path) -> Vec<PathBuf> {
     let (mut folders, mut found) = (vec![dir.join("objects")], Vec::new());
@@ -112,8 +131,12 @@ async fn more_than_the_journal_holds_is_taken_and_read_back_also_after_a_restart
     assert!(MESSAGES * BYTES as u64 > 64 << 20, "more than the journal's limit");
     let term = publish_all(&link, life).await[0].term;
     read_all(&link, life).await;
+    assert!(cost(&node, "stored") > 0.0 && cost(&node, "puts") > 0.0 && cost(&node, "gets") > 0.0);
     node.shutdown(Duration::from_secs(5)).await;
     let (node, link) = start_cold(dir.path()).await;
+    // What the objects of the last day took is known from their names.
+    let puts = packs(dir.path()).len() as f64;
+    assert!(puts > 5.0 && cost(&node, "puts") > 0.99 * puts * 0.005 / 1_000.0, "{puts} objects");
     read_all(&link, life).await;
     // The receipt of a message that has left the journal, from the term before.
     let (level, wait_ms) = (Level::Archived as i32, 60_000);
@@ -127,23 +150,46 @@ async fn more_than_the_journal_holds_is_taken_and_read_back_also_after_a_restart
     node.shutdown(Duration::from_secs(5)).await;
     let oldest =
         packs(dir.path()).into_iter().min_by_key(|path| path.file_name().map(ToOwned::to_owned)).unwrap();
-    let mut bytes = std::fs::read(&oldest).unwrap();
-    let middle = bytes.len() / 2;
-    bytes[middle] ^= 1;
-    std::fs::write(&oldest, &bytes).unwrap();
+    let bytes = std::fs::read(&oldest).unwrap();
+    let (middle, mut damaged) = (bytes.len() / 2, bytes.clone());
+    damaged[middle] ^= 1;
+    std::fs::write(&oldest, &damaged).unwrap();
     let (node, link) = start_cold(dir.path()).await;
-    let mut refused = 0;
+    assert_eq!(stats(&link, life).await.damaged, [], "nobody has read it");
+    let mut refused = Vec::new();
     for at in 0..MESSAGES {
         match read(&link, life, At::Offset(at), 0).await {
             Ok(_) => {}
             Err(code) => {
                 assert_eq!(code, ErrorCode::Corrupt, "at {at}");
-                refused += 1;
+                refused.push(at);
             }
         }
     }
-    assert!((1..MESSAGES / 2).contains(&refused), "{refused} of {MESSAGES} are in the damaged block");
+    assert!((1..50).contains(&refused.len()), "{refused:?} of {MESSAGES} are in the damaged block");
     assert_eq!(read(&link, other, At::Offset(0), 0).await.unwrap().1, ["well"]);
+
+    // Those who ask are told which object and which messages, as long as it is so.
+    let told = stats(&link, life).await.damaged;
+    let (object, path) = (&told[0].object, oldest.display().to_string());
+    assert!(told.len() == 1 && path.ends_with(object.as_str()), "{told:?}, {path}");
+    assert_eq!((told[0].from, told[0].to), (refused[0], refused[refused.len() - 1] + 1));
+    assert_eq!(told[0].times, refused.len() as u64);
+    assert!(told[0].why.contains("checksum"), "{told:?}");
+    assert_eq!(stats(&link, other).await.damaged, []);
+    for line in
+        ["weir_storage_damaged_objects 1", &format!("weir_storage_damaged_reads_total {}", refused.len())]
+    {
+        assert!(scraped(&node).contains(line), "{line}");
+    }
+    let storage = stats(&link, life).await.storage.unwrap();
+    assert!(storage.blocks_asked_per_day >= storage.blocks_missed_per_day, "{storage:?}");
+    assert!(storage.blocks_missed_per_day > 1.0 && storage.read_bytes_per_day > 1e6, "{storage:?}");
+    std::fs::write(&oldest, &bytes).unwrap();
+    read(&link, life, At::Offset(refused[0]), 0).await.unwrap();
+    assert_eq!(stats(&link, life).await.damaged, [], "the object was brought back");
+    assert!(scraped(&node).contains("weir_storage_damaged_objects 0"));
+    std::fs::write(&oldest, &damaged).unwrap();
 
     // What nothing needs is deleted, damaged or not.
     let delete = DeleteTopicRequest { name: Some(name("t")), ..DeleteTopicRequest::default() };

@@ -139,30 +139,54 @@ pub struct ColdMetrics {
     pub missed: AtomicU64,
     /// Blocks that had to be fetched from the store, reading ahead included.
     pub fetched: AtomicU64,
-    requested_for: Mutex<Recent>,
+    /// As [`ReadWithinADay`] has them, in its order.
+    read_for: Mutex<Recent<4>>,
     /// Requests like a PUT, and like a GET, that made packs.
-    written_for: Mutex<(Recent, Recent)>,
+    written_for: Mutex<Recent<2>>,
+}
+
+/// What the readers of a partition asked for within about a day, and what came from the store for them.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct ReadWithinADay {
+    /// Blocks that they asked for.
+    pub asked: f64,
+    /// Of these, the blocks that no cache had and nobody was fetching.
+    pub missed: f64,
+    /// Requests that fetched blocks, reading ahead included.
+    pub gets: f64,
+    /// Bytes that these brought.
+    pub get_bytes: f64,
 }
 
 impl ColdMetrics {
-    /// About how many requests fetched blocks of `partition` within the last day.
+    /// About what was read of `partition` within the last day. Beyond some thousand partitions, those that were read least are
+    /// forgotten.
     #[must_use]
-    pub fn requested_within_a_day(&self, partition: PackedPartition) -> f64 {
-        self.requested_for.lock().of(partition, Instant::now())
+    pub fn read_within_a_day(&self, partition: PackedPartition) -> ReadWithinADay {
+        let [asked, missed, gets, get_bytes] = self.read_for.lock().of(partition, Instant::now());
+        ReadWithinADay { asked, missed, gets, get_bytes }
     }
 
-    /// One request for so many blocks.
-    fn requested(&self, partition: PackedPartition, blocks: u64, is_asked: bool) {
+    /// A reader wants a block.
+    fn asked(&self, partition: PackedPartition) {
+        self.asked.fetch_add(1, Ordering::Relaxed);
+        self.read_for.lock().count(partition, [1.0, 0.0, 0.0, 0.0], Instant::now());
+    }
+
+    /// One request for so many blocks, and so many bytes.
+    #[expect(clippy::cast_precision_loss, reason = "an estimate for people")]
+    fn requested(&self, partition: PackedPartition, blocks: u64, bytes: u64, is_asked: bool) {
+        let missed = if is_asked { blocks } else { 0 };
         self.fetched.fetch_add(blocks, Ordering::Relaxed);
-        self.missed.fetch_add(if is_asked { blocks } else { 0 }, Ordering::Relaxed);
-        self.requested_for.lock().count(partition, 1.0, Instant::now());
+        self.missed.fetch_add(missed, Ordering::Relaxed);
+        self.read_for.lock().count(partition, [0.0, missed as f64, 1.0, bytes as f64], Instant::now());
     }
 
     /// About how many requests wrote packs for `partition` within the last day, and compared them: its share of each by bytes.
     #[must_use]
     pub fn written_within_a_day(&self, partition: PackedPartition) -> (f64, f64) {
-        let (written, now) = (self.written_for.lock(), Instant::now());
-        (written.0.of(partition, now), written.1.of(partition, now))
+        let [puts, gets] = self.written_for.lock().of(partition, Instant::now());
+        (puts, gets)
     }
 
     /// A pack was committed.
@@ -173,8 +197,7 @@ impl ColdMetrics {
         for row in &pack.partitions {
             #[expect(clippy::cast_precision_loss, reason = "an estimate for people")]
             let share = row.bytes as f64 / all.max(1) as f64;
-            written.0.count(row.partition, f64::from(puts) * share, now);
-            written.1.count(row.partition, f64::from(gets) * share, now);
+            written.count(row.partition, [f64::from(puts) * share, f64::from(gets) * share], now);
         }
     }
 }
@@ -254,7 +277,7 @@ impl Cold {
         partition: PackedPartition,
         place: usize,
     ) -> Result<Bytes, ColdError> {
-        self.metrics.asked.fetch_add(1, Ordering::Relaxed);
+        self.metrics.asked(pack.now(partition));
         match self.fetch_alone(pack, footer, partition, place).await {
             // It was fetched together with others, any of which may be what cannot be had.
             (Err(_), false) => self.fetch_alone(pack, footer, partition, place).await.0,
@@ -311,7 +334,8 @@ impl Cold {
         let rows: Vec<BlockRow> = missing.iter().map(|(_, row, _)| *row).collect();
         let (Some(first), Some(last)) = (rows.first(), rows.last()) else { return true };
         let raw = rows.iter().map(|row| u64::from(row.raw_bytes)).sum::<u64>();
-        let kib = kib(raw.max(last.range().end - first.pos));
+        let stored_bytes = last.range().end - first.pos;
+        let kib = kib(raw.max(stored_bytes));
         let spare = if is_asked { None } else { self.spare(kib) };
         if !is_asked && spare.is_none() {
             return false;
@@ -323,7 +347,7 @@ impl Cold {
                 Some(room) => room,
                 None => room(&cold.fetches, kib).await,
             };
-            cold.metrics.requested(pack.now(partition), rows.len() as u64, is_asked);
+            cold.metrics.requested(pack.now(partition), rows.len() as u64, stored_bytes, is_asked);
             let ranges: Vec<Range<u64>> = rows.iter().map(BlockRow::range).collect();
             let stored = cold.store.get_ranges(&pack.name.to_string(), &ranges).await;
             let stored = stored.map_err(|error| ColdError::from(&error))?;
@@ -377,8 +401,8 @@ impl Cold {
         let fetched = self.blocks.get_or_fetch(&key, move || async move {
             asked.store(true, Ordering::Relaxed);
             let _room = room(&cold.fetches, kib(u64::from(row.stored_bytes.max(row.raw_bytes)))).await;
-            cold.metrics.requested(pack.now(partition), 1, true);
-            let stored = cold.store.get(&pack.name.to_string(), row.range()).await;
+            cold.metrics.requested(pack.now(partition), 1, u64::from(row.stored_bytes), true);
+            let stored = cold.store.get_of(&pack.name.to_string(), pack.bytes, row.range()).await;
             let stored = stored.map_err(|error| ColdError::from(&error))?;
             let mut read = verified(&pack.name, vec![stored], vec![row], partition).await?;
             read.pop().expect("one for each row")
@@ -444,7 +468,7 @@ async fn verified(
 async fn fetch_footer(store: &Store, pack: &PackRef) -> Result<Footer, StoreError> {
     let object = pack.name.to_string();
     let from = pack.bytes.saturating_sub(pack.tail_bytes);
-    let tail = store.get(&object, from..pack.bytes).await?;
+    let tail = store.get_of(&object, pack.bytes, from..pack.bytes).await?;
     let read = Trailer::decode(&tail, pack.bytes).and_then(|trailer| {
         let (cluster, shard) = (pack.name.cluster, pack.name.shard);
         let PackIdentity { cluster: its, shard: of, .. } = trailer.identity;

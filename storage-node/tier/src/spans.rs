@@ -83,7 +83,8 @@ impl Spans {
                 }
                 upto = next.end;
             }
-            let bytes = self.store.get(&self.pack.name.to_string(), range.start..upto).await?;
+            let (name, pack_bytes) = (self.pack.name.to_string(), self.pack.bytes);
+            let bytes = self.store.get_of(&name, pack_bytes, range.start..upto).await?;
             self.span = (range.start, bytes);
         }
         let within = |pos: u64| usize::try_from(pos - self.span.0).expect("within a span in memory");

@@ -89,6 +89,9 @@ async fn a_pack_that_cannot_be_read_keeps_neither_other_packs_nor_other_shards_w
     let mut rewriter = play.rewriter();
     let why = rewriter.round().await.unwrap_err().to_string();
     assert!(why.contains(&gone), "{why}");
+    let told = play.tier.damaged.of(lasting[0]);
+    assert!(told.iter().map(|damage| damage.lost.object.to_string()).eq([gone]), "{told:?}");
+    assert_eq!(play.tier.damaged.objects(), 1);
     assert_eq!((play.packs(1), play.packs(2)), ((2, 0), (1, 1)), "the second shard's is replaced");
     rewriter.round().await.unwrap();
     drop(rewriter);

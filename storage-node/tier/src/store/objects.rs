@@ -4,17 +4,20 @@ use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use futures_util::{StreamExt as _, TryStreamExt as _};
 use object_store::path::Path;
 use object_store::{GetOptions, GetRange, ObjectStore, ObjectStoreExt as _, PutMode, PutOptions};
+use parking_lot::Mutex;
 use tokio::sync::Semaphore;
 use weir_protocol::checksum::Crc32c;
 
 use super::chunks::{Pieces, Sink, Whole};
 use super::error::StoreError;
+use crate::pack::PackError;
+use crate::recent::Fading;
 
 /// Reads are tried this often before they fail.
 const TRIES: u32 = 3;
@@ -24,6 +27,8 @@ const PAUSE: Duration = Duration::from_millis(50);
 const BYTES_MAX: u64 = 64 << 20;
 /// Bytes of an object that are compared at a time: a slow way to the store has the patience for each.
 pub(super) const VERIFY_BYTES: u64 = 8 << 20;
+/// Objects that stores name in one answer, which they charge like a PUT.
+const LISTED_AT_ONCE: usize = 1_000;
 
 /// Settings of a store.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -66,6 +71,22 @@ pub struct StoreMetrics {
     pub deletes: AtomicU64,
     /// Requests that failed; a missing object and a lost race are answers, not failures.
     pub failures: AtomicU64,
+    /// Requests that are charged like a PUT, and like a GET.
+    charged: Mutex<Fading<2>>,
+}
+
+impl StoreMetrics {
+    /// About how many requests were made within the last day that stores charge like a PUT (parts, the beginning and the end of
+    /// an object in parts, and lists count too), and like a GET. Deleting is free.
+    #[must_use]
+    pub fn charged_within_a_day(&self) -> (f64, f64) {
+        let [puts, gets] = self.charged.lock().of(Instant::now());
+        (puts, gets)
+    }
+
+    fn charge(&self, puts: f64, gets: f64) {
+        self.charged.lock().count([puts, gets], Instant::now());
+    }
 }
 
 /// What is read of an object.
@@ -172,6 +193,27 @@ impl Store {
         Ok(self.read(name, &Part::Range(range), Whole::default()).await?.0.bytes())
     }
 
+    /// The same of an object that was written with `bytes` bytes: one that is shorter now is damaged, while a body that was cut
+    /// short on its way is not.
+    ///
+    /// # Errors
+    /// As [`Store::get`]; also [`StoreError::Damaged`].
+    pub async fn get_of(&self, name: &str, bytes: u64, range: Range<u64>) -> Result<Bytes, StoreError> {
+        let error = match self.get(name, range).await {
+            // A range behind the end is refused, like much else.
+            Err(error @ (StoreError::Length { .. } | StoreError::Failed { .. })) => error,
+            read => return read,
+        };
+        match self.size(name).await {
+            Ok(have) if have < bytes => {
+                let source = PackError::Truncated { have, want: bytes };
+                Err(StoreError::Damaged { object: name.to_owned(), source })
+            }
+            Err(gone @ StoreError::Missing { .. }) => Err(gone),
+            _ => Err(error),
+        }
+    }
+
     /// Reads from the start of the first of `ranges` to the end of the last in one request, and gives the bytes of each. They come
     /// in order and do not overlap; what lies between them is read along and dropped.
     ///
@@ -207,6 +249,7 @@ impl Store {
 
     async fn read_once<S: Sink>(&self, name: &str, part: &Part, into: S) -> Result<(S, u64), StoreError> {
         self.metrics.gets.fetch_add(1, Ordering::Relaxed);
+        self.metrics.charge(0.0, 1.0);
         let (range, bytes_max) = match part {
             Part::Range(range) | Part::Within(range) => {
                 (Some(GetRange::Bounded(range.clone())), range.end - range.start)
@@ -261,7 +304,7 @@ impl Store {
         }
         let computed = computed.finish();
         if computed != crc {
-            let source = crate::pack::PackError::Checksum { what: "object", stored: crc, computed };
+            let source = PackError::Checksum { what: "object", stored: crc, computed };
             return Err(StoreError::Damaged { object: name.to_owned(), source });
         }
         Ok(())
@@ -273,6 +316,7 @@ impl Store {
     /// [`StoreError`].
     pub async fn size(&self, name: &str) -> Result<u64, StoreError> {
         let path = self.path(name);
+        self.metrics.charge(0.0, 1.0);
         Ok(self.in_time(name, self.inner.head(&path)).await?.size)
     }
 
@@ -308,6 +352,8 @@ impl Store {
                 written_ms: u64::try_from(meta.last_modified.timestamp_millis()).unwrap_or(0),
             });
         }
+        let answers = u32::try_from(listed.len().div_ceil(LISTED_AT_ONCE).max(1)).unwrap_or(u32::MAX);
+        self.metrics.charge(f64::from(answers), 0.0);
         Ok(listed)
     }
 
@@ -329,6 +375,7 @@ impl Store {
     /// [`StoreError`].
     pub async fn folders(&self) -> Result<Vec<String>, StoreError> {
         let prefix = Some(&self.prefix).filter(|prefix| !prefix.as_ref().is_empty());
+        self.arranged();
         let listed = self.in_time("(the store)", self.inner.list_with_delimiter(prefix)).await?;
         let last = |path: Path| path.parts().next_back().map(|part| part.as_ref().to_owned());
         Ok(listed.common_prefixes.into_iter().filter_map(last).collect())
@@ -359,7 +406,13 @@ impl Store {
         }
     }
 
+    /// A request that is charged like a PUT and sends nothing of an object.
+    pub(super) fn arranged(&self) {
+        self.metrics.charge(1.0, 0.0);
+    }
+
     pub(super) fn sent(&self, bytes: u64) {
+        self.metrics.charge(1.0, 0.0);
         self.metrics.puts.fetch_add(1, Ordering::Relaxed);
         self.metrics.put_bytes.fetch_add(bytes, Ordering::Relaxed);
     }

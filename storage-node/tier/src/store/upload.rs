@@ -153,6 +153,7 @@ impl Upload {
         }
         let multipart = self.multipart.as_mut().expect("begun, or it would have gone in one request");
         self.store.in_time(&self.name, multipart.complete()).await?;
+        self.store.arranged();
         self.multipart = None;
         Ok(())
     }
@@ -167,6 +168,7 @@ impl Upload {
             let path = self.store.path(&self.name);
             let begun = self.store.in_time(&self.name, self.store.inner.put_multipart(&path)).await?;
             self.multipart = Some(begun);
+            self.store.arranged();
         }
         let (payload, length) = self.part();
         let multipart = self.multipart.as_mut().expect("begun above");

@@ -11,7 +11,7 @@ use object_store::path::Path;
 use ulid::Ulid;
 use weir_protocol::batch::{BatchBuilder, Compression, Headers, RecordParts};
 use weir_protocol::ids::{ClusterId, Incarnation, LogIndex, Offset, PartitionId, ShardId, Term, TimestampMs};
-use weir_tier::cold::{Ahead, CacheConfig, Cold, PackRef};
+use weir_tier::cold::{Ahead, CacheConfig, Cold, PackRef, ReadWithinADay};
 use weir_tier::faults::{Fault, Faults, FaultyStore, Op};
 use weir_tier::pack::{BlockCodec, PackIdentity, PackWriter, PackedPartition, PieceMemory, batches};
 use weir_tier::store::{PackName, Store, StoreConfig, Upload};
@@ -69,8 +69,11 @@ async fn cold(disk_bytes: u64, memory_bytes: usize, folder: &std::path::Path) ->
     let inner = FaultyStore::new(Arc::new(InMemory::new()), faults.clone());
     let config = StoreConfig { patience: Duration::from_millis(300), ..StoreConfig::new("memory:") };
     let store = Store::over(Arc::new(inner), Path::default(), config);
-    let cache = CacheConfig { memory_bytes, disk_bytes, folder: folder.to_owned() };
-    (Cold::open(store, cache).await.unwrap(), faults)
+    (Cold::open(store, cache(disk_bytes, memory_bytes, folder)).await.unwrap(), faults)
+}
+
+fn cache(disk_bytes: u64, memory_bytes: usize, folder: &std::path::Path) -> CacheConfig {
+    CacheConfig { memory_bytes, disk_bytes, folder: folder.to_owned() }
 }
 
 /// All values of the pack, block by block.
@@ -107,6 +110,12 @@ async fn many_readers_cost_one_fetch_of_each_block() {
     assert_eq!(faults.requests(Op::Get) - before, 1 + blocks, "a footer and the blocks");
     assert_eq!(cold.metrics().fetched.load(Ordering::Relaxed), blocks as u64);
     assert_eq!(cold.metrics().asked.load(Ordering::Relaxed), 50 * blocks as u64);
+    let (read, expected) = (cold.metrics().read_within_a_day(PARTITION), blocks as f64);
+    for (told, expected) in [(read.asked, 50.0 * expected), (read.missed, expected), (read.gets, expected)] {
+        assert!((told - expected).abs() < 0.1, "{read:?} of {blocks} blocks");
+    }
+    assert!(read.get_bytes > 0.0 && read.get_bytes < pack.bytes as f64, "{read:?} of {pack:?}");
+    assert_eq!(cold.metrics().read_within_a_day((Incarnation(99), PARTITION.1)), ReadWithinADay::default());
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -149,6 +158,29 @@ async fn damage_and_absence_name_the_object_and_do_not_stay() {
     cold.store().delete(&other.name.to_string()).await.unwrap();
     let gone = cold.footer(&other).await.unwrap_err();
     assert!(gone.is_damage && gone.why.contains("missing") && gone.why.contains(&gone.object), "{gone}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_object_that_is_cut_short_is_damaged_wherever_it_ends() {
+    let folder = tempfile::tempdir().unwrap();
+    let (cold, _) = cold(0, 64 << 20, folder.path()).await;
+    let pack = put(cold.store(), 3, 3).await;
+    let (name, footer) = (pack.name.to_string(), cold.footer(&pack).await.unwrap());
+    let whole = cold.store().get_all(&name, pack.bytes).await.unwrap();
+    let last = footer.partition(PARTITION).unwrap().blocks as usize - 1;
+    for bytes in [0, 1, whole.len() / 2, whole.len() - 1] {
+        cold.store().delete(&name).await.unwrap();
+        cold.store().create(&name, whole.slice(..bytes)).await.unwrap();
+        let fresh = Cold::open(cold.store().clone(), cache(0, 64 << 20, folder.path())).await.unwrap();
+        let refused = fresh.footer(&pack).await.unwrap_err();
+        assert!(refused.is_damage && refused.object == name, "{bytes} bytes: {refused}");
+        assert!(refused.why.contains(&format!("{bytes} of {} bytes", pack.bytes)), "{refused}");
+        if bytes <= whole.len() / 2 {
+            // The footer was read before.
+            let refused = fresh.block(&pack, &footer, PARTITION, last).await.unwrap_err();
+            assert!(refused.is_damage && refused.why.contains("cut short"), "{bytes} bytes: {refused}");
+        }
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
