@@ -250,7 +250,7 @@ fn what_is_stored_with_a_message_is_in_its_line_as_the_api_has_it() {
         assert_eq!(*line, expected);
     }
     assert_eq!((lines.len(), lines[0].as_object().unwrap().len()), (2, 13), "{lines:?}");
-    assert_eq!(lines[1]["headers_b64"], serde_json::json!({"cafe": "Y2Fm6Q=="}));
+    assert_eq!(lines[1]["headers_base64"], serde_json::json!({"cafe": "Y2Fm6Q=="}));
     assert_eq!(lines[1]["headers"], serde_json::json!({"tea": "té"}));
 }
 

@@ -30,7 +30,7 @@ struct Line<'a> {
     headers: HeaderMap,
     /// Of those that are not UTF-8.
     #[serde(skip_serializing_if = "HeaderMap::is_empty")]
-    headers_b64: HeaderMap,
+    headers_base64: HeaderMap,
     #[serde(skip_serializing_if = "Option::is_none")]
     content_type: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -122,7 +122,7 @@ impl Printer {
             key: msg.key,
             key_base64: msg.key_b64,
             headers: msg.h,
-            headers_b64: msg.h_b64,
+            headers_base64: msg.h_b64,
             content_type: msg.ct,
             content_encoding: msg.ce,
             content_digest: msg.digest,

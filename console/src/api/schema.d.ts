@@ -1929,7 +1929,7 @@ export interface components {
                 [key: string]: string;
             };
             /** @description Those whose values are not, in Base64. */
-            headers_b64?: {
+            headers_base64?: {
                 [key: string]: string;
             };
             /** @description Content type of the payload. */

@@ -34,7 +34,7 @@ const READ = {
   partition: 'partition',
   offset: 'offset',
   headers: 'headers',
-  headersBase64: 'headers_b64',
+  headersBase64: 'headers_base64',
   base64: 'data_base64',
 };
 

@@ -93,7 +93,7 @@ describe('frames', () => {
   });
   test('headers that are no text are shown in the Base64 that they come in', () => {
     const page = readPage(
-      '{"messages":[{"partition":0,"offset":1,"ts":2,"headers":{"a":"b"},"headers_b64":{"c":"6Q=="},"data":1}],"next":2,"up_to_date":true}',
+      '{"messages":[{"partition":0,"offset":1,"ts":2,"headers":{"a":"b"},"headers_base64":{"c":"6Q=="},"data":1}],"next":2,"up_to_date":true}',
     );
     expect(page.messages[0]?.headers).toEqual([
       ['a', 'b'],

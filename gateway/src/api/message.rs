@@ -38,7 +38,7 @@ pub struct Record {
     /// Those whose values are not, in Base64.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     #[schema(required = false)]
-    pub headers_b64: BTreeMap<String, String>,
+    pub headers_base64: BTreeMap<String, String>,
     /// Content type of the payload.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]

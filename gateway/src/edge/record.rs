@@ -25,7 +25,7 @@ pub(super) fn shown(record: &Stored, partition: PartitionId) -> Record {
         let value: Option<&[u8]> = record.headers.reserved(which);
         value.map(|value| String::from_utf8_lossy(value).into_owned())
     };
-    let (headers, headers_b64) = user_headers(record);
+    let (headers, headers_base64) = user_headers(record);
     Record {
         topic: None,
         partition: partition.0,
@@ -34,7 +34,7 @@ pub(super) fn shown(record: &Stored, partition: PartitionId) -> Record {
         key: key_text.map(str::to_owned),
         key_base64: record.key.as_ref().filter(|_| key_text.is_none()).map(|key| BASE64_STANDARD.encode(key)),
         headers,
-        headers_b64,
+        headers_base64,
         content_type,
         content_encoding: text(Reserved::ContentEncoding),
         content_digest: text(Reserved::Digest),
