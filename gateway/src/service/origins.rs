@@ -1,10 +1,9 @@
 //! Which browser origins the namespaces list.
 
 use std::collections::HashSet;
-use std::sync::Arc;
 use std::time::Duration;
 
-use parking_lot::Mutex;
+use tokio::sync::Mutex;
 use tokio::time::Instant;
 use weir_protocol::error::ErrorCode;
 use weir_protocol::ids::Name;
@@ -12,8 +11,7 @@ use weir_protocol::ids::Name;
 use super::ServiceError;
 use super::namespaces::Namespaces;
 
-/// How long what was read of all namespaces counts: pages that nobody knows make storage read them about so often. Those that
-/// come while it is read read it, too.
+/// How long what was read of all namespaces counts: pages that nobody knows make storage read them no more often.
 const FRESH: Duration = Duration::from_secs(1);
 /// Namespaces read at once: each is as long as a configuration may be, and together they fit an answer of a node.
 const PAGE: u32 = 50;
@@ -36,15 +34,16 @@ impl Namespaces {
 #[derive(Debug)]
 pub struct ListedOrigins {
     namespaces: Namespaces,
+    /// Held while storage is asked: who comes meanwhile waits for the same answer.
     seen: Mutex<Option<Seen>>,
 }
 
 /// What was read of a tenant.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 struct Seen {
     tenant: Name,
     at: Instant,
-    origins: Arc<HashSet<String>>,
+    origins: HashSet<String>,
 }
 
 impl ListedOrigins {
@@ -59,8 +58,8 @@ impl ListedOrigins {
     /// # Errors
     /// What the meta group's leader says.
     pub async fn has(&self, tenant: &Name, origin: &str) -> Result<bool, ServiceError> {
-        let seen = self.seen.lock().clone();
-        if let Some(seen) = seen.filter(|seen| seen.tenant == *tenant && seen.at.elapsed() < FRESH) {
+        let mut seen = self.seen.lock().await;
+        if let Some(seen) = seen.as_ref().filter(|seen| seen.tenant == *tenant && seen.at.elapsed() < FRESH) {
             return Ok(seen.origins.contains(origin));
         }
         // Before it is read: what changes meanwhile may be missing.
@@ -75,7 +74,7 @@ impl ListedOrigins {
             }
         }
         let is_listed = origins.contains(origin);
-        *self.seen.lock() = Some(Seen { tenant: tenant.clone(), at, origins: Arc::new(origins) });
+        *seen = Some(Seen { tenant: tenant.clone(), at, origins });
         Ok(is_listed)
     }
 }
