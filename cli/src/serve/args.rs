@@ -217,7 +217,7 @@ pub(crate) struct EdgeArgs {
         value_delimiter = ','
     )]
     pub(crate) host_names: Vec<String>,
-    /// Browser origin, scheme://host[:port] in lower case, whose pages may use this gateway; repeatable, or separated by
+    /// Browser origin, `scheme://host[:port]` in lower case, whose pages may use this gateway; repeatable, or separated by
     /// commas [default: none]
     #[arg(
         long = "allow-origin",
