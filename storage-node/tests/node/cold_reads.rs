@@ -182,15 +182,15 @@ async fn nothing_is_read_ahead_beyond_the_credit_that_was_granted() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_slow_store_holds_up_who_reads_from_it_and_nobody_else() {
-    const PAUSE: Duration = Duration::from_secs(2);
+    const PAUSE: Duration = Duration::from_secs(1);
     let play = Play::start(2 * PAUSE).await;
     let (link, cold) = (&play.link, play.life);
     let hot = create(link, "hot", config()).await;
     let limit = Credit { records: u64::MAX, bytes: u64::MAX };
     let mut follower = Follower::open(link, hot, At::Earliest(true), limit).await;
     let mut n = 0;
-    // Of the slow one more at once than is fetched at once; of one that does not answer, of which each waits for its turn to be
-    // given up, a few.
+    // Of the slow one more at once than is fetched at once. One that does not answer is asked three times for blocks together, and
+    // three times for one alone, before a reader is told: a few, or the last ones wait for longer than their callers do.
     for (fault, code, offsets) in
         [(Fault::Slow(PAUSE), None, 0..30), (Fault::Hang, Some(ErrorCode::Unavailable), 30..34)]
     {
@@ -209,7 +209,7 @@ async fn a_slow_store_holds_up_who_reads_from_it_and_nobody_else() {
             (n, trips, slowest) = (n + 1, trips + 1, slowest.max(began.elapsed()));
         }
         assert!(began.elapsed() >= PAUSE, "{:?}: they were not in the store alone", began.elapsed());
-        assert!(trips >= 20 && slowest < PAUSE / 2, "{fault:?}: {trips} round trips, one of {slowest:?}");
+        assert!(trips >= 5 && slowest < PAUSE, "{fault:?}: {trips} round trips, one of {slowest:?}");
         let codes: Vec<_> = reads.await.unwrap().into_iter().map(Result::err).collect();
         assert!(codes.iter().all(|told| *told == code), "{fault:?}: {codes:?}");
     }
