@@ -149,9 +149,12 @@ async fn nothing_is_read_ahead_beyond_the_credit_that_was_granted() {
             taken += 1;
             tokio::time::sleep(Duration::from_millis(100)).await;
             assert_eq!(play.fetched() - before, n, "{limit:?}");
-            // A record is its value, and a little more.
-            let bytes = limit.bytes.saturating_add(n * (value(0).len() as u64 + 64));
-            follower.grant(Credit { records: limit.records.saturating_mul(n + 1), bytes });
+            if n < 6 {
+                // A record is its value, and a little more. None behind the last: it might be fetched before or after the next
+                // follower begins to count.
+                let bytes = limit.bytes.saturating_add(n * (value(0).len() as u64 + 64));
+                follower.grant(Credit { records: limit.records.saturating_mul(n + 1), bytes });
+            }
         }
     }
 
@@ -190,9 +193,10 @@ async fn a_slow_store_holds_up_who_reads_from_it_and_nobody_else() {
     let mut follower = Follower::open(link, hot, At::Earliest(true), limit).await;
     let mut n = 0;
     // Of the slow one more at once than is fetched at once. One that does not answer is asked three times for blocks together, and
-    // three times for one alone, before a reader is told: a few, or the last ones wait for longer than their callers do.
+    // three times for one alone, before a reader is told: a few, or the last ones wait for longer than their callers do. They begin
+    // behind what the slow ones brought: of that a reader would be given what there is.
     for (fault, code, offsets) in
-        [(Fault::Slow(PAUSE), None, 0..30), (Fault::Hang, Some(ErrorCode::Unavailable), 30..34)]
+        [(Fault::Slow(PAUSE), None, 0..30), (Fault::Hang, Some(ErrorCode::Unavailable), 40..44)]
     {
         play.faults.always(Some((Op::Get, fault)));
         let (began, reader) = (Instant::now(), link.clone());
