@@ -325,9 +325,11 @@ impl Cold {
         is_asked: bool,
     ) -> bool {
         let Some(rows) = footer.partition(partition).map(|row| footer.blocks(row)) else { return true };
+        let _beginning = self.under_way.beginning();
         let missing = places.filter_map(|place| {
             let key = block_key(pack, footer, partition, place);
-            let fetching = if self.blocks.contains(&key) { None } else { self.under_way.begin(key) };
+            // In this order: what is no longer being fetched is in the cache by then.
+            let fetching = self.under_way.begin(key).filter(|_| !self.blocks.contains(&key));
             fetching.map(|fetching| (key, rows[place], fetching))
         });
         let missing: Vec<_> = missing.collect();
@@ -396,6 +398,7 @@ impl Cold {
         };
         let (cold, pack, asked) = (self.clone(), *pack, Arc::new(AtomicBool::new(false)));
         let (key, is_ours) = (block_key(&pack, footer, partition, place), Arc::clone(&asked));
+        let beginning = self.under_way.beginning();
         // Gone early if nobody waits any more: then it may be asked for once more, for nothing.
         let _fetching = self.under_way.begin(key);
         let fetched = self.blocks.get_or_fetch(&key, move || async move {
@@ -407,6 +410,7 @@ impl Cold {
             let mut read = verified(&pack.name, vec![stored], vec![row], partition).await?;
             read.pop().expect("one for each row")
         });
+        drop(beginning);
         let read = fetched.await.map(|entry| entry.value().clone()).map_err(|error| told(&pack, &error));
         (read, is_ours.load(Ordering::Relaxed))
     }
