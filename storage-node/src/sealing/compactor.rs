@@ -389,7 +389,7 @@ impl Compactor {
                 }
             }
         }
-        let summary = finish(writer, upload).await?;
+        let summary = finish(&self.tier, writer, upload).await?;
         let (key, end) = (pass.place.1, runs.last().map_or(Offset(0), |run| run.records.end));
         let upto = end.min(pass.rules.upto).0;
         let compacted = vec![CompactedPart { incarnation: key.0.0, partition: key.1.0, upto }];

@@ -50,9 +50,20 @@ impl From<Refusal> for SealError {
     }
 }
 
-/// Closes a pack and its upload; on return the object is verified.
-pub(super) async fn finish(writer: PackWriter, mut upload: Upload) -> Result<PackSummary, SealError> {
-    let (rest, summary) = writer.finish();
+/// Closes a pack and its upload; on return the object is verified. Its last block is compressed, and its footer made, on the
+/// background thread: that takes milliseconds.
+pub(super) async fn finish(
+    tier: &Tier,
+    writer: PackWriter,
+    mut upload: Upload,
+) -> Result<PackSummary, SealError> {
+    let (rest, summary) = match tier.background.run(move || writer.finish()).await {
+        Ok(finished) => finished,
+        Err(panicked) => {
+            upload.abort().await;
+            return Err(panicked.into());
+        }
+    };
     if let Err(error) = send(&mut upload, rest).await {
         upload.abort().await;
         return Err(error.into());

@@ -189,7 +189,7 @@ impl Rewriter {
                 }
             }
         }
-        finish(writer, upload).await
+        finish(&self.tier, writer, upload).await
     }
 
     /// The blocks of each pack that the plan needs.

@@ -319,7 +319,7 @@ impl Sealer {
         if !is_paced {
             self.tier.metrics.hurried();
         }
-        finish(writer, upload).await
+        finish(&self.tier, writer, upload).await
     }
 
     /// Deletes objects that nobody knows, of at most `most` at a time: where there are more, of one folder after the other.
