@@ -16,6 +16,7 @@ mod bench;
 mod client;
 mod config;
 mod limit;
+mod listing;
 mod output;
 mod publish;
 mod pull;

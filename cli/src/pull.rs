@@ -72,7 +72,7 @@ async fn once(
     wait_ms: u64,
 ) -> anyhow::Result<usize> {
     let body = json!({"max": args.max, "wait_ms": wait_ms, "lease_ms": args.lease, "holder": holder});
-    let pull = path(api, &format!("{}:pull", args.subscription));
+    let pull = path(api, &args.subscription, ":pull");
     let reply = api.send(Method::POST, &pull, HeaderMap::new(), body.to_string()).await?;
     let pulled: Pulled = serde_json::from_slice(&reply.body).context("the gateway's answer is no pull")?;
     let mut leases = Vec::with_capacity(pulled.messages.len());
@@ -111,7 +111,7 @@ fn payload(delivery: &Delivery) -> anyhow::Result<Vec<u8>> {
 }
 
 async fn ack(api: &Api, subscription: &str, leases: &[String]) -> anyhow::Result<()> {
-    let settle = path(api, &format!("{subscription}:settle"));
+    let settle = path(api, subscription, ":settle");
     let body = json!({"ack": leases}).to_string();
     let answer = api.send(Method::POST, &settle, HeaderMap::new(), body).await?.json()?;
     let results = answer["results"].as_array().context("the gateway's answer has no results")?;

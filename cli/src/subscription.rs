@@ -4,14 +4,14 @@
 
 mod operate;
 
-use anyhow::{Context as _, bail};
+use anyhow::bail;
 use bytes::Bytes;
 use http::{HeaderMap, Method, StatusCode};
 use serde_json::{Map, Value, json};
 
 use crate::args::{Connect, CreateArgs, SubscriptionCommand, SubscriptionFields};
-use crate::client::Api;
-use crate::output;
+use crate::client::{Api, encoded};
+use crate::{listing, output};
 
 /// Carries out one subscription command.
 pub(crate) async fn run(connect: &Connect, command: SubscriptionCommand) -> anyhow::Result<()> {
@@ -19,13 +19,13 @@ pub(crate) async fn run(connect: &Connect, command: SubscriptionCommand) -> anyh
     match command {
         SubscriptionCommand::Create(args) => {
             let body = Value::Object(body(&args)).to_string();
-            let reply = api.send(Method::PUT, &path(&api, &args.name), HeaderMap::new(), body).await?;
+            let reply = api.send(Method::PUT, &path(&api, &args.name, ""), HeaderMap::new(), body).await?;
             let existed = reply.status == StatusCode::OK;
             shown(connect.json, &reply.json()?, if existed { "exists" } else { "created" });
             Ok(())
         }
         SubscriptionCommand::Get { name } => {
-            let subscription = api.get(&path(&api, &name)).await?.json()?;
+            let subscription = api.get(&path(&api, &name, "")).await?.json()?;
             if connect.json {
                 output::line(&subscription);
             } else {
@@ -33,7 +33,11 @@ pub(crate) async fn run(connect: &Connect, command: SubscriptionCommand) -> anyh
             }
             Ok(())
         }
-        SubscriptionCommand::List { query, limit } => list(&api, connect.json, query.as_deref(), limit).await,
+        SubscriptionCommand::List { query, limit } => {
+            let headings = ["SUBSCRIPTION", "TOPICS", "STATE", "READY", "LEASED", "DELAYED", "DEAD"];
+            let columns = (&headings[..], row as fn(&Value) -> _);
+            listing::print(&api, connect.json, "subscriptions", query.as_deref(), limit, columns).await
+        }
         SubscriptionCommand::Delete { name, yes } => delete(&api, &name, yes).await,
         SubscriptionCommand::Seek { name, to, dry_run, yes } => {
             let (body, how) = (json!({"to": to}), Move { is_dry_run: dry_run, yes });
@@ -47,7 +51,7 @@ pub(crate) async fn run(connect: &Connect, command: SubscriptionCommand) -> anyh
         }
         SubscriptionCommand::Fork { name, fork, at, fields } => {
             let body = json!({"name": fork, "at": at, "config": Value::Object(changed(&fields))});
-            let to = path(&api, &format!("{name}:fork"));
+            let to = path(&api, &name, ":fork");
             let reply = api.send(Method::POST, &to, HeaderMap::new(), body.to_string()).await?;
             let existed = reply.status == StatusCode::OK;
             let what = if existed { "exists" } else { "forked" };
@@ -62,9 +66,9 @@ pub(crate) async fn run(connect: &Connect, command: SubscriptionCommand) -> anyh
     }
 }
 
-/// Path of a subscription, or with a verb behind its name.
-pub(crate) fn path(api: &Api, rest: &str) -> String {
-    api.path(&format!("subscriptions/{rest}"))
+/// Path of a subscription; `rest` is a verb behind its name, or nothing.
+pub(crate) fn path(api: &Api, name: &str, rest: &str) -> String {
+    api.path(&format!("subscriptions/{}{rest}", encoded(name)))
 }
 
 /// A new subscription, as the API names its fields.
@@ -96,36 +100,6 @@ fn changed(fields: &SubscriptionFields) -> Map<String, Value> {
     .into_iter()
     .filter_map(|(field, value)| Some((field.to_owned(), value?)))
     .collect()
-}
-
-async fn list(api: &Api, as_json: bool, query: Option<&str>, limit: u32) -> anyhow::Result<()> {
-    let (mut cursor, mut rows, mut left) = (None::<String>, Vec::new(), limit);
-    while left > 0 {
-        let mut path = api.path(&format!("subscriptions?limit={}", left.min(500)));
-        for (name, value) in [("q", query), ("cursor", cursor.as_deref())] {
-            if let Some(value) = value {
-                path.push_str(&format!("&{name}={value}"));
-            }
-        }
-        let page = api.get(&path).await?.json()?;
-        let items = page["items"].as_array().context("the gateway's list has no items")?;
-        left = left.saturating_sub(u32::try_from(items.len()).unwrap_or(u32::MAX));
-        for subscription in items {
-            if as_json {
-                output::line(subscription);
-            } else {
-                rows.push(row(subscription));
-            }
-        }
-        cursor = page["next"].as_str().map(str::to_owned);
-        if cursor.is_none() || items.is_empty() {
-            break;
-        }
-    }
-    if !as_json {
-        output::table(&["SUBSCRIPTION", "TOPICS", "STATE", "READY", "LEASED", "DELAYED", "DEAD"], &rows);
-    }
-    Ok(())
 }
 
 /// The topics that it names, or its pattern.
@@ -189,19 +163,19 @@ fn shown(as_json: bool, subscription: &Value, what: &str) {
 }
 
 async fn set_paused(api: &Api, as_json: bool, name: &str, verb: &str) -> anyhow::Result<()> {
-    let to = path(api, &format!("{name}:{verb}"));
+    let to = path(api, name, &format!(":{verb}"));
     let reply = api.send(Method::POST, &to, HeaderMap::new(), Bytes::new()).await?;
     shown(as_json, &reply.json()?, &format!("{verb}d"));
     Ok(())
 }
 
 async fn delete(api: &Api, name: &str, yes: bool) -> anyhow::Result<()> {
-    let subscription = api.get(&path(api, name)).await?.json()?;
+    let subscription = api.get(&path(api, name, "")).await?.json()?;
     let what = format!("{name} with {} unsettled message(s)", subscription["totals"]["unsettled"]);
     if !yes && !output::confirmed(&format!("Delete {what}? The topic's messages stay.")) {
         bail!("not deleted: confirm it, or pass --yes");
     }
-    api.send(Method::DELETE, &path(api, name), HeaderMap::new(), Bytes::new()).await?;
+    api.send(Method::DELETE, &path(api, name, ""), HeaderMap::new(), Bytes::new()).await?;
     output::line(format_args!("deleted {what}"));
     Ok(())
 }
@@ -223,7 +197,7 @@ async fn move_to(
     how: Move,
 ) -> anyhow::Result<()> {
     let ask = async |query: &str| {
-        let seek = path(api, &format!("{name}:seek{query}"));
+        let seek = path(api, name, &format!(":seek{query}"));
         api.send(Method::POST, &seek, HeaderMap::new(), body.to_string()).await?.json()
     };
     let said = |answer: &Value, tense: &str| {

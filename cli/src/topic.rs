@@ -2,21 +2,25 @@
 
 mod trim;
 
-use anyhow::{Context as _, bail};
+use anyhow::bail;
 use bytes::Bytes;
 use http::{HeaderMap, Method, StatusCode};
 use serde_json::{Map, Value, json};
 
 use crate::args::{ConfigFields, Connect, TopicCommand};
-use crate::client::Api;
+use crate::client::{Api, encoded};
 use crate::limit::Limit;
-use crate::output;
+use crate::{listing, output};
 
 /// Carries out one topic command.
 pub(crate) async fn run(connect: &Connect, command: TopicCommand) -> anyhow::Result<()> {
     let api = Api::new(connect)?;
     match command {
-        TopicCommand::List { query, limit } => list(&api, connect.json, query.as_deref(), limit).await,
+        TopicCommand::List { query, limit } => {
+            let headings = ["TOPIC", "PARTITIONS", "MESSAGES", "BYTES", "PUB/S"];
+            let columns = (&headings[..], row as fn(&Value) -> _);
+            listing::print(&api, connect.json, "topics", query.as_deref(), limit, columns).await
+        }
         TopicCommand::Create { name, config } => {
             let reply =
                 api.send(Method::PUT, &topic_path(&api, &name), HeaderMap::new(), body(&config)).await?;
@@ -42,37 +46,7 @@ pub(crate) async fn run(connect: &Connect, command: TopicCommand) -> anyhow::Res
 }
 
 fn topic_path(api: &Api, name: &str) -> String {
-    api.path(&format!("topics/{name}"))
-}
-
-async fn list(api: &Api, as_json: bool, query: Option<&str>, limit: u32) -> anyhow::Result<()> {
-    let (mut cursor, mut rows, mut left) = (None::<String>, Vec::new(), limit);
-    while left > 0 {
-        let mut path = api.path(&format!("topics?limit={}", left.min(500)));
-        for (name, value) in [("q", query), ("cursor", cursor.as_deref())] {
-            if let Some(value) = value {
-                path.push_str(&format!("&{name}={value}"));
-            }
-        }
-        let page = api.get(&path).await?.json()?;
-        let items = page["items"].as_array().context("the gateway's list has no items")?;
-        left = left.saturating_sub(u32::try_from(items.len()).unwrap_or(u32::MAX));
-        for topic in items {
-            if as_json {
-                output::line(topic);
-            } else {
-                rows.push(row(topic));
-            }
-        }
-        cursor = page["next"].as_str().map(str::to_owned);
-        if cursor.is_none() || items.is_empty() {
-            break;
-        }
-    }
-    if !as_json {
-        output::table(&["TOPIC", "PARTITIONS", "MESSAGES", "BYTES", "PUB/S"], &rows);
-    }
-    Ok(())
+    api.path(&format!("topics/{}", encoded(name)))
 }
 
 /// Totals over a topic's partitions: messages and bytes.

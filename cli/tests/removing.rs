@@ -504,3 +504,32 @@ fn the_command_line_asks_before_it_purges_or_trims_and_says_how_to_take_it_back(
     let (ok, said, why) = weir(&["topic", "trim", "orders", "end", "--yes"]);
     assert!(ok && said.starts_with("11 message(s), ") && said.contains("are gone"), "{said}{why}");
 }
+
+#[test]
+fn a_name_that_is_none_is_refused_whole_and_not_taken_for_what_it_begins_with() {
+    let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let product = Product::start(dir.path());
+    let mut http = Connection::open(&product.address).unwrap();
+    create(&mut http, 1, &json!({}));
+    let url = format!("http://{}", product.address);
+    for name in ["orders#old", "orders?old", "orders/old", "orders%00"] {
+        for command in ["topic", "subscription"] {
+            let weir = Command::new(env!("CARGO_BIN_EXE_weir"))
+                .args([command, "delete", "--yes", name, "--url", &url])
+                .output()
+                .unwrap();
+            let said = String::from_utf8(weir.stderr).unwrap();
+            assert!(!weir.status.success() && said.contains("invalid_name"), "{command} {name}: {said}");
+        }
+    }
+    assert_eq!(done(&mut http, "GET /v1/topics/orders", &json!({}))["name"], "orders");
+    // And a search for any text is one for that text.
+    for (query, found) in [("rder", 1), ("rder&limit=1", 0), ("a#b c", 0)] {
+        let weir = Command::new(env!("CARGO_BIN_EXE_weir"))
+            .args(["topic", "list", "--json", "--query", query, "--url", &url])
+            .output()
+            .unwrap();
+        let listed = String::from_utf8(weir.stdout).unwrap();
+        assert!(weir.status.success() && listed.lines().count() == found, "{query}: {listed}");
+    }
+}

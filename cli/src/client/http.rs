@@ -12,6 +12,7 @@ use hyper_rustls::HttpsConnector;
 use hyper_util::client::legacy::Client;
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::TokioExecutor;
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, PercentEncode, utf8_percent_encode};
 use serde::Deserialize;
 
 use crate::args::Connect;
@@ -59,6 +60,15 @@ struct Problem {
     retryable: bool,
 }
 
+/// Bytes that stand for themselves in names.
+const PLAIN: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
+
+/// Text as one segment of a path, or as one value of a query. As it is, a name with a `#` or a `?` in it would be cut off there, and be
+/// the name of something else; the gateway refuses the whole name.
+pub(crate) fn encoded(text: &str) -> PercentEncode<'_> {
+    utf8_percent_encode(text, PLAIN)
+}
+
 impl Api {
     /// Prepares requests; nothing is sent yet.
     pub(crate) fn new(connect: &Connect) -> anyhow::Result<Self> {
@@ -77,9 +87,9 @@ impl Api {
         Ok(Self { client, base, namespace: connect.namespace.clone() })
     }
 
-    /// Path of something in the namespace, e.g. `topics/orders`.
+    /// Path of something in the namespace, e.g. `topics/orders`. Names in it are [`encoded`].
     pub(crate) fn path(&self, rest: &str) -> String {
-        format!("/v1/ns/{}/{rest}", self.namespace)
+        format!("/v1/ns/{}/{rest}", encoded(&self.namespace))
     }
 
     /// GETs JSON.

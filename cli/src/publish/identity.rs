@@ -6,7 +6,7 @@ use serde::Deserialize;
 use weir_protocol::ids::hash128;
 
 use crate::args::{Connect, PubArgs};
-use crate::client::Api;
+use crate::client::{Api, encoded};
 
 /// A producer.
 #[derive(Debug, Clone)]
@@ -63,7 +63,7 @@ fn name(connect: &Connect, args: &PubArgs) -> anyhow::Result<Option<String>> {
 
 async fn known_epoch(connect: &Connect, topic: &str, id: &str) -> anyhow::Result<Option<u32>> {
     let api = Api::new(connect)?;
-    let path = api.path(&format!("topics/{topic}/producers/{id}"));
+    let path = api.path(&format!("topics/{}/producers/{}", encoded(topic), encoded(id)));
     let Some(reply) = api.get_if_any(&path).await? else { return Ok(None) };
     let known: Known =
         serde_json::from_slice(&reply.body).context("the gateway's answer is not a producer")?;

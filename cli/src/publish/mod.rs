@@ -21,7 +21,7 @@ use tokio::signal::ctrl_c;
 use self::identity::Identity;
 use self::session::{Ended, Session};
 use crate::args::{Connect, PubArgs};
-use crate::client::{Api, Backoff, WireError};
+use crate::client::{Api, Backoff, WireError, encoded};
 use crate::output;
 
 /// Without a confirm for this long, it gives up.
@@ -132,7 +132,7 @@ fn left(session: &Session, args: &PubArgs, identity: &Identity) -> String {
 /// Makes the topic unless it exists, however it is configured.
 async fn create(connect: &Connect, topic: &str) -> anyhow::Result<()> {
     let api = Api::new(connect)?;
-    let path = api.path(&format!("topics/{topic}"));
+    let path = api.path(&format!("topics/{}", encoded(topic)));
     if api.get(&path).await.is_ok() {
         return Ok(());
     }

@@ -43,7 +43,7 @@ struct Place {
 /// Consumes until it has what was asked for. What was printed and not acknowledged when a connection ended is printed again.
 pub(super) async fn run(connect: &Connect, args: &SubArgs, name: &str) -> anyhow::Result<()> {
     let api = Api::new(connect)?;
-    let subscription = api.get(&path(&api, name)).await?.json()?;
+    let subscription = api.get(&path(&api, name, "")).await?.json()?;
     let topics = subscription["config"]["topics"].as_array().context("the gateway's answer has no topics")?;
     let topic = topics.first().and_then(|topic| topic.as_str()).unwrap_or_default().to_owned();
     let printer = Printer::new(connect.json, topics.len() > 1 || topic.ends_with('*'));

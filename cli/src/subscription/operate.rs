@@ -6,7 +6,7 @@ use serde_json::{Map, Value, json};
 
 use super::{Move, move_to, path, say_undo};
 use crate::args::{Connect, RedriveArgs, StateArgs};
-use crate::client::Api;
+use crate::client::{Api, encoded};
 use crate::output;
 
 /// Most messages of one page.
@@ -15,7 +15,7 @@ const PAGE_MAX: u64 = 1_000;
 const REDRIVE_MAX: u64 = 10_000;
 
 pub(super) async fn explain(api: &Api, as_json: bool, name: &str, id: &str) -> anyhow::Result<()> {
-    let found = api.get(&path(api, &format!("{name}/explain?id={}", encoded(id)))).await?.json()?;
+    let found = api.get(&path(api, name, &format!("/explain?id={}", encoded(id)))).await?.json()?;
     if as_json {
         output::line(&found);
     } else {
@@ -80,7 +80,7 @@ pub(super) async fn state(api: &Api, as_json: bool, args: &StateArgs) -> anyhow:
     let (mut cursor, mut rows, mut left) = (None::<String>, Vec::new(), args.limit);
     let mut instant = None::<u64>;
     while left > 0 {
-        let mut query = format!("{}/state?of={}&limit={}", args.name, args.of, left.min(PAGE_MAX));
+        let mut query = format!("/state?of={}&limit={}", args.of, left.min(PAGE_MAX));
         if let Some(as_of) = &args.as_of {
             query.push_str(&format!("&as_of={}", encoded(as_of)));
         }
@@ -89,7 +89,7 @@ pub(super) async fn state(api: &Api, as_json: bool, args: &StateArgs) -> anyhow:
             (None, Some(partition)) => query.push_str(&format!("&partition={partition}")),
             (None, None) => {}
         }
-        let page = api.get(&path(api, &query)).await?.json()?;
+        let page = api.get(&path(api, &args.name, &query)).await?.json()?;
         let items = page["items"].as_array().context("the gateway's list has no items")?;
         left = left.saturating_sub(items.len() as u64);
         for item in items {
@@ -184,7 +184,7 @@ impl Redriven {
 
 async fn redriven(api: &Api, args: &RedriveArgs, is_dry_run: bool) -> anyhow::Result<Redriven> {
     let query = if is_dry_run { "?dry_run=true" } else { "" };
-    let to = path(api, &format!("{}:redrive{query}", args.name));
+    let to = path(api, &args.name, &format!(":redrive{query}"));
     let (mut done, mut cursor) = (Redriven::default(), None::<String>);
     let bar = (!is_dry_run).then(|| output::progress(None));
     loop {
@@ -230,7 +230,7 @@ fn asked(args: &RedriveArgs, left: u64, cursor: Option<&str>) -> Map<String, Val
 /// Asks first what it would do, and then whether it shall.
 pub(super) async fn purge(api: &Api, as_json: bool, name: &str, what: &str, how: Move) -> anyhow::Result<()> {
     let ask = async |query: &str| {
-        let purge = path(api, &format!("{name}:purge{query}"));
+        let purge = path(api, name, &format!(":purge{query}"));
         api.send(Method::POST, &purge, HeaderMap::new(), json!({"what": what}).to_string()).await?.json()
     };
     let said = |answer: &Value, tense: &str| {
@@ -259,14 +259,6 @@ pub(super) async fn undo(api: &Api, as_json: bool, name: &str, undo: &str, how: 
 
 fn text(value: &Value) -> &str {
     value.as_str().unwrap_or("?")
-}
-
-/// As a value of a query.
-fn encoded(text: &str) -> String {
-    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~:".contains(&byte);
-    text.bytes()
-        .map(|byte| if plain(byte) { char::from(byte).to_string() } else { format!("%{byte:02X}") })
-        .collect()
 }
 
 #[cfg(test)]

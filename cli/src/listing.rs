@@ -1,0 +1,49 @@
+//! Lists of what is in the namespace, page by page.
+
+use anyhow::Context as _;
+use serde_json::Value;
+
+use crate::client::{Api, encoded};
+use crate::output;
+
+/// Items of one page.
+const PAGE_MAX: u32 = 500;
+
+/// Prints up to `limit` of the `kind` whose names contain `query`: as JSON a line each, else as a table with headings and what makes a
+/// row.
+pub(crate) async fn print(
+    api: &Api,
+    as_json: bool,
+    kind: &str,
+    query: Option<&str>,
+    limit: u32,
+    (headings, row): (&[&str], fn(&Value) -> Vec<String>),
+) -> anyhow::Result<()> {
+    let (mut cursor, mut rows, mut left) = (None::<String>, Vec::new(), limit);
+    while left > 0 {
+        let mut path = api.path(&format!("{kind}?limit={}", left.min(PAGE_MAX)));
+        for (name, value) in [("q", query), ("cursor", cursor.as_deref())] {
+            if let Some(value) = value {
+                path.push_str(&format!("&{name}={}", encoded(value)));
+            }
+        }
+        let page = api.get(&path).await?.json()?;
+        let items = page["items"].as_array().context("the gateway's list has no items")?;
+        left = left.saturating_sub(u32::try_from(items.len()).unwrap_or(u32::MAX));
+        for item in items {
+            if as_json {
+                output::line(item);
+            } else {
+                rows.push(row(item));
+            }
+        }
+        cursor = page["next"].as_str().map(str::to_owned);
+        if cursor.is_none() || items.is_empty() {
+            break;
+        }
+    }
+    if !as_json {
+        output::table(headings, &rows);
+    }
+    Ok(())
+}
