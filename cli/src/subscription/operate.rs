@@ -288,6 +288,6 @@ mod tests {
         let args = RedriveArgs { ids: Vec::new(), rate: Some(2), stop_after: Some(0), ..args };
         let expected = json!({"max": 4, "rate": 2, "stop_after": 0, "cursor": "c"});
         assert_eq!(Value::Object(asked(&args, 4, Some("c"))), expected);
-        assert_eq!(encoded("0:7&x y"), "0:7%26x%20y");
+        assert_eq!(encoded("0:7&x y").to_string(), "0%3A7%26x%20y");
     }
 }
