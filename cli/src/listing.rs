@@ -9,15 +9,17 @@ use crate::output;
 /// Items of one page.
 const PAGE_MAX: u32 = 500;
 
-/// Prints up to `limit` of the `kind` whose names contain `query`: as JSON a line each, else as a table with headings and what makes a
-/// row.
+/// Headings of a table, and what makes a row of it of an item.
+pub(crate) type Columns<'a> = (&'a [&'a str], fn(&Value) -> Vec<String>);
+
+/// Prints up to `limit` of the `kind` whose names contain `query`: as JSON a line each, else as a table.
 pub(crate) async fn print(
     api: &Api,
     as_json: bool,
     kind: &str,
     query: Option<&str>,
     limit: u32,
-    (headings, row): (&[&str], fn(&Value) -> Vec<String>),
+    (headings, row): Columns<'_>,
 ) -> anyhow::Result<()> {
     let (mut cursor, mut rows, mut left) = (None::<String>, Vec::new(), limit);
     while left > 0 {

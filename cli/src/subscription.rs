@@ -35,7 +35,7 @@ pub(crate) async fn run(connect: &Connect, command: SubscriptionCommand) -> anyh
         }
         SubscriptionCommand::List { query, limit } => {
             let headings = ["SUBSCRIPTION", "TOPICS", "STATE", "READY", "LEASED", "DELAYED", "DEAD"];
-            let columns = (&headings[..], row as fn(&Value) -> _);
+            let columns: listing::Columns<'_> = (&headings, row);
             listing::print(&api, connect.json, "subscriptions", query.as_deref(), limit, columns).await
         }
         SubscriptionCommand::Delete { name, yes } => delete(&api, &name, yes).await,

@@ -18,7 +18,7 @@ pub(crate) async fn run(connect: &Connect, command: TopicCommand) -> anyhow::Res
     match command {
         TopicCommand::List { query, limit } => {
             let headings = ["TOPIC", "PARTITIONS", "MESSAGES", "BYTES", "PUB/S"];
-            let columns = (&headings[..], row as fn(&Value) -> _);
+            let columns: listing::Columns<'_> = (&headings, row);
             listing::print(&api, connect.json, "topics", query.as_deref(), limit, columns).await
         }
         TopicCommand::Create { name, config } => {
