@@ -48,6 +48,14 @@ pub enum StoreError {
         /// How long was waited.
         after: Duration,
     },
+    /// So many others waited for the store that its turn did not come: nothing was asked.
+    #[error("object {object}: it was not its turn within {} ms: the store answers too slowly", after.as_millis())]
+    Crowded {
+        /// Its name.
+        object: String,
+        /// How long was waited.
+        after: Duration,
+    },
     /// Fewer or more bytes came than the object has.
     #[error("object {object}: {have} bytes came where {want} were expected")]
     Length {
@@ -105,6 +113,7 @@ impl StoreError {
             | Self::Refused { object, .. }
             | Self::Failed { object, .. }
             | Self::TimedOut { object, .. }
+            | Self::Crowded { object, .. }
             | Self::Length { object, .. }
             | Self::TooMany { object, .. }
             | Self::Damaged { object, .. } => object,
@@ -115,11 +124,17 @@ impl StoreError {
     #[must_use]
     pub fn is_passing(&self) -> bool {
         match self {
-            Self::Failed { .. } | Self::TimedOut { .. } => true,
+            Self::Failed { .. } | Self::TimedOut { .. } | Self::Crowded { .. } => true,
             // A body may be cut short on its way; it never grows there.
             Self::Length { have, want, .. } => have < want,
             _ => false,
         }
+    }
+
+    /// The store takes too long: asking at once again takes as long.
+    #[must_use]
+    pub fn is_slowness(&self) -> bool {
+        matches!(self, Self::TimedOut { .. } | Self::Crowded { .. })
     }
 
     /// The object itself is gone or not what was written: no waiting helps.

@@ -159,6 +159,12 @@ impl Store {
         &self.place
     }
 
+    /// How long one request may take.
+    #[must_use]
+    pub fn patience(&self) -> Duration {
+        self.config.patience
+    }
+
     /// Its counters.
     #[must_use]
     pub fn metrics(&self) -> Arc<StoreMetrics> {
