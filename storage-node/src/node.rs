@@ -35,7 +35,7 @@ use crate::shard::command::{Change, Command, PutNamespace, PutSlots};
 use crate::shard::entry::{ENTRY_OVERHEAD_BYTES, SubBatch};
 use crate::shard::state::{ShardState, SlotTable};
 use crate::shutdown::Tasks;
-use crate::tier::{Damaged, Tier, TierError};
+use crate::tier::{Damaged, Tier, TierError, Trial};
 
 /// The only node there is yet.
 pub(crate) const NODE_ID: u64 = 1;
@@ -149,7 +149,7 @@ impl Node {
         let Layout { data_shards, dedupe_rows, .. } = layout;
         let tier_metrics = TierMetrics::register(&around.registry)?;
         let (cluster, given) = (ClusterId(identity.cluster_id), around.object_store.clone());
-        let tier = Tier::open(&config, given, cluster, layout, tier_metrics).await?.map(Arc::new);
+        let (tier, trial) = Tier::open(&config, given, &blobs, cluster, layout, tier_metrics).await?.unzip();
         let mut shards = BTreeMap::new();
         let starter = Starter {
             memory: TailMemory::new(config.tail_ring_bytes, data_shards as usize),
@@ -192,7 +192,8 @@ impl Node {
             tasks.spawn(format!("dead letters of shard {shard}"), letters.run(tasks.stop()));
         }
         if let Some(tier) = tier {
-            keep_store(&tier, &all, u64::from(config.rewrite_below_percent) * 10, tasks);
+            let below_permille = u64::from(config.rewrite_below_percent) * 10;
+            keep_store(&tier, trial.flatten(), &all, below_permille, tasks);
         }
         drop(all);
         let identity = ServerIdentity { cluster_id: cluster, node_id: NodeId(NODE_ID) };
@@ -321,16 +322,34 @@ fn store_now(tier: &Tier) -> StoreNow {
     }
 }
 
-/// The tasks that fill the object store and keep it small.
+/// The tasks that fill the object store and keep it small, once it has passed.
 fn keep_store(
     tier: &Arc<Tier>,
+    trial: Option<Trial>,
     all: &Arc<BTreeMap<ShardId, ShardHandle>>,
     below_permille: u64,
     tasks: &mut Tasks,
 ) {
     let rewriter = Rewriter::new(Arc::clone(tier), Arc::clone(all), below_permille);
-    tasks.spawn("rewriter".to_owned(), rewriter.run(tasks.stop()));
-    tasks.spawn("sealer".to_owned(), Sealer::new(Arc::clone(tier), Arc::clone(all)).run(tasks.stop()));
+    let sealer = Sealer::new(Arc::clone(tier), Arc::clone(all));
+    let (passed, has_passed) = watch::channel(trial.is_none());
+    let (tier, stop) = (Arc::clone(tier), tasks.stop());
+    tasks.spawn("sealer".to_owned(), async move {
+        if let Some(trial) = trial
+            && !trial.pass(&tier, stop.clone()).await
+        {
+            return;
+        }
+        passed.send_replace(true);
+        sealer.run(stop).await;
+    });
+    let (mut has_passed, stop) = (has_passed, tasks.stop());
+    tasks.spawn("rewriter".to_owned(), async move {
+        // An error: the node stops, and the store has not passed.
+        if has_passed.wait_for(|passed| *passed).await.is_ok() {
+            rewriter.run(stop).await;
+        }
+    });
 }
 
 fn open_journal(

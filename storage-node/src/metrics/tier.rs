@@ -27,6 +27,7 @@ pub struct TierMetrics {
     snapshots: IntCounter,
     snapshot_bytes: IntCounter,
     exported_at: Gauge,
+    store_awaited: IntGauge,
     lag: GaugeVec,
     watched: Arc<Mutex<Option<Watched>>>,
 }
@@ -58,6 +59,11 @@ impl TierMetrics {
             "When the newest manifest was written, in seconds since the epoch: what a restore would start from.",
         )?;
         registry.register(Box::new(exported_at.clone()))?;
+        let store_awaited = IntGauge::new(
+            "weir_tier_store_awaited",
+            "1 while the object store has not passed its self-test since the start: nothing is written or deleted there.",
+        )?;
+        registry.register(Box::new(store_awaited.clone()))?;
         let metrics = Self {
             sealed_bytes: counter("weir_tier_sealed_bytes_total", "Bytes of batches that packs took over.")?,
             pack_bytes: counter("weir_tier_pack_bytes_total", "Bytes of these packs.")?,
@@ -83,6 +89,7 @@ impl TierMetrics {
             )?,
             snapshot_bytes: counter("weir_tier_snapshot_bytes_total", "Bytes of these objects.")?,
             exported_at,
+            store_awaited,
             lag,
             watched: Arc::default(),
         };
@@ -134,6 +141,11 @@ impl TierMetrics {
     /// All states are in the store, and a manifest names them.
     pub fn exported(&self, now: TimestampMs) {
         self.exported_at.set(Duration::from_millis(now.0).as_secs_f64());
+    }
+
+    /// The store has not passed since the start, or has now.
+    pub fn store_awaited(&self, is_awaited: bool) {
+        self.store_awaited.set(i64::from(is_awaited));
     }
 
     /// Counts a round that failed.

@@ -132,7 +132,7 @@ fn advice(error: &StoreError) -> &'static str {
         StoreError::Refused { .. } => {
             "Check the bucket's name, the credentials in the environment and what they permit: to list, read and write"
         }
-        StoreError::Failed { .. } | StoreError::TimedOut { .. } => {
+        StoreError::Failed { .. } | StoreError::TimedOut { .. } | StoreError::Crowded { .. } => {
             "Nothing was written. Check the bucket's name and the store's address, and try again when it answers"
         }
         StoreError::TooMany { .. } => "Nothing was written. More of them than this can look for",

@@ -17,6 +17,7 @@ use weir_tier::snapshot::{ExportError, Manifest, Published, ShardSnapshot, Snaps
 use weir_tier::store::StoreError;
 
 use super::sweep::ORPHAN_AFTER_MS;
+use super::unreadable::Unreadable;
 use crate::clock;
 use crate::raft::group;
 use crate::replica::ShardHandle;
@@ -83,7 +84,7 @@ struct Moment {
     index: LogIndex,
     newest: LogIndex,
     frozen: Frozen,
-    /// What is waited for, if all of it is in packs.
+    /// What is waited for, if all of it that can be read is in packs.
     wanted: Option<u64>,
 }
 
@@ -135,13 +136,13 @@ impl Exporter {
         }
     }
 
-    /// Exports if it is time to; true if it did.
-    pub(super) async fn round(&mut self) -> Result<bool, ExporterError> {
+    /// Exports if it is time to; true if it did. What is `unreadable` is waited for by nobody: only somebody who trims can help.
+    pub(super) async fn round(&mut self, unreadable: &Unreadable) -> Result<bool, ExporterError> {
         let now = Instant::now();
         let is_due =
             (now >= self.next_at && self.has_news()) || (now >= self.next_prompted_at && self.is_awaited());
         if is_due {
-            self.export().await?;
+            self.export(unreadable).await?;
         }
         Ok(is_due)
     }
@@ -175,9 +176,9 @@ impl Exporter {
 
     /// Writes the states that changed and a manifest, then deletes what is too old. Whatever becomes of it, the next one has
     /// its time: a store that fails is not sent all states again and again.
-    pub(super) async fn export(&mut self) -> Result<(), ExporterError> {
+    pub(super) async fn export(&mut self, unreadable: &Unreadable) -> Result<(), ExporterError> {
         let began = Instant::now();
-        let exported = self.export_now().await;
+        let exported = self.export_now(unreadable).await;
         let ended = Instant::now();
         self.next_at = began + self.tier.snapshot_every;
         self.next_prompted_at = ended + ARCHIVE_EVERY.max((ended - began) * SHARE);
@@ -186,9 +187,9 @@ impl Exporter {
         Ok(())
     }
 
-    async fn export_now(&mut self) -> Result<(), ExporterError> {
+    async fn export_now(&mut self, unreadable: &Unreadable) -> Result<(), ExporterError> {
         self.begin().await?;
-        let moments = self.freeze();
+        let moments = self.freeze(unreadable);
         let mut shards = Vec::with_capacity(moments.len());
         for moment in &moments {
             shards.push(self.write(moment).await?);
@@ -269,14 +270,15 @@ impl Exporter {
     }
 
     /// The states of all shards at one moment: all of them are locked for it, for as long as it takes to share them.
-    fn freeze(&self) -> Vec<Moment> {
+    fn freeze(&self, unreadable: &Unreadable) -> Vec<Moment> {
         // Before the states: what is applied in between is in them, and its index too.
         let applied: Vec<u64> =
             self.shards.values().map(|shard| group::applied_index(&shard.raft).unwrap_or(0)).collect();
         let guards: Vec<_> = self.shards.values().map(|shard| (shard, shard.state.read())).collect();
         let moments = guards.iter().zip(applied).map(|((shard, state), applied)| {
             let wanted = shard.shared.archive().wanted();
-            let is_sealed = state.oldest_unsealed().is_none_or(|row| row.index.0 >= wanted);
+            let oldest = state.oldest_unsealed_but(|key| unreadable.has(shard.shard, key));
+            let is_sealed = oldest.is_none_or(|row| row.index.0 >= wanted);
             Moment {
                 shard: shard.shard,
                 term: Term(shard.shared.term()),

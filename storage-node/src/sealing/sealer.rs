@@ -184,13 +184,13 @@ impl Sealer {
 
     /// Takes the states of the shards to the store when that is due, and looks now and then for what nobody needs.
     async fn tell(&mut self) -> Result<(), SealError> {
-        let exported = self.exporter.round().await?;
+        let exported = self.exporter.round(&self.unreadable).await?;
         if Instant::now() >= self.next_sweep {
             // Before the work: a store that fails is not searched again and again.
             self.next_sweep = Instant::now() + SWEEP_AGAIN;
             // Only who writes for the cluster knows what nobody needs: a manifest of just now says that this node does.
             if !exported {
-                self.exporter.export().await?;
+                self.exporter.export(&self.unreadable).await?;
             }
             self.next_sweep = Instant::now() + SWEEP_EVERY;
             let swept = self.sweep(SWEEP_OBJECTS_MAX).await;

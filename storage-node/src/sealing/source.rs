@@ -90,8 +90,7 @@ impl Source {
 
     /// The pack is not what its shard says.
     pub(super) fn damaged(&self, what: &str) -> ColdError {
-        let object = self.pack.name.to_string();
-        ColdError { why: format!("object {object}: {what}"), object, is_damage: true }
+        ColdError::damaged(&self.pack.name, what)
     }
 
     /// Those who ask are told that the batch of `row`, or one close behind it, could not be read.

@@ -456,3 +456,29 @@ async fn a_message_that_cannot_be_read_keeps_its_own_partition_and_no_other() {
     assert_eq!((play.packs(1), play.tier.uploads.unreadable()), ((3, 0), None));
     play.stop().await;
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_message_that_cannot_be_read_and_somebody_waits_for_leaves_other_packs_their_pauses() {
+    let faults = Faults::default();
+    let mut play = Play::start(&faults).await;
+    let (bad, good) = (play.create(1, "bad").await, play.create(1, "good").await);
+    play.publish_value(1, bad, b"is not there").await;
+    play.publish(1, good).await;
+    play.want_all(1);
+    // The newest stays in memory.
+    play.publish(1, good).await;
+    play.damage(b"is not there");
+    play.push_out().await;
+    play.sealer.round().await.unwrap_err();
+    assert!(play.tier.uploads.unreadable().is_some());
+    let (hurried, packs) = (play.tier.metrics.hurried_packs(), play.packs(1).0);
+    // The first of these packs is in no manifest when the second is made.
+    faults.named(Some((Op::Put, ".manifest", Fault::Error)));
+    for _ in 0..2 {
+        play.publish(1, good).await;
+    }
+    play.sealer.round().await.unwrap_err();
+    assert_eq!(play.packs(1).0, packs + 2);
+    assert_eq!(play.tier.metrics.hurried_packs(), hurried, "nobody waits for what can be had");
+    play.stop().await;
+}

@@ -4,13 +4,17 @@
 //! The only room here, with that one, that knows object stores, through `weir_tier`.
 
 mod damaged;
+mod known;
 mod reading;
+mod trial;
 mod uploads;
 
 use std::path::Path;
+use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
+use weir_journal::{Blobs, SealedError};
 use weir_protocol::ids::{ClusterId, ShardId};
 use weir_tier::cold::{CacheConfig, Cold, PackRef};
 use weir_tier::pack::{BlockCodec, PieceMemory};
@@ -25,6 +29,8 @@ use crate::shard::state::Pack;
 
 pub use damaged::{Damage, Damaged, Lost};
 pub(crate) use reading::NotRead;
+pub use trial::Trial;
+use trial::Tried;
 pub use uploads::Uploads;
 
 /// Where the store is inside the data directory if the setting says `local`.
@@ -47,6 +53,9 @@ pub enum TierError {
     /// The newest manifest cannot be looked for.
     #[error("what the store says of the cluster: {0}")]
     Manifest(#[from] ExportError),
+    /// The file that says which store the directory uses. It may be deleted: then no store is known.
+    #[error(transparent)]
+    Known(#[from] SealedError),
     /// The cluster goes on elsewhere.
     #[error(
         "cluster {cluster} was restored from the object store after this data directory was last used: the store is at          epoch {epoch}, this directory at {own}. Both would serve the same topics with different messages. Use the          restored directory; to look at this one, start it without --object-store"
@@ -59,6 +68,18 @@ pub enum TierError {
         /// Of this directory.
         own: u64,
     },
+}
+
+impl TierError {
+    /// The store did not answer: trying again may help, without anybody changing anything.
+    #[must_use]
+    pub fn is_passing(&self) -> bool {
+        match self {
+            Self::Store(error) => error.is_passing(),
+            Self::Manifest(ExportError::Store(error)) => error.is_passing(),
+            _ => false,
+        }
+    }
 }
 
 /// The node's store of packs.
@@ -101,17 +122,19 @@ pub struct Tier {
 pub(crate) const ARCHIVE_EVERY: Duration = Duration::from_secs(1);
 
 impl Tier {
-    /// Opens the store that `config` names, if it does, or takes the `given` one, and tries what is relied upon.
+    /// Opens the store that `config` names, if it does, or takes the `given` one, and tries what is relied upon. With a [`Trial`]:
+    /// it has passed in this directory before, and does not answer now.
     ///
     /// # Errors
     /// [`TierError`]: the node must not start.
     pub async fn open(
         config: &NodeConfig,
         given: Option<Store>,
+        blobs: &Blobs,
         cluster: ClusterId,
         layout: Layout,
         metrics: TierMetrics,
-    ) -> Result<Option<Self>, TierError> {
+    ) -> Result<Option<(Arc<Self>, Option<Trial>)>, TierError> {
         let store = match (given, &config.object_store) {
             (Some(store), _) => store,
             (None, Some(url)) => Store::open(StoreConfig {
@@ -120,9 +143,14 @@ impl Tier {
             })?,
             (None, None) => return Ok(None),
         };
-        store.self_test().await?;
         let exports = Exports::new(store.clone(), cluster);
-        check_epoch(&exports, cluster, layout.epoch).await?;
+        let is_known = known::is_known(blobs, store.place())?;
+        let tried = Tried { store: store.clone(), exports: exports.clone(), cluster, epoch: layout.epoch };
+        let trial = tried.at_start(is_known).await?;
+        if !is_known && let Err(error) = known::remember(blobs, store.place()) {
+            // It has passed, which is what counts now.
+            tracing::warn!(%error, "that the object store has passed is not noted: the next start needs its answer");
+        }
         let cache = CacheConfig {
             memory_bytes: config.cache_memory_bytes,
             disk_bytes: config.cache_disk_bytes,
@@ -137,7 +165,7 @@ impl Tier {
             PackCodec::Zstd => BlockCodec::Zstd,
         };
         let seal_after = Duration::from_millis(config.seal_after_ms);
-        Ok(Some(Self {
+        let tier = Self {
             cold,
             cluster,
             codec,
@@ -154,7 +182,9 @@ impl Tier {
             metrics,
             background: Background::start().map_err(TierError::Thread)?,
             pack_memory,
-        }))
+        };
+        trial.iter().for_each(|trial| trial.tell(&tier));
+        Ok(Some((Arc::new(tier), trial)))
     }
 
     /// Name and size of a pack of `shard`.
@@ -172,24 +202,6 @@ impl Pack {
         let Self { first, last, term, attempt, .. } = *self;
         PackName { cluster, shard, first, last, term, attempt: ulid::Ulid(attempt) }
     }
-}
-
-/// A directory whose cluster was restored elsewhere is not served. A manifest that cannot be read says nothing; the one
-/// before it does.
-async fn check_epoch(exports: &Exports, cluster: ClusterId, own: u64) -> Result<(), TierError> {
-    for number in exports.numbers().await.map_err(ExportError::from)?.into_iter().rev() {
-        match exports.manifest(number).await {
-            Ok(manifest) if manifest.epoch > own => {
-                return Err(TierError::Restored { cluster, epoch: manifest.epoch, own });
-            }
-            Ok(_) => return Ok(()),
-            Err(ExportError::Wrong { object, why }) => {
-                tracing::warn!(object, %why, "a manifest cannot be read");
-            }
-            Err(error) => return Err(error.into()),
-        }
-    }
-    Ok(())
 }
 
 /// The store's URL; `local` is a folder in the data directory.

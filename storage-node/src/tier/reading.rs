@@ -122,9 +122,7 @@ fn records_of(footer: &Footer, partition: &PartitionRow, place: usize) -> Record
 }
 
 fn wrong(pack: &PackRef, records: Records, what: &str) -> NotRead {
-    let object = pack.name.to_string();
-    let why = format!("object {object}: {what}");
-    not_read(pack, &ColdError { object, is_damage: true, why }, records)
+    not_read(pack, &ColdError::damaged(&pack.name, what), records)
 }
 
 fn not_read(pack: &PackRef, error: &ColdError, (from, end): Records) -> NotRead {

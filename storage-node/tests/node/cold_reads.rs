@@ -192,8 +192,8 @@ async fn a_slow_store_holds_up_who_reads_from_it_and_nobody_else() {
     let limit = Credit { records: u64::MAX, bytes: u64::MAX };
     let mut follower = Follower::open(link, hot, At::Earliest(true), limit).await;
     let mut n = 0;
-    // Of the slow one more at once than is fetched at once. One that does not answer is asked three times for blocks together, and
-    // three times for one alone, before a reader is told: a few, or the last ones wait for longer than their callers do. They begin
+    // Of the slow one more at once than is fetched at once. One that does not answer is asked three times before a reader is told:
+    // a few, or the last ones wait for longer than their callers do. They begin
     // behind what the slow ones brought: of that a reader would be given what there is.
     for (fault, code, offsets) in
         [(Fault::Slow(PAUSE), None, 0..30), (Fault::Hang, Some(ErrorCode::Unavailable), 40..44)]

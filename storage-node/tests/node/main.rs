@@ -1,6 +1,7 @@
 //! A node over real TCP, on a real or a simulated disk, spoken to as a gateway would.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod away;
 mod basics;
 mod both_tiers;
 mod client;

@@ -4,7 +4,7 @@ use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use foyer::{
@@ -122,11 +122,23 @@ pub struct ColdError {
     pub is_damage: bool,
     /// What happened; names the object.
     pub why: String,
+    /// The store takes too long: asking at once again takes as long.
+    is_slowness: bool,
+}
+
+impl ColdError {
+    /// The object is not what was written: `what` says in which way.
+    #[must_use]
+    pub fn damaged(object: &PackName, what: &str) -> Self {
+        let why = format!("object {object}: {what}");
+        Self { object: object.to_string(), is_damage: true, why, is_slowness: false }
+    }
 }
 
 impl From<&StoreError> for ColdError {
     fn from(error: &StoreError) -> Self {
-        Self { object: error.object().to_owned(), is_damage: error.is_damage(), why: error.to_string() }
+        let (is_damage, is_slowness) = (error.is_damage(), error.is_slowness());
+        Self { object: error.object().to_owned(), is_damage, why: error.to_string(), is_slowness }
     }
 }
 
@@ -260,7 +272,7 @@ impl Cold {
     pub async fn footer(&self, pack: &PackRef) -> Result<Arc<Footer>, ColdError> {
         let (store, fetches, pack) = (self.store.clone(), Arc::clone(&self.fetches), *pack);
         let fetched = self.footers.get_or_fetch(&pack.name.id(), move || async move {
-            let _room = room(&fetches, kib(pack.tail_bytes)).await;
+            let _room = room(&fetches, kib(pack.tail_bytes), &pack, store.patience()).await?;
             fetch_footer(&store, &pack).await.map(Arc::new)
         });
         fetched.await.map(|entry| Arc::clone(entry.value())).map_err(|error| told(&pack, &error))
@@ -279,8 +291,11 @@ impl Cold {
     ) -> Result<Bytes, ColdError> {
         self.metrics.asked(pack.now(partition));
         match self.fetch_alone(pack, footer, partition, place).await {
-            // It was fetched together with others, any of which may be what cannot be had.
-            (Err(_), false) => self.fetch_alone(pack, footer, partition, place).await.0,
+            // It was fetched together with others, any of which may be what cannot be had. A store that takes too long would take as
+            // long for one alone.
+            (Err(error), false) if !error.is_slowness => {
+                self.fetch_alone(pack, footer, partition, place).await.0
+            }
             (read, _) => read,
         }
     }
@@ -347,7 +362,7 @@ impl Cold {
             // Until all are verified: what is fetched and what it becomes are held together.
             let _room = match spare {
                 Some(room) => room,
-                None => room(&cold.fetches, kib).await,
+                None => cold.room(kib, &pack).await?,
             };
             cold.metrics.requested(pack.now(partition), rows.len() as u64, stored_bytes, is_asked);
             let ranges: Vec<Range<u64>> = rows.iter().map(BlockRow::range).collect();
@@ -382,6 +397,12 @@ impl Cold {
         is_spare.then(|| Arc::clone(&self.fetches).try_acquire_many_owned(kib).ok()).flatten()
     }
 
+    /// Waits until so much may be fetched of `pack`.
+    async fn room(&self, kib: u32, pack: &PackRef) -> Result<OwnedSemaphorePermit, ColdError> {
+        let room = room(&self.fetches, kib, pack, self.store.patience()).await;
+        room.map_err(|error| ColdError::from(&error))
+    }
+
     /// Fetches one block, unless it is there or being fetched; and whether that was for this call.
     async fn fetch_alone(
         &self,
@@ -403,7 +424,7 @@ impl Cold {
         let _fetching = self.under_way.begin(key);
         let fetched = self.blocks.get_or_fetch(&key, move || async move {
             asked.store(true, Ordering::Relaxed);
-            let _room = room(&cold.fetches, kib(u64::from(row.stored_bytes.max(row.raw_bytes)))).await;
+            let _room = cold.room(kib(u64::from(row.stored_bytes.max(row.raw_bytes))), &pack).await?;
             cold.metrics.requested(pack.now(partition), 1, u64::from(row.stored_bytes), true);
             let stored = cold.store.get_of(&pack.name.to_string(), pack.bytes, row.range()).await;
             let stored = stored.map_err(|error| ColdError::from(&error))?;
@@ -445,9 +466,18 @@ fn kib(bytes: u64) -> u32 {
     u32::try_from(kib).expect("limited above")
 }
 
-/// Waits until so much may be fetched.
-async fn room(fetches: &Arc<Semaphore>, kib: u32) -> OwnedSemaphorePermit {
-    Arc::clone(fetches).acquire_many_owned(kib).await.expect("never closed")
+/// Waits until so much may be fetched, no longer than for an answer: a store that gives none keeps all the room, three patiences long.
+async fn room(
+    fetches: &Arc<Semaphore>,
+    kib: u32,
+    pack: &PackRef,
+    patience: Duration,
+) -> Result<OwnedSemaphorePermit, StoreError> {
+    let permits = Arc::clone(fetches).acquire_many_owned(kib);
+    match tokio::time::timeout(patience, permits).await {
+        Ok(permits) => Ok(permits.expect("never closed")),
+        Err(_) => Err(StoreError::Crowded { object: pack.name.to_string(), after: patience }),
+    }
 }
 
 /// The batches of blocks as they were stored, each of them or why not. Decompressing takes milliseconds: other tasks of this
@@ -496,7 +526,8 @@ fn told(pack: &PackRef, error: &foyer::Error) -> ColdError {
     }
     error.downcast_ref::<ColdError>().cloned().unwrap_or_else(|| {
         let object = pack.name.to_string();
-        ColdError { why: format!("object {object}: {}", error.message()), object, is_damage: false }
+        let why = format!("object {object}: {}", error.message());
+        ColdError { object, is_damage: false, why, is_slowness: false }
     })
 }
 

@@ -40,6 +40,8 @@ pub enum Op {
 pub enum Fault {
     /// It fails without effect.
     Error,
+    /// The store does not let us, and it has no effect.
+    Refused,
     /// It is never answered, and has no effect.
     Hang,
     /// It has its effect, and the answer says that it failed.
@@ -65,6 +67,7 @@ struct Plan {
     next: VecDeque<(Op, Fault)>,
     named: Option<(Op, &'static str, Fault)>,
     always: Option<(Op, Fault)>,
+    all: Option<Fault>,
     held: BTreeSet<String>,
     requests: Vec<Op>,
 }
@@ -78,6 +81,11 @@ impl Faults {
     /// Every request of this kind gets this fault until told otherwise.
     pub fn always(&self, fault: Option<(Op, Fault)>) {
         self.plan.lock().always = fault;
+    }
+
+    /// Every request gets this fault until told otherwise, whatever else is planned: a store that is away, say.
+    pub fn all(&self, fault: Option<Fault>) {
+        self.plan.lock().all = fault;
     }
 
     /// Objects of these names cannot be deleted until told otherwise, whatever else is planned: a legal hold.
@@ -103,7 +111,11 @@ impl Faults {
     }
 
     fn of_name(&self, op: Op, name: &Path) -> Option<Fault> {
-        let named = self.plan.lock().named.filter(|(of, end, _)| *of == op && name.as_ref().ends_with(end));
+        let named = {
+            let plan = self.plan.lock();
+            let is_it = |(of, end, _): &(Op, &str, Fault)| *of == op && name.as_ref().ends_with(end);
+            plan.named.filter(is_it).filter(|_| plan.all.is_none())
+        };
         let planned = self.of(op);
         named.map_or(planned, |(_, _, fault)| Some(fault))
     }
@@ -111,9 +123,12 @@ impl Faults {
     fn of(&self, op: Op) -> Option<Fault> {
         let mut plan = self.plan.lock();
         plan.requests.push(op);
+        if plan.all.is_some() {
+            return plan.all;
+        }
         let planned = plan.next.iter().position(|(of, _)| *of == op);
-        let planned = planned.and_then(|at| plan.next.remove(at));
-        planned.or(plan.always.filter(|(of, _)| *of == op)).map(|(_, fault)| fault)
+        let planned = planned.and_then(|at| Some(plan.next.remove(at)?.1));
+        planned.or_else(|| plan.always.filter(|(of, _)| *of == op).map(|(_, fault)| fault))
     }
 }
 
@@ -157,10 +172,15 @@ fn failed() -> Error {
     Error::Generic { store: "faulty", source: "planned to fail".into() }
 }
 
+fn refused() -> Error {
+    Error::PermissionDenied { path: String::new(), source: "planned to be refused".into() }
+}
+
 /// Runs `request` as `fault` lets it.
 async fn meet<T>(fault: Option<Fault>, request: impl Future<Output = Result<T>>) -> Result<T> {
     match fault {
         Some(Fault::Error) => Err(failed()),
+        Some(Fault::Refused) => Err(refused()),
         Some(Fault::Hang) => std::future::pending().await,
         Some(Fault::AnswerLost) => request.await.and_then(|_| Err(failed())),
         Some(Fault::Slow(pause)) => {
@@ -219,6 +239,7 @@ impl ObjectStore for FaultyStore {
         match self.faults.of(Op::Delete) {
             Some(Fault::Hang) => stream::pending().boxed(),
             Some(Fault::Error) => stream::once(async { Err(failed()) }).boxed(),
+            Some(Fault::Refused) => stream::once(async { Err(refused()) }).boxed(),
             _ => {
                 let faults = self.faults.clone();
                 let held = move |path: &Path| faults.plan.lock().held.contains(path.as_ref());
@@ -241,6 +262,7 @@ impl ObjectStore for FaultyStore {
                 .boxed(),
             Some(Fault::Hang) => stream::pending().boxed(),
             Some(Fault::Error) => stream::once(async { Err(failed()) }).boxed(),
+            Some(Fault::Refused) => stream::once(async { Err(refused()) }).boxed(),
             _ => listed,
         }
     }

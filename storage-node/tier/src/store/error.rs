@@ -1,8 +1,11 @@
 //! What can go wrong with an object.
 
+use std::error::Error as _;
+use std::io::ErrorKind;
 use std::time::Duration;
 
 use object_store::Error;
+use object_store::client::HttpError;
 
 use crate::pack::PackError;
 
@@ -45,6 +48,14 @@ pub enum StoreError {
         /// How long was waited.
         after: Duration,
     },
+    /// So many others waited for the store that its turn did not come: nothing was asked.
+    #[error("object {object}: it was not its turn within {} ms: the store answers too slowly", after.as_millis())]
+    Crowded {
+        /// Its name.
+        object: String,
+        /// How long was waited.
+        after: Duration,
+    },
     /// Fewer or more bytes came than the object has.
     #[error("object {object}: {have} bytes came where {want} were expected")]
     Length {
@@ -74,16 +85,21 @@ pub enum StoreError {
 }
 
 impl StoreError {
-    /// The error of an answer that came.
+    /// The error of an answer that came. What waiting does not help is a refusal; of an answer that is neither that nor one of its
+    /// own the library does not tell the status, so a request that makes no sense to the store counts as one that it could not do now.
     pub(crate) fn of(object: &str, source: Error) -> Self {
         let object = object.to_owned();
         match source {
             // A bucket that does not exist reads like an object that does not; only the self-test tells them apart.
             Error::NotFound { .. } => Self::Missing { object },
             Error::AlreadyExists { .. } | Error::Precondition { .. } => Self::Exists { object },
-            source @ (Error::PermissionDenied { .. } | Error::Unauthenticated { .. }) => {
-                Self::Refused { object, source }
-            }
+            source @ (Error::PermissionDenied { .. }
+            | Error::Unauthenticated { .. }
+            | Error::NotSupported { .. }
+            | Error::NotImplemented { .. }
+            | Error::InvalidPath { .. }
+            | Error::UnknownConfigurationKey { .. }) => Self::Refused { object, source },
+            source if is_forbidden(&source) => Self::Refused { object, source },
             source => Self::Failed { object, source },
         }
     }
@@ -97,6 +113,7 @@ impl StoreError {
             | Self::Refused { object, .. }
             | Self::Failed { object, .. }
             | Self::TimedOut { object, .. }
+            | Self::Crowded { object, .. }
             | Self::Length { object, .. }
             | Self::TooMany { object, .. }
             | Self::Damaged { object, .. } => object,
@@ -107,11 +124,17 @@ impl StoreError {
     #[must_use]
     pub fn is_passing(&self) -> bool {
         match self {
-            Self::Failed { .. } | Self::TimedOut { .. } => true,
+            Self::Failed { .. } | Self::TimedOut { .. } | Self::Crowded { .. } => true,
             // A body may be cut short on its way; it never grows there.
             Self::Length { have, want, .. } => have < want,
             _ => false,
         }
+    }
+
+    /// The store takes too long: asking at once again takes as long.
+    #[must_use]
+    pub fn is_slowness(&self) -> bool {
+        matches!(self, Self::TimedOut { .. } | Self::Crowded { .. })
     }
 
     /// The object itself is gone or not what was written: no waiting helps.
@@ -119,4 +142,18 @@ impl StoreError {
     pub fn is_damage(&self) -> bool {
         matches!(self, Self::Missing { .. } | Self::Damaged { .. })
     }
+}
+
+/// A folder whose permissions, or file system, do not let us. Of a connection that was not let through nobody knows whose doing it is.
+fn is_forbidden(error: &Error) -> bool {
+    let (mut cause, mut is_forbidden) = (error.source(), false);
+    while let Some(next) = cause {
+        let kind = next.downcast_ref::<std::io::Error>().map(std::io::Error::kind);
+        is_forbidden |= matches!(kind, Some(ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem));
+        if next.is::<HttpError>() {
+            return false;
+        }
+        cause = next.source();
+    }
+    is_forbidden
 }

@@ -104,6 +104,7 @@ enum Part {
 pub struct Store {
     pub(super) inner: Arc<dyn ObjectStore>,
     prefix: Path,
+    pub(super) place: Arc<str>,
     config: Arc<StoreConfig>,
     /// Upload budget, in KiB.
     pub(super) budget: Arc<Semaphore>,
@@ -138,6 +139,7 @@ impl Store {
         Self {
             inner,
             prefix,
+            place: config.url.as_str().into(),
             config: Arc::new(config),
             budget: Arc::new(Semaphore::new(permits)),
             metrics: Arc::default(),
@@ -148,6 +150,19 @@ impl Store {
     #[must_use]
     pub fn url(&self) -> &str {
         &self.config.url
+    }
+
+    /// Which store it is, for who has to know it again: where it is, and where it is asked if the URL alone does not say so. No
+    /// credentials.
+    #[must_use]
+    pub fn place(&self) -> &str {
+        &self.place
+    }
+
+    /// How long one request may take.
+    #[must_use]
+    pub fn patience(&self) -> Duration {
+        self.config.patience
     }
 
     /// Its counters.

@@ -12,6 +12,7 @@ use object_store::path::Path;
 use object_store::{ClientConfigKey, ObjectStore, RetryConfig};
 use url::Url;
 
+use super::error::StoreError;
 use super::objects::{Store, StoreConfig};
 
 /// Requests of the store's own library are tried again for at most this long.
@@ -19,7 +20,7 @@ const RETRY_FOR: Duration = Duration::from_secs(20);
 const RETRIES: usize = 5;
 const CONNECT_WITHIN: Duration = Duration::from_secs(5);
 
-/// Why a store cannot be used. The node must not start.
+/// Why a store cannot be used. Unless that may pass, somebody has to change something.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
     /// The address is no URL that names a store.
@@ -46,7 +47,7 @@ pub enum OpenError {
         /// What the store's library says.
         source: object_store::Error,
     },
-    /// The store does not do what is relied upon, or cannot be reached with these credentials.
+    /// The store does not do what is relied upon, or refuses these credentials.
     #[error("object store {url} cannot be used: {why}")]
     SelfTest {
         /// Where.
@@ -54,6 +55,22 @@ pub enum OpenError {
         /// What it did.
         why: String,
     },
+    /// The store cannot be reached, or could not do it now: whether it does what is relied upon is not known.
+    #[error("object store {url} does not answer: {source}")]
+    NoAnswer {
+        /// Where.
+        url: String,
+        /// What became of asking.
+        source: StoreError,
+    },
+}
+
+impl OpenError {
+    /// Trying again may help, without anybody changing anything.
+    #[must_use]
+    pub fn is_passing(&self) -> bool {
+        matches!(self, Self::NoAnswer { .. })
+    }
 }
 
 impl Store {
@@ -69,7 +86,7 @@ impl Store {
     /// `config.options` go by the same names and win over the environment.
     ///
     /// # Errors
-    /// [`OpenError`], but for [`OpenError::SelfTest`].
+    /// [`OpenError`], but for those of [`Store::self_test`].
     pub fn open(config: StoreConfig) -> Result<Self, OpenError> {
         let refused = |why: String| OpenError::Url { url: config.url.clone(), why };
         let url = Url::parse(&config.url).map_err(|error| refused(error.to_string()))?;
@@ -79,19 +96,22 @@ impl Store {
         let prefix = if url.scheme() == "file" { "" } else { url.path() };
         let prefix = Path::from_url_path(prefix).map_err(|error| refused(error.to_string()))?;
         let settings = |source| OpenError::Settings { url: config.url.clone(), source };
-        let inner: Arc<dyn ObjectStore> = match url.scheme() {
+        let (inner, endpoint): (Arc<dyn ObjectStore>, _) = match url.scheme() {
             "file" => {
                 let path = url
                     .to_file_path()
                     .map_err(|()| refused("it names no folder of this machine".to_owned()))?;
-                Arc::new(folder(&path)?)
+                (Arc::new(folder(&path)?), None)
             }
-            "s3" => Arc::new(s3(&config).map_err(settings)?),
-            "gs" => Arc::new(gcs(&config).map_err(settings)?),
-            "az" => Arc::new(azure(&config).map_err(settings)?),
+            "s3" => s3(&config).map_err(settings)?,
+            "gs" => gcs(&config).map_err(settings)?,
+            "az" => azure(&config).map_err(settings)?,
             other => return Err(refused(format!("{other}: is no store; file:, s3:, gs: and az: are"))),
         };
-        Ok(Self::over(inner, prefix, config))
+        let place = endpoint.map_or_else(|| config.url.clone(), |at| format!("{} at {at}", config.url));
+        let mut store = Self::over(inner, prefix, config);
+        store.place = place.into();
+        Ok(store)
     }
 }
 
@@ -136,8 +156,15 @@ macro_rules! configured {
 /// Whether requests are signed without a hash of what they carry.
 const UNSIGNED_PAYLOAD: &str = "AWS_UNSIGNED_PAYLOAD";
 
-fn s3(config: &StoreConfig) -> object_store::Result<impl ObjectStore> {
-    s3_builder(config, std::env::var_os(UNSIGNED_PAYLOAD).is_some()).build()
+/// A store, and the address that it is asked at unless that follows from the URL.
+type Opened = (Arc<dyn ObjectStore>, Option<String>);
+
+fn s3(config: &StoreConfig) -> object_store::Result<Opened> {
+    let builder = s3_builder(config, std::env::var_os(UNSIGNED_PAYLOAD).is_some());
+    let endpoint = builder
+        .get_config_value(&AmazonS3ConfigKey::S3Endpoint)
+        .or_else(|| builder.get_config_value(&AmazonS3ConfigKey::Endpoint));
+    Ok((Arc::new(builder.build()?), endpoint))
 }
 
 /// Bodies are not signed unless the environment or an option asks for it: what was sent is read back and compared, and hashing it
@@ -148,12 +175,18 @@ fn s3_builder(config: &StoreConfig, is_set: bool) -> AmazonS3Builder {
     configured!(builder, AmazonS3ConfigKey, config)
 }
 
-fn gcs(config: &StoreConfig) -> object_store::Result<impl ObjectStore> {
-    configured!(GoogleCloudStorageBuilder::from_env(), GoogleConfigKey, config).build()
+fn gcs(config: &StoreConfig) -> object_store::Result<Opened> {
+    let builder = configured!(GoogleCloudStorageBuilder::from_env(), GoogleConfigKey, config);
+    let endpoint = builder.get_config_value(&GoogleConfigKey::BaseUrl);
+    Ok((Arc::new(builder.build()?), endpoint))
 }
 
-fn azure(config: &StoreConfig) -> object_store::Result<impl ObjectStore> {
-    configured!(MicrosoftAzureBuilder::from_env(), AzureConfigKey, config).build()
+fn azure(config: &StoreConfig) -> object_store::Result<Opened> {
+    let builder = configured!(MicrosoftAzureBuilder::from_env(), AzureConfigKey, config);
+    let of = |key| builder.get_config_value(key);
+    // Containers of different accounts have the same names.
+    let endpoint = of(&AzureConfigKey::Endpoint).or_else(|| of(&AzureConfigKey::AccountName));
+    Ok((Arc::new(builder.build()?), endpoint))
 }
 
 #[cfg(test)]

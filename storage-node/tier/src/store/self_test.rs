@@ -21,19 +21,29 @@ impl Store {
     /// leaders lose each other's manifests.
     ///
     /// # Errors
-    /// [`OpenError::SelfTest`]: the node must not start with this store.
+    /// [`OpenError::SelfTest`]: this store must not be relied upon; [`OpenError::NoAnswer`]: nor yet, and trying again may help.
+    ///
+    /// # Cancel safety
+    /// An object of a few bytes may stay.
     pub async fn self_test(&self) -> Result<(), OpenError> {
         let name = format!("self-test/{}", Ulid::new());
-        let result = self.race(&name).await;
-        let deleted = match result {
-            Ok(()) => patiently(|| self.delete(&name)).await,
-            Err(_) => self.delete(&name).await,
+        let url = || self.url().to_owned();
+        let wrong = match self.race(&name).await {
+            Ok(()) => {
+                let deleted = patiently(|| self.delete(&name)).await;
+                return deleted.map_err(|error| Wrong::from(error).told(url()));
+            }
+            Err(wrong) => wrong,
         };
-        let deleted = deleted.map_err(|error| error.to_string());
-        result.and(deleted).map_err(|why| OpenError::SelfTest { url: self.url().to_owned(), why })
+        // One that did not answer is not waited for once more; should it have written the object after all, that stays.
+        let left = if matches!(wrong, Wrong::NoAnswer(_)) { Ok(()) } else { self.delete(&name).await };
+        if let Err(error) = left {
+            tracing::debug!(%error, "an object of the self-test stays");
+        }
+        Err(wrong.told(url()))
     }
 
-    async fn race(&self, name: &str) -> Result<(), String> {
+    async fn race(&self, name: &str) -> Result<(), Wrong> {
         let racer = |n: usize| Bytes::from(format!("racer {n}"));
         let creates = (0..RACERS).map(|n| patiently(move || self.create(name, racer(n))));
         let mut winners = Vec::new();
@@ -41,23 +51,47 @@ impl Store {
             match created {
                 Ok(Created::Ours) => winners.push(n),
                 Ok(Created::Theirs) => {}
-                Err(StoreError::Missing { .. }) => return Err("there is no such bucket".to_owned()),
-                Err(error) => return Err(error.to_string()),
+                Err(StoreError::Missing { .. }) => {
+                    return Err(Wrong::Does("there is no such bucket".to_owned()));
+                }
+                Err(error) => return Err(error.into()),
             }
         }
         let [winner] = winners[..] else {
             let count = winners.len();
-            return Err(format!("{count} of {RACERS} creates of one object succeeded; it must be one"));
+            let why = format!("{count} of {RACERS} creates of one object succeeded; it must be one");
+            return Err(Wrong::Does(why));
         };
-        let length = racer(winner).len() as u64;
-        let there = self.get(name, 0..length).await.map_err(|error| error.to_string())?;
+        let there = self.get(name, 0..racer(winner).len() as u64).await?;
         if there != racer(winner) {
-            return Err("a create that lost has overwritten the one that won".to_owned());
+            return Err(Wrong::Does("a create that lost has overwritten the one that won".to_owned()));
         }
-        match patiently(|| self.create(name, racer(RACERS))).await {
-            Ok(Created::Theirs) => Ok(()),
-            Ok(Created::Ours) => Err("a create overwrote an object that was there".to_owned()),
-            Err(error) => Err(error.to_string()),
+        match patiently(|| self.create(name, racer(RACERS))).await? {
+            Created::Theirs => Ok(()),
+            Created::Ours => Err(Wrong::Does("a create overwrote an object that was there".to_owned())),
+        }
+    }
+}
+
+/// Why the test was not passed.
+enum Wrong {
+    /// What the store does, or does not let us do.
+    Does(String),
+    /// It could not be asked.
+    NoAnswer(StoreError),
+}
+
+impl From<StoreError> for Wrong {
+    fn from(error: StoreError) -> Self {
+        if error.is_passing() { Self::NoAnswer(error) } else { Self::Does(error.to_string()) }
+    }
+}
+
+impl Wrong {
+    fn told(self, url: String) -> OpenError {
+        match self {
+            Self::Does(why) => OpenError::SelfTest { url, why },
+            Self::NoAnswer(source) => OpenError::NoAnswer { url, source },
         }
     }
 }

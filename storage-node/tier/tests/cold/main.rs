@@ -308,3 +308,56 @@ async fn no_block_is_read_ahead_that_nothing_may_be_given_of() {
         assert_eq!(fetched(ahead).await, expected, "{ahead:?}");
     }
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_store_that_hangs_is_not_asked_for_one_block_alone_after_it_hung_for_several() {
+    let folder = tempfile::tempdir().unwrap();
+    let (cold, faults) = cold(0, 64 << 20, folder.path()).await;
+    let pack = put(cold.store(), 3, 3).await;
+    let footer = cold.footer(&pack).await.unwrap();
+    for (fault, tries, places) in [(Fault::Hang, 3, 0..2), (Fault::Error, 6, 2..4)] {
+        faults.always(Some((Op::Get, fault)));
+        let (before, fetched) = (faults.requests(Op::Get), cold.metrics().fetched.load(Ordering::Relaxed));
+        cold.read_ahead(&pack, &footer, PARTITION, places.clone(), Ahead::NONE);
+        // The reader comes once they are asked for, together.
+        while cold.metrics().fetched.load(Ordering::Relaxed) == fetched {
+            tokio::task::yield_now().await;
+        }
+        let told = cold.block(&pack, &footer, PARTITION, places.start).await.unwrap_err();
+        assert!(!told.is_damage, "{told}");
+        // Of what failed the size is asked too, in case that it was cut short.
+        let asked = faults.requests(Op::Get) - before;
+        assert_eq!(asked - usize::from(tries == 6), tries, "{fault:?}: {told}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn whose_turn_does_not_come_because_a_store_hangs_is_told_so_and_asks_for_nothing() {
+    /// Requests that may be under way at once.
+    const AT_ONCE: usize = 64;
+    let folder = tempfile::tempdir().unwrap();
+    let (cold, faults) = cold(0, 64 << 20, folder.path()).await;
+    let pack = put(cold.store(), 3, 3).await;
+    faults.always(Some((Op::Get, Fault::Hang)));
+    let read = || {
+        let (cold, other) = (cold.clone(), PackRef { name: name(3), ..pack });
+        tokio::spawn(async move { cold.footer(&other).await.unwrap_err() })
+    };
+    let before = faults.requests(Op::Get);
+    let first: Vec<_> = (0..AT_ONCE).map(|_| read()).collect();
+    while faults.requests(Op::Get) - before < AT_ONCE {
+        tokio::task::yield_now().await;
+    }
+    // These give up before the first ones do, which try three times.
+    let late: Vec<_> = (0..8).map(|_| read()).collect();
+    for told in futures_util::future::join_all(late).await {
+        let told = told.unwrap();
+        assert!(!told.is_damage && told.why.contains("not its turn"), "{told}");
+    }
+    for told in futures_util::future::join_all(first).await {
+        assert!(told.unwrap().why.contains("no answer"), "the others hung");
+    }
+    assert_eq!(faults.requests(Op::Get) - before, 3 * AT_ONCE);
+    faults.always(None);
+    cold.footer(&pack).await.unwrap();
+}

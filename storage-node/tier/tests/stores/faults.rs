@@ -7,7 +7,7 @@ use bytes::Bytes;
 use object_store::memory::InMemory;
 use object_store::path::Path;
 use weir_tier::faults::{Fault, Faults, FaultyStore, Op};
-use weir_tier::store::{Created, PART_BYTES, Store, StoreConfig, StoreError, requests_of};
+use weir_tier::store::{Created, OpenError, PART_BYTES, Store, StoreConfig, StoreError, requests_of};
 
 use crate::suite::noise;
 
@@ -134,6 +134,35 @@ async fn a_store_without_conditional_creates_fails_the_self_test() {
     let refused = store.self_test().await.unwrap_err().to_string();
     assert!(refused.contains("of 4 creates"), "{refused}");
     store.self_test().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_self_test_tells_a_store_that_does_not_answer_from_one_that_does_not_let_us() {
+    let (store, faults) = store();
+    for fault in [Fault::Error, Fault::Hang] {
+        faults.all(Some(fault));
+        let failed = store.self_test().await.unwrap_err();
+        assert!(matches!(failed, OpenError::NoAnswer { .. }) && failed.is_passing(), "{fault:?}: {failed}");
+    }
+    for op in [Op::Put, Op::Get, Op::Delete] {
+        faults.all(None);
+        for (fault, is_passing) in [(Fault::Error, true), (Fault::Refused, false)] {
+            faults.always(Some((op, fault)));
+            let failed = store.self_test().await.unwrap_err();
+            assert_eq!(failed.is_passing(), is_passing, "{fault:?} of {op:?}: {failed}");
+        }
+    }
+    faults.always(None);
+    store.self_test().await.unwrap();
+}
+
+#[cfg(target_os = "linux")]
+#[tokio::test]
+async fn a_folder_that_cannot_be_written_is_no_store_that_is_away() {
+    // Not even root writes there.
+    let store = Store::open(StoreConfig::new("file:///sys")).unwrap();
+    let failed = store.self_test().await.unwrap_err();
+    assert!(!failed.is_passing(), "{failed}");
 }
 
 #[tokio::test]

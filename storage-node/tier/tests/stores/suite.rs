@@ -199,6 +199,20 @@ async fn a_wrong_bucket_or_wrong_credentials_are_told_at_once() {
     }
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_store_that_is_away_is_told_from_one_that_refuses() {
+    let mut minio = Minio::start();
+    let config = StoreConfig { options: minio.options(), ..StoreConfig::new(Minio::url("away")) };
+    let store = Store::open(config).unwrap();
+    let own = minio.options().into_iter().find(|(name, _)| name == "AWS_ENDPOINT").unwrap().1;
+    assert_eq!(store.place(), format!("{} at {own}", Minio::url("away")));
+    minio.kill();
+    let away = store.self_test().await.unwrap_err();
+    assert!(matches!(away, OpenError::NoAnswer { .. }), "{away}");
+    minio.begin();
+    store.self_test().await.unwrap();
+}
+
 #[test]
 fn addresses_that_name_no_store_are_refused() {
     for url in ["", "bucket", "ftp://x/y", "file://host/x", "s3://user:pass@bucket/", "s3://bucket/?x=y"] {
