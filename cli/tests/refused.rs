@@ -209,6 +209,18 @@ async fn numbers_beyond_two_to_the_53_are_refused_by_name_in_every_form() {
         let line = format!("{{\"data\":1,\"ttl_ms\":{too_high}}}");
         assert_eq!(api.refused(BATCH, &[LINES], line), (400, json!("ttl_ms")));
     }
+    for too_high in [TOO_HIGH, "9223372036854775808", "18446744073709551615"] {
+        for (field, config) in [
+            ("ttl_ms", format!("{{\"ttl_ms\":{too_high}}}")),
+            ("dedupe.window_ms", format!("{{\"dedupe\":{{\"window_ms\":{too_high}}}}}")),
+            ("retention.age_ms", format!("{{\"retention\":{{\"age_ms\":{too_high}}}}}")),
+            ("retention.bytes", format!("{{\"retention\":{{\"bytes\":{too_high}}}}}")),
+            ("retention.records", format!("{{\"retention\":{{\"records\":{too_high}}}}}")),
+        ] {
+            assert_eq!(api.refused("PATCH /v1/topics/t", &[], &config), (400, json!(field)), "{config}");
+            assert_eq!(api.refused("PUT /v1/topics/u", &[], &config), (400, json!(field)), "{config}");
+        }
+    }
     let two = "{\"data\":1}\n{\"data\":2}";
     let refused = api.refused(BATCH, &producer("0", "9007199254740991"), two);
     assert_eq!(refused, (400, json!("seq")), "the second has no number");
