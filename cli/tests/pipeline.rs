@@ -5,7 +5,7 @@
 mod product;
 
 use std::fmt::Write as _;
-use std::io::{Read as _, Write as _};
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
@@ -215,6 +215,36 @@ fn keys_come_from_json_and_bad_input_is_named_with_what_is_confirmed() {
         .collect();
     assert_eq!(keys, ["1", "b"]);
     assert!(lines.contains("9007199254740993.10"), "digits are kept: {lines}");
+}
+
+#[test]
+fn who_follows_a_topic_is_told_that_it_is_closed_and_that_it_is_open_again() {
+    let (_dir, product) = product();
+    let mut http = product::Connection::open(&product.address).unwrap();
+    let mut send = |line: &str, body: &str| {
+        let answer = http.request(line, &[], body.as_bytes()).unwrap();
+        assert!(answer.status < 300, "{line}: {}", answer.text());
+    };
+    send("PUT /v1/topics/log", r#"{"partitions":2}"#);
+    send("POST /v1/topics/log/messages", "first");
+    send("PATCH /v1/topics/log", r#"{"closed":true}"#);
+    let follow = |args: &[&str]| weir(&product, args).spawn().unwrap();
+    let mut as_json = follow(&["--json", "sub", "log", "--from", "earliest", "-n", "2"]);
+    let mut as_text = follow(&["sub", "log", "--from", "earliest", "-n", "2"]);
+    let mut lines = BufReader::new(as_json.stdout.take().unwrap()).lines();
+    let mut next = || serde_json::from_str::<serde_json::Value>(&lines.next().unwrap().unwrap()).unwrap();
+    let mut notes = BufReader::new(as_text.stderr.take().unwrap()).lines();
+    let mut note = || notes.next().unwrap().unwrap();
+    assert_eq!(next()["data_base64"], "Zmlyc3Q=");
+    assert_eq!(next(), serde_json::json!({"event": "closed", "topic": "log"}));
+    assert!(note().contains("log: closed"));
+    send("PATCH /v1/topics/log", r#"{"closed":false}"#);
+    assert_eq!(next(), serde_json::json!({"event": "opened", "topic": "log"}));
+    assert!(note().contains("log: opened again"));
+    send("POST /v1/topics/log/messages", "last");
+    assert_eq!(next()["data_base64"], "bGFzdA==");
+    assert!(as_json.wait().unwrap().success());
+    assert_eq!(succeeded(&as_text.wait_with_output().unwrap()), "first\nlast\n", "payloads and nothing else");
 }
 
 #[test]

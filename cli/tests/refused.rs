@@ -209,6 +209,18 @@ async fn numbers_beyond_two_to_the_53_are_refused_by_name_in_every_form() {
         let line = format!("{{\"data\":1,\"ttl_ms\":{too_high}}}");
         assert_eq!(api.refused(BATCH, &[LINES], line), (400, json!("ttl_ms")));
     }
+    for too_high in [TOO_HIGH, "9223372036854775808", "18446744073709551615"] {
+        for (field, config) in [
+            ("ttl_ms", format!("{{\"ttl_ms\":{too_high}}}")),
+            ("dedupe.window_ms", format!("{{\"dedupe\":{{\"window_ms\":{too_high}}}}}")),
+            ("retention.age_ms", format!("{{\"retention\":{{\"age_ms\":{too_high}}}}}")),
+            ("retention.bytes", format!("{{\"retention\":{{\"bytes\":{too_high}}}}}")),
+            ("retention.records", format!("{{\"retention\":{{\"records\":{too_high}}}}}")),
+        ] {
+            assert_eq!(api.refused("PATCH /v1/topics/t", &[], &config), (400, json!(field)), "{config}");
+            assert_eq!(api.refused("PUT /v1/topics/u", &[], &config), (400, json!(field)), "{config}");
+        }
+    }
     let two = "{\"data\":1}\n{\"data\":2}";
     let refused = api.refused(BATCH, &producer("0", "9007199254740991"), two);
     assert_eq!(refused, (400, json!("seq")), "the second has no number");
@@ -290,6 +302,55 @@ fn what_has_one_value_is_refused_twice_by_its_name_and_lists_are_read_as_one() {
     assert_eq!((page.status, page.header("content-type")), (200, Some("application/x-ndjson")));
     let none = api.send("GET /v1/topics/t/messages", &[("Accept", "application/json;q=0")], "");
     assert_eq!(none.status, 406, "{}", none.text());
+}
+
+/// What serde derives for an object takes an array as well, field by field.
+#[tokio::test]
+async fn an_array_is_no_object_wherever_one_is_expected() {
+    let mut api = Api::start();
+    assert_eq!(api.send("PUT /v1/topics/t", &[], "{}").status, 201);
+    assert_eq!(api.send("PUT /v1/subscriptions/work", &[], r#"{"topics":["t"]}"#).status, 201);
+    let version = |api: &mut Api| api.send("GET /v1/topics/t", &[], "").json()["version"].clone();
+    let before = version(&mut api);
+    for (line, body) in [
+        ("PUT /v1/ns/shop", "[]"),
+        ("PUT /v1/ns/shop", "[true]"),
+        ("PATCH /v1/ns/default", "[]"),
+        ("PUT /v1/topics/u", "[]"),
+        ("PATCH /v1/topics/t", "[]"),
+        ("PATCH /v1/topics/t", "[1]"),
+        ("PATCH /v1/topics/t", r#"{"retention":[1,2]}"#),
+        ("PATCH /v1/topics/t", r#"{"dedupe":[5]}"#),
+        ("POST /v1/topics/t:trim", r#"[null,"end"]"#),
+        ("PATCH /v1/subscriptions/work", "[]"),
+        ("POST /v1/subscriptions/work:fork", r#"["other"]"#),
+        ("POST /v1/subscriptions/work:fork", r#"{"name":"other","config":[]}"#),
+        ("POST /v1/subscriptions/work:pull", "[1]"),
+        ("POST /v1/subscriptions/work:settle", "[[]]"),
+        ("POST /v1/subscriptions/work:settle", r#"{"nack":[["l_x"]]}"#),
+        ("POST /v1/subscriptions/work:seek", r#"["earliest"]"#),
+        ("POST /v1/subscriptions/work:purge", "[]"),
+        ("POST /v1/subscriptions/work:redrive", "[]"),
+    ] {
+        let answer = api.send(line, &[], body);
+        let problem = answer.json();
+        assert_eq!((answer.status, &problem["code"]), (400, &json!("malformed")), "{line} {body}: {problem}");
+        let detail = problem["detail"].as_str().unwrap();
+        assert!(detail.contains("invalid type: sequence, expected struct"), "{line} {body}: {detail}");
+    }
+    let line = api.send(BATCH, &[LINES], r#"["k",null,null,1]"#);
+    assert_eq!((line.status, api.end()), (400, 0), "{}", line.text());
+    for missing in ["GET /v1/ns/shop", "GET /v1/topics/u", "GET /v1/subscriptions/other"] {
+        assert_eq!(api.send(missing, &[], "").status, 404, "{missing}");
+    }
+    assert_eq!(version(&mut api), before);
+    let mut socket = FrameSocket::connect(&api.product.address, "weir.v1.json").await;
+    socket.send(0, ClientFrame::Hello(Hello { v: 1, ..Hello::default() })).await;
+    let (_, ServerFrame::Welcome(_)) = socket.next().await else { panic!("no welcome") };
+    let sub = r#"{"t":"sub","ch":1,"topic":"t","limit":[1,2]}"#;
+    futures_util::SinkExt::send(&mut socket.socket, Message::Text(sub.into())).await.unwrap();
+    let (_, ServerFrame::Err(refused)) = socket.next().await else { panic!("it is taken") };
+    assert!(refused.problem.get().contains("expected struct Limit"), "{}", refused.problem.get());
 }
 
 #[test]

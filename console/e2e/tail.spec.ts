@@ -88,6 +88,41 @@ test('a tail starts where it is told, and hides what is not looked for', async (
   await expect(page.getByRole('grid')).toHaveAttribute('aria-rowcount', '311');
 });
 
+test('a tail says that its topic is closed, and that it is open again', async ({ page, open, product }) => {
+  await product.create('orders', { partitions: 2 });
+  await batch(product, 'orders', 0, 3, true);
+  await open('ns/default/topics/orders/messages');
+  await page.getByRole('button', { name: 'Live' }).press('Enter');
+  await expect(live(page)).toHaveText('Live');
+  const badge = page.getByRole('status').filter({ hasText: 'Closed: nothing follows' });
+  await expect(badge).toHaveCount(0);
+  const close = (closed: boolean) =>
+    product.call('PATCH', '/topics/orders', JSON.stringify({ closed }), {
+      'Content-Type': 'application/json',
+    });
+  await close(true);
+  await expect(badge).toBeVisible();
+  await expect(received(page)).toHaveText('0 received');
+  const line = page.getByRole('row').filter({ hasText: 'The topic is closed: nothing follows' });
+  await expect(line).toBeVisible();
+  // The list is walked with the arrow keys, and the line is a row of it.
+  await page.getByRole('grid').focus();
+  await page.keyboard.press('Home');
+  await expect(line).toHaveAttribute('data-active', 'true');
+  await expect(page.getByRole('grid')).toHaveAttribute(
+    'aria-activedescendant',
+    (await line.getAttribute('id')) ?? 'a row has an id',
+  );
+  await expectAccessible(page);
+
+  await close(false);
+  await expect(badge).toHaveCount(0);
+  await batch(product, 'orders', 3, 1, true);
+  await expect(received(page)).toHaveText('1 received');
+  await expect(page.getByRole('row').filter({ hasText: 'The topic is open again' })).toBeVisible();
+  await expect(line).toHaveCount(1);
+});
+
 test('a tail outlives a crash of the product and marks nothing as missing', async ({
   page,
   open,

@@ -35,6 +35,13 @@ pub mod measured {
     pub use crate::ws::measured::{FollowCredit, PublishCredit, deliveries};
 }
 
+/// Doors to private parts that read what strangers send, for the fuzz targets and nobody else.
+#[doc(hidden)]
+pub mod fuzzed {
+    pub use crate::service::cursor_of_a_list;
+    pub use crate::ws::fuzzed::inflated;
+}
+
 pub use config::{ClientLimits, GatewayConfig, WsDeflate};
 pub use gateway::{Gateway, RunningGateway, StartError, Surroundings};
 pub use tls::{TlsError, TlsSource};

@@ -2,6 +2,7 @@
 //!
 //! ```text
 //!   ids, slots, limits, error      the words: names, positions, sizes, refusals
+//!   objects                        JSON in which a struct is an object
 //!   filter                         which records are meant: an expression over headers and key
 //!   batch                          the record batch: one layout for disk, wire, binary HTTP and WebSocket
 //!   prices                         what a day of the object store costs
@@ -17,6 +18,7 @@ pub mod filter;
 pub mod frame;
 pub mod ids;
 pub mod limits;
+pub mod objects;
 pub mod prices;
 pub mod rpc;
 pub mod slots;

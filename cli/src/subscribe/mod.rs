@@ -6,6 +6,7 @@
 //!      ▲──────── credit ───────┘ raised only as lines are written
 //! ```
 
+mod closing;
 mod consume;
 mod position;
 mod print;
@@ -17,10 +18,13 @@ use anyhow::bail;
 use tokio::signal::ctrl_c;
 use weir_protocol::rpc::Level;
 use weir_protocol::start::{Start, parse_from};
-use weir_protocol::ws::{Bye, Channel, ClientFrame, Deliveries, Firm, Gap, Limit, Retract, ServerFrame, Sub};
+use weir_protocol::ws::{
+    Bye, CaughtUp, Channel, ClientFrame, Deliveries, Firm, Gap, Limit, Retract, ServerFrame, Sub,
+};
 
+use self::closing::Closing;
 use self::position::Position;
-use self::print::{Fate, Printer};
+use self::print::{Event, Printer};
 use crate::args::{Connect, SubArgs};
 use crate::client::{Backoff, Wire, WireError, refusal};
 use crate::output;
@@ -32,6 +36,7 @@ const STUCK_TIME_MAX: Duration = Duration::from_secs(300);
 struct Follow {
     topic: String,
     position: Position,
+    closing: Closing,
     /// Records and bytes taken since the channel was opened, and the credit given.
     taken: Limit,
     granted: Limit,
@@ -56,6 +61,7 @@ pub(crate) async fn run(connect: &Connect, args: &SubArgs) -> anyhow::Result<()>
     let follow = |topic: &String| Follow {
         topic: topic.clone(),
         position: Position::default(),
+        closing: Closing::default(),
         taken: Limit::default(),
         granted: Limit::default(),
     };
@@ -171,19 +177,28 @@ impl Run<'_> {
                     output::note(format_args!("{}: some messages may be missing here", follow.topic));
                 }
                 follow.position.started(&started, self.args.partition);
+                follow.closing.started(started.parts.len().max(1));
             }
-            ServerFrame::CaughtUp(caught_up) => follow.position.caught_up(caught_up.p, caught_up.end),
+            ServerFrame::CaughtUp(CaughtUp { p: partition, end, closed }) => {
+                follow.position.caught_up(partition, end);
+                let topic = &follow.topic;
+                match follow.closing.caught_up(partition, closed) {
+                    Some(true) => self.printer.event(&Event::Closed { topic }),
+                    Some(false) => self.printer.event(&Event::Opened { topic }),
+                    None => {}
+                }
+            }
             ServerFrame::Gap(gap) => {
                 note_gap(&follow.topic, &gap);
                 follow.position.skipped(gap.p, gap.to);
             }
             ServerFrame::Looked(looked) => follow.position.looked(looked.p, looked.upto),
             ServerFrame::Firm(Firm { p: partition, upto }) => {
-                self.printer.fate(&Fate::Firm { topic: &follow.topic, partition, upto });
+                self.printer.event(&Event::Firm { topic: &follow.topic, partition, upto });
                 follow.position.firm(partition, upto);
             }
             ServerFrame::Retract(Retract { p: partition, from, to, term }) => {
-                self.printer.fate(&Fate::Retract { topic: &follow.topic, partition, from, to, term });
+                self.printer.event(&Event::Retract { topic: &follow.topic, partition, from, to, term });
                 follow.position.skipped(partition, from);
             }
             ServerFrame::Err(refused) => {

@@ -52,14 +52,18 @@ struct Line<'a> {
     data_base64: Option<String>,
 }
 
-/// What became of records that were printed before they were committed, as a line of `--json`.
+/// What is no record, as a line of `--json`: what became of those that were printed before they were committed, and that no more come.
 #[derive(Serialize)]
 #[serde(tag = "event", rename_all = "snake_case")]
-pub(super) enum Fate<'a> {
+pub(super) enum Event<'a> {
     /// Everything below `upto` is committed.
     Firm { topic: &'a str, partition: u32, upto: u64 },
     /// Offsets from `from` up to `to`, exclusive, are to be forgotten.
     Retract { topic: &'a str, partition: u32, from: u64, to: u64, term: u64 },
+    /// Everything has come, and nothing follows unless the topic is opened.
+    Closed { topic: &'a str },
+    /// The topic takes messages again.
+    Opened { topic: &'a str },
 }
 
 /// Prints records. A reader that went away (`| head`) ends the command quietly.
@@ -85,17 +89,28 @@ impl Printer {
         ended_quietly(written);
     }
 
-    /// Says what became of records; without `--json` only of those that are taken back, on standard error.
-    pub(super) fn fate(&mut self, fate: &Fate<'_>) {
+    /// Says what is no record; without `--json` on standard error, and not what is firm: that was printed for good.
+    pub(super) fn event(&mut self, event: &Event<'_>) {
         if self.as_json {
-            let line = serde_json::to_writer(&mut self.out, fate).map_err(std::io::Error::from);
+            let line = serde_json::to_writer(&mut self.out, event).map_err(std::io::Error::from);
             ended_quietly(line.and_then(|()| self.out.write_all(b"\n")));
-        } else if let Fate::Retract { topic, partition, from, to, .. } = fate {
+            return;
+        }
+        if !matches!(event, Event::Firm { .. }) {
             self.flush();
-            let last = to.saturating_sub(1);
-            output::note(format_args!(
-                "{topic}: messages {from} to {last} of partition {partition} were not committed: forget them"
-            ));
+        }
+        match event {
+            Event::Firm { .. } => {}
+            Event::Retract { topic, partition, from, to, .. } => {
+                let last = to.saturating_sub(1);
+                output::note(format_args!(
+                    "{topic}: messages {from} to {last} of partition {partition} were not committed: forget them"
+                ));
+            }
+            Event::Closed { topic } => {
+                output::note(format_args!("{topic}: closed; nothing follows unless it is opened again"));
+            }
+            Event::Opened { topic } => output::note(format_args!("{topic}: opened again")),
         }
     }
 

@@ -728,7 +728,7 @@ export interface components {
              * @description Key.
              * @default null
              */
-            key: string;
+            key: string | null;
             /**
              * @description User headers.
              * @default {}
@@ -741,35 +741,35 @@ export interface components {
              *     `application/octet-stream` with `data_base64`.
              * @default null
              */
-            content_type: string;
+            content_type: string | null;
             /** @description The payload as a JSON value; with a `text/*` content type a string is its text. */
             data?: unknown;
             /**
              * @description The payload in Base64.
              * @default null
              */
-            data_base64: string;
+            data_base64: string | null;
             /**
              * @description Not to be delivered by queue subscriptions before this time (RFC 3339).
              * @default null
              */
-            deliver_at: string;
+            deliver_at: string | null;
             /**
              * Format: int64
              * @description Time to live for queue subscriptions, in milliseconds.
              * @default null
              */
-            ttl_ms: number;
+            ttl_ms: number | null;
             /**
              * @description W3C trace context; the request's by default.
              * @default null
              */
-            traceparent: string;
+            traceparent: string | null;
             /**
              * @description W3C trace context, vendor part; the request's by default, unless `traceparent` is given.
              * @default null
              */
-            tracestate: string;
+            tracestate: string | null;
         };
         /** @description The answer to a batch, one result per message in input order. */
         BatchPublished: {
@@ -1053,7 +1053,7 @@ export interface components {
              *     the newest instant before that each partition keeps (`forked_at_ms` of the answer's `parts`).
              * @default now
              */
-            at: string;
+            at: string | null;
             /** @default {} */
             config: components["schemas"]["SubscriptionPatch"];
         };
@@ -1421,12 +1421,12 @@ export interface components {
              * @description Publishing to a topic that does not exist creates it with the defaults.
              * @default null
              */
-            auto_create: boolean;
+            auto_create: boolean | null;
             /**
              * @description Browser origins that may use it, as browsers send them.
              * @default null
              */
-            cors_origins: string[];
+            cors_origins: string[] | null;
         };
         /** @description Where to read on. */
         Next: number | string;
@@ -1450,28 +1450,28 @@ export interface components {
             /** @description Topic in the subscription's namespace. */
             topic: string;
             /** @description Key. */
-            key?: string;
+            key?: string | null;
             /** @description User headers. */
             headers?: {
                 [key: string]: string;
             };
             /** @description Content type; by default as in a batch line. */
-            content_type?: string;
+            content_type?: string | null;
             /** @description The payload as a JSON value; with a `text/*` content type a string is its text. */
             data?: unknown;
             /** @description The payload in Base64. */
-            data_base64?: string;
+            data_base64?: string | null;
             /** @description Not to be delivered by queue subscriptions before this time (RFC 3339). */
-            deliver_at?: string;
+            deliver_at?: string | null;
             /**
              * Format: int64
              * @description Time to live for queue subscriptions, in milliseconds.
              */
-            ttl_ms?: number;
+            ttl_ms?: number | null;
             /** @description W3C trace context. */
-            traceparent?: string;
+            traceparent?: string | null;
             /** @description W3C trace context, vendor part. */
-            tracestate?: string;
+            tracestate?: string | null;
         };
         /** @description A partition. Its records are `[start, end)`. */
         Partition: {
@@ -1709,32 +1709,32 @@ export interface components {
              * @description Most messages; 32 by default.
              * @default null
              */
-            max: number;
+            max: number | null;
             /**
              * Format: int64
              * @description Stop at this many encoded bytes; 1 MiB by default. One message is always given.
              * @default null
              */
-            max_bytes: number;
+            max_bytes: number | null;
             /**
              * Format: int64
              * @description With nothing to lease, wait up to this many milliseconds; 0 by default.
              * @default null
              */
-            wait_ms: number;
+            wait_ms: number | null;
             /**
              * Format: int64
              * @description How long the messages are leased, milliseconds; as the subscription says by default.
              * @default null
              */
-            lease_ms: number;
+            lease_ms: number | null;
             /**
              * @description Who takes them, shown in the list of leases; at most 255 bytes. Of a stream it must be given, and be nobody else's.
              * @default null
              */
-            holder: string;
+            holder: string | null;
             /** @default null */
-            scope: components["schemas"]["PullScope"];
+            scope: null | components["schemas"]["PullScope"];
         };
         /**
          * @description Where the messages of one pull may come from.
@@ -1776,7 +1776,7 @@ export interface components {
          */
         Purge: {
             /** @default null */
-            what: components["schemas"]["PurgeWhat"];
+            what: null | components["schemas"]["PurgeWhat"];
         };
         /**
          * @description What a purge takes.
@@ -1974,29 +1974,29 @@ export interface components {
              * @description At most this many; 100 by default.
              * @default null
              */
-            max: number;
+            max: number | null;
             /**
              * @description Only those that this matches.
              * @default null
              */
-            filter: string;
+            filter: string | null;
             /**
              * Format: int32
              * @description At most this many a second. What does not fit into 20 seconds is left for the next request.
              * @default null
              */
-            rate: number;
+            rate: number | null;
             /**
              * Format: int32
              * @description Stop when this many of one partition are dead again; 10 by default, 0 never.
              * @default null
              */
-            stop_after: number;
+            stop_after: number | null;
             /**
              * @description `next` of the answer before.
              * @default null
              */
-            cursor: string;
+            cursor: string | null;
         };
         /**
          * @description What a redrive did.
@@ -2106,7 +2106,7 @@ export interface components {
              * @description With `"to": "undo"`: the `undo` of the answer to the seek or purge that is to be undone.
              * @default null
              */
-            undo: string;
+            undo: string | null;
         };
         /**
          * @description What a seek did, or would do.
@@ -2528,29 +2528,29 @@ export interface components {
              * @description `queue` or `stream`; must be what it is once the subscription exists.
              * @default null
              */
-            mode: string;
+            mode: string | null;
             /**
              * @description Must be what it is.
              * @default null
              */
-            topics: string[];
+            topics: string[] | null;
             /**
              * Format: int64
              * @description How long a message is leased unless a pull says otherwise, milliseconds.
              * @default null
              */
-            lease_ms: number;
+            lease_ms: number | null;
             /**
              * Format: int64
              * @description Deliveries of a message after which it is a dead letter; 0: no limit.
              * @default null
              */
-            max_attempts: number;
+            max_attempts: number | null;
             /**
              * @description Milliseconds before delivery 2, 3, …; the last one repeats. Empty: at once.
              * @default null
              */
-            backoff_ms: number[];
+            backoff_ms: number[] | null;
             /**
              * @description Topic that dead letters go to; `null`: none.
              * @default null
@@ -2560,23 +2560,23 @@ export interface components {
              * @description `none` or `key`; must be what it is once the subscription exists.
              * @default null
              */
-            order: string;
+            order: string | null;
             /**
              * @description Must be what it is.
              * @default null
              */
-            start: string;
+            start: string | null;
             /**
              * Format: int64
              * @description Most messages of one topic leased at once, all its partitions together.
              * @default null
              */
-            max_unacked: number;
+            max_unacked: number | null;
             /**
              * @description No message is leased.
              * @default null
              */
-            paused: boolean;
+            paused: boolean | null;
             /**
              * @description Which messages are leased; `null`: all.
              * @default null
@@ -2739,24 +2739,24 @@ export interface components {
              * @description Must be what it is: growing is not supported yet.
              * @default null
              */
-            partitions: number;
+            partitions: number | null;
             /**
              * @description Content type of records that name none.
              * @default null
              */
             content_type: string | null;
             /** @default null */
-            retention: components["schemas"]["RetentionPatch"];
+            retention: null | components["schemas"]["RetentionPatch"];
             /** @default null */
-            compaction: components["schemas"]["Compaction"];
+            compaction: null | components["schemas"]["Compaction"];
             /** @default null */
-            default_confirm: components["schemas"]["Level"];
+            default_confirm: null | components["schemas"]["Level"];
             /** @default null */
-            deliver_from: components["schemas"]["Level"];
+            deliver_from: null | components["schemas"]["Level"];
             /** @default null */
-            min_confirm: components["schemas"]["Level"];
+            min_confirm: null | components["schemas"]["Level"];
             /** @default null */
-            dedupe: components["schemas"]["Dedupe"];
+            dedupe: null | components["schemas"]["Dedupe"];
             /**
              * Format: int64
              * @description Time to live of messages that name none, in milliseconds, for queue subscriptions.
@@ -2767,7 +2767,7 @@ export interface components {
              * @description No more records are accepted.
              * @default null
              */
-            closed: boolean;
+            closed: boolean | null;
         };
         /** @description What a topic takes of the object store. An estimate: objects are shared with other topics, by bytes. */
         TopicStorage: {
@@ -2823,7 +2823,7 @@ export interface components {
              * @description Only this partition; all by default.
              * @default null
              */
-            partition: number;
+            partition: number | null;
             /**
              * @description The first message that stays: an offset, which belongs to one partition, `ts:` and RFC 3339 or milliseconds, or `end`,
              *     which leaves none.
@@ -3080,7 +3080,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description Answer 304 if the tag is still this. */
+                /** @description Answer 304 if the tag is still this, or one of these. */
                 "If-None-Match"?: string;
             };
             path: {
@@ -3124,9 +3124,9 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description Only if the configuration still has this tag; 412 otherwise. `*`: whatever it has, but only if it exists. */
+                /** @description Only if the configuration has this tag, or one of these; 412 otherwise. `*`: whatever it has, but only if it exists. A weak tag is refused. */
                 "If-Match"?: string;
-                /** @description `*`: only if it does not exist; 412 otherwise. */
+                /** @description `*`: only if it does not exist; 412 otherwise. Tags: only if it has none of them. */
                 "If-None-Match"?: string;
             };
             path: {
@@ -3178,7 +3178,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description Only if the configuration still has this tag; 412 otherwise. `*`: whatever it has, but only if it exists. */
+                /** @description Only if the configuration has this tag, or one of these; 412 otherwise. `*`: whatever it has, but only if it exists. A weak tag is refused. */
                 "If-Match"?: string;
             };
             path: {
@@ -3211,7 +3211,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description Only if the configuration still has this tag; 412 otherwise. `*`: whatever it has, but only if it exists. */
+                /** @description Only if the configuration has this tag, or one of these; 412 otherwise. `*`: whatever it has, but only if it exists. A weak tag is refused. */
                 "If-Match"?: string;
             };
             path: {
@@ -3220,7 +3220,7 @@ export interface operations {
             };
             cookie?: never;
         };
-        requestBody: {
+        requestBody?: {
             content: {
                 "application/json": components["schemas"]["NamespacePatch"];
                 "application/merge-patch+json": components["schemas"]["NamespacePatch"];
@@ -3342,7 +3342,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description Answer 304 if the tag is still this. */
+                /** @description Answer 304 if the tag is still this, or one of these. */
                 "If-None-Match"?: string;
             };
             path: {
@@ -3388,9 +3388,9 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description Only if the configuration still has this tag; 412 otherwise. `*`: whatever it has, but only if it exists. */
+                /** @description Only if the configuration has this tag, or one of these; 412 otherwise. `*`: whatever it has, but only if it exists. A weak tag is refused. */
                 "If-Match"?: string;
-                /** @description `*`: only if it does not exist; 412 otherwise. */
+                /** @description `*`: only if it does not exist; 412 otherwise. Tags: only if it has none of them. */
                 "If-None-Match"?: string;
             };
             path: {
@@ -3446,7 +3446,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description Only if the configuration still has this tag; 412 otherwise. `*`: whatever it has, but only if it exists. */
+                /** @description Only if the configuration has this tag, or one of these; 412 otherwise. `*`: whatever it has, but only if it exists. A weak tag is refused. */
                 "If-Match"?: string;
             };
             path: {
@@ -3481,7 +3481,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description Only if the configuration still has this tag; 412 otherwise. `*`: whatever it has, but only if it exists. */
+                /** @description Only if the configuration has this tag, or one of these; 412 otherwise. `*`: whatever it has, but only if it exists. A weak tag is refused. */
                 "If-Match"?: string;
             };
             path: {
@@ -3492,7 +3492,7 @@ export interface operations {
             };
             cookie?: never;
         };
-        requestBody: {
+        requestBody?: {
             content: {
                 "application/json": components["schemas"]["SubscriptionPatch"];
                 "application/merge-patch+json": components["schemas"]["SubscriptionPatch"];
@@ -3651,8 +3651,8 @@ export interface operations {
     listMessagesOfState: {
         parameters: {
             query?: {
-                /** @description `ready` (if absent), `leased`, `delayed`, `blocked`, `settling`, `filtered` or `dead`. */
-                of?: string;
+                /** @description In which state; `ready` by default. */
+                of?: "ready" | "leased" | "delayed" | "blocked" | "settling" | "filtered" | "dead";
                 /** @description The messages that were `ready`, `delayed` or `dead` then: `ts:` and RFC 3339 or milliseconds, or the `undo` of a seek or purge for right before it, where what was published since counts as ready. Of each partition the latest four of them are kept, and about an hour: the first change of each minute keeps what stood before it. `as_of_ms` of the answer is the instant that is shown. 410 `snapshot_gone` if nothing of then or before is kept. */
                 as_of?: string;
                 /** @description Only this partition; all by default. */
@@ -3754,7 +3754,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description Only if the configuration still has this tag; 412 otherwise. `*`: whatever it has, but only if it exists. */
+                /** @description Only if the configuration has this tag, or one of these; 412 otherwise. `*`: whatever it has, but only if it exists. A weak tag is refused. */
                 "If-Match"?: string;
             };
             path: {
@@ -3916,7 +3916,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description Only if the configuration still has this tag; 412 otherwise. `*`: whatever it has, but only if it exists. */
+                /** @description Only if the configuration has this tag, or one of these; 412 otherwise. `*`: whatever it has, but only if it exists. A weak tag is refused. */
                 "If-Match"?: string;
             };
             path: {
@@ -4007,7 +4007,7 @@ export interface operations {
             };
             cookie?: never;
         };
-        requestBody: {
+        requestBody?: {
             content: {
                 "application/json": components["schemas"]["Settle"];
             };
@@ -4096,7 +4096,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description Answer 304 if the tag is still this. */
+                /** @description Answer 304 if the tag is still this, or one of these. */
                 "If-None-Match"?: string;
             };
             path: {
@@ -4142,9 +4142,9 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description Only if the configuration still has this tag; 412 otherwise. `*`: whatever it has, but only if it exists. */
+                /** @description Only if the configuration has this tag, or one of these; 412 otherwise. `*`: whatever it has, but only if it exists. A weak tag is refused. */
                 "If-Match"?: string;
-                /** @description `*`: only if it does not exist; 412 otherwise. */
+                /** @description `*`: only if it does not exist; 412 otherwise. Tags: only if it has none of them. */
                 "If-None-Match"?: string;
             };
             path: {
@@ -4200,7 +4200,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description Only if the configuration still has this tag; 412 otherwise. `*`: whatever it has, but only if it exists. */
+                /** @description Only if the configuration has this tag, or one of these; 412 otherwise. `*`: whatever it has, but only if it exists. A weak tag is refused. */
                 "If-Match"?: string;
             };
             path: {
@@ -4235,7 +4235,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description Only if the configuration still has this tag; 412 otherwise. `*`: whatever it has, but only if it exists. */
+                /** @description Only if the configuration has this tag, or one of these; 412 otherwise. `*`: whatever it has, but only if it exists. A weak tag is refused. */
                 "If-Match"?: string;
             };
             path: {
@@ -4246,7 +4246,7 @@ export interface operations {
             };
             cookie?: never;
         };
-        requestBody: {
+        requestBody?: {
             content: {
                 "application/json": components["schemas"]["TopicPatch"];
                 "application/merge-patch+json": components["schemas"]["TopicPatch"];
@@ -4398,7 +4398,7 @@ export interface operations {
                 "Producer-Seq"?: number;
                 /** @description Structured-field string. The same key with the same message is answered as before; with another one it is 422. */
                 "Idempotency-Key"?: string;
-                /** @description Append only if the tail still has this tag; 412 otherwise. `*`: only if the topic exists. */
+                /** @description Append only if the tail has this tag, or one of these, which are of one partition; 412 otherwise. `*`: only if the topic exists. A weak tag is refused. */
                 "If-Match"?: string;
                 /** @description `*`: only as the partition's first message; 412 otherwise. */
                 "If-None-Match"?: string;
@@ -4777,7 +4777,7 @@ export interface operations {
                 dry_run?: boolean;
             };
             header?: {
-                /** @description Only if the configuration still has this tag; 412 otherwise. `*`: whatever it has, but only if it exists. */
+                /** @description Only if the configuration has this tag, or one of these; 412 otherwise. `*`: whatever it has, but only if it exists. A weak tag is refused. */
                 "If-Match"?: string;
             };
             path: {

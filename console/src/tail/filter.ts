@@ -8,14 +8,14 @@ export interface Sifted {
 
 /**
  * Keeps the messages that hold `text` in their key, a header or the preview of their body, in any case of letters.
- * Gaps stay: they say that something is missing, whatever is looked for.
+ * What is no message stays: it says that something is missing, or that nothing more comes, whatever is looked for.
  */
 export function sift(rows: Iterable<Row>, text: string): Sifted {
   const wanted = text.trim().toLowerCase();
   const kept: Row[] = [];
   let hidden = 0;
   for (const row of rows) {
-    if (row.kind === 'gap' || wanted === '' || textOf(row).includes(wanted)) kept.push(row);
+    if (row.kind !== 'message' || wanted === '' || textOf(row).includes(wanted)) kept.push(row);
     else hidden += 1;
   }
   return { rows: kept, hidden };

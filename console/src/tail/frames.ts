@@ -22,6 +22,8 @@ export type Frame =
   | { readonly t: 'welcome'; readonly hbMs: number; readonly resume: string | null }
   /** Per partition the offset that comes first. */
   | { readonly t: 'subscribed'; readonly starts: readonly (readonly [number | null, number])[] }
+  /** Everything of the partition has come; `closed`: nothing follows unless the topic is opened. */
+  | { readonly t: 'caught-up'; readonly partition: number; readonly closed: boolean }
   | { readonly t: 'other'; readonly name: string };
 
 /** The gateway says what a record costs: its encoded length, which JSON text does not show. */
@@ -62,6 +64,8 @@ function parseFrame(line: string): Frame {
         to: Number(value('to')),
         why: String(value('why') ?? 'unknown'),
       };
+    case 'caught_up':
+      return { t: 'caught-up', partition: Number(value('p') ?? 0), closed: value('closed') === true };
     case 'welcome':
       return {
         t: 'welcome',

@@ -20,7 +20,15 @@ export interface Gap {
   readonly why: string;
 }
 
-export type Row = Message | Gap;
+/** The topic was closed, or opened again, while it was followed. */
+export interface Turn {
+  readonly kind: 'turn';
+  /** Which of the session's turns. */
+  readonly number: number;
+  readonly closed: boolean;
+}
+
+export type Row = Message | Gap | Turn;
 
 export interface Target {
   readonly ns: string;
@@ -46,6 +54,8 @@ export interface Status {
   readonly reconnects: number;
   /** Losses and failed attempts since it was last live. */
   readonly failures: number;
+  /** Everything has come, and nothing follows unless the topic is opened again. */
+  readonly closed: boolean;
 }
 
 export interface SessionEvents {
@@ -91,6 +101,10 @@ export class TailSession {
   /** Token of the latest `welcome`; `null` before, and once the gateway did not accept it. */
   private token: string | null = null;
   private hasSubscribed = false;
+  /** Partitions that said, on this connection, that nothing follows. */
+  private readonly ended = new Set<number>();
+  private closed = false;
+  private turns = 0;
 
   constructor(
     private readonly target: Target,
@@ -176,12 +190,25 @@ export class TailSession {
         this.subscribe(frame.hbMs);
         this.token = frame.resume;
       } else if (frame.t === 'subscribed') this.subscribed(frame.starts);
+      else if (frame.t === 'caught-up') this.caughtUp(frame.partition, frame.closed, rows);
       else if (frame.t === 'problem') this.refused(frame.ch, frame.problem);
       else this.control(frame.name);
       if (this.socket === null) break;
     }
     if (cost.msgs > 0 || rows.length > 0) this.events.rows(rows, cost);
     this.report();
+  }
+
+  /** Each partition says for itself whether its topic is closed; a new connection says it again, which is no news. */
+  private caughtUp(partition: number, closed: boolean, rows: Row[]): void {
+    if (closed) this.ended.add(partition);
+    else this.ended.delete(partition);
+    const all = this.single === null ? this.target.partitions : 1;
+    const turns = closed ? !this.closed && this.ended.size >= all : this.closed;
+    if (!turns) return;
+    this.closed = closed;
+    this.turns += 1;
+    rows.push({ kind: 'turn', number: this.turns, closed });
   }
 
   private deliver({ message, bytes }: Delivery, rows: Row[], cost: { msgs: number; bytes: number }): void {
@@ -244,6 +271,7 @@ export class TailSession {
       const partition = named ?? this.single ?? 0;
       if (!this.nextOffset.has(partition)) this.nextOffset.set(partition, start);
     }
+    this.ended.clear();
     if (this.hasSubscribed) this.reconnects += 1;
     this.hasSubscribed = true;
     this.phase = 'live';
@@ -308,6 +336,7 @@ export class TailSession {
       problem: this.problem,
       reconnects: this.reconnects,
       failures: this.failures,
+      closed: this.closed,
     });
   }
 }

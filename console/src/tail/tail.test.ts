@@ -208,7 +208,10 @@ describe('session', () => {
     expect(gateway.socket().sent[1]).toMatchObject({ t: 'sub', from: '7' });
     gateway.say(gateway.msg(6), gateway.msg(7), gateway.msg(10));
     expect(
-      gateway.rows.map((row) => (row.kind === 'gap' ? `gap ${row.from}-${row.to}` : row.offset)),
+      gateway.rows.map((row) => {
+        if (row.kind === 'turn') return row.closed;
+        return row.kind === 'gap' ? `gap ${row.from}-${row.to}` : row.offset;
+      }),
     ).toEqual([5, 6, 7, 'gap 8-10', 10]);
   });
 
@@ -242,6 +245,36 @@ describe('session', () => {
     expect(gateway.socket().sent[1]).toMatchObject({ t: 'sub', from: 'earliest' });
     gateway.say(gateway.msg(8, 1), gateway.msg(0, 2), gateway.msg(4, 0));
     expect(gateway.rows.map((row) => row.kind)).toEqual(['message', 'message', 'message', 'message']);
+  });
+
+  test('says once that the topic is closed, when all partitions have said so, and that it is open again', () => {
+    const gateway = played(2);
+    gateway.open();
+    const said = () => gateway.rows.map((row) => (row.kind === 'turn' ? row.closed : row.kind));
+    const end = (p: number, closed?: true) => ({ t: 'caught_up', ch: 1, p, end: 4, closed });
+    gateway.say(end(0), end(1, true));
+    expect(gateway.status().closed).toBe(false);
+    gateway.say(end(0, true));
+    expect(gateway.status().closed).toBe(true);
+    expect(said()).toEqual([true]);
+    // Another connection says it again.
+    gateway.socket().onclose?.({ code: 1006, reason: '' });
+    gateway.timers.at(-1)?.callback();
+    gateway.open();
+    gateway.say(end(1, true), end(0, true));
+    expect(said()).toEqual([true]);
+    gateway.say(end(1), end(0), gateway.msg(4, 1));
+    expect(gateway.status().closed).toBe(false);
+    expect(said()).toEqual([true, false, 'message']);
+    gateway.say(end(1, true), end(0, true));
+    expect(gateway.rows.at(-1)).toEqual({ kind: 'turn', number: 3, closed: true });
+  });
+
+  test('one partition alone says it for itself', () => {
+    const gateway = played(3, { only: 2 });
+    gateway.open();
+    gateway.say({ t: 'caught_up', ch: 1, p: 2, end: 0, closed: true });
+    expect(gateway.status().closed).toBe(true);
   });
 
   test('a resume that the gateway does not accept is tried without its token', () => {

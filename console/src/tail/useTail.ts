@@ -9,6 +9,8 @@ export interface Tail {
   readonly rows: Ring<Row>;
   /** Changes whenever `rows` did. */
   readonly version: number;
+  /** Messages that came. */
+  readonly received: number;
   /** `null` while it is off. */
   readonly status: Status | null;
   /** Rows received but not shown because of the pause. */
@@ -23,8 +25,14 @@ export interface Tail {
 export function useTail(target: Target | null, url: string): Tail {
   const ring = useRef(new Ring<Row>(RING_ROWS));
   const worker = useRef<Worker | null>(null);
-  const [view, setView] = useState<{ version: number; status: Status | null; held: number }>({
+  const [view, setView] = useState<{
+    version: number;
+    received: number;
+    status: Status | null;
+    held: number;
+  }>({
     version: 0,
+    received: 0,
     status: null,
     held: 0,
   });
@@ -44,14 +52,20 @@ export function useTail(target: Target | null, url: string): Tail {
     setPaused(false);
     current.onmessage = ({ data }: MessageEvent<Batch>) => {
       for (const row of data.rows) ring.current.push(row);
+      const messages = data.rows.filter(({ kind }) => kind === 'message').length;
       if (data.cost.msgs > 0) tell({ type: 'took', cost: data.cost });
-      setView((before) => ({ version: before.version + 1, status: data.status, held: data.held }));
+      setView((before) => ({
+        version: before.version + 1,
+        received: before.received + messages,
+        status: data.status,
+        held: data.held,
+      }));
     };
     tell({ type: 'start', url, target: skips > 0 ? { ...followed, from: 'latest' } : followed });
     return () => {
       current.terminate();
       worker.current = null;
-      setView((before) => ({ version: before.version + 1, status: null, held: 0 }));
+      setView((before) => ({ version: before.version + 1, received: 0, status: null, held: 0 }));
     };
   }, [identity, url, skips]);
 

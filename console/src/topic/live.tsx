@@ -30,10 +30,13 @@ export function LiveBar({ tail, start, filter, hidden, onStart, onFilter, onResu
         {word}
         {why && `: ${why}`}
       </span>
+      <span className="live-closed" role="status">
+        {status.closed && 'Closed: nothing follows'}
+      </span>
       <span className="faint live-count">
         {dropped > 0
           ? `newest ${grouped(RING_ROWS)} of ${grouped(tail.rows.total)}`
-          : `${grouped(tail.rows.total)} received`}
+          : `${grouped(tail.received)} received`}
         {status.reconnects > 0 && ` · ${grouped(status.reconnects)}× reconnected`}
         {status.failures > 1 && ` · ${counted(status.failures - 1, 'attempt')} failed`}
       </span>

@@ -249,8 +249,8 @@ function MessageGrid({ tail, listed, topic, openKey, onOpen, gridRef, empty }: M
       columns={columns}
       count={listed.count}
       row={listed.row}
-      rowKey={(row) => (row.kind === 'gap' ? `gap ${row.partition}:${row.from}` : idOf(row))}
-      rowClass={(row) => (row.kind === 'gap' ? 'gap' : undefined)}
+      rowKey={keyOf}
+      rowClass={(row) => (row.kind === 'message' ? undefined : 'gap')}
       onOpen={(row) => row.kind === 'message' && onOpen(idOf(row))}
       openKey={openKey}
       gridRef={gridRef}
@@ -269,7 +269,7 @@ function messageColumns(
   narrow: boolean,
 ): Column<Row>[] {
   const of = (show: (message: Message) => React.ReactNode) => (row: Row) =>
-    row.kind === 'gap' ? null : show(row);
+    row.kind === 'message' ? show(row) : null;
   const columns: (Column<Row> | false)[] = [
     {
       id: 'time',
@@ -307,7 +307,7 @@ function messageColumns(
       id: 'body',
       head: 'Body',
       width: 'minmax(0, 5fr)',
-      cell: (row) => (row.kind === 'gap' ? gapText(row) : <span className="mono">{row.preview}</span>),
+      cell: (row) => (row.kind === 'message' ? <span className="mono">{row.preview}</span> : markText(row)),
     },
     !narrow && {
       id: 'size',
@@ -320,7 +320,19 @@ function messageColumns(
   return columns.filter((column) => column !== false);
 }
 
-function gapText({ partition, from, to, why }: Extract<Row, { kind: 'gap' }>): string {
+function keyOf(row: Row): string {
+  if (row.kind === 'message') return idOf(row);
+  return row.kind === 'gap' ? `gap ${row.partition}:${row.from}` : `turn ${row.number}`;
+}
+
+/** What stands in the place of messages that are not there. */
+function markText(row: Exclude<Row, Message>): string {
+  if (row.kind === 'turn') {
+    return row.closed
+      ? 'The topic is closed: nothing follows unless it is opened again'
+      : 'The topic is open again';
+  }
+  const { partition, from, to, why } = row;
   const reason = why === 'retention' ? 'removed by retention' : why === 'missed' ? 'not received' : why;
   return `${counted(to - from, 'message')} not shown: partition ${partition}, offsets ${grouped(from)} to ${grouped(to - 1)} (${reason})`;
 }

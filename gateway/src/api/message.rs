@@ -104,7 +104,6 @@ pub enum Next {
 pub struct BatchLine<'a> {
     /// Key.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(nullable = false)]
     pub key: Option<String>,
     /// User headers.
     #[serde(deserialize_with = "unique", skip_serializing_if = "BTreeMap::is_empty")]
@@ -112,7 +111,6 @@ pub struct BatchLine<'a> {
     /// Content type; the topic's by default, and if it has none `application/json` with `data`,
     /// `application/octet-stream` with `data_base64`.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(nullable = false)]
     pub content_type: Option<String>,
     /// The payload as a JSON value; with a `text/*` content type a string is its text.
     #[serde(borrow, deserialize_with = "present", skip_serializing_if = "Option::is_none")]
@@ -120,23 +118,18 @@ pub struct BatchLine<'a> {
     pub data: Option<&'a serde_json::value::RawValue>,
     /// The payload in Base64.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(nullable = false)]
     pub data_base64: Option<String>,
     /// Not to be delivered by queue subscriptions before this time (RFC 3339).
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(nullable = false)]
     pub deliver_at: Option<String>,
     /// Time to live for queue subscriptions, in milliseconds.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(nullable = false)]
     pub ttl_ms: Option<u64>,
     /// W3C trace context; the request's by default.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(nullable = false)]
     pub traceparent: Option<String>,
     /// W3C trace context, vendor part; the request's by default, unless `traceparent` is given.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(nullable = false)]
     pub tracestate: Option<String>,
 }
 

@@ -55,11 +55,9 @@ pub struct NamespaceConfig {
 pub struct NamespacePatch {
     /// Publishing to a topic that does not exist creates it with the defaults.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(nullable = false)]
     pub auto_create: Option<bool>,
     /// Browser origins that may use it, as browsers send them.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(nullable = false)]
     pub cors_origins: Option<Vec<String>>,
 }
 

@@ -21,7 +21,8 @@ use super::{
 
 const ABOUT: &str = "Durable messaging over HTTP and WebSocket. Paths with `/v1/ns/{ns}/topics` and \
     `/v1/ns/{ns}/subscriptions` also exist as `/v1/topics` and `/v1/subscriptions` for the namespace `default`. Every error is an RFC 9457 problem with a `code`, and says with \
-    `outcome` whether it had an effect. Unknown JSON fields and query parameters are refused by name. Numbers \
+    `outcome` whether it had an effect. Unknown JSON fields and query parameters are refused by name; a \
+    field that is `null` and has no use for it is as one that is left out. Numbers \
     that Weir itself puts into JSON stay below 2^53.";
 
 /// The document.

@@ -15,22 +15,21 @@ use super::{BatchLine, Level, Problem, Record};
 #[schema(example = json!({"max": 32, "wait_ms": 20000, "lease_ms": 30000, "holder": "worker-7"}))]
 pub struct Pull {
     /// Most messages; 32 by default.
-    #[schema(minimum = 1, maximum = 10_000, nullable = false)]
+    #[schema(minimum = 1, maximum = 10_000)]
     pub max: Option<u64>,
     /// Stop at this many encoded bytes; 1 MiB by default. One message is always given.
-    #[schema(minimum = 1, maximum = 4_194_304, nullable = false)]
+    #[schema(minimum = 1, maximum = 4_194_304)]
     pub max_bytes: Option<u64>,
     /// With nothing to lease, wait up to this many milliseconds; 0 by default.
-    #[schema(minimum = 0, maximum = 60_000, nullable = false)]
+    #[schema(minimum = 0, maximum = 60_000)]
     pub wait_ms: Option<u64>,
     /// How long the messages are leased, milliseconds; as the subscription says by default.
-    #[schema(minimum = 1000, maximum = 43_200_000, nullable = false)]
+    #[schema(minimum = 1000, maximum = 43_200_000)]
     pub lease_ms: Option<u64>,
     /// Who takes them, shown in the list of leases; at most 255 bytes. Of a stream it must be given, and be nobody else's.
-    #[schema(nullable = false, max_length = 255)]
+    #[schema(max_length = 255)]
     pub holder: Option<String>,
     /// `partition`: only messages of one partition, which a settle that publishes needs. `any` by default.
-    #[schema(nullable = false)]
     pub scope: Option<PullScope>,
 }
 
@@ -109,14 +108,12 @@ pub struct OutputMessage<'a> {
     pub topic: String,
     /// Key.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schema(nullable = false)]
     pub key: Option<String>,
     /// User headers.
     #[serde(default, deserialize_with = "unique", skip_serializing_if = "BTreeMap::is_empty")]
     pub headers: BTreeMap<String, String>,
     /// Content type; by default as in a batch line.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schema(nullable = false)]
     pub content_type: Option<String>,
     /// The payload as a JSON value; with a `text/*` content type a string is its text.
     #[serde(default, borrow, deserialize_with = "present", skip_serializing_if = "Option::is_none")]
@@ -124,23 +121,18 @@ pub struct OutputMessage<'a> {
     pub data: Option<&'a serde_json::value::RawValue>,
     /// The payload in Base64.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schema(nullable = false)]
     pub data_base64: Option<String>,
     /// Not to be delivered by queue subscriptions before this time (RFC 3339).
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schema(nullable = false)]
     pub deliver_at: Option<String>,
     /// Time to live for queue subscriptions, in milliseconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schema(nullable = false)]
     pub ttl_ms: Option<u64>,
     /// W3C trace context.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schema(nullable = false)]
     pub traceparent: Option<String>,
     /// W3C trace context, vendor part.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schema(nullable = false)]
     pub tracestate: Option<String>,
 }
 
@@ -305,7 +297,6 @@ pub struct Seek {
     pub to: serde_json::Value,
     /// With `"to": "undo"`: the `undo` of the answer to the seek or purge that is to be undone.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(nullable = false)]
     pub undo: Option<String>,
 }
 
@@ -535,19 +526,17 @@ pub struct Redrive {
     #[schema(max_items = 10_000)]
     pub ids: Vec<String>,
     /// At most this many; 100 by default.
-    #[schema(minimum = 1, maximum = 10_000, nullable = false)]
+    #[schema(minimum = 1, maximum = 10_000)]
     pub max: Option<u32>,
     /// Only those that this matches.
-    #[schema(max_length = 1024, nullable = false)]
+    #[schema(max_length = 1024)]
     pub filter: Option<String>,
     /// At most this many a second. What does not fit into 20 seconds is left for the next request.
-    #[schema(minimum = 1, maximum = 10_000, nullable = false)]
+    #[schema(minimum = 1, maximum = 10_000)]
     pub rate: Option<u32>,
     /// Stop when this many of one partition are dead again; 10 by default, 0 never.
-    #[schema(nullable = false)]
     pub stop_after: Option<u32>,
     /// `next` of the answer before.
-    #[schema(nullable = false)]
     pub cursor: Option<String>,
 }
 

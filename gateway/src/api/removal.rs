@@ -9,7 +9,6 @@ use utoipa::ToSchema;
 #[schema(example = json!({"what": "all"}))]
 pub struct Purge {
     /// `all` by default.
-    #[schema(nullable = false)]
     pub what: Option<PurgeWhat>,
 }
 
@@ -70,7 +69,6 @@ pub struct PurgedPart {
 #[schema(example = json!({"partition": 3, "before": "76400"}))]
 pub struct Trim {
     /// Only this partition; all by default.
-    #[schema(nullable = false)]
     pub partition: Option<u32>,
     /// The first message that stays: an offset, which belongs to one partition, `ts:` and RFC 3339 or milliseconds, or `end`,
     /// which leaves none.

@@ -225,23 +225,20 @@ pub struct SubscriptionPage {
 pub struct SubscriptionPatch {
     /// `queue` or `stream`; must be what it is once the subscription exists.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(nullable = false)]
     pub mode: Option<String>,
     /// Must be what it is.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(nullable = false)]
     pub topics: Option<Vec<String>>,
     /// How long a message is leased unless a pull says otherwise, milliseconds.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(nullable = false, minimum = 1000, maximum = 43_200_000)]
+    #[schema(minimum = 1000, maximum = 43_200_000)]
     pub lease_ms: Option<u64>,
     /// Deliveries of a message after which it is a dead letter; 0: no limit.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(nullable = false)]
     pub max_attempts: Option<u64>,
     /// Milliseconds before delivery 2, 3, …; the last one repeats. Empty: at once.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(nullable = false, max_items = 32)]
+    #[schema(max_items = 32)]
     pub backoff_ms: Option<Vec<u64>>,
     /// Topic that dead letters go to; `null`: none.
     #[serde(skip_serializing_if = "Option::is_none", deserialize_with = "some")]
@@ -249,19 +246,16 @@ pub struct SubscriptionPatch {
     pub dlq: Option<Option<String>>,
     /// `none` or `key`; must be what it is once the subscription exists.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(nullable = false)]
     pub order: Option<String>,
     /// Must be what it is.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(nullable = false)]
     pub start: Option<String>,
     /// Most messages of one topic leased at once, all its partitions together.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(nullable = false, minimum = 1, maximum = 1_000_000)]
+    #[schema(minimum = 1, maximum = 1_000_000)]
     pub max_unacked: Option<u64>,
     /// No message is leased.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(nullable = false)]
     pub paused: Option<bool>,
     /// Which messages are leased; `null`: all.
     #[serde(skip_serializing_if = "Option::is_none", deserialize_with = "some")]

@@ -250,7 +250,6 @@ pub struct TopicPage {
 pub struct TopicPatch {
     /// Must be what it is: growing is not supported yet.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(nullable = false)]
     pub partitions: Option<u32>,
     /// Content type of records that name none.
     #[serde(skip_serializing_if = "Option::is_none", deserialize_with = "some")]
@@ -258,27 +257,21 @@ pub struct TopicPatch {
     pub content_type: Option<Option<String>>,
     /// What is removed, and when.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(nullable = false)]
     pub retention: Option<RetentionPatch>,
     /// Whether older messages of a key are dropped. What was dropped does not come back.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(nullable = false)]
     pub compaction: Option<Compaction>,
     /// Confirm level of publishes that name none.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(nullable = false)]
     pub default_confirm: Option<Level>,
     /// Level from which who follows is delivered a message: `quorum` or `memory`.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(nullable = false)]
     pub deliver_from: Option<Level>,
     /// Publishes that ask for less are refused.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(nullable = false)]
     pub min_confirm: Option<Level>,
     /// How long idempotency keys are remembered.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(nullable = false)]
     pub dedupe: Option<Dedupe>,
     /// Time to live of messages that name none, in milliseconds, for queue subscriptions.
     #[serde(skip_serializing_if = "Option::is_none", deserialize_with = "some")]
@@ -286,7 +279,6 @@ pub struct TopicPatch {
     pub ttl_ms: Option<Option<u64>>,
     /// No more records are accepted.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(nullable = false)]
     pub closed: Option<bool>,
 }
 

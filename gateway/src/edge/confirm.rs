@@ -7,11 +7,12 @@ use axum::response::Response;
 use http::header::{ETAG, LOCATION};
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use weir_protocol::error::ErrorCode;
-use weir_protocol::ids::{Epoch, Incarnation, Offset, PartitionId, Seq};
+use weir_protocol::ids::{Epoch, Offset, Seq};
 use weir_protocol::limits::CLIENT_ID_BYTES_MAX;
 use weir_protocol::rpc::{Level, Stages};
 use weir_protocol::ws::StageMicros;
 
+use super::conditions::{Condition, Tails, if_match_tail, if_none_match};
 use super::dispatch::{Call, Edge, empty};
 use super::repeated;
 use crate::api::{CONFIRM_DEADLINE_MS_MAX, Problem};
@@ -83,31 +84,32 @@ fn unquoted(text: &str) -> Option<String> {
     Some(key)
 }
 
-/// The tail that the message must find: `If-Match: "incarnation:partition:end"`, or any with `*`, or `If-None-Match: *`.
-pub(super) fn expected(call: &Call) -> Result<Option<Expected>, Problem> {
-    if let Some(text) = call.header("if-none-match")? {
+/// The tail that the message must find: `If-Match: "incarnation:partition:end"` or several ends of one partition, any tail with `*`, or
+/// `If-None-Match: *`. With several the first is given; the rest are asked for if it is refused.
+pub(super) fn expected(call: &Call) -> Result<(Option<Expected>, Option<Tails>), Problem> {
+    if call.headers.contains_key("if-none-match") {
         if call.headers.contains_key("if-match") {
             return Err(Problem::invalid_header("If-None-Match", "given together with If-Match"));
         }
-        let only_star = Problem::invalid_header("If-None-Match", "only * is understood");
-        return if text == "*" { Ok(Some(Expected::Empty)) } else { Err(only_star) };
-    }
-    let Some(text) = call.header("if-match")? else { return Ok(None) };
-    if text.trim() == "*" {
-        return Ok(Some(Expected::Any));
-    }
-    let tag = text.trim().strip_prefix('"').and_then(|text| text.strip_suffix('"'));
-    let parse = |tag: &str| {
-        let mut parts = tag.split(':');
-        let tail = Expected::Tail {
-            incarnation: Incarnation(parts.next()?.parse().ok()?),
-            partition: PartitionId(parts.next()?.parse().ok()?),
-            end: Offset(parts.next()?.parse().ok()?),
+        // Storage compares the end with one, not with all but some.
+        let only_star = || Problem::invalid_header("If-None-Match", "only * is understood of a publish");
+        let named = if_none_match(call)?;
+        return if named == Some(Condition::Any) {
+            Ok((Some(Expected::Empty), None))
+        } else {
+            Err(only_star())
         };
-        parts.next().is_none().then_some(tail)
-    };
-    let tail = tag.and_then(parse).ok_or_else(|| Problem::invalid_header("If-Match", "not a tail tag"))?;
-    Ok(Some(tail))
+    }
+    Ok(match if_match_tail(call)? {
+        None => (None, None),
+        Some(Condition::Any) => (Some(Expected::Any), None),
+        Some(Condition::Of(tails)) => (Some(tail(&tails, tails.first())), Some(tails)),
+    })
+}
+
+/// A tail that is named, as storage is asked for it.
+pub(super) fn tail(tails: &Tails, end: Offset) -> Expected {
+    Expected::Tail { incarnation: tails.incarnation, partition: tails.partition, end }
 }
 
 /// True if the client wants headers only (RFC 7240). What is not understood is ignored, and so is what is preferred twice.

@@ -19,6 +19,7 @@ use tokio::sync::{OwnedSemaphorePermit, watch};
 use weir_protocol::error::{ErrorCode, Outcome};
 use weir_protocol::ids::{Name, TopicPath};
 use weir_protocol::limits::INTEGER_MAX;
+use weir_protocol::objects;
 use weir_protocol::rpc::Level;
 use weir_protocol::ws::{SUBPROTOCOL_BINARY, SUBPROTOCOL_JSON};
 
@@ -143,7 +144,7 @@ pub(super) fn from_json<T: serde::de::DeserializeOwned + Default>(body: &[u8]) -
     if body.is_empty() {
         return Ok(T::default());
     }
-    serde_json::from_slice(body).map_err(|error| Problem::malformed("", &error.to_string()))
+    objects::from_slice(body).map_err(|error| Problem::malformed("", &error.to_string()))
 }
 
 const fn class(status: StatusCode) -> &'static str {

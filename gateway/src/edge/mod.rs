@@ -19,6 +19,7 @@
 mod accept;
 mod attribute;
 mod body;
+mod conditions;
 mod confirm;
 mod console;
 mod counts;

@@ -6,8 +6,9 @@ use weir_protocol::error::ErrorCode;
 use weir_protocol::ids::Name;
 use weir_protocol::rpc;
 
+use super::conditions::{Condition, for_any, if_match_namespace};
 use super::dispatch::{Call, empty, json};
-use super::topics::{IfMatch, add_tag, if_match, must_be_new, page_limit, tag, tagged};
+use super::topics::{add_tag, must_be_new, page_limit, tag, tagged};
 use crate::api::{Namespace, NamespaceConfig, NamespacePage, NamespacePatch, Problem, check_origins};
 
 /// Attempts of a change that somebody else's change overtakes.
@@ -41,12 +42,18 @@ pub(super) async fn put(mut call: Call) -> Result<Response, Problem> {
     let (tenant, name) = named(&call)?;
     let config: NamespaceConfig = call.json().await?;
     check_origins(&config.cors_origins)?;
-    let must_be_new = must_be_new(&call)?;
-    match if_match(&call)? {
-        Some(IfMatch::Any) => return change(&call, None, |_| config.clone()).await,
-        Some(named) => return store(&call, config, version_of(named)?.unwrap_or_default()).await,
+    match if_match_namespace(&call)? {
+        Some(Condition::Any) => return change(&call, None, |_| config.clone()).await,
+        named @ Some(_) => {
+            let (call, config) = (&call, &config);
+            let version = |version: Option<(u64, u32)>| version.map_or(0, |(_, version)| version);
+            return for_any(named, |named| store(call, config.clone(), version(named))).await;
+        }
         None => {}
     }
+    let namespaces = &call.edge.services.namespaces;
+    let current = async { Ok(tag(0, namespaces.get(&tenant, &name).await?.version)) };
+    let must_be_new = must_be_new(&call, current).await?;
     for _ in 1..ATTEMPTS {
         match create(&call, &tenant, &name, config.clone(), must_be_new).await {
             // Somebody else was faster: what they made is looked at.
@@ -85,23 +92,9 @@ async fn create(
 pub(super) async fn patch(mut call: Call) -> Result<Response, Problem> {
     let patch: NamespacePatch = call.json().await?;
     check_origins(patch.cors_origins.as_deref().unwrap_or_default())?;
-    let named_version = expected(&call)?;
-    change(&call, named_version, |config| patch.clone().apply(config)).await
-}
-
-/// The version that `If-Match` names, if it names one.
-fn expected(call: &Call) -> Result<Option<u32>, Problem> {
-    if_match(call)?.map_or(Ok(None), version_of)
-}
-
-/// A namespace has one life, which its tags call 0.
-fn version_of(named: IfMatch) -> Result<Option<u32>, Problem> {
-    match named.tag() {
-        Some((life, _)) if life != 0 => {
-            Err(Problem::new(ErrorCode::VersionMismatch, "If-Match names what is no namespace"))
-        }
-        tag => Ok(tag.map(|(_, version)| version)),
-    }
+    let (named, call, patch) = (if_match_namespace(&call)?, &call, &patch);
+    let to = |config| patch.clone().apply(config);
+    for_any(named, |named| change(call, named.map(|(_, version)| version), to)).await
 }
 
 /// Applies `to` to the settings as they are: to the version that is named, or to whatever stands there, again if somebody else
@@ -140,6 +133,10 @@ async fn store(call: &Call, config: NamespaceConfig, expected_version: u32) -> R
 
 pub(super) async fn delete(call: Call) -> Result<Response, Problem> {
     let (tenant, name) = named(&call)?;
-    call.edge.services.namespaces.delete(&tenant, &name, expected(&call)?).await?;
+    let (tenant, name, namespaces) = (&tenant, &name, &call.edge.services.namespaces);
+    let ask = |named: Option<(u64, u32)>| async move {
+        Ok(namespaces.delete(tenant, name, named.map(|(_, version)| version)).await?)
+    };
+    for_any(if_match_namespace(&call)?, ask).await?;
     Ok(empty(StatusCode::NO_CONTENT))
 }

@@ -9,6 +9,7 @@ use http::{HeaderValue, StatusCode};
 use serde_json::value::RawValue;
 use weir_protocol::error::ErrorCode;
 use weir_protocol::ids::{Name, TopicPath};
+use weir_protocol::objects;
 use weir_protocol::rpc::{Level, SettleAction};
 
 use super::confirm::confirm_deadline;
@@ -100,7 +101,7 @@ fn messages(
         let text = Bytes::copy_from_slice(raw.get().as_bytes());
         let named =
             |field: &str| format!("publish[{place}]{}{field}", if field.is_empty() { "" } else { "." });
-        let message: OutputMessage<'_> = serde_json::from_slice(&text).map_err(|error| {
+        let message: OutputMessage<'_> = objects::from_slice(&text).map_err(|error| {
             let text = error.to_string();
             let problem = Problem::malformed("", &text);
             let field = named(problem.field.as_deref().unwrap_or_default());

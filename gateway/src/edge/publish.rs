@@ -3,13 +3,16 @@
 use axum::response::Response;
 use http::StatusCode;
 use weir_protocol::error::ErrorCode;
+use weir_protocol::ids::Offset;
 use weir_protocol::limits::HTTP_BATCH_BYTES_MAX;
 
+use super::conditions::Tails;
 use super::confirm;
 use super::dispatch::{Call, json};
 use super::input::{self, Form};
 use super::topics::level;
 use crate::api::{self, BatchPublished, BatchResult, Problem};
+use crate::service::ServiceError;
 use crate::service::publish::{Content, Publish, Published, RecordResult, is_old_duplicate};
 
 /// The body is the payload; a structured CloudEvent is unpacked.
@@ -27,10 +30,11 @@ pub(super) async fn one(mut call: Call) -> Result<Response, Problem> {
     let mut publish = Publish::new(topic, Content::Records(vec![record]));
     confirm::options(&call, &mut publish)?;
     publish.idempotency_key = confirm::idempotency_key(&call)?;
-    publish.expected = confirm::expected(&call)?;
+    let tails;
+    (publish.expected, tails) = confirm::expected(&call)?;
     let producer = publish.producer.clone();
     let is_keyed = publish.idempotency_key.is_some();
-    let published = call.edge.services.publisher.publish(publish).await?;
+    let published = publish_at_any(&call, publish, tails.as_ref()).await?;
     let part = published.parts.first();
     let part = part.ok_or_else(|| Problem::new(ErrorCode::Internal, "a publish without a part"))?;
     let (level_reached, placed, is_duplicate) = match &part.outcome {
@@ -67,6 +71,30 @@ pub(super) async fn one(mut call: Call) -> Result<Response, Problem> {
         confirm::add_producer(&published, &producer, headers);
     }
     Ok(response)
+}
+
+/// Publishes at one of the tails, if any are named: whoever is told that the end is another of them asks for that.
+async fn publish_at_any(
+    call: &Call,
+    mut publish: Publish,
+    tails: Option<&Tails>,
+) -> Result<Published, ServiceError> {
+    let publisher = &call.edge.services.publisher;
+    let Some(tails) = tails.filter(|tails| tails.are_several()) else {
+        return publisher.publish(publish).await;
+    };
+    let mut asked = tails.first();
+    loop {
+        publish.expected = Some(confirm::tail(tails, asked));
+        let published = publisher.publish(publish.clone()).await?;
+        let refusal = published.parts.first().and_then(|part| part.outcome.as_ref().err());
+        let refusal = refusal.filter(|failure| failure.code() == ErrorCode::TailMismatch);
+        let there = refusal.and_then(|failure| failure.refusal().tail).map(Offset);
+        match there.filter(|there| tails.has_after(asked, *there)) {
+            Some(there) => asked = there,
+            None => return Ok(published),
+        }
+    }
 }
 
 /// Many messages; each has its result.

@@ -6,6 +6,7 @@ use weir_protocol::ids::PartitionId;
 use weir_protocol::rpc::{At, snapshot_name};
 use weir_protocol::start::parse_until;
 
+use super::conditions::{for_any, if_match};
 use super::dispatch::{Call, json};
 use super::subscriptions::path;
 use super::topics::expected;
@@ -43,12 +44,14 @@ pub(super) async fn purge(mut call: Call) -> Result<Response, Problem> {
 }
 
 pub(super) async fn trim(mut call: Call) -> Result<Response, Problem> {
-    let (path, expected) = (call.topic()?, expected(&call)?);
+    let (path, named) = (call.topic()?, if_match(&call)?);
     let asked: api::Trim = call.json().await?;
     let is_dry_run = call.route.query("dry_run") == Some("true");
     let trim =
         Trim { partition: asked.partition.map(PartitionId), before: before(&asked.before)?, is_dry_run };
-    let trimmed = call.edge.services.topics.trim(&path, expected, trim).await?;
+    let (path, topics) = (&path, &call.edge.services.topics);
+    let ask = |version: Option<_>| async move { Ok(topics.trim(path, version.map(expected), trim).await?) };
+    let trimmed = for_any(named, ask).await?;
     let partitions: Vec<_> = trimmed
         .into_iter()
         .map(|(partition, answer)| TrimmedPartition {

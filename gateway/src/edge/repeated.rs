@@ -6,7 +6,7 @@ use weir_protocol::error::ErrorCode;
 use crate::api::Problem;
 
 /// By name. Lists by their standard are not among them, their lines are read as one: `Accept`, `Content-Digest`,
-/// `Content-Encoding`, `Prefer`, `tracestate`; nor is what the gateway does not read.
+/// `Content-Encoding`, `If-Match`, `If-None-Match`, `Prefer`, `tracestate`; nor is what the gateway does not read.
 const SINGLE: [&str; 17] = [
     "authorization",
     "confirm",

@@ -19,7 +19,13 @@ pub(super) struct Route {
 }
 
 /// The operations with their paths divided, once: every request is compared with many of them.
-static TEMPLATES: LazyLock<Vec<Template>> = LazyLock::new(|| OPERATIONS.iter().map(Template::of).collect());
+///
+/// Paths with a verb come first: what one of them is, no path without a verb is.
+static TEMPLATES: LazyLock<Vec<Template>> = LazyLock::new(|| {
+    let mut templates: Vec<_> = OPERATIONS.iter().map(Template::of).collect();
+    templates.sort_by_key(|template| !template.has_verb());
+    templates
+});
 
 struct Template {
     operation: &'static Operation,
@@ -44,6 +50,10 @@ impl Template {
         let short = rest.map(|rest| std::iter::once(Part::Text("v1")).chain(divided(rest)).collect());
         Self { operation, full: divided(operation.path).collect(), short }
     }
+
+    fn has_verb(&self) -> bool {
+        self.full.iter().any(|part| matches!(part, Part::Verb(_, verb) if !verb.is_empty()))
+    }
 }
 
 impl Part {
@@ -61,8 +71,12 @@ impl Route {
     /// `route_not_found`, `method_not_allowed` (with the methods that are), `invalid_parameter`, `malformed`.
     pub(super) fn find(method: &Method, uri: &Uri) -> Result<Self, Problem> {
         let segments = segments(uri.path())?;
-        let mut allowed = Vec::new();
-        for Template { operation, full, short } in &*TEMPLATES {
+        let (mut allowed, mut is_of_verb) = (Vec::new(), false);
+        for template in &*TEMPLATES {
+            if is_of_verb && !template.has_verb() {
+                break;
+            }
+            let Template { operation, full, short } = template;
             let forms = [Some(full), short.as_ref()];
             let Some(parts) = forms.into_iter().flatten().find(|parts| matches(parts, &segments)) else {
                 continue;
@@ -72,6 +86,7 @@ impl Route {
                 return Ok(Self { operation, path: bind(parts, segments), query });
             }
             allowed.push(format!("{:?}", operation.verb).to_uppercase());
+            is_of_verb = template.has_verb();
         }
         if allowed.is_empty() {
             return Err(Problem::new(ErrorCode::RouteNotFound, format!("there is no {}", uri.path())));
@@ -262,7 +277,12 @@ mod tests {
     fn a_verb_may_stand_behind_a_topics_name() {
         let trim = find(Method::POST, "/v1/topics/orders:trim").unwrap();
         assert_eq!((trim.operation.id, trim.path("topic")), ("trimTopic", "orders"));
-        let read = find(Method::GET, "/v1/ns/shop/topics/orders:trim").unwrap();
+        for method in [Method::GET, Method::PUT, Method::PATCH, Method::DELETE] {
+            let uri = "/v1/ns/shop/topics/orders:trim?dry_run=true".parse().unwrap();
+            let refused = Route::find(&method, &uri).unwrap_err();
+            assert_eq!((refused.status, refused.allow.as_deref()), (405, Some("POST")), "{method}");
+        }
+        let read = find(Method::GET, "/v1/ns/shop/topics/orders:eat").unwrap();
         assert_eq!(read.name("topic").unwrap_err().code, "invalid_name", "no topic has such a name");
         assert_eq!(find(Method::POST, "/v1/topics/orders:eat").unwrap_err(), "method_not_allowed");
     }

@@ -7,8 +7,9 @@ use weir_protocol::error::ErrorCode;
 use weir_protocol::ids::Name;
 use weir_protocol::rpc::{ForkOrigin, PartStats, Refusal, SubscriptionConfig, snapshot_name};
 
+use super::conditions::{for_any, if_match};
 use super::dispatch::{Call, empty, json, permitted};
-use super::topics::{IfMatch, add_tag, if_match, must_be_new, page_limit, tag, tagged};
+use super::topics::{add_tag, must_be_new, page_limit, tag, tagged};
 use crate::api::{
     self, Problem, SubscriptionPage, SubscriptionPart, SubscriptionPatch, SubscriptionTotals,
     default_subscription_config,
@@ -39,7 +40,12 @@ pub(super) async fn create(mut call: Call) -> Result<Response, Problem> {
     if if_match(&call)?.is_some() {
         return change(&call, |_| Ok(config.clone())).await;
     }
-    let must_be_new = must_be_new(&call)?;
+    let subscriptions = &call.edge.services.subscriptions;
+    let current = async {
+        let current = subscriptions.get(&path).await?;
+        Ok(tag(current.id, current.version))
+    };
+    let must_be_new = must_be_new(&call, current).await?;
     let exists = || Problem::new(ErrorCode::VersionMismatch, "the subscription exists");
     let is_new = match call.edge.services.subscriptions.create(&path, config).await {
         Ok((_, false)) if must_be_new => return Err(exists()),
@@ -67,8 +73,9 @@ pub(super) async fn pause(call: Call, paused: bool) -> Result<Response, Problem>
 
 pub(super) async fn delete(call: Call) -> Result<Response, Problem> {
     let path = path(&call)?;
-    let expected = if_match(&call)?.and_then(IfMatch::tag);
-    call.edge.services.subscriptions.delete(&path, expected).await?;
+    let (path, subscriptions) = (&path, &call.edge.services.subscriptions);
+    let ask = |version| async move { Ok(subscriptions.delete(path, version).await?) };
+    for_any(if_match(&call)?, ask).await?;
     Ok(empty(StatusCode::NO_CONTENT))
 }
 
@@ -86,17 +93,26 @@ pub(super) async fn list(call: Call) -> Result<Response, Problem> {
     json(StatusCode::OK, &SubscriptionPage { items, next: page.next })
 }
 
-/// Applies `to` to the configuration as it is: to the version that `If-Match` names, or to whatever stands there,
-/// again if somebody else was faster.
+/// Applies `to` to the configuration as it is: to a version that `If-Match` names, or to whatever stands there, again if somebody
+/// else was faster.
 async fn change(
     call: &Call,
     to: impl Fn(SubscriptionConfig) -> Result<SubscriptionConfig, Problem> + Send + Sync,
 ) -> Result<Response, Problem> {
-    let (path, expected) = (path(call)?, if_match(call)?.and_then(IfMatch::tag));
+    let (path, to) = (&path(call)?, &to);
+    for_any(if_match(call)?, |version| change_version(call, path, version, to)).await
+}
+
+async fn change_version(
+    call: &Call,
+    path: &SubscriptionPath,
+    expected: Option<(u64, u32)>,
+    to: &(impl Fn(SubscriptionConfig) -> Result<SubscriptionConfig, Problem> + Send + Sync),
+) -> Result<Response, Problem> {
     let mut attempts = ATTEMPTS;
     loop {
         attempts -= 1;
-        let current = call.edge.services.subscriptions.get(&path).await?;
+        let current = call.edge.services.subscriptions.get(path).await?;
         expect(&current, expected)?;
         let config = to(current.config.clone())?;
         if config == current.config {

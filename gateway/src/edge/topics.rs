@@ -10,6 +10,7 @@ use weir_protocol::ids::{ConfigVersion, Incarnation};
 use weir_protocol::limits::DAMAGED_OBJECTS_MAX;
 use weir_protocol::rpc::{self, PartitionStats};
 
+use super::conditions::{Condition, Versions, for_any, if_match, if_none_match};
 use super::dispatch::{Call, empty, json};
 use super::read::is_known;
 use crate::api::{
@@ -39,35 +40,8 @@ pub(super) fn tag(incarnation: u64, version: u32) -> String {
     format!("\"{incarnation}:{version}\"")
 }
 
-/// What `If-Match` asks for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum IfMatch {
-    /// `*`: anything, as long as it is there.
-    Any,
-    /// The numbers of a tag: life and version.
-    Tag(u64, u32),
-}
-
-impl IfMatch {
-    /// The life and version that it names.
-    pub(super) fn tag(self) -> Option<(u64, u32)> {
-        match self {
-            Self::Any => None,
-            Self::Tag(life, version) => Some((life, version)),
-        }
-    }
-}
-
-/// What `If-Match` asks for, if it is given.
-pub(super) fn if_match(call: &Call) -> Result<Option<IfMatch>, Problem> {
-    let Some(text) = call.header("if-match")? else { return Ok(None) };
-    if text.trim() == "*" {
-        return Ok(Some(IfMatch::Any));
-    }
-    let parts = text.trim_matches('"').split_once(':');
-    let parsed =
-        parts.and_then(|(life, version)| Some(IfMatch::Tag(life.parse().ok()?, version.parse().ok()?)));
-    parsed.map(Some).ok_or_else(|| Problem::invalid_header("If-Match", "not a tag of this gateway"))
+fn tag_of(topic: &storage::Topic) -> String {
+    tag(topic.incarnation.0, topic.version.0)
 }
 
 /// How many items a page has at most.
@@ -75,16 +49,15 @@ pub(super) fn page_limit(call: &Call) -> u32 {
     u32::try_from(call.route.integer("limit").unwrap_or(PAGE_DEFAULT)).unwrap_or(u32::MAX)
 }
 
-/// The life and version that `If-Match` names, if there is one.
-pub(super) fn expected(call: &Call) -> Result<Option<(Incarnation, ConfigVersion)>, Problem> {
-    let named = if_match(call)?.and_then(IfMatch::tag);
-    Ok(named.map(|(incarnation, version)| (Incarnation(incarnation), ConfigVersion(version))))
+/// A life and version as storage knows them.
+pub(super) fn expected((life, version): (u64, u32)) -> (Incarnation, ConfigVersion) {
+    (Incarnation(life), ConfigVersion(version))
 }
 
 async fn shown(call: &Call, status: StatusCode) -> Result<Response, Problem> {
     let view = call.edge.services.topics.view(&call.topic()?).await?;
     let mut response = json(status, &full(&view, &call.edge.config.storage_prices))?;
-    add_tag(&mut response, &tag(view.topic.incarnation.0, view.topic.version.0));
+    add_tag(&mut response, &tag_of(&view.topic));
     if status == StatusCode::CREATED
         && let Ok(path) = HeaderValue::from_str(&call.path)
     {
@@ -110,12 +83,25 @@ pub(super) fn add_tag(response: &mut Response, tag: &str) {
     }
 }
 
-/// `If-None-Match: *`: it shall be new.
-pub(super) fn must_be_new(call: &Call) -> Result<bool, Problem> {
-    match call.header("if-none-match")? {
-        None => Ok(false),
-        Some("*") => Ok(true),
-        Some(_) => Err(Problem::invalid_header("If-None-Match", "only * is understood here")),
+/// Whether it shall be new: `If-None-Match: *`. `current` is the tag of what is there, if anything is; a tag that is named refuses it.
+///
+/// What is there is not changed by whoever names tags of it: nothing is lost if it gets one of them behind this.
+pub(super) async fn must_be_new(
+    call: &Call,
+    current: impl Future<Output = Result<String, Problem>> + Send,
+) -> Result<bool, Problem> {
+    let named = match if_none_match(call)? {
+        None => return Ok(false),
+        Some(Condition::Any) => return Ok(true),
+        Some(Condition::Of(tags)) => tags,
+    };
+    match current.await {
+        Ok(tag) if named.contains(&tag) => {
+            let detail = format!("it has the tag {tag}, which If-None-Match names");
+            Err(Problem::new(ErrorCode::VersionMismatch, detail))
+        }
+        Err(problem) if problem.status != StatusCode::NOT_FOUND => Err(problem),
+        _ => Ok(false),
     }
 }
 
@@ -209,11 +195,13 @@ pub(super) async fn create(mut call: Call) -> Result<Response, Problem> {
     let default_confirm = level(call.edge.services.storage.level_max().min(rpc::Level::Quorum));
     let config = given.apply(TopicConfig { default_confirm, ..TopicConfig::default() });
     let config = rpc::TopicConfig::from(&config);
-    if if_match(&call)?.is_some() {
-        call.edge.services.topics.update(&path, expected(&call)?, |_| config.clone()).await?;
+    if let Some(named) = if_match(&call)? {
+        change(&call, Some(named), |_| config.clone()).await?;
         return shown(&call, StatusCode::OK).await;
     }
-    let must_be_new = must_be_new(&call)?;
+    let topics = &call.edge.services.topics;
+    let current = async { topics.get(&path).await.map(|topic| tag_of(&topic)).map_err(Problem::from) };
+    let must_be_new = must_be_new(&call, current).await?;
     let exists = || Problem::new(ErrorCode::VersionMismatch, "the topic exists");
     let is_new = match call.edge.services.topics.create(&path, config).await {
         Ok((_, false)) if must_be_new => return Err(exists()),
@@ -226,23 +214,35 @@ pub(super) async fn create(mut call: Call) -> Result<Response, Problem> {
 
 pub(super) async fn read(call: Call) -> Result<Response, Problem> {
     let view = call.edge.services.topics.view(&call.topic()?).await?;
-    let tag = tag(view.topic.incarnation.0, view.topic.version.0);
+    let tag = tag_of(&view.topic);
     Ok(tagged(&call, &tag, json(StatusCode::OK, &full(&view, &call.edge.config.storage_prices))?))
 }
 
 pub(super) async fn update(mut call: Call) -> Result<Response, Problem> {
-    let path = call.topic()?;
     let patch: TopicPatch = call.json().await?;
-    let expected = expected(&call)?;
-    let change =
+    let named = if_match(&call)?;
+    let to =
         |config: rpc::TopicConfig| rpc::TopicConfig::from(&patch.clone().apply(TopicConfig::from(&config)));
-    call.edge.services.topics.update(&path, expected, change).await?;
+    change(&call, named, to).await?;
     shown(&call, StatusCode::OK).await
 }
 
+/// Applies `to` to the configuration as it is: to a version that is named, or to whatever stands there.
+async fn change(
+    call: &Call,
+    named: Option<Condition<Versions>>,
+    to: impl Fn(rpc::TopicConfig) -> rpc::TopicConfig + Send + Sync,
+) -> Result<(), Problem> {
+    let (path, to) = (&call.topic()?, &to);
+    let topics = &call.edge.services.topics;
+    for_any(named, |version| async move { Ok(topics.update(path, version.map(expected), to).await?) })
+        .await?;
+    Ok(())
+}
+
 pub(super) async fn delete(call: Call) -> Result<Response, Problem> {
-    let expected = expected(&call)?;
-    call.edge.services.topics.delete(&call.topic()?, expected).await?;
+    let (named, path, topics) = (if_match(&call)?, &call.topic()?, &call.edge.services.topics);
+    for_any(named, |version| async move { Ok(topics.delete(path, version.map(expected)).await?) }).await?;
     Ok(empty(StatusCode::NO_CONTENT))
 }
 

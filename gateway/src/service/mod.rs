@@ -25,7 +25,7 @@ mod trim;
 
 pub use namespaces::Namespaces;
 pub use origins::ListedOrigins;
-pub use page::Page;
+pub use page::{Page, cursor_of_a_list};
 pub use publish::Publisher;
 pub use read::Reader;
 pub use services::{ServiceConfig, Services};

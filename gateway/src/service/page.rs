@@ -33,3 +33,9 @@ pub(super) fn name_of(cursor: &str) -> Result<String, ServiceError> {
         ServiceError::new(ErrorCode::InvalidCursor, "the cursor is not one of this list").with_field("cursor")
     })
 }
+/// The cursor that a list gives for the name that this one stands after, for the fuzz target; `None` if it is no cursor of a list.
+#[doc(hidden)]
+#[must_use]
+pub fn cursor_of_a_list(cursor: &str) -> Option<String> {
+    name_of(cursor).ok().map(|name| cursor_after(&name))
+}

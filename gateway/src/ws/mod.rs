@@ -31,6 +31,6 @@ mod socket;
 mod upgrade;
 mod window;
 
-pub(crate) use deflate::Deflate;
+pub(crate) use deflate::{Deflate, fuzzed};
 pub(crate) use pool::Pool;
 pub(crate) use upgrade::{SocketLimits, WebSockets, upgrade};

@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{Channel, ClientFrame, FrameType, ServerFrame, VERSION, WsError};
 use crate::limits::WS_MESSAGE_BYTES_MAX;
+use crate::objects::{self, Objects};
 
 /// The frames of a client's message, in order. Empty lines are skipped. End at the first error.
 pub fn client_frames(message: &str) -> impl Iterator<Item = Result<(Channel, ClientFrame), WsError>> {
@@ -209,7 +210,7 @@ struct Named<'a> {
 }
 
 fn named(line: &str) -> Result<(FrameType, Channel), WsError> {
-    let Named { t, ch } = serde_json::from_str(line).map_err(|error| WsError::Object(error.to_string()))?;
+    let Named { t, ch } = objects::from_str(line).map_err(|error| WsError::Object(error.to_string()))?;
     let frame = FrameType::from_text(&t);
     let frame = frame.ok_or_else(|| WsError::UnknownName(t.chars().take(32).collect()))?;
     Ok((frame, frame.check_channel(Channel(ch))?))
@@ -218,7 +219,7 @@ fn named(line: &str) -> Result<(FrameType, Channel), WsError> {
 fn read<T: DeserializeOwned>(frame: FrameType, fields: &str, head: Head) -> Result<T, WsError> {
     let refused = |error: serde_json::Error| WsError::Fields { frame, detail: error.to_string() };
     if head == Head::Outside {
-        return serde_json::from_str(fields).map_err(refused);
+        return objects::from_str(fields).map_err(refused);
     }
     let mut deserializer = serde_json::Deserializer::from_str(fields);
     let visitor = BodyVisitor(std::marker::PhantomData);
@@ -261,7 +262,7 @@ impl<'de, A: MapAccess<'de>> MapAccess<'de> for WithoutHead<A> {
     }
 
     fn next_value_seed<V: DeserializeSeed<'de>>(&mut self, seed: V) -> Result<V::Value, A::Error> {
-        self.0.next_value_seed(seed)
+        self.0.next_value_seed(Objects(seed))
     }
 }
 

@@ -101,7 +101,8 @@ pub const PUBLISH: Operation = Operation {
         Param::optional(
             "If-Match",
             Kind::Text,
-            "Append only if the tail still has this tag; 412 otherwise. `*`: only if the topic exists.",
+            "Append only if the tail has this tag, or one of these, which are of one partition; 412 otherwise. `*`: only if the \
+             topic exists. A weak tag is refused.",
         ),
         Param::optional(
             "If-None-Match",

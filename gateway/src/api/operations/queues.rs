@@ -60,7 +60,7 @@ pub const SETTLE_MESSAGES: Operation = Operation {
         Kind::Integer { min: 1, max: CONFIRM_DEADLINE_MS_MAX },
         "With `publish`: answer 202 if the messages are not confirmed after this time; 5000 by default.",
     )],
-    body: Body::Required(&[json("Settle")]),
+    body: Body::Optional(&[json("Settle")]),
     answers: &[
         Answer {
             status: 200,
@@ -158,8 +158,8 @@ pub const LIST_MESSAGES_OF_STATE: Operation = Operation {
     query: &[
         Param::optional(
             "of",
-            Kind::Text,
-            "`ready` (if absent), `leased`, `delayed`, `blocked`, `settling`, `filtered` or `dead`.",
+            Kind::OneOf(&["ready", "leased", "delayed", "blocked", "settling", "filtered", "dead"]),
+            "In which state; `ready` by default.",
         ),
         Param::optional(
             "as_of",

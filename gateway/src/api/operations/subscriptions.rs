@@ -117,7 +117,7 @@ pub const UPDATE_SUBSCRIPTION: Operation = Operation {
             `subscription_not_found`, `invalid_config`, `invalid_name`, `unknown_field`, `version_mismatch`, \
             `incarnation_gone`, `not_supported` for other topics or another start.",
     headers: &[IF_MATCH],
-    body: Body::Required(&[
+    body: Body::Optional(&[
         json("SubscriptionPatch"),
         Content { media: "application/merge-patch+json", schema: Some("SubscriptionPatch") },
     ]),

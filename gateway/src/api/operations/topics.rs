@@ -16,12 +16,16 @@ pub(super) const PAGE: &[Param; 4] = &[
 pub(super) const IF_MATCH: Param = Param::optional(
     "If-Match",
     Kind::Text,
-    "Only if the configuration still has this tag; 412 otherwise. `*`: whatever it has, but only if it exists.",
+    "Only if the configuration has this tag, or one of these; 412 otherwise. `*`: whatever it has, but only if it exists. A weak \
+     tag is refused.",
 );
-pub(super) const IF_NONE_MATCH_STAR: Param =
-    Param::optional("If-None-Match", Kind::Text, "`*`: only if it does not exist; 412 otherwise.");
+pub(super) const IF_NONE_MATCH_STAR: Param = Param::optional(
+    "If-None-Match",
+    Kind::Text,
+    "`*`: only if it does not exist; 412 otherwise. Tags: only if it has none of them.",
+);
 pub(super) const IF_NONE_MATCH: Param =
-    Param::optional("If-None-Match", Kind::Text, "Answer 304 if the tag is still this.");
+    Param::optional("If-None-Match", Kind::Text, "Answer 304 if the tag is still this, or one of these.");
 
 const NAMESPACE: Operation = Operation {
     id: "",
@@ -95,7 +99,7 @@ pub const UPDATE_NAMESPACE: Operation = Operation {
     op: Op::Manage,
     summary: "Change a namespace",
     headers: &[IF_MATCH],
-    body: Body::Required(&[
+    body: Body::Optional(&[
         json("NamespacePatch"),
         Content { media: "application/merge-patch+json", schema: Some("NamespacePatch") },
     ]),
@@ -171,7 +175,7 @@ pub const UPDATE_TOPIC: Operation = Operation {
     summary: "Change a topic's configuration",
     about: "Fields that are left out stay as they are; `null` removes a limit.",
     headers: &[IF_MATCH],
-    body: Body::Required(&[
+    body: Body::Optional(&[
         json("TopicPatch"),
         Content { media: "application/merge-patch+json", schema: Some("TopicPatch") },
     ]),

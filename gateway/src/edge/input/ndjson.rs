@@ -8,6 +8,7 @@ use weir_protocol::batch::{HeadersBuilder, Reserved};
 use weir_protocol::error::ErrorCode;
 use weir_protocol::ids::TimestampMs;
 use weir_protocol::limits::HTTP_BATCH_RECORDS_MAX;
+use weir_protocol::objects;
 
 use super::{Trace, essence, time_ms};
 use crate::api::{BatchLine, Problem};
@@ -25,8 +26,7 @@ pub(super) fn records(body: &Bytes, now_ms: u64, trace: &Trace) -> Result<Vec<Ne
             let limit = u64::from(HTTP_BATCH_RECORDS_MAX);
             return Err(Problem::new(ErrorCode::TooLarge, detail).with_limit(limit));
         }
-        let mut line: BatchLine<'_> =
-            serde_json::from_slice(line).map_err(|error| malformed(number, &error))?;
+        let mut line: BatchLine<'_> = objects::from_slice(line).map_err(|error| malformed(number, &error))?;
         trace.fill(&mut line);
         let record = record(body, line, now_ms);
         records.push(record.map_err(|(field, why)| refused(number, field, &why))?);

@@ -11,6 +11,7 @@
 
 mod compress;
 mod frames;
+pub(crate) mod fuzzed;
 mod inflate;
 mod offer;
 mod shared;

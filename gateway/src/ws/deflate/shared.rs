@@ -101,7 +101,7 @@ struct Counted {
 }
 
 impl DeflateCounts {
-    fn register(registry: &Registry) -> prometheus::Result<Self> {
+    pub(super) fn register(registry: &Registry) -> prometheus::Result<Self> {
         let messages = Opts::new(
             "weir_gateway_websocket_deflated_messages_total",
             "WebSocket messages that came or went deflated.",

@@ -76,6 +76,9 @@ pub enum FrameError {
     /// The payload changed.
     #[error("frame checksum does not match")]
     Checksum,
+    /// Nothing can come behind its index, and something always may.
+    #[error("frame has the last index that there is")]
+    LastIndex,
 }
 
 impl FrameHeader {
@@ -115,18 +118,24 @@ impl FrameHeader {
     /// Reads a header from the first bytes of `bytes`.
     ///
     /// # Errors
-    /// If it is cut short or of an unknown kind.
+    /// If it is cut short, of an unknown kind, or of an entry or a purge behind which no index is left: a stream goes on there.
     pub fn parse(bytes: &[u8]) -> Result<Self, FrameError> {
         if bytes.len() < FRAME_HEADER_BYTES {
             return Err(FrameError::Truncated);
         }
-        Ok(Self {
+        let header = Self {
             len: u32_at(bytes, 0),
             stream: StreamId(u32_at(bytes, 4)),
             kind: kind_of(bytes[8], bytes[9])?,
             at: LogPosition { term: u64_at(bytes, 12), leader: u64_at(bytes, 20), index: u64_at(bytes, 28) },
             payload_crc: u32_at(bytes, 36),
-        })
+        };
+        match header.kind {
+            FrameKind::Entry(_) | FrameKind::Purge if header.at.index == u64::MAX => {
+                Err(FrameError::LastIndex)
+            }
+            _ => Ok(header),
+        }
     }
 
     /// Header and payload.
@@ -207,5 +216,25 @@ impl<'a> Iterator for Frames<'a> {
             Err(_) => self.body.len(),
         };
         Some(parsed)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_entry_or_a_purge_of_the_last_index_is_no_frame() {
+        let parsed = |kind, index| {
+            let mut bytes = Vec::new();
+            FrameHeader::new(StreamId(1), kind, LogPosition { term: 1, leader: 1, index }, b"")
+                .put(&mut bytes);
+            FrameHeader::parse(&bytes).map(|header| header.at.index)
+        };
+        for kind in [FrameKind::Entry(EntryKind::Normal), FrameKind::Purge] {
+            assert_eq!(parsed(kind, u64::MAX), Err(FrameError::LastIndex));
+            assert_eq!(parsed(kind, u64::MAX - 1), Ok(u64::MAX - 1));
+        }
+        assert_eq!(parsed(FrameKind::Truncate, u64::MAX), Ok(u64::MAX));
     }
 }

@@ -1,0 +1,306 @@
+//! JSON in which an object is what a struct is read from, and nothing else is.
+//!
+//! What serde derives for a struct takes an array as well, field by field in the order of the source: `[1,2]` would be a retention of one
+//! millisecond and two bytes. No document says so, and whoever adds a field in the middle changes what it means. Everything else is as
+//! `serde_json` has it.
+
+use std::fmt;
+
+use serde::de::{
+    Deserialize, DeserializeSeed, Deserializer, EnumAccess, MapAccess, SeqAccess, VariantAccess, Visitor,
+};
+
+/// Reads a value from JSON bytes.
+///
+/// # Errors
+/// As `serde_json::from_slice`, and for an array where a struct is wanted, at any depth.
+pub fn from_slice<'de, T: Deserialize<'de>>(json: &'de [u8]) -> serde_json::Result<T> {
+    whole(serde_json::Deserializer::from_slice(json))
+}
+
+/// Reads a value from JSON text.
+///
+/// # Errors
+/// As [`from_slice`].
+pub fn from_str<'de, T: Deserialize<'de>>(json: &'de str) -> serde_json::Result<T> {
+    whole(serde_json::Deserializer::from_str(json))
+}
+
+fn whole<'de, R: serde_json::de::Read<'de>, T: Deserialize<'de>>(
+    mut deserializer: serde_json::Deserializer<R>,
+) -> serde_json::Result<T> {
+    let value = T::deserialize(Objects(&mut deserializer))?;
+    deserializer.end()?;
+    Ok(value)
+}
+
+/// A deserializer whose structs are objects; around a seed, a visitor or an access, what makes all that is below it one.
+pub(crate) struct Objects<D>(pub(crate) D);
+
+macro_rules! forward {
+    ($($method:ident($($argument:ident: $kind:ty),*);)*) => {$(
+        fn $method<V: Visitor<'de>>(self, $($argument: $kind,)* visitor: V) -> Result<V::Value, D::Error> {
+            self.0.$method($($argument,)* Objects(visitor))
+        }
+    )*};
+}
+
+impl<'de, D: Deserializer<'de>> Deserializer<'de> for Objects<D> {
+    type Error = D::Error;
+
+    forward! {
+        deserialize_any();
+        deserialize_bool();
+        deserialize_i8();
+        deserialize_i16();
+        deserialize_i32();
+        deserialize_i64();
+        deserialize_i128();
+        deserialize_u8();
+        deserialize_u16();
+        deserialize_u32();
+        deserialize_u64();
+        deserialize_u128();
+        deserialize_f32();
+        deserialize_f64();
+        deserialize_char();
+        deserialize_str();
+        deserialize_string();
+        deserialize_bytes();
+        deserialize_byte_buf();
+        deserialize_option();
+        deserialize_unit();
+        deserialize_unit_struct(name: &'static str);
+        deserialize_newtype_struct(name: &'static str);
+        deserialize_seq();
+        deserialize_tuple(len: usize);
+        deserialize_tuple_struct(name: &'static str, len: usize);
+        deserialize_map();
+        deserialize_enum(name: &'static str, variants: &'static [&'static str]);
+        deserialize_identifier();
+        deserialize_ignored_any();
+    }
+
+    fn deserialize_struct<V: Visitor<'de>>(
+        self,
+        _: &'static str,
+        _: &'static [&'static str],
+        visitor: V,
+    ) -> Result<V::Value, D::Error> {
+        self.0.deserialize_map(Objects(visitor))
+    }
+
+    fn is_human_readable(&self) -> bool {
+        self.0.is_human_readable()
+    }
+}
+
+macro_rules! visit {
+    ($($method:ident($kind:ty);)*) => {$(
+        fn $method<E: serde::de::Error>(self, value: $kind) -> Result<V::Value, E> {
+            self.0.$method(value)
+        }
+    )*};
+}
+
+impl<'de, V: Visitor<'de>> Visitor<'de> for Objects<V> {
+    type Value = V::Value;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.expecting(f)
+    }
+
+    visit! {
+        visit_bool(bool);
+        visit_i8(i8);
+        visit_i16(i16);
+        visit_i32(i32);
+        visit_i64(i64);
+        visit_i128(i128);
+        visit_u8(u8);
+        visit_u16(u16);
+        visit_u32(u32);
+        visit_u64(u64);
+        visit_u128(u128);
+        visit_f32(f32);
+        visit_f64(f64);
+        visit_char(char);
+        visit_str(&str);
+        visit_borrowed_str(&'de str);
+        visit_string(String);
+        visit_bytes(&[u8]);
+        visit_borrowed_bytes(&'de [u8]);
+        visit_byte_buf(Vec<u8>);
+    }
+
+    fn visit_none<E: serde::de::Error>(self) -> Result<V::Value, E> {
+        self.0.visit_none()
+    }
+
+    fn visit_unit<E: serde::de::Error>(self) -> Result<V::Value, E> {
+        self.0.visit_unit()
+    }
+
+    fn visit_some<D: Deserializer<'de>>(self, deserializer: D) -> Result<V::Value, D::Error> {
+        self.0.visit_some(Objects(deserializer))
+    }
+
+    fn visit_newtype_struct<D: Deserializer<'de>>(self, deserializer: D) -> Result<V::Value, D::Error> {
+        self.0.visit_newtype_struct(Objects(deserializer))
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, items: A) -> Result<V::Value, A::Error> {
+        self.0.visit_seq(Objects(items))
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, entries: A) -> Result<V::Value, A::Error> {
+        self.0.visit_map(Objects(entries))
+    }
+
+    fn visit_enum<A: EnumAccess<'de>>(self, data: A) -> Result<V::Value, A::Error> {
+        self.0.visit_enum(Objects(data))
+    }
+}
+
+impl<'de, S: DeserializeSeed<'de>> DeserializeSeed<'de> for Objects<S> {
+    type Value = S::Value;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<S::Value, D::Error> {
+        self.0.deserialize(Objects(deserializer))
+    }
+}
+
+impl<'de, A: SeqAccess<'de>> SeqAccess<'de> for Objects<A> {
+    type Error = A::Error;
+
+    fn next_element_seed<S: DeserializeSeed<'de>>(&mut self, seed: S) -> Result<Option<S::Value>, A::Error> {
+        self.0.next_element_seed(Objects(seed))
+    }
+
+    fn size_hint(&self) -> Option<usize> {
+        self.0.size_hint()
+    }
+}
+
+impl<'de, A: MapAccess<'de>> MapAccess<'de> for Objects<A> {
+    type Error = A::Error;
+
+    fn next_key_seed<S: DeserializeSeed<'de>>(&mut self, seed: S) -> Result<Option<S::Value>, A::Error> {
+        self.0.next_key_seed(Objects(seed))
+    }
+
+    fn next_value_seed<S: DeserializeSeed<'de>>(&mut self, seed: S) -> Result<S::Value, A::Error> {
+        self.0.next_value_seed(Objects(seed))
+    }
+
+    fn size_hint(&self) -> Option<usize> {
+        self.0.size_hint()
+    }
+}
+
+impl<'de, A: EnumAccess<'de>> EnumAccess<'de> for Objects<A> {
+    type Error = A::Error;
+    type Variant = Objects<A::Variant>;
+
+    fn variant_seed<S: DeserializeSeed<'de>>(
+        self,
+        seed: S,
+    ) -> Result<(S::Value, Objects<A::Variant>), A::Error> {
+        let (value, variant) = self.0.variant_seed(Objects(seed))?;
+        Ok((value, Objects(variant)))
+    }
+}
+
+impl<'de, A: VariantAccess<'de>> VariantAccess<'de> for Objects<A> {
+    type Error = A::Error;
+
+    fn unit_variant(self) -> Result<(), A::Error> {
+        self.0.unit_variant()
+    }
+
+    fn newtype_variant_seed<S: DeserializeSeed<'de>>(self, seed: S) -> Result<S::Value, A::Error> {
+        self.0.newtype_variant_seed(Objects(seed))
+    }
+
+    fn tuple_variant<V: Visitor<'de>>(self, len: usize, visitor: V) -> Result<V::Value, A::Error> {
+        self.0.tuple_variant(len, Objects(visitor))
+    }
+
+    fn struct_variant<V: Visitor<'de>>(
+        self,
+        fields: &'static [&'static str],
+        visitor: V,
+    ) -> Result<V::Value, A::Error> {
+        self.0.struct_variant(fields, Objects(visitor))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::borrow::Cow;
+    use std::collections::BTreeMap;
+
+    use serde_json::value::RawValue;
+
+    use super::*;
+
+    #[derive(Debug, Default, PartialEq, Eq, serde::Deserialize)]
+    #[serde(default, deny_unknown_fields)]
+    struct Inner {
+        a: Option<u64>,
+        b: u64,
+    }
+
+    #[derive(Debug, serde::Deserialize)]
+    #[serde(deny_unknown_fields)]
+    struct Outer<'a> {
+        inner: Inner,
+        #[serde(default)]
+        option: Option<Inner>,
+        #[serde(default)]
+        many: Vec<Inner>,
+        #[serde(default)]
+        named: BTreeMap<String, Inner>,
+        #[serde(default)]
+        pair: (u64, u64),
+        #[serde(borrow, default)]
+        raw: Option<&'a RawValue>,
+        #[serde(borrow, default)]
+        text: Option<Cow<'a, str>>,
+    }
+
+    #[test]
+    fn what_is_no_struct_is_read_as_ever_digit_for_digit() {
+        let json = r#"{"inner":{"a":null,"b":2},"option":{"a":1},"many":[{},{"b":7}],"named":{"x":{"b":3}},
+            "pair":[1,2],"raw":[1.10, {"n":9007199254740993}],"text":"t"}"#;
+        let read: Outer<'_> = from_str(json).unwrap();
+        assert_eq!(read.inner, Inner { a: None, b: 2 });
+        assert_eq!(read.option, Some(Inner { a: Some(1), b: 0 }));
+        assert_eq!(read.many, [Inner::default(), Inner { a: None, b: 7 }]);
+        assert_eq!(read.named["x"], Inner { a: None, b: 3 });
+        assert_eq!((read.pair, read.text.as_deref()), ((1, 2), Some("t")));
+        assert_eq!(read.raw.unwrap().get(), r#"[1.10, {"n":9007199254740993}]"#);
+        assert!(from_str::<Inner>("{} {}").is_err(), "nothing may follow");
+    }
+
+    #[test]
+    fn an_array_is_no_struct_at_any_depth() {
+        for json in [
+            "[]",
+            "[[1,2]]",
+            r#"{"inner":[]}"#,
+            r#"{"inner":[1,2]}"#,
+            r#"{"inner":{},"option":[1,2]}"#,
+            r#"{"inner":{},"many":[[1,2]]}"#,
+            r#"{"inner":{},"named":{"x":[1,2]}}"#,
+        ] {
+            let error = from_str::<Outer<'_>>(json).unwrap_err().to_string();
+            assert!(error.starts_with("invalid type: sequence, expected struct "), "{json}: {error}");
+            assert!(from_slice::<Outer<'_>>(json.as_bytes()).is_err());
+        }
+        let error = from_str::<Outer<'_>>(r#"{"inner":{"c":1}}"#).unwrap_err().to_string();
+        assert!(error.starts_with("unknown field `c`"), "{error}");
+        let error = from_str::<Outer<'_>>(r#"{"inner":{"b":1,"b":1}}"#).unwrap_err().to_string();
+        assert!(error.starts_with("duplicate field `b`"), "{error}");
+    }
+}
