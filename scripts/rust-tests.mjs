@@ -7,6 +7,10 @@ import { basename, dirname } from "node:path";
 import { createInterface } from "node:readline";
 
 const AT_ONCE = Number(process.env.RUST_TESTS_AT_ONCE ?? 2);
+if (!Number.isInteger(AT_ONCE) || AT_ONCE < 1) {
+  console.error(`RUST_TESTS_AT_ONCE is ${process.env.RUST_TESTS_AT_ONCE}; how many test binaries run at once, 1 or more`);
+  process.exit(2);
+}
 // So long that others should begin before they have ended.
 const FIRST = ["bench", "weir_storage_node", "cold", "node"];
 
@@ -41,6 +45,10 @@ async function built() {
 }
 
 const waiting = await built();
+if (waiting.length === 0) {
+  console.error("cargo names no test binary that it has built: nothing was tested");
+  process.exit(1);
+}
 const failed = [];
 const times = [];
 async function worker() {
