@@ -8,7 +8,8 @@ use crc_fast::CrcAlgorithm::Crc32Iscsi;
 use weir_journal::disk::OpenMode;
 use weir_journal::disk::sim::SimDisk;
 use weir_journal::format::{
-    BlockHeader, FILE_HEADER_BYTES, FLAG_FILE_HEAD, FLAG_SESSION_START, FrameHeader, FrameKind, Frames,
+    BlockHeader, FILE_HEADER_BYTES, FLAG_FILE_HEAD, FLAG_SESSION_START, FRAME_HEADER_BYTES, FrameHeader,
+    FrameKind, Frames,
 };
 use weir_journal::{
     Disk as _, Entry, EntryKind, FileSeq, Identity, Journal, JournalConfig, LogPosition, Lsn, StreamId,
@@ -80,7 +81,7 @@ fn changed(data: &[u8]) {
     }
 }
 
-/// A block whose checksum is right, whatever is in it.
+/// A block whose checksums are right, whatever is in it.
 fn block(body: &[u8], frames: usize) {
     let disk = SimDisk::new();
     let (journal, _) = Journal::open(config(), Arc::new(disk.clone())).expect("an empty directory");
@@ -99,11 +100,25 @@ fn block(body: &[u8], frames: usize) {
         ts_ms: 0,
         prev_end: 0,
     };
-    let mut block = [&header.encode()[..], body].concat();
-    let crc = crc_fast::checksum(Crc32Iscsi, &[&block[..12], &block[16..]].concat());
-    block[12..16].copy_from_slice(&u32::try_from(crc).expect("32 bits").to_le_bytes());
+    let (heads, body) = checked(body);
+    let block = [&header.encode(&heads)[..], &body].concat();
     file.write_at(&block, FILE_HEADER_BYTES.into()).expect("the disk is well");
     opened(&disk);
+}
+
+/// The headers of the frames in `body` with the checksums of their payloads, and the body with these; what is behind the last
+/// whole frame is as it was.
+fn checked(body: &[u8]) -> (Vec<u8>, Vec<u8>) {
+    let (mut heads, mut body, mut at) = (Vec::new(), body.to_vec(), 0);
+    while let Some((header, behind)) = body[at..].split_at_mut_checked(FRAME_HEADER_BYTES) {
+        let len = u32::from_le_bytes([header[0], header[1], header[2], header[3]]) as usize;
+        let Some(payload) = behind.get(..len) else { break };
+        let crc = u32::try_from(crc_fast::checksum(Crc32Iscsi, payload)).expect("32 bits");
+        header[36..].copy_from_slice(&crc.to_le_bytes());
+        heads.extend_from_slice(header);
+        at += FRAME_HEADER_BYTES + len;
+    }
+    (heads, body)
 }
 
 /// Frames whose checksums are right: four bytes say of each what it is, and of what.

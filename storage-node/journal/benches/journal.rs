@@ -28,6 +28,10 @@ use weir_journal::{
     Backend, BareLoop, Class, Entry, EntryKind, Identity, Journal, JournalConfig, RealDisk, StreamId,
 };
 
+/// What the product allocates with.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 const RECORD_BYTES: usize = 1 << 10;
 const WIDTHS: [usize; 4] = [1, 16, 256, 1_024];
 const STREAM: StreamId = StreamId(1);

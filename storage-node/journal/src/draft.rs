@@ -7,17 +7,13 @@
 
 use std::io;
 
-use crc_fast::{CrcAlgorithm, Digest};
-
 use crate::disk::{DiskFile, Pages};
 use crate::entry::{LogPosition, StreamId};
 use crate::format::{
-    BLOCK_ALIGN, BLOCK_HEADER_BYTES, BlockHeader, FRAME_HEADER_BYTES, FrameHeader, FrameKind, narrow,
+    BLOCK_ALIGN, BLOCK_HEADER_BYTES, BlockHeader, FRAME_HEADER_BYTES, FrameHeader, FrameKind,
 };
 
 const FIRST_PAGE: usize = BLOCK_ALIGN as usize;
-/// Bytes that are checked at once while a block is formed.
-const CHECKED_ALONG: usize = 16 << 10;
 
 /// An entry in the block.
 #[derive(Debug, Clone, Copy)]
@@ -40,11 +36,10 @@ pub(crate) struct Draft {
     /// What its frames say, in their order; of entries of one stream that follow each other the last.
     pub(crate) facts: Vec<(StreamId, FrameKind, LogPosition)>,
     frames: usize,
+    /// The headers of its frames once more, one behind the other: the block's checksum is over them. At most 2.6 MB.
+    heads: Vec<u8>,
     /// Bytes that were given to the disk already, the first page left out; 0 before the first piece.
     given: usize,
-    /// Checksum of the header and of the frames up to `checked`; 0 before the first.
-    digest: Digest,
-    checked: usize,
 }
 
 impl Draft {
@@ -58,9 +53,8 @@ impl Draft {
             placed: Vec::new(),
             facts: Vec::new(),
             frames: 0,
+            heads: Vec::new(),
             given: 0,
-            digest: Digest::new(CrcAlgorithm::Crc32Iscsi),
-            checked: 0,
         })
     }
 
@@ -70,7 +64,8 @@ impl Draft {
         self.memory.grow(BLOCK_HEADER_BYTES).fill(0);
         self.placed.clear();
         self.facts.clear();
-        (self.frames, self.given, self.checked) = (0, 0, 0);
+        self.heads.clear();
+        (self.frames, self.given) = (0, 0);
     }
 
     /// Frames so far.
@@ -92,7 +87,10 @@ impl Draft {
         row: u64,
         payload: &[u8],
     ) {
-        FrameHeader::new(stream, kind, at, payload).write(self.memory.grow(FRAME_HEADER_BYTES));
+        let header = FrameHeader::new(stream, kind, at, payload);
+        header.write(self.memory.grow(FRAME_HEADER_BYTES));
+        // Not copied from there: see `FrameHeader::write`.
+        header.put(&mut self.heads);
         if matches!(kind, FrameKind::Entry(_)) {
             let count = |n| u32::try_from(n).expect("a block is at most 16 MiB");
             let (pos, len) = (count(self.len()), count(payload.len()));
@@ -104,14 +102,6 @@ impl Draft {
         match self.facts.last_mut() {
             Some((of, last, newest)) if *of == stream && is_entry(*last) && is_entry(kind) => *newest = at,
             _ => self.facts.push((stream, kind, at)),
-        }
-    }
-
-    /// Brings the checksum up to date, for the block that will have this header, once there is enough that is worth a call
-    /// and not yet so much that it has left the processor's cache.
-    pub(crate) fn check_along(&mut self, header: &BlockHeader) {
-        if self.len() - self.checked >= CHECKED_ALONG {
-            self.check(header, self.len());
         }
     }
 
@@ -133,10 +123,7 @@ impl Draft {
     pub(crate) fn finish(&mut self, header: &BlockHeader, file: &dyn DiskFile, pos: u32) -> io::Result<u32> {
         assert_eq!(self.len(), header.len(), "a block is as long as its header says");
         assert_eq!(self.frames(), header.frames, "a block has as many frames as its header says");
-        self.check(header, self.len());
-        let encoded = &mut self.memory[..BLOCK_HEADER_BYTES];
-        encoded.copy_from_slice(&header.encode());
-        BlockHeader::put_crc(encoded, narrow(self.digest.finalize()));
+        self.memory[..BLOCK_HEADER_BYTES].copy_from_slice(&header.encode(&self.heads));
         let padded = self.len().next_multiple_of(FIRST_PAGE);
         self.memory.grow(padded - self.len()).fill(0);
         if self.given == 0 {
@@ -146,19 +133,6 @@ impl Draft {
             file.write_at(&self.memory[..FIRST_PAGE], u64::from(pos))?;
         }
         Ok(u32::try_from(padded).expect("a block is at most 16 MiB"))
-    }
-
-    /// Adds the frames up to `to` to the checksum, which begins with the header.
-    fn check(&mut self, header: &BlockHeader, to: usize) {
-        if self.checked == 0 {
-            self.digest.reset();
-            BlockHeader::checked(&header.encode()).into_iter().for_each(|part| self.digest.update(part));
-            self.checked = BLOCK_HEADER_BYTES;
-        }
-        if to > self.checked {
-            self.digest.update(&self.memory[self.checked..to]);
-            self.checked = to;
-        }
     }
 }
 
@@ -192,7 +166,6 @@ mod tests {
         for (index, payload) in (0..).zip(payloads) {
             let at = LogPosition { term: 1, leader: 1, index };
             draft.put(StreamId(1), FrameKind::Entry(EntryKind::Normal), at, index, payload);
-            draft.check_along(&header);
             draft.give(piece, &*file, POS).unwrap();
         }
         let padded = draft.finish(&header, &*file, POS).unwrap();

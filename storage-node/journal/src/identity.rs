@@ -9,7 +9,7 @@ use crate::error::OpenError;
 use crate::format::{crc32c, u32_at, u64_at, u128_at};
 
 /// Newest directory format that this build writes and reads.
-const FORMAT: u32 = 1;
+const FORMAT: u32 = 2;
 const MAGIC: u64 = u64::from_le_bytes(*b"WEIRIDEN");
 const BYTES: usize = 56;
 
@@ -18,7 +18,7 @@ const BYTES: usize = 56;
 /// | offset | size | meaning (little-endian) |
 /// |---|---|---|
 /// | 0 | 8 | magic `WEIRIDEN` |
-/// | 8 | 4 | format, 1 |
+/// | 8 | 4 | format, 2; in 1 no block is of a version above 1 |
 /// | 12 | 4 | CRC-32C of bytes 0..12 and 16..56 |
 /// | 16 | 16 | journal id |
 /// | 32 | 16 | cluster id |
@@ -27,6 +27,8 @@ const BYTES: usize = 56;
 pub(crate) struct IdentityFile {
     pub(crate) journal_id: u128,
     pub(crate) identity: Identity,
+    /// The directory's format; what is written is of the newest.
+    pub(crate) format: u32,
 }
 
 impl Identity {
@@ -64,7 +66,7 @@ impl IdentityFile {
         let halves = [crc32c(seed.as_bytes()), crc32c(format!("{seed}2").as_bytes())];
         let journal_id =
             u128::from(halves[0]) << 96 | u128::from(halves[1]) << 64 | u128::from(std::process::id());
-        let made = Self { journal_id, identity };
+        let made = Self { journal_id, identity, format: FORMAT };
         made.write(dir, disk).map_err(|source| OpenError::Io { path: dir.join("IDENTITY"), source })?;
         Ok(made)
     }
@@ -91,7 +93,13 @@ impl IdentityFile {
             return Err(OpenError::Corrupt { path, what: "its checksum does not match".to_owned() });
         }
         let identity = Identity { cluster_id: u128_at(&bytes, 32), node_id: u64_at(&bytes, 48) };
-        Ok(Some(Self { journal_id: u128_at(&bytes, 16), identity }))
+        Ok(Some(Self { journal_id: u128_at(&bytes, 16), identity, format }))
+    }
+
+    /// Has the directory of the newest format, durably, so that no older build opens it. Before anything is written that such a
+    /// build does not know: it would take a block for a torn one, and cut it off.
+    pub(crate) fn renew(&self, dir: &Path, disk: &dyn Disk) -> std::io::Result<()> {
+        if self.format < FORMAT { self.write(dir, disk) } else { Ok(()) }
     }
 
     pub(crate) fn write(&self, dir: &Path, disk: &dyn Disk) -> std::io::Result<()> {

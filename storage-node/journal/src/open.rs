@@ -60,6 +60,7 @@ pub(crate) fn open(
     if let Some(last) = scan.files.last() {
         last.handle.sync().map_err(io_error(&last.path))?;
     }
+    identity.renew(&dir, &*disk).map_err(io_error(&dir))?;
     let core = core(config, disk, identity.journal_id, scan);
     core.lock().spares = spares;
     let report = Recovered { streams: streams(&core)?, torn_tail, files, scanned_bytes };

@@ -29,7 +29,7 @@ use crate::entry::{FileSeq, LogPosition, Lsn, StreamId};
 use crate::error::OpenError;
 use crate::format::{
     BLOCK_ALIGN, BLOCK_HEADER_BYTES, BLOCK_VERSION, BlockError, BlockHeader, FILE_HEADER_BYTES,
-    FLAG_FILE_HEAD, FileHeader, Frame, FrameHeader, FrameKind, Frames, align_up, crc32c,
+    FLAG_FILE_HEAD, FileHeader, Frame, FrameHeader, FrameKind, Frames, align_up,
 };
 use crate::identity::{IdentityFile, lock_dir};
 use crate::window::{Reader, Source, Window};
@@ -62,6 +62,7 @@ pub struct Repair {
     files: Vec<Walked>,
     /// The last file that keeps something, and where it is cut; `None` if nothing would be left.
     base: Option<(usize, u32)>,
+    identity: IdentityFile,
     last_block: u64,
     kept: Facts,
     newest: Facts,
@@ -137,6 +138,7 @@ impl Repair {
             disk: Arc::clone(disk),
             files,
             base,
+            identity,
             last_block,
             kept,
             newest: behind.newest,
@@ -188,6 +190,8 @@ impl Repair {
             disk.sync_dir(&self.dir)?;
             copies.push(copy);
         }
+        // Before the first block that an older build would take for a torn one.
+        self.identity.renew(&self.dir, disk)?;
         let tmp = file.path.with_extension("tmp");
         self.write_shortened(file, end, &tmp)?;
         disk.rename(&tmp, &file.path)?;
@@ -220,9 +224,11 @@ impl Repair {
 
     /// A padded block with what the kept part does not say, or nothing if it says all.
     fn facts_block(&self, file: FileSeq, pos: u32) -> Vec<u8> {
-        let (mut block, mut frames) = (vec![0; BLOCK_HEADER_BYTES], 0);
+        let (mut block, mut heads, mut frames) = (vec![0; BLOCK_HEADER_BYTES], Vec::new(), 0);
         let mut put = |stream, kind, at, payload: &[u8]| {
-            FrameHeader::new(stream, kind, at, payload).put(&mut block);
+            let header = FrameHeader::new(stream, kind, at, payload);
+            header.put(&mut heads);
+            header.put(&mut block);
             block.extend_from_slice(payload);
             frames += 1;
         };
@@ -254,10 +260,7 @@ impl Repair {
             ts_ms: 0,
             prev_end: 0,
         };
-        block[..BLOCK_HEADER_BYTES].copy_from_slice(&header.encode());
-        let [first, second] = BlockHeader::checked(&block);
-        let crc = crc32c(&[first, second, &block[BLOCK_HEADER_BYTES..]].concat());
-        BlockHeader::put_crc(&mut block, crc);
+        block[..BLOCK_HEADER_BYTES].copy_from_slice(&header.encode(&heads));
         block.resize(block.len().next_multiple_of(BLOCK_ALIGN as usize), 0);
         block
     }

@@ -9,6 +9,7 @@ mod heads;
 mod inline;
 mod lazy;
 mod mixed;
+pub(crate) mod older;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

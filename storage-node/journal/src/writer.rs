@@ -229,7 +229,7 @@ impl Writer {
         let write = |source| Failure::Write { path: path.clone(), pos, len: align_up(bytes), source };
         // Without the lock: a block of megabytes must not keep appends waiting.
         let header = self.header(file, 0, taken.frames, bytes as usize);
-        self.form(taken, &header, syncs, &*handle, pos).map_err(write)?;
+        self.form(taken, syncs, &*handle, pos).map_err(write)?;
         let formed = Instant::now();
         let padded = self.seal(&header, &*handle, pos).map_err(write)?;
         // Past the page cache the write is what waits for the disk, and counts as the sync.
@@ -269,14 +269,7 @@ impl Writer {
 
     /// Forms the block's frames, and gives the disk pieces of them meanwhile if a sync is to follow. Past the page cache
     /// each write waits for the disk, so that there is one.
-    fn form(
-        &mut self,
-        taken: &Taken,
-        header: &BlockHeader,
-        syncs: bool,
-        file: &dyn DiskFile,
-        pos: u32,
-    ) -> std::io::Result<()> {
+    fn form(&mut self, taken: &Taken, syncs: bool, file: &dyn DiskFile, pos: u32) -> std::io::Result<()> {
         let in_pieces = syncs && self.core.config.backend != Backend::Direct;
         let piece = self.core.config.write_piece_bytes as usize;
         let draft = &mut self.draft;
@@ -287,7 +280,6 @@ impl Writer {
                     for (entry, row) in entries.iter().zip(*first_row..) {
                         let at = LogPosition { term: entry.term, leader: entry.leader, index: entry.index };
                         draft.put(*stream, FrameKind::Entry(entry.kind), at, row, &entry.payload);
-                        draft.check_along(header);
                         if in_pieces {
                             draft.give(piece, file, pos)?;
                         }

@@ -1,6 +1,8 @@
 //! The header of a block: one group commit.
 
-use super::{crc32c_pair, u32_at, u64_at};
+use crc_fast::{CrcAlgorithm, Digest};
+
+use super::{FRAME_HEADER_BYTES, crc32c, crc32c_pair, frame, narrow, u32_at, u64_at};
 use crate::entry::{FileSeq, Lsn};
 
 /// Bytes of a block header.
@@ -12,7 +14,9 @@ pub const FLAG_FILE_HEAD: u8 = 2;
 
 const MAGIC: u32 = u32::from_le_bytes(*b"WJB1");
 /// Version of the blocks that are written, and the newest that is read.
-pub const BLOCK_VERSION: u8 = 1;
+pub const BLOCK_VERSION: u8 = 2;
+/// The version whose checksum is over all bytes of the frames. Read, and no longer written.
+const FIRST_VERSION: u8 = 1;
 const CRC_AT: usize = 12;
 
 /// Header of a block.
@@ -20,11 +24,11 @@ const CRC_AT: usize = 12;
 /// | offset | size | meaning |
 /// |---|---|---|
 /// | 0 | 4 | magic `WJB1` |
-/// | 4 | 1 | version, 1 |
+/// | 4 | 1 | version, 2 |
 /// | 5 | 1 | flags: 1 session start, 2 file head |
 /// | 6 | 2 | frames |
 /// | 8 | 4 | bytes of all frames, padding not included |
-/// | 12 | 4 | CRC-32C of bytes 0..12, 16..64 and the frames |
+/// | 12 | 4 | CRC-32C of bytes 0..12, 16..64 and the headers of the frames, which have those of the payloads; in version 1 of bytes 0..12, 16..64 and the frames |
 /// | 16 | 8 | block sequence: session << 32 \| count; never repeats in a journal |
 /// | 24 | 8 | number of the file: a recycled file's old blocks have another |
 /// | 32 | 8 | durable LSN: everything below was durable when this block was made |
@@ -97,9 +101,9 @@ impl BlockHeader {
         false
     }
 
-    /// The header's bytes; their checksum is zero until `put_crc`.
+    /// The header's bytes for a block whose frames have the headers in `heads`, one behind the other.
     #[must_use]
-    pub fn encode(&self) -> [u8; BLOCK_HEADER_BYTES] {
+    pub fn encode(&self, heads: &[u8]) -> [u8; BLOCK_HEADER_BYTES] {
         let mut header = [0; BLOCK_HEADER_BYTES];
         header[0..4].copy_from_slice(&MAGIC.to_le_bytes());
         header[4] = BLOCK_VERSION;
@@ -111,20 +115,13 @@ impl BlockHeader {
         header[32..40].copy_from_slice(&self.durable.0.to_le_bytes());
         header[40..48].copy_from_slice(&self.ts_ms.to_le_bytes());
         header[48..52].copy_from_slice(&self.prev_end.to_le_bytes());
+        let mut digest = begun(&header);
+        digest.update(heads);
+        header[CRC_AT..CRC_AT + 4].copy_from_slice(&narrow(digest.finalize()).to_le_bytes());
         header
     }
 
-    /// The parts of an encoded header that the checksum covers before the frames.
-    pub(crate) fn checked(header: &[u8]) -> [&[u8]; 2] {
-        [&header[..CRC_AT], &header[CRC_AT + 4..BLOCK_HEADER_BYTES]]
-    }
-
-    /// Puts the checksum of header and frames into an encoded header.
-    pub(crate) fn put_crc(header: &mut [u8], crc: u32) {
-        header[CRC_AT..CRC_AT + 4].copy_from_slice(&crc.to_le_bytes());
-    }
-
-    /// Reads a header without its checksum, which covers the frames too, and its version, which counts only in a whole
+    /// Reads a header without its checksum, which is of the frames too, and its version, which counts only in a whole
     /// block: see [`BlockHeader::verify`].
     ///
     /// # Errors
@@ -158,19 +155,50 @@ impl BlockHeader {
     /// Checks the whole block, header and frames.
     ///
     /// # Errors
-    /// [`BlockError::Checksum`]; [`BlockError::Version`] if it is whole and of another version: magic, version, length,
-    /// checksum and file number have their places in all of them.
+    /// [`BlockError::Checksum`]; [`BlockError::Version`] if it is of a version that this build does not know, and whole by
+    /// what makes one whole in either that it does: magic, version, length, checksum and file number have their places in all.
     ///
     /// # Panics
     /// If `block` is shorter than a header.
     pub fn verify(block: &[u8]) -> Result<(), BlockError> {
-        let crc = crc32c_pair(&block[..CRC_AT], &block[CRC_AT + 4..]);
-        match (crc == u32_at(block, CRC_AT), block[4]) {
+        let first = || crc32c_pair(&block[..CRC_AT], &block[CRC_AT + 4..]) == u32_at(block, CRC_AT);
+        let (is_whole, is_known) = match block[4] {
+            BLOCK_VERSION => (holds(block), true),
+            FIRST_VERSION => (first(), true),
+            _ => (holds(block) || first(), false),
+        };
+        match (is_whole, is_known) {
             (false, _) => Err(BlockError::Checksum),
-            (true, BLOCK_VERSION) => Ok(()),
-            (true, other) => Err(BlockError::Version(other)),
+            (true, true) => Ok(()),
+            (true, false) => Err(BlockError::Version(block[4])),
         }
     }
+}
+
+/// The checksum of a block before the headers of its frames.
+fn begun(header: &[u8]) -> Digest {
+    let mut digest = Digest::new(CrcAlgorithm::Crc32Iscsi);
+    digest.update(&header[..CRC_AT]);
+    digest.update(&header[CRC_AT + 4..BLOCK_HEADER_BYTES]);
+    digest
+}
+
+/// Whether the block's checksum is that of its header and of the headers of its frames, and theirs those of their payloads.
+/// Each byte is looked at once.
+fn holds(block: &[u8]) -> bool {
+    let mut digest = begun(block);
+    let mut rest = &block[BLOCK_HEADER_BYTES..];
+    while !rest.is_empty() {
+        let Some((header, behind)) = rest.split_at_checked(FRAME_HEADER_BYTES) else { return false };
+        let (len, payload_crc) = frame::len_and_checksum(header);
+        let Some((payload, next)) = behind.split_at_checked(len) else { return false };
+        if crc32c(payload) != payload_crc {
+            return false;
+        }
+        digest.update(header);
+        rest = next;
+    }
+    narrow(digest.finalize()) == u32_at(block, CRC_AT)
 }
 
 /// The session part of a block sequence number.

@@ -58,7 +58,7 @@ pub struct FrameHeader {
 pub struct Frame<'a> {
     /// Its header.
     pub header: FrameHeader,
-    /// Its payload; the checksum is the reader's to verify unless the block's was.
+    /// Its payload; the checksum is the reader's to verify unless the block was verified.
     pub payload: &'a [u8],
     /// Offset of the payload from the start of the frames.
     pub payload_at: u32,
@@ -155,6 +155,14 @@ impl FrameHeader {
             Err(FrameError::Checksum)
         }
     }
+}
+
+/// Bytes and checksum of a frame's payload, whatever kind it is of.
+///
+/// # Panics
+/// If `header` is shorter than [`FRAME_HEADER_BYTES`].
+pub(super) fn len_and_checksum(header: &[u8]) -> (usize, u32) {
+    (u32_at(header, 0) as usize, u32_at(header, 36))
 }
 
 fn codes(kind: FrameKind) -> (u8, u8) {

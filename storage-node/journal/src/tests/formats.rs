@@ -1,7 +1,9 @@
 //! What a newer Weir wrote is refused by name, before anything is changed.
 
 use crate::disk::OpenMode;
-use crate::format::{BLOCK_HEADER_BYTES, BLOCK_VERSION, FILE_HEADER_BYTES, crc32c, u32_at};
+use crate::format::{
+    BLOCK_HEADER_BYTES, BLOCK_VERSION, FILE_HEADER_BYTES, FRAME_HEADER_BYTES, crc32c, u32_at,
+};
 
 use super::*;
 
@@ -46,10 +48,10 @@ fn a_directory_of_a_newer_format_is_refused_by_name_and_left_alone() {
     make_newer(&disk, "/journal/IDENTITY", 56);
     let refused = refused(&disk);
     assert!(
-        matches!(&refused, OpenError::NewerFormat { what: "directory", found: NEWER, known: 1, .. }),
+        matches!(&refused, OpenError::NewerFormat { what: "directory", found: NEWER, known: 2, .. }),
         "{refused:?}"
     );
-    for part in ["/journal/IDENTITY", "directory format 1000", "reads up to 1", "use a newer Weir"] {
+    for part in ["/journal/IDENTITY", "directory format 1000", "reads up to 2", "use a newer Weir"] {
         assert!(refused.to_string().contains(part), "{part} in {refused}");
     }
 }
@@ -71,6 +73,8 @@ fn a_journal_file_of_a_newer_format_is_refused_by_name_and_left_alone() {
 #[test]
 fn a_whole_block_of_a_newer_version_is_refused_by_name_and_never_cut_as_a_torn_tail() {
     const BLOCK_AT: usize = FILE_HEADER_BYTES as usize;
+    /// Of a block with one frame.
+    const FIRST_PAYLOAD_AT: usize = BLOCK_HEADER_BYTES + FRAME_HEADER_BYTES;
     let disk = written();
     let path = "/journal/wal/0000000000000001.wal";
     let mut block = read_file(&disk, path).split_off(BLOCK_AT);
@@ -81,16 +85,19 @@ fn a_whole_block_of_a_newer_version_is_refused_by_name_and_never_cut_as_a_torn_t
         let file = disk.open(Path::new(path), OpenMode::Write).unwrap();
         file.write_at(bytes, BLOCK_AT as u64).unwrap();
     };
-    let checksum = crc32c(&[&block[..12], &block[16..]].concat());
-    block[12..16].copy_from_slice(&checksum.to_le_bytes());
-    write(&block);
-    let refused = refused(&disk);
-    assert!(
-        matches!(&refused, OpenError::NewerFormat { what: "journal block", found: 2, known: 1, .. }),
-        "{refused:?}"
-    );
-    for part in [path, "journal block format 2", "reads up to 1", "use a newer Weir"] {
-        assert!(refused.to_string().contains(part), "{part} in {refused}");
+    // Whole by what is over the headers of its frames, and by what is over all bytes of them.
+    for end in [FIRST_PAYLOAD_AT, len] {
+        let checksum = crc32c(&[&block[..12], &block[16..end]].concat());
+        block[12..16].copy_from_slice(&checksum.to_le_bytes());
+        write(&block);
+        let refused = refused(&disk);
+        assert!(
+            matches!(&refused, OpenError::NewerFormat { what: "journal block", found: 3, known: 2, .. }),
+            "{refused:?}"
+        );
+        for part in [path, "journal block format 3", "reads up to 2", "use a newer Weir"] {
+            assert!(refused.to_string().contains(part), "{part} in {refused}");
+        }
     }
     // One that is not whole was never acknowledged, whatever it says of its version.
     block[12] ^= 1;

@@ -7,15 +7,18 @@ use crate::disk::OpenMode;
 use crate::entry::{FileSeq, LogPosition, Lsn};
 use crate::format::{
     BLOCK_ALIGN, BLOCK_HEADER_BYTES, BlockHeader, FILE_HEADER_BYTES, FLAG_FILE_HEAD, FLAG_SESSION_START,
-    FileHeader, FrameHeader, FrameKind, Frames, align_up, crc32c,
+    FileHeader, FrameHeader, FrameKind, Frames, align_up,
 };
 use crate::identity::IdentityFile;
 
 use super::formats::read_file;
 use super::*;
 
-const JOURNAL_FILE: &[u8] = include_bytes!("../format/golden/journal-file-v1.bin");
-const IDENTITY_FILE: &[u8] = include_bytes!("../format/golden/identity-v1.bin");
+const JOURNAL_FILE: &[u8] = include_bytes!("../format/golden/journal-file-v2.bin");
+const IDENTITY_FILE: &[u8] = include_bytes!("../format/golden/identity-v2.bin");
+/// Of an earlier build: read, and no longer written.
+const OLDER_JOURNAL_FILE: &[u8] = include_bytes!("../format/golden/journal-file-v1.bin");
+const OLDER_IDENTITY_FILE: &[u8] = include_bytes!("../format/golden/identity-v1.bin");
 const SEALED: &[u8] = include_bytes!("../format/golden/sealed-v1.bin");
 
 const JOURNAL_ID: u128 = 0x0102_0304_0506_0708 << 64 | 0x090a_0b0c;
@@ -75,25 +78,39 @@ fn block(body_len: usize) -> BlockHeader {
 
 #[test]
 fn a_journal_file_is_the_golden_file_and_is_read_from_it() {
-    let mut body = Vec::new();
+    let (mut heads, mut body) = (Vec::new(), Vec::new());
     for (frame, payload) in frames() {
+        frame.put(&mut heads);
         frame.put(&mut body);
         body.extend_from_slice(payload.as_bytes());
     }
-    let mut encoded = block(body.len()).encode();
-    let crc = crc32c(&[BlockHeader::checked(&encoded).concat(), body.clone()].concat());
-    BlockHeader::put_crc(&mut encoded, crc);
     let mut bytes = header().encode();
-    bytes.extend_from_slice(&encoded);
+    bytes.extend_from_slice(&block(body.len()).encode(&heads));
     bytes.extend_from_slice(&body);
     bytes.resize(align_up(u32::try_from(bytes.len()).unwrap()) as usize, 0);
-    is_golden("journal-file-v1.bin", &bytes, JOURNAL_FILE);
+    is_golden("journal-file-v2.bin", &bytes, JOURNAL_FILE);
+    is_read_from(JOURNAL_FILE);
+}
 
-    assert_eq!(FileHeader::parse(JOURNAL_FILE), Ok(header()));
-    let rest = &JOURNAL_FILE[FILE_HEADER_BYTES as usize..];
+#[test]
+fn an_older_journal_file_is_read() {
+    is_read_from(OLDER_JOURNAL_FILE);
+}
+
+fn is_read_from(file: &[u8]) {
+    assert_eq!(FileHeader::parse(file), Ok(header()));
+    let rest = &file[FILE_HEADER_BYTES as usize..];
     let read = BlockHeader::parse(rest, FILE, BLOCK_ALIGN as usize).unwrap();
-    assert_eq!(read, block(body.len()));
+    let body_len = frames().iter().map(|(frame, _)| frame.frame_len()).sum();
+    assert_eq!(read, block(body_len));
     BlockHeader::verify(&rest[..read.len()]).unwrap();
+    let whole = &rest[..read.len()];
+    // Whatever is changed in it.
+    for at in 0..whole.len() {
+        let mut changed = whole.to_vec();
+        changed[at] ^= 1;
+        assert!(BlockHeader::verify(&changed).is_err(), "byte {at}");
+    }
     let read: Vec<_> = Frames::new(&rest[BLOCK_HEADER_BYTES..read.len()]).map(Result::unwrap).collect();
     assert_eq!(read.len(), KINDS.len());
     for (read, (header, payload)) in read.into_iter().zip(frames()) {
@@ -105,13 +122,16 @@ fn a_journal_file_is_the_golden_file_and_is_read_from_it() {
 #[test]
 fn an_identity_is_the_golden_file_and_is_read_from_it() {
     let identity = Identity { cluster_id: 0xc1 << 120 | 5, node_id: 77 };
-    let file = IdentityFile { journal_id: JOURNAL_ID, identity };
+    let file = IdentityFile { journal_id: JOURNAL_ID, identity, format: 2 };
     let disk = SimDisk::new();
     file.write(Path::new("/journal"), &disk).unwrap();
-    is_golden("identity-v1.bin", &read_file(&disk, "/journal/IDENTITY"), IDENTITY_FILE);
-    let kept = disk.open(Path::new("/kept/IDENTITY"), OpenMode::Create).unwrap();
-    kept.write_at(IDENTITY_FILE, 0).unwrap();
-    assert_eq!(IdentityFile::find(Path::new("/kept"), &disk).unwrap(), Some(file));
+    is_golden("identity-v2.bin", &read_file(&disk, "/journal/IDENTITY"), IDENTITY_FILE);
+    for (golden, format) in [(IDENTITY_FILE, 2), (OLDER_IDENTITY_FILE, 1)] {
+        let kept = disk.open(Path::new("/kept/IDENTITY"), OpenMode::Create).unwrap();
+        kept.write_at(golden, 0).unwrap();
+        let found = IdentityFile::find(Path::new("/kept"), &disk).unwrap();
+        assert_eq!(found, Some(IdentityFile { format, ..file }));
+    }
 }
 
 #[test]
