@@ -336,7 +336,7 @@ async fn an_array_is_no_object_wherever_one_is_expected() {
         let problem = answer.json();
         assert_eq!((answer.status, &problem["code"]), (400, &json!("malformed")), "{line} {body}: {problem}");
         let detail = problem["detail"].as_str().unwrap();
-        assert!(detail.contains("invalid type: sequence, expected struct"), "{line} {body}: {detail}");
+        assert!(detail.contains("invalid type: array, expected an object"), "{line} {body}: {detail}");
     }
     let line = api.send(BATCH, &[LINES], r#"["k",null,null,1]"#);
     assert_eq!((line.status, api.end()), (400, 0), "{}", line.text());
@@ -350,7 +350,55 @@ async fn an_array_is_no_object_wherever_one_is_expected() {
     let sub = r#"{"t":"sub","ch":1,"topic":"t","limit":[1,2]}"#;
     futures_util::SinkExt::send(&mut socket.socket, Message::Text(sub.into())).await.unwrap();
     let (_, ServerFrame::Err(refused)) = socket.next().await else { panic!("it is taken") };
-    assert!(refused.problem.get().contains("expected struct Limit"), "{}", refused.problem.get());
+    assert!(refused.problem.get().contains("array, expected an object"), "{}", refused.problem.get());
+}
+
+/// Every operation that takes JSON, with every field of it as what it is not.
+#[test]
+fn what_is_wrong_with_json_is_said_in_its_own_words() {
+    let mut api = Api::start();
+    assert_eq!(api.send("PUT /v1/topics/t", &[], "{}").status, 201);
+    assert_eq!(api.send("PUT /v1/subscriptions/work", &[], r#"{"topics":["t"]}"#).status, 201);
+    let document = api.send("GET /openapi.json", &[], "").json();
+    let fields_of = |operation: &Value| {
+        let schema = &operation["requestBody"]["content"]["application/json"]["schema"]["$ref"];
+        let name = schema.as_str()?.rsplit('/').next()?;
+        Some(document["components"]["schemas"][name]["properties"].as_object()?.keys().cloned().collect())
+    };
+    let mut told = 0;
+    for (path, operations) in document["paths"].as_object().unwrap() {
+        for (method, operation) in operations.as_object().unwrap() {
+            let Some(fields): Option<Vec<String>> = fields_of(operation) else { continue };
+            let path =
+                path.replace("{ns}", "default").replace("{topic}", "t").replace("{subscription}", "work");
+            let line = format!("{} {path}", method.to_uppercase());
+            for wrong in
+                ["7", "-1", "1.5", "5000000000", "\"x\"", "[]", "[7]", "{}", "{\"x\":[]}", "true", "{"]
+            {
+                let bodies = fields.iter().map(|field| format!("{{\"{field}\":{wrong}}}"));
+                for body in bodies.chain([wrong.to_owned()]) {
+                    let answer = api.send(&line, &[], &body);
+                    assert!(answer.status < 500, "{line} {body}: {}", answer.text());
+                    let text = answer.text();
+                    let of_rust = [
+                        "struct",
+                        "enum",
+                        "variant",
+                        "sequence",
+                        "tuple",
+                        "::",
+                        "expected u",
+                        "expected i",
+                        "a map",
+                    ];
+                    let named = of_rust.iter().find(|word| text.contains(**word));
+                    assert_eq!(named, None, "{line} {body}: {text}");
+                    told += usize::from(text.contains("expected "));
+                }
+            }
+        }
+    }
+    assert!(told > 200, "{told} answers say what is expected");
 }
 
 #[test]

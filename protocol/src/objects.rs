@@ -1,8 +1,8 @@
-//! JSON in which an object is what a struct is read from, and nothing else is.
+//! JSON in which an object is what a struct is read from, and nothing else is; and errors in its words.
 //!
 //! What serde derives for a struct takes an array as well, field by field in the order of the source: `[1,2]` would be a retention of one
 //! millisecond and two bytes. No document says so, and whoever adds a field in the middle changes what it means. Everything else is as
-//! `serde_json` has it.
+//! `serde_json` has it, but for what errors call things: who sent JSON knows of arrays and objects, not of our types' names.
 
 use std::fmt;
 
@@ -29,9 +29,52 @@ pub fn from_str<'de, T: Deserialize<'de>>(json: &'de str) -> serde_json::Result<
 fn whole<'de, R: serde_json::de::Read<'de>, T: Deserialize<'de>>(
     mut deserializer: serde_json::Deserializer<R>,
 ) -> serde_json::Result<T> {
-    let value = T::deserialize(Objects(&mut deserializer))?;
+    let value = T::deserialize(Objects(&mut deserializer)).map_err(in_words_of_json)?;
     deserializer.end()?;
     Ok(value)
+}
+
+/// What is wrong, named as JSON names it. Line and column stay: the library finds them at the end of the text again.
+pub(crate) fn in_words_of_json(error: serde_json::Error) -> serde_json::Error {
+    let text = error.to_string();
+    let renamed = BEGINNINGS.iter().find_map(|(of_serde, of_json)| {
+        text.strip_prefix(of_serde).map(|rest| format!("{of_json}{}", with_expected(rest)))
+    });
+    renamed.map_or(error, serde::de::Error::custom)
+}
+
+/// How an error begins, and how it should; the first that fits.
+const BEGINNINGS: [(&str, &str); 5] = [
+    ("invalid type: sequence, ", "invalid type: array, "),
+    ("invalid type: map, ", "invalid type: object, "),
+    ("invalid type: ", "invalid type: "),
+    ("invalid value: ", "invalid value: "),
+    ("unknown variant ", "unknown value "),
+];
+
+/// The text with what is expected renamed. That stands at the end, before the place: what was sent may say anything.
+fn with_expected(text: &str) -> String {
+    const BEFORE: &str = "expected ";
+    let Some(at) = text.rfind(BEFORE).map(|at| at + BEFORE.len()) else { return text.to_owned() };
+    let end = text[at..].find(" at line ").map_or(text.len(), |len| at + len);
+    format!("{}{}{}", &text[..at], expected(&text[at..end]), &text[end..])
+}
+
+/// What is expected, named as JSON names it.
+fn expected(of_serde: &str) -> &str {
+    match of_serde {
+        "a map" => "an object",
+        "a sequence" => "an array",
+        "u8" => "a whole number up to 255",
+        "u16" => "a whole number up to 65535",
+        "u32" => "a whole number up to 4294967295",
+        "u64" | "usize" => "a whole number, 0 or more",
+        "i64" => "a whole number",
+        "f64" => "a number",
+        named if named.starts_with("struct ") => "an object",
+        named if named.starts_with("enum ") => "a text",
+        _ => of_serde,
+    }
 }
 
 /// A deserializer whose structs are objects; around a seed, a visitor or an access, what makes all that is below it one.
@@ -251,6 +294,13 @@ mod tests {
         b: u64,
     }
 
+    #[derive(Debug, PartialEq, Eq, serde::Deserialize)]
+    #[serde(rename_all = "snake_case")]
+    enum Mode {
+        Queue,
+        Stream,
+    }
+
     #[derive(Debug, serde::Deserialize)]
     #[serde(deny_unknown_fields)]
     struct Outer<'a> {
@@ -263,6 +313,8 @@ mod tests {
         named: BTreeMap<String, Inner>,
         #[serde(default)]
         pair: (u64, u64),
+        #[serde(default)]
+        mode: Option<Mode>,
         #[serde(borrow, default)]
         raw: Option<&'a RawValue>,
         #[serde(borrow, default)]
@@ -272,13 +324,14 @@ mod tests {
     #[test]
     fn what_is_no_struct_is_read_as_ever_digit_for_digit() {
         let json = r#"{"inner":{"a":null,"b":2},"option":{"a":1},"many":[{},{"b":7}],"named":{"x":{"b":3}},
-            "pair":[1,2],"raw":[1.10, {"n":9007199254740993}],"text":"t"}"#;
+            "pair":[1,2],"mode":"stream","raw":[1.10, {"n":9007199254740993}],"text":"t"}"#;
         let read: Outer<'_> = from_str(json).unwrap();
         assert_eq!(read.inner, Inner { a: None, b: 2 });
         assert_eq!(read.option, Some(Inner { a: Some(1), b: 0 }));
         assert_eq!(read.many, [Inner::default(), Inner { a: None, b: 7 }]);
         assert_eq!(read.named["x"], Inner { a: None, b: 3 });
         assert_eq!((read.pair, read.text.as_deref()), ((1, 2), Some("t")));
+        assert_eq!(read.mode, Some(Mode::Stream));
         assert_eq!(read.raw.unwrap().get(), r#"[1.10, {"n":9007199254740993}]"#);
         assert!(from_str::<Inner>("{} {}").is_err(), "nothing may follow");
     }
@@ -295,8 +348,38 @@ mod tests {
             r#"{"inner":{},"named":{"x":[1,2]}}"#,
         ] {
             let error = from_str::<Outer<'_>>(json).unwrap_err().to_string();
-            assert!(error.starts_with("invalid type: sequence, expected struct "), "{json}: {error}");
+            assert!(
+                error.starts_with("invalid type: array, expected an object at line 1"),
+                "{json}: {error}"
+            );
             assert!(from_slice::<Outer<'_>>(json.as_bytes()).is_err());
+        }
+    }
+
+    #[test]
+    fn errors_are_in_the_words_of_json() {
+        for (json, expected) in [
+            ("7", "invalid type: integer `7`, expected an object at line 1 column 1"),
+            (r#"{"inner":"x"}"#, "invalid type: string \"x\", expected an object at line 1 column 12"),
+            (
+                r#"{"inner":{"b":{}}}"#,
+                "invalid type: object, expected a whole number, 0 or more at line 1 column 14",
+            ),
+            (
+                r#"{"inner":{"b":-1}}"#,
+                "invalid value: integer `-1`, expected a whole number, 0 or more at line 1 column 16",
+            ),
+            (r#"{"inner":{},"many":{}}"#, "invalid type: object, expected an array at line 1 column 19"),
+            (r#"{"inner":{},"named":[]}"#, "invalid type: array, expected an object at line 1 column 20"),
+            (
+                r#"{"inner":{},"mode":"x"}"#,
+                "unknown value `x`, expected `queue` or `stream` at line 1 column 22",
+            ),
+            ("{\"inner\":\n{\"c\":1}}", "unknown field `c`, expected `a` or `b` at line 2 column 4"),
+        ] {
+            let error = from_str::<Outer<'_>>(json).unwrap_err();
+            assert_eq!(error.to_string(), expected, "{json}");
+            assert!(error.is_data() && error.line() > 0, "{json}");
         }
         let error = from_str::<Outer<'_>>(r#"{"inner":{"c":1}}"#).unwrap_err().to_string();
         assert!(error.starts_with("unknown field `c`"), "{error}");

@@ -223,7 +223,8 @@ fn read<T: DeserializeOwned>(frame: FrameType, fields: &str, head: Head) -> Resu
     }
     let mut deserializer = serde_json::Deserializer::from_str(fields);
     let visitor = BodyVisitor(std::marker::PhantomData);
-    let body = deserializer.deserialize_map(visitor).map_err(refused)?;
+    let in_words = |error| refused(objects::in_words_of_json(error));
+    let body = deserializer.deserialize_map(visitor).map_err(in_words)?;
     deserializer.end().map_err(refused)?;
     Ok(body)
 }

@@ -410,7 +410,7 @@ fn unknown_missing_and_repeated_fields_are_refused_by_name() {
         (r#"{"t":"limit","ch":2,"msgs":-1,"bytes":1}"#, "invalid value"),
         (r#"{"t":"sub","ch":2,"topic":"a","limit":{"msgs":1,"bytes":1,"x":0}}"#, "unknown field `x`"),
         (r#"{"t":"sub","ch":2,"topic":"a","from":"soon","limit":{"msgs":1,"bytes":1}}"#, "expected earliest"),
-        (r#"{"t":"open","ch":2,"topic":"a","confirm":["fast"]}"#, "unknown variant `fast`"),
+        (r#"{"t":"open","ch":2,"topic":"a","confirm":["fast"]}"#, "unknown value `fast`"),
         (r#"{"t":"pub","ch":2,"seq":1,"data":1,"h":{"a":"1","a":"2"}}"#, "duplicate field `a`"),
         (r#"{"t":"ack","ch":2,"n":[[9,8]]}"#, "range [9,8] ends before it starts"),
         (r#"{"t":"ack","ch":2,"n":[[9,9,9]]}"#, "invalid length 3"),

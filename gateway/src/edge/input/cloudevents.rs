@@ -10,6 +10,7 @@ use serde_json::value::RawValue;
 use weir_protocol::batch::HeadersBuilder;
 use weir_protocol::error::ErrorCode;
 use weir_protocol::limits::HTTP_BATCH_RECORDS_MAX;
+use weir_protocol::objects;
 
 use super::essence;
 use crate::api::{Problem, unique};
@@ -27,14 +28,14 @@ pub(super) fn event(
     body: &Bytes,
     (headers, key): (HeadersBuilder, Option<Bytes>),
 ) -> Result<NewRecord, Problem> {
-    let event: Attributes<'_> = serde_json::from_slice(body).map_err(|error| malformed(&error))?;
+    let event: Attributes<'_> = objects::from_slice(body).map_err(|error| malformed(&error))?;
     let stored = record(body, event.0, headers).map_err(|why| Problem::new(ErrorCode::Malformed, why))?;
     Ok(NewRecord { key: key.or(stored.key), ..stored })
 }
 
 /// An array of events; `headers` are stored with each.
 pub(super) fn batch(body: &Bytes, headers: impl Fn() -> HeadersBuilder) -> Result<Vec<NewRecord>, Problem> {
-    let events: Vec<Attributes<'_>> = serde_json::from_slice(body).map_err(|error| malformed(&error))?;
+    let events: Vec<Attributes<'_>> = objects::from_slice(body).map_err(|error| malformed(&error))?;
     if events.len() > HTTP_BATCH_RECORDS_MAX as usize {
         let limit = u64::from(HTTP_BATCH_RECORDS_MAX);
         return Err(Problem::new(ErrorCode::TooLarge, format!("more than {limit} events")).with_limit(limit));
