@@ -781,7 +781,7 @@ export interface components {
         /** @description What became of one message of a batch. */
         BatchResult: {
             /**
-             * Format: int32
+             * Format: int64
              * @description Partition.
              */
             partition: number;
@@ -829,7 +829,7 @@ export interface components {
         /** @description How things stand. Only what belongs to the code is present. */
         Current: {
             /**
-             * Format: int32
+             * Format: int64
              * @description Partition that the positions below are of.
              * @default null
              */
@@ -870,7 +870,7 @@ export interface components {
              */
             last_seq: number;
             /**
-             * Format: int32
+             * Format: int64
              * @description The producer's current epoch (`stale_epoch`).
              * @default null
              */
@@ -882,13 +882,13 @@ export interface components {
              */
             incarnation: number;
             /**
-             * Format: int32
+             * Format: int64
              * @description Current version of the configuration (`version_mismatch`).
              * @default null
              */
             config_version: number;
             /**
-             * Format: int32
+             * Format: int64
              * @description Delivery that took a lost lease's place, its number among those of the message (`lease_lost`).
              * @default null
              */
@@ -910,7 +910,7 @@ export interface components {
             /** @description What happened. */
             why: string;
             /**
-             * Format: int32
+             * Format: int64
              * @description The partition.
              */
             partition: number;
@@ -949,6 +949,15 @@ export interface components {
              */
             window_ms: number;
         };
+        /** @description How long idempotency keys are remembered. */
+        DedupeSettings: {
+            /**
+             * Format: int64
+             * @description Milliseconds. 600,000 by default.
+             * @default 600000
+             */
+            window_ms: number | null;
+        };
         /** @description A message that was leased. */
         Delivery: components["schemas"]["Record"] & {
             /**
@@ -964,7 +973,7 @@ export interface components {
              */
             fence: number;
             /**
-             * Format: int32
+             * Format: int64
              * @description Deliveries of this message so far, this one included.
              */
             attempt: number;
@@ -1111,7 +1120,7 @@ export interface components {
             /** @description Its topic, of a subscription to several. */
             topic?: string;
             /**
-             * Format: int32
+             * Format: int64
              * @description Partition.
              */
             partition: number;
@@ -1121,7 +1130,7 @@ export interface components {
              */
             offset: number;
             /**
-             * Format: int32
+             * Format: int64
              * @description Deliveries so far.
              */
             attempts: number;
@@ -1170,7 +1179,7 @@ export interface components {
              */
             batch_bytes: number;
             /**
-             * Format: int32
+             * Format: int64
              * @description Most messages of a batch.
              */
             batch_records: number;
@@ -1185,7 +1194,7 @@ export interface components {
              */
             key_bytes: number;
             /**
-             * Format: int32
+             * Format: int64
              * @description Most user headers of a message.
              */
             headers: number;
@@ -1200,7 +1209,7 @@ export interface components {
              */
             client_id_bytes: number;
             /**
-             * Format: int32
+             * Format: int64
              * @description Most messages of one read.
              */
             read_records: number;
@@ -1220,12 +1229,12 @@ export interface components {
              */
             delay_ms: number;
             /**
-             * Format: int32
+             * Format: int64
              * @description Most topics of one event stream.
              */
             sse_topics: number;
             /**
-             * Format: int32
+             * Format: int64
              * @description Most channels of one WebSocket.
              */
             ws_channels: number;
@@ -1235,7 +1244,7 @@ export interface components {
              */
             ws_message_bytes: number;
             /**
-             * Format: int32
+             * Format: int64
              * @description Most partitions of a topic.
              */
             partitions: number;
@@ -1255,7 +1264,7 @@ export interface components {
              */
             confirm_deadline_ms: number;
             /**
-             * Format: int32
+             * Format: int64
              * @description Most header fields of one request.
              */
             request_headers: number;
@@ -1285,7 +1294,7 @@ export interface components {
              */
             lease_ms: number;
             /**
-             * Format: int32
+             * Format: int64
              * @description Most messages of one pull.
              */
             pull_records: number;
@@ -1295,7 +1304,7 @@ export interface components {
              */
             pull_bytes: number;
             /**
-             * Format: int32
+             * Format: int64
              * @description Most leases of one settle.
              */
             settle_leases: number;
@@ -1305,7 +1314,7 @@ export interface components {
              */
             settle_bytes: number;
             /**
-             * Format: int32
+             * Format: int64
              * @description Most messages that one settle publishes.
              */
             settle_outputs: number;
@@ -1330,27 +1339,27 @@ export interface components {
              */
             holder_bytes: number;
             /**
-             * Format: int32
+             * Format: int64
              * @description Most messages that a subscription may have leased at once.
              */
             unacked: number;
             /**
-             * Format: int32
+             * Format: int64
              * @description Most delays of a subscription's `backoff_ms`.
              */
             backoff_steps: number;
             /**
-             * Format: int32
+             * Format: int64
              * @description Most topics that a subscription names.
              */
             subscription_topics: number;
             /**
-             * Format: int32
+             * Format: int64
              * @description Most partitions of the topics that a subscription names; of one with a pattern, in each shard.
              */
             subscription_partitions: number;
             /**
-             * Format: int32
+             * Format: int64
              * @description Most subscriptions with a pattern in one namespace, of those at home in one shard.
              */
             subscription_patterns: number;
@@ -1360,12 +1369,12 @@ export interface components {
              */
             filter_bytes: number;
             /**
-             * Format: int32
+             * Format: int64
              * @description Most levels of parentheses and `not` in a filter.
              */
             filter_depth: number;
             /**
-             * Format: int32
+             * Format: int64
              * @description Most messages that one redrive takes.
              */
             redrive_records: number;
@@ -1389,7 +1398,7 @@ export interface components {
             /** @description Browser origins that may use it, exact (`https://app.example`). */
             cors_origins: string[];
             /**
-             * Format: int32
+             * Format: int64
              * @description From 1, raised by every change. Also in the `ETag`.
              */
             version: number;
@@ -1425,6 +1434,20 @@ export interface components {
             /**
              * @description Browser origins that may use it, as browsers send them.
              * @default null
+             */
+            cors_origins: string[] | null;
+        };
+        /** @description What an administrator sets. Fields that are left out take their default. */
+        NamespaceSettings: {
+            /**
+             * @description Publishing to a topic that does not exist creates it with the defaults.
+             * @default false
+             */
+            auto_create: boolean | null;
+            /**
+             * @description Browser origins that may use it, as browsers send them: `https://app.example`, `http://10.0.0.7:8080`. There is no
+             *     wildcard.
+             * @default []
              */
             cors_origins: string[] | null;
         };
@@ -1476,7 +1499,7 @@ export interface components {
         /** @description A partition. Its records are `[start, end)`. */
         Partition: {
             /**
-             * Format: int32
+             * Format: int64
              * @description Its number, from 0.
              */
             partition: number;
@@ -1496,7 +1519,7 @@ export interface components {
              */
             bytes?: number | null;
             /**
-             * Format: int32
+             * Format: int64
              * @description The shard that holds it.
              */
             shard: number;
@@ -1559,7 +1582,7 @@ export interface components {
             /** @description One line for people, the same for every occurrence of the code. */
             title: string;
             /**
-             * Format: int32
+             * Format: int64
              * @description The HTTP status.
              */
             status: number;
@@ -1621,12 +1644,12 @@ export interface components {
         /** @description A producer as one partition knows it. */
         ProducerPartition: {
             /**
-             * Format: int32
+             * Format: int64
              * @description Partition.
              */
             partition: number;
             /**
-             * Format: int32
+             * Format: int64
              * @description Its epoch.
              */
             epoch: number;
@@ -1644,7 +1667,7 @@ export interface components {
         /** @description A published message. */
         Published: {
             /**
-             * Format: int32
+             * Format: int64
              * @description Partition.
              */
             partition: number;
@@ -1675,7 +1698,7 @@ export interface components {
             /** @description Its topic. */
             topic: string;
             /**
-             * Format: int32
+             * Format: int64
              * @description Its partition.
              */
             partition: number;
@@ -1828,7 +1851,7 @@ export interface components {
             /** @description Its topic, of a subscription to several. */
             topic?: string;
             /**
-             * Format: int32
+             * Format: int64
              * @description The partition.
              */
             partition: number;
@@ -1880,7 +1903,7 @@ export interface components {
             /** @description The receipt. */
             receipt: string;
             /**
-             * Format: int32
+             * Format: int64
              * @description Partition.
              */
             partition: number;
@@ -1906,7 +1929,7 @@ export interface components {
             /** @description Its topic, where a subscription consumes several. */
             topic?: string;
             /**
-             * Format: int32
+             * Format: int64
              * @description Partition.
              */
             partition: number;
@@ -1970,7 +1993,7 @@ export interface components {
              */
             ids: string[];
             /**
-             * Format: int32
+             * Format: int64
              * @description At most this many; 100 by default.
              * @default null
              */
@@ -1981,13 +2004,13 @@ export interface components {
              */
             filter: string | null;
             /**
-             * Format: int32
+             * Format: int64
              * @description At most this many a second. What does not fit into 20 seconds is left for the next request.
              * @default null
              */
             rate: number | null;
             /**
-             * Format: int32
+             * Format: int64
              * @description Stop when this many of one partition are dead again; 10 by default, 0 never.
              * @default null
              */
@@ -2087,7 +2110,33 @@ export interface components {
              * @description Also the oldest batches that every subscription has settled. A topic without subscriptions keeps its messages.
              * @default null
              */
-            until_settled: boolean;
+            until_settled: boolean | null;
+        };
+        /** @description What is removed. Absent limits mean unlimited. */
+        RetentionSettings: {
+            /**
+             * Format: int64
+             * @description Records older than this many milliseconds.
+             * @default null
+             */
+            age_ms: number | null;
+            /**
+             * Format: int64
+             * @description Per partition: the oldest records beyond this many encoded bytes.
+             * @default null
+             */
+            bytes: number | null;
+            /**
+             * Format: int64
+             * @description Per partition: the oldest records beyond this many.
+             * @default null
+             */
+            records: number | null;
+            /**
+             * @description Also the oldest batches that every subscription has settled. A topic without subscriptions keeps its messages.
+             * @default false
+             */
+            until_settled: boolean | null;
         };
         /**
          * @description Moves a subscription.
@@ -2099,9 +2148,8 @@ export interface components {
             /**
              * @description `earliest`, `latest`, `ts:` and RFC 3339 or milliseconds, or, if there is one partition in all, an offset.
              *     Or `undo`, with `undo`.
-             * @default null
              */
-            to: string;
+            to: string | number;
             /**
              * @description With `"to": "undo"`: the `undo` of the answer to the seek or purge that is to be undone.
              * @default null
@@ -2150,7 +2198,7 @@ export interface components {
             /** @description Its topic, of a subscription to several. */
             topic?: string;
             /**
-             * Format: int32
+             * Format: int64
              * @description The partition.
              */
             partition: number;
@@ -2308,7 +2356,7 @@ export interface components {
              */
             id: number;
             /**
-             * Format: int32
+             * Format: int64
              * @description Version of the configuration, from 1. Also in the `ETag`.
              */
             version: number;
@@ -2373,14 +2421,14 @@ export interface components {
              */
             topics: string[];
             /**
-             * Format: int32
+             * Format: int64
              * @description How long a message is leased unless a pull says otherwise, milliseconds. Of a stream: how long a consumer that
              *     pulls may be silent before another takes its place.
              * @default 30000
              */
             lease_ms: number;
             /**
-             * Format: int32
+             * Format: int64
              * @description Deliveries of a message after which it is a dead letter; 0: no limit.
              * @default 16
              */
@@ -2407,7 +2455,7 @@ export interface components {
              */
             start: string;
             /**
-             * Format: int32
+             * Format: int64
              * @description Most messages of one topic leased at once, all its partitions together.
              * @default 10000
              */
@@ -2444,7 +2492,7 @@ export interface components {
             /** @description Its topic. */
             topic: string;
             /**
-             * Format: int32
+             * Format: int64
              * @description The partition's number, from 0.
              */
             partition: number;
@@ -2506,7 +2554,7 @@ export interface components {
             /** @description Of a stream, who reads it now: its `holder`. */
             reader?: string | null;
             /**
-             * Format: int32
+             * Format: int64
              * @description The shard that holds it.
              */
             shard: number;
@@ -2588,6 +2636,90 @@ export interface components {
              */
             fair_by: string | null;
         };
+        /**
+         * @description What an application sets. Fields that are left out take their default.
+         * @example {
+         *       "backoff_ms": [
+         *         1000,
+         *         5000,
+         *         30000
+         *       ],
+         *       "dlq": "orders.dlq",
+         *       "lease_ms": 30000,
+         *       "max_attempts": 8,
+         *       "max_unacked": 10000,
+         *       "mode": "queue",
+         *       "start": "earliest",
+         *       "topics": [
+         *         "orders"
+         *       ]
+         *     }
+         */
+        SubscriptionSettings: {
+            /** @default queue */
+            mode: null | components["schemas"]["Mode"];
+            /**
+             * @description The topics, in the subscription's namespace; or one pattern, a prefix and `*`: every topic whose name begins so,
+             *     now and later. Cannot be changed later.
+             */
+            topics: string[];
+            /**
+             * Format: int64
+             * @description How long a message is leased unless a pull says otherwise, milliseconds. Of a stream: how long a consumer that
+             *     pulls may be silent before another takes its place.
+             * @default 30000
+             */
+            lease_ms: number | null;
+            /**
+             * Format: int64
+             * @description Deliveries of a message after which it is a dead letter; 0: no limit.
+             * @default 16
+             */
+            max_attempts: number | null;
+            /**
+             * @description Milliseconds before delivery 2, 3, …; the last one repeats. Empty: at once.
+             * @default [
+             *       1000,
+             *       5000,
+             *       30000
+             *     ]
+             */
+            backoff_ms: number[] | null;
+            /** @description Topic that dead letters go to, in the subscription's namespace; `null`: they are settled and counted. */
+            dlq?: string | null;
+            /** @default none */
+            order: null | components["schemas"]["Order"];
+            /**
+             * @description Where it starts, in every partition: `earliest`, `latest`, or `ts:` and RFC 3339 or milliseconds; of a stream also
+             *     an offset, or `tail:` and a number of messages. In a topic that
+             *     is created later and matches a pattern it starts at the beginning. Cannot be changed later; `:seek` moves a
+             *     subscription.
+             * @default earliest
+             */
+            start: string | null;
+            /**
+             * Format: int64
+             * @description Most messages of one topic leased at once, all its partitions together.
+             * @default 10000
+             */
+            max_unacked: number | null;
+            /**
+             * @description No message is leased.
+             * @default false
+             */
+            paused: boolean | null;
+            /**
+             * @description Only messages that this expression over headers, `key` and `content_type` matches are leased; the others are
+             *     settled without being delivered. `null`: all.
+             * @example header.region == 'eu*' and not header.test == '1'
+             */
+            filter?: string | null;
+            /**
+             * @description Messages that differ in this header (or in `key`, `content_type`) take turns; `null`: about in the order of offsets.
+             * @example header.tenant
+             */
+            fair_by?: string | null;
+        };
         /** @description Sums over the partitions that can be reached. */
         SubscriptionTotals: {
             /**
@@ -2634,7 +2766,7 @@ export interface components {
         /** @description The delivery that took a lost lease's place. */
         Takeover: {
             /**
-             * Format: int32
+             * Format: int64
              * @description Its number among the deliveries of the message.
              */
             attempt: number;
@@ -2656,7 +2788,7 @@ export interface components {
              */
             incarnation: number;
             /**
-             * Format: int32
+             * Format: int64
              * @description Version of the configuration, from 1. Also in the `ETag`.
              */
             version: number;
@@ -2677,7 +2809,7 @@ export interface components {
         /** @description What an administrator sets. Fields that are left out take their default. */
         TopicConfig: {
             /**
-             * Format: int32
+             * Format: int64
              * @description Number of partitions, 1 to 1024. Cannot be changed later.
              * @default 1
              */
@@ -2735,7 +2867,7 @@ export interface components {
         /** @description Changes to a configuration. Fields that are left out stay; `null` removes a limit. */
         TopicPatch: {
             /**
-             * Format: int32
+             * Format: int64
              * @description Must be what it is: growing is not supported yet.
              * @default null
              */
@@ -2756,7 +2888,7 @@ export interface components {
             /** @default null */
             min_confirm: null | components["schemas"]["Level"];
             /** @default null */
-            dedupe: null | components["schemas"]["Dedupe"];
+            dedupe: null | components["schemas"]["DedupeSettings"];
             /**
              * Format: int64
              * @description Time to live of messages that name none, in milliseconds, for queue subscriptions.
@@ -2766,6 +2898,57 @@ export interface components {
             /**
              * @description No more records are accepted.
              * @default null
+             */
+            closed: boolean | null;
+        };
+        /** @description What an administrator sets. Fields that are left out take their default. */
+        TopicSettings: {
+            /**
+             * Format: int64
+             * @description Number of partitions, 1 to 1024. Cannot be changed later.
+             * @default 1
+             */
+            partitions: number | null;
+            /**
+             * @description Content type of messages whose publisher names none. JSON values keep `application/json` unless this is a JSON
+             *     or `text/*` type; record batches that a client built are stored as they are.
+             * @default null
+             * @example application/json
+             */
+            content_type: string | null;
+            /**
+             * @default {
+             *       "age_ms": null,
+             *       "bytes": null,
+             *       "records": null,
+             *       "until_settled": false
+             *     }
+             */
+            retention: null | components["schemas"]["RetentionSettings"];
+            /** @default none */
+            compaction: null | components["schemas"]["Compaction"];
+            /** @default quorum */
+            default_confirm: null | components["schemas"]["Level"];
+            /** @default quorum */
+            deliver_from: null | components["schemas"]["Level"];
+            /** @default none */
+            min_confirm: null | components["schemas"]["Level"];
+            /**
+             * @default {
+             *       "window_ms": 600000
+             *     }
+             */
+            dedupe: null | components["schemas"]["DedupeSettings"];
+            /**
+             * Format: int64
+             * @description Time to live of messages that name none, in milliseconds: queue subscriptions do not deliver a message that is
+             *     older. Readers are shown it as long as it is retained.
+             * @default null
+             */
+            ttl_ms: number | null;
+            /**
+             * @description No more records are accepted.
+             * @default false
              */
             closed: boolean | null;
         };
@@ -2819,7 +3002,7 @@ export interface components {
          */
         Trim: {
             /**
-             * Format: int32
+             * Format: int64
              * @description Only this partition; all by default.
              * @default null
              */
@@ -2827,9 +3010,8 @@ export interface components {
             /**
              * @description The first message that stays: an offset, which belongs to one partition, `ts:` and RFC 3339 or milliseconds, or `end`,
              *     which leaves none.
-             * @default null
              */
-            before: string;
+            before: string | number;
         };
         /**
          * @description What a trim did, or would do.
@@ -2866,7 +3048,7 @@ export interface components {
         /** @description What a trim did to one partition. */
         TrimmedPartition: {
             /**
-             * Format: int32
+             * Format: int64
              * @description The partition.
              */
             partition: number;
@@ -3137,7 +3319,7 @@ export interface operations {
         };
         requestBody?: {
             content: {
-                "application/json": components["schemas"]["NamespaceConfig"];
+                "application/json": components["schemas"]["NamespaceSettings"];
             };
         };
         responses: {
@@ -3403,7 +3585,7 @@ export interface operations {
         };
         requestBody: {
             content: {
-                "application/json": components["schemas"]["SubscriptionConfig"];
+                "application/json": components["schemas"]["SubscriptionSettings"];
             };
         };
         responses: {
@@ -4157,7 +4339,7 @@ export interface operations {
         };
         requestBody?: {
             content: {
-                "application/json": components["schemas"]["TopicConfig"];
+                "application/json": components["schemas"]["TopicSettings"];
             };
         };
         responses: {

@@ -124,6 +124,7 @@ pub struct BatchLine<'a> {
     pub deliver_at: Option<String>,
     /// Time to live for queue subscriptions, in milliseconds.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(minimum = 1)]
     pub ttl_ms: Option<u64>,
     /// W3C trace context; the request's by default.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -7,10 +7,12 @@
 //!   storage                             where messages are, and what keeping them costs
 //!   problem                             the one error body, RFC 9457
 //!   operations                          every operation as data: path, grant, parameters, answers
+//!   forms                               what texts in requests look like
 //!   openapi                             the OpenAPI 3.1 document of all that
 //! ```
 
 mod fork;
+pub mod forms;
 mod limits;
 mod message;
 mod namespace;

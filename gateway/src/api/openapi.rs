@@ -5,12 +5,16 @@ use std::collections::{BTreeMap, BTreeSet};
 use utoipa::ToSchema;
 use utoipa::openapi::path::{OperationBuilder, Parameter, ParameterBuilder, ParameterIn, PathsBuilder};
 use utoipa::openapi::request_body::{RequestBody, RequestBodyBuilder};
-use utoipa::openapi::schema::{ArrayBuilder, KnownFormat, ObjectBuilder, SchemaFormat, Type};
+use utoipa::openapi::schema::{
+    AdditionalProperties, ArrayBuilder, ArrayItems, KnownFormat, Object, ObjectBuilder, OneOfBuilder,
+    SchemaFormat, SchemaType, Type,
+};
 use utoipa::openapi::{
     Components, ComponentsBuilder, ContentBuilder, HeaderBuilder, HttpMethod, InfoBuilder, LicenseBuilder,
     OpenApi, OpenApiBuilder, PathItem, Ref, RefOr, Required, ResponseBuilder, Schema,
 };
 
+use super::forms::{self, Form};
 use super::operations::{Answer, Body, Content, Kind, OPERATIONS, Operation, Param, Verb};
 use super::{
     BatchLine, BatchPublished, Explained, ForkSubscription, LeasePage, NamespaceConfig, NamespacePage,
@@ -98,9 +102,9 @@ pub(crate) fn path_params(path: &'static str) -> impl Iterator<Item = &'static s
 
 fn path_param(name: &'static str) -> Parameter {
     let (about, schema) = match name {
-        "ns" => ("Namespace.", name_schema()),
-        "topic" => ("Topic.", name_schema()),
-        "subscription" => ("Subscription.", name_schema()),
+        "ns" => ("Namespace.", kind_schema(Kind::Form(&forms::NAME))),
+        "topic" => ("Topic.", kind_schema(Kind::Form(&forms::NAME))),
+        "subscription" => ("Subscription.", kind_schema(Kind::Form(&forms::NAME))),
         "partition" => {
             ("Partition, from 0.", kind_schema(Kind::Integer { min: 0, max: u64::from(u32::MAX) }))
         }
@@ -108,7 +112,7 @@ fn path_param(name: &'static str) -> Parameter {
             ("Offset.", kind_schema(Kind::Integer { min: 0, max: weir_protocol::limits::INTEGER_MAX }))
         }
         "receipt" => ("`Confirm-Receipt` of a publish.", kind_schema(Kind::Text)),
-        "producer" => ("`Producer-Id`.", kind_schema(Kind::Text)),
+        "producer" => ("`Producer-Id`.", kind_schema(Kind::Form(&forms::PRODUCER))),
         other => unreachable!("the path parameter {other} has no description"),
     };
     ParameterBuilder::new()
@@ -130,16 +134,6 @@ fn parameter(param: &Param, place: ParameterIn) -> Parameter {
         .build()
 }
 
-fn name_schema() -> Schema {
-    ObjectBuilder::new()
-        .schema_type(Type::String)
-        .pattern(Some("^[A-Za-z0-9._~-]{1,255}$"))
-        .min_length(Some(1))
-        .max_length(Some(255))
-        .build()
-        .into()
-}
-
 fn kind_schema(kind: Kind) -> Schema {
     match kind {
         Kind::Text => ObjectBuilder::new().schema_type(Type::String).build().into(),
@@ -156,10 +150,20 @@ fn kind_schema(kind: Kind) -> Schema {
             .enum_values(Some(values.iter().copied()))
             .build()
             .into(),
-        Kind::Texts => {
-            ArrayBuilder::new().items(ObjectBuilder::new().schema_type(Type::String)).build().into()
-        }
+        Kind::Form(form) => text_schema(form).into(),
+        Kind::Forms(form) => ArrayBuilder::new().items(text_schema(form)).build().into(),
     }
+}
+
+fn text_schema(form: &Form) -> Object {
+    let mut text = ObjectBuilder::new().schema_type(Type::String).build();
+    say(form, &mut text);
+    text
+}
+
+fn say(form: &Form, text: &mut Object) {
+    text.pattern = form.pattern.map(str::to_owned);
+    (text.min_length, text.max_length) = (form.min, form.max);
 }
 
 fn json_integer(value: u64) -> i64 {
@@ -235,8 +239,131 @@ fn components() -> Components {
     collect::<Redrive>(&mut found);
     collect::<Redriven>(&mut found);
     // In name order: the document must not depend on the order above.
-    let found: BTreeMap<_, _> = found.into_iter().collect();
+    let mut found: BTreeMap<_, _> = found.into_iter().collect();
+    found.values_mut().for_each(widen);
+    for (name, field, form) in forms::FIELDS {
+        say_texts(form, field_of(&mut found, name, field));
+    }
+    for name in ["Namespace", "Topic", "Subscription"] {
+        accept_null(&mut found, &format!("{name}Config"), &format!("{name}Settings"));
+        let patch = format!("{name}Patch");
+        accept_null(&mut found, &patch, &patch);
+    }
+    for (name, field, form) in forms::POSITIONS {
+        let told = field_of(&mut found, name, field);
+        *told = position(form, told);
+    }
     found.into_iter().fold(ComponentsBuilder::new(), |all, (name, schema)| all.schema(name, schema)).build()
+}
+
+fn field_of<'a>(
+    found: &'a mut BTreeMap<String, RefOr<Schema>>,
+    name: &str,
+    field: &str,
+) -> &'a mut RefOr<Schema> {
+    match found.get_mut(name) {
+        Some(RefOr::T(Schema::Object(object))) => object.properties.get_mut(field),
+        _ => None,
+    }
+    .unwrap_or_else(|| unreachable!("{name} has no field {field}"))
+}
+
+/// Puts the schema `from` there as `to`, a body in which a field that is not required may be `null`, which is as if it were left out.
+/// So may be fields of the objects in it, which get schemas of such bodies themselves.
+fn accept_null(found: &mut BTreeMap<String, RefOr<Schema>>, from: &str, to: &str) {
+    let Some(RefOr::T(Schema::Object(object))) = found.get(from) else { unreachable!("{from} is no object") };
+    let mut object = object.clone();
+    let optional = object.properties.iter_mut().filter(|(name, _)| !object.required.contains(name));
+    for (_, field) in optional {
+        match field {
+            RefOr::T(Schema::Object(value)) => value.schema_type = or_null(&value.schema_type),
+            RefOr::T(Schema::Array(list)) => list.schema_type = or_null(&list.schema_type),
+            RefOr::T(Schema::OneOf(of)) => {
+                for item in &mut of.items {
+                    if let RefOr::Ref(target) = item {
+                        inner_body(found, target);
+                    }
+                }
+                let null = ObjectBuilder::new().schema_type(Type::Null).build().into();
+                if !of.items.contains(&RefOr::T(Schema::clone(&null))) {
+                    of.items.insert(0, RefOr::T(null));
+                }
+            }
+            _ => unreachable!("a field of {from} is something else"),
+        }
+    }
+    found.insert(to.to_owned(), RefOr::T(object.into()));
+}
+
+/// Lets `target` refer to a body, if it refers to an object of which there are others.
+fn inner_body(found: &mut BTreeMap<String, RefOr<Schema>>, target: &mut Ref) {
+    let Some(name) = target.ref_location.rsplit('/').next().map(str::to_owned) else { return };
+    let is_object =
+        matches!(found.get(&name), Some(RefOr::T(Schema::Object(it))) if !it.properties.is_empty());
+    if !is_object || name.ends_with("Patch") {
+        return;
+    }
+    let body = format!("{name}Settings");
+    if !found.contains_key(&body) {
+        accept_null(found, &name, &body);
+    }
+    target.ref_location = Ref::from_schema_name(&body).ref_location;
+}
+
+fn or_null(told: &SchemaType) -> SchemaType {
+    match told {
+        SchemaType::Type(one) => SchemaType::Array(vec![one.clone(), Type::Null]),
+        several => several.clone(),
+    }
+}
+
+/// What the text looks like, or each text of a list.
+fn say_texts(form: &Form, told: &mut RefOr<Schema>) {
+    match told {
+        RefOr::T(Schema::Object(text)) => say(form, text),
+        RefOr::T(Schema::Array(list)) => match &mut list.items {
+            ArrayItems::RefOrSchema(items) => say_texts(form, items),
+            ArrayItems::False => unreachable!("a list without items"),
+        },
+        _ => unreachable!("neither a text nor a list"),
+    }
+}
+
+/// A text, or the number of an offset.
+fn position(form: &Form, told: &RefOr<Schema>) -> RefOr<Schema> {
+    let RefOr::T(Schema::Object(told)) = told else { unreachable!("a position is declared as a text") };
+    let offset = ObjectBuilder::new()
+        .schema_type(Type::Integer)
+        .format(Some(SchemaFormat::KnownFormat(KnownFormat::Int64)))
+        .minimum(Some(0));
+    let either = OneOfBuilder::new().description(told.description.clone());
+    RefOr::T(either.item(text_schema(form)).item(offset).build().into())
+}
+
+/// Says what is true of `u32`, which is described as an `int32`: half of its numbers are not one.
+fn widen(schema: &mut RefOr<Schema>) {
+    let RefOr::T(schema) = schema else { return };
+    match schema {
+        Schema::Object(object) => {
+            if object.format == Some(SchemaFormat::KnownFormat(KnownFormat::Int32)) {
+                object.format = Some(SchemaFormat::KnownFormat(KnownFormat::Int64));
+                object.maximum.get_or_insert(json_integer(u32::MAX.into()).into());
+            }
+            object.properties.values_mut().for_each(widen);
+            if let Some(AdditionalProperties::RefOr(values)) = object.additional_properties.as_deref_mut() {
+                widen(values);
+            }
+        }
+        Schema::Array(list) => {
+            if let ArrayItems::RefOrSchema(items) = &mut list.items {
+                widen(items);
+            }
+        }
+        Schema::OneOf(of) => of.items.iter_mut().for_each(widen),
+        Schema::AllOf(of) => of.items.iter_mut().for_each(widen),
+        Schema::AnyOf(of) => of.items.iter_mut().for_each(widen),
+        _ => {}
+    }
 }
 
 /// A type's schema and those of all types in it.

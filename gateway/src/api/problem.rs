@@ -19,6 +19,7 @@ pub struct Problem {
     #[schema(value_type = String)]
     pub title: Cow<'static, str>,
     /// The HTTP status.
+    #[schema(minimum = 400, maximum = 599)]
     pub status: u16,
     /// The stable text to match on.
     #[schema(value_type = String, example = "topic_not_found")]

@@ -127,6 +127,7 @@ pub struct OutputMessage<'a> {
     pub deliver_at: Option<String>,
     /// Time to live for queue subscriptions, in milliseconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(minimum = 1)]
     pub ttl_ms: Option<u64>,
     /// W3C trace context.
     #[serde(default, skip_serializing_if = "Option::is_none")]

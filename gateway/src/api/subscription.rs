@@ -235,6 +235,7 @@ pub struct SubscriptionPatch {
     pub lease_ms: Option<u64>,
     /// Deliveries of a message after which it is a dead letter; 0: no limit.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(maximum = 4_294_967_295_i64)]
     pub max_attempts: Option<u64>,
     /// Milliseconds before delivery 2, 3, …; the last one repeats. Empty: at once.
     #[serde(skip_serializing_if = "Option::is_none")]

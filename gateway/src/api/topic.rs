@@ -120,6 +120,7 @@ pub enum Compaction {
 #[serde(deny_unknown_fields, default)]
 pub struct Dedupe {
     /// Milliseconds. 600,000 by default.
+    #[serde(deserialize_with = "window_or_default")]
     #[schema(minimum = 1000, default = 600_000)]
     pub window_ms: u64,
 }
@@ -250,6 +251,7 @@ pub struct TopicPage {
 pub struct TopicPatch {
     /// Must be what it is: growing is not supported yet.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(minimum = 1, maximum = 1024)]
     pub partitions: Option<u32>,
     /// Content type of records that name none.
     #[serde(skip_serializing_if = "Option::is_none", deserialize_with = "some")]
@@ -300,8 +302,12 @@ pub struct RetentionPatch {
     pub records: Option<Option<u64>>,
     /// Also the oldest batches that every subscription has settled. A topic without subscriptions keeps its messages.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(nullable = false)]
     pub until_settled: Option<bool>,
+}
+
+/// `null` is as if it were left out.
+fn window_or_default<'de, D: serde::Deserializer<'de>>(from: D) -> Result<u64, D::Error> {
+    Ok(Option::deserialize(from)?.unwrap_or(DEDUPE_WINDOW_MS_DEFAULT))
 }
 
 /// Tells `null` (`Some(None)`) from absent (`None`).

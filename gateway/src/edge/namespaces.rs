@@ -40,7 +40,8 @@ pub(super) async fn read(call: Call) -> Result<Response, Problem> {
 
 pub(super) async fn put(mut call: Call) -> Result<Response, Problem> {
     let (tenant, name) = named(&call)?;
-    let config: NamespaceConfig = call.json().await?;
+    // As a change of what nobody has said anything about: what is `null` is as if it were left out.
+    let config = call.json::<NamespacePatch>().await?.apply(NamespaceConfig::default());
     check_origins(&config.cors_origins)?;
     match if_match_namespace(&call)? {
         Some(Condition::Any) => return change(&call, None, |_| config.clone()).await,

@@ -192,7 +192,7 @@ fn query(operation: &Operation, query: &str) -> Result<Vec<(String, String)>, Pr
         let (name, value) = (decode(name)?, decode(value)?);
         let known = operation.query.iter().find(|param| param.name == name);
         let Some(param) = known else { return Err(Problem::invalid_parameter(&name, "unknown here")) };
-        if param.kind != Kind::Texts && found.iter().any(|(earlier, _)| *earlier == name) {
+        if !matches!(param.kind, Kind::Forms(_)) && found.iter().any(|(earlier, _)| *earlier == name) {
             return Err(Problem::invalid_parameter(&name, "given twice"));
         }
         check(param.name, param.kind, &value)?;
@@ -210,7 +210,7 @@ fn query(operation: &Operation, query: &str) -> Result<Vec<(String, String)>, Pr
 
 fn check(name: &str, kind: Kind, value: &str) -> Result<(), Problem> {
     let why = match kind {
-        Kind::Text | Kind::Texts => return Ok(()),
+        Kind::Text | Kind::Form(_) | Kind::Forms(_) => return Ok(()),
         Kind::Boolean if matches!(value, "true" | "false") => return Ok(()),
         Kind::Boolean => "true or false".to_owned(),
         Kind::OneOf(values) if values.contains(&value) => return Ok(()),

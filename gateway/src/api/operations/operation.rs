@@ -1,5 +1,6 @@
 //! The shape of an operation.
 
+use crate::api::forms::Form;
 use crate::auth::Op;
 
 /// One method on one path.
@@ -88,6 +89,8 @@ impl Param {
 pub enum Kind {
     /// Text.
     Text,
+    /// Text that looks like this. Who reads it refuses any other.
+    Form(&'static Form),
     /// An integer in `[min, max]`, below 2^53.
     Integer {
         /// Least.
@@ -99,8 +102,8 @@ pub enum Kind {
     Boolean,
     /// One of these.
     OneOf(&'static [&'static str]),
-    /// May be repeated.
-    Texts,
+    /// Text that looks like this, and may be repeated.
+    Forms(&'static Form),
 }
 
 /// A request body.

@@ -3,6 +3,7 @@
 use weir_protocol::limits::{DELAY_MS_MAX, INTEGER_MAX, WAIT_MS_MAX};
 
 use super::{Answer, Body, Content, Kind, Operation, Param, Target, Verb};
+use crate::api::forms;
 use crate::api::limits::CONFIRM_DEADLINE_MS_MAX;
 use crate::auth::Op;
 
@@ -20,7 +21,7 @@ const CONFIRM_DEADLINE: Param = Param::optional(
 );
 const PRODUCER_ID: Param = Param::optional(
     "Producer-Id",
-    Kind::Text,
+    Kind::Form(&forms::PRODUCER),
     "With `Producer-Epoch` and `Producer-Seq`: accept each number once.",
 );
 const PRODUCER_EPOCH: Param = Param::optional(
@@ -35,7 +36,7 @@ const PRODUCER_SEQ: Param = Param::optional(
 );
 const IDEMPOTENCY_KEY: Param = Param::optional(
     "Idempotency-Key",
-    Kind::Text,
+    Kind::Form(&forms::IDEMPOTENCY_KEY),
     "Structured-field string. The same key with the same message is answered as before; with another one it is 422.",
 );
 const MESSAGE_KEY: Param = Param::optional(

@@ -5,6 +5,7 @@ use weir_protocol::limits::{INTEGER_MAX, PARTITIONS_MAX};
 use super::subscriptions::SUBSCRIPTION;
 use super::topics::json;
 use super::{Answer, Body, Kind, Operation, Param, Verb};
+use crate::api::forms;
 use crate::api::limits::CONFIRM_DEADLINE_MS_MAX;
 use crate::auth::Op;
 
@@ -24,7 +25,7 @@ pub const PULL_MESSAGES: Operation = Operation {
             message, in order, of the partitions that nobody else reads.",
     headers: &[Param::optional(
         "Idempotency-Key",
-        Kind::Text,
+        Kind::Form(&forms::IDEMPOTENCY_KEY),
         "Structured-field string. Repeated with the same key, a pull gets the same leases while any of them is held.",
     )],
     body: Body::Optional(&[json("Pull")]),
@@ -125,7 +126,7 @@ const LISTED: &[Param] = &[
     Param::optional("cursor", Kind::Text, "`next` of the page before, instead of `partition` and `from`."),
     Param::optional(
         "topic",
-        Kind::Text,
+        Kind::Form(&forms::NAME),
         "Only this topic, of a subscription to several; with `partition`, whose partition is meant.",
     ),
 ];
@@ -163,7 +164,7 @@ pub const LIST_MESSAGES_OF_STATE: Operation = Operation {
         ),
         Param::optional(
             "as_of",
-            Kind::Text,
+            Kind::Form(&forms::MOMENT),
             "The messages that were `ready`, `delayed` or `dead` then: `ts:` and RFC 3339 or milliseconds, or the `undo` of a \
              seek or purge for right before it, where what was published since counts as ready. Of each partition the latest \
              four of them are kept, and about an hour: the first change of each minute keeps what stood before it. `as_of_ms` of the answer \
@@ -200,7 +201,7 @@ pub const EXPLAIN_MESSAGE: Operation = Operation {
         required: true,
         ..Param::optional(
             "id",
-            Kind::Text,
+            Kind::Form(&forms::MESSAGE_ID),
             "Partition and offset: `0:76531`; of several topics `orders:0:76531`.",
         )
     }],

@@ -3,6 +3,7 @@
 use weir_protocol::limits::{PARTITIONS_MAX, READ_RECORDS_MAX, WAIT_MS_MAX};
 
 use super::{Answer, Body, Content, Kind, Operation, Param, Target, Verb};
+use crate::api::forms;
 use crate::api::limits::READ_BYTES_MAX;
 use crate::auth::Op;
 
@@ -21,7 +22,7 @@ const FOLLOW_LEVEL: Param = Param::optional(
 );
 const FILTER: Param = Param::optional(
     "filter",
-    Kind::Text,
+    Kind::Form(&forms::FILTER),
     "Only messages that match, an expression over `header.<name>`, `key` and `content_type` as \
      `header.region == 'eu*' and not key == 'test'`. What does not match stays at the storage node. A page looks at no more \
      than 32,768 messages or 16 MiB, divided over the partitions read: it may be empty and yet not the end, and its \
@@ -61,7 +62,7 @@ pub const READ_MESSAGES: Operation = Operation {
     query: &[
         Param::optional(
             "from",
-            Kind::Text,
+            Kind::Form(&forms::FROM),
             "`earliest` (default), `latest`, an offset, `ts:` and RFC 3339 or milliseconds, `tail:` and a number \
              of messages, `cursor:` and an opaque cursor.",
         ),
@@ -85,7 +86,11 @@ pub const READ_MESSAGES: Operation = Operation {
             Kind::Integer { min: 0, max: PARTITIONS_MAX as u64 - 1 },
             "Only this partition; all by default.",
         ),
-        Param::optional("until", Kind::Text, "Stop before this: an offset, or `ts:` and a time."),
+        Param::optional(
+            "until",
+            Kind::Form(&forms::UNTIL),
+            "Stop before this: an offset, or `ts:` and a time.",
+        ),
         Param::optional(
             "clamp",
             Kind::Boolean,
@@ -159,10 +164,14 @@ pub const FOLLOW_EVENTS: Operation = Operation {
         Param {
             name: "topic",
             required: true,
-            kind: Kind::Texts,
+            kind: Kind::Forms(&forms::NAME),
             about: "A topic; repeat it for more, at most 100.",
         },
-        Param::optional("from", Kind::Text, "As for reading, without offsets; `latest` by default."),
+        Param::optional(
+            "from",
+            Kind::Form(&forms::FROM_OF_MANY),
+            "As for reading, without offsets; `latest` by default.",
+        ),
         Param::optional("last_event_id", Kind::Text, "The same as the header `Last-Event-ID`."),
         FILTER,
         FOLLOW_LEVEL,

@@ -51,7 +51,7 @@ pub const CREATE_SUBSCRIPTION: Operation = Operation {
             not exist is created if the namespace has `auto_create`. Errors: `topic_not_found`, `invalid_config`, \
             `invalid_name`, `unknown_field`, `not_supported`, `config_mismatch`, `version_mismatch`.",
     headers: &[IF_MATCH, IF_NONE_MATCH_STAR],
-    body: Body::Required(&[json("SubscriptionConfig")]),
+    body: Body::Required(&[json("SubscriptionSettings")]),
     answers: &[
         Answer {
             status: 201,

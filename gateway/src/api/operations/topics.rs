@@ -67,7 +67,7 @@ pub const CREATE_NAMESPACE: Operation = Operation {
     about: "Idempotent. Without `If-Match` an existing namespace with other settings is 409 `config_mismatch`; \
             with it the settings are replaced.",
     headers: &[IF_MATCH, IF_NONE_MATCH_STAR],
-    body: Body::Optional(&[json("NamespaceConfig")]),
+    body: Body::Optional(&[json("NamespaceSettings")]),
     answers: &[
         Answer { status: 201, about: "Created.", content: &[json("Namespace")], headers: &[ETAG] },
         Answer {
@@ -142,7 +142,7 @@ pub const CREATE_TOPIC: Operation = Operation {
     about: "Idempotent. Without `If-Match` an existing topic with another configuration is 409 \
             `config_mismatch`; with it the configuration is replaced.",
     headers: &[IF_MATCH, IF_NONE_MATCH_STAR],
-    body: Body::Optional(&[json("TopicConfig")]),
+    body: Body::Optional(&[json("TopicSettings")]),
     answers: &[
         Answer {
             status: 201,

@@ -1,0 +1,293 @@
+//! The product against its own document: what it says of texts, numbers and `null` is what is accepted and refused.
+#![expect(dead_code, reason = "each test uses a part of the product's client")]
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod product;
+
+use product::{Answer, Connection, Product};
+use serde_json::{Value, json};
+
+/// Texts that are accepted, and texts that are refused.
+type Texts<'a> = (&'a [&'a str], &'a [&'a str]);
+
+struct Api {
+    _dir: tempfile::TempDir,
+    _product: Product,
+    http: Connection,
+    document: Value,
+}
+
+impl Api {
+    /// A topic `t` of one partition with one message, and a subscription `s` of it.
+    fn start() -> Self {
+        let (dir, product, mut http) = product::started();
+        product::done(&mut http, "PUT /v1/topics/t", &json!({}));
+        product::done(&mut http, "PUT /v1/subscriptions/s", &json!({"topics": ["t"]}));
+        assert_eq!(http.request("POST /v1/topics/t/messages", &[], b"x").unwrap().status, 201);
+        let document = http.request("GET /openapi.json", &[], b"").unwrap().json();
+        Self { _dir: dir, _product: product, http, document }
+    }
+
+    fn send(&mut self, line: &str, headers: &[(&str, &str)], body: &Value) -> Answer {
+        let body = if body.is_null() { Vec::new() } else { body.to_string().into_bytes() };
+        self.http.request(line, headers, &body).unwrap()
+    }
+
+    fn schema(&self, pointer: &str) -> &Value {
+        let found = self.document.pointer(&format!("/components/schemas/{pointer}"));
+        found.unwrap_or_else(|| panic!("the document has no {pointer}"))
+    }
+
+    /// What the document says of a parameter.
+    fn parameter(&self, operation: &str, name: &str) -> Value {
+        let paths = self.document["paths"].as_object().unwrap().values();
+        let mut operations = paths.flat_map(|path| path.as_object().unwrap().values());
+        let operation = operations.find(|one| one["operationId"] == operation).unwrap();
+        let parameters = operation["parameters"].as_array().unwrap();
+        let schema = &parameters.iter().find(|one| one["name"] == name).unwrap()["schema"];
+        schema.get("items").unwrap_or(schema).clone()
+    }
+
+    fn field(&self, schema: &str, field: &str) -> Value {
+        let told = self.schema(&format!("{schema}/properties/{field}"));
+        told.get("items").unwrap_or(told).clone()
+    }
+
+    /// `ask` with each of `accepted` is not refused for it, and with each of `refused` is; and the document says so.
+    fn holds(
+        &mut self,
+        what: &str,
+        told: &Value,
+        (accepted, refused): Texts<'_>,
+        ask: impl Fn(&mut Self, &str) -> Answer,
+    ) {
+        assert!(["pattern", "maxLength"].iter().any(|rule| told.get(rule).is_some()), "{what}: {told}");
+        for (texts, is_accepted) in [(accepted, true), (refused, false)] {
+            for text in texts {
+                assert_eq!(matches(told, text), is_accepted, "{what}: the document on {text:?}: {told}");
+                let answer = ask(self, text);
+                let is_refused = matches!(answer.status, 400 | 409);
+                assert_eq!(!is_refused, is_accepted, "{what}: {text:?}: {}", answer.text());
+            }
+        }
+    }
+}
+
+fn matches(told: &Value, text: &str) -> bool {
+    let length = text.chars().count() as u64;
+    let pattern = told["pattern"].as_str().map(|pattern| regex::Regex::new(pattern).unwrap());
+    told["minLength"].as_u64().is_none_or(|min| length >= min)
+        && told["maxLength"].as_u64().is_none_or(|max| length <= max)
+        && pattern.is_none_or(|pattern| pattern.is_match(text))
+}
+
+fn encoded(text: &str) -> String {
+    text.bytes().map(|byte| format!("%{byte:02X}")).collect()
+}
+
+#[test]
+fn parameters_look_as_the_document_says() {
+    let mut api = Api::start();
+    let (longest, too_long) = ("a".repeat(255), "a".repeat(256));
+    let names: Texts<'_> =
+        (&["a", "...", ".a", "..a", "~-_.9Z", &longest], &[".", "..", "a b", "a*", "é", "a/b", &too_long]);
+    for (operation, name, before) in
+        [("readTopic", "topic", "topics/"), ("readSubscription", "subscription", "subscriptions/")]
+    {
+        let told = api.parameter(operation, name);
+        api.holds(operation, &told, names, |api, text| {
+            api.send(&format!("GET /v1/{before}{}", encoded(text)), &[], &Value::Null)
+        });
+    }
+    let told = api.parameter("readNamespace", "ns");
+    api.holds("ns", &told, names, |api, text| {
+        api.send(&format!("GET /v1/ns/{}", encoded(text)), &[], &Value::Null)
+    });
+
+    let long_filter = format!("key == '{}'", "a".repeat(1_024));
+    let queries: &[(&str, &str, &str, Texts<'_>)] = &[
+        (
+            "readMessages",
+            "from",
+            "topics/t/messages",
+            (
+                &["earliest", "latest", "0", "ts:0", "ts:2026-01-01T00:00:00Z", "tail:3"],
+                &["", "Latest", "-1", "+1", "tail:", "tail:x", "when:1", "cursor:", "ts:"],
+            ),
+        ),
+        (
+            "readMessages",
+            "until",
+            "topics/t/messages",
+            (&["1", "ts:5"], &["", "latest", "tail:1", "cursor:x"]),
+        ),
+        ("readMessages", "filter", "topics/t/messages", (&["key == 'a'"], &["", &long_filter])),
+        (
+            "listMessagesOfState",
+            "as_of",
+            "subscriptions/s/state",
+            (&["now", "ts:9999999999999", "snap_00000000000000ff"], &["", "snap_1", "earliest", "5", "ts:"]),
+        ),
+        ("listMessagesOfState", "topic", "subscriptions/s/state", (&["t"], &["", "a b", ".."])),
+        ("explainMessage", "id", "subscriptions/s/explain", (&["0:0"], &["", "0", ":0", "a b:0:0", "0:x"])),
+    ];
+    for (operation, name, path, texts) in queries {
+        let told = api.parameter(operation, name);
+        api.holds(name, &told, *texts, |api, text| {
+            api.send(&format!("GET /v1/{path}?{name}={}", encoded(text)), &[], &Value::Null)
+        });
+    }
+
+    let told = api.parameter("publishMessage", "Producer-Id");
+    api.holds("Producer-Id", &told, (&["p", &longest], &[&too_long]), |api, text| {
+        let headers = [("Producer-Id", text), ("Producer-Epoch", "0"), ("Producer-Seq", "0")];
+        api.send("POST /v1/topics/t/messages", &headers, &json!(1))
+    });
+    let told = api.parameter("publishMessage", "Idempotency-Key");
+    let too_long = format!("\"{too_long}\"");
+    let keys: Texts<'_> =
+        (&[r#""k""#, r#""a\"b\\c""#], &["k", r#""""#, r#""a"#, r#""a"b""#, r#""a\b""#, &too_long]);
+    api.holds("Idempotency-Key", &told, keys, |api, text| {
+        api.send("POST /v1/topics/t/messages", &[("Idempotency-Key", text)], &json!(1))
+    });
+}
+
+#[test]
+fn texts_of_configurations_look_as_the_document_says() {
+    let mut api = Api::start();
+    let config: &[(&str, Texts<'_>)] = &[
+        ("topics", (&["t", "orders.*", "*", "..*"], &["", "a b", "..", "a*b", "**"])),
+        ("dlq", (&["dead"], &["", "a/b", "."])),
+        ("start", (&["earliest", "latest", "ts:5"], &["", "now", "cursor:x", "tail:"])),
+        ("filter", (&["key == 'a'"], &[""])),
+        ("fair_by", (&["key", "header.tenant"], &[""])),
+    ];
+    for (field, texts) in config {
+        let told = api.field("SubscriptionSettings", field);
+        api.holds(field, &told, *texts, |api, text| {
+            let mut body = json!({"topics": ["t"]});
+            body[*field] = if *field == "topics" { json!([text]) } else { json!(text) };
+            let made = api.send("PUT /v1/subscriptions/new", &[], &body);
+            api.send("DELETE /v1/subscriptions/new", &[], &Value::Null);
+            made
+        });
+    }
+    for (field, accepted, refused) in
+        [("mode", &["queue"], &["", "push"]), ("order", &["none"], &["", "keys"])]
+    {
+        let told = api.field("SubscriptionPatch", field);
+        api.holds(field, &told, (accepted, refused), |api, text| {
+            api.send("PATCH /v1/subscriptions/s", &[], &json!({ field: text }))
+        });
+    }
+
+    let told = api.field("NamespacePatch", "cors_origins");
+    let origins: Texts<'_> = (
+        &["https://shop.example", "http://10.0.0.7:8080", "http://[::1]"],
+        &[
+            "",
+            "*",
+            "null",
+            "shop.example",
+            "https://Shop.example",
+            "https://a.example/",
+            "https://me@a.example",
+        ],
+    );
+    api.holds("cors_origins", &told, origins, |api, text| {
+        api.send("PATCH /v1/ns/default", &[], &json!({"cors_origins": [text]}))
+    });
+}
+
+#[test]
+fn positions_and_names_in_bodies_look_as_the_document_says() {
+    let mut api = Api::start();
+    let told = api.field("Seek", "to")["oneOf"][0].clone();
+    let seeks: Texts<'_> = (&["earliest", "latest", "0", "ts:5"], &["", "now", "tail:1", "-1"]);
+    api.holds("to", &told, seeks, |api, text| {
+        api.send("POST /v1/subscriptions/s:seek?dry_run=true", &[], &json!({"to": text}))
+    });
+    let told = api.field("Seek", "undo");
+    api.holds("undo", &told, (&["snap_00000000000000ff"], &["", "snap_1", "now"]), |api, text| {
+        api.send("POST /v1/subscriptions/s:seek", &[], &json!({"to": "undo", "undo": text}))
+    });
+    let told = api.field("Trim", "before")["oneOf"][0].clone();
+    api.holds("before", &told, (&["0", "ts:0", "end"], &["", "latest", "tail:1"]), |api, text| {
+        api.send("POST /v1/topics/t:trim?dry_run=true", &[], &json!({"before": text, "partition": 0}))
+    });
+    for (schema, line) in [("Seek", "subscriptions/s:seek"), ("Trim", "topics/t:trim")] {
+        let field = if schema == "Seek" { "to" } else { "before" };
+        assert_eq!(api.field(schema, field)["oneOf"][1]["type"], "integer");
+        let body = json!({ field: 0, "partition": 0 });
+        let body = if schema == "Seek" { json!({ field: 0 }) } else { body };
+        let answer = api.send(&format!("POST /v1/{line}?dry_run=true"), &[], &body);
+        assert_eq!(answer.status, 200, "{line}: {}", answer.text());
+    }
+    let told = api.field("Redrive", "ids");
+    api.holds("ids", &told, (&["0:0"], &["", "7", "a b:0:0"]), |api, text| {
+        api.send("POST /v1/subscriptions/s:redrive?dry_run=true", &[], &json!({"ids": [text]}))
+    });
+    for (field, accepted, refused) in
+        [("at", &["now"][..], &["", "earliest", "snap_1"][..]), ("name", &["fork"], &["", "a b", ".."])]
+    {
+        let told = api.field("ForkSubscription", field);
+        api.holds(field, &told, (accepted, refused), |api, text| {
+            let mut body = json!({"name": "fork", "at": "now"});
+            body[field] = json!(text);
+            api.send("POST /v1/subscriptions/s:fork", &[], &body)
+        });
+    }
+}
+
+#[test]
+fn null_in_a_configuration_is_as_if_it_were_left_out_and_the_document_says_where() {
+    let mut api = Api::start();
+    let bodies = [
+        ("NamespaceSettings", "PUT /v1/ns/n", json!({})),
+        ("NamespacePatch", "PATCH /v1/ns/n", json!({})),
+        ("TopicSettings", "PUT /v1/topics/new", json!({})),
+        ("TopicPatch", "PATCH /v1/topics/new", json!({})),
+        ("SubscriptionSettings", "PUT /v1/subscriptions/new", json!({"topics": ["t"]})),
+        ("SubscriptionPatch", "PATCH /v1/subscriptions/new", json!({})),
+    ];
+    for (schema, line, around) in bodies {
+        // What is made first is what everything left out makes; making it again is 200 only if that is the same.
+        let made = api.send(line, &[], &around);
+        assert!(matches!(made.status, 200 | 201), "{line}: {}", made.text());
+        for (field, told) in api.schema(schema)["properties"].as_object().unwrap().clone() {
+            let mut body = around.clone();
+            body[&field] = Value::Null;
+            let answer = api.send(line, &[], &body);
+            assert_eq!(answer.status == 200, takes_null(&told), "{line} {body}: {told}: {}", answer.text());
+            let Some(inner) = inner_of(&told) else { continue };
+            for (name, told) in api.schema(&inner)["properties"].as_object().cloned().unwrap_or_default() {
+                body[&field] = json!({ name: null });
+                let answer = api.send(line, &[], &body);
+                assert_eq!(answer.status == 200, takes_null(&told), "{line} {body}: {}", answer.text());
+            }
+        }
+    }
+}
+
+/// A body's fields are described by one type, several, or one of several schemas.
+fn takes_null(told: &Value) -> bool {
+    match (&told["type"], &told["oneOf"]) {
+        (Value::Array(types), _) => types.contains(&json!("null")),
+        (_, Value::Array(several)) => several.iter().any(|one| one["type"] == "null"),
+        _ => false,
+    }
+}
+
+fn inner_of(told: &Value) -> Option<String> {
+    let several = told["oneOf"].as_array()?;
+    let target = several.iter().find_map(|one| one["$ref"].as_str())?;
+    Some(target.rsplit('/').next()?.to_owned())
+}
+
+#[test]
+fn no_number_is_said_to_be_smaller_than_it_may_be() {
+    let api = Api::start();
+    assert!(!api.document.to_string().contains("int32"), "32 bits here have no sign");
+    let told = api.field("SubscriptionConfig", "max_attempts");
+    assert_eq!((&told["minimum"], &told["maximum"]), (&json!(0), &json!(u32::MAX)));
+}
