@@ -1,6 +1,7 @@
 //! What can be typed. The help texts here are the command line's manual.
 
 mod bench;
+mod namespace;
 mod queue;
 
 use std::path::PathBuf;
@@ -15,6 +16,7 @@ pub(crate) use bench::{
     ManyTopicsArgs, MatrixArgs, Over, PayloadArgs, PeerArgs, QueueArgs, Rate, RecoveryArgs, SteadyArgs,
     StreamArgs, StreamTiersArgs, TableArgs, Transport,
 };
+pub(crate) use namespace::{NamespaceCommand, NamespaceFields};
 pub(crate) use queue::{
     CreateArgs, PullArgs, RedriveArgs, StateArgs, SubscriptionCommand, SubscriptionFields,
 };
@@ -92,6 +94,9 @@ pub(crate) enum Command {
     /// Create, list, change and delete topics
     #[command(subcommand)]
     Topic(TopicCommand),
+    /// Create, list, show, change and delete namespaces: sets of topics that --ns chooses
+    #[command(subcommand)]
+    Namespace(NamespaceCommand),
     /// Create, list, explain, move, redrive, pause and delete subscriptions: topics as work queues
     #[command(subcommand)]
     Subscription(SubscriptionCommand),

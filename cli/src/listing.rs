@@ -1,4 +1,4 @@
-//! Lists of what is in the namespace, page by page.
+//! Lists of what there is, page by page.
 
 use anyhow::Context as _;
 use serde_json::Value;
@@ -7,23 +7,25 @@ use crate::client::{Api, encoded};
 use crate::output;
 
 /// Items of one page.
-const PAGE_MAX: u32 = 500;
+const PAGE_MAX: usize = 500;
 
 /// Headings of a table, and what makes a row of it of an item.
 pub(crate) type Columns<'a> = (&'a [&'a str], fn(&Value) -> Vec<String>);
 
-/// Prints up to `limit` of the `kind` whose names contain `query`: as JSON a line each, else as a table.
+/// Prints up to `limit` of what is listed at `path` and has a name that contains `query`: as JSON a line each, else as a table.
 pub(crate) async fn print(
     api: &Api,
     as_json: bool,
-    kind: &str,
+    path: &str,
     query: Option<&str>,
     limit: u32,
     (headings, row): Columns<'_>,
 ) -> anyhow::Result<()> {
-    let (mut cursor, mut rows, mut left) = (None::<String>, Vec::new(), limit);
+    let (mut cursor, mut rows, mut left) = (None::<String>, Vec::new(), limit as usize);
     while left > 0 {
-        let mut path = api.path(&format!("{kind}?limit={}", left.min(PAGE_MAX)));
+        // The gateway looks for names in a page that it has read: pages of what is left would be a request for each other name.
+        let page = if query.is_some() { PAGE_MAX } else { left.min(PAGE_MAX) };
+        let mut path = format!("{path}?limit={page}");
         for (name, value) in [("q", query), ("cursor", cursor.as_deref())] {
             if let Some(value) = value {
                 path.push_str(&format!("&{name}={}", encoded(value)));
@@ -31,8 +33,9 @@ pub(crate) async fn print(
         }
         let page = api.get(&path).await?.json()?;
         let items = page["items"].as_array().context("the gateway's list has no items")?;
-        left = left.saturating_sub(u32::try_from(items.len()).unwrap_or(u32::MAX));
-        for item in items {
+        let taken = items.len().min(left);
+        left -= taken;
+        for item in &items[..taken] {
             if as_json {
                 output::line(item);
             } else {
@@ -40,7 +43,8 @@ pub(crate) async fn print(
             }
         }
         cursor = page["next"].as_str().map(str::to_owned);
-        if cursor.is_none() || items.is_empty() {
+        // A page of which nothing matches is empty, and not the last.
+        if cursor.is_none() {
             break;
         }
     }

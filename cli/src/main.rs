@@ -6,7 +6,7 @@
 //!   repair               what is damaged in a data directory, and cutting it off
 //!   restore              a data directory from the object store alone
 //!   config               settings from a file          limit   sizes, ages and counts as they are typed
-//!   topic, subscription, publish, subscribe, pull, bench    one module per command, over
+//!   topic, namespace, subscription, publish, subscribe, pull, bench    one module per command, over
 //!   client               HTTP as any user would speak it
 //!   output               what is printed, for people and with --json
 //! ```
@@ -17,6 +17,7 @@ mod client;
 mod config;
 mod limit;
 mod listing;
+mod namespace;
 mod output;
 mod publish;
 mod pull;
@@ -76,6 +77,7 @@ fn run(args: Args, file: &FileConfig) -> anyhow::Result<()> {
         Command::Bench(command) => runtime.block_on(bench::run(&connect, command)),
         Command::Pull(pull) => runtime.block_on(pull::run(&connect, &pull)),
         Command::Subscription(command) => runtime.block_on(subscription::run(&connect, command)),
+        Command::Namespace(command) => runtime.block_on(namespace::run(&connect, command)),
         Command::Topic(command) => runtime.block_on(topic::run(&connect, command)),
     }
 }

@@ -36,9 +36,10 @@ pub(crate) async fn run(connect: &Connect, command: SubscriptionCommand) -> anyh
         SubscriptionCommand::List { query, limit } => {
             let headings = ["SUBSCRIPTION", "TOPICS", "STATE", "READY", "LEASED", "DELAYED", "DEAD"];
             let columns: listing::Columns<'_> = (&headings, row);
-            listing::print(&api, connect.json, "subscriptions", query.as_deref(), limit, columns).await
+            listing::print(&api, connect.json, &api.path("subscriptions"), query.as_deref(), limit, columns)
+                .await
         }
-        SubscriptionCommand::Delete { name, yes } => delete(&api, &name, yes).await,
+        SubscriptionCommand::Delete { name, yes } => delete(&api, connect.json, &name, yes).await,
         SubscriptionCommand::Seek { name, to, dry_run, yes } => {
             let (body, how) = (json!({"to": to}), Move { is_dry_run: dry_run, yes });
             move_to(&api, connect.json, &name, &body, &format!("to {to}"), how).await
@@ -169,14 +170,19 @@ async fn set_paused(api: &Api, as_json: bool, name: &str, verb: &str) -> anyhow:
     Ok(())
 }
 
-async fn delete(api: &Api, name: &str, yes: bool) -> anyhow::Result<()> {
+async fn delete(api: &Api, as_json: bool, name: &str, yes: bool) -> anyhow::Result<()> {
     let subscription = api.get(&path(api, name, "")).await?.json()?;
-    let what = format!("{name} with {} unsettled message(s)", subscription["totals"]["unsettled"]);
+    let unsettled = &subscription["totals"]["unsettled"];
+    let what = format!("{name} with {unsettled} unsettled message(s)");
     if !yes && !output::confirmed(&format!("Delete {what}? The topic's messages stay.")) {
         bail!("not deleted: confirm it, or pass --yes");
     }
     api.send(Method::DELETE, &path(api, name, ""), HeaderMap::new(), Bytes::new()).await?;
-    output::line(format_args!("deleted {what}"));
+    if as_json {
+        output::line(json!({ "deleted": name, "unsettled": unsettled }));
+    } else {
+        output::line(format_args!("deleted {what}"));
+    }
     Ok(())
 }
 

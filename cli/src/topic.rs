@@ -19,7 +19,7 @@ pub(crate) async fn run(connect: &Connect, command: TopicCommand) -> anyhow::Res
         TopicCommand::List { query, limit } => {
             let headings = ["TOPIC", "PARTITIONS", "MESSAGES", "BYTES", "PUB/S"];
             let columns: listing::Columns<'_> = (&headings, row);
-            listing::print(&api, connect.json, "topics", query.as_deref(), limit, columns).await
+            listing::print(&api, connect.json, &api.path("topics"), query.as_deref(), limit, columns).await
         }
         TopicCommand::Create { name, config } => {
             let reply =
@@ -41,7 +41,7 @@ pub(crate) async fn run(connect: &Connect, command: TopicCommand) -> anyhow::Res
             let trim = trim::Trim { before, partition, is_dry_run: dry_run, yes };
             trim::run(&api, connect.json, &name, &trim).await
         }
-        TopicCommand::Delete { name, yes } => delete(&api, &name, yes).await,
+        TopicCommand::Delete { name, yes } => delete(&api, connect.json, &name, yes).await,
     }
 }
 
@@ -120,7 +120,7 @@ async fn set(api: &Api, as_json: bool, name: &str, config: &ConfigFields) -> any
     shown(as_json, &reply.json()?, "changed")
 }
 
-async fn delete(api: &Api, name: &str, yes: bool) -> anyhow::Result<()> {
+async fn delete(api: &Api, as_json: bool, name: &str, yes: bool) -> anyhow::Result<()> {
     let topic = api.get(&topic_path(api, name)).await?.json()?;
     let (messages, bytes) = totals(&topic);
     let what = format!("{name} with {messages} message(s), {}", output::bytes(bytes));
@@ -128,7 +128,11 @@ async fn delete(api: &Api, name: &str, yes: bool) -> anyhow::Result<()> {
         bail!("not deleted: confirm it, or pass --yes");
     }
     api.send(Method::DELETE, &topic_path(api, name), HeaderMap::new(), Bytes::new()).await?;
-    output::line(format_args!("deleted {what}"));
+    if as_json {
+        output::line(json!({ "deleted": name, "messages": messages, "bytes": bytes }));
+    } else {
+        output::line(format_args!("deleted {what}"));
+    }
     Ok(())
 }
 

@@ -168,6 +168,24 @@ fn the_command_line_makes_a_subscription_works_on_it_and_moves_it() {
     assert!(weir(&["subscription", "delete", "billing", "--yes"]).starts_with("deleted billing"));
 }
 
+#[test]
+fn what_was_deleted_is_told_to_programs_too() {
+    let (_dir, product, mut http) = started();
+    create(&mut http, 1, &json!({}));
+    publish(&mut http, 2);
+    let url = format!("http://{}", product.address);
+    let deleted = |arguments: &[&str]| {
+        let (is_done, text, said) = weir(&url, &[arguments, &["--yes", "--json"]].concat());
+        assert!(is_done, "{said}");
+        serde_json::from_str::<Value>(&text).map_err(|_| text)
+    };
+    let subscription = json!({"deleted": "billing", "unsettled": 2});
+    assert_eq!(deleted(&["subscription", "delete", "billing"]), Ok(subscription));
+    let topic = deleted(&["topic", "delete", "orders"]).unwrap();
+    assert_eq!((&topic["deleted"], &topic["messages"]), (&json!("orders"), &json!(2)));
+    assert!(topic["bytes"].as_u64() > Some(0), "{topic}");
+}
+
 fn start_of(http: &mut Connection) -> u64 {
     let topic = http.request("GET /v1/topics/orders", &[], b"").unwrap();
     topic.json()["partitions"][0]["start"].as_u64().unwrap()

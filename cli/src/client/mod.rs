@@ -6,5 +6,5 @@ mod tls;
 mod wire;
 
 pub(crate) use backoff::Backoff;
-pub(crate) use http::{Api, encoded};
+pub(crate) use http::{Api, Reply, encoded};
 pub(crate) use wire::{Encoding, Wire, WireError, problem_text, refusal};

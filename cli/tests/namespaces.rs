@@ -1,0 +1,119 @@
+//! Namespaces from the command line.
+#![expect(dead_code, reason = "each test uses a part of the product's client")]
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod product;
+
+use std::process::Command;
+
+use product::Product;
+use serde_json::{Value, json};
+
+struct Weir {
+    _dir: tempfile::TempDir,
+    product: Product,
+}
+
+impl Weir {
+    fn start() -> Self {
+        let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+        let product = Product::start(dir.path());
+        Self { _dir: dir, product }
+    }
+
+    /// Whether it succeeded, what it said, and why it did not.
+    fn run(&self, arguments: &[&str]) -> (bool, String, String) {
+        let url = format!("http://{}", self.product.address);
+        let run =
+            Command::new(env!("CARGO_BIN_EXE_weir")).args(arguments).args(["--url", &url]).output().unwrap();
+        let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
+        (run.status.success(), text(run.stdout), text(run.stderr))
+    }
+
+    fn said(&self, arguments: &[&str]) -> String {
+        let (ok, said, why) = self.run(arguments);
+        assert!(ok, "{arguments:?}: {why}");
+        said
+    }
+
+    fn refused(&self, arguments: &[&str]) -> String {
+        let (ok, said, why) = self.run(arguments);
+        assert!(!ok, "{arguments:?}: {said}");
+        why
+    }
+
+    fn json(&self, arguments: &[&str]) -> Value {
+        serde_json::from_str(&self.said(arguments)).unwrap()
+    }
+}
+
+#[test]
+fn a_namespace_is_made_shown_changed_and_listed() {
+    let weir = Weir::start();
+    let create = ["namespace", "create", "shop", "--auto-create", "true", "--origin", "https://shop.example"];
+    assert_eq!(weir.said(&create), "shop created\n");
+    assert_eq!(weir.said(&create), "shop exists\n");
+    let shown = "version 1\nauto_create = true\ncors_origins = [\"https://shop.example\"]\n";
+    assert_eq!(weir.said(&["namespace", "show", "shop"]), shown);
+
+    let more = ["namespace", "set", "shop", "--origin", "https://a.example", "--origin", "https://b.example"];
+    assert_eq!(weir.said(&more), "shop changed\n");
+    let changed = json!({"name": "shop", "auto_create": true, "version": 2,
+        "cors_origins": ["https://a.example", "https://b.example"]});
+    assert_eq!(weir.json(&["namespace", "get", "shop", "--json"]), changed, "what is not named stays");
+    let none = weir.json(&["namespace", "set", "shop", "--no-origins", "--auto-create", "false", "--json"]);
+    assert_eq!((&none["cors_origins"], &none["auto_create"]), (&json!([]), &json!(false)));
+
+    let listed = weir.said(&["namespace", "list"]);
+    let table = "NAMESPACE  AUTO-CREATE  ORIGINS\ndefault    true         -\nshop       false        -\n";
+    assert_eq!(listed, table);
+    let lines = weir.said(&["namespace", "ls", "--json", "--query", "sho"]);
+    let names: Vec<_> =
+        lines.lines().map(|line| serde_json::from_str::<Value>(line).unwrap()["name"].clone()).collect();
+    assert_eq!(names, [json!("shop")]);
+    // Two match, and `default`, which does not, comes before them.
+    weir.said(&["namespace", "create", "shop-2"]);
+    let one = weir.said(&["namespace", "list", "--query", "sho", "--limit", "1", "--json"]);
+    assert_eq!(one.lines().count(), 1, "{one}");
+}
+
+#[test]
+fn a_refusal_says_what_to_do() {
+    let weir = Weir::start();
+    weir.said(&["namespace", "create", "shop"]);
+    let why = weir.refused(&["namespace", "create", "shop", "--auto-create", "true"]);
+    assert!(why.contains("other settings") && why.contains("weir namespace set shop"), "{why}");
+    let why = weir.refused(&["namespace", "create", "bad", "--origin", "shop.example"]);
+    assert!(why.contains("invalid_config") && why.contains("scheme://host"), "{why}");
+    let why = weir.refused(&["namespace", "create", "a/b"]);
+    assert!(why.contains("invalid_name"), "{why}");
+    let why = weir.refused(&["namespace", "set", "shop"]);
+    assert!(why.contains("nothing to change") && why.contains("weir namespace set --help"), "{why}");
+    for command in [&["get"][..], &["set", "--no-origins"], &["delete", "--yes"]] {
+        let why = weir.refused(&[&["namespace"], command, &["nowhere"]].concat());
+        assert!(why.contains("namespace_not_found"), "{command:?}: {why}");
+    }
+}
+
+#[test]
+fn a_namespace_is_deleted_when_somebody_says_so_and_only_if_it_is_empty() {
+    let weir = Weir::start();
+    weir.said(&["namespace", "create", "shop"]);
+    weir.said(&["--ns", "shop", "topic", "create", "orders"]);
+    weir.said(&["--ns", "shop", "subscription", "create", "billing", "--topic", "orders"]);
+    let delete = ["namespace", "delete", "shop", "--yes"];
+    let why = weir.refused(&delete);
+    assert!(why.contains("has topics") && why.contains("weir --ns shop topic list"), "{why}");
+    weir.said(&["--ns", "shop", "topic", "delete", "orders", "--yes"]);
+    let why = weir.refused(&delete);
+    assert!(why.contains("has subscriptions") && why.contains("weir --ns shop subscription list"), "{why}");
+    weir.said(&["--ns", "shop", "subscription", "delete", "billing", "--yes"]);
+
+    let why = weir.refused(&["namespace", "delete", "shop"]);
+    assert!(why.contains("not deleted") && why.contains("--yes"), "nobody was there to say yes: {why}");
+    assert_eq!(weir.said(&delete), "deleted shop\n");
+    assert!(weir.refused(&["namespace", "get", "shop"]).contains("namespace_not_found"));
+    weir.said(&["namespace", "create", "shop"]);
+    assert_eq!(weir.json(&["namespace", "rm", "shop", "--yes", "--json"]), json!({"deleted": "shop"}));
+    assert!(weir.refused(&["namespace", "delete", "default", "--yes"]).contains("not_supported"));
+}
