@@ -5,7 +5,14 @@ use std::io::{IsTerminal as _, Write as _};
 
 /// Prints why a command failed, cause by cause.
 pub(crate) fn failure(error: &anyhow::Error) {
-    eprintln!("error: {error:#}");
+    eprintln!("error: {}", because(error));
+}
+
+/// An error and its causes. Many errors end with their cause already: that is not said again.
+pub(crate) fn because(error: &anyhow::Error) -> String {
+    let mut causes = error.chain().map(ToString::to_string);
+    let first = causes.next().unwrap_or_default();
+    causes.fold(first, |text, cause| if text.ends_with(&cause) { text } else { format!("{text}: {cause}") })
 }
 
 /// Prints a line of results.

@@ -6,8 +6,12 @@ mod product;
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::{Duration, Instant};
 
 use product::{Connection, Running};
+
+/// Until then what changes has to show.
+const PATIENCE: Duration = Duration::from_secs(20);
 
 fn node(dir: &Path, listen: &str, more: &[&str]) -> Running {
     let data = dir.join("data");
@@ -54,6 +58,39 @@ fn a_node_that_is_killed_and_comes_back_is_found_again_and_nothing_is_lost_or_re
     let page = other.request("GET /v1/topics/t/messages?from=earliest&limit=1000", &[], b"").unwrap().json();
     let found: Vec<_> = page["messages"].as_array().unwrap().iter().map(|m| m["offset"].as_u64()).collect();
     assert_eq!(found, (0..40).map(Some).collect::<Vec<_>>());
+}
+
+#[test]
+fn a_gateway_is_not_ready_while_its_node_is_away() {
+    let dir = scratch();
+    let mut running = node(dir.path(), "127.0.0.1:0", &[]);
+    let address = running.said[0].clone();
+    let (_gateway, edge) = gateway(dir.path(), &address, &[]);
+    let ready = || Connection::open(&edge).unwrap().request("GET /readyz", &[], b"").unwrap().status;
+    assert_eq!(ready(), 204);
+    running.kill();
+    let until = Instant::now() + PATIENCE;
+    while ready() != 503 {
+        assert!(Instant::now() < until, "the gateway is ready without a node");
+    }
+    let _node = node(dir.path(), &address, &[]);
+    let until = Instant::now() + PATIENCE;
+    while ready() != 204 {
+        assert!(Instant::now() < until, "the node is back and the gateway is not ready");
+    }
+}
+
+#[test]
+fn a_gateway_names_the_node_that_it_cannot_reach_before_anybody_asks() {
+    let dir = scratch();
+    let nobody = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
+    let (gateway, _) = gateway(dir.path(), &nobody, &[]);
+    let until = Instant::now() + PATIENCE;
+    let named = format!("peer=\"{nobody}\"");
+    while !std::fs::read_to_string(&gateway.log).unwrap().contains(&named) {
+        assert!(Instant::now() < until, "the log does not name {nobody}");
+        std::thread::yield_now();
+    }
 }
 
 #[test]

@@ -102,6 +102,15 @@ fn nothing_starts_and_nothing_is_made_with_a_value_out_of_its_range() {
     }
 }
 
+#[test]
+fn a_failure_says_its_reason_once() {
+    let dir = scratch();
+    std::fs::write(dir.path().join("file"), "").unwrap();
+    let output = weir(dir.path(), &[], &["dev", "--data-dir", "file", "--listen", "127.0.0.1:0"]);
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(said.matches("os error").count(), 1, "{said}");
+}
+
 /// The names of what is bounded, in the log line with its bound as it would be typed, and in the metrics.
 #[test]
 fn every_limit_is_in_the_log_at_the_start_and_beside_what_it_limits_in_the_metrics() {

@@ -42,6 +42,20 @@ fn https_and_wss_are_served_to_who_trusts_the_certificate() {
     assert!(weir(&url, Some(&cert), &["topic", "list"]).status.success());
 }
 
+#[test]
+fn who_does_not_trust_the_certificate_is_told_so_at_once_and_what_to_do() {
+    let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let product = Product::start_with(dir.path(), "127.0.0.1:0", &["--tls-self-signed"]);
+    let url = format!("https://{}", product.address);
+    for arguments in [&["topic", "list"][..], &["sub", "t", "--no-follow"], &["pub", "t", "hello"]] {
+        let refused = weir(&url, None, arguments);
+        let said = String::from_utf8_lossy(&refused.stderr);
+        assert!(!refused.status.success() && said.contains("--ca-cert"), "{arguments:?}: {said}");
+        assert!(!said.contains("trying again"), "another attempt would end the same way: {said}");
+        assert!(!said.contains("Error("), "{said}");
+    }
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn http2_is_negotiated_and_knows_its_own_origin() {
     let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();

@@ -128,6 +128,7 @@ impl Gateway {
         let listeners = listener::bind(config.listen).await.map_err(listen_error)?;
         let addr = listeners[0].local_addr().map_err(|error| listen_error((config.listen, error)))?;
         let storage = Storage::new(storage_config(&config), dial);
+        storage.connect();
         let services = Services::new(storage, service_config(&config));
         let (stopping, stop) = watch::channel(false);
         let limits = SocketLimits {

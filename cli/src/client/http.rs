@@ -131,7 +131,7 @@ impl Api {
         let url = format!("{}{path}", self.base.to_string().trim_end_matches('/'));
         let request = Request::builder().uri(&url).header(ACCEPT, "text/event-stream");
         let request = request.body(Full::new(Bytes::new()))?;
-        let answer = self.client.request(request).await.with_context(|| unreachable_hint(&self.base))?;
+        let answer = self.client.request(request).await.map_err(|error| unreached(&self.base, error))?;
         if !answer.status().is_success() {
             bail!("{url} was answered {}", answer.status());
         }
@@ -157,7 +157,7 @@ impl Api {
                 .or_insert(http::HeaderValue::from_static("application/json"));
         }
         let exchange = async {
-            let answer = self.client.request(request).await.with_context(|| unreachable_hint(&self.base))?;
+            let answer = self.client.request(request).await.map_err(|error| unreached(&self.base, error))?;
             let (head, body) = answer.into_parts();
             let body = Limited::new(body, ANSWER_BYTES_MAX).collect().await;
             let body = body.map_err(|error| anyhow::anyhow!("the answer broke off: {error}"))?.to_bytes();
@@ -176,8 +176,14 @@ fn checked(reply: Reply) -> anyhow::Result<Reply> {
     Ok(reply)
 }
 
-fn unreachable_hint(base: &Uri) -> String {
-    format!("cannot reach {base} (is it running? `weir dev` starts one; --url names another)")
+/// Why there is no answer. What the HTTP library says around the reason is left out.
+fn unreached(base: &Uri, error: hyper_util::client::legacy::Error) -> anyhow::Error {
+    if let Some(why) = tls::distrusted(&error) {
+        return anyhow::anyhow!("{base} is not trusted: {why}");
+    }
+    let hint = format!("cannot reach {base} (is it running? `weir dev` starts one; --url names another)");
+    let reason = anyhow::Error::new(error);
+    anyhow::anyhow!("{hint}: {}", reason.root_cause())
 }
 
 /// A problem in one line: what, why, and whether it helps to try again.

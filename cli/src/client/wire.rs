@@ -249,7 +249,10 @@ fn refused(url: &str, error: Error) -> WireError {
             let detail = std::str::from_utf8(body).unwrap_or_default();
             WireError::Final(format!("the gateway answered {}: {detail}", response.status()))
         }
-        Error::Io(error) => WireError::Lost(format!("cannot reach {url}: {error}")),
+        Error::Io(error) => match tls::distrusted(&error) {
+            Some(why) => WireError::Final(format!("{url} is not trusted: {why}")),
+            None => WireError::Lost(format!("cannot reach {url}: {error}")),
+        },
         other => WireError::Final(other.to_string()),
     }
 }

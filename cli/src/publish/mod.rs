@@ -67,7 +67,8 @@ pub(crate) async fn run(connect: &Connect, args: &PubArgs) -> anyhow::Result<()>
                 if session.confirmed() > before {
                     backoff.progressed();
                 }
-                progress.println(format!("{why}; trying again"));
+                // Without a terminal there is no bar to print above.
+                progress.suspend(|| output::note(format_args!("{why}; trying again")));
                 let goes_on = tokio::select! {
                     biased;
                     _ = ctrl_c() => break Ended::Interrupted,

@@ -405,8 +405,7 @@ async fn ready(edge: &Edge) -> Result<Response, Problem> {
     if edge.is_draining.load(Ordering::Acquire) {
         return Err(Problem::new(ErrorCode::Draining, "the gateway is shutting down"));
     }
-    let known = edge.services.storage.ready((Instant::now() + READY_TIME_MAX).into()).await;
-    known?;
+    edge.services.storage.ready((Instant::now() + READY_TIME_MAX).into()).await?;
     Ok(empty(StatusCode::NO_CONTENT))
 }
 

@@ -74,7 +74,7 @@ impl std::fmt::Debug for Storage {
 }
 
 impl Storage {
-    /// Starts; nothing is asked of any node before the first request. Must be used within a tokio runtime.
+    /// Starts; nothing is asked of any node before the first request or [`Storage::connect`]. Must be used within a tokio runtime.
     #[must_use]
     pub fn new(config: StorageConfig, dial: Arc<dyn Dial>) -> Self {
         let router = Arc::new(Router::new(config.clone(), dial));
@@ -95,12 +95,17 @@ impl Storage {
         }
     }
 
-    /// Waits until a cluster map is known: the gateway is ready.
+    /// Starts to connect, so that the log says at once who cannot be reached. Must be called within a tokio runtime.
+    pub fn connect(&self) {
+        self.inner.router.connect();
+    }
+
+    /// Waits until a cluster map is known and a node of it is connected: the gateway is ready.
     ///
     /// # Errors
-    /// `unavailable` if no node answered by `deadline`.
+    /// `unavailable` if no node was there by `deadline`.
     pub async fn ready(&self, deadline: Instant) -> Result<(), Failure> {
-        self.inner.router.known_view(deadline).await.map(|_| ())
+        self.inner.router.reachable(deadline).await
     }
 
     /// Closes the connections to all nodes: whoever stops leaves before they do. What is asked from now on is refused as

@@ -62,7 +62,8 @@ impl Links {
         let mut open = self.open.lock();
         let link = open.as_mut()?.entry((address.to_owned(), priority)).or_insert_with(|| {
             let metrics = Arc::clone(&self.metrics);
-            let config = LinkConfig { metrics, ..LinkConfig::new(priority, self.hello.clone()) };
+            let peer = address.to_owned();
+            let config = LinkConfig { peer, metrics, ..LinkConfig::new(priority, self.hello.clone()) };
             Link::new(config, self.dial.dial(address))
         });
         Some(link.clone())

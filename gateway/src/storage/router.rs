@@ -97,6 +97,30 @@ impl Router {
         }
     }
 
+    /// Starts to connect to the configured nodes, if they are not connected.
+    pub(super) fn connect(&self) {
+        for address in &self.config.nodes {
+            let _ = self.links.to(address, Priority::Control);
+        }
+    }
+
+    /// Waits until a node of the known cluster is connected. A map alone does not say that: it outlives its nodes.
+    pub(super) async fn reachable(&self, deadline: Instant) -> Result<(), Failure> {
+        let mut attempts = self.attempts(deadline);
+        loop {
+            let view = self.known_view(deadline).await?;
+            for link in view.addresses().filter_map(|address| self.links.to(address, Priority::Control)) {
+                let left = deadline.saturating_duration_since(Instant::now());
+                if link.connected(left).await.is_ok() {
+                    return Ok(());
+                }
+            }
+            if !self.pause(&mut attempts).await {
+                return Err(unavailable("no storage node is connected"));
+            }
+        }
+    }
+
     /// Home shard of a topic.
     pub(super) async fn home(&self, path: &TopicPath, deadline: Instant) -> Result<ShardId, Failure> {
         let view = self.known_view(deadline).await?;

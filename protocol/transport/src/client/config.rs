@@ -20,6 +20,8 @@ pub enum Priority {
 /// Settings of a [`crate::Link`]. Start from [`LinkConfig::new`].
 #[derive(Debug, Clone)]
 pub struct LinkConfig {
+    /// Who the peer is, for logs; default empty.
+    pub peer: String,
     /// What it is for; appears in logs.
     pub priority: Priority,
     /// How it introduces itself.
@@ -53,6 +55,7 @@ impl LinkConfig {
     #[must_use]
     pub fn new(priority: Priority, hello: Hello) -> Self {
         Self {
+            peer: String::new(),
             priority,
             hello,
             connect_timeout: Duration::from_secs(5),

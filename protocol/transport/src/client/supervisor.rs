@@ -53,6 +53,9 @@ async fn keep_connected(config: &Arc<LinkConfig>, connect: &dyn Connect, state: 
     loop {
         let error = match open(config, connect).await {
             Ok(opened) => {
+                if !was_up {
+                    tracing::info!(peer = config.peer, priority = ?config.priority, "peer is connected");
+                }
                 was_up = true;
                 pause = config.backoff_min;
                 serve(config, opened, state).await
@@ -61,7 +64,7 @@ async fn keep_connected(config: &Arc<LinkConfig>, connect: &dyn Connect, state: 
         };
         // The first failure in a row is told, the others repeat it. Nobody is told who has let go of the link.
         if was_up && !state.is_closed() {
-            tracing::warn!(priority = ?config.priority, %error, "peer is not connected");
+            tracing::warn!(peer = config.peer, priority = ?config.priority, %error, "peer is not connected");
         }
         was_up = false;
         state.send_replace(LinkState::Down(Arc::new(error)));
