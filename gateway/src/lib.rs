@@ -39,7 +39,7 @@ pub mod measured {
 #[doc(hidden)]
 pub mod fuzzed {
     pub use crate::service::cursor_of_a_list;
-    pub use crate::ws::fuzzed::inflated;
+    pub use crate::ws::fuzzed::{inflated, messages};
 }
 
 pub use config::{ClientLimits, GatewayConfig, WsDeflate};

@@ -1,7 +1,11 @@
 //! What a client's bytes become where permessage-deflate was agreed, for the fuzz target.
 
+use std::io::{self, Cursor, Read, Write};
+
 use prometheus::Registry;
 use tokio::io::ReadBuf;
+use tokio_tungstenite::tungstenite::protocol::Role;
+use tokio_tungstenite::tungstenite::{Message, WebSocket};
 
 use super::DeflateCounts;
 use super::frames::Frames;
@@ -32,4 +36,30 @@ pub fn inflated(bytes: &[u8], piece: usize) -> (Vec<u8>, bool) {
         }
     }
     (made, false)
+}
+
+/// The messages that the WebSocket library finds in what it is given: `inflated`, as far as they are whole and as they should be.
+#[must_use]
+pub fn messages(inflated: &[u8]) -> Vec<Message> {
+    let mut socket = WebSocket::from_raw_socket(Given(Cursor::new(inflated)), Role::Server, None);
+    std::iter::from_fn(|| socket.read().ok()).collect()
+}
+
+/// A client of whom this is all, and who takes any answer.
+struct Given<'a>(Cursor<&'a [u8]>);
+
+impl Read for Given<'_> {
+    fn read(&mut self, to: &mut [u8]) -> io::Result<usize> {
+        self.0.read(to)
+    }
+}
+
+impl Write for Given<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
 }

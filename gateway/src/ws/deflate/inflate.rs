@@ -58,6 +58,8 @@ struct Middle {
     inflated_bytes: usize,
     /// Its last byte has come.
     ends: bool,
+    /// More may come of what was taken: there was no room for it.
+    has_more: bool,
     /// Its end was as it should be.
     is_ended: bool,
     /// A block said that it is the last; how many bytes came after it.
@@ -124,7 +126,7 @@ impl Inflating {
                 to.put_slice(&self.came[self.at..self.at + len]);
                 self.at += len;
                 self.passed -= len;
-            } else if let Some(middle) = self.message.as_mut().filter(|it| self.deflated > 0 || it.ends) {
+            } else if let Some(middle) = self.message.as_mut().filter(|it| self.deflated > 0 || it.goes_on()) {
                 let room = &mut self.made[HEAD_BYTES + self.filled..];
                 let deflated = &self.came[self.at..self.at + self.deflated];
                 let (taken, made) = middle.inflate(&mut self.inflate, deflated, room)?;
@@ -209,7 +211,20 @@ impl Inflating {
 
 impl Middle {
     fn new(opcode: u8) -> Self {
-        Self { opcode, deflated_bytes: 0, inflated_bytes: 0, ends: false, is_ended: false, after_last: None }
+        Self {
+            opcode,
+            deflated_bytes: 0,
+            inflated_bytes: 0,
+            ends: false,
+            has_more: false,
+            is_ended: false,
+            after_last: None,
+        }
+    }
+
+    /// Something is to be done for it though nothing has come.
+    fn goes_on(&self) -> bool {
+        self.ends || self.has_more
     }
 
     /// Nothing more can come of it.
@@ -231,6 +246,7 @@ impl Middle {
             return if is_empty_block { Ok((deflated.len(), 0)) } else { Err(Broken::Deflate) };
         }
         let (taken, made, status) = step(inflate, deflated, room)?;
+        self.has_more = made == room.len();
         self.inflated_bytes += made;
         if self.inflated_bytes > WS_MESSAGE_BYTES_MAX {
             return Err(Broken::Size);
@@ -240,6 +256,9 @@ impl Middle {
         } else if taken == 0 && made == 0 {
             if !deflated.is_empty() {
                 return Err(Broken::Deflate);
+            }
+            if !self.ends {
+                return Ok((0, 0));
             }
             // Nothing is left of what came: what comes of the end would be made of the tail.
             self.is_ended = self.deflated_bytes == 0 || is_end(inflate, room)?;
