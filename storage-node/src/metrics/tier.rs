@@ -172,12 +172,14 @@ impl StoreCollector {
         Ok(collector)
     }
 
-    fn counters(&self) -> prometheus::Result<[Box<dyn Collector>; 6]> {
+    fn counters(&self) -> prometheus::Result<[Box<dyn Collector>; 7]> {
         let by = |name, help, label| IntCounterVec::new(Opts::new(name, help), &[label]);
         let requests = by("weir_tier_requests_total", "Requests to the object store.", "request")?;
         let bytes = by("weir_tier_request_bytes_total", "Bytes to and from the object store.", "request")?;
         let blocks =
             by("weir_tier_blocks_total", "Blocks readers asked for and missed, and blocks fetched.", "what")?;
+        let disk =
+            by("weir_tier_cache_disk_bytes_total", "Bytes that the cache on disk wrote and read.", "what")?;
         let memory = IntGauge::new("weir_tier_cache_memory_bytes", "Blocks of packs in memory.")?;
         let memory_max =
             IntGauge::new("weir_tier_cache_memory_bytes_max", "Blocks of packs kept in memory.")?;
@@ -190,6 +192,9 @@ impl StoreCollector {
             memory.set(signed(cold.memory_bytes()));
             memory_max.set(signed(memory_bytes_max));
             making.set(i64::try_from(pack_memory.bytes()).unwrap_or(i64::MAX));
+            let (written, read) = cold.disk_bytes();
+            disk.with_label_values(&["written"]).inc_by(written as u64);
+            disk.with_label_values(&["read"]).inc_by(read as u64);
             let (store, cold) = (cold.store().metrics(), cold.metrics());
             let set = |counters: &IntCounterVec, label: &str, value: &AtomicU64| {
                 counters.with_label_values(&[label]).inc_by(value.load(Ordering::Relaxed));
@@ -208,6 +213,7 @@ impl StoreCollector {
             Box::new(requests),
             Box::new(bytes),
             Box::new(blocks),
+            Box::new(disk),
             Box::new(memory),
             Box::new(memory_max),
             Box::new(making),

@@ -89,7 +89,9 @@ impl Tier {
         while next < rows.len() {
             let place = places[next];
             let records = || records_of(&footer, &partition, place);
-            let raw = self.cold.block(pack, &footer, key, place).await;
+            let upto = next + places[next..].partition_point(|of| *of == place);
+            let wanted = rows[next].1.base_offset..rows[upto - 1].1.end();
+            let raw = self.cold.block(pack, &footer, key, place, &wanted).await;
             let raw = raw.map_err(|error| not_read(pack, &error, records()))?;
             let before = next;
             for batch in batches(raw, &footer.blocks(&partition)[place], key) {

@@ -9,13 +9,14 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use foyer::{
     BlockEngineConfig, Cache, CacheBuilder, DeviceBuilder as _, FsDeviceBuilder, HybridCache,
-    HybridCacheBuilder, HybridCachePolicy, PsyncIoEngineConfig,
+    HybridCacheBuilder, HybridCachePolicy, PsyncIoEngineConfig, StorageFilter,
 };
 use futures_util::FutureExt as _;
 use parking_lot::Mutex;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use weir_protocol::ids::{Incarnation, Offset};
 
+use crate::again::Again;
 use crate::pack::{
     BlockRow, Footer, PackError, PackIdentity, PackSummary, PackedPartition, Trailer, read_block,
 };
@@ -222,6 +223,7 @@ pub struct Cold {
     footers: Cache<u128, Arc<Footer>>,
     fetches: Arc<Semaphore>,
     under_way: UnderWay,
+    again: Again,
     metrics: Arc<ColdMetrics>,
 }
 
@@ -231,11 +233,12 @@ impl Cold {
     /// # Errors
     /// If the cache's folder cannot be used.
     pub async fn open(store: Store, config: CacheConfig) -> Result<Self, std::io::Error> {
-        let blocks = match blocks(&config, true).await {
+        let again = Again::default();
+        let blocks = match blocks(&config, &again, true).await {
             // Not every file system can go past the page cache.
             Err(error) if config.disk_bytes > 0 => {
                 tracing::info!(%error, "the cache on disk goes through the page cache: its file system can't go past it");
-                blocks(&config, false).await?
+                blocks(&config, &again, false).await?
             }
             built => built?,
         };
@@ -244,13 +247,20 @@ impl Cold {
             .build();
         let fetches = Arc::new(Semaphore::new(FETCH_KIB_MAX));
         let (under_way, metrics) = (UnderWay::default(), Arc::default());
-        Ok(Self { store, blocks, footers, fetches, under_way, metrics })
+        Ok(Self { store, blocks, footers, fetches, under_way, again, metrics })
     }
 
     /// Bytes of blocks in memory.
     #[must_use]
     pub fn memory_bytes(&self) -> usize {
         self.blocks.memory().usage()
+    }
+
+    /// Bytes that the cache on disk has written and read since the start.
+    #[must_use]
+    pub fn disk_bytes(&self) -> (usize, usize) {
+        let statistics = self.blocks.statistics();
+        (statistics.disk_write_bytes(), statistics.disk_read_bytes())
     }
 
     /// The store that it reads.
@@ -278,7 +288,8 @@ impl Cold {
         fetched.await.map(|entry| Arc::clone(entry.value())).map_err(|error| told(&pack, &error))
     }
 
-    /// The batches of the block at `place` among those of `partition`, concatenated and verified.
+    /// The batches of the block at `place` among those of `partition`, concatenated and verified, for whom the `wanted` records of
+    /// them are read: what is asked for again is kept on disk once memory has no room for it.
     ///
     /// # Errors
     /// As [`Cold::footer`].
@@ -288,8 +299,10 @@ impl Cold {
         footer: &Footer,
         partition: PackedPartition,
         place: usize,
+        wanted: &Range<Offset>,
     ) -> Result<Bytes, ColdError> {
         self.metrics.asked(pack.now(partition));
+        self.again.asked(block_key(pack, footer, partition, place), wanted);
         match self.fetch_alone(pack, footer, partition, place).await {
             // It was fetched together with others, any of which may be what cannot be had. A store that takes too long would take as
             // long for one alone.
@@ -437,9 +450,13 @@ impl Cold {
     }
 }
 
-/// Blocks in memory, and on disk what memory has no room for: past the page cache, which would be a second copy of what was
-/// just found too old to be kept in memory, in memory that no limit counts.
-async fn blocks(config: &CacheConfig, is_direct: bool) -> Result<HybridCache<u128, Bytes>, std::io::Error> {
+/// Blocks in memory, and on disk what memory has no room for and was asked for again: past the page cache, which would be a
+/// second copy of what was just found too old to be kept in memory, in memory that no limit counts.
+async fn blocks(
+    config: &CacheConfig,
+    again: &Again,
+    is_direct: bool,
+) -> Result<HybridCache<u128, Bytes>, std::io::Error> {
     let memory = HybridCacheBuilder::new()
         .with_name("weir-blocks")
         // What memory keeps needs no copy on disk: a stop loses it, and it is fetched again.
@@ -454,7 +471,9 @@ async fn blocks(config: &CacheConfig, is_direct: bool) -> Result<HybridCache<u12
         let disk = usize::try_from(config.disk_bytes).unwrap_or(usize::MAX);
         let device = FsDeviceBuilder::new(&config.folder).with_capacity(disk).with_direct(is_direct).build();
         let device = device.map_err(std::io::Error::other)?;
-        let engine = BlockEngineConfig::new(device).with_block_size(DISK_FILE_BYTES);
+        let engine = BlockEngineConfig::new(device)
+            .with_block_size(DISK_FILE_BYTES)
+            .with_admission_filter(StorageFilter::new().with_condition(again.clone()));
         storage.with_io_engine_config(PsyncIoEngineConfig::new()).with_engine_config(engine).build().await
     };
     built.map_err(std::io::Error::other)
@@ -542,12 +561,13 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_memory_has_no_room_for_is_on_disk_past_the_page_cache_or_through_it() {
+    async fn what_was_asked_for_again_is_on_disk_past_the_page_cache_or_through_it() {
         for is_direct in [true, false] {
             let dir = tempfile::tempdir().unwrap();
             let folder = dir.path().join("cache");
             let config = CacheConfig { memory_bytes: 4 * BLOCK_BYTES, disk_bytes: DISK_BYTES_MIN, folder };
-            let cache = match blocks(&config, is_direct).await {
+            let again = Again::default();
+            let cache = match blocks(&config, &again, is_direct).await {
                 // Where the file system cannot, `Cold::open` does without.
                 Err(error) if is_direct => {
                     assert!(error.to_string().contains("Invalid argument"), "{error}");
@@ -555,7 +575,8 @@ mod tests {
                 }
                 built => built.unwrap(),
             };
-            for key in 0..32 {
+            for key in 0..40 {
+                (0..if key < 32 { 2 } else { 1 }).for_each(|_| again.asked(key, &(Offset(0)..Offset(9))));
                 cache.insert(key, block(key));
             }
             cache.storage().wait().await;
@@ -563,6 +584,7 @@ mod tests {
                 let found = cache.get(&key).await.unwrap();
                 assert_eq!(found.expect("in memory or on disk").value(), &block(key), "{key}");
             }
+            assert!(cache.get(&32).await.unwrap().is_none(), "asked for once, and no longer in memory");
         }
     }
 }

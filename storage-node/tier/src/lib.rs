@@ -5,6 +5,7 @@
 //!   snapshot  what a cluster is rebuilt from if nothing else is left: shards' states and lists of them
 //!   store   objects in S3, GCS, Azure or a folder: conditional creates, verified uploads, ranged reads
 //!   cold    packs read back through a cache of bounded memory and disk, or past it where they are read once
+//!   again   which of their blocks are worth a place on disk
 //!   spans   blocks of a pack in its order, for whoever copies it
 //!   faults  a store that fails as stores do, for tests
 //! ```
@@ -12,6 +13,8 @@
 //! The only crate that knows `object_store` and `foyer`. It knows nothing of shards' logs: the storage node says what
 //! becomes a pack and remembers which packs there are (docs/adr/0012).
 
+#[cfg(feature = "store")]
+mod again;
 #[cfg(feature = "store")]
 pub mod cold;
 #[cfg(feature = "store")]

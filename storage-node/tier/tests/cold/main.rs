@@ -1,6 +1,7 @@
 //! Packs in a store are read back, once each, whatever the store does meanwhile.
 #![expect(clippy::unwrap_used, reason = "a test stops at what it did not expect")]
 
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -18,6 +19,8 @@ use weir_tier::store::{PackName, Store, StoreConfig, Upload};
 
 const PARTITION: PackedPartition = (Incarnation(9), PartitionId(1));
 const BATCHES: u64 = 24;
+/// Of a block that is read whole.
+const ALL: Range<Offset> = Offset(0)..Offset(u64::MAX);
 
 fn name(shard: u32) -> PackName {
     PackName {
@@ -82,7 +85,7 @@ async fn read(cold: &Cold, pack: &PackRef) -> Result<Vec<Bytes>, weir_tier::cold
     let row = footer.partition(PARTITION).unwrap();
     let mut values = Vec::new();
     for place in 0..row.blocks as usize {
-        let raw = cold.block(pack, &footer, PARTITION, place).await?;
+        let raw = cold.block(pack, &footer, PARTITION, place, &ALL).await?;
         for batch in batches(raw, &footer.blocks(row)[place], PARTITION) {
             values.extend(batch.unwrap().records().unwrap().map(|record| record.unwrap().value));
         }
@@ -146,7 +149,7 @@ async fn damage_and_absence_name_the_object_and_do_not_stay() {
     let footer = cold.footer(&pack).await.unwrap();
     for (fault, is_damage) in [(Fault::BitFlip, true), (Fault::Truncated(9), false), (Fault::Hang, false)] {
         faults.always(Some((Op::Get, fault)));
-        let refused = cold.block(&pack, &footer, PARTITION, 1).await.unwrap_err();
+        let refused = cold.block(&pack, &footer, PARTITION, 1, &ALL).await.unwrap_err();
         assert_eq!((refused.object, refused.is_damage), (pack.name.to_string(), is_damage), "{fault:?}");
     }
     faults.always(None);
@@ -177,7 +180,7 @@ async fn an_object_that_is_cut_short_is_damaged_wherever_it_ends() {
         assert!(refused.why.contains(&format!("{bytes} of {} bytes", pack.bytes)), "{refused}");
         if bytes <= whole.len() / 2 {
             // The footer was read before.
-            let refused = fresh.block(&pack, &footer, PARTITION, last).await.unwrap_err();
+            let refused = fresh.block(&pack, &footer, PARTITION, last, &ALL).await.unwrap_err();
             assert!(refused.is_damage && refused.why.contains("cut short"), "{bytes} bytes: {refused}");
         }
     }
@@ -196,7 +199,7 @@ async fn neighbours_come_with_one_request_and_are_there_when_they_are_read() {
         tokio::task::yield_now().await;
     }
     for place in [1, 2] {
-        cold.block(&pack, &footer, PARTITION, place).await.unwrap();
+        cold.block(&pack, &footer, PARTITION, place, &ALL).await.unwrap();
     }
     assert_eq!((faults.requests(Op::Get) - before, fetched()), (1, 2), "one request for both");
     cold.read_ahead(&pack, &footer, PARTITION, 1..3, Ahead::NONE);
@@ -226,7 +229,7 @@ async fn readers_of_one_stretch_fetch_each_of_its_blocks_once() {
             let places = from % blocks..blocks;
             cold.read_ahead(&pack, &footer, PARTITION, places.clone(), Ahead::blocks(2));
             for place in places {
-                cold.block(&pack, &footer, PARTITION, place).await.unwrap();
+                cold.block(&pack, &footer, PARTITION, place, &ALL).await.unwrap();
             }
         })
     });
@@ -251,7 +254,7 @@ async fn a_block_whose_neighbour_is_cut_off_can_still_be_read() {
     let blocks = row.blocks as usize;
     cold.read_ahead(&pack, &footer, PARTITION, 0..blocks, Ahead::NONE);
     for place in 0..blocks {
-        cold.block(&pack, &footer, PARTITION, place).await.unwrap();
+        cold.block(&pack, &footer, PARTITION, place, &ALL).await.unwrap();
     }
 }
 
@@ -267,7 +270,7 @@ async fn what_compresses_well_is_not_fetched_by_the_hundred() {
     // The one that is needed, and behind it to the end of the eight that the last wanted one is of.
     cold.read_ahead(&pack, &footer, PARTITION, 0..1, Ahead::blocks(9));
     for place in 0..16 {
-        cold.block(&pack, &footer, PARTITION, place).await.unwrap();
+        cold.block(&pack, &footer, PARTITION, place, &ALL).await.unwrap();
     }
     assert_eq!((faults.requests(Op::Get) - before, metrics.fetched.load(Ordering::Relaxed)), (3, 16));
 }
@@ -287,7 +290,7 @@ async fn no_block_is_read_ahead_that_nothing_may_be_given_of() {
             let footer = cold.footer(&pack).await.unwrap();
             let before = cold.metrics().fetched.load(Ordering::Relaxed);
             cold.read_ahead(&pack, &footer, PARTITION, 0..1, ahead);
-            cold.block(&pack, &footer, PARTITION, 0).await.unwrap();
+            cold.block(&pack, &footer, PARTITION, 0, &ALL).await.unwrap();
             // Whatever was begun takes no time.
             tokio::time::sleep(Duration::from_millis(200)).await;
             cold.metrics().fetched.load(Ordering::Relaxed) - before
@@ -323,7 +326,7 @@ async fn a_store_that_hangs_is_not_asked_for_one_block_alone_after_it_hung_for_s
         while cold.metrics().fetched.load(Ordering::Relaxed) == fetched {
             tokio::task::yield_now().await;
         }
-        let told = cold.block(&pack, &footer, PARTITION, places.start).await.unwrap_err();
+        let told = cold.block(&pack, &footer, PARTITION, places.start, &ALL).await.unwrap_err();
         assert!(!told.is_damage, "{told}");
         // Of what failed the size is asked too, in case that it was cut short.
         let asked = faults.requests(Op::Get) - before;
