@@ -13,6 +13,7 @@ use weir_protocol::rpc::{PullAnswer, PullRequest, Refusal, encode_packet};
 use weir_transport::{CreditHandle, Reply};
 
 use super::find::{Found, find};
+use super::lapse::dead;
 use super::stream::Streamer;
 use super::{PartHandle, was_moved};
 use crate::clock;
@@ -20,9 +21,7 @@ use crate::read::Reader;
 use crate::replica::{Queue, ShardHandle, Turn};
 use crate::server::Room;
 use crate::server::dispatch::decode;
-use crate::subscription::{
-    Action, Ask, Dead, Delivered, Effect, Fence, Grant, PartEvent, PullKey, Settle, Taken, Verdict,
-};
+use crate::subscription::{Action, Ask, Effect, Fence, Grant, PartEvent, PullKey, Settle, Taken, Verdict};
 
 /// Encoded bytes that one pull gives at most, but for a single larger batch.
 pub(super) const PULL_BYTES_MAX: u64 = 3 << 20;
@@ -260,16 +259,8 @@ impl Puller<'_> {
         if taken.redelivered.is_empty() && taken.exhausted.is_empty() {
             return Ok(false);
         }
-        let dead = |delivered: &Delivered| Dead {
-            offset: delivered.offset,
-            attempts: delivered.attempts,
-            reason: format!("not settled in {} deliveries", delivered.attempts),
-        };
-        let event = PartEvent {
-            delivered: taken.redelivered.clone(),
-            dead: taken.exhausted.iter().map(dead).collect(),
-            ..PartEvent::default()
-        };
+        let (delivered, dead) = (taken.redelivered.clone(), dead(&taken.exhausted));
+        let event = PartEvent { delivered, dead, ..PartEvent::default() };
         let logged = self.part.commit(self.room, &event, decided).await;
         let exhausted = || taken.exhausted.iter().map(|delivered| delivered.offset);
         if let Ok((mut held, view)) = self.part.lock(self.queue) {
