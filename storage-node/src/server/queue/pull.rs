@@ -17,7 +17,7 @@ use super::lapse::dead;
 use super::stream::Streamer;
 use super::{PartHandle, was_moved};
 use crate::clock;
-use crate::read::Reader;
+use crate::read::{Allowance, Reader};
 use crate::replica::{Queue, ShardHandle, Turn};
 use crate::server::Room;
 use crate::server::dispatch::decode;
@@ -60,6 +60,9 @@ async fn pull_once(
     check(&request)?;
     let part = PartHandle::new(shard.clone(), request.part);
     let reader = Reader::new(shard, part.key.1);
+    // Nothing is read on for this answer once that is used up.
+    let max_bytes = request.max_bytes.clamp(1, PULL_BYTES_MAX);
+    reader.may_give(Allowance { records: request.max_records.into(), bytes: max_bytes });
     let deadline = Instant::now() + Duration::from_millis(request.wait_ms.min(WAIT_MS_MAX));
     let mut turn = Turn::of(part.queue(&part.view()?));
     loop {
