@@ -30,7 +30,7 @@ use crate::raft::{LogStore, Machine, group};
 use crate::replica::proposer::Proposer;
 use crate::replica::{ShardHandle, ShardShared, TailMemory};
 use crate::sealing::{Rewriter, Sealer};
-use crate::server::{NodeService, Room};
+use crate::server::{Lapses, NodeService, Room};
 use crate::shard::command::{Change, Command, PutNamespace, PutSlots};
 use crate::shard::entry::{ENTRY_OVERHEAD_BYTES, SubBatch};
 use crate::shard::state::{ShardState, SlotTable};
@@ -183,14 +183,7 @@ impl Node {
         ensure_default_namespace(&service, config.auto_create).await?;
         ensure_slots(&service).await?;
         let all = Arc::clone(&service.shards);
-        for (shard, handle) in &*all {
-            let forwarder = Forwarder::new(handle.clone(), Arc::clone(&all));
-            tasks.spawn(format!("forwarder of shard {shard}"), forwarder.run(tasks.stop()));
-            let outputs = OutputSender::new(handle.clone(), Arc::clone(&all));
-            tasks.spawn(format!("outputs of shard {shard}"), outputs.run(tasks.stop()));
-            let letters = DeadLetterSender::new(handle.clone(), Arc::clone(&all));
-            tasks.spawn(format!("dead letters of shard {shard}"), letters.run(tasks.stop()));
-        }
+        keep_promises(&all, &service.room, tasks);
         if let Some(tier) = tier {
             let below_permille = u64::from(config.rewrite_below_percent) * 10;
             keep_store(&tier, trial.flatten(), &all, below_permille, tasks);
@@ -319,6 +312,20 @@ fn store_now(tier: &Tier) -> StoreNow {
         damaged_objects: tier.damaged.objects(),
         damaged_objects_max: Damaged::REMEMBERED_MAX,
         damaged_reads: tier.damaged.failed_reads(),
+    }
+}
+
+/// The tasks that carry what shards owe to others, and that end what nobody ends.
+fn keep_promises(all: &Arc<BTreeMap<ShardId, ShardHandle>>, room: &Room, tasks: &mut Tasks) {
+    for (shard, handle) in &**all {
+        let forwarder = Forwarder::new(handle.clone(), Arc::clone(all));
+        tasks.spawn(format!("forwarder of shard {shard}"), forwarder.run(tasks.stop()));
+        let outputs = OutputSender::new(handle.clone(), Arc::clone(all));
+        tasks.spawn(format!("outputs of shard {shard}"), outputs.run(tasks.stop()));
+        let letters = DeadLetterSender::new(handle.clone(), Arc::clone(all));
+        tasks.spawn(format!("dead letters of shard {shard}"), letters.run(tasks.stop()));
+        let lapses = Lapses::new(handle.clone(), room.clone());
+        tasks.spawn(format!("lapses of shard {shard}"), lapses.run(tasks.stop()));
     }
 }
 

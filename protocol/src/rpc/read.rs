@@ -164,6 +164,10 @@ pub struct SubscribeRequest {
     /// Nothing behind them is prepared to be sent. Absent: that is not known, and bytes bound nothing but what is sent.
     #[prost(uint64, optional, tag = "11")]
     pub reach_bytes: Option<u64>,
+    /// The same of records; absent: the limit of records is no window. It may be lower than the limit is: of a reader of several
+    /// partitions, each of them has a window of its own.
+    #[prost(uint64, optional, tag = "12")]
+    pub reach_records: Option<u64>,
 }
 
 /// What happens on a subscription; payload: the batches of a [`Records`] event.

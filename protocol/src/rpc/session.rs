@@ -54,6 +54,9 @@ pub struct RaiseCredit {
     /// As [`SubscribeRequest::reach_bytes`](super::SubscribeRequest::reach_bytes).
     #[prost(uint64, optional, tag = "3")]
     pub reach_bytes: Option<u64>,
+    /// As [`SubscribeRequest::reach_records`](super::SubscribeRequest::reach_records).
+    #[prost(uint64, optional, tag = "4")]
+    pub reach_records: Option<u64>,
 }
 
 /// Absolute, cumulative limit of a stream: totals since it was opened. Lower or repeated values change nothing.

@@ -23,7 +23,7 @@ pub(super) struct Sequence {
     blocks: usize,
     /// … and what it came to.
     last: Passed,
-    /// What whoever reads may still be given.
+    /// What whoever reads may still be given, behind that.
     credit: Allowance,
 }
 
@@ -71,13 +71,26 @@ impl Sequence {
     pub(super) fn read(&mut self, passed: Range<Offset>, rows: &[BatchRow], given: Allowance) {
         self.next = passed.end;
         let offsets = passed.end.0.saturating_sub(passed.start.0);
+        self.credit = Allowance {
+            records: less(self.credit.records, given.records),
+            bytes: less(self.credit.bytes, given.bytes),
+        };
         self.last = Passed { offsets, stored_bytes: stored_within(rows, passed), given };
     }
 
     /// Of what was read last only so much was given.
     pub(super) fn gave(&mut self, given: Allowance) {
-        self.last.given = given;
+        let before = std::mem::replace(&mut self.last.given, given);
+        self.credit = Allowance {
+            records: self.credit.records.saturating_add(before.records.saturating_sub(given.records)),
+            bytes: self.credit.bytes.saturating_add(before.bytes.saturating_sub(given.bytes)),
+        };
     }
+}
+
+/// What `used` leaves of a credit; where there is no limit, there is none.
+fn less(credit: u64, used: u64) -> u64 {
+    if credit == u64::MAX { credit } else { credit.saturating_sub(used) }
 }
 
 /// What `credit` comes to if `given` of it took `passed`: without end if nothing of it was used.
@@ -166,6 +179,17 @@ mod tests {
         assert_eq!(reach((2, 200), (1, 1_000)), (150, 49_000), "where a filter left one record of fifty");
         assert_eq!(reach((0, 0), (1, 1)), (all, all - 1_000), "where nothing was left");
         assert_eq!(reach((1, 1), (all, all)), (all, all - 1_000));
+    }
+
+    #[test]
+    fn what_was_given_is_not_given_again_and_what_a_filter_left_out_still_may_be() {
+        let mut sequence = after(100, 10_000);
+        sequence.grant(given(150, 100_000));
+        sequence.read(Offset(100)..Offset(200), &rows(100, 10), given(100, 10_000));
+        assert_eq!(sequence.ahead(Offset(200), &[]).until, Offset(250));
+        sequence.gave(given(10, 1_000));
+        let ahead = sequence.ahead(Offset(200), &[]);
+        assert_eq!((ahead.until, ahead.bytes), (Offset(200 + 1_400), 990_000), "ten of a hundred each");
     }
 
     #[test]

@@ -121,6 +121,13 @@ impl Reader {
         self.sequence.lock().grant(credit);
     }
 
+    /// Of what was read last only so many records are of use to whoever reads.
+    pub fn used(&self, read: &ReadBatches, records: u64) {
+        let bytes = u128::from(read.bytes) * u128::from(records) / u128::from(read.records.max(1));
+        let bytes = u64::try_from(bytes).unwrap_or(u64::MAX);
+        self.sequence.lock().gave(Allowance { records, bytes });
+    }
+
     /// Where the partition stands now.
     ///
     /// # Errors

@@ -15,6 +15,7 @@
 //! | [`in_flight`] | the answers that an entry owes |
 //! | `archive` | who waits until something is in the object store |
 //! | `awaited` | who waits for outputs of settles |
+//! | [`due`] | which parts hold something that ends by itself, and when |
 //! | [`early`] | staged batches for readers that do not wait for the commit |
 //! | [`queues`] | leases that the leader has given |
 //! | [`reread`] | entries in memory that were read from the journal lately |
@@ -27,6 +28,7 @@
 mod archive;
 mod awaited;
 pub mod backlog;
+pub mod due;
 pub mod early;
 mod handle;
 pub mod in_flight;
@@ -45,6 +47,6 @@ pub use awaited::{Arrived, AwaitedOutputs, OutputWait};
 pub use backlog::Sender;
 pub use early::{EarlyTail, EarlyWatch, StagedBatch};
 pub use handle::{ShardHandle, ShardShared, TailMemory};
-pub use queues::{Held, Queue, Queues};
+pub use queues::{Held, Locked, Queue, Queues};
 pub use rosters::{Rosters, SharedRoster};
 pub use turn::Turn;

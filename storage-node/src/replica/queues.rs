@@ -1,25 +1,32 @@
 //! The leases that a leader has given, part by part.
 
 use std::collections::HashMap;
+use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 
 use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::{Notify, Semaphore};
 use weir_protocol::ids::TimestampMs;
 
+use super::due::DueParts;
 use crate::shard::state::{HeldPart, PartKey};
-use crate::subscription::{Cursor, Fence, Leases, Rules};
+use crate::subscription::{Cursor, Delivered, Fence, Leases, Rules};
 
 /// Leases of all parts that somebody pulled from since the term began.
 #[derive(Debug, Default)]
 pub struct Queues {
     parts: Mutex<HashMap<PartKey, Arc<Queue>>>,
+    /// Locked behind a queue.
+    due: Arc<Mutex<DueParts>>,
 }
 
 /// The leases of one part.
 #[derive(Debug)]
 pub struct Queue {
+    /// Whose it is.
+    pub key: PartKey,
     held: Mutex<Held>,
+    due: Arc<Mutex<DueParts>>,
     /// Held by who commits acknowledgements of a stream: what comes meanwhile is committed together by the next.
     pub commits: tokio::sync::Mutex<()>,
     /// Notified when something else may be leased, or earlier than before.
@@ -45,6 +52,8 @@ pub struct Held {
     pub is_seeking: bool,
     /// When somebody pulled last, since the term began.
     pub pulled: Option<TimestampMs>,
+    /// When it is due at the latest; `None`: nobody knows.
+    due: Option<TimestampMs>,
     /// Version of the configuration that the leases follow.
     version: u32,
     /// The configuration's filter and field of fairness, as what was looked at was judged by.
@@ -73,9 +82,12 @@ impl Queues {
             let leases = Leases::new(&part.part, rules(part, partitions), next_fence, now);
             let (version, sight) = (part.version, sight(part));
             let cursor = Cursor::new(next_fence);
-            let held = Held { leases, cursor, next_fence, is_seeking: false, pulled: None, version, sight };
+            let (is_seeking, pulled, due) = (false, None, None);
+            let held = Held { leases, cursor, next_fence, is_seeking, pulled, due, version, sight };
             Arc::new(Queue {
+                key,
                 held: Mutex::new(held),
+                due: Arc::clone(&self.due),
                 commits: tokio::sync::Mutex::default(),
                 changed: Notify::new(),
                 gone: Notify::new(),
@@ -86,9 +98,21 @@ impl Queues {
         Arc::clone(self.parts.lock().entry(key).or_insert_with(make))
     }
 
+    /// Takes the part whose leases have been due for longest, if some are. Who takes it [ends](Held::lapse) them.
+    pub fn due(&self, now: TimestampMs) -> Option<Arc<Queue>> {
+        loop {
+            let key = self.due.lock().pop(now)?;
+            // Without one it was forgotten meanwhile.
+            if let Some(queue) = self.parts.lock().get(&key) {
+                return Some(Arc::clone(queue));
+            }
+        }
+    }
+
     /// The part is gone.
     pub fn forget(&self, key: &PartKey) {
         let gone = self.parts.lock().remove(key);
+        self.due.lock().remove(key);
         if let Some(queue) = gone {
             queue.end();
         }
@@ -97,6 +121,7 @@ impl Queues {
     /// Another term: nobody holds anything.
     pub(super) fn clear(&self) {
         let gone = std::mem::take(&mut *self.parts.lock());
+        *self.due.lock() = DueParts::default();
         gone.values().for_each(|queue| queue.end());
     }
 }
@@ -104,8 +129,8 @@ impl Queues {
 impl Queue {
     /// The leases. Whoever hands them a part takes the part's newest state under this lock: one that was taken before
     /// may not have what another has committed meanwhile.
-    pub fn lock(&self) -> MutexGuard<'_, Held> {
-        self.held.lock()
+    pub fn lock(&self) -> Locked<'_> {
+        Locked { queue: self, held: self.held.lock() }
     }
 
     /// Everybody looks for another one.
@@ -115,7 +140,47 @@ impl Queue {
     }
 }
 
+/// What a leader knows of a part, locked. Whoever lets it go has told when it is due: nobody can forget to.
+#[derive(Debug)]
+pub struct Locked<'a> {
+    queue: &'a Queue,
+    held: MutexGuard<'a, Held>,
+}
+
+impl Deref for Locked<'_> {
+    type Target = Held;
+
+    fn deref(&self) -> &Held {
+        &self.held
+    }
+}
+
+impl DerefMut for Locked<'_> {
+    fn deref_mut(&mut self) -> &mut Held {
+        &mut self.held
+    }
+}
+
+impl Drop for Locked<'_> {
+    fn drop(&mut self) {
+        // After a seek, nothing of before counts: it is told then.
+        let Some(at) = self.held.leases.ends_first().filter(|_| !self.held.is_seeking) else { return };
+        if self.held.due.is_none_or(|due| at < due) {
+            self.held.due = Some(at);
+            self.queue.due.lock().put(self.queue.key, at);
+        }
+    }
+}
+
 impl Held {
+    /// Ends the leases whose time is over, of a part that was [due](Queues::due). Returns records that have had all their
+    /// deliveries, see [`Leases::expire`].
+    #[must_use = "exhausted records are settling until they are committed or failed"]
+    pub fn lapse(&mut self, part: &HeldPart, now: TimestampMs) -> Vec<Delivered> {
+        self.due = None;
+        if self.is_seeking { Vec::new() } else { self.leases.expire(&part.part, now) }
+    }
+
     /// Follows the subscription's newest configuration.
     pub fn follow(&mut self, part: &HeldPart, partitions: u32) {
         if self.version < part.version {

@@ -228,7 +228,8 @@ pub(super) fn subscribe(
 async fn follow(followed: &Followed, reply: &Reply) -> Result<(), Refusal> {
     let Followed { reader, filter, request } = followed;
     let mut cursor = Cursor::start(reader, request, filter.as_ref())?;
-    let (mut limit, mut reach_bytes) = (request.limit, request.reach_bytes);
+    let mut limit = request.limit;
+    let (mut reach_bytes, mut reach_records) = (request.reach_bytes, request.reach_records);
     let _counted = reader.counted();
     let mut credit = reply.credit();
     if send(reply, cursor.started()?).await.is_err() {
@@ -244,10 +245,11 @@ async fn follow(followed: &Followed, reply: &Reply) -> Result<(), Refusal> {
             bytes: limit.bytes.max(state.credit.bytes),
         };
         reach_bytes = reach_bytes.max(state.reach_bytes);
+        reach_records = reach_records.max(state.reach_records);
         // Enabled before the state is read: a change in between is not missed.
         let changed = reader.changed.notified();
         let staged = cursor.early.as_ref().map(|early| Arc::clone(&early.watch.changed).notified_owned());
-        cursor.may_give(limit, reach_bytes);
+        cursor.may_give(limit, (reach_records, reach_bytes));
         match cursor.step(limit).await? {
             Step::Send(event, payload) => {
                 if reply.send_when_ready(encode_packet(&event, payload)).await.is_err() {
@@ -366,10 +368,11 @@ impl<'a> Cursor<'a> {
         Ok(SubscribeEvent { event: Some(Event::Started(started)) })
     }
 
-    /// How far it may be read ahead: the limit of bytes may be a window, behind which more of the reader's credit follows.
-    fn may_give(&self, limit: Credit, reach_bytes: Option<u64>) {
+    /// How far it may be read ahead: the limit may be a window, behind which more of the reader's credit follows. One of bytes
+    /// is read in any case; one of records may be no limit at all, as of several partitions.
+    fn may_give(&self, limit: Credit, (reach_records, reach_bytes): (Option<u64>, Option<u64>)) {
         let bytes = reach_bytes.map(|reach| reach.max(limit.bytes).saturating_sub(self.sent.bytes));
-        let records = limit.records.saturating_sub(self.sent.records);
+        let records = reach_records.unwrap_or(limit.records).saturating_sub(self.sent.records);
         self.reader.may_give(Allowance { records, bytes: bytes.unwrap_or(u64::MAX) });
     }
 

@@ -17,4 +17,5 @@ mod trim;
 pub(crate) mod whereabouts;
 
 pub use dispatch::NodeService;
+pub(crate) use queue::Lapses;
 pub use room::Room;

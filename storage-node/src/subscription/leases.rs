@@ -14,6 +14,8 @@ use super::ready::{Lane, Ready};
 
 /// Most records that one call finds exhausted or wakes; what is beyond comes with the next call.
 const PER_CALL_MAX: usize = 4096;
+/// Most records that [`Leases::expire`] finds exhausted.
+pub const EXPIRED_MAX: usize = 2 * PER_CALL_MAX;
 
 /// What a subscription says of deliveries, for one part.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -185,15 +187,13 @@ impl Leases {
             was_again: false,
             rules,
         };
-        if leases.rules.looks_ahead {
-            // They are met in their place.
-            return leases;
-        }
         let nobody: Arc<str> = Arc::from("");
         for (offset, retry) in part.retries() {
             let last_chance =
                 is_exhausted(&leases.rules, retry.attempts).then(|| after(now, leases.rules.lease_ms));
-            if let Some(due) = retry.due.or(last_chance) {
+            // Others that are to be looked at are met in their place.
+            let waits = last_chance.is_some() || !leases.rules.looks_ahead;
+            if let Some(due) = retry.due.or(last_chance).filter(|_| waits) {
                 let holder = Arc::clone(&nobody);
                 let state = State::Waiting(due);
                 leases.put(offset, Known { attempts: retry.attempts, ..Known::new(holder, state) });
@@ -337,6 +337,14 @@ impl Leases {
         let lease = self.leased.first().filter(|_| max > 0);
         // Without room it waits for a lease to end, however long it has been due.
         let due = self.waiting.first().filter(|_| self.leased.len() < max);
+        lease.into_iter().chain(due).map(|(at, _)| *at).min()
+    }
+
+    /// When the first lease ends, or the first record that waits is due, whether there is room for it or not: until then
+    /// [`Leases::expire`] has nothing to do.
+    #[must_use]
+    pub fn ends_first(&self) -> Option<TimestampMs> {
+        let (lease, due) = (self.leased.first(), self.waiting.first());
         lease.into_iter().chain(due).map(|(at, _)| *at).min()
     }
 

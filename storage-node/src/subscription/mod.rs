@@ -54,7 +54,7 @@ pub use ahead::{COME_AGAIN_MAX, Fate, Key, LOOK_AHEAD_MAX, SKIPPED_MAX, Seen};
 pub use cursor::{Acked, Connection, Cursor, Occupied, Wants, YIELD_MS_MAX};
 pub use event::{Dead, Delivered, EventError, Fence, Forgotten, Nacked, PartEvent, Seek};
 pub use forgetting::PurgePreview;
-pub use leases::{Ask, Grant, Leases, Rules, Taken};
+pub use leases::{Ask, EXPIRED_MAX, Grant, Leases, Rules, Taken};
 pub use part::{Applied, KEPT_MAX, Part, SeekPreview};
 pub use past::{Moment, PAST_WEIGHT_MAX, SNAPSHOT_EVERY_MS, SNAPSHOT_WEIGHT_MAX, SNAPSHOTS_MAX, Stood};
 pub use pulls::PullKey;

@@ -10,6 +10,10 @@ use super::leases::{Grant, Known, Lease, Leases, State, after, is_exhausted};
 use super::part::Part;
 use super::pulls::PullId;
 
+/// How long a record that has had all its deliveries can still be settled when that failed once, in milliseconds, if a lease
+/// is not shorter.
+const TRY_AGAIN_MS: u64 = 30_000;
+
 /// One lease to settle.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Settle {
@@ -142,17 +146,18 @@ impl Leases {
 
     /// What was decided of these records is in the log and applied to `part`. Unknown offsets are passed over.
     pub fn committed(&mut self, part: &Part, offsets: impl IntoIterator<Item = Offset>) {
-        offsets.into_iter().for_each(|offset| self.decided(part, offset, TimestampMs(0)));
+        offsets.into_iter().for_each(|offset| self.decided(part, offset, None));
     }
 
     /// What was decided of these records did not get into the log, or nobody knows: as far as `part` says nothing
-    /// else they are free again, and what settled them before may try again. Unknown offsets are passed over.
+    /// else they are free again, and what settled them before may try again. Of those that have had all their deliveries
+    /// it has [`TRY_AGAIN_MS`], or the time of a lease, before they are given up. Unknown offsets are passed over.
     pub fn failed(&mut self, part: &Part, offsets: impl IntoIterator<Item = Offset>, now: TimestampMs) {
-        offsets.into_iter().for_each(|offset| self.decided(part, offset, now));
+        offsets.into_iter().for_each(|offset| self.decided(part, offset, Some(now)));
     }
 
-    /// A decision ended; what became of it, the part says.
-    fn decided(&mut self, part: &Part, offset: Offset, free_since: TimestampMs) {
+    /// A decision ended, or failed at a time; what became of it, the part says.
+    fn decided(&mut self, part: &Part, offset: Offset, failed_at: Option<TimestampMs>) {
         let Entry::Occupied(known) = self.known.entry(offset) else { return };
         if known.get().state != State::Settling {
             return;
@@ -163,10 +168,14 @@ impl Leases {
             return self.leave_line(known.key, offset);
         }
         let retry = part.retry(offset);
-        let due = retry.and_then(|retry| retry.due);
+        let attempts = known.get().attempts.max(retry.map_or(0, |retry| retry.attempts));
+        let last_chance = failed_at
+            .filter(|_| is_exhausted(&self.rules, attempts))
+            .map(|now| after(now, self.rules.lease_ms.min(TRY_AGAIN_MS)));
+        let due = retry.and_then(|retry| retry.due).or(last_chance);
+        let free = State::Free(failed_at.unwrap_or(TimestampMs(0)));
         self.change(offset, |known| {
-            known.attempts = known.attempts.max(retry.map_or(0, |retry| retry.attempts));
-            known.state = due.map_or(State::Free(free_since), State::Waiting);
+            (known.attempts, known.state) = (attempts, due.map_or(free, State::Waiting));
         });
     }
 

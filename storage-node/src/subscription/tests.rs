@@ -185,9 +185,11 @@ fn a_lease_that_ends_for_the_last_time_makes_a_dead_letter_once() {
     let exhausted = leader.try_take(3_000, 1, None).exhausted;
     assert_eq!(exhausted, [Delivered { offset: Offset(0), attempts: 3 }]);
     assert_eq!(leader.try_take(9_000, 1, None), Taken::default());
-    // The proposal is lost, so it comes again.
+    // The proposal is lost, so it comes again, when whoever was too late to be heard had time to say so once more.
     leader.leases.failed(&leader.part, [Offset(0)], at(9_000));
-    assert_eq!(leader.try_take(9_000, 1, None).exhausted, exhausted);
+    assert_eq!(leader.try_take(9_999, 1, None), Taken::default());
+    assert_eq!(leader.leases.ends_first(), Some(at(10_000)));
+    assert_eq!(leader.try_take(10_000, 1, None).exhausted, exhausted);
     let event = PartEvent {
         dead: vec![Dead { offset: Offset(0), attempts: 3, reason: "max_attempts".to_owned() }],
         ..PartEvent::default()

@@ -8,7 +8,8 @@ use prometheus::Registry;
 use prost::Message as _;
 use weir_protocol::error::ErrorCode;
 use weir_protocol::rpc::{
-    At, Credit, Event, Method, Packet, Placed, ReadAnswer, ReadRequest, SubscribeRequest,
+    At, ConsumeEvent, ConsumeRequest, Credit, Event, Method, Packet, PartRef, Placed, ReadAnswer,
+    ReadRequest, SubscribeRequest,
 };
 use weir_storage_node::{RunningNode, Surroundings};
 use weir_tier::faults::{Fault, Faults, Op, store_in_memory};
@@ -16,6 +17,7 @@ use weir_transport::Link;
 
 use crate::client::{Follower, SHARD, WAIT, batch, config, create, publish, read, start_in, values};
 use crate::cold::{BYTES, PATIENCE, cold_settings, publish_all, value};
+use crate::queue::{part, queue_config, subscribe};
 
 /// Messages from the first on that have left the journal by the time all are published, at least; each has a block of its own.
 const COLD: u64 = 50;
@@ -95,13 +97,19 @@ impl Play {
         values(&packet.message.slices, packet.payload).remove(0)
     }
 
-    async fn follow(&self, from: u64, limit: Credit, reach_bytes: Option<u64>) -> Follower {
+    async fn follow(
+        &self,
+        from: u64,
+        limit: Credit,
+        (reach_records, reach_bytes): (Option<u64>, Option<u64>),
+    ) -> Follower {
         let from = At::Offset(from).into();
         let request = SubscribeRequest {
             incarnation: self.life,
             from,
             limit,
             reach_bytes,
+            reach_records,
             ..SubscribeRequest::default()
         };
         let mut follower = Follower::open_with(&self.link, request).await;
@@ -143,7 +151,7 @@ async fn nothing_is_read_ahead_beyond_the_credit_that_was_granted() {
     let mut taken = 0;
     for (limit, reach_bytes) in [(one, None), (Credit { records: u64::MAX, bytes }, Some(bytes))] {
         let before = play.fetched();
-        let mut follower = play.follow(taken, limit, reach_bytes).await;
+        let mut follower = play.follow(taken, limit, (None, reach_bytes)).await;
         for n in 1..=6 {
             assert_eq!(follower.next().await.1, [value(taken)], "{limit:?}");
             taken += 1;
@@ -158,15 +166,16 @@ async fn nothing_is_read_ahead_beyond_the_credit_that_was_granted() {
         }
     }
 
-    // By a window of three, which is all there is, or behind which more follows.
+    // By a window of three, which is all there is, or all that records allow, or behind which more follows.
     let window = Credit { records: u64::MAX, bytes: 5 * BYTES as u64 / 2 };
-    let all = Some(window.bytes);
-    for reach_bytes in [all, Some(100 * BYTES as u64), None] {
+    let (all, more) = (Some(window.bytes), Some(100 * BYTES as u64));
+    for reach in [(None, all), (Some(3), more), (Some(100), more), (None, None)] {
+        let ends_there = reach.0 == Some(3) || reach.1 == all;
         let mut ahead = 0;
         // Not each of them can end where an object does, beyond which nothing is read ahead either.
         for _ in 0..2 {
             let before = play.fetched();
-            let mut follower = play.follow(taken, window, reach_bytes).await;
+            let mut follower = play.follow(taken, window, reach).await;
             let mut found = Vec::new();
             while found.len() < 3 {
                 found.extend(follower.next().await.1);
@@ -175,11 +184,64 @@ async fn nothing_is_read_ahead_beyond_the_credit_that_was_granted() {
             tokio::time::sleep(Duration::from_millis(300)).await;
             ahead += play.fetched() - before - 3;
             // Beyond what that has read ahead.
-            taken += if reach_bytes == all { 3 } else { 8 };
+            taken += if ends_there { 3 } else { 8 };
         }
-        let is_right = if reach_bytes == all { ahead == 0 } else { ahead >= 2 };
-        assert!(is_right, "{ahead} blocks ahead with {reach_bytes:?} bytes of credit in all");
+        let is_right = if ends_there { ahead == 0 } else { ahead >= 2 };
+        assert!(is_right, "{ahead} blocks ahead with {reach:?} of credit in all");
     }
+    play.stop().await;
+}
+
+/// Takes so many messages of a queue as they come, and grants one more for each if told to. Gives how many blocks were fetched a
+/// moment after each of them.
+async fn consume(
+    play: &Play,
+    work: PartRef,
+    from: u64,
+    limit: u64,
+    reach: Option<u64>,
+    count: u64,
+) -> Vec<u64> {
+    let credit = |records| Credit { records, bytes: u64::MAX };
+    let request = ConsumeRequest {
+        part: work,
+        limit: credit(limit),
+        keeps_credit: true,
+        holder: format!("from {from}"),
+        // What it holds is nobody else's.
+        grace_ms: 60_000,
+        reach: reach.map(credit),
+        ..ConsumeRequest::default()
+    };
+    let (before, body) = (play.fetched(), vec![request.encode_to_vec().into()]);
+    let mut answers = play.link.open(Method::Consume, SHARD, body).await.unwrap();
+    let mut fetched = Vec::new();
+    for n in 0..count {
+        let answer = tokio::time::timeout(WAIT, answers.next()).await.unwrap().unwrap().unwrap();
+        let packet = Packet::<ConsumeEvent>::decode(answer).unwrap();
+        assert_eq!(values(&packet.message.slices, packet.payload), [value(from + n)]);
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        fetched.push(play.fetched() - before);
+        if n + limit < count {
+            answers.grant_towards(credit(limit + n + 1), reach.map(|reach| credit(reach + n + 1)));
+        }
+    }
+    fetched
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_queue_is_read_ahead_no_further_than_who_consumes_it_has_credit() {
+    let play = Play::start(PATIENCE).await;
+    let work = part(&subscribe(&play.link, play.life, queue_config("t"), &[1]).await, 0);
+    let one_by_one: Vec<u64> = (1..=6).collect();
+    assert_eq!(consume(&play, work, 0, 1, Some(1), 6).await, one_by_one);
+    // A window, behind which nothing follows, or more.
+    assert_eq!(consume(&play, work, 6, 3, Some(3), 3).await.last(), Some(&3));
+    let ahead = consume(&play, work, 9, 6, Some(100), 6).await;
+    assert!(ahead[5] >= 6 + 2, "{ahead:?}: it is as fast as it was");
+    let before = ahead[5] - 6;
+    let unknown = consume(&play, work, 15, 6, None, 6).await;
+    assert!(unknown[5] + before >= 6 + 2, "{unknown:?}: a gateway of before says nothing of it");
     play.stop().await;
 }
 

@@ -18,6 +18,7 @@ mod outputs;
 mod placement;
 mod queue;
 mod queue_filter;
+mod queue_lapse;
 mod queue_operate;
 mod queue_order;
 mod queue_topics;

@@ -52,8 +52,18 @@ pub(crate) async fn subscribe(
     config: SubscriptionConfig,
     shards: &[u32],
 ) -> SubscriptionDescription {
+    subscribe_as(link, life, subscription_name(), config, shards).await
+}
+
+pub(crate) async fn subscribe_as(
+    link: &Link,
+    life: u64,
+    name: SubscriptionName,
+    config: SubscriptionConfig,
+    shards: &[u32],
+) -> SubscriptionDescription {
     let request = CreateSubscriptionRequest {
-        name: subscription_name(),
+        name,
         config,
         topic_incarnation: life,
         shards: shards.to_vec(),

@@ -12,7 +12,7 @@ use weir_transport::{CallError, Link};
 use crate::client::{SHARD, WAIT, batch, call, config, create, publish, start};
 use crate::queue::{ack, ask, item, part, pull, queue_config, settle, stats, subscribe};
 
-async fn explain(link: &Link, part: PartRef, offset: u64) -> (Standing, Vec<Hindrance>) {
+pub(crate) async fn explain(link: &Link, part: PartRef, offset: u64) -> (Standing, Vec<Hindrance>) {
     let asked = ExplainRequest { part, offset };
     let told: Explanation = call(link, Method::Explain, &asked).await.unwrap();
     let again: Explanation = call(link, Method::Explain, &asked).await.unwrap();

@@ -49,9 +49,9 @@ impl Follower {
         }
     }
 
-    /// Where the reader's own limit of bytes is, of which those of [`Follower::raise`] may be a window.
-    pub(super) fn reaches(&mut self, bytes: u64) {
-        self.stream.reaches(bytes);
+    /// Where the reader's own limit is, of which that of [`Follower::raise`] may be a window.
+    pub(super) fn reaches(&mut self, reach: Credit) {
+        self.stream.reaches(reach);
     }
 
     /// It follows with others: the node owes it nothing.

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use futures_util::StreamExt;
 use futures_util::future::BoxFuture;
 use futures_util::stream::FuturesUnordered;
+use parking_lot::Mutex;
 use tokio::sync::futures::OwnedNotified;
 use weir_protocol::ids::Offset;
 use weir_protocol::rpc::Credit;
@@ -32,7 +33,9 @@ type Stepped = (usize, Box<Follower>, Result<Option<PartitionEvent>, ServiceErro
 struct Slot {
     of: PartitionOf,
     share: Share,
-    grant: Arc<CreditCell>,
+    grant: Arc<Grant>,
+    /// What of it was handed on.
+    handed: Credit,
     /// Position after the last event handed on.
     at: Option<At>,
     started: Option<Started>,
@@ -42,6 +45,13 @@ struct Slot {
     waiting: usize,
     /// The follower, while too many of its events wait.
     parked: Option<Box<Follower>>,
+}
+
+/// What a partition is granted, and how far the client's credit goes behind that.
+#[derive(Default)]
+struct Grant {
+    window: CreditCell,
+    reach: Mutex<Credit>,
 }
 
 /// Followers and what came from them.
@@ -54,16 +64,18 @@ pub(super) struct Merge {
 }
 
 impl Merge {
-    pub(super) fn new(followers: Vec<(PartitionOf, Follower)>, budget: &Arc<Budget>) -> Self {
+    /// `limit` is what the client allows at first.
+    pub(super) fn new(followers: Vec<(PartitionOf, Follower)>, budget: &Arc<Budget>, limit: Credit) -> Self {
         let running = FuturesUnordered::new();
         let mut slots = Vec::with_capacity(followers.len());
         for (place, (of, follower)) in followers.into_iter().enumerate() {
-            let grant = Arc::new(CreditCell::default());
+            let grant = Arc::<Grant>::default();
             running.push(step(place, Box::new(follower), Arc::clone(&grant)));
             slots.push(Slot {
                 of,
                 share: Share::new(Arc::clone(budget)),
                 grant,
+                handed: Credit::default(),
                 at: None,
                 started: None,
                 is_caught_up: false,
@@ -74,7 +86,7 @@ impl Merge {
         }
         let mut merge =
             Self { slots, running, ready: VecDeque::new(), is_started: false, sent: Credit::default() };
-        merge.slots.iter_mut().for_each(Slot::raise);
+        merge.slots.iter_mut().for_each(|slot| slot.raise(limit));
         merge
     }
 
@@ -95,7 +107,7 @@ impl Merge {
             if let Some(event) = self.pop(limit)? {
                 return Ok(event);
             }
-            let freed = self.raise_throttled();
+            let freed = self.raise_throttled(limit);
             credit.set_throttled(freed.is_some());
             let is_throttled = freed.is_some();
             tokio::select! {
@@ -110,11 +122,20 @@ impl Merge {
     }
 
     /// Raises what waits for the budget; what to wait for if something still does.
-    fn raise_throttled(&mut self) -> Option<OwnedNotified> {
+    fn raise_throttled(&mut self, limit: Credit) -> Option<OwnedNotified> {
+        let left = self.left_of(limit);
         let is_throttled = |slot: &&mut Slot| slot.share.is_throttled();
         let freed = self.slots.iter_mut().find(is_throttled)?.share.freed();
-        self.slots.iter_mut().filter(is_throttled).for_each(Slot::raise);
+        self.slots.iter_mut().filter(is_throttled).for_each(|slot| slot.raise(left));
         self.slots.iter().any(|slot| slot.share.is_throttled()).then_some(freed)
+    }
+
+    /// What the client still allows.
+    fn left_of(&self, limit: Credit) -> Credit {
+        Credit {
+            records: limit.records.saturating_sub(self.sent.records),
+            bytes: limit.bytes.saturating_sub(self.sent.bytes),
+        }
     }
 
     fn take(
@@ -122,6 +143,7 @@ impl Merge {
         (place, follower, event): (usize, Box<Follower>, Option<PartitionEvent>),
         credit: &CreditCell,
     ) {
+        let left = self.left_of(credit.latest());
         let slot = &mut self.slots[place];
         if let Some(event) = event {
             slot.waiting += 1;
@@ -130,7 +152,7 @@ impl Merge {
         if slot.is_shared != follower.is_shared() {
             slot.is_shared = follower.is_shared();
             credit.set_feed(slot.of, follower.throttle());
-            slot.raise();
+            slot.raise(left);
         }
         if slot.waiting < if slot.is_shared { WAITING_SHARED_MAX } else { WAITING_MAX } {
             self.running.push(step(place, follower, Arc::clone(&slot.grant)));
@@ -207,11 +229,7 @@ impl Merge {
         parcel: Parcel,
         limit: Credit,
     ) -> Result<Option<SubscriptionEvent>, ServiceError> {
-        let left = Credit {
-            records: limit.records.saturating_sub(self.sent.records),
-            bytes: limit.bytes.saturating_sub(self.sent.bytes),
-        };
-        let split = parcel.split(left)?;
+        let split = parcel.split(self.left_of(limit))?;
         if !split.rest.is_empty() {
             let bytes = 0; // counted again when it is its turn
             self.ready
@@ -220,12 +238,15 @@ impl Merge {
             self.popped(place);
         }
         let Some(last) = split.now.slices().last() else { return Ok(None) };
+        self.sent.records += split.used.records;
+        self.sent.bytes += split.used.bytes;
+        let left = self.left_of(limit);
         let slot = &mut self.slots[place];
         slot.at.get_or_insert(At::new(last.first)).took(last.end(), last.committed_end, last.term);
         slot.share.hand_on(split.used.bytes);
-        slot.raise();
-        self.sent.records += split.used.records;
-        self.sent.bytes += split.used.bytes;
+        slot.handed.records += split.used.records;
+        slot.handed.bytes += split.used.bytes;
+        slot.raise(left);
         Ok(Some(records_event(slot.of, split.now, split.used.bytes)))
     }
 
@@ -247,22 +268,28 @@ impl Slot {
         }
     }
 
-    /// Grants another window. What was granted in one way does not hold in the other.
-    fn raise(&mut self) {
+    /// Grants another window. What was granted in one way does not hold in the other. All that is left of the client's credit may be
+    /// for this partition: behind that the node prepares nothing but the window.
+    fn raise(&mut self, left: Credit) {
         let bytes = if self.is_shared { self.share.raise_resting() } else { self.share.raise(u64::MAX) };
-        self.grant.set(Credit { records: u64::MAX, bytes });
+        *self.grant.reach.lock() = Credit {
+            records: self.handed.records.saturating_add(left.records),
+            bytes: self.handed.bytes.saturating_add(left.bytes),
+        };
+        self.grant.window.set(Credit { records: u64::MAX, bytes });
     }
 }
 
 /// The follower's next event, with grants that come meanwhile.
-fn step(place: usize, mut follower: Box<Follower>, grant: Arc<CreditCell>) -> BoxFuture<'static, Stepped> {
+fn step(place: usize, mut follower: Box<Follower>, grant: Arc<Grant>) -> BoxFuture<'static, Stepped> {
     Box::pin(async move {
         loop {
-            let limit = grant.latest();
+            let limit = grant.window.latest();
+            follower.reaches(*grant.reach.lock());
             follower.raise(limit);
             tokio::select! {
                 biased;
-                () = grant.changed(limit) => {}
+                () = grant.window.changed(limit) => {}
                 event = follower.next() => return (place, follower, event),
             }
         }

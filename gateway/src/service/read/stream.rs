@@ -80,8 +80,8 @@ pub(super) struct NodeStream {
     /// Absolute limits since the start.
     limit: Credit,
     received: Credit,
-    /// Where the reader's own limit of bytes is, of which `limit` is a window, if that is told.
-    reach_bytes: Option<u64>,
+    /// Where the reader's own limit is, of which `limit` is a window, if that is told.
+    reach: Option<Credit>,
 }
 
 struct Open {
@@ -121,14 +121,14 @@ impl NodeStream {
             caught_up: None,
             limit: Credit::default(),
             received: Credit::default(),
-            reach_bytes: None,
+            reach: None,
         }
     }
 
-    /// The reader has credit for so many bytes in all, of which limits are a window: told with the next limits, so that the
+    /// The reader has credit for so much in all, of which limits are a window: told with the next limits, so that the
     /// node reads ahead no further.
-    pub(super) fn reaches(&mut self, bytes: u64) {
-        self.reach_bytes = Some(bytes);
+    pub(super) fn reaches(&mut self, reach: Credit) {
+        self.reach = Some(reach);
     }
 
     /// Raises the limits; lower or repeated values change nothing.
@@ -136,7 +136,7 @@ impl NodeStream {
         self.limit.records = self.limit.records.max(limit.records);
         self.limit.bytes = self.limit.bytes.max(limit.bytes);
         if let Some(open) = &mut self.open {
-            open.grant(self.limit, self.reach_bytes);
+            open.grant(self.limit, self.reach);
         }
     }
 
@@ -237,6 +237,7 @@ impl NodeStream {
 
     async fn open(&mut self) -> Result<(), ServiceError> {
         let left = self.left_of(self.limit);
+        let reach = self.reach.map(|reach| self.left_of(reach));
         let request = SubscribeRequest {
             incarnation: self.topic.incarnation.0,
             config_version: self.topic.version.0,
@@ -248,7 +249,8 @@ impl NodeStream {
             firm_end: self.at.map_or(0, |at| at.firm_end().0),
             filter: self.filter.as_deref().map(str::to_owned),
             joins_caught_up: true,
-            reach_bytes: self.reach_bytes.map(|reach| reach.saturating_sub(self.received.bytes)),
+            reach_bytes: reach.map(|reach| reach.bytes),
+            reach_records: reach.map(|reach| reach.records),
         };
         let segments = vec![Bytes::from(request.encode_to_vec())];
         match self.storage.stream(self.shard, Method::Subscribe, segments).await {
@@ -398,16 +400,15 @@ pub(super) struct StreamStart {
 
 impl Open {
     /// Passes limits on, counted from where this stream started.
-    fn grant(&mut self, limit: Credit, reach_bytes: Option<u64>) {
+    fn grant(&mut self, limit: Credit, reach: Option<Credit>) {
         if limit == self.granted {
             return;
         }
         self.granted = limit;
-        let granted = Credit {
-            records: limit.records.saturating_sub(self.base.records),
-            bytes: limit.bytes.saturating_sub(self.base.bytes),
+        let from_here = |credit: Credit| Credit {
+            records: credit.records.saturating_sub(self.base.records),
+            bytes: credit.bytes.saturating_sub(self.base.bytes),
         };
-        let reach_bytes = reach_bytes.map(|reach| reach.saturating_sub(self.base.bytes));
-        self.answers.grant_towards(granted, reach_bytes);
+        self.answers.grant_towards(from_here(limit), reach.map(from_here));
     }
 }

@@ -265,7 +265,7 @@ impl Reader {
             let (_, follower) = followers.remove(0);
             Source::One(Box::new(One { follower, share: Share::new(Arc::clone(&self.budget)) }))
         } else {
-            Source::Many(Box::new(Merge::new(followers, &self.budget)))
+            Source::Many(Box::new(Merge::new(followers, &self.budget, subscribe.limit)))
         };
         Ok(Subscription { topics, credit, source })
     }
@@ -372,7 +372,7 @@ impl One {
         }
         let freed = self.share.freed();
         let bytes = self.share.raise(limit.bytes);
-        self.follower.reaches(limit.bytes);
+        self.follower.reaches(limit);
         self.follower.raise(Credit { records: limit.records, bytes });
         self.share.is_throttled().then_some(freed)
     }

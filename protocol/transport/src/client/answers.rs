@@ -175,10 +175,11 @@ impl Answers {
         self.grant_towards(credit, None);
     }
 
-    /// The same of a window: its bytes will be raised to `reach_bytes`, as far as is known, when what came is taken.
-    pub fn grant_towards(&self, credit: Credit, reach_bytes: Option<u64>) {
+    /// The same of a window: it will be raised to `reach`, as far as is known, when what came is taken.
+    pub fn grant_towards(&self, credit: Credit, reach: Option<Credit>) {
         let Credit { records, bytes } = credit;
-        self.connection.grant(self.call, RaiseCredit { records, bytes, reach_bytes });
+        let (reach_records, reach_bytes) = (reach.map(|it| it.records), reach.map(|it| it.bytes));
+        self.connection.grant(self.call, RaiseCredit { records, bytes, reach_bytes, reach_records });
     }
 }
 

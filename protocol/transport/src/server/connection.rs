@@ -148,7 +148,8 @@ fn raise(state: &mut CallState, to: RaiseCredit) -> bool {
     let credit =
         Credit { records: state.credit.records.max(to.records), bytes: state.credit.bytes.max(to.bytes) };
     let reach_bytes = state.reach_bytes.max(to.reach_bytes);
-    let raised = CallState { credit, reach_bytes, ..*state };
+    let reach_records = state.reach_records.max(to.reach_records);
+    let raised = CallState { credit, reach_bytes, reach_records, ..*state };
     std::mem::replace(state, raised) != raised
 }
 

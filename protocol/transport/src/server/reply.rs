@@ -120,6 +120,8 @@ pub struct CallState {
     pub credit: Credit,
     /// Bytes that it said the credit will be raised to, as far as is known; absolute.
     pub reach_bytes: Option<u64>,
+    /// The same of records.
+    pub reach_records: Option<u64>,
     /// It wants no further answers, or is gone, or the server drains: end the call.
     pub is_cancelled: bool,
 }

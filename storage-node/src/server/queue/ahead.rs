@@ -39,6 +39,8 @@ impl Puller<'_> {
                 Err(refusal) => return Err(refusal),
             };
             let mut seen = Sight::of(&place.view)?.look(&read, clock::now())?;
+            let is_meant = |seen: &&Seen| seen.fate != Fate::Skip;
+            self.reader.used(&read, seen.iter().filter(is_meant).count() as u64);
             let dropped = read.holes(place.from).flat_map(|hole| (hole.start.0..hole.end.0).map(Offset));
             seen.extend(dropped.map(Seen::dropped));
             seen.sort_unstable_by_key(|seen| seen.offset);

@@ -11,13 +11,13 @@ use weir_protocol::rpc::{
     ConsumeEvent, ConsumeRequest, Credit, Grant, GrantRun, LeaveRequest, Left, PullRequest, Refusal,
     encode_packet,
 };
-use weir_transport::{ConnectionClosed, CreditHandle, Reply};
+use weir_transport::{CallState, ConnectionClosed, CreditHandle, Reply};
 
 use super::PartHandle;
 use super::pull::{Given, Puller, Step};
 use super::stream::Streamer;
 use crate::clock;
-use crate::read::Reader;
+use crate::read::{Allowance, Reader};
 use crate::replica::{Queue, ShardHandle, Turn};
 use crate::server::Room;
 use crate::server::dispatch::decode;
@@ -84,6 +84,7 @@ async fn serve(shard: ShardHandle, room: Room, body: Bytes, reply: &Reply) -> Re
         reader: Reader::new(shard, part.key.1),
         credit: reply.credit(),
         limit: request.limit,
+        reach: request.reach,
         gone: Credit::default(),
         was_told: false,
         used: Instant::now(),
@@ -125,6 +126,8 @@ struct Consumer<'a> {
     request: ConsumeRequest,
     credit: CreditHandle,
     limit: Credit,
+    /// What the limit will be raised to, if that is known.
+    reach: Option<Credit>,
     gone: Credit,
     /// It was told that there is something and no credit for it.
     was_told: bool,
@@ -154,7 +157,7 @@ impl Consumer<'_> {
             if state.is_cancelled {
                 return Ok(());
             }
-            self.raise(state.credit);
+            self.raise(&state);
             let view = self.part.view()?;
             let queue = self.part.queue(&view);
             if !Arc::ptr_eq(turn.queue(), &queue) {
@@ -197,11 +200,11 @@ impl Consumer<'_> {
         }
     }
 
-    fn raise(&mut self, credit: Credit) {
-        let raised = Credit {
-            records: self.limit.records.max(credit.records),
-            bytes: self.limit.bytes.max(credit.bytes),
-        };
+    fn raise(&mut self, state: &CallState) {
+        let raised = most(self.limit, state.credit);
+        if let (Some(records), Some(bytes)) = (state.reach_records, state.reach_bytes) {
+            self.reach = Some(most(self.reach.unwrap_or_default(), Credit { records, bytes }));
+        }
         if std::mem::replace(&mut self.limit, raised) != raised {
             (self.was_told, self.used) = (false, Instant::now());
         }
@@ -214,6 +217,15 @@ impl Consumer<'_> {
         }
     }
 
+    /// How far it may be read ahead.
+    fn may_give(&self) {
+        let Some(reach) = self.reach.map(|reach| most(reach, self.limit)) else { return };
+        self.reader.may_give(Allowance {
+            records: reach.records.saturating_sub(self.gone.records),
+            bytes: reach.bytes.saturating_sub(self.gone.bytes),
+        });
+    }
+
     async fn step(&mut self, turn: &Turn) -> Result<Result<Next, ConnectionClosed>, Refusal> {
         if turn.queue().lock().cursor.is_displaced(Lot(self.request.lot)) {
             return Ok(Ok(Next::Displaced));
@@ -223,6 +235,7 @@ impl Consumer<'_> {
             return self.without_credit(turn).await;
         }
         let (records, bytes) = (left.records.min(STEP_RECORDS), left.bytes.min(STEP_BYTES));
+        self.may_give();
         match self.look(turn, records, bytes).await? {
             Step::Again => Ok(Ok(Next::Again)),
             Step::Given(given) => self.send(turn.queue(), given).await,
@@ -324,6 +337,11 @@ impl Consumer<'_> {
         }
         Ok(Ok(Next::Again))
     }
+}
+
+/// The higher of each.
+fn most(one: Credit, other: Credit) -> Credit {
+    Credit { records: one.records.max(other.records), bytes: one.bytes.max(other.bytes) }
 }
 
 /// Waits, after all who do so already, until something happens to the part: it may be gone, which nobody else might notice.

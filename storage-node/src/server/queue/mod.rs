@@ -5,12 +5,13 @@
 //!
 //! * `pull` leases and sends, `consume` does it as long as somebody listens, `ahead` looks at records first where that
 //!   is needed, `settle` ends leases, `settle_and_publish` with what came of them, `seek` and `redrive` deliver again,
-//!   `purge` settles undelivered, `look` and `explain` change nothing. `share` says which part of a stream is whose to read.
+//!   `purge` settles undelivered, `lapse` ends leases where nobody pulls, `look` and `explain` change nothing. `share` says which part of a stream is whose to read.
 
 mod ahead;
 mod consume;
 mod explain;
 mod find;
+mod lapse;
 mod look;
 mod pull;
 mod purge;
@@ -23,7 +24,6 @@ mod stream;
 
 use std::sync::Arc;
 
-use parking_lot::MutexGuard;
 use prost::Message as _;
 use weir_journal::Class;
 use weir_protocol::error::ErrorCode;
@@ -32,6 +32,7 @@ use weir_protocol::rpc::{PartRef, Refusal};
 
 pub(super) use consume::{consume, leave};
 pub(super) use explain::explain;
+pub(crate) use lapse::Lapses;
 pub(super) use look::{describe, leases, list, part_stats, parts};
 pub(super) use pull::pull;
 pub(super) use purge::purge;
@@ -43,7 +44,7 @@ pub(super) use share::share;
 
 use super::room::Room;
 use crate::clock;
-use crate::replica::{Held, Queue, ShardHandle};
+use crate::replica::{Locked, Queue, ShardHandle};
 use crate::shard::command::{Change, ChangePart, Command};
 use crate::shard::entry::{ENTRY_OVERHEAD_BYTES, SubBatch};
 use crate::shard::state::{HeldPart, PartKey, Verdict, part_key};
@@ -65,6 +66,11 @@ fn was_moved<T>(logged: &Result<T, Refusal>) -> bool {
     logged.as_ref().is_err_and(|refusal| refusal.error_code() == ErrorCode::LeaseLost)
 }
 
+/// A change of a part as an entry carries it.
+fn sub_batch(change: ChangePart) -> SubBatch {
+    SubBatch::command(Command { change: Some(Change::ChangePart(change)) }.encode_to_vec().into())
+}
+
 /// A part that calls are made for.
 struct PartHandle {
     shard: ShardHandle,
@@ -75,6 +81,12 @@ struct PartHandle {
 impl PartHandle {
     fn new(shard: ShardHandle, part: PartRef) -> Self {
         Self { shard, part, key: part_key(&part) }
+    }
+
+    fn of(shard: ShardHandle, key: PartKey) -> Self {
+        let (subscription, (incarnation, partition)) = key;
+        let (subscription, incarnation, partition) = (subscription.0, incarnation.0, partition.0);
+        Self { shard, part: PartRef { subscription, incarnation, partition }, key }
     }
 
     fn view(&self) -> Result<View, Refusal> {
@@ -99,7 +111,7 @@ impl PartHandle {
     }
 
     /// The leases, and the part as it stands while they are locked.
-    fn lock<'a>(&self, queue: &'a Queue) -> Result<(MutexGuard<'a, Held>, View), Refusal> {
+    fn lock<'a>(&self, queue: &'a Queue) -> Result<(Locked<'a>, View), Refusal> {
         let mut held = queue.lock();
         let view = self.view()?;
         held.follow(&view.held, view.partitions);
@@ -130,8 +142,7 @@ impl PartHandle {
         outputs: Vec<SubBatch>,
         class: Class,
     ) -> Result<Vec<Verdict>, Refusal> {
-        let command = Command { change: Some(Change::ChangePart(change)) }.encode_to_vec();
-        let mut subs = vec![SubBatch::command(command.into())];
+        let mut subs = vec![sub_batch(change)];
         subs.extend(outputs);
         let bytes = subs.iter().map(SubBatch::encoded_bytes).sum::<usize>() + ENTRY_OVERHEAD_BYTES;
         let permit = self.shard.journal.try_admit(bytes as u64, class);

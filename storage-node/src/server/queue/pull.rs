@@ -13,16 +13,15 @@ use weir_protocol::rpc::{PullAnswer, PullRequest, Refusal, encode_packet};
 use weir_transport::{CreditHandle, Reply};
 
 use super::find::{Found, find};
+use super::lapse::dead;
 use super::stream::Streamer;
 use super::{PartHandle, was_moved};
 use crate::clock;
-use crate::read::Reader;
+use crate::read::{Allowance, Reader};
 use crate::replica::{Queue, ShardHandle, Turn};
 use crate::server::Room;
 use crate::server::dispatch::decode;
-use crate::subscription::{
-    Action, Ask, Dead, Delivered, Effect, Fence, Grant, PartEvent, PullKey, Settle, Taken, Verdict,
-};
+use crate::subscription::{Action, Ask, Effect, Fence, Grant, PartEvent, PullKey, Settle, Taken, Verdict};
 
 /// Encoded bytes that one pull gives at most, but for a single larger batch.
 pub(super) const PULL_BYTES_MAX: u64 = 3 << 20;
@@ -61,6 +60,9 @@ async fn pull_once(
     check(&request)?;
     let part = PartHandle::new(shard.clone(), request.part);
     let reader = Reader::new(shard, part.key.1);
+    // Nothing is read on for this answer once that is used up.
+    let max_bytes = request.max_bytes.clamp(1, PULL_BYTES_MAX);
+    reader.may_give(Allowance { records: request.max_records.into(), bytes: max_bytes });
     let deadline = Instant::now() + Duration::from_millis(request.wait_ms.min(WAIT_MS_MAX));
     let mut turn = Turn::of(part.queue(&part.view()?));
     loop {
@@ -260,16 +262,8 @@ impl Puller<'_> {
         if taken.redelivered.is_empty() && taken.exhausted.is_empty() {
             return Ok(false);
         }
-        let dead = |delivered: &Delivered| Dead {
-            offset: delivered.offset,
-            attempts: delivered.attempts,
-            reason: format!("not settled in {} deliveries", delivered.attempts),
-        };
-        let event = PartEvent {
-            delivered: taken.redelivered.clone(),
-            dead: taken.exhausted.iter().map(dead).collect(),
-            ..PartEvent::default()
-        };
+        let (delivered, dead) = (taken.redelivered.clone(), dead(&taken.exhausted));
+        let event = PartEvent { delivered, dead, ..PartEvent::default() };
         let logged = self.part.commit(self.room, &event, decided).await;
         let exhausted = || taken.exhausted.iter().map(|delivered| delivered.offset);
         if let Ok((mut held, view)) = self.part.lock(self.queue) {

@@ -55,6 +55,14 @@ impl Parts {
         self.len() == 0
     }
 
+    /// Parts of queues with records that were delivered before and are not settled, in no order.
+    #[must_use]
+    pub fn tried(&self) -> Vec<(PartKey, Arc<HeldPart>)> {
+        let tried =
+            self.held.iter().filter(|(_, held)| !held.config.is_stream && held.part.retries_len() > 0);
+        tried.map(|(key, held)| (*key, Arc::clone(held))).collect()
+    }
+
     /// Opens a part; false if it is there.
     pub(super) fn open(&mut self, key: PartKey, held: HeldPart) -> bool {
         if self.held.get(&key).is_some() {

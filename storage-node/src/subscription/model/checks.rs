@@ -39,6 +39,11 @@ impl Pair {
             settling: of(&|is| matches!(is, Is::Settling | Is::Skipped)),
         };
         assert_eq!(self.leases.counts(&self.part, end, self.now()), expected);
+        let ends = |at: &u64| match self.records[*at as usize].is {
+            Is::Leased { deadline: at, .. } | Is::Waiting { until: at } => Some(TimestampMs(at)),
+            _ => None,
+        };
+        assert_eq!(self.leases.ends_first(), unsettled.iter().filter_map(ends).min());
         assert_eq!(self.leases.is_full(self.now()), expected.leased >= self.rules.max_unacked as u64);
         let has_room = leased < self.rules.max_unacked as u64;
         let can = |is: &Is| match *is {
@@ -60,6 +65,26 @@ impl Pair {
         }
         let listed = self.leases.list(Offset(0), usize::MAX, self.now()).leases;
         assert_eq!(listed.len() as u64, expected.leased + expected.delayed);
+    }
+
+    /// Nobody pulls any more: with time, whatever has had all its deliveries is given up, and nothing else is.
+    pub(super) fn abandon(&mut self) {
+        while !self.in_flight.is_empty() {
+            self.commit(true);
+        }
+        while let Some(at) = self.leases.ends_first() {
+            self.now = self.now.max(at.0);
+            self.step(&Step::Expire);
+            while !self.in_flight.is_empty() {
+                self.commit(true);
+            }
+            self.check();
+        }
+        let max = self.rules.max_attempts;
+        let has_had_all = |record: &&Record| max > 0 && record.attempts.max(record.logged) >= max;
+        // What is blocked dies when it is its turn.
+        let left = self.records.iter().filter(|it| !it.settled && !matches!(it.is, Is::Blocked { .. }));
+        assert_eq!(left.filter(has_had_all).count(), 0, "{:?}", self.records);
     }
 
     /// With time, every unsettled record is delivered, or is a dead letter.

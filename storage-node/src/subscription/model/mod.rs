@@ -281,6 +281,15 @@ proptest! {
         steps.iter().for_each(|step| pair.step(step));
         pair.drain();
     }
+
+    #[test]
+    fn what_has_had_all_its_deliveries_dies_though_nobody_pulls(
+        rules in any_rules(), steps in proptest::collection::vec(any_step(), 1..120),
+    ) {
+        let mut pair = Pair::new(rules);
+        steps.iter().for_each(|step| pair.step(step));
+        pair.abandon();
+    }
 }
 
 /// Found by chance: a fence that the second leader could have given, but did not.

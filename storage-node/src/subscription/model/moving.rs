@@ -64,14 +64,16 @@ impl Pair {
         (self.frontier, self.begun) = (self.part.floor().0, self.now);
         self.holders.clear();
         for record in &mut self.records {
+            let has_had_all = self.rules.max_attempts > 0 && record.logged >= self.rules.max_attempts;
+            let last_chance = has_had_all.then_some(self.now + self.rules.lease_ms);
             if self.rules.looks_ahead {
                 let (key, fated, settled, logged, due) =
                     (record.key, record.fated, record.settled, record.logged, record.due);
-                *record = Record { key, fated, settled, logged, attempts: logged, due, ..NEW };
+                let until = due.or(last_chance).filter(|_| has_had_all && !settled);
+                let is = until.map_or(Is::New, |until| Is::Waiting { until });
+                *record = Record { key, fated, settled, logged, attempts: logged, due, is, ..NEW };
                 continue;
             }
-            let has_had_all = self.rules.max_attempts > 0 && record.logged >= self.rules.max_attempts;
-            let last_chance = has_had_all.then_some(self.now + self.rules.lease_ms);
             let until = record.due.or(last_chance);
             let is = until.map_or(Is::New, |until| Is::Waiting { until });
             *record = Record { is, fence: 0, attempts: record.logged, ..*record };

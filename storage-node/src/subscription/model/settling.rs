@@ -128,7 +128,10 @@ impl Pair {
             if record.settled {
                 self.leave(offset.0);
             } else {
-                self.set(offset.0, record.due.map_or(Is::Free, |until| Is::Waiting { until }));
+                let has_had_all = self.rules.max_attempts > 0 && record.attempts >= self.rules.max_attempts;
+                let last_chance = has_had_all.then_some(self.now + self.rules.lease_ms);
+                let until = record.due.or(last_chance);
+                self.set(offset.0, until.map_or(Is::Free, |until| Is::Waiting { until }));
             }
         }
         self.leases.failed(&self.part, lost, self.now());

@@ -21,7 +21,7 @@ use super::super::share::by_topic;
 use super::attendance::{Attendance, Lots};
 use super::handle::{ConsumerHandle, PartName, Places};
 use super::leased::{Leased, read};
-use super::part::{Part, PartEvent};
+use super::part::{Granted, Part, PartEvent};
 use super::shares::Shares;
 use crate::service::ServiceError;
 use crate::service::read::Share;
@@ -114,7 +114,7 @@ type Stepped = (usize, Box<Part>, Result<PartEvent, ServiceError>);
 
 struct Slot {
     share: Share,
-    granted: watch::Sender<Credit>,
+    granted: watch::Sender<Granted>,
     /// Under which it is read; `None`: it is another's to read.
     lot: Option<u64>,
     /// Not read here, until there is a lot that is higher than it had.
@@ -180,7 +180,7 @@ impl Consumer {
     /// Leases from one more part, one of the first or a `late` one.
     fn start(&mut self, place: &PartPlace, is_late: bool) {
         let number = self.slots.len();
-        let (granted, limits) = watch::channel(Credit::default());
+        let (granted, limits) = watch::channel(Granted::default());
         let lot = self.attendance.is_none().then_some(0);
         let share = Share::new(Arc::clone(&self.subscriptions.budget));
         self.slots.push(Slot { share, granted, lot, resting: None });
@@ -200,6 +200,7 @@ impl Consumer {
             grace_ms: self.consume.grace_ms,
             keeps: (keeps != Credit::default()).then_some(keeps),
             lot: 0,
+            reach: None,
         };
         let at = (place.shard, place.partition);
         let part = Box::new(Part::new(self.subscriptions.storage.clone(), at, request, limits));
@@ -404,14 +405,17 @@ impl Consumer {
     /// Passes credit on; what to wait for if some of it waits for the gateway's budget.
     fn grant(&mut self) -> Option<OwnedNotified> {
         let freed = self.slots.first()?.share.freed();
-        let mut is_throttled = false;
+        let (mut is_throttled, mut raised) = (false, Vec::new());
         for (place, limit) in self.shares.offers() {
             let slot = &mut self.slots[place];
             let limit = Credit { bytes: slot.share.raise(limit.bytes), ..limit };
             is_throttled |= slot.share.is_throttled();
             if self.shares.granted(place, limit) {
-                slot.granted.send_replace(self.shares.granted_to(place));
+                raised.push(place);
             }
+        }
+        for (place, limit, reach) in self.shares.reaches(&raised) {
+            self.slots[place].granted.send_replace(Granted { limit, reach });
         }
         is_throttled.then_some(freed)
     }

@@ -16,6 +16,14 @@ use crate::storage::{Attempts, Storage};
 /// How long a consumer looks for a partition's new leader before it ends with an error.
 const PATIENCE: Duration = Duration::from_secs(30);
 
+/// What a partition may send, as absolute totals since the start.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct Granted {
+    pub(super) limit: Credit,
+    /// What the limit would be if the partition were granted all that the client's credit leaves.
+    pub(super) reach: Credit,
+}
+
 /// What comes from a partition.
 #[derive(Debug)]
 pub(super) enum PartEvent {
@@ -32,10 +40,9 @@ pub(super) struct Part {
     pub(super) partition: PartitionId,
     /// As the first stream asks; its limit is filled in.
     pub(super) request: ConsumeRequest,
-    /// Absolute totals since the start.
-    pub(super) granted: watch::Receiver<Credit>,
+    pub(super) granted: watch::Receiver<Granted>,
     base: Credit,
-    told: Credit,
+    told: Granted,
     stream: Option<Answers>,
     failed: Option<CallError>,
     attempts: Option<Attempts>,
@@ -46,7 +53,7 @@ impl Part {
         storage: Storage,
         (shard, partition): (ShardId, PartitionId),
         request: ConsumeRequest,
-        granted: watch::Receiver<Credit>,
+        granted: watch::Receiver<Granted>,
     ) -> Self {
         Self {
             storage,
@@ -55,7 +62,7 @@ impl Part {
             request,
             granted,
             base: Credit::default(),
-            told: Credit::default(),
+            told: Granted::default(),
             stream: None,
             failed: None,
             attempts: None,
@@ -85,13 +92,13 @@ impl Part {
             self.recover(error).await?;
         }
         loop {
-            let limit = self.limit();
+            let granted = self.latest();
             let Some(answers) = &mut self.stream else {
-                self.open(limit).await?;
+                self.open(granted).await?;
                 continue;
             };
-            if std::mem::replace(&mut self.told, limit) != limit {
-                answers.grant(limit);
+            if std::mem::replace(&mut self.told, granted) != granted {
+                answers.grant_towards(granted.limit, Some(granted.reach));
             }
             let answer = tokio::select! {
                 // Grants first: they let the node send while what came is handled.
@@ -117,20 +124,21 @@ impl Part {
         }
     }
 
-    fn limit(&mut self) -> Credit {
-        let granted = *self.granted.borrow_and_update();
-        Credit {
-            records: granted.records.saturating_sub(self.base.records),
-            bytes: granted.bytes.saturating_sub(self.base.bytes),
-        }
+    fn latest(&mut self) -> Granted {
+        let Granted { limit, reach } = *self.granted.borrow_and_update();
+        let from_base = |credit: Credit| Credit {
+            records: credit.records.saturating_sub(self.base.records),
+            bytes: credit.bytes.saturating_sub(self.base.bytes),
+        };
+        Granted { limit: from_base(limit), reach: from_base(reach) }
     }
 
-    async fn open(&mut self, limit: Credit) -> Result<(), ServiceError> {
-        self.request.limit = limit;
+    async fn open(&mut self, granted: Granted) -> Result<(), ServiceError> {
+        (self.request.limit, self.request.reach) = (granted.limit, Some(granted.reach));
         let segments = vec![Bytes::from(self.request.encode_to_vec())];
         match self.storage.stream(self.shard, Method::Consume, segments).await {
             Ok(answers) => {
-                (self.stream, self.told) = (Some(answers), limit);
+                (self.stream, self.told) = (Some(answers), granted);
                 Ok(())
             }
             Err(error) => self.recover(error).await,

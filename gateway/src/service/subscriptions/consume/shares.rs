@@ -155,6 +155,17 @@ impl Shares {
         std::mem::replace(granted, raised) != raised
     }
 
+    /// What these partitions were granted, and what each of them would be if it were granted all that is free.
+    pub(super) fn reaches(&self, places: &[usize]) -> Vec<(usize, Credit, Credit)> {
+        let free = self.free();
+        let reach = |granted: Credit| Credit {
+            records: granted.records.saturating_add(free.records),
+            bytes: granted.bytes.saturating_add(free.bytes),
+        };
+        let granted = places.iter().map(|place| (*place, self.parts[*place].granted));
+        granted.map(|(place, granted)| (place, granted, reach(granted))).collect()
+    }
+
     /// What a partition was granted.
     pub(super) fn granted_to(&self, place: usize) -> Credit {
         self.parts[place].granted
@@ -231,6 +242,23 @@ mod tests {
         // Somebody else was faster there.
         shares.heard(1, credit(1, 25), credit(0, 0), false);
         assert_eq!(shares.offers(), [(2, credit(1, 50))]);
+    }
+
+    #[test]
+    fn a_partition_reaches_as_far_as_credit_goes_that_no_other_has() {
+        let mut alone = of(1, credit(20_000, 100 << 20));
+        assert_eq!(alone.offers(), [(0, credit(WINDOW_RECORDS, 100 << 20))]);
+        // Of the bytes a window of the gateway.
+        alone.granted(0, credit(WINDOW_RECORDS, 1 << 20));
+        let granted = credit(WINDOW_RECORDS, 1 << 20);
+        assert_eq!(alone.reaches(&[0]), [(0, granted, credit(20_000, 100 << 20))]);
+        let mut shares = of(2, credit(10, 1_000));
+        shares.heard(0, credit(0, 0), credit(0, 0), true);
+        shares.heard(1, credit(0, 0), credit(0, 0), true);
+        shares.granted(0, credit(4, 400));
+        shares.granted(1, credit(5, 300));
+        let reaches = [(0, credit(4, 400), credit(5, 700)), (1, credit(5, 300), credit(6, 600))];
+        assert_eq!(shares.reaches(&[0, 1]), reaches);
     }
 
     #[test]

@@ -1,0 +1,145 @@
+//! Last deliveries that end while nobody pulls.
+
+use std::time::Duration;
+
+use weir_protocol::rpc::{
+    At, PartRef, PullRequest, SettleAction, SettleItem, SettleOutcome, Standing, SubscriptionConfig,
+    SubscriptionName,
+};
+use weir_transport::Link;
+
+use crate::client::{WAIT, batch, config, create, publish, start};
+use crate::queue::{
+    ack, ask, item, part, pull, queue_config, settle, stats, subscribe, subscribe_as, subscription_name,
+};
+use crate::queue_operate::explain;
+
+/// Waits, without pulling, until so many were given up.
+async fn until_dead(link: &Link, work: PartRef, count: u64) {
+    let given_up = async {
+        while stats(link, work).await.dead < count {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    tokio::time::timeout(WAIT, given_up).await.expect("nobody has to pull");
+    assert_eq!(stats(link, work).await.dead, count);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_last_delivery_that_ends_is_a_dead_letter_though_nobody_pulls() {
+    let dir = tempfile::tempdir().unwrap();
+    let (node, link) = start(dir.path()).await;
+    let (life, dead) = (create(&link, "orders", config()).await, create(&link, "dead", config()).await);
+    publish(&link, life, &batch(0, 0, &["a", "b", "c", "d"])).await.unwrap();
+    let dead_letter_topic = Some("dead".into());
+    let config = SubscriptionConfig { dead_letter_topic, max_attempts: 1, ..queue_config("orders") };
+    let work = part(&subscribe(&link, life, config, &[1]).await, 0);
+    let (short, _) = pull(&link, &PullRequest { lease_ms: 1_000, ..ask(work, 2) }).await;
+    let (long, _) = pull(&link, &ask(work, 1)).await;
+    until_dead(&link, work, 2).await;
+    let letters = async {
+        while stats(&link, work).await.dead_pending > 0 {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    tokio::time::timeout(WAIT, letters).await.expect("a letter arrives");
+    let letters = crate::client::read(&link, dead, At::Earliest(true), 0).await.unwrap().1;
+    assert_eq!(letters, ["a", "b"]);
+    let late = settle(&link, work, vec![item(&short[0], SettleAction::Ack)]).await;
+    assert_eq!(late, [(SettleOutcome::AlreadySettled, None)], "it was given up");
+    // Whoever works still is left alone, and so is what was never leased.
+    ack(&link, work, &long).await;
+    let now = stats(&link, work).await;
+    assert_eq!((now.dead, now.ready, now.leased, now.floor), (2, 1, 0, 3));
+    node.shutdown(Duration::from_secs(5)).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_lease_that_is_not_the_last_ends_without_a_pull_and_nothing_is_given_up() {
+    let dir = tempfile::tempdir().unwrap();
+    let (node, link) = start(dir.path()).await;
+    let life = create(&link, "orders", config()).await;
+    publish(&link, life, &batch(0, 0, &["a", "b"])).await.unwrap();
+    let config = SubscriptionConfig { max_attempts: 2, ..queue_config("orders") };
+    let work = part(&subscribe(&link, life, config, &[1]).await, 0);
+    let (first, _) = pull(&link, &PullRequest { lease_ms: 1_000, ..ask(work, 1) }).await;
+    let (second, _) = pull(&link, &PullRequest { lease_ms: 1_000, ..ask(work, 1) }).await;
+    let nack = SettleItem { ms: Some(0), ..item(&second[0], SettleAction::Nack) };
+    settle(&link, work, vec![nack]).await;
+    let (last, _) = pull(&link, &PullRequest { lease_ms: 1_000, ..ask(work, 1) }).await;
+    assert_eq!((last[0].offset, last[0].attempt), (1, 2));
+    until_dead(&link, work, 1).await;
+    let (standing, _) = explain(&link, work, 0).await;
+    assert_eq!(standing, Standing::Ready, "it has a delivery left");
+    // Late, and nobody else has it.
+    ack(&link, work, &first).await;
+    assert_eq!(stats(&link, work).await.floor, 2);
+    node.shutdown(Duration::from_secs(5)).await;
+}
+
+/// Two deliveries, the second the last, and a crash of the worker and of the node.
+async fn is_given_up_after_a_restart(config: SubscriptionConfig) {
+    let dir = tempfile::tempdir().unwrap();
+    let (node, link) = start(dir.path()).await;
+    let life = create(&link, "orders", crate::client::config()).await;
+    publish(&link, life, &batch(0, 0, &["a", "b"])).await.unwrap();
+    let config = SubscriptionConfig { max_attempts: 2, lease_ms: 1_000, ..config };
+    let work = part(&subscribe(&link, life, config, &[1]).await, 0);
+    let (first, _) = pull(&link, &ask(work, 1)).await;
+    settle(&link, work, vec![item(&first[0], SettleAction::Nack)]).await;
+    let (last, _) = pull(&link, &ask(work, 1)).await;
+    assert_eq!((last[0].offset, last[0].attempt), (0, 2));
+    drop(link);
+    node.shutdown(Duration::from_secs(5)).await;
+
+    let (node, link) = start(dir.path()).await;
+    until_dead(&link, work, 1).await;
+    let now = stats(&link, work).await;
+    assert_eq!((now.floor, now.ready), (1, 1));
+    node.shutdown(Duration::from_secs(5)).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_was_in_its_last_delivery_at_a_restart_is_given_up_though_nobody_pulls() {
+    is_given_up_after_a_restart(queue_config("orders")).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn so_is_what_would_have_to_be_looked_at_first() {
+    is_given_up_after_a_restart(SubscriptionConfig { is_by_key: true, ..queue_config("orders") }).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_lapses_together_is_given_up_in_one_entry_and_what_is_idle_writes_nothing() {
+    const RECORDS: usize = 300;
+    let dir = tempfile::tempdir().unwrap();
+    let (node, link) = start(dir.path()).await;
+    let life = create(&link, "orders", config()).await;
+    let values: Vec<String> = (0..RECORDS).map(|n| n.to_string()).collect();
+    publish(&link, life, &batch(0, 0, &values.iter().map(String::as_str).collect::<Vec<_>>())).await.unwrap();
+    let config = SubscriptionConfig { max_attempts: 1, max_unacked: 1_000, ..queue_config("orders") };
+    let mut works = Vec::new();
+    for name in ["one", "two", "three", "idle"] {
+        let name = SubscriptionName { subscription: name.into(), ..subscription_name() };
+        works.push(part(&subscribe_as(&link, life, name, config.clone(), &[1]).await, 0));
+    }
+    // Nothing is at home in the other shard, and nobody writes but who gives up.
+    let before = node.journal_metrics();
+    for work in &works[..3] {
+        let request = PullRequest { lease_ms: 1_000, ..ask(*work, 1_000) };
+        assert_eq!(pull(&link, &request).await.0.len(), RECORDS);
+    }
+    assert_eq!(node.journal_metrics().blocks, before.blocks, "a first delivery writes nothing");
+    for work in &works[..3] {
+        until_dead(&link, *work, RECORDS as u64).await;
+    }
+    let after = node.journal_metrics();
+    // Leases that began within a moment of each other may end on both sides of a look.
+    let written = after.blocks - before.blocks;
+    assert!((1..=2).contains(&written), "{written} blocks for 900 records of three subscriptions");
+    // Two looks and more.
+    tokio::time::sleep(Duration::from_millis(2_500)).await;
+    assert_eq!(node.journal_metrics().blocks, after.blocks, "nothing is over, and nothing is written");
+    assert_eq!(stats(&link, works[3]).await.ready, RECORDS as u64);
+    node.shutdown(Duration::from_secs(5)).await;
+}
