@@ -10,20 +10,21 @@ use prometheus::Registry;
 use prost::Message as _;
 use tokio::net::TcpListener;
 use tokio::sync::{mpsc, watch};
-use weir_journal::{Blobs, Class, Disk, Identity, Journal, JournalConfig, RealDisk, Recovered, StreamId};
+use weir_journal::{Blobs, Class, Disk, Journal, OpenError, RealDisk, Recovered, StreamId};
 use weir_protocol::ids::{ClusterId, NodeId, ShardId};
 use weir_protocol::rpc::Namespace;
 use weir_tier::store::Store;
 use weir_transport::server::Identity as ServerIdentity;
 use weir_transport::{InProcess, Listener, MetricsCollector, ServerConfig, Side};
 
-use crate::config::{Backend, NodeConfig, SyncMode};
+use crate::config::{NodeConfig, SyncMode};
 use crate::keeper::{Growth, Keeper};
 use crate::layout::{self, Layout};
 use crate::limits::Limits;
 use crate::metrics::{
     JournalCollector, NodeMetrics, ShardsCollector, StorageCollector, StoreNow, TierMetrics, ToldByStore,
 };
+use crate::opening::{Opened, not_wanted, open_journal};
 use crate::outbox::{DeadLetterSender, Forwarder, OutputSender};
 use crate::raft::tripwire::Tripwire;
 use crate::raft::{LogStore, Machine, group};
@@ -69,6 +70,9 @@ pub enum StartError {
         /// Why.
         why: String,
     },
+    /// It was not wanted any more: see [`Surroundings::stop`].
+    #[error("the start was given up")]
+    Stopped,
 }
 
 /// What a node takes from its surroundings.
@@ -80,11 +84,15 @@ pub struct Surroundings {
     pub registry: Registry,
     /// The store of cold messages, instead of the one that the settings name; a failing one in tests.
     pub object_store: Option<Store>,
+    /// True as soon as the node is not wanted any more: a start under way ends with [`StartError::Stopped`]. Once it runs,
+    /// this says nothing.
+    pub stop: watch::Receiver<bool>,
 }
 
 impl Default for Surroundings {
     fn default() -> Self {
-        Self { disk: Arc::new(RealDisk), registry: Registry::new(), object_store: None }
+        let (disk, stop) = (Arc::new(RealDisk), watch::channel(false).1);
+        Self { disk, registry: Registry::new(), object_store: None, stop }
     }
 }
 
@@ -117,9 +125,18 @@ impl Node {
     /// [`StartError`]; the directory is free again.
     pub async fn start_in(config: NodeConfig, around: Surroundings) -> Result<RunningNode, StartError> {
         config.check().map_err(StartError::Config)?;
-        let opened = open_journal(&config, &around.disk)?;
+        let opened = open_journal(&config, NODE_ID, &around.disk, around.stop.clone()).await;
+        let opened = opened.map_err(|error| match error {
+            OpenError::GivenUp => StartError::Stopped,
+            error => error.into(),
+        })?;
         let (journal, mut tasks) = (opened.0.clone(), Tasks::default());
-        match Self::start_shards(config, &around, opened, &mut tasks).await {
+        let started = tokio::select! {
+            biased;
+            () = not_wanted(around.stop.clone()) => Err(StartError::Stopped),
+            started = Self::start_shards(config, &around, opened, &mut tasks) => started,
+        };
+        match started {
             Ok((service, listener, limits)) => {
                 Ok(RunningNode { service, listener, journal, limits, registry: around.registry, tasks })
             }
@@ -137,7 +154,7 @@ impl Node {
     async fn start_shards(
         config: NodeConfig,
         around: &Surroundings,
-        (journal, recovered, identity): (Journal, Recovered, Identity),
+        (journal, recovered, identity): Opened,
         tasks: &mut Tasks,
     ) -> Result<(Arc<NodeService>, Listener, Limits), StartError> {
         let blobs = Blobs::open(config.data_dir.join("blobs"), Arc::clone(&around.disk))?;
@@ -350,40 +367,6 @@ fn keep_store(
             rewriter.run(stop).await;
         }
     });
-}
-
-fn open_journal(
-    config: &NodeConfig,
-    disk: &Arc<dyn Disk>,
-) -> Result<(Journal, Recovered, Identity), StartError> {
-    let fresh = Identity { cluster_id: ulid::Ulid::new().0, node_id: NODE_ID };
-    let identity = Identity::of_dir(&config.data_dir, &**disk)?.unwrap_or(fresh);
-    let journal = JournalConfig {
-        file_bytes: config.journal_file_bytes,
-        max_bytes: config.journal_max_bytes,
-        control_reserve_bytes: (64 << 20).min(config.journal_max_bytes / 8),
-        sync: match config.sync {
-            SyncMode::Always => weir_journal::SyncMode::Always,
-            SyncMode::Os => weir_journal::SyncMode::Os,
-        },
-        backend: match config.backend {
-            Backend::Auto => weir_journal::Backend::Auto,
-            Backend::Buffered => weir_journal::Backend::Pwrite,
-            Backend::Direct => weir_journal::Backend::Direct,
-        },
-        min_fsync_interval: Duration::from_micros(config.min_sync_interval_us),
-        inline_commit_max: Duration::from_micros(config.inline_commit_max_us),
-        pending_bytes_max: config.journal_pending_bytes,
-        index_bytes_max: config.journal_index_bytes,
-        // The tail ring serves live readers; the journal's own memory is for what is in flight.
-        recent_bytes_max: 1 << 20,
-        ..JournalConfig::new(&config.data_dir, identity)
-    };
-    let (journal, recovered) = Journal::open(journal, Arc::clone(disk))?;
-    if let Some(torn) = &recovered.torn_tail {
-        tracing::warn!(path = %torn.path.display(), pos = torn.pos, "cut an unacknowledged tail of the journal");
-    }
-    Ok((journal, recovered, identity))
 }
 
 /// What all shards are started with.

@@ -2,12 +2,11 @@
 
 use std::sync::Arc;
 
-use anyhow::Context as _;
 use weir_gateway::{Gateway, RunningGateway, TlsSource};
-use weir_storage_node::{Node, NodeConfig};
+use weir_storage_node::NodeConfig;
 
 use super::args::DevArgs;
-use super::{DRAIN_TIME, Signals, gateway_config, limits, ready, stopping};
+use super::{DRAIN_TIME, Signals, gateway_config, limits, ready, start_node, stopping};
 use crate::output;
 
 /// Runs until SIGTERM, SIGINT or a failure.
@@ -20,10 +19,7 @@ pub(crate) async fn run(args: DevArgs) -> anyhow::Result<()> {
     let node = NodeConfig { auto_create: true, storage_prices, price_currency, ..args.store.config()? };
     // One registry for both, so that `/metrics` shows the whole process.
     let registry = prometheus::Registry::new();
-    let around = weir_storage_node::Surroundings { registry: registry.clone(), ..Default::default() };
-    let node = Node::start_in(node, around)
-        .await
-        .with_context(|| format!("cannot start on {}", data_dir.display()))?;
+    let Some(node) = start_node(&mut signals, node, registry.clone()).await? else { return Ok(()) };
     limits::log_node(node.limits());
     let mut node_stops = node.stopping();
     let mut gateway = gateway_config(&args.edge, &args.prices, node.local_addr().to_string());
