@@ -98,6 +98,61 @@ fn a_start_ends_when_it_is_asked_to_and_costs_nothing() {
 }
 
 #[test]
+fn a_server_goes_on_when_nobody_reads_what_it_says() {
+    let dir = scratch();
+    for arguments in [
+        &["dev", "--listen", "127.0.0.1:0"][..],
+        &["node", "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0"],
+    ] {
+        let ready = dir.path().join(arguments[0]);
+        let mut child = Command::new(env!("CARGO_BIN_EXE_weir"))
+            .args(arguments)
+            .args(["--data-dir".as_ref(), dir.path().join("data").as_os_str()])
+            .args(["--ready-file".as_ref(), ready.as_os_str()])
+            .env("WEIR_LOG", "debug")
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        drop((child.stdout.take(), child.stderr.take()));
+        let said = awaited("it is not ready", || {
+            assert_eq!(child.try_wait().unwrap(), None, "{arguments:?}");
+            std::fs::read_to_string(&ready).ok().filter(|said| !said.is_empty())
+        });
+        let address = said.lines().last().unwrap().trim_start_matches("http://");
+        let healthy = Connection::open(address).unwrap().request("GET /healthz", &[], b"").unwrap();
+        assert_eq!(healthy.status, 204, "{arguments:?}");
+        assert!(end(child, "-TERM").success(), "{arguments:?}");
+    }
+}
+
+#[test]
+fn a_command_whose_reader_has_left_ends_without_a_word() {
+    let dir = scratch();
+    let product = Product::start(dir.path());
+    let url = format!("http://{}", product.address);
+    let weir = |arguments: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_weir"));
+        command.args(["--url", &url]).args(arguments).stdin(Stdio::null());
+        command
+    };
+    assert!(weir(&["pub", "t", "x"]).stdout(Stdio::null()).stderr(Stdio::null()).status().unwrap().success());
+    for arguments in [&["sub", "t", "--from", "earliest"][..], &["topic", "list"]] {
+        let mut child = weir(arguments).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        drop(child.stdout.take());
+        let ended = child.wait_with_output().unwrap();
+        let said = String::from_utf8_lossy(&ended.stderr);
+        assert!(ended.status.success() && said.is_empty(), "{arguments:?} {}: {said}", ended.status);
+    }
+    // Remarks that nobody reads are no reason to fail.
+    for (arguments, code) in [(&["pub", "t", "x"][..], 0), (&["topic", "get", "nothing"], 1)] {
+        let mut child = weir(arguments).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+        drop(child.stderr.take());
+        assert_eq!(child.wait().unwrap().code(), Some(code), "{arguments:?}");
+    }
+}
+
+#[test]
 fn a_stop_that_was_asked_for_logs_no_warning() {
     let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
     let path = |name: &str| dir.path().join(name);

@@ -54,7 +54,8 @@ impl Signals {
         // Colours are for people: a file or a collector of logs would get their codes within every field.
         let is_colourful = std::io::stderr().is_terminal();
         let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
-        log.with_ansi(is_colourful).init();
+        // A line that nobody takes is lost. To say so on standard error too would panic.
+        log.with_ansi(is_colourful).log_internal_errors(false).init();
         Ok(Self {
             hangup: signal(SignalKind::hangup())?,
             terminate: signal(SignalKind::terminate())?,
