@@ -199,15 +199,9 @@ impl Node {
         };
         ensure_default_namespace(&service, config.auto_create).await?;
         ensure_slots(&service).await?;
+        tasks.spawn("room".to_owned(), service.room.clone().watch(tasks.stop()));
         let all = Arc::clone(&service.shards);
-        for (shard, handle) in &*all {
-            let forwarder = Forwarder::new(handle.clone(), Arc::clone(&all));
-            tasks.spawn(format!("forwarder of shard {shard}"), forwarder.run(tasks.stop()));
-            let outputs = OutputSender::new(handle.clone(), Arc::clone(&all));
-            tasks.spawn(format!("outputs of shard {shard}"), outputs.run(tasks.stop()));
-            let letters = DeadLetterSender::new(handle.clone(), Arc::clone(&all));
-            tasks.spawn(format!("dead letters of shard {shard}"), letters.run(tasks.stop()));
-        }
+        carry(&all, tasks);
         if let Some(tier) = tier {
             let below_permille = u64::from(config.rewrite_below_percent) * 10;
             keep_store(&tier, trial.flatten(), &all, below_permille, tasks);
@@ -336,6 +330,18 @@ fn store_now(tier: &Tier) -> StoreNow {
         damaged_objects: tier.damaged.objects(),
         damaged_objects_max: Damaged::REMEMBERED_MAX,
         damaged_reads: tier.damaged.failed_reads(),
+    }
+}
+
+/// The tasks that carry to other shards what each has for them.
+fn carry(all: &Arc<BTreeMap<ShardId, ShardHandle>>, tasks: &mut Tasks) {
+    for (shard, handle) in &**all {
+        let forwarder = Forwarder::new(handle.clone(), Arc::clone(all));
+        tasks.spawn(format!("forwarder of shard {shard}"), forwarder.run(tasks.stop()));
+        let outputs = OutputSender::new(handle.clone(), Arc::clone(all));
+        tasks.spawn(format!("outputs of shard {shard}"), outputs.run(tasks.stop()));
+        let letters = DeadLetterSender::new(handle.clone(), Arc::clone(all));
+        tasks.spawn(format!("dead letters of shard {shard}"), letters.run(tasks.stop()));
     }
 }
 
