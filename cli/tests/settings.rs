@@ -103,6 +103,26 @@ fn nothing_starts_and_nothing_is_made_with_a_value_out_of_its_range() {
 }
 
 #[test]
+fn a_data_directory_is_made_for_its_owner_alone_and_one_that_is_there_stays_as_it_is() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let dir = scratch();
+    let mode = |path: &Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o777;
+    let start = |data: &Path| {
+        let fixed = ["dev", "--listen", "127.0.0.1:0", "--object-store", "local", "--data-dir"];
+        drop(Running::start(dir.path(), &[&fixed[..], &[data.to_str().unwrap()]].concat()));
+    };
+    let (made, there) = (dir.path().join("made"), dir.path().join("there"));
+    std::fs::create_dir(&there).unwrap();
+    std::fs::set_permissions(&there, std::fs::Permissions::from_mode(0o755)).unwrap();
+    start(&made);
+    start(&there);
+    assert_eq!((mode(&made), mode(&there)), (0o700, 0o755));
+    for folder in ["wal", "blobs", "cache", "objects"] {
+        assert_eq!(mode(&there.join(folder)), 0o700, "{folder} holds messages");
+    }
+}
+
+#[test]
 fn a_failure_says_its_reason_once() {
     let dir = scratch();
     std::fs::write(dir.path().join("file"), "").unwrap();
