@@ -8,14 +8,13 @@ use std::time::{Duration, Instant};
 
 use prometheus::Registry;
 use prost::Message as _;
-use tokio::net::TcpListener;
 use tokio::sync::{mpsc, watch};
 use weir_journal::{Blobs, Class, Disk, Journal, OpenError, RealDisk, Recovered, StreamId};
 use weir_protocol::ids::{ClusterId, NodeId, ShardId};
 use weir_protocol::rpc::Namespace;
 use weir_tier::store::Store;
 use weir_transport::server::Identity as ServerIdentity;
-use weir_transport::{InProcess, Listener, MetricsCollector, ServerConfig, Side};
+use weir_transport::{InProcess, Listener, MetricsCollector, Reserved, ServerConfig, Side};
 
 use crate::config::{NodeConfig, SyncMode};
 use crate::keeper::{Growth, Keeper};
@@ -53,9 +52,14 @@ pub enum StartError {
     /// Checkpoints, or the file of what was decided when the directory was made, could not be read or written.
     #[error(transparent)]
     Sealed(#[from] weir_journal::SealedError),
-    /// The listener could not be opened.
-    #[error("cannot listen: {0}")]
-    Listen(#[source] std::io::Error),
+    /// The address cannot be listened on.
+    #[error("cannot listen on {addr}; --listen names another address: {source}")]
+    Listen {
+        /// The address.
+        addr: SocketAddr,
+        /// What the operating system said.
+        source: std::io::Error,
+    },
     /// Metrics of another node are in the registry.
     #[error("metrics: {0}")]
     Metrics(#[from] prometheus::Error),
@@ -122,9 +126,15 @@ impl Node {
     /// answers gateways from then on.
     ///
     /// # Errors
-    /// [`StartError`]; the directory is free again.
+    /// [`StartError`]; the directory is free again. It was not made if a setting is wrong or the address is taken.
     pub async fn start_in(config: NodeConfig, around: Surroundings) -> Result<RunningNode, StartError> {
         config.check().map_err(StartError::Config)?;
+        // Who connects before everything is there is refused, and tries again.
+        let socket = Reserved::new(config.listen);
+        let socket = socket.map_err(|source| StartError::Listen { addr: config.listen, source })?;
+        if around.object_store.is_none() {
+            Tier::check(&config)?;
+        }
         let opened = open_journal(&config, NODE_ID, &around.disk, around.stop.clone()).await;
         let opened = opened.map_err(|error| match error {
             OpenError::GivenUp => StartError::Stopped,
@@ -134,7 +144,7 @@ impl Node {
         let started = tokio::select! {
             biased;
             () = not_wanted(around.stop.clone()) => Err(StartError::Stopped),
-            started = Self::start_shards(config, &around, opened, &mut tasks) => started,
+            started = Self::start_shards(config, &around, (opened, socket), &mut tasks) => started,
         };
         match started {
             Ok((service, listener, limits)) => {
@@ -154,7 +164,7 @@ impl Node {
     async fn start_shards(
         config: NodeConfig,
         around: &Surroundings,
-        (journal, recovered, identity): Opened,
+        ((journal, recovered, identity), socket): (Opened, Reserved),
         tasks: &mut Tasks,
     ) -> Result<(Arc<NodeService>, Listener, Limits), StartError> {
         let blobs = Blobs::open(config.data_dir.join("blobs"), Arc::clone(&around.disk))?;
@@ -209,16 +219,16 @@ impl Node {
         drop(all);
         let identity = ServerIdentity { cluster_id: cluster, node_id: NodeId(NODE_ID) };
         // The port must be known before the map can name it.
-        let socket = TcpListener::bind(config.listen).await.map_err(StartError::Listen)?;
-        let addr = socket.local_addr().map_err(StartError::Listen)?;
+        let refused = |source| StartError::Listen { addr: config.listen, source };
+        let socket = socket.listen().map_err(refused)?;
+        let addr = socket.local_addr().map_err(refused)?;
         service.address = addr.to_string();
         let service = Arc::new(service);
         let credential = config.credential.map(|secret| secret.0.into());
         let server = ServerConfig { credential, ..ServerConfig::new(addr, identity) };
         let transport = MetricsCollector::new(Arc::clone(&server.metrics), Side::Server)?;
         around.registry.register(Box::new(transport))?;
-        let listener =
-            Listener::serve(socket, server, Arc::clone(&service) as _).map_err(StartError::Listen)?;
+        let listener = Listener::serve(socket, server, Arc::clone(&service) as _).map_err(refused)?;
         Ok((service, listener, limits))
     }
 }

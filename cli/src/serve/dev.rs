@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use weir_gateway::{Gateway, RunningGateway, TlsSource};
+use weir_gateway::{Gateway, GatewayConfig, RunningGateway, TlsSource};
 use weir_storage_node::NodeConfig;
 
 use super::args::DevArgs;
@@ -14,6 +14,12 @@ pub(crate) async fn run(args: DevArgs) -> anyhow::Result<()> {
     args.check()?;
     let mut signals = Signals::catch()?;
     let data_dir = &args.store.data_dir;
+    let mut gateway = gateway_config(&args.edge, &args.prices, String::new());
+    if args.tls_self_signed {
+        gateway.tls = Some(TlsSource::SelfSigned { dir: data_dir.clone() });
+    }
+    // What the gateway cannot start with costs nothing: no data is touched before.
+    let reserved = Some(Gateway::reserve(&gateway)?);
     // The newcomer's first publish needs no other request before it.
     let (storage_prices, price_currency) = args.prices.for_node();
     let node = NodeConfig { auto_create: true, storage_prices, price_currency, ..args.store.config()? };
@@ -22,14 +28,11 @@ pub(crate) async fn run(args: DevArgs) -> anyhow::Result<()> {
     let Some(node) = start_node(&mut signals, node, registry.clone()).await? else { return Ok(()) };
     limits::log_node(node.limits());
     let mut node_stops = node.stopping();
-    let mut gateway = gateway_config(&args.edge, &args.prices, node.local_addr().to_string());
-    if args.tls_self_signed {
-        gateway.tls = Some(TlsSource::SelfSigned { dir: data_dir.clone() });
-    }
+    let gateway = GatewayConfig { storage: node.local_addr().to_string(), ..gateway };
     limits::log_gateway(&gateway);
     // Others reach the node by its port; what is in one process need not go through the kernel.
     let dial = Arc::new(node.in_process());
-    let around = weir_gateway::Surroundings { registry, dial, ..Default::default() };
+    let around = weir_gateway::Surroundings { registry, dial, reserved, ..Default::default() };
     let gateway = match Gateway::start_in(gateway, around).await {
         Ok(gateway) => gateway,
         Err(error) => {
