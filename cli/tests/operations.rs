@@ -280,3 +280,19 @@ fn a_full_journal_names_its_topics_and_takes_more_once_they_are_deleted() {
         assert!(start.elapsed() < SOON, "the end is not told: {}", product.log());
     }
 }
+
+#[test]
+fn a_start_without_the_object_store_that_was_used_before_says_what_cannot_be_read() {
+    let dir = scratch();
+    let warned = |options: &[&str]| {
+        let mut product = Product::start_with(dir.path(), "127.0.0.1:0", options);
+        assert!(product.stop());
+        let log = product.log();
+        log.lines().find(|line| line.contains("WARN")).map(str::to_owned)
+    };
+    assert_eq!(warned(&[]), None, "there never was one");
+    assert_eq!(warned(&["--object-store", "local"]), None);
+    let warning = warned(&[]).expect("a warning");
+    assert!(warning.contains("/data/objects") && warning.contains("--object-store"), "{warning}");
+    assert_eq!(warned(&["--object-store", "local"]), None);
+}

@@ -152,7 +152,10 @@ impl Tier {
         let store = match (given, &config.object_store) {
             (Some(store), _) => store,
             (None, Some(url)) => opened(config, url)?,
-            (None, None) => return Ok(None),
+            (None, None) => {
+                known::warn_if_left_out(blobs);
+                return Ok(None);
+            }
         };
         let exports = Exports::new(store.clone(), cluster);
         let is_known = known::is_known(blobs, store.place())?;
