@@ -1,11 +1,10 @@
 //! What is printed. Results go to standard output, everything else to standard error.
-#![expect(clippy::print_stderr, reason = "the one place that prints")]
 
 use std::io::{IsTerminal as _, Write as _};
 
 /// Prints why a command failed, cause by cause.
 pub(crate) fn failure(error: &anyhow::Error) {
-    eprintln!("error: {}", because(error));
+    note(format_args!("error: {}", because(error)));
 }
 
 /// An error and its causes. Many errors end with their cause already: that is not said again.
@@ -28,13 +27,14 @@ pub(crate) fn cannot_write(error: &std::io::Error) -> ! {
     if error.kind() == std::io::ErrorKind::BrokenPipe {
         std::process::exit(0);
     }
-    eprintln!("error: cannot write to standard output: {error}");
+    note(format_args!("error: cannot write to standard output: {error}"));
     std::process::exit(1)
 }
 
-/// Prints a remark that is not a result.
+/// Prints a remark that is not a result. That nobody reads it any more ends nothing: a server goes on, and a command's results
+/// count.
 pub(crate) fn note(text: impl std::fmt::Display) {
-    eprintln!("{text}");
+    let _ = writeln!(std::io::stderr().lock(), "{text}");
 }
 
 /// Prints rows below their headings, columns aligned; the last column is not padded.
@@ -60,7 +60,7 @@ pub(crate) fn confirmed(question: &str) -> bool {
     if !std::io::stdin().is_terminal() {
         return false;
     }
-    eprint!("{question} [y/N] ");
+    let _ = write!(std::io::stderr().lock(), "{question} [y/N] ");
     let mut answer = String::new();
     std::io::stdin().read_line(&mut answer).is_ok() && matches!(answer.trim(), "y" | "Y" | "yes")
 }

@@ -12,6 +12,11 @@ use crate::output;
 /// Without damage, or once it is cut off, the command succeeds; with damage that stays it fails.
 pub(crate) fn run(args: &RepairArgs, as_json: bool) -> anyhow::Result<()> {
     let (dir, disk) = (&args.data_dir, Arc::new(RealDisk) as Arc<dyn Disk>);
+    anyhow::ensure!(
+        dir.exists(),
+        "{} does not exist; --data-dir names the directory that the node was given",
+        dir.display()
+    );
     let Some(repair) = NodeRepair::look(dir, &disk)? else {
         if as_json {
             output::line(json!({"data_dir": dir, "whole": true}));

@@ -264,4 +264,35 @@ fn a_full_journal_names_its_topics_and_takes_more_once_they_are_deleted() {
     }
     let topic = http.request("GET /v1/topics/young", &[], b"").unwrap().json();
     assert_eq!(topic["partitions"][0]["end"], 1, "what was refused had no effect");
+    // Who looks at the log alone finds when it began, why, and when it was over; not each message.
+    let lines = |of: &str| -> Vec<String> {
+        product.log().lines().filter(|line| line.contains(of)).map(str::to_owned).collect()
+    };
+    let began = lines("there is no room: publishes are refused");
+    assert_eq!(began.len(), 1, "{}", product.log());
+    assert!(
+        ["WARN", "the journal is full", "of 29360128 bytes", "old"]
+            .iter()
+            .all(|word| began[0].contains(word))
+    );
+    let start = Instant::now();
+    while lines("there is room again: publishes are taken").is_empty() {
+        assert!(start.elapsed() < SOON, "the end is not told: {}", product.log());
+    }
+}
+
+#[test]
+fn a_start_without_the_object_store_that_was_used_before_says_what_cannot_be_read() {
+    let dir = scratch();
+    let warned = |options: &[&str]| {
+        let mut product = Product::start_with(dir.path(), "127.0.0.1:0", options);
+        assert!(product.stop());
+        let log = product.log();
+        log.lines().find(|line| line.contains("WARN")).map(str::to_owned)
+    };
+    assert_eq!(warned(&[]), None, "there never was one");
+    assert_eq!(warned(&["--object-store", "local"]), None);
+    let warning = warned(&[]).expect("a warning");
+    assert!(warning.contains("/data/objects") && warning.contains("--object-store"), "{warning}");
+    assert_eq!(warned(&["--object-store", "local"]), None);
 }

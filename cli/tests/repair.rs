@@ -59,6 +59,22 @@ fn message(http: &mut Connection, offset: usize) -> (u16, String) {
 }
 
 #[test]
+fn a_directory_without_data_is_not_called_damaged() {
+    let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let nowhere = dir.path().join("nowhere");
+    for (data, told) in [(dir.path(), "is no data directory of Weir"), (&nowhere, "does not exist")] {
+        for more in [&[][..], &["--truncate"], &["--json"]] {
+            let output = weir(&[&["repair", "--data-dir", data.to_str().unwrap()], more].concat());
+            let said = both(&output);
+            assert_eq!(output.status.code(), Some(1), "{said}");
+            let named = said.contains(data.to_str().unwrap()) && said.contains(told);
+            assert!(named && !said.contains("damaged"), "{said}");
+        }
+    }
+    assert!(!nowhere.exists());
+}
+
+#[test]
 fn damage_below_the_checkpoints_costs_messages_and_no_offsets() {
     let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
     let data = dir.path().join("data");

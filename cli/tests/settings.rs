@@ -103,6 +103,66 @@ fn nothing_starts_and_nothing_is_made_with_a_value_out_of_its_range() {
 }
 
 #[test]
+fn a_port_that_is_taken_is_named_with_its_flag_and_nothing_is_made() {
+    let dir = scratch();
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let taken = taken.local_addr().unwrap().to_string();
+    for (arguments, flag) in [
+        (&["dev", "--listen", &taken][..], "--listen"),
+        (&["node", "--listen", &taken, "--admin", "127.0.0.1:0"], "--listen"),
+        (&["node", "--listen", "127.0.0.1:0", "--admin", &taken], "--admin"),
+        (&["gateway", "--listen", &taken], "--listen"),
+    ] {
+        let output = weir(dir.path(), &[], arguments);
+        let said = String::from_utf8_lossy(&output.stderr);
+        let is_named = said.contains(&taken) && said.contains(&format!("{flag} ")) && said.contains("in use");
+        assert!(!output.status.success() && is_named, "{arguments:?}: {said}");
+        assert!(!dir.path().join("weir-data").exists(), "{arguments:?}");
+    }
+}
+
+#[test]
+fn nothing_is_made_for_a_server_that_could_not_serve() {
+    let dir = scratch();
+    let tls = ["--tls-cert", "nowhere.pem", "--tls-key", "nowhere.key"];
+    let tls = [&["dev", "--listen", "127.0.0.1:0"][..], &tls].concat();
+    for (arguments, named) in [
+        (&["dev", "--listen", "0.0.0.0:0"][..], "--insecure-public"),
+        (&tls, "nowhere.pem"),
+        (&["dev", "--listen", "127.0.0.1:0", "--console-prefix", "x"], "console prefix"),
+        (&["dev", "--listen", "127.0.0.1:0", "--allow-origin", "https://a.example/"], "https://a.example/"),
+        (&["dev", "--listen", "127.0.0.1:0", "--object-store", "ftp://a.example"], "is no store"),
+        (&["node", "--object-store", "s3://a?b"], "do not belong"),
+        (&["node", "--cluster-secret", "nowhere"], "nowhere"),
+    ] {
+        let output = weir(dir.path(), &[], arguments);
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(!output.status.success() && said.contains(named), "{arguments:?}: {said}");
+        assert!(!dir.path().join("weir-data").exists(), "{arguments:?}: {said}");
+    }
+}
+
+#[test]
+fn a_data_directory_is_made_for_its_owner_alone_and_one_that_is_there_stays_as_it_is() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let dir = scratch();
+    let mode = |path: &Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o777;
+    let start = |data: &Path| {
+        let fixed = ["dev", "--listen", "127.0.0.1:0", "--object-store", "local", "--data-dir"];
+        drop(Running::start(dir.path(), &[&fixed[..], &[data.to_str().unwrap()]].concat()));
+    };
+    let (made, there) = (dir.path().join("made"), dir.path().join("there"));
+    std::fs::create_dir(&there).unwrap();
+    std::fs::set_permissions(&there, std::fs::Permissions::from_mode(0o755)).unwrap();
+    start(&made);
+    start(&there);
+    assert_eq!((mode(&made), mode(&there)), (0o700, 0o755));
+    for folder in ["wal", "blobs", "cache", "objects"] {
+        assert_eq!(mode(&there.join(folder)), 0o700, "{folder} holds messages");
+    }
+}
+
+#[test]
 fn a_failure_says_its_reason_once() {
     let dir = scratch();
     std::fs::write(dir.path().join("file"), "").unwrap();

@@ -1,13 +1,156 @@
-//! How the product stops when it is asked to.
+//! How the product stops when it is asked to, and what does not stop it.
 #![expect(dead_code, reason = "each test uses a part of the product's client")]
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod product;
 
-use std::process::{Command, Stdio};
+use std::net::{TcpListener, TcpStream};
+use std::path::Path;
+use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
-use product::Connection;
+use product::{Connection, Product};
+
+/// Whatever is asked for is done within this.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+fn scratch() -> tempfile::TempDir {
+    tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap()
+}
+
+/// Asks again until there is something.
+fn awaited<T>(what: &str, mut ask: impl FnMut() -> Option<T>) -> T {
+    let begun = Instant::now();
+    loop {
+        if let Some(found) = ask() {
+            return found;
+        }
+        assert!(begun.elapsed() < PATIENCE, "{what}");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// Sends a signal, and returns once the process has ended.
+fn end(mut child: Child, signal: &str) -> ExitStatus {
+    assert!(Command::new("kill").args([signal, &child.id().to_string()]).status().unwrap().success());
+    let begun = Instant::now();
+    loop {
+        if let Some(status) = child.try_wait().unwrap() {
+            return status;
+        }
+        if begun.elapsed() > PATIENCE {
+            child.kill().unwrap();
+            child.wait().unwrap();
+            panic!("{signal} did not end it");
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// Starts `weir` with an object store that takes connections and answers nobody; returns once it waits for that.
+fn waiting_for_its_store(arguments: &[&str], data: &Path, log: &Path) -> (Child, TcpListener, TcpStream) {
+    let store = TcpListener::bind("127.0.0.1:0").unwrap();
+    store.set_nonblocking(true).unwrap();
+    let child = Command::new(env!("CARGO_BIN_EXE_weir"))
+        .args(arguments)
+        .args(["--object-store", "s3://bucket/prefix", "--data-dir"])
+        .arg(data)
+        .env("AWS_ENDPOINT", format!("http://{}", store.local_addr().unwrap()))
+        .envs([("AWS_ALLOW_HTTP", "true"), ("AWS_REGION", "us-east-1")])
+        .envs([("AWS_ACCESS_KEY_ID", "anybody"), ("AWS_SECRET_ACCESS_KEY", "anything")])
+        .env_remove("WEIR_LOG")
+        .stderr(Stdio::from(std::fs::File::create(log).unwrap()))
+        .spawn()
+        .unwrap();
+    let asked = awaited("the store is not asked", || store.accept().ok());
+    (child, store, asked.0)
+}
+
+#[test]
+fn a_start_ends_when_it_is_asked_to_and_costs_nothing() {
+    let dir = scratch();
+    let log = dir.path().join("log");
+    let mut product = Product::start(dir.path());
+    let publish = |product: &Product| {
+        let mut http = Connection::open(&product.address).unwrap();
+        let sent = http.request("POST /v1/topics/t/messages", &[], b"x").unwrap();
+        assert_eq!(sent.status, 201, "{}", sent.text());
+        sent.json()["offset"].as_u64().unwrap()
+    };
+    assert_eq!(publish(&product), 0);
+    assert!(product.stop());
+    let node = ["node", "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0"];
+    let dev = ["dev", "--listen", "127.0.0.1:0"];
+    let fresh = dir.path().join("fresh");
+    for (data, arguments, signal) in [
+        (dir.path().join("data"), &dev[..], "-TERM"),
+        (dir.path().join("data"), &node, "-INT"),
+        (fresh.join("data"), &node, "-TERM"),
+    ] {
+        let (child, _store, _asked) = waiting_for_its_store(arguments, &data, &log);
+        let status = end(child, signal);
+        let log = std::fs::read_to_string(&log).unwrap();
+        assert!(status.success() && log.contains("stopping"), "{arguments:?} {signal} {status}: {log}");
+        assert!(!log.contains("WARN") && !log.contains("ERROR"), "{arguments:?} {signal}: {log}");
+    }
+    assert_eq!(publish(&Product::start(dir.path())), 1, "what was there is there");
+    assert_eq!(publish(&Product::start(&fresh)), 0, "what was begun goes on");
+}
+
+#[test]
+fn a_server_goes_on_when_nobody_reads_what_it_says() {
+    let dir = scratch();
+    for arguments in [
+        &["dev", "--listen", "127.0.0.1:0"][..],
+        &["node", "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0"],
+    ] {
+        let ready = dir.path().join(arguments[0]);
+        let mut child = Command::new(env!("CARGO_BIN_EXE_weir"))
+            .args(arguments)
+            .args(["--data-dir".as_ref(), dir.path().join("data").as_os_str()])
+            .args(["--ready-file".as_ref(), ready.as_os_str()])
+            .env("WEIR_LOG", "debug")
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        drop((child.stdout.take(), child.stderr.take()));
+        let said = awaited("it is not ready", || {
+            assert_eq!(child.try_wait().unwrap(), None, "{arguments:?}");
+            std::fs::read_to_string(&ready).ok().filter(|said| !said.is_empty())
+        });
+        let address = said.lines().last().unwrap().trim_start_matches("http://");
+        let healthy = Connection::open(address).unwrap().request("GET /healthz", &[], b"").unwrap();
+        assert_eq!(healthy.status, 204, "{arguments:?}");
+        assert!(end(child, "-TERM").success(), "{arguments:?}");
+    }
+}
+
+#[test]
+fn a_command_whose_reader_has_left_ends_without_a_word() {
+    let dir = scratch();
+    let product = Product::start(dir.path());
+    let url = format!("http://{}", product.address);
+    let weir = |arguments: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_weir"));
+        command.args(["--url", &url]).args(arguments).stdin(Stdio::null());
+        command
+    };
+    assert!(weir(&["pub", "t", "x"]).stdout(Stdio::null()).stderr(Stdio::null()).status().unwrap().success());
+    for arguments in [&["sub", "t", "--from", "earliest"][..], &["topic", "list"]] {
+        let mut child = weir(arguments).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        drop(child.stdout.take());
+        let ended = child.wait_with_output().unwrap();
+        let said = String::from_utf8_lossy(&ended.stderr);
+        assert!(ended.status.success() && said.is_empty(), "{arguments:?} {}: {said}", ended.status);
+    }
+    // Remarks that nobody reads are no reason to fail.
+    for (arguments, code) in [(&["pub", "t", "x"][..], 0), (&["topic", "get", "nothing"], 1)] {
+        let mut child = weir(arguments).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+        drop(child.stderr.take());
+        assert_eq!(child.wait().unwrap().code(), Some(code), "{arguments:?}");
+    }
+}
 
 #[test]
 fn a_stop_that_was_asked_for_logs_no_warning() {

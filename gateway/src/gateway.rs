@@ -8,9 +8,10 @@ use std::time::Duration;
 
 use hyper_util::server::graceful::GracefulShutdown;
 use prometheus::{IntCounter, IntCounterVec, IntGauge, Opts, Registry};
+use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
-use weir_transport::{MetricsCollector, Side};
+use weir_transport::{MetricsCollector, Reserved, Side};
 
 use crate::api::{never_sent, openapi};
 use crate::auth::{Authenticator, LoopbackAuthenticator, OpenAuthenticator};
@@ -23,7 +24,7 @@ use crate::service::read::ReadConfig;
 use crate::service::{ServiceConfig, Services};
 use crate::stages::StageSeconds;
 use crate::storage::{Dial, Storage, StorageConfig, TcpDial};
-use crate::tls::{Tls, TlsError};
+use crate::tls::{Tls, TlsError, TlsSource};
 use crate::ws::{Deflate, SocketLimits, WebSockets};
 
 /// Why a gateway did not start.
@@ -36,7 +37,7 @@ pub enum StartError {
     )]
     Public(SocketAddr),
     /// The address cannot be listened on.
-    #[error("cannot listen on {addr}: {source}")]
+    #[error("cannot listen on {addr}; --listen names another address: {source}")]
     Listen {
         /// The address.
         addr: SocketAddr,
@@ -75,11 +76,18 @@ pub struct Surroundings {
     pub authenticator: Option<Box<dyn Authenticator>>,
     /// How it connects to storage nodes.
     pub dial: Arc<dyn Dial>,
+    /// Where clients connect, if that was taken before.
+    pub reserved: Option<Reservation>,
 }
+
+/// Where clients of a gateway connect, taken before it starts: see [`Gateway::reserve`].
+#[derive(Debug)]
+pub struct Reservation(Vec<Reserved>);
 
 impl Default for Surroundings {
     fn default() -> Self {
-        Self { registry: Registry::new(), authenticator: None, dial: Arc::new(TcpDial::default()) }
+        let dial = Arc::new(TcpDial::default());
+        Self { registry: Registry::new(), authenticator: None, dial, reserved: None }
     }
 }
 
@@ -105,16 +113,29 @@ impl Gateway {
         Self::start_in(config, Surroundings { registry, ..Surroundings::default() }).await
     }
 
+    /// Takes the address and looks at all that could keep a gateway with the development authenticators from starting. For who
+    /// starts something else first, which would be in vain. A certificate for development is not made yet.
+    ///
+    /// # Errors
+    /// [`StartError`].
+    pub fn reserve(config: &GatewayConfig) -> Result<Reservation, StartError> {
+        check(config, &*for_development(config))?;
+        console(config)?;
+        if let Some(files @ TlsSource::Files { .. }) = &config.tls {
+            Tls::new(files, &config.hosts, config.listen.ip())?;
+        }
+        reserved_for(config)
+    }
+
     /// Listens and serves. Storage need not be reachable yet.
     ///
     /// # Errors
     /// [`StartError`].
     pub async fn start_in(config: GatewayConfig, around: Surroundings) -> Result<RunningGateway, StartError> {
-        let Surroundings { registry, authenticator, dial } = around;
+        let Surroundings { registry, authenticator, dial, reserved } = around;
         let authenticator = authenticator.unwrap_or_else(|| for_development(&config));
         check(&config, &*authenticator)?;
-        let console = Console::new(&config.console_prefix)
-            .map_err(|reason| StartError::ConsolePrefix { prefix: config.console_prefix.clone(), reason })?;
+        let console = console(&config)?;
         let requests = (
             "weir_gateway_requests_total",
             "Requests by operation and status class.",
@@ -124,9 +145,10 @@ impl Gateway {
         let stages = StageSeconds::register(&registry)?;
         let tls = config.tls.as_ref().map(|tls| Tls::new(tls, &config.hosts, config.listen.ip()));
         let tls = tls.transpose()?.map(Arc::new);
-        let listen_error = |(addr, source)| StartError::Listen { addr, source };
-        let listeners = listener::bind(config.listen).await.map_err(listen_error)?;
-        let addr = listeners[0].local_addr().map_err(|error| listen_error((config.listen, error)))?;
+        let listeners = reserved.map_or_else(|| reserved_for(&config), Ok)?.listen();
+        let refused = |source| StartError::Listen { addr: config.listen, source };
+        let listeners = listeners.map_err(refused)?;
+        let addr = listeners[0].local_addr().map_err(refused)?;
         let storage = Storage::new(storage_config(&config), dial);
         storage.connect();
         let services = Services::new(storage, service_config(&config));
@@ -172,6 +194,12 @@ impl Gateway {
         let accept = |socket| listener::accept(socket, Arc::clone(&door), Arc::clone(&connections));
         let accepting = listeners.into_iter().map(|socket| tokio::spawn(accept(socket))).collect();
         Ok(RunningGateway { edge, addr, tls, stopping, accepting, connections })
+    }
+}
+
+impl Reservation {
+    fn listen(self) -> std::io::Result<Vec<TcpListener>> {
+        self.0.into_iter().map(Reserved::listen).collect()
     }
 }
 
@@ -231,6 +259,16 @@ fn check(config: &GatewayConfig, authenticator: &dyn Authenticator) -> Result<()
     }
     let refused = config.origins.iter().find_map(|origin| Some((origin.clone(), never_sent(origin)?)));
     refused.map_or(Ok(()), |(origin, reason)| Err(StartError::Origin { origin, reason }))
+}
+
+fn console(config: &GatewayConfig) -> Result<Console, StartError> {
+    let prefix = &config.console_prefix;
+    Console::new(prefix).map_err(|reason| StartError::ConsolePrefix { prefix: prefix.clone(), reason })
+}
+
+fn reserved_for(config: &GatewayConfig) -> Result<Reservation, StartError> {
+    let reserved = listener::reserve(config.listen).map(Reservation);
+    reserved.map_err(|(addr, source)| StartError::Listen { addr, source })
 }
 
 /// Counters by labels, registered.

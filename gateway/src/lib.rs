@@ -43,5 +43,5 @@ pub mod fuzzed {
 }
 
 pub use config::{ClientLimits, GatewayConfig, WsDeflate};
-pub use gateway::{Gateway, RunningGateway, StartError, Surroundings};
+pub use gateway::{Gateway, Reservation, RunningGateway, StartError, Surroundings};
 pub use tls::{TlsError, TlsSource};

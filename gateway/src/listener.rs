@@ -24,6 +24,7 @@ use tower::ServiceBuilder;
 use tower_http::set_header::SetResponseHeaderLayer;
 
 use weir_protocol::error::ErrorCode;
+use weir_transport::Reserved;
 
 use crate::api::Problem;
 use crate::edge::{Edge, handle};
@@ -124,20 +125,20 @@ impl Door {
     }
 }
 
-/// Binds `addr`. For 127.0.0.1 also the same port of `[::1]`, because `localhost` may mean either; a machine
+/// Takes `addr`, and does not listen yet. For 127.0.0.1 also the same port of `[::1]`, because `localhost` may mean either; a machine
 /// without IPv6 does without, and says so.
 ///
 /// # Errors
 /// The address with which it failed, and why.
-pub(crate) async fn bind(addr: SocketAddr) -> Result<Vec<TcpListener>, (SocketAddr, io::Error)> {
-    let bind = async |addr| TcpListener::bind(addr).await.map_err(|error| (addr, error));
+pub(crate) fn reserve(addr: SocketAddr) -> Result<Vec<Reserved>, (SocketAddr, io::Error)> {
+    let bind = |addr| Reserved::new(addr).map_err(|error| (addr, error));
     for attempt in 1.. {
-        let first = bind(addr).await?;
+        let first = bind(addr)?;
         if addr.ip() != Ipv4Addr::LOCALHOST {
             return Ok(vec![first]);
         }
         let port = first.local_addr().map_err(|error| (addr, error))?.port();
-        match bind(SocketAddr::from((Ipv6Addr::LOCALHOST, port))).await {
+        match bind(SocketAddr::from((Ipv6Addr::LOCALHOST, port))) {
             Ok(second) => return Ok(vec![first, second]),
             Err((_, error)) if error.kind() == io::ErrorKind::AddrInUse => {
                 if addr.port() != 0 || attempt == PORTS_TRIED {
@@ -283,7 +284,8 @@ mod tests {
 
     #[tokio::test]
     async fn the_loopback_address_is_served_on_ipv6_under_the_same_port() {
-        let listeners = bind(SocketAddr::from(([127, 0, 0, 1], 0))).await.unwrap();
+        let reserved = reserve(SocketAddr::from(([127, 0, 0, 1], 0))).unwrap();
+        let listeners: Vec<_> = reserved.into_iter().map(|socket| socket.listen().unwrap()).collect();
         let addrs: Vec<_> = listeners.iter().map(|socket| socket.local_addr().unwrap()).collect();
         let port = addrs[0].port();
         let mut expected = vec![SocketAddr::from((Ipv4Addr::LOCALHOST, port))];
@@ -299,30 +301,30 @@ mod tests {
         }
     }
 
-    #[tokio::test]
-    async fn any_other_address_is_served_alone() {
+    #[test]
+    fn any_other_address_is_served_alone() {
         for addr in [[127, 0, 0, 2], [0, 0, 0, 0]] {
-            let listeners = bind(SocketAddr::from((addr, 0))).await.unwrap();
-            assert_eq!(listeners.len(), 1);
-            assert_eq!(listeners[0].local_addr().unwrap().ip(), std::net::IpAddr::from(addr));
+            let reserved = reserve(SocketAddr::from((addr, 0))).unwrap();
+            assert_eq!(reserved.len(), 1);
+            assert_eq!(reserved[0].local_addr().unwrap().ip(), std::net::IpAddr::from(addr));
         }
     }
 
     #[tokio::test]
     async fn a_port_that_somebody_else_has_on_ipv6_is_refused_by_name_and_one_that_is_free_is_found() {
         if !has_ipv6().await {
-            let listeners = bind(SocketAddr::from(([127, 0, 0, 1], 0))).await.unwrap();
-            assert_eq!(listeners.len(), 1, "a machine without IPv6 does without");
+            let reserved = reserve(SocketAddr::from(([127, 0, 0, 1], 0))).unwrap();
+            assert_eq!(reserved.len(), 1, "a machine without IPv6 does without");
             return;
         }
         let taken = TcpListener::bind((Ipv6Addr::LOCALHOST, 0)).await.unwrap();
         let taken = taken.local_addr().map(|addr| (taken, addr)).unwrap();
         let wanted = SocketAddr::from(([127, 0, 0, 1], taken.1.port()));
-        let (addr, error) = bind(wanted).await.unwrap_err();
+        let (addr, error) = reserve(wanted).unwrap_err();
         assert_eq!((addr, error.kind()), (taken.1, io::ErrorKind::AddrInUse));
         // Nothing of it is kept: whoever corrects the cause can have the port.
         assert!(TcpListener::bind(wanted).await.is_ok());
         drop(taken);
-        assert_eq!(bind(wanted).await.unwrap().len(), 2);
+        assert_eq!(reserve(wanted).unwrap().len(), 2);
     }
 }

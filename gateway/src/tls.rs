@@ -17,7 +17,7 @@ use std::sync::Arc;
 use parking_lot::RwLock;
 use rustls::ServerConfig;
 use rustls::crypto::CryptoProvider;
-use rustls::pki_types::pem::PemObject as _;
+use rustls::pki_types::pem::{self, PemObject as _};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::server::{ClientHello, ResolvesServerCert};
 use rustls::sign::CertifiedKey;
@@ -62,9 +62,20 @@ pub enum TlsError {
         /// What is wrong with it.
         reason: String,
     },
-    /// The certificate and the key cannot be used together.
-    #[error("the certificate cannot be used: {0}")]
-    Unusable(#[from] rustls::Error),
+    /// The key is another certificate's.
+    #[error(
+        "{key} is not the key of the first certificate in {chain}, which must be the gateway's own: name files that belong together",
+        key = key.display(), chain = chain.display()
+    )]
+    Mismatch {
+        /// The file of the chain.
+        chain: PathBuf,
+        /// The file of the key.
+        key: PathBuf,
+    },
+    /// The library refuses its settings: a defect.
+    #[error("no TLS: {0}")]
+    Settings(#[from] rustls::Error),
     /// No certificate could be made.
     #[error("no certificate could be made: {0}")]
     Generate(#[from] rcgen::Error),
@@ -129,20 +140,48 @@ impl ResolvesServerCert for Current {
     }
 }
 
-/// Refuses a key that does not belong to the certificate.
+/// Says which file is wrong, and what is missing in it. Refuses a key that does not belong to the certificate.
 fn read(chain: &Path, key: &Path, provider: &CryptoProvider) -> Result<CertifiedKey, TlsError> {
-    let pem = |path: &Path, error: &dyn std::fmt::Display| TlsError::Pem {
-        path: path.to_owned(),
-        reason: error.to_string(),
-    };
-    let certificates: Vec<_> = CertificateDer::pem_file_iter(chain)
-        .and_then(Iterator::collect::<Result<_, _>>)
-        .map_err(|error| pem(chain, &error))?;
+    let wrong = |path: &Path, reason: String| TlsError::Pem { path: path.to_owned(), reason };
+    let text =
+        |path: &Path| std::fs::read(path).map_err(|source| TlsError::File { path: path.to_owned(), source });
+    let (chain_text, key_text) = (text(chain)?, text(key)?);
+    let certificates: Vec<_> = CertificateDer::pem_slice_iter(&chain_text)
+        .collect::<Result<_, _>>()
+        .map_err(|error| wrong(chain, format!("is no PEM file that can be read: {error}")))?;
     if certificates.is_empty() {
-        return Err(pem(chain, &"holds no PEM certificate"));
+        return Err(wrong(
+            chain,
+            "no certificate in it: it must hold the chain as PEM, the gateway's own first".into(),
+        ));
     }
-    let private = PrivateKeyDer::from_pem_file(key).map_err(|error| pem(key, &error))?;
-    Ok(CertifiedKey::from_der(certificates, private, provider)?)
+    let private =
+        PrivateKeyDer::from_pem_slice(&key_text).map_err(|error| wrong(key, no_key(&key_text, &error)))?;
+    CertifiedKey::from_der(certificates, private, provider).map_err(|error| match error {
+        rustls::Error::InconsistentKeys(_) => {
+            TlsError::Mismatch { chain: chain.to_owned(), key: key.to_owned() }
+        }
+        rustls::Error::InvalidCertificate(why) => {
+            wrong(chain, format!("its first certificate cannot be used: {why:?}"))
+        }
+        error => wrong(key, format!("its private key cannot be used: {error}")),
+    })
+}
+
+/// What is to be done about a file in which no key can be read.
+fn no_key(text: &[u8], error: &pem::Error) -> String {
+    // So it says in both forms that such keys have; neither reads as a key.
+    if text.windows(9).any(|part| part == b"ENCRYPTED") {
+        return "its private key is encrypted, and nobody is asked for a password: store it decrypted (openssl pkey), for its \
+                owner alone"
+            .to_owned();
+    }
+    match error {
+        pem::Error::NoItemsFound => {
+            "no private key in it: it must hold one as PEM (PKCS #8, PKCS #1 or SEC 1)".to_owned()
+        }
+        error => format!("is no PEM file that can be read: {error}"),
+    }
 }
 
 fn self_signed(dir: &Path, names: &[String], addr: IpAddr) -> Result<(PathBuf, PathBuf), TlsError> {
@@ -195,13 +234,46 @@ mod tests {
     }
 
     #[test]
+    fn files_that_cannot_be_used_are_named_with_what_they_lack() {
+        let (dir, other) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        drop((tls(dir.path(), &[]), tls(other.path(), &[])));
+        let (cert, key) = ("development-cert.pem", "development-key.pem");
+        let (own, strange) = (|name| dir.path().join(name), |name| other.path().join(name));
+        std::fs::write(own("text"), "hello").unwrap();
+        let label = "ENCRYPTED PRIVATE KEY";
+        std::fs::write(own("locked"), format!("-----BEGIN {label}-----\nAAAA\n-----END {label}-----\n"))
+            .unwrap();
+        let label = "RSA PRIVATE KEY";
+        let old = format!("-----BEGIN {label}-----\nProc-Type: 4,ENCRYPTED\n\nAAAA\n-----END {label}-----\n");
+        std::fs::write(own("locked before"), old).unwrap();
+        std::fs::write(own("cut"), "-----BEGIN PRIVATE KEY-----\nAAAA\n").unwrap();
+        for (chain, private, named, said) in [
+            (own(key), own(key), own(key), "no certificate in it"),
+            (own("text"), own(key), own("text"), "no certificate in it"),
+            (own("none"), own(key), own("none"), "No such file"),
+            (own(cert), own(cert), own(cert), "no private key in it"),
+            (own(cert), own("text"), own("text"), "no private key in it"),
+            (own(cert), own("locked"), own("locked"), "openssl pkey"),
+            (own(cert), own("locked before"), own("locked before"), "openssl pkey"),
+            (own(cert), own("cut"), own("cut"), "is no PEM file that can be read"),
+            (own(cert), own("none"), own("none"), "No such file"),
+            (own(cert), strange(key), strange(key), "is not the key of the first certificate in"),
+            (own(cert), strange(key), own(cert), "is not the key of the first certificate in"),
+        ] {
+            let files = TlsSource::Files { cert: chain, key: private };
+            let error = Tls::new(&files, &[], [127, 0, 0, 1].into()).err().unwrap().to_string();
+            assert!(error.contains(named.to_str().unwrap()) && error.contains(said), "{error}");
+        }
+    }
+
+    #[test]
     fn a_new_certificate_is_shown_after_a_reload_and_an_unusable_one_never() {
         let (dir, other) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
         let (used, next) = (tls(dir.path(), &[]), tls(other.path(), &[]));
         let first = used.certificate().1;
         let copy = |name: &str| std::fs::copy(other.path().join(name), dir.path().join(name)).unwrap();
         copy("development-cert.pem");
-        assert!(matches!(used.reload(), Err(TlsError::Unusable(_))), "the key is another one");
+        assert!(matches!(used.reload(), Err(TlsError::Mismatch { .. })), "the key is another one");
         assert_eq!(used.certificate().1, first);
         copy("development-key.pem");
         used.reload().unwrap();

@@ -17,6 +17,7 @@ pub mod layout;
 pub mod limits;
 pub mod metrics;
 pub mod node;
+mod opening;
 pub mod outbox;
 pub mod raft;
 pub mod read;

@@ -8,22 +8,22 @@ use std::time::{Duration, Instant};
 
 use prometheus::Registry;
 use prost::Message as _;
-use tokio::net::TcpListener;
 use tokio::sync::{mpsc, watch};
-use weir_journal::{Blobs, Class, Disk, Identity, Journal, JournalConfig, RealDisk, Recovered, StreamId};
+use weir_journal::{Blobs, Class, Disk, Journal, OpenError, RealDisk, Recovered, StreamId};
 use weir_protocol::ids::{ClusterId, NodeId, ShardId};
 use weir_protocol::rpc::Namespace;
 use weir_tier::store::Store;
 use weir_transport::server::Identity as ServerIdentity;
-use weir_transport::{InProcess, Listener, MetricsCollector, ServerConfig, Side};
+use weir_transport::{InProcess, Listener, MetricsCollector, Reserved, ServerConfig, Side};
 
-use crate::config::{Backend, NodeConfig, SyncMode};
+use crate::config::{NodeConfig, SyncMode};
 use crate::keeper::{Growth, Keeper};
 use crate::layout::{self, Layout};
 use crate::limits::Limits;
 use crate::metrics::{
     JournalCollector, NodeMetrics, ShardsCollector, StorageCollector, StoreNow, TierMetrics, ToldByStore,
 };
+use crate::opening::{Opened, not_wanted, open_journal};
 use crate::outbox::{DeadLetterSender, Forwarder, OutputSender};
 use crate::raft::tripwire::Tripwire;
 use crate::raft::{LogStore, Machine, group};
@@ -52,9 +52,14 @@ pub enum StartError {
     /// Checkpoints, or the file of what was decided when the directory was made, could not be read or written.
     #[error(transparent)]
     Sealed(#[from] weir_journal::SealedError),
-    /// The listener could not be opened.
-    #[error("cannot listen: {0}")]
-    Listen(#[source] std::io::Error),
+    /// The address cannot be listened on.
+    #[error("cannot listen on {addr}; --listen names another address: {source}")]
+    Listen {
+        /// The address.
+        addr: SocketAddr,
+        /// What the operating system said.
+        source: std::io::Error,
+    },
     /// Metrics of another node are in the registry.
     #[error("metrics: {0}")]
     Metrics(#[from] prometheus::Error),
@@ -69,6 +74,9 @@ pub enum StartError {
         /// Why.
         why: String,
     },
+    /// It was not wanted any more: see [`Surroundings::stop`].
+    #[error("the start was given up")]
+    Stopped,
 }
 
 /// What a node takes from its surroundings.
@@ -80,11 +88,15 @@ pub struct Surroundings {
     pub registry: Registry,
     /// The store of cold messages, instead of the one that the settings name; a failing one in tests.
     pub object_store: Option<Store>,
+    /// True as soon as the node is not wanted any more: a start under way ends with [`StartError::Stopped`]. Once it runs,
+    /// this says nothing.
+    pub stop: watch::Receiver<bool>,
 }
 
 impl Default for Surroundings {
     fn default() -> Self {
-        Self { disk: Arc::new(RealDisk), registry: Registry::new(), object_store: None }
+        let (disk, stop) = (Arc::new(RealDisk), watch::channel(false).1);
+        Self { disk, registry: Registry::new(), object_store: None, stop }
     }
 }
 
@@ -114,12 +126,27 @@ impl Node {
     /// answers gateways from then on.
     ///
     /// # Errors
-    /// [`StartError`]; the directory is free again.
+    /// [`StartError`]; the directory is free again. It was not made if a setting is wrong or the address is taken.
     pub async fn start_in(config: NodeConfig, around: Surroundings) -> Result<RunningNode, StartError> {
         config.check().map_err(StartError::Config)?;
-        let opened = open_journal(&config, &around.disk)?;
+        // Who connects before everything is there is refused, and tries again.
+        let socket = Reserved::new(config.listen);
+        let socket = socket.map_err(|source| StartError::Listen { addr: config.listen, source })?;
+        if around.object_store.is_none() {
+            Tier::check(&config)?;
+        }
+        let opened = open_journal(&config, NODE_ID, &around.disk, around.stop.clone()).await;
+        let opened = opened.map_err(|error| match error {
+            OpenError::GivenUp => StartError::Stopped,
+            error => error.into(),
+        })?;
         let (journal, mut tasks) = (opened.0.clone(), Tasks::default());
-        match Self::start_shards(config, &around, opened, &mut tasks).await {
+        let started = tokio::select! {
+            biased;
+            () = not_wanted(around.stop.clone()) => Err(StartError::Stopped),
+            started = Self::start_shards(config, &around, (opened, socket), &mut tasks) => started,
+        };
+        match started {
             Ok((service, listener, limits)) => {
                 Ok(RunningNode { service, listener, journal, limits, registry: around.registry, tasks })
             }
@@ -137,7 +164,7 @@ impl Node {
     async fn start_shards(
         config: NodeConfig,
         around: &Surroundings,
-        (journal, recovered, identity): (Journal, Recovered, Identity),
+        ((journal, recovered, identity), socket): (Opened, Reserved),
         tasks: &mut Tasks,
     ) -> Result<(Arc<NodeService>, Listener, Limits), StartError> {
         let blobs = Blobs::open(config.data_dir.join("blobs"), Arc::clone(&around.disk))?;
@@ -182,6 +209,7 @@ impl Node {
         };
         ensure_default_namespace(&service, config.auto_create).await?;
         ensure_slots(&service).await?;
+        tasks.spawn("room".to_owned(), service.room.clone().watch(tasks.stop()));
         let all = Arc::clone(&service.shards);
         keep_promises(&all, &service.room, tasks);
         if let Some(tier) = tier {
@@ -191,16 +219,16 @@ impl Node {
         drop(all);
         let identity = ServerIdentity { cluster_id: cluster, node_id: NodeId(NODE_ID) };
         // The port must be known before the map can name it.
-        let socket = TcpListener::bind(config.listen).await.map_err(StartError::Listen)?;
-        let addr = socket.local_addr().map_err(StartError::Listen)?;
+        let refused = |source| StartError::Listen { addr: config.listen, source };
+        let socket = socket.listen().map_err(refused)?;
+        let addr = socket.local_addr().map_err(refused)?;
         service.address = addr.to_string();
         let service = Arc::new(service);
         let credential = config.credential.map(|secret| secret.0.into());
         let server = ServerConfig { credential, ..ServerConfig::new(addr, identity) };
         let transport = MetricsCollector::new(Arc::clone(&server.metrics), Side::Server)?;
         around.registry.register(Box::new(transport))?;
-        let listener =
-            Listener::serve(socket, server, Arc::clone(&service) as _).map_err(StartError::Listen)?;
+        let listener = Listener::serve(socket, server, Arc::clone(&service) as _).map_err(refused)?;
         Ok((service, listener, limits))
     }
 }
@@ -357,40 +385,6 @@ fn keep_store(
             rewriter.run(stop).await;
         }
     });
-}
-
-fn open_journal(
-    config: &NodeConfig,
-    disk: &Arc<dyn Disk>,
-) -> Result<(Journal, Recovered, Identity), StartError> {
-    let fresh = Identity { cluster_id: ulid::Ulid::new().0, node_id: NODE_ID };
-    let identity = Identity::of_dir(&config.data_dir, &**disk)?.unwrap_or(fresh);
-    let journal = JournalConfig {
-        file_bytes: config.journal_file_bytes,
-        max_bytes: config.journal_max_bytes,
-        control_reserve_bytes: (64 << 20).min(config.journal_max_bytes / 8),
-        sync: match config.sync {
-            SyncMode::Always => weir_journal::SyncMode::Always,
-            SyncMode::Os => weir_journal::SyncMode::Os,
-        },
-        backend: match config.backend {
-            Backend::Auto => weir_journal::Backend::Auto,
-            Backend::Buffered => weir_journal::Backend::Pwrite,
-            Backend::Direct => weir_journal::Backend::Direct,
-        },
-        min_fsync_interval: Duration::from_micros(config.min_sync_interval_us),
-        inline_commit_max: Duration::from_micros(config.inline_commit_max_us),
-        pending_bytes_max: config.journal_pending_bytes,
-        index_bytes_max: config.journal_index_bytes,
-        // The tail ring serves live readers; the journal's own memory is for what is in flight.
-        recent_bytes_max: 1 << 20,
-        ..JournalConfig::new(&config.data_dir, identity)
-    };
-    let (journal, recovered) = Journal::open(journal, Arc::clone(disk))?;
-    if let Some(torn) = &recovered.torn_tail {
-        tracing::warn!(path = %torn.path.display(), pos = torn.pos, "cut an unacknowledged tail of the journal");
-    }
-    Ok((journal, recovered, identity))
 }
 
 /// What all shards are started with.

@@ -24,6 +24,9 @@ const BLANKS_AT_ONCE: u64 = 10_000;
 /// Why a journal was not repaired.
 #[derive(Debug, thiserror::Error)]
 pub enum RepairError {
+    /// Not a data directory: nothing is damaged there.
+    #[error("{} is no data directory of Weir: there is no IDENTITY in it; --data-dir names the one that the node was given", .0.display())]
+    NoData(PathBuf),
     /// The journal cannot be opened, or holds nothing before the damage.
     #[error(transparent)]
     Journal(#[from] OpenError),
@@ -87,8 +90,7 @@ impl NodeRepair {
     /// [`RepairError`].
     pub fn look(dir: &Path, disk: &Arc<dyn Disk>) -> Result<Option<Self>, RepairError> {
         if Identity::of_dir(dir, &**disk)?.is_none() {
-            let what = "there is no journal here".to_owned();
-            return Err(OpenError::Corrupt { path: dir.to_owned(), what }.into());
+            return Err(RepairError::NoData(dir.to_owned()));
         }
         let Some(journal) = Repair::look(dir, disk)? else {
             return Ok(None);

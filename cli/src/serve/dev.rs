@@ -2,12 +2,11 @@
 
 use std::sync::Arc;
 
-use anyhow::Context as _;
-use weir_gateway::{Gateway, RunningGateway, TlsSource};
-use weir_storage_node::{Node, NodeConfig};
+use weir_gateway::{Gateway, GatewayConfig, RunningGateway, TlsSource};
+use weir_storage_node::NodeConfig;
 
 use super::args::DevArgs;
-use super::{DRAIN_TIME, Signals, gateway_config, limits, ready, stopping};
+use super::{DRAIN_TIME, Signals, gateway_config, limits, ready, start_node, stopping};
 use crate::output;
 
 /// Runs until SIGTERM, SIGINT or a failure.
@@ -15,25 +14,25 @@ pub(crate) async fn run(args: DevArgs) -> anyhow::Result<()> {
     args.check()?;
     let mut signals = Signals::catch()?;
     let data_dir = &args.store.data_dir;
+    let mut gateway = gateway_config(&args.edge, &args.prices, String::new());
+    if args.tls_self_signed {
+        gateway.tls = Some(TlsSource::SelfSigned { dir: data_dir.clone() });
+    }
+    // What the gateway cannot start with costs nothing: no data is touched before.
+    let reserved = Some(Gateway::reserve(&gateway)?);
     // The newcomer's first publish needs no other request before it.
     let (storage_prices, price_currency) = args.prices.for_node();
     let node = NodeConfig { auto_create: true, storage_prices, price_currency, ..args.store.config()? };
     // One registry for both, so that `/metrics` shows the whole process.
     let registry = prometheus::Registry::new();
-    let around = weir_storage_node::Surroundings { registry: registry.clone(), ..Default::default() };
-    let node = Node::start_in(node, around)
-        .await
-        .with_context(|| format!("cannot start on {}", data_dir.display()))?;
+    let Some(node) = start_node(&mut signals, node, registry.clone()).await? else { return Ok(()) };
     limits::log_node(node.limits());
     let mut node_stops = node.stopping();
-    let mut gateway = gateway_config(&args.edge, &args.prices, node.local_addr().to_string());
-    if args.tls_self_signed {
-        gateway.tls = Some(TlsSource::SelfSigned { dir: data_dir.clone() });
-    }
+    let gateway = GatewayConfig { storage: node.local_addr().to_string(), ..gateway };
     limits::log_gateway(&gateway);
     // Others reach the node by its port; what is in one process need not go through the kernel.
     let dial = Arc::new(node.in_process());
-    let around = weir_gateway::Surroundings { registry, dial, ..Default::default() };
+    let around = weir_gateway::Surroundings { registry, dial, reserved, ..Default::default() };
     let gateway = match Gateway::start_in(gateway, around).await {
         Ok(gateway) => gateway,
         Err(error) => {

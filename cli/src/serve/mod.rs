@@ -14,13 +14,17 @@ mod prices;
 
 use std::io::IsTerminal as _;
 use std::path::Path;
+use std::pin::pin;
 use std::time::Duration;
 
 use anyhow::Context as _;
+use prometheus::Registry;
 use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::sync::watch;
 use tracing_subscriber::EnvFilter;
 use weir_gateway::{ClientLimits, GatewayConfig, RunningGateway, TlsSource, WsDeflate};
 use weir_protocol::ws::Secret;
+use weir_storage_node::{Node, NodeConfig, RunningNode, StartError, Surroundings};
 
 pub(crate) use args::{DevArgs, GatewayArgs, NodeArgs};
 pub(crate) use dev::run as dev;
@@ -50,7 +54,8 @@ impl Signals {
         // Colours are for people: a file or a collector of logs would get their codes within every field.
         let is_colourful = std::io::stderr().is_terminal();
         let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
-        log.with_ansi(is_colourful).init();
+        // A line that nobody takes is lost. To say so on standard error too would panic.
+        log.with_ansi(is_colourful).log_internal_errors(false).init();
         Ok(Self {
             hangup: signal(SignalKind::hangup())?,
             terminate: signal(SignalKind::terminate())?,
@@ -71,6 +76,36 @@ impl Signals {
                 },
             }
         }
+    }
+}
+
+/// Starts a node; `None` if somebody wanted it to stop meanwhile, which ended it.
+async fn start_node(
+    signals: &mut Signals,
+    config: NodeConfig,
+    registry: Registry,
+) -> anyhow::Result<Option<RunningNode>> {
+    let data_dir = config.data_dir.clone();
+    let (ask, stop) = watch::channel(false);
+    let around = Surroundings { registry, stop, ..Surroundings::default() };
+    let mut start = pin!(Node::start_in(config, around));
+    let started = tokio::select! {
+        started = &mut start => started,
+        () = signals.stop(None) => {
+            stopping();
+            ask.send_replace(true);
+            start.await
+        }
+    };
+    match started {
+        // It was just done when it was told.
+        Ok(node) if *ask.borrow() => {
+            node.shutdown(DRAIN_TIME).await;
+            Ok(None)
+        }
+        Ok(node) => Ok(Some(node)),
+        Err(StartError::Stopped) => Ok(None),
+        Err(error) => Err(error).with_context(|| format!("cannot start on {}", data_dir.display())),
     }
 }
 

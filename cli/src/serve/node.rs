@@ -1,11 +1,10 @@
 //! `weir node`: a storage node by itself.
 
-use anyhow::Context as _;
-use weir_storage_node::{Node, NodeConfig, Surroundings};
+use weir_storage_node::NodeConfig;
 
 use super::admin::Admin;
 use super::args::NodeArgs;
-use super::{DRAIN_TIME, Signals, limits, ready, secret, stopping};
+use super::{DRAIN_TIME, Signals, limits, ready, secret, start_node, stopping};
 use crate::output;
 
 /// Runs until SIGTERM, SIGINT or a failure.
@@ -26,10 +25,7 @@ pub(crate) async fn run(args: NodeArgs) -> anyhow::Result<()> {
     let registry = prometheus::Registry::new();
     // Its port is taken before data is touched: a wrong address costs nothing.
     let admin = Admin::bind(args.admin).await?;
-    let around = Surroundings { registry: registry.clone(), ..Surroundings::default() };
-    let node = Node::start_in(config, around)
-        .await
-        .with_context(|| format!("cannot start on {}", args.store.data_dir.display()))?;
+    let Some(node) = start_node(&mut signals, config, registry.clone()).await? else { return Ok(()) };
     limits::log_node(node.limits());
     let mut node_stops = node.stopping();
     let (nodes, operators) = (node.local_addr(), admin.local_addr()?);

@@ -113,6 +113,11 @@ impl Product {
         Self { address: address.to_owned(), running }
     }
 
+    /// What it has written to standard error.
+    pub(crate) fn log(&self) -> String {
+        std::fs::read_to_string(&self.running.log).unwrap()
+    }
+
     /// Ends the process as a crash would: SIGKILL.
     pub(crate) fn kill(&mut self) {
         self.running.kill();

@@ -26,6 +26,7 @@ mod wire;
 pub mod client;
 mod collector;
 mod in_process;
+mod reserved;
 pub mod server;
 
 pub use client::{
@@ -35,6 +36,7 @@ pub use collector::{MetricsCollector, Side};
 pub use handshake::HandshakeError;
 pub use in_process::InProcess;
 pub use metrics::{Metrics, MetricsSnapshot};
+pub use reserved::Reserved;
 pub use server::{
     CallState, ConnectionClosed, CreditHandle, Identity, Listener, Peer, Reply, Request, Server,
     ServerConfig, Service,

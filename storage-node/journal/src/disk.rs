@@ -68,7 +68,7 @@ pub trait Disk: Send + Sync + Debug {
     /// What the operating system says.
     fn list(&self, dir: &Path) -> io::Result<Vec<FileName>>;
 
-    /// Makes a directory and its parents, durably.
+    /// Makes a directory and its parents, durably, for their owner alone. One that is there stays as it is.
     ///
     /// # Errors
     /// What the operating system says.

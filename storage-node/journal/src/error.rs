@@ -246,6 +246,9 @@ pub enum OpenError {
         /// How it is known.
         what: String,
     },
+    /// Whoever opened it did not want it any more.
+    #[error("the opening of the journal was given up")]
+    GivenUp,
     /// The operating system refused.
     #[error("cannot open the journal: {}: {source}", path.display())]
     Io {

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 use std::panic::AssertUnwindSafe;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 
@@ -39,7 +39,26 @@ struct Shared {
     lock: Mutex<Option<Box<dyn DirLock>>>,
 }
 
+/// What a thread does, and how one is had.
+type Run = Box<dyn FnOnce() + Send>;
+type Spawn<'a> = &'a dyn Fn(&str, Run) -> std::io::Result<JoinHandle<()>>;
+
 impl Shared {
+    /// Starts the threads. If it fails, those that run end with the last handle.
+    fn start(&self, spawn: Spawn<'_>) -> std::io::Result<()> {
+        let (writer, for_writer, for_files) =
+            (Arc::clone(&self.writer), Arc::clone(&self.core), Arc::clone(&self.core));
+        let runs: [(_, Run); 2] = [
+            ("weir-journal", Box::new(move || supervise(&for_writer, || Writer::run(&writer)))),
+            ("weir-files", Box::new(move || supervise(&for_files, || files::run(&for_files)))),
+        ];
+        for (name, run) in runs {
+            let thread = spawn(name, run)?;
+            self.threads.lock().unwrap_or_else(PoisonError::into_inner).push(thread);
+        }
+        Ok(())
+    }
+
     fn close(&self) {
         self.core.lock().closing = true;
         self.core.work.notify_all();
@@ -76,24 +95,42 @@ impl Journal {
     /// # Errors
     /// See [`OpenError`]; nothing was changed.
     pub fn open(config: JournalConfig, disk: Arc<dyn Disk>) -> Result<(Self, Recovered), OpenError> {
+        Self::open_unless(config, disk, &AtomicBool::new(false))
+    }
+
+    /// The same, for somebody who may not want it any more before it is read: `given_up` then ends it within a block.
+    ///
+    /// # Errors
+    /// See [`OpenError`].
+    pub fn open_unless(
+        config: JournalConfig,
+        disk: Arc<dyn Disk>,
+        given_up: &AtomicBool,
+    ) -> Result<(Self, Recovered), OpenError> {
+        Self::open_with(config, disk, given_up, &|name, run| {
+            std::thread::Builder::new().name(name.to_owned()).spawn(run)
+        })
+    }
+
+    /// The same with threads from elsewhere.
+    pub(crate) fn open_with(
+        config: JournalConfig,
+        disk: Arc<dyn Disk>,
+        given_up: &AtomicBool,
+        spawn: Spawn<'_>,
+    ) -> Result<(Self, Recovered), OpenError> {
         config.check()?;
-        let (core, recovered, lock) = open::open(config, disk)?;
+        let (core, recovered, lock) = open::open(config, disk, given_up)?;
         let core = Arc::new(core);
         let session = recovered.session;
         let refused = |source| OpenError::Io { path: core.config.dir.clone(), source };
         let writer = Writer::new(Arc::clone(&core), session, recovered.durable).map_err(refused)?;
-        let writer = Arc::new(Mutex::new(writer));
-        let its = Arc::clone(&writer);
-        let (for_writer, for_files) = (Arc::clone(&core), Arc::clone(&core));
-        let spawn = |name: &str, run: Box<dyn FnOnce() + Send>| {
-            std::thread::Builder::new().name(name.to_owned()).spawn(run).map_err(refused)
-        };
-        let threads = vec![
-            spawn("weir-journal", Box::new(move || supervise(&for_writer, || Writer::run(&its))))?,
-            spawn("weir-files", Box::new(move || supervise(&for_files.clone(), || files::run(&for_files))))?,
-        ];
-        let (threads, lock) = (Mutex::new(threads), Mutex::new(Some(lock)));
-        Ok((Self { shared: Arc::new(Shared { core, writer, threads, lock }) }, recovered.report))
+        let (writer, lock) = (Arc::new(Mutex::new(writer)), Mutex::new(Some(lock)));
+        let shared = Shared { core: Arc::clone(&core), writer, threads: Mutex::default(), lock };
+        // Dropped by an error: a thread that runs already would wait for ever otherwise.
+        let journal = Self { shared: Arc::new(shared) };
+        journal.shared.start(spawn).map_err(refused)?;
+        Ok((journal, recovered.report))
     }
 
     /// Writes and syncs what is queued, ends the threads and frees the directory, whoever still holds a handle. From

@@ -28,10 +28,11 @@ pub(crate) struct Opened {
     pub(crate) report: Recovered,
 }
 
-/// Opens or makes the journal; the threads are the caller's to start.
+/// Opens or makes the journal, unless that is `given_up` while it is read; the threads are the caller's to start.
 pub(crate) fn open(
     mut config: JournalConfig,
     disk: Arc<dyn Disk>,
+    given_up: &AtomicBool,
 ) -> Result<(Core, Opened, Box<dyn DirLock>), OpenError> {
     let dir = config.dir.clone();
     let wal = dir.join("wal");
@@ -42,7 +43,7 @@ pub(crate) fn open(
     disk.make_dir(&wal).map_err(io_error(&wal))?;
     let lock = lock_dir(&dir, &disk)?;
     let identity = IdentityFile::load_or_make(&dir, &*disk, config.identity)?;
-    let mut scan = recovery::scan(&config, &wal, &*disk, identity.journal_id)?;
+    let mut scan = recovery::scan(&config, &wal, &*disk, identity.journal_id, given_up)?;
     let spares = spares(&config, &*disk, identity.journal_id, &mut scan).map_err(io_error(&wal))?;
     for path in scan.empty.iter().chain(&scan.leftovers) {
         // A sidecar that was written again took the name of what an earlier try left behind.

@@ -12,6 +12,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use bytes::Bytes;
 
@@ -50,12 +51,13 @@ pub(crate) struct Scan {
     pub(crate) evicted_rows: u64,
 }
 
-/// Scans the journal files in `dir`.
+/// Scans the journal files in `dir`, unless it is `given_up` meanwhile.
 pub(crate) fn scan(
     config: &JournalConfig,
     dir: &Path,
     disk: &dyn Disk,
     journal_id: u128,
+    given_up: &AtomicBool,
 ) -> Result<Scan, OpenError> {
     let io_error = |path: &Path| {
         let path = path.to_owned();
@@ -73,6 +75,7 @@ pub(crate) fn scan(
     }
     let mut scanner = Scanner {
         disk,
+        given_up,
         journal_id,
         resident_rows_max: config.resident_index_bytes() / ROW_BYTES,
         is_past_cache: is_past_cache(config),
@@ -171,6 +174,8 @@ impl From<std::io::Error> for Stop {
 
 struct Scanner<'a> {
     disk: &'a dyn Disk,
+    /// Nobody wants the result any more.
+    given_up: &'a AtomicBool,
     journal_id: u128,
     resident_rows_max: u64,
     /// See [`is_past_cache`].
@@ -233,6 +238,11 @@ impl Scanner<'_> {
         Ok(())
     }
 
+    /// Asked before each block: a journal may take minutes to read.
+    fn go_on(&self) -> Result<(), Stop> {
+        if self.given_up.load(Ordering::Relaxed) { Err(Stop::Open(OpenError::GivenUp)) } else { Ok(()) }
+    }
+
     fn source(&self, file: &LiveFile) -> Source {
         let handle = Arc::clone(&file.handle);
         if self.is_past_cache {
@@ -251,6 +261,7 @@ impl Scanner<'_> {
     ) -> Result<BlockError, Stop> {
         let mut window = Window::new(reader, self.source(file), file.file_bytes);
         loop {
+            self.go_on()?;
             let pos = file.end;
             let (header, block) = match window.block(pos, file.seq)? {
                 Ok(found) => found,
@@ -423,6 +434,7 @@ impl Scanner<'_> {
         let mut window = Window::new(reader, self.source(file), file.file_bytes);
         let (cut, mut later, mut pos) = (Lsn::new(file.seq, file.end), 0, file.end);
         while pos + BLOCK_ALIGN <= file.file_bytes {
+            self.go_on()?;
             match window.block(pos, file.seq)? {
                 Ok((header, _)) if header.block_seq > self.scan.last_block => {
                     later += 1;

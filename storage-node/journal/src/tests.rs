@@ -10,6 +10,7 @@ mod inline;
 mod lazy;
 mod mixed;
 pub(crate) mod older;
+mod opening;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

@@ -64,6 +64,11 @@ impl Beside {
     ) -> Result<(), RestoreError> {
         fill(&self.beside, &self.disk, cluster, layout, shards).map_err(|why| cannot(&self.beside, &why))?;
         check_empty(&self.dir)?;
+        if let Ok(there) = self.dir.metadata() {
+            // It is replaced, and who may look into it was somebody's choice.
+            let kept = std::fs::set_permissions(&self.beside, there.permissions());
+            kept.map_err(|error| cannot(&self.dir, &error))?;
+        }
         let parent = self.dir.parent().unwrap_or(&self.dir);
         let renamed = self.disk.rename(&self.beside, &self.dir).and_then(|()| self.disk.sync_dir(parent));
         renamed.map_err(|error| cannot(&self.dir, &error))

@@ -110,3 +110,17 @@ async fn where_nothing_can_be_written_nobody_is_deposed() {
     assert!(matches!(refused, RestoreError::Write { .. }), "{refused}");
     assert_eq!(world.exports.numbers().await.unwrap(), [1]);
 }
+
+#[test]
+fn what_is_restored_is_its_owners_alone_unless_the_directory_was_there() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let dir = tempfile::tempdir().unwrap();
+    let there = tempfile::tempdir_in(&dir).unwrap().keep();
+    let made = dir.path().join("made");
+    std::fs::set_permissions(&there, std::fs::Permissions::from_mode(0o750)).unwrap();
+    for (data, expected) in [(made, 0o700), (there, 0o750)] {
+        let layout = Layout { data_shards: 1, dedupe_rows: 1_000, epoch: 1 };
+        directory::Beside::make(&data).unwrap().write(CLUSTER, layout, Vec::new()).unwrap();
+        assert_eq!(data.metadata().unwrap().permissions().mode() & 0o777, expected);
+    }
+}

@@ -1,10 +1,12 @@
-//! Why there is no room, and which topics keep it.
+//! Why there is no room, and which topics keep it: for those who are refused, and for the log when that begins and ends.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
-use parking_lot::RwLock;
-use weir_journal::{Full, Journal, StreamId};
+use parking_lot::{Mutex, RwLock};
+use tokio::sync::watch;
+use weir_journal::{Class, Full, Journal, StreamId};
 use weir_protocol::error::ErrorCode;
 use weir_protocol::ids::ShardId;
 use weir_protocol::rpc::Refusal;
@@ -16,6 +18,11 @@ use crate::tier::Tier;
 
 /// Topics that a refusal names.
 const NAMED: usize = 5;
+/// How often it is looked whether there is room again.
+const ROUND: Duration = Duration::from_secs(1);
+/// There is room again once nobody was refused for so long: a journal from which as much goes as comes is full every few
+/// moments, which is one time to whoever reads the log.
+const QUIET: Duration = Duration::from_secs(5);
 
 /// The journal that all shards share, and what each of them keeps in it. Cheap to clone.
 #[derive(Clone)]
@@ -24,6 +31,31 @@ pub struct Room {
     states: Arc<BTreeMap<StreamId, Arc<RwLock<ShardState>>>>,
     /// Where old messages go, if anywhere.
     tier: Option<Arc<Tier>>,
+    /// What the log was told of.
+    shortage: Arc<Mutex<Option<Shortage>>>,
+}
+
+/// A time in which there is no room.
+#[derive(Debug, Clone, Copy)]
+struct Shortage {
+    began: Instant,
+    last: Instant,
+    refused: u64,
+}
+
+impl Shortage {
+    /// Somebody is refused; true if it begins with that.
+    fn refused(this: &mut Option<Self>, now: Instant) -> bool {
+        let begins = this.is_none();
+        let Self { last, refused, .. } = this.get_or_insert(Self { began: now, last: now, refused: 0 });
+        (*last, *refused) = (now, *refused + 1);
+        begins
+    }
+
+    /// Ends it if there `is_room` and nobody was refused for [`QUIET`].
+    fn ended(this: &mut Option<Self>, now: Instant, is_room: bool) -> Option<Self> {
+        this.take_if(|shortage| is_room && now.saturating_duration_since(shortage.last) >= QUIET)
+    }
 }
 
 impl Room {
@@ -32,7 +64,28 @@ impl Room {
     pub fn new(journal: Journal, shards: &BTreeMap<ShardId, ShardHandle>) -> Self {
         let states = shards.values().map(|shard| (shard.stream(), Arc::clone(&shard.state)));
         let tier = shards.values().find_map(|shard| shard.tier.clone());
-        Self { journal, states: Arc::new(states.collect()), tier }
+        Self { journal, states: Arc::new(states.collect()), tier, shortage: Arc::default() }
+    }
+
+    /// Tells the log once publishes are taken again. Runs until the node stops.
+    pub async fn watch(self, mut stop: watch::Receiver<bool>) {
+        loop {
+            tokio::select! {
+                _ = stop.wait_for(|stopping| *stopping) => return,
+                () = tokio::time::sleep(ROUND) => {}
+            }
+            if self.shortage.lock().is_none() {
+                continue;
+            }
+            // For whatever may come: beside large messages, which find none, small ones may find what is left of a file.
+            let most = u64::from(self.journal.config().max_block_bytes);
+            let is_room = self.journal.try_admit(most, Class::Data).is_ok();
+            let ended = Shortage::ended(&mut self.shortage.lock(), Instant::now(), is_room);
+            if let Some(Shortage { began, last, refused }) = ended {
+                let seconds = last.duration_since(began).as_secs();
+                tracing::info!(refused, seconds, "there is room again: publishes are taken");
+            }
+        }
     }
 
     /// Says why there is no room, and who keeps it: whichever shard was asked, a file is freed by all of them.
@@ -51,6 +104,9 @@ impl Room {
                         "{full}; the oldest messages belong to: {pinning}. Shorten retention, trim or delete topics"
                     ),
                 };
+                if Shortage::refused(&mut self.shortage.lock(), Instant::now()) {
+                    tracing::warn!(why = detail, "there is no room: publishes are refused");
+                }
                 Refusal { retry_after_ms: Some(1_000), ..Refusal::new(ErrorCode::JournalFull, detail) }
             }
         }
@@ -102,5 +158,31 @@ impl Room {
             }
         }
         named
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_shortage_is_told_once_however_many_are_refused_and_ends_when_nobody_is_any_more() {
+        let (begun, mut shortage) = (Instant::now(), None);
+        let at = |ms: u64| begun + Duration::from_millis(ms);
+        let quiet = u64::try_from(QUIET.as_millis()).unwrap();
+        assert!(Shortage::ended(&mut shortage, at(0), true).is_none(), "there was none");
+        assert!(Shortage::refused(&mut shortage, at(0)));
+        assert!(!Shortage::refused(&mut shortage, at(10)));
+        assert!(
+            Shortage::ended(&mut shortage, at(9 + quiet), true).is_none(),
+            "one was refused a moment ago"
+        );
+        assert!(
+            Shortage::ended(&mut shortage, at(10 + quiet), false).is_none(),
+            "nobody asked, and it is full"
+        );
+        let ended = Shortage::ended(&mut shortage, at(10 + quiet), true).unwrap();
+        assert_eq!((ended.began, ended.last, ended.refused), (at(0), at(10), 2));
+        assert!(Shortage::refused(&mut shortage, at(20 + quiet)), "another one");
     }
 }

@@ -25,6 +25,24 @@ pub(super) fn is_known(blobs: &Blobs, place: &str) -> Result<bool, SealedError> 
     }
 }
 
+/// Warns of a start without a store where there was one: what is there alone cannot be read. It is no error, since such a start is how
+/// a directory is looked at whose cluster goes on elsewhere.
+pub(super) fn warn_if_left_out(blobs: &Blobs) {
+    let known = blobs.get(BLOB).map(|bytes| bytes.map(Known::decode));
+    match known {
+        Ok(None) => {}
+        Ok(Some(Ok(Known { place }))) => tracing::warn!(
+            store = place,
+            "messages that left for this object store cannot be read: --object-store does not name it, and this data directory has \
+             used it"
+        ),
+        Ok(Some(Err(_))) | Err(_) => tracing::warn!(
+            "whether this data directory has used an object store cannot be read: if it has, messages that left for it cannot be \
+             read without --object-store"
+        ),
+    }
+}
+
 /// The store at `place` has passed. Durable on return.
 ///
 /// # Errors

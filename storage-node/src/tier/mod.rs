@@ -33,7 +33,9 @@ pub use trial::Trial;
 use trial::Tried;
 pub use uploads::Uploads;
 
-/// Where the store is inside the data directory if the setting says `local`.
+/// What the setting says for a store inside the data directory.
+const LOCAL: &str = "local";
+/// Where that is.
 const LOCAL_FOLDER: &str = "objects";
 /// Where the cache keeps blocks inside the data directory.
 const CACHE_FOLDER: &str = "cache";
@@ -122,6 +124,18 @@ pub struct Tier {
 pub(crate) const ARCHIVE_EVERY: Duration = Duration::from_secs(1);
 
 impl Tier {
+    /// Whether the settings name a store. Asks nothing of it.
+    ///
+    /// # Errors
+    /// [`TierError`]: somebody has to change them.
+    pub fn check(config: &NodeConfig) -> Result<(), TierError> {
+        // Where it is in the data directory there is nothing to be wrong, and nothing may be made yet.
+        if let Some(url) = config.object_store.as_deref().filter(|url| *url != LOCAL) {
+            opened(config, url)?;
+        }
+        Ok(())
+    }
+
     /// Opens the store that `config` names, if it does, or takes the `given` one, and tries what is relied upon. With a [`Trial`]:
     /// it has passed in this directory before, and does not answer now.
     ///
@@ -137,11 +151,11 @@ impl Tier {
     ) -> Result<Option<(Arc<Self>, Option<Trial>)>, TierError> {
         let store = match (given, &config.object_store) {
             (Some(store), _) => store,
-            (None, Some(url)) => Store::open(StoreConfig {
-                options: config.object_store_options.clone(),
-                ..StoreConfig::new(url_of(url, &config.data_dir))
-            })?,
-            (None, None) => return Ok(None),
+            (None, Some(url)) => opened(config, url)?,
+            (None, None) => {
+                known::warn_if_left_out(blobs);
+                return Ok(None);
+            }
         };
         let exports = Exports::new(store.clone(), cluster);
         let is_known = known::is_known(blobs, store.place())?;
@@ -204,9 +218,14 @@ impl Pack {
     }
 }
 
-/// The store's URL; `local` is a folder in the data directory.
+fn opened(config: &NodeConfig, url: &str) -> Result<Store, OpenError> {
+    let options = config.object_store_options.clone();
+    Store::open(StoreConfig { options, ..StoreConfig::new(url_of(url, &config.data_dir)) })
+}
+
+/// The store's URL; [`LOCAL`] is a folder in the data directory.
 fn url_of(setting: &str, data_dir: &Path) -> String {
-    if setting != "local" {
+    if setting != LOCAL {
         return setting.to_owned();
     }
     let folder = std::path::absolute(data_dir).unwrap_or_else(|_| data_dir.to_owned()).join(LOCAL_FOLDER);

@@ -21,7 +21,7 @@ use crate::pack::{
     BlockRow, Footer, PackError, PackIdentity, PackSummary, PackedPartition, Trailer, read_block,
 };
 use crate::recent::Recent;
-use crate::store::{PackName, Store, StoreError, requests_of};
+use crate::store::{PackName, Store, StoreError, make_folder, requests_of};
 use crate::under_way::UnderWay;
 
 /// Blocks that begin in the same stretch of so many bytes of a pack are fetched by one request …
@@ -233,6 +233,9 @@ impl Cold {
     /// # Errors
     /// If the cache's folder cannot be used.
     pub async fn open(store: Store, config: CacheConfig) -> Result<Self, std::io::Error> {
+        if config.disk_bytes > 0 {
+            make_folder(&config.folder)?;
+        }
         let again = Again::default();
         let blocks = match blocks(&config, &again, true).await {
             // Not every file system can go past the page cache.

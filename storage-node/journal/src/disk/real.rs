@@ -5,16 +5,18 @@
     reason = "where the disk meets the operating system"
 )]
 
-use std::fs::{File, OpenOptions, TryLockError};
+use std::fs::{DirBuilder, File, OpenOptions, TryLockError};
 use std::io::{self, Read, Seek, Write};
 use std::os::fd::AsRawFd;
-use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use super::{ALIGN, Aligned, DirLock, Disk, DiskFile, FileName, LockError, OpenMode};
 
 const ZEROS: usize = 1 << 20;
+/// Who may look into a directory that is made: what is below are messages, and keys.
+const OWNERS: u32 = 0o700;
 
 /// The operating system's file system.
 #[derive(Debug, Clone, Copy, Default)]
@@ -64,7 +66,7 @@ impl Disk for RealDisk {
         if dir.is_dir() {
             return Ok(());
         }
-        std::fs::create_dir_all(dir)?;
+        DirBuilder::new().recursive(true).mode(OWNERS).create(dir)?;
         // The new names must survive as well: sync each directory up to one that cannot be opened.
         for parent in dir.ancestors().skip(1) {
             let parent = if parent.as_os_str().is_empty() { Path::new(".") } else { parent };

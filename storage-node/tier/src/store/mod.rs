@@ -21,4 +21,5 @@ pub use error::StoreError;
 pub use names::{NameError, PackName};
 pub use objects::{Created, Listed, Store, StoreConfig, StoreMetrics};
 pub use open::OpenError;
+pub(crate) use open::make_folder;
 pub use upload::{PART_BYTES, Upload, Uploaded, requests_of};

@@ -1,5 +1,7 @@
 //! From a URL to a store.
 
+use std::fs::DirBuilder;
+use std::os::unix::fs::DirBuilderExt as _;
 use std::path::Path as FilePath;
 use std::sync::Arc;
 use std::time::Duration;
@@ -115,10 +117,14 @@ impl Store {
     }
 }
 
-#[expect(clippy::disallowed_methods, reason = "made once at start, before any data is in it")]
+/// Makes a folder, and those above it, for their owner alone: messages will lie there. One that is there stays as it is.
+pub(crate) fn make_folder(path: &FilePath) -> std::io::Result<()> {
+    DirBuilder::new().recursive(true).mode(0o700).create(path)
+}
+
 fn folder(path: &FilePath) -> Result<LocalFileSystem, OpenError> {
     let refused = |source| OpenError::Folder { path: path.display().to_string(), source };
-    std::fs::create_dir_all(path).map_err(refused)?;
+    make_folder(path).map_err(refused)?;
     let store =
         LocalFileSystem::new_with_prefix(path).map_err(|error| refused(std::io::Error::other(error)))?;
     Ok(store.with_fsync(true))
