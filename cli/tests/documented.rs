@@ -249,6 +249,13 @@ fn null_in_a_configuration_is_as_if_it_were_left_out_and_the_document_says_where
         ("TopicPatch", "PATCH /v1/topics/new", json!({})),
         ("SubscriptionSettings", "PUT /v1/subscriptions/new", json!({"topics": ["t"]})),
         ("SubscriptionPatch", "PATCH /v1/subscriptions/new", json!({})),
+    let told = api.field("BatchLine", "content_type");
+    let types: Texts<'_> = (&["text/plain", "text/plain;\tx=y"], &["a\nb", "a\rb", "a\0", "\u{7f}", "é"]);
+    api.holds("content_type", &told, types, |api, text| {
+        let line = json!({"data": "x", "content_type": text}).to_string();
+        let media = [("Content-Type", "application/x-ndjson")];
+        api.http.request("POST /v1/topics/t/messages:batch", &media, line.as_bytes()).unwrap()
+    });
     ];
     for (schema, line, around) in bodies {
         // What is made first is what everything left out makes; making it again is 200 only if that is the same.
