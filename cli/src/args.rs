@@ -122,7 +122,7 @@ pub(crate) enum Command {
         after_help = "What is leased and not acknowledged comes again when its lease runs out, to whoever pulls next.\n\n\
         Examples:\n  weir pull billing                        # look at the next messages; they come again\n  \
         weir pull billing --max 1 --wait 60s --ack\n  \
-        weir pull billing --follow --ack         # a worker that only prints\n  \
+        weir pull billing --follow --ack         # a worker that only prints; goes on when the gateway was away\n  \
         weir pull billing --json | jq -r .lease  # leases, for POST /v1/subscriptions/billing:settle"
     )]
     Pull(PullArgs),
