@@ -7,6 +7,7 @@ mod queue;
 use std::path::PathBuf;
 
 use clap::{Args as ClapArgs, Parser, Subcommand};
+use weir_protocol::batch::is_header_text;
 
 use crate::limit::{Limit, parse_age, parse_count, parse_ms, parse_size};
 use crate::serve::{DevArgs, GatewayArgs, NodeArgs};
@@ -121,7 +122,7 @@ pub(crate) enum Command {
         after_help = "What is leased and not acknowledged comes again when its lease runs out, to whoever pulls next.\n\n\
         Examples:\n  weir pull billing                        # look at the next messages; they come again\n  \
         weir pull billing --max 1 --wait 60s --ack\n  \
-        weir pull billing --follow --ack         # a worker that only prints\n  \
+        weir pull billing --follow --ack         # a worker that only prints; goes on when the gateway was away\n  \
         weir pull billing --json | jq -r .lease  # leases, for POST /v1/subscriptions/billing:settle"
     )]
     Pull(PullArgs),
@@ -203,6 +204,11 @@ pub(crate) enum ConfigCommand {
     },
 }
 
+/// A content type that whoever reads the message by itself can be told.
+fn parse_content_type(text: &str) -> Result<String, String> {
+    if is_header_text(text.as_bytes()) { Ok(text.to_owned()) } else { Err("not visible ASCII".to_owned()) }
+}
+
 /// How `weir pub` publishes.
 #[derive(Debug, Clone, ClapArgs)]
 pub(crate) struct PubArgs {
@@ -224,7 +230,7 @@ pub(crate) struct PubArgs {
     #[arg(long, value_name = "PATH")]
     pub(crate) key_json: Option<String>,
     /// Content type [default: text/plain, or application/json with --key-json]
-    #[arg(long, value_name = "TYPE")]
+    #[arg(long, value_name = "TYPE", value_parser = parse_content_type)]
     pub(crate) content_type: Option<String>,
     /// Level to wait for [default: the topic's]
     #[arg(long, value_name = "LEVEL", value_parser = ["none", "memory", "durable", "quorum", "archived"])]
@@ -378,7 +384,7 @@ pub(crate) struct ConfigFields {
     #[arg(long, value_name = "LEVEL")]
     pub(crate) min_confirm: Option<String>,
     /// Content type of messages that name none
-    #[arg(long, value_name = "TYPE")]
+    #[arg(long, value_name = "TYPE", value_parser = parse_content_type)]
     pub(crate) content_type: Option<String>,
     /// Accept no more messages (true) or accept them again (false)
     #[arg(long, value_name = "BOOL")]

@@ -5,18 +5,21 @@
 //! The file's values become the defaults of the command line's own definitions, so there is one schema, one parser
 //! and one help text.
 
+mod faults;
+
 use std::collections::BTreeMap;
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, bail};
 use clap::parser::ValueSource;
-use clap::{Arg, ArgAction, ArgMatches, Command, CommandFactory as _, FromArgMatches as _};
+use clap::{Arg, ArgAction, ArgMatches, Command, CommandFactory as _};
 use serde::Serialize;
 
+use self::faults::{Fault, checked, text_of as text_of_faults, unknown_key, unknown_variables, what};
 use crate::args::{Args, ConfigCommand, Connect};
 use crate::output;
-use crate::serve::{DevArgs, GatewayArgs, NodeArgs};
 
 /// Read if it is there and no other file is named.
 const DEFAULT_FILE: &str = "weir.toml";
@@ -27,6 +30,12 @@ const CLIENT: &str = "client";
 /// Commands that have a section.
 const COMMANDS: [&str; 3] = ["dev", "node", "gateway"];
 const SECTIONS: [&str; 4] = [CLIENT, COMMANDS[0], COMMANDS[1], COMMANDS[2]];
+/// Flags of every command that do nothing for these.
+const IDLE_OPTIONS: &[(&[&str], &[&str])] = &[
+    (&COMMANDS, &["url", "ns", "ca_cert", "json"]),
+    (&["repair", "restore", "config"], &["url", "ns", "ca_cert"]),
+    (&["namespace"], &["ns"]),
+];
 /// Flags that say how to run one command rather than how things are set up.
 const NOT_SETTINGS: [&str; 5] = ["config", "help", "version", "json", "ready_file"];
 
@@ -35,6 +44,8 @@ const NOT_SETTINGS: [&str; 5] = ["config", "help", "version", "json", "ready_fil
 pub(crate) struct FileConfig {
     path: Option<PathBuf>,
     values: BTreeMap<(String, String), Typed>,
+    /// What is wrong with what else is in it.
+    faults: Vec<Fault>,
 }
 
 /// What would be typed for a flag.
@@ -106,34 +117,49 @@ impl Setting {
 }
 
 impl FileConfig {
-    /// The file that `--config` among `args` names, else the environment, else `weir.toml` if it exists.
-    pub(crate) fn find(args: impl Iterator<Item = String>) -> anyhow::Result<Self> {
-        let args: Vec<String> = args.collect();
-        let flag = args.iter().enumerate().find_map(|(at, arg)| match arg.strip_prefix("--config") {
-            Some("") => args.get(at + 1).cloned(),
-            Some(rest) => rest.strip_prefix('=').map(str::to_owned),
-            None => None,
-        });
-        match flag.or_else(|| std::env::var(ENV).ok()) {
+    /// The file that `--config` among `args` names, else the environment, else `weir.toml` if it exists. Behind `--` there are
+    /// no flags.
+    pub(crate) fn find(args: impl Iterator<Item = OsString>) -> Self {
+        let args: Vec<OsString> = args.take_while(|arg| arg != "--").collect();
+        let flag =
+            args.iter().enumerate().find_map(|(at, arg)| match arg.as_bytes().strip_prefix(b"--config")? {
+                [] => args.get(at + 1).cloned(),
+                [b'=', path @ ..] => Some(OsStr::from_bytes(path).to_owned()),
+                _ => None,
+            });
+        match flag.or_else(|| std::env::var_os(ENV)) {
             Some(path) => Self::read(Path::new(&path)),
             None if Path::new(DEFAULT_FILE).exists() => Self::read(Path::new(DEFAULT_FILE)),
-            None => Ok(Self::default()),
+            None => Self::default(),
         }
     }
 
-    /// Reads a file; its keys are checked by [`FileConfig::command`].
-    pub(crate) fn read(path: &Path) -> anyhow::Result<Self> {
-        let text =
-            std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
-        let table: toml::Table =
-            toml::from_str(&text).with_context(|| format!("{} is not TOML", path.display()))?;
-        let mut values = BTreeMap::new();
+    /// Reads a file. What is wrong with it is kept, to be told with all the rest.
+    pub(crate) fn read(path: &Path) -> Self {
+        let mut file = Self { path: Some(path.to_owned()), ..Self::default() };
+        let text = match std::fs::read_to_string(path) {
+            Ok(text) => text,
+            Err(error) => {
+                file.add_fault(None, None, format!("cannot read {}: {error}", path.display()));
+                return file;
+            }
+        };
+        match toml::from_str(&text) {
+            Ok(table) => file.take(table),
+            Err(error) => {
+                let why = error.to_string();
+                file.add_fault(None, None, format!("{} is not TOML: {}", path.display(), why.trim_end()));
+            }
+        }
+        file
+    }
+
+    fn take(&mut self, table: toml::Table) {
         for (section, content) in table {
             let toml::Value::Table(content) = content else {
-                bail!(
-                    "{}: {section} stands outside of [client], [dev], [node] and [gateway]",
-                    path.display()
-                );
+                let why = format!("{section} stands outside of [client], [dev], [node] and [gateway]");
+                self.add_fault(None, Some(&section), format!("{}: {why}", self.named()));
+                continue;
             };
             for (key, value) in content {
                 let typed = match value {
@@ -142,49 +168,60 @@ impl FileConfig {
                     }
                     value => text_of(value).map(Typed::One),
                 };
-                let Some(typed) = typed else {
-                    bail!(
-                        "{}: {section}.{key} is not a text, number or boolean, or a list of these",
-                        path.display()
-                    );
-                };
-                values.insert((section.clone(), key), typed);
+                match typed {
+                    Some(typed) => drop(self.values.insert((section.clone(), key), typed)),
+                    None => {
+                        let why =
+                            format!("{section}.{key} is not a text, number or boolean, or a list of these");
+                        self.add_fault(Some(&section), Some(&key), format!("{}: {why}", self.named()));
+                    }
+                }
             }
         }
-        Ok(Self { path: Some(path.to_owned()), values })
     }
 
-    /// The command line with the file's values as its defaults.
+    fn add_fault(&mut self, section: Option<&str>, key: Option<&str>, message: String) {
+        let (section, key) = (section.map(str::to_owned), key.map(str::to_owned));
+        self.faults.push(Fault { section, key, variable: None, message });
+    }
+
+    /// The file, as errors name it.
+    fn named(&self) -> String {
+        self.path.as_deref().unwrap_or(Path::new(DEFAULT_FILE)).display().to_string()
+    }
+
+    /// The command line with the file's values as its defaults. Options are shown where they do something.
     ///
     /// # Errors
-    /// An unknown section or key, or a list where one value is needed, by name.
+    /// What is wrong with the file: unknown sections or keys, lists where one value is needed, all by name.
     pub(crate) fn command(&self) -> anyhow::Result<Command> {
-        let mut command = Args::command();
+        let (command, faults) = self.filled();
+        anyhow::ensure!(faults.is_empty(), text_of_faults(&faults));
+        Ok(without_idle_options(command))
+    }
+
+    /// The same with all values that some argument can take, and what is wrong with the others.
+    fn filled(&self) -> (Command, Vec<Fault>) {
+        let (declared, mut faults) = (Args::command(), self.faults.clone());
+        let mut command = declared.clone();
         for ((section, key), typed) in &self.values {
-            let path = self.path.as_deref().unwrap_or(Path::new(DEFAULT_FILE)).display();
-            let known = SECTIONS.contains(&section.as_str()) && !NOT_SETTINGS.contains(&key.as_str());
-            let place = if section == CLIENT { Some(&command) } else { command.find_subcommand(section) };
+            let is_known = SECTIONS.contains(&section.as_str()) && !NOT_SETTINGS.contains(&key.as_str());
+            let place = if section == CLIENT { Some(&declared) } else { declared.find_subcommand(section) };
             let arg = place.and_then(|place| place.get_arguments().find(|arg| arg.get_id() == key.as_str()));
-            let Some(arg) = arg.filter(|_| known) else {
-                bail!(
-                    "{path}: {section}.{key} is unknown; `weir config print --defaults` lists what can be set"
-                );
+            let why = match arg.filter(|_| is_known) {
+                None => unknown_key(&declared, section, key),
+                Some(arg) if matches!(typed, Typed::List(_)) && !is_list(arg) => {
+                    format!("{section}.{key} takes one value, not a list")
+                }
+                Some(_) => {
+                    command = with_default(command, section, key, typed);
+                    continue;
+                }
             };
-            if matches!(typed, Typed::List(_)) && !is_list(arg) {
-                bail!("{path}: {section}.{key} takes one value, not a list");
-            }
-            let (id, values) = (key.clone(), typed.values().to_vec());
-            let with_default = |arg: Arg| {
-                let leaked = values.into_iter().map(|value| value.leak() as &'static str);
-                arg.default_values(leaked.map(clap::builder::Str::from))
-            };
-            command = if section == CLIENT {
-                command.mut_arg(id, with_default)
-            } else {
-                command.mut_subcommand(section, |named| named.mut_arg(id, with_default))
-            };
+            let (section, key) = (Some(section.clone()), Some(key.clone()));
+            faults.push(Fault { section, key, variable: None, message: format!("{}: {why}", self.named()) });
         }
-        Ok(command)
+        (command, faults)
     }
 
     /// Everything that can be set, as it stands for the commands that have a section.
@@ -212,17 +249,10 @@ impl FileConfig {
             if !error.use_stderr() {
                 error.exit();
             }
-            // What follows tells how to type it, and what is wrong may stand in a file.
-            let text = error.to_string();
-            let what = text.split("\n\n").next().unwrap_or_default();
-            anyhow::anyhow!("{}", what.trim_start_matches("error: ").to_owned())
+            anyhow::anyhow!(what(&error))
         })?;
         let matches = matches.subcommand_matches(name).context("a command with a section")?;
-        match name {
-            "dev" => DevArgs::from_arg_matches(matches)?.check()?,
-            "node" => NodeArgs::from_arg_matches(matches)?.check()?,
-            _ => GatewayArgs::from_arg_matches(matches)?.check()?,
-        }
+        checked(name, matches)?;
         // In the order in which they are declared, which values from a file would change.
         let declared = Args::command();
         let is_setting = |arg: &&Arg| !NOT_SETTINGS.contains(&arg.get_id().as_str());
@@ -266,6 +296,32 @@ impl FileConfig {
     }
 }
 
+/// The command line with a value of the file as a default.
+fn with_default(command: Command, section: &str, key: &str, typed: &Typed) -> Command {
+    let values = typed.values().to_vec();
+    let set = |arg: Arg| {
+        let leaked = values.into_iter().map(|value| value.leak() as &'static str);
+        arg.default_values(leaked.map(clap::builder::Str::from))
+    };
+    if section == CLIENT {
+        command.mut_arg(key, set)
+    } else {
+        command.mut_subcommand(section, |named| named.mut_arg(key, set))
+    }
+}
+
+/// Hides flags of every command from the help of those for which they do nothing. They are still taken: a script need not know.
+fn without_idle_options(mut command: Command) -> Command {
+    for (names, idle) in IDLE_OPTIONS {
+        let hidden = command.get_arguments().filter(|arg| idle.contains(&arg.get_id().as_str()));
+        let hidden: Vec<_> = hidden.map(|arg| arg.clone().hide(true)).collect();
+        for name in *names {
+            command = command.mut_subcommand(name, |named| named.args(hidden.clone()));
+        }
+    }
+    command
+}
+
 fn is_list(arg: &Arg) -> bool {
     matches!(arg.get_action(), ArgAction::Append)
 }
@@ -291,24 +347,8 @@ fn text_of(value: toml::Value) -> Option<String> {
 pub(crate) fn run(connect: &Connect, file: &FileConfig, command: &ConfigCommand) -> anyhow::Result<()> {
     match command {
         ConfigCommand::Check { file: named } => {
-            let read;
-            let file = match named {
-                Some(path) => {
-                    read = FileConfig::read(path)?;
-                    &read
-                }
-                None => file,
-            };
-            file.settings()?;
-            match &file.path {
-                Some(path) => output::note(format_args!(
-                    "{}: {} settings, all valid",
-                    path.display(),
-                    file.values.len()
-                )),
-                None => output::note("there is no file; the defaults and the environment are valid"),
-            }
-            Ok(())
+            let read = named.as_deref().map(FileConfig::read);
+            check(connect, read.as_ref().unwrap_or(file))
         }
         ConfigCommand::Print { defaults, command } => {
             let settings = match (defaults, command.is_empty()) {
@@ -327,6 +367,44 @@ pub(crate) fn run(connect: &Connect, file: &FileConfig, command: &ConfigCommand)
             output::line(printed(&settings).trim_end());
             Ok(())
         }
+    }
+}
+
+/// What `weir config check` found, for programs.
+#[derive(Debug, Serialize)]
+struct Checked<'a> {
+    /// The file, if there is one.
+    file: Option<String>,
+    /// How many values it has.
+    settings: usize,
+    errors: &'a [Fault],
+    warnings: &'a [Fault],
+}
+
+fn check(connect: &Connect, file: &FileConfig) -> anyhow::Result<()> {
+    let (errors, warnings) = (file.all_faults(), unknown_variables());
+    let (settings, path) = (file.values.len(), file.path.as_ref().map(|path| path.display().to_string()));
+    if connect.json {
+        let checked = Checked { file: path, settings, errors: &errors, warnings: &warnings };
+        output::line(serde_json::to_string(&checked)?);
+        anyhow::ensure!(errors.is_empty(), "{} setting(s) are wrong", errors.len());
+        return Ok(());
+    }
+    for warning in &warnings {
+        output::warning(&warning.message);
+    }
+    anyhow::ensure!(errors.is_empty(), text_of_faults(&errors));
+    match path {
+        Some(path) => output::note(format_args!("{path}: {settings} settings, all valid")),
+        None => output::note("there is no file; the defaults and the environment are valid"),
+    }
+    Ok(())
+}
+
+/// Tells servers' operators of variables that nothing reads. It is no reason not to start: they may be meant for others.
+pub(crate) fn warn_of_variables() {
+    for unknown in unknown_variables() {
+        output::warning(&unknown.message);
     }
 }
 

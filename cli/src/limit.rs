@@ -7,6 +7,9 @@ const KIB: u64 = 1024;
 const SIZES: [(&str, u64); 6] =
     [("KiB", KIB), ("MiB", KIB << 10), ("GiB", KIB << 20), ("TiB", KIB << 30), ("B", 1), ("", 1)];
 
+/// Units of times, in milliseconds.
+const AGES: [(&str, u64); 5] = [("ms", 1), ("s", 1000), ("m", 60_000), ("h", 3_600_000), ("d", 86_400_000)];
+
 /// A limit that may be lifted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Limit {
@@ -18,7 +21,7 @@ pub(crate) enum Limit {
 
 /// An age with its unit, in milliseconds.
 pub(crate) fn parse_age(text: &str) -> Result<Limit, String> {
-    scaled(text, &[("ms", 1), ("s", 1000), ("m", 60_000), ("h", 3_600_000), ("d", 86_400_000)])
+    scaled(text, &AGES)
 }
 
 /// A time with its unit, in milliseconds; there is no lifting it.
@@ -26,6 +29,16 @@ pub(crate) fn parse_ms(text: &str) -> Result<u64, String> {
     match parse_age(text) {
         Ok(Limit::At(ms)) => Ok(ms),
         _ => Err("expected a number with one of the units ms, s, m, h, d".to_owned()),
+    }
+}
+
+/// A time with its unit, in milliseconds, within `range`.
+pub(crate) fn ms_in(
+    range: RangeInclusive<u64>,
+) -> impl Fn(&str) -> Result<u64, String> + Clone + Send + Sync + 'static {
+    move |text| match parse_ms(text)? {
+        ms if range.contains(&ms) => Ok(ms),
+        _ => Err(format!("{} to {} are allowed", shown(*range.start(), &AGES), shown(*range.end(), &AGES))),
     }
 }
 
@@ -54,10 +67,15 @@ pub(crate) fn bytes_in(
 
 /// A size as it would be typed, in the largest unit that leaves no remainder.
 pub(crate) fn size(bytes: u64) -> String {
-    let whole = SIZES.iter().filter(|(_, factor)| bytes > 0 && bytes.is_multiple_of(*factor));
-    let (unit, factor) = whole.max_by_key(|(_, factor)| *factor).copied().unwrap_or(("B", 1));
-    let unit = if factor == 1 { "B" } else { unit };
-    format!("{}{unit}", bytes / factor)
+    shown(bytes, &SIZES[..5])
+}
+
+/// A number in the largest of `units` that leaves no remainder; 0 in the smallest.
+fn shown(number: u64, units: &[(&str, u64)]) -> String {
+    let whole =
+        units.iter().filter(|(_, factor)| *factor == 1 || (number > 0 && number.is_multiple_of(*factor)));
+    let (unit, factor) = whole.max_by_key(|(_, factor)| *factor).copied().unwrap_or(("", 1));
+    format!("{}{unit}", number / factor)
 }
 
 /// A count.
@@ -101,6 +119,10 @@ mod tests {
         assert!(parse_age("7").is_err(), "an age without a unit is ambiguous");
         assert!(parse_size("1GB").is_err(), "decimal units are not offered");
         assert!(parse_size("99999999999TiB").is_err());
+        let minute = ms_in(0..=60_000);
+        assert_eq!((minute("60s"), minute("0s")), (Ok(60_000), Ok(0)));
+        assert_eq!(minute("61s"), Err("0ms to 1m are allowed".to_owned()));
+        assert_eq!(ms_in(1_000..=43_200_000)("1ms"), Err("1s to 12h are allowed".to_owned()));
         let few = bytes_in(1 << 10..=1 << 20);
         assert_eq!((few("1KiB"), few("1MiB")), (Ok(1 << 10), Ok(1 << 20)));
         assert_eq!(few("1023"), Err("1KiB to 1MiB are allowed".to_owned()));

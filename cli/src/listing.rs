@@ -23,9 +23,7 @@ pub(crate) async fn print(
 ) -> anyhow::Result<()> {
     let (mut cursor, mut rows, mut left) = (None::<String>, Vec::new(), limit as usize);
     while left > 0 {
-        // The gateway looks for names in a page that it has read: pages of what is left would be a request for each other name.
-        let page = if query.is_some() { PAGE_MAX } else { left.min(PAGE_MAX) };
-        let mut path = format!("{path}?limit={page}");
+        let mut path = format!("{path}?limit={}", left.min(PAGE_MAX));
         for (name, value) in [("q", query), ("cursor", cursor.as_deref())] {
             if let Some(value) = value {
                 path.push_str(&format!("&{name}={}", encoded(value)));
@@ -43,7 +41,7 @@ pub(crate) async fn print(
             }
         }
         cursor = page["next"].as_str().map(str::to_owned);
-        // A page of which nothing matches is empty, and not the last.
+        // A page may be short, or empty, and not the last.
         if cursor.is_none() {
             break;
         }

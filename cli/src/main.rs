@@ -32,7 +32,7 @@ use std::process::ExitCode;
 
 use clap::FromArgMatches as _;
 
-use crate::args::{Args, Command};
+use crate::args::{Args, Command, ConfigCommand};
 use crate::config::FileConfig;
 
 /// Batches are freed on other threads than they were made on, which the system's allocator is slow at (measured:
@@ -52,10 +52,36 @@ fn main() -> ExitCode {
 
 /// The file's settings are the defaults of the command line.
 fn configured() -> anyhow::Result<()> {
-    let file = FileConfig::find(std::env::args())?;
-    let matches = file.command()?.get_matches();
-    let args = Args::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
-    run(args, &file)
+    let file = FileConfig::find(std::env::args_os());
+    let command = match file.command() {
+        Ok(command) => command,
+        Err(error) => {
+            // The one command that is for a file with which nothing else can be done, or for another one.
+            let args = typed(FileConfig::default().command()?);
+            let is_check = matches!(args.command, Command::Config(ConfigCommand::Check { .. }));
+            return if is_check { run(args, &file) } else { Err(error) };
+        }
+    };
+    run(typed(command), &file)
+}
+
+/// What was typed; ends the process if it is not understood, or asks for help alone.
+fn typed(command: clap::Command) -> Args {
+    let args = command.try_get_matches().and_then(|matches| Args::from_arg_matches(&matches));
+    args.unwrap_or_else(|error| {
+        if error.kind() == clap::error::ErrorKind::InvalidUtf8 {
+            // Which of them it was, the parser does not say.
+            let variables =
+                std::env::vars_os().filter(|(name, _)| name.as_encoded_bytes().starts_with(b"WEIR_"));
+            let words = std::env::args_os().skip(1).chain(variables.map(|(_, value)| value));
+            let odd: Vec<_> = words.filter(|word| word.to_str().is_none()).collect();
+            output::failure(&anyhow::anyhow!(
+                "only names of files may be something else than UTF-8: {odd:?}"
+            ));
+            std::process::exit(2);
+        }
+        error.exit()
+    })
 }
 
 fn run(args: Args, file: &FileConfig) -> anyhow::Result<()> {
@@ -65,6 +91,9 @@ fn run(args: Args, file: &FileConfig) -> anyhow::Result<()> {
         runtime.worker_threads(workers.into());
     }
     let runtime = runtime.enable_all().build()?;
+    if matches!(command, Command::Dev(_) | Command::Node(_) | Command::Gateway(_)) {
+        config::warn_of_variables();
+    }
     match command {
         Command::Config(command) => config::run(&connect, file, &command),
         Command::Repair(args) => repair::run(&args, connect.json),

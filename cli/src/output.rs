@@ -37,6 +37,11 @@ pub(crate) fn note(text: impl std::fmt::Display) {
     let _ = writeln!(std::io::stderr().lock(), "{text}");
 }
 
+/// Prints a remark that somebody should act on.
+pub(crate) fn warning(text: impl std::fmt::Display) {
+    eprintln!("warning: {text}");
+}
+
 /// Prints rows below their headings, columns aligned; the last column is not padded.
 pub(crate) fn table(headings: &[&str], rows: &[Vec<String>]) {
     let widths: Vec<usize> = (0..headings.len())

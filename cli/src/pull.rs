@@ -1,18 +1,20 @@
 //! `weir pull`: leases messages of a subscription, prints them, and acknowledges them if told to.
 
 use std::io::Write as _;
+use std::time::Duration;
 
 use anyhow::{Context as _, bail};
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
-use http::{HeaderMap, Method};
+use http::{HeaderMap, HeaderName, HeaderValue, Method};
 use serde::Deserialize;
 use serde_json::json;
 use serde_json::value::RawValue;
 use tokio::signal::ctrl_c;
+use weir_protocol::ws::RawJson;
 
 use crate::args::{Connect, PullArgs};
-use crate::client::Api;
+use crate::client::{Api, Backoff, WireError, problem_text};
 use crate::output;
 use crate::subscription::path;
 
@@ -32,27 +34,55 @@ struct Delivery {
     data_base64: Option<String>,
 }
 
+/// What became of one lease that was settled.
+#[derive(Debug, Deserialize)]
+struct Settled {
+    results: Vec<SettledLease>,
+}
+
+#[derive(Debug, Deserialize)]
+struct SettledLease {
+    result: String,
+    problem: Option<RawJson>,
+}
+
 /// How long one pull of many waits for a message.
 const FOLLOW_WAIT_MS: u64 = 20_000;
+/// Without an answer of use for this long, it gives up.
+const STUCK_TIME_MAX: Duration = Duration::from_secs(300);
+
+/// A run.
+struct Run<'a> {
+    connect: &'a Connect,
+    args: &'a PullArgs,
+    api: Api,
+    holder: String,
+    wait_ms: u64,
+    /// Names the next pull of many: if its answer is lost, the same leases are answered again instead of being held by nobody.
+    key: HeaderValue,
+    /// Leases of what was printed and is to be acknowledged, in their order.
+    printed: Vec<String>,
+}
 
 /// Carries out the command.
 pub(crate) async fn run(connect: &Connect, args: &PullArgs) -> anyhow::Result<()> {
-    let api = Api::new(connect)?;
     let holder = args.holder.clone().unwrap_or_else(|| format!("weir pull {}", std::process::id()));
+    let wait_ms = if args.follow { FOLLOW_WAIT_MS } else { args.wait };
+    let (api, printed) = (Api::new(connect)?, Vec::new());
+    let mut run = Run { connect, args, api, holder, wait_ms, key: new_key(), printed };
     if args.follow {
-        let following = async {
-            loop {
-                once(connect, &api, args, &holder, FOLLOW_WAIT_MS).await?;
-            }
-        };
         // What is leased and not acknowledged by then comes again.
         return tokio::select! {
             biased;
             _ = ctrl_c() => Ok(()),
-            ended = following => ended,
+            ended = run.follow() => ended,
         };
     }
-    match once(connect, &api, args, &holder, args.wait).await? {
+    let count = run.pull().await?;
+    if let Some(refused) = run.acknowledge().await? {
+        bail!(refused);
+    }
+    match count {
         0 => output::note("nothing to lease"),
         count if !args.ack => output::note(format_args!(
             "{count} message(s) leased: they come again unless they are settled (--ack, or POST …:settle with the \
@@ -63,39 +93,132 @@ pub(crate) async fn run(connect: &Connect, args: &PullArgs) -> anyhow::Result<()
     Ok(())
 }
 
-/// Leases, prints, and acknowledges if told to; how many.
-async fn once(
-    connect: &Connect,
-    api: &Api,
-    args: &PullArgs,
-    holder: &str,
-    wait_ms: u64,
-) -> anyhow::Result<usize> {
-    let body = json!({"max": args.max, "wait_ms": wait_ms, "lease_ms": args.lease, "holder": holder});
-    let pull = path(api, &args.subscription, ":pull");
-    let reply = api.send(Method::POST, &pull, HeaderMap::new(), body.to_string()).await?;
-    let pulled: Pulled = serde_json::from_slice(&reply.body).context("the gateway's answer is no pull")?;
-    let mut leases = Vec::with_capacity(pulled.messages.len());
-    {
-        let mut out = std::io::stdout().lock();
-        for message in &pulled.messages {
-            let delivery: Delivery =
-                serde_json::from_str(message.get()).context("a message without a lease")?;
-            let line = if connect.json { message.get().as_bytes().to_vec() } else { payload(&delivery)? };
-            if let Err(error) = out.write_all(&line).and_then(|()| out.write_all(b"\n")) {
+impl Run<'_> {
+    /// Pulls until it is refused for a reason that does not pass. Whatever is interrupted is asked again.
+    async fn follow(&mut self) -> anyhow::Result<()> {
+        let mut backoff = Backoff::new(STUCK_TIME_MAX);
+        let mut is_interrupted = false;
+        loop {
+            match self.step().await {
+                Ok(()) => {
+                    backoff.progressed();
+                    is_interrupted = false;
+                }
+                Err(WireError::Final(why)) => bail!(why),
+                Err(WireError::Lost(why)) => {
+                    if !is_interrupted {
+                        output::note(format_args!("{why}; trying again"));
+                    }
+                    is_interrupted = true;
+                    if !backoff.wait().await {
+                        bail!(why);
+                    }
+                }
+            }
+        }
+    }
+
+    /// What was printed is acknowledged before more is leased: nothing is printed twice because an answer was lost.
+    async fn step(&mut self) -> Result<(), WireError> {
+        if self.printed.is_empty() {
+            return self.pull().await.map(drop);
+        }
+        if let Some(refused) = self.acknowledge().await? {
+            output::note(format_args!("{refused}; they come again"));
+        }
+        Ok(())
+    }
+
+    /// Leases and prints; how many.
+    async fn pull(&mut self) -> Result<usize, WireError> {
+        let args = self.args;
+        let body =
+            json!({"max": args.max, "wait_ms": self.wait_ms, "lease_ms": args.lease, "holder": self.holder});
+        let mut headers = HeaderMap::new();
+        // Who asks once has no use for it, and it costs a question to every partition.
+        if args.follow {
+            headers.insert(HeaderName::from_static("idempotency-key"), self.key.clone());
+        }
+        let pull = path(&self.api, &args.subscription, ":pull");
+        let reply = self.api.attempt(Method::POST, &pull, headers, body.to_string()).await?;
+        let pulled: Pulled =
+            serde_json::from_slice(&reply.body).map_err(|error| broken("is no pull", &error))?;
+        let mut leases = Vec::with_capacity(pulled.messages.len());
+        {
+            let mut out = std::io::stdout().lock();
+            for message in &pulled.messages {
+                let delivery: Delivery = serde_json::from_str(message.get())
+                    .map_err(|error| broken("has a message without a lease", &error))?;
+                let payload = || {
+                    payload(&delivery).map_err(|error| broken("has a message that cannot be read", &error))
+                };
+                let line = if self.connect.json { message.get().as_bytes().to_vec() } else { payload()? };
+                if let Err(error) = out.write_all(&line).and_then(|()| out.write_all(b"\n")) {
+                    output::cannot_write(&error);
+                }
+                leases.push(delivery.lease);
+            }
+            // Only what was printed for good is acknowledged.
+            if let Err(error) = out.flush() {
                 output::cannot_write(&error);
             }
-            leases.push(delivery.lease);
         }
-        // Only what was printed for good is acknowledged.
-        if let Err(error) = out.flush() {
-            output::cannot_write(&error);
+        self.key = new_key();
+        let count = leases.len();
+        if args.ack {
+            self.printed = leases;
         }
+        Ok(count)
     }
-    if args.ack && !leases.is_empty() {
-        ack(api, &args.subscription, &leases).await?;
+
+    /// Acknowledges what was printed; what is to be said of messages that can be acknowledged no more.
+    ///
+    /// # Errors
+    /// What is still to be acknowledged is kept.
+    async fn acknowledge(&mut self) -> Result<Option<String>, WireError> {
+        if self.printed.is_empty() {
+            return Ok(None);
+        }
+        let settle = path(&self.api, &self.args.subscription, ":settle");
+        let body = json!({"ack": self.printed}).to_string();
+        let reply = self.api.attempt(Method::POST, &settle, HeaderMap::new(), body).await?;
+        let settled: Settled =
+            serde_json::from_slice(&reply.body).map_err(|error| broken("has no results", &error))?;
+        let count = self.printed.len();
+        let mut refused = Vec::new();
+        let (mut left, mut why) = (Vec::new(), None);
+        for (lease, settled) in std::mem::take(&mut self.printed).into_iter().zip(settled.results) {
+            match settled.result.as_str() {
+                // An answer that was lost may have said so before.
+                "ok" | "already_settled" => {}
+                "failed" => {
+                    left.push(lease);
+                    why = why.or(settled.problem);
+                }
+                _ => refused.push(settled.result),
+            }
+        }
+        let refused = refused.first().map(|first| {
+            format!("{} of {count} message(s) were not acknowledged, the first: {first}", refused.len())
+        });
+        if left.is_empty() {
+            return Ok(refused);
+        }
+        self.printed = left;
+        let mut text = format!("{} of {count} message(s) are not acknowledged", self.printed.len());
+        text += &why.map_or_else(String::new, |problem| format!(": {}", problem_text(&problem)));
+        text += &refused.map_or_else(String::new, |refused| format!("; {refused}"));
+        Err(WireError::Lost(text))
     }
-    Ok(leases.len())
+}
+
+fn new_key() -> HeaderValue {
+    HeaderValue::try_from(format!("\"{}\"", ulid::Ulid::new())).expect("letters and digits")
+}
+
+/// An answer that is none of a gateway.
+fn broken(what: &str, error: &dyn std::fmt::Display) -> WireError {
+    WireError::Final(format!("the gateway's answer {what}: {error}"))
 }
 
 /// The message as it was published.
@@ -108,23 +231,6 @@ fn payload(delivery: &Delivery) -> anyhow::Result<Vec<u8>> {
         return Ok(serde_json::from_str::<String>(data.get())?.into_bytes());
     }
     Ok(data.get().as_bytes().to_vec())
-}
-
-async fn ack(api: &Api, subscription: &str, leases: &[String]) -> anyhow::Result<()> {
-    let settle = path(api, subscription, ":settle");
-    let body = json!({"ack": leases}).to_string();
-    let answer = api.send(Method::POST, &settle, HeaderMap::new(), body).await?.json()?;
-    let results = answer["results"].as_array().context("the gateway's answer has no results")?;
-    let refused: Vec<_> = results.iter().filter(|result| result["result"] != "ok").collect();
-    if let Some(first) = refused.first() {
-        bail!(
-            "{} of {} message(s) were not acknowledged, the first: {}",
-            refused.len(),
-            leases.len(),
-            first["result"].as_str().unwrap_or("?")
-        );
-    }
-    Ok(())
 }
 
 #[cfg(test)]

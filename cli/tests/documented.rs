@@ -129,7 +129,12 @@ fn parameters_look_as_the_document_says() {
             (&["now", "ts:9999999999999", "snap_00000000000000ff"], &["", "snap_1", "earliest", "5", "ts:"]),
         ),
         ("listMessagesOfState", "topic", "subscriptions/s/state", (&["t"], &["", "a b", ".."])),
-        ("explainMessage", "id", "subscriptions/s/explain", (&["0:0"], &["", "0", ":0", "a b:0:0", "0:x"])),
+        (
+            "explainMessage",
+            "id",
+            "subscriptions/s/explain",
+            (&["0:0"], &["", "0", ":0", "a b:0:0", "0:x", "0:+7", "+0:7"]),
+        ),
     ];
     for (operation, name, path, texts) in queries {
         let told = api.parameter(operation, name);
@@ -150,6 +155,19 @@ fn parameters_look_as_the_document_says() {
     api.holds("Idempotency-Key", &told, keys, |api, text| {
         api.send("POST /v1/topics/t/messages", &[("Idempotency-Key", text)], &json!(1))
     });
+}
+
+#[test]
+fn a_number_in_a_text_is_digits_alone() {
+    let mut api = Api::start();
+    for path in ["messages?partition=%2B0&from=0", "messages?limit=%2B5", "messages/0/%2B0", "messages/+0/0"]
+    {
+        let answer = api.send(&format!("GET /v1/topics/t/{path}"), &[], &Value::Null);
+        assert_eq!(answer.status, 400, "{path}: {}", answer.text());
+    }
+    let ttl = [("Message-TTL-Ms", "+5")];
+    let answer = api.send("POST /v1/topics/t/messages", &ttl, &json!(1));
+    assert_eq!((answer.status, &answer.json()["field"]), (400, &json!("message-ttl-ms")));
 }
 
 #[test]
@@ -203,7 +221,7 @@ fn texts_of_configurations_look_as_the_document_says() {
 fn positions_and_names_in_bodies_look_as_the_document_says() {
     let mut api = Api::start();
     let told = api.field("Seek", "to")["oneOf"][0].clone();
-    let seeks: Texts<'_> = (&["earliest", "latest", "0", "ts:5"], &["", "now", "tail:1", "-1"]);
+    let seeks: Texts<'_> = (&["earliest", "latest", "0", "ts:5"], &["", "now", "tail:1", "-1", "+1", "ts:"]);
     api.holds("to", &told, seeks, |api, text| {
         api.send("POST /v1/subscriptions/s:seek?dry_run=true", &[], &json!({"to": text}))
     });
@@ -212,7 +230,7 @@ fn positions_and_names_in_bodies_look_as_the_document_says() {
         api.send("POST /v1/subscriptions/s:seek", &[], &json!({"to": "undo", "undo": text}))
     });
     let told = api.field("Trim", "before")["oneOf"][0].clone();
-    api.holds("before", &told, (&["0", "ts:0", "end"], &["", "latest", "tail:1"]), |api, text| {
+    api.holds("before", &told, (&["0", "ts:0", "end"], &["", "latest", "tail:1", "+0"]), |api, text| {
         api.send("POST /v1/topics/t:trim?dry_run=true", &[], &json!({"before": text, "partition": 0}))
     });
     for (schema, line) in [("Seek", "subscriptions/s:seek"), ("Trim", "topics/t:trim")] {
@@ -222,10 +240,22 @@ fn positions_and_names_in_bodies_look_as_the_document_says() {
         let body = if schema == "Seek" { json!({ field: 0 }) } else { body };
         let answer = api.send(&format!("POST /v1/{line}?dry_run=true"), &[], &body);
         assert_eq!(answer.status, 200, "{line}: {}", answer.text());
+        let most = api.field(schema, field)["oneOf"][1]["maximum"].as_u64().unwrap();
+        let beyond = json!({ field: most + 1, "partition": 0 });
+        let beyond = if schema == "Seek" { json!({ field: most + 1 }) } else { beyond };
+        let answer = api.send(&format!("POST /v1/{line}?dry_run=true"), &[], &beyond);
+        assert_eq!((answer.status, &answer.json()["field"]), (400, &json!(field)), "{line}: {beyond}");
     }
     let told = api.field("Redrive", "ids");
-    api.holds("ids", &told, (&["0:0"], &["", "7", "a b:0:0"]), |api, text| {
+    api.holds("ids", &told, (&["0:0"], &["", "7", "a b:0:0", "0:+0"]), |api, text| {
         api.send("POST /v1/subscriptions/s:redrive?dry_run=true", &[], &json!({"ids": [text]}))
+    });
+    let told = api.field("BatchLine", "content_type");
+    let types: Texts<'_> = (&["text/plain", "text/plain;\tx=y"], &["a\nb", "a\rb", "a\0", "\u{7f}", "é"]);
+    api.holds("content_type", &told, types, |api, text| {
+        let line = json!({"data": "x", "content_type": text}).to_string();
+        let media = [("Content-Type", "application/x-ndjson")];
+        api.http.request("POST /v1/topics/t/messages:batch", &media, line.as_bytes()).unwrap()
     });
     for (field, accepted, refused) in
         [("at", &["now"][..], &["", "earliest", "snap_1"][..]), ("name", &["fork"], &["", "a b", ".."])]

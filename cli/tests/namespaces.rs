@@ -78,6 +78,40 @@ fn a_namespace_is_made_shown_changed_and_listed() {
 }
 
 #[test]
+fn a_page_of_names_that_match_is_filled() {
+    let weir = Weir::start();
+    let mut http = product::Connection::open(&weir.product.address).unwrap();
+    let names: Vec<_> =
+        (0..40).map(|n| format!("{}{n:02}", if n % 10 == 9 { "odd" } else { "even" })).collect();
+    for name in &names {
+        product::done(&mut http, &format!("PUT /v1/ns/{name}"), &json!({}));
+        product::done(&mut http, &format!("PUT /v1/topics/{name}"), &json!({}));
+        product::done(&mut http, &format!("PUT /v1/subscriptions/{name}"), &json!({"topics": [name]}));
+    }
+    let mut pages = |list: &str, q: &str, limit: usize| {
+        let (mut found, mut cursor): (Vec<Vec<String>>, _) = (Vec::new(), String::new());
+        loop {
+            let line = format!("GET /v1/{list}?q={q}&limit={limit}{cursor}");
+            let page = http.request(&line, &[], b"").unwrap().json();
+            let items = page["items"].as_array().unwrap().iter();
+            found.push(items.map(|item| item["name"].as_str().unwrap().to_owned()).collect());
+            let Some(next) = page["next"].as_str() else { return found };
+            cursor = format!("&cursor={next}");
+        }
+    };
+    for list in ["ns", "ns/default/topics", "ns/default/subscriptions"] {
+        let found = pages(list, "dd", 3);
+        let names = [&["odd09", "odd19", "odd29"][..], &["odd39"]];
+        assert_eq!(found, names, "{list}: as many requests as there are pages of what matches");
+        let found: Vec<_> = pages(list, "e", 7).concat();
+        let is_whole = found.iter().filter(|name| name.starts_with("even")).count() == 36;
+        assert!(is_whole && found.is_sorted() && found.len() == 36 + usize::from(list == "ns"), "{found:?}");
+        assert_eq!(pages(list, "nothing", 7), [[""; 0]], "{list}");
+    }
+    assert_eq!(pages("ns", "default", 1), [["default"]]);
+}
+
+#[test]
 fn a_refusal_says_what_to_do() {
     let weir = Weir::start();
     weir.said(&["namespace", "create", "shop"]);

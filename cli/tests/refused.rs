@@ -190,6 +190,46 @@ async fn deliveries_beyond_the_limits_are_refused_in_every_form() {
 }
 
 #[tokio::test]
+async fn a_content_type_that_no_header_can_tell_is_refused_in_every_form() {
+    let mut api = Api::start();
+    assert_eq!(api.send("PUT /v1/topics/t", &[], "").status, 201);
+    let mut json = welcomed(&api, "weir.v1.json").await;
+    let mut bin = welcomed(&api, "weir.v1.bin").await;
+    opened(&mut json, None).await;
+    opened(&mut bin, None).await;
+    let url = format!("http://{}", api.product.address);
+    for (seq, bad) in (0..).zip(["a/b\nX: y", "text/plain\r\n", "a/\u{7f}", "text/pl\u{e4}in"]) {
+        let line = json!({"data_base64": "YQ==", "content_type": bad}).to_string();
+        assert_eq!(api.refused(BATCH, &[LINES], line), (400, json!("content_type")), "{bad:?}");
+        let event = json!({"specversion": "1.0", "id": "1", "source": "/s", "type": "t", "data": "x",
+            "datacontenttype": bad});
+        for (line, media, body) in [
+            (PUBLISH, "application/cloudevents+json", event.to_string()),
+            (BATCH, "application/cloudevents+json", event.to_string()),
+            (BATCH, "application/cloudevents-batch+json", format!("[{event}]")),
+        ] {
+            let answer = api.send(line, &[("Content-Type", media)], body);
+            assert!(answer.status == 400 && answer.text().contains("datacontenttype"), "{}", answer.text());
+        }
+        let batch = batch(None, &HeadersBuilder::default().content_type(bad).finish());
+        assert_eq!(api.refused(BATCH, &[BINARY], batch.bytes()), (400, json!("content_type")), "{bad:?}");
+        bin.send(1, ClientFrame::PubBatch { first_seq: Seq(seq), batch }).await;
+        let (ct, b64) = (Some(bad.to_owned()), Some("YQ==".to_owned()));
+        json.send(1, ClientFrame::Pub(Pub { seq, ct, b64, ..Pub::default() })).await;
+        for (socket, field) in [(&mut json, "ct"), (&mut bin, "content_type")] {
+            let reject = rejected(socket).await;
+            let problem: Value = serde_json::from_str(reject.problem.get()).unwrap();
+            assert_eq!((reject.seq, &problem["field"]), (seq, &json!(field)), "{problem}");
+        }
+        let typed = ["pub", "t", "x", "--content-type", bad, "--url", &url];
+        let output = std::process::Command::new(env!("CARGO_BIN_EXE_weir")).args(typed).output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(!output.status.success() && said.contains("--content-type"), "{said}");
+    }
+    assert_eq!(api.end(), 0);
+}
+
+#[tokio::test]
 async fn numbers_beyond_two_to_the_53_are_refused_by_name_in_every_form() {
     let mut api = Api::start();
     assert_eq!(api.send("PUT /v1/topics/t", &[], "").status, 201);

@@ -85,6 +85,98 @@ fn a_file_is_checked_and_the_exit_status_says_so() {
     assert_eq!(missing.status.code(), Some(1));
 }
 
+/// What `weir config check` prints for programs, and whether it succeeded.
+fn checked(dir: &Path, env: &[(&str, &str)], text: &str) -> (bool, serde_json::Value) {
+    std::fs::write(dir.join("w.toml"), text).unwrap();
+    let output = weir(dir, env, &["--json", "config", "check", "w.toml"]);
+    let said = String::from_utf8_lossy(&output.stderr);
+    let value = serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {said}"));
+    (output.status.success(), value)
+}
+
+const WRONG: &str = "top = 1\n[client]\nnamespace = \"a\"\n[dev]\nlissten = \"x\"\ndata_shards = 65\nsync = \"never\"\n\
+    record_max = []\n[gateway]\ndata_dir = \"x\"\nlisten = \"nowhere\"\n[node]\njournal_max = \"40MiB\"\n[server]\nlisten = 1\n";
+const WRONG_SAYS: [&str; 10] = [
+    "top stands outside",
+    "client.namespace is unknown",
+    "dev.lissten is unknown; did you mean dev.listen?",
+    "dev.data_shards: invalid value '65' for '--data-shards <N>'",
+    "dev.sync: invalid value 'never'",
+    "dev.record_max takes one value, not a list",
+    "gateway.data_dir is unknown; did you mean dev.data_dir?",
+    "gateway.listen: invalid value 'nowhere'",
+    "--journal-max is 40MiB; at least two journal files are needed, and --journal-file is 128MiB",
+    "server.listen is unknown; the sections are client, dev, node, gateway",
+];
+
+#[test]
+fn a_check_tells_all_that_is_wrong_at_once() {
+    let dir = scratch();
+    std::fs::write(dir.path().join("weir.toml"), WRONG).unwrap();
+    let check = |env: &[(&str, &str)]| {
+        let output = weir(dir.path(), env, &["config", "check"]);
+        assert_eq!(output.status.code(), Some(1));
+        String::from_utf8(output.stderr).unwrap()
+    };
+    let said = check(&[]);
+    for wrong in WRONG_SAYS {
+        assert_eq!(said.matches(wrong).count(), 1, "{wrong}: {said}");
+    }
+    assert_eq!(said.matches("error: ").count(), WRONG_SAYS.len(), "{said}");
+    let said = check(&[("WEIR_CHECKPOINT", "1B"), ("WEIR_CONNECTIONS_MAX", "0")]);
+    for wrong in ["WEIR_CHECKPOINT: invalid", "WEIR_CONNECTIONS_MAX: invalid", "dev.data_shards: invalid"] {
+        assert_eq!(said.matches(wrong).count(), 1, "{wrong}: {said}");
+    }
+    // Nothing else works with such a file, and says all of its keys that are unknown.
+    let output = weir(dir.path(), &[], &["dev", "--listen", "127.0.0.1:0"]);
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert!(!output.status.success() && !dir.path().join("weir-data").exists());
+    assert!(said.contains("dev.lissten is unknown") && said.contains("server.listen is unknown"), "{said}");
+
+    // A file that is named is checked, whatever lies here.
+    let (ok, value) = checked(dir.path(), &[], "[dev]\ndata_shards = 2\n");
+    assert!(ok && value["errors"] == serde_json::json!([]) && value["settings"] == 1, "{value}");
+}
+
+#[test]
+fn a_check_is_data_for_programs() {
+    let dir = scratch();
+    let (ok, value) = checked(dir.path(), &[("WEIR_CONNECTIONS_MAX", "0")], WRONG);
+    assert!(!ok);
+    let errors = value["errors"].as_array().unwrap();
+    assert_eq!(errors.len(), WRONG_SAYS.len() + 1, "{value}");
+    for wrong in WRONG_SAYS {
+        let says = |error: &&serde_json::Value| error["message"].as_str().unwrap().contains(wrong);
+        assert_eq!(errors.iter().filter(says).count(), 1, "{wrong}: {value}");
+    }
+    let of = |field: &str, value: &str| errors.iter().filter(|error| error[field] == value).count();
+    assert_eq!((of("key", "data_shards"), of("section", "gateway")), (1, 2));
+    assert_eq!(of("variable", "WEIR_CONNECTIONS_MAX"), 1, "of dev and of gateway the same");
+    assert_eq!(value["file"], "w.toml");
+    let (ok, value) = checked(dir.path(), &[], "not toml");
+    assert!(!ok && value["errors"][0]["message"].as_str().unwrap().contains("is not TOML"), "{value}");
+}
+
+#[test]
+fn a_variable_that_no_setting_has_is_named_and_holds_nothing_up() {
+    let dir = scratch();
+    let env =
+        [("WEIR_LISTN", "127.0.0.1:9"), ("WEIR_LOG", "info"), ("WEIR_NS", "a"), ("WEIR_PORT_80_TCP", "x")];
+    let (ok, value) = checked(dir.path(), &env, "");
+    let warnings: Vec<_> = value["warnings"].as_array().unwrap().iter().map(|one| &one["variable"]).collect();
+    assert!(ok, "containers are given variables of other meaning: {value}");
+    assert_eq!(warnings, ["WEIR_LISTN", "WEIR_PORT_80_TCP"]);
+    let named = "warning: WEIR_LISTN is set, and no setting has that variable; did you mean WEIR_LISTEN?";
+    let check = weir(dir.path(), &env, &["config", "check", "w.toml"]);
+    assert!(String::from_utf8_lossy(&check.stderr).contains(named));
+
+    let data = dir.path().join("data");
+    let line = ["dev", "--listen", "127.0.0.1:0", "--data-dir", data.to_str().unwrap()];
+    let product = Running::start_with_env(dir.path(), &line, &[("WEIR_LISTN".into(), "127.0.0.1:9".into())]);
+    let log = std::fs::read_to_string(&product.log).unwrap();
+    assert_eq!(log.matches(named).count(), 1, "{log}");
+}
+
 #[test]
 fn nothing_starts_and_nothing_is_made_with_a_value_out_of_its_range() {
     let dir = scratch();

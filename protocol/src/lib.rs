@@ -2,6 +2,7 @@
 //!
 //! ```text
 //!   ids, slots, limits, error      the words: names, positions, sizes, refusals
+//!   decimal                        numbers as texts
 //!   objects                        JSON in which a struct is an object
 //!   filter                         which records are meant: an expression over headers and key
 //!   batch                          the record batch: one layout for disk, wire, binary HTTP and WebSocket
@@ -13,6 +14,7 @@
 
 pub mod batch;
 pub mod checksum;
+pub mod decimal;
 pub mod error;
 pub mod filter;
 pub mod frame;

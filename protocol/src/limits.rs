@@ -57,6 +57,8 @@ pub const WS_CHANNELS_MAX: usize = 1_000;
 pub const WS_MESSAGE_BYTES_MAX: usize = 4 * MIB;
 /// Most partitions of one topic.
 pub const PARTITIONS_MAX: u32 = 1_024;
+/// Names of topics, subscriptions or namespaces that a shard looks at for one page of a list.
+pub const LIST_NAMES_MAX: usize = 10_000;
 /// Greatest number that a client may send, and that is told to one: JSON has none beyond it that everybody reads alike.
 pub const INTEGER_MAX: u64 = (1 << 53) - 1;
 /// Longest delay of a delayed message, in milliseconds (one year).

@@ -3,11 +3,13 @@
 use std::fmt;
 use std::str::FromStr;
 
-use serde::de::{self, Deserializer, Visitor};
+use serde::de::{self, Deserializer, Unexpected, Visitor};
 use serde::{Deserialize, Serialize, Serializer};
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 
+use crate::decimal::decimal;
+use crate::limits::INTEGER_MAX;
 use crate::rpc::At;
 
 /// A start, as a client names it.
@@ -16,7 +18,7 @@ use crate::rpc::At;
 /// earliest | latest | <offset> | ts:<RFC 3339 or milliseconds since the epoch> | tail:<n> | cursor:<opaque>
 /// ```
 ///
-/// In JSON it is that text; a bare number is an offset.
+/// In JSON it is that text; a bare number, up to 2^53 - 1, is an offset.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Start {
     /// A position that the partition's owner resolves.
@@ -71,8 +73,7 @@ pub fn parse_until(text: &str) -> Result<At, StartError> {
 }
 
 fn number(text: &str) -> Result<u64, StartError> {
-    let digits = text.bytes().all(|byte| byte.is_ascii_digit()); // u64::from_str takes a leading plus
-    text.parse().ok().filter(|_| digits).ok_or(StartError::Number)
+    decimal(text).ok_or(StartError::Number)
 }
 
 /// Milliseconds, rounded up: a start is the first record at or after the time.
@@ -123,10 +124,14 @@ impl Visitor<'_> for StartVisitor {
     type Value = Start;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a start position as text, or an offset as a number")
+        write!(f, "a start position as text, or an offset as a number up to {INTEGER_MAX}")
     }
 
     fn visit_u64<E: de::Error>(self, offset: u64) -> Result<Start, E> {
+        // Beyond that a number may have been another one where it was written.
+        if offset > INTEGER_MAX {
+            return Err(E::invalid_value(Unexpected::Unsigned(offset), &self));
+        }
         Ok(Start::At(At::Offset(offset)))
     }
 
@@ -189,7 +194,8 @@ mod tests {
         let read = |json| serde_json::from_str::<Start>(json);
         assert_eq!(read("76531").unwrap(), read("\"76531\"").unwrap());
         assert_eq!(serde_json::to_string(&read("76531").unwrap()).unwrap(), "\"76531\"");
-        for bad in ["-1", "1.5", "null", "true", "[]", "\"soon\""] {
+        assert!(read("9007199254740991").is_ok());
+        for bad in ["-1", "1.5", "null", "true", "[]", "\"soon\"", "9007199254740992"] {
             assert!(read(bad).is_err(), "{bad}");
         }
     }

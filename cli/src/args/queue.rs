@@ -1,8 +1,14 @@
 //! What can be typed about subscriptions and pulls.
 
-use clap::{Args as ClapArgs, Subcommand};
+use std::ops::RangeInclusive;
 
-use crate::limit::parse_ms;
+use clap::{Args as ClapArgs, Subcommand, value_parser};
+use weir_protocol::limits::{LEASE_MS_MAX, LEASE_MS_MIN, PULL_RECORDS_MAX, WAIT_MS_MAX};
+
+use crate::limit::{ms_in, parse_ms};
+
+/// How long messages may be leased.
+const LEASE_MS: RangeInclusive<u64> = LEASE_MS_MIN as u64..=LEASE_MS_MAX as u64;
 
 /// What can be done with subscriptions.
 #[derive(Debug, Subcommand)]
@@ -192,7 +198,7 @@ pub(crate) struct CreateArgs {
 pub(crate) struct SubscriptionFields {
     /// How long a message is leased unless a pull says otherwise, 1s to 12h; of a stream, how long who pulls may be
     /// silent before another reads in its place [default: 30s]
-    #[arg(long, value_name = "TIME", value_parser = parse_ms)]
+    #[arg(long, value_name = "TIME", value_parser = ms_in(LEASE_MS))]
     pub(crate) lease: Option<u64>,
     /// Deliveries of a message after which it is a dead letter; 0: no limit [default: 16]
     #[arg(long, value_name = "N")]
@@ -272,13 +278,14 @@ pub(crate) struct PullArgs {
     /// Subscription
     pub(crate) subscription: String,
     /// Most messages
-    #[arg(long, short = 'n', default_value_t = 32, value_name = "N")]
+    #[arg(long, short = 'n', default_value_t = 32, value_name = "N",
+        value_parser = value_parser!(u32).range(1..=i64::from(PULL_RECORDS_MAX)))]
     pub(crate) max: u32,
     /// With nothing to lease, wait this long for a message, at most 60s
-    #[arg(long, default_value = "0s", value_name = "TIME", value_parser = parse_ms)]
+    #[arg(long, default_value = "0s", value_name = "TIME", value_parser = ms_in(0..=WAIT_MS_MAX))]
     pub(crate) wait: u64,
-    /// How long the messages are leased [default: as the subscription says]
-    #[arg(long, value_name = "TIME", value_parser = parse_ms)]
+    /// How long the messages are leased, 1s to 12h [default: as the subscription says]
+    #[arg(long, value_name = "TIME", value_parser = ms_in(LEASE_MS))]
     pub(crate) lease: Option<u64>,
     /// Acknowledge every message once it is printed
     #[arg(long)]

@@ -152,7 +152,7 @@ impl Bench {
 /// The command line, as it would be typed anywhere: without directories, files and how it is shown.
 fn typed() -> String {
     let mut words = vec!["weir".to_owned()];
-    let mut rest = std::env::args().skip(1);
+    let mut rest = std::env::args_os().skip(1).map(|word| word.to_string_lossy().into_owned());
     while let Some(word) = rest.next() {
         match word.as_str() {
             "--json" => {}

@@ -16,7 +16,7 @@ use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, PercentEncode, utf8_percent_e
 use serde::Deserialize;
 
 use crate::args::Connect;
-use crate::client::tls;
+use crate::client::{WireError, tls};
 
 /// Largest answer that is read. Lists and single messages stay far below it.
 const ANSWER_BYTES_MAX: usize = 16 << 20;
@@ -103,7 +103,7 @@ impl Api {
         if reply.status == StatusCode::NOT_FOUND {
             return Ok(None);
         }
-        checked(reply).map(Some)
+        Ok(Some(checked(reply)?))
     }
 
     /// Sends one request and reads its whole answer.
@@ -117,6 +117,21 @@ impl Api {
         headers: HeaderMap,
         body: impl Into<Bytes>,
     ) -> anyhow::Result<Reply> {
+        Ok(self.attempt(method, path, headers, body).await?)
+    }
+
+    /// The same for who tries again where that may help.
+    ///
+    /// # Errors
+    /// [`WireError::Lost`] also for a refusal that the gateway says may pass, and for an answer that is no gateway's:
+    /// whatever stands before it may be up earlier.
+    pub(crate) async fn attempt(
+        &self,
+        method: Method,
+        path: &str,
+        headers: HeaderMap,
+        body: impl Into<Bytes>,
+    ) -> Result<Reply, WireError> {
         checked(self.exchange(method, path, headers, body.into()).await?)
     }
 
@@ -145,9 +160,10 @@ impl Api {
         path: &str,
         headers: HeaderMap,
         body: Bytes,
-    ) -> anyhow::Result<Reply> {
+    ) -> Result<Reply, WireError> {
         let url = format!("{}{path}", self.base.to_string().trim_end_matches('/'));
-        let mut request = Request::builder().method(method).uri(&url).body(Full::new(body.clone()))?;
+        let request = Request::builder().method(method).uri(&url).body(Full::new(body.clone()));
+        let mut request = request.map_err(|error| WireError::Final(format!("{url}: {error}")))?;
         *request.headers_mut() = headers;
         request.headers_mut().entry(ACCEPT).or_insert(http::HeaderValue::from_static("application/json"));
         if !body.is_empty() {
@@ -160,37 +176,41 @@ impl Api {
             let answer = self.client.request(request).await.map_err(|error| unreached(&self.base, error))?;
             let (head, body) = answer.into_parts();
             let body = Limited::new(body, ANSWER_BYTES_MAX).collect().await;
-            let body = body.map_err(|error| anyhow::anyhow!("the answer broke off: {error}"))?.to_bytes();
-            anyhow::Ok(Reply { status: head.status, headers: head.headers, body })
+            let broken = |error| WireError::Lost(format!("the answer broke off: {error}"));
+            Ok(Reply { status: head.status, headers: head.headers, body: body.map_err(broken)?.to_bytes() })
         };
-        tokio::time::timeout(ANSWER_TIME_MAX, exchange)
-            .await
-            .with_context(|| format!("no answer from {url} within {} s", ANSWER_TIME_MAX.as_secs()))?
+        let late =
+            |_| WireError::Lost(format!("no answer from {url} within {} s", ANSWER_TIME_MAX.as_secs()));
+        tokio::time::timeout(ANSWER_TIME_MAX, exchange).await.map_err(late)?
     }
 }
 
-fn checked(reply: Reply) -> anyhow::Result<Reply> {
-    if reply.status.is_client_error() || reply.status.is_server_error() {
-        bail!(describe(&reply));
+fn checked(reply: Reply) -> Result<Reply, WireError> {
+    if !reply.status.is_client_error() && !reply.status.is_server_error() {
+        return Ok(reply);
     }
-    Ok(reply)
+    let Ok(problem) = serde_json::from_slice::<Problem>(&reply.body) else {
+        let text = format!("the gateway answered {}", reply.status);
+        let may_pass = reply.status.is_server_error();
+        return Err(if may_pass { WireError::Lost(text) } else { WireError::Final(text) });
+    };
+    let may_pass = problem.retryable;
+    let text = describe(problem);
+    Err(if may_pass { WireError::Lost(text) } else { WireError::Final(text) })
 }
 
 /// Why there is no answer. What the HTTP library says around the reason is left out.
-fn unreached(base: &Uri, error: hyper_util::client::legacy::Error) -> anyhow::Error {
+fn unreached(base: &Uri, error: hyper_util::client::legacy::Error) -> WireError {
     if let Some(why) = tls::distrusted(&error) {
-        return anyhow::anyhow!("{base} is not trusted: {why}");
+        return WireError::Final(format!("{base} is not trusted: {why}"));
     }
     let hint = format!("cannot reach {base} (is it running? `weir dev` starts one; --url names another)");
     let reason = anyhow::Error::new(error);
-    anyhow::anyhow!("{hint}: {}", reason.root_cause())
+    WireError::Lost(format!("{hint}: {}", reason.root_cause()))
 }
 
 /// A problem in one line: what, why, and whether it helps to try again.
-fn describe(reply: &Reply) -> String {
-    let Ok(problem) = serde_json::from_slice::<Problem>(&reply.body) else {
-        return format!("the gateway answered {}", reply.status);
-    };
+fn describe(problem: Problem) -> String {
     let mut line = format!("{} ({})", problem.title, problem.code);
     if let Some(detail) = problem.detail.filter(|detail| !detail.is_empty()) {
         line.push_str(": ");

@@ -1,6 +1,6 @@
 use super::*;
 
-fn file(text: &str) -> (tempfile::TempDir, anyhow::Result<FileConfig>) {
+fn file(text: &str) -> (tempfile::TempDir, FileConfig) {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("w.toml");
     std::fs::write(&path, text).unwrap();
@@ -11,7 +11,7 @@ fn file(text: &str) -> (tempfile::TempDir, anyhow::Result<FileConfig>) {
 #[test]
 fn flags_win_over_the_file_and_the_file_over_defaults() {
     let (_dir, read) = file("[client]\nns = \"shop\"\n[dev]\ndata_shards = 7\ninsecure_public = true\n");
-    let command = read.unwrap().command().unwrap();
+    let command = read.command().unwrap();
     let matches = command.clone().try_get_matches_from(["weir", "dev"]).unwrap();
     let dev = matches.subcommand_matches("dev").unwrap();
     assert_eq!(dev.get_one::<u32>("data_shards"), Some(&7));
@@ -26,7 +26,7 @@ fn a_price_is_a_number() {
     let (_dir, read) = file(
         "[dev]\nprice_stored_gib_month = 0.023\nprice_thousand_puts = 2\nprice_thousand_gets = \"0.5\"\n",
     );
-    let matches = read.unwrap().command().unwrap().try_get_matches_from(["weir", "dev"]).unwrap();
+    let matches = read.command().unwrap().try_get_matches_from(["weir", "dev"]).unwrap();
     let dev = matches.subcommand_matches("dev").unwrap();
     let names = ["price_stored_gib_month", "price_thousand_puts", "price_thousand_gets"];
     assert_eq!(names.map(|name| dev.get_one::<f64>(name).copied()), [Some(0.023), Some(2.0), Some(0.5)]);
@@ -60,7 +60,7 @@ fn what_cannot_be_set_is_named() {
         ("[node]\nlisten = \"0.0.0.0:7070\"\ncluster_secret = \"s\"", "name one that they can reach"),
     ] {
         let (_dir, read) = file(text);
-        let error = read.and_then(|file| file.settings().map(|_| ())).unwrap_err();
+        let error = read.settings().map(|_| ()).unwrap_err();
         assert!(format!("{error:#}").contains(expected), "{text}: {error:#}");
     }
 }
@@ -81,17 +81,16 @@ fn what_is_printed_can_be_read_again() {
         "[node]\nlisten = \"10.0.0.1:7070\"\ncluster_secret = \"/s\"\n[gateway]\nnode = \"10.0.0.1:7070\"\n",
     ] {
         let (_dir, read) = file(text);
-        let read = read.unwrap();
         let printed = printed(&read.settings().unwrap());
         let (_dir, again) = file(&printed);
-        assert_eq!(known(&again.unwrap()), known(&read), "{text}\nis printed\n{printed}");
+        assert_eq!(known(&again), known(&read), "{text}\nis printed\n{printed}");
     }
 }
 
 #[test]
 fn what_can_be_repeated_is_a_list() {
     let (_dir, read) = file("[dev]\nhost_name = [\"a.example\", \"b.example\"]\n");
-    let command = read.unwrap().command().unwrap();
+    let command = read.command().unwrap();
     let names = |matches: ArgMatches| -> Vec<String> {
         let dev = matches.subcommand_matches("dev").unwrap();
         dev.get_many("host_name").unwrap().cloned().collect()
@@ -169,7 +168,7 @@ fn the_range_that_a_setting_names_is_the_one_that_is_checked() {
             // Two of the smallest files fit the smallest journal.
             let small = if arg.get_id() == "journal_max" { "journal_file = \"16MiB\"\n" } else { "" };
             let (_dir, read) = file(&format!("[{section}]\n{small}{} = {number}\n", arg.get_id()));
-            read.unwrap().settings().map(drop).map_err(|error| format!("{error:#}"))
+            read.settings().map(drop).map_err(|error| format!("{error:#}"))
         };
         for inside in [low, high] {
             assert_eq!(outcome(inside), Ok(()), "{section}.{} = {inside}", arg.get_id());
@@ -188,7 +187,7 @@ fn the_range_that_a_setting_names_is_the_one_that_is_checked() {
 fn a_command_is_printed_as_it_would_run() {
     let (_dir, read) = file("[dev]\ndata_shards = 3\ncheckpoint = \"1MiB\"\n");
     let line = ["dev", "--data-shards", "5", "--host-name", "a,b", "--ns", "shop"].map(str::to_owned);
-    let settings = read.unwrap().settings_of(&line).unwrap();
+    let settings = read.settings_of(&line).unwrap();
     assert!(settings.iter().all(|setting| [CLIENT, "dev"].contains(&setting.section)));
     let found = |key: &str| {
         let setting = settings.iter().find(|setting| setting.key == key).unwrap();

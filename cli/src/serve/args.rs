@@ -13,7 +13,7 @@ use weir_protocol::limits::{HTTP_BATCH_BYTES_MAX, RECORD_BYTES_MAX};
 use weir_storage_node::{Backend, NodeConfig, PackCodec, SyncMode};
 
 use super::prices::PriceArgs;
-use crate::limit::{Limit, bytes_in, parse_size};
+use crate::limit::{Limit, bytes_in, parse_size, size};
 
 /// Most of anything that is counted in bytes: no machine has more, and sums stay far from overflow.
 const BYTES_MAX: u64 = 1 << 40;
@@ -152,6 +152,7 @@ impl StoreArgs {
     /// # Errors
     /// A sentence that names the setting and its range.
     pub(super) fn config(&self) -> anyhow::Result<NodeConfig> {
+        self.check()?;
         let config = NodeConfig {
             data_dir: self.data_dir.clone(),
             data_shards: self.data_shards,
@@ -189,6 +190,24 @@ impl StoreArgs {
         };
         config.check().map_err(anyhow::Error::msg)?;
         Ok(config)
+    }
+
+    /// What no flag's own range says, in the words in which it is typed; the node has others.
+    fn check(&self) -> anyhow::Result<()> {
+        let file = self.journal_file;
+        anyhow::ensure!(
+            file.is_multiple_of(4 << 10),
+            "--journal-file is {}; only steps of 4KiB are allowed",
+            size(file)
+        );
+        match self.journal_max {
+            Limit::At(max) if max < 2 * file => anyhow::bail!(
+                "--journal-max is {}; at least two journal files are needed, and --journal-file is {}",
+                size(max),
+                size(file)
+            ),
+            _ => Ok(()),
+        }
     }
 }
 
@@ -277,7 +296,7 @@ impl EdgeArgs {
     /// What belongs together, wherever it was set.
     pub(super) fn check(&self) -> anyhow::Result<()> {
         let (cert, key) = (self.tls_cert.is_some(), self.tls_key.is_some());
-        anyhow::ensure!(cert == key, "tls_cert and tls_key belong together");
+        anyhow::ensure!(cert == key, "--tls-cert and --tls-key belong together");
         Ok(())
     }
 }
@@ -320,7 +339,7 @@ impl DevArgs {
         self.edge.check()?;
         self.store.config()?;
         let both = self.edge.tls_cert.is_some() && self.tls_self_signed;
-        anyhow::ensure!(!both, "tls_self_signed and tls_cert exclude each other");
+        anyhow::ensure!(!both, "--tls-self-signed and --tls-cert exclude each other");
         Ok(())
     }
 }
@@ -365,16 +384,16 @@ impl NodeArgs {
         let listen = self.listen;
         anyhow::ensure!(
             !listen.ip().is_unspecified(),
-            "listen is {listen}: gateways are told this address, so name one that they can reach"
+            "--listen is {listen}: gateways are told this address, so name one that they can reach"
         );
         anyhow::ensure!(
             listen.ip().is_loopback() || self.cluster_secret.is_some() || self.insecure_public,
-            "listen is {listen}, which other machines can reach: give --cluster-secret FILE, or \
+            "--listen is {listen}, which other machines can reach: give --cluster-secret FILE, or \
              --insecure-public to serve whoever connects"
         );
         anyhow::ensure!(
             self.admin.ip().is_loopback() || self.insecure_public,
-            "admin is {}: metrics have no authentication; --insecure-public serves them anyway",
+            "--admin is {}: metrics have no authentication; --insecure-public serves them anyway",
             self.admin
         );
         Ok(())

@@ -3227,7 +3227,7 @@ export interface operations {
                 q?: string;
                 /** @description Order of the items; `name` is the only one. */
                 sort?: "name";
-                /** @description Most items of the page; 100 by default. */
+                /** @description Most items of the page; 100 by default. A page with a `next` may have fewer, or none: a shard looks at no more than 10,000 names for it. */
                 limit?: number;
                 /** @description `next` of the page before. */
                 cursor?: string;
@@ -3486,7 +3486,7 @@ export interface operations {
                 topic?: string;
                 /** @description Order of the items; `name` is the only one. */
                 sort?: "name";
-                /** @description Most items of the page; 100 by default. */
+                /** @description Most items of the page; 100 by default. A page with a `next` may have fewer, or none: a shard looks at no more than 10,000 names for it. */
                 limit?: number;
                 /** @description `next` of the page before. */
                 cursor?: string;
@@ -4240,7 +4240,7 @@ export interface operations {
                 q?: string;
                 /** @description Order of the items; `name` is the only one. */
                 sort?: "name";
-                /** @description Most items of the page; 100 by default. */
+                /** @description Most items of the page; 100 by default. A page with a `next` may have fewer, or none: a shard looks at no more than 10,000 names for it. */
                 limit?: number;
                 /** @description `next` of the page before. */
                 cursor?: string;

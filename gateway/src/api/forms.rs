@@ -70,6 +70,8 @@ pub const PRODUCER: Form = of_bytes(1, CLIENT_ID_BYTES_MAX);
 pub const FILTER: Form = of_bytes(1, FILTER_BYTES_MAX);
 /// A message's key.
 pub const KEY: Form = Form { pattern: None, min: None, max: Some(KEY_BYTES_MAX) };
+/// A message's content type, which a header can tell.
+pub const CONTENT_TYPE: Form = matching("^[\\t -~]*$");
 /// Why a message was not processed.
 pub const REASON: Form = Form { pattern: None, min: None, max: Some(SETTLE_REASON_BYTES_MAX) };
 
@@ -94,8 +96,10 @@ pub(super) const FIELDS: &[(&str, &str, &Form)] = &[
     ("ForkSubscription", "name", &NAME),
     ("ForkSubscription", "at", &MOMENT),
     ("BatchLine", "key", &KEY),
+    ("BatchLine", "content_type", &CONTENT_TYPE),
     ("OutputMessage", "topic", &NAME),
     ("OutputMessage", "key", &KEY),
+    ("OutputMessage", "content_type", &CONTENT_TYPE),
     ("Rejection", "reason", &REASON),
     ("Dismissal", "reason", &REASON),
     ("Seek", "undo", &UNDO),

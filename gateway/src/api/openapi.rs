@@ -13,6 +13,7 @@ use utoipa::openapi::{
     Components, ComponentsBuilder, ContentBuilder, HeaderBuilder, HttpMethod, InfoBuilder, LicenseBuilder,
     OpenApi, OpenApiBuilder, PathItem, Ref, RefOr, Required, ResponseBuilder, Schema,
 };
+use weir_protocol::limits::INTEGER_MAX;
 
 use super::forms::{self, Form};
 use super::operations::{Answer, Body, Content, Kind, OPERATIONS, Operation, Param, Verb};
@@ -108,9 +109,7 @@ fn path_param(name: &'static str) -> Parameter {
         "partition" => {
             ("Partition, from 0.", kind_schema(Kind::Integer { min: 0, max: u64::from(u32::MAX) }))
         }
-        "offset" => {
-            ("Offset.", kind_schema(Kind::Integer { min: 0, max: weir_protocol::limits::INTEGER_MAX }))
-        }
+        "offset" => ("Offset.", kind_schema(Kind::Integer { min: 0, max: INTEGER_MAX })),
         "receipt" => ("`Confirm-Receipt` of a publish.", kind_schema(Kind::Text)),
         "producer" => ("`Producer-Id`.", kind_schema(Kind::Form(&forms::PRODUCER))),
         other => unreachable!("the path parameter {other} has no description"),
@@ -335,7 +334,8 @@ fn position(form: &Form, told: &RefOr<Schema>) -> RefOr<Schema> {
     let offset = ObjectBuilder::new()
         .schema_type(Type::Integer)
         .format(Some(SchemaFormat::KnownFormat(KnownFormat::Int64)))
-        .minimum(Some(0));
+        .minimum(Some(0))
+        .maximum(Some(json_integer(INTEGER_MAX)));
     let either = OneOfBuilder::new().description(told.description.clone());
     RefOr::T(either.item(text_schema(form)).item(offset).build().into())
 }

@@ -5,6 +5,7 @@
 
 use std::collections::BTreeSet;
 
+use weir_protocol::decimal::decimal;
 use weir_protocol::error::ErrorCode;
 use weir_protocol::ids::{Incarnation, Offset, PartitionId};
 
@@ -159,15 +160,15 @@ fn not_ours() -> Problem {
 
 fn version(tag: &Tag<'_>) -> Option<(u64, u32)> {
     let (life, version) = tag.text.split_once(':')?;
-    Some((life.parse().ok()?, version.parse().ok()?))
+    Some((decimal(life)?, decimal(version)?))
 }
 
 fn tail(tag: &Tag<'_>) -> Option<(Incarnation, PartitionId, Offset)> {
     let mut parts = tag.text.split(':');
     let tail = (
-        Incarnation(parts.next()?.parse().ok()?),
-        PartitionId(parts.next()?.parse().ok()?),
-        Offset(parts.next()?.parse().ok()?),
+        Incarnation(decimal(parts.next()?)?),
+        PartitionId(decimal(parts.next()?)?),
+        Offset(decimal(parts.next()?)?),
     );
     parts.next().is_none().then_some(tail)
 }

@@ -8,7 +8,7 @@
 //!   input      bodies and headers as records       record    records as JSON and answers
 //!   confirm    what requests and answers say of confirms      encoding  compressed payloads
 //!   repeated   headers that come twice                        accept    the form that a client wants
-//!   attribute  attributes of CloudEvents in headers
+//!   attribute  attributes of CloudEvents in headers           position  offsets and times in bodies
 //! ```
 //!
 //! Below the console's prefix, `console` answers before the table is asked.
@@ -33,6 +33,7 @@ mod namespaces;
 mod operate;
 mod origin;
 mod outputs;
+mod position;
 mod publish;
 mod queues;
 mod read;

@@ -26,10 +26,12 @@ fn named(call: &Call) -> Result<(Name, Name), Problem> {
 
 pub(super) async fn list(call: Call) -> Result<Response, Problem> {
     let (tenant, cursor) = (&call.principal.tenant, call.route.query("cursor"));
-    let page = call.edge.services.namespaces.list(tenant, page_limit(&call), cursor).await?;
-    let wanted = call.route.query("q").unwrap_or_default();
-    let items = page.items.iter().filter(|namespace| namespace.name.contains(wanted)).map(Namespace::from);
-    json(StatusCode::OK, &NamespacePage { items: items.collect(), next: page.next })
+    let (contains, limit) = (call.route.query("q"), page_limit(&call));
+    let page = call.edge.services.namespaces.list(tenant, contains, limit, cursor).await?;
+    json(
+        StatusCode::OK,
+        &NamespacePage { items: page.items.iter().map(Namespace::from).collect(), next: page.next },
+    )
 }
 
 pub(super) async fn read(call: Call) -> Result<Response, Problem> {

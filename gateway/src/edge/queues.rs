@@ -20,6 +20,7 @@ use super::confirm::idempotency_key;
 use super::dispatch::{Call, from_json, json};
 use super::forks::moment;
 use super::outputs;
+use super::position;
 use super::read::partition;
 use super::record;
 use super::subscriptions::path;
@@ -208,15 +209,9 @@ fn undo_name(field: &str, token: &str) -> Result<u64, Problem> {
     })
 }
 
-/// A text, or a number, which is an offset.
 fn target(to: &serde_json::Value) -> Result<At, Problem> {
-    let text = match to {
-        serde_json::Value::String(text) => text.clone(),
-        serde_json::Value::Number(number) => number.to_string(),
-        _ => String::new(),
-    };
-    match parse_from(&text) {
-        Ok(Start::At(at)) if !matches!(at, At::Tail(_)) => Ok(at),
+    match position::text(to).and_then(|text| parse_from(&text).ok()) {
+        Some(Start::At(at)) if !matches!(at, At::Tail(_)) => Ok(at),
         _ => {
             let why = "earliest, latest, undo (and its name in undo), an offset, or ts: and RFC 3339 or milliseconds";
             Err(Problem::invalid_parameter("to", why))

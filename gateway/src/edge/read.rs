@@ -8,6 +8,7 @@ use bytes::{BufMut as _, Bytes, BytesMut};
 use http::header::{CACHE_CONTROL, CONTENT_TYPE, ETAG, IF_NONE_MATCH, LINK, VARY};
 use http::{HeaderValue, StatusCode};
 use weir_protocol::batch::BatchError;
+use weir_protocol::decimal::decimal;
 use weir_protocol::error::ErrorCode;
 use weir_protocol::filter::Filter;
 use weir_protocol::ids::{Offset, PartitionId, hash128};
@@ -301,8 +302,7 @@ fn absent(offset: Offset, next: Offset, partition: u64) -> Problem {
 /// The payload of one record, decoded for who does not take its encoding.
 pub(super) async fn one(call: Call) -> Result<Response, Problem> {
     let number = |name: &'static str| {
-        let parsed = call.route.path(name).parse::<u64>();
-        parsed.map_err(|_| {
+        decimal::<u64>(call.route.path(name)).ok_or_else(|| {
             Problem::new(ErrorCode::Malformed, format!("{name} is a decimal number")).with_field(name)
         })
     };

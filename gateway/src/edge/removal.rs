@@ -8,6 +8,7 @@ use weir_protocol::start::parse_until;
 
 use super::conditions::{for_any, if_match};
 use super::dispatch::{Call, json};
+use super::position;
 use super::subscriptions::path;
 use super::topics::expected;
 use crate::api::{self, Problem, PurgeWhat, Purged, PurgedPart, Trimmed, TrimmedPartition};
@@ -70,15 +71,11 @@ pub(super) async fn trim(mut call: Call) -> Result<Response, Problem> {
     json(StatusCode::OK, &body)
 }
 
-/// A text, or a number, which is an offset.
 fn before(value: &serde_json::Value) -> Result<At, Problem> {
-    let text = match value {
-        serde_json::Value::String(text) if text == "end" => return Ok(At::Latest(true)),
-        serde_json::Value::String(text) => text.clone(),
-        serde_json::Value::Number(number) => number.to_string(),
-        _ => String::new(),
-    };
-    parse_until(&text).map_err(|_| {
+    if value == "end" {
+        return Ok(At::Latest(true));
+    }
+    position::text(value).and_then(|text| parse_until(&text).ok()).ok_or_else(|| {
         Problem::invalid_parameter("before", "an offset, ts: and RFC 3339 or milliseconds, or end")
     })
 }

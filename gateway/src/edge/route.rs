@@ -4,6 +4,7 @@ use std::borrow::Cow;
 use std::sync::LazyLock;
 
 use http::{Method, Uri};
+use weir_protocol::decimal::decimal;
 use weir_protocol::error::ErrorCode;
 use weir_protocol::ids::Name;
 
@@ -215,8 +216,8 @@ fn check(name: &str, kind: Kind, value: &str) -> Result<(), Problem> {
         Kind::Boolean => "true or false".to_owned(),
         Kind::OneOf(values) if values.contains(&value) => return Ok(()),
         Kind::OneOf(values) => format!("one of {}", values.join(", ")),
-        Kind::Integer { min, max } => match value.parse::<u64>() {
-            Ok(number) if (min..=max).contains(&number) => return Ok(()),
+        Kind::Integer { min, max } => match decimal::<u64>(value) {
+            Some(number) if (min..=max).contains(&number) => return Ok(()),
             _ => format!("an integer from {min} to {max}"),
         },
     };

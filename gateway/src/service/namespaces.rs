@@ -10,7 +10,7 @@ use weir_protocol::rpc::{
 };
 
 use super::ServiceError;
-use super::page::{Page, cursor_after, name_of};
+use super::page::{Page, merged, name_of};
 use crate::storage::{CallFor, Safety, Storage};
 
 /// Manages namespaces. `default` always exists, whether the meta group was told of it or not.
@@ -41,8 +41,8 @@ impl Namespaces {
         let request = ListNamespacesRequest {
             tenant: tenant.to_string(),
             name: Some(name.to_string()),
-            after: None,
             limit: 1,
+            ..ListNamespacesRequest::default()
         };
         let list: NamespaceList =
             self.storage.ask(meta(Method::ListNamespaces, Safety::Repeatable, deadline), &request).await?;
@@ -124,43 +124,36 @@ impl Namespaces {
         self.storage.send(call, vec![request.encode_to_vec().into()]).await.map(|_| ())
     }
 
-    /// A page of at most `limit` namespaces in name order; the first one contains `default`.
+    /// A page of at most `limit` namespaces in name order, of those whose names contain a text, if one is given.
     ///
     /// # Errors
     /// `invalid_cursor`, or what the meta group's leader says.
     pub async fn list(
         &self,
         tenant: &Name,
+        contains: Option<&str>,
         limit: u32,
         cursor: Option<&str>,
     ) -> Result<Page<Namespace>, ServiceError> {
         let after = cursor.map(name_of).transpose()?;
-        let request =
-            ListNamespacesRequest { tenant: tenant.to_string(), name: None, after: after.clone(), limit };
+        let request = ListNamespacesRequest {
+            tenant: tenant.to_string(),
+            name: None,
+            after: after.clone(),
+            limit,
+            contains: contains.map(str::to_owned),
+        };
         let call = meta(Method::ListNamespaces, Safety::Repeatable, self.storage.deadline());
         let list: NamespaceList = self.storage.ask(call, &request).await?;
-        let (mut items, mut more) = (list.namespaces, list.more);
-        self.add_default(tenant, after.as_deref(), more, &mut items);
-        if items.len() > limit as usize {
-            items.truncate(limit as usize);
-            more = true;
-        }
-        let next = items.last().filter(|_| more).map(|last| cursor_after(&last.name));
-        Ok(Page { items, next })
-    }
-
-    /// Puts `default` in its place if it belongs on this page and the meta group was never told of it.
-    fn add_default(&self, tenant: &Name, after: Option<&str>, more: bool, items: &mut Vec<Namespace>) {
-        let default = self.unwritten_default(tenant);
-        let name = default.name.as_str();
-        let is_before_page = after.is_some_and(|after| name <= after);
-        let is_behind_page = more && items.last().is_some_and(|last| name > last.name.as_str());
-        if is_before_page || is_behind_page {
-            return;
-        }
-        if let Err(place) = items.binary_search_by(|item| item.name.as_str().cmp(name)) {
-            items.insert(place, default);
-        }
+        let named = |namespace: Namespace| (namespace.name.clone(), namespace);
+        let mut found: Vec<_> = list.namespaces.into_iter().map(named).collect();
+        // The meta group may never have been told of it.
+        let default = named(self.unwritten_default(tenant));
+        let is_meant = contains.is_none_or(|text| default.0.contains(text))
+            && after.is_none_or(|after| default.0 > after)
+            && found.iter().all(|(name, _)| *name != default.0);
+        found.extend(is_meant.then_some(default));
+        Ok(merged([(found, list.looked_to)], limit))
     }
 
     fn unwritten_default(&self, tenant: &Name) -> Namespace {

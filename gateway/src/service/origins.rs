@@ -66,7 +66,7 @@ impl ListedOrigins {
         let at = Instant::now();
         let (mut origins, mut cursor) = (HashSet::new(), None);
         loop {
-            let page = self.namespaces.list(tenant, PAGE, cursor.as_deref()).await?;
+            let page = self.namespaces.list(tenant, None, PAGE, cursor.as_deref()).await?;
             origins.extend(page.items.into_iter().flat_map(|namespace| namespace.cors_origins));
             cursor = page.next;
             if cursor.is_none() {

@@ -18,7 +18,7 @@ use weir_protocol::rpc::{
 use super::ServiceError;
 use super::media_type::{MEDIA_TYPE_BYTES_MAX, is_media_type};
 use super::namespaces::Namespaces;
-use super::page::{Page, cursor_after, name_of};
+use super::page::{Page, merged, name_of};
 use super::publish::NOT_ARCHIVED;
 use crate::storage::{CallFor, Safety, Storage, Topic};
 
@@ -281,18 +281,16 @@ impl Topics {
             let call = CallFor { shard, method: Method::ListTopics, safety: Safety::Repeatable, deadline };
             self.storage.ask::<_, TopicList>(call, &request)
         });
-        let (mut found, mut more) = (BTreeMap::new(), false);
+        let mut found = Vec::new();
         for answer in try_join_all(asked).await? {
-            more |= answer.more;
-            for description in answer.topics {
+            let topics = answer.topics.into_iter().map(|description| {
                 let topic = Topic::try_from(description)?;
-                found.insert(topic.path.topic.clone(), Arc::new(topic));
-            }
+                Ok((topic.path.topic.to_string(), Arc::new(topic)))
+            });
+            found.push((topics.collect::<Result<_, ServiceError>>()?, answer.looked_to));
         }
-        more |= found.len() > list.limit as usize;
-        let page: Vec<_> = found.into_values().take(list.limit as usize).collect();
-        let next = page.last().filter(|_| more).map(|last| cursor_after(last.path.topic.as_str()));
-        Ok(Page { items: self.views(page, false).await, next })
+        let Page { items, next } = merged(found, list.limit);
+        Ok(Page { items: self.views(items, false).await, next })
     }
 
     /// Statistics of all partitions of these topics, one call per shard; where their messages are only if it is asked for.

@@ -280,8 +280,11 @@ impl State {
             request.topic.as_ref().is_none_or(|topic| found.config.topic == *topic)
         };
         let found = self.subscriptions.iter().filter(|(name, found)| is_meant(name) && of_topic(found));
-        let limit = usize::try_from(request.limit).unwrap();
-        SubscriptionList { subscriptions: found.map(|(_, found)| found.clone()).take(limit).collect() }
+        let mut subscriptions: Vec<_> = found.map(|(_, found)| found.clone()).collect();
+        let is_whole = subscriptions.len() <= usize::try_from(request.limit).unwrap();
+        subscriptions.truncate(usize::try_from(request.limit).unwrap());
+        let last = subscriptions.last().map(|last| last.name.subscription.clone());
+        SubscriptionList { subscriptions, looked_to: last.filter(|_| !is_whole) }
     }
 
     fn part(&mut self, part: &PartRef) -> Result<&mut Part, Refusal> {

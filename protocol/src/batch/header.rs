@@ -305,13 +305,13 @@ impl Batch {
         self.validate_records_if(|_, _| Ok(()))
     }
 
-    /// The same, and `admit` is asked for each number that says when a record is delivered: a reserved header and its value.
+    /// The same, and `admit` is asked for each reserved header, which has its encoding.
     ///
     /// # Errors
     /// As [`Batch::validate_records`]; [`BatchError::Record`] with the reason that `admit` gave.
     pub fn validate_records_if(
         &self,
-        admit: impl FnMut(Reserved, u64) -> Result<(), &'static str>,
+        admit: impl FnMut(Reserved, &[u8]) -> Result<(), &'static str>,
     ) -> Result<(), BatchError> {
         super::record::validate(&self.header, &self.raw()?, admit)
     }

@@ -61,10 +61,17 @@ impl Reserved {
     }
 
     /// The value as a number, of those that say when a record is delivered.
-    fn number(self, value: &[u8]) -> Option<u64> {
+    #[must_use]
+    pub fn number(self, value: &[u8]) -> Option<u64> {
         let is_number = matches!(self, Self::DeliverAt | Self::TtlMs);
         value.try_into().ok().filter(|_| is_number).map(u64::from_le_bytes)
     }
+}
+
+/// True if an HTTP header can tell this text: visible ASCII, blanks and tabs.
+#[must_use]
+pub fn is_header_text(text: &[u8]) -> bool {
+    text.iter().all(|byte| matches!(byte, b' '..=b'~' | b'\t'))
 }
 
 /// Encoded headers of one record.
@@ -104,10 +111,10 @@ impl Headers {
         Self::check_if(encoded, |_, _| Ok(()))
     }
 
-    /// The same, and `admit` is asked for each number that says when a record is delivered.
+    /// The same, and `admit` is asked for each reserved header.
     pub(crate) fn check_if(
         encoded: &[u8],
-        mut admit: impl FnMut(Reserved, u64) -> Result<(), &'static str>,
+        mut admit: impl FnMut(Reserved, &[u8]) -> Result<(), &'static str>,
     ) -> Result<(), &'static str> {
         if Self::measure(encoded)? != encoded.len() {
             return Err("bytes follow the headers");
@@ -120,9 +127,7 @@ impl Headers {
                 if !known.admits(value) {
                     return Err("a reserved header does not have its encoding");
                 }
-                if let Some(number) = known.number(value) {
-                    admit(known, number)?;
-                }
+                admit(known, value)?;
             } else if std::str::from_utf8(name).is_err() {
                 return Err("header name is not UTF-8");
             } else {
@@ -171,11 +176,11 @@ impl Headers {
         kept.filter_map(|which| Some((which, self.reserved(which)?)))
     }
 
-    /// The numbers that say when a record is delivered.
-    pub fn delivery(&self) -> impl Iterator<Item = (Reserved, u64)> {
+    /// All reserved headers, in the order in which they were added.
+    pub fn all_reserved(&self) -> impl Iterator<Item = (Reserved, &[u8])> {
         self.iter().filter_map(|(name, value)| {
             let which = Reserved::ALL.into_iter().find(|which| *name == [*which as u8])?;
-            Some((which, which.number(value)?))
+            Some((which, value))
         })
     }
 

@@ -24,5 +24,5 @@ mod varint;
 
 pub use builder::{BatchBuilder, Compression, RecordParts};
 pub use header::{Batch, BatchError, BatchHeader, Codec, HEADER_BYTES};
-pub use headers::{Headers, HeadersBuilder, Reserved};
+pub use headers::{Headers, HeadersBuilder, Reserved, is_header_text};
 pub use record::{Record, Records};

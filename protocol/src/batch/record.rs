@@ -111,7 +111,7 @@ fn place(base: u64, index: u32) -> Option<u64> {
 pub(crate) fn validate(
     header: &BatchHeader,
     raw: &[u8],
-    mut admit: impl FnMut(Reserved, u64) -> Result<(), &'static str>,
+    mut admit: impl FnMut(Reserved, &[u8]) -> Result<(), &'static str>,
 ) -> Result<(), BatchError> {
     let last = header.count - 1;
     let refuse = |index, why| BatchError::Record { index, why };

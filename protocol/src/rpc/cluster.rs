@@ -142,6 +142,9 @@ pub struct ListNamespacesRequest {
     /// At most this many.
     #[prost(uint32, tag = "4")]
     pub limit: u32,
+    /// Only names that contain this text.
+    #[prost(string, optional, tag = "5")]
+    pub contains: Option<String>,
 }
 
 /// Namespaces in name order.
@@ -150,7 +153,7 @@ pub struct NamespaceList {
     /// The namespaces.
     #[prost(message, repeated, tag = "1")]
     pub namespaces: Vec<Namespace>,
-    /// There are more after the last.
-    #[prost(bool, tag = "2")]
-    pub more: bool,
+    /// Names up to this one were looked at, where others are left.
+    #[prost(string, optional, tag = "3")]
+    pub looked_to: Option<String>,
 }

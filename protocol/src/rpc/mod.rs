@@ -7,7 +7,7 @@
 //!   topic     create, describe, update, delete, list topics     (the topic's home shard)
 //!   publish   record batches in, offsets out, per confirm level (the partition's shard)
 //!   read      one read, a subscription stream, statistics       (the partition's shard)
-//!   subscription  create, describe, update, delete, list        (the home shard of its name)
+//!   subscription  create, describe, update, delete, _list       (the home shard of its name)
 //!                 pull, settle, leases, statistics, seek        (the partition's shard)
 //!   removal   purge a part, trim a partition                    (the partition's shard)
 //!   output    settle and publish in one entry                   (the partition's shard)
@@ -33,6 +33,7 @@ mod removal;
 mod session;
 mod share;
 mod subscription;
+mod subscription_list;
 mod topic;
 
 pub use cluster::*;
@@ -49,6 +50,7 @@ pub use removal::*;
 pub use session::*;
 pub use share::*;
 pub use subscription::*;
+pub use subscription_list::*;
 pub use topic::*;
 
 /// What a request frame asks for. `A → B`: request message A is answered by B (once unless said otherwise).

@@ -214,37 +214,6 @@ pub struct DeleteSubscriptionRequest {
     pub id: Option<u64>,
 }
 
-/// Lists subscriptions at home in a shard, by name.
-#[derive(Clone, PartialEq, prost::Message)]
-pub struct ListSubscriptionsRequest {
-    /// Owner.
-    #[prost(string, tag = "1")]
-    pub tenant: String,
-    /// Namespace.
-    #[prost(string, tag = "2")]
-    pub namespace: String,
-    /// Only names that contain this.
-    #[prost(string, optional, tag = "3")]
-    pub contains: Option<String>,
-    /// Only names after this.
-    #[prost(string, optional, tag = "4")]
-    pub after: Option<String>,
-    /// At most this many.
-    #[prost(uint32, tag = "5")]
-    pub limit: u32,
-    /// Only those that consume the topic with this name.
-    #[prost(string, optional, tag = "6")]
-    pub topic: Option<String>,
-}
-
-/// The answer to [`ListSubscriptionsRequest`].
-#[derive(Clone, PartialEq, prost::Message)]
-pub struct SubscriptionList {
-    /// In the order of their names.
-    #[prost(message, repeated, tag = "1")]
-    pub subscriptions: Vec<SubscriptionDescription>,
-}
-
 /// One part of a subscription: what it holds of one partition.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, prost::Message)]
 pub struct PartRef {

@@ -252,7 +252,7 @@ pub struct TopicList {
     /// The topics.
     #[prost(message, repeated, tag = "1")]
     pub topics: Vec<TopicDescription>,
-    /// There are more after the last.
-    #[prost(bool, tag = "2")]
-    pub more: bool,
+    /// Names up to this one were looked at, where others are left.
+    #[prost(string, optional, tag = "3")]
+    pub looked_to: Option<String>,
 }

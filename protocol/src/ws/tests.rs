@@ -690,7 +690,7 @@ fn a_publish_becomes_the_record_that_is_delivered() {
     assert_eq!((headers.trace_parent(), headers.trace_state()), (Some("00-1"), Some("a=b")));
     let broken = Pub { tracestate: Some("a\nb".into()), ..publish.clone() };
     let refused = broken.add_headers(None, &mut HeadersBuilder::default());
-    assert_eq!(refused, Err(ContentError::Trace("tracestate")));
+    assert_eq!(refused, Err(ContentError::HeaderText("tracestate")));
     let unnamed = Pub { h: HeaderMap(vec![("\u{1}".into(), String::new())]), ..publish };
     assert_eq!(unnamed.add_headers(None, &mut HeadersBuilder::default()), Err(ContentError::HeaderName));
 }

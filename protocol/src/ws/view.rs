@@ -6,7 +6,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
 
 use super::{HeaderMap, Msg, Pub, RawJson};
-use crate::batch::{HeadersBuilder, Record, Reserved};
+use crate::batch::{HeadersBuilder, Record, Reserved, is_header_text};
 use crate::ids::{PartitionId, TimestampMs};
 use crate::rpc::Level;
 
@@ -42,9 +42,9 @@ pub enum ContentError {
     /// A header name that is empty or starts with a control character.
     #[error("a header name is not empty and starts with no control character")]
     HeaderName,
-    /// A trace context that no HTTP header could hold.
+    /// A content type or trace context that no HTTP header could hold.
     #[error("`{0}` is not visible ASCII")]
-    Trace(&'static str),
+    HeaderText(&'static str),
 }
 
 impl Pub {
@@ -74,7 +74,7 @@ impl Pub {
     /// Adds its headers: the users', content type as [`Pub::content`] found it, delay, time to live and trace context.
     ///
     /// # Errors
-    /// [`ContentError::HeaderName`], [`ContentError::Trace`]. Other limits are checked when the record is added to a batch.
+    /// [`ContentError::HeaderName`], [`ContentError::HeaderText`]. Other limits are checked when the record is added to a batch.
     pub fn add_headers(
         &self,
         content_type: Option<&str>,
@@ -83,7 +83,12 @@ impl Pub {
         for (name, value) in &self.h.0 {
             headers.user(name, value.as_bytes()).map_err(|_| ContentError::HeaderName)?;
         }
-        content_type.map(|it| headers.content_type(it));
+        if let Some(content_type) = content_type {
+            if !is_header_text(content_type.as_bytes()) {
+                return Err(ContentError::HeaderText("ct"));
+            }
+            headers.content_type(content_type);
+        }
         self.deliver_at.map(|at| headers.deliver_at(TimestampMs(at)));
         self.ttl_ms.map(|ttl_ms| headers.ttl_ms(ttl_ms));
         for (field, which, text) in [
@@ -92,7 +97,7 @@ impl Pub {
         ] {
             let Some(text) = text else { continue };
             if !text.bytes().all(|byte| (b' '..=b'~').contains(&byte)) {
-                return Err(ContentError::Trace(field));
+                return Err(ContentError::HeaderText(field));
             }
             headers.reserved(which, text.as_bytes());
         }

@@ -1,15 +1,24 @@
 //! Namespaces and topics.
 
+use weir_protocol::limits::LIST_NAMES_MAX;
+
 use super::{Answer, Body, Content, Kind, Operation, Param, Target, Verb};
 use crate::auth::Op;
 
 pub(super) const ETAG: (&str, &str) =
     ("ETag", "Tag of the configuration, for `If-Match` and `If-None-Match`.");
 
+const _: () = assert!(LIST_NAMES_MAX == 10_000, "the text of `limit` says so");
+
 pub(super) const PAGE: &[Param; 4] = &[
     Param::optional("q", Kind::Text, "Only names that contain this text."),
     Param::optional("sort", Kind::OneOf(&["name"]), "Order of the items; `name` is the only one."),
-    Param::optional("limit", Kind::Integer { min: 1, max: 1000 }, "Most items of the page; 100 by default."),
+    Param::optional(
+        "limit",
+        Kind::Integer { min: 1, max: 1000 },
+        "Most items of the page; 100 by default. A page with a `next` may have fewer, or none: a shard looks at no more than \
+         10,000 names for it.",
+    ),
     Param::optional("cursor", Kind::Text, "`next` of the page before."),
 ];
 

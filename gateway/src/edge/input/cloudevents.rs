@@ -14,7 +14,7 @@ use weir_protocol::objects;
 
 use super::essence;
 use crate::api::{Problem, unique};
-use crate::service::publish::{NewRecord, Unnamed};
+use crate::service::publish::{NewRecord, Unnamed, check_content_type};
 
 const REQUIRED: [&str; 4] = ["specversion", "id", "source", "type"];
 
@@ -63,6 +63,9 @@ fn record(
     event.retain(|_, value| value.get() != "null");
     let content_type =
         event.remove("datacontenttype").map(|value| text("datacontenttype", value)).transpose()?;
+    if let Some(text) = &content_type {
+        check_content_type(text.as_bytes()).map_err(|why| format!("datacontenttype: {why}"))?;
+    }
     if let Some(missing) = REQUIRED.into_iter().find(|name| !event.contains_key(*name)) {
         return Err(format!("the attribute {missing} is missing"));
     }

@@ -7,6 +7,7 @@ use base64::prelude::BASE64_STANDARD;
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue};
 use weir_protocol::batch::{HeadersBuilder, Reserved};
+use weir_protocol::decimal::decimal;
 use weir_protocol::error::ErrorCode;
 use weir_protocol::ids::TimestampMs;
 
@@ -119,7 +120,7 @@ fn deliver_at(headers: &HeaderMap, now_ms: u64) -> Result<Option<TimestampMs>, P
 
 fn number(headers: &HeaderMap, name: &'static str) -> Result<Option<u64>, Problem> {
     let Some(value) = headers.get(name) else { return Ok(None) };
-    let parsed = value.to_str().ok().and_then(|text| text.parse().ok());
+    let parsed = value.to_str().ok().and_then(decimal);
     parsed.map(Some).ok_or_else(|| Problem::invalid_header(name, "not a number"))
 }
 

@@ -12,7 +12,7 @@ use weir_protocol::objects;
 
 use super::{Trace, essence, time_ms};
 use crate::api::{BatchLine, Problem};
-use crate::service::publish::{NewRecord, Unnamed, check_deliver_at, check_ttl_ms};
+use crate::service::publish::{NewRecord, Unnamed, check_content_type, check_deliver_at, check_ttl_ms};
 
 /// The records of all lines; empty lines are skipped. `trace` is that of lines that name none.
 pub(super) fn records(body: &Bytes, now_ms: u64, trace: &Trace) -> Result<Vec<NewRecord>, Problem> {
@@ -62,6 +62,9 @@ pub(in crate::edge) fn record(
     now_ms: u64,
 ) -> Result<NewRecord, (&'static str, String)> {
     let is_named = line.content_type.is_some();
+    if let Some(text) = &line.content_type {
+        check_content_type(text.as_bytes()).map_err(|why| ("content_type", why.to_owned()))?;
+    }
     let (content_type, value, unnamed) = match (line.data, line.data_base64) {
         (Some(data), None) => {
             let content_type = line.content_type.unwrap_or_else(|| "application/json".to_owned());

@@ -1,6 +1,6 @@
-//! When a message may be delivered: what publishers are held to, whichever way they come. Pure.
+//! When and as what a message may be delivered: what publishers are held to, whichever way they come. Pure.
 
-use weir_protocol::batch::{Headers, Reserved};
+use weir_protocol::batch::{Headers, Reserved, is_header_text};
 use weir_protocol::ids::TimestampMs;
 use weir_protocol::limits::{DELAY_MS_MAX, INTEGER_MAX};
 
@@ -25,26 +25,47 @@ pub fn check_ttl_ms(ttl_ms: u64) -> Result<(), &'static str> {
     }
 }
 
+/// Refuses a content type that could not be told in a header, as a message is read by itself.
+///
+/// # Errors
+/// Why.
+pub fn check_content_type(text: &[u8]) -> Result<(), &'static str> {
+    if is_header_text(text) { Ok(()) } else { Err("a content type is visible ASCII") }
+}
+
 /// A record's header that no message may have, by its field, and why.
 pub(super) type BadDelivery = (&'static str, &'static str);
 
-/// Refuses a number that says when a record is delivered.
-pub(super) fn check_number(which: Reserved, value: u64, now: TimestampMs) -> Result<(), BadDelivery> {
-    match which {
-        Reserved::DeliverAt => check_deliver_at(TimestampMs(value), now).map_err(|why| ("deliver_at", why)),
-        Reserved::TtlMs => check_ttl_ms(value).map_err(|why| ("ttl_ms", why)),
+/// Refuses a reserved header by what it says of the delivery.
+pub(super) fn check_header(which: Reserved, value: &[u8], now: TimestampMs) -> Result<(), BadDelivery> {
+    match (which, which.number(value)) {
+        (Reserved::DeliverAt, Some(at)) => {
+            check_deliver_at(TimestampMs(at), now).map_err(|why| ("deliver_at", why))
+        }
+        (Reserved::TtlMs, Some(ttl_ms)) => check_ttl_ms(ttl_ms).map_err(|why| ("ttl_ms", why)),
+        (Reserved::ContentType, _) => check_content_type(value).map_err(|why| ("content_type", why)),
         _ => Ok(()),
     }
 }
 
 /// Refuses a record by what its headers say of its delivery.
 pub(super) fn check(headers: &Headers, now: TimestampMs) -> Result<(), BadDelivery> {
-    headers.delivery().try_for_each(|(which, value)| check_number(which, value, now))
+    headers.all_reserved().try_for_each(|(which, value)| check_header(which, value, now))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_content_type_is_what_a_header_can_tell() {
+        for yes in ["", "text/plain", "text/plain;\tcharset=\"utf-8\"", "whatever they call it"] {
+            assert!(check_content_type(yes.as_bytes()).is_ok(), "{yes:?}");
+        }
+        for no in ["a\nb", "text/plain\r\nX: y", "a\0", "a\x7f", "t\u{eb}xt/plain", "\u{85}"] {
+            assert!(check_content_type(no.as_bytes()).is_err(), "{no:?}");
+        }
+    }
 
     #[test]
     fn limits_are_inclusive() {

@@ -23,7 +23,7 @@ mod request;
 
 pub use channel::{ChannelPublish, OpenChannel, PublishChannel};
 pub use config::PublishConfig;
-pub use delivery::{check_deliver_at, check_ttl_ms};
+pub use delivery::{check_content_type, check_deliver_at, check_ttl_ms};
 pub use outputs::OutputReceipt;
 pub use published::{Confirmed, Published, PublishedPart, RecordResult, Timing};
 pub(super) use publisher::NOT_ARCHIVED;

@@ -304,7 +304,7 @@ fn one_partition(
 fn check_records(batch: &Batch, now: TimestampMs) -> Result<(), ServiceError> {
     let mut bad_field = None;
     let admitted = batch.validate_records_if(|which, value| {
-        delivery::check_number(which, value, now).map_err(|(field, why)| {
+        delivery::check_header(which, value, now).map_err(|(field, why)| {
             bad_field = Some(field);
             why
         })

@@ -22,7 +22,7 @@ use super::described::{Subscription, SubscriptionPath};
 use super::known::is_stale;
 use crate::service::ServiceError;
 use crate::service::namespaces::Namespaces;
-use crate::service::page::{Page, cursor_after, name_of};
+use crate::service::page::{Page, merged, name_of};
 use crate::service::read::Budget;
 use crate::service::topics::Topics;
 use crate::storage::{CallFor, Safety, Storage};
@@ -310,8 +310,7 @@ impl Subscriptions {
             contains: list.contains.clone(),
             topic: list.topic.clone(),
             after,
-            // One more tells whether there is another page.
-            limit: list.limit.saturating_add(1),
+            limit: list.limit,
         };
         let shards = self.storage.data_shards(deadline).await?;
         let asked = shards.into_iter().map(|shard| {
@@ -319,18 +318,13 @@ impl Subscriptions {
             let call = CallFor { shard, method, safety: Safety::Repeatable, deadline };
             self.storage.ask::<_, SubscriptionList>(call, &request)
         });
-        let mut found = BTreeMap::new();
-        for answer in try_join_all(asked).await? {
-            for description in answer.subscriptions {
-                found.insert(description.name.subscription.clone(), description);
-            }
-        }
-        let has_more = found.len() > list.limit as usize;
-        let page = found.into_values().take(list.limit as usize);
-        let page = try_join_all(page.map(|description| self.look_up_parts(description, deadline))).await?;
-        let last = page.last().filter(|_| has_more);
-        let next = last.map(|last| cursor_after(last.path.subscription.as_str()));
-        Ok(Page { items: self.views(page).await, next })
+        let listed = |answer: SubscriptionList| {
+            let named = |found: SubscriptionDescription| (found.name.subscription.clone(), found);
+            (answer.subscriptions.into_iter().map(named).collect(), answer.looked_to)
+        };
+        let Page { items, next } = merged(try_join_all(asked).await?.into_iter().map(listed), list.limit);
+        let items = items.into_iter().map(|description| self.look_up_parts(description, deadline));
+        Ok(Page { items: self.views(try_join_all(items).await?).await, next })
     }
 
     /// Statistics of all parts of these subscriptions, one call per shard.

@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use weir_protocol::decimal::decimal;
 use weir_protocol::ids::{Name, Offset, PartitionId};
 
 /// `0:76531`, partition and offset; of a subscription to several topics `orders:0:76531`. No name contains a colon.
@@ -24,7 +25,7 @@ impl MessageId {
             Some((topic, partition)) => (Some(Name::new(topic).ok()?), partition),
             None => (None, rest),
         };
-        let (partition, offset) = (PartitionId(partition.parse().ok()?), Offset(offset.parse().ok()?));
+        let (partition, offset) = (PartitionId(decimal(partition)?), Offset(decimal(offset)?));
         Some(Self { topic, partition, offset })
     }
 }
@@ -47,9 +48,23 @@ mod tests {
         for text in ["0:0", "7:18446744073709551615", "orders:0:76531", "a.b~-_:1023:5"] {
             assert_eq!(MessageId::parse(text).unwrap().to_string(), text);
         }
-        for bad in
-            ["", ":", "7", "0:", ":0", "x:0", "orders:0", "a:b:0:1", ":0:1", "..:0:1", "a*:0:1", "0:-1"]
-        {
+        for bad in [
+            "",
+            ":",
+            "7",
+            "0:",
+            ":0",
+            "x:0",
+            "orders:0",
+            "a:b:0:1",
+            ":0:1",
+            "..:0:1",
+            "a*:0:1",
+            "0:-1",
+            "0:+1",
+            "+0:1",
+            "orders:+0:1",
+        ] {
             assert_eq!(MessageId::parse(bad), None, "{bad}");
         }
     }

@@ -10,7 +10,7 @@ use weir_protocol::error::ErrorCode;
 use weir_protocol::ids::Seq;
 use weir_protocol::limits::{INTEGER_MAX, SUB_BATCH_BYTES_TARGET, WS_CHANNELS_MAX};
 use weir_protocol::rpc::{Level, Stages};
-use weir_protocol::ws::{Channel, CloseCode, FrameType, Pub, Reject, ServerFrame, StageMicros};
+use weir_protocol::ws::{Channel, CloseCode, ContentError, FrameType, Pub, Reject, ServerFrame, StageMicros};
 
 use super::{Now, Session, State};
 use crate::api::{Current, Problem};
@@ -353,7 +353,10 @@ fn record_of(publish: &Pub) -> Result<NewRecord, Problem> {
         None => Some(Unnamed::Bytes),
     };
     let mut headers = HeadersBuilder::default();
-    publish.add_headers(content.content_type, &mut headers).map_err(|error| malformed(&error))?;
+    publish.add_headers(content.content_type, &mut headers).map_err(|error| match error {
+        ContentError::HeaderText(field) => malformed(&error).with_field(field),
+        _ => malformed(&error),
+    })?;
     Ok(NewRecord {
         key: content.key.map(|key| Bytes::from(key.into_owned())),
         headers: headers.finish(),

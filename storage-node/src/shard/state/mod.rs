@@ -28,6 +28,7 @@ mod forks;
 #[cfg(test)]
 mod golden;
 mod held_topic;
+mod listing;
 #[cfg(test)]
 mod model;
 #[cfg(test)]

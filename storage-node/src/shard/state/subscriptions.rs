@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use weir_protocol::error::ErrorCode;
 use weir_protocol::ids::{Incarnation, Name, TimestampMs};
+use weir_protocol::limits::LIST_NAMES_MAX;
 use weir_protocol::rpc::{
     ListSubscriptionsRequest, Refusal, SubscriptionConfig, SubscriptionCreated, SubscriptionDescription,
     SubscriptionList, SubscriptionName,
@@ -13,6 +14,7 @@ use weir_protocol::rpc::{
 
 use super::super::command::{CreateSubscription, DeleteSubscription, UpdateSubscription};
 use super::cow_map::CowMap;
+use super::listing::page;
 
 /// Subscriptions by name. Every one is in `lives`; `by_name` follows from it, so checkpoints do not hold it.
 #[derive(Debug, Clone, Default)]
@@ -176,15 +178,19 @@ impl Subscriptions {
     pub fn list(&self, request: &ListSubscriptionsRequest) -> SubscriptionList {
         let prefix = format!("{}\0{}\0", request.tenant, request.namespace);
         let from: NameKey = format!("{prefix}{}", request.after.as_deref().unwrap_or_default()).into();
-        let found = self
+        let names = self
             .by_name
             .range((Bound::Excluded(from), Bound::Unbounded))
             .map_while(|(key, life)| Some((key.strip_prefix(&prefix)?, life)))
-            .filter(|(name, _)| request.contains.as_ref().is_none_or(|text| name.contains(text.as_str())))
-            .map(|(_, life)| self.lives.get(life).expect("names and lives change together"))
-            .filter(|found| request.topic.as_ref().is_none_or(|topic| found.config.consumes(topic)));
-        let subscriptions = found.take(request.limit as usize).map(|found| (**found).clone()).collect();
-        SubscriptionList { subscriptions }
+            .map(|(name, life)| (name, self.lives.get(life).expect("names and lives change together")));
+        let (found, looked_to) = page(names, request.limit, LIST_NAMES_MAX, |name, found| {
+            request.contains.as_ref().is_none_or(|text| name.contains(text.as_str()))
+                && request.topic.as_ref().is_none_or(|topic| found.config.consumes(topic))
+        });
+        SubscriptionList {
+            subscriptions: found.into_iter().map(|found| (**found).clone()).collect(),
+            looked_to,
+        }
     }
 }
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use weir_protocol::error::ErrorCode;
 use weir_protocol::ids::{Incarnation, Name, ShardId, TimestampMs, TopicPath};
-use weir_protocol::limits::PARTITIONS_MAX;
+use weir_protocol::limits::{LIST_NAMES_MAX, PARTITIONS_MAX};
 use weir_protocol::rpc::{
     ListNamespacesRequest, ListTopicsRequest, Namespace, NamespaceList, NamespacePut, Refusal, TopicConfig,
     TopicCreated, TopicDescription, TopicList, TopicName,
@@ -15,6 +15,7 @@ use weir_protocol::rpc::{
 use super::super::command::{CreateTopic, DeleteNamespace, DeleteTopic, PutNamespace, UpdateTopic};
 use super::cow_map::CowMap;
 use super::held_topic::{HeldTopic, NameKey, key};
+use super::listing::page;
 
 /// Topics by name, and namespaces by name.
 ///
@@ -196,14 +197,14 @@ impl Topics {
         let prefix = format!("{}\0{}\0", request.tenant, request.namespace);
         let from: NameKey = format!("{prefix}{}", request.after.as_deref().unwrap_or_default()).into();
         // No topic has the empty name, so without `after` nothing is left out.
-        let mut found = self
+        let names = self
             .by_name
             .range((Bound::Excluded(from), Bound::Unbounded))
-            .map_while(|(key, life)| Some((key.strip_prefix(&prefix)?, life)))
-            .filter(|(topic, _)| request.contains.as_ref().is_none_or(|text| topic.contains(text.as_str())));
-        let found_first = found.by_ref().take(request.limit as usize);
-        let topics: Vec<_> = found_first.map(|(_, life)| self.living(*life)).collect();
-        TopicList { topics, more: found.next().is_some() }
+            .map_while(|(key, life)| Some((key.strip_prefix(&prefix)?, *life)));
+        let (lives, looked_to) = page(names, request.limit, LIST_NAMES_MAX, |name, _| {
+            request.contains.as_ref().is_none_or(|text| name.contains(text.as_str()))
+        });
+        TopicList { topics: lives.into_iter().map(|life| self.living(life)).collect(), looked_to }
     }
 
     /// Topics of a namespace whose names begin so.
@@ -274,14 +275,22 @@ impl Topics {
     /// Namespaces in name order.
     #[must_use]
     pub fn list_namespaces(&self, request: &ListNamespacesRequest) -> NamespaceList {
-        let here = self.namespaces.iter().filter(|((tenant, name), _)| {
-            *tenant == request.tenant
-                && request.name.as_ref().is_none_or(|wanted| wanted == name)
-                && request.after.as_ref().is_none_or(|after| name > after)
+        let tenant = &request.tenant;
+        if let Some(name) = &request.name {
+            let found = self.namespaces.get(&(tenant.clone(), name.clone()));
+            return NamespaceList { namespaces: found.cloned().into_iter().collect(), looked_to: None };
+        }
+        // No namespace has the empty name, so without `after` nothing is left out.
+        let from = (tenant.clone(), request.after.clone().unwrap_or_default());
+        let names = self
+            .namespaces
+            .range((Bound::Excluded(from), Bound::Unbounded))
+            .take_while(|((owner, _), _)| owner == tenant)
+            .map(|((_, name), namespace)| (name.as_str(), namespace));
+        let (found, looked_to) = page(names, request.limit, LIST_NAMES_MAX, |name, _| {
+            request.contains.as_ref().is_none_or(|text| name.contains(text.as_str()))
         });
-        let mut here = here.map(|(_, namespace)| namespace);
-        let namespaces: Vec<_> = here.by_ref().take(request.limit as usize).cloned().collect();
-        NamespaceList { namespaces, more: here.next().is_some() }
+        NamespaceList { namespaces: found.into_iter().cloned().collect(), looked_to }
     }
 }
 
