@@ -39,7 +39,7 @@ pub(crate) fn note(text: impl std::fmt::Display) {
 
 /// Prints a remark that somebody should act on.
 pub(crate) fn warning(text: impl std::fmt::Display) {
-    eprintln!("warning: {text}");
+    note(format_args!("warning: {text}"));
 }
 
 /// Prints rows below their headings, columns aligned; the last column is not padded.

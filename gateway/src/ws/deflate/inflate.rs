@@ -126,7 +126,8 @@ impl Inflating {
                 to.put_slice(&self.came[self.at..self.at + len]);
                 self.at += len;
                 self.passed -= len;
-            } else if let Some(middle) = self.message.as_mut().filter(|it| self.deflated > 0 || it.goes_on()) {
+            } else if let Some(middle) = self.message.as_mut().filter(|it| self.deflated > 0 || it.goes_on())
+            {
                 let room = &mut self.made[HEAD_BYTES + self.filled..];
                 let deflated = &self.came[self.at..self.at + self.deflated];
                 let (taken, made) = middle.inflate(&mut self.inflate, deflated, room)?;
