@@ -151,7 +151,7 @@ impl Leases {
 
     /// What was decided of these records did not get into the log, or nobody knows: as far as `part` says nothing
     /// else they are free again, and what settled them before may try again. Of those that have had all their deliveries
-    /// it has [`TRY_AGAIN_MS`], or the time of a lease, before they are given up. Unknown offsets are passed over.
+    /// it has half a minute, or the time of a lease if that is less, before they are given up. Unknown offsets are passed over.
     pub fn failed(&mut self, part: &Part, offsets: impl IntoIterator<Item = Offset>, now: TimestampMs) {
         offsets.into_iter().for_each(|offset| self.decided(part, offset, Some(now)));
     }
