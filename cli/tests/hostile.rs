@@ -49,16 +49,17 @@ fn end(product: &Product) -> u64 {
     http.request("GET /v1/topics/t", &[], b"").unwrap().json()["partitions"][0]["end"].as_u64().unwrap()
 }
 
-/// The status of an answer and the code of its problem, which is empty if it has no body. What else it may not be.
+/// The status of an answer and the code of its problem: nothing is refused without one.
 fn told(answer: &str) -> (u16, String) {
     let (head, body) = answer.split_once("\r\n\r\n").unwrap_or_else(|| panic!("no answer: {answer:?}"));
     let head = head.to_ascii_lowercase();
-    let status = head.split(' ').nth(1).unwrap().parse().unwrap();
-    if body.is_empty() {
-        assert!(head.contains("\r\ncontent-length: 0"), "a body is missing: {answer}");
-        return (status, String::new());
+    let status: u16 = head.split(' ').nth(1).unwrap().parse().unwrap();
+    for said in
+        ["content-type: application/problem+json", "x-content-type-options: nosniff", "x-request-id: "]
+    {
+        assert!(head.contains(&format!("\r\n{said}")), "{said}: {answer}");
     }
-    assert!(head.contains("\r\ncontent-type: application/problem+json"), "{answer}");
+    assert!(head.contains(&format!("\r\ncontent-length: {}", body.len())), "{answer}");
     let problem: serde_json::Value =
         serde_json::from_str(body).unwrap_or_else(|why| panic!("{why}: {answer}"));
     assert_eq!((problem["status"].as_u64(), &problem["outcome"]), (Some(status.into()), &"none".into()));
@@ -77,19 +78,19 @@ fn requests_that_are_none_are_refused_and_have_no_effect() {
     let close = "Connection: close\r\n\r\n";
     let host = "Host: localhost\r\n";
     for (request, status, code) in [
-        // The HTTP library answers by itself what it cannot take for a request: a status and nothing else.
-        ("\x16\x03\x01\x02\x00\x01\x00\x01\u{fc}\r\n\r\n".to_owned(), 400, ""),
-        ("GARBAGE\r\n\r\n".to_owned(), 400, ""),
-        ("GET / HTTP/9.9\r\n\r\n".to_owned(), 400, ""),
-        (format!("{HEAD}{more}{close}"), 431, ""),
-        (format!("{HEAD}{longer}{close}"), 431, ""),
-        (format!("GET /{path} HTTP/1.1\r\n{host}{close}"), 431, ""),
-        (format!("{HEAD}Content-Length: 3\r\nContent-Length: 4\r\n{close}abcd"), 400, ""),
-        (format!("{HEAD}Content-Length: -1\r\n{close}"), 400, ""),
-        (format!("{HEAD}Content-Length: abc\r\n{close}"), 400, ""),
-        (format!("{HEAD}Transfer-Encoding: gzip\r\n{close}abc"), 400, ""),
-        (format!("{HEAD}Bad Header: x\r\n{close}"), 400, ""),
-        // All else is ours.
+        // What the HTTP library cannot take for a request.
+        ("\x16\x03\x01\x02\x00\x01\x00\x01\u{fc}\r\n\r\n".to_owned(), 400, "malformed"),
+        ("GARBAGE\r\n\r\n".to_owned(), 400, "malformed"),
+        ("GET / HTTP/9.9\r\n\r\n".to_owned(), 400, "malformed"),
+        (format!("{HEAD}{more}{close}"), 431, "headers_too_large"),
+        (format!("{HEAD}{longer}{close}"), 431, "headers_too_large"),
+        (format!("GET /{path} HTTP/1.1\r\n{host}{close}"), 431, "headers_too_large"),
+        (format!("{HEAD}Content-Length: 3\r\nContent-Length: 4\r\n{close}abcd"), 400, "malformed"),
+        (format!("{HEAD}Content-Length: -1\r\n{close}"), 400, "malformed"),
+        (format!("{HEAD}Content-Length: abc\r\n{close}"), 400, "malformed"),
+        (format!("{HEAD}Transfer-Encoding: gzip\r\n{close}abc"), 400, "malformed"),
+        (format!("{HEAD}Bad Header: x\r\n{close}"), 400, "malformed"),
+        // What it can.
         (format!("{HEAD}{many}{close}"), 431, "headers_too_large"),
         (format!("{HEAD}{long}{close}"), 431, "headers_too_large"),
         (format!("{HEAD}Transfer-Encoding: chunked\r\n{close}XYZ\r\nabc\r\n0\r\n\r\n"), 400, "malformed"),
@@ -117,6 +118,41 @@ fn requests_that_are_none_are_refused_and_have_no_effect() {
         assert_eq!(told(&answer), (status, code.to_owned()), "{shown:?}: {answer:.300}");
     }
     assert_eq!(end(&product), 0, "no refused request had an effect");
+}
+
+#[test]
+fn what_is_no_request_behind_requests_is_refused_behind_their_answers() {
+    let (_dir, product) = product();
+    let publish = format!("{HEAD}Content-Length: 22\r\n\r\nHTTP/1.1 400 whatever\n");
+    let read = "GET /v1/topics/t/messages/0/0 HTTP/1.1\r\nHost: localhost\r\n\r\n";
+    // Each of them when the one before it was answered, and all at once.
+    let mut stream = TcpStream::connect(&product.address).unwrap();
+    stream.set_read_timeout(Some(DEADLINE)).unwrap();
+    let mut one_by_one = String::new();
+    for (request, last) in
+        [(publish.as_str(), "}"), (read, "HTTP/1.1 400 whatever\n"), ("GARBAGE\r\n\r\n", "}")]
+    {
+        stream.write_all(request.as_bytes()).unwrap();
+        let mut answer = Vec::new();
+        while !answer.ends_with(last.as_bytes()) {
+            let mut byte = [0];
+            stream.read_exact(&mut byte).unwrap();
+            answer.extend_from_slice(&byte);
+        }
+        one_by_one.push_str(&String::from_utf8(answer).unwrap());
+    }
+    assert_eq!(stream.read(&mut [0]).unwrap(), 0, "closed behind it");
+    let at_once = exchange(&product, format!("{publish}{read}GARBAGE\r\n\r\n").as_bytes(), false);
+    for answers in [one_by_one, at_once] {
+        let (before, refused) = answers.split_at(answers.rfind("HTTP/1.1 400 Bad Request").unwrap());
+        assert_eq!(told(refused), (400, "malformed".to_owned()), "{answers}");
+        // What a message holds is told as it is, whatever it looks like.
+        assert!(
+            before.starts_with("HTTP/1.1 201") && before.ends_with("HTTP/1.1 400 whatever\n"),
+            "{answers}"
+        );
+    }
+    assert_eq!(end(&product), 2);
 }
 
 #[test]

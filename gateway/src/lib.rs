@@ -2,7 +2,8 @@
 //!
 //! ```text
 //!   gateway    starts, drains
-//!   listener   sockets and connections, up to the first request
+//!   listener   sockets, and who is let in
+//!   connection from its first byte of HTTP to its last
 //!   tls        which certificate is shown
 //!   edge       a request: host, origin, route, authorize, handler
 //!   ws         WebSocket: sessions, channels, credit
@@ -17,6 +18,7 @@
 pub mod api;
 pub mod auth;
 mod config;
+mod connection;
 mod edge;
 mod gateway;
 mod listener;

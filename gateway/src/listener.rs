@@ -1,45 +1,26 @@
-//! Listening sockets, and connections from their first byte to the first request.
+//! Listening sockets: who is let in, and shaking hands with them.
 
 use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use axum::body::Body;
-use bytes::Bytes;
-use futures_util::FutureExt as _;
-use http::{HeaderName, HeaderValue, Request};
-use hyper::body::Incoming;
-use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
-use hyper_util::server::conn::auto;
 use hyper_util::server::graceful::{GracefulShutdown, Watcher};
-use hyper_util::service::TowerToHyperService;
 use prometheus::{IntCounter, IntCounterVec};
-use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Semaphore, watch};
-use tokio_io_timeout::TimeoutStream;
-use tower::ServiceBuilder;
-use tower_http::set_header::SetResponseHeaderLayer;
-
 use weir_protocol::error::ErrorCode;
 use weir_transport::Reserved;
 
 use crate::api::Problem;
-use crate::edge::{Edge, handle};
+use crate::connection::{serve, take_leave};
+use crate::edge::Edge;
 use crate::tls::Tls;
 
-/// Bytes of one request's header section.
-const HEADER_BYTES_MAX: usize = 64 << 10;
-/// Requests in flight on one HTTP/2 connection.
-const STREAMS_MAX: u32 = 256;
 /// TLS handshakes at once: each costs a signature, and the requests of those who are in need the processor too.
 const HANDSHAKES_MAX: usize = 64;
 /// Clients that are told at once that there is no place for them; further ones are closed without a word.
 const TURNED_AWAY_MAX: usize = 64;
-/// Being told so takes no longer than this.
-const TURN_AWAY_TIME_MAX: Duration = Duration::from_secs(1);
 /// When it may be worth trying again.
 const TURNED_AWAY_RETRY_MS: u64 = 1_000;
 /// Ports tried when any port will do and the one that was free on IPv4 is taken on IPv6.
@@ -58,8 +39,8 @@ pub(crate) struct Door {
 
 /// What happens to those for whom there is no place.
 struct Full {
-    /// The answer, whatever is asked for.
-    answer: Bytes,
+    /// What is answered, whatever is asked for.
+    problem: Arc<Problem>,
     turns: Arc<Semaphore>,
     count: IntCounter,
 }
@@ -69,39 +50,19 @@ impl Full {
         let problem = Problem::new(ErrorCode::Unavailable, format!("{connections_max} connections are open"))
             .with_limit(connections_max as u64)
             .with_retry_after_ms(TURNED_AWAY_RETRY_MS);
-        let (status, body) = (problem.status, problem.to_json());
-        let mut answer = format!(
-            "HTTP/1.1 {status} Service Unavailable\r\ncontent-type: application/problem+json\r\n\
-             content-length: {}\r\nretry-after: {}\r\nconnection: close\r\n\
-             x-content-type-options: nosniff\r\ncross-origin-resource-policy: same-origin\r\n\r\n",
-            body.len(),
-            TURNED_AWAY_RETRY_MS.div_ceil(1_000),
-        )
-        .into_bytes();
-        answer.extend_from_slice(&body);
-        Self { answer: answer.into(), turns: Arc::new(Semaphore::new(TURNED_AWAY_MAX)), count }
+        Self { problem: Arc::new(problem), turns: Arc::new(Semaphore::new(TURNED_AWAY_MAX)), count }
     }
 
     /// Tells a client, beside everything else. One that wants TLS could not read it and is closed.
-    fn turn_away(&self, mut stream: TcpStream, wants_tls: bool) {
+    fn turn_away(&self, stream: TcpStream, wants_tls: bool) {
         self.count.inc();
         if wants_tls {
             return;
         }
         let Ok(turn) = Arc::clone(&self.turns).try_acquire_owned() else { return };
-        let answer = self.answer.clone();
+        let problem = Arc::clone(&self.problem);
         tokio::spawn(async move {
-            let tell = async {
-                stream.write_all(&answer).await?;
-                stream.shutdown().await?;
-                // What was sent is taken: closing over it would reset the connection and the answer with it.
-                let mut sent = [0; 4 << 10];
-                while stream.read(&mut sent).await? > 0 {}
-                io::Result::Ok(())
-            };
-            if !matches!(tokio::time::timeout(TURN_AWAY_TIME_MAX, tell).await, Ok(Ok(()))) {
-                tracing::debug!("a client without a place did not take its answer");
-            }
+            take_leave(stream, &problem).await;
             drop(turn);
         });
     }
@@ -213,63 +174,6 @@ async fn greet(door: &Door, stream: TcpStream, peer: SocketAddr, watcher: Watche
             door.refused.with_label_values(&["timeout"]).inc();
             tracing::debug!(%peer, "a TLS handshake took too long");
         }
-    }
-}
-
-async fn serve(
-    edge: &Arc<Edge>,
-    stream: impl AsyncRead + AsyncWrite + Send + 'static,
-    peer: SocketAddr,
-    watcher: Watcher,
-) {
-    let limits = edge.config.limits;
-    let mut builder = auto::Builder::new(TokioExecutor::new());
-    builder
-        .http1()
-        .timer(TokioTimer::new())
-        .header_read_timeout(limits.head_time_max)
-        .max_buf_size(HEADER_BYTES_MAX);
-    builder
-        .http2()
-        .timer(TokioTimer::new())
-        .max_header_list_size(u32::try_from(HEADER_BYTES_MAX).unwrap_or(u32::MAX))
-        .max_concurrent_streams(STREAMS_MAX)
-        .keep_alive_interval(Duration::from_secs(20));
-    let mut stream = TimeoutStream::new(stream);
-    stream.set_write_timeout(Some(limits.write_time_max));
-    let has_asked = Arc::new(AtomicBool::new(false));
-    let (edge, asking) = (Arc::clone(edge), Arc::clone(&has_asked));
-    let service = ServiceBuilder::new()
-        .layer(SetResponseHeaderLayer::overriding(
-            HeaderName::from_static("x-content-type-options"),
-            HeaderValue::from_static("nosniff"),
-        ))
-        .layer(SetResponseHeaderLayer::overriding(
-            HeaderName::from_static("cross-origin-resource-policy"),
-            HeaderValue::from_static("same-origin"),
-        ))
-        .service_fn(move |request: Request<Incoming>| {
-            asking.store(true, Ordering::Relaxed);
-            handle(Arc::clone(&edge), peer.ip(), request.map(Body::new))
-                .map(Ok::<_, std::convert::Infallible>)
-        });
-    let service = TowerToHyperService::new(service);
-    let stream = TokioIo::new(Box::pin(stream));
-    let connection = builder.serve_connection_with_upgrades(stream, service).into_owned();
-    let mut connection = std::pin::pin!(watcher.watch(connection));
-    // Until the protocol is recognised, the HTTP library knows no time limit.
-    let ended = tokio::select! {
-        ended = &mut connection => ended,
-        () = tokio::time::sleep(limits.head_time_max) => {
-            if !has_asked.load(Ordering::Relaxed) {
-                tracing::debug!(%peer, "a connection asked for nothing in time");
-                return;
-            }
-            connection.await
-        }
-    };
-    if let Err(error) = ended {
-        tracing::debug!(%peer, %error, "a connection ended");
     }
 }
 

@@ -63,16 +63,61 @@ async fn a_body_that_does_not_come_is_answered_and_not_waited_for() {
     }
 }
 
+const HEALTHY: &str = "GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n";
+
+/// Everything that is answered until the connection is closed.
+async fn answer_to(mut stream: TcpStream, said: &str) -> String {
+    stream.write_all(said.as_bytes()).await.unwrap();
+    let mut answer = String::new();
+    timeout(SOON, stream.read_to_string(&mut answer)).await.expect("it waits on").unwrap();
+    answer
+}
+
+/// A connection on which a request was answered.
+async fn answered(gateway: &RunningGateway) -> TcpStream {
+    let mut stream = connect(gateway).await;
+    stream.write_all(HEALTHY.as_bytes()).await.unwrap();
+    let mut answer = Vec::new();
+    while !answer.ends_with(b"\r\n\r\n") {
+        answer.push(stream.read_u8().await.unwrap());
+    }
+    stream
+}
+
 #[tokio::test]
 async fn a_head_that_does_not_come_is_not_waited_for() {
     let limits = ClientLimits { head_time_max: SHORT, ..ClientLimits::default() };
-    let (gateway, _) = gateway(limits, None).await;
-    for said in ["", "PRI * HTT", "GET /healthz HTTP/1.1\r\nHost: localhost\r\n"] {
+    let (gateway, registry) = gateway(limits, None).await;
+    // Nothing was asked, or it is not known in which version of HTTP.
+    for said in ["", "P", "PRI * HTT", "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"] {
         let mut stream = connect(&gateway).await;
         stream.write_all(said.as_bytes()).await.unwrap();
         let mut answer = Vec::new();
         timeout(SOON, stream.read_to_end(&mut answer)).await.expect("it waits on").unwrap();
+        assert!(!answer.starts_with(b"HTTP/1"), "{said:?}: {answer:?}");
     }
+    assert_eq!(answer_to(answered(&gateway).await, "").await, "", "who rests is told nothing");
+    for (is_first, said) in
+        [(true, "PO"), (true, "GET /healthz HTTP/1.1\r\nHost: localhost\r\n"), (false, "G")]
+    {
+        let stream = if is_first { connect(&gateway).await } else { answered(&gateway).await };
+        let answer = answer_to(stream, said).await;
+        assert!(answer.starts_with("HTTP/1.1 408 Request Timeout\r\n"), "{said:?}: {answer}");
+        for part in ["application/problem+json", "\"request_timeout\"", "\"outcome\":\"none\"", "200 ms"] {
+            assert!(answer.contains(part), "{said:?}: {answer}");
+        }
+    }
+    counted(&registry, "weir_gateway_requests_total{class=\"4xx\",operation=\"none\"} 3").await;
+}
+
+#[tokio::test]
+async fn a_head_that_breaks_off_is_answered() {
+    let (gateway, _) = gateway(ClientLimits::default(), None).await;
+    let mut stream = connect(&gateway).await;
+    stream.write_all(b"POST /v1/topics/t/messages HTTP/1.1\r\nHo").await.unwrap();
+    stream.shutdown().await.unwrap();
+    let answer = answer_to(stream, "").await;
+    assert!(answer.starts_with("HTTP/1.1 400 ") && answer.contains("ends within its head"), "{answer}");
 }
 
 #[tokio::test]

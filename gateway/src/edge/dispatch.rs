@@ -44,6 +44,8 @@ use crate::ws::{self, WebSockets};
 
 /// Whoever asks whether the gateway is ready gets an answer within this.
 const READY_TIME_MAX: std::time::Duration = std::time::Duration::from_secs(1);
+/// The operation of what belongs to none, among counted requests.
+const UNROUTED: &str = "none";
 
 /// What every request needs.
 pub(crate) struct Edge {
@@ -73,6 +75,14 @@ pub(crate) struct Edge {
     pub(crate) openapi: Bytes,
     /// No new work: `/readyz` says so.
     pub(crate) is_draining: AtomicBool,
+}
+
+impl Edge {
+    /// Counts the answer to what belongs to no operation.
+    pub(crate) fn count_unrouted(&self, status: u16) {
+        let status = StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+        self.requests.with_label_values(&[UNROUTED, class(status)]).inc();
+    }
 }
 
 /// A request that may be handled.
@@ -177,9 +187,9 @@ pub(crate) async fn handle(edge: Arc<Edge>, peer: IpAddr, request: Request<Body>
     let (operation, result) = match origin {
         Ok(()) => {
             let served = AssertUnwindSafe(serve(&edge, peer, head, body, received)).catch_unwind().await;
-            served.unwrap_or_else(|_| ("none", Err(panicked())))
+            served.unwrap_or_else(|_| (UNROUTED, Err(panicked())))
         }
-        Err(problem) => ("none", Err(problem)),
+        Err(problem) => (UNROUTED, Err(problem)),
     };
     let mut response = result.unwrap_or_else(|problem| problem_response(problem, &request_id));
     let status = response.status();
@@ -217,7 +227,7 @@ async fn serve(
     }
     let route = match Route::find(&head.method, &head.uri) {
         Ok(route) => route,
-        Err(problem) => return ("none", Err(problem)),
+        Err(problem) => return (UNROUTED, Err(problem)),
     };
     let id = route.operation.id;
     let principal = match known(edge, peer, &head.headers, &route) {

@@ -1,0 +1,285 @@
+//! What the HTTP library does on a connection, as its service and its bytes tell.
+//!
+//! The library answers by itself, with a bare status, what it cannot take for a request, and closes without a word over a head that
+//! does not come. [`Watched`] keeps the first back, and hands the stream on when the library is done with it, so that
+//! somebody can answer as everything else is answered.
+
+use std::io::{self, IoSlice};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::task::{Context, Poll, ready};
+
+use hyper::body::{Body, Frame, SizeHint};
+use parking_lot::Mutex;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+
+/// What every connection of HTTP/2 begins with and no method of Weir does.
+const HTTP2: [u8; 2] = *b"PR";
+
+/// The exchanges of one connection. The library serves it in one task, so nothing here is contended.
+pub(super) struct Exchanges<S> {
+    /// Requests that the service was given.
+    begun: AtomicU32,
+    /// Those of whose answers the library has taken everything.
+    ended: AtomicU32,
+    left: Mutex<Option<Left<S>>>,
+}
+
+/// A stream after the library, on which no answer is under way.
+pub(super) struct Left<S> {
+    pub(super) stream: S,
+    /// The status that the library answered and nobody was told.
+    pub(super) refused: Option<u16>,
+    /// True if a part of a request's head in HTTP/1 has come.
+    pub(super) has_part: bool,
+}
+
+impl<S> Exchanges<S> {
+    pub(super) fn new() -> Arc<Self> {
+        Arc::new(Self { begun: AtomicU32::new(0), ended: AtomicU32::new(0), left: Mutex::new(None) })
+    }
+
+    /// Notes a request, once its head has come.
+    pub(super) fn begin(&self) {
+        self.begun.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// True if there was any request.
+    pub(super) fn has_begun(&self) -> bool {
+        self.begun.load(Ordering::Relaxed) > 0
+    }
+
+    /// The stream, if the library is done with it, an answer can be read from it, and it was not upgraded.
+    pub(super) fn left(&self) -> Option<Left<S>> {
+        self.left.lock().take()
+    }
+}
+
+/// The body of an answer, whose end is the end of its exchange.
+pub(super) struct Answer<B, S> {
+    body: B,
+    exchanges: Arc<Exchanges<S>>,
+}
+
+impl<B, S> Answer<B, S> {
+    pub(super) fn new(body: B, exchanges: Arc<Exchanges<S>>) -> Self {
+        Self { body, exchanges }
+    }
+}
+
+impl<B: Body + Unpin, S> Body for Answer<B, S> {
+    type Data = B::Data;
+    type Error = B::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Self::Data>, Self::Error>>> {
+        Pin::new(&mut self.body).poll_frame(cx)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
+
+impl<B, S> Drop for Answer<B, S> {
+    fn drop(&mut self) {
+        self.exchanges.ended.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+/// A connection's stream, as the library has it.
+pub(super) struct Watched<S> {
+    /// Here until this is dropped.
+    stream: Option<S>,
+    exchanges: Arc<Exchanges<S>>,
+    /// Exchanges of whose answers everything is written: those that had ended when last everything was.
+    settled: u32,
+    /// The first bytes that came, as many as have.
+    first: ([u8; 2], usize),
+    /// True if bytes came since the last exchange settled.
+    has_heard: bool,
+    refused: Option<u16>,
+}
+
+impl<S> Watched<S> {
+    pub(super) fn new(stream: S, exchanges: Arc<Exchanges<S>>) -> Self {
+        let first = ([0; 2], 0);
+        Self { stream: Some(stream), exchanges, settled: 0, first, has_heard: false, refused: None }
+    }
+
+    fn stream(&mut self) -> io::Result<Pin<&mut S>>
+    where
+        S: Unpin,
+    {
+        self.stream.as_mut().map(Pin::new).ok_or_else(|| io::ErrorKind::NotConnected.into())
+    }
+
+    /// True if whatever the library writes now belongs to no request that the service was given: of those before, the last
+    /// byte is written.
+    fn is_settled(&self) -> bool {
+        self.exchanges.begun.load(Ordering::Relaxed) == self.settled
+    }
+
+    fn hear(&mut self, bytes: &[u8]) {
+        self.has_heard |= !bytes.is_empty();
+        let (first, known) = &mut self.first;
+        for (place, byte) in first[*known..].iter_mut().zip(bytes) {
+            *place = *byte;
+            *known += 1;
+        }
+    }
+
+    /// True if the library refuses what came, with the answer that begins with `bytes`: nobody shall be told.
+    fn keeps_back(&mut self, bytes: &[u8]) -> bool {
+        if self.refused.is_none() && self.is_settled() {
+            self.refused = refusal(bytes);
+        }
+        self.refused.is_some()
+    }
+}
+
+/// The status of an answer that refuses, from its first bytes. Frames of HTTP/2 and WebSocket begin otherwise.
+fn refusal(bytes: &[u8]) -> Option<u16> {
+    let status = bytes.strip_prefix(b"HTTP/1.")?.get(2..5)?;
+    status.starts_with(b"4").then_some(())?;
+    str::from_utf8(status).ok()?.parse().ok()
+}
+
+impl<S: AsyncRead + Unpin> AsyncRead for Watched<S> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let before = buf.filled().len();
+        ready!(self.stream()?.poll_read(cx, buf))?;
+        self.hear(&buf.filled()[before..]);
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl<S: AsyncWrite + Unpin> AsyncWrite for Watched<S> {
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
+        if self.keeps_back(buf) {
+            return Poll::Ready(Ok(buf.len()));
+        }
+        self.stream()?.poll_write(cx, buf)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bufs: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        if self.keeps_back(bufs.first().map_or(&[], |buf| buf)) {
+            return Poll::Ready(Ok(bufs.iter().map(|buf| buf.len()).sum()));
+        }
+        self.stream()?.poll_write_vectored(cx, bufs)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.stream.as_ref().is_some_and(AsyncWrite::is_write_vectored)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        ready!(self.stream()?.poll_flush(cx))?;
+        let ended = self.exchanges.ended.load(Ordering::Relaxed);
+        if ended != self.settled {
+            (self.settled, self.has_heard) = (ended, false);
+        }
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        if self.refused.is_some() {
+            return Poll::Ready(Ok(()));
+        }
+        self.stream()?.poll_shutdown(cx)
+    }
+}
+
+impl<S> Drop for Watched<S> {
+    fn drop(&mut self) {
+        let is_http1 = self.first.1 == HTTP2.len() && self.first.0 != HTTP2;
+        if let Some(stream) = self.stream.take().filter(|_| is_http1 && self.is_settled()) {
+            let left = Left { stream, refused: self.refused, has_part: self.has_heard };
+            *self.exchanges.left.lock() = Some(left);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use http_body_util::Empty;
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, DuplexStream};
+
+    use super::*;
+
+    const BARE: &[u8] = b"HTTP/1.1 431 Request Header Fields Too Large\r\ncontent-length: 0\r\n\r\n";
+
+    type Exchange = Answer<Empty<&'static [u8]>, DuplexStream>;
+
+    async fn after(said: &[u8]) -> (Watched<DuplexStream>, DuplexStream, Arc<Exchanges<DuplexStream>>) {
+        let (mut client, server) = tokio::io::duplex(1 << 10);
+        let exchanges = Exchanges::new();
+        let mut watched = Watched::new(server, Arc::clone(&exchanges));
+        client.write_all(said).await.unwrap();
+        watched.read_exact(&mut vec![0; said.len()]).await.unwrap();
+        (watched, client, exchanges)
+    }
+
+    #[tokio::test]
+    async fn a_refusal_of_the_library_is_kept_back_with_the_stream() {
+        let (mut watched, mut client, exchanges) = after(b"GARBAGE").await;
+        watched.write_all(BARE).await.unwrap();
+        watched.flush().await.unwrap();
+        watched.shutdown().await.unwrap();
+        drop(watched);
+        let mut left = exchanges.left().unwrap();
+        assert_eq!((left.refused, left.has_part), (Some(431), true));
+        left.stream.write_all(b"instead").await.unwrap();
+        drop(left);
+        let mut told = Vec::new();
+        client.read_to_end(&mut told).await.unwrap();
+        assert_eq!(told, b"instead");
+    }
+
+    #[tokio::test]
+    async fn what_an_answer_holds_passes_whatever_it_looks_like() {
+        let (mut watched, mut client, exchanges) = after(b"GET").await;
+        exchanges.begin();
+        let answer: Exchange = Answer::new(Empty::new(), Arc::clone(&exchanges));
+        watched.write_all(b"head").await.unwrap();
+        watched.flush().await.unwrap();
+        watched.write_all(BARE).await.unwrap();
+        // The library drops a body when it has taken the last of it, which it writes some time after.
+        drop(answer);
+        watched.write_all(BARE).await.unwrap();
+        watched.flush().await.unwrap();
+        drop(watched);
+        assert!(exchanges.left().is_some_and(|left| left.refused.is_none() && !left.has_part));
+        let mut told = Vec::new();
+        client.read_to_end(&mut told).await.unwrap();
+        assert_eq!(told, [b"head", BARE, BARE].concat());
+    }
+
+    #[tokio::test]
+    async fn a_stream_on_which_an_answer_is_under_way_or_that_is_no_http1_is_not_left() {
+        let (watched, _client, exchanges) = after(b"GET").await;
+        exchanges.begin();
+        drop(watched);
+        assert!(exchanges.left().is_none(), "half an answer cannot be followed by another");
+        for said in [&b""[..], b"P", b"PRI * HTTP/2.0"] {
+            let (watched, _client, exchanges) = after(said).await;
+            drop(watched);
+            assert!(exchanges.left().is_none(), "{said:?}");
+        }
+    }
+}
