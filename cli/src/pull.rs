@@ -97,19 +97,14 @@ impl Run<'_> {
     /// Pulls until it is refused for a reason that does not pass. Whatever is interrupted is asked again.
     async fn follow(&mut self) -> anyhow::Result<()> {
         let mut backoff = Backoff::new(STUCK_TIME_MAX);
-        let mut is_interrupted = false;
         loop {
             match self.step().await {
-                Ok(()) => {
-                    backoff.progressed();
-                    is_interrupted = false;
-                }
+                Ok(()) => backoff.progressed(),
                 Err(WireError::Final(why)) => bail!(why),
                 Err(WireError::Lost(why)) => {
-                    if !is_interrupted {
+                    if backoff.is_fresh() {
                         output::note(format_args!("{why}; trying again"));
                     }
-                    is_interrupted = true;
                     if !backoff.wait().await {
                         bail!(why);
                     }
@@ -185,6 +180,10 @@ impl Run<'_> {
         let settled: Settled =
             serde_json::from_slice(&reply.body).map_err(|error| broken("has no results", &error))?;
         let count = self.printed.len();
+        if settled.results.len() != count {
+            let found = format_args!("{} instead of {count}", settled.results.len());
+            return Err(broken("has another number of results", &found));
+        }
         let mut refused = Vec::new();
         let (mut left, mut why) = (Vec::new(), None);
         for (lease, settled) in std::mem::take(&mut self.printed).into_iter().zip(settled.results) {

@@ -136,6 +136,15 @@ fn a_refusal_that_does_not_pass_ends_it() {
     }
 }
 
+#[test]
+fn an_answer_that_leaves_out_what_was_acknowledged_ends_it() {
+    let (url, asked) = gateway(vec![pulled("a"), Some((200, json!({"results": []})))]);
+    let output = follow(&url).output().unwrap();
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert!(output.status.code() == Some(1) && said.contains("0 instead of 1"), "{said}");
+    assert_eq!(asked.join().unwrap().len(), 2);
+}
+
 struct Worker {
     child: Child,
     lines: std::io::Lines<BufReader<std::process::ChildStdout>>,

@@ -25,6 +25,11 @@ impl Backoff {
         (self.next, self.failing_since) = (FIRST, None);
     }
 
+    /// True if nothing has failed since something was achieved: of an interruption, people want to read once.
+    pub(crate) fn is_fresh(&self) -> bool {
+        self.failing_since.is_none()
+    }
+
     /// Waits; false, at once, if it is time to give up.
     pub(crate) async fn wait(&mut self) -> bool {
         match self.take(Instant::now(), rand::random()) {
@@ -57,7 +62,9 @@ mod tests {
         let pauses: Vec<_> =
             (0..8).filter_map(|_| backoff.take(now, 1.0)).map(|pause| pause.as_millis()).collect();
         assert_eq!(pauses, [200, 400, 800, 1_600, 3_200, 6_400, 10_000, 10_000]);
+        assert!(!backoff.is_fresh());
         backoff.progressed();
+        assert!(backoff.is_fresh());
         assert_eq!(backoff.take(now, 0.0), Some(Duration::from_millis(100)));
     }
 

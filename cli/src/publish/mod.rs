@@ -67,8 +67,10 @@ pub(crate) async fn run(connect: &Connect, args: &PubArgs) -> anyhow::Result<()>
                 if session.confirmed() > before {
                     backoff.progressed();
                 }
-                // Without a terminal there is no bar to print above.
-                progress.suspend(|| output::note(format_args!("{why}; trying again")));
+                if backoff.is_fresh() {
+                    // Without a terminal there is no bar to print above.
+                    progress.suspend(|| output::note(format_args!("{why}; trying again")));
+                }
                 let goes_on = tokio::select! {
                     biased;
                     _ = ctrl_c() => break Ended::Interrupted,

@@ -12,6 +12,8 @@ mod limits;
 mod node;
 mod prices;
 
+use std::ffi::OsStr;
+use std::fs::OpenOptions;
 use std::io::IsTerminal as _;
 use std::path::Path;
 use std::pin::pin;
@@ -38,6 +40,9 @@ const DRAIN_TIME: Duration = Duration::from_secs(5);
 /// Longest secret of a cluster.
 const SECRET_BYTES_MAX: usize = 1 << 10;
 
+/// What is logged unless `WEIR_LOG` says otherwise.
+const LOGGED: &str = "warn,weir=info,openraft=error";
+
 /// What the operating system asks for. Caught from the start: nobody who asks for the certificate to be read anew
 /// means to end the process.
 struct Signals {
@@ -49,8 +54,7 @@ struct Signals {
 impl Signals {
     /// Starts logging and catches signals. Must be called within a runtime.
     fn catch() -> anyhow::Result<Self> {
-        let filter = EnvFilter::try_from_env("WEIR_LOG")
-            .unwrap_or_else(|_| EnvFilter::new("warn,weir=info,openraft=error"));
+        let filter = log_filter(std::env::var_os("WEIR_LOG").as_deref())?;
         // Colours are for people: a file or a collector of logs would get their codes within every field.
         let is_colourful = std::io::stderr().is_terminal();
         let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
@@ -77,6 +81,16 @@ impl Signals {
             }
         }
     }
+}
+
+/// What is logged. Whoever misspells it would look in vain for what they asked for.
+fn log_filter(wanted: Option<&OsStr>) -> anyhow::Result<EnvFilter> {
+    let Some(wanted) = wanted.filter(|wanted| !wanted.is_empty()) else { return Ok(EnvFilter::new(LOGGED)) };
+    let text = wanted.to_str().context("it is not UTF-8");
+    let filter = text.and_then(|text| EnvFilter::try_new(text).map_err(Into::into));
+    filter.with_context(|| {
+        format!("WEIR_LOG={wanted:?} says nothing to log by; levels are error, warn, info, debug and trace, as in \"{LOGGED}\"")
+    })
 }
 
 /// Starts a node; `None` if somebody wanted it to stop meanwhile, which ended it.
@@ -153,10 +167,34 @@ fn secret(path: Option<&Path>) -> anyhow::Result<Option<Secret>> {
     Ok(Some(Secret(secret.to_owned())))
 }
 
-/// Tells scripts that everything answers.
+/// Sees to it, before anything is begun, that [`ready`] will be able to write. What is there stays: it may be of somebody who runs.
+fn check_ready_file(file: Option<&Path>) -> anyhow::Result<()> {
+    let Some(path) = file.filter(|path| !is_special(path)) else { return Ok(()) };
+    let is_new = !path.exists();
+    OpenOptions::new().append(true).create(true).open(path).with_context(|| cannot_write(path))?;
+    if is_new { std::fs::remove_file(path).with_context(|| cannot_write(path)) } else { Ok(()) }
+}
+
+/// Tells scripts that everything answers. Whoever sees the file sees all of it.
 fn ready(file: Option<&Path>, text: &str) -> anyhow::Result<()> {
     let Some(path) = file else { return Ok(()) };
-    std::fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))
+    let written = if is_special(path) {
+        std::fs::write(path, text)
+    } else {
+        let mut beside = path.as_os_str().to_owned();
+        beside.push(".new");
+        std::fs::write(&beside, text).and_then(|()| std::fs::rename(&beside, path))
+    };
+    written.with_context(|| cannot_write(path))
+}
+
+/// A pipe or a terminal is written as it is.
+fn is_special(path: &Path) -> bool {
+    std::fs::metadata(path).is_ok_and(|found| !found.is_file() && !found.is_dir())
+}
+
+fn cannot_write(path: &Path) -> String {
+    format!("--ready-file: cannot write {}", path.display())
 }
 
 fn stopping() {
@@ -166,6 +204,38 @@ fn stopping() {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_filter_of_the_log_that_says_nothing_is_refused_by_name() {
+        for wanted in [None, Some(""), Some("debug"), Some("warn,weir_gateway=trace")] {
+            assert!(log_filter(wanted.map(OsStr::new)).is_ok(), "{wanted:?}");
+        }
+        for wanted in ["weir=loud", "warn,=", "weir=debug=trace"] {
+            let error = log_filter(Some(OsStr::new(wanted))).unwrap_err();
+            assert!(error.to_string().starts_with(&format!("WEIR_LOG={wanted:?}")), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_ready_file_is_there_whole_when_everything_is_and_a_place_for_none_is_refused_before() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("ready");
+        check_ready_file(Some(&path)).unwrap();
+        assert!(!path.exists(), "not yet");
+        for text in ["http://127.0.0.1:1", "http://127.0.0.1:2"] {
+            ready(Some(&path), text).unwrap();
+            check_ready_file(Some(&path)).unwrap();
+            assert_eq!(std::fs::read_to_string(&path).unwrap(), text);
+        }
+        assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 1, "nothing beside it");
+        for nowhere in [dir.path().join("missing/ready"), dir.path().to_owned()] {
+            let error = check_ready_file(Some(&nowhere)).unwrap_err();
+            assert!(error.to_string().starts_with("--ready-file: cannot write "), "{error}");
+        }
+        let device = Path::new("/dev/null");
+        check_ready_file(Some(device)).and_then(|()| ready(Some(device), "x")).unwrap();
+        assert!(is_special(device), "what is no file is left as it is");
+    }
 
     #[test]
     fn a_secret_is_the_files_text_and_an_empty_or_missing_file_is_refused() {

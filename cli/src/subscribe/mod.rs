@@ -95,7 +95,9 @@ async fn reconnecting(
             Ok(()) => return Ok(()),
             Err(WireError::Final(why)) => bail!(why),
             Err(WireError::Lost(why)) => {
-                output::note(format_args!("{why}; trying again"));
+                if backoff.is_fresh() {
+                    output::note(format_args!("{why}; trying again"));
+                }
                 let goes_on = tokio::select! {
                     biased;
                     _ = &mut stop => return Ok(()),
