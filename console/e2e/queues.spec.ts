@@ -140,6 +140,37 @@ test('an edit of a subscription does not overwrite a faster one', async ({
   expect([config.max_attempts, config.lease_ms]).toEqual([3, 5000]);
 });
 
+test('a read that was answered before a change does not undo it', async ({ page, open, product }) => {
+  await product.create('orders');
+  await product.subscribe('billing', { topics: ['orders'] });
+  await open('ns/default/subscriptions/billing/config');
+  const review = page.getByRole('complementary', { name: 'Changes' });
+  await expect(review).toContainText('None. This is version 1.');
+  let release = () => {};
+  const changed = new Promise<void>((resolve) => {
+    release = resolve;
+  });
+  await new Promise<void>((read) => {
+    void page.route('**/subscriptions/billing', async (route) => {
+      if (route.request().method() !== 'GET') return route.continue();
+      const response = await route.fetch();
+      read();
+      await changed;
+      await route.fulfill({ response });
+    });
+  });
+  const dropped = page.waitForEvent('requestfailed', (request) => request.url().endsWith('/billing'));
+  await page.getByLabel('Attempts', { exact: true }).fill('3');
+  await review.getByRole('button', { name: 'Apply' }).click();
+  await expect(review).toContainText('Applied. This is version 2.');
+  await dropped;
+  release();
+  // With the tag of the newest version, not of that which was read.
+  await page.getByLabel('Attempts', { exact: true }).fill('4');
+  await review.getByRole('button', { name: 'Apply' }).click();
+  await expect(review).toContainText('Applied. This is version 3.');
+});
+
 test('counts move while they are looked at, and sort', async ({ page, open, product }) => {
   for (const topic of ['orders', 'mail']) await product.create(topic);
   await product.subscribe('alpha', { topics: ['orders'] });
