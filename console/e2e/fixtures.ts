@@ -28,7 +28,8 @@ export const test = base.extend<Own, Shared>({
       await product.clear();
       await use(undefined);
     },
-    { auto: true },
+    // What a test before has left is not this test's time.
+    { auto: true, timeout: 60_000 },
   ],
   // biome-ignore lint/correctness/noEmptyPattern: Playwright reads the names of what a fixture needs from here
   tolerate: async ({}, use) => use([]),
