@@ -56,8 +56,12 @@ export const test = base.extend<Own, Shared>({
 
 export { expect };
 
+/** Added to the time of a test for each two scans: one second where nothing else runs, eight were seen at a load of 20. */
+const SCANS_MS = 10_000;
+
 /** No serious or critical finding, in both themes. */
 export async function expectAccessible(page: Page): Promise<void> {
+  test.setTimeout(test.info().timeout + SCANS_MS);
   for (const colorScheme of ['light', 'dark'] as const) {
     await page.emulateMedia({ colorScheme, reducedMotion: 'reduce' });
     const { violations } = await new AxeBuilder({ page })
