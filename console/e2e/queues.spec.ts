@@ -159,8 +159,8 @@ test('a read that was answered before a change does not undo it', async ({ page,
       await route.fulfill({ response });
     });
   });
-  const dropped = page.waitForEvent('requestfailed', (request) => request.url().endsWith('/billing'));
   await page.getByLabel('Attempts', { exact: true }).fill('3');
+  const dropped = page.waitForEvent('requestfailed', (request) => request.url().endsWith('/billing'));
   await review.getByRole('button', { name: 'Apply' }).click();
   await expect(review).toContainText('Applied. This is version 2.');
   await dropped;
