@@ -2,6 +2,7 @@
 // HTTP.
 //   RATE=50 READERS=100 DURATION=60s scripts/loadtest fan-out        per second (20), readers of each kind (20), in all (20s)
 import exec from 'k6/execution';
+import { users } from './lib/users.js';
 import { ALWAYS, FOLLOWED, createTopic, follow, poll, publish, readAll, seconds, setting } from './lib/weir.js';
 
 const SECONDS = seconds(__ENV.DURATION || '20s');
@@ -16,8 +17,7 @@ export const options = {
       rate: RATE,
       timeUnit: '1s',
       duration: `${SECONDS}s`,
-      preAllocatedVUs: 20,
-      maxVUs: 100,
+      ...users(RATE),
     },
     follow: once('followers', READERS),
     poll: once('pollers', READERS),

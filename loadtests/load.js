@@ -2,6 +2,7 @@
 // WebSocket at the same rate; two WebSockets follow.
 //   RATE=200 DURATION=60s scripts/loadtest load        per second and kind (100), in all (30s)
 import exec from 'k6/execution';
+import { users } from './lib/users.js';
 import { ALWAYS, FOLLOWED, createTopic, follow, publish, publishOverWebSocket, readAll, seconds, setting } from './lib/weir.js';
 
 const SECONDS = seconds(__ENV.DURATION || '30s');
@@ -20,8 +21,7 @@ export const options = {
         { target: RATE, duration: at(0.7) },
         { target: 1, duration: at(0.1) },
       ],
-      preAllocatedVUs: 30,
-      maxVUs: 200,
+      ...users(RATE),
     },
     socket: once('socket', 1),
     follow: once('followers', 2),

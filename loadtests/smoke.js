@@ -7,6 +7,7 @@ import http from 'k6/http';
 import { Counter, Trend } from 'k6/metrics';
 import exec from 'k6/execution';
 import { WebSocket } from 'k6/websockets';
+import { users } from './lib/users.js';
 
 const BASE = __ENV.WEIR_URL;
 const STAGES = ['gw', 'net', 'queue', 'write', 'fsync', 'quorum', 'total'];
@@ -22,16 +23,16 @@ const PARTS = [...DURATION.matchAll(/([\d.]+)(ms|h|m|s)/g)];
 if (PARTS.map(([part]) => part).join('') !== DURATION) throw new Error(`DURATION is like 90s or 1m30s, not ${DURATION}`);
 const SECONDS = Math.ceil(PARTS.reduce((sum, [, count, unit]) => sum + Number(count) * UNITS[unit], 0));
 const CREDIT = 200;
+const RATE = Number(__ENV.RATE || 100);
 
 export const options = {
   scenarios: {
     publish: {
       executor: 'constant-arrival-rate',
-      rate: Number(__ENV.RATE || 100),
+      rate: RATE,
       timeUnit: '1s',
       duration: DURATION,
-      preAllocatedVUs: 20,
-      maxVUs: 100,
+      ...users(RATE),
     },
     follow: { executor: 'per-vu-iterations', exec: 'follow', vus: 2, iterations: 1, maxDuration: `${SECONDS + 30}s` },
   },
@@ -65,7 +66,8 @@ export default function publish({ topic }) {
   if (!check(read, { 'read back': (answer) => answer.status === 200 && answer.body === payload })) wrong.add(1);
 }
 
-// Follows from the beginning; done when it has everything that was there once publishing was over.
+// Follows from the beginning; done when it has everything that was there once publishing was over. On a busy machine the
+// last come later than that: then it may have more.
 export function follow({ topic }) {
   const socket = new WebSocket(`${BASE.replace('http', 'ws')}/v1/ws`, 'weir.v1.json');
   const send = (frame) => socket.send(JSON.stringify(frame));
@@ -95,7 +97,7 @@ export function follow({ topic }) {
     isDone();
   }, (SECONDS + 2) * 1000);
   setTimeout(() => {
-    check(next, { 'everything was delivered': (count) => count === end });
+    check(next, { 'everything was delivered': (count) => count >= end });
     socket.close();
   }, (SECONDS + 10) * 1000);
 }

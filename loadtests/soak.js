@@ -2,6 +2,7 @@
 // gathered meanwhile.
 //   RATE=200 DURATION=2h scripts/loadtest soak        per second and kind (100), in all (60s, at most 24h)
 import exec from 'k6/execution';
+import { users } from './lib/users.js';
 import { ALWAYS, FOLLOWED, createTopic, follow, publish, publishOverWebSocket, readAll, seconds, setting } from './lib/weir.js';
 
 const SECONDS = seconds(__ENV.DURATION || '60s');
@@ -14,8 +15,7 @@ const half = (number) => ({
   timeUnit: '1s',
   duration: `${HALF}s`,
   startTime: `${number * HALF}s`,
-  preAllocatedVUs: 20,
-  maxVUs: 200,
+  ...users(RATE),
   tags: { half: ['first', 'second'][number] },
 });
 const once = (name, vus) => ({ executor: 'per-vu-iterations', exec: name, vus, iterations: 1, maxDuration: `${SECONDS + 30}s` });

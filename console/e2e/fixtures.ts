@@ -28,7 +28,8 @@ export const test = base.extend<Own, Shared>({
       await product.clear();
       await use(undefined);
     },
-    { auto: true },
+    // What a test before has left is not this test's time.
+    { auto: true, timeout: 60_000 },
   ],
   // biome-ignore lint/correctness/noEmptyPattern: Playwright reads the names of what a fixture needs from here
   tolerate: async ({}, use) => use([]),
@@ -55,8 +56,12 @@ export const test = base.extend<Own, Shared>({
 
 export { expect };
 
+/** Added to the time of a test for each two scans: 1 s where nothing else runs, 19 s were seen of a long page at a load of 19. */
+const SCANS_MS = 20_000;
+
 /** No serious or critical finding, in both themes. */
 export async function expectAccessible(page: Page): Promise<void> {
+  test.setTimeout(test.info().timeout + SCANS_MS);
   for (const colorScheme of ['light', 'dark'] as const) {
     await page.emulateMedia({ colorScheme, reducedMotion: 'reduce' });
     const { violations } = await new AxeBuilder({ page })

@@ -35,7 +35,6 @@ test('topics, with every dialog', async ({ page, open, product }) => {
 });
 
 test('a topic, with every tab and dialog', async ({ page, open, product }) => {
-  test.setTimeout(180_000);
   await product.create('orders.paid', { partitions: 3, retention: { age_ms: 604_800_000 } });
   for (let i = 0; i < 60; i += 1) {
     await product.publish(

@@ -140,7 +140,11 @@ export class Product {
           items: { name: string }[];
         };
         if (items.length === 0) break;
-        for (const { name } of items) await this.call('DELETE', `/${kind}/${name}`);
+        // Many at once share a write; one after the other, thousands take longer than a test has.
+        for (let from = 0; from < items.length; from += 50) {
+          const some = items.slice(from, from + 50);
+          await Promise.all(some.map(({ name }) => this.call('DELETE', `/${kind}/${name}`)));
+        }
       }
     }
   }

@@ -140,6 +140,37 @@ test('an edit of a subscription does not overwrite a faster one', async ({
   expect([config.max_attempts, config.lease_ms]).toEqual([3, 5000]);
 });
 
+test('a read that was answered before a change does not undo it', async ({ page, open, product }) => {
+  await product.create('orders');
+  await product.subscribe('billing', { topics: ['orders'] });
+  await open('ns/default/subscriptions/billing/config');
+  const review = page.getByRole('complementary', { name: 'Changes' });
+  await expect(review).toContainText('None. This is version 1.');
+  let release = () => {};
+  const changed = new Promise<void>((resolve) => {
+    release = resolve;
+  });
+  await new Promise<void>((read) => {
+    void page.route('**/subscriptions/billing', async (route) => {
+      if (route.request().method() !== 'GET') return route.continue();
+      const response = await route.fetch();
+      read();
+      await changed;
+      await route.fulfill({ response });
+    });
+  });
+  await page.getByLabel('Attempts', { exact: true }).fill('3');
+  const dropped = page.waitForEvent('requestfailed', (request) => request.url().endsWith('/billing'));
+  await review.getByRole('button', { name: 'Apply' }).click();
+  await expect(review).toContainText('Applied. This is version 2.');
+  await dropped;
+  release();
+  // With the tag of the newest version, not of that which was read.
+  await page.getByLabel('Attempts', { exact: true }).fill('4');
+  await review.getByRole('button', { name: 'Apply' }).click();
+  await expect(review).toContainText('Applied. This is version 3.');
+});
+
 test('counts move while they are looked at, and sort', async ({ page, open, product }) => {
   for (const topic of ['orders', 'mail']) await product.create(topic);
   await product.subscribe('alpha', { topics: ['orders'] });
@@ -166,6 +197,9 @@ test('counts move while they are looked at, and sort', async ({ page, open, prod
   await expect(cell('alpha', 'Leased')).toHaveText('1');
   await expect(cell('alpha', 'Ready')).toHaveText('2');
   await expect(cell('alpha', 'State')).toHaveText('active');
+  // Rows keep the place that their numbers gave them when the order was asked for.
+  await expect(cell('alpha', 'Depth')).toHaveText('4');
+  await expect(cell('gamma', 'Depth')).toHaveText('5');
 
   await page.getByRole('columnheader', { name: 'Depth' }).getByRole('button').click();
   await expect(names(page)).toHaveText(['gamma', 'alpha', 'beta']);
@@ -207,6 +241,8 @@ test('a topic leads to its subscriptions, and they lead back', async ({ page, op
   await dialog.getByRole('textbox', { name: 'Name' }).fill('search');
   await dialog.getByRole('button', { name: 'Create subscription' }).click();
   await expect(page).toHaveURL(/\/subscriptions\/search$/);
+  // The address comes first; until the page does, that of the topic is shown, which has a link of that name as well.
+  await expect(page.getByRole('heading', { name: 'search' })).toBeVisible();
   await page.getByRole('link', { name: 'Subscriptions' }).last().click();
   await expect(names(page)).toHaveText(['billing', 'mailer', 'search']);
   await open('ns/default/subscriptions?topic=orders');
@@ -268,6 +304,7 @@ test('a purge is counted, needs the name, and can be taken back', async ({ page,
   await page.keyboard.press('Escape');
   await page.getByRole('button', { name: 'Purge' }).click();
   await dialog.getByRole('button', { name: 'Copy as curl' }).click();
+  await expect(dialog.getByRole('button', { name: 'Copied' })).toBeVisible();
   expect(JSON.parse(await pasted(page))).toMatchObject({ dry_run: true, purged: 10, dead: 1 });
 });
 
@@ -443,7 +480,8 @@ test('dead letters are redriven, and a message is explained, with the keyboard a
 
 test('messages are leased and settled by hand', async ({ page, open, product }) => {
   await product.create('orders');
-  await product.subscribe('billing', { topics: ['orders'], backoff_ms: [0] });
+  // Longer than any of this takes: none of them runs out on a busy machine.
+  await product.subscribe('billing', { topics: ['orders'], backoff_ms: [0], lease_ms: 600_000 });
   await open('ns/default/subscriptions/billing/try');
   await page.getByRole('button', { name: 'Lease' }).press('Enter');
   await expect(page.getByText('There was none to be had.')).toBeVisible();
@@ -517,8 +555,8 @@ test('a filter that cannot be read is refused with its place, and one that can h
 test('the quick start works as it is written', async ({ page, open, product }, info) => {
   await open('ns/default/subscriptions');
   await expect(page.getByText('Create its topic first')).toBeVisible();
+  await expect(page.locator('.snippet pre')).toHaveCount(5);
   const commands = await page.locator('.snippet pre').allTextContents();
-  expect(commands).toHaveLength(5);
   const [topic, subscription, publish, pull, settle] = commands as [string, string, string, string, string];
   await shell(topic);
   await shell(subscription);

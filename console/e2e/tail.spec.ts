@@ -157,8 +157,9 @@ test('crashes cost no message of any partition, not even of those that had none'
   await page.getByRole('button', { name: 'Live' }).press('Enter');
   await expect(live(page)).toHaveText('Live');
   await product.kill();
-  // By now it waits seconds between its attempts: these messages are there before it is.
-  await expect(received(page)).toContainText('3 attempts failed');
+  // By now it waits seconds between its attempts: these messages are there before it is. A third attempt that failed is
+  // followed by the next within a second: who looks once a second may see that one.
+  await expect(received(page)).toContainText(/([3-9]|\d\d) attempts failed/);
   await product.restart();
   await batch(product, 'spread', 0, 500, true);
   await expect(received(page)).toContainText('500 received');

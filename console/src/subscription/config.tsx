@@ -1,5 +1,6 @@
 import { useQueryClient } from '@tanstack/react-query';
 import { useParams } from '@tanstack/react-router';
+import { answered } from '../api/answered';
 import { subscriptionUrl } from '../api/client';
 import {
   changeSubscription,
@@ -27,7 +28,7 @@ export function ConfigTab() {
       readDraft={readDraft}
       save={async (etag, patch) => {
         const now = await changeSubscription(ns, name, etag, patch);
-        client.setQueryData(subscriptionKey(ns, name), now);
+        await answered(client, subscriptionKey(ns, name), now);
         return versionOf(now);
       }}
       read={async () => versionOf(await describeSubscription(ns, name))}

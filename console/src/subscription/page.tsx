@@ -1,5 +1,6 @@
 import { useMutation, useQueryClient } from '@tanstack/react-query';
 import { Link, Outlet, useNavigate, useParams, useSearch } from '@tanstack/react-router';
+import { answered } from '../api/answered';
 import { type Subscription, subscriptionUrl } from '../api/client';
 import { setPaused, subscriptionKey, useSubscription } from '../api/subscriptions';
 import { curl } from '../curl/curl';
@@ -86,7 +87,7 @@ function Actions({ subscription }: { subscription: Subscription }) {
     void navigate({ to: '.', search: (before) => ({ ...before, ...dialog }) });
   const pause = useMutation({
     mutationFn: () => setPaused(ns, name, !config.paused),
-    onSuccess: (now) => client.setQueryData(subscriptionKey(ns, name), now),
+    onSuccess: (now) => answered(client, subscriptionKey(ns, name), now),
   });
   return (
     <>

@@ -1,5 +1,6 @@
 import { useQueryClient } from '@tanstack/react-query';
 import { useParams } from '@tanstack/react-router';
+import { answered } from '../api/answered';
 import { type TopicConfig, topicUrl } from '../api/client';
 import { changeTopic, type Described, describeTopic, topicKey, useTopic } from '../api/topics';
 import { ConfigEditor, type Version } from '../edit/editor';
@@ -21,7 +22,7 @@ export function ConfigTab() {
       readDraft={readDraft}
       save={async (etag, patch) => {
         const now = await changeTopic(ns, name, etag, patch);
-        client.setQueryData(topicKey(ns, name), now);
+        await answered(client, topicKey(ns, name), now);
         return versionOf(now);
       }}
       read={async () => versionOf(await describeTopic(ns, name))}
