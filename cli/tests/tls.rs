@@ -37,8 +37,12 @@ fn https_and_wss_are_served_to_who_trusts_the_certificate() {
     assert!(String::from_utf8_lossy(&listed.stdout).contains("secret"));
     let strangers = weir(&url, None, &["topic", "list"]);
     assert!(!strangers.status.success(), "nobody trusts it who was not told to");
-    // Plain HTTP is not answered, and does no harm.
-    assert!(Connection::open(&product.address).unwrap().request("GET /healthz", &[], b"").is_err());
+    // Who forgets the s of https is told so.
+    let plain = Connection::open(&product.address).unwrap().request("GET /healthz", &[], b"").unwrap();
+    assert_eq!((plain.status, plain.json()["code"].as_str()), (400, Some("malformed")));
+    let plain = weir(&format!("http://{}", product.address), None, &["topic", "list"]);
+    let said = String::from_utf8_lossy(&plain.stderr);
+    assert!(!plain.status.success() && said.contains("use https://"), "{said}");
     assert!(weir(&url, Some(&cert), &["topic", "list"]).status.success());
 }
 

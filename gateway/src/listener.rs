@@ -40,7 +40,7 @@ pub(crate) struct Door {
 /// What happens to those for whom there is no place.
 struct Full {
     /// What is answered, whatever is asked for.
-    problem: Arc<Problem>,
+    problem: Problem,
     turns: Arc<Semaphore>,
     count: IntCounter,
 }
@@ -50,19 +50,19 @@ impl Full {
         let problem = Problem::new(ErrorCode::Unavailable, format!("{connections_max} connections are open"))
             .with_limit(connections_max as u64)
             .with_retry_after_ms(TURNED_AWAY_RETRY_MS);
-        Self { problem: Arc::new(problem), turns: Arc::new(Semaphore::new(TURNED_AWAY_MAX)), count }
+        Self { problem, turns: Arc::new(Semaphore::new(TURNED_AWAY_MAX)), count }
     }
 
     /// Tells a client, beside everything else. One that wants TLS could not read it and is closed.
-    fn turn_away(&self, stream: TcpStream, wants_tls: bool) {
+    fn turn_away(&self, stream: TcpStream, peer: SocketAddr, wants_tls: bool) {
         self.count.inc();
         if wants_tls {
             return;
         }
         let Ok(turn) = Arc::clone(&self.turns).try_acquire_owned() else { return };
-        let problem = Arc::clone(&self.problem);
+        let problem = self.problem.clone();
         tokio::spawn(async move {
-            take_leave(stream, &problem).await;
+            take_leave(stream, peer, problem).await;
             drop(turn);
         });
     }
@@ -134,7 +134,7 @@ pub(crate) async fn accept(listener: TcpListener, door: Arc<Door>, connections: 
             }
         };
         let Ok(place) = Arc::clone(&door.places).try_acquire_owned() else {
-            door.full.turn_away(stream, door.tls.is_some());
+            door.full.turn_away(stream, peer, door.tls.is_some());
             continue;
         };
         let (door, watcher) = (Arc::clone(&door), connections.watcher());
@@ -156,8 +156,11 @@ async fn greet(door: &Door, stream: TcpStream, peer: SocketAddr, watcher: Watche
     };
     let mut stop = door.stop.clone();
     let shake = async {
+        if is_plain(&stream).await? {
+            return Ok(Err(stream));
+        }
         let _turn = door.handshakes.acquire().await.map_err(io::Error::other)?;
-        tls.acceptor().accept(stream).await
+        tls.acceptor().accept(stream).await.map(Ok)
     };
     let time = door.edge.config.limits.handshake_time_max;
     let shaken = tokio::select! {
@@ -165,7 +168,13 @@ async fn greet(door: &Door, stream: TcpStream, peer: SocketAddr, watcher: Watche
         shaken = tokio::time::timeout(time, shake) => shaken,
     };
     match shaken {
-        Ok(Ok(stream)) => Box::pin(serve(&door.edge, stream, peer, watcher)).await,
+        Ok(Ok(Ok(stream))) => Box::pin(serve(&door.edge, stream, peer, watcher)).await,
+        Ok(Ok(Err(stream))) => {
+            door.refused.with_label_values(&["plain"]).inc();
+            tracing::debug!(%peer, "no TLS where TLS is served");
+            let detail = "HTTP without TLS, and this port serves HTTPS and WSS: use https:// or wss://";
+            take_leave(stream, peer, Problem::new(ErrorCode::Malformed, detail)).await;
+        }
         Ok(Err(error)) => {
             door.refused.with_label_values(&["failed"]).inc();
             tracing::debug!(%peer, %error, "a TLS handshake failed");
@@ -175,6 +184,13 @@ async fn greet(door: &Door, stream: TcpStream, peer: SocketAddr, watcher: Watche
             tracing::debug!(%peer, "a TLS handshake took too long");
         }
     }
+}
+
+/// True if what comes, once it does, is a request without TLS, whose method begins with a capital letter; none of TLS's
+/// records does.
+async fn is_plain(stream: &TcpStream) -> io::Result<bool> {
+    let mut first = [0];
+    Ok(stream.peek(&mut first).await? > 0 && first[0].is_ascii_uppercase())
 }
 
 #[cfg(test)]

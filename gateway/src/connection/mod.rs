@@ -58,9 +58,8 @@ pub(crate) async fn serve(
     let ended = serve_http(edge, watched, &exchanges, peer, watcher).await;
     let Some(left) = exchanges.left() else { return };
     if let Some((problem, stream)) = last_problem(&limits, &ended, left) {
-        tracing::debug!(%peer, code = %problem.code, "what came is no request");
         edge.count_unrouted(problem.status);
-        take_leave(stream, &problem).await;
+        take_leave(stream, peer, problem).await;
     }
 }
 
@@ -146,7 +145,7 @@ fn service<S: Send + 'static>(
 /// What somebody has to be told who sent no request, and how; nothing to one that sent nothing.
 fn last_problem<S>(limits: &ClientLimits, ended: &Ended, left: Left<S>) -> Option<(Problem, S)> {
     let Left { stream, refused, has_part } = left;
-    let mut problem = match (refused, ended) {
+    let problem = match (refused, ended) {
         (Some(400), _) => Problem::new(
             ErrorCode::Malformed,
             "this is no HTTP/1.1: the request line, a header, Content-Length or Transfer-Encoding cannot be read",
@@ -169,7 +168,6 @@ fn last_problem<S>(limits: &ClientLimits, ended: &Ended, left: Left<S>) -> Optio
         }
         _ => return None,
     };
-    problem.request_id = ulid::Ulid::new().to_string();
     Some((problem, stream))
 }
 
@@ -186,7 +184,7 @@ fn farewell(problem: &Problem) -> Vec<u8> {
         httpdate::fmt_http_date(std::time::SystemTime::now()),
     );
     let retry_after = problem.retry_after_ms.map(|ms| HeaderValue::from(ms.div_ceil(1_000)));
-    let request_id = HeaderValue::from_str(&problem.request_id).ok().filter(|id| !id.is_empty());
+    let request_id = HeaderValue::from_str(&problem.request_id).ok();
     let more = [
         Some(NO_SNIFFING),
         Some(NO_EMBEDDING),
@@ -201,9 +199,15 @@ fn farewell(problem: &Problem) -> Vec<u8> {
 }
 
 /// Answers with a problem and closes, within a second.
-pub(crate) async fn take_leave(mut stream: impl AsyncRead + AsyncWrite + Unpin, problem: &Problem) {
+pub(crate) async fn take_leave(
+    mut stream: impl AsyncRead + AsyncWrite + Unpin,
+    peer: SocketAddr,
+    mut problem: Problem,
+) {
+    problem.request_id = ulid::Ulid::new().to_string();
+    tracing::debug!(%peer, request_id = problem.request_id, code = %problem.code, "answered to close");
     let tell = async {
-        stream.write_all(&farewell(problem)).await?;
+        stream.write_all(&farewell(&problem)).await?;
         stream.shutdown().await?;
         // What was sent is taken: closing over it would reset the connection and the answer with it.
         let mut sent = [0; 4 << 10];
@@ -211,6 +215,6 @@ pub(crate) async fn take_leave(mut stream: impl AsyncRead + AsyncWrite + Unpin, 
         io::Result::Ok(())
     };
     if !matches!(tokio::time::timeout(LEAVE_TIME_MAX, tell).await, Ok(Ok(()))) {
-        tracing::debug!("a client did not take its last answer");
+        tracing::debug!(%peer, "a client did not take its last answer");
     }
 }
