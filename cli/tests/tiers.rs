@@ -233,6 +233,10 @@ fn whoever_is_shown_a_message_early_hears_that_it_is_firm_or_to_be_forgotten_wha
             stop.store(true, Ordering::Relaxed);
             writers.into_iter().for_each(|writer| writer.join().unwrap());
         }
+        // What was answered at `memory` before this is committed once it is.
+        let sure = [("Content-Type", "application/json"), ("Confirm", "quorum")];
+        let mut http = Connection::open(&address).unwrap();
+        assert_eq!(http.request("POST /v1/topics/t/messages", &sure, b"\"last\"").unwrap().status, 201);
         let found = read_back(&address);
         let followers = [&ahead[0].1, &ahead[1].1, &committed.1, &by_events];
         for (number, follower) in followers.into_iter().enumerate() {
