@@ -300,15 +300,16 @@ async fn a_producer_goes_on_after_a_crash_without_losing_or_repeating_anything()
     let last = opened.last_seq.expect("the producer is known");
     assert!(last >= upto, "{upto} was confirmed before the crash");
     // From what the client knows, not from what the gateway says: repeats are recognised. Where all of it had been
-    // stored, each of several confirms says so, and some may come after the first.
-    for seq in upto + 1..400 {
+    // stored, each of several confirms says so, and some may come after the first. All may have been confirmed with the first of them:
+    // there is more to come in any case.
+    for seq in upto + 1..500 {
         client.send(1, batch(&opened, Some("p"), seq, 1)).await;
     }
-    client.confirmed(399).await;
+    client.confirmed(499).await;
     client.sub(2, "ledger", "earliest", CREDIT).await;
     // Credit of the publishing channel may still be told.
     while !matches!(client.next().await.1, ServerFrame::Subscribed(_)) {}
-    assert_eq!(client.deliveries(1, 400).await, (0..400).collect::<Vec<_>>());
+    assert_eq!(client.deliveries(1, 500).await, (0..500).collect::<Vec<_>>());
     let more = timeout(Duration::from_millis(200), async {
         loop {
             match client.next().await.1 {
