@@ -2,6 +2,8 @@
 #![expect(dead_code, reason = "each test uses a part of the product's client")]
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+#[path = "../../storage-node/tier/tests/ports/mod.rs"]
+mod ports;
 mod product;
 
 use std::path::{Path, PathBuf};
@@ -11,7 +13,7 @@ use std::time::{Duration, Instant};
 use product::{Connection, Running};
 
 /// Until then what changes has to show.
-const PATIENCE: Duration = Duration::from_secs(20);
+const PATIENCE: Duration = Duration::from_secs(60);
 
 fn node(dir: &Path, listen: &str, more: &[&str]) -> Running {
     let data = dir.join("data");
@@ -28,10 +30,26 @@ fn gateway(dir: &Path, node: &str, more: &[&str]) -> (Running, String) {
     (gateway, address)
 }
 
+/// Publishes, and waits for it as long as that may be asked for.
 fn publish(http: &mut Connection, seq: u64) -> u16 {
+    http.patience(2 * PATIENCE);
     let seq_text = seq.to_string();
-    let headers = [("Producer-Id", "p"), ("Producer-Epoch", "0"), ("Producer-Seq", seq_text.as_str())];
+    let producer = [("Producer-Id", "p"), ("Producer-Epoch", "0"), ("Producer-Seq", seq_text.as_str())];
+    let headers = [&producer[..], &[("Confirm-Deadline-Ms", "60000")]].concat();
     http.request("POST /v1/topics/t/messages", &headers, seq_text.as_bytes()).unwrap().status
+}
+
+/// Whether the gateway says that it is ready.
+fn ready(address: &str) -> u16 {
+    Connection::open(address).unwrap().request("GET /readyz", &[], b"").unwrap().status
+}
+
+/// Waits until it says so: it need not have found its node when it begins to listen.
+fn until_ready(address: &str) {
+    let until = Instant::now() + PATIENCE;
+    while ready(address) != 204 {
+        assert!(Instant::now() < until, "the node is there and the gateway is not ready");
+    }
 }
 
 fn scratch() -> tempfile::TempDir {
@@ -41,7 +59,7 @@ fn scratch() -> tempfile::TempDir {
 #[test]
 fn a_node_that_is_killed_and_comes_back_is_found_again_and_nothing_is_lost_or_repeated() {
     let dir = scratch();
-    let mut running = node(dir.path(), "127.0.0.1:0", &[]);
+    let mut running = node(dir.path(), &ports::own().to_string(), &[]);
     let address = running.said[0].clone();
     let (_a, a) = gateway(dir.path(), &address, &[]);
     let (_b, b) = gateway(dir.path(), &address, &[]);
@@ -63,27 +81,23 @@ fn a_node_that_is_killed_and_comes_back_is_found_again_and_nothing_is_lost_or_re
 #[test]
 fn a_gateway_is_not_ready_while_its_node_is_away() {
     let dir = scratch();
-    let mut running = node(dir.path(), "127.0.0.1:0", &[]);
+    let mut running = node(dir.path(), &ports::own().to_string(), &[]);
     let address = running.said[0].clone();
     let (_gateway, edge) = gateway(dir.path(), &address, &[]);
-    let ready = || Connection::open(&edge).unwrap().request("GET /readyz", &[], b"").unwrap().status;
-    assert_eq!(ready(), 204);
+    until_ready(&edge);
     running.kill();
     let until = Instant::now() + PATIENCE;
-    while ready() != 503 {
+    while ready(&edge) != 503 {
         assert!(Instant::now() < until, "the gateway is ready without a node");
     }
     let _node = node(dir.path(), &address, &[]);
-    let until = Instant::now() + PATIENCE;
-    while ready() != 204 {
-        assert!(Instant::now() < until, "the node is back and the gateway is not ready");
-    }
+    until_ready(&edge);
 }
 
 #[test]
 fn a_gateway_names_the_node_that_it_cannot_reach_before_anybody_asks() {
     let dir = scratch();
-    let nobody = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
+    let nobody = ports::own().to_string();
     let (gateway, _) = gateway(dir.path(), &nobody, &[]);
     let until = Instant::now() + PATIENCE;
     let named = format!("peer=\"{nobody}\"");
@@ -123,9 +137,8 @@ fn who_does_not_know_the_secret_is_no_gateway() {
     let node = node(dir.path(), "127.0.0.1:0", &with_secret);
     let (_a, stranger) = gateway(dir.path(), &node.said[0], &[]);
     let (_b, member) = gateway(dir.path(), &node.said[0], &with_secret);
-    let ready =
-        |address: &str| Connection::open(address).unwrap().request("GET /readyz", &[], b"").unwrap().status;
-    assert_eq!((ready(&stranger), ready(&member)), (503, 204));
+    until_ready(&member);
+    assert_eq!(ready(&stranger), 503);
     let made = Connection::open(&member).unwrap().request("PUT /v1/topics/t", &[], b"{}").unwrap();
     assert_eq!(made.status, 201);
 }

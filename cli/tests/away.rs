@@ -4,11 +4,13 @@
 
 #[path = "../../storage-node/tier/tests/minio/mod.rs"]
 mod minio;
+#[path = "../../storage-node/tier/tests/ports/mod.rs"]
+mod ports;
 mod product;
 
 use std::path::Path;
 use std::process::Command;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use minio::Minio;
 use product::{Connection, Product};
@@ -69,15 +71,13 @@ fn a_crash_while_the_store_is_away_costs_no_message_that_is_on_the_disk() {
     minio.kill();
     product.kill();
     let (mut product, mut http) = start(dir.path(), &minio);
-    assert_eq!(http.request("GET /readyz", &[], b"").unwrap().status, 204, "it serves");
+    assert_eq!(http.request("GET /v1/topics/t", &[], b"").unwrap().status, 200, "it serves");
     assert!(is_awaited(&mut http));
     publish(&mut http, "meanwhile", &[]);
     assert_eq!(values(&mut http), ["in the store", "on the disk", "meanwhile"]);
 
-    // Asked to stop while it waits.
-    let began = Instant::now();
+    // Asked to stop while it waits for what does not come back before it has.
     assert!(product.stop());
-    assert!(began.elapsed() < Duration::from_secs(10), "{:?}", began.elapsed());
     let (mut product, mut http) = start(dir.path(), &minio);
     minio.begin();
     publish(&mut http, "in both", &ARCHIVED);

@@ -4,6 +4,8 @@
 
 #[path = "../../storage-node/tier/tests/minio/mod.rs"]
 mod minio;
+#[path = "../../storage-node/tier/tests/ports/mod.rs"]
+mod ports;
 mod product;
 
 use std::path::Path;

@@ -19,7 +19,7 @@ use weir_protocol::ws::{
     Channel, ClientFrame, Hello, Limit, Open, Pub, RawJson, ServerFrame, Sub, binary, json,
 };
 
-const SOON: Duration = Duration::from_secs(20);
+const SOON: Duration = Duration::from_secs(60);
 const OFFER: &str = "Sec-WebSocket-Extensions: permessage-deflate; client_max_window_bits\r\n";
 const AGREED: &str = "permessage-deflate; server_no_context_takeover; client_no_context_takeover";
 const JSON: &str = "weir.v1.json";

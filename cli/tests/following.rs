@@ -2,6 +2,8 @@
 #![expect(dead_code, reason = "each test uses a part of the product's client")]
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+#[path = "../../storage-node/tier/tests/ports/mod.rs"]
+mod ports;
 mod product;
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
@@ -181,7 +183,7 @@ fn processes(dir: &Path, node: &str, edge: &str) -> (Running, Running) {
 #[test]
 fn it_goes_on_when_its_gateway_or_the_node_was_away() {
     let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
-    let (mut node, mut edge) = processes(dir.path(), "127.0.0.1:0", "127.0.0.1:0");
+    let (mut node, mut edge) = processes(dir.path(), &ports::own().to_string(), &ports::own().to_string());
     let (node_address, url) = (node.said[0].clone(), edge.said[0].clone());
     let open = || Connection::open(url.strip_prefix("http://").unwrap()).unwrap();
     let mut http = open();

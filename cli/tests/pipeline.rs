@@ -2,6 +2,8 @@
 #![expect(dead_code, reason = "each test uses a part of the product's client")]
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+#[path = "../../storage-node/tier/tests/ports/mod.rs"]
+mod ports;
 mod product;
 
 use std::fmt::Write as _;
@@ -175,7 +177,7 @@ fn runs_with_keys_that_are_killed_go_on_and_keep_the_order_of_each_key() {
 #[test]
 fn publisher_and_follower_survive_a_crash_of_the_product() {
     let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
-    let mut product = Product::start(dir.path());
+    let mut product = Product::start_at(dir.path(), &ports::own().to_string());
     let (_, text) = log_file(dir.path(), 5_000);
     let mut follower = weir(&product, &["sub", "app", "--from", "earliest", "-n", "5000", "--credit", "100"]);
     let mut publisher =
@@ -343,7 +345,7 @@ fn output_that_cannot_be_written_is_an_error_and_a_reader_that_left_is_none() {
 #[test]
 fn a_publisher_over_several_partitions_survives_a_crash_of_the_product() {
     let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
-    let mut product = Product::start(dir.path());
+    let mut product = Product::start_at(dir.path(), &ports::own().to_string());
     succeeded(&run(&product, &["topic", "create", "wide", "--partitions", "3"]));
     let (_, text) = log_file(dir.path(), 9_000);
     let lines: Vec<_> = text.split_inclusive('\n').collect();

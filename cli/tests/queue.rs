@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use product::{Answer, Connection, Product};
 use serde_json::{Value, json};
@@ -49,13 +49,17 @@ fn one_topic_is_a_queue_of_two_workers_a_stream_and_both_again_after_a_seek() {
     assert_eq!(made.status, 201, "{}", made.text());
     assert_eq!(send(&mut http, "PUT /v1/subscriptions/billing", &work).status, 200, "twice is once");
 
-    // The first takes two and dies; the second does the others, and those two once their leases are over.
-    let lost = pull(&mut http, &json!({"max": 2, "holder": "worker-1"}));
+    // The first takes two and dies; the second does the others, and those two once their leases are over: which is not before it
+    // has the others.
+    let lost = pull(&mut http, &json!({"max": 2, "lease_ms": 60_000, "holder": "worker-1"}));
     assert_eq!(ids(&lost), ["0:0", "0:1"]);
     let held = http.request("GET /v1/subscriptions/billing/leases", &[], b"").unwrap().json();
     assert_eq!(held["items"][0]["holder"], "worker-1", "{held}");
     let mut done = pull(&mut http, &json!({"max": 9, "lease_ms": 60_000, "holder": "worker-2"}));
     assert_eq!(ids(&done), ["0:2", "0:3"]);
+    let brief: Vec<_> = leases(&lost).iter().map(|lease| json!({"lease": lease, "ms": 1_000})).collect();
+    let settled = send(&mut http, "POST /v1/subscriptions/billing:settle", &json!({"extend": brief}));
+    assert_eq!(settled.status, 200, "{}", settled.text());
     while done.len() < 4 {
         let ask = json!({"max": 9, "wait_ms": 20_000, "lease_ms": 60_000, "holder": "worker-2"});
         done.extend(pull(&mut http, &ask));
@@ -125,7 +129,9 @@ fn torture_kill_while_workers_settle_brings_nothing_back_and_loses_nothing() {
         random ^= random << 13;
         random ^= random >> 7;
         random ^= random << 17;
-        work_and_kill(dir.path(), Duration::from_millis(100 + random % 700), &seen, &numbers);
+        // All together have to prove something, however slow this machine is.
+        let proof = if round + 1 == rounds { rounds } else { 0 };
+        work_and_kill(dir.path(), (Duration::from_millis(100 + random % 700), proof), &seen, &numbers);
         let seen = seen.lock().unwrap();
         println!("round {round}: {} published, {} settled", seen.published.len(), seen.settled.len());
     }
@@ -160,7 +166,8 @@ fn torture_kill_while_workers_settle_brings_nothing_back_and_loses_nothing() {
     assert!(seen.dead.len() as u64 >= rounds, "too little was given up to prove anything");
 }
 
-fn work_and_kill(dir: &Path, after: Duration, seen: &Shared, numbers: &Arc<AtomicU64>) {
+/// Kills after a time, and not before something is settled and given up for each of the `proven` rounds.
+fn work_and_kill(dir: &Path, (after, proven): (Duration, u64), seen: &Shared, numbers: &Arc<AtomicU64>) {
     let mut product = Product::start(dir);
     let mut http = Connection::open(&product.address).unwrap();
     for (line, config) in [
@@ -186,6 +193,14 @@ fn work_and_kill(dir: &Path, after: Duration, seen: &Shared, numbers: &Arc<Atomi
         })
         .collect();
     std::thread::sleep(after);
+    let ends = Instant::now() + Duration::from_secs(60);
+    let is_proven = || {
+        let seen = seen.lock().unwrap();
+        seen.settled.len() as u64 > proven * 10 && seen.dead.len() as u64 >= proven
+    };
+    while proven > 0 && !is_proven() && Instant::now() < ends {
+        std::thread::sleep(Duration::from_millis(20));
+    }
     product.kill();
     stopping.store(true, Ordering::Release);
     for thread in threads {
@@ -312,10 +327,10 @@ fn torture_kill_keeps_the_order_of_every_key() {
     }
     let product = Product::start(dir.path());
     let mut http = Connection::open(&product.address).unwrap();
-    let deadline = std::time::Instant::now() + Duration::from_secs(60);
+    let deadline = Instant::now() + Duration::from_secs(60);
     while http.request("GET /v1/subscriptions/billing", &[], b"").unwrap().json()["totals"]["unsettled"] != 0
     {
-        assert!(std::time::Instant::now() < deadline, "messages are stuck");
+        assert!(Instant::now() < deadline, "messages are stuck");
         take_in_order(&mut http, &asked);
     }
     let asked = asked.lock().unwrap();

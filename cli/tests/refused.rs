@@ -109,9 +109,9 @@ fn a_refused_publish_does_not_create_its_topic() {
         assert!(!api.has_topic(), "{headers:?}");
     }
     // What a settle would publish.
-    assert_eq!(api.send("PUT /v1/topics/work", &[], "").status, 201);
-    assert_eq!(api.send("PUT /v1/subscriptions/s", &[], r#"{"mode":"queue","topics":["work"]}"#).status, 201);
-    assert_eq!(api.send("POST /v1/topics/work/messages", &[], "v").status, 201);
+    assert_eq!(api.send("PUT /v1/topics/jobs", &[], "").status, 201);
+    assert_eq!(api.send("PUT /v1/subscriptions/s", &[], r#"{"mode":"queue","topics":["jobs"]}"#).status, 201);
+    assert_eq!(api.send("POST /v1/topics/jobs/messages", &[], "v").status, 201);
     let pulled = api.send("POST /v1/subscriptions/s:pull", &[], r#"{"wait_ms":10000}"#).json();
     let key = &long_key;
     let settle = json!({

@@ -6,6 +6,8 @@
 mod clouds;
 #[path = "../../storage-node/tier/tests/minio/mod.rs"]
 mod minio;
+#[path = "../../storage-node/tier/tests/ports/mod.rs"]
+mod ports;
 mod product;
 
 use std::path::{Path, PathBuf};

@@ -227,7 +227,9 @@ fn torture_kill_while_workers_settle_and_publish_gives_every_input_one_output() 
         random ^= random << 13;
         random ^= random >> 7;
         random ^= random << 17;
-        work_and_kill(dir.path(), round, Duration::from_millis(150 + random % 500), &confirmed);
+        // All together have to prove something, however slow this machine is.
+        let proof = if round + 1 == rounds { rounds * 10 + 1 } else { 0 };
+        work_and_kill(dir.path(), round, (Duration::from_millis(150 + random % 500), proof), &confirmed);
     }
     let product = Product::start(dir.path());
     let mut http = Connection::open(&product.address).unwrap();
@@ -265,7 +267,8 @@ fn texts(messages: &[Value]) -> BTreeMap<String, u32> {
     counted
 }
 
-fn work_and_kill(dir: &Path, round: u64, after: Duration, confirmed: &Published) {
+/// Kills after a time, and not before so many inputs are confirmed in all.
+fn work_and_kill(dir: &Path, round: u64, (after, inputs): (Duration, u64), confirmed: &Published) {
     let mut product = Product::start(dir);
     let mut http = Connection::open(&product.address).unwrap();
     set_up(&mut http, 2);
@@ -283,6 +286,10 @@ fn work_and_kill(dir: &Path, round: u64, after: Duration, confirmed: &Published)
         })
         .collect();
     std::thread::sleep(after);
+    let ends = Instant::now() + Duration::from_secs(60);
+    while (confirmed.lock().unwrap().len() as u64) < inputs && Instant::now() < ends {
+        std::thread::sleep(Duration::from_millis(20));
+    }
     product.kill();
     for thread in threads {
         thread.join().unwrap();

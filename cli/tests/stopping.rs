@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use product::{Connection, Product};
 
 /// Whatever is asked for is done within this.
-const PATIENCE: Duration = Duration::from_secs(20);
+const PATIENCE: Duration = Duration::from_secs(60);
 
 fn scratch() -> tempfile::TempDir {
     tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap()

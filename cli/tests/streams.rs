@@ -60,7 +60,7 @@ fn values(messages: &[Value]) -> Vec<u64> {
 #[test]
 fn one_reads_in_order_and_acknowledges_up_to_a_message_and_another_takes_over_when_it_is_silent() {
     let (_dir, _product, mut http) = started();
-    create(&mut http, 1, &json!({}));
+    create(&mut http, 1, &json!({"lease_ms": 6_000}));
     publish(&mut http, 0..10);
     let first = pull(&mut http, "tail", "a", 4, 0);
     assert_eq!(values(&first), [0, 1, 2, 3]);
@@ -97,7 +97,7 @@ fn one_reads_in_order_and_acknowledges_up_to_a_message_and_another_takes_over_wh
 #[test]
 fn where_messages_stand_is_told_and_a_seek_can_be_undone() {
     let (_dir, _product, mut http) = started();
-    create(&mut http, 1, &json!({}));
+    create(&mut http, 1, &json!({"lease_ms": 60_000}));
     publish(&mut http, 0..10);
     let shown = pull(&mut http, "tail", "a", 6, 0);
     assert_eq!(ack(&mut http, "tail", &shown[1]), "ok");
@@ -457,7 +457,7 @@ async fn four_partitions_and_other_topics_come_together_each_in_its_order() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn who_vanishes_loses_its_place_to_another_by_itself() {
     let (_dir, product, mut http) = started();
-    create(&mut http, 1, &json!({}));
+    create(&mut http, 1, &json!({"lease_ms": 6_000}));
     publish(&mut http, 0..4);
     let mut reader = Reader::start(&product.address, FORMS[0]).await;
     let got = reader.take(4).await;

@@ -2,11 +2,14 @@
 #![expect(dead_code, reason = "each test uses a part of the product's client")]
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+#[path = "../../storage-node/tier/tests/ports/mod.rs"]
+mod ports;
 mod product;
 
 use std::io::{BufRead as _, BufReader};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -153,18 +156,17 @@ fn node(dir: &Path, listen: &str) -> Running {
     Running::start(dir, &[&fixed, &[data.to_str().unwrap()][..]].concat())
 }
 
-/// Four publishers at `memory` until nobody answers or the time is over.
-fn publish(address: &str, round: u64, time: Duration) -> Vec<std::thread::JoinHandle<()>> {
-    let until = Instant::now() + time;
+/// Four publishers at `memory` until nobody answers or they are told to stop.
+fn publish(address: &str, round: u64, stop: &Arc<AtomicBool>) -> Vec<std::thread::JoinHandle<()>> {
     let one = |writer: u64| {
-        let address = address.to_owned();
+        let (address, stop) = (address.to_owned(), Arc::clone(stop));
         std::thread::spawn(move || {
             let Ok(mut http) = Connection::open(&address) else { return };
             for n in 0.. {
                 let body = json!([round, writer, n]).to_string();
                 let headers = [("Content-Type", "application/json"), ("Confirm", "memory")];
                 let answer = http.request("POST /v1/topics/t/messages", &headers, body.as_bytes());
-                if answer.is_err() || Instant::now() > until {
+                if answer.is_err() || stop.load(Ordering::Relaxed) {
                     return;
                 }
             }
@@ -203,8 +205,8 @@ fn whoever_is_shown_a_message_early_hears_that_it_is_firm_or_to_be_forgotten_wha
         let dev = |listen: &str| {
             Running::start(dir.path(), &["dev", "--listen", listen, "--data-dir", data.to_str().unwrap()])
         };
-        let mut killed = if apart { node(dir.path(), "127.0.0.1:0") } else { dev("127.0.0.1:0") };
-        let own = killed.said[0].trim_start_matches("http://").to_owned();
+        let own = ports::own().to_string();
+        let mut killed = if apart { node(dir.path(), &own) } else { dev(&own) };
         let gateway = apart
             .then(|| Running::start(dir.path(), &["gateway", "--node", &own, "--listen", "127.0.0.1:0"]));
         let url = gateway.as_ref().map_or(killed.said[0].clone(), |gateway| gateway.said[0].clone());
@@ -218,7 +220,8 @@ fn whoever_is_shown_a_message_early_hears_that_it_is_firm_or_to_be_forgotten_wha
         let first = Arc::clone(&ahead[0].1);
         for round in 0..ROUNDS {
             let before = first.lock().unwrap().early;
-            let writers = publish(&address, round, Duration::from_secs(5));
+            let stop = Arc::new(AtomicBool::new(false));
+            let writers = publish(&address, round, &stop);
             waits_for("nothing came early", || first.lock().unwrap().early > before + 50);
             killed.kill();
             if !apart {
@@ -227,8 +230,13 @@ fn whoever_is_shown_a_message_early_hears_that_it_is_firm_or_to_be_forgotten_wha
                 continue;
             }
             killed = node(dir.path(), &own);
+            stop.store(true, Ordering::Relaxed);
             writers.into_iter().for_each(|writer| writer.join().unwrap());
         }
+        // What was answered at `memory` before this is committed once it is.
+        let sure = [("Content-Type", "application/json"), ("Confirm", "quorum")];
+        let mut http = Connection::open(&address).unwrap();
+        assert_eq!(http.request("POST /v1/topics/t/messages", &sure, b"\"last\"").unwrap().status, 201);
         let found = read_back(&address);
         let followers = [&ahead[0].1, &ahead[1].1, &committed.1, &by_events];
         for (number, follower) in followers.into_iter().enumerate() {
@@ -264,8 +272,8 @@ async fn start_node(disk: &SimDisk, listen: &str) -> RunningNode {
 fn an_event_stream_has_a_message_before_its_sync_and_takes_it_back_when_the_sync_fails() {
     let runtime = tokio::runtime::Runtime::new().unwrap();
     let disk = SimDisk::new();
-    let node = runtime.block_on(start_node(&disk, "127.0.0.1:0"));
-    let own = node.local_addr().to_string();
+    let own = ports::own().to_string();
+    let node = runtime.block_on(start_node(&disk, &own));
     let config = GatewayConfig {
         listen: "127.0.0.1:0".parse().unwrap(),
         storage: own.clone(),

@@ -237,8 +237,11 @@ mod tests {
             assert_eq!(reserved.len(), 1, "a machine without IPv6 does without");
             return;
         }
-        let taken = TcpListener::bind((Ipv6Addr::LOCALHOST, 0)).await.unwrap();
+        // Of a port that is free on both, the half that the system looks for last.
+        let mut both = reserve(SocketAddr::from(([127, 0, 0, 1], 0))).unwrap();
+        let taken = both.pop().unwrap().listen().unwrap();
         let taken = taken.local_addr().map(|addr| (taken, addr)).unwrap();
+        drop(both);
         let wanted = SocketAddr::from(([127, 0, 0, 1], taken.1.port()));
         let (addr, error) = reserve(wanted).unwrap_err();
         assert_eq!((addr, error.kind()), (taken.1, io::ErrorKind::AddrInUse));

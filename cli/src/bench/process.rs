@@ -129,11 +129,15 @@ mod tests {
         let before = Process::of(pid);
         assert!(before.rss_bytes > 0 && before.threads > 0 && before.voluntary_switches > 0, "{before:?}");
         let file = tempfile::tempfile().unwrap();
-        let until = std::time::Instant::now() + std::time::Duration::from_millis(100);
-        while std::time::Instant::now() < until {
-            std::os::unix::fs::FileExt::write_at(&file, &[1; 4096], 0).unwrap();
-        }
-        let used = Process::of(pid).since(before);
+        // It is counted in steps of some milliseconds, of which a busy machine gives as few as it likes.
+        let until = std::time::Instant::now() + std::time::Duration::from_secs(60);
+        let used = loop {
+            (0..100).for_each(|_| std::os::unix::fs::FileExt::write_all_at(&file, &[1; 4096], 0).unwrap());
+            let used = Process::of(pid).since(before);
+            if used.cpu_s > 0.0 || std::time::Instant::now() > until {
+                break used;
+            }
+        };
         assert!(used.cpu_s > 0.0 && idle_seconds() > 0.0 && resident_bytes(pid) > 0, "{used:?}");
     }
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 use crate::product::Product;
 
 /// Whatever is wrong, an answer or a close comes within this.
-pub(crate) const DEADLINE: Duration = Duration::from_secs(20);
+pub(crate) const DEADLINE: Duration = Duration::from_secs(60);
 
 /// A WebSocket after its handshake, as a bare stream.
 pub(crate) fn upgraded(product: &Product, subprotocol: &str) -> TcpStream {

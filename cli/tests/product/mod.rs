@@ -154,21 +154,38 @@ impl Answer {
     }
 }
 
-/// A keep-alive HTTP/1.1 connection.
+/// A keep-alive HTTP/1.1 connection, opened again where the server closed it before a request: as it does once it was silent for ten
+/// seconds, which a test may be in between.
 pub(crate) struct Connection {
     stream: BufReader<TcpStream>,
+    address: String,
+    patience: Duration,
 }
 
 impl Connection {
     pub(crate) fn open(address: &str) -> std::io::Result<Self> {
+        let patience = Duration::from_secs(20);
+        Ok(Self { stream: Self::connect(address, patience)?, address: address.to_owned(), patience })
+    }
+
+    fn connect(address: &str, patience: Duration) -> std::io::Result<BufReader<TcpStream>> {
         let stream = TcpStream::connect(address)?;
         stream.set_nodelay(true)?;
-        stream.set_read_timeout(Some(Duration::from_secs(20)))?;
-        Ok(Self { stream: BufReader::new(stream) })
+        stream.set_read_timeout(Some(patience))?;
+        Ok(BufReader::new(stream))
+    }
+
+    fn is_closed(&self) -> std::io::Result<bool> {
+        let stream = self.stream.get_ref();
+        stream.set_nonblocking(true)?;
+        let peeked = stream.peek(&mut [0]);
+        stream.set_nonblocking(false)?;
+        Ok(matches!(peeked, Ok(0)) && self.stream.buffer().is_empty())
     }
 
     /// Waits longer for answers.
     pub(crate) fn patience(&mut self, patience: Duration) {
+        self.patience = patience;
         self.stream.get_mut().set_read_timeout(Some(patience)).unwrap();
     }
 
@@ -214,6 +231,9 @@ impl Connection {
     }
 
     pub(crate) fn send(&mut self, line: &str, headers: &[(&str, &str)], body: &[u8]) -> std::io::Result<()> {
+        if self.is_closed()? {
+            self.stream = Self::connect(&self.address, self.patience)?;
+        }
         let mut text = format!("{line} HTTP/1.1\r\nHost: localhost\r\nContent-Length: {}\r\n", body.len());
         for (name, value) in headers {
             text.push_str(&format!("{name}: {value}\r\n"));

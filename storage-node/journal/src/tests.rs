@@ -336,11 +336,7 @@ fn a_flush_syncs_also_a_journal_that_does_not() {
     journal.flush(STREAM, done).unwrap();
     answer.recv().unwrap().unwrap();
     assert_eq!(journal.metrics().rotations, 2);
-    let freed = (0..2_000).any(|_| {
-        std::thread::sleep(Duration::from_millis(1));
-        journal.metrics().recycled == 2
-    });
-    assert!(freed, "the purge is durable: {:?}", journal.usage());
+    until("the purge is durable", || journal.metrics().recycled == 2);
     for seed in 0..8 {
         let (journal, _) = Journal::open(config(), Arc::new(disk.after_crash(seed))).unwrap();
         assert_eq!(journal.entries(STREAM), index - 1..index + 1, "seed {seed}");
@@ -448,12 +444,7 @@ fn a_full_journal_refuses_before_append_and_recovers_by_purging() {
     let (done, answer) = waiter();
     journal.flush(STREAM, done).unwrap();
     answer.recv().unwrap().unwrap();
-    let freed = (0..2_000).any(|_| {
-        std::thread::yield_now();
-        std::thread::sleep(std::time::Duration::from_millis(1));
-        journal.try_admit(24_000, Class::Data).is_ok()
-    });
-    assert!(freed, "{:?}", journal.usage());
+    until("what was purged is free", || journal.try_admit(24_000, Class::Data).is_ok());
 }
 
 #[test]

@@ -8,7 +8,7 @@ use weir_protocol::error::ErrorCode;
 use weir_protocol::ids::ClusterId;
 use weir_protocol::rpc::{At, Method, PartitionRef, PartitionStatsList, PartitionStatsRequest};
 use weir_storage_node::{Node, NodeConfig, RunningNode, StartError, Surroundings};
-use weir_tier::faults::{Fault, Faults, Op, store_in_memory};
+use weir_tier::faults::{Fault, Faults, Objects, Op, store_of};
 use weir_tier::snapshot::{Exports, Manifest, Published};
 use weir_tier::store::Store;
 use weir_transport::Link;
@@ -19,6 +19,7 @@ use crate::cold::{PATIENCE, cold_settings, publish_all, value};
 /// A directory and a store that fails as it is told.
 struct Play {
     dir: tempfile::TempDir,
+    objects: Objects,
     faults: Faults,
     store: Store,
 }
@@ -26,9 +27,9 @@ struct Play {
 impl Play {
     /// The store is given up after `patience`.
     fn new(patience: Duration) -> Self {
-        let faults = Faults::default();
-        let store = store_in_memory(faults.clone(), patience);
-        Self { dir: tempfile::tempdir().unwrap(), faults, store }
+        let (objects, faults) = (Objects::default(), Faults::default());
+        let store = store_of(&objects, faults.clone(), patience);
+        Self { dir: tempfile::tempdir().unwrap(), objects, faults, store }
     }
 
     fn around(&self) -> Surroundings {
@@ -55,10 +56,10 @@ impl Play {
     }
 }
 
+/// Stops it, which may take as long as the store does, and does not.
 async fn stop(node: RunningNode) {
-    let began = Instant::now();
-    node.shutdown(Duration::from_secs(5)).await;
-    assert!(began.elapsed() < Duration::from_secs(5), "{:?}", began.elapsed());
+    let stopped = tokio::time::timeout(PATIENCE / 2, node.shutdown(PATIENCE)).await;
+    stopped.expect("a stop waits for no store");
 }
 
 fn is_awaited(node: &RunningNode) -> bool {
@@ -217,16 +218,17 @@ async fn a_node_whose_cluster_was_restored_while_its_store_was_away_writes_nothi
     until_archived(&link, life, 1).await;
     stop(node).await;
     drop(link);
-    let exports = Exports::new(play.store.clone(), cluster(play.dir.path()));
     play.faults.all(Some(Fault::Error));
     let (node, link) = play.start().await;
 
-    // Its restore takes the next number, of the next epoch.
-    play.faults.all(None);
+    // Its restore, which reaches the store before the node does again, takes the next number, of the next epoch.
+    let elsewhere = store_of(&play.objects, Faults::default(), PATIENCE);
+    let exports = Exports::new(elsewhere, cluster(play.dir.path()));
     let number = exports.numbers().await.unwrap().pop().unwrap();
     let newest = exports.manifest(number).await.unwrap();
     let claim = Manifest { number: number + 1, epoch: newest.epoch + 1, writer: 1_u128.into(), ..newest };
     assert_eq!(exports.publish(&claim).await.unwrap(), Published::Ours);
+    play.faults.all(None);
     let known = async {
         while is_awaited(&node) {
             tokio::time::sleep(Duration::from_millis(20)).await;

@@ -86,7 +86,8 @@ async fn what_was_too_old_goes_to_no_object_and_what_became_so_frees_its_own() {
     trimmed_to(&link, brief, 3).await;
     until_packed(&store, &[(lasting, 0..1)]).await;
 
-    let aging = create(&link, "aging", by_age(2 * SEAL_AFTER_MS)).await;
+    // Long enough in an object for somebody to see it there.
+    let aging = create(&link, "aging", by_age(3 * SEAL_AFTER_MS)).await;
     publish_each(&link, aging, "gone later", 3).await;
     until_packed(&store, &[(lasting, 0..1), (aging, 0..3)]).await;
     trimmed_to(&link, aging, 3).await;

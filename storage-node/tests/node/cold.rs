@@ -18,7 +18,7 @@ use crate::client::{
 };
 
 /// Published in all: more than the journal of a test holds.
-const MESSAGES: u64 = 100;
+pub(crate) const MESSAGES: u64 = 100;
 /// Bytes of one.
 pub(crate) const BYTES: usize = 900 << 10;
 /// Whatever the store has to do is done within this.
@@ -90,7 +90,7 @@ async fn read_all(link: &Link, life: u64) {
 }
 
 /// What is told of the topic's only partition.
-async fn stats(link: &Link, incarnation: u64) -> PartitionStats {
+pub(crate) async fn stats(link: &Link, incarnation: u64) -> PartitionStats {
     let partitions = vec![PartitionRef { incarnation, partition: 0 }];
     let request = PartitionStatsRequest { partitions, with_storage: true };
     let told: PartitionStatsList = call(link, Method::PartitionStats, &request).await.unwrap();

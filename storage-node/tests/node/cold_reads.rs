@@ -1,9 +1,7 @@
 //! What reading from the object store asks of it, and whom a slow one holds up.
 
-use std::path::Path;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use futures_util::future::join_all;
 use prometheus::Registry;
 use prost::Message as _;
 use weir_protocol::error::ErrorCode;
@@ -11,16 +9,20 @@ use weir_protocol::rpc::{
     At, ConsumeEvent, ConsumeRequest, Credit, Event, Method, Packet, PartRef, Placed, ReadAnswer,
     ReadRequest, SubscribeRequest,
 };
-use weir_storage_node::{RunningNode, Surroundings};
-use weir_tier::faults::{Fault, Faults, Op, store_in_memory};
+use weir_storage_node::{NodeConfig, RunningNode, Surroundings};
+use weir_tier::faults::{Fault, Faults, Objects, Op, store_of};
 use weir_transport::Link;
 
 use crate::client::{Follower, SHARD, WAIT, batch, config, create, publish, read, start_in, values};
-use crate::cold::{BYTES, PATIENCE, cold_settings, publish_all, value};
+use crate::cold::{BYTES, MESSAGES, PATIENCE, cold_settings, publish_all, stats, value};
 use crate::queue::{part, queue_config, subscribe};
 
-/// Messages from the first on that have left the journal by the time all are published, at least; each has a block of its own.
+/// Messages from the first on that are in the store alone, at least; each has a block of its own.
 const COLD: u64 = 50;
+/// What should not be fetched is not by then.
+const MOMENT: Duration = Duration::from_millis(300);
+/// What should be fetched is by then, unless there is nothing to fetch.
+const LONG: Duration = Duration::from_secs(5);
 
 /// A node that has just started, with a topic whose first messages are in the store alone.
 struct Play {
@@ -28,46 +30,57 @@ struct Play {
     link: Link,
     life: u64,
     placed: Vec<Placed>,
+    objects: Objects,
     faults: Faults,
     registry: Registry,
     dir: tempfile::TempDir,
 }
 
 impl Play {
-    /// Over a store that is given up after `patience`.
-    async fn start(patience: Duration) -> Self {
-        let (dir, faults) = (tempfile::tempdir().unwrap(), Faults::default());
-        let store = store_in_memory(faults.clone(), patience);
-        let start = async |dir: &Path, registry: Registry| {
-            let object_store = Some(store.clone());
-            start_in(cold_settings(dir), Surroundings { object_store, registry, ..Surroundings::default() })
-                .await
-        };
-        let (node, link) = start(dir.path(), Registry::new()).await;
+    async fn start() -> Self {
+        let (dir, objects, faults) = (tempfile::tempdir().unwrap(), Objects::default(), Faults::default());
+        // Packs are full, however long it takes: where they begin and end is the same each time.
+        let settings = NodeConfig { seal_after_ms: 3_600_000, ..cold_settings(dir.path()) };
+        let object_store = Some(store_of(&objects, faults.clone(), PATIENCE));
+        let (node, link) = start_in(settings, Surroundings { object_store, ..Surroundings::default() }).await;
         let life = create(&link, "t", config()).await;
         let placed = publish_all(&link, life).await;
+        Self { node, link, life, placed, objects, faults, registry: Registry::new(), dir }
+            .again(PATIENCE)
+            .await
+    }
+
+    /// Starts anew, with nothing in its cache, over the store, which is given up after `patience`.
+    async fn again(self, patience: Duration) -> Self {
+        let Self { node, life, placed, objects, faults, dir, .. } = self;
         node.shutdown(Duration::from_secs(5)).await;
-        // Nothing is in its cache.
-        let registry = Registry::new();
-        let (node, link) = start(dir.path(), registry.clone()).await;
-        let play = Self { node, link, life, placed, faults, registry, dir };
+        let (object_store, registry) = (Some(store_of(&objects, faults.clone(), patience)), Registry::new());
+        let around = Surroundings { object_store, registry: registry.clone(), ..Surroundings::default() };
+        let (node, link) = start_in(cold_settings(dir.path()), around).await;
+        let play = Self { node, link, life, placed, objects, faults, registry, dir };
         play.quiet().await;
         play
     }
 
-    /// Waits until nobody asks the store for anything.
+    /// Waits until all is sealed, and has left the journal as far as it will: nobody asks for packs by himself from then on.
     async fn quiet(&self) {
-        let (mut before, mut since) = (0, Instant::now());
+        let metric = |name: &str| {
+            let families = self.registry.gather();
+            let family = families.iter().find(|family| family.name() == name);
+            family.unwrap().get_metric()[0].get_gauge().get_value()
+        };
+        let has_left = || metric("weir_journal_used_bytes") <= 0.6 * metric("weir_journal_used_bytes_max");
         let quiet = async {
-            while since.elapsed() < Duration::from_secs(1) {
+            while stats(&self.link, self.life).await.storage.unwrap().archived_to < MESSAGES || !has_left() {
                 tokio::time::sleep(Duration::from_millis(20)).await;
-                let now = self.faults.requests(Op::Get);
-                if std::mem::replace(&mut before, now) != now {
-                    since = Instant::now();
-                }
             }
         };
         tokio::time::timeout(PATIENCE, quiet).await.expect("what there is to seal is sealed");
+    }
+
+    /// Reads of packs.
+    fn gets(&self) -> usize {
+        self.faults.requests_for(Op::Get, ".pack")
     }
 
     /// Blocks that were fetched, whoever wanted them.
@@ -80,6 +93,17 @@ impl Play {
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a count")]
         let count = blocks.get_metric().iter().find(is_fetched).unwrap().get_counter().get_value() as u64;
         count
+    }
+
+    /// Waits until `enough` were fetched, but no longer than `within`. Gives how many were.
+    async fn fetched_within(&self, enough: u64, within: Duration) -> u64 {
+        let fetched = async {
+            while self.fetched() < enough {
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+        };
+        let _ = tokio::time::timeout(within, fetched).await;
+        self.fetched()
     }
 
     /// Reads one record.
@@ -125,27 +149,27 @@ impl Play {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_read_by_time_or_by_offset_takes_a_footer_and_one_block() {
-    let play = Play::start(PATIENCE).await;
+    let play = Play::start().await;
     let is_later = |n: &usize| play.placed[*n].ts_ms > play.placed[n - 1].ts_ms;
     let later: Vec<usize> = (1..COLD as usize).filter(is_later).collect();
     assert!(later.len() >= 3, "{later:?}");
     // Of another pack each, perhaps, and the last of the one that is known by then.
     let (first, last) = (later[0], later[later.len() - 1]);
     for (n, from) in [(first, At::TimestampMs(play.placed[first].ts_ms)), (last, At::Offset(last as u64))] {
-        let (gets, blocks) = (play.faults.requests(Op::Get), play.fetched());
+        let (gets, blocks) = (play.gets(), play.fetched());
         assert_eq!(play.read_one(from).await, value(n as u64));
-        assert_eq!((play.faults.requests(Op::Get) - gets, play.fetched() - blocks), (2, 1), "message {n}");
+        assert_eq!((play.gets() - gets, play.fetched() - blocks), (2, 1), "message {n}");
     }
     let near = At::TimestampMs(play.placed[later[1]].ts_ms);
-    let gets = play.faults.requests(Op::Get);
+    let gets = play.gets();
     assert_eq!(play.read_one(near).await, value(later[1] as u64));
-    assert_eq!(play.faults.requests(Op::Get) - gets, 1, "the footer is known");
+    assert_eq!(play.gets() - gets, 1, "the footer is known");
     play.stop().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn nothing_is_read_ahead_beyond_the_credit_that_was_granted() {
-    let play = Play::start(PATIENCE).await;
+    let play = Play::start().await;
     // One at a time, by records and by bytes, and time enough to read ahead.
     let (one, bytes) = (Credit { records: 1, bytes: u64::MAX }, BYTES as u64 / 2);
     let mut taken = 0;
@@ -181,10 +205,15 @@ async fn nothing_is_read_ahead_beyond_the_credit_that_was_granted() {
                 found.extend(follower.next().await.1);
             }
             assert_eq!(found, [0, 1, 2].map(|n| value(taken + n)));
-            tokio::time::sleep(Duration::from_millis(300)).await;
-            ahead += play.fetched() - before - 3;
+            // A moment for what should not be, and as long as it takes for what should.
+            let (enough, within) =
+                if ends_there { (u64::MAX, MOMENT) } else { (before + 3 + 2 - ahead, LONG) };
+            ahead += play.fetched_within(enough, within).await - before - 3;
             // Beyond what that has read ahead.
             taken += if ends_there { 3 } else { 8 };
+            if !ends_there && ahead >= 2 {
+                break;
+            }
         }
         let is_right = if ends_there { ahead == 0 } else { ahead >= 2 };
         assert!(is_right, "{ahead} blocks ahead with {reach:?} of credit in all");
@@ -231,55 +260,65 @@ async fn consume(
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_queue_is_read_ahead_no_further_than_who_consumes_it_has_credit() {
-    let play = Play::start(PATIENCE).await;
+    let play = Play::start().await;
     let work = part(&subscribe(&play.link, play.life, queue_config("t"), &[1]).await, 0);
     let one_by_one: Vec<u64> = (1..=6).collect();
     assert_eq!(consume(&play, work, 0, 1, Some(1), 6).await, one_by_one);
     // A window, behind which nothing follows, or more.
     assert_eq!(consume(&play, work, 6, 3, Some(3), 3).await.last(), Some(&3));
+    let before = play.fetched();
     let ahead = consume(&play, work, 9, 6, Some(100), 6).await;
-    assert!(ahead[5] >= 6 + 2, "{ahead:?}: it is as fast as it was");
-    let before = ahead[5] - 6;
+    let fetched = play.fetched_within(before + 6 + 2, LONG).await - before;
+    assert!(fetched >= 6 + 2, "{ahead:?}, {fetched}: it is as fast as it was");
     let unknown = consume(&play, work, 15, 6, None, 6).await;
-    assert!(unknown[5] + before >= 6 + 2, "{unknown:?}: a gateway of before says nothing of it");
+    let fetched = play.fetched_within(before + 12 + 2, LONG).await - before;
+    assert!(fetched >= 12 + 2, "{unknown:?}, {fetched}: a gateway of before says nothing of it");
     play.stop().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_slow_store_holds_up_who_reads_from_it_and_nobody_else() {
-    const PAUSE: Duration = Duration::from_secs(1);
-    let play = Play::start(2 * PAUSE).await;
+    let play = Play::start().await;
     let (link, cold) = (&play.link, play.life);
     let hot = create(link, "hot", config()).await;
     let limit = Credit { records: u64::MAX, bytes: u64::MAX };
     let mut follower = Follower::open(link, hot, At::Earliest(true), limit).await;
-    let mut n = 0;
-    // Of the slow one more at once than is fetched at once. One that does not answer is asked three times before a reader is told:
-    // a few, or the last ones wait for longer than their callers do. They begin
-    // behind what the slow ones brought: of that a reader would be given what there is.
-    for (fault, code, offsets) in
-        [(Fault::Slow(PAUSE), None, 0..30), (Fault::Hang, Some(ErrorCode::Unavailable), 40..44)]
-    {
-        play.faults.always(Some((Op::Get, fault)));
-        let (began, reader) = (Instant::now(), link.clone());
-        let reads =
-            tokio::spawn(
-                async move { join_all(offsets.map(|at| read(&reader, cold, At::Offset(at), 0))).await },
-            );
-        let (mut trips, mut slowest) = (0, Duration::ZERO);
-        while !reads.is_finished() {
-            let (began, value) = (Instant::now(), n.to_string());
-            assert_eq!(publish(link, hot, &batch(0, 0, &[&value])).await.unwrap().base_offset, n);
-            assert_eq!(read(link, hot, At::Offset(n), 0).await.unwrap().1, [value.as_str()]);
-            while follower.next().await.1 != [value.as_str()] {}
-            (n, trips, slowest) = (n + 1, trips + 1, slowest.max(began.elapsed()));
-        }
-        assert!(began.elapsed() >= PAUSE, "{:?}: they were not in the store alone", began.elapsed());
-        assert!(trips >= 5 && slowest < PAUSE, "{fault:?}: {trips} round trips, one of {slowest:?}");
-        let codes: Vec<_> = reads.await.unwrap().into_iter().map(Result::err).collect();
-        assert!(codes.iter().all(|told| *told == code), "{fault:?}: {codes:?}");
+    // More at once than is fetched at once.
+    play.faults.always(Some((Op::Get, Fault::Stalled)));
+    let reads: Vec<_> = (0..30).map(|at| reading(link, cold, at)).collect();
+    tokio::time::timeout(WAIT, play.faults.stalled(1)).await.expect("they are in the store alone");
+    for n in 0..10 {
+        round_trip(link, hot, n, &mut follower).await;
+    }
+    assert!(reads.iter().all(|read| !read.is_finished()), "they are in the store alone");
+    play.faults.go_on();
+    play.faults.always(None);
+    for read in reads {
+        read.await.unwrap().unwrap();
+    }
+
+    // One that does not answer is asked three times before a reader is told: a few, or the last ones wait for longer than their
+    // callers do. And behind what was fetched: of that a reader would be given what there is.
+    let play = play.again(Duration::from_secs(2)).await;
+    play.faults.always(Some((Op::Get, Fault::Hang)));
+    let reads: Vec<_> = (40..44).map(|at| reading(&play.link, play.life, at)).collect();
+    for read in reads {
+        assert_eq!(read.await.unwrap(), Err(ErrorCode::Unavailable));
     }
     play.faults.always(None);
-    assert_eq!(read(link, cold, At::Offset(30), 0).await.unwrap().1[0], value(30));
+    assert_eq!(read(&play.link, play.life, At::Offset(30), 0).await.unwrap().1[0], value(30));
     play.stop().await;
+}
+
+fn reading(link: &Link, life: u64, at: u64) -> tokio::task::JoinHandle<Result<(), ErrorCode>> {
+    let link = link.clone();
+    tokio::spawn(async move { read(&link, life, At::Offset(at), 0).await.map(drop) })
+}
+
+/// Publishes, reads, and is sent the topic's record `n`.
+async fn round_trip(link: &Link, life: u64, n: u64, follower: &mut Follower) {
+    let value = n.to_string();
+    assert_eq!(publish(link, life, &batch(0, 0, &[&value])).await.unwrap().base_offset, n);
+    assert_eq!(read(link, life, At::Offset(n), 0).await.unwrap().1, [value.as_str()]);
+    while follower.next().await.1 != [value.as_str()] {}
 }

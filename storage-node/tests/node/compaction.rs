@@ -8,15 +8,15 @@ use bytes::Bytes;
 use prost::Message;
 use weir_protocol::batch::{BatchBuilder, Compression, Headers, RecordParts};
 use weir_protocol::rpc::{
-    At, CreateSubscriptionRequest, Credit, Event, ExplainRequest, Explanation, Hindrance, Method, Packet,
-    PartRef, PullRequest, ReadAnswer, ReadRequest, SettleAction, Slice, SubscribeRequest, SubscriptionConfig,
-    SubscriptionCreated, SubscriptionName, TopicConfig,
+    At, CreateSubscriptionRequest, Credit, Event, ExplainRequest, Explanation, Hindrance, Level, Method,
+    Packet, PartRef, PublishAnswer, PullRequest, ReadAnswer, ReadRequest, SettleAction, Slice,
+    SubscribeRequest, SubscriptionConfig, SubscriptionCreated, SubscriptionName, TopicConfig,
 };
 use weir_storage_node::{NodeConfig, RunningNode, Surroundings};
 use weir_transport::Link;
 
 use crate::client::{
-    Follower, SHARD, WAIT, call, config, create, publish, settings, start_in, until, values,
+    Follower, SHARD, WAIT, call, config, create, publish_body, settings, start_in, until, values,
 };
 use crate::queue::{ack, ask, item, part, pull, queue_config, settle, stats};
 
@@ -75,7 +75,9 @@ fn left() -> Vec<u64> {
     (0..END).filter(|offset| is_left(*offset)).collect()
 }
 
+/// Publishes all before anything of it is old enough to be sealed: nothing waits for what comes before it.
 async fn publish_all(link: &Link, life: u64) {
+    let mut answers = Vec::new();
     for round in 0..ROUNDS {
         let mut batch = BatchBuilder::anonymous();
         for offset in 4 * round..4 * round + 4 {
@@ -83,8 +85,13 @@ async fn publish_all(link: &Link, life: u64) {
             let key = key.as_ref().map(|key| key.as_bytes());
             batch.push(RecordParts { key, headers: &Headers::default(), value: value.as_bytes() }).unwrap();
         }
-        let placed = publish(link, life, &batch.build(Compression::Auto).unwrap()).await.unwrap();
-        assert_eq!(placed.base_offset, 4 * round);
+        let body = publish_body(life, Level::Quorum.bit(), &batch.build(Compression::Auto).unwrap());
+        answers.push(link.open(Method::Publish, SHARD, body).await.unwrap());
+    }
+    for (round, mut answers) in (0..).zip(answers) {
+        let answer = tokio::time::timeout(WAIT, answers.next()).await.unwrap().unwrap().unwrap();
+        let result = PublishAnswer::decode(answer).unwrap().results.remove(0);
+        assert_eq!(result.placed.unwrap().base_offset, 4 * round);
     }
 }
 
@@ -234,8 +241,8 @@ async fn readers_followers_queues_and_streams_pass_over_what_was_dropped() {
     let dir = tempfile::tempdir().unwrap();
     let (node, link) = start_in(compacting(dir.path()), Surroundings::default()).await;
     let life = create(&link, "table", TopicConfig { compact_by_key: true, ..config() }).await;
-    publish_all(&link, life).await;
     let parts = subscribe_all(&link, life).await;
+    publish_all(&link, life).await;
     // Leased before it is dropped.
     let (held, _) = pull(&link, &ask(parts["held"], 3)).await;
     assert_eq!(held.iter().map(|grant| grant.offset).collect::<Vec<_>>(), [0, 1, 2]);

@@ -18,6 +18,7 @@ use weir_transport::CallError;
 use crate::client::{
     SHARD, WAIT, batch, call, config, create, name, publish, publish_at, read, settings, start, start_in,
 };
+use crate::failures::news_is_taken;
 
 const ALL: u32 = Level::Memory.bit() | Level::Durable.bit() | Level::Quorum.bit();
 
@@ -176,6 +177,7 @@ async fn an_idle_node_neither_writes_nor_syncs() {
     for n in 0..20 {
         create(&link, &format!("topic-{n}"), config()).await;
     }
+    news_is_taken(&node).await;
     let before = node.journal_metrics();
     // Longer than a heartbeat, an election timeout and a few rounds of every keeper.
     tokio::time::sleep(Duration::from_secs(4)).await;

@@ -318,6 +318,7 @@ async fn who_waits_takes_turns_and_who_goes_passes_its_turn_on() {
     let mut workers = Vec::new();
     for holder in ["a", "b", "c"] {
         workers.push(play.consume(&play.ask(holder, PLENTY)).await);
+        until("it is served", || has_streams(&play.node, workers.len())).await;
         assert!(workers.last_mut().unwrap().is_quiet().await);
     }
     let mut order = Vec::new();
@@ -341,9 +342,32 @@ async fn who_waits_takes_turns_and_who_goes_passes_its_turn_on() {
     play.stop().await;
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+/// Of the clock that stands while this lives: time would go on where all wait for a disk, but not beside a thread that is busy.
+struct StandingClock {
+    _busy: std::sync::mpsc::Sender<()>,
+}
+
+impl StandingClock {
+    /// Stops it, for [`WAIT`] at most.
+    fn stop() -> Self {
+        let (busy, ends) = std::sync::mpsc::channel::<()>();
+        tokio::task::spawn_blocking(move || ends.recv_timeout(WAIT));
+        tokio::time::pause();
+        Self { _busy: busy }
+    }
+}
+
+impl Drop for StandingClock {
+    fn drop(&mut self) {
+        tokio::time::resume();
+    }
+}
+
+#[tokio::test]
 async fn credit_that_is_kept_is_there_for_a_record_and_is_given_back_after_a_while_without() {
     let play = Play::start(|config| config).await;
+    // However long a publish takes.
+    let clock = StandingClock::stop();
     let limit = Credit { records: 5, bytes: 5_000 };
     let keeps = Some(Credit { records: 2, bytes: 2_000 });
     let request = ConsumeRequest { keeps_credit: false, keeps, ..play.ask("w", limit) };
@@ -353,6 +377,7 @@ async fn credit_that_is_kept_is_there_for_a_record_and_is_given_back_after_a_whi
     play.publish(&["a"]).await;
     let (given, found) = worker.next().await;
     assert_eq!((found, given.gone.records), (vec!["a".to_owned()], 4), "no talk before it");
+    drop(clock);
     let (late, _) = worker.next().await;
     assert_eq!((late.gone, late.is_ready), (limit, false));
     play.publish(&["b"]).await;

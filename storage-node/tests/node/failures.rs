@@ -26,8 +26,9 @@ pub(crate) async fn start_on(disk: &SimDisk) -> (RunningNode, Link) {
     start_in(config, Surroundings { disk: Arc::new(disk.clone()), ..Surroundings::default() }).await
 }
 
-/// What a new topic gave its node to do is committed: after that it commits nothing of its own that could meet a failure first.
-async fn news_is_taken(node: &RunningNode) {
+/// What new topics and subscriptions gave their node to do is committed: after that it commits nothing of its own that could meet
+/// a failure first, or be counted.
+pub(crate) async fn news_is_taken(node: &RunningNode) {
     let is_empty = || {
         let text = prometheus::TextEncoder::new().encode_to_string(&node.registry().gather()).unwrap();
         let mut rows = text.lines().filter(|line| line.starts_with("weir_node_outbox_rows{"));
@@ -196,6 +197,8 @@ async fn a_full_disk_refuses_publishes_keeps_reads_and_recovers_without_a_restar
     let refused = loop {
         match publish_refused(&link, life, &batch(0, 0, &[&large])).await {
             Ok(_) => confirmed += 1,
+            // It is still tried to prepare the next file: that ends by itself.
+            Err(refusal) if refusal.error_code() == ErrorCode::Busy => tokio::task::yield_now().await,
             Err(refusal) => break refusal,
         }
         assert!(confirmed < 60, "the prepared files must fill up");

@@ -2,13 +2,15 @@
 
 use std::time::Duration;
 
+use futures_util::future::join_all;
 use weir_protocol::rpc::{
-    At, PartRef, PullRequest, SettleAction, SettleItem, SettleOutcome, Standing, SubscriptionConfig,
-    SubscriptionName,
+    At, Method, PartRef, PullRequest, SettleAction, SettleItem, SettleOutcome, SettleRun, SettleRunsAnswer,
+    SettleRunsRequest, Standing, SubscriptionConfig, SubscriptionName,
 };
 use weir_transport::Link;
 
-use crate::client::{WAIT, batch, config, create, publish, start};
+use crate::client::{WAIT, batch, call, config, create, publish, start};
+use crate::failures::news_is_taken;
 use crate::queue::{
     ack, ask, item, part, pull, queue_config, settle, stats, subscribe, subscribe_as, subscription_name,
 };
@@ -62,12 +64,15 @@ async fn a_lease_that_is_not_the_last_ends_without_a_pull_and_nothing_is_given_u
     publish(&link, life, &batch(0, 0, &["a", "b"])).await.unwrap();
     let config = SubscriptionConfig { max_attempts: 2, ..queue_config("orders") };
     let work = part(&subscribe(&link, life, config, &[1]).await, 0);
-    let (first, _) = pull(&link, &PullRequest { lease_ms: 1_000, ..ask(work, 1) }).await;
-    let (second, _) = pull(&link, &PullRequest { lease_ms: 1_000, ..ask(work, 1) }).await;
+    let (first, _) = pull(&link, &ask(work, 1)).await;
+    let (second, _) = pull(&link, &ask(work, 1)).await;
     let nack = SettleItem { ms: Some(0), ..item(&second[0], SettleAction::Nack) };
     settle(&link, work, vec![nack]).await;
-    let (last, _) = pull(&link, &PullRequest { lease_ms: 1_000, ..ask(work, 1) }).await;
+    let (last, _) = pull(&link, &ask(work, 1)).await;
     assert_eq!((last[0].offset, last[0].attempt), (1, 2));
+    // In this order both end, and not before the pull: it would have got the first again.
+    let brief = |grant| SettleItem { ms: Some(1_000), ..item(grant, SettleAction::Extend) };
+    settle(&link, work, vec![brief(&first[0]), brief(&last[0])]).await;
     until_dead(&link, work, 1).await;
     let (standing, _) = explain(&link, work, 0).await;
     assert_eq!(standing, Standing::Ready, "it has a delivery left");
@@ -124,12 +129,23 @@ async fn what_lapses_together_is_given_up_in_one_entry_and_what_is_idle_writes_n
         works.push(part(&subscribe_as(&link, life, name, config.clone(), &[1]).await, 0));
     }
     // Nothing is at home in the other shard, and nobody writes but who gives up.
+    news_is_taken(&node).await;
     let before = node.journal_metrics();
+    let mut brief = Vec::new();
     for work in &works[..3] {
-        let request = PullRequest { lease_ms: 1_000, ..ask(*work, 1_000) };
-        assert_eq!(pull(&link, &request).await.0.len(), RECORDS);
+        let (grants, _) = pull(&link, &ask(*work, 1_000)).await;
+        assert_eq!(grants.len(), RECORDS);
+        let (count, action) = (u32::try_from(RECORDS).unwrap(), SettleAction::Extend.into());
+        let (offset, fence, ms) = (grants[0].offset, grants[0].fence, Some(1_000));
+        let run = SettleRun { offset, fence, count, action, ms, ..SettleRun::default() };
+        brief.push(SettleRunsRequest { part: *work, runs: vec![run] });
     }
     assert_eq!(node.journal_metrics().blocks, before.blocks, "a first delivery writes nothing");
+    // All at once they get a second each.
+    for told in join_all(brief.iter().map(|brief| call(&link, Method::SettleRuns, brief))).await {
+        let told: SettleRunsAnswer = told.unwrap();
+        assert_eq!(told.not_done, []);
+    }
     for work in &works[..3] {
         until_dead(&link, *work, RECORDS as u64).await;
     }

@@ -43,8 +43,8 @@ async fn of_each_key_one_record_is_held_and_the_next_comes_when_it_is_settled() 
     let standing = stats(&link, work).await;
     assert_eq!((standing.blocked, standing.leased, standing.ready, standing.in_memory), (2, 4, 0, 6));
 
-    // Given back for later, it blocks its key until it is due and done.
-    let later = SettleItem { ms: Some(400), ..item(&first[0], SettleAction::Nack) };
+    // Given back for later, it blocks its key until it is due and done. Later than the settle and a pull take.
+    let later = SettleItem { ms: Some(5_000), ..item(&first[0], SettleAction::Nack) };
     settle(&link, work, vec![later, item(&first[1], SettleAction::Ack)]).await;
     assert_eq!(pull(&link, &ask(work, 9)).await.1, Vec::<String>::new());
     let (again, found) = pull(&link, &PullRequest { wait_ms: 20_000, ..ask(work, 9) }).await;

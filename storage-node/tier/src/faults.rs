@@ -15,6 +15,7 @@ use object_store::{
     ObjectStore, PutMultipartOptions, PutOptions, PutPayload, PutResult, Result, UploadPart,
 };
 use parking_lot::Mutex;
+use tokio::sync::watch;
 
 use crate::store::{Store, StoreConfig};
 
@@ -54,12 +55,31 @@ pub enum Fault {
     BitFlip,
     /// The body comes after a pause.
     Slow(Duration),
+    /// Nothing happens until [`Faults::go_on`], and nothing unusual from then on.
+    Stalled,
 }
 
 /// What will go wrong. Cheap to clone: all clones are one plan.
 #[derive(Debug, Clone, Default)]
 pub struct Faults {
     plan: Arc<Mutex<Plan>>,
+    stall: Arc<watch::Sender<Stall>>,
+}
+
+/// Requests that are stalled.
+#[derive(Debug, Default)]
+struct Stall {
+    is_over: bool,
+    waiting: usize,
+}
+
+/// One of them, until it goes on or nobody waits for it any more.
+struct Stalled<'a>(&'a watch::Sender<Stall>);
+
+impl Drop for Stalled<'_> {
+    fn drop(&mut self) {
+        self.0.send_modify(|stall| stall.waiting -= 1);
+    }
 }
 
 #[derive(Debug, Default)]
@@ -69,7 +89,8 @@ struct Plan {
     always: Option<(Op, Fault)>,
     all: Option<Fault>,
     held: BTreeSet<String>,
-    requests: Vec<Op>,
+    /// Each with the name of its object, where it has one.
+    requests: Vec<(Op, String)>,
 }
 
 impl Faults {
@@ -107,7 +128,35 @@ impl Faults {
     /// Requests of this kind so far.
     #[must_use]
     pub fn requests(&self, op: Op) -> usize {
-        self.plan.lock().requests.iter().filter(|asked| **asked == op).count()
+        self.requests_for(op, "")
+    }
+
+    /// The same for objects whose name ends like this: nobody's but those of who asks for such.
+    #[must_use]
+    pub fn requests_for(&self, op: Op, end: &str) -> usize {
+        let plan = self.plan.lock();
+        plan.requests.iter().filter(|(asked, name)| *asked == op && name.ends_with(end)).count()
+    }
+
+    /// What is stalled goes on, and nothing is stalled any more.
+    pub fn go_on(&self) {
+        self.stall.send_modify(|stall| stall.is_over = true);
+    }
+
+    /// Waits until so many requests are stalled at once.
+    ///
+    /// # Cancel safety
+    /// Nothing is lost.
+    pub async fn stalled(&self, count: usize) {
+        let mut stall = self.stall.subscribe();
+        let _ = stall.wait_for(|stall| stall.waiting >= count).await;
+    }
+
+    async fn stall(&self) {
+        let mut stall = self.stall.subscribe();
+        self.stall.send_modify(|stall| stall.waiting += 1);
+        let _waiting = Stalled(&self.stall);
+        let _ = stall.wait_for(|stall| stall.is_over).await;
     }
 
     fn of_name(&self, op: Op, name: &Path) -> Option<Fault> {
@@ -116,13 +165,13 @@ impl Faults {
             let is_it = |(of, end, _): &(Op, &str, Fault)| *of == op && name.as_ref().ends_with(end);
             plan.named.filter(is_it).filter(|_| plan.all.is_none())
         };
-        let planned = self.of(op);
+        let planned = self.of(op, name.as_ref());
         named.map_or(planned, |(_, _, fault)| Some(fault))
     }
 
-    fn of(&self, op: Op) -> Option<Fault> {
+    fn of(&self, op: Op, name: &str) -> Option<Fault> {
         let mut plan = self.plan.lock();
-        plan.requests.push(op);
+        plan.requests.push((op, name.to_owned()));
         if plan.all.is_some() {
             return plan.all;
         }
@@ -142,7 +191,17 @@ pub fn in_memory(faults: Faults) -> Store {
 /// The same, whose requests take at most `patience`.
 #[must_use]
 pub fn store_in_memory(faults: Faults, patience: Duration) -> Store {
-    let inner = FaultyStore::new(Arc::new(InMemory::new()), faults);
+    store_of(&Objects::default(), faults, patience)
+}
+
+/// What is stored, whoever asks for it.
+#[derive(Debug, Clone, Default)]
+pub struct Objects(Arc<InMemory>);
+
+/// A store of these objects that fails as planned, and others of them do not; its requests take at most `patience`.
+#[must_use]
+pub fn store_of(objects: &Objects, faults: Faults, patience: Duration) -> Store {
+    let inner = FaultyStore::new(objects.0.clone(), faults);
     let config = StoreConfig { patience, ..StoreConfig::new("memory:") };
     Store::over(Arc::new(inner), Path::default(), config)
 }
@@ -177,8 +236,16 @@ fn refused() -> Error {
 }
 
 /// Runs `request` as `fault` lets it.
-async fn meet<T>(fault: Option<Fault>, request: impl Future<Output = Result<T>>) -> Result<T> {
+async fn meet<T>(
+    faults: &Faults,
+    fault: Option<Fault>,
+    request: impl Future<Output = Result<T>>,
+) -> Result<T> {
     match fault {
+        Some(Fault::Stalled) => {
+            faults.stall().await;
+            request.await
+        }
         Some(Fault::Error) => Err(failed()),
         Some(Fault::Refused) => Err(refused()),
         Some(Fault::Hang) => std::future::pending().await,
@@ -199,7 +266,7 @@ impl ObjectStore for FaultyStore {
             let rival = PutPayload::from_static(b"somebody else's");
             self.inner.put_opts(location, rival, PutOptions::default()).await?;
         }
-        meet(fault, self.inner.put_opts(location, payload, opts)).await
+        meet(&self.faults, fault, self.inner.put_opts(location, payload, opts)).await
     }
 
     async fn put_multipart_opts(
@@ -212,8 +279,8 @@ impl ObjectStore for FaultyStore {
     }
 
     async fn get_opts(&self, location: &Path, options: GetOptions) -> Result<GetResult> {
-        let fault = self.faults.of(Op::Get);
-        let got = meet(fault, self.inner.get_opts(location, options)).await?;
+        let fault = self.faults.of(Op::Get, location.as_ref());
+        let got = meet(&self.faults, fault, self.inner.get_opts(location, options)).await?;
         let (meta, range, attributes, extensions) =
             (got.meta.clone(), got.range.clone(), got.attributes.clone(), got.extensions.clone());
         let body = got.bytes().await?;
@@ -236,7 +303,7 @@ impl ObjectStore for FaultyStore {
     }
 
     fn delete_stream(&self, locations: BoxStream<'static, Result<Path>>) -> BoxStream<'static, Result<Path>> {
-        match self.faults.of(Op::Delete) {
+        match self.faults.of(Op::Delete, "") {
             Some(Fault::Hang) => stream::pending().boxed(),
             Some(Fault::Error) => stream::once(async { Err(failed()) }).boxed(),
             Some(Fault::Refused) => stream::once(async { Err(refused()) }).boxed(),
@@ -253,7 +320,7 @@ impl ObjectStore for FaultyStore {
 
     fn list(&self, prefix: Option<&Path>) -> BoxStream<'static, Result<ObjectMeta>> {
         let listed = self.inner.list(prefix);
-        match self.faults.of(Op::List) {
+        match self.faults.of(Op::List, "") {
             Some(Fault::Slow(pause)) => listed
                 .then(move |object| async move {
                     tokio::time::sleep(pause).await;
@@ -285,14 +352,14 @@ struct FaultyUpload {
 #[async_trait]
 impl MultipartUpload for FaultyUpload {
     fn put_part(&mut self, data: PutPayload) -> UploadPart {
-        let fault = self.faults.of(Op::Part);
+        let (faults, fault) = (self.faults.clone(), self.faults.of(Op::Part, ""));
         let part = self.inner.put_part(data);
-        Box::pin(async move { meet(fault, part).await })
+        Box::pin(async move { meet(&faults, fault, part).await })
     }
 
     async fn complete(&mut self) -> Result<PutResult> {
-        let fault = self.faults.of(Op::Complete);
-        meet(fault, self.inner.complete()).await
+        let fault = self.faults.of(Op::Complete, "");
+        meet(&self.faults, fault, self.inner.complete()).await
     }
 
     async fn abort(&mut self) -> Result<()> {

@@ -3,10 +3,12 @@
 #![expect(unreachable_pub, reason = "tests of several crates include it")]
 
 use std::io::{Read as _, Write as _};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
+
+use crate::ports;
 
 /// The bucket, or container, that there is.
 const BUCKET: &str = "weir-test";
@@ -32,7 +34,7 @@ impl Cloud {
     /// Starts Google's, where a second write of a name within `pause` is refused, and waits until it answers.
     pub fn google(pause: Duration) -> Self {
         let folder = tempfile::tempdir().unwrap();
-        let (addr, server) = (free_port(), free_port());
+        let (addr, server) = (ports::own(), ports::own());
         let key = folder.path().join("key.json");
         let mut fake = Command::new(fake_gcs_server());
         fake.args(["-backend", "memory", "-scheme", "http", "-host", "127.0.0.1", "-log-level", "error"])
@@ -55,7 +57,7 @@ impl Cloud {
 
     /// Starts Azure's and waits until it answers.
     pub fn azure() -> Self {
-        let addr = free_port();
+        let addr = ports::own();
         let mut azurite = Command::new("node");
         azurite
             .arg(installed(".cache/tools/azurite/node_modules/azurite/dist/src/blob/main.js"))
@@ -112,10 +114,6 @@ impl Drop for Cloud {
             let _ = child.wait();
         }
     }
-}
-
-fn free_port() -> SocketAddr {
-    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap()
 }
 
 fn makes_container(addr: SocketAddr) -> bool {

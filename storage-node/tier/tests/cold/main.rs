@@ -68,9 +68,22 @@ async fn put_values(store: &Store, shard: u32, named: u32, values: impl Iterator
 }
 
 async fn cold(disk_bytes: u64, memory_bytes: usize, folder: &std::path::Path) -> (Cold, Faults) {
+    cold_within(StoreConfig::new("memory:").patience, (disk_bytes, memory_bytes), folder).await
+}
+
+/// For a store that hangs: it is given up soon.
+async fn impatient(folder: &std::path::Path) -> (Cold, Faults) {
+    cold_within(Duration::from_millis(300), (0, 64 << 20), folder).await
+}
+
+async fn cold_within(
+    patience: Duration,
+    (disk_bytes, memory_bytes): (u64, usize),
+    folder: &std::path::Path,
+) -> (Cold, Faults) {
     let faults = Faults::default();
     let inner = FaultyStore::new(Arc::new(InMemory::new()), faults.clone());
-    let config = StoreConfig { patience: Duration::from_millis(300), ..StoreConfig::new("memory:") };
+    let config = StoreConfig { patience, ..StoreConfig::new("memory:") };
     let store = Store::over(Arc::new(inner), Path::default(), config);
     (Cold::open(store, cache(disk_bytes, memory_bytes, folder)).await.unwrap(), faults)
 }
@@ -144,7 +157,7 @@ async fn what_memory_has_no_room_for_comes_from_the_disk() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn damage_and_absence_name_the_object_and_do_not_stay() {
     let folder = tempfile::tempdir().unwrap();
-    let (cold, faults) = cold(0, 64 << 20, folder.path()).await;
+    let (cold, faults) = impatient(folder.path()).await;
     let pack = put(cold.store(), 3, 3).await;
     let footer = cold.footer(&pack).await.unwrap();
     for (fault, is_damage) in [(Fault::BitFlip, true), (Fault::Truncated(9), false), (Fault::Hang, false)] {
@@ -283,17 +296,29 @@ async fn no_block_is_read_ahead_that_nothing_may_be_given_of() {
     let pack = put(cold.store(), 3, 3).await;
     let footer = cold.footer(&pack).await.unwrap();
     let rows = footer.blocks(footer.partition(PARTITION).unwrap()).to_vec();
-    let fetched = |ahead| {
+    let fetched = |ahead, expected| {
         let cold = cold.clone();
         async move {
             let pack = put(cold.store(), 3, 3).await;
             let footer = cold.footer(&pack).await.unwrap();
             let before = cold.metrics().fetched.load(Ordering::Relaxed);
+            let fetched = || cold.metrics().fetched.load(Ordering::Relaxed) - before;
             cold.read_ahead(&pack, &footer, PARTITION, 0..1, ahead);
             cold.block(&pack, &footer, PARTITION, 0, &ALL).await.unwrap();
-            // Whatever was begun takes no time.
+            let all = async {
+                while fetched() < expected {
+                    tokio::time::sleep(Duration::from_millis(5)).await;
+                }
+            };
+            let _ = tokio::time::timeout(Duration::from_secs(20), all).await;
+            // And a moment for more.
             tokio::time::sleep(Duration::from_millis(200)).await;
-            cold.metrics().fetched.load(Ordering::Relaxed) - before
+            let count = fetched();
+            // What is there holds nobody up any more.
+            for place in 0..usize::try_from(expected).unwrap() {
+                cold.block(&pack, &footer, PARTITION, place, &ALL).await.unwrap();
+            }
+            count
         }
     };
     let blocks = rows.len() as u64;
@@ -308,14 +333,14 @@ async fn no_block_is_read_ahead_that_nothing_may_be_given_of() {
         (Ahead { bytes: second + third + 1, ..wide }, 4),
         (Ahead { blocks: 0, ..wide }, 1),
     ] {
-        assert_eq!(fetched(ahead).await, expected, "{ahead:?}");
+        assert_eq!(fetched(ahead, expected).await, expected, "{ahead:?}");
     }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_store_that_hangs_is_not_asked_for_one_block_alone_after_it_hung_for_several() {
     let folder = tempfile::tempdir().unwrap();
-    let (cold, faults) = cold(0, 64 << 20, folder.path()).await;
+    let (cold, faults) = impatient(folder.path()).await;
     let pack = put(cold.store(), 3, 3).await;
     let footer = cold.footer(&pack).await.unwrap();
     for (fault, tries, places) in [(Fault::Hang, 3, 0..2), (Fault::Error, 6, 2..4)] {
@@ -339,7 +364,7 @@ async fn whose_turn_does_not_come_because_a_store_hangs_is_told_so_and_asks_for_
     /// Requests that may be under way at once.
     const AT_ONCE: usize = 64;
     let folder = tempfile::tempdir().unwrap();
-    let (cold, faults) = cold(0, 64 << 20, folder.path()).await;
+    let (cold, faults) = impatient(folder.path()).await;
     let pack = put(cold.store(), 3, 3).await;
     faults.always(Some((Op::Get, Fault::Hang)));
     let read = || {

@@ -1,10 +1,12 @@
 //! A real MinIO for tests: one process per test, on a free port, in a folder of its own, killed when dropped.
 #![expect(unreachable_pub, reason = "tests of several crates include it")]
 
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
+
+use crate::ports;
 
 /// The bucket that there is.
 pub const BUCKET: &str = "weir-test";
@@ -24,8 +26,7 @@ impl Minio {
     pub fn start() -> Self {
         let folder = tempfile::tempdir().unwrap();
         std::fs::create_dir(folder.path().join(BUCKET)).unwrap();
-        let addr = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-        let mut minio = Self { child: None, addr, folder };
+        let mut minio = Self { child: None, addr: ports::own(), folder };
         minio.begin();
         minio
     }

@@ -18,7 +18,7 @@ fn store() -> (Store, Faults) {
     (Store::over(Arc::new(inner), Path::from("p"), config), faults)
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_create_whose_answer_was_lost_is_known_again() {
     let (store, faults) = store();
     let bytes = Bytes::from_static(b"manifest");
@@ -31,7 +31,7 @@ async fn a_create_whose_answer_was_lost_is_known_again() {
     assert_eq!(faults.left(), 0);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn reads_try_again_a_few_times_and_then_name_the_object() {
     let (store, faults) = store();
     let bytes = noise(1_000);
@@ -53,7 +53,7 @@ async fn reads_try_again_a_few_times_and_then_name_the_object() {
     assert!(matches!(failed, StoreError::Length { have: 7, want: 1_000, .. }), "{failed}");
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn an_upload_that_fails_anywhere_leaves_nothing_and_gives_its_budget_back() {
     let (store, faults) = store();
     for (op, fault, len) in [
@@ -90,7 +90,7 @@ async fn an_upload_that_fails_anywhere_leaves_nothing_and_gives_its_budget_back(
     upload.finish().await.unwrap();
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_listing_may_take_as_long_as_it_goes_on_and_one_that_is_too_long_is_no_listing() {
     let (store, faults) = store();
     for name in ["l/1", "l/2", "l/3"] {
@@ -105,7 +105,7 @@ async fn a_listing_may_take_as_long_as_it_goes_on_and_one_that_is_too_long_is_no
     assert!(matches!(failed, StoreError::TimedOut { .. }), "{failed}");
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn what_is_compared_is_read_in_parts_and_is_neither_shorter_nor_longer() {
     let (store, faults) = store();
     let bytes = noise(20 << 20);
@@ -127,7 +127,7 @@ async fn what_is_compared_is_read_in_parts_and_is_neither_shorter_nor_longer() {
     assert!(store.verify("v", 0, 0).await.is_err());
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_store_without_conditional_creates_fails_the_self_test() {
     let (store, faults) = store();
     faults.next(Op::Put, Fault::LostRace);
@@ -136,7 +136,7 @@ async fn a_store_without_conditional_creates_fails_the_self_test() {
     store.self_test().await.unwrap();
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_self_test_tells_a_store_that_does_not_answer_from_one_that_does_not_let_us() {
     let (store, faults) = store();
     for fault in [Fault::Error, Fault::Hang] {
@@ -165,7 +165,7 @@ async fn a_folder_that_cannot_be_written_is_no_store_that_is_away() {
     assert!(!failed.is_passing(), "{failed}");
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn parts_under_way_stay_within_the_budget() {
     let faults = Faults::default();
     let inner = FaultyStore::new(Arc::new(InMemory::new()), faults.clone());
@@ -186,7 +186,7 @@ async fn parts_under_way_stay_within_the_budget() {
     assert!(began.elapsed() >= Duration::from_millis(8 * 20));
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn an_upload_makes_as_many_requests_as_are_charged() {
     for len in [1, PART_BYTES, PART_BYTES + 1, 3 * PART_BYTES] {
         let (store, faults) = store();

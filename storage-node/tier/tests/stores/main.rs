@@ -8,4 +8,6 @@ mod faults;
 mod killed;
 #[path = "../minio/mod.rs"]
 mod minio;
+#[path = "../ports/mod.rs"]
+mod ports;
 mod suite;
