@@ -172,20 +172,31 @@ fn check_ready_file(file: Option<&Path>) -> anyhow::Result<()> {
     let Some(path) = file.filter(|path| !is_special(path)) else { return Ok(()) };
     let is_new = !path.exists();
     OpenOptions::new().append(true).create(true).open(path).with_context(|| cannot_write(path))?;
-    if is_new { std::fs::remove_file(path).with_context(|| cannot_write(path)) } else { Ok(()) }
+    if !is_new {
+        return Ok(());
+    }
+    // Of a link what it leads to.
+    path.canonicalize().and_then(std::fs::remove_file).with_context(|| cannot_write(path))
 }
 
-/// Tells scripts that everything answers. Whoever sees the file sees all of it.
+/// Tells scripts that everything answers. Whoever sees the file sees all of it, unless nothing can take its place: it is a link, say
+/// one to what a shell made of standard output, or was mounted there, or lies in somebody else's directory.
 fn ready(file: Option<&Path>, text: &str) -> anyhow::Result<()> {
     let Some(path) = file else { return Ok(()) };
-    let written = if is_special(path) {
+    let written = if is_special(path) || path.is_symlink() {
         std::fs::write(path, text)
     } else {
-        let mut beside = path.as_os_str().to_owned();
-        beside.push(".new");
-        std::fs::write(&beside, text).and_then(|()| std::fs::rename(&beside, path))
+        replace(path, text).or_else(|_| std::fs::write(path, text))
     };
     written.with_context(|| cannot_write(path))
+}
+
+/// Puts a file in its place as a whole.
+fn replace(path: &Path, text: &str) -> std::io::Result<()> {
+    let mut beside = path.as_os_str().to_owned();
+    beside.push(".new");
+    let replaced = std::fs::write(&beside, text).and_then(|()| std::fs::rename(&beside, path));
+    replaced.inspect_err(|_| _ = std::fs::remove_file(&beside))
 }
 
 /// A pipe or a terminal is written as it is.
@@ -231,6 +242,14 @@ mod tests {
         for nowhere in [dir.path().join("missing/ready"), dir.path().to_owned()] {
             let error = check_ready_file(Some(&nowhere)).unwrap_err();
             assert!(error.to_string().starts_with("--ready-file: cannot write "), "{error}");
+        }
+        let (link, elsewhere) = (dir.path().join("link"), dir.path().join("elsewhere"));
+        std::os::unix::fs::symlink(&elsewhere, &link).unwrap();
+        for text in ["http://127.0.0.1:1", "http://127.0.0.1:2"] {
+            check_ready_file(Some(&link)).unwrap();
+            ready(Some(&link), text).unwrap();
+            assert!(link.is_symlink(), "it is somebody's, who looks where it leads");
+            assert_eq!(std::fs::read_to_string(&elsewhere).unwrap(), text);
         }
         let device = Path::new("/dev/null");
         check_ready_file(Some(device)).and_then(|()| ready(Some(device), "x")).unwrap();

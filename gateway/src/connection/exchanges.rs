@@ -10,6 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::task::{Context, Poll, ready};
 
+use http::{Response, StatusCode};
 use hyper::body::{Body, Frame, SizeHint};
 use parking_lot::Mutex;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
@@ -50,6 +51,12 @@ impl<S> Exchanges<S> {
         self.begun.load(Ordering::Relaxed) > 0
     }
 
+    /// The answer to a request. One that switches protocols is under way until the stream ends.
+    pub(super) fn answer<B>(self: Arc<Self>, response: Response<B>) -> Response<Answer<B, S>> {
+        let ends = response.status() != StatusCode::SWITCHING_PROTOCOLS;
+        response.map(|body| Answer { body, ends: ends.then_some(self) })
+    }
+
     /// The stream, if the library is done with it, an answer can be read from it, and it was not upgraded.
     pub(super) fn left(&self) -> Option<Left<S>> {
         self.left.lock().take()
@@ -59,13 +66,8 @@ impl<S> Exchanges<S> {
 /// The body of an answer, whose end is the end of its exchange.
 pub(super) struct Answer<B, S> {
     body: B,
-    exchanges: Arc<Exchanges<S>>,
-}
-
-impl<B, S> Answer<B, S> {
-    pub(super) fn new(body: B, exchanges: Arc<Exchanges<S>>) -> Self {
-        Self { body, exchanges }
-    }
+    /// None where the exchange goes on behind it.
+    ends: Option<Arc<Exchanges<S>>>,
 }
 
 impl<B: Body + Unpin, S> Body for Answer<B, S> {
@@ -90,7 +92,9 @@ impl<B: Body + Unpin, S> Body for Answer<B, S> {
 
 impl<B, S> Drop for Answer<B, S> {
     fn drop(&mut self) {
-        self.exchanges.ended.fetch_add(1, Ordering::Relaxed);
+        if let Some(exchanges) = &self.ends {
+            exchanges.ended.fetch_add(1, Ordering::Relaxed);
+        }
     }
 }
 
@@ -136,16 +140,24 @@ impl<S> Watched<S> {
         }
     }
 
-    /// True if the library refuses what came, with the answer that begins with `bytes`: nobody shall be told.
+    /// True if what came first can be the begin of no connection of HTTP/2.
+    fn is_http1(&self) -> bool {
+        let (first, known) = &self.first;
+        !HTTP2.starts_with(&first[..*known])
+    }
+
+    /// True if the library refuses what came, with the answer that begins with `bytes`: nobody shall be told. Only between
+    /// exchanges of HTTP/1 a write begins where an answer does: elsewhere it may be the rest of a frame, and begin with anything
+    /// that a message holds.
     fn keeps_back(&mut self, bytes: &[u8]) -> bool {
-        if self.refused.is_none() && self.is_settled() {
+        if self.refused.is_none() && self.is_http1() && self.is_settled() {
             self.refused = refusal(bytes);
         }
         self.refused.is_some()
     }
 }
 
-/// The status of an answer that refuses, from its first bytes. Frames of HTTP/2 and WebSocket begin otherwise.
+/// The status of an answer that refuses, from its first bytes.
 fn refusal(bytes: &[u8]) -> Option<u16> {
     let status = bytes.strip_prefix(b"HTTP/1.")?.get(2..5)?;
     status.starts_with(b"4").then_some(())?;
@@ -207,8 +219,8 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Watched<S> {
 
 impl<S> Drop for Watched<S> {
     fn drop(&mut self) {
-        let is_http1 = self.first.1 == HTTP2.len() && self.first.0 != HTTP2;
-        if let Some(stream) = self.stream.take().filter(|_| is_http1 && self.is_settled()) {
+        let is_left = self.is_http1() && self.is_settled();
+        if let Some(stream) = self.stream.take().filter(|_| is_left) {
             let left = Left { stream, refused: self.refused, has_part: self.has_heard };
             *self.exchanges.left.lock() = Some(left);
         }
@@ -223,8 +235,6 @@ mod tests {
     use super::*;
 
     const BARE: &[u8] = b"HTTP/1.1 431 Request Header Fields Too Large\r\ncontent-length: 0\r\n\r\n";
-
-    type Exchange = Answer<Empty<&'static [u8]>, DuplexStream>;
 
     async fn after(said: &[u8]) -> (Watched<DuplexStream>, DuplexStream, Arc<Exchanges<DuplexStream>>) {
         let (mut client, server) = tokio::io::duplex(1 << 10);
@@ -255,7 +265,7 @@ mod tests {
     async fn what_an_answer_holds_passes_whatever_it_looks_like() {
         let (mut watched, mut client, exchanges) = after(b"GET").await;
         exchanges.begin();
-        let answer: Exchange = Answer::new(Empty::new(), Arc::clone(&exchanges));
+        let answer = Arc::clone(&exchanges).answer(Response::new(Empty::<&[u8]>::new()));
         watched.write_all(b"head").await.unwrap();
         watched.flush().await.unwrap();
         watched.write_all(BARE).await.unwrap();
@@ -268,6 +278,33 @@ mod tests {
         let mut told = Vec::new();
         client.read_to_end(&mut told).await.unwrap();
         assert_eq!(told, [b"head", BARE, BARE].concat());
+    }
+
+    #[tokio::test]
+    async fn a_single_byte_that_begins_no_request_is_refused_as_more_are() {
+        let (mut watched, _client, exchanges) = after(b"{").await;
+        watched.write_all(BARE).await.unwrap();
+        drop(watched);
+        assert_eq!(exchanges.left().and_then(|left| left.refused), Some(431));
+    }
+
+    #[tokio::test]
+    async fn the_middle_of_what_http2_or_an_upgraded_stream_carries_passes_whatever_it_looks_like() {
+        for (said, status) in [("PRI * HTTP/2.0", StatusCode::OK), ("GET", StatusCode::SWITCHING_PROTOCOLS)] {
+            let (mut watched, mut client, exchanges) = after(said.as_bytes()).await;
+            exchanges.begin();
+            let answer = Response::builder().status(status).body(Empty::<&[u8]>::new()).unwrap();
+            drop(Arc::clone(&exchanges).answer(answer));
+            watched.write_all(b"begun").await.unwrap();
+            watched.flush().await.unwrap();
+            // Of a frame a part was written: the rest begins wherever that ended.
+            watched.write_all(BARE).await.unwrap();
+            drop(watched);
+            assert!(exchanges.left().is_none(), "{said}");
+            let mut told = Vec::new();
+            client.read_to_end(&mut told).await.unwrap();
+            assert_eq!(told, [b"begun", BARE].concat(), "{said}");
+        }
     }
 
     #[tokio::test]

@@ -138,7 +138,7 @@ fn service<S: Send + 'static>(
             exchanges.begin();
             let exchanges = Arc::clone(&exchanges);
             handle(Arc::clone(&edge), peer, request.map(Body::new))
-                .map(|response| Ok(response.map(|body| Answer::new(body, exchanges))))
+                .map(|response| Ok(exchanges.answer(response)))
         })
 }
 

@@ -151,6 +151,8 @@ pub(super) struct Lease {
     /// The delivery before: what holds again if this one is not sent.
     pub(super) previous: Fence,
     pub(super) pull: PullId,
+    /// Its bytes are on their way to whoever leased it, or were.
+    pub(super) has_left: bool,
 }
 
 /// A record about to be leased.
@@ -218,7 +220,7 @@ impl Leases {
     /// grows by the grants. With [`Rules::looks_ahead`] only records that were [looked at](Leases::looked) are leased.
     ///
     /// Before a byte leaves, the caller logs [`Taken::redelivered`]; what it does not send it
-    /// [releases](Leases::release), and when the bytes leave it says [`Leases::started`].
+    /// [releases](Leases::release), and when the bytes leave it says [`Leases::started`], or [`Leases::leaves`].
     pub fn take(&mut self, part: &Part, ask: &Ask, next_fence: &mut Fence) -> Taken {
         let mut taken = Taken { exhausted: self.expire(part, ask.now), ..Taken::default() };
         let room = self.rules.max_unacked.saturating_sub(self.leased.len()).min(ask.max_records);
@@ -237,7 +239,8 @@ impl Leases {
         for Chosen { offset, attempts, previous, key, lane } in chosen {
             let (fence, attempt) = (*next_fence, attempts.saturating_add(1));
             next_fence.0 += 1;
-            let state = State::Leased(Lease { deadline, taken: ask.now, lease_ms, previous, pull });
+            let state =
+                State::Leased(Lease { deadline, taken: ask.now, lease_ms, previous, pull, has_left: false });
             let holder = Arc::clone(&ask.holder);
             self.put(offset, Known { fence, attempts: attempt, holder, state, key, lane });
             taken.grants.push(Grant { offset, fence, attempt, deadline });
@@ -249,7 +252,8 @@ impl Leases {
     }
 
     /// Ends the leases whose time is over and wakes what is due. Returns records that have had all their deliveries:
-    /// to be logged as dead, then [`Leases::committed`]. [`Leases::take`] does it too.
+    /// to be logged as dead, then [`Leases::committed`]. [`Leases::take`] does it too. A lease of which no byte has left is
+    /// [released](Leases::release): however long a store does not answer, nothing is given up that nobody was sent.
     #[must_use = "exhausted records are settling until they are committed or failed"]
     pub fn expire(&mut self, part: &Part, now: TimestampMs) -> Vec<Delivered> {
         self.forget_settled(part);
@@ -257,7 +261,12 @@ impl Leases {
         while exhausted.len() < PER_CALL_MAX
             && let Some((at, offset)) = self.leased.first().copied().filter(|(at, _)| *at <= now)
         {
-            self.free_again(offset, at, &mut exhausted);
+            let Known { fence, state, .. } = self.known[&offset];
+            match state {
+                // Whoever reads it was too slow: nobody had it.
+                State::Leased(lease) if !lease.has_left => self.release(part, offset, fence),
+                _ => self.free_again(offset, at, &mut exhausted),
+            }
         }
         for _ in 0..PER_CALL_MAX {
             let Some((at, offset)) = self.waiting.first().copied().filter(|(at, _)| *at <= now) else {
@@ -292,8 +301,16 @@ impl Leases {
         let known = self.known.get(&offset).filter(|known| known.fence == fence)?;
         let State::Leased(lease) = known.state else { return None };
         let deadline = after(now, lease.lease_ms);
-        self.change(offset, |known| known.state = State::Leased(Lease { deadline, ..lease }));
+        let lease = Lease { deadline, has_left: true, ..lease };
+        self.change(offset, |known| known.state = State::Leased(lease));
         Some(deadline)
+    }
+
+    /// The bytes of a lease leave now, in the time that it has already. No effect on any other.
+    pub fn leaves(&mut self, offset: Offset, fence: Fence) {
+        let Some(known) = self.known.get(&offset).filter(|known| known.fence == fence) else { return };
+        let State::Leased(lease) = known.state else { return };
+        self.change(offset, |known| known.state = State::Leased(Lease { has_left: true, ..lease }));
     }
 
     /// The leases given under a key that are still held, in the order of offsets.

@@ -211,11 +211,18 @@ impl Leases {
     fn extend(&mut self, part: &Part, item: &Settle, ms: u64, now: TimestampMs) -> Verdict {
         let deadline = after(now, ms);
         let lease = match self.known.get(&item.offset).map(|known| known.state) {
-            Some(State::Leased(lease)) => Lease { deadline, lease_ms: ms, ..lease },
+            Some(State::Leased(lease)) => Lease { deadline, lease_ms: ms, has_left: true, ..lease },
             _ if self.leased.len() >= self.rules.max_unacked => {
                 return Verdict::LeaseLost { current: None };
             }
-            _ => Lease { deadline, taken: now, lease_ms: ms, previous: item.fence, pull: PullId::NONE },
+            _ => Lease {
+                deadline,
+                taken: now,
+                lease_ms: ms,
+                previous: item.fence,
+                pull: PullId::NONE,
+                has_left: true,
+            },
         };
         self.hold(part, item.offset, item.fence, State::Leased(lease));
         Verdict::Done(Effect::Extended(deadline))

@@ -43,10 +43,17 @@ impl Leader {
         Self { leases: Leases::new(&part, rules, BASE, at(now)), part, fence: BASE, end }
     }
 
-    fn try_take(&mut self, now: u64, max_records: usize, key: Option<u128>) -> Taken {
+    /// Takes what is not sent yet.
+    fn lease(&mut self, now: u64, max_records: usize, key: Option<u128>) -> Taken {
         let (end, holder, key) = (Offset(self.end), Arc::from("me"), key.map(PullKey));
         let ask = Ask { now: at(now), end, max_records, lease_ms: 0, holder, key };
         self.leases.take(&self.part, &ask, &mut self.fence)
+    }
+
+    fn try_take(&mut self, now: u64, max_records: usize, key: Option<u128>) -> Taken {
+        let taken = self.lease(now, max_records, key);
+        taken.grants.iter().for_each(|grant| self.leases.leaves(grant.offset, grant.fence));
+        taken
     }
 
     fn take(&mut self, now: u64, max_records: usize) -> Vec<Grant> {
@@ -122,6 +129,33 @@ fn a_lease_of_what_another_pull_has_settled_does_not_hold_its_place_in_the_windo
     }
     assert_eq!(offsets(&leader.take(1, 100)), (12..20).collect::<Vec<_>>());
     assert_eq!(leader.settle(&held[0], Action::Ack, 1), Verdict::Done(Effect::Settled));
+}
+
+#[test]
+fn a_lease_that_ends_before_it_was_sent_is_no_delivery() {
+    let mut leader = Leader::new(2);
+    // As long as reading takes longer than a lease: three deliveries are allowed.
+    for now in (0..10).map(|round| 1_000 * round) {
+        let taken = leader.lease(now, 2, None);
+        assert_eq!(taken.grants.iter().map(|grant| grant.attempt).collect::<Vec<_>>(), [1, 1], "{now}");
+        assert!(taken.redelivered.is_empty());
+        assert!(leader.leases.expire(&leader.part, at(now + 1_000)).is_empty());
+        for grant in &taken.grants {
+            assert_eq!(leader.leases.started(grant.offset, grant.fence, at(now + 1_000)), None, "too late");
+        }
+    }
+    let mut leader = Leader::new(1);
+    for (now, attempt) in [(10_000, 1), (11_000, 2)] {
+        assert_eq!(leader.take(now, 1)[0].attempt, attempt);
+        assert!(leader.leases.expire(&leader.part, at(now + 1_000)).is_empty());
+    }
+    let last = leader.lease(12_000, 1, None).grants[0];
+    assert_eq!(last.attempt, 3);
+    assert!(leader.leases.expire(&leader.part, at(13_000)).is_empty(), "nobody had it a third time");
+    let last = leader.lease(13_000, 1, None).grants[0];
+    assert_eq!(leader.leases.started(last.offset, last.fence, at(13_500)), Some(at(14_500)));
+    let dead = [Delivered { offset: last.offset, attempts: 3 }];
+    assert_eq!(leader.leases.expire(&leader.part, at(14_500)), dead);
 }
 
 #[test]

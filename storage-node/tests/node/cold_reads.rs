@@ -6,8 +6,8 @@ use prometheus::Registry;
 use prost::Message as _;
 use weir_protocol::error::ErrorCode;
 use weir_protocol::rpc::{
-    At, ConsumeEvent, ConsumeRequest, Credit, Event, Method, Packet, PartRef, Placed, ReadAnswer,
-    ReadRequest, SubscribeRequest,
+    At, ConsumeEvent, ConsumeRequest, Credit, Event, Method, Packet, PartRef, Placed, PullRequest,
+    ReadAnswer, ReadRequest, SubscribeRequest, SubscriptionConfig,
 };
 use weir_storage_node::{NodeConfig, RunningNode, Surroundings};
 use weir_tier::faults::{Fault, Faults, Objects, Op, store_of};
@@ -15,7 +15,7 @@ use weir_transport::Link;
 
 use crate::client::{Follower, SHARD, WAIT, batch, config, create, publish, read, start_in, values};
 use crate::cold::{BYTES, MESSAGES, PATIENCE, cold_settings, publish_all, stats, value};
-use crate::queue::{part, queue_config, subscribe};
+use crate::queue::{self, ask, part, pull, pull_at, queue_config, subscribe};
 
 /// Messages from the first on that are in the store alone, at least; each has a block of its own.
 const COLD: u64 = 50;
@@ -273,6 +273,25 @@ async fn a_queue_is_read_ahead_no_further_than_who_consumes_it_has_credit() {
     let unknown = consume(&play, work, 15, 6, None, 6).await;
     let fetched = play.fetched_within(before + 12 + 2, LONG).await - before;
     assert!(fetched >= 12 + 2, "{unknown:?}, {fetched}: a gateway of before says nothing of it");
+    play.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nothing_is_given_up_that_a_store_kept_for_longer_than_its_lease() {
+    // Asked three times, so that a last lease is over, and that is seen, before whoever pulls is told.
+    let play = Play::start().await.again(Duration::from_secs(1)).await;
+    let config = SubscriptionConfig { max_attempts: 1, ..queue_config("t") };
+    let work = part(&subscribe(&play.link, play.life, config, &[1]).await, 0);
+    let request = PullRequest { lease_ms: 1_000, ..ask(work, 1) };
+    play.faults.always(Some((Op::Get, Fault::Hang)));
+    let refused = pull_at(&play.link, SHARD, &request).await.err();
+    assert_eq!(refused, Some(ErrorCode::Unavailable));
+    play.faults.always(None);
+    let now = queue::stats(&play.link, work).await;
+    assert_eq!((now.dead, now.leased, now.floor), (0, 0, 0));
+    let (grants, values) = pull(&play.link, &request).await;
+    assert_eq!((grants[0].offset, grants[0].attempt), (0, 1));
+    assert_eq!(values, [value(0)]);
     play.stop().await;
 }
 

@@ -247,7 +247,8 @@ impl Middle {
             return if is_empty_block { Ok((deflated.len(), 0)) } else { Err(Broken::Deflate) };
         }
         let (taken, made, status) = step(inflate, deflated, room)?;
-        self.has_more = made == room.len();
+        // Behind a last block there is nothing, whatever room is left.
+        self.has_more = status != Status::StreamEnd && made == room.len();
         self.inflated_bytes += made;
         if self.inflated_bytes > WS_MESSAGE_BYTES_MAX {
             return Err(Broken::Size);

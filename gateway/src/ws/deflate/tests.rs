@@ -338,6 +338,20 @@ fn a_last_block_may_end_a_message_and_nothing_else_follows_it() {
 }
 
 #[test]
+fn a_last_block_may_fill_a_frame_before_the_message_ends() {
+    // Of 4 KiB, eight bytes are for what stands before it.
+    for len in [4_087, 4_088, 4_089, 2 * 4_088] {
+        let plain = "a".repeat(len);
+        let (mut body, mut compress) = (Vec::with_capacity(1_024), Compress::new(Compression::fast(), false));
+        compress.compress_vec(plain.as_bytes(), &mut body, FlushCompress::Finish).unwrap();
+        let bytes = [frame(DEFLATED | TEXT, &body), frame(FINAL, &[0x00])].concat();
+        let (messages, end) = read_deflated(bytes);
+        assert_eq!(messages, [Message::text(plain)], "{len}");
+        assert!(is_gone(&end), "{end}");
+    }
+}
+
+#[test]
 fn what_is_no_deflate_is_refused_and_what_is_no_frame_the_library_refuses() {
     let hello = deflated(b"Hello", 6);
     let begun = frame(DEFLATED | TEXT, &hello[..3]);

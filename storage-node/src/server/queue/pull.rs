@@ -209,6 +209,7 @@ impl Puller<'_> {
         }
         let repeated = key.map(|key| held.leases.repeat(key, now)).unwrap_or_default();
         if !repeated.is_empty() {
+            repeated.iter().for_each(|grant| held.leases.leaves(grant.offset, grant.fence));
             return Ok(Looked::Repeat(repeated));
         }
         if self.request.only_repeat {

@@ -76,6 +76,7 @@ impl Pair {
         }
         let mut event = PartEvent::default();
         for grant in &sent {
+            self.leases.leaves(grant.offset, grant.fence);
             self.deliveries.push((grant.offset.0, grant.fence.0));
             if grant.attempt >= 2 {
                 event.delivered.push(Delivered { offset: grant.offset, attempts: grant.attempt });
