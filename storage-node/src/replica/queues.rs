@@ -78,7 +78,9 @@ impl Queues {
         now: TimestampMs,
     ) -> Arc<Queue> {
         let make = || {
-            let next_fence = Fence(term << 32 | 1);
+            // A stream that is replayed again and again may have had more deliveries than a term has fences: what is below the last
+            // seek's settles nothing.
+            let next_fence = Fence(term << 32 | 1).max(part.part.fence_min());
             let leases = Leases::new(&part.part, rules(part, partitions), next_fence, now);
             let (version, sight) = (part.version, sight(part));
             let cursor = Cursor::new(next_fence);
@@ -211,5 +213,33 @@ fn rules(part: &HeldPart, partitions: u32) -> Rules {
         backoff_ms: config.backoff_ms.clone().into(),
         max_unacked: if config.paused { 0 } else { share },
         looks_ahead: config.is_by_key || config.filter.is_some() || config.fair_by.is_some(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use weir_protocol::ids::{Incarnation, Offset, PartitionId};
+
+    use super::*;
+    use crate::subscription::{Part, PartEvent, Seek};
+
+    #[test]
+    fn what_is_delivered_in_a_new_term_can_be_settled_however_many_deliveries_the_one_before_had() {
+        let mut part = Part::new(Offset(0));
+        // Term 3, and more deliveries than one is to have.
+        let seek = Some(Seek { to: Offset(0), fence: Fence(5 << 32), keep_as: 0, back_to: 0 });
+        part.apply(&PartEvent { seek, ..PartEvent::default() }, Offset(0)..Offset(9));
+        let (name, config) = Default::default();
+        let held = HeldPart { name, config, version: 1, part };
+        let key = (Incarnation(2), (Incarnation(1), PartitionId(0)));
+        for (term, expected) in [(4, 5 << 32), (7, 7 << 32 | 1)] {
+            let queue = Queues::default().of(key, &held, 1, term, TimestampMs(0));
+            let held = queue.lock();
+            assert_eq!(
+                (held.next_fence, held.cursor.fence_end()),
+                (Fence(expected), Fence(expected)),
+                "term {term}"
+            );
+        }
     }
 }

@@ -6,16 +6,16 @@ use prometheus::Registry;
 use prost::Message as _;
 use weir_protocol::error::ErrorCode;
 use weir_protocol::rpc::{
-    At, ConsumeEvent, ConsumeRequest, Credit, Event, Method, Packet, PartRef, Placed, PullRequest,
-    ReadAnswer, ReadRequest, SubscribeRequest, SubscriptionConfig,
+    At, ConsumeEvent, ConsumeRequest, Credit, Event, LeaveRequest, Left, Method, Packet, PartRef, Placed,
+    PullRequest, ReadAnswer, ReadRequest, SubscribeRequest, SubscriptionConfig,
 };
 use weir_storage_node::{NodeConfig, RunningNode, Surroundings};
 use weir_tier::faults::{Fault, Faults, Objects, Op, store_of};
 use weir_transport::Link;
 
-use crate::client::{Follower, SHARD, WAIT, batch, config, create, publish, read, start_in, values};
+use crate::client::{Follower, SHARD, WAIT, batch, call, config, create, publish, read, start_in, values};
 use crate::cold::{BYTES, MESSAGES, PATIENCE, cold_settings, publish_all, stats, value};
-use crate::queue::{self, ask, part, pull, pull_at, queue_config, subscribe};
+use crate::queue::{self, ack, ask, part, pull, pull_at, queue_config, subscribe};
 
 /// Messages from the first on that are in the store alone, at least; each has a block of its own.
 const COLD: u64 = 50;
@@ -326,6 +326,57 @@ async fn a_slow_store_holds_up_who_reads_from_it_and_nobody_else() {
     }
     play.faults.always(None);
     assert_eq!(read(&play.link, play.life, At::Offset(30), 0).await.unwrap().1[0], value(30));
+    play.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_the_store_takes_longer_for_than_a_lease_lasts_is_delivered_all_the_same_and_once() {
+    let play = Play::start().await;
+    let link = &play.link;
+    let config = SubscriptionConfig { max_attempts: 1, ..queue_config("t") };
+    let work = part(&subscribe(link, play.life, config, &[1]).await, 0);
+    // A footer and a block: longer than a lease and a look for those that are over.
+    play.faults.always(Some((Op::Get, Fault::Slow(Duration::from_millis(1_500)))));
+    let began = std::time::Instant::now();
+    let (grants, values) = pull(link, &PullRequest { lease_ms: 1_000, ..ask(work, 1) }).await;
+    assert!(began.elapsed() >= Duration::from_millis(2_500), "{:?}: it was not cold", began.elapsed());
+    assert_eq!(queue::stats(link, work).await.dead, 0, "nobody was ever given it");
+    let told: Vec<_> = grants.iter().map(|grant| (grant.offset, grant.attempt)).collect();
+    assert_eq!((told, values), (vec![(0, 1)], vec![value(0)]));
+    ack(link, work, &grants).await;
+    play.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_being_read_for_a_consumer_that_leaves_is_for_others_at_once_and_was_not_delivered() {
+    let play = Play::start().await;
+    let link = &play.link;
+    let config = SubscriptionConfig { max_attempts: 1, ..queue_config("t") };
+    let work = part(&subscribe(link, play.life, config, &[1]).await, 0);
+    play.faults.always(Some((Op::Get, Fault::Stalled)));
+    let (caller, holder) = (link.clone(), "gone".to_owned());
+    let request = PullRequest { holder: holder.clone(), ..ask(work, 1) };
+    let pulls = tokio::spawn(async move { pull(&caller, &request).await });
+    let is_leased = async |leased| {
+        let until = async {
+            while queue::stats(link, work).await.leased != leased {
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+        };
+        tokio::time::timeout(PATIENCE, until).await.expect("before it is read, which it is not");
+    };
+    is_leased(1).await;
+    pulls.abort();
+    let leave = LeaveRequest { part: work, holder };
+    let _: Left = call(link, Method::Leave, &leave).await.unwrap();
+    is_leased(0).await;
+    play.faults.always(None);
+    play.faults.go_on();
+    // A look for leases that are over, and more.
+    tokio::time::sleep(Duration::from_millis(1_500)).await;
+    let (grants, _) = pull(link, &ask(work, 1)).await;
+    let told: Vec<_> = grants.iter().map(|grant| (grant.offset, grant.attempt)).collect();
+    assert_eq!((told, queue::stats(link, work).await.dead), (vec![(0, 1)], 0));
     play.stop().await;
 }
 

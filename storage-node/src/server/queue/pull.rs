@@ -1,13 +1,14 @@
 //! Leases records and sends them.
 
 use std::ops::Range;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use tokio::time::{Instant, sleep_until};
+use tokio::time::{Instant, sleep_until, timeout};
 use weir_protocol::error::ErrorCode;
-use weir_protocol::ids::Offset;
+use weir_protocol::ids::{Offset, TimestampMs};
 use weir_protocol::limits::{CLIENT_ID_BYTES_MAX, LEASE_MS_MAX, LEASE_MS_MIN, PULL_RECORDS_MAX, WAIT_MS_MAX};
 use weir_protocol::rpc::{PullAnswer, PullRequest, Refusal, encode_packet};
 use weir_transport::{CreditHandle, Reply};
@@ -25,6 +26,9 @@ use crate::subscription::{Action, Ask, Effect, Fence, Grant, PartEvent, PullKey,
 
 /// Encoded bytes that one pull gives at most, but for a single larger batch.
 pub(super) const PULL_BYTES_MAX: u64 = 3 << 20;
+
+/// Leases whose records are being read begin anew no more often than this: well within the shortest.
+const HOLD_TIME_MIN: Duration = Duration::from_millis(LEASE_MS_MIN as u64 / 4);
 
 /// A pull that finds only what is not to be delivered looks on for this long after its wait is over.
 const AGAIN_TIME_MAX: Duration = Duration::from_secs(1);
@@ -181,15 +185,20 @@ impl Puller<'_> {
         };
         // What is left is for the next one, while this one logs and reads.
         self.turn.pass();
-        let is_moved = self.log(&taken, decided).await?;
+        let is_moved = self.holding(&taken.grants, self.log(&taken, decided)).await?;
         if taken.grants.is_empty() || is_moved {
             return Ok(Step::Again);
         }
         let max_bytes = self.request.max_bytes.clamp(1, PULL_BYTES_MAX);
         let offsets = taken.grants.iter().map(|grant| grant.offset);
-        match find(self.reader, offsets, max_bytes, topic_ttl_ms).await {
-            Ok(found) => self.send(taken.grants, found).await,
-            Err(refusal) => {
+        let found = find(self.reader, offsets, max_bytes, topic_ttl_ms);
+        match self.unless_gone(self.holding(&taken.grants, found)).await {
+            None => {
+                self.release(&taken.grants);
+                Ok(Step::Again)
+            }
+            Some(Ok(found)) => self.send(taken.grants, found).await,
+            Some(Err(refusal)) => {
                 self.release(&taken.grants);
                 // Retention was faster: what it left is leased next.
                 if refusal.error_code() == ErrorCode::OffsetTrimmed { Ok(Step::Again) } else { Err(refusal) }
@@ -277,6 +286,38 @@ impl Puller<'_> {
             self.release(&taken.grants);
         }
         if was_moved(&logged) { Ok(true) } else { logged.map(|()| false) }
+    }
+
+    /// Does what comes before the bytes leave, and holds the leases until it is done: however long a store takes, that is no
+    /// delivery that failed, and others would not get the bytes earlier.
+    async fn holding<T>(&self, grants: &[Grant], before: impl Future<Output = T>) -> T {
+        let mut until = grants.first().map(|first| first.deadline);
+        let mut before = pin!(before);
+        while let Some(end) = until {
+            let left = Duration::from_millis(end.0.saturating_sub(clock::now().0));
+            match timeout((left / 2).max(HOLD_TIME_MIN), &mut before).await {
+                Ok(done) => return done,
+                Err(_) => until = self.hold(grants),
+            }
+        }
+        before.await
+    }
+
+    /// The time of leases begins anew. When the first of them ends; `None` if all have.
+    fn hold(&self, grants: &[Grant]) -> Option<TimestampMs> {
+        let now = clock::now();
+        let (mut held, _) = self.part.lock(self.queue).ok()?;
+        grants.iter().filter_map(|grant| held.leases.started(grant.offset, grant.fence, now)).min()
+    }
+
+    /// `None` if the caller has gone before: what it would have been sent is for others, at once.
+    async fn unless_gone<T>(&self, read: impl Future<Output = T>) -> Option<T> {
+        let mut call = self.call.clone();
+        tokio::select! {
+            biased;
+            done = read => Some(done),
+            () = async { while !call.changed().await.is_cancelled {} } => None,
+        }
     }
 
     /// Gives back what was not sent.
