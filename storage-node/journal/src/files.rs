@@ -91,7 +91,7 @@ fn next_task(
         }
         if inner.next.is_none() {
             let newest = inner.files.back().map(|file| file.seq).max(inner.prepared);
-            return Some(Task::Prepare(newest.map_or(FileSeq(1), FileSeq::next), inner.spares.pop()));
+            return Some(Task::Prepare(newest.map_or(FileSeq::FIRST, FileSeq::next), inner.spares.pop()));
         }
         if sidecar_at.is_none()
             && !inner.closing

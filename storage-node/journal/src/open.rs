@@ -66,7 +66,7 @@ pub(crate) fn open(
     core.lock().spares = spares;
     let report = Recovered { streams: streams(&core)?, torn_tail, files, scanned_bytes };
     if core.lock().files.is_empty() {
-        let next = files::first(&core, FileSeq(1)).map_err(io_error(&wal))?;
+        let next = files::first(&core, FileSeq::FIRST).map_err(io_error(&wal))?;
         core.lock().files.push_back(LiveFile {
             seq: next.seq,
             handle: next.handle,
@@ -98,7 +98,7 @@ fn spares(
     journal_id: u128,
     scan: &mut Scan,
 ) -> io::Result<Vec<PathBuf>> {
-    let next = scan.files.last().map_or(FileSeq(1), |file| file.seq.next());
+    let next = scan.files.last().map_or(FileSeq::FIRST, |file| file.seq.next());
     let is_spare = |path: &mut PathBuf| {
         path.extension().is_some_and(|extension| extension == "spare")
             && header_of(disk, path)

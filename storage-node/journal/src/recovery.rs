@@ -2,8 +2,8 @@
 //!
 //! Every file is scanned from its first block; frames are played into the streams. A block that does not hold is
 //! either the end (nothing later proves that it was acknowledged: cut there) or damage (a later block, or the next
-//! file's head, says it was durable: refuse, never cut). A whole block of a version that is not known is neither: its
-//! number is said, and nothing is changed.
+//! file's head, says it was durable, or it is a head that others came behind: refuse, never cut). A whole block of a
+//! version that is not known is neither: its number is said, and nothing is changed.
 //!
 //! When a file turns out to be finished, its sidecar is compared with what was found in it, and written again if it says
 //! anything else; then rows of old files may leave memory, and the index stays within its bound while files are scanned.
@@ -202,12 +202,16 @@ impl Scanner<'_> {
         let first_of_all = self.expected.is_none();
         self.expected = Some(seq.next());
         let stopped = self.blocks(&mut file, reader, first_of_all)?;
-        if file.end == FILE_HEADER_BYTES && !self.scan.files.is_empty() {
-            // Its head block is written and synced before the first commit that needs it: without the head nothing in it was
-            // acknowledged. It need not be the last: the next one is prepared as soon as this one is taken.
+        if file.end == FILE_HEADER_BYTES && seq > FileSeq::FIRST {
+            // Its head block is written and synced before the first commit that needs it, and before any file in front of it goes:
+            // without the head nothing in it was acknowledged, unless one of these has happened. It need not be the last: the next
+            // one is prepared as soon as this one is taken.
             let blocks = self.check_acknowledged(&file, reader, stopped)?;
+            if blocks > 0 || self.scan.files.is_empty() {
+                return Err(Stop::Open(damage(&file, file.end, stopped.to_string())));
+            }
             // What is left of a head that was cut off in the middle must not lie where the next head is written.
-            let is_clean = blocks == 0 && matches!(stopped, BlockError::NoMagic | BlockError::OtherFile(_));
+            let is_clean = matches!(stopped, BlockError::NoMagic | BlockError::OtherFile(_));
             self.headless.push((file, is_clean));
             return Ok(());
         }
@@ -222,7 +226,7 @@ impl Scanner<'_> {
         for (stream, (first, there)) in &self.gone {
             let purged = self.scan.streams.get(stream).and_then(|stream| stream.purged);
             if purged.is_none_or(|purged| purged.index + 1 < *there) {
-                let oldest = self.scan.files.first().map_or(FileSeq(1), |file| file.seq);
+                let oldest = self.scan.files.first().map_or(FileSeq::FIRST, |file| file.seq);
                 let dir = self.scan.files.first().and_then(|file| file.path.parent()).map(Path::to_owned);
                 let what = format!("stream {stream} needs its entries from {first} to {there}");
                 let file = FileSeq(oldest.0.saturating_sub(1));
