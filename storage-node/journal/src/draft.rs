@@ -8,9 +8,9 @@
 use std::io;
 
 use crate::disk::{DiskFile, Pages};
-use crate::entry::{LogPosition, StreamId};
+use crate::entry::{FileSeq, LogPosition, StreamId};
 use crate::format::{
-    BLOCK_ALIGN, BLOCK_HEADER_BYTES, BlockHeader, FRAME_HEADER_BYTES, FrameHeader, FrameKind,
+    BLOCK_ALIGN, BLOCK_HEADER_BYTES, BlockHeader, FRAME_HEADER_BYTES, FrameHeader, FrameKind, names_later,
 };
 
 const FIRST_PAGE: usize = BLOCK_ALIGN as usize;
@@ -71,6 +71,11 @@ impl Draft {
     /// Frames so far.
     pub(crate) fn frames(&self) -> u16 {
         u16::try_from(self.frames).expect("frames are counted before they are taken")
+    }
+
+    /// Whether a message in it would be a block in a file behind `file`.
+    pub(crate) fn names_later(&self, file: FileSeq) -> bool {
+        names_later(&self.memory, file)
     }
 
     /// Bytes of header and frames.
@@ -144,7 +149,7 @@ mod tests {
 
     use super::*;
     use crate::disk::{Disk, OpenMode, sim::SimDisk};
-    use crate::entry::{EntryKind, FileSeq, Lsn};
+    use crate::entry::{EntryKind, Lsn};
 
     const POS: u32 = 2 * BLOCK_ALIGN;
 

@@ -17,6 +17,9 @@ impl std::fmt::Display for StreamId {
 pub struct FileSeq(pub u64);
 
 impl FileSeq {
+    /// The first of a journal.
+    pub(crate) const FIRST: Self = Self(1);
+
     /// The file after this one.
     #[must_use]
     pub fn next(self) -> Self {

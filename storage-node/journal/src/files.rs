@@ -14,6 +14,7 @@ use crate::error::Failure;
 use crate::format::{FileHeader, Place};
 use crate::metrics::add;
 use crate::sidecar::{FileRows, Sidecar};
+use crate::streams::LiveFile;
 
 /// How long a full disk is left alone before the next file is tried again.
 const RETRY: Duration = Duration::from_millis(200);
@@ -30,9 +31,16 @@ enum Task {
     Sidecar(FileSeq),
 }
 
+/// A file that is off the journal and still on the disk.
+struct Retired {
+    path: PathBuf,
+    /// See [`crate::streams::LiveFile::names_later`].
+    names_later: bool,
+}
+
 /// Runs until the journal has failed, or is closed and its writer has ended.
 pub(crate) fn run(core: &Core) {
-    // Off the journal and still on the disk, oldest first.
+    // Oldest first.
     let mut retired = VecDeque::new();
     // Not before then: something that went wrong is tried again.
     let (mut free_at, mut sidecar_at) = (None::<Instant>, None::<Instant>);
@@ -45,7 +53,7 @@ pub(crate) fn run(core: &Core) {
             }
             Task::Free => {
                 if let Err(error) = free(core, &mut retired) {
-                    let path = retired.front().map(|path| path.display());
+                    let path = retired.front().map(|file| file.path.display());
                     let path = path.map(tracing::field::display);
                     tracing::warn!(%error, path, "cannot free journal files; retrying");
                     free_at = Some(Instant::now() + RETRY);
@@ -66,7 +74,7 @@ pub(crate) fn run(core: &Core) {
 /// Waits for something to do; `None` when the journal has failed, or is closed and its writer has ended.
 fn next_task(
     core: &Core,
-    retired: &mut VecDeque<PathBuf>,
+    retired: &mut VecDeque<Retired>,
     free_at: &mut Option<Instant>,
     sidecar_at: &mut Option<Instant>,
 ) -> Option<Task> {
@@ -91,7 +99,7 @@ fn next_task(
         }
         if inner.next.is_none() {
             let newest = inner.files.back().map(|file| file.seq).max(inner.prepared);
-            return Some(Task::Prepare(newest.map_or(FileSeq(1), FileSeq::next), inner.spares.pop()));
+            return Some(Task::Prepare(newest.map_or(FileSeq::FIRST, FileSeq::next), inner.spares.pop()));
         }
         if sidecar_at.is_none()
             && !inner.closing
@@ -198,7 +206,7 @@ fn wait<'a>(core: &Core, inner: MutexGuard<'a, Inner>, longest: Option<Duration>
 }
 
 /// Takes the oldest files off the journal whose entries are all purged, durably.
-fn retire(inner: &mut Inner, retired: &mut VecDeque<PathBuf>) {
+fn retire(inner: &mut Inner, retired: &mut VecDeque<Retired>) {
     while inner.files.len() > 1 {
         let oldest = &inner.files[0];
         let free = oldest.spans.0.iter().all(|(stream, span)| {
@@ -208,26 +216,29 @@ fn retire(inner: &mut Inner, retired: &mut VecDeque<PathBuf>) {
         if !free {
             break;
         }
-        retired.extend(inner.files.pop_front().map(|file| file.path));
+        let retiring = |file: LiveFile| Retired { path: file.path, names_later: file.names_later };
+        retired.extend(inner.files.pop_front().map(retiring));
     }
 }
 
 /// Keeps one retired file (or as many as configured) as a spare and removes the others, oldest first. It ends with the
 /// first that cannot be freed: a file may only go when all before it are gone, or the next open finds a hole.
 ///
-/// A spare is used when its old name is gone durably: its bytes must never be found under that.
-fn free(core: &Core, retired: &mut VecDeque<PathBuf>) -> io::Result<()> {
+/// A spare is used when its old name is gone durably: its bytes must never be found under that. Nor may what is in a message
+/// be found under the spare's next name: one that holds what would be a block there is removed.
+fn free(core: &Core, retired: &mut VecDeque<Retired>) -> io::Result<()> {
     if retired.is_empty() {
         return Ok(());
     }
     let mut spares = Vec::new();
     let mut done = Ok(());
-    while let Some(path) = retired.front() {
+    while let Some(Retired { path, names_later }) = retired.front() {
         let spare = path.with_extension("spare");
         let kept = {
             let inner = core.lock();
             // A file that was prepared and never written may be kept under the name already.
-            inner.spares.len() + spares.len() < core.config.spare_files as usize
+            !names_later
+                && inner.spares.len() + spares.len() < core.config.spare_files as usize
                 && !inner.spares.contains(&spare)
         };
         // The sidecar goes first. If a crash keeps it nevertheless, it is alone, and the next open removes it; its

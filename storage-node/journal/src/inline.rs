@@ -76,9 +76,17 @@ mod tests {
     fn lone(now: Instant) -> Inner {
         let path = PathBuf::from("/journal/wal/1.wal");
         let handle = SimDisk::new().open(&path, OpenMode::Create).unwrap();
-        let (spans, sidecar) = (FileSpans::default(), None);
-        let file =
-            LiveFile { seq: FileSeq(1), handle, path, file_bytes: 64 << 10, end: 32 << 10, spans, sidecar };
+        let (spans, names_later, sidecar) = (FileSpans::default(), false, None);
+        let file = LiveFile {
+            seq: FileSeq(1),
+            handle,
+            path,
+            file_bytes: 64 << 10,
+            end: 32 << 10,
+            spans,
+            names_later,
+            sidecar,
+        };
         let mut inner = Inner { writer_waits: true, ..Inner::default() };
         inner.files.push_back(file);
         inner.queue.push_back(append(1_000));

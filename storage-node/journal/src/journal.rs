@@ -202,7 +202,8 @@ impl Journal {
         let limit = u64::from(self.core().config.max_block_bytes) - BLOCK_HEADER_BYTES as u64;
         loop {
             let mut bytes = 0;
-            let fit = entries.iter().take_while(|entry| {
+            // A block counts its frames in 16 bits.
+            let fit = entries.iter().take(usize::from(u16::MAX)).take_while(|entry| {
                 bytes += frame_bytes(&entry.payload);
                 bytes <= limit
             });

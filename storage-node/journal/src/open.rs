@@ -52,13 +52,18 @@ pub(crate) fn open(
     if !(scan.empty.is_empty() && scan.leftovers.is_empty() && spares.is_empty()) {
         disk.sync_dir(&wal).map_err(io_error(&wal))?;
     }
-    let session = crate::format::session_of(scan.max_block) + 1;
+    let session = crate::format::session_of(scan.last_block) + 1;
     let durable = scan.files.last().map_or(Lsn(0), |file| Lsn::new(file.seq, file.end));
     let (torn_tail, scanned_bytes) = (scan.torn_tail.clone(), scan.scanned_bytes);
     let files = scan.files.len() as u64;
     config.backend = backend(&config, &wal, &*disk);
-    // Recovery kept blocks that may never have been synced: they must not vanish after somebody read them.
     if let Some(last) = scan.files.last() {
+        // What comes next may end in front of them, and have their numbers.
+        for pos in &scan.behind {
+            let cleared = last.handle.write_at(&[0; BLOCK_ALIGN as usize], u64::from(*pos));
+            cleared.map_err(io_error(&last.path))?;
+        }
+        // Recovery kept blocks that may never have been synced: they must not vanish after somebody read them.
         last.handle.sync().map_err(io_error(&last.path))?;
     }
     identity.renew(&dir, &*disk).map_err(io_error(&dir))?;
@@ -66,7 +71,7 @@ pub(crate) fn open(
     core.lock().spares = spares;
     let report = Recovered { streams: streams(&core)?, torn_tail, files, scanned_bytes };
     if core.lock().files.is_empty() {
-        let next = files::first(&core, FileSeq(1)).map_err(io_error(&wal))?;
+        let next = files::first(&core, FileSeq::FIRST).map_err(io_error(&wal))?;
         core.lock().files.push_back(LiveFile {
             seq: next.seq,
             handle: next.handle,
@@ -74,6 +79,7 @@ pub(crate) fn open(
             file_bytes: next.file_bytes,
             end: FILE_HEADER_BYTES,
             spans: FileSpans::default(),
+            names_later: false,
             sidecar: None,
         });
     }
@@ -90,7 +96,7 @@ pub(crate) fn open(
 /// from whoever waits for this start. What is more than should be kept is left among what is to be removed.
 ///
 /// None has a block under the number that it gets: the next file as it was prepared has none at all, and a spare has
-/// those of an older file of this journal, which its header says. They lose their names durably before they get another,
+/// those of an older file of this journal, which its header says, and no message that would be one. They lose their names durably before they get another,
 /// as ever.
 fn spares(
     config: &JournalConfig,
@@ -98,7 +104,7 @@ fn spares(
     journal_id: u128,
     scan: &mut Scan,
 ) -> io::Result<Vec<PathBuf>> {
-    let next = scan.files.last().map_or(FileSeq(1), |file| file.seq.next());
+    let next = scan.files.last().map_or(FileSeq::FIRST, |file| file.seq.next());
     let is_spare = |path: &mut PathBuf| {
         path.extension().is_some_and(|extension| extension == "spare")
             && header_of(disk, path)

@@ -2,8 +2,8 @@
 //!
 //! Every file is scanned from its first block; frames are played into the streams. A block that does not hold is
 //! either the end (nothing later proves that it was acknowledged: cut there) or damage (a later block, or the next
-//! file's head, says it was durable: refuse, never cut). A whole block of a version that is not known is neither: its
-//! number is said, and nothing is changed.
+//! file's head, says it was durable, or it is a head that others came behind: refuse, never cut). A whole block of a
+//! version that is not known is neither: its number is said, and nothing is changed.
 //!
 //! When a file turns out to be finished, its sidecar is compared with what was found in it, and written again if it says
 //! anything else; then rows of old files may leave memory, and the index stays within its bound while files are scanned.
@@ -23,7 +23,7 @@ use crate::entry::{FileSeq, Location, Lsn, StreamId};
 use crate::error::{Damage, OpenError};
 use crate::format::{
     BLOCK_ALIGN, BLOCK_HEADER_BYTES, BLOCK_VERSION, BlockError, BlockHeader, FILE_HEADER_BYTES, FILE_VERSION,
-    FLAG_FILE_HEAD, FileHeader, FileHeaderError, FrameKind, Frames, Place, align_up,
+    FLAG_FILE_HEAD, FileHeader, FileHeaderError, FrameKind, Frames, Place, align_up, names_later,
 };
 use crate::index::{ROW_BYTES, Row};
 use crate::recovered::TornTail;
@@ -37,10 +37,12 @@ pub(crate) struct Scan {
     pub(crate) streams: BTreeMap<StreamId, Stream>,
     pub(crate) files: Vec<LiveFile>,
     pub(crate) torn_tail: Option<TornTail>,
+    /// Number of the last block that counts: the next session is above it.
     pub(crate) last_block: u64,
-    /// Highest block number of all valid blocks, cut ones included: the next session is above it.
-    pub(crate) max_block: u64,
     pub(crate) scanned_bytes: u64,
+    /// Pages behind the end of the last file that begin like blocks of it or of a later one: a torn block held them, messages
+    /// in it perhaps.
+    pub(crate) behind: Vec<u32>,
     /// A file that was begun, and in which nothing counts because its first block was torn.
     pub(crate) empty: Vec<PathBuf>,
     /// A file without a single block: the next one, prepared.
@@ -96,6 +98,7 @@ pub(crate) fn scan(
             file_bytes: header.file_bytes,
             end: FILE_HEADER_BYTES,
             spans: FileSpans::default(),
+            names_later: false,
             sidecar: None,
         };
         scanner.file(file, &mut reader).map_err(|error| match error {
@@ -172,6 +175,15 @@ impl From<std::io::Error> for Stop {
     }
 }
 
+/// What lies behind the end of a file.
+#[derive(Default)]
+struct Behind {
+    /// Blocks that hold.
+    blocks: u64,
+    /// See [`Scan::behind`].
+    pages: Vec<u32>,
+}
+
 struct Scanner<'a> {
     disk: &'a dyn Disk,
     /// Nobody wants the result any more.
@@ -202,13 +214,16 @@ impl Scanner<'_> {
         let first_of_all = self.expected.is_none();
         self.expected = Some(seq.next());
         let stopped = self.blocks(&mut file, reader, first_of_all)?;
-        if file.end == FILE_HEADER_BYTES && !self.scan.files.is_empty() {
-            // Its head block is written and synced before the first commit that needs it: without the head nothing in it was
-            // acknowledged. It need not be the last: the next one is prepared as soon as this one is taken.
-            let blocks = self.check_acknowledged(&file, reader, stopped)?;
+        if file.end == FILE_HEADER_BYTES && seq > FileSeq::FIRST {
+            // Its head block is written and synced before the first commit that needs it, and before any file in front of it goes:
+            // without the head nothing in it was acknowledged, unless one of these has happened. It need not be the last: the next
+            // one is prepared as soon as this one is taken.
+            let behind = self.check_acknowledged(&file, reader, stopped)?;
+            if behind.blocks > 0 || self.scan.files.is_empty() {
+                return Err(Stop::Open(damage(&file, file.end, stopped.to_string())));
+            }
             // What is left of a head that was cut off in the middle must not lie where the next head is written.
-            let is_clean = blocks == 0 && matches!(stopped, BlockError::NoMagic | BlockError::OtherFile(_));
-            self.headless.push((file, is_clean));
+            self.headless.push((file, behind.pages.is_empty()));
             return Ok(());
         }
         self.stopped = stopped;
@@ -222,7 +237,7 @@ impl Scanner<'_> {
         for (stream, (first, there)) in &self.gone {
             let purged = self.scan.streams.get(stream).and_then(|stream| stream.purged);
             if purged.is_none_or(|purged| purged.index + 1 < *there) {
-                let oldest = self.scan.files.first().map_or(FileSeq(1), |file| file.seq);
+                let oldest = self.scan.files.first().map_or(FileSeq::FIRST, |file| file.seq);
                 let dir = self.scan.files.first().and_then(|file| file.path.parent()).map(Path::to_owned);
                 let what = format!("stream {stream} needs its entries from {first} to {there}");
                 let file = FileSeq(oldest.0.saturating_sub(1));
@@ -285,8 +300,8 @@ impl Scanner<'_> {
                 let at = pos + (BLOCK_HEADER_BYTES as u32) + frame.payload_at;
                 self.play(file, &frame, at, begins || first_of_all)?;
             }
+            file.names_later |= names_later(block, file.seq);
             self.scan.last_block = header.block_seq;
-            self.scan.max_block = self.scan.max_block.max(header.block_seq);
             self.scan.scanned_bytes += header.len() as u64;
             file.end = pos + align_up(u32::try_from(header.len()).expect("checked against the file's size"));
         }
@@ -414,7 +429,8 @@ impl Scanner<'_> {
 
     /// Ends the journal after the last block that holds, unless what follows was acknowledged.
     fn cut(&mut self, file: &LiveFile, reader: &mut Reader, stopped: BlockError) -> Result<(), Stop> {
-        let lost_blocks = self.check_acknowledged(file, reader, stopped)?;
+        let Behind { blocks: lost_blocks, pages } = self.check_acknowledged(file, reader, stopped)?;
+        self.scan.behind = pages;
         let mut next = [0; 4];
         let more = file.end < file.file_bytes && file.handle.read_at(&mut next, u64::from(file.end))? == 4;
         if lost_blocks > 0 || (more && stopped == BlockError::Checksum) {
@@ -430,15 +446,20 @@ impl Scanner<'_> {
         file: &LiveFile,
         reader: &mut Reader,
         stopped: BlockError,
-    ) -> Result<u64, Stop> {
+    ) -> Result<Behind, Stop> {
         let mut window = Window::new(reader, self.source(file), file.file_bytes);
-        let (cut, mut later, mut pos) = (Lsn::new(file.seq, file.end), 0, file.end);
+        let (cut, mut behind, mut pos) = (Lsn::new(file.seq, file.end), Behind::default(), file.end);
         while pos + BLOCK_ALIGN <= file.file_bytes {
             self.go_on()?;
-            match window.block(pos, file.seq)? {
+            let found = window.block(pos, file.seq)?;
+            match found {
+                Err(BlockError::NoMagic) => {}
+                Err(BlockError::OtherFile(other)) if other < file.seq => {}
+                _ => behind.pages.push(pos),
+            }
+            match found {
                 Ok((header, _)) if header.block_seq > self.scan.last_block => {
-                    later += 1;
-                    self.scan.max_block = self.scan.max_block.max(header.block_seq);
+                    behind.blocks += 1;
                     if header.durable > cut {
                         return Err(Stop::Open(damage(file, file.end, stopped.to_string())));
                     }
@@ -448,7 +469,7 @@ impl Scanner<'_> {
             }
             pos += BLOCK_ALIGN;
         }
-        Ok(later)
+        Ok(behind)
     }
 }
 

@@ -12,8 +12,7 @@
 //!
 //! Why it may be interrupted: the shortened file replaces the damaged one in one step, facts included. Then files behind it
 //! go, oldest first: until the last has gone, something is missing before it, so that opening refuses, and the newest facts
-//! are still there when the repair is run again. (A last file with a single commit in it proves nothing; opening then ends
-//! the repair by removing that file, without a copy of it.)
+//! are still there when the repair is run again.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -392,9 +391,12 @@ impl Walk {
             self.last_block = header.block_seq;
             self.files[at].end = pos + align_up(u32::try_from(header.len()).expect("it fits its file"));
         };
-        let (pos, mut is_acknowledged) = (self.files[at].end, false);
+        let pos = self.files[at].end;
         let cut = Lsn::new(seq, pos);
-        self.each_behind(at..at + 1, pos, |header, _| is_acknowledged |= header.durable > cut)?;
+        // A head was synced before any commit behind it, and before the files in front of it went.
+        let lacks_head = pos == FILE_HEADER_BYTES && seq > FileSeq::FIRST;
+        let mut is_acknowledged = lacks_head && at == 0;
+        self.each_behind(at..at + 1, pos, |header, _| is_acknowledged |= lacks_head || header.durable > cut)?;
         Ok(is_acknowledged.then_some(Found { at, pos, what: stopped }))
     }
 

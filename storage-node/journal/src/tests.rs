@@ -11,6 +11,7 @@ mod lazy;
 mod mixed;
 pub(crate) mod older;
 mod opening;
+mod recycled;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

@@ -314,10 +314,12 @@ impl Writer {
         padded: u32,
         synced: Option<(&Taken, Instant)>,
     ) -> Vec<(StreamId, Option<u64>)> {
+        let names_later = self.draft.names_later(file);
         let mut guard = self.core.lock();
         let inner = &mut *guard;
         let current = inner.files.back_mut().expect("there is always a current file");
         current.end = pos + padded;
+        current.names_later |= names_later;
         for run in self.draft.placed.chunk_by(|a, b| a.stream == b.stream) {
             let stream = run[0].stream;
             // A truncation among them may have brought the indexes back.
@@ -398,6 +400,7 @@ impl Writer {
             file_bytes: next.file_bytes,
             end: FILE_HEADER_BYTES + len,
             spans: FileSpans::default(),
+            names_later: self.draft.names_later(next.seq),
             sidecar: None,
         });
         add(&core.counters.rotations, 1);

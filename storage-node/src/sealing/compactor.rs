@@ -41,6 +41,9 @@ const LEFT_OUT_FOR: Duration = Duration::from_secs(600);
 /// What was compacted before this process began is looked through after this: nobody knows when the first record of it that
 /// says that a key is deleted may go, and a node that starts often would else never drop any.
 const AFTER_START_MS: u64 = 3_600 * 1_000;
+/// A partition with nothing new is looked through again no sooner than this: where one key after the other is deleted, each of the
+/// records that say so would else have all of the partition read, and a pack of it written.
+const AGAIN_AFTER_MS: u64 = 3_600 * 1_000;
 /// While no pack comes and nothing is due by its time, partitions are looked through this often.
 const LOOK_EVERY_MS: u64 = 60 * 1_000;
 
@@ -170,7 +173,9 @@ impl Compactor {
                 }
                 Ok(Step::Over) => {
                     left -= 1;
-                    self.again.insert(pass.place, pass.again.unwrap_or(TimestampMs(u64::MAX)));
+                    let soonest = TimestampMs(now.0.saturating_add(AGAIN_AFTER_MS));
+                    let again = pass.again.map_or(TimestampMs(u64::MAX), |found| found.max(soonest));
+                    self.again.insert(pass.place, again);
                 }
                 Ok(Step::Refused) => self.leave_out(&pass),
                 Err(error) => {

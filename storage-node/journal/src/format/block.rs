@@ -2,7 +2,7 @@
 
 use crc_fast::{CrcAlgorithm, Digest};
 
-use super::{FRAME_HEADER_BYTES, crc32c, crc32c_pair, frame, narrow, u32_at, u64_at};
+use super::{BLOCK_ALIGN, FRAME_HEADER_BYTES, crc32c, crc32c_pair, frame, narrow, u32_at, u64_at};
 use crate::entry::{FileSeq, Lsn};
 
 /// Bytes of a block header.
@@ -18,6 +18,8 @@ pub const BLOCK_VERSION: u8 = 2;
 /// The version whose checksum is over all bytes of the frames. Read, and no longer written.
 const FIRST_VERSION: u8 = 1;
 const CRC_AT: usize = 12;
+const FILE_AT: usize = 24;
+const FILE_END: usize = FILE_AT + 8;
 
 /// Header of a block.
 ///
@@ -138,7 +140,7 @@ impl BlockHeader {
             frames: u16::from_le_bytes([bytes[6], bytes[7]]),
             body_len: u32_at(bytes, 8),
             block_seq: u64_at(bytes, 16),
-            file: FileSeq(u64_at(bytes, 24)),
+            file: FileSeq(u64_at(bytes, FILE_AT)),
             durable: Lsn(u64_at(bytes, 32)),
             ts_ms: u64_at(bytes, 40),
             prev_end: u32_at(bytes, 48),
@@ -199,6 +201,17 @@ fn holds(block: &[u8]) -> bool {
         rest = next;
     }
     narrow(digest.finalize()) == u32_at(block, CRC_AT)
+}
+
+/// Whether a page of a block of `file`, but its first, begins like a block of a later file. Nobody but a message says so, and
+/// under that number it would be one.
+pub(crate) fn names_later(block: &[u8], file: FileSeq) -> bool {
+    block.chunks(BLOCK_ALIGN as usize).skip(1).any(|page| {
+        // Behind a block lie zeros.
+        let (mut begins, len) = ([0; FILE_END], page.len().min(FILE_END));
+        begins[..len].copy_from_slice(&page[..len]);
+        u32_at(&begins, 0) == MAGIC && u64_at(&begins, FILE_AT) > file.0
+    })
 }
 
 /// The session part of a block sequence number.

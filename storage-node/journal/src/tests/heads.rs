@@ -1,6 +1,7 @@
 //! What the head of a file says of entries that lie in files before it.
 
 use super::*;
+use crate::disk::OpenMode;
 
 #[test]
 fn a_truncation_that_begins_a_file_is_understood_when_the_files_before_it_are_gone() {
@@ -70,5 +71,50 @@ fn older_files_stay_until_what_they_say_is_said_again_durably() {
         journal.close();
         let (_, found) = Journal::open(config(), Arc::new(disk.clone())).unwrap();
         assert_eq!(found.streams[&STREAM].entries, 10..13, "{backend:?}, {sync:?}");
+    }
+}
+
+/// A head is synced before the first commit behind it, and before the files go that it speaks for.
+#[test]
+fn a_head_that_must_have_been_synced_and_does_not_hold_is_damage() {
+    for (is_alone, commits) in [(false, 1), (false, 2), (true, 0), (true, 1), (true, 2)] {
+        let about = format!("{commits} commits behind it, alone: {is_alone}");
+        let disk = SimDisk::new();
+        let (journal, _) = Journal::open(tiny(), Arc::new(disk.clone())).unwrap();
+        let mut end = 0;
+        while journal.usage().files[0].used_bytes + 4096 < u64::from(tiny().file_bytes) {
+            append(&journal, STREAM, vec![entry(end, 3_000)]).unwrap();
+            end += 1;
+        }
+        if is_alone {
+            journal.note_purged(STREAM, LogPosition { term: 1, leader: 1, index: end - 1 });
+        }
+        let flush = || {
+            let (done, answer) = waiter();
+            journal.flush(STREAM, done).unwrap();
+            answer.recv().unwrap().unwrap();
+        };
+        flush();
+        assert_eq!(journal.metrics().rotations, 0, "{about}");
+        append(&journal, STREAM, vec![entry(end, 100)]).unwrap();
+        (1..commits).for_each(|_| flush());
+        until("the first file is freed", || !is_alone || journal.metrics().recycled == 1);
+        journal.close();
+        let path = Path::new("/journal/wal/0000000000000002.wal");
+        if commits == 0 {
+            // Of the first commit nothing is left, as after a crash in front of it.
+            let file = disk.open(path, OpenMode::Write).unwrap();
+            file.write_at(&[0; 4096], 2 * 4096).unwrap();
+        }
+        let (_, found) = Journal::open(tiny(), Arc::new(disk.clone())).unwrap();
+        assert_eq!(found.streams[&STREAM].entries.end, end + u64::from(commits > 0), "{about}");
+        disk.flip_bit(path, 4096 + 70, 1);
+        let opened = Journal::open(tiny(), Arc::new(disk.clone())).map(|(_, found)| found);
+        let Err(OpenError::Damaged(damage)) = opened else { panic!("{about}: {opened:?}") };
+        assert_eq!((&*damage.path, damage.pos), (path, 4096), "{about}");
+        let shared: Arc<dyn Disk> = Arc::new(disk.clone());
+        let repair = Repair::look(Path::new("/journal"), &shared).unwrap();
+        let cut = repair.map(|repair| repair.cut().clone()).unwrap_or_else(|| panic!("{about}: no damage"));
+        assert_eq!((&*cut.path, cut.pos), (path, 4096), "{about}");
     }
 }

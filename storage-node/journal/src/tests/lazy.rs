@@ -125,3 +125,23 @@ fn what_fits_no_block_and_facts_beyond_four_kibibytes_are_refused() {
     assert_eq!((stream.vote.as_ref().map(Bytes::len), &stream.meta), (Some(4096), &None));
     assert_eq!(read_all(&journal, STREAM), [of_bytes(max)]);
 }
+
+#[test]
+fn more_entries_than_a_block_can_count_are_several_blocks() {
+    let disk = SimDisk::new();
+    let config = || JournalConfig {
+        file_bytes: 16 << 20,
+        max_block_bytes: 4 << 20,
+        backend: Backend::Pwrite,
+        ..JournalConfig::new("/journal", IDENTITY)
+    };
+    let (journal, _) = Journal::open(config(), Arc::new(disk.clone())).unwrap();
+    let count = u64::from(u16::MAX) + 10;
+    let blank = |index| Entry { payload: Bytes::new(), ..entry(index, 0) };
+    let synced = append(&journal, STREAM, (0..count).map(blank).collect());
+    assert_eq!(synced.unwrap().durable_index_end, Some(count));
+    assert_eq!(journal.metrics().blocks, 2);
+    journal.close();
+    let (journal, _) = Journal::open(config(), Arc::new(disk)).unwrap();
+    assert_eq!(journal.entries(STREAM), 0..count);
+}

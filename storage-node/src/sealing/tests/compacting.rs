@@ -1,6 +1,7 @@
 //! Tests of compaction, over a store that may fail: whatever happens, the newest record of each key is there, at its offset.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 use proptest::prelude::*;
 use weir_protocol::batch::{Batch, BatchBuilder, Compression, Headers, Record, RecordParts};
@@ -371,6 +372,33 @@ async fn a_partition_of_which_packs_hold_nothing_and_one_that_is_not_to_be_compa
     play.command(1, Change::UpdateTopic(update)).await;
     while compactor.round(&play.shards, late).await.unwrap() {}
     assert_eq!((play.compacted_to(key), play.all(key, 0, ALL).await.len()), (0, 2));
+    drop(compactor);
+    play.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn tombstones_of_one_hour_go_in_one_pass() {
+    let mut play = Play::with_packs_of(64 << 10, &Faults::default()).await;
+    let key = play.create_compacted("t").await;
+    play.say(key, &[(Some(1), Vec::new())]).await;
+    let first = clock::now().0;
+    tokio::time::sleep(Duration::from_millis(20)).await;
+    play.say(key, &[(Some(2), Vec::new())]).await;
+    let second = clock::now().0;
+    play.sealer.round().await.unwrap();
+    let mut compactor = play.compactor(WIDE);
+    let hour = 3_600_000;
+    let steps = [
+        (second, vec![0, 1]),
+        (first + DELETED_FOR_MS, vec![1]),
+        (second + DELETED_FOR_MS, vec![1]),
+        (first + DELETED_FOR_MS + hour, vec![]),
+    ];
+    for (now, left) in steps {
+        while compactor.round(&play.shards, TimestampMs(now)).await.unwrap() {}
+        let found = play.all(key, 0, ALL).await;
+        assert_eq!(found.iter().map(|(at, _)| *at).collect::<Vec<_>>(), left, "{} ms later", now - first);
+    }
     drop(compactor);
     play.stop().await;
 }

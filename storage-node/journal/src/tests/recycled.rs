@@ -1,0 +1,95 @@
+//! What is left of messages in a file that is used again.
+
+use super::*;
+use crate::disk::OpenMode;
+use crate::format::{
+    BLOCK_HEADER_BYTES, BlockHeader, FLAG_SESSION_START, FRAME_HEADER_BYTES, FrameHeader, FrameKind,
+};
+
+const PAGE: usize = 4096;
+const OTHER: StreamId = StreamId(9);
+
+/// A message each page of which begins like a block of `file`, if it is alone in its own.
+fn forging(index: u64, file: FileSeq) -> Entry {
+    let (vote, at) = (b"forged", LogPosition { term: 0, leader: 0, index: 0 });
+    let mut heads = Vec::new();
+    FrameHeader::new(OTHER, FrameKind::Vote, at, vote).put(&mut heads);
+    let header = BlockHeader {
+        flags: FLAG_SESSION_START,
+        frames: 1,
+        body_len: u32::try_from(heads.len() + vote.len()).unwrap(),
+        block_seq: u64::from(u32::MAX) << 32,
+        file,
+        durable: Lsn::new(file, 0),
+        ts_ms: 0,
+        prev_end: 0,
+    };
+    let block = [&header.encode(&heads), &*heads, vote].concat();
+    let mut payload = vec![7; 28_000];
+    for page in 1..7 {
+        let at = page * PAGE - BLOCK_HEADER_BYTES - FRAME_HEADER_BYTES;
+        payload[at..at + block.len()].copy_from_slice(&block);
+    }
+    Entry { payload: payload.into(), ..entry(index, 0) }
+}
+
+#[test]
+fn a_message_is_never_taken_for_a_block_when_its_file_is_used_again() {
+    for (number, is_opened_again) in (3..8).flat_map(|number| [(number, false), (number, true)]) {
+        let (file, about) = (FileSeq(number), format!("file {number}, opened again: {is_opened_again}"));
+        let disk = SimDisk::new();
+        let mut journal = open(&disk).0;
+        let mut end = 0;
+        while journal.usage().files.last().unwrap().file < file {
+            append(&journal, STREAM, vec![forging(end, file)]).unwrap();
+            end += 1;
+            if is_opened_again && end == 5 {
+                journal.close();
+                journal = open(&disk).0;
+            }
+            journal.note_purged(STREAM, LogPosition { term: 1, leader: 1, index: end - 1 });
+            let (done, answer) = waiter();
+            journal.flush(STREAM, done).unwrap();
+            answer.recv().unwrap().unwrap();
+            until("what may go is gone", || journal.usage().files.len() == 1);
+        }
+        append(&journal, STREAM, vec![entry(end, 100)]).unwrap();
+        journal.close();
+        let opened = Journal::open(config(), Arc::new(disk.clone())).map(|(_, found)| found);
+        let found = opened.unwrap_or_else(|error| panic!("{about}: {error}"));
+        assert_eq!(found.streams.keys().copied().collect::<Vec<_>>(), [STREAM], "{about}: {found:?}");
+        assert_eq!(found.streams[&STREAM].entries.end, end + 1, "{about}");
+    }
+}
+
+#[test]
+fn a_message_in_a_torn_block_is_never_taken_for_a_block() {
+    let path = Path::new("/journal/wal/0000000000000001.wal");
+    for file in [FileSeq(1), FileSeq(5)] {
+        let disk = SimDisk::new();
+        let (journal, _) = open(&disk);
+        append(&journal, STREAM, vec![entry(0, 100)]).unwrap();
+        append(&journal, STREAM, vec![forging(1, file)]).unwrap();
+        journal.close();
+        // As if its first page had not got to the disk.
+        disk.flip_bit(path, 2 * PAGE + 40, 1);
+        for end in 1..4 {
+            let (journal, found) = open(&disk);
+            let known = (found.streams.keys().copied().collect::<Vec<_>>(), journal.entries(STREAM));
+            assert_eq!(known, (vec![STREAM], 0..end), "{file}: {found:?}");
+            append(&journal, STREAM, vec![entry(end, 100)]).unwrap();
+            journal.close();
+        }
+        let bytes = disk.open(path, OpenMode::Read).unwrap();
+        let begins_like_one = |page: u64| {
+            let mut magic = [0; 4];
+            bytes.read_at(&mut magic, page * PAGE as u64).unwrap();
+            magic == *b"WJB1"
+        };
+        assert_eq!(
+            (1..64).filter(|page| begins_like_one(*page)).count(),
+            4,
+            "{file}: only what was written since"
+        );
+    }
+}
