@@ -283,6 +283,46 @@ fn records_of_one_turn_are_one_call_and_a_refused_one_is_named() {
 }
 
 #[test]
+#[test]
+fn a_number_that_was_not_taken_confirms_nothing() {
+    // Sent before its turn: it is to be sent again.
+    let (mut play, _) = Play::opened();
+    play.publish(0);
+    play.publish(2);
+    assert_eq!(play.calls(), [0]);
+    play.session.sent(0, one_part(), &[]);
+    play.confirm(0, 10);
+    play.publish(1);
+    play.publish(2);
+    assert_eq!(play.calls(), [1]);
+    let parts = [0, 1].map(|at| CallPart { partition: 0, records: std::iter::once(at..at + 1).collect() });
+    play.session.sent(1, parts.into(), &[]);
+    play.confirm(1, 11);
+    let upto = |frames: &[ServerFrame]| match frames {
+        [ServerFrame::Confirm(confirm), ..] => confirm.upto,
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(upto(&play.sent()), Some(1), "2 is under way");
+    play.confirm(2, 12);
+    assert_eq!(upto(&play.sent()), Some(2));
+
+    // Sent again, which nobody without a producer may: the first one is still under way.
+    let (mut play, _) = Play::opened();
+    (0..2).for_each(|seq| play.publish(seq));
+    assert_eq!(play.calls(), [0]);
+    let parts = [0, 1].map(|at| CallPart { partition: 0, records: std::iter::once(at..at + 1).collect() });
+    play.session.sent(0, parts.into(), &[]);
+    play.publish(1);
+    assert!(matches!(&play.sent()[0], ServerFrame::Reject(reject) if reject.seq == 1));
+    play.confirm(0, 10);
+    assert_eq!(upto(&play.sent()), Some(0));
+
+    // Beyond all numbers: nothing is added to it.
+    let (mut play, _) = Play::opened();
+    play.publish(u64::MAX);
+    assert!(matches!(&play.sent()[0], ServerFrame::Reject(reject) if reject.seq == u64::MAX));
+}
+
 fn what_is_refused_at_once_gives_its_credit_back_in_the_same_turn() {
     let (mut play, _) = Play::opened();
     (0..3).for_each(|seq| play.publish(seq));
