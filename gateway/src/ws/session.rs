@@ -15,7 +15,9 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use tokio::time::Instant;
 use weir_protocol::error::ErrorCode;
-use weir_protocol::limits::{BATCH_RECORDS_MAX, RECORD_BYTES_MAX, WS_CHANNELS_MAX, WS_MESSAGE_BYTES_MAX};
+use weir_protocol::limits::{
+    BATCH_RECORDS_MAX, INTEGER_MAX, RECORD_BYTES_MAX, WS_CHANNELS_MAX, WS_MESSAGE_BYTES_MAX,
+};
 use weir_protocol::rpc::SettleAction;
 use weir_protocol::ws::{
     Channel, ClientFrame, CloseCode, FrameType, Goaway, Limits, Pong, RawJson, ResumeChannel, ServerFrame,
@@ -360,6 +362,11 @@ impl Session {
         }
         if hello.channels.len() > WS_CHANNELS_MAX {
             return self.bad_frame(Channel::CONNECTION, "more channels than a connection may have");
+        }
+        // Delivery numbers go on behind it.
+        if hello.channels.iter().filter_map(|channel| channel.n).any(|n| n > INTEGER_MAX) {
+            let detail = format!("delivery numbers end at {INTEGER_MAX}");
+            return self.bad_frame(Channel::CONNECTION, &detail);
         }
         self.resumed =
             hello.resume.as_ref().and_then(|token| token.strip_prefix(RESUME_PREFIX)).map(Box::from);

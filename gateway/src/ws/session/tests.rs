@@ -3,6 +3,7 @@
 use proptest::prelude::*;
 use tokio::sync::Semaphore;
 use weir_protocol::ids::{Name, Offset, PartitionId};
+use weir_protocol::limits::INTEGER_MAX;
 use weir_protocol::rpc::{GrantRun, Level, Placed};
 use weir_protocol::ws::{Hello, Limit, Open, Pub, Sub};
 
@@ -283,7 +284,6 @@ fn records_of_one_turn_are_one_call_and_a_refused_one_is_named() {
 }
 
 #[test]
-#[test]
 fn a_number_that_was_not_taken_confirms_nothing() {
     // Sent before its turn: it is to be sent again.
     let (mut play, _) = Play::opened();
@@ -323,6 +323,7 @@ fn a_number_that_was_not_taken_confirms_nothing() {
     assert!(matches!(&play.sent()[0], ServerFrame::Reject(reject) if reject.seq == u64::MAX));
 }
 
+#[test]
 fn what_is_refused_at_once_gives_its_credit_back_in_the_same_turn() {
     let (mut play, _) = Play::opened();
     (0..3).for_each(|seq| play.publish(seq));
@@ -501,6 +502,21 @@ fn a_session_that_is_continued_takes_its_leases_over() {
     play.receive(Channel(2), work(Limit { msgs: 9, bytes: 99 }));
     let Some(Effect::Consume { consume, .. }) = play.session.take_effects().pop() else { panic!() };
     assert_eq!(consume.takes_over, None);
+}
+
+#[test]
+fn delivery_numbers_go_on_behind_none_that_could_not_be_told() {
+    let hello = |n| {
+        let mut play = Play::as_principal(Principal::all(Name::default_name()));
+        let channel = weir_protocol::ws::ResumeChannel { ch: 1, n: Some(n), ..Default::default() };
+        let hello = Hello { v: 1, channels: vec![channel], ..Hello::default() };
+        play.receive(Channel::CONNECTION, ClientFrame::Hello(hello));
+        play.closing()
+    };
+    assert_eq!(hello(INTEGER_MAX), None);
+    for n in [INTEGER_MAX + 1, u64::MAX - 1, u64::MAX] {
+        assert_eq!(hello(n), Some(Closing::Code(CloseCode::BadFrame)), "{n}");
+    }
 }
 
 #[test]
