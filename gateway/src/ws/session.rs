@@ -43,6 +43,8 @@ const HEARTBEAT: Duration = Duration::from_secs(20);
 const GRACE: Duration = Duration::from_secs(30);
 /// How long a client may stay after it was told to go.
 const DRAIN_TIME: Duration = Duration::from_secs(2);
+/// Effects that may be left to be done together.
+const EFFECTS_MAX: usize = 1_024;
 const RESUME_PREFIX: &str = "rt_";
 
 /// What a session is told.
@@ -166,6 +168,12 @@ impl Session {
     /// What is to be done, in order.
     pub(super) fn take_effects(&mut self) -> Vec<Effect> {
         std::mem::take(&mut self.effects)
+    }
+
+    /// True if so much is to be done that it is better done before more is received: a few KiB that were deflated may hold hundreds
+    /// of thousands of frames, and the answer to each takes ten times its room until it is encoded.
+    pub(super) fn has_enough(&self) -> bool {
+        self.effects.len() >= EFFECTS_MAX
     }
 
     /// True once the socket is to be closed; nothing that comes has an effect any more.

@@ -520,6 +520,18 @@ fn delivery_numbers_go_on_behind_none_that_could_not_be_told() {
 }
 
 #[test]
+fn what_is_to_be_done_does_not_grow_with_what_is_asked_for() {
+    let mut play = Play::welcomed();
+    let ping = || ClientFrame::Ping(weir_protocol::ws::ClientPing { id: 1 });
+    (1..EFFECTS_MAX).for_each(|_| play.receive(Channel::CONNECTION, ping()));
+    assert!(!play.session.has_enough());
+    play.receive(Channel::CONNECTION, ping());
+    assert!(play.session.has_enough());
+    assert_eq!(play.session.take_effects().len(), EFFECTS_MAX);
+    assert!(!play.session.has_enough());
+}
+
+#[test]
 fn what_makes_no_sense_is_refused_or_closes() {
     let (mut play, _) = consuming();
     play.receive(CH, ack(1, 3));
