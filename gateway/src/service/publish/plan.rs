@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-use weir_protocol::batch::{Batch, BatchBuilder, BatchError, Compression, RecordParts};
+use weir_protocol::batch::{Batch, BatchBuilder, BatchError, BatchHeader, Compression, RecordParts};
 use weir_protocol::error::ErrorCode;
 use weir_protocol::ids::{Epoch, PartitionId, ProducerKey, Seq, TimestampMs};
 use weir_protocol::limits::{
@@ -256,6 +256,7 @@ fn plan_batches(
     for batch in batches {
         let header = batch.header();
         let placing = Placing {
+            keyless: keyless_of(&header, &placing),
             producer: placing
                 .producer
                 .map(|producer| ProducerAt { seq: Seq(producer.seq.0 + u64::from(index)), ..producer }),
@@ -276,6 +277,17 @@ fn plan_batches(
         }
     }
     Ok(parts)
+}
+
+/// Where records without a key go. Whoever names a producer in the batch alone may repeat it, and a partition knows only what
+/// it had itself.
+fn keyless_of(header: &BatchHeader, placing: &Placing) -> PartitionId {
+    let is_own = placing.producer.is_none() && !header.producer.is_none();
+    if is_own && !placing.is_fixed && placing.partitions > 1 {
+        partition_of(&header.producer.0.to_le_bytes(), placing.partitions)
+    } else {
+        placing.keyless
+    }
 }
 
 /// Checks every record; the partition of all of them, or `None` if they belong to several.

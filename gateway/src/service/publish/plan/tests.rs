@@ -65,6 +65,27 @@ proptest! {
 }
 
 #[test]
+fn a_batch_that_names_its_producer_itself_is_repeated_where_it_was() {
+    let producer = ProducerKey(1 << 77 | 5);
+    let keyless = batch(&[None, None]).with_producer(producer, Epoch(1), Seq(0));
+    let planned = |batch: &Batch, at: Placing| {
+        let parts =
+            plan(&Content::Batches(vec![batch.clone()]), None, at, &PublishConfig::default()).unwrap();
+        let [part] = &parts[..] else { panic!("{parts:?}") };
+        assert_eq!(part.batch.header().producer, batch.header().producer);
+        part.partition
+    };
+    // Whose turn it is is another question each time.
+    let turns = |batch: &Batch| -> std::collections::BTreeSet<_> {
+        (0..7).map(|turn| planned(batch, Placing { keyless: PartitionId(turn), ..placing(7) })).collect()
+    };
+    assert_eq!(turns(&keyless).len(), 1);
+    assert_eq!(turns(&batch(&[None])).len(), 7, "without a producer nothing is repeated");
+    let keyed = batch(&[Some("k")]).with_producer(producer, Epoch(1), Seq(2));
+    assert_eq!(planned(&keyed, placing(7)), partition_of(b"k", 7));
+}
+
+#[test]
 fn batches_end_at_their_size_unless_they_are_atomic() {
     let records = vec![record(None, 600_000); 3];
     assert_eq!(planned(&records, placing(1)).unwrap().len(), 3);
