@@ -21,6 +21,9 @@ use crate::service::ServiceError;
 
 /// Bytes of a record beside key, headers and value, at most: lengths, deltas and attributes.
 const RECORD_OVERHEAD_BYTES: usize = 32;
+/// Bytes that the batches of one request may come to when they are decoded to be checked, which nobody else's request can interrupt:
+/// a dozen times what a body may have. Zeros come to ten thousand times.
+const DECODED_BYTES_MAX: usize = 128 << 20;
 
 /// One batch and the places of its records in the request.
 #[derive(Debug, Clone, PartialEq)]
@@ -247,6 +250,11 @@ fn plan_batches(
 ) -> Result<Vec<Part>, ServiceError> {
     if batches.is_empty() {
         return Err(ServiceError::new(ErrorCode::Malformed, "there is no record batch in the request"));
+    }
+    let decoded: usize = batches.iter().map(|batch| batch.header().raw_bytes as usize).sum();
+    if decoded > DECODED_BYTES_MAX {
+        let detail = format!("the batches come to {decoded} bytes when they are decoded");
+        return Err(too_large("data", detail, DECODED_BYTES_MAX as u64));
     }
     if placing.atomic && (batches.len() > 1 || placing.partitions > 1) {
         // Several batches, or one that may have to be divided: built anew, one per partition.

@@ -65,6 +65,26 @@ proptest! {
 }
 
 #[test]
+fn batches_that_are_much_more_than_they_look_refuse_the_request_before_they_are_decoded() {
+    let mut builder = BatchBuilder::anonymous();
+    let value = vec![0; 1 << 20];
+    for _ in 0..3 {
+        builder.push(RecordParts { key: None, headers: &Headers::default(), value: &value }).unwrap();
+    }
+    let batch = builder.build(Compression::Zstd).unwrap();
+    let raw_bytes = batch.header().raw_bytes as usize;
+    let planned = |batches: usize| {
+        let content = Content::Batches(vec![batch.clone(); batches]);
+        plan(&content, None, placing(1), &PublishConfig::default())
+    };
+    assert!(batch.bytes().len() < 2_000, "{}", batch.bytes().len());
+    let fits = DECODED_BYTES_MAX / raw_bytes;
+    assert_eq!(planned(fits).unwrap().len(), fits);
+    let refused = planned(fits + 1).unwrap_err();
+    assert_eq!((refused.code(), refused.limit), (ErrorCode::TooLarge, Some(DECODED_BYTES_MAX as u64)));
+}
+
+#[test]
 fn a_batch_that_names_its_producer_itself_is_repeated_where_it_was() {
     let producer = ProducerKey(1 << 77 | 5);
     let keyless = batch(&[None, None]).with_producer(producer, Epoch(1), Seq(0));
