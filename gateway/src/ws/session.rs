@@ -16,7 +16,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use tokio::time::Instant;
 use weir_protocol::error::ErrorCode;
 use weir_protocol::limits::{
-    BATCH_RECORDS_MAX, INTEGER_MAX, RECORD_BYTES_MAX, WS_CHANNELS_MAX, WS_MESSAGE_BYTES_MAX,
+    BATCH_RECORDS_MAX, INTEGER_MAX, PARTITIONS_MAX, RECORD_BYTES_MAX, WS_CHANNELS_MAX, WS_MESSAGE_BYTES_MAX,
 };
 use weir_protocol::rpc::SettleAction;
 use weir_protocol::ws::{
@@ -371,6 +371,9 @@ impl Session {
         if hello.channels.len() > WS_CHANNELS_MAX {
             return self.bad_frame(Channel::CONNECTION, "more channels than a connection may have");
         }
+        if hello.channels.iter().any(|channel| channel.seen.len() > PARTITIONS_MAX as usize) {
+            return self.bad_frame(Channel::CONNECTION, "more partitions than a topic may have");
+        }
         // Delivery numbers go on behind it.
         if hello.channels.iter().filter_map(|channel| channel.n).any(|n| n > INTEGER_MAX) {
             let detail = format!("delivery numbers end at {INTEGER_MAX}");
@@ -379,7 +382,9 @@ impl Session {
         self.resumed =
             hello.resume.as_ref().and_then(|token| token.strip_prefix(RESUME_PREFIX)).map(Box::from);
         self.client = hello.client.map(String::into_boxed_str);
-        self.resume = hello.channels.into_iter().map(|channel| (channel.ch, channel)).collect();
+        // Which deliveries were settled their partitions know; said again, they are not kept until somebody subscribes.
+        let kept = |channel: ResumeChannel| (channel.ch, ResumeChannel { acked: Vec::new(), ..channel });
+        self.resume = hello.channels.into_iter().map(kept).collect();
         self.is_welcome = true;
         let limits = Limits {
             message_bytes: WS_MESSAGE_BYTES_MAX as u64,

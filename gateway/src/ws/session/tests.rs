@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 use tokio::sync::Semaphore;
 use weir_protocol::ids::{Name, Offset, PartitionId};
-use weir_protocol::limits::INTEGER_MAX;
+use weir_protocol::limits::{INTEGER_MAX, PARTITIONS_MAX};
 use weir_protocol::rpc::{GrantRun, Level, Placed};
 use weir_protocol::ws::{Hello, Limit, Open, Pub, Sub};
 
@@ -517,6 +517,23 @@ fn delivery_numbers_go_on_behind_none_that_could_not_be_told() {
     for n in [INTEGER_MAX + 1, u64::MAX - 1, u64::MAX] {
         assert_eq!(hello(n), Some(Closing::Code(CloseCode::BadFrame)), "{n}");
     }
+}
+
+#[test]
+fn of_what_a_client_says_to_resume_only_positions_are_kept_of_partitions_that_there_may_be() {
+    let hello = |seen: u32| {
+        let mut play = Play::as_principal(Principal::all(Name::default_name()));
+        let seen = (0..seen).map(|p| weir_protocol::ws::Seen { p, ..Default::default() }).collect();
+        let acked = vec![weir_protocol::ws::NumberRange { first: 1, last: 1 }; 1_000];
+        let channel = weir_protocol::ws::ResumeChannel { ch: 1, seen, acked, ..Default::default() };
+        let hello = Hello { v: 1, channels: vec![channel], ..Hello::default() };
+        play.receive(Channel::CONNECTION, ClientFrame::Hello(hello));
+        play
+    };
+    let play = hello(PARTITIONS_MAX);
+    let kept = &play.session.resume[&1];
+    assert_eq!((kept.seen.len(), kept.acked.capacity()), (PARTITIONS_MAX as usize, 0));
+    assert_eq!(hello(PARTITIONS_MAX + 1).closing(), Some(Closing::Code(CloseCode::BadFrame)));
 }
 
 #[test]
