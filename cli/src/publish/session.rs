@@ -42,6 +42,8 @@ pub(super) struct Session<'a> {
     agreed: Limit,
     /// Numbers below may be stored, in batches cut otherwise.
     alone_below: u64,
+    /// Messages are to be archived, or may have to be: that the topic has them says nothing of it.
+    is_archived: bool,
     next_seq: u64,
     /// Numbers below are confirmed.
     confirmed: u64,
@@ -83,6 +85,7 @@ impl<'a> Session<'a> {
             life: None,
             agreed: Limit::default(),
             alone_below: 0,
+            is_archived: args.confirm.as_deref().is_none_or(|level| level == "archived"),
             next_seq: 0,
             confirmed: 0,
             skipped: 0,
@@ -122,7 +125,8 @@ impl<'a> Session<'a> {
         }
     }
 
-    /// Opens the channel and learns what the gateway has: that is confirmed, the rest goes out again.
+    /// Opens the channel and learns what the gateway has: that is confirmed, unless it is to be archived, and the rest goes out
+    /// again.
     async fn open(&mut self) -> Result<Connection, WireError> {
         let mut wire = Wire::connect(self.connect, Vec::new()).await?;
         let open = Open {
@@ -152,7 +156,10 @@ impl<'a> Session<'a> {
         if is_first {
             (self.next_seq, self.skipped, self.to_skip) = (known, known, known);
         }
-        self.confirmed_to(known);
+        // What comes again is recognised, and its confirm says that it is archived.
+        if is_first || !self.is_archived {
+            self.confirmed_to(known);
+        }
         self.agreed = opened.pub_limit;
         // What was stored in part is refused if it comes again in one batch. Of one partition the gateway knows the last
         // number, and a producer that begins has sent nothing.
@@ -164,6 +171,11 @@ impl<'a> Session<'a> {
         }
         self.pending = fitting;
         Ok(())
+    }
+
+    /// A confirm is of the level that was asked for, or that the topic waits for if none was.
+    fn told(&mut self, level: Level) {
+        self.is_archived = level == Level::Archived;
     }
 
     fn batches(&self) -> Batches {
@@ -251,6 +263,7 @@ impl<'a> Session<'a> {
     fn take(&mut self, frame: ServerFrame, connection: &mut Connection) -> Result<(), WireError> {
         match frame {
             ServerFrame::Confirm(confirm) => {
+                self.told(confirm.level);
                 let before = self.pending.len();
                 if let Some(upto) = confirm.upto {
                     self.confirmed_to(upto + 1);
@@ -279,5 +292,45 @@ fn rejected(seq: u64, problem: &RawJson) -> WireError {
     {
         (WireError::Final(text), Ok(judged)) if judged.outcome == "unknown" => WireError::Lost(text),
         (refusal, _) => refusal,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser as _;
+
+    use super::*;
+    use crate::args::{Args, Command};
+
+    fn opened(last_seq: Option<u64>) -> Opened {
+        Opened { last_seq, inc: 1, partitions: 1, pub_limit: Limit { msgs: 100, bytes: 1 << 20 } }
+    }
+
+    /// What is confirmed and what goes out again of three messages, if a connection was lost when the topic had them.
+    fn left_of_three(confirm: &str, told: Option<Level>) -> (u64, usize) {
+        let line = ["weir", "pub", "t", "--lines", "--confirm", confirm];
+        // Of the topic's own level nothing is asked.
+        let line = if confirm.is_empty() { &line[..4] } else { &line[..] };
+        let Args { connect, command: Command::Pub(args) } = Args::parse_from(line) else {
+            panic!("{line:?}")
+        };
+        let identity = Identity { id: "p".to_owned(), epoch: 0, is_resumable: true };
+        let (_sender, input) = mpsc::channel(1);
+        let mut session = Session::new(&connect, &args, &identity, input, ProgressBar::hidden());
+        session.opened(&opened(None)).unwrap();
+        let records = [1, 2, 3].map(|value| Input { key: None, value: vec![value] });
+        session.queue(&records).unwrap();
+        told.into_iter().for_each(|level| session.told(level));
+        session.opened(&opened(Some(2))).unwrap();
+        (session.confirmed(), session.pending.len())
+    }
+
+    #[test]
+    fn what_the_topic_has_is_confirmed_unless_it_is_to_be_archived() {
+        assert_eq!(left_of_three("quorum", None), (3, 0));
+        assert_eq!(left_of_three("archived", None), (0, 1));
+        assert_eq!(left_of_three("", Some(Level::Quorum)), (3, 0));
+        assert_eq!(left_of_three("", Some(Level::Archived)), (0, 1), "by the topic's default");
+        assert_eq!(left_of_three("", None), (0, 1), "whatever that is");
     }
 }

@@ -258,9 +258,9 @@ fn push(out: &mut String, event: &str, id: Option<&str>, data: &str) {
     if let Some(id) = id {
         let _ = writeln!(out, "id: {id}");
     }
-    // JSON text may hold line feeds only between its tokens; each line is a data line.
-    for line in data.split('\n') {
-        let _ = writeln!(out, "data: {}", line.trim_end_matches('\r'));
+    // JSON text may hold line breaks only between its tokens; each line is a data line. A carriage return by itself ends one as well.
+    for line in data.split('\n').flat_map(|line| line.strip_suffix('\r').unwrap_or(line).split('\r')) {
+        let _ = writeln!(out, "data: {line}");
     }
     out.push('\n');
 }
@@ -274,5 +274,12 @@ mod tests {
         let mut out = String::new();
         push(&mut out, "message", Some("x"), "{\n}");
         assert_eq!(out, "id: x\ndata: {\ndata: }\n\n");
+    }
+
+    #[test]
+    fn a_carriage_return_ends_a_line_too() {
+        let mut out = String::new();
+        push(&mut out, "message", None, "[1,\r\r2,\r\n3]");
+        assert_eq!(out, "data: [1,\ndata: \ndata: 2,\ndata: 3]\n\n");
     }
 }

@@ -5,6 +5,7 @@ use http::StatusCode;
 use weir_protocol::error::ErrorCode;
 use weir_protocol::ids::Offset;
 use weir_protocol::limits::HTTP_BATCH_BYTES_MAX;
+use weir_protocol::rpc::Level;
 
 use super::conditions::Tails;
 use super::confirm;
@@ -37,15 +38,15 @@ pub(super) async fn one(mut call: Call) -> Result<Response, Problem> {
     let published = publish_at_any(&call, publish, tails.as_ref()).await?;
     let part = published.parts.first();
     let part = part.ok_or_else(|| Problem::new(ErrorCode::Internal, "a publish without a part"))?;
-    let (level_reached, placed, is_duplicate) = match &part.outcome {
+    let ((status, level_reached), placed, is_duplicate) = match &part.outcome {
         Ok(confirmed) => {
-            (confirmed.level, confirmed.placed, confirmed.placed.is_some_and(|placed| placed.duplicate))
+            let is_duplicate = confirmed.placed.is_some_and(|placed| placed.duplicate);
+            let status = confirm::status(&published, is_duplicate);
+            ((status, confirmed.level), confirmed.placed, is_duplicate)
         }
-        Err(failure) if is_old_duplicate(failure) => (published.asked, None, true),
+        Err(failure) if is_old_duplicate(failure) => (of_long_ago(&published), None, true),
         Err(failure) => return Err(confirm::refused(&published, part, failure)),
     };
-    let status =
-        if part.outcome.is_err() { StatusCode::OK } else { confirm::status(&published, is_duplicate) };
     let mut response = if confirm::is_minimal(&call.headers) {
         confirm::minimal(status)
     } else {
@@ -71,6 +72,13 @@ pub(super) async fn one(mut call: Call) -> Result<Response, Problem> {
         confirm::add_producer(&published, &producer, headers);
     }
     Ok(response)
+}
+
+/// Status and level of a message that was accepted before, nobody knows where: it is committed. Whether it is archived nobody
+/// knows either.
+fn of_long_ago(published: &Published) -> (StatusCode, Level) {
+    let status = if published.is_complete() { StatusCode::OK } else { StatusCode::ACCEPTED };
+    (status, published.level)
 }
 
 /// Publishes at one of the tails, if any are named: whoever is told that the end is another of them asks for that.
@@ -162,4 +170,30 @@ fn result(result: RecordResult<'_>) -> BatchResult {
 
 pub(super) fn now_ms() -> u64 {
     crate::service::publish::now().0
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use weir_protocol::ids::{Name, TopicPath};
+    use weir_protocol::rpc::TopicConfig;
+
+    use super::*;
+    use crate::service::publish::Timing;
+    use crate::storage::Topic;
+
+    #[test]
+    fn what_was_accepted_long_ago_is_not_said_to_be_archived() {
+        let name = Name::default_name;
+        let path = TopicPath { tenant: name(), namespace: name(), topic: name() };
+        let topic = Arc::new(Topic::unmade(path, TopicConfig::default()));
+        let told = |asked, level| {
+            let (topic, timing) = (Arc::clone(&topic), Timing::default());
+            of_long_ago(&Published { topic, parts: Vec::new(), records: 1, asked, level, timing })
+        };
+        assert_eq!(told(Level::Archived, Level::Quorum), (StatusCode::ACCEPTED, Level::Quorum));
+        assert_eq!(told(Level::Quorum, Level::Quorum), (StatusCode::OK, Level::Quorum));
+        assert_eq!(told(Level::Memory, Level::Memory), (StatusCode::OK, Level::Memory), "it is committed");
+    }
 }

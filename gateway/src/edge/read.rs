@@ -155,11 +155,19 @@ pub(super) fn lines(slices: &[RecordSlice]) -> Result<Bytes, Problem> {
     for slice in slices {
         for record in slice.records().map_err(|error| corrupt(&error))? {
             let shown = record::shown(&record.map_err(|error| corrupt(&error))?, slice.partition);
+            let start = out.get_ref().len();
             serde_json::to_writer(&mut out, &shown).expect("a record has a JSON form, and memory takes it");
+            put_on_one_line(&mut out.get_mut()[start..]);
             out.get_mut().put_u8(b'\n');
         }
     }
     Ok(out.into_inner().freeze())
+}
+
+/// Makes line breaks spaces. JSON has them between its tokens only, where both mean the same; left there, a payload could show
+/// what looks like a message of its own.
+fn put_on_one_line(json: &mut [u8]) {
+    json.iter_mut().filter(|byte| matches!(byte, b'\n' | b'\r')).for_each(|byte| *byte = b' ');
 }
 
 fn events(page: &read::ReadPage) -> Result<Bytes, Problem> {
@@ -352,4 +360,36 @@ pub(super) async fn one(call: Call) -> Result<Response, Problem> {
         headers.insert(ETAG, tag);
     }
     Ok(response)
+}
+
+#[cfg(test)]
+mod tests {
+    use weir_protocol::batch::{Batch, BatchBuilder, Compression, HeadersBuilder, RecordParts};
+    use weir_protocol::ids::{Term, TimestampMs};
+
+    use super::*;
+
+    #[test]
+    fn a_payload_of_several_lines_is_one_line_of_a_page() {
+        let payloads = ["{\r\n  \"a\": \"\\n\"\n}", "[\n{\"offset\":7}\n,1.10\r]", "2"];
+        let mut headers = HeadersBuilder::default();
+        headers.content_type("application/json");
+        let (headers, mut builder) = (headers.finish(), BatchBuilder::anonymous());
+        for payload in payloads {
+            builder.push(RecordParts { key: None, headers: &headers, value: payload.as_bytes() }).unwrap();
+        }
+        let partition = PartitionId(0);
+        let placed = builder.build(Compression::None).unwrap().placed(Offset(4), TimestampMs(5), partition);
+        let batch = Batch::parse(placed.concat().into()).unwrap();
+        let (first, committed_end, term) = (Offset(4), Offset(7), Term(1));
+        let slice = RecordSlice { partition, batch, first, take: 3, committed_end, term };
+        let text = lines(&[slice]).unwrap();
+        let text = std::str::from_utf8(&text).unwrap();
+        let read: Vec<serde_json::Value> =
+            text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+        let offsets: Vec<_> = read.iter().map(|record| record["offset"].as_u64()).collect();
+        assert_eq!(offsets, [Some(4), Some(5), Some(6)], "{text}");
+        assert!(text.contains("1.10 ]") && !text.contains('\r'), "{text}");
+        assert_eq!(read[0]["data"]["a"], "\n");
+    }
 }

@@ -15,7 +15,9 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use tokio::time::Instant;
 use weir_protocol::error::ErrorCode;
-use weir_protocol::limits::{BATCH_RECORDS_MAX, RECORD_BYTES_MAX, WS_CHANNELS_MAX, WS_MESSAGE_BYTES_MAX};
+use weir_protocol::limits::{
+    BATCH_RECORDS_MAX, INTEGER_MAX, PARTITIONS_MAX, RECORD_BYTES_MAX, WS_CHANNELS_MAX, WS_MESSAGE_BYTES_MAX,
+};
 use weir_protocol::rpc::SettleAction;
 use weir_protocol::ws::{
     Channel, ClientFrame, CloseCode, FrameType, Goaway, Limits, Pong, RawJson, ResumeChannel, ServerFrame,
@@ -41,6 +43,8 @@ const HEARTBEAT: Duration = Duration::from_secs(20);
 const GRACE: Duration = Duration::from_secs(30);
 /// How long a client may stay after it was told to go.
 const DRAIN_TIME: Duration = Duration::from_secs(2);
+/// Effects that may be left to be done together.
+const EFFECTS_MAX: usize = 1_024;
 const RESUME_PREFIX: &str = "rt_";
 
 /// What a session is told.
@@ -164,6 +168,12 @@ impl Session {
     /// What is to be done, in order.
     pub(super) fn take_effects(&mut self) -> Vec<Effect> {
         std::mem::take(&mut self.effects)
+    }
+
+    /// True if so much is to be done that it is better done before more is received: a few KiB that were deflated may hold hundreds
+    /// of thousands of frames, and the answer to each takes ten times its room until it is encoded.
+    pub(super) fn has_enough(&self) -> bool {
+        self.effects.len() >= EFFECTS_MAX
     }
 
     /// True once the socket is to be closed; nothing that comes has an effect any more.
@@ -361,10 +371,20 @@ impl Session {
         if hello.channels.len() > WS_CHANNELS_MAX {
             return self.bad_frame(Channel::CONNECTION, "more channels than a connection may have");
         }
+        if hello.channels.iter().any(|channel| channel.seen.len() > PARTITIONS_MAX as usize) {
+            return self.bad_frame(Channel::CONNECTION, "more partitions than a topic may have");
+        }
+        // Delivery numbers go on behind it.
+        if hello.channels.iter().filter_map(|channel| channel.n).any(|n| n > INTEGER_MAX) {
+            let detail = format!("delivery numbers end at {INTEGER_MAX}");
+            return self.bad_frame(Channel::CONNECTION, &detail);
+        }
         self.resumed =
             hello.resume.as_ref().and_then(|token| token.strip_prefix(RESUME_PREFIX)).map(Box::from);
         self.client = hello.client.map(String::into_boxed_str);
-        self.resume = hello.channels.into_iter().map(|channel| (channel.ch, channel)).collect();
+        // Which deliveries were settled their partitions know; said again, they are not kept until somebody subscribes.
+        let kept = |channel: ResumeChannel| (channel.ch, ResumeChannel { acked: Vec::new(), ..channel });
+        self.resume = hello.channels.into_iter().map(kept).collect();
         self.is_welcome = true;
         let limits = Limits {
             message_bytes: WS_MESSAGE_BYTES_MAX as u64,

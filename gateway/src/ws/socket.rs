@@ -38,7 +38,7 @@ use under_way::UnderWay;
 mod queues;
 mod under_way;
 
-/// Output above which the log is not read on: what the client has not taken yet waits there.
+/// Output above which neither the log nor the client is read on: what the client has not taken yet waits there.
 const OUTPUT_BYTES_MAX: usize = 256 << 10;
 /// Records of one subscription taken in at once; the last ones may overshoot.
 const TOGETHER_BYTES_MAX: u64 = 64 << 10;
@@ -273,7 +273,8 @@ impl Socket {
             self.confirmed(confirm);
         }
         for _ in 0..TURN_MAX {
-            if self.session.is_closed() || self.session.is_full() {
+            let is_full = self.session.is_full() || self.output.queued_bytes() >= OUTPUT_BYTES_MAX;
+            if self.session.is_closed() || is_full {
                 break;
             }
             let Some(received) = self.socket.next().now_or_never() else { break };
@@ -339,6 +340,9 @@ impl Socket {
         match frame {
             Ok((ch, frame)) => {
                 self.session.receive(Now::read(), ch, frame);
+                if self.session.has_enough() {
+                    self.run_effects();
+                }
                 !self.session.is_closed()
             }
             Err(error) => {

@@ -18,7 +18,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use bytes::Bytes;
 use tokio::io::{AsyncWrite, AsyncWriteExt};
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, oneshot};
-use weir_protocol::frame::{BODY_BYTES_MAX, FrameHead, HEADER_BYTES};
+use weir_protocol::frame::{BODY_BYTES_MAX, FrameHead, FrameKind, HEADER_BYTES};
 
 use crate::metrics::{self, Metrics};
 use crate::splitter::Frame;
@@ -233,8 +233,8 @@ impl Outbox {
         self.ready.notify_one();
     }
 
-    /// Refuses new frames and drops what is queued. Returns the calls of the frames of which no byte was given
-    /// to the stream.
+    /// Refuses new frames and drops what is queued. Returns the calls of the requests of which no byte was given
+    /// to the stream. What else is queued says nothing of that: credit is for calls that are out.
     pub(crate) fn close(&self) -> Vec<u64> {
         let mut queue = self.lock();
         queue.phase = Phase::Closed;
@@ -243,7 +243,8 @@ impl Outbox {
         self.room.close();
         self.ready.notify_one();
         frames.iter().for_each(|frame| self.account(frame, true));
-        frames.iter().map(|frame| frame.head.call).collect()
+        let requests = frames.iter().filter(|frame| frame.head.kind == FrameKind::Request);
+        requests.map(|frame| frame.head.call).collect()
     }
 
     /// Writes what is queued until [`Outbox::finish`] or [`Outbox::close`]: takes everything there is, one
@@ -393,4 +394,26 @@ fn joined(mut segments: Vec<Bytes>) -> Bytes {
         return segments.pop().unwrap_or_default();
     }
     segments.concat().into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_request_that_is_out_is_not_taken_back_with_what_was_said_of_it_later() {
+        let limits = OutboxLimits { stream_bytes_max: 0, small_frames_max: 9 };
+        let outbox = Outbox::new(limits, Arc::default());
+        let push = |kind, call, weight| {
+            let head = FrameHead { kind, flags: 0, method: 0, shard: 0, call };
+            outbox.push(head, Vec::new(), weight).unwrap();
+        };
+        push(FrameKind::Request, 7, Weight::Plain);
+        let mut written = Batch { outbox: &outbox, frames: VecDeque::new() };
+        assert!(matches!(outbox.take(&mut written.frames), Taken::Frames));
+        push(FrameKind::Credit, 7, Weight::Small);
+        push(FrameKind::Request, 8, Weight::Plain);
+        push(FrameKind::Credit, 8, Weight::Small);
+        assert_eq!(outbox.close(), [8]);
+    }
 }

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-use weir_protocol::batch::{Batch, BatchBuilder, BatchError, Compression, RecordParts};
+use weir_protocol::batch::{Batch, BatchBuilder, BatchError, BatchHeader, Compression, RecordParts};
 use weir_protocol::error::ErrorCode;
 use weir_protocol::ids::{Epoch, PartitionId, ProducerKey, Seq, TimestampMs};
 use weir_protocol::limits::{
@@ -21,6 +21,9 @@ use crate::service::ServiceError;
 
 /// Bytes of a record beside key, headers and value, at most: lengths, deltas and attributes.
 const RECORD_OVERHEAD_BYTES: usize = 32;
+/// Bytes that the batches of one request may come to when they are decoded to be checked, which nobody else's request can interrupt:
+/// a dozen times what a body may have. Zeros come to ten thousand times.
+const DECODED_BYTES_MAX: usize = 128 << 20;
 
 /// One batch and the places of its records in the request.
 #[derive(Debug, Clone, PartialEq)]
@@ -248,6 +251,11 @@ fn plan_batches(
     if batches.is_empty() {
         return Err(ServiceError::new(ErrorCode::Malformed, "there is no record batch in the request"));
     }
+    let decoded: usize = batches.iter().map(|batch| batch.header().raw_bytes as usize).sum();
+    if decoded > DECODED_BYTES_MAX {
+        let detail = format!("the batches come to {decoded} bytes when they are decoded");
+        return Err(too_large("data", detail, DECODED_BYTES_MAX as u64));
+    }
     if placing.atomic && (batches.len() > 1 || placing.partitions > 1) {
         // Several batches, or one that may have to be divided: built anew, one per partition.
         return rebuild(batches, placing, config, 0);
@@ -256,6 +264,7 @@ fn plan_batches(
     for batch in batches {
         let header = batch.header();
         let placing = Placing {
+            keyless: keyless_of(&header, &placing),
             producer: placing
                 .producer
                 .map(|producer| ProducerAt { seq: Seq(producer.seq.0 + u64::from(index)), ..producer }),
@@ -276,6 +285,17 @@ fn plan_batches(
         }
     }
     Ok(parts)
+}
+
+/// Where records without a key go. Whoever names a producer in the batch alone may repeat it, and a partition knows only what
+/// it had itself.
+fn keyless_of(header: &BatchHeader, placing: &Placing) -> PartitionId {
+    let is_own = placing.producer.is_none() && !header.producer.is_none();
+    if is_own && !placing.is_fixed && placing.partitions > 1 {
+        partition_of(&header.producer.0.to_le_bytes(), placing.partitions)
+    } else {
+        placing.keyless
+    }
 }
 
 /// Checks every record; the partition of all of them, or `None` if they belong to several.

@@ -82,10 +82,10 @@ impl Session {
             return self.credit_violation(ch);
         }
         if let Err(bad) = publishing.take_seq(publish.seq, 1) {
-            return self.reject_whole(ch, publish.seq, amount, bad_seq(bad));
+            return self.reject_untaken(ch, publish.seq, amount, &bad_seq(bad));
         }
         match record {
-            Err(problem) => self.reject_whole(ch, publish.seq, amount, problem),
+            Err(problem) => self.reject_whole(ch, publish.seq, amount, &problem),
             Ok(record) => self.wait_for_turn(now, ch, publish.seq, record, amount),
         }
     }
@@ -124,7 +124,7 @@ impl Session {
             return self.credit_violation(ch);
         }
         if let Err(bad) = publishing.take_seq(seq.0, amount.msgs) {
-            return self.reject_whole(ch, seq.0, amount, bad_seq(bad));
+            return self.reject_untaken(ch, seq.0, amount, &bad_seq(bad));
         }
         self.publish_waiting(now, ch);
         self.call(now, ch, seq, Content::Batches(vec![batch]), amount);
@@ -286,10 +286,18 @@ impl Session {
     }
 
     /// Refuses what was sent, before any call.
-    fn reject_whole(&mut self, ch: Channel, seq: u64, amount: Amount, problem: Problem) {
+    fn reject_whole(&mut self, ch: Channel, seq: u64, amount: Amount, problem: &Problem) {
+        if let Some(publishing) = self.publishing(ch) {
+            publishing.refused(seq, amount.msgs);
+        }
+        self.reject_untaken(ch, seq, amount, problem);
+    }
+
+    /// The same of what was sent under numbers that it cannot have: they are those of what is under way, or still to come.
+    fn reject_untaken(&mut self, ch: Channel, seq: u64, amount: Amount, problem: &Problem) {
         let Some(slot) = self.slots.get(&ch) else { return };
         let of = Use { ch, generation: slot.generation };
-        self.reject(of, seq, amount.msgs, &problem);
+        self.reject(of, seq, amount.msgs, problem);
         if let Some(publishing) = self.publishing(ch) {
             publishing.granting.finished(amount);
         }
@@ -303,16 +311,16 @@ impl Session {
         {
             publishing.granting.busy();
         }
-        self.reject(of, seq, count, &Problem::from(failure));
+        if let Some(publishing) = self.publishing_of(of) {
+            publishing.refused(seq, count);
+            self.reject(of, seq, count, &Problem::from(failure));
+        }
     }
 
     fn reject(&mut self, of: Use, seq: u64, count: u64, problem: &Problem) {
-        if let Some(publishing) = self.publishing_of(of) {
-            publishing.refused(seq, count);
-            let n = u32::try_from(count).expect("a batch's count is a u32");
-            let problem = self.raw(problem);
-            self.send(of.ch, ServerFrame::Reject(Reject { seq, n, problem }));
-        }
+        let n = u32::try_from(count).expect("a batch's count is a u32");
+        let problem = self.raw(problem);
+        self.send(of.ch, ServerFrame::Reject(Reject { seq, n, problem }));
     }
 
     fn credit_violation(&mut self, ch: Channel) {

@@ -3,6 +3,7 @@
 use proptest::prelude::*;
 use tokio::sync::Semaphore;
 use weir_protocol::ids::{Name, Offset, PartitionId};
+use weir_protocol::limits::{INTEGER_MAX, PARTITIONS_MAX};
 use weir_protocol::rpc::{GrantRun, Level, Placed};
 use weir_protocol::ws::{Hello, Limit, Open, Pub, Sub};
 
@@ -283,6 +284,46 @@ fn records_of_one_turn_are_one_call_and_a_refused_one_is_named() {
 }
 
 #[test]
+fn a_number_that_was_not_taken_confirms_nothing() {
+    // Sent before its turn: it is to be sent again.
+    let (mut play, _) = Play::opened();
+    play.publish(0);
+    play.publish(2);
+    assert_eq!(play.calls(), [0]);
+    play.session.sent(0, one_part(), &[]);
+    play.confirm(0, 10);
+    play.publish(1);
+    play.publish(2);
+    assert_eq!(play.calls(), [1]);
+    let parts = [0, 1].map(|at| CallPart { partition: 0, records: std::iter::once(at..at + 1).collect() });
+    play.session.sent(1, parts.into(), &[]);
+    play.confirm(1, 11);
+    let upto = |frames: &[ServerFrame]| match frames {
+        [ServerFrame::Confirm(confirm), ..] => confirm.upto,
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(upto(&play.sent()), Some(1), "2 is under way");
+    play.confirm(2, 12);
+    assert_eq!(upto(&play.sent()), Some(2));
+
+    // Sent again, which nobody without a producer may: the first one is still under way.
+    let (mut play, _) = Play::opened();
+    (0..2).for_each(|seq| play.publish(seq));
+    assert_eq!(play.calls(), [0]);
+    let parts = [0, 1].map(|at| CallPart { partition: 0, records: std::iter::once(at..at + 1).collect() });
+    play.session.sent(0, parts.into(), &[]);
+    play.publish(1);
+    assert!(matches!(&play.sent()[0], ServerFrame::Reject(reject) if reject.seq == 1));
+    play.confirm(0, 10);
+    assert_eq!(upto(&play.sent()), Some(0));
+
+    // Beyond all numbers: nothing is added to it.
+    let (mut play, _) = Play::opened();
+    play.publish(u64::MAX);
+    assert!(matches!(&play.sent()[0], ServerFrame::Reject(reject) if reject.seq == u64::MAX));
+}
+
+#[test]
 fn what_is_refused_at_once_gives_its_credit_back_in_the_same_turn() {
     let (mut play, _) = Play::opened();
     (0..3).for_each(|seq| play.publish(seq));
@@ -461,6 +502,50 @@ fn a_session_that_is_continued_takes_its_leases_over() {
     play.receive(Channel(2), work(Limit { msgs: 9, bytes: 99 }));
     let Some(Effect::Consume { consume, .. }) = play.session.take_effects().pop() else { panic!() };
     assert_eq!(consume.takes_over, None);
+}
+
+#[test]
+fn delivery_numbers_go_on_behind_none_that_could_not_be_told() {
+    let hello = |n| {
+        let mut play = Play::as_principal(Principal::all(Name::default_name()));
+        let channel = weir_protocol::ws::ResumeChannel { ch: 1, n: Some(n), ..Default::default() };
+        let hello = Hello { v: 1, channels: vec![channel], ..Hello::default() };
+        play.receive(Channel::CONNECTION, ClientFrame::Hello(hello));
+        play.closing()
+    };
+    assert_eq!(hello(INTEGER_MAX), None);
+    for n in [INTEGER_MAX + 1, u64::MAX - 1, u64::MAX] {
+        assert_eq!(hello(n), Some(Closing::Code(CloseCode::BadFrame)), "{n}");
+    }
+}
+
+#[test]
+fn of_what_a_client_says_to_resume_only_positions_are_kept_of_partitions_that_there_may_be() {
+    let hello = |seen: u32| {
+        let mut play = Play::as_principal(Principal::all(Name::default_name()));
+        let seen = (0..seen).map(|p| weir_protocol::ws::Seen { p, ..Default::default() }).collect();
+        let acked = vec![weir_protocol::ws::NumberRange { first: 1, last: 1 }; 1_000];
+        let channel = weir_protocol::ws::ResumeChannel { ch: 1, seen, acked, ..Default::default() };
+        let hello = Hello { v: 1, channels: vec![channel], ..Hello::default() };
+        play.receive(Channel::CONNECTION, ClientFrame::Hello(hello));
+        play
+    };
+    let play = hello(PARTITIONS_MAX);
+    let kept = &play.session.resume[&1];
+    assert_eq!((kept.seen.len(), kept.acked.capacity()), (PARTITIONS_MAX as usize, 0));
+    assert_eq!(hello(PARTITIONS_MAX + 1).closing(), Some(Closing::Code(CloseCode::BadFrame)));
+}
+
+#[test]
+fn what_is_to_be_done_does_not_grow_with_what_is_asked_for() {
+    let mut play = Play::welcomed();
+    let ping = || ClientFrame::Ping(weir_protocol::ws::ClientPing { id: 1 });
+    (1..EFFECTS_MAX).for_each(|_| play.receive(Channel::CONNECTION, ping()));
+    assert!(!play.session.has_enough());
+    play.receive(Channel::CONNECTION, ping());
+    assert!(play.session.has_enough());
+    assert_eq!(play.session.take_effects().len(), EFFECTS_MAX);
+    assert!(!play.session.has_enough());
 }
 
 #[test]

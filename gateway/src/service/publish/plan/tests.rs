@@ -65,6 +65,47 @@ proptest! {
 }
 
 #[test]
+fn batches_that_are_much_more_than_they_look_refuse_the_request_before_they_are_decoded() {
+    let mut builder = BatchBuilder::anonymous();
+    let value = vec![0; 1 << 20];
+    for _ in 0..3 {
+        builder.push(RecordParts { key: None, headers: &Headers::default(), value: &value }).unwrap();
+    }
+    let batch = builder.build(Compression::Zstd).unwrap();
+    let raw_bytes = batch.header().raw_bytes as usize;
+    let planned = |batches: usize| {
+        let content = Content::Batches(vec![batch.clone(); batches]);
+        plan(&content, None, placing(1), &PublishConfig::default())
+    };
+    assert!(batch.bytes().len() < 2_000, "{}", batch.bytes().len());
+    let fits = DECODED_BYTES_MAX / raw_bytes;
+    assert_eq!(planned(fits).unwrap().len(), fits);
+    let refused = planned(fits + 1).unwrap_err();
+    assert_eq!((refused.code(), refused.limit), (ErrorCode::TooLarge, Some(DECODED_BYTES_MAX as u64)));
+}
+
+#[test]
+fn a_batch_that_names_its_producer_itself_is_repeated_where_it_was() {
+    let producer = ProducerKey(1 << 77 | 5);
+    let keyless = batch(&[None, None]).with_producer(producer, Epoch(1), Seq(0));
+    let planned = |batch: &Batch, at: Placing| {
+        let parts =
+            plan(&Content::Batches(vec![batch.clone()]), None, at, &PublishConfig::default()).unwrap();
+        let [part] = &parts[..] else { panic!("{parts:?}") };
+        assert_eq!(part.batch.header().producer, batch.header().producer);
+        part.partition
+    };
+    // Whose turn it is is another question each time.
+    let turns = |batch: &Batch| -> std::collections::BTreeSet<_> {
+        (0..7).map(|turn| planned(batch, Placing { keyless: PartitionId(turn), ..placing(7) })).collect()
+    };
+    assert_eq!(turns(&keyless).len(), 1);
+    assert_eq!(turns(&batch(&[None])).len(), 7, "without a producer nothing is repeated");
+    let keyed = batch(&[Some("k")]).with_producer(producer, Epoch(1), Seq(2));
+    assert_eq!(planned(&keyed, placing(7)), partition_of(b"k", 7));
+}
+
+#[test]
 fn batches_end_at_their_size_unless_they_are_atomic() {
     let records = vec![record(None, 600_000); 3];
     assert_eq!(planned(&records, placing(1)).unwrap().len(), 3);
