@@ -152,6 +152,14 @@ fn a_lease_that_ends_before_it_was_sent_is_no_delivery() {
     let last = leader.lease(12_000, 1, None).grants[0];
     assert_eq!(last.attempt, 3);
     assert!(leader.leases.expire(&leader.part, at(13_000)).is_empty(), "nobody had it a third time");
+    let held = leader.lease(13_000, 1, None).grants[0];
+    assert_eq!(leader.leases.renew(held.offset, held.fence, at(13_500)), Some(at(14_500)));
+    assert!(leader.leases.expire(&leader.part, at(14_499)).is_empty());
+    assert_eq!(leader.leases.renew(held.offset, held.fence, at(14_500)), Some(at(15_500)), "still held");
+    assert!(
+        leader.leases.expire(&leader.part, at(15_500)).is_empty(),
+        "held for long, and still nobody had it"
+    );
     let last = leader.lease(13_000, 1, None).grants[0];
     assert_eq!(leader.leases.started(last.offset, last.fence, at(13_500)), Some(at(14_500)));
     let dead = [Delivered { offset: last.offset, attempts: 3 }];

@@ -307,7 +307,7 @@ impl Puller<'_> {
     fn hold(&self, grants: &[Grant]) -> Option<TimestampMs> {
         let now = clock::now();
         let (mut held, _) = self.part.lock(self.queue).ok()?;
-        grants.iter().filter_map(|grant| held.leases.started(grant.offset, grant.fence, now)).min()
+        grants.iter().filter_map(|grant| held.leases.renew(grant.offset, grant.fence, now)).min()
     }
 
     /// `None` if the caller has gone before: what it would have been sent is for others, at once.
