@@ -154,7 +154,7 @@ fn last_problem<S>(limits: &ClientLimits, ended: &Ended, left: Left<S>) -> Optio
         (Some(_), _) => Problem::new(
             ErrorCode::HeadersTooLarge,
             format!(
-                "a request has at most {REQUEST_HEADERS_MAX} header fields of {REQUEST_HEADERS_BYTES_MAX} bytes, \
+                "a request has at most {REQUEST_HEADERS_MAX} header fields, {REQUEST_HEADERS_BYTES_MAX} bytes of them \
                  and {HEAD_BYTES_MAX} bytes with its request line"
             ),
         )
