@@ -253,7 +253,7 @@ impl Leases {
 
     /// Ends the leases whose time is over and wakes what is due. Returns records that have had all their deliveries:
     /// to be logged as dead, then [`Leases::committed`]. [`Leases::take`] does it too. A lease of which no byte has left is
-    /// [released](Leases::release): however long a store does not answer, nothing is given up that nobody was sent.
+    /// [released](Leases::release): nothing is given up that nobody was sent.
     #[must_use = "exhausted records are settling until they are committed or failed"]
     pub fn expire(&mut self, part: &Part, now: TimestampMs) -> Vec<Delivered> {
         self.forget_settled(part);
@@ -263,7 +263,7 @@ impl Leases {
         {
             let Known { fence, state, .. } = self.known[&offset];
             match state {
-                // Whoever reads it was too slow: nobody had it.
+                // Nobody holds it while it is read any more, and nobody had it.
                 State::Leased(lease) if !lease.has_left => self.release(part, offset, fence),
                 _ => self.free_again(offset, at, &mut exhausted),
             }
