@@ -78,6 +78,12 @@ impl Play {
         tokio::time::timeout(PATIENCE, quiet).await.expect("what there is to seal is sealed");
     }
 
+    /// A queue of the topic, each of whose messages is delivered once at most.
+    async fn work(&self) -> PartRef {
+        let config = SubscriptionConfig { max_attempts: 1, ..queue_config("t") };
+        part(&subscribe(&self.link, self.life, config, &[1]).await, 0)
+    }
+
     /// Reads of packs.
     fn gets(&self) -> usize {
         self.faults.requests_for(Op::Get, ".pack")
@@ -280,8 +286,7 @@ async fn a_queue_is_read_ahead_no_further_than_who_consumes_it_has_credit() {
 async fn nothing_is_given_up_that_a_store_kept_for_longer_than_its_lease() {
     // Asked three times, so that a last lease is over, and that is seen, before whoever pulls is told.
     let play = Play::start().await.again(Duration::from_secs(1)).await;
-    let config = SubscriptionConfig { max_attempts: 1, ..queue_config("t") };
-    let work = part(&subscribe(&play.link, play.life, config, &[1]).await, 0);
+    let work = play.work().await;
     let request = PullRequest { lease_ms: 1_000, ..ask(work, 1) };
     play.faults.always(Some((Op::Get, Fault::Hang)));
     let refused = pull_at(&play.link, SHARD, &request).await.err();
@@ -333,8 +338,7 @@ async fn a_slow_store_holds_up_who_reads_from_it_and_nobody_else() {
 async fn what_the_store_takes_longer_for_than_a_lease_lasts_is_delivered_all_the_same_and_once() {
     let play = Play::start().await;
     let link = &play.link;
-    let config = SubscriptionConfig { max_attempts: 1, ..queue_config("t") };
-    let work = part(&subscribe(link, play.life, config, &[1]).await, 0);
+    let work = play.work().await;
     // A footer and a block: longer than a lease and a look for those that are over.
     play.faults.always(Some((Op::Get, Fault::Slow(Duration::from_millis(1_500)))));
     let began = std::time::Instant::now();
@@ -351,8 +355,7 @@ async fn what_the_store_takes_longer_for_than_a_lease_lasts_is_delivered_all_the
 async fn what_is_being_read_for_a_consumer_that_leaves_is_for_others_at_once_and_was_not_delivered() {
     let play = Play::start().await;
     let link = &play.link;
-    let config = SubscriptionConfig { max_attempts: 1, ..queue_config("t") };
-    let work = part(&subscribe(link, play.life, config, &[1]).await, 0);
+    let work = play.work().await;
     play.faults.always(Some((Op::Get, Fault::Stalled)));
     let (caller, holder) = (link.clone(), "gone".to_owned());
     let request = PullRequest { holder: holder.clone(), ..ask(work, 1) };
