@@ -29,7 +29,7 @@ fn the_gateway_publishes_every_limit_that_it_holds_its_clients_to() {
     assert_eq!(
         service["limits"],
         json!({
-            "record_bytes": 2 << 20, "batch_bytes": 10 << 20, "batch_records": 10_000, "atomic_batch_bytes": 3 << 20,
+            "record_bytes": 2 << 20, "batch_bytes": 10 << 20, "batch_records": 10_000, "batch_decoded_bytes": 128 << 20, "atomic_batch_bytes": 3 << 20,
             "key_bytes": 1024, "headers": 64, "headers_bytes": 16 << 10, "client_id_bytes": 255, "read_records": 10_000,
             "read_bytes": 4 << 20, "wait_ms": 60_000, "delay_ms": 366u64 * 24 * 3600 * 1000, "sse_topics": 100,
             "subscription_topics": 100, "subscription_partitions": 1024, "subscription_patterns": 1000,

@@ -35,6 +35,9 @@ const _: () = assert!(JOURNAL_BLOCK_BYTES_MAX < NODE_FRAME_BYTES_MAX, "a block's
 pub const HTTP_BATCH_BYTES_MAX: usize = 10 * MIB;
 /// Most records in an HTTP batch request.
 pub const HTTP_BATCH_RECORDS_MAX: u32 = 10_000;
+/// Bytes that the record batches of one request may come to when they are decoded to be checked, which nobody else's request can
+/// interrupt: a dozen times what a body may have. Zeros come to ten thousand times.
+pub const BATCHES_DECODED_BYTES_MAX: usize = 128 * MIB;
 /// Largest HTTP batch that may be atomic per partition.
 pub const ATOMIC_BATCH_BYTES_MAX: usize = RECORD_BYTES_MAX;
 /// Longest message key, in bytes.

@@ -1185,6 +1185,11 @@ export interface components {
             batch_records: number;
             /**
              * Format: int64
+             * @description What the record batches of one request come to when they are decoded.
+             */
+            batch_decoded_bytes: number;
+            /**
+             * Format: int64
              * @description Largest atomic batch.
              */
             atomic_batch_bytes: number;

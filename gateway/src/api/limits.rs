@@ -29,6 +29,8 @@ pub struct Limits {
     pub batch_bytes: u64,
     /// Most messages of a batch.
     pub batch_records: u32,
+    /// What the record batches of one request come to when they are decoded.
+    pub batch_decoded_bytes: u64,
     /// Largest atomic batch.
     pub atomic_batch_bytes: u64,
     /// Longest key.
@@ -132,6 +134,7 @@ impl Limits {
             record_bytes: record_bytes as u64,
             batch_bytes: limits::HTTP_BATCH_BYTES_MAX as u64,
             batch_records: limits::HTTP_BATCH_RECORDS_MAX,
+            batch_decoded_bytes: limits::BATCHES_DECODED_BYTES_MAX as u64,
             atomic_batch_bytes: limits::ATOMIC_BATCH_BYTES_MAX as u64,
             key_bytes: limits::KEY_BYTES_MAX as u64,
             headers: count(limits::RECORD_HEADERS_MAX),

@@ -8,8 +8,8 @@ use weir_protocol::batch::{Batch, BatchBuilder, BatchError, BatchHeader, Compres
 use weir_protocol::error::ErrorCode;
 use weir_protocol::ids::{Epoch, PartitionId, ProducerKey, Seq, TimestampMs};
 use weir_protocol::limits::{
-    ATOMIC_BATCH_BYTES_MAX, BATCH_RECORDS_MAX, HTTP_BATCH_RECORDS_MAX, INTEGER_MAX, KEY_BYTES_MAX,
-    SUB_BATCH_BYTES_TARGET,
+    ATOMIC_BATCH_BYTES_MAX, BATCH_RECORDS_MAX, BATCHES_DECODED_BYTES_MAX, HTTP_BATCH_RECORDS_MAX,
+    INTEGER_MAX, KEY_BYTES_MAX, SUB_BATCH_BYTES_TARGET,
 };
 use weir_protocol::slots::partition_of;
 use weir_protocol::ws::{ContentError, payload_of};
@@ -21,9 +21,6 @@ use crate::service::ServiceError;
 
 /// Bytes of a record beside key, headers and value, at most: lengths, deltas and attributes.
 const RECORD_OVERHEAD_BYTES: usize = 32;
-/// Bytes that the batches of one request may come to when they are decoded to be checked, which nobody else's request can interrupt:
-/// a dozen times what a body may have. Zeros come to ten thousand times.
-const DECODED_BYTES_MAX: usize = 128 << 20;
 
 /// One batch and the places of its records in the request.
 #[derive(Debug, Clone, PartialEq)]
@@ -252,9 +249,9 @@ fn plan_batches(
         return Err(ServiceError::new(ErrorCode::Malformed, "there is no record batch in the request"));
     }
     let decoded: usize = batches.iter().map(|batch| batch.header().raw_bytes as usize).sum();
-    if decoded > DECODED_BYTES_MAX {
+    if decoded > BATCHES_DECODED_BYTES_MAX {
         let detail = format!("the batches come to {decoded} bytes when they are decoded");
-        return Err(too_large("data", detail, DECODED_BYTES_MAX as u64));
+        return Err(too_large("data", detail, BATCHES_DECODED_BYTES_MAX as u64));
     }
     if placing.atomic && (batches.len() > 1 || placing.partitions > 1) {
         // Several batches, or one that may have to be divided: built anew, one per partition.

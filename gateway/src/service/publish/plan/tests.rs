@@ -78,10 +78,13 @@ fn batches_that_are_much_more_than_they_look_refuse_the_request_before_they_are_
         plan(&content, None, placing(1), &PublishConfig::default())
     };
     assert!(batch.bytes().len() < 2_000, "{}", batch.bytes().len());
-    let fits = DECODED_BYTES_MAX / raw_bytes;
+    let fits = BATCHES_DECODED_BYTES_MAX / raw_bytes;
     assert_eq!(planned(fits).unwrap().len(), fits);
     let refused = planned(fits + 1).unwrap_err();
-    assert_eq!((refused.code(), refused.limit), (ErrorCode::TooLarge, Some(DECODED_BYTES_MAX as u64)));
+    assert_eq!(
+        (refused.code(), refused.limit),
+        (ErrorCode::TooLarge, Some(BATCHES_DECODED_BYTES_MAX as u64))
+    );
 }
 
 #[test]
