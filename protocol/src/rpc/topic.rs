@@ -1,5 +1,7 @@
 //! Topics and their configuration.
 
+use std::fmt;
+
 /// Confirm level of a publish, or the level below which a reader sees nothing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, prost::Enumeration)]
 #[repr(i32)]
@@ -48,7 +50,7 @@ impl Level {
 }
 
 /// Full name of a topic on the wire.
-#[derive(Clone, PartialEq, Eq, Hash, prost::Message)]
+#[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, prost::Message)]
 pub struct TopicName {
     /// Owner.
     #[prost(string, tag = "1")]
@@ -59,6 +61,12 @@ pub struct TopicName {
     /// Topic.
     #[prost(string, tag = "3")]
     pub topic: String,
+}
+
+impl fmt::Display for TopicName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}/{}", self.tenant, self.namespace, self.topic)
+    }
 }
 
 impl From<&crate::ids::TopicPath> for TopicName {

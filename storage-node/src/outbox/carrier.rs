@@ -1,26 +1,25 @@
 //! Carrying what a shard owes to others: the loop that all such tasks have in common.
 
-use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Display;
-use std::time::Duration;
 
+use futures_util::StreamExt as _;
+use futures_util::stream::FuturesUnordered;
 use tokio::sync::watch;
+use tokio::time::{Instant, sleep_until};
 use weir_journal::Class;
 use weir_protocol::error::ErrorCode;
 use weir_protocol::rpc::Refusal;
 
+use super::lanes::{Lanes, Told};
 use crate::replica::ShardHandle;
 use crate::shard::entry::{ENTRY_OVERHEAD_BYTES, SubBatch};
 use crate::shard::state::Verdict;
 
-/// After a failure the next attempt waits this long.
-const PAUSE: Duration = Duration::from_millis(200);
-
 /// What a shard owes to others. What is sent is noted in the shard's own log once it is committed where it goes, and that
-/// changes the outbox: so whatever is left comes with the next round.
+/// changes the outbox: so whatever is left is owed still.
 pub(super) trait Carry: Sync {
     /// Who is owed something, as operators are told.
-    type To: Ord + Display + Clone + Send;
+    type To: Ord + Display + Clone + Send + Sync;
 
     /// What it is, for operators.
     const WHAT: &'static str;
@@ -28,14 +27,19 @@ pub(super) trait Carry: Sync {
     /// The shard that owes.
     fn shard(&self) -> &ShardHandle;
 
-    /// Sends the oldest of what is owed, to everybody at once. Answers for each to whom something was sent.
-    fn send(&self) -> impl Future<Output = Vec<(Self::To, Result<(), Refusal>)>> + Send;
+    /// To whom something is owed.
+    fn owed(&self) -> Vec<Self::To>;
+
+    /// Sends the oldest of what is owed to one of them, and notes what has arrived. After `Ok` less is owed to it than before, or
+    /// nothing.
+    fn send_to(&self, to: &Self::To) -> impl Future<Output = Result<(), Refusal>> + Send;
 }
 
 /// Carries until the node stops.
 pub(super) async fn run<C: Carry>(carry: C, mut stop: watch::Receiver<bool>) {
     let shard = carry.shard().clone();
-    let mut failing = BTreeSet::new();
+    let mut lanes = Lanes::new();
+    let mut sending = FuturesUnordered::new();
     loop {
         if shard.journal.failure().is_some() {
             // Nothing can be committed here any more; the node says why.
@@ -44,36 +48,37 @@ pub(super) async fn run<C: Carry>(carry: C, mut stop: watch::Receiver<bool>) {
         }
         // Registered before the state is read: what comes meanwhile wakes it.
         let changed = shard.shared.watch_outbox();
-        let sent = tokio::select! {
-            _ = stop.wait_for(|stopping| *stopping) => return,
-            sent = carry.send() => sent,
-        };
-        let failed = sent.into_iter().filter_map(|(to, sent)| Some((to, sent.err()?))).collect();
-        let has_failed = tell_operators::<C>(&shard, &mut failing, failed);
+        for to in lanes.begin(carry.owed(), Instant::now()) {
+            let carry = &carry;
+            sending.push(async move {
+                let sent = carry.send_to(&to).await;
+                (to, sent)
+            });
+        }
+        let due = lanes.next_due();
         tokio::select! {
             _ = stop.wait_for(|stopping| *stopping) => return,
-            () = tokio::time::sleep(PAUSE), if has_failed => {}
-            () = changed, if !has_failed => {}
+            Some((to, sent)) = sending.next() => {
+                let told = lanes.ended(&to, sent.is_err(), Instant::now());
+                tell_operators::<C>(&shard, &to, &told, sent);
+            }
+            () = sleep_until(due.unwrap_or_else(Instant::now)), if due.is_some() => {}
+            () = changed => {}
         }
     }
 }
 
-/// Logs what has begun to fail, and what works again; true if anything must be tried again.
-fn tell_operators<C: Carry>(
-    shard: &ShardHandle,
-    failing: &mut BTreeSet<C::To>,
-    failed: BTreeMap<C::To, Refusal>,
-) -> bool {
+/// Logs what has begun to fail, and what works again.
+fn tell_operators<C: Carry>(shard: &ShardHandle, to: &C::To, told: &Told, sent: Result<(), Refusal>) {
     let (shard, what) = (shard.shard, C::WHAT);
-    for (to, refusal) in failed.iter().filter(|(to, _)| !failing.contains(to)) {
-        let why = &refusal.detail;
-        tracing::warn!(%shard, %to, what, why, "it does not get where it goes; it is tried again");
+    match (told, sent) {
+        (Told::Fails, Err(refusal)) => {
+            let why = &refusal.detail;
+            tracing::warn!(%shard, %to, what, why, "it does not get where it goes; it is tried again");
+        }
+        (Told::Works, _) => tracing::info!(%shard, %to, what, "it gets where it goes again"),
+        _ => {}
     }
-    for to in failing.iter().filter(|to| !failed.contains_key(to)) {
-        tracing::info!(%shard, %to, what, "it gets where it goes again");
-    }
-    *failing = failed.into_keys().collect();
-    !failing.is_empty()
 }
 
 /// Commits sub-batches in a shard and gives their verdicts, from the room that is kept for control: what is owed was

@@ -3,7 +3,7 @@
 //! Each letter is published with its number as the epoch of a producer that only this shard is: sent again after a crash
 //! it is a duplicate, or, if later ones have arrived already, it is fenced. Either way it is there once.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use futures_util::future::join_all;
@@ -51,27 +51,9 @@ impl DeadLetterSender {
         run(self, stop).await;
     }
 
-    /// Sends letters in order and notes those that arrived, also if one does not.
-    async fn send_all(&self, letters: &[DeadLetter]) -> Result<(), Refusal> {
-        let (mut arrived, mut outcome) = (0, Ok(()));
-        while arrived < letters.len() && outcome.is_ok() {
-            let (step, is_whole) = self.prepare(&letters[arrived..]).await;
-            let (sent, failed) = self.publish(&step).await;
-            arrived += sent;
-            outcome = failed.and(is_whole);
-        }
-        if let Some(last) = letters[..arrived].last() {
-            let command = Command { change: Some(Change::Buried(Buried { upto: last.seq + 1 })) };
-            commit(&self.shard, vec![SubBatch::command(command.encode_to_vec().into())]).await?;
-        }
-        outcome
-    }
-
-    /// The first letters as they are published, as many as go together; `None` for one that there is nothing of. An error if
-    /// that is not all because one cannot be read, or goes nowhere.
-    async fn prepare(&self, letters: &[DeadLetter]) -> (Vec<Option<Addressed>>, Result<(), Refusal>) {
-        let (mut step, mut bytes) = (Vec::new(), 0);
-        let mut topics = Topics::default();
+    /// The first letters as they are published, as many as go together.
+    async fn prepare(&self, topic: &TopicDescription, letters: &[Arc<DeadLetter>]) -> Step {
+        let (mut step, mut bytes) = (Step::default(), 0);
         let mut last: Option<(&DeadLetter, Batch)> = None;
         for letter in letters {
             let read = match last.take() {
@@ -82,22 +64,35 @@ impl DeadLetterSender {
                 _ => read::batch_of_letter(&self.shard, letter).await,
             };
             let addressed = read.and_then(|batch| {
-                let addressed = self.address(letter, &batch, &mut topics)?;
+                let addressed = self.address(letter, &batch, topic)?;
                 last = Some((letter, batch));
                 Ok(addressed)
             });
             match addressed {
                 Ok(addressed) => {
                     bytes += addressed.as_ref().map_or(0, |it| it.publish.encoded_bytes());
-                    step.push(addressed);
+                    step.letters.push((letter.seq, addressed));
                 }
-                Err(refusal) => return (step, Err(refusal)),
+                Err(why) if is_unreadable(&why) => step.unreadable.push((letter.seq, why)),
+                Err(why) => {
+                    step.stopped = Some(why);
+                    break;
+                }
             }
             if bytes >= STEP_BYTES {
                 break;
             }
         }
-        (step, Ok(()))
+        step
+    }
+
+    /// Notes in the shard's own log what has become of letters.
+    async fn note(&self, arrived: Vec<u64>, unreadable: Vec<u64>) -> Result<(), Refusal> {
+        if arrived.is_empty() && unreadable.is_empty() {
+            return Ok(());
+        }
+        let command = Command { change: Some(Change::Buried(Buried { upto: 0, arrived, unreadable })) };
+        commit(&self.shard, vec![SubBatch::command(command.encode_to_vec().into())]).await.map(drop)
     }
 
     /// Publishes what goes together: what goes to one shard in one entry. How many have arrived before the first that has not,
@@ -106,9 +101,9 @@ impl DeadLetterSender {
     /// Of a partition none arrives behind one that does not, or that one would be fenced when it is sent again, and lost:
     /// within an entry, which is applied as a whole at one time, whatever refuses a letter (a topic that is closed or gone, no
     /// room for its producer) refuses those that follow it to the same partition.
-    async fn publish(&self, step: &[Option<Addressed>]) -> (usize, Result<(), Refusal>) {
+    async fn publish(&self, step: &[(u64, Option<Addressed>)]) -> (usize, Result<(), Refusal>) {
         let mut by_shard: BTreeMap<ShardId, (Vec<usize>, Vec<SubBatch>)> = BTreeMap::new();
-        for (place, addressed) in step.iter().enumerate() {
+        for (place, (_, addressed)) in step.iter().enumerate() {
             if let Some(Addressed { to, publish }) = addressed {
                 let (places, publishes) = by_shard.entry(*to).or_default();
                 places.push(place);
@@ -132,12 +127,8 @@ impl DeadLetterSender {
         &self,
         letter: &DeadLetter,
         batch: &Batch,
-        topics: &mut Topics,
+        topic: &TopicDescription,
     ) -> Result<Option<Addressed>, Refusal> {
-        if !topics.contains_key(&letter.topic) {
-            topics.insert(letter.topic.clone(), self.topic(letter)?);
-        }
-        let topic = &topics[&letter.topic];
         let Some(record) = record_of(batch, letter)? else {
             // Compaction dropped it before it was given up: its key has a newer record, and nobody can say what it was.
             tracing::info!(
@@ -160,36 +151,72 @@ impl DeadLetterSender {
         Ok(Some(Addressed { to, publish }))
     }
 
-    /// The topic that it goes to, as its home shard knows it.
-    fn topic(&self, letter: &DeadLetter) -> Result<TopicDescription, Refusal> {
-        let path = TopicPath::try_from(&letter.topic)
+    /// A topic that letters go to, as its home shard knows it.
+    fn topic(&self, name: &TopicName) -> Result<TopicDescription, Refusal> {
+        let path = TopicPath::try_from(name)
             .map_err(|error| Refusal::new(ErrorCode::InvalidName, error.to_string()))?;
         let slot = u32::from(slot_of(&path).0);
         let meta = self.shards.get(&ShardId::META).ok_or_else(not_here)?;
         let slots = meta.state.read().slots().clone();
         let home = slots.runs.iter().find(|run| (run.start..run.end).contains(&slot));
         let home = home.and_then(|run| self.shards.get(&ShardId(run.shard))).ok_or_else(not_here)?;
-        home.state.read().topics().describe(&letter.topic)
+        home.state.read().topics().describe(name)
     }
 }
 
 impl Carry for DeadLetterSender {
-    type To = &'static str;
+    type To = TopicName;
     const WHAT: &'static str = "dead letters";
 
     fn shard(&self) -> &ShardHandle {
         &self.shard
     }
 
-    async fn send(&self) -> Vec<(&'static str, Result<(), Refusal>)> {
-        let letters = self.shard.state.read().dead_letters().oldest(LETTERS_AT_ONCE);
-        vec![("their topics", self.send_all(&letters).await)]
+    fn owed(&self) -> Vec<TopicName> {
+        self.shard.state.read().dead_letters().waiting()
+    }
+
+    /// As many as go together, to the topic as it is now: one that is made anew meanwhile gets none of them, or a letter of the next
+    /// step would arrive there before one of this that is sent again, and fence it.
+    async fn send_to(&self, name: &TopicName) -> Result<(), Refusal> {
+        let topic = self.topic(name)?;
+        let (letters, has_more) = self.shard.state.read().dead_letters().oldest(name, LETTERS_AT_ONCE);
+        let step = self.prepare(&topic, &letters).await;
+        if let Some((_, why)) = step.unreadable.first() {
+            let all: Vec<u64> = step.unreadable.iter().map(|(seq, _)| *seq).collect();
+            if has_more || all.len() < letters.len() {
+                let (count, why) = (all.len(), &why.detail);
+                tracing::warn!(shard = %self.shard.shard, to = %name, count, why, "dead letters cannot be read; others go first");
+                // Before those are sent: under their old numbers these would be fenced once they can be read, and be lost.
+                self.note(Vec::new(), all).await?;
+            }
+            if step.letters.is_empty() {
+                return Err(why.clone());
+            }
+        }
+        let (arrived, outcome) = self.publish(&step.letters).await;
+        let arrived = step.letters[..arrived].iter().map(|(seq, _)| *seq).collect();
+        self.note(arrived, Vec::new()).await?;
+        outcome.and(step.stopped.map_or(Ok(()), Err))
     }
 }
 
-/// The topics of a step, as they were when the first letter to each was addressed: those behind it go to the same one, also if it
-/// is made anew meanwhile. Else they would arrive there before it, and fence it.
-type Topics = HashMap<TopicName, TopicDescription>;
+/// Letters that go together, by their numbers.
+#[derive(Default)]
+struct Step {
+    /// As they are published; `None` for one that there is nothing of.
+    letters: Vec<(u64, Option<Addressed>)>,
+    /// Those among them that cannot be read, and why.
+    unreadable: Vec<(u64, Refusal)>,
+    /// Why no further one goes now.
+    stopped: Option<Refusal>,
+}
+
+/// It will not be read next time either. What has left the log meanwhile is in a pack.
+fn is_unreadable(why: &Refusal) -> bool {
+    let code = why.error_code();
+    !code.retryable() && code != ErrorCode::OffsetTrimmed
+}
 
 /// A letter as it is published.
 struct Addressed {
@@ -271,81 +298,7 @@ fn with_story(record: &Record, letter: &DeadLetter) -> Headers {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
-    use weir_journal::Class;
-    use weir_protocol::batch::{BatchBuilder, Compression, Headers, RecordParts};
-    use weir_protocol::ids::{LogIndex, Offset, TimestampMs};
-    use weir_protocol::rpc::{SubscriptionName, TopicConfig};
-
     use super::*;
-    use crate::shard::command::{CreateTopic, DeleteTopic};
-    use crate::shard::state::BatchRow;
-
-    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-    async fn letters_that_go_together_go_to_one_topic_also_if_it_is_made_anew_between_them() {
-        let dir = tempfile::tempdir().unwrap();
-        let node = crate::node::tests::start(dir.path()).await;
-        let shards = [ShardId::META, ShardId(1), ShardId(2)].map(|id| (id, node.shard(id)));
-        let shards = Arc::new(BTreeMap::from(shards));
-        let sender = DeadLetterSender::new(node.shard(ShardId(1)), Arc::clone(&shards));
-        let name = TopicName { tenant: "default".into(), namespace: "default".into(), topic: "dead".into() };
-        let slot = u32::from(slot_of(&TopicPath::try_from(&name).unwrap()).0);
-        let slots = node.shard(ShardId::META).state.read().slots().clone();
-        let home = slots.runs.iter().find(|run| (run.start..run.end).contains(&slot)).unwrap().shard;
-        let change = async |change| {
-            let command = Command { change: Some(change) }.encode_to_vec();
-            let permit = shards[&ShardId(home)].journal.try_admit(4 << 10, Class::Control).unwrap();
-            shards[&ShardId(home)].change(vec![SubBatch::command(command.into())], permit).await.unwrap();
-        };
-        let config = TopicConfig { partitions: 1, ..TopicConfig::default() };
-        let create = CreateTopic { name: name.clone(), config, accept_existing: false, shards: vec![1] };
-        let delete = DeleteTopic { name: name.clone(), incarnation: None, expected_version: None };
-
-        let mut batch = BatchBuilder::anonymous();
-        batch.push(RecordParts { key: None, headers: &Headers::default(), value: b"bad" }).unwrap();
-        let batch = batch.build(Compression::None).unwrap();
-        let letter = letter_to(name);
-        let life =
-            |addressed: Result<Option<Addressed>, Refusal>| addressed.unwrap().unwrap().publish.incarnation;
-        change(Change::CreateTopic(create.clone())).await;
-        let mut topics = Topics::default();
-        let first = life(sender.address(&letter, &batch, &mut topics));
-        change(Change::DeleteTopic(delete)).await;
-        change(Change::CreateTopic(create)).await;
-        assert_eq!(life(sender.address(&letter, &batch, &mut topics)), first, "or it would fence the first");
-        assert_ne!(life(sender.address(&letter, &batch, &mut Topics::default())), first);
-        drop((sender, shards));
-        node.shutdown(Duration::from_secs(1)).await;
-    }
-
-    fn letter_to(topic: TopicName) -> DeadLetter {
-        let name = SubscriptionName {
-            tenant: "default".into(),
-            namespace: "default".into(),
-            subscription: "s".into(),
-        };
-        DeadLetter {
-            seq: 0,
-            topic,
-            source_topic: "t".into(),
-            subscription: Incarnation(1),
-            name: Arc::new(name),
-            from: (Incarnation(1), PartitionId(0)),
-            offset: Offset(0),
-            batch: BatchRow {
-                base_offset: Offset(0),
-                count: 1,
-                len: 0,
-                ts: TimestampMs(0),
-                index: LogIndex(1),
-                pos: 0,
-            },
-            pack: None,
-            attempts: 1,
-            reason: "bad".into(),
-        }
-    }
 
     #[test]
     fn the_first_that_did_not_arrive_is_told_and_one_that_is_fenced_did() {

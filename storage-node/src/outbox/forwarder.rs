@@ -6,7 +6,6 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use futures_util::future::join_all;
 use prost::Message as _;
 use tokio::sync::watch;
 use weir_protocol::ids::{Incarnation, ShardId};
@@ -38,18 +37,6 @@ impl Forwarder {
     pub async fn run(self, stop: watch::Receiver<bool>) {
         run(self, stop).await;
     }
-
-    /// Sends what waits for a target.
-    async fn send_to(&self, target: ShardId) -> Result<(), Refusal> {
-        let handle = self.targets.get(&target).ok_or_else(not_here)?;
-        let rows = self.shard.state.read().outbox().rows(target, ROWS_PER_ENTRY);
-        let Some(last) = rows.last().map(|row| row.seq) else { return Ok(()) };
-        let tell = |row: &OutboxRow| row.command(self.shard.shard);
-        let unforked = change(handle, rows.iter().map(tell).collect()).await?;
-        let unforked = unforked.into_iter().map(|life| life.0).collect();
-        let taken = NewsTaken { target: target.0, upto: last + 1, unforked };
-        change(&self.shard, vec![Change::Taken(taken)]).await.map(drop)
-    }
 }
 
 impl Carry for Forwarder {
@@ -60,10 +47,19 @@ impl Carry for Forwarder {
         &self.shard
     }
 
-    async fn send(&self) -> Vec<(ShardId, Result<(), Refusal>)> {
-        let waiting = self.shard.state.read().outbox().waiting();
-        let sent = join_all(waiting.iter().map(|target| self.send_to(*target))).await;
-        waiting.into_iter().zip(sent).collect()
+    fn owed(&self) -> Vec<ShardId> {
+        self.shard.state.read().outbox().waiting()
+    }
+
+    async fn send_to(&self, target: &ShardId) -> Result<(), Refusal> {
+        let handle = self.targets.get(target).ok_or_else(not_here)?;
+        let rows = self.shard.state.read().outbox().rows(*target, ROWS_PER_ENTRY);
+        let Some(last) = rows.last().map(|row| row.seq) else { return Ok(()) };
+        let tell = |row: &OutboxRow| row.command(self.shard.shard);
+        let unforked = change(handle, rows.iter().map(tell).collect()).await?;
+        let unforked = unforked.into_iter().map(|life| life.0).collect();
+        let taken = NewsTaken { target: target.0, upto: last + 1, unforked };
+        change(&self.shard, vec![Change::Taken(taken)]).await.map(drop)
     }
 }
 

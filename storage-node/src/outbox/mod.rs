@@ -6,6 +6,7 @@
 mod carrier;
 mod dead_letters;
 mod forwarder;
+mod lanes;
 mod outputs;
 
 pub use dead_letters::DeadLetterSender;

@@ -7,7 +7,6 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Instant;
 
-use futures_util::future::join_all;
 use prost::Message as _;
 use tokio::sync::watch;
 use weir_protocol::error::ErrorCode;
@@ -44,10 +43,32 @@ impl OutputSender {
         run(self, stop).await;
     }
 
-    /// Sends what waits for a target, in order, and notes what has arrived, also if not all of it does.
-    async fn send_to(&self, target: ShardId) -> Result<(), Refusal> {
-        let handle = self.targets.get(&target).ok_or_else(not_here)?;
-        let outputs = self.shard.state.read().outputs().oldest(target, OUTPUTS_PER_ENTRY, BYTES_PER_ENTRY);
+    /// The output as the target's entry carries it.
+    async fn publish(&self, output: &Output) -> Result<SubBatch, Refusal> {
+        let batch = read::batch_of(&self.shard, &output.batch).await?;
+        let (incarnation, partition) = output.to;
+        let across = Across { shard: self.shard.shard, number: output.number };
+        let sub = SubBatch::command(batch.unplaced().bytes().clone());
+        Ok(SubBatch { incarnation, partition, kind: Kind::Publish, across: Some(across), ..sub })
+    }
+}
+
+impl Carry for OutputSender {
+    type To = ShardId;
+    const WHAT: &'static str = "outputs of settles";
+
+    fn shard(&self) -> &ShardHandle {
+        &self.shard
+    }
+
+    fn owed(&self) -> Vec<ShardId> {
+        self.shard.state.read().outputs().waiting()
+    }
+
+    /// In order; notes what has arrived also if not all of it does.
+    async fn send_to(&self, target: &ShardId) -> Result<(), Refusal> {
+        let handle = self.targets.get(target).ok_or_else(not_here)?;
+        let outputs = self.shard.state.read().outputs().oldest(*target, OUTPUTS_PER_ENTRY, BYTES_PER_ENTRY);
         let mut subs = Vec::with_capacity(outputs.len());
         for output in &outputs {
             subs.push(self.publish(output).await?);
@@ -76,30 +97,6 @@ impl OutputSender {
             commit(&self.shard, vec![SubBatch::command(command.into())]).await?;
         }
         outcome
-    }
-
-    /// The output as the target's entry carries it.
-    async fn publish(&self, output: &Output) -> Result<SubBatch, Refusal> {
-        let batch = read::batch_of(&self.shard, &output.batch).await?;
-        let (incarnation, partition) = output.to;
-        let across = Across { shard: self.shard.shard, number: output.number };
-        let sub = SubBatch::command(batch.unplaced().bytes().clone());
-        Ok(SubBatch { incarnation, partition, kind: Kind::Publish, across: Some(across), ..sub })
-    }
-}
-
-impl Carry for OutputSender {
-    type To = ShardId;
-    const WHAT: &'static str = "outputs of settles";
-
-    fn shard(&self) -> &ShardHandle {
-        &self.shard
-    }
-
-    async fn send(&self) -> Vec<(ShardId, Result<(), Refusal>)> {
-        let waiting = self.shard.state.read().outputs().waiting();
-        let sent = join_all(waiting.iter().map(|target| self.send_to(*target))).await;
-        waiting.into_iter().zip(sent).collect()
     }
 }
 

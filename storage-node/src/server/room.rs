@@ -9,7 +9,7 @@ use tokio::sync::watch;
 use weir_journal::{Class, Full, Journal, StreamId};
 use weir_protocol::error::ErrorCode;
 use weir_protocol::ids::ShardId;
-use weir_protocol::rpc::Refusal;
+use weir_protocol::rpc::{Refusal, TopicName};
 
 use crate::clock;
 use crate::replica::ShardHandle;
@@ -96,6 +96,7 @@ impl Room {
             }
             Full::Journal { .. } | Full::Index { .. } | Full::Disk { .. } => {
                 let pinning = self.oldest_topics().join(", ");
+                let letters = self.waiting_letters().unwrap_or_default();
                 let detail = match (pinning.as_str(), self.waits_for_store()) {
                     ("", None) => full.to_string(),
                     ("", Some(store)) => format!("{full}; {store}"),
@@ -103,13 +104,22 @@ impl Room {
                     (_, None) => format!(
                         "{full}; the oldest messages belong to: {pinning}. Shorten retention, trim or delete topics"
                     ),
-                };
+                } + &letters;
                 if Shortage::refused(&mut self.shortage.lock(), Instant::now()) {
                     tracing::warn!(why = detail, "there is no room: publishes are refused");
                 }
                 Refusal { retry_after_ms: Some(1_000), ..Refusal::new(ErrorCode::JournalFull, detail) }
             }
         }
+    }
+
+    /// What is to be done about dead letters that keep a shard's oldest entries, if any do.
+    fn waiting_letters(&self) -> Option<String> {
+        let topic = self.states.values().find_map(|state| state.read().pinned_for_letters().cloned())?;
+        let TopicName { namespace, topic, .. } = topic;
+        Some(format!(
+            ". Dead letters wait for their topic {namespace}/{topic}: create or open it, and they leave"
+        ))
     }
 
     /// What is to be done about messages that have not left for the object store, if there is one and some have not.

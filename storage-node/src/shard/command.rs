@@ -297,12 +297,18 @@ pub struct ChangePart {
     pub keeps_past: bool,
 }
 
-/// Dead letters below a number have reached their topic.
-#[derive(Clone, Copy, PartialEq, Eq, prost::Message)]
+/// Dead letters have reached their topic, or stand behind others for now.
+#[derive(Clone, PartialEq, Eq, prost::Message)]
 pub struct Buried {
-    /// First number that may not have.
+    /// First number that may not have arrived. In entries of builds that sent all letters in one order; else 0.
     #[prost(uint64, tag = "1")]
     pub upto: u64,
+    /// Numbers of those that have arrived.
+    #[prost(uint64, repeated, tag = "2")]
+    pub arrived: Vec<u64>,
+    /// Numbers of those that cannot be read: they get new ones, behind all others.
+    #[prost(uint64, repeated, tag = "3")]
+    pub unreadable: Vec<u64>,
 }
 
 /// Commits a pack that is in the store and verified.

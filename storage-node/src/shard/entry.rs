@@ -36,7 +36,8 @@ use weir_protocol::limits::ENTRY_BYTES_MAX;
 ///   seeks that can be undone, dead letters that can be revived.
 /// - 5: subscriptions to several topics and to all whose names begin alike; packs that take the place of others, and
 ///   count their batches.
-pub const STATE_VERSION: u16 = 5;
+/// - 6: dead letters of one topic keep those of no other waiting, and lie in the pack that takes their record.
+pub const STATE_VERSION: u16 = 6;
 const STATE_VERSION_MIN: u16 = 1;
 /// Bytes before the first sub-batch.
 pub const ENTRY_HEADER_BYTES: usize = 16;
@@ -131,7 +132,7 @@ pub enum EntryError {
     #[error("entry is cut short")]
     Truncated,
     /// Written by a newer build.
-    #[error("entry has state version {0}")]
+    #[error("entry has state version {0}; this build reads up to {STATE_VERSION}: use a newer Weir")]
     Version(u16),
     /// A kind, flag or reserved field that this build does not know.
     #[error("entry has an unknown {0}")]
@@ -196,6 +197,8 @@ impl EntryBuilder {
 /// A parsed entry: its time, and its sub-batches with where their bodies start in the payload.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Entry {
+    /// Rules that apply it.
+    pub version: u16,
     /// Time of all its effects.
     pub ts: TimestampMs,
     /// What it does, in order.
@@ -227,7 +230,11 @@ impl Entry {
             let at = payload.len() - rest.len() - sub.body.len();
             subs.push((u32::try_from(at).map_err(|_| EntryError::Truncated)?, sub));
         }
-        if rest.is_empty() { Ok(Self { ts, subs }) } else { Err(EntryError::Unknown("trailing bytes")) }
+        if rest.is_empty() {
+            Ok(Self { version, ts, subs })
+        } else {
+            Err(EntryError::Unknown("trailing bytes"))
+        }
     }
 }
 
@@ -329,7 +336,7 @@ mod tests {
             body: Bytes::from_static(b"x"),
         });
         let expected: Vec<u8> = [
-            &[5, 0, 0, 0, 1, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0][..],
+            &[6, 0, 0, 0, 1, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0][..],
             &[25, 0, 0, 0, 2, 0, 0, 0, 0, 0, 0, 0, 3, 0, 0, 0, 1, 1, 0, 0],
             &[4, 0, 0, 0, 0, 0, 0, 0, b'x'],
         ]

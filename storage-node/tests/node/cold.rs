@@ -108,7 +108,7 @@ fn cost(node: &RunningNode, of: &str) -> f64 {
 }
 
 /// The packs in the data directory's store.
-fn packs(dir: &Path) -> Vec<PathBuf> {
+pub(crate) fn packs(dir: &Path) -> Vec<PathBuf> {
     let (mut folders, mut found) = (vec![dir.join("objects")], Vec::new());
     while let Some(folder) = folders.pop() {
         for entry in std::fs::read_dir(folder).unwrap() {

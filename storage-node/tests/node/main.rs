@@ -19,6 +19,7 @@ mod placement;
 mod queue;
 mod queue_filter;
 mod queue_lapse;
+mod queue_letters;
 mod queue_operate;
 mod queue_order;
 mod queue_topics;

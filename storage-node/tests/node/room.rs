@@ -90,7 +90,7 @@ async fn records_beyond_the_bytes_go_oldest_first_and_no_further() {
 }
 
 /// Publishes, again while the next file is being prepared: that ends by itself.
-async fn publish_large(link: &Link, life: u64, batch: &Batch) -> Result<Placed, Refusal> {
+pub(crate) async fn publish_large(link: &Link, life: u64, batch: &Batch) -> Result<Placed, Refusal> {
     loop {
         match publish_refused(link, life, batch).await {
             Err(refusal) if refusal.error_code() == ErrorCode::Busy => tokio::task::yield_now().await,

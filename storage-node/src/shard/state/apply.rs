@@ -92,6 +92,8 @@ pub struct Applied {
     pub is_outbox_changed: bool,
     /// The entry carries batches, whatever became of them.
     pub has_batches: bool,
+    /// Rules of the entry.
+    pub(super) version: u16,
     /// What belongs to the part's change that was applied last.
     pub(super) following: Following,
 }
@@ -173,7 +175,7 @@ impl ShardState {
         self.last_ts = ts;
         self.newest = index;
         self.dedupe.sweep(index, ts, |key| self.partitions.get(&key).is_some());
-        let mut applied = Applied::default();
+        let mut applied = Applied { version: entry.version, ..Applied::default() };
         applied.verdicts.reserve(entry.subs.len());
         for (pos, sub) in entry.subs {
             let at = At { index, term, ts, pos };
@@ -426,6 +428,7 @@ impl ShardState {
     pub fn check(&self) {
         self.topics.check();
         self.outputs.check();
+        self.dead_letters.check();
         self.check_patterns();
         self.parts.check(|key| self.partitions.get(&key).map(|partition| partition.start..partition.end));
         self.partitions.iter().for_each(|(_, partition)| partition.check());

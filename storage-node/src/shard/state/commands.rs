@@ -61,11 +61,10 @@ impl ShardState {
                 Ok(Verdict::Done)
             }
             Change::Buried(buried) => {
-                self.buried(buried.upto);
-                applied.is_outbox_changed = true;
+                self.buried(&buried, applied);
                 Ok(Verdict::Done)
             }
-            Change::Seal(seal) => self.seal(&seal),
+            Change::Seal(seal) => self.seal(&seal, applied),
             Change::Rewrite(rewrite) => self.rewrite(&rewrite),
             Change::Forget(forget) => {
                 Arc::make_mut(&mut self.packs).forget(&forget.packs);
@@ -96,7 +95,7 @@ impl ShardState {
         self.has_room_to_tell_of(&update.name)?;
         let topic = self.topics.update(update)?;
         if topic.version != update.expected_version {
-            applied.touched.extend(self.configure_partitions(&topic));
+            applied.touched.extend(self.configure_partitions(&topic, applied.version));
             self.tell_others(&topic, false, applied);
         }
         Ok(Verdict::Topic(topic))
@@ -154,7 +153,7 @@ impl ShardState {
             // Whoever was sent on too early looks again.
             applied.touched.extend(self.keys_of(&topic));
         } else {
-            applied.touched.extend(self.configure_partitions(&topic));
+            applied.touched.extend(self.configure_partitions(&topic, applied.version));
         }
         Ok(Verdict::Done)
     }
@@ -185,7 +184,7 @@ impl ShardState {
         self.match_topic(topic);
     }
 
-    fn configure_partitions(&mut self, topic: &TopicDescription) -> Vec<PartitionKey> {
+    fn configure_partitions(&mut self, topic: &TopicDescription, version: u16) -> Vec<PartitionKey> {
         let config = self.topics.held_config(topic.config.as_ref().unwrap_or(&TopicConfig::default()));
         let keys = self.keys_of(topic);
         for key in &keys {
@@ -194,7 +193,7 @@ impl ShardState {
                 partition.version = ConfigVersion(topic.version);
                 Vec::new()
             });
-            self.trim_settled(*key, &mut Vec::new()); // all are touched
+            self.trim_settled(*key, version, &mut Vec::new()); // all are touched
         }
         keys
     }

@@ -99,8 +99,8 @@ impl ShardState {
 
     /// A letter is found in the pack that took its record since, or lost with it.
     fn cut_letters(&mut self) -> u64 {
-        let (next, mut kept, mut lost) = (self.dead_letters.next, Vec::new(), Vec::new());
-        for letter in &self.dead_letters.letters {
+        let (next, mut kept, mut lost) = (self.dead_letters.next(), Vec::new(), Vec::new());
+        for letter in self.dead_letters.iter() {
             let pack = letter.pack.or_else(|| self.partitions.get(&letter.from)?.pack_of(letter.offset));
             match pack {
                 Some(_) => kept.push(DeadLetter { pack, ..letter.clone() }),
@@ -247,11 +247,12 @@ mod tests {
 
     #[test]
     fn letters_and_outputs_whose_bytes_were_in_the_log_alone_are_lost_and_counted() {
-        let golden = bytes::Bytes::from_static(include_bytes!("golden/v5.checkpoint"));
+        let golden = bytes::Bytes::from_static(include_bytes!("golden/v6.checkpoint"));
         let mut state = ShardState::decode(ShardId(5), &golden).unwrap();
-        let packed = state.dead_letters.letters.iter().find(|letter| letter.pack.is_some());
+        let packed = state.dead_letters.iter().find(|letter| letter.pack.is_some());
         let letter = packed.unwrap().clone();
-        state.dead_letters = Arc::new(DeadLetters::restored(9, vec![letter.clone()]).unwrap());
+        let first = DeadLetter { seq: 8, ..letter.clone() };
+        state.dead_letters = Arc::new(DeadLetters::restored(9, [first]).unwrap());
         let sealed_end = state.partition(letter.from).unwrap().unsealed_from();
         // Two more that were in no pack when they were given up: one is since.
         for offset in [Offset(sealed_end.0 - 1), sealed_end] {
@@ -262,8 +263,8 @@ mod tests {
         let told = state.cut_to_packs(|target| 40 + u64::from(target.0));
         state.check();
         assert_eq!((told.lost_letters, told.lost_outputs), (1, outputs));
-        assert_eq!((state.dead_letters.next, state.dead_letters.len()), (11, 2));
-        assert!(state.dead_letters.letters.iter().all(|letter| letter.pack.is_some()));
+        assert_eq!((state.dead_letters.next(), state.dead_letters.len()), (11, 2));
+        assert!(state.dead_letters.iter().all(|letter| letter.pack.is_some()));
         assert!(state.outputs.is_empty() && !state.outputs.lanes.is_empty());
         for (target, lane) in &state.outputs.lanes {
             assert_eq!(lane.next, 40 + u64::from(target.0), "what its target expects next");

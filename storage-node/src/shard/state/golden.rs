@@ -1,12 +1,13 @@
-//! Pins what state version 5 means: a log of 51 entries and the checkpoint it must lead to, byte for byte.
+//! Pins what state version 6 means: a log of 52 entries and the checkpoint it must lead to, byte for byte.
 //!
 //! A build that fails here would read its predecessor's log differently: raise `STATE_VERSION` and keep the old rules.
-//! To write the files of a *new* version: `WEIR_GOLDEN_DIR=storage-node/src/shard/state/golden cargo test -p
+//! To write the files of a *new* version: `WEIR_GOLDEN_DIR=$PWD/storage-node/src/shard/state/golden cargo test -p
 //! weir-storage-node golden`.
 #![expect(clippy::disallowed_methods, reason = "writes golden files when asked to")]
 
 mod compacted;
 mod forked;
+mod letters;
 mod purged;
 
 use std::ops::Range;
@@ -30,8 +31,14 @@ use super::{ShardState, SlotTable, Verdict};
 use crate::subscription::{Dead, Delivered, Fence, Nacked, PartEvent, Seek};
 
 const SHARD: ShardId = ShardId(5);
-const LOG: &[u8] = include_bytes!("golden/v5.log");
-const CHECKPOINT: &[u8] = include_bytes!("golden/v5.checkpoint");
+const LOG: &[u8] = include_bytes!("golden/v6.log");
+const CHECKPOINT: &[u8] = include_bytes!("golden/v6.checkpoint");
+/// Written by builds whose dead letters all went in one order: without compaction and purges, with the one, and with the other.
+const V5: [(&[u8], &[u8]); 3] = [
+    (include_bytes!("golden/v5.log"), include_bytes!("golden/v5.checkpoint")),
+    (include_bytes!("golden/v5-compacted.log"), include_bytes!("golden/v5-compacted.checkpoint")),
+    (include_bytes!("golden/v5-purged.log"), include_bytes!("golden/v5-purged.checkpoint")),
+];
 /// Written by a build whose subscriptions had one topic, and that did not rewrite packs.
 const LOG_V4: &[u8] = include_bytes!("golden/v4.log");
 const CHECKPOINT_V4: &[u8] = include_bytes!("golden/v4.checkpoint");
@@ -133,6 +140,7 @@ fn log() -> Vec<Bytes> {
     entries.push(entry(9_995, &forked::forked()));
     // A minute later: what stood before is kept.
     entries.push(entry(61_000, &forked::later()));
+    entries.push(entry(61_500, &letters::letters()));
     entries
 }
 
@@ -427,7 +435,7 @@ fn settled() -> Vec<SubBatch> {
         }))
     };
     let mut subs: Vec<_> = changes.iter().map(change).collect();
-    subs.push(command(Change::Buried(Buried { upto: 1 })));
+    subs.push(command(Change::Buried(Buried { upto: 1, ..Buried::default() })));
     subs
 }
 
@@ -541,11 +549,11 @@ fn the_golden_log_leads_to_the_golden_checkpoint() {
     let (written, entries) = (joined(&log()), log().len());
     let (state, verdicts) = apply(&written);
     if let Ok(dir) = std::env::var("WEIR_GOLDEN_DIR") {
-        std::fs::write(format!("{dir}/v5.log"), &written).unwrap();
-        std::fs::write(format!("{dir}/v5.checkpoint"), state.encode()).unwrap();
+        std::fs::write(format!("{dir}/v6.log"), &written).unwrap();
+        std::fs::write(format!("{dir}/v6.checkpoint"), state.encode()).unwrap();
         return;
     }
-    assert_eq!(entries, 51);
+    assert_eq!(entries, 52);
     assert!(written == LOG, "this build writes another log");
     assert!(state.encode() == CHECKPOINT, "this build applies the log differently");
     let refused = verdicts.iter().filter(|verdict| matches!(verdict, Verdict::Refused(_))).count();
@@ -556,7 +564,7 @@ fn the_golden_log_leads_to_the_golden_checkpoint() {
 fn the_predecessors_logs_and_checkpoints_still_mean_the_same() {
     let before =
         [(LOG_V1, CHECKPOINT_V1), (LOG_V2, CHECKPOINT_V2), (LOG_V3, CHECKPOINT_V3), (LOG_V4, CHECKPOINT_V4)];
-    for (log, checkpoint) in before {
+    for (log, checkpoint) in before.into_iter().chain(V5) {
         let (from_log, _) = apply(log);
         let from_checkpoint = ShardState::decode(SHARD, &Bytes::from_static(checkpoint)).unwrap();
         from_checkpoint.check();

@@ -28,6 +28,8 @@ mod forks;
 #[cfg(test)]
 mod golden;
 mod held_topic;
+#[cfg(test)]
+mod letters;
 mod listing;
 #[cfg(test)]
 mod model;

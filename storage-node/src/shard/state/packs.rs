@@ -9,7 +9,7 @@ use weir_protocol::ids::{Incarnation, LogIndex, Offset, PartitionId, Term};
 use weir_protocol::rpc::Refusal;
 
 use super::super::command::{Rewrite, Seal, SealedPart};
-use super::apply::{ShardState, Verdict};
+use super::apply::{Applied, ShardState, Verdict};
 use super::cow_map::CowMap;
 use super::dedupe::PartitionKey;
 use super::partition::Partition;
@@ -169,7 +169,7 @@ impl ShardState {
     /// # Errors
     /// `tail_mismatch` if it does not continue what is sealed, or nothing in it is needed; nothing is changed then, and
     /// the object is nobody's.
-    pub(super) fn seal(&mut self, seal: &Seal) -> Result<Verdict, Refusal> {
+    pub(super) fn seal(&mut self, seal: &Seal, applied: &mut Applied) -> Result<Verdict, Refusal> {
         let refused = |detail: &str| Refusal::new(ErrorCode::TailMismatch, detail);
         let mut sealed = Vec::new();
         for part in &seal.parts {
@@ -189,12 +189,14 @@ impl ShardState {
         }
         let no = Arc::make_mut(&mut self.packs).add(Pack::committed(seal));
         for (key, end) in sealed {
-            let mut bytes = 0;
+            let (mut bytes, mut from) = (0, end);
             self.change(key, |partition| {
+                from = partition.unsealed_from();
                 bytes = partition.seal(no, end);
                 Vec::new()
             });
             Arc::make_mut(&mut self.packs).refer(no, bytes);
+            self.pack_letters(key, from..end, no, applied);
         }
         Ok(Verdict::Done)
     }
@@ -310,7 +312,7 @@ impl ShardState {
         let mut references: BTreeMap<PackNo, (u64, u64)> = BTreeMap::new();
         let runs = self.partitions.iter().flat_map(|(_, partition)| partition.sealed());
         let of_partitions = runs.map(|run| (run.pack, run.bytes));
-        let of_letters = self.dead_letters.letters.iter().filter_map(|letter| Some((letter.pack?, 0)));
+        let of_letters = self.dead_letters.iter().filter_map(|letter| Some((letter.pack?, 0)));
         for (no, bytes) in of_partitions.chain(of_letters) {
             let counted = references.entry(no).or_default();
             *counted = (counted.0 + 1, counted.1 + bytes);

@@ -5,7 +5,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use weir_protocol::ids::{Incarnation, Offset};
-use weir_protocol::rpc::{SubscriptionConfig, SubscriptionName};
+use weir_protocol::rpc::{SubscriptionConfig, SubscriptionName, TopicName};
 
 use super::cow_map::CowMap;
 use super::dedupe::PartitionKey;
@@ -25,6 +25,16 @@ pub struct HeldPart {
     pub version: u32,
     /// What is settled, and what is known of the rest.
     pub part: Part,
+}
+
+impl HeldPart {
+    /// The topic that its dead letters go to, if any does.
+    #[must_use]
+    pub(super) fn letters_to(&self) -> Option<TopicName> {
+        let topic = self.config.dead_letter_topic.clone()?;
+        let SubscriptionName { tenant, namespace, .. } = &*self.name;
+        Some(TopicName { tenant: tenant.clone(), namespace: namespace.clone(), topic })
+    }
 }
 
 /// Parts by key, and which subscriptions a partition has, lowest floor first, which follows from them.

@@ -87,7 +87,7 @@ impl Shard {
         self.change(n, Kind::Trim, Some(upto), Bytes::new());
     }
 
-    fn seal(&mut self, attempt: u128, parts: &[(u64, u64, u64)]) -> bool {
+    pub(crate) fn seal(&mut self, attempt: u128, parts: &[(u64, u64, u64)]) -> bool {
         self.command(Change::Seal(Self::pack(attempt, parts))) == Verdict::Done
     }
 
@@ -133,7 +133,7 @@ impl Shard {
         }
     }
 
-    fn live(&self) -> Vec<u128> {
+    pub(crate) fn live(&self) -> Vec<u128> {
         self.state.packs().live().map(|(_, pack)| pack.attempt).collect()
     }
 

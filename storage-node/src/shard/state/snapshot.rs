@@ -34,8 +34,8 @@ use super::subscriptions::Subscriptions;
 
 /// Format of these messages. Format 1 knew nothing of other shards, 2 nothing of subscriptions, 3 nothing of rules beyond
 /// leases, of outputs and of packs, 4 nothing of several topics, of packs that take the place of others and of restores; all
-/// of them means the same in 5.
-const FORMAT: u32 = 5;
+/// of them means the same in 5. In 6 a dead letter has its number; before, they are dense.
+const FORMAT: u32 = 6;
 const FORMAT_MIN: u32 = 1;
 
 pub use encoding::CHUNK_BYTES;
@@ -53,7 +53,7 @@ pub enum SnapshotError {
     #[error("the checkpoint is damaged: {0}")]
     Contradiction(String),
     /// Written by another build.
-    #[error("the checkpoint has format {0}; this build reads up to {FORMAT}")]
+    #[error("the checkpoint has format {0}; this build reads up to {FORMAT}: use a newer Weir")]
     Format(u32),
 }
 
@@ -286,7 +286,7 @@ impl ShardState {
             subscriptions: self.subscriptions.len() as u64,
             parts: self.parts.len() as u64,
             dead_letters: self.dead_letters.len() as u64,
-            next_dead_letter: self.dead_letters.next,
+            next_dead_letter: self.dead_letters.next(),
             outputs: self.outputs.lanes.len() as u64,
             arrivals: self.arrivals.next.len() as u64,
             patterns: self.patterns.lives.len() as u64,

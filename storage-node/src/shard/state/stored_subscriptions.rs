@@ -48,7 +48,7 @@ impl StoredPattern {
     }
 }
 
-/// Numbers end before the head's `next_dead_letter`.
+/// Numbers end before the head's `next_dead_letter`, and ascend.
 #[derive(Clone, PartialEq, Message)]
 pub(super) struct StoredDeadLetter {
     #[prost(message, required, tag = "1")]
@@ -83,6 +83,9 @@ pub(super) struct StoredDeadLetter {
     source_topic: String,
     #[prost(uint64, optional, tag = "16")]
     pack: Option<u64>,
+    /// None in formats below 6: they follow each other up to the next.
+    #[prost(uint64, optional, tag = "17")]
+    seq: Option<u64>,
 }
 
 impl ShardState {
@@ -110,9 +113,11 @@ impl ShardState {
         head: &Head,
         letters: Vec<StoredDeadLetter>,
     ) -> Result<(), SnapshotError> {
-        let letters = letters.into_iter().map(restored_letter).collect();
-        let letters = DeadLetters::restored(head.next_dead_letter, letters)
-            .ok_or_else(|| wrong("more dead letters than were numbered"))?;
+        let numbered = || wrong("dead letters are not numbered up to the next");
+        let first = head.next_dead_letter.checked_sub(letters.len() as u64).ok_or_else(numbered)?;
+        let letters =
+            (first..).zip(letters).map(|(seq, stored)| restored_letter(stored.seq.unwrap_or(seq), stored));
+        let letters = DeadLetters::restored(head.next_dead_letter, letters).ok_or_else(numbered)?;
         self.dead_letters = Arc::new(letters);
         Ok(())
     }
@@ -176,12 +181,13 @@ pub(super) fn dead_letter(letter: &DeadLetter) -> StoredDeadLetter {
         reason: letter.reason.clone(),
         source_topic: letter.source_topic.clone(),
         pack: letter.pack,
+        seq: Some(letter.seq),
     }
 }
 
-fn restored_letter(stored: StoredDeadLetter) -> DeadLetter {
+fn restored_letter(seq: u64, stored: StoredDeadLetter) -> DeadLetter {
     DeadLetter {
-        seq: 0, // given when it is added
+        seq,
         topic: stored.topic,
         source_topic: stored.source_topic,
         subscription: Incarnation(stored.subscription),

@@ -5,22 +5,16 @@ use std::sync::Arc;
 use weir_protocol::error::ErrorCode;
 use weir_protocol::ids::{Incarnation, Offset, PartitionId, TimestampMs};
 use weir_protocol::limits::SUBSCRIPTION_PATTERNS_MAX;
-use weir_protocol::rpc::{
-    At as From, ForkOrigin, PartRef, Position, Refusal, SubscriptionDescription, TopicName,
-};
+use weir_protocol::rpc::{At as From, ForkOrigin, PartRef, Position, Refusal, SubscriptionDescription};
 
 use super::super::command::{CreateSubscription, DeleteSubscription, TellSubscription, UpdateSubscription};
 use super::apply::{Applied, At, ShardState, Verdict};
-use super::dead_letters::{DEAD_LETTERS_MAX, DeadLetter};
+use super::dead_letters::DeadLetter;
 use super::dedupe::PartitionKey;
 use super::outbox::News;
-use super::packs::Released;
 use super::partition::Partition;
 use super::parts::{HeldPart, PartKey};
 use crate::subscription::{Dead, PAST_WEIGHT_MAX, Part, PartEvent};
-
-/// When to ask again while too many dead letters are on their way.
-const RETRY_AFTER_MS: u64 = 1_000;
 
 impl ShardState {
     pub(super) fn create_subscription(
@@ -176,7 +170,7 @@ impl ShardState {
         for key in self.part_keys(subscription) {
             self.parts.close(key);
             applied.touched.push(key.1);
-            self.trim_settled(key.1, &mut applied.touched);
+            self.trim_settled(key.1, applied.version, &mut applied.touched);
         }
         self.pattern_gone(subscription);
     }
@@ -222,11 +216,8 @@ impl ShardState {
     ) -> Result<Verdict, Refusal> {
         let partition = self.partitions.get(&key.1).ok_or_else(|| self.missing(key.1))?;
         let partition = Arc::clone(partition);
-        let on_their_way = self.dead_letters.len();
-        if !event.dead.is_empty() && on_their_way + event.dead.len() > DEAD_LETTERS_MAX {
-            let detail = format!("{on_their_way} dead letters have not reached their topic");
-            let refusal = Refusal::new(ErrorCode::Busy, detail);
-            return Err(Refusal { retry_after_ms: Some(RETRY_AFTER_MS), ..refusal });
+        if !event.dead.is_empty() {
+            self.has_letter_room(applied.version, key, event.dead.len())?;
         }
         let source = self.topic_name(key.1.0).unwrap_or_default().to_owned();
         let (ts, room) = (self.last_ts, PAST_WEIGHT_MAX.saturating_sub(self.parts.past_weight()));
@@ -252,17 +243,8 @@ impl ShardState {
             letter.pack.into_iter().for_each(|no| Arc::make_mut(&mut self.packs).refer(no, 0));
             Arc::make_mut(&mut self.dead_letters).push(letter);
         }
-        self.trim_settled(key.1, &mut applied.touched);
+        self.trim_settled(key.1, applied.version, &mut applied.touched);
         Ok(Verdict::Done)
-    }
-
-    /// Dead letters below `upto` have reached their topic.
-    pub(super) fn buried(&mut self, upto: u64) {
-        for letter in Arc::make_mut(&mut self.dead_letters).buried(upto) {
-            let released = letter.pack.map(|pack| Released { pack, bytes: 0, is_whole: true });
-            self.release_packs(released.as_slice());
-            self.parts.change(&(letter.subscription, letter.from), |held| held.part.dead_forwarded(1));
-        }
     }
 }
 
@@ -273,10 +255,8 @@ fn letters<'a>(
     (source, partition): (&str, &Partition),
     given_up: impl Iterator<Item = &'a Dead>,
 ) -> Vec<DeadLetter> {
-    let (name, config) = (&held.name, &held.config);
-    let Some(topic) = &config.dead_letter_topic else { return Vec::new() };
-    let (tenant, namespace) = (name.tenant.clone(), name.namespace.clone());
-    let topic = TopicName { tenant, namespace, topic: topic.clone() };
+    let name = &held.name;
+    let Some(topic) = held.letters_to() else { return Vec::new() };
     let letter = |dead: &Dead| {
         Some(DeadLetter {
             seq: 0, // given when it is added

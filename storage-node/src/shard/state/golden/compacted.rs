@@ -1,4 +1,4 @@
-//! Packs that leave records out: what a build that compacts adds to version 5. Logs without it mean what they meant.
+//! Packs that leave records out: what a build that compacts adds to a log.
 
 use std::ops::Range;
 
@@ -12,8 +12,8 @@ use super::super::ShardState;
 use super::super::tests::{config, name};
 use super::{SHARD, apply, command, joined, life, log, pack};
 
-const LOG: &[u8] = include_bytes!("v5-compacted.log");
-const CHECKPOINT: &[u8] = include_bytes!("v5-compacted.checkpoint");
+const LOG: &[u8] = include_bytes!("v6-compacted.log");
+const CHECKPOINT: &[u8] = include_bytes!("v6-compacted.checkpoint");
 
 fn compact(
     attempt: u128,
@@ -26,7 +26,7 @@ fn compact(
     command(Change::Rewrite(Rewrite { pack: pack(attempt, parts), replaced: replaced.to_vec(), compacted }))
 }
 
-/// The log of version 5, and what comes after it.
+/// The log of this version, and what comes after it.
 fn written() -> Vec<u8> {
     let mut entries = log();
     let mut entry = EntryBuilder::new(TimestampMs(62_000), 0);
@@ -54,8 +54,8 @@ fn a_log_with_compacted_packs_leads_to_its_checkpoint() {
     let written = written();
     let (state, verdicts) = apply(&written);
     if let Ok(dir) = std::env::var("WEIR_GOLDEN_DIR") {
-        std::fs::write(format!("{dir}/v5-compacted.log"), &written).unwrap();
-        std::fs::write(format!("{dir}/v5-compacted.checkpoint"), state.encode()).unwrap();
+        std::fs::write(format!("{dir}/v6-compacted.log"), &written).unwrap();
+        std::fs::write(format!("{dir}/v6-compacted.checkpoint"), state.encode()).unwrap();
         return;
     }
     assert!(written == LOG, "this build writes another log");

@@ -1,4 +1,4 @@
-//! Purges: what a build that forgets dead letters adds to version 5. Logs without it mean what they meant.
+//! Purges: what a build that forgets dead letters adds to a log.
 
 use bytes::Bytes;
 use weir_protocol::ids::{Incarnation, Offset, PartitionId, TimestampMs};
@@ -10,8 +10,8 @@ use super::super::ShardState;
 use super::{SHARD, apply, command, joined, life, log};
 use crate::subscription::{Dead, Fence, Forgotten, Moment, Part, PartEvent, Seek};
 
-const LOG: &[u8] = include_bytes!("v5-purged.log");
-const CHECKPOINT: &[u8] = include_bytes!("v5-purged.checkpoint");
+const LOG: &[u8] = include_bytes!("v6-purged.log");
+const CHECKPOINT: &[u8] = include_bytes!("v6-purged.checkpoint");
 /// Two parts, with the names of what stood before their last purges.
 const PURGED: [(u64, u32, u64); 2] = [(6, 1, 32), (7, 0, 35)];
 
@@ -31,7 +31,7 @@ fn dead(offsets: &[u64]) -> PartEvent {
     PartEvent { dead: offsets.iter().map(dead).collect(), ..PartEvent::default() }
 }
 
-/// The log of version 5, and what comes after it.
+/// The log of this version, and what comes after it.
 fn written() -> Vec<u8> {
     let mut entries = log();
     let mut entry = EntryBuilder::new(TimestampMs(122_000), 0);
@@ -68,8 +68,8 @@ fn a_log_with_purges_leads_to_its_checkpoint() {
     let written = written();
     let (state, verdicts) = apply(&written);
     if let Ok(dir) = std::env::var("WEIR_GOLDEN_DIR") {
-        std::fs::write(format!("{dir}/v5-purged.log"), &written).unwrap();
-        std::fs::write(format!("{dir}/v5-purged.checkpoint"), state.encode()).unwrap();
+        std::fs::write(format!("{dir}/v6-purged.log"), &written).unwrap();
+        std::fs::write(format!("{dir}/v6-purged.checkpoint"), state.encode()).unwrap();
         return;
     }
     assert!(written == LOG, "this build writes another log");

@@ -94,7 +94,7 @@ impl Frozen {
         parts
             .map(|(key, held)| stored_subscriptions::part(*key, held))
             .try_for_each(|row| to.message(12, &row))?;
-        let mut letters = self.dead_letters.letters.iter().map(stored_subscriptions::dead_letter);
+        let mut letters = self.dead_letters.iter().map(stored_subscriptions::dead_letter);
         letters.try_for_each(|row| to.message(13, &row))?;
         for (target, lane) in &self.outputs.lanes {
             let head = StoredOutputLane { target: target.0, next: lane.next, rows: Vec::new() };
