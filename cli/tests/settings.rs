@@ -319,6 +319,7 @@ fn every_limit_is_in_the_log_at_the_start_and_beside_what_it_limits_in_the_metri
         ("weir_node_outbox_rows", 10_000),
         ("weir_node_outputs", 10_000),
         ("weir_node_output_bytes", 8 << 20),
+        ("weir_node_dead_letters", 100_000),
         ("weir_node_dedupe_rows", 1_500),
         ("weir_gateway_connections", 77),
         ("weir_gateway_request_bytes", 11 << 20),

@@ -3,7 +3,7 @@
 use weir_journal::JournalConfig;
 
 use crate::replica::early::STAGED_BYTES_MAX;
-use crate::shard::state::{OUTBOX_ROWS_MAX, OUTPUT_BYTES_MAX, OUTPUT_ROWS_MAX};
+use crate::shard::state::{DEAD_LETTERS_MAX, OUTBOX_ROWS_MAX, OUTPUT_BYTES_MAX, OUTPUT_ROWS_MAX};
 
 /// Bounds of a running node. What is bounded is in its metrics, with the bound beside it as `…_max`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -28,6 +28,8 @@ pub struct Limits {
     pub output_rows: usize,
     /// Bytes of them.
     pub output_bytes: u64,
+    /// Dead letters of one shard on their way; no topic gets more of them than it leaves free.
+    pub dead_letters: usize,
     /// Producers, and as many idempotency keys, of one shard, beyond which new ones are refused.
     pub dedupe_rows: usize,
 }
@@ -50,6 +52,7 @@ impl Limits {
             outbox_rows: OUTBOX_ROWS_MAX,
             output_rows: OUTPUT_ROWS_MAX,
             output_bytes: OUTPUT_BYTES_MAX,
+            dead_letters: DEAD_LETTERS_MAX,
             dedupe_rows,
         }
     }

@@ -18,6 +18,7 @@ pub(super) fn log_node(limits: &Limits) {
         outbox_rows_per_shard = limits.outbox_rows,
         outputs_per_shard = limits.output_rows,
         output_bytes_per_shard = %size(limits.output_bytes),
+        dead_letters_per_shard = limits.dead_letters,
         dedupe_rows_per_shard = limits.dedupe_rows,
         "limits of the storage node"
     );

@@ -8,10 +8,10 @@ use prometheus::proto::MetricFamily;
 use prometheus::{IntGauge, IntGaugeVec, Opts};
 use weir_protocol::ids::ShardId;
 
-use crate::shard::state::{OUTBOX_ROWS_MAX, OUTPUT_BYTES_MAX, OUTPUT_ROWS_MAX, ShardState};
+use crate::shard::state::{DEAD_LETTERS_MAX, OUTBOX_ROWS_MAX, OUTPUT_BYTES_MAX, OUTPUT_ROWS_MAX, ShardState};
 use crate::subscription::PAST_WEIGHT_MAX;
 
-/// Topics, outboxes, outputs and deduplication tables, by shard. Keeps no shard alive.
+/// Topics, outboxes, outputs, dead letters and deduplication tables, by shard. Keeps no shard alive.
 #[derive(Debug)]
 pub struct ShardsCollector {
     shards: Vec<(ShardId, Weak<RwLock<ShardState>>)>,
@@ -40,6 +40,7 @@ impl ShardsCollector {
         let outputs = by("weir_node_outputs", "Outputs of settles on their way.", &["shard"])?;
         let output_bytes =
             by("weir_node_output_bytes", "Bytes of outputs of settles on their way.", &["shard"])?;
+        let letters = by("weir_node_dead_letters", "Dead letters on their way to their topics.", &["shard"])?;
         let dedupe =
             by("weir_node_dedupe_rows", "Producers and idempotency keys remembered.", &["shard", "table"])?;
         let past = by(
@@ -50,11 +51,12 @@ impl ShardsCollector {
         for (shard, state) in &self.shards {
             let Some(state) = state.upgrade() else { continue };
             // Each count is at hand: apply waits for no walk.
-            let (topic_count, outbox_rows, (producers, keys), sent, past_weight) = {
+            let (topic_count, outbox_rows, (producers, keys), sent, past_weight, dead) = {
                 let state = state.read();
                 let sent = (state.outputs().len(), state.outputs().bytes());
                 let past = state.parts().past_weight();
-                (state.topics().len(), state.outbox().count(), state.dedupe().rows(), sent, past)
+                let dead = state.dead_letters().len();
+                (state.topics().len(), state.outbox().count(), state.dedupe().rows(), sent, past, dead)
             };
             let shard = shard.to_string();
             topics.with_label_values(&[&shard]).set(signed(topic_count));
@@ -62,9 +64,25 @@ impl ShardsCollector {
             past.with_label_values(&[&shard]).set(bytes_of_past(past_weight));
             outputs.with_label_values(&[&shard]).set(signed(sent.0));
             output_bytes.with_label_values(&[&shard]).set(i64::try_from(sent.1).unwrap_or(i64::MAX));
+            letters.with_label_values(&[&shard]).set(signed(dead));
             dedupe.with_label_values(&[shard.as_str(), "producers"]).set(signed(producers));
             dedupe.with_label_values(&[shard.as_str(), "keys"]).set(signed(keys));
         }
+        let mut gauges: Vec<Box<dyn Collector>> = vec![
+            Box::new(topics),
+            Box::new(outbox),
+            Box::new(outputs),
+            Box::new(output_bytes),
+            Box::new(letters),
+            Box::new(dedupe),
+            Box::new(past),
+        ];
+        gauges.extend(self.bounds()?);
+        Ok(gauges)
+    }
+
+    /// What each of them may be.
+    fn bounds(&self) -> prometheus::Result<Vec<Box<dyn Collector>>> {
         let outbox_max = max(
             "weir_node_outbox_rows_max",
             "Changes of one shard that wait, beyond which more are refused.",
@@ -80,6 +98,11 @@ impl ShardsCollector {
             "Bytes of one shard's outputs on their way, beyond which settles that publish are refused.",
             usize::try_from(OUTPUT_BYTES_MAX).unwrap_or(usize::MAX),
         )?;
+        let letters_max = max(
+            "weir_node_dead_letters_max",
+            "Dead letters of one shard on their way; no topic gets more of them than it leaves free.",
+            DEAD_LETTERS_MAX,
+        )?;
         let dedupe_max = max(
             "weir_node_dedupe_rows_max",
             "Rows of one table of one shard, beyond which new ones are refused.",
@@ -91,16 +114,11 @@ impl ShardsCollector {
         )?;
         past_max.set(bytes_of_past(PAST_WEIGHT_MAX));
         Ok(vec![
-            Box::new(topics),
-            Box::new(outbox),
-            Box::new(dedupe),
             Box::new(outbox_max),
-            Box::new(outputs),
             Box::new(outputs_max),
-            Box::new(output_bytes),
             Box::new(output_bytes_max),
+            Box::new(letters_max),
             Box::new(dedupe_max),
-            Box::new(past),
             Box::new(past_max),
         ])
     }
@@ -158,6 +176,8 @@ mod tests {
             "weir_node_outputs_max 10000",
             "weir_node_output_bytes{shard=\"3\"} 0",
             "weir_node_output_bytes_max 8388608",
+            "weir_node_dead_letters{shard=\"3\"} 0",
+            "weir_node_dead_letters_max 100000",
             "weir_node_dedupe_rows{shard=\"3\",table=\"keys\"} 0",
             "weir_node_dedupe_rows{shard=\"3\",table=\"producers\"} 0",
             "weir_node_dedupe_rows_max 2000",

@@ -19,7 +19,7 @@ use super::parts::PartKey;
 use super::rows::BatchRow;
 
 /// Dead letters of one shard that may be on their way; with more, no further record is given up.
-const DEAD_LETTERS_MAX: usize = 100_000;
+pub const DEAD_LETTERS_MAX: usize = 100_000;
 /// When to ask again while too many are.
 const RETRY_AFTER_MS: u64 = 1_000;
 /// State version of the first entries that know each letter by itself. Under those before, all of a shard arrive in one order, and

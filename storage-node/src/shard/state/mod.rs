@@ -66,7 +66,7 @@ mod topics;
 
 pub use apply::{Applied, ShardState, StateError, Verdict};
 pub use cutting::Restorable;
-pub use dead_letters::{DeadLetter, DeadLetters};
+pub use dead_letters::{DEAD_LETTERS_MAX, DeadLetter, DeadLetters};
 pub use dedupe::{Check, Dedupe, PartitionKey, Placement};
 pub use outbox::{News, OUTBOX_ROWS_MAX, Outbox, OutboxRow};
 pub use outputs::{Arrivals, OUTPUT_BYTES_MAX, OUTPUT_ROWS_MAX, Output, Outputs};
