@@ -216,9 +216,12 @@ impl Producer {
             let seen = |age: &u64| *age <= self.last_seq.0 && bit(window, *age);
             let seen: Vec<u64> = (0..PRODUCER_WINDOW).filter(seen).map(|age| self.last_seq.0 - age).collect();
             let kept = || seen.iter().copied().filter(|seq| !is_cut(*seq));
-            last_seq = kept().next().unwrap_or(highest);
+            last_seq = kept().next().map_or(highest, |kept| kept.max(highest));
             let mut kept_window: Box<[u64; WINDOW_WORDS]> = Box::default();
-            for age in kept().map(|seq| last_seq - seq) {
+            // It reaches lower than before: what was below it then, the runs alone may know.
+            let oldest = last_seq.saturating_sub(PRODUCER_WINDOW - 1);
+            let of_runs = runs.iter().flat_map(|run| run.first.0.max(oldest)..run.first.0 + run.count);
+            for age in kept().chain(of_runs).map(|seq| last_seq - seq) {
                 kept_window[(age / 64) as usize] |= 1 << (age % 64);
             }
             cut.window = Some(kept_window);
@@ -369,6 +372,23 @@ mod tests {
         }
         let forgotten = check(Some(&producer), &header(0, 0, count), false);
         assert_eq!(code(&forgotten), Some(ErrorCode::SeqTooOld));
+    }
+
+    #[test]
+    fn a_cut_producer_knows_in_its_window_what_its_runs_know() {
+        let mut producer = Producer::new(&header(0, 0, 10), at(0, 10), false);
+        producer.accept(&header(0, 600, 10), at(10, 10));
+        producer.accept(&header(0, 1_500, 1), at(20, 1));
+        let left = producer.cut(Offset(20)).unwrap();
+        assert_eq!(check(Some(&left), &header(0, 600, 10), false), Check::Duplicate(at(10, 10)));
+        assert_eq!(check(Some(&left), &header(0, 0, 10), false), Check::Duplicate(at(0, 10)));
+        assert_eq!(check(Some(&left), &header(0, 10, 1), false), Check::New);
+        assert_eq!(check(Some(&left), &header(0, 1_500, 1), false), Check::New, "it is lost");
+        // All that is left is below the window.
+        producer.accept(&header(0, 9_000, 1), at(21, 1));
+        let left = producer.cut(Offset(10)).unwrap();
+        assert_eq!(left.last_seq, Seq(9));
+        assert_eq!(check(Some(&left), &header(0, 0, 10), false), Check::Duplicate(at(0, 10)));
     }
 
     #[test]
