@@ -36,6 +36,9 @@ const TOLD_TIME_MAX: Duration = Duration::from_secs(5);
 /// Proposes a change of topics, subscriptions or namespaces and answers with what it became, once every shard that holds
 /// partitions of the topic knows.
 pub(super) async fn change(shard: ShardHandle, room: Room, change: Change) -> Result<Bytes, Refusal> {
+    if let Change::CreateSubscription(create) = &change {
+        shard.state.read().may_create(create)?;
+    }
     let is_fork = matches!(&change, Change::CreateSubscription(create) if create.fork.is_some());
     let is_update = matches!(change, Change::UpdateTopic(_) | Change::UpdateSubscription(_));
     let is_unsubscribed = matches!(change, Change::DeleteSubscription(_));

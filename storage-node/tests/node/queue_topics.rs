@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use weir_protocol::error::ErrorCode;
+use weir_protocol::ids::{Incarnation, ShardId};
 use weir_protocol::rpc::{
     At, ConsumedTopic, CreateSubscriptionRequest, DeleteTopicRequest, FoundParts, ListPartsRequest, Method,
     PartRef, SettleAction, SubscriptionConfig, SubscriptionCreated, SubscriptionDescription,
@@ -113,6 +114,14 @@ async fn what_contradicts_itself_is_refused() {
         let Err(CallError::Refused(refusal)) = answer else { panic!("{answer:?}") };
         assert_eq!(refusal.error_code(), ErrorCode::InvalidConfig);
     }
+    // A topic of another shard, of which this one may still hear.
+    let elsewhere = CreateSubscriptionRequest {
+        topic_incarnation: Incarnation::compose(ShardId(9), 1).0,
+        ..with(vec![], vec![], vec![1], "orders")
+    };
+    let answer = call::<SubscriptionCreated>(&link, Method::CreateSubscription, &elsewhere).await;
+    let Err(CallError::Refused(refusal)) = answer else { panic!("{answer:?}") };
+    assert_eq!(refusal.error_code(), ErrorCode::ConfigBehind);
     let unknown = ListPartsRequest { subscription: 77, incarnations: vec![], is_pattern: true };
     let answer = call::<FoundParts>(&link, Method::ListParts, &unknown).await;
     assert!(

@@ -55,7 +55,7 @@ struct Span {
 ///
 /// One partition, the rules of Durable Streams: a new producer or epoch starts at 0, the next batch follows the last
 /// one, what was seen is a duplicate. Several partitions: unseen numbers inside the window are accepted in any order,
-/// seen ones are duplicates, older ones cannot be told apart and are refused.
+/// seen ones are duplicates, older ones cannot be told apart and are refused unless it is remembered where they went.
 /// Partly seen batches are refused whole.
 pub(super) fn check(known: Option<&Producer>, header: &BatchHeader, dense: bool) -> Check {
     let first = header.base_seq.0;
@@ -105,6 +105,10 @@ fn check_window(known: &Producer, window: &[u64; WINDOW_WORDS], span: Span) -> C
         return Check::New;
     }
     if last_seq - span.first >= PRODUCER_WINDOW {
+        // One batch may be longer than the window.
+        if let Some(placement) = placement(known, span) {
+            return Check::Duplicate(placement);
+        }
         let detail = format!("sequence number {} is too far below {last_seq} to tell", span.first);
         let refusal = Refusal::new(ErrorCode::SeqTooOld, detail);
         return Check::Refused(
@@ -127,16 +131,23 @@ fn overlap(known: &Producer, span: Span) -> Check {
 }
 
 /// All of it was accepted before: where, if that is remembered. If not, the refusal says that it took effect.
-fn seen(known: &Producer, Span { first, last }: Span) -> Check {
-    let holds = |run: &&Run| run.first.0 <= first && last < run.first.0 + run.count;
-    if let Some(run) = known.runs.iter().rev().find(holds) {
-        let base_offset = run.base_offset.plus(first - run.first.0);
-        let count = u32::try_from(last - first + 1).expect("the span of a batch");
-        return Check::Duplicate(Placement { base_offset, count, ts: run.ts });
+fn seen(known: &Producer, span: Span) -> Check {
+    if let Some(placement) = placement(known, span) {
+        return Check::Duplicate(placement);
     }
+    let Span { first, last } = span;
     let detail = format!("{first} to {last} were accepted, too long ago to know where");
     let refusal = Refusal::new(ErrorCode::SeqTooOld, detail).with_outcome(Outcome::Applied);
     Check::Refused(Refusal { last_seq: Some(known.last_seq.0), ..refusal })
+}
+
+/// Where it was accepted, if one of the remembered runs holds all of it.
+fn placement(known: &Producer, Span { first, last }: Span) -> Option<Placement> {
+    let holds = |run: &&Run| run.first.0 <= first && last < run.first.0 + run.count;
+    let run = known.runs.iter().rev().find(holds)?;
+    let base_offset = run.base_offset.plus(first - run.first.0);
+    let count = u32::try_from(last - first + 1).expect("the span of a batch");
+    Some(Placement { base_offset, count, ts: run.ts })
 }
 
 fn refuse(code: ErrorCode, detail: String) -> Check {
@@ -205,9 +216,12 @@ impl Producer {
             let seen = |age: &u64| *age <= self.last_seq.0 && bit(window, *age);
             let seen: Vec<u64> = (0..PRODUCER_WINDOW).filter(seen).map(|age| self.last_seq.0 - age).collect();
             let kept = || seen.iter().copied().filter(|seq| !is_cut(*seq));
-            last_seq = kept().next().unwrap_or(highest);
+            last_seq = kept().next().map_or(highest, |kept| kept.max(highest));
             let mut kept_window: Box<[u64; WINDOW_WORDS]> = Box::default();
-            for age in kept().map(|seq| last_seq - seq) {
+            // It reaches lower than before: what was below it then, the runs alone may know.
+            let oldest = last_seq.saturating_sub(PRODUCER_WINDOW - 1);
+            let of_runs = runs.iter().flat_map(|run| run.first.0.max(oldest)..run.first.0 + run.count);
+            for age in kept().chain(of_runs).map(|seq| last_seq - seq) {
                 kept_window[(age / 64) as usize] |= 1 << (age % 64);
             }
             cut.window = Some(kept_window);
@@ -302,7 +316,8 @@ mod tests {
                 let highest = seen.last().copied();
                 let known = numbers.clone().filter(|seq| seen.contains(seq)).count();
                 if highest.is_some_and(|highest| first + PRODUCER_WINDOW <= highest) {
-                    prop_assert_eq!(code(&check), Some(ErrorCode::SeqTooOld));
+                    let is_known = matches!(&check, Check::Duplicate(placed) if placed.count == count);
+                    prop_assert!(code(&check) == Some(ErrorCode::SeqTooOld) || is_known && known as u32 == count);
                 } else if known == 0 {
                     prop_assert_eq!(&check, &Check::New);
                 } else if known as u32 == count {
@@ -343,6 +358,37 @@ mod tests {
         let Check::Refused(refusal) = check(Some(&producer), &header(0, 0, 1), true) else { panic!() };
         assert_eq!((refusal.error_code(), refusal.effect()), (ErrorCode::SeqTooOld, Outcome::Applied));
         assert_eq!(check(Some(&producer), &header(0, 12, 1), true), Check::Duplicate(at(24, 1)));
+    }
+
+    #[test]
+    fn a_batch_longer_than_the_window_is_recognised_as_long_as_its_run_is_known() {
+        let count = 2 * u32::try_from(PRODUCER_WINDOW).unwrap();
+        let mut producer = Producer::new(&header(0, 0, count), at(0, count), false);
+        assert_eq!(check(Some(&producer), &header(0, 0, count), false), Check::Duplicate(at(0, count)));
+        assert_eq!(check(Some(&producer), &header(0, 3, 2), false), Check::Duplicate(at(3, 2)));
+        for run in 1..=RUNS as u64 {
+            let next = u64::from(count) + 2 * run;
+            producer.accept(&header(0, next, 1), at(next, 1));
+        }
+        let forgotten = check(Some(&producer), &header(0, 0, count), false);
+        assert_eq!(code(&forgotten), Some(ErrorCode::SeqTooOld));
+    }
+
+    #[test]
+    fn a_cut_producer_knows_in_its_window_what_its_runs_know() {
+        let mut producer = Producer::new(&header(0, 0, 10), at(0, 10), false);
+        producer.accept(&header(0, 600, 10), at(10, 10));
+        producer.accept(&header(0, 1_500, 1), at(20, 1));
+        let left = producer.cut(Offset(20)).unwrap();
+        assert_eq!(check(Some(&left), &header(0, 600, 10), false), Check::Duplicate(at(10, 10)));
+        assert_eq!(check(Some(&left), &header(0, 0, 10), false), Check::Duplicate(at(0, 10)));
+        assert_eq!(check(Some(&left), &header(0, 10, 1), false), Check::New);
+        assert_eq!(check(Some(&left), &header(0, 1_500, 1), false), Check::New, "it is lost");
+        // All that is left is below the window.
+        producer.accept(&header(0, 9_000, 1), at(21, 1));
+        let left = producer.cut(Offset(10)).unwrap();
+        assert_eq!(left.last_seq, Seq(9));
+        assert_eq!(check(Some(&left), &header(0, 0, 10), false), Check::Duplicate(at(0, 10)));
     }
 
     #[test]

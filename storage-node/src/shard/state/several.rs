@@ -4,8 +4,11 @@
 use std::collections::BTreeSet;
 
 use proptest::prelude::*;
+use weir_protocol::error::ErrorCode;
 use weir_protocol::ids::{Incarnation, Offset, PartitionId};
-use weir_protocol::rpc::{At, ConsumedTopic, ListPartsRequest, SubscriptionConfig, SubscriptionName};
+use weir_protocol::rpc::{
+    At, ConsumedTopic, ListPartsRequest, Refusal, SubscriptionConfig, SubscriptionName,
+};
 
 use super::super::command::{
     Change, CreateSubscription, DeleteSubscription, DeleteTopic, UpdateSubscription,
@@ -131,6 +134,36 @@ fn a_deleted_topic_drops_its_parts_and_a_deleted_subscription_all_of_its() {
     assert_eq!(count(&shards), [0, 0, 0]);
     shards.created(0, "later", 1);
     assert_eq!(count(&shards), [0, 0, 0], "nobody wants it");
+}
+
+#[test]
+fn a_subscription_waits_where_its_topic_has_not_been_told_of() {
+    let mut shards = Neighbours::new();
+    let topic = shards.created(0, "a", 3);
+    let create = CreateSubscription {
+        name: subscription("s"),
+        config: config("a", At::Earliest(true)),
+        topic_incarnation: topic.incarnation,
+        shards: topic.shards.clone(),
+        more: Vec::new(),
+        fork: None,
+    };
+    let code = |asked: Result<(), Refusal>| asked.map_err(|refusal| refusal.error_code());
+    assert_eq!(code(shards.states[1].may_create(&create)), Err(ErrorCode::ConfigBehind));
+    assert_eq!(code(shards.states[0].may_create(&create)), Ok(()), "its own topic it knows");
+    shards.carry(0, 1, 1, false);
+    assert_eq!(code(shards.states[1].may_create(&create)), Ok(()));
+    let Verdict::SubscriptionCreated(made) = shards.command(1, Change::CreateSubscription(create)) else {
+        panic!("it is new")
+    };
+    let made = made.subscription;
+    assert_eq!(code(shards.states[2].may_hear(&made, SHARDS[1])), Err(ErrorCode::ConfigBehind));
+    assert_eq!(code(shards.states[2].may_hear(&made, SHARDS[0])), Ok(()), "the topic comes before it");
+    delete_topic(&mut shards, 0, "a");
+    shards.carry(0, 2, 1, false);
+    assert_eq!(code(shards.states[2].may_hear(&made, SHARDS[1])), Ok(()));
+    shards.carry_all();
+    assert_eq!(code(shards.states[2].may_hear(&made, SHARDS[1])), Ok(()), "nothing of it will come");
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use weir_protocol::error::ErrorCode;
-use weir_protocol::ids::{Incarnation, Offset, PartitionId, TimestampMs};
+use weir_protocol::ids::{Incarnation, Offset, PartitionId, ShardId, TimestampMs};
 use weir_protocol::limits::SUBSCRIPTION_PATTERNS_MAX;
 use weir_protocol::rpc::{At as From, ForkOrigin, PartRef, Position, Refusal, SubscriptionDescription};
 
@@ -14,6 +14,7 @@ use super::dedupe::PartitionKey;
 use super::outbox::News;
 use super::partition::Partition;
 use super::parts::{HeldPart, PartKey};
+use super::subscriptions::described;
 use crate::subscription::{Dead, PAST_WEIGHT_MAX, Part, PartEvent};
 
 impl ShardState {
@@ -119,6 +120,30 @@ impl ShardState {
             self.configure_parts(subscription, applied);
         }
         Ok(Verdict::Done)
+    }
+
+    /// Refuses to hear of a subscription from `source` while news of its topics may still be on its way here: a partition that
+    /// is not there gets no part, and when it comes nobody opens one. What the source itself says of topics comes before what
+    /// it says of their subscriptions, in one lane. What may be heard once always may be, so it is asked before there is an
+    /// entry, and entries mean what they meant.
+    ///
+    /// # Errors
+    /// `config_behind`.
+    pub fn may_hear(&self, subscription: &SubscriptionDescription, source: ShardId) -> Result<(), Refusal> {
+        let partitions = self.partitions_of(subscription).into_iter();
+        let mut missing = partitions.filter(|(life, _)| life.home() != source).filter_map(|key| {
+            let refusal = self.partition(key).err()?;
+            (refusal.error_code() == ErrorCode::ConfigBehind).then_some(refusal)
+        });
+        missing.next().map_or(Ok(()), Err)
+    }
+
+    /// The same of one that is to be made here.
+    ///
+    /// # Errors
+    /// `config_behind`.
+    pub fn may_create(&self, create: &CreateSubscription) -> Result<(), Refusal> {
+        self.may_hear(&described(create), self.topics.shard())
     }
 
     /// Opens the parts that are not there yet. A partition whose topic is gone gets none.
