@@ -12,10 +12,13 @@ use weir_transport::{CallError, Link};
 use crate::client::{SHARD, WAIT, batch, call, config, create, publish, start};
 use crate::queue::{ack, ask, item, part, pull, queue_config, settle, stats, subscribe};
 
+async fn explanation(link: &Link, part: PartRef, offset: u64) -> Explanation {
+    call(link, Method::Explain, &ExplainRequest { part, offset }).await.unwrap()
+}
+
 pub(crate) async fn explain(link: &Link, part: PartRef, offset: u64) -> (Standing, Vec<Hindrance>) {
-    let asked = ExplainRequest { part, offset };
-    let told: Explanation = call(link, Method::Explain, &asked).await.unwrap();
-    let again: Explanation = call(link, Method::Explain, &asked).await.unwrap();
+    let told = explanation(link, part, offset).await;
+    let again = explanation(link, part, offset).await;
     assert_eq!(told.record.standing, again.record.standing, "looking changes nothing");
     let hindrances = told.hindrances.iter().map(|number| Hindrance::try_from(*number).unwrap());
     (told.record.standing(), hindrances.collect())
@@ -53,6 +56,24 @@ async fn an_operator_is_told_why_a_record_is_where_it_is() {
     settle(&link, work, vec![item(&held[1], SettleAction::Dead)]).await;
     assert_eq!(explain(&link, work, 1).await, (Standing::Dead, vec![]));
     assert_eq!(stats(&link, work).await.ready, 2, "nothing was taken");
+    node.shutdown(Duration::from_secs(5)).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_settled_behind_a_record_makes_no_less_of_what_is_before_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let (node, link) = start(dir.path()).await;
+    let life = create(&link, "orders", config()).await;
+    publish(&link, life, &batch(0, 0, &["a", "b", "c", "d", "e", "f"])).await.unwrap();
+    let work = part(&subscribe(&link, life, queue_config("orders"), &[1]).await, 0);
+    let (held, _) = pull(&link, &ask(work, 6)).await;
+    ack(&link, work, &held[3..]).await;
+    settle(&link, work, vec![item(&held[2], SettleAction::Nack)]).await;
+    let told = explanation(&link, work, 2).await;
+    assert_eq!(told.ahead, 2, "{told:?}");
+    ack(&link, work, &held[1..2]).await;
+    let ahead = async |offset| explanation(&link, work, offset).await.ahead;
+    assert_eq!([ahead(0).await, ahead(2).await, ahead(5).await, ahead(99).await], [0, 1, 2, 2]);
     node.shutdown(Duration::from_secs(5)).await;
 }
 
