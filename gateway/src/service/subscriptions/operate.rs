@@ -94,8 +94,8 @@ impl Subscriptions {
     /// Makes dead letters unsettled again, for this subscription alone.
     ///
     /// # Errors
-    /// `partition_not_found`, `invalid_cursor`, `incarnation_gone` if the topic was deleted. Redriven twice is redriven
-    /// once: what is not dead is passed over.
+    /// `partition_not_found`, `invalid_cursor`, `incarnation_gone` if the topic was deleted; with an unknown outcome some may
+    /// have been redriven. Redriven twice is redriven once: what is not dead is passed over.
     ///
     /// # Cancel safety
     /// If it is dropped, what was redriven until then stays so.
@@ -182,8 +182,9 @@ impl Subscriptions {
         place: usize,
         request: RedriveRequest,
     ) -> Result<RedriveAnswer, ServiceError> {
-        // Twice is once.
-        let method = (Method::Redrive, Safety::Repeatable);
+        // Asked twice for a number of them, it would take as many again, and of those it took first nobody would hear.
+        let safety = if request.is_dry_run { Safety::Repeatable } else { Safety::Once };
+        let method = (Method::Redrive, safety);
         let call = Self::call(subscription, place, method, self.storage.deadline());
         let answer = self.storage.ask(call, &request).await;
         answer.map_err(|failure: ServiceError| failure.with_partition(subscription.parts[place].partition))
