@@ -442,6 +442,25 @@ async fn a_redrive_of_which_the_answer_is_lost_takes_no_more_than_it_may() {
 }
 
 #[tokio::test]
+async fn a_redrive_that_fails_half_way_does_not_say_that_nothing_happened() {
+    let play = Play::start(&[1, 2]).await;
+    all_dead(&play, 2, 2).await;
+    play.node.state.lock().failing.insert(2, ErrorCode::StorageFailed);
+    for ids in [json!({"max": 10}), json!({"ids": ["0:0", "0:1", "1:0"]})] {
+        let dry = play.post("billing:redrive?dry_run=true", &ids).await;
+        assert_eq!((dry.status, &dry.body["outcome"]), (503, &json!("none")), "it was only asked");
+    }
+    let some = play.post("billing:redrive", &json!({"ids": ["0:1", "1:0"]})).await;
+    assert_eq!((some.status, some.code()), (503, "storage_failed"));
+    assert_eq!(some.body["outcome"], "unknown", "0:1 was redriven");
+    let all = play.post("billing:redrive", &json!({"max": 10})).await;
+    assert_eq!((all.status, &all.body["outcome"]), (503, &json!("unknown")), "0:0 was redriven");
+    let none = play.post("billing:redrive", &json!({"max": 10})).await;
+    assert_eq!((none.status, &none.body["outcome"]), (503, &json!("none")), "nothing was");
+    assert_eq!(leases_of(&play.pull(&json!({})).await).len(), 2);
+}
+
+#[tokio::test]
 async fn a_seek_sums_what_it_would_do_and_does_it_when_told() {
     let play = Play::start(&[1, 1]).await;
     play.create("billing").await;
