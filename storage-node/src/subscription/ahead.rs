@@ -286,7 +286,8 @@ impl Leases {
     /// Records that were never delivered are looked at again: under another filter, say.
     pub fn look_again(&mut self, part: &Part) {
         let is_ahead = |known: &Known| {
-            let is = matches!(known.state, State::Fresh | State::Blocked(_) | State::Waiting(_));
+            // Free is also what its time has come for, or was given back, though nobody was sent it.
+            let is = !matches!(known.state, State::Leased(_) | State::Settling);
             is && known.fence == Fence(0) && known.attempts == 0
         };
         let ahead: Vec<Offset> =

@@ -124,7 +124,7 @@ impl Pair {
     pub(super) fn look_again(&mut self) {
         self.leases.look_again(&self.part);
         let is_ahead = |it: &Record| {
-            let is = matches!(it.is, Is::Fresh | Is::Blocked { .. } | Is::Waiting { .. });
+            let is = matches!(it.is, Is::Fresh | Is::Free | Is::Blocked { .. } | Is::Waiting { .. });
             !it.settled && (is && it.fence == 0 && it.attempts == 0 || it.is == Is::Skipped)
         };
         let ahead: Vec<u64> = (0..self.end().0).filter(|at| is_ahead(&self.records[*at as usize])).collect();

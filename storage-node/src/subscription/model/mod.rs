@@ -324,3 +324,28 @@ fn a_made_up_fence_of_a_leader_before_moves_nothing_but_the_record_that_it_names
     steps.iter().for_each(|step| pair.step(step));
     pair.drain();
 }
+
+#[test]
+fn what_its_time_has_come_for_and_nobody_was_given_is_looked_at_again() {
+    let rules = Rules {
+        lease_ms: 10_000,
+        max_attempts: 0,
+        backoff_ms: Vec::new().into(),
+        max_unacked: 1,
+        looks_ahead: true,
+    };
+    let steps = [
+        Step::Publish { records: vec![(0, Fated::Now), (1, Fated::At(1_500)), (1, Fated::Now)] },
+        Step::Look { count: 3 },
+        // All places are taken.
+        Step::Take { max: 1, lease_ms: 0, sent: u8::MAX, key: None },
+        Step::Wait { ms: 600 },
+        Step::Expire,
+        Step::LookAgain,
+    ];
+    let mut pair = Pair::new(rules);
+    steps.iter().for_each(|step| pair.step(step));
+    assert_eq!(pair.leases.counts(&pair.part, pair.end(), pair.now()).blocked, 0);
+    assert_eq!(pair.leases.known_len(), 1, "but for what is leased, all is as if nobody had looked");
+    pair.drain();
+}
