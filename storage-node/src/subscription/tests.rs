@@ -52,7 +52,7 @@ impl Leader {
 
     fn try_take(&mut self, now: u64, max_records: usize, key: Option<u128>) -> Taken {
         let taken = self.lease(now, max_records, key);
-        taken.grants.iter().for_each(|grant| self.leases.leaves(grant.offset, grant.fence));
+        taken.grants.iter().for_each(|grant| _ = self.leases.leaves(grant.offset, grant.fence));
         taken
     }
 
