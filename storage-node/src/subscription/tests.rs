@@ -409,6 +409,17 @@ fn what_is_over_is_ready_though_nobody_has_asked_since() {
 }
 
 #[test]
+fn a_seek_counts_what_is_held_behind_a_redriven_record() {
+    let mut leader = Leader::new(5);
+    let grants = leader.take(0, 3);
+    leader.settle(&grants[0], Action::Dead, 0);
+    leader.log(&PartEvent { revived: vec![Offset(0)..Offset(1)], ..PartEvent::default() });
+    leader.leases.revived(&leader.part, Offset(0));
+    let preview = leader.leases.seek_preview(&leader.part, Offset(0), Offset(0)..Offset(5));
+    assert_eq!(preview.redelivered, 2, "1 and 2 were delivered, and nobody has had 0 since");
+}
+
+#[test]
 fn what_is_over_is_looked_at_within_bounds() {
     let many = Rules { max_unacked: 200_000, ..rules() };
     let mut leader = Leader::over(Part::new(Offset(0)), many, 100_001, 0);
