@@ -165,6 +165,16 @@ impl Skipped {
         }
     }
 
+    /// What was skipped from `start` on is looked at again, but for what is on its way.
+    pub(super) fn forget_from(&mut self, start: Offset) {
+        for range in &mut self.ranges {
+            let end = range.end.min(start).max(range.start);
+            self.len -= range.end.0 - end.0;
+            range.end = end;
+        }
+        self.ranges.retain(|range| !range.is_empty());
+    }
+
     /// Forgets what the part has settled of what was on its way; the rest was not logged.
     fn logged(&mut self, part: &Part) {
         self.ranges.append(&mut self.logging);

@@ -117,7 +117,8 @@ impl Pair {
             return;
         }
         let before = self.records[..at].iter();
-        let waits = |it: &&Record| it.key == key && !it.settled && it.fated != Fated::Never;
+        let waits =
+            |it: &&Record| it.key == key && !it.settled && !it.is_redriven && it.fated != Fated::Never;
         assert_eq!(before.filter(waits).count(), 0, "{grant:?} goes before others of its key");
     }
 
