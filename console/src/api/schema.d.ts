@@ -425,7 +425,7 @@ export interface paths {
         put?: never;
         /**
          * Deliver dead letters once more
-         * @description They are unsettled again where they are, in the subscription's topic and for this subscription alone; attempts begin anew. What went to the dead letter topic stays there. Redriven twice is redriven once. Errors: `subscription_not_found`, `partition_not_found`, `incarnation_gone` once the topic was deleted, `invalid_cursor`, `invalid_parameter`, `unknown_field`, `unavailable`.
+         * @description They are unsettled again where they are, in the subscription's topic and for this subscription alone; attempts begin anew. What went to the dead letter topic stays there. Redriven twice is redriven once; with the outcome `unknown` some may have been. Errors: `subscription_not_found`, `partition_not_found`, `incarnation_gone` once the topic was deleted, `invalid_cursor`, `invalid_parameter`, `unknown_field`, `unavailable`.
          *
          *     Needs the grant `manage`.
          */

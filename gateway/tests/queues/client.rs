@@ -53,6 +53,13 @@ impl Play {
         Self::before(node, Some(Arc::new(listener)), address).await
     }
 
+    /// The same, on a way to the node that breaks.
+    pub(crate) async fn start_breakable(shards: &[u32]) -> Self {
+        let (node, listener, address) = node::start(shards).await;
+        let address = node::breakable(&node, address).await;
+        Self::before(node, Some(Arc::new(listener)), address).await
+    }
+
     /// Another gateway before the same node.
     pub(crate) async fn beside(&self) -> Self {
         Self::before(Arc::clone(&self.node), self.listener.clone(), self.address.clone()).await

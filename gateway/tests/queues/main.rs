@@ -411,6 +411,55 @@ async fn a_partition_that_fails_does_not_hold_up_the_others() {
     assert!(purged.body["undo"].as_str().unwrap().starts_with("snap_"), "{purged:?}");
 }
 
+/// Messages 0 to `count - 1` of each partition are dead.
+async fn all_dead(play: &Play, partitions: u32, count: u64) {
+    play.create("billing").await;
+    (0..partitions).for_each(|partition| play.node.publish(partition, count));
+    let pulled = play.pull(&json!({})).await;
+    let dead: Vec<_> = leases_of(&pulled).into_iter().map(|lease| json!({"lease": lease})).collect();
+    assert_eq!(dead.len() as u64, u64::from(partitions) * count);
+    assert_eq!(play.settle(&json!({"dead": dead})).await.status, 200);
+}
+
+#[tokio::test]
+async fn a_redrive_of_which_the_answer_is_lost_takes_no_more_than_it_may() {
+    let play = Play::start_breakable(&[1]).await;
+    all_dead(&play, 1, 5).await;
+    for (body, left) in [(json!({"max": 2}), 3), (json!({"ids": ["0:2", "0:3"]}), 1)] {
+        play.node.state.lock().loses = Some(Method::Redrive);
+        let lost = play.post("billing:redrive", &body).await;
+        assert_eq!((lost.status, &lost.body["outcome"]), (504, &json!("unknown")), "{lost:?}");
+        play.node.state.lock().loses = Some(Method::Redrive);
+        let would = play.post("billing:redrive?dry_run=true", &json!({})).await;
+        assert_eq!(
+            would.body["redriven"].as_array().unwrap().len(),
+            left,
+            "a dry run is asked again: {would:?}"
+        );
+    }
+    let rest = play.post("billing:redrive", &json!({"ids": ["0:2", "0:3", "0:4"]})).await;
+    assert_eq!((rest.status, &rest.body["redriven"]), (200, &json!(["0:4"])));
+}
+
+#[tokio::test]
+async fn a_redrive_that_fails_half_way_does_not_say_that_nothing_happened() {
+    let play = Play::start(&[1, 2]).await;
+    all_dead(&play, 2, 2).await;
+    play.node.state.lock().failing.insert(2, ErrorCode::StorageFailed);
+    for ids in [json!({"max": 10}), json!({"ids": ["0:0", "0:1", "1:0"]})] {
+        let dry = play.post("billing:redrive?dry_run=true", &ids).await;
+        assert_eq!((dry.status, &dry.body["outcome"]), (503, &json!("none")), "it was only asked");
+    }
+    let some = play.post("billing:redrive", &json!({"ids": ["0:1", "1:0"]})).await;
+    assert_eq!((some.status, some.code()), (503, "storage_failed"));
+    assert_eq!(some.body["outcome"], "unknown", "0:1 was redriven");
+    let all = play.post("billing:redrive", &json!({"max": 10})).await;
+    assert_eq!((all.status, &all.body["outcome"]), (503, &json!("unknown")), "0:0 was redriven");
+    let none = play.post("billing:redrive", &json!({"max": 10})).await;
+    assert_eq!((none.status, &none.body["outcome"]), (503, &json!("none")), "nothing was");
+    assert_eq!(leases_of(&play.pull(&json!({})).await).len(), 2);
+}
+
 #[tokio::test]
 async fn a_seek_sums_what_it_would_do_and_does_it_when_told() {
     let play = Play::start(&[1, 1]).await;

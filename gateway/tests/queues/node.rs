@@ -7,6 +7,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use parking_lot::Mutex;
 use prost::Message;
+use tokio::io::copy_bidirectional;
+use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Notify;
 use weir_protocol::batch::{BatchBuilder, Compression, Headers, RecordParts};
 use weir_protocol::error::ErrorCode;
@@ -30,6 +32,7 @@ struct Part {
     ready: BTreeSet<u64>,
     leased: BTreeMap<u64, Leased>,
     settled: BTreeSet<u64>,
+    dead: BTreeSet<u64>,
     attempts: HashMap<u64, u32>,
     fence: u64,
 }
@@ -44,6 +47,8 @@ pub(crate) struct State {
     parts: HashMap<(u64, u32), Part>,
     /// Calls for these shards are refused.
     pub(crate) failing: HashMap<u32, ErrorCode>,
+    /// On a [way](breakable) that breaks, it breaks before the next answer to this method.
+    pub(crate) loses: Option<Method>,
     /// Calls so far, with the shard.
     pub(crate) calls: Vec<(Method, u32)>,
     /// What was asked to be settled, by partition.
@@ -57,6 +62,7 @@ pub(crate) struct State {
 pub(crate) struct Node {
     pub(crate) state: Mutex<State>,
     pub(crate) changed: Notify,
+    lost: Notify,
 }
 
 struct Playing(Arc<Node>);
@@ -72,6 +78,27 @@ pub(crate) async fn start(shards: &[u32]) -> (Arc<Node>, Listener, String) {
     let address = listener.local_addr().to_string();
     node.state.lock().address.clone_from(&address);
     (node, listener, address)
+}
+
+/// A way to the node that breaks, for everybody who is on it, where an answer is to be lost; its address.
+pub(crate) async fn breakable(node: &Arc<Node>, to: String) -> String {
+    let socket = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
+    let address = socket.local_addr().unwrap().to_string();
+    node.state.lock().address.clone_from(&address);
+    let node = Arc::clone(node);
+    tokio::spawn(async move {
+        while let Ok((mut client, _)) = socket.accept().await {
+            let (node, mut server) = (Arc::clone(&node), TcpStream::connect(&to).await.unwrap());
+            tokio::spawn(async move {
+                let lost = node.lost.notified();
+                tokio::select! {
+                    _ = copy_bidirectional(&mut client, &mut server) => {}
+                    () = lost => {}
+                }
+            });
+        }
+    });
+    address
 }
 
 impl Service for Playing {
@@ -106,10 +133,19 @@ impl Service for Playing {
             });
             return;
         }
+        let is_lost = node.state.lock().loses.take_if(|lost| *lost == method).is_some();
         let answer = node.answer(method, body);
         // Changes are told after they are seen.
         node.changed.notify_waiters();
         match answer {
+            _ if is_lost => {
+                node.lost.notify_waiters();
+                let mut caller = reply.credit();
+                runtime.spawn(async move {
+                    while !caller.changed().await.is_cancelled {}
+                    drop(reply);
+                });
+            }
             Ok(answer) => reply.finish(vec![answer.into()]),
             Err(refusal) => reply.refuse(refusal),
         }
@@ -183,6 +219,7 @@ impl Node {
             Method::ListLeases => state.leases(&decode(body))?.encode_to_vec(),
             Method::Seek => state.seek(&decode(body))?.encode_to_vec(),
             Method::Purge => state.purge(&decode(body))?.encode_to_vec(),
+            Method::Redrive => state.redrive(&decode(body))?.encode_to_vec(),
             other => panic!("{other:?} was not expected"),
         })
     }
@@ -334,8 +371,9 @@ impl State {
                 }
                 Some(_) => {
                     match item.action() {
-                        SettleAction::Ack | SettleAction::Dead => {
+                        action @ (SettleAction::Ack | SettleAction::Dead) => {
                             part.leased.remove(&item.offset);
+                            part.dead.extend((action == SettleAction::Dead).then_some(item.offset));
                             part.settled.insert(item.offset);
                         }
                         SettleAction::Nack => {
@@ -417,6 +455,20 @@ impl State {
         }
         let settled = if request.is_dead_only { 0 } else { unsettled };
         Ok(PurgeAnswer { floor: part.end, settled, dead: 1 })
+    }
+
+    fn redrive(&mut self, request: &RedriveRequest) -> Result<RedriveAnswer, Refusal> {
+        let part = self.part(&request.part)?;
+        let is_wanted = |offset: &u64| request.offsets.is_empty() || request.offsets.contains(offset);
+        let mut dead = part.dead.range(request.from..).copied().filter(is_wanted);
+        let redriven: Vec<u64> = dead.by_ref().take(usize::try_from(request.limit).unwrap()).collect();
+        let next = dead.next();
+        for offset in redriven.iter().filter(|_| !request.is_dry_run) {
+            part.dead.remove(offset);
+            part.settled.remove(offset);
+            part.ready.insert(*offset);
+        }
+        Ok(RedriveAnswer { redriven, next, dead_again: 0 })
     }
 }
 

@@ -165,6 +165,16 @@ impl Skipped {
         }
     }
 
+    /// What was skipped from `start` on is looked at again, but for what is on its way.
+    pub(super) fn forget_from(&mut self, start: Offset) {
+        for range in &mut self.ranges {
+            let end = range.end.min(start).max(range.start);
+            self.len -= range.end.0 - end.0;
+            range.end = end;
+        }
+        self.ranges.retain(|range| !range.is_empty());
+    }
+
     /// Forgets what the part has settled of what was on its way; the rest was not logged.
     fn logged(&mut self, part: &Part) {
         self.ranges.append(&mut self.logging);
@@ -286,7 +296,8 @@ impl Leases {
     /// Records that were never delivered are looked at again: under another filter, say.
     pub fn look_again(&mut self, part: &Part) {
         let is_ahead = |known: &Known| {
-            let is = matches!(known.state, State::Fresh | State::Blocked(_) | State::Waiting(_));
+            // Free is also what its time has come for, or was given back, though nobody was sent it.
+            let is = !matches!(known.state, State::Leased(_) | State::Settling);
             is && known.fence == Fence(0) && known.attempts == 0
         };
         let ahead: Vec<Offset> =

@@ -312,13 +312,14 @@ impl Leases {
         Some(deadline)
     }
 
-    /// The bytes of a lease leave now, in the time that it has already. No effect on any other.
-    pub fn leaves(&mut self, offset: Offset, fence: Fence) {
-        let Some(lease) = self.lease(offset, fence) else { return };
+    /// The bytes of a lease leave now, in the time that it has already. Returns its deadline; `None` if it ended meanwhile.
+    pub fn leaves(&mut self, offset: Offset, fence: Fence) -> Option<TimestampMs> {
+        let lease = self.lease(offset, fence)?;
         self.change(offset, |known| known.state = State::Leased(Lease { has_left: true, ..lease }));
+        Some(lease.deadline)
     }
 
-    fn lease(&self, offset: Offset, fence: Fence) -> Option<Lease> {
+    pub(super) fn lease(&self, offset: Offset, fence: Fence) -> Option<Lease> {
         let known = self.known.get(&offset).filter(|known| known.fence == fence)?;
         if let State::Leased(lease) = known.state { Some(lease) } else { None }
     }

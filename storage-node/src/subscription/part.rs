@@ -245,6 +245,12 @@ impl Part {
         end.0.saturating_sub(self.floor.0).saturating_sub(self.settled.len())
     }
 
+    /// Unsettled records before one of the partition's, or before its end, whatever is settled behind it.
+    #[must_use]
+    pub fn count_unsettled_before(&self, offset: Offset) -> u64 {
+        self.count_unsettled_in(self.floor..offset)
+    }
+
     /// The oldest unsettled record below `end`.
     #[must_use]
     pub fn oldest_unsettled(&self, end: Offset) -> Option<Offset> {

@@ -225,8 +225,11 @@ proptest! {
             let event = PartEvent::decode(&event.encode()).unwrap();
             let bounds = Offset(model.start as u64)..Offset(END);
             part.apply(&event, bounds.clone());
+            let mut before_it = 0;
             for (at, is) in model.records.iter().enumerate() {
                 let offset = Offset(at as u64);
+                prop_assert_eq!(part.count_unsettled_before(offset), before_it, "{} after {:?}", at, step);
+                before_it += u64::from(*is == Is::Unsettled);
                 prop_assert_eq!(part.is_settled(offset), *is != Is::Unsettled, "{} after {:?}", at, step);
                 prop_assert_eq!(part.is_given_up(offset), *is == Is::Dead, "{} after {:?}", at, step);
             }

@@ -75,6 +75,7 @@ impl Leases {
 
     /// Records from `from` on may be unsettled again, in the log: they are leased as new ones.
     pub fn revived(&mut self, part: &Part, from: Offset) {
+        self.skipped.forget_from(from);
         self.go_back(part, from);
     }
 

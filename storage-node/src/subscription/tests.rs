@@ -52,7 +52,7 @@ impl Leader {
 
     fn try_take(&mut self, now: u64, max_records: usize, key: Option<u128>) -> Taken {
         let taken = self.lease(now, max_records, key);
-        taken.grants.iter().for_each(|grant| self.leases.leaves(grant.offset, grant.fence));
+        taken.grants.iter().for_each(|grant| _ = self.leases.leaves(grant.offset, grant.fence));
         taken
     }
 
@@ -406,6 +406,17 @@ fn what_is_over_is_ready_though_nobody_has_asked_since() {
     assert_eq!(leader.leases.list(Offset(0), 9, at(999)).leases.len(), 3);
     assert_eq!(leader.leases.list(Offset(0), 9, at(1_000)).leases.len(), 0);
     assert_eq!(offsets(&leader.take(1_000, 9)), (0..9).collect::<Vec<_>>());
+}
+
+#[test]
+fn a_seek_counts_what_is_held_behind_a_redriven_record() {
+    let mut leader = Leader::new(5);
+    let grants = leader.take(0, 3);
+    leader.settle(&grants[0], Action::Dead, 0);
+    leader.log(&PartEvent { revived: vec![Offset(0)..Offset(1)], ..PartEvent::default() });
+    leader.leases.revived(&leader.part, Offset(0));
+    let preview = leader.leases.seek_preview(&leader.part, Offset(0), Offset(0)..Offset(5));
+    assert_eq!(preview.redelivered, 2, "1 and 2 were delivered, and nobody has had 0 since");
 }
 
 #[test]

@@ -73,12 +73,11 @@ impl Leases {
     /// What a seek to `to` would do.
     #[must_use]
     pub fn seek_preview(&self, part: &Part, to: Offset, bounds: Range<Offset>) -> SeekPreview {
-        if !self.rules.looks_ahead {
-            return part.seek_preview(to, self.next, bounds);
-        }
-        // Whatever was looked at may not have been delivered: that is told by what is known of each.
-        let mut preview = part.seek_preview(to, Offset(0), bounds);
-        let delivered = self.known.range(preview.floor..).filter(|(offset, known)| {
+        // Whatever was looked at may not have been delivered, and behind a redriven record some were that are held: what is in
+        // no log is told by what is known of each.
+        let next = if self.rules.looks_ahead { Offset(0) } else { self.next };
+        let mut preview = part.seek_preview(to, next, bounds);
+        let delivered = self.known.range(preview.floor.max(next)..).filter(|(offset, known)| {
             known.attempts > 0 && part.attempts(**offset) == 0 && !part.is_settled(**offset)
         });
         preview.redelivered += delivered.count() as u64;

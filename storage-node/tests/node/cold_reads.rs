@@ -1,19 +1,22 @@
 //! What reading from the object store asks of it, and whom a slow one holds up.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use prometheus::Registry;
 use prost::Message as _;
 use weir_protocol::error::ErrorCode;
 use weir_protocol::rpc::{
-    At, ConsumeEvent, ConsumeRequest, Credit, Event, LeaveRequest, Left, Method, Packet, PartRef, Placed,
-    PullRequest, ReadAnswer, ReadRequest, SubscribeRequest, SubscriptionConfig,
+    At, ConsumeEvent, ConsumeRequest, Credit, Event, ExplainRequest, Explanation, LeaveRequest, Left, Method,
+    Packet, PartRef, Placed, PullRequest, ReadAnswer, ReadRequest, SubscribeRequest, SubscriptionConfig,
+    U128,
 };
 use weir_storage_node::{NodeConfig, RunningNode, Surroundings};
 use weir_tier::faults::{Fault, Faults, Objects, Op, store_of};
 use weir_transport::Link;
 
-use crate::client::{Follower, SHARD, WAIT, batch, call, config, create, publish, read, start_in, values};
+use crate::client::{
+    Follower, SHARD, WAIT, batch, call, config, connect, create, publish, read, start_in, values,
+};
 use crate::cold::{BYTES, MESSAGES, PATIENCE, cold_settings, publish_all, stats, value};
 use crate::queue::{self, ack, ask, part, pull, pull_at, queue_config, subscribe};
 
@@ -341,7 +344,7 @@ async fn what_the_store_takes_longer_for_than_a_lease_lasts_is_delivered_all_the
     let work = play.work().await;
     // A footer and a block: longer than a lease and a look for those that are over.
     play.faults.always(Some((Op::Get, Fault::Slow(Duration::from_millis(1_500)))));
-    let began = std::time::Instant::now();
+    let began = Instant::now();
     let (grants, values) = pull(link, &PullRequest { lease_ms: 1_000, ..ask(work, 1) }).await;
     assert!(began.elapsed() >= Duration::from_millis(2_500), "{:?}: it was not cold", began.elapsed());
     assert_eq!(queue::stats(link, work).await.dead, 0, "nobody was ever given it");
@@ -380,6 +383,51 @@ async fn what_is_being_read_for_a_consumer_that_leaves_is_for_others_at_once_and
     let (grants, _) = pull(link, &ask(work, 1)).await;
     let told: Vec<_> = grants.iter().map(|grant| (grant.offset, grant.attempt)).collect();
     assert_eq!((told, queue::stats(link, work).await.dead), (vec![(0, 1)], 0));
+    play.stop().await;
+}
+
+/// When somebody looked for something to lease last: not before the first, nor after the second.
+async fn looked_at(link: &Link, part: PartRef) -> Option<(Instant, Instant)> {
+    let (asked, began) = (ExplainRequest { part, offset: 0 }, Instant::now());
+    let told: Explanation = call(link, Method::Explain, &asked).await.unwrap();
+    let ago = Duration::from_millis(told.pulled_ms_ago?);
+    Some((began.checked_sub(ago)?, Instant::now().checked_sub(ago)?))
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_goes_gives_nothing_back_that_its_repetition_is_given() {
+    let play = Play::start().await;
+    let (link, first) = (&play.link, connect(&play.node));
+    let work = play.work().await;
+    play.faults.always(Some((Op::Get, Fault::Stalled)));
+    let key = Some(U128 { low: 7, high: 7 });
+    let (caller, request) = (first.clone(), PullRequest { key, ..ask(work, 1) });
+    let gone = tokio::spawn(async move { pull(&caller, &request).await });
+    let is_old = async {
+        // What is leased is explained without being read.
+        while queue::stats(link, work).await.leased == 0 {}
+        let (_, latest) = looked_at(link, work).await.expect("it has looked");
+        // The next look is told from it.
+        tokio::time::sleep(MOMENT).await;
+        latest
+    };
+    let before = tokio::time::timeout(PATIENCE, is_old).await.expect("the first is under way");
+    let (caller, request) = (link.clone(), PullRequest { key, only_repeat: true, ..ask(work, 1) });
+    let again = tokio::spawn(async move { pull(&caller, &request).await });
+    let is_new =
+        async { while looked_at(link, work).await.is_none_or(|(earliest, _)| earliest <= before) {} };
+    tokio::time::timeout(PATIENCE, is_new).await.expect("both are under way");
+    gone.abort();
+    let _ = gone.await;
+    // Behind it on its connection: the node knows that it is gone.
+    queue::stats(&first, work).await;
+    play.faults.always(None);
+    play.faults.go_on();
+    let (grants, _) = again.await.unwrap();
+    ack(link, work, &grants).await;
+    let (next, _) = pull(link, &ask(work, 1)).await;
+    let told = next.iter().map(|grant| (grant.offset, grant.attempt)).collect::<Vec<_>>();
+    assert_eq!((told, queue::stats(link, work).await.dead), (vec![(grants.len() as u64, 1)], 0));
     play.stop().await;
 }
 

@@ -2,20 +2,28 @@
 
 use std::time::Duration;
 
-use weir_protocol::error::ErrorCode;
+use weir_journal::disk::sim::SimDisk;
+use weir_protocol::error::{ErrorCode, Outcome};
 use weir_protocol::rpc::{
     At, ExplainRequest, Explanation, Hindrance, LeaseList, ListLeasesRequest, Method, PartRef, PullRequest,
-    RedriveAnswer, RedriveRequest, SeekAnswer, SeekRequest, SettleAction, Standing, SubscriptionConfig,
+    PurgeAnswer, PurgeRequest, RedriveAnswer, RedriveRequest, SeekAnswer, SeekRequest, SettleAction,
+    SettleAnswer, SettleRequest, Standing, SubscriptionConfig, SubscriptionName,
 };
 use weir_transport::{CallError, Link};
 
-use crate::client::{SHARD, WAIT, batch, call, config, create, publish, start};
-use crate::queue::{ack, ask, item, part, pull, queue_config, settle, stats, subscribe};
+use crate::client::{SHARD, WAIT, batch, call, config, create, publish, publish_refused, start};
+use crate::failures::start_on;
+use crate::queue::{
+    ack, ask, item, part, pull, queue_config, settle, stats, subscribe, subscribe_as, subscription_name,
+};
+
+async fn explanation(link: &Link, part: PartRef, offset: u64) -> Explanation {
+    call(link, Method::Explain, &ExplainRequest { part, offset }).await.unwrap()
+}
 
 pub(crate) async fn explain(link: &Link, part: PartRef, offset: u64) -> (Standing, Vec<Hindrance>) {
-    let asked = ExplainRequest { part, offset };
-    let told: Explanation = call(link, Method::Explain, &asked).await.unwrap();
-    let again: Explanation = call(link, Method::Explain, &asked).await.unwrap();
+    let told = explanation(link, part, offset).await;
+    let again = explanation(link, part, offset).await;
     assert_eq!(told.record.standing, again.record.standing, "looking changes nothing");
     let hindrances = told.hindrances.iter().map(|number| Hindrance::try_from(*number).unwrap());
     (told.record.standing(), hindrances.collect())
@@ -53,6 +61,24 @@ async fn an_operator_is_told_why_a_record_is_where_it_is() {
     settle(&link, work, vec![item(&held[1], SettleAction::Dead)]).await;
     assert_eq!(explain(&link, work, 1).await, (Standing::Dead, vec![]));
     assert_eq!(stats(&link, work).await.ready, 2, "nothing was taken");
+    node.shutdown(Duration::from_secs(5)).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_settled_behind_a_record_makes_no_less_of_what_is_before_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let (node, link) = start(dir.path()).await;
+    let life = create(&link, "orders", config()).await;
+    publish(&link, life, &batch(0, 0, &["a", "b", "c", "d", "e", "f"])).await.unwrap();
+    let work = part(&subscribe(&link, life, queue_config("orders"), &[1]).await, 0);
+    let (held, _) = pull(&link, &ask(work, 6)).await;
+    ack(&link, work, &held[3..]).await;
+    settle(&link, work, vec![item(&held[2], SettleAction::Nack)]).await;
+    let told = explanation(&link, work, 2).await;
+    assert_eq!(told.ahead, 2, "{told:?}");
+    ack(&link, work, &held[1..2]).await;
+    let ahead = async |offset| explanation(&link, work, offset).await.ahead;
+    assert_eq!([ahead(0).await, ahead(2).await, ahead(5).await, ahead(99).await], [0, 1, 2, 2]);
     node.shutdown(Duration::from_secs(5)).await;
 }
 
@@ -217,5 +243,66 @@ async fn a_seek_undoes_every_settle_before_it_however_close_they_are() {
         let stats = stats(&link, work).await;
         assert_eq!((stats.floor, stats.settled_above_floor), (0, 0), "in round {round}");
     }
+    node.shutdown(Duration::from_secs(5)).await;
+}
+
+/// Fills a disk until not even a change of a part finds room.
+async fn fill(link: &Link, disk: &SimDisk, life: u64, other: PartRef) {
+    disk.fill();
+    let fill = async {
+        for bytes in [900_000, 50_000, 1_000] {
+            let value = "x".repeat(bytes);
+            loop {
+                match publish_refused(link, life, &batch(0, 0, &[&value])).await {
+                    Ok(_) => {}
+                    Err(refusal) if refusal.error_code() == ErrorCode::JournalFull => break,
+                    // It is still tried to prepare the next file: that ends by itself.
+                    Err(refusal) => assert_eq!(refusal.error_code(), ErrorCode::Busy),
+                }
+            }
+        }
+        let seek = SeekRequest { part: other, to: At::Latest(true).into(), ..SeekRequest::default() };
+        while call::<SeekAnswer>(link, Method::Seek, &seek).await.is_ok() {}
+    };
+    tokio::time::timeout(WAIT, fill).await.expect("a disk has an end");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_seek_or_purge_that_is_refused_ends_nobodys_lease() {
+    let disk = SimDisk::new();
+    let (node, link) = start_on(&disk).await;
+    let life = create(&link, "orders", config()).await;
+    publish(&link, life, &batch(0, 0, &["a", "b", "c"])).await.unwrap();
+    let config = SubscriptionConfig { max_unacked: 2, ..queue_config("orders") };
+    let work = part(&subscribe(&link, life, config.clone(), &[1]).await, 0);
+    let other = SubscriptionName { subscription: "other".into(), ..subscription_name() };
+    let other = part(&subscribe_as(&link, life, other, config, &[1]).await, 0);
+    let (held, _) = pull(&link, &ask(work, 2)).await;
+    fill(&link, &disk, life, other).await;
+    let seek = SeekRequest { part: work, to: At::Latest(true).into(), ..SeekRequest::default() };
+    let purge = PurgeRequest { part: work, ..PurgeRequest::default() };
+    let refused = [
+        call::<SeekAnswer>(&link, Method::Seek, &seek).await.map(drop),
+        call::<PurgeAnswer>(&link, Method::Purge, &purge).await.map(drop),
+    ];
+    for refused in refused {
+        let Err(CallError::Refused(refusal)) = refused else { panic!("{refused:?}") };
+        assert_eq!((refusal.error_code(), refusal.effect()), (ErrorCode::JournalFull, Outcome::None));
+    }
+    let now = stats(&link, work).await;
+    assert_eq!((now.floor, now.leased), (0, 2), "nothing happened");
+    assert_eq!(pull(&link, &ask(work, 9)).await.0, [], "nobody else is given what is leased");
+    disk.make_room();
+    let acked = async {
+        let items = held.iter().map(|grant| item(grant, SettleAction::Ack)).collect();
+        let request = SettleRequest { part: work, items };
+        while call::<SettleAnswer>(&link, Method::Settle, &request).await.is_err() {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(WAIT, acked).await.expect("there is room again");
+    assert_eq!(stats(&link, work).await.floor, 2);
+    let (_, next) = pull(&link, &ask(work, 1)).await;
+    assert_eq!(next, ["c"]);
     node.shutdown(Duration::from_secs(5)).await;
 }

@@ -246,8 +246,9 @@ pub const REDRIVE_DEAD_LETTERS: Operation = Operation {
     op: Op::Manage,
     summary: "Deliver dead letters once more",
     about: "They are unsettled again where they are, in the subscription's topic and for this subscription alone; attempts \
-            begin anew. What went to the dead letter topic stays there. Redriven twice is redriven once. Errors: \
-            `subscription_not_found`, `partition_not_found`, `incarnation_gone` once the topic was deleted, \
+            begin anew. What went to the dead letter topic stays there. Redriven twice is redriven once; with the \
+            outcome `unknown` some may have been. Errors: `subscription_not_found`, `partition_not_found`, \
+            `incarnation_gone` once the topic was deleted, \
             `invalid_cursor`, `invalid_parameter`, `unknown_field`, `unavailable`.",
     query: &[Param::optional("dry_run", Kind::Boolean, "Only say what would be redriven, at once.")],
     headers: &[],

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use tokio::time::{Instant, sleep_until};
-use weir_protocol::error::ErrorCode;
+use weir_protocol::error::{ErrorCode, Outcome};
 use weir_protocol::ids::{Incarnation, Name, Offset, PartitionId};
 use weir_protocol::rpc::{ExplainRequest, Explanation, Method, RedriveAnswer, RedriveRequest};
 
@@ -94,8 +94,8 @@ impl Subscriptions {
     /// Makes dead letters unsettled again, for this subscription alone.
     ///
     /// # Errors
-    /// `partition_not_found`, `invalid_cursor`, `incarnation_gone` if the topic was deleted. Redriven twice is redriven
-    /// once: what is not dead is passed over.
+    /// `partition_not_found`, `invalid_cursor`, `incarnation_gone` if the topic was deleted; with an unknown outcome some may
+    /// have been redriven. Redriven twice is redriven once: what is not dead is passed over.
     ///
     /// # Cancel safety
     /// If it is dropped, what was redriven until then stays so.
@@ -105,6 +105,8 @@ impl Subscriptions {
         redrive: &Redrive,
     ) -> Result<RedriveDone, ServiceError> {
         let deadline = self.storage.deadline();
+        // Of several topics none that is gone is asked.
+        self.forget_unless(path, Subscription::is_of_one);
         self.with_known(path, deadline, |known| async move {
             match &redrive.from {
                 RedriveFrom::Ids(ids) => self.redrive_ids(&known.subscription, redrive, ids).await,
@@ -139,7 +141,8 @@ impl Subscriptions {
             let mut request = pace.request(subscription, place, redrive);
             request.offsets = some.iter().map(|(_, offset)| offset.0).collect();
             request.limit = u32::try_from(some.len()).unwrap_or(u32::MAX);
-            let answer = self.redrive_part(subscription, place, request).await?;
+            let answer = self.redrive_part(subscription, place, request).await;
+            let answer = answer.map_err(|failure| pace.failed(failure, redrive))?;
             pace.add(subscription, place, &answer, redrive);
             asked += some.len();
         }
@@ -165,7 +168,8 @@ impl Subscriptions {
             let mut request = pace.request(subscription, place, redrive);
             let step = u32::try_from(left).unwrap_or(u32::MAX).min(pace.step);
             (request.from, request.limit) = (from.0, step);
-            let answer = self.redrive_part(subscription, place, request).await?;
+            let answer = self.redrive_part(subscription, place, request).await;
+            let answer = answer.map_err(|failure| pace.failed(failure, redrive))?;
             pace.add(subscription, place, &answer, redrive);
             (place, from) = match answer.next {
                 Some(next) => (place, Offset(next)),
@@ -182,8 +186,9 @@ impl Subscriptions {
         place: usize,
         request: RedriveRequest,
     ) -> Result<RedriveAnswer, ServiceError> {
-        // Twice is once.
-        let method = (Method::Redrive, Safety::Repeatable);
+        // Asked twice for a number of them, it would take as many again, and of those it took first nobody would hear.
+        let safety = if request.is_dry_run { Safety::Repeatable } else { Safety::Once };
+        let method = (Method::Redrive, safety);
         let call = Self::call(subscription, place, method, self.storage.deadline());
         let answer = self.storage.ask(call, &request).await;
         answer.map_err(|failure: ServiceError| failure.with_partition(subscription.parts[place].partition))
@@ -244,6 +249,12 @@ impl Pace {
         self.done.dead_again = self.done.dead_again.max(answer.dead_again);
         self.done.is_stopped =
             !redrive.is_dry_run && redrive.stop_after > 0 && answer.dead_again >= redrive.stop_after.into();
+    }
+
+    /// A partition does not answer as it should: what others have redriven stays so, and it is not begun anew.
+    fn failed(&self, failure: ServiceError, redrive: &Redrive) -> ServiceError {
+        let is_without_effect = redrive.is_dry_run || self.done.redriven.is_empty();
+        if is_without_effect { failure } else { failure.with_outcome(Outcome::Unknown) }
     }
 }
 

@@ -64,7 +64,7 @@ fn at_rest(held: &Held, view: &View, offset: Offset) -> Explanation {
         _ => record = held.leases.standing(part, offset, now),
     }
     let mut explanation = Explanation {
-        ahead: part.count_unsettled(offset.min(view.end)),
+        ahead: part.count_unsettled_before(offset.min(view.end)),
         pulled_ms_ago: held.pulled.map(|at| now.0.saturating_sub(at.0)),
         start: view.start.0,
         end: view.end.0,

@@ -22,7 +22,9 @@ use crate::read::{Allowance, Reader};
 use crate::replica::{Queue, ShardHandle, Turn};
 use crate::server::Room;
 use crate::server::dispatch::decode;
-use crate::subscription::{Action, Ask, Effect, Fence, Grant, PartEvent, PullKey, Settle, Taken, Verdict};
+use crate::subscription::{
+    Action, Ask, Effect, Fence, Grant, Leases, Part, PartEvent, PullKey, Settle, Taken, Verdict,
+};
 
 /// Encoded bytes that one pull gives at most, but for a single larger batch.
 pub(super) const PULL_BYTES_MAX: u64 = 3 << 20;
@@ -218,7 +220,6 @@ impl Puller<'_> {
         }
         let repeated = key.map(|key| held.leases.repeat(key, now)).unwrap_or_default();
         if !repeated.is_empty() {
-            repeated.iter().for_each(|grant| held.leases.leaves(grant.offset, grant.fence));
             return Ok(Looked::Repeat(repeated));
         }
         if self.request.only_repeat {
@@ -322,9 +323,13 @@ impl Puller<'_> {
 
     /// Gives back what was not sent.
     fn release(&self, grants: &[Grant]) {
+        self.of_each(grants, Leases::give_back);
+    }
+
+    fn of_each(&self, grants: &[Grant], release: impl Fn(&mut Leases, &Part, Offset, Fence)) {
         if let Ok((mut held, view)) = self.part.lock(self.queue) {
             for grant in grants.iter().rev() {
-                held.leases.release(&view.held.part, grant.offset, grant.fence);
+                release(&mut held.leases, &view.held.part, grant.offset, grant.fence);
             }
         }
         self.queue.changed.notify_waiters();
@@ -372,8 +377,8 @@ impl Puller<'_> {
             false => self.settle_dropped(expired, dropped).await,
         };
         if let Err(refusal) = settled {
-            // They are not sent either.
-            self.release(&kept);
+            // They are not sent either, though they have been started.
+            self.of_each(&kept, Leases::release);
             return Err(refusal);
         }
         if kept.is_empty() {
@@ -442,10 +447,23 @@ impl Puller<'_> {
         let (dropped, grants): (Vec<_>, Vec<_>) =
             grants.into_iter().partition(|grant| found.is_hole(grant.offset));
         self.settle_unsent(&dropped, None).await?;
-        if grants.is_empty() {
+        let kept = self.still_held(grants)?;
+        if kept.is_empty() {
             return Ok(Step::Again);
         }
-        Ok(Step::Given(self.answer(&grants, found, true)?))
+        Ok(Step::Given(self.answer(&kept, found, true)?))
+    }
+
+    /// What of these leases did not end while they were read, and leaves now. The pull that leased them may have been on its way
+    /// still, and have given them back because its caller went.
+    fn still_held(&self, grants: Vec<Grant>) -> Result<Vec<Grant>, Refusal> {
+        let (mut held, _) = self.part.lock(self.queue)?;
+        let is_gone = self.call.latest().is_cancelled;
+        let leaves = |grant: Grant| {
+            let deadline = held.leases.leaves(grant.offset, grant.fence)?;
+            Some(Grant { deadline, ..grant })
+        };
+        Ok(grants.into_iter().filter(|_| !is_gone).filter_map(leaves).collect())
     }
 
     fn answer(&self, grants: &[Grant], found: Found, is_repeat: bool) -> Result<Given, Refusal> {

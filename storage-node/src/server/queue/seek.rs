@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use weir_protocol::error::ErrorCode;
+use weir_protocol::error::{ErrorCode, Outcome};
 use weir_protocol::rpc::{Refusal, SeekAnswer, SeekRequest};
 
 use super::{PartHandle, View};
@@ -64,7 +64,7 @@ pub(super) fn begin_move(held: &mut Held) -> Result<Fence, Refusal> {
     Ok(held.next_fence)
 }
 
-/// Puts the move into the log. On return it is committed, and nobody holds anything.
+/// Puts the move into the log. On return it is committed, and nobody holds anything; or it is refused, and what was held is.
 pub(super) async fn finish_move(
     handle: &PartHandle,
     room: &Room,
@@ -72,10 +72,11 @@ pub(super) async fn finish_move(
     event: &PartEvent,
 ) -> Result<(), Refusal> {
     let logged = handle.commit(room, event, Fence(0)).await;
+    let is_refused = logged.as_ref().is_err_and(|refusal| refusal.effect() == Outcome::None);
     let mut held = queue.lock();
     held.is_seeking = false;
     // Also where nobody knows whether it is in the log: a new beginning asks the part.
-    if let Ok(view) = handle.view() {
+    if !is_refused && let Ok(view) = handle.view() {
         held.begin_again(&view.held, view.partitions, clock::now());
     }
     drop(held);

@@ -117,14 +117,15 @@ impl Pair {
             return;
         }
         let before = self.records[..at].iter();
-        let waits = |it: &&Record| it.key == key && !it.settled && it.fated != Fated::Never;
+        let waits =
+            |it: &&Record| it.key == key && !it.settled && !it.is_redriven && it.fated != Fated::Never;
         assert_eq!(before.filter(waits).count(), 0, "{grant:?} goes before others of its key");
     }
 
     pub(super) fn look_again(&mut self) {
         self.leases.look_again(&self.part);
         let is_ahead = |it: &Record| {
-            let is = matches!(it.is, Is::Fresh | Is::Blocked { .. } | Is::Waiting { .. });
+            let is = matches!(it.is, Is::Fresh | Is::Free | Is::Blocked { .. } | Is::Waiting { .. });
             !it.settled && (is && it.fence == 0 && it.attempts == 0 || it.is == Is::Skipped)
         };
         let ahead: Vec<u64> = (0..self.end().0).filter(|at| is_ahead(&self.records[*at as usize])).collect();

@@ -1,6 +1,6 @@
 //! A naive model of a part and its leases, and the property that the real ones cannot be told from it over random
-//! histories: settles with right, wrong and old fences, lost proposals, trims, seeks, purges and restarts from a checkpoint, with
-//! records that are leased as they come and with records that are looked at first, by key.
+//! histories: settles with right, wrong and old fences, lost proposals, trims, seeks, purges, redrives and restarts from a checkpoint,
+//! with records that are leased as they come and with records that are looked at first, by key.
 
 mod ahead;
 mod checks;
@@ -62,6 +62,10 @@ enum Step {
         to: u64,
     },
     Purge,
+    /// Of what is dead, all from an offset on.
+    Redrive {
+        from: u64,
+    },
     Restart {
         committed: usize,
     },
@@ -95,6 +99,7 @@ struct Record {
     key: u8,
     fated: Fated,
     settled: bool,
+    is_dead: bool,
     logged: u32,
     due: Option<u64>,
     is: Is,
@@ -104,12 +109,15 @@ struct Record {
     in_line: bool,
     /// It was settled, before it was looked at, with a fence that nobody ever got.
     is_made_up: bool,
+    /// It was dead: others of its key may have gone before it since.
+    is_redriven: bool,
 }
 
 const NEW: Record = Record {
     key: 0,
     fated: Fated::Now,
     settled: false,
+    is_dead: false,
     logged: 0,
     due: None,
     is: Is::New,
@@ -117,6 +125,7 @@ const NEW: Record = Record {
     attempts: 0,
     in_line: false,
     is_made_up: false,
+    is_redriven: false,
 };
 
 struct Pair {
@@ -203,6 +212,7 @@ impl Pair {
             }
             Step::Seek { to } => self.seek(to),
             Step::Purge => self.purge(),
+            Step::Redrive { from } => self.redrive(from),
             Step::Restart { committed } => {
                 (0..committed).for_each(|_| self.commit(false));
                 self.in_flight.clear();
@@ -250,6 +260,7 @@ fn any_step() -> impl Strategy<Value = Step> {
         1 => (1u64..6).prop_map(|count| Step::Trim { count }),
         1 => (0u64..60).prop_map(|to| Step::Seek { to }),
         1 => Just(Step::Purge),
+        2 => (0u64..40).prop_map(|from| Step::Redrive { from }),
         2 => (0usize..4).prop_map(|committed| Step::Restart { committed }),
     ]
 }
@@ -322,5 +333,30 @@ fn a_made_up_fence_of_a_leader_before_moves_nothing_but_the_record_that_it_names
     ];
     let mut pair = Pair::new(rules);
     steps.iter().for_each(|step| pair.step(step));
+    pair.drain();
+}
+
+#[test]
+fn what_its_time_has_come_for_and_nobody_was_given_is_looked_at_again() {
+    let rules = Rules {
+        lease_ms: 10_000,
+        max_attempts: 0,
+        backoff_ms: Vec::new().into(),
+        max_unacked: 1,
+        looks_ahead: true,
+    };
+    let steps = [
+        Step::Publish { records: vec![(0, Fated::Now), (1, Fated::At(1_500)), (1, Fated::Now)] },
+        Step::Look { count: 3 },
+        // All places are taken.
+        Step::Take { max: 1, lease_ms: 0, sent: u8::MAX, key: None },
+        Step::Wait { ms: 600 },
+        Step::Expire,
+        Step::LookAgain,
+    ];
+    let mut pair = Pair::new(rules);
+    steps.iter().for_each(|step| pair.step(step));
+    assert_eq!(pair.leases.counts(&pair.part, pair.end(), pair.now()).blocked, 0);
+    assert_eq!(pair.leases.known_len(), 1, "but for what is leased, all is as if nobody had looked");
     pair.drain();
 }

@@ -24,8 +24,8 @@ impl Pair {
         let seek = Some(Seek { to: Offset(to), fence: self.next_fence, keep_as: 0, back_to: 0 });
         self.part.apply(&PartEvent { seek, ..PartEvent::default() }, bounds);
         for (offset, record) in self.records.iter_mut().enumerate() {
-            let (key, fated) = (record.key, record.fated);
-            *record = Record { settled: (offset as u64) < to, key, fated, ..NEW };
+            let (key, fated, settled) = (record.key, record.fated, (offset as u64) < to);
+            *record = Record { settled, is_dead: settled && record.is_dead, key, fated, ..NEW };
         }
         self.fence_min = self.next_fence.0;
         self.restart(self.next_fence);
@@ -52,6 +52,28 @@ impl Pair {
         self.restart(self.next_fence);
     }
 
+    /// What is dead from an offset on, and still there, is as if it had never been delivered.
+    pub(super) fn redrive(&mut self, from: u64) {
+        let from = from.max(self.start);
+        let is_dead = |at: &u64| self.records[*at as usize].is_dead;
+        let dead: Vec<u64> = (from..self.end().0).filter(is_dead).collect();
+        let Some(first) = dead.first().copied() else { return };
+        let revived = vec![Offset(from)..self.end()];
+        let event = PartEvent { revived, ..PartEvent::default() };
+        let applied = self.part.apply(&event, Offset(self.start)..self.end());
+        assert_eq!(applied, Applied { revived: dead.len() as u64, ..Applied::default() });
+        self.leases.revived(&self.part, Offset(first));
+        for at in dead {
+            let Record { key, fated, .. } = self.records[at as usize];
+            self.records[at as usize] = Record { key, fated, is_redriven: true, ..NEW };
+        }
+        // What nobody is to have is looked at again, with all that is behind the first.
+        let skipped =
+            self.records[first as usize..].iter_mut().filter(|it| !it.settled && it.is == Is::Skipped);
+        skipped.for_each(|record| record.is = Is::New);
+        self.frontier = self.frontier.min(first);
+    }
+
     /// Another leader, or this one after a move: from a checkpoint.
     pub(super) fn restart(&mut self, fence_base: Fence) {
         let bounds = Offset(self.start)..self.end();
@@ -67,11 +89,12 @@ impl Pair {
             let has_had_all = self.rules.max_attempts > 0 && record.logged >= self.rules.max_attempts;
             let last_chance = has_had_all.then_some(self.now + self.rules.lease_ms);
             if self.rules.looks_ahead {
-                let (key, fated, settled, logged, due) =
-                    (record.key, record.fated, record.settled, record.logged, record.due);
+                let Record { key, fated, settled, is_dead, logged, due, is_redriven, .. } = *record;
                 let until = due.or(last_chance).filter(|_| has_had_all && !settled);
                 let is = until.map_or(Is::New, |until| Is::Waiting { until });
-                *record = Record { key, fated, settled, logged, attempts: logged, due, is, ..NEW };
+                let attempts = logged;
+                *record =
+                    Record { key, fated, settled, is_dead, logged, attempts, due, is, is_redriven, ..NEW };
                 continue;
             }
             let until = record.due.or(last_chance);

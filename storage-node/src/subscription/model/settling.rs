@@ -94,6 +94,7 @@ impl Pair {
         let record = &mut self.records[offset as usize];
         let had_effect = !record.settled;
         record.settled |= event.nacked.is_empty();
+        record.is_dead |= had_effect && !event.dead.is_empty();
         if let Some(nacked) = event.nacked.first().filter(|_| had_effect) {
             (record.logged, record.due) = (nacked.attempts.max(record.logged), Some(nacked.due.0));
             if is_told {
