@@ -86,6 +86,20 @@ fn every_line_of_a_log_arrives_in_order() {
 }
 
 #[test]
+fn a_line_is_published_when_it_comes_though_its_pipe_stays_open() {
+    let (_dir, product) = product();
+    let mut publisher = weir(&product, &["pub", "journal", "--lines"]).stdin(Stdio::piped()).spawn().unwrap();
+    let mut pipe = publisher.stdin.take().unwrap();
+    for (count, lines) in [(1, "first\n"), (3, "second\nthird\nbegun")] {
+        pipe.write_all(lines.as_bytes()).unwrap();
+        wait_until("the lines that are whole are there", || stored(&product, "journal") == count);
+    }
+    drop(pipe);
+    succeeded(&publisher.wait_with_output().unwrap());
+    assert_eq!(everything(&product, "journal"), "first\nsecond\nthird\nbegun\n");
+}
+
+#[test]
 fn a_killed_publisher_goes_on_where_it_was_and_nothing_is_there_twice() {
     let (dir, product) = product();
     let (path, text) = log_file(dir.path(), 2_000);

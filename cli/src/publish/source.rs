@@ -9,7 +9,7 @@ use tokio::sync::mpsc;
 
 use crate::args::PubArgs;
 
-/// Records in a chunk at most.
+/// Records in a chunk at most; fewer if the next line is not there yet.
 pub(super) const CHUNK_RECORDS: usize = 256;
 /// A chunk is complete at this many bytes.
 const CHUNK_BYTES: usize = 192 << 10;
@@ -70,7 +70,7 @@ fn whole(reader: impl Read, keys: &Keys, sender: &mpsc::Sender<Chunk>) -> anyhow
     Ok(())
 }
 
-fn lines(reader: &mut impl BufRead, keys: &Keys, sender: &mpsc::Sender<Chunk>) -> anyhow::Result<()> {
+fn lines(reader: &mut BufReader<impl Read>, keys: &Keys, sender: &mpsc::Sender<Chunk>) -> anyhow::Result<()> {
     let (mut chunk, mut bytes) = (Vec::new(), 0);
     for number in 1u64.. {
         let mut value = Vec::new();
@@ -96,7 +96,9 @@ fn lines(reader: &mut impl BufRead, keys: &Keys, sender: &mpsc::Sender<Chunk>) -
         };
         bytes += value.len();
         chunk.push(Input { key, value });
-        if chunk.len() == CHUNK_RECORDS || bytes >= CHUNK_BYTES {
+        // What is behind a pipe may take its time: whole lines do not wait for the next.
+        let has_next = reader.buffer().contains(&b'\n');
+        if chunk.len() == CHUNK_RECORDS || bytes >= CHUNK_BYTES || !has_next {
             if sender.blocking_send(Ok(std::mem::take(&mut chunk))).is_err() {
                 return Ok(());
             }
@@ -159,7 +161,7 @@ mod tests {
 
     fn read(text: &[u8], keys: &Keys) -> (Vec<Input>, Option<String>) {
         let (sender, mut receiver) = mpsc::channel(1_000);
-        let failed = lines(&mut &*text, keys, &sender).err().map(|error| error.to_string());
+        let failed = lines(&mut BufReader::new(text), keys, &sender).err().map(|error| error.to_string());
         let mut found = Vec::new();
         while let Ok(chunk) = receiver.try_recv() {
             found.extend(chunk.unwrap());
