@@ -100,6 +100,30 @@ fn a_line_is_published_when_it_comes_though_its_pipe_stays_open() {
 }
 
 #[test]
+fn what_a_file_is_named_may_be_a_pipe_and_what_cannot_be_read_leaves_nothing_behind() {
+    let (dir, product) = product();
+    let fed = |args: &[&str]| {
+        let mut publisher = weir(&product, args).stdin(Stdio::piped()).spawn().unwrap();
+        publisher.stdin.take().unwrap().write_all(b"one\ntwo\n").unwrap();
+        publisher.wait_with_output().unwrap()
+    };
+    // As a shell names the pipe of `<(zcat app.log.gz)`.
+    succeeded(&fed(&["pub", "unzipped", "--lines", "--file", "/dev/stdin"]));
+    assert_eq!(everything(&product, "unzipped"), "one\ntwo\n");
+    let resumed = fed(&["pub", "unzipped", "--lines", "--file", "/dev/stdin", "--resume"]);
+    assert!(String::from_utf8_lossy(&resumed.stderr).contains("--resume needs --file with a file"));
+
+    let (folder, missing) = (dir.path(), dir.path().join("missing"));
+    for (path, why) in [(folder, "is a directory"), (&missing, "No such file")] {
+        let path = path.to_str().unwrap();
+        let refused = run(&product, &["pub", "mistyped", "--create", "--lines", "--file", path]);
+        let said = String::from_utf8_lossy(&refused.stderr);
+        assert!(!refused.status.success() && said.contains(path) && said.contains(why), "{said}");
+        assert!(!run(&product, &["topic", "get", "mistyped"]).status.success(), "{said}");
+    }
+}
+
+#[test]
 fn a_killed_publisher_goes_on_where_it_was_and_nothing_is_there_twice() {
     let (dir, product) = product();
     let (path, text) = log_file(dir.path(), 2_000);

@@ -41,11 +41,12 @@ struct Summary<'a> {
 
 /// Publishes until the input ends.
 pub(crate) async fn run(connect: &Connect, args: &PubArgs) -> anyhow::Result<()> {
+    // First: what cannot be read leaves no topic behind.
+    let (input, bytes_total) = source::open(args)?;
     if args.create {
         create(connect, &args.topic).await?;
     }
     let identity = Identity::find(connect, args).await?;
-    let (input, bytes_total) = source::open(args)?;
     let progress = output::progress(bytes_total.filter(|_| args.lines && !connect.json));
     let started = Instant::now();
     let mut session = Session::new(connect, args, &identity, input, progress.clone());

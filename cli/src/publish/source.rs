@@ -42,8 +42,9 @@ pub(super) fn open(args: &PubArgs) -> anyhow::Result<(mpsc::Receiver<Chunk>, Opt
     let (input, bytes): (Box<dyn Read + Send>, _) = match file {
         Some(path) => {
             let file = File::open(path).with_context(|| format!("cannot read {}", path.display()))?;
-            let bytes = file.metadata()?.len();
-            (Box::new(file), Some(bytes))
+            let found = file.metadata()?;
+            anyhow::ensure!(!found.is_dir(), "cannot read {}: it is a directory", path.display());
+            (Box::new(file), found.is_file().then_some(found.len()))
         }
         None => (Box::new(std::io::stdin()), None),
     };
