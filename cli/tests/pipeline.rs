@@ -124,6 +124,24 @@ fn what_a_file_is_named_may_be_a_pipe_and_what_cannot_be_read_leaves_nothing_beh
 }
 
 #[test]
+fn a_file_that_has_less_than_its_topic_is_not_gone_on_with() {
+    let (dir, product) = product();
+    let (path, _) = log_file(dir.path(), 1_000);
+    let args = ["pub", "rotated", "--lines", "--file", path.to_str().unwrap(), "--resume"];
+    succeeded(&run(&product, &args));
+    succeeded(&run(&product, &args));
+    // Somebody moved the log away and began another.
+    std::fs::write(&path, "first of the new\n").unwrap();
+    let resumed = run(&product, &args);
+    let said = String::from_utf8_lossy(&resumed.stderr);
+    assert!(!resumed.status.success() && said.contains("1 message(s), and the topic has 1000"), "{said}");
+    assert!(said.contains("without --resume") && !said.contains("the same command"), "{said}");
+    assert_eq!(stored(&product, "rotated"), 1_000);
+    succeeded(&run(&product, &args[..5]));
+    assert!(everything(&product, "rotated").ends_with("\nfirst of the new\n"));
+}
+
+#[test]
 fn a_killed_publisher_goes_on_where_it_was_and_nothing_is_there_twice() {
     let (dir, product) = product();
     let (path, text) = log_file(dir.path(), 2_000);

@@ -85,10 +85,15 @@ pub(crate) async fn run(connect: &Connect, args: &PubArgs) -> anyhow::Result<()>
         }
     };
     progress.finish_and_clear();
-    if matches!(ended, Ended::Interrupted) {
-        bail!("interrupted\n{}", left(&session, args, &identity));
+    match ended {
+        Ended::All => report(connect, args, &identity, &session, started.elapsed()),
+        Ended::Interrupted => bail!("interrupted\n{}", left(&session, args, &identity)),
+        Ended::Shorter(read) => bail!(
+            "the input has {read} message(s), and the topic has {} of an earlier run: it is not what that run published, \
+             and nothing was sent; without --resume all of it is",
+            session.skipped()
+        ),
     }
-    report(connect, args, &identity, &session, started.elapsed())
 }
 
 fn report(

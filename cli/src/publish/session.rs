@@ -23,6 +23,8 @@ const PENDING_MAX: usize = 256;
 pub(super) enum Ended {
     /// Everything is confirmed.
     All,
+    /// The input has fewer messages than an earlier run had published of it: this many.
+    Shorter(u64),
     /// The user stopped it.
     Interrupted,
 }
@@ -114,7 +116,11 @@ impl<'a> Session<'a> {
             if self.is_read && self.pending.is_empty() {
                 connection.wire.put(Channel::CONNECTION, &ClientFrame::Bye(Bye::default()));
                 connection.wire.flush().await?;
-                return self.failed.take().map_or(Ok(Ended::All), |why| Err(WireError::Final(why)));
+                return match self.failed.take() {
+                    Some(why) => Err(WireError::Final(why)),
+                    None if self.to_skip > 0 => Ok(Ended::Shorter(self.skipped - self.to_skip)),
+                    None => Ok(Ended::All),
+                };
             }
             let is_sent = connection.out == self.pending.len();
             let has_room = !self.is_read && self.pending.len() < PENDING_MAX && is_sent;
