@@ -263,7 +263,7 @@ pub(crate) struct SubArgs {
     /// Stop after this many messages
     #[arg(long, short = 'n', value_name = "N")]
     pub(crate) count: Option<u64>,
-    /// Stop once everything that existed at the start has been printed
+    /// Stop once everything that existed at the start has been printed; interrupted before that, it fails
     #[arg(long)]
     pub(crate) no_follow: bool,
     /// Only this partition

@@ -16,12 +16,11 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, bail};
 use serde::Serialize;
-use tokio::signal::ctrl_c;
 
 use self::identity::Identity;
 use self::session::{Ended, Session};
 use crate::args::{Connect, PubArgs};
-use crate::client::{Api, Backoff, WireError, encoded};
+use crate::client::{Api, Backoff, Stop, WireError, encoded};
 use crate::output;
 
 /// Without a confirm for this long, it gives up.
@@ -50,12 +49,12 @@ pub(crate) async fn run(connect: &Connect, args: &PubArgs) -> anyhow::Result<()>
     let progress = output::progress(bytes_total.filter(|_| args.lines && !connect.json));
     let started = Instant::now();
     let mut session = Session::new(connect, args, &identity, input, progress.clone());
-    let mut backoff = Backoff::new(STUCK_TIME_MAX);
+    let (mut backoff, mut stop) = (Backoff::new(STUCK_TIME_MAX), Stop::catch()?);
     let ended = loop {
         let before = session.confirmed();
         let ended = tokio::select! {
             biased;
-            _ = ctrl_c() => Ok(Ended::Interrupted),
+            () = stop.wanted() => Ok(Ended::Interrupted),
             ended = session.run() => ended,
         };
         match ended {
@@ -74,7 +73,7 @@ pub(crate) async fn run(connect: &Connect, args: &PubArgs) -> anyhow::Result<()>
                 }
                 let goes_on = tokio::select! {
                     biased;
-                    _ = ctrl_c() => break Ended::Interrupted,
+                    () = stop.wanted() => break Ended::Interrupted,
                     goes_on = backoff.wait() => goes_on,
                 };
                 if !goes_on {

@@ -7,9 +7,9 @@ use weir_protocol::ws::{
 };
 
 use super::print::Printer;
-use super::{Stop, reconnecting};
+use super::{INTERRUPTED, reconnecting};
 use crate::args::{Connect, SubArgs};
-use crate::client::{Api, Backoff, Wire, WireError, refusal};
+use crate::client::{Api, Backoff, Stop, Wire, WireError, refusal};
 use crate::output;
 use crate::subscription::path;
 
@@ -53,15 +53,17 @@ pub(super) async fn run(connect: &Connect, args: &SubArgs, name: &str) -> anyhow
         run.printer.flush();
         ended
     })
-    .await
+    .await?;
+    anyhow::ensure!(run.left.is_none_or(|left| left == 0), INTERRUPTED);
+    Ok(())
 }
 
 impl Run<'_> {
     /// One connection. On return there is nothing more to do, and all that was printed is acknowledged.
-    async fn connected(&mut self, backoff: &mut Backoff, mut stop: Stop<'_>) -> Result<(), WireError> {
+    async fn connected(&mut self, backoff: &mut Backoff, stop: &mut Stop) -> Result<(), WireError> {
         let mut wire = tokio::select! {
             biased;
-            _ = stop.as_mut() => return Ok(()),
+            () = stop.wanted() => return Ok(()),
             wire = Wire::connect(self.connect, Vec::new()) => wire?,
         };
         let mut place = Place::default();
@@ -77,7 +79,7 @@ impl Run<'_> {
         while self.left != Some(0) || place.settled < place.acked {
             let (_, frame) = tokio::select! {
                 biased;
-                _ = stop.as_mut() => break,
+                () = stop.wanted() => break,
                 frame = wire.next() => frame?,
             };
             if matches!(frame, ServerFrame::Subscribed(_)) {
