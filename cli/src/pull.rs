@@ -49,6 +49,9 @@ struct SettledLease {
 const FOLLOW_WAIT_MS: u64 = 20_000;
 /// Without an answer of use for this long, it gives up.
 const STUCK_TIME_MAX: Duration = Duration::from_secs(300);
+/// How long the last acknowledgement may take once it is to stop.
+const LEAVE_TIME_MAX: Duration = Duration::from_secs(2);
+
 /// A run.
 struct Run<'a> {
     connect: &'a Connect,
@@ -70,12 +73,14 @@ pub(crate) async fn run(connect: &Connect, args: &PullArgs) -> anyhow::Result<()
     let mut run = Run { connect, args, api, holder, wait_ms, key: new_key(), printed };
     if args.follow {
         let mut stop = Stop::catch()?;
-        // What is leased and not acknowledged by then comes again.
-        return tokio::select! {
+        tokio::select! {
             biased;
-            () = stop.wanted() => Ok(()),
-            ended = run.follow() => ended,
-        };
+            () = stop.wanted() => {}
+            ended = run.follow() => return ended,
+        }
+        // What is leased and not acknowledged by then comes again.
+        let _ = tokio::time::timeout(LEAVE_TIME_MAX, run.acknowledge()).await;
+        return Ok(());
     }
     let count = run.pull().await?;
     if let Some(refused) = run.acknowledge().await? {

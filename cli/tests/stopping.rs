@@ -219,6 +219,26 @@ fn a_run_that_is_interrupted_before_the_end_it_was_to_reach_has_failed() {
 }
 
 #[test]
+fn what_an_interrupted_consumer_has_printed_does_not_come_again() {
+    let (_dir, _product, weir) = filled();
+    let mut child = weir(&["sub", "--subscription", "work"]).spawn().unwrap();
+    let mut printed = BufReader::new(child.stdout.take().unwrap());
+    let mut first = String::new();
+    printed.read_line(&mut first).unwrap();
+    // Nobody takes the rest: it stands in the middle of what came.
+    assert!(Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap().success());
+    let rest = std::thread::spawn(move || std::io::read_to_string(printed).unwrap());
+    assert!(awaited("an end", || child.try_wait().unwrap()).success());
+    let mut seen: Vec<_> = [first, rest.join().unwrap()].concat().lines().map(str::to_owned).collect();
+    let left = (3_000 - seen.len()).to_string();
+    let others = weir(&["sub", "--subscription", "work", "-n", &left]).output().unwrap();
+    seen.extend(String::from_utf8(others.stdout).unwrap().lines().map(str::to_owned));
+    seen.sort_unstable();
+    seen.dedup();
+    assert_eq!(seen.len(), 3_000, "{left} were left");
+}
+
+#[test]
 fn a_stop_that_was_asked_for_logs_no_warning() {
     let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
     let path = |name: &str| dir.path().join(name);
