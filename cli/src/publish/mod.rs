@@ -64,7 +64,7 @@ pub(crate) async fn run(connect: &Connect, args: &PubArgs) -> anyhow::Result<()>
                 bail!("{why}\n{}", left(&session, args, &identity));
             }
             Err(WireError::Lost(why)) => {
-                if session.confirmed() > before {
+                if session.got_on(before) {
                     backoff.progressed();
                 }
                 if backoff.is_fresh() {
