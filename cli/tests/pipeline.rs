@@ -257,6 +257,20 @@ fn publisher_and_follower_survive_a_crash_of_the_product() {
 }
 
 #[test]
+fn how_to_go_on_is_what_can_be_typed() {
+    let (_dir, product) = product();
+    let namespace = ["--ns", "strict", "pub", "none", "--producer", "it's"];
+    succeeded(&run(&product, &["namespace", "create", "strict"]));
+    let said = |more: &[&str]| {
+        let refused = run(&product, &[&namespace, more].concat());
+        String::from_utf8(refused.stderr).unwrap().lines().last().unwrap().to_owned()
+    };
+    assert_eq!(said(&["x"]), "0 messages are confirmed");
+    let on = "0 messages are confirmed; the same command with --resume sends the rest, each once";
+    assert_eq!(said(&["--lines"]), on);
+}
+
+#[test]
 fn keys_come_from_json_and_bad_input_is_named_with_what_is_confirmed() {
     let (dir, product) = product();
     let path = dir.path().join("orders.ndjson");

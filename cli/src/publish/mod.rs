@@ -126,12 +126,8 @@ fn report(
 /// How far it came, and how to go on.
 fn left(session: &Session, args: &PubArgs, identity: &Identity) -> String {
     let confirmed = session.confirmed();
-    if identity.is_resumable {
-        let producer =
-            args.producer.as_ref().map_or(String::new(), |producer| format!(" --producer {producer}"));
-        format!(
-            "{confirmed} messages are confirmed; the same command with --resume{producer} sends the rest, each once"
-        )
+    if identity.is_resumable && args.lines {
+        format!("{confirmed} messages are confirmed; the same command with --resume sends the rest, each once")
     } else {
         format!("{confirmed} messages are confirmed")
     }
