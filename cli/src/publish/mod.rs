@@ -127,7 +127,9 @@ fn report(
 fn left(session: &Session, args: &PubArgs, identity: &Identity) -> String {
     let confirmed = session.confirmed();
     if identity.is_resumable && args.lines {
-        format!("{confirmed} messages are confirmed; the same command with --resume sends the rest, each once")
+        format!(
+            "{confirmed} messages are confirmed; the same command with --resume sends the rest, each once"
+        )
     } else {
         format!("{confirmed} messages are confirmed")
     }
