@@ -10,6 +10,7 @@ use clap::{Args as ClapArgs, Parser, Subcommand};
 use weir_protocol::batch::is_header_text;
 
 use crate::limit::{Limit, parse_age, parse_count, parse_ms, parse_size};
+use crate::output::word;
 use crate::serve::{DevArgs, GatewayArgs, NodeArgs};
 
 pub(crate) use bench::{
@@ -41,7 +42,7 @@ pub(crate) struct Connect {
     #[arg(
         long,
         env = "WEIR_URL",
-        default_value = "http://127.0.0.1:8080",
+        default_value = Self::URL,
         global = true,
         value_name = "URL"
     )]
@@ -51,7 +52,7 @@ pub(crate) struct Connect {
         id = "ns",
         long = "ns",
         env = "WEIR_NS",
-        default_value = "default",
+        default_value = Self::NAMESPACE,
         global = true,
         value_name = "NAME"
     )]
@@ -65,6 +66,25 @@ pub(crate) struct Connect {
     /// Read settings from this TOML file [env: WEIR_CONFIG] [default: weir.toml, if there is one]
     #[arg(long, global = true, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
+}
+
+impl Connect {
+    const URL: &str = "http://127.0.0.1:8080";
+    const NAMESPACE: &str = "default";
+
+    /// `weir` with the flags that lead to the same namespace of the same gateway, to be pasted.
+    pub(crate) fn weir(&self) -> String {
+        let ca_cert = self.ca_cert.as_ref().map(|path| path.to_string_lossy().into_owned());
+        let flags = [
+            ("--url", Some(self.url.clone()).filter(|url| url != Self::URL)),
+            ("--ns", Some(self.namespace.clone()).filter(|name| name != Self::NAMESPACE)),
+            ("--ca-cert", ca_cert),
+        ];
+        flags.into_iter().fold("weir".to_owned(), |line, (flag, value)| match value {
+            Some(value) => format!("{line} {flag} {}", word(&value)),
+            None => line,
+        })
+    }
 }
 
 /// The commands.
@@ -235,7 +255,7 @@ pub(crate) struct PubArgs {
     /// Level to wait for [default: the topic's]
     #[arg(long, value_name = "LEVEL", value_parser = ["none", "memory", "durable", "quorum", "archived"])]
     pub(crate) confirm: Option<String>,
-    /// Go on where an earlier run of the same command stopped: what the topic has is skipped
+    /// Go on where an earlier run of the same command stopped: as many messages as the topic has of it are skipped
     #[arg(long, requires = "lines")]
     pub(crate) resume: bool,
     /// Name of the producer [default: made from namespace, topic and the file's path]
@@ -263,7 +283,7 @@ pub(crate) struct SubArgs {
     /// Stop after this many messages
     #[arg(long, short = 'n', value_name = "N")]
     pub(crate) count: Option<u64>,
-    /// Stop once everything that existed at the start has been printed
+    /// Stop once everything that existed at the start has been printed; interrupted before that, it fails
     #[arg(long)]
     pub(crate) no_follow: bool,
     /// Only this partition

@@ -13,6 +13,7 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, bail};
+use clap::builder::Resettable;
 use clap::parser::ValueSource;
 use clap::{Arg, ArgAction, ArgMatches, Command, CommandFactory as _};
 use serde::Serialize;
@@ -127,7 +128,7 @@ impl FileConfig {
                 [b'=', path @ ..] => Some(OsStr::from_bytes(path).to_owned()),
                 _ => None,
             });
-        match flag.or_else(|| std::env::var_os(ENV)) {
+        match flag.or_else(|| variable(ENV)) {
             Some(path) => Self::read(Path::new(&path)),
             None if Path::new(DEFAULT_FILE).exists() => Self::read(Path::new(DEFAULT_FILE)),
             None => Self::default(),
@@ -203,7 +204,7 @@ impl FileConfig {
     /// The same with all values that some argument can take, and what is wrong with the others.
     fn filled(&self) -> (Command, Vec<Fault>) {
         let (declared, mut faults) = (Args::command(), self.faults.clone());
-        let mut command = declared.clone();
+        let mut command = without_empty_variables(declared.clone());
         for ((section, key), typed) in &self.values {
             let is_known = SECTIONS.contains(&section.as_str()) && !NOT_SETTINGS.contains(&key.as_str());
             let place = if section == CLIENT { Some(&declared) } else { declared.find_subcommand(section) };
@@ -308,6 +309,22 @@ fn with_default(command: Command, section: &str, key: &str, typed: &Typed) -> Co
     } else {
         command.mut_subcommand(section, |named| named.mut_arg(key, set))
     }
+}
+
+/// A variable that says something. One that is empty is none: that is how those are passed on that nobody has set.
+fn variable(name: impl AsRef<OsStr>) -> Option<OsString> {
+    std::env::var_os(name).filter(|value| !value.is_empty())
+}
+
+/// The command line without those of its variables that are empty.
+fn without_empty_variables(command: Command) -> Command {
+    let own = command.mut_args(|arg| match arg.get_env() {
+        Some(name) if std::env::var_os(name).is_some_and(|value| value.is_empty()) => {
+            arg.env(Resettable::Reset)
+        }
+        _ => arg,
+    });
+    own.mut_subcommands(without_empty_variables)
 }
 
 /// Hides flags of every command from the help of those for which they do nothing. They are still taken: a script need not know.

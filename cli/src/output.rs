@@ -60,6 +60,16 @@ pub(crate) fn table(headings: &[&str], rows: &[Vec<String>]) {
     }
 }
 
+/// Text as a shell takes it for one word: as it is if that is safe, else in quotes. What is printed to be pasted goes through this.
+pub(crate) fn word(text: &str) -> String {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "-._~/:@%+=,".contains(c);
+    // What begins so is somebody's home.
+    if !text.is_empty() && text.chars().all(is_plain) && !text.starts_with('~') {
+        return text.to_owned();
+    }
+    format!("'{}'", text.replace('\'', "'\\''"))
+}
+
 /// Asks a yes/no question; no without a terminal to ask on.
 pub(crate) fn confirmed(question: &str) -> bool {
     if !std::io::stdin().is_terminal() {
@@ -100,4 +110,23 @@ pub(crate) fn progress(bytes: Option<u64>) -> indicatif::ProgressBar {
         None => (ProgressBar::new_spinner(), "{spinner} {msg}"),
     };
     bar.with_style(ProgressStyle::with_template(template).expect("the template is a constant"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_printed_to_be_pasted_is_one_word() {
+        for (text, expected) in [
+            ("/var/lib/weir-1.0/a_b", "/var/lib/weir-1.0/a_b"),
+            ("s3://bucket/weir", "s3://bucket/weir"),
+            ("/tmp/my data", "'/tmp/my data'"),
+            ("it's $HOME", "'it'\\''s $HOME'"),
+            ("~", "'~'"),
+            ("", "''"),
+        ] {
+            assert_eq!(word(text), expected);
+        }
+    }
 }

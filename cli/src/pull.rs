@@ -10,11 +10,10 @@ use http::{HeaderMap, HeaderName, HeaderValue, Method};
 use serde::Deserialize;
 use serde_json::json;
 use serde_json::value::RawValue;
-use tokio::signal::ctrl_c;
 use weir_protocol::ws::RawJson;
 
 use crate::args::{Connect, PullArgs};
-use crate::client::{Api, Backoff, WireError, problem_text};
+use crate::client::{Api, Backoff, Stop, WireError, problem_text};
 use crate::output;
 use crate::subscription::path;
 
@@ -50,6 +49,8 @@ struct SettledLease {
 const FOLLOW_WAIT_MS: u64 = 20_000;
 /// Without an answer of use for this long, it gives up.
 const STUCK_TIME_MAX: Duration = Duration::from_secs(300);
+/// How long the last acknowledgement may take once it is to stop.
+const LEAVE_TIME_MAX: Duration = Duration::from_secs(2);
 
 /// A run.
 struct Run<'a> {
@@ -71,12 +72,15 @@ pub(crate) async fn run(connect: &Connect, args: &PullArgs) -> anyhow::Result<()
     let (api, printed) = (Api::new(connect)?, Vec::new());
     let mut run = Run { connect, args, api, holder, wait_ms, key: new_key(), printed };
     if args.follow {
-        // What is leased and not acknowledged by then comes again.
-        return tokio::select! {
+        let mut stop = Stop::catch()?;
+        tokio::select! {
             biased;
-            _ = ctrl_c() => Ok(()),
-            ended = run.follow() => ended,
-        };
+            () = stop.wanted() => {}
+            ended = run.follow() => return ended,
+        }
+        // What is leased and not acknowledged by then comes again.
+        let _ = tokio::time::timeout(LEAVE_TIME_MAX, run.acknowledge()).await;
+        return Ok(());
     }
     let count = run.pull().await?;
     if let Some(refused) = run.acknowledge().await? {

@@ -38,7 +38,7 @@ pub(crate) fn run(args: &RepairArgs, as_json: bool) -> anyhow::Result<()> {
         anyhow::bail!(
             "nothing was changed. Restore the directory from a copy if there is one; \
              `weir repair --data-dir {} --truncate` cuts, and keeps what it cuts in .damaged files",
-            dir.display()
+            output::word(&dir.to_string_lossy())
         );
     }
     let kept = repair.truncate()?;

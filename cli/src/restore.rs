@@ -153,7 +153,7 @@ fn say(report: &Report, args: &RestoreArgs) {
             report.forgotten_producers
         ));
     }
-    let (bucket, dir) = (&args.bucket, args.data_dir.display());
+    let (bucket, dir) = (output::word(&args.bucket), output::word(&args.data_dir.to_string_lossy()));
     if report.restored {
         output::line(format_args!(
             "Restored to {dir}. Start it with `weir dev --object-store {bucket} --data-dir {dir}`, or `weir node`; never \

@@ -223,14 +223,14 @@ async fn move_to(
     }
     let done = ask("").await?;
     output::line(if as_json { done.to_string() } else { said(&done, "will be") });
-    say_undo(as_json, name, &done);
+    say_undo(api, as_json, name, &done);
     Ok(())
 }
 
 /// How what was done can be undone.
-fn say_undo(as_json: bool, name: &str, done: &Value) {
+fn say_undo(api: &Api, as_json: bool, name: &str, done: &Value) {
     if let Some(undo) = done["undo"].as_str().filter(|_| !as_json) {
-        output::note(format_args!("to take it back: weir subscription undo {name} {undo}"));
+        output::note(format_args!("to take it back: {} subscription undo {name} {undo}", api.weir()));
     }
 }
 

@@ -127,6 +127,20 @@ fn what_was_printed_is_acknowledged_once_whatever_becomes_of_requests_and_answer
 }
 
 #[test]
+fn what_was_printed_is_acknowledged_before_it_stops() {
+    let (url, asked) = gateway(vec![pulled("a"), refused(503, "unavailable", true), settled("a", "ok")]);
+    let mut child = follow(&url).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut said = BufReader::new(child.stderr.take().unwrap());
+    said.read_line(&mut String::new()).unwrap();
+    // It was printed and is not acknowledged.
+    assert!(Command::new("kill").args(["-TERM", &child.id().to_string()]).status().unwrap().success());
+    assert!(child.wait().unwrap().success());
+    // A gateway that still waits to be asked is asked for nothing.
+    drop(TcpStream::connect(url.trim_start_matches("http://")));
+    assert_eq!(asked.join().unwrap()[2].2["ack"], json!(["a"]));
+}
+
+#[test]
 fn a_refusal_that_does_not_pass_ends_it() {
     for (status, code) in [(401, "unauthenticated"), (400, "invalid_parameter")] {
         let (url, asked) = gateway(vec![refused(status, code, false)]);

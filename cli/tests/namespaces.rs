@@ -48,6 +48,23 @@ impl Weir {
 }
 
 #[test]
+fn what_takes_a_purge_back_is_said_as_it_can_be_pasted() {
+    let weir = Weir::start();
+    weir.said(&["namespace", "create", "shop", "--auto-create", "true"]);
+    weir.said(&["--ns", "shop", "pub", "orders", "x"]);
+    weir.said(&["--ns", "shop", "subscription", "create", "work", "--topic", "orders"]);
+    let ready =
+        || weir.json(&["--json", "--ns", "shop", "subscription", "get", "work"])["totals"]["ready"].clone();
+    let (_, _, remark) = weir.run(&["--ns", "shop", "subscription", "purge", "work", "--yes"]);
+    assert_eq!(ready(), json!(0));
+    let pasted = remark.trim_end().strip_prefix("to take it back: weir ").unwrap();
+    let line = format!("{} {pasted} --yes", env!("CARGO_BIN_EXE_weir"));
+    let run = Command::new("sh").args(["-c", &line]).output().unwrap();
+    assert!(run.status.success(), "{pasted}: {}", String::from_utf8_lossy(&run.stderr));
+    assert_eq!(ready(), json!(1));
+}
+
+#[test]
 fn a_namespace_is_made_shown_changed_and_listed() {
     let weir = Weir::start();
     let create = ["namespace", "create", "shop", "--auto-create", "true", "--origin", "https://shop.example"];

@@ -86,6 +86,62 @@ fn every_line_of_a_log_arrives_in_order() {
 }
 
 #[test]
+fn a_line_is_published_when_it_comes_though_its_pipe_stays_open() {
+    let (_dir, product) = product();
+    let mut publisher = weir(&product, &["pub", "journal", "--lines"]).stdin(Stdio::piped()).spawn().unwrap();
+    let mut pipe = publisher.stdin.take().unwrap();
+    for (count, lines) in [(1, "first\n"), (3, "second\nthird\nbegun")] {
+        pipe.write_all(lines.as_bytes()).unwrap();
+        wait_until("the lines that are whole are there", || stored(&product, "journal") == count);
+    }
+    drop(pipe);
+    succeeded(&publisher.wait_with_output().unwrap());
+    assert_eq!(everything(&product, "journal"), "first\nsecond\nthird\nbegun\n");
+}
+
+#[test]
+fn what_a_file_is_named_may_be_a_pipe_and_what_cannot_be_read_leaves_nothing_behind() {
+    let (dir, product) = product();
+    let fed = |args: &[&str]| {
+        let mut publisher = weir(&product, args).stdin(Stdio::piped()).spawn().unwrap();
+        publisher.stdin.take().unwrap().write_all(b"one\ntwo\n").unwrap();
+        publisher.wait_with_output().unwrap()
+    };
+    // As a shell names the pipe of `<(zcat app.log.gz)`.
+    succeeded(&fed(&["pub", "unzipped", "--lines", "--file", "/dev/stdin"]));
+    assert_eq!(everything(&product, "unzipped"), "one\ntwo\n");
+    let resumed = fed(&["pub", "unzipped", "--lines", "--file", "/dev/stdin", "--resume"]);
+    assert!(String::from_utf8_lossy(&resumed.stderr).contains("--resume needs --file with a file"));
+
+    let (folder, missing) = (dir.path(), dir.path().join("missing"));
+    for (path, why) in [(folder, "is a directory"), (&missing, "No such file")] {
+        let path = path.to_str().unwrap();
+        let refused = run(&product, &["pub", "mistyped", "--create", "--lines", "--file", path]);
+        let said = String::from_utf8_lossy(&refused.stderr);
+        assert!(!refused.status.success() && said.contains(path) && said.contains(why), "{said}");
+        assert!(!run(&product, &["topic", "get", "mistyped"]).status.success(), "{said}");
+    }
+}
+
+#[test]
+fn a_file_that_has_less_than_its_topic_is_not_gone_on_with() {
+    let (dir, product) = product();
+    let (path, _) = log_file(dir.path(), 1_000);
+    let args = ["pub", "rotated", "--lines", "--file", path.to_str().unwrap(), "--resume"];
+    succeeded(&run(&product, &args));
+    succeeded(&run(&product, &args));
+    // Somebody moved the log away and began another.
+    std::fs::write(&path, "first of the new\n").unwrap();
+    let resumed = run(&product, &args);
+    let said = String::from_utf8_lossy(&resumed.stderr);
+    assert!(!resumed.status.success() && said.contains("1 message(s), and the topic has 1000"), "{said}");
+    assert!(said.contains("without --resume") && !said.contains("the same command"), "{said}");
+    assert_eq!(stored(&product, "rotated"), 1_000);
+    succeeded(&run(&product, &args[..5]));
+    assert!(everything(&product, "rotated").ends_with("\nfirst of the new\n"));
+}
+
+#[test]
 fn a_killed_publisher_goes_on_where_it_was_and_nothing_is_there_twice() {
     let (dir, product) = product();
     let (path, text) = log_file(dir.path(), 2_000);
@@ -198,6 +254,20 @@ fn publisher_and_follower_survive_a_crash_of_the_product() {
     assert!(follower.wait().unwrap().success());
     assert_eq!(seen, text);
     assert_eq!(everything(&product, "app"), text);
+}
+
+#[test]
+fn how_to_go_on_is_what_can_be_typed() {
+    let (_dir, product) = product();
+    let namespace = ["--ns", "strict", "pub", "none", "--producer", "it's"];
+    succeeded(&run(&product, &["namespace", "create", "strict"]));
+    let said = |more: &[&str]| {
+        let refused = run(&product, &[&namespace, more].concat());
+        String::from_utf8(refused.stderr).unwrap().lines().last().unwrap().to_owned()
+    };
+    assert_eq!(said(&["x"]), "0 messages are confirmed");
+    let on = "0 messages are confirmed; the same command with --resume sends the rest, each once";
+    assert_eq!(said(&["--lines"]), on);
 }
 
 #[test]

@@ -63,6 +63,30 @@ fn flags_win_over_the_environment_that_over_the_file_and_that_over_defaults() {
 }
 
 #[test]
+fn a_variable_that_is_empty_is_none() {
+    let dir = scratch();
+    std::fs::write(dir.path().join("weir.toml"), "[dev]\ndata_shards = 2\nobject_store = \"local\"\n")
+        .unwrap();
+    let settings = |env: &[(&str, &str)]| {
+        let output = weir(dir.path(), env, &["--json", "config", "print"]);
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        serde_json::from_slice::<serde_json::Value>(&output.stdout).unwrap()
+    };
+    let unset = settings(&[]);
+    let named = unset.as_array().unwrap().iter().filter_map(|setting| setting["env"].as_str());
+    // As a compose file passes on what nobody has set.
+    let empty: Vec<_> = named.chain(["WEIR_CONFIG", "WEIR_LOG"]).map(|name| (name, "")).collect();
+    assert!(empty.len() > 40, "{}", empty.len());
+    assert_eq!(settings(&empty), unset);
+    assert!(weir(dir.path(), &empty, &["config", "check"]).status.success());
+    // What is wrong is still the file's.
+    std::fs::write(dir.path().join("weir.toml"), "[dev]\ndata_shards = 65\n").unwrap();
+    let refused = weir(dir.path(), &empty, &["config", "check"]);
+    let said = String::from_utf8(refused.stderr).unwrap();
+    assert!(said.contains("weir.toml: dev.data_shards") && !said.contains("WEIR_"), "{said}");
+}
+
+#[test]
 fn a_file_is_checked_and_the_exit_status_says_so() {
     let dir = scratch();
     let check = |text: &str| {

@@ -4,6 +4,7 @@
 
 mod product;
 
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
 use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -150,6 +151,91 @@ fn a_command_whose_reader_has_left_ends_without_a_word() {
         drop(child.stderr.take());
         assert_eq!(child.wait().unwrap().code(), Some(code), "{arguments:?}");
     }
+}
+
+/// A product with 3,000 messages of a kilobyte in topic `t`, and the work queue `work` of it; and what starts commands against it.
+fn filled() -> (tempfile::TempDir, Product, impl Fn(&[&str]) -> Command) {
+    let dir = scratch();
+    let product = Product::start(dir.path());
+    let (url, file) = (format!("http://{}", product.address), dir.path().join("lines"));
+    let weir = move |arguments: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_weir"));
+        command.args(["--url", &url]).args(arguments);
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        command
+    };
+    let lines: String = (0..3_000).map(|n| format!("{n:01000}\n")).collect();
+    std::fs::write(&file, lines).unwrap();
+    for arguments in [
+        &["topic", "create", "t", "--partitions", "4"][..],
+        &["subscription", "create", "work", "--topic", "t"],
+        &["pub", "t", "--lines", "--file", file.to_str().unwrap()],
+    ] {
+        let done = weir(arguments).output().unwrap();
+        assert!(done.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&done.stderr));
+    }
+    (dir, product, weir)
+}
+
+#[test]
+fn a_run_that_is_interrupted_before_the_end_it_was_to_reach_has_failed() {
+    let (_dir, _product, weir) = filled();
+    for signal in ["-INT", "-TERM"] {
+        for (at, (arguments, code)) in [
+            (&["sub", "t", "--from", "earliest"][..], 0),
+            (&["sub", "t", "--from", "earliest", "-n", "5000"], 1),
+            (&["sub", "--subscription", "NAME"], 0),
+            (&["sub", "--subscription", "NAME", "-n", "5000"], 1),
+            (&["pull", "NAME", "--follow"], 0),
+            (&["pub", "NAME", "--lines"], 1),
+        ]
+        .into_iter()
+        .enumerate()
+        {
+            // What one case leaves is not there for the next.
+            let name = format!("case{signal}-{at}");
+            let arguments: Vec<_> =
+                arguments.iter().map(|word| if *word == "NAME" { &name } else { *word }).collect();
+            if arguments.contains(&name.as_str()) {
+                assert!(weir(&["subscription", "create", &name, "--topic", "t"]).status().unwrap().success());
+            }
+            let mut child = weir(&arguments).spawn().unwrap();
+            let mut printed = BufReader::new(child.stdout.take().unwrap());
+            if let ["pub", topic, ..] = arguments[..] {
+                child.stdin.as_ref().unwrap().write_all(b"x\n").unwrap();
+                let is_there = || weir(&["topic", "get", topic]).output().unwrap().status.success();
+                awaited("a line that was published", || is_there().then_some(()));
+            } else {
+                printed.read_line(&mut String::new()).unwrap();
+            }
+            std::thread::spawn(move || std::io::copy(&mut printed, &mut std::io::sink()));
+            let (mut said, mut saying) = (String::new(), child.stderr.take().unwrap());
+            let status = end(child, signal);
+            saying.read_to_string(&mut said).unwrap();
+            assert_eq!(status.code(), Some(code), "{signal} {arguments:?}: {said}");
+            assert_eq!(said.contains("interrupted"), code == 1, "{signal} {arguments:?}: {said}");
+        }
+    }
+}
+
+#[test]
+fn what_an_interrupted_consumer_has_printed_does_not_come_again() {
+    let (_dir, _product, weir) = filled();
+    let mut child = weir(&["sub", "--subscription", "work"]).spawn().unwrap();
+    let mut printed = BufReader::new(child.stdout.take().unwrap());
+    let mut first = String::new();
+    printed.read_line(&mut first).unwrap();
+    // Nobody takes the rest: it stands in the middle of what came.
+    assert!(Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap().success());
+    let rest = std::thread::spawn(move || std::io::read_to_string(printed).unwrap());
+    assert!(awaited("an end", || child.try_wait().unwrap()).success());
+    let mut seen: Vec<_> = [first, rest.join().unwrap()].concat().lines().map(str::to_owned).collect();
+    let left = (3_000 - seen.len()).to_string();
+    let others = weir(&["sub", "--subscription", "work", "-n", &left]).output().unwrap();
+    seen.extend(String::from_utf8(others.stdout).unwrap().lines().map(str::to_owned));
+    seen.sort_unstable();
+    seen.dedup();
+    assert_eq!(seen.len(), 3_000, "{left} were left");
 }
 
 #[test]

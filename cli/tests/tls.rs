@@ -93,6 +93,19 @@ async fn http2_is_negotiated_and_knows_its_own_origin() {
 }
 
 #[test]
+fn who_asks_a_gateway_without_tls_for_tls_is_told_so_at_once() {
+    let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let product = Product::start(dir.path());
+    let url = format!("https://{}", product.address);
+    for arguments in [&["topic", "list"][..], &["pub", "t", "x"], &["sub", "t"]] {
+        let refused = weir(&url, None, arguments);
+        let said = String::from_utf8_lossy(&refused.stderr);
+        assert!(!refused.status.success() && !said.contains("trying again"), "{arguments:?}: {said}");
+        assert!(said.contains("--url with http://"), "{arguments:?}: {said}");
+    }
+}
+
+#[test]
 fn both_loopback_addresses_are_listened_on() {
     let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
     let has_ipv6 = std::net::TcpListener::bind("[::1]:0").is_ok();

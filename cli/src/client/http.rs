@@ -29,6 +29,8 @@ pub(crate) struct Api {
     client: Client<HttpsConnector<HttpConnector>, Full<Bytes>>,
     base: Uri,
     namespace: String,
+    /// The command line that leads here.
+    weir: String,
 }
 
 /// An answer that is not a problem.
@@ -84,7 +86,12 @@ impl Api {
             .enable_http1()
             .build();
         let client = Client::builder(TokioExecutor::new()).build(connector);
-        Ok(Self { client, base, namespace: connect.namespace.clone() })
+        Ok(Self { client, base, namespace: connect.namespace.clone(), weir: connect.weir() })
+    }
+
+    /// `weir` with the flags that lead here, to be pasted.
+    pub(crate) fn weir(&self) -> &str {
+        &self.weir
     }
 
     /// Path of something in the namespace, e.g. `topics/orders`. Names in it are [`encoded`].

@@ -2,9 +2,11 @@
 
 mod backoff;
 mod http;
+mod stop;
 mod tls;
 mod wire;
 
 pub(crate) use backoff::Backoff;
 pub(crate) use http::{Api, Reply, encoded};
+pub(crate) use stop::Stop;
 pub(crate) use wire::{Encoding, Wire, WireError, problem_text, refusal};

@@ -7,15 +7,19 @@ use std::sync::Arc;
 use anyhow::Context as _;
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject as _;
-use rustls::{CertificateError, ClientConfig, RootCertStore};
+use rustls::{CertificateError, ClientConfig, InvalidMessage, RootCertStore};
 
-/// What is wrong with the server's certificate, and what to do, if that is why there is no connection: another attempt
-/// would end the same way.
+/// What is wrong with the server's certificate, or that it has none, and what to do, if that is why there is no connection:
+/// another attempt would end the same way.
 pub(crate) fn distrusted(error: &(dyn Error + 'static)) -> Option<&'static str> {
     let mut next = Some(error);
     while let Some(error) = next {
-        if let Some(rustls::Error::InvalidCertificate(why)) = error.downcast_ref() {
-            return Some(advice(why));
+        match error.downcast_ref() {
+            Some(rustls::Error::InvalidCertificate(why)) => return Some(advice(why)),
+            Some(rustls::Error::InvalidMessage(InvalidMessage::InvalidContentType)) => {
+                return Some("what it answers is not TLS: --url with http:// asks without");
+            }
+            _ => {}
         }
         // An I/O error made of another is that one, and names its source.
         let within = error.downcast_ref::<std::io::Error>().and_then(std::io::Error::get_ref);

@@ -5,7 +5,7 @@ use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Arg, Command, CommandFactory as _, FromArgMatches as _};
 use serde::Serialize;
 
-use super::{CLIENT, COMMANDS, ENV, FileConfig, NOT_SETTINGS, SECTIONS};
+use super::{CLIENT, COMMANDS, ENV, FileConfig, NOT_SETTINGS, SECTIONS, variable};
 use crate::args::Args;
 use crate::serve::{DevArgs, GatewayArgs, NodeArgs};
 
@@ -152,7 +152,7 @@ impl FileConfig {
     }
 
     fn value_fault(&self, section: &str, arg: &Arg, why: &str) -> Fault {
-        let variable = arg.get_env().filter(|name| std::env::var_os(name).is_some());
+        let variable = arg.get_env().filter(|name| variable(name).is_some());
         if let Some(variable) = variable {
             let variable = variable.to_string_lossy().into_owned();
             let message = format!("{variable}: {why}");

@@ -56,7 +56,12 @@ fn name(connect: &Connect, args: &PubArgs) -> anyhow::Result<Option<String>> {
     let Some(file) = args.file.as_deref().filter(|file| args.lines && file.as_os_str() != "-") else {
         return Ok(None);
     };
-    let path = file.canonicalize().with_context(|| format!("cannot read {}", file.display()))?;
+    let unread = || format!("cannot read {}", file.display());
+    if !file.metadata().with_context(unread)?.is_file() {
+        // A pipe, of which nothing comes again.
+        return Ok(None);
+    }
+    let path = file.canonicalize().with_context(unread)?;
     let parts = [connect.namespace.as_bytes(), args.topic.as_bytes(), path.as_os_str().as_encoded_bytes()];
     Ok(Some(format!("cli-{:032x}", hash128(&parts))))
 }

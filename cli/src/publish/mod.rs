@@ -16,12 +16,11 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, bail};
 use serde::Serialize;
-use tokio::signal::ctrl_c;
 
 use self::identity::Identity;
 use self::session::{Ended, Session};
 use crate::args::{Connect, PubArgs};
-use crate::client::{Api, Backoff, WireError, encoded};
+use crate::client::{Api, Backoff, Stop, WireError, encoded};
 use crate::output;
 
 /// Without a confirm for this long, it gives up.
@@ -41,20 +40,21 @@ struct Summary<'a> {
 
 /// Publishes until the input ends.
 pub(crate) async fn run(connect: &Connect, args: &PubArgs) -> anyhow::Result<()> {
+    // First: what cannot be read leaves no topic behind.
+    let (input, bytes_total) = source::open(args)?;
     if args.create {
         create(connect, &args.topic).await?;
     }
     let identity = Identity::find(connect, args).await?;
-    let (input, bytes_total) = source::open(args)?;
     let progress = output::progress(bytes_total.filter(|_| args.lines && !connect.json));
     let started = Instant::now();
     let mut session = Session::new(connect, args, &identity, input, progress.clone());
-    let mut backoff = Backoff::new(STUCK_TIME_MAX);
+    let (mut backoff, mut stop) = (Backoff::new(STUCK_TIME_MAX), Stop::catch()?);
     let ended = loop {
         let before = session.confirmed();
         let ended = tokio::select! {
             biased;
-            _ = ctrl_c() => Ok(Ended::Interrupted),
+            () = stop.wanted() => Ok(Ended::Interrupted),
             ended = session.run() => ended,
         };
         match ended {
@@ -64,7 +64,7 @@ pub(crate) async fn run(connect: &Connect, args: &PubArgs) -> anyhow::Result<()>
                 bail!("{why}\n{}", left(&session, args, &identity));
             }
             Err(WireError::Lost(why)) => {
-                if session.confirmed() > before {
+                if session.got_on(before) {
                     backoff.progressed();
                 }
                 if backoff.is_fresh() {
@@ -73,7 +73,7 @@ pub(crate) async fn run(connect: &Connect, args: &PubArgs) -> anyhow::Result<()>
                 }
                 let goes_on = tokio::select! {
                     biased;
-                    _ = ctrl_c() => break Ended::Interrupted,
+                    () = stop.wanted() => break Ended::Interrupted,
                     goes_on = backoff.wait() => goes_on,
                 };
                 if !goes_on {
@@ -84,10 +84,15 @@ pub(crate) async fn run(connect: &Connect, args: &PubArgs) -> anyhow::Result<()>
         }
     };
     progress.finish_and_clear();
-    if matches!(ended, Ended::Interrupted) {
-        bail!("interrupted\n{}", left(&session, args, &identity));
+    match ended {
+        Ended::All => report(connect, args, &identity, &session, started.elapsed()),
+        Ended::Interrupted => bail!("interrupted\n{}", left(&session, args, &identity)),
+        Ended::Shorter(read) => bail!(
+            "the input has {read} message(s), and the topic has {} of an earlier run: it is not what that run published, \
+             and nothing was sent; without --resume all of it is",
+            session.skipped()
+        ),
     }
-    report(connect, args, &identity, &session, started.elapsed())
 }
 
 fn report(
@@ -121,11 +126,9 @@ fn report(
 /// How far it came, and how to go on.
 fn left(session: &Session, args: &PubArgs, identity: &Identity) -> String {
     let confirmed = session.confirmed();
-    if identity.is_resumable {
-        let producer =
-            args.producer.as_ref().map_or(String::new(), |producer| format!(" --producer {producer}"));
+    if identity.is_resumable && args.lines {
         format!(
-            "{confirmed} messages are confirmed; the same command with --resume{producer} sends the rest, each once"
+            "{confirmed} messages are confirmed; the same command with --resume sends the rest, each once"
         )
     } else {
         format!("{confirmed} messages are confirmed")

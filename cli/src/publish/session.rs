@@ -23,6 +23,8 @@ const PENDING_MAX: usize = 256;
 pub(super) enum Ended {
     /// Everything is confirmed.
     All,
+    /// The input has fewer messages than an earlier run had published of it: this many.
+    Shorter(u64),
     /// The user stopped it.
     Interrupted,
 }
@@ -33,6 +35,8 @@ pub(super) struct Session<'a> {
     args: &'a PubArgs,
     identity: &'a Identity,
     input: mpsc::Receiver<Chunk>,
+    /// The last connection had a channel.
+    was_open: bool,
     /// Nothing more is to be read; why not, if that was an error.
     is_read: bool,
     failed: Option<String>,
@@ -79,6 +83,7 @@ impl<'a> Session<'a> {
             args,
             identity,
             input,
+            was_open: false,
             is_read: false,
             failed: None,
             headers: headers.finish(),
@@ -103,18 +108,28 @@ impl<'a> Session<'a> {
         self.skipped
     }
 
+    /// The last connection did what it was for: something was confirmed beyond `before`, or there was nothing to send.
+    pub(super) fn got_on(&self, before: u64) -> bool {
+        self.confirmed > before || (self.was_open && self.pending.is_empty())
+    }
+
     /// Publishes over one connection until all is confirmed or the connection is lost.
     ///
     /// # Errors
     /// [`WireError::Lost`]: call it again.
     pub(super) async fn run(&mut self) -> Result<Ended, WireError> {
+        self.was_open = false;
         let mut connection = self.open().await?;
         loop {
             self.send(&mut connection).await?;
             if self.is_read && self.pending.is_empty() {
                 connection.wire.put(Channel::CONNECTION, &ClientFrame::Bye(Bye::default()));
                 connection.wire.flush().await?;
-                return self.failed.take().map_or(Ok(Ended::All), |why| Err(WireError::Final(why)));
+                return match self.failed.take() {
+                    Some(why) => Err(WireError::Final(why)),
+                    None if self.to_skip > 0 => Ok(Ended::Shorter(self.skipped - self.to_skip)),
+                    None => Ok(Ended::All),
+                };
             }
             let is_sent = connection.out == self.pending.len();
             let has_room = !self.is_read && self.pending.len() < PENDING_MAX && is_sent;
@@ -160,7 +175,7 @@ impl<'a> Session<'a> {
         if is_first || !self.is_archived {
             self.confirmed_to(known);
         }
-        self.agreed = opened.pub_limit;
+        (self.agreed, self.was_open) = (opened.pub_limit, true);
         // What was stored in part is refused if it comes again in one batch. Of one partition the gateway knows the last
         // number, and a producer that begins has sent nothing.
         let may_repeat = opened.partitions > 1 && (!is_first || self.args.resume);
@@ -306,8 +321,8 @@ mod tests {
         Opened { last_seq, inc: 1, partitions: 1, pub_limit: Limit { msgs: 100, bytes: 1 << 20 } }
     }
 
-    /// What is confirmed and what goes out again of three messages, if a connection was lost when the topic had them.
-    fn left_of_three(confirm: &str, told: Option<Level>) -> (u64, usize) {
+    /// A run that publishes three messages, and whether its first connection got on: before it had them, and with them.
+    fn with_three<T>(confirm: &str, then: impl FnOnce(Session<'_>, (bool, bool)) -> T) -> T {
         let line = ["weir", "pub", "t", "--lines", "--confirm", confirm];
         // Of the topic's own level nothing is asked.
         let line = if confirm.is_empty() { &line[..4] } else { &line[..] };
@@ -317,12 +332,32 @@ mod tests {
         let identity = Identity { id: "p".to_owned(), epoch: 0, is_resumable: true };
         let (_sender, input) = mpsc::channel(1);
         let mut session = Session::new(&connect, &args, &identity, input, ProgressBar::hidden());
+        assert!(!session.got_on(0), "it was never connected");
         session.opened(&opened(None)).unwrap();
+        let empty = session.got_on(0);
         let records = [1, 2, 3].map(|value| Input { key: None, value: vec![value] });
         session.queue(&records).unwrap();
-        told.into_iter().for_each(|level| session.told(level));
-        session.opened(&opened(Some(2))).unwrap();
-        (session.confirmed(), session.pending.len())
+        let full = session.got_on(0);
+        then(session, (empty, full))
+    }
+
+    /// What is confirmed and what goes out again of three messages, if a connection was lost when the topic had them.
+    fn left_of_three(confirm: &str, told: Option<Level>) -> (u64, usize) {
+        with_three(confirm, |mut session, _| {
+            told.into_iter().for_each(|level| session.told(level));
+            session.opened(&opened(Some(2))).unwrap();
+            (session.confirmed(), session.pending.len())
+        })
+    }
+
+    #[test]
+    fn a_connection_with_nothing_to_send_is_no_failure() {
+        with_three("quorum", |mut session, got_on| {
+            assert_eq!(got_on, (true, false));
+            session.opened(&opened(Some(2))).unwrap();
+            assert!(session.got_on(0), "the topic has them");
+            assert!(session.got_on(3), "and there is nothing more");
+        });
     }
 
     #[test]

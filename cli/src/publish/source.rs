@@ -9,7 +9,7 @@ use tokio::sync::mpsc;
 
 use crate::args::PubArgs;
 
-/// Records in a chunk at most.
+/// Records in a chunk at most; fewer if the next line is not there yet.
 pub(super) const CHUNK_RECORDS: usize = 256;
 /// A chunk is complete at this many bytes.
 const CHUNK_BYTES: usize = 192 << 10;
@@ -42,8 +42,9 @@ pub(super) fn open(args: &PubArgs) -> anyhow::Result<(mpsc::Receiver<Chunk>, Opt
     let (input, bytes): (Box<dyn Read + Send>, _) = match file {
         Some(path) => {
             let file = File::open(path).with_context(|| format!("cannot read {}", path.display()))?;
-            let bytes = file.metadata()?.len();
-            (Box::new(file), Some(bytes))
+            let found = file.metadata()?;
+            anyhow::ensure!(!found.is_dir(), "cannot read {}: it is a directory", path.display());
+            (Box::new(file), found.is_file().then_some(found.len()))
         }
         None => (Box::new(std::io::stdin()), None),
     };
@@ -70,7 +71,7 @@ fn whole(reader: impl Read, keys: &Keys, sender: &mpsc::Sender<Chunk>) -> anyhow
     Ok(())
 }
 
-fn lines(reader: &mut impl BufRead, keys: &Keys, sender: &mpsc::Sender<Chunk>) -> anyhow::Result<()> {
+fn lines(reader: &mut BufReader<impl Read>, keys: &Keys, sender: &mpsc::Sender<Chunk>) -> anyhow::Result<()> {
     let (mut chunk, mut bytes) = (Vec::new(), 0);
     for number in 1u64.. {
         let mut value = Vec::new();
@@ -96,7 +97,9 @@ fn lines(reader: &mut impl BufRead, keys: &Keys, sender: &mpsc::Sender<Chunk>) -
         };
         bytes += value.len();
         chunk.push(Input { key, value });
-        if chunk.len() == CHUNK_RECORDS || bytes >= CHUNK_BYTES {
+        // What is behind a pipe may take its time: whole lines do not wait for the next.
+        let has_next = reader.buffer().contains(&b'\n');
+        if chunk.len() == CHUNK_RECORDS || bytes >= CHUNK_BYTES || !has_next {
             if sender.blocking_send(Ok(std::mem::take(&mut chunk))).is_err() {
                 return Ok(());
             }
@@ -159,7 +162,7 @@ mod tests {
 
     fn read(text: &[u8], keys: &Keys) -> (Vec<Input>, Option<String>) {
         let (sender, mut receiver) = mpsc::channel(1_000);
-        let failed = lines(&mut &*text, keys, &sender).err().map(|error| error.to_string());
+        let failed = lines(&mut BufReader::new(text), keys, &sender).err().map(|error| error.to_string());
         let mut found = Vec::new();
         while let Ok(chunk) = receiver.try_recv() {
             found.extend(chunk.unwrap());

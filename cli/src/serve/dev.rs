@@ -63,7 +63,11 @@ fn welcome(url: &str, args: &DevArgs, gateway: &RunningGateway) {
     let trust = match gateway.certificate() {
         Some((file, sha256)) => {
             output::note(format_args!("certificate {}\n  SHA-256 {sha256}\n", file.display()));
-            if args.tls_self_signed { format!("--cacert {} ", file.display()) } else { String::new() }
+            if args.tls_self_signed {
+                format!("--cacert {} ", output::word(&file.to_string_lossy()))
+            } else {
+                String::new()
+            }
         }
         None => String::new(),
     };

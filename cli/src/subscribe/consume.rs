@@ -1,19 +1,24 @@
 //! `weir sub --subscription`: prints what a subscription delivers, and acknowledges what is printed.
 
+use std::time::Duration;
+
 use anyhow::Context as _;
+use tokio::time::timeout;
 use weir_protocol::ws::{
     Ack, Bye, Channel, ClientFrame, Deliveries, Limit, NumberRange, PartitionOf, ServerFrame, ShareChange,
     Sub,
 };
 
 use super::print::Printer;
-use super::{Stop, reconnecting};
+use super::{INTERRUPTED, reconnecting};
 use crate::args::{Connect, SubArgs};
-use crate::client::{Api, Backoff, Wire, WireError, refusal};
+use crate::client::{Api, Backoff, Stop, Wire, WireError, refusal};
 use crate::output;
 use crate::subscription::path;
 
 const CHANNEL: Channel = Channel(1);
+/// How long the gateway may take to settle what was acknowledged last, and to close.
+const LEAVE_TIME_MAX: Duration = Duration::from_secs(2);
 
 /// A run.
 struct Run<'a> {
@@ -53,15 +58,17 @@ pub(super) async fn run(connect: &Connect, args: &SubArgs, name: &str) -> anyhow
         run.printer.flush();
         ended
     })
-    .await
+    .await?;
+    anyhow::ensure!(run.left.is_none_or(|left| left == 0), INTERRUPTED);
+    Ok(())
 }
 
 impl Run<'_> {
     /// One connection. On return there is nothing more to do, and all that was printed is acknowledged.
-    async fn connected(&mut self, backoff: &mut Backoff, mut stop: Stop<'_>) -> Result<(), WireError> {
+    async fn connected(&mut self, backoff: &mut Backoff, stop: &mut Stop) -> Result<(), WireError> {
         let mut wire = tokio::select! {
             biased;
-            _ = stop.as_mut() => return Ok(()),
+            () = stop.wanted() => return Ok(()),
             wire = Wire::connect(self.connect, Vec::new()) => wire?,
         };
         let mut place = Place::default();
@@ -74,10 +81,10 @@ impl Run<'_> {
         };
         wire.put(CHANNEL, &ClientFrame::Sub(sub));
         wire.flush().await?;
-        while self.left != Some(0) || place.settled < place.acked {
+        while self.left != Some(0) || place.settled < place.taken.msgs {
             let (_, frame) = tokio::select! {
                 biased;
-                _ = stop.as_mut() => break,
+                () = stop.wanted() => break,
                 frame = wire.next() => frame?,
             };
             if matches!(frame, ServerFrame::Subscribed(_)) {
@@ -86,21 +93,26 @@ impl Run<'_> {
             self.take(&mut place, frame)?;
             if !wire.has_next() {
                 // What is printed is taken: only now it is acknowledged, and worth new credit.
-                self.printer.flush();
-                if place.taken.msgs > place.acked {
-                    place.acked = place.taken.msgs;
-                    let n = vec![NumberRange { first: place.acked, last: place.acked }];
-                    wire.put(CHANNEL, &ClientFrame::Ack(Ack { n, cum: true, leases: Vec::new() }));
-                }
+                self.acknowledge(&mut wire, &mut place);
                 if self.raise(&mut place) {
                     wire.put(CHANNEL, &ClientFrame::Limit(place.granted));
                 }
                 wire.flush().await?;
             }
         }
-        // Whoever comes next need not wait.
-        wire.put(Channel::CONNECTION, &ClientFrame::Bye(Bye::default()));
-        wire.flush().await
+        self.acknowledge(&mut wire, &mut place);
+        // What the gateway does not hear of comes again.
+        let _ = timeout(LEAVE_TIME_MAX, leave(&mut wire)).await;
+        Ok(())
+    }
+
+    fn acknowledge(&mut self, wire: &mut Wire, place: &mut Place) {
+        self.printer.flush();
+        if place.taken.msgs > place.acked {
+            place.acked = place.taken.msgs;
+            let n = vec![NumberRange { first: place.acked, last: place.acked }];
+            wire.put(CHANNEL, &ClientFrame::Ack(Ack { n, cum: true, leases: Vec::new() }));
+        }
     }
 
     fn take(&mut self, place: &mut Place, frame: ServerFrame) -> Result<(), WireError> {
@@ -152,6 +164,16 @@ impl Run<'_> {
         let raised = Limit { msgs: granted.msgs.max(msgs), bytes: granted.bytes.max(taken.bytes + bytes) };
         place.granted = raised;
         raised != granted
+    }
+}
+
+/// Sends what was put, and gives back what was not printed: whoever comes next need not wait. What is on its way is taken, since what
+/// a socket has when it is closed breaks the connection, and then what was sent need not be read.
+async fn leave(wire: &mut Wire) -> Result<(), WireError> {
+    wire.put(Channel::CONNECTION, &ClientFrame::Bye(Bye::default()));
+    wire.flush().await?;
+    loop {
+        wire.next().await?;
     }
 }
 

@@ -11,11 +11,9 @@ mod consume;
 mod position;
 mod print;
 
-use std::pin::{Pin, pin};
 use std::time::Duration;
 
 use anyhow::bail;
-use tokio::signal::ctrl_c;
 use weir_protocol::rpc::Level;
 use weir_protocol::start::{Start, parse_from};
 use weir_protocol::ws::{
@@ -26,11 +24,14 @@ use self::closing::Closing;
 use self::position::Position;
 use self::print::{Event, Printer};
 use crate::args::{Connect, SubArgs};
-use crate::client::{Backoff, Wire, WireError, refusal};
+use crate::client::{Backoff, Stop, Wire, WireError, refusal};
 use crate::output;
 
 /// Without a subscription for this long, it gives up.
 const STUCK_TIME_MAX: Duration = Duration::from_secs(300);
+
+/// Of a run that was to print so much, or what there was.
+const INTERRUPTED: &str = "interrupted: what was asked for is not all printed";
 
 /// What is followed on one channel.
 struct Follow {
@@ -71,27 +72,26 @@ pub(crate) async fn run(connect: &Connect, args: &SubArgs) -> anyhow::Result<()>
     reconnecting(async |backoff, stop| {
         let ended = tokio::select! {
             biased;
-            _ = stop => Ok(()),
+            () = stop.wanted() => Ok(()),
             ended = run.connected(backoff) => ended,
         };
         run.printer.flush();
         ended
     })
-    .await
+    .await?;
+    // Whoever asked for an end relies on it: `weir sub … --no-follow > copy && …`.
+    let has_end = args.no_follow || args.count.is_some();
+    anyhow::ensure!(run.is_done() || !has_end, INTERRUPTED);
+    Ok(())
 }
-
-/// Somebody wants it to stop.
-type Stop<'a> = Pin<&'a mut (dyn Future<Output = std::io::Result<()>> + Send)>;
 
 /// Makes connections until one has all that was asked for, or the reason why one ended does not pass.
 async fn reconnecting(
-    mut connection: impl AsyncFnMut(&mut Backoff, Stop<'_>) -> Result<(), WireError>,
+    mut connection: impl AsyncFnMut(&mut Backoff, &mut Stop) -> Result<(), WireError>,
 ) -> anyhow::Result<()> {
-    let mut backoff = Backoff::new(STUCK_TIME_MAX);
-    // One for the whole run: none is missed between two waits.
-    let mut stop = pin!(ctrl_c());
+    let (mut backoff, mut stop) = (Backoff::new(STUCK_TIME_MAX), Stop::catch()?);
     loop {
-        match connection(&mut backoff, stop.as_mut()).await {
+        match connection(&mut backoff, &mut stop).await {
             Ok(()) => return Ok(()),
             Err(WireError::Final(why)) => bail!(why),
             Err(WireError::Lost(why)) => {
@@ -100,7 +100,7 @@ async fn reconnecting(
                 }
                 let goes_on = tokio::select! {
                     biased;
-                    _ = &mut stop => return Ok(()),
+                    () = stop.wanted() => return Ok(()),
                     goes_on = backoff.wait() => goes_on,
                 };
                 if !goes_on {

@@ -248,7 +248,7 @@ pub(super) async fn purge(api: &Api, as_json: bool, name: &str, what: &str, how:
     }
     let done = ask("").await?;
     output::line(if as_json { done.to_string() } else { said(&done, "were") });
-    say_undo(as_json, name, &done);
+    say_undo(api, as_json, name, &done);
     Ok(())
 }
 

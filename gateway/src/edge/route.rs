@@ -190,7 +190,9 @@ fn query(operation: &Operation, query: &str) -> Result<Vec<(String, String)>, Pr
     let mut found: Vec<(String, String)> = Vec::new();
     for pair in query.split('&').filter(|pair| !pair.is_empty()) {
         let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
-        let (name, value) = (decode(name)?, decode(value)?);
+        // Forms write a space so, and with them curl, browsers and most libraries. Elsewhere it may be what it is: in a time, say.
+        let plain = if name == "filter" { value.replace('+', "%20") } else { value.to_owned() };
+        let (name, value) = (decode(name)?, decode(&plain)?);
         let known = operation.query.iter().find(|param| param.name == name);
         let Some(param) = known else { return Err(Problem::invalid_parameter(&name, "unknown here")) };
         if !matches!(param.kind, Kind::Forms(_)) && found.iter().any(|(earlier, _)| *earlier == name) {
@@ -230,6 +232,18 @@ mod tests {
 
     fn find(method: Method, uri: &str) -> Result<Route, String> {
         Route::find(&method, &uri.parse().unwrap()).map_err(|problem| problem.code.into_owned())
+    }
+
+    #[test]
+    fn a_plus_is_a_space_in_a_filter_as_forms_are_written_and_a_plus_in_a_time() {
+        let of = |query: &str, name: &str| {
+            let route = find(Method::GET, &format!("/v1/topics/t/messages?{query}")).unwrap();
+            route.query(name).map(str::to_owned)
+        };
+        let filter = of("filter=key+%3D%3D+%27a%2Bb%27", "filter");
+        assert_eq!(filter.as_deref(), Some("key == 'a+b'"));
+        let from = of("from=ts:2026-01-31T12:00:00+01:00", "from");
+        assert_eq!(from.as_deref(), Some("ts:2026-01-31T12:00:00+01:00"));
     }
 
     #[test]

@@ -92,8 +92,13 @@ impl Store {
     pub fn open(config: StoreConfig) -> Result<Self, OpenError> {
         let refused = |why: String| OpenError::Url { url: config.url.clone(), why };
         let url = Url::parse(&config.url).map_err(|error| refused(error.to_string()))?;
-        if !url.username().is_empty() || url.password().is_some() || url.query().is_some() {
-            return Err(refused("credentials and options do not belong into it".to_owned()));
+        if !url.username().is_empty()
+            || url.password().is_some()
+            || url.query().is_some()
+            || url.fragment().is_some()
+        {
+            let why = "credentials and options do not belong into it; in a name # is %23 and ? is %3F";
+            return Err(refused(why.to_owned()));
         }
         let prefix = if url.scheme() == "file" { "" } else { url.path() };
         let prefix = Path::from_url_path(prefix).map_err(|error| refused(error.to_string()))?;

@@ -215,7 +215,15 @@ async fn a_store_that_is_away_is_told_from_one_that_refuses() {
 
 #[test]
 fn addresses_that_name_no_store_are_refused() {
-    for url in ["", "bucket", "ftp://x/y", "file://host/x", "s3://user:pass@bucket/", "s3://bucket/?x=y"] {
+    for url in [
+        "",
+        "bucket",
+        "ftp://x/y",
+        "file://host/x",
+        "s3://user:pass@bucket/",
+        "s3://bucket/?x=y",
+        "file:///tmp/a#b/objects",
+    ] {
         let refused = Store::open(StoreConfig::new(url));
         assert!(matches!(refused, Err(OpenError::Url { .. })), "{url}: {refused:?}");
     }
