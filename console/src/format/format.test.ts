@@ -44,8 +44,9 @@ describe('quantities', () => {
     ['604,800,000', 604_800_000],
     ['9007199254740991', Number.MAX_SAFE_INTEGER],
   ])('duration %s is %d ms', (text, value) => expect(parseDuration(text)).toEqual({ ok: true, value }));
-  test.each(['-1', '1w', '1e3', '0', '0.5', '9007199254740992', 'abc'])('duration %s is refused', (text) =>
-    expect(parseDuration(text).ok).toBe(false),
+  test.each(['-1', '1w', '1e3', '0', '0.5', '9007199254740992', 'abc', '1,5h', '12,34', ',100'])(
+    'duration %s is refused',
+    (text) => expect(parseDuration(text).ok).toBe(false),
   );
   test('empty means no limit', () => expect(parseSize(' ')).toEqual({ ok: true, value: null }));
   test('sizes are binary', () => {

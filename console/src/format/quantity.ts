@@ -27,6 +27,8 @@ const COUNT: readonly Unit[] = [{ names: [''], size: 1n }];
 const MAX = BigInt(Number.MAX_SAFE_INTEGER);
 
 function parse(text: string, units: readonly Unit[], example: string): Quantity {
+  // A comma groups digits by three; in `1,5h` it means something else where people write it.
+  if (/(^|\D),|,(?!\d{3}(?!\d))/.test(text)) return { ok: false, why: `Write it like ${example}.` };
   const trimmed = text.trim().replaceAll(/[,_]/g, '');
   if (trimmed === '') return { ok: true, value: null };
   const match = /^(\d+)(?:\.(\d+))?\s*([a-z]*)$/i.exec(trimmed);
