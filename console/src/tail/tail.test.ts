@@ -44,6 +44,16 @@ describe('credit', () => {
     expect(next.take({ msgs: 5, bytes: 150 })).toEqual({ msgs: 10, bytes: 100 });
     expect(next.renewed().granted).toEqual({ msgs: 10, bytes: 100 });
   });
+  test('a limit never falls, whatever waits of an earlier subscription', () => {
+    const before = new Credit({ msgs: 8, bytes: 100 });
+    for (let i = 0; i < 4; i += 1) before.receive(1);
+    before.receive(150);
+    const next = before.renewed();
+    expect(next.granted).toEqual({ msgs: 3, bytes: 0 });
+    // The small ones are taken first.
+    expect(next.take({ msgs: 4, bytes: 4 })).toEqual({ msgs: 7, bytes: 0 });
+    expect(next.take({ msgs: 1, bytes: 150 })).toEqual({ msgs: 8, bytes: 100 });
+  });
   test('an oversize message shows as no credit, never as less', () => {
     const credit = new Credit({ msgs: 10, bytes: 100 });
     credit.receive(5000);
