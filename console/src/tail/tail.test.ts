@@ -225,6 +225,29 @@ describe('session', () => {
     ).toEqual([5, 6, 7, 'gap 8-10', 10]);
   });
 
+  test('offsets that compaction left empty are no loss; what lies before the start of a subscription is', () => {
+    const gateway = played(2, {
+      known: [
+        [0, 3],
+        [1, 7],
+      ],
+    });
+    gateway.socket().onopen?.();
+    gateway.say({ t: 'welcome', resume: null, hb_ms: 20_000 });
+    const parts = [
+      { p: 0, start: 3, tail: 9 },
+      { p: 1, start: 20, tail: 20 },
+    ];
+    gateway.say({ t: 'subscribed', ch: 1, inc: 1, parts });
+    gateway.say(gateway.msg(5, 0), gateway.msg(8, 0), gateway.msg(22, 1));
+    expect(gateway.rows.map((row) => (row.kind === 'gap' ? `gap ${row.from}-${row.to}` : row.kind))).toEqual([
+      'message',
+      'message',
+      'gap 7-20',
+      'message',
+    ]);
+  });
+
   test('several partitions go on each where it was, also those that had nothing yet', () => {
     const gateway = played(3);
     gateway.socket().onopen?.();
