@@ -45,6 +45,10 @@ describe('configuration form of a subscription', () => {
       attempts: 'many',
       backoff: 'soon',
       unacked: '1000001',
+  test('a field that cannot be read changes nothing, and least of all lifts a limit', () => {
+    const { config } = readDraft({ ...draftOf(billing), attempts: 'eight', paused: true }, billing);
+    expect(patchOf(changes(billing, config))).toEqual({ paused: true });
+  });
     };
     const { errors } = readDraft(draft, billing);
     expect(Object.keys(errors).sort()).toEqual(['attempts', 'backoff', 'lease', 'unacked']);

@@ -83,7 +83,8 @@ export function readDraft(
   const config: SubscriptionConfig = {
     ...base,
     lease_ms: lease ?? base.lease_ms ?? LEASE_MS.min,
-    max_attempts: attempts ?? 0,
+    // What cannot be read leaves what was: a command that is copied meanwhile must not lift the limit.
+    max_attempts: errors.attempts ? (base.max_attempts ?? 0) : (attempts ?? 0),
     backoff_ms: backoff.ok ? backoff.list : (base.backoff_ms ?? []),
     dlq: textOrNull(draft.dlq),
     filter: textOrNull(draft.filter),
