@@ -84,11 +84,14 @@ export function readDraft(
     ...base,
     lease_ms: lease ?? base.lease_ms ?? LEASE_MS.min,
     // What cannot be read leaves what was: a command that is copied meanwhile must not lift the limit.
+  // The API keeps the spaces around an expression: untouched, it is not changed.
+  const expression = (text: string, before: string | null | undefined) =>
+    text === (before ?? '') ? (before ?? null) : textOrNull(text);
     max_attempts: errors.attempts ? (base.max_attempts ?? 0) : (attempts ?? 0),
     backoff_ms: backoff.ok ? backoff.list : (base.backoff_ms ?? []),
     dlq: textOrNull(draft.dlq),
-    filter: textOrNull(draft.filter),
-    fair_by: textOrNull(draft.fairBy),
+    filter: expression(draft.filter, base.filter),
+    fair_by: expression(draft.fairBy, base.fair_by),
     max_unacked: unacked ?? base.max_unacked ?? 1,
     paused: draft.paused,
   };
