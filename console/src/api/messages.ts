@@ -106,12 +106,21 @@ export interface Receipt {
 export async function publish(ns: string, topic: string, out: Outgoing): Promise<Receipt> {
   const { method, url, headers, body } = publishRequest(ns, topic, out);
   const start = performance.now();
-  const response = await ask(url, { method, headers, body: new TextEncoder().encode(body) });
+  const response = await ask(url, { method, headers: inUtf8(headers), body: new TextEncoder().encode(body) });
   const roundTrip = performance.now() - start;
   return {
     published: (await response.json()) as Published,
     serverTiming: response.headers.get('Server-Timing'),
     location: response.headers.get('Location'),
+/** Values as `fetch` takes them: a character for each byte. Without this it sends Latin-1, and refuses all that is beyond. */
+const inUtf8 = (headers: Record<string, string>) =>
+  Object.fromEntries(
+    Object.entries(headers).map(([name, value]) => [
+      name,
+      Array.from(new TextEncoder().encode(value), (byte) => String.fromCharCode(byte)).join(''),
+    ]),
+  );
+
     roundTrip,
   };
 }
