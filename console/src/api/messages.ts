@@ -36,7 +36,7 @@ export async function peek(
   const pages = await Promise.all(
     wanted.map(async (partition) => ({
       partition,
-      ...(await readMessages(ns, topic, { ...at, partition }, signal)),
+      ...(await readWhole(ns, topic, { ...at, partition }, signal)),
     })),
   );
   const messages = pages
@@ -48,6 +48,23 @@ export async function peek(
     next: new Map(pages.map(({ partition, next }) => [partition, next])),
     upToDate: pages.every(({ upToDate }) => upToDate),
   };
+}
+
+/**
+ * What `at` says of one partition. An answer holds so many bytes at most: where the newest are asked for and do not fit,
+ * it ends before them, and fewer are asked for.
+ */
+async function readWhole(ns: string, topic: string, at: ReadAt, signal?: AbortSignal) {
+  let page = await readMessages(ns, topic, at, signal);
+  let wanted = at.limit;
+  while (at.from.startsWith('tail:') && !page.upToDate) {
+    const found = page.messages.length;
+    // As many as were asked for: what is beyond came since.
+    if (found === 0 || found >= wanted) break;
+    wanted = found;
+    page = await readMessages(ns, topic, { ...at, from: `tail:${wanted}`, limit: wanted }, signal);
+  }
+  return page;
 }
 
 /** One page of one partition. */
@@ -95,6 +112,15 @@ export function publishRequest(ns: string, topic: string, out: Outgoing) {
   return { method: 'POST' as const, url: `${topicUrl(ns, topic)}/messages`, headers, body: out.body };
 }
 
+/** Values as `fetch` takes them: a character for each byte. Without this it sends Latin-1, and refuses all that is beyond. */
+const inUtf8 = (headers: Record<string, string>) =>
+  Object.fromEntries(
+    Object.entries(headers).map(([name, value]) => [
+      name,
+      Array.from(new TextEncoder().encode(value), (byte) => String.fromCharCode(byte)).join(''),
+    ]),
+  );
+
 export interface Receipt {
   readonly published: Published;
   readonly serverTiming: string | null;
@@ -112,15 +138,6 @@ export async function publish(ns: string, topic: string, out: Outgoing): Promise
     published: (await response.json()) as Published,
     serverTiming: response.headers.get('Server-Timing'),
     location: response.headers.get('Location'),
-/** Values as `fetch` takes them: a character for each byte. Without this it sends Latin-1, and refuses all that is beyond. */
-const inUtf8 = (headers: Record<string, string>) =>
-  Object.fromEntries(
-    Object.entries(headers).map(([name, value]) => [
-      name,
-      Array.from(new TextEncoder().encode(value), (byte) => String.fromCharCode(byte)).join(''),
-    ]),
-  );
-
     roundTrip,
   };
 }

@@ -18,6 +18,7 @@ import { type Column, Grid } from '../ui/grid';
 import { useNarrow } from '../ui/narrow';
 import { Loading, ProblemBox } from '../ui/problem';
 import { LiveBar } from './live';
+import { olderFrom } from './paging';
 import { MessagePanel } from './panel';
 import { SeekBar } from './seek';
 
@@ -357,10 +358,8 @@ function Pager({ topic, shown, onFrom }: PagerProps) {
   const page = shown.page.data;
   const single = topic.config.partitions === 1 ? 0 : shown.at.partition;
   const messages = page?.messages ?? NO_MESSAGES;
-  const oldest = messages.at(-1)?.offset;
   const start = topic.partitions.find((one) => one.partition === single)?.start ?? 0;
-  const older =
-    single !== undefined && oldest !== undefined && oldest > start ? Math.max(start, oldest - PAGE) : null;
+  const older = single !== undefined && page ? olderFrom(shown.at.from, messages, start, PAGE) : null;
   const newer = single !== undefined && page && !page.upToDate ? page.next.get(single) : undefined;
   return (
     <div className="pager">
