@@ -30,6 +30,10 @@ export const DEFAULTS: SubscriptionConfig = {
 
 export const isStream = ({ mode }: SubscriptionConfig) => mode === 'stream';
 
+/** It consumes more than one topic, or may: then its messages are named with their topic. */
+export const ofSeveral = ({ topics }: SubscriptionConfig) =>
+  topics.length > 1 || topics[0]?.endsWith('*') === true;
+
 /** What a stream has none of is left as it stands by default. */
 export const asStream = ({ lease_ms, paused, topics, start }: SubscriptionConfig): SubscriptionConfig => ({
   ...DEFAULTS,
