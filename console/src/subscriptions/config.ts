@@ -84,13 +84,13 @@ export function readDraft(
   const backoff = parseBackoff(draft.backoff);
   if (!backoff.ok) errors.backoff = backoff.why;
   const textOrNull = (text: string) => (text.trim() === '' ? null : text.trim());
+  // The API keeps the spaces around an expression: untouched, it is not changed.
+  const expression = (text: string, before: string | null | undefined) =>
+    text === (before ?? '') ? (before ?? null) : textOrNull(text);
   const config: SubscriptionConfig = {
     ...base,
     lease_ms: lease ?? base.lease_ms ?? LEASE_MS.min,
     // What cannot be read leaves what was: a command that is copied meanwhile must not lift the limit.
-  // The API keeps the spaces around an expression: untouched, it is not changed.
-  const expression = (text: string, before: string | null | undefined) =>
-    text === (before ?? '') ? (before ?? null) : textOrNull(text);
     max_attempts: errors.attempts ? (base.max_attempts ?? 0) : (attempts ?? 0),
     backoff_ms: backoff.ok ? backoff.list : (base.backoff_ms ?? []),
     dlq: textOrNull(draft.dlq),
