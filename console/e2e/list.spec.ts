@@ -95,6 +95,25 @@ test('what is typed is searched for, letter by letter', async ({ page, open, pro
   await expect(box).toBeFocused();
 });
 
+test('keys act upon the row that is marked, whatever comes and goes', async ({ page, open, product }) => {
+  for (const name of ['beta', 'delta', 'gamma']) await product.create(name);
+  await open();
+  await expect(names(page)).toHaveCount(3);
+  const grid = page.getByRole('grid');
+  const marked = page.locator('[data-active]');
+  await grid.press('End');
+  await expect(marked).toContainText('gamma');
+  await product.create('alpha');
+  await expect(names(page)).toHaveCount(4);
+  await expect(marked).toContainText('gamma');
+  // Narrowed down, the mark is on what is left, and Enter opens it.
+  await page.getByRole('searchbox').fill('eta');
+  await expect(names(page)).toHaveText(['beta']);
+  await expect(marked).toContainText('beta');
+  await grid.press('Enter');
+  await expect(page).toHaveURL(/topics\/beta$/);
+});
+
 test('what is copied as curl does in a shell what the page does', async ({ page, open, product }) => {
   await product.create('orders', { partitions: 2 });
   await product.create('other');
