@@ -114,6 +114,18 @@ test('keys act upon the row that is marked, whatever comes and goes', async ({ p
   await expect(page).toHaveURL(/topics\/beta$/);
 });
 
+test('a list is read to its end after a page of it failed', async ({ page, open, product, tolerate }) => {
+  tolerate.push(/ERR_FAILED|Failed to load/);
+  for (let from = 0; from < 450; from += 50)
+    await Promise.all(Array.from({ length: 50 }, (_, n) => product.create(`t-${from + n}`)));
+  const second = /\/topics\?.*cursor=/;
+  await page.route(second, (route) => route.abort());
+  await open('ns/default/topics?sort=-messages');
+  await expect(page.getByRole('alert')).toContainText('no connection to the gateway');
+  await page.unroute(second);
+  await expect(page.getByRole('status').filter({ hasText: /^450 topics$/ })).toBeVisible();
+});
+
 test('what is copied as curl does in a shell what the page does', async ({ page, open, product }) => {
   await product.create('orders', { partitions: 2 });
   await product.create('other');

@@ -117,11 +117,11 @@ function useLoadAll(fetchNextPage: FetchNextPage) {
   }, [fetchNextPage]);
 }
 
-/** Reads the whole list when its order is any but the server's. */
-export function useWhole(wanted: boolean, complete: boolean, loadAll: () => Promise<void>) {
+/** Reads the whole list when its order is any but the server's. After a failure it goes on once the list is read again. */
+export function useWhole(wanted: boolean, complete: boolean, failed: boolean, loadAll: () => Promise<void>) {
   useEffect(() => {
-    if (wanted && !complete) void loadAll();
-  }, [wanted, complete, loadAll]);
+    if (wanted && !complete && !failed) void loadAll();
+  }, [wanted, complete, failed, loadAll]);
 }
 
 /** True from the first time it was: a dialog that closes must stay mounted to give the focus back. */

@@ -11,6 +11,6 @@ export function useSortedList<T extends { readonly name: string }, K extends str
   const { rows, ...read } = useList(listing);
   const sorted = useSorted(rows, sort, numbers, read.list.isFetchingNextPage);
   // Any order but the server's needs every row; so does an end that was asked for.
-  useWhole(sort.key !== 'name' || sort.descending, read.complete, read.loadAll);
+  useWhole(sort.key !== 'name' || sort.descending, read.complete, read.list.isError, read.loadAll);
   return { ...read, rows: sorted, sort };
 }
