@@ -126,6 +126,24 @@ test('a list is read to its end after a page of it failed', async ({ page, open,
   await expect(page.getByRole('status').filter({ hasText: /^450 topics$/ })).toBeVisible();
 });
 
+test('a dialog that is opened while the gateway is away comes when it is back', async ({
+  page,
+  open,
+  product,
+  tolerate,
+}) => {
+  tolerate.push(/ERR_CONNECTION|Failed to load/);
+  await product.create('orders');
+  await open();
+  await expect(names(page)).toHaveCount(1);
+  await product.kill();
+  await page.keyboard.press('n');
+  await expect(page).toHaveURL(/create=true/);
+  await expect(page.getByText('Gateway unreachable, retrying')).toBeVisible();
+  await product.restart();
+  await expect(page.getByRole('dialog', { name: 'Create a topic' })).toBeVisible({ timeout: 15_000 });
+});
+
 test('what is copied as curl does in a shell what the page does', async ({ page, open, product }) => {
   await product.create('orders', { partitions: 2 });
   await product.create('other');
