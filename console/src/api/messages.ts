@@ -67,10 +67,14 @@ async function readWhole(ns: string, topic: string, at: ReadAt, signal?: AbortSi
   return page;
 }
 
+/** The gateway lets an answer be kept for a year; of a topic that was made anew since, the same address has others. */
+const CACHE = 'no-cache';
+
 /** One page of one partition. */
 export async function readMessages(ns: string, topic: string, at: ReadAt, signal?: AbortSignal) {
   const response = await ask(readUrl(ns, topic, at), {
     headers: { Accept: 'application/json' },
+    cache: CACHE,
     signal: signal ?? null,
   });
   return readPage(await response.text());
@@ -87,7 +91,10 @@ export async function readBody(
   offset: number,
   signal?: AbortSignal,
 ) {
-  const response = await ask(messageUrl(ns, topic, partition, offset), { signal: signal ?? null });
+  const response = await ask(messageUrl(ns, topic, partition, offset), {
+    cache: CACHE,
+    signal: signal ?? null,
+  });
   return {
     bytes: new Uint8Array(await response.arrayBuffer()),
     contentType: response.headers.get('Content-Type'),

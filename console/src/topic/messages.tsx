@@ -95,6 +95,7 @@ function Messages({ ns, topic }: { ns: string; topic: Topic }) {
             key={search.open}
             ns={ns}
             topic={topic.name}
+            incarnation={topic.incarnation}
             {...opened}
             known={find(tail, shown.peeked, search.open)}
             onClose={() => {

@@ -1,0 +1,35 @@
+import { expect, test } from './fixtures';
+
+test('a message of a topic that was made anew is not taken for one of before', async ({
+  page,
+  open,
+  product,
+  tolerate,
+}) => {
+  tolerate.push(/404/);
+  const body = () => page.getByRole('complementary', { name: 'Message 0:0' }).locator('.body-text');
+  const live = async (life: number) => {
+    await product.create('orders');
+    await product.publish('orders', `{"life":${life}}`);
+  };
+  await live(1);
+  await open('ns/default/topics/orders/messages');
+  await page.getByRole('row', { name: /"life":1/ }).click();
+  await expect(body()).toContainText('"life": 1');
+  await page.keyboard.press('Escape');
+  await product.call('DELETE', '/topics/orders');
+  await live(2);
+  await page.getByRole('row', { name: /"life":2/ }).click();
+  await expect(body()).toContainText('"life": 2');
+});
+
+test('a message that was looked for too early is found later', async ({ page, open, product }) => {
+  await product.create('orders');
+  await open('ns/default/topics/orders/messages?open=0:0');
+  const panel = page.getByRole('complementary', { name: 'Message 0:0' });
+  await expect(panel).toContainText('There is no message at this offset');
+  await product.publish('orders', '{"n":1}');
+  await page.getByRole('button', { name: 'Close message' }).click();
+  await page.goBack();
+  await expect(panel).toContainText('"n": 1');
+});
