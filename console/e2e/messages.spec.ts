@@ -33,3 +33,18 @@ test('a message that was looked for too early is found later', async ({ page, op
   await page.goBack();
   await expect(panel).toContainText('"n": 1');
 });
+
+test('a time that is sought is shown in the zone of all others', async ({ page, open, product }) => {
+  await product.create('orders');
+  const from = Date.UTC(2026, 10, 21, 3, 35, 0, 123);
+  await open(`ns/default/topics/orders/messages?from=ts:${from}`);
+  await expect(page.getByLabel('Time, UTC')).toHaveValue('2026-11-21 03:35:00.123');
+  await page.getByRole('button', { name: /^Time zone/ }).click();
+  await expect(page.getByLabel(/^Time, Asia/)).toHaveValue('2026-11-21 09:05:00.123');
+  await page.getByRole('button', { name: 'Go' }).click();
+  await expect(page).toHaveURL(new RegExp(`from=ts(:|%3A)${from}$`));
+  // What is half typed stays as it is.
+  await page.getByLabel(/^Time, Asia/).fill('2026-11');
+  await page.getByRole('button', { name: /^Time zone/ }).click();
+  await expect(page.getByLabel('Time, UTC')).toHaveValue('2026-11');
+});
