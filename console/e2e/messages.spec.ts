@@ -48,3 +48,13 @@ test('a time that is sought is shown in the zone of all others', async ({ page, 
   await page.getByRole('button', { name: /^Time zone/ }).click();
   await expect(page.getByLabel('Time, UTC')).toHaveValue('2026-11');
 });
+
+test('another partition is followed from where the first was', async ({ page, open, product }) => {
+  await product.create('orders', { partitions: 2 });
+  await open('ns/default/topics/orders/messages?live=true&from=earliest');
+  await expect(page.locator('.live-state')).toHaveText('Live');
+  await page.getByRole('button', { name: /Partition$/ }).click();
+  await page.getByRole('option', { name: 'Partition 1' }).click();
+  await expect(page).toHaveURL(/partition=1/);
+  await expect(page.getByRole('button', { name: /Start from/ })).toContainText('From the earliest');
+});

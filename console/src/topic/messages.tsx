@@ -152,7 +152,12 @@ function Toolbar({ ns, topic, search, shown, onSearch }: ToolbarProps) {
         partition={at.partition}
         disabled={wantsLive}
         onSeek={({ from, partition }) =>
-          onSearch({ from: from === NEWEST ? undefined : from, partition, open: undefined })
+          onSearch({
+            // While it is followed only the partition can be chosen.
+            from: wantsLive ? search.from : from === NEWEST ? undefined : from,
+            partition,
+            open: undefined,
+          })
         }
       />
       <span className="spacer" />
