@@ -58,3 +58,11 @@ test('another partition is followed from where the first was', async ({ page, op
   await expect(page).toHaveURL(/partition=1/);
   await expect(page.getByRole('button', { name: /Start from/ })).toContainText('From the earliest');
 });
+
+test('a tail whose code cannot be loaded says so', async ({ page, open, product, tolerate }) => {
+  tolerate.push(/ERR_FAILED|Failed to load/);
+  await product.create('orders');
+  await page.route('**/tail.worker*', (route) => route.abort());
+  await open('ns/default/topics/orders/messages?live=true');
+  await expect(page.locator('.live-state')).toContainText(/^Ended: /);
+});
