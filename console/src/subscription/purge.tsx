@@ -3,7 +3,7 @@ import { type FormEvent, useState } from 'react';
 import { type Purged, type Subscription, undoOf } from '../api/client';
 import { type PurgeWhat, purge, purgeRequest, seek, subscriptionKey } from '../api/subscriptions';
 import { renewing } from '../edit/draft';
-import { PartitionTable } from '../edit/partitions';
+import { PartitionTable, partName } from '../edit/partitions';
 import { PreviewActions } from '../edit/preview';
 import { Failed, Result, TypedImpact } from '../edit/typed';
 import { counted, grouped } from '../format/number';
@@ -160,7 +160,7 @@ function Impact({ purged: { purged, dead, parts }, what }: { purged: Purged; wha
       </p>
       <PartitionTable
         parts={parts}
-        name={({ topic, partition }) => (topic ? `${topic} ${partition}` : String(partition))}
+        name={partName}
         columns={[
           ['Settled', (part) => part.purged - part.dead],
           ['Dead', (part) => part.dead],

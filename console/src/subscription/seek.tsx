@@ -5,7 +5,7 @@ import { type SeekTarget, seek, seekRequest, subscriptionKey } from '../api/subs
 import { useSettings } from '../app/settings';
 import { renewing, setter } from '../edit/draft';
 import { OffsetField } from '../edit/offset';
-import { PartitionTable } from '../edit/partitions';
+import { PartitionTable, partName } from '../edit/partitions';
 import { PreviewActions } from '../edit/preview';
 import { TimeField } from '../edit/time';
 import { Failed, Result } from '../edit/typed';
@@ -206,7 +206,7 @@ function Impact({ seeked, verb, pending, onConfirm }: ImpactProps) {
       </p>
       <PartitionTable
         parts={parts}
-        name={({ partition }) => String(partition)}
+        name={partName}
         columns={[
           ['From offset', (part) => part.floor],
           ['Again', (part) => part.redelivered],

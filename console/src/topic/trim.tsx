@@ -13,7 +13,7 @@ import {
 import { useSettings } from '../app/settings';
 import { type FieldsProps, renewing, setter } from '../edit/draft';
 import { OffsetField } from '../edit/offset';
-import { PartitionTable } from '../edit/partitions';
+import { PartitionTable, partName } from '../edit/partitions';
 import { PreviewActions } from '../edit/preview';
 import { TimeField } from '../edit/time';
 import { Failed, Result, TypedImpact } from '../edit/typed';
@@ -196,7 +196,7 @@ function Impact({ trimmed: { messages, bytes: size, partitions } }: { trimmed: T
       </p>
       <PartitionTable
         parts={partitions}
-        name={({ partition }) => String(partition)}
+        name={partName}
         columns={[
           ['Oldest that stays', (found) => found.start],
           ['Messages', (found) => found.messages],
