@@ -128,7 +128,7 @@ function Answer({ ns, name, what, purging: { preview, act, undo } }: AnswerProps
         </Result>
       )}
       {(act.data?.undo ?? undoOf(act.error)) && !undo.data && last && (
-        <TakeBack what="It" name={name} undo={last.undo}>
+        <TakeBack what="It" ns={ns} name={name} undo={last.undo}>
           <button
             type="button"
             aria-disabled={undo.isPending}

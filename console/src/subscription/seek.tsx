@@ -172,7 +172,12 @@ function Answer({ ns, name, seeking: { preview, act, ask } }: AnswerProps) {
       )}
       {act.data && <Done seeked={act.data} />}
       {last && wish?.undo !== last.undo && !preview.isPending && (
-        <TakeBack what={act.data ? 'It' : `The last ${last.what} from here`} name={name} undo={last.undo}>
+        <TakeBack
+          what={act.data ? 'It' : `The last ${last.what} from here`}
+          ns={ns}
+          name={name}
+          undo={last.undo}
+        >
           <button type="button" onClick={() => ask({ to: 'undo', undo: last.undo })}>
             Undo the last {last.what}
           </button>
