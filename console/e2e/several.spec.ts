@@ -15,3 +15,25 @@ test('a subscription to two topics says of which each thing is', async ({ page, 
     .poll(async () => (await preview.getByRole('rowheader').allTextContents()).sort())
     .toEqual(['orders 0', 'returns 0']);
 });
+
+test('a redrive that is under way is neither changed nor begun twice', async ({ page, open, product }) => {
+  await product.create('orders');
+  for (let n = 0; n < 20; n += 1) await product.publish('orders', '{}');
+  await product.subscribe('billing', { topics: ['orders'] });
+  const leases = await product.pull('billing', 20);
+  await product.queue('billing', 'settle', { dead: leases.map((lease) => ({ lease })) });
+  await open('ns/default/subscriptions/billing/dead');
+  await page.getByRole('button', { name: 'Redrive dead letters' }).click();
+  const dialog = page.getByRole('dialog', { name: 'Redrive dead letters of billing' });
+  const rate = dialog.getByLabel('Messages a second');
+  await rate.fill('1');
+  await dialog.getByRole('button', { name: 'Preview' }).click();
+  await dialog.getByRole('button', { name: 'Redrive now' }).click();
+  const stop = dialog.getByRole('button', { name: 'Stop' });
+  await expect(stop).toBeVisible();
+  await expect(rate).toBeDisabled();
+  await expect(dialog.getByRole('button', { name: 'Preview' })).toBeDisabled();
+  await stop.click();
+  await expect(dialog.getByRole('region', { name: 'Result' })).toBeVisible({ timeout: 10_000 });
+  await expect(rate).toBeEnabled();
+});

@@ -121,12 +121,18 @@ function RedriveForm({ subscription, picked, onClose }: Omit<BarProps, 'onDone'>
         They are where they always were, in the topic, and are delivered again to this subscription alone.
         What went to the dead letter topic stays there.
       </p>
-      <RedriveFields picked={picked.size} draft={draft} errors={errors} onChange={onChange} />
+      <RedriveFields
+        picked={picked.size}
+        draft={draft}
+        errors={errors}
+        disabled={act.isPending}
+        onChange={onChange}
+      />
       <PreviewActions
         request={() => redriveRequest(ns, name, wish, !preview.data)}
         shown={preview.isSuccess}
         done={act.isSuccess}
-        disabled={wrong}
+        disabled={wrong || act.isPending}
         onClose={onClose}
       />
       <div aria-live="polite" className="seek-answer">
@@ -147,7 +153,7 @@ interface RedriveFieldsProps extends FieldsProps<Draft, DraftErrors> {
   readonly picked: number;
 }
 
-function RedriveFields({ picked, draft, errors, onChange }: RedriveFieldsProps) {
+function RedriveFields({ picked, draft, errors, disabled, onChange }: RedriveFieldsProps) {
   const set = setter({ draft, onChange });
   return (
     <div className="fields">
@@ -156,6 +162,8 @@ function RedriveFields({ picked, draft, errors, onChange }: RedriveFieldsProps) 
       ) : (
         <Field
           label="At most"
+  /** One is under way: another beside it would be twice as fast, and only one of them could be stopped. */
+  readonly disabled: boolean;
           mono
           inputMode="numeric"
           value={draft.most}
@@ -170,6 +178,7 @@ function RedriveFields({ picked, draft, errors, onChange }: RedriveFieldsProps) 
         placeholder="all"
         maxLength={1024}
         value={draft.filter}
+          disabled={disabled}
         hint="Like header.region == 'eu*'."
         onChange={(value) => set('filter', value)}
       />
@@ -181,6 +190,7 @@ function RedriveFields({ picked, draft, errors, onChange }: RedriveFieldsProps) 
         value={draft.rate}
         error={errors.rate}
         hint="Slowly enough for who failed before."
+        disabled={disabled}
         onChange={(value) => set('rate', value)}
       />
     </div>
@@ -190,6 +200,7 @@ function RedriveFields({ picked, draft, errors, onChange }: RedriveFieldsProps) 
 /** How many it would be, and the button that does it. */
 function Impact({ messages, onConfirm }: { messages: number; onConfirm: () => void }) {
   return (
+        disabled={disabled}
     <section className="impact" aria-label="Preview">
       <p>
         <strong>{counted(messages, 'message')}</strong> would be delivered again.
