@@ -13,7 +13,7 @@ export type Numbers<T, K extends string> = Record<K, (row: T) => number>;
 export function sortOf<K extends string>(text: string | undefined, numbers: Numbers<never, K>): Sort<K> {
   const key = text?.replace(/^-/, '') ?? 'name';
   return {
-    key: key in numbers ? (key as K) : 'name',
+    key: Object.hasOwn(numbers, key) ? (key as K) : 'name',
     descending: text?.startsWith('-') ?? false,
   };
 }
