@@ -126,6 +126,19 @@ test('a list is read to its end after a page of it failed', async ({ page, open,
   await expect(page.getByRole('status').filter({ hasText: /^450 topics$/ })).toBeVisible();
 });
 
+test('numbers move also in a list that is sorted by them', async ({ page, open, product }) => {
+  // The last by name is on the second page, and the first by number.
+  for (let from = 0; from < 250; from += 50)
+    await Promise.all(Array.from({ length: 50 }, (_, n) => product.create(`t-${1000 + from + n}`)));
+  await product.publish('t-1249', '{}');
+  await open('ns/default/topics?sort=-messages');
+  await expect(page.getByRole('status').filter({ hasText: /^250 topics$/ })).toBeVisible();
+  const messages = page.getByRole('row', { name: 't-1249' }).locator('.cell').nth(3);
+  await expect(messages).toHaveText('1');
+  await product.publish('t-1249', '{}');
+  await expect(messages).toHaveText('2');
+});
+
 test('a dialog that is opened while the gateway is away comes when it is back', async ({
   page,
   open,
