@@ -49,6 +49,16 @@ test('a time that is sought is shown in the zone of all others', async ({ page, 
   await expect(page.getByLabel('Time, UTC')).toHaveValue('2026-11');
 });
 
+test('an address that somebody wrote by hand is understood', async ({ page, open, product }) => {
+  await product.create('orders');
+  for (let n = 0; n < 3; n += 1) await product.publish('orders', `{"n":${n}}`);
+  await open('ns/default/topics/orders/messages?from=2');
+  await expect(page.getByRole('textbox', { name: 'Offset' })).toHaveValue('2');
+  await expect(page.getByRole('row', { name: /"n":/ })).toHaveCount(1);
+  await open('ns/default/topics?q=0');
+  await expect(page.getByText('No topic’s name contains “0”.')).toBeVisible();
+});
+
 test('another partition is followed from where the first was', async ({ page, open, product }) => {
   await product.create('orders', { partitions: 2 });
   await open('ns/default/topics/orders/messages?live=true&from=earliest');
