@@ -59,6 +59,23 @@ test('an address that somebody wrote by hand is understood', async ({ page, open
   await expect(page.getByText('No topic’s name contains “0”.')).toBeVisible();
 });
 
+test('the keyboard is not lost with the button that it pressed', async ({ page, open, product }) => {
+  await product.create('orders');
+  await product.publish('orders', `"${'x'.repeat(70_000)}"`);
+  await open('ns/default/topics/orders/messages?open=0:0');
+  await page.getByRole('button', { name: /^Load body/ }).press('Enter');
+  const panel = page.getByRole('complementary', { name: 'Message 0:0' });
+  await expect(panel.locator('.body-text')).toBeVisible();
+  await expect(panel.getByRole('region', { name: 'Body' })).toBeFocused();
+  await page.keyboard.press('Escape');
+  await page.getByRole('button', { name: 'Live' }).click();
+  await expect(page.locator('.live-state')).toHaveText('Live');
+  await page.getByRole('button', { name: 'Pause' }).click();
+  await page.getByRole('button', { name: 'Skip to newest' }).press('Enter');
+  await expect(page.locator('.live-state')).toHaveText('Live');
+  await expect(page.getByRole('grid')).toBeFocused();
+});
+
 test('another partition is followed from where the first was', async ({ page, open, product }) => {
   await product.create('orders', { partitions: 2 });
   await open('ns/default/topics/orders/messages?live=true&from=earliest');

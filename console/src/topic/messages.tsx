@@ -71,6 +71,11 @@ function Messages({ ns, topic }: { ns: string; topic: Topic }) {
             tail.pause(false);
             gridRef.current?.scrollTo({ top: 0 });
           }}
+          onSkip={() => {
+            // The button goes with the pause.
+            gridRef.current?.focus();
+            tail.skip();
+          }}
         />
       )}
       {page.error && (

@@ -1,5 +1,5 @@
 import { useQuery } from '@tanstack/react-query';
-import { useEffect, useState } from 'react';
+import { useEffect, useRef, useState } from 'react';
 import { messageUrl, readBody, readMessages } from '../api/messages';
 import { useSettings } from '../app/settings';
 import { curl } from '../curl/curl';
@@ -120,6 +120,12 @@ interface BodyProps {
 function Body({ ns, topic, incarnation, message, url }: BodyProps) {
   const { partition, offset, size } = message;
   const [wanted, setWanted] = useState(size <= AUTO_BYTES);
+  const place = useRef<HTMLElement>(null);
+  // The button goes with what it asks for.
+  const load = () => {
+    place.current?.focus();
+    setWanted(true);
+  };
   const [view, setView] = useState<'body' | 'raw' | 'hex' | null>(null);
   const body = useQuery({
     queryKey: ['body', ns, topic, incarnation, partition, offset],
@@ -132,7 +138,7 @@ function Body({ ns, topic, incarnation, message, url }: BodyProps) {
   const text = data ? textOf(data) : null;
   const shown = view ?? (data && text === null ? 'hex' : 'body');
   return (
-    <section className="panel-body">
+    <section className="panel-body" aria-label="Body" ref={place} tabIndex={-1}>
       <div className="panel-row">
         <h3>Body</h3>
         <span className="faint">{bytes(data?.length ?? size)}</span>
@@ -158,7 +164,7 @@ function Body({ ns, topic, incarnation, message, url }: BodyProps) {
       {body.error && <ProblemBox error={body.error} onRetry={() => void body.refetch()} />}
       {!wanted &&
         (size <= SHOW_BYTES ? (
-          <button type="button" onClick={() => setWanted(true)}>
+          <button type="button" onClick={load}>
             Load body, {bytes(size)}
           </button>
         ) : (
