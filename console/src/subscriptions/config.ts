@@ -1,5 +1,5 @@
 import type { SubscriptionConfig } from '../api/client';
-import { durationText, parseCount, parseDuration, type Quantity } from '../format/quantity';
+import { durationText, parseCount, parseDuration, parsePause, type Quantity } from '../format/quantity';
 
 /** A subscription's configuration as it stands in the form: texts as they were typed. */
 export interface Draft {
@@ -109,7 +109,7 @@ export function parseBackoff(text: string): Backoff {
   const list: number[] = [];
   for (const piece of text.split(/[,;]\s*|\s+(?=\d)/)) {
     if (piece.trim() === '') continue;
-    const quantity: Quantity = /^0+$/.test(piece.trim()) ? { ok: true, value: 0 } : parseDuration(piece);
+    const quantity = parsePause(piece);
     if (!quantity.ok || quantity.value === null) return { ok: false, why: 'Write them like 1s, 5s, 30s.' };
     list.push(quantity.value);
   }
