@@ -48,20 +48,21 @@ export function PurgeForm({ subscription, onClose }: PurgeProps) {
               { id: 'all', label: 'Everything' },
               { id: 'dead', label: 'Dead letters' },
             ]}
-            onChange={renewing([preview, act, undo], setWhat)}
+            onChange={renewing(preview, [act, undo], setWhat)}
           />
         )}
         <PreviewActions
           request={() => purgeRequest(ns, name, what, !preview.data)}
           shown={preview.isSuccess}
           done={act.isSuccess}
+          disabled={act.isPending || undo.isPending}
           pending={preview.isPending}
           // The first thing to do in the dialog.
           autoFocus
           onClose={onClose}
         />
       </form>
-      <Answer ns={ns} name={name} what={what} purging={purging} />
+      <Answer ns={ns} name={name} what={preview.variables ?? what} purging={purging} />
     </>
   );
 }

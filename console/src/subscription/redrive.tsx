@@ -119,7 +119,7 @@ function RedriveForm({ subscription, picked, onDone, onClose }: BarProps & { onC
   const { wish, errors } = readDraft(draft, picked);
   const { preview, act, redriven, stop } = useRedrive(ns, name, wish, onDone);
   const wrong = Object.keys(errors).length > 0;
-  const onChange = renewing([preview, act], setDraft);
+  const onChange = renewing(preview, [act], setDraft);
   const submit = (event: FormEvent) => {
     event.preventDefault();
     act.reset();

@@ -39,7 +39,7 @@ export function SeekForm({ subscription, onClose }: SeekProps) {
   const target = targetOf(draft, parseInstant(draft.time, zone));
   const seeking = useSeek(ns, name);
   const { preview, act, ask } = seeking;
-  const onChange = renewing([preview, act], setDraft);
+  const onChange = renewing(preview, [act], setDraft);
   const submit = (event: FormEvent) => {
     event.preventDefault();
     if (target.to !== null) ask({ to: target.to });
@@ -56,7 +56,7 @@ export function SeekForm({ subscription, onClose }: SeekProps) {
         request={() => seekRequest(ns, name, wish, !preview.data)}
         shown={preview.isSuccess}
         done={act.isSuccess}
-        disabled={target.to === null}
+        disabled={target.to === null || act.isPending}
         pending={preview.isPending}
         onClose={onClose}
       />
@@ -78,6 +78,7 @@ function useSeek(ns: string, name: string) {
     onSettled: () => void client.invalidateQueries({ queryKey: subscriptionKey(ns, name) }),
   });
   const ask = (wish: SeekTarget) => {
+    if (act.isPending) return;
     act.reset();
     preview.mutate(wish);
   };

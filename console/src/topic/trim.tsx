@@ -49,7 +49,7 @@ export function TrimForm({ described: { topic, etag }, onClose }: TrimProps) {
   const { wish, errors } = wishOf(draft.kind, { ...draft, ms: parseInstant(draft.time, zone) }, partitions);
   const trimming = useTrim(ns, name);
   const { preview, act } = trimming;
-  const onChange = renewing([preview, act], setDraft);
+  const onChange = renewing(preview, [act], setDraft);
   const submit = (event: FormEvent) => {
     event.preventDefault();
     act.reset();
@@ -67,7 +67,7 @@ export function TrimForm({ described: { topic, etag }, onClose }: TrimProps) {
           request={() => trimRequest(ns, name, wish ?? { before: 'end' }, !preview.data)}
           shown={preview.isSuccess}
           done={act.isSuccess}
-          disabled={!wish}
+          disabled={!wish || act.isPending}
           pending={preview.isPending}
           onClose={onClose}
         />
