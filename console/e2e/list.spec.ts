@@ -95,6 +95,68 @@ test('what is typed is searched for, letter by letter', async ({ page, open, pro
   await expect(box).toBeFocused();
 });
 
+test('keys act upon the row that is marked, whatever comes and goes', async ({ page, open, product }) => {
+  for (const name of ['beta', 'delta', 'gamma']) await product.create(name);
+  await open();
+  await expect(names(page)).toHaveCount(3);
+  const grid = page.getByRole('grid');
+  const marked = page.locator('[data-active]');
+  await grid.press('End');
+  await expect(marked).toContainText('gamma');
+  await product.create('alpha');
+  await expect(names(page)).toHaveCount(4);
+  await expect(marked).toContainText('gamma');
+  // Narrowed down, the mark is on what is left, and Enter opens it.
+  await page.getByRole('searchbox').fill('eta');
+  await expect(names(page)).toHaveText(['beta']);
+  await expect(marked).toContainText('beta');
+  await grid.press('Enter');
+  await expect(page).toHaveURL(/topics\/beta$/);
+});
+
+test('a list is read to its end after a page of it failed', async ({ page, open, product, tolerate }) => {
+  tolerate.push(/ERR_FAILED|Failed to load/);
+  for (let from = 0; from < 450; from += 50)
+    await Promise.all(Array.from({ length: 50 }, (_, n) => product.create(`t-${from + n}`)));
+  const second = /\/topics\?.*cursor=/;
+  await page.route(second, (route) => route.abort());
+  await open('ns/default/topics?sort=-messages');
+  await expect(page.getByRole('alert')).toContainText('no connection to the gateway');
+  await page.unroute(second);
+  await expect(page.getByRole('status').filter({ hasText: /^450 topics$/ })).toBeVisible();
+});
+
+test('numbers move also in a list that is sorted by them', async ({ page, open, product }) => {
+  // The last by name is on the second page, and the first by number.
+  for (let from = 0; from < 250; from += 50)
+    await Promise.all(Array.from({ length: 50 }, (_, n) => product.create(`t-${1000 + from + n}`)));
+  await product.publish('t-1249', '{}');
+  await open('ns/default/topics?sort=-messages');
+  await expect(page.getByRole('status').filter({ hasText: /^250 topics$/ })).toBeVisible();
+  const messages = page.getByRole('row', { name: 't-1249' }).locator('.cell').nth(3);
+  await expect(messages).toHaveText('1');
+  await product.publish('t-1249', '{}');
+  await expect(messages).toHaveText('2');
+});
+
+test('a dialog that is opened while the gateway is away comes when it is back', async ({
+  page,
+  open,
+  product,
+  tolerate,
+}) => {
+  tolerate.push(/ERR_CONNECTION|Failed to load/);
+  await product.create('orders');
+  await open();
+  await expect(names(page)).toHaveCount(1);
+  await product.kill();
+  await page.keyboard.press('n');
+  await expect(page).toHaveURL(/create=true/);
+  await expect(page.getByText('Gateway unreachable, retrying')).toBeVisible();
+  await product.restart();
+  await expect(page.getByRole('dialog', { name: 'Create a topic' })).toBeVisible({ timeout: 15_000 });
+});
+
 test('what is copied as curl does in a shell what the page does', async ({ page, open, product }) => {
   await product.create('orders', { partitions: 2 });
   await product.create('other');

@@ -102,3 +102,31 @@ test('of several partitions one or all are trimmed, and a refusal is shown', asy
     [0, second],
   ]);
 });
+
+test('a trim that is under way is told of, whatever is changed meanwhile', async ({
+  page,
+  open,
+  product,
+}) => {
+  await product.create('orders');
+  await product.publish('orders', '{}');
+  let release = () => {};
+  const answer = new Promise<void>((resolve) => {
+    release = resolve;
+  });
+  await page.route(/orders:trim$/, async (route) => {
+    await answer;
+    await route.continue();
+  });
+  await open('ns/default/topics/orders?trim=true');
+  const dialog = page.getByRole('dialog', { name: 'Trim orders' });
+  await dialog.getByText('The end', { exact: true }).click();
+  await dialog.getByRole('button', { name: 'Preview' }).click();
+  await dialog.getByLabel('Type the topic’s name to confirm').fill('orders');
+  await dialog.getByRole('button', { name: 'Remove 1 message' }).click();
+  await expect(dialog.getByRole('button', { name: 'Removing …' })).toBeVisible();
+  await dialog.getByText('A time', { exact: true }).click();
+  await expect(dialog.getByRole('button', { name: 'Preview' })).toBeDisabled();
+  release();
+  await expect(dialog.getByRole('region', { name: 'Result' })).toContainText('1 message');
+});

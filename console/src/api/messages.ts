@@ -36,7 +36,7 @@ export async function peek(
   const pages = await Promise.all(
     wanted.map(async (partition) => ({
       partition,
-      ...(await readMessages(ns, topic, { ...at, partition }, signal)),
+      ...(await readWhole(ns, topic, { ...at, partition }, signal)),
     })),
   );
   const messages = pages
@@ -50,10 +50,31 @@ export async function peek(
   };
 }
 
+/**
+ * What `at` says of one partition. An answer holds so many bytes at most: where the newest are asked for and do not fit,
+ * it ends before them, and fewer are asked for.
+ */
+async function readWhole(ns: string, topic: string, at: ReadAt, signal?: AbortSignal) {
+  let page = await readMessages(ns, topic, at, signal);
+  let wanted = at.limit;
+  while (at.from.startsWith('tail:') && !page.upToDate) {
+    const found = page.messages.length;
+    // As many as were asked for: what is beyond came since.
+    if (found === 0 || found >= wanted) break;
+    wanted = found;
+    page = await readMessages(ns, topic, { ...at, from: `tail:${wanted}`, limit: wanted }, signal);
+  }
+  return page;
+}
+
+/** The gateway lets an answer be kept for a year; of a topic that was made anew since, the same address has others. */
+const CACHE = 'no-cache';
+
 /** One page of one partition. */
 export async function readMessages(ns: string, topic: string, at: ReadAt, signal?: AbortSignal) {
   const response = await ask(readUrl(ns, topic, at), {
     headers: { Accept: 'application/json' },
+    cache: CACHE,
     signal: signal ?? null,
   });
   return readPage(await response.text());
@@ -70,7 +91,10 @@ export async function readBody(
   offset: number,
   signal?: AbortSignal,
 ) {
-  const response = await ask(messageUrl(ns, topic, partition, offset), { signal: signal ?? null });
+  const response = await ask(messageUrl(ns, topic, partition, offset), {
+    cache: CACHE,
+    signal: signal ?? null,
+  });
   return {
     bytes: new Uint8Array(await response.arrayBuffer()),
     contentType: response.headers.get('Content-Type'),
@@ -95,6 +119,15 @@ export function publishRequest(ns: string, topic: string, out: Outgoing) {
   return { method: 'POST' as const, url: `${topicUrl(ns, topic)}/messages`, headers, body: out.body };
 }
 
+/** Values as `fetch` takes them: a character for each byte. Without this it sends Latin-1, and refuses all that is beyond. */
+const inUtf8 = (headers: Record<string, string>) =>
+  Object.fromEntries(
+    Object.entries(headers).map(([name, value]) => [
+      name,
+      Array.from(new TextEncoder().encode(value), (byte) => String.fromCharCode(byte)).join(''),
+    ]),
+  );
+
 export interface Receipt {
   readonly published: Published;
   readonly serverTiming: string | null;
@@ -106,7 +139,7 @@ export interface Receipt {
 export async function publish(ns: string, topic: string, out: Outgoing): Promise<Receipt> {
   const { method, url, headers, body } = publishRequest(ns, topic, out);
   const start = performance.now();
-  const response = await ask(url, { method, headers, body: new TextEncoder().encode(body) });
+  const response = await ask(url, { method, headers: inUtf8(headers), body: new TextEncoder().encode(body) });
   const roundTrip = performance.now() - start;
   return {
     published: (await response.json()) as Published,

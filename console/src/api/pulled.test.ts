@@ -75,6 +75,9 @@ test('dead letters of another subscription are not shown, and reasons are counte
     'billing',
   );
   expect(list.map(({ origin, topic }) => `${topic} ${origin}`)).toEqual(Array(3).fill('orders 1:42'));
+  const several = deadLetters([letter('billing', 'late')], 'billing', true);
+  expect(several[0]).toMatchObject({ origin: '1:42', message: 'orders:1:42' });
+  expect(list[0]?.message).toBe('1:42');
   expect(groups(list)).toEqual([
     { reason: 'late', count: 2 },
     { reason: 'no reason given', count: 1 },

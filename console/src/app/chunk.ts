@@ -11,8 +11,9 @@ export function chunk<T>(load: () => Promise<T>): () => Promise<T> {
     for (;;) {
       try {
         return await load();
-      } catch (error) {
-        if (await reachable()) throw error;
+      } catch {
+        // It may have come back since: only what fails now fails for good.
+        if (await reachable()) return load();
         await new Promise((resolve) => setTimeout(resolve, RETRY_MS));
       }
     }

@@ -11,7 +11,12 @@ import { QuickStartPage } from '../topics/quickstart';
 import { chunk } from './chunk';
 import { Lost, Shell, Trouble } from './shell';
 
-const text = z.catch(z.optional(z.string()), undefined);
+/** A text of digits alone, as somebody writes it by hand, is read as a number; the console itself puts it in quotes. */
+const digits = z.pipe(
+  z.number(),
+  z.transform((value: number) => String(value)),
+);
+const text = z.catch(z.optional(z.union([z.string(), digits])), undefined);
 const flag = z.catch(z.optional(z.boolean()), undefined);
 
 const root = createRootRoute({ component: Shell, errorComponent: Trouble, notFoundComponent: Lost });

@@ -23,6 +23,12 @@ test('a body that starts with @ is not taken for a file', () => {
   expect(curl({ method: 'PUT', url: 'http://h/m', body: '@x' })).toContain('--data-raw @x');
 });
 
+test('a header without a value is sent, not taken for one to be left out', () => {
+  expect(curl({ url: 'http://h/m', headers: { 'Message-Header-a': '' } })).toContain(
+    "-H 'Message-Header-a;'",
+  );
+});
+
 test.each(["it's", '$(touch x)', '`id`', 'a\nb', '"', '', '!!', '\\', '{"id":18446744073709551615}'])(
   'a shell gives %j back unchanged',
   (text) => {

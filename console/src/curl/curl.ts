@@ -18,7 +18,9 @@ export function quoted(text: string): string {
 export function curl({ method = 'GET', url, headers = {}, body, streaming = false }: Request): string {
   const options: string[] = [];
   if (method !== 'GET' && !(method === 'POST' && body !== undefined)) options.push(`-X ${method}`);
-  for (const [name, value] of Object.entries(headers)) options.push(`-H ${quoted(`${name}: ${value}`)}`);
+  // With nothing behind the colon a header would be left out: curl sends an empty one for a semicolon.
+  for (const [name, value] of Object.entries(headers))
+    options.push(`-H ${quoted(value === '' ? `${name};` : `${name}: ${value}`)}`);
   // --data-binary keeps line breaks; a leading @ would name a file, so such a body goes in by --data-raw.
   if (body !== undefined)
     options.push(`${body.startsWith('@') ? '--data-raw' : '--data-binary'} ${quoted(body)}`);

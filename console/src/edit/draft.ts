@@ -11,10 +11,18 @@ export const setter =
   <K extends keyof D>(field: K, value: D[K]) =>
     onChange({ ...draft, [field]: value });
 
-/** Takes a new draft: what was counted, or done, holds only for the draft it was asked with. */
+interface Asked {
+  readonly isPending: boolean;
+  readonly reset: () => void;
+}
+
+/**
+ * Takes a new draft: what was counted, or done, holds only for the draft it was asked with. What is being done just now
+ * stays, for its outcome must be told.
+ */
 export const renewing =
-  <D>(asked: readonly { reset: () => void }[], take: (draft: D) => void) =>
+  <D>(count: Asked, acts: readonly Asked[], take: (draft: D) => void) =>
   (draft: D) => {
-    for (const each of asked) each.reset();
+    if (!acts.some(({ isPending }) => isPending)) for (const each of [count, ...acts]) each.reset();
     take(draft);
   };

@@ -9,6 +9,10 @@ interface Props<Part> {
   readonly columns: readonly (readonly [head: string, cell: (part: Part) => number | string])[];
 }
 
+/** A partition, with its topic where there are several. */
+export const partName = ({ topic, partition }: { topic?: string; partition: number }) =>
+  topic ? `${topic} ${partition}` : String(partition);
+
 /** What a preview says of each partition; nothing where there is but one. */
 export function PartitionTable<Part>({ parts, name, columns }: Props<Part>) {
   if (parts.length < 2) return null;

@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'vitest';
 import { bytes, counted, grouped, often, rate } from './number';
-import { durationText, parseCount, parseDuration, parseSize, sizeText } from './quantity';
+import { durationText, parseCount, parseDuration, parsePause, parseSize, sizeText } from './quantity';
 import { age, clock, instant, lasting, offsetOf, parseInstant } from './time';
 
 describe('numbers', () => {
@@ -44,9 +44,17 @@ describe('quantities', () => {
     ['604,800,000', 604_800_000],
     ['9007199254740991', Number.MAX_SAFE_INTEGER],
   ])('duration %s is %d ms', (text, value) => expect(parseDuration(text)).toEqual({ ok: true, value }));
-  test.each(['-1', '1w', '1e3', '0', '0.5', '9007199254740992', 'abc'])('duration %s is refused', (text) =>
-    expect(parseDuration(text).ok).toBe(false),
+  test.each(['-1', '1w', '1e3', '0', '0.5', '9007199254740992', 'abc', '1,5h', '12,34', ',100'])(
+    'duration %s is refused',
+    (text) => expect(parseDuration(text).ok).toBe(false),
   );
+  test('a pause may be none, where a duration is at least one', () => {
+    expect(parsePause('0')).toEqual({ ok: true, value: 0 });
+    expect(parsePause(' 0s')).toEqual({ ok: true, value: 0 });
+    expect(parsePause('5s')).toEqual({ ok: true, value: 5000 });
+    expect(parsePause('')).toEqual({ ok: true, value: null });
+    expect(parsePause('soon').ok).toBe(false);
+  });
   test('empty means no limit', () => expect(parseSize(' ')).toEqual({ ok: true, value: null }));
   test('sizes are binary', () => {
     expect(parseSize('1.5 GiB')).toEqual({ ok: true, value: 1_610_612_736 });

@@ -27,6 +27,8 @@ const COUNT: readonly Unit[] = [{ names: [''], size: 1n }];
 const MAX = BigInt(Number.MAX_SAFE_INTEGER);
 
 function parse(text: string, units: readonly Unit[], example: string): Quantity {
+  // A comma groups digits by three; in `1,5h` it means something else where people write it.
+  if (/(^|\D),|,(?!\d{3}(?!\d))/.test(text)) return { ok: false, why: `Write it like ${example}.` };
   const trimmed = text.trim().replaceAll(/[,_]/g, '');
   if (trimmed === '') return { ok: true, value: null };
   const match = /^(\d+)(?:\.(\d+))?\s*([a-z]*)$/i.exec(trimmed);
@@ -43,6 +45,9 @@ function parse(text: string, units: readonly Unit[], example: string): Quantity 
 }
 
 export const parseDuration = (text: string) => parse(text, DURATION, '7d, 36h, 90s or 250 (milliseconds)');
+/** A duration that may be none at all. */
+export const parsePause = (text: string): Quantity =>
+  /^\s*0+\s*(ms|sec|s|min|m|h|d)?\s*$/i.test(text) ? { ok: true, value: 0 } : parseDuration(text);
 export const parseSize = (text: string) => parse(text, SIZE, '10 GiB, 512 MiB or 1048576 (bytes)');
 export const parseCount = (text: string) => parse(text, COUNT, '1000000');
 

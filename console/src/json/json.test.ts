@@ -28,6 +28,12 @@ describe('slices', () => {
 });
 
 describe('pretty', () => {
+  test('a text of brackets alone does not grow with the square of its length', () => {
+    const depth = 32 * 1024;
+    const text = '['.repeat(depth) + ']'.repeat(depth);
+    const written = pretty(text)?.reduce((sum, token) => sum + token.text.length, 0);
+    expect(written).toBeLessThan(200 * text.length);
+  });
   test('indents without converting numbers or escapes', () => {
     expect(joined('{"a":[9223372036854775807,-0.10],"b":{},"c":[ ],"d":"\\u003c"}')).toBe(
       '{\n  "a": [\n    9223372036854775807,\n    -0.10\n  ],\n  "b": {},\n  "c": [],\n  "d": "\\u003c"\n}',

@@ -6,6 +6,9 @@ export interface Token {
   readonly text: string;
 }
 
+/** Levels that are indented; what lies deeper stands below these, or brackets alone would cost memory by their square. */
+const INDENTED_MAX = 40;
+
 /**
  * `text` with line breaks and indentation, as tokens to be coloured. Every token is a piece of the input:
  * numbers and escapes are never converted. `null` if it is not JSON.
@@ -18,7 +21,7 @@ export function pretty(text: string): Token[] | null {
   }
   const tokens: Token[] = [];
   const nested: string[] = [];
-  const line = () => `\n${'  '.repeat(nested.length)}`;
+  const line = () => `\n${'  '.repeat(Math.min(nested.length, INDENTED_MAX))}`;
   const mark = (value: string) => tokens.push({ kind: 'mark', text: value });
   for (let i = 0; i < text.length; ) {
     const char = text[i] as string;

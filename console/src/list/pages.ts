@@ -46,7 +46,8 @@ function useLivePages<T>(
         initialData: pages[index],
         initialDataUpdatedAt: Date.now(),
         staleTime: LIVE_MS,
-        refetchInterval: LIVE_MS,
+        // Rows that are sorted by number lie on many pages: more of them are not more requests a second.
+        refetchInterval: LIVE_MS * Math.max(1, visible.length / 2),
         enabled: index === 0 || cursor !== undefined,
       };
     }),
@@ -76,11 +77,15 @@ export function useList<T extends { readonly name: string }>(listing: Listing<T>
   const [visible, setVisible] = useState<readonly number[]>([0]);
   const known = visible.filter((index) => index < pages.length);
   const live = useLivePages(listing, pages, known);
-  const rows = useMemo(() => {
+  const { rows, pageOf } = useMemo(() => {
     const byName = new Map<string, T>();
+    const pageOf = new Map<string, number>();
     for (const [index, page] of pages.entries())
-      for (const row of renewed(page, live.get(index))) byName.set(row.name, row);
-    return [...byName.values()];
+      for (const row of renewed(page, live.get(index))) {
+        byName.set(row.name, row);
+        pageOf.set(row.name, index);
+      }
+    return { rows: [...byName.values()], pageOf };
   }, [pages, live]);
   const { hasNextPage, isFetchingNextPage, fetchNextPage, refetch } = list;
   // The last page grew beyond itself: there is another one now.
@@ -88,15 +93,23 @@ export function useList<T extends { readonly name: string }>(listing: Listing<T>
   useEffect(() => {
     if (grown) void refetch();
   }, [grown, refetch]);
+  const see = useCallback((pages: Iterable<number>) => {
+    const next = [...new Set(pages)].sort((a, b) => a - b);
+    setVisible((before) => (before.join() === next.join() ? before : next));
+  }, []);
+  /** The rows on the screen, where their order is any but the server's. */
+  const onShown = useCallback(
+    (shown: readonly T[]) => see(shown.map(({ name }) => pageOf.get(name) ?? 0)),
+    [see, pageOf],
+  );
   const onRange = useCallback(
     (first: number, last: number) => {
-      const next = [...new Set([Math.floor(first / PAGE_ROWS), Math.floor(last / PAGE_ROWS)])];
-      setVisible((before) => (before.join() === next.join() ? before : next));
+      see([Math.floor(first / PAGE_ROWS), Math.floor(last / PAGE_ROWS)]);
       if (last >= rows.length - 60 && hasNextPage && !isFetchingNextPage) void fetchNextPage();
     },
-    [rows.length, hasNextPage, isFetchingNextPage, fetchNextPage],
+    [see, rows.length, hasNextPage, isFetchingNextPage, fetchNextPage],
   );
-  return { list, rows, onRange, loadAll: useLoadAll(fetchNextPage), complete: !hasNextPage };
+  return { list, rows, onRange, onShown, loadAll: useLoadAll(fetchNextPage), complete: !hasNextPage };
 }
 
 type FetchNextPage = ReturnType<typeof usePages>['fetchNextPage'];
@@ -117,11 +130,11 @@ function useLoadAll(fetchNextPage: FetchNextPage) {
   }, [fetchNextPage]);
 }
 
-/** Reads the whole list when its order is any but the server's. */
-export function useWhole(wanted: boolean, complete: boolean, loadAll: () => Promise<void>) {
+/** Reads the whole list when its order is any but the server's. After a failure it goes on once the list is read again. */
+export function useWhole(wanted: boolean, complete: boolean, failed: boolean, loadAll: () => Promise<void>) {
   useEffect(() => {
-    if (wanted && !complete) void loadAll();
-  }, [wanted, complete, loadAll]);
+    if (wanted && !complete && !failed) void loadAll();
+  }, [wanted, complete, failed, loadAll]);
 }
 
 /** True from the first time it was: a dialog that closes must stay mounted to give the focus back. */

@@ -13,7 +13,7 @@ export type Numbers<T, K extends string> = Record<K, (row: T) => number>;
 export function sortOf<K extends string>(text: string | undefined, numbers: Numbers<never, K>): Sort<K> {
   const key = text?.replace(/^-/, '') ?? 'name';
   return {
-    key: key in numbers ? (key as K) : 'name',
+    key: Object.hasOwn(numbers, key) ? (key as K) : 'name',
     descending: text?.startsWith('-') ?? false,
   };
 }
@@ -22,6 +22,16 @@ export function sortOf<K extends string>(text: string | undefined, numbers: Numb
 export function nextSort<K extends string>(now: Sort<K>, key: K | 'name'): string | undefined {
   const descending = now.key === key ? !now.descending : key !== 'name';
   return key === 'name' && !descending ? undefined : `${descending ? '-' : ''}${key}`;
+}
+
+/** `rows` in the order of `names`; `null` if one of them has no place in it. */
+export function inPlace<T extends { readonly name: string }>(
+  rows: readonly T[],
+  names: readonly string[],
+): T[] | null {
+  const byName = new Map(rows.map((row) => [row.name, row]));
+  const placed = names.flatMap((name) => byName.get(name) ?? []);
+  return placed.length === rows.length ? placed : null;
 }
 
 /** Rows in the order; by name they are as the server sent them. */
@@ -37,15 +47,15 @@ export function useSorted<T extends { readonly name: string }, K extends string>
     if (key === 'name') return descending ? [...rows].reverse() : rows;
     const value = numbers[key];
     const id = `${key}${descending}${rows.length}${loading}`;
-    if (order.current.id !== id) {
+    const placed = order.current.id === id ? inPlace(rows, order.current.names) : null;
+    if (!placed) {
       const sorted = [...rows].sort(
         (a, b) => (value(a) - value(b)) * (descending ? -1 : 1) || (a.name < b.name ? -1 : 1),
       );
       order.current = { id, names: sorted.map(({ name }) => name) };
       return sorted;
     }
-    const byName = new Map(rows.map((row) => [row.name, row]));
-    return order.current.names.flatMap((name) => byName.get(name) ?? []);
+    return placed;
   }, [rows, key, descending, numbers, loading]);
 }
 

@@ -9,6 +9,7 @@ import { useSettings } from '../app/settings';
 import { curl } from '../curl/curl';
 import { counted, grouped } from '../format/number';
 import { instant } from '../format/time';
+import { ofSeveral } from '../subscriptions/config';
 import { CopyButton } from '../ui/copy';
 import { Loading, ProblemBox } from '../ui/problem';
 import { numeric, ScrollTable } from '../ui/table';
@@ -104,7 +105,8 @@ function Letters({ subscription, dlq, ...picking }: LettersProps) {
 }
 
 /** The newest letters of the subscription in its dead letter topic. */
-function useLetters({ ns, name, totals }: Subscription, dlq: string) {
+function useLetters({ ns, name, totals, config }: Subscription, dlq: string) {
+  const several = ofSeveral(config);
   return useQuery({
     // Read anew when another one arrived: looking has its price.
     queryKey: ['dead', ns, name, dlq, totals.dead - totals.dead_pending],
@@ -112,7 +114,7 @@ function useLetters({ ns, name, totals }: Subscription, dlq: string) {
       const { topic } = await describeTopic(ns, dlq, signal);
       const partitions = topic.partitions.map(({ partition }) => partition);
       const { messages } = await peek(ns, dlq, { from: `tail:${LOOK}`, limit: LOOK }, partitions, signal);
-      return deadLetters(messages, name);
+      return deadLetters(messages, name, several);
     },
     placeholderData: keepPreviousData,
     staleTime: Number.POSITIVE_INFINITY,
@@ -182,12 +184,12 @@ interface TableProps extends Picking {
 }
 
 function LetterTable({ ns, dlq, letters, picked, onPick }: TableProps) {
-  const all = letters.every(({ origin }) => picked.has(origin));
-  const pick = (origins: readonly string[], on: boolean) => {
+  const all = letters.every(({ message }) => picked.has(message));
+  const pick = (messages: readonly string[], on: boolean) => {
     const next = new Set(picked);
-    for (const origin of origins) {
-      if (on) next.add(origin);
-      else next.delete(origin);
+    for (const message of messages) {
+      if (on) next.add(message);
+      else next.delete(message);
     }
     onPick(next);
   };
@@ -202,7 +204,7 @@ function LetterTable({ ns, dlq, letters, picked, onPick }: TableProps) {
             checked={all}
             onChange={({ target }) =>
               pick(
-                letters.map(({ origin }) => origin),
+                letters.map(({ message }) => message),
                 target.checked,
               )
             }
@@ -224,8 +226,8 @@ function LetterTable({ ns, dlq, letters, picked, onPick }: TableProps) {
           ns={ns}
           dlq={dlq}
           letter={letter}
-          picked={picked.has(letter.origin)}
-          onPick={(on) => pick([letter.origin], on)}
+          picked={picked.has(letter.message)}
+          onPick={(on) => pick([letter.message], on)}
         />
       ))}
     </ScrollTable>
@@ -247,7 +249,7 @@ function LetterRow({ ns, dlq, letter, picked, onPick }: RowProps) {
       <td>
         <input
           type="checkbox"
-          aria-label={`Pick ${letter.origin}`}
+          aria-label={`Pick ${letter.message}`}
           checked={picked}
           onChange={({ target }) => onPick(target.checked)}
         />
@@ -278,7 +280,7 @@ function LetterRow({ ns, dlq, letter, picked, onPick }: RowProps) {
         </Link>
       </td>
       <td>
-        <ExplainLink id={letter.origin} />
+        <ExplainLink id={letter.message} />
       </td>
     </tr>
   );

@@ -5,7 +5,7 @@ import type { Subscription } from '../api/client';
 import { settle, settleRequest, subscriptionKey } from '../api/subscriptions';
 import { curl } from '../curl/curl';
 import { bytes, grouped } from '../format/number';
-import { durationText, parseDuration } from '../format/quantity';
+import { durationText, parsePause } from '../format/quantity';
 import { lasting } from '../format/time';
 import { isStream } from '../subscriptions/config';
 import { BodyView } from '../topic/body';
@@ -117,7 +117,7 @@ function Settling({ subscription, entry, onPressed }: SettlingProps) {
   const client = useQueryClient();
   const [reason, setReason] = useState('');
   const [delay, setDelay] = useState('');
-  const pause = parseDuration(delay);
+  const pause = parsePause(delay);
   const wish = { reason, delay: pause.ok ? pause.value : null };
   const leaseMs = config.lease_ms ?? 0;
   const act = useMutation({

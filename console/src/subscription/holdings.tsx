@@ -1,5 +1,6 @@
 import type { Subscription } from '../api/client';
 import { grouped } from '../format/number';
+import { ofSeveral } from '../subscriptions/config';
 
 /** What the messages that are not settled wait for: shares of one strip, and the numbers. */
 export function Holdings({ subscription }: { subscription: Subscription }) {
@@ -10,7 +11,7 @@ export function Holdings({ subscription }: { subscription: Subscription }) {
       id: 'leased',
       label: 'leased',
       count: totals.leased,
-      about: `of ${grouped(config.max_unacked ?? 0)} at once`,
+      about: `of ${grouped(config.max_unacked ?? 0)} at once${ofSeveral(config) ? ', of each topic' : ''}`,
     },
     { id: 'delayed', label: 'delayed', count: totals.delayed, about: 'until their time comes' },
     ...(config.order === 'key'

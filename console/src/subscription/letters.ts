@@ -9,23 +9,31 @@ export interface DeadLetter {
   readonly topic: string;
   /** Partition and offset of the message that died. */
   readonly origin: string;
+  /** The id that the subscription knows it by: of several topics with the topic before. */
+  readonly message: string;
   readonly reason: string;
   readonly attempts: string;
   readonly key: string | null;
   readonly preview: string;
 }
 
-/** Those among `messages` that this subscription gave up, in their order. */
-export function deadLetters(messages: readonly Message[], subscription: string): DeadLetter[] {
+/** Those among `messages` that this subscription gave up, in their order. `several`: it consumes more than one topic. */
+export function deadLetters(
+  messages: readonly Message[],
+  subscription: string,
+  several = false,
+): DeadLetter[] {
   return messages.flatMap((message) => {
     const headers = new Map(message.headers.map(([name, value]) => [name.toLowerCase(), value]));
     const told = (name: string) => headers.get(`weir-dead-${name}`) ?? '';
     if (told('subscription') !== subscription) return [];
+    const origin = `${told('partition')}:${told('offset')}`;
     return {
       id: idOf(message),
       ts: message.ts,
       topic: told('topic'),
-      origin: `${told('partition')}:${told('offset')}`,
+      origin,
+      message: several ? `${told('topic')}:${origin}` : origin,
       reason: told('reason') || 'no reason given',
       attempts: told('attempts'),
       key: message.key,

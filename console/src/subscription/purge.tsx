@@ -3,7 +3,7 @@ import { type FormEvent, useState } from 'react';
 import { type Purged, type Subscription, undoOf } from '../api/client';
 import { type PurgeWhat, purge, purgeRequest, seek, subscriptionKey } from '../api/subscriptions';
 import { renewing } from '../edit/draft';
-import { PartitionTable } from '../edit/partitions';
+import { PartitionTable, partName } from '../edit/partitions';
 import { PreviewActions } from '../edit/preview';
 import { Failed, Result, TypedImpact } from '../edit/typed';
 import { counted, grouped } from '../format/number';
@@ -48,20 +48,21 @@ export function PurgeForm({ subscription, onClose }: PurgeProps) {
               { id: 'all', label: 'Everything' },
               { id: 'dead', label: 'Dead letters' },
             ]}
-            onChange={renewing([preview, act, undo], setWhat)}
+            onChange={renewing(preview, [act, undo], setWhat)}
           />
         )}
         <PreviewActions
           request={() => purgeRequest(ns, name, what, !preview.data)}
           shown={preview.isSuccess}
           done={act.isSuccess}
+          disabled={act.isPending || undo.isPending}
           pending={preview.isPending}
           // The first thing to do in the dialog.
           autoFocus
           onClose={onClose}
         />
       </form>
-      <Answer ns={ns} name={name} what={what} purging={purging} />
+      <Answer ns={ns} name={name} what={preview.variables ?? what} purging={purging} />
     </>
   );
 }
@@ -128,7 +129,7 @@ function Answer({ ns, name, what, purging: { preview, act, undo } }: AnswerProps
         </Result>
       )}
       {(act.data?.undo ?? undoOf(act.error)) && !undo.data && last && (
-        <TakeBack what="It" name={name} undo={last.undo}>
+        <TakeBack what="It" ns={ns} name={name} undo={last.undo}>
           <button
             type="button"
             aria-disabled={undo.isPending}
@@ -160,7 +161,7 @@ function Impact({ purged: { purged, dead, parts }, what }: { purged: Purged; wha
       </p>
       <PartitionTable
         parts={parts}
-        name={({ topic, partition }) => (topic ? `${topic} ${partition}` : String(partition))}
+        name={partName}
         columns={[
           ['Settled', (part) => part.purged - part.dead],
           ['Dead', (part) => part.dead],

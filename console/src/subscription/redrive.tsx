@@ -20,11 +20,14 @@ interface BarProps {
 /** The way to deliver dead letters once more. */
 export function RedriveBar({ subscription, picked, onDone }: BarProps) {
   const [open, setOpen] = useState(false);
+  // What was picked is picked still where nothing came of it.
+  const redriven = useRef(false);
   const { name, totals } = subscription;
   if (totals.dead === 0) return null;
   const close = () => {
     setOpen(false);
-    onDone();
+    if (redriven.current) onDone();
+    redriven.current = false;
   };
   return (
     <div className="toolbar">
@@ -36,7 +39,14 @@ export function RedriveBar({ subscription, picked, onDone }: BarProps) {
         Redrive {picked.size > 0 ? grouped(picked.size) : 'dead letters'}
       </button>
       <Sheet title={`Redrive dead letters of ${name}`} open={open} onClose={close}>
-        <RedriveForm subscription={subscription} picked={picked} onClose={close} />
+        <RedriveForm
+          subscription={subscription}
+          picked={picked}
+          onDone={() => {
+            redriven.current = true;
+          }}
+          onClose={close}
+        />
       </Sheet>
     </div>
   );
@@ -71,7 +81,7 @@ function readDraft({ most, filter, rate }: Draft, picked: ReadonlySet<string>) {
 }
 
 /** Counts and redrives. What is under way ends with the form, or when it is stopped. */
-function useRedrive(ns: string, name: string, wish: RedriveWish) {
+function useRedrive(ns: string, name: string, wish: RedriveWish, onDone: () => void) {
   const client = useQueryClient();
   const [progress, setProgress] = useState<Progress | null>(null);
   const going = useRef(true);
@@ -93,6 +103,7 @@ function useRedrive(ns: string, name: string, wish: RedriveWish) {
       };
       return redriveAll({ ns, name, wish, dryRun: false, onProgress });
     },
+    onSuccess: onDone,
     onSettled: () => void client.invalidateQueries({ queryKey: subscriptionKey(ns, name) }),
   });
   const stop = () => {
@@ -102,13 +113,13 @@ function useRedrive(ns: string, name: string, wish: RedriveWish) {
 }
 
 /** Which, how fast; what that would be; and only then the button that does it. */
-function RedriveForm({ subscription, picked, onClose }: Omit<BarProps, 'onDone'> & { onClose: () => void }) {
+function RedriveForm({ subscription, picked, onDone, onClose }: BarProps & { onClose: () => void }) {
   const { ns, name } = subscription;
   const [draft, setDraft] = useState<Draft>({ most: '1000', filter: '', rate: '' });
   const { wish, errors } = readDraft(draft, picked);
-  const { preview, act, redriven, stop } = useRedrive(ns, name, wish);
+  const { preview, act, redriven, stop } = useRedrive(ns, name, wish, onDone);
   const wrong = Object.keys(errors).length > 0;
-  const onChange = renewing([preview, act], setDraft);
+  const onChange = renewing(preview, [act], setDraft);
   const submit = (event: FormEvent) => {
     event.preventDefault();
     act.reset();
@@ -121,12 +132,18 @@ function RedriveForm({ subscription, picked, onClose }: Omit<BarProps, 'onDone'>
         They are where they always were, in the topic, and are delivered again to this subscription alone.
         What went to the dead letter topic stays there.
       </p>
-      <RedriveFields picked={picked.size} draft={draft} errors={errors} onChange={onChange} />
+      <RedriveFields
+        picked={picked.size}
+        draft={draft}
+        errors={errors}
+        disabled={act.isPending}
+        onChange={onChange}
+      />
       <PreviewActions
         request={() => redriveRequest(ns, name, wish, !preview.data)}
         shown={preview.isSuccess}
         done={act.isSuccess}
-        disabled={wrong}
+        disabled={wrong || act.isPending}
         onClose={onClose}
       />
       <div aria-live="polite" className="seek-answer">
@@ -145,9 +162,11 @@ function RedriveForm({ subscription, picked, onClose }: Omit<BarProps, 'onDone'>
 interface RedriveFieldsProps extends FieldsProps<Draft, DraftErrors> {
   /** How many were picked by hand. */
   readonly picked: number;
+  /** One is under way: another beside it would be twice as fast, and only one of them could be stopped. */
+  readonly disabled: boolean;
 }
 
-function RedriveFields({ picked, draft, errors, onChange }: RedriveFieldsProps) {
+function RedriveFields({ picked, draft, errors, disabled, onChange }: RedriveFieldsProps) {
   const set = setter({ draft, onChange });
   return (
     <div className="fields">
@@ -159,6 +178,7 @@ function RedriveFields({ picked, draft, errors, onChange }: RedriveFieldsProps) 
           mono
           inputMode="numeric"
           value={draft.most}
+          disabled={disabled}
           error={errors.most}
           hint="The oldest of each partition first."
           onChange={(value) => set('most', value)}
@@ -170,6 +190,7 @@ function RedriveFields({ picked, draft, errors, onChange }: RedriveFieldsProps) 
         placeholder="all"
         maxLength={1024}
         value={draft.filter}
+        disabled={disabled}
         hint="Like header.region == 'eu*'."
         onChange={(value) => set('filter', value)}
       />
@@ -179,6 +200,7 @@ function RedriveFields({ picked, draft, errors, onChange }: RedriveFieldsProps) 
         inputMode="numeric"
         placeholder="at once"
         value={draft.rate}
+        disabled={disabled}
         error={errors.rate}
         hint="Slowly enough for who failed before."
         onChange={(value) => set('rate', value)}

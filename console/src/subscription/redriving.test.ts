@@ -40,6 +40,17 @@ describe('redriving', () => {
     expect(asked).toHaveBeenCalledTimes(1);
   });
 
+  it('ends when ten are dead again, however few one request redrives', async () => {
+    gateway(100);
+    const plain = asked.getMockImplementation();
+    asked.mockImplementation(async (...request) => {
+      const answer = await plain?.(...request);
+      if (!answer) throw new Error('the gateway answers');
+      return { ...answer, dead_again: 1 };
+    });
+    expect(await all({ max: 100, rate: 1 })).toMatchObject({ stopped: true, redriven: 20, deadAgain: 10 });
+  });
+
   it('takes ids in steps, without a cursor', async () => {
     gateway(0);
     const ids = Array.from({ length: 1500 }, (_, n) => `0:${n}`);

@@ -5,6 +5,9 @@ const STEP = 1000;
 /** At a rate, one request lasts about this long, so that it is seen to go on. */
 const STEP_SECONDS = 2;
 
+/** So many that are dead again end it, over all requests: each of them counts its own alone, and at a low rate never so many. */
+const STOP_AFTER = 10;
+
 export interface Progress {
   readonly redriven: number;
   readonly deadAgain: number;
@@ -40,14 +43,15 @@ export async function redriveAll({ ns, name, wish, dryRun, onProgress }: Asked):
       { ...which, ...(filter && { filter }), ...(rate && { rate }) },
       dryRun,
     );
+    const deadAgain = done.deadAgain + answer.dead_again;
     done = {
       redriven: done.redriven + answer.redriven.length,
-      deadAgain: done.deadAgain + answer.dead_again,
-      stopped: answer.stopped,
+      deadAgain,
+      stopped: answer.stopped || (!dryRun && deadAgain >= STOP_AFTER),
     };
     const goesOn = onProgress(done);
     ids = ids?.slice(step);
     cursor = answer.next ?? undefined;
-    if (answer.stopped || !goesOn || (!ids && !cursor)) return done;
+    if (done.stopped || !goesOn || (!ids && !cursor)) return done;
   }
 }

@@ -5,7 +5,7 @@ import { type SeekTarget, seek, seekRequest, subscriptionKey } from '../api/subs
 import { useSettings } from '../app/settings';
 import { renewing, setter } from '../edit/draft';
 import { OffsetField } from '../edit/offset';
-import { PartitionTable } from '../edit/partitions';
+import { PartitionTable, partName } from '../edit/partitions';
 import { PreviewActions } from '../edit/preview';
 import { TimeField } from '../edit/time';
 import { Failed, Result } from '../edit/typed';
@@ -39,7 +39,7 @@ export function SeekForm({ subscription, onClose }: SeekProps) {
   const target = targetOf(draft, parseInstant(draft.time, zone));
   const seeking = useSeek(ns, name);
   const { preview, act, ask } = seeking;
-  const onChange = renewing([preview, act], setDraft);
+  const onChange = renewing(preview, [act], setDraft);
   const submit = (event: FormEvent) => {
     event.preventDefault();
     if (target.to !== null) ask({ to: target.to });
@@ -56,7 +56,7 @@ export function SeekForm({ subscription, onClose }: SeekProps) {
         request={() => seekRequest(ns, name, wish, !preview.data)}
         shown={preview.isSuccess}
         done={act.isSuccess}
-        disabled={target.to === null}
+        disabled={target.to === null || act.isPending}
         pending={preview.isPending}
         onClose={onClose}
       />
@@ -78,6 +78,7 @@ function useSeek(ns: string, name: string) {
     onSettled: () => void client.invalidateQueries({ queryKey: subscriptionKey(ns, name) }),
   });
   const ask = (wish: SeekTarget) => {
+    if (act.isPending) return;
     act.reset();
     preview.mutate(wish);
   };
@@ -172,7 +173,12 @@ function Answer({ ns, name, seeking: { preview, act, ask } }: AnswerProps) {
       )}
       {act.data && <Done seeked={act.data} />}
       {last && wish?.undo !== last.undo && !preview.isPending && (
-        <TakeBack what={act.data ? 'It' : `The last ${last.what} from here`} name={name} undo={last.undo}>
+        <TakeBack
+          what={act.data ? 'It' : `The last ${last.what} from here`}
+          ns={ns}
+          name={name}
+          undo={last.undo}
+        >
           <button type="button" onClick={() => ask({ to: 'undo', undo: last.undo })}>
             Undo the last {last.what}
           </button>
@@ -206,7 +212,7 @@ function Impact({ seeked, verb, pending, onConfirm }: ImpactProps) {
       </p>
       <PartitionTable
         parts={parts}
-        name={({ partition }) => String(partition)}
+        name={partName}
         columns={[
           ['From offset', (part) => part.floor],
           ['Again', (part) => part.redelivered],

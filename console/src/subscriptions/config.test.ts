@@ -6,7 +6,14 @@ const billing = { ...DEFAULTS, topics: ['orders'], dlq: 'orders.dlq', max_attemp
 
 describe('configuration form of a subscription', () => {
   test('an untouched form changes nothing', () => {
-    const odd = { ...billing, lease_ms: 1001, backoff_ms: [0, 1, 86_400_001], max_attempts: 0, dlq: null };
+    const odd = {
+      ...billing,
+      lease_ms: 1001,
+      backoff_ms: [0, 1, 86_400_001],
+      max_attempts: 0,
+      dlq: null,
+      filter: " key == 'a'",
+    };
     const { config, errors } = readDraft(draftOf(odd), odd);
     expect(errors).toEqual({});
     expect(changes(odd, config)).toEqual([]);
@@ -37,6 +44,10 @@ describe('configuration form of a subscription', () => {
       dlq: null,
       filter: "key == 'a'",
     });
+  });
+  test('a field that cannot be read changes nothing, and least of all lifts a limit', () => {
+    const { config } = readDraft({ ...draftOf(billing), attempts: 'eight', paused: true }, billing);
+    expect(patchOf(changes(billing, config))).toEqual({ paused: true });
   });
   test('each wrong field is named', () => {
     const draft = {

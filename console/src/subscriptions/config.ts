@@ -1,5 +1,5 @@
 import type { SubscriptionConfig } from '../api/client';
-import { durationText, parseCount, parseDuration, type Quantity } from '../format/quantity';
+import { durationText, parseCount, parseDuration, parsePause, type Quantity } from '../format/quantity';
 
 /** A subscription's configuration as it stands in the form: texts as they were typed. */
 export interface Draft {
@@ -29,6 +29,10 @@ export const DEFAULTS: SubscriptionConfig = {
 };
 
 export const isStream = ({ mode }: SubscriptionConfig) => mode === 'stream';
+
+/** It consumes more than one topic, or may: then its messages are named with their topic. */
+export const ofSeveral = ({ topics }: SubscriptionConfig) =>
+  topics.length > 1 || topics[0]?.endsWith('*') === true;
 
 /** What a stream has none of is left as it stands by default. */
 export const asStream = ({ lease_ms, paused, topics, start }: SubscriptionConfig): SubscriptionConfig => ({
@@ -80,14 +84,18 @@ export function readDraft(
   const backoff = parseBackoff(draft.backoff);
   if (!backoff.ok) errors.backoff = backoff.why;
   const textOrNull = (text: string) => (text.trim() === '' ? null : text.trim());
+  // The API keeps the spaces around an expression: untouched, it is not changed.
+  const expression = (text: string, before: string | null | undefined) =>
+    text === (before ?? '') ? (before ?? null) : textOrNull(text);
   const config: SubscriptionConfig = {
     ...base,
     lease_ms: lease ?? base.lease_ms ?? LEASE_MS.min,
-    max_attempts: attempts ?? 0,
+    // What cannot be read leaves what was: a command that is copied meanwhile must not lift the limit.
+    max_attempts: errors.attempts ? (base.max_attempts ?? 0) : (attempts ?? 0),
     backoff_ms: backoff.ok ? backoff.list : (base.backoff_ms ?? []),
     dlq: textOrNull(draft.dlq),
-    filter: textOrNull(draft.filter),
-    fair_by: textOrNull(draft.fairBy),
+    filter: expression(draft.filter, base.filter),
+    fair_by: expression(draft.fairBy, base.fair_by),
     max_unacked: unacked ?? base.max_unacked ?? 1,
     paused: draft.paused,
   };
@@ -101,7 +109,7 @@ export function parseBackoff(text: string): Backoff {
   const list: number[] = [];
   for (const piece of text.split(/[,;]\s*|\s+(?=\d)/)) {
     if (piece.trim() === '') continue;
-    const quantity: Quantity = /^0+$/.test(piece.trim()) ? { ok: true, value: 0 } : parseDuration(piece);
+    const quantity = parsePause(piece);
     if (!quantity.ok || quantity.value === null) return { ok: false, why: 'Write them like 1s, 5s, 30s.' };
     list.push(quantity.value);
   }

@@ -31,7 +31,7 @@ export function LeaseFields({ draft, errors, onChange }: Fields) {
         inputMode="numeric"
         value={draft.unacked}
         error={errors.unacked}
-        hint="Messages, all partitions together."
+        hint="Messages of each topic, all its partitions together."
         onChange={(value) => set('unacked', value)}
       />
     </div>

@@ -2,6 +2,7 @@ import { Link, useNavigate, useSearch } from '@tanstack/react-router';
 import { lazy, type ReactNode, Suspense, useMemo } from 'react';
 import { origin, type Subscription } from '../api/client';
 import { subscriptionListing } from '../api/subscriptions';
+import { chunk } from '../app/chunk';
 import { useNamespace } from '../app/shell';
 import { grouped } from '../format/number';
 import { age } from '../format/time';
@@ -18,9 +19,9 @@ import { QueueQuickStart } from './quickstart';
 import { State } from './state';
 import { unknownParts } from './verdict';
 
-const CreateSubscription = lazy(async () => ({
-  default: (await import('./create')).CreateSubscription,
-}));
+const CreateSubscription = lazy(
+  chunk(async () => ({ default: (await import('./create')).CreateSubscription })),
+);
 
 type NumberKey = 'depth' | 'ready' | 'leased' | 'delayed' | 'dead' | 'oldest';
 type SortKey = NumberKey | 'name';

@@ -1,7 +1,7 @@
 import { useNavigate } from '@tanstack/react-router';
 import { subscriptionUrl, topicUrl } from '../api/client';
 import { useTopicNames } from '../api/topics';
-import { curl } from '../curl/curl';
+import { curl, quoted } from '../curl/curl';
 import { Snippet } from '../ui/copy';
 
 const NAME = 'workers';
@@ -51,7 +51,7 @@ export function QueueQuickStart({ ns, topic: given }: QuickStartProps) {
           Or <code>nack</code> it for another try, or give it up as <code>dead</code>.
         </p>
         <Snippet
-          text={`jq '{ack: [.messages[].lease]}' pulled.json |\n  curl -sS ${url}:settle \\\n  -H 'Content-Type: application/json' --data-binary @-`}
+          text={`jq '{ack: [.messages[].lease]}' pulled.json |\n  curl -sS ${quoted(`${url}:settle`)} \\\n  -H 'Content-Type: application/json' --data-binary @-`}
         />
       </li>
     </ol>

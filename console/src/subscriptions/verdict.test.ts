@@ -39,7 +39,7 @@ const LOST: Part = { topic: 'orders', partition: 1, shard: 2, floor: null };
 test.each([
   ['unknown', { ready: 5 }, { paused: true }, [PART, LOST]],
   ['paused', { unsettled: 5, ready: 5 }, { paused: true }, undefined],
-  ['full', { unsettled: 9, ready: 5, leased: 4 }, { max_unacked: 4 }, undefined],
+  ['full', { unsettled: 9, ready: 5, leased: 4 }, { max_unacked: 4 }, [{ ...PART, ready: 5, leased: 4 }]],
   ['not taken', { unsettled: 5, ready: 5 }, {}, undefined],
   ['active', { unsettled: 9, ready: 5, leased: 4 }, {}, undefined],
   ['active', { unsettled: 4, leased: 4 }, { max_unacked: 4 }, undefined],
@@ -61,6 +61,26 @@ test('a stream is active while somebody reads every partition that has something
     sentence: 'Nobody reads 1 partition: 9 messages behind.',
   });
   expect(behind([PART], 0).word).toBe('empty');
+});
+
+test('a limit of leases is of each topic', () => {
+  const two = (leased: [number, number]) =>
+    verdict(
+      subscription(
+        { unsettled: 9, ready: 5, leased: leased[0] + leased[1] },
+        { topics: ['orders', 'returns'], max_unacked: 4 },
+        [
+          { ...PART, ready: 5, leased: leased[0] },
+          { ...PART, topic: 'returns', ready: 0, leased: leased[1] },
+        ],
+      ),
+    );
+  expect(two([2, 2]).word).toBe('active');
+  expect(two([0, 4]).word).toBe('active');
+  expect(two([4, 1])).toMatchObject({
+    word: 'full',
+    sentence: expect.stringContaining('All 4 leases of orders'),
+  });
 });
 
 test('a deleted topic is told apart from shards that cannot be reached', () => {

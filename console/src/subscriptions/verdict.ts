@@ -1,6 +1,6 @@
 import type { Subscription } from '../api/client';
 import { counted, grouped } from '../format/number';
-import { isStream } from './config';
+import { isStream, ofSeveral } from './config';
 
 export type Tone = 'ok' | 'idle' | 'warn' | 'bad';
 
@@ -43,11 +43,13 @@ export function verdict(subscription: Subscription): Verdict {
     };
   }
   if (isStream(config)) return streamVerdict(subscription);
-  if (totals.ready > 0 && totals.leased >= (config.max_unacked ?? Number.POSITIVE_INFINITY)) {
+  const full = fullTopic(subscription);
+  if (full) {
+    const of = ofSeveral(config) ? ` of ${full.topic}` : '';
     return {
       tone: 'warn',
       word: 'full',
-      sentence: `All ${grouped(totals.leased)} leases are taken: ${waiting} ready, until something is settled.`,
+      sentence: `All ${grouped(full.leased)} leases${of} are taken: ${counted(full.ready, 'message')} ready, until something is settled.`,
     };
   }
   if (totals.ready > 0 && totals.leased === 0) {
@@ -70,6 +72,17 @@ export function verdict(subscription: Subscription): Verdict {
     word: 'active',
     sentence: `${counted(totals.leased, 'message')} leased, ${grouped(totals.ready)} ready.`,
   };
+}
+
+/** A topic of which as many messages are leased as may be, and more are ready: the limit is of each. */
+function fullTopic({ config, parts }: Subscription) {
+  const topics = new Map<string, { topic: string; ready: number; leased: number }>();
+  for (const { topic, ready, leased } of parts) {
+    const sums = topics.get(topic) ?? { topic, ready: 0, leased: 0 };
+    topics.set(topic, { topic, ready: sums.ready + (ready ?? 0), leased: sums.leased + (leased ?? 0) });
+  }
+  const most = config.max_unacked ?? Number.POSITIVE_INFINITY;
+  return [...topics.values()].find(({ ready, leased }) => ready > 0 && leased >= most);
 }
 
 function streamVerdict({ parts, totals }: Subscription): Verdict {

@@ -60,7 +60,11 @@ export class Credit {
    */
   take(amount: Amount): Amount | null {
     this.taken = { msgs: this.taken.msgs + amount.msgs, bytes: this.taken.bytes + amount.bytes };
-    const next = { msgs: this.taken.msgs + this.window.msgs, bytes: this.taken.bytes + this.window.bytes };
+    // What an earlier subscription overshot by may still keep it where it is: it never falls.
+    const next = {
+      msgs: Math.max(this.limit.msgs, this.taken.msgs + this.window.msgs),
+      bytes: Math.max(this.limit.bytes, this.taken.bytes + this.window.bytes),
+    };
     const due =
       next.msgs - this.limit.msgs >= this.window.msgs / 4 ||
       next.bytes - this.limit.bytes >= this.window.bytes / 4;

@@ -98,6 +98,8 @@ export class TailSession {
   private cancelSilence: () => void = () => {};
   /** Per partition: offset after the last message seen, or that of the first to come. */
   private readonly nextOffset: Map<number, number>;
+  /** Per partition: where this connection's subscription began. Offsets it passes over behind that are empty (compaction). */
+  private readonly begins = new Map<number, number>();
   /** Token of the latest `welcome`; `null` before, and once the gateway did not accept it. */
   private token: string | null = null;
   private hasSubscribed = false;
@@ -218,8 +220,9 @@ export class TailSession {
     const { partition, offset } = message;
     const expected = this.nextOffset.get(partition);
     if (expected !== undefined && offset < expected) return;
-    if (expected !== undefined && offset > expected) {
-      rows.push({ kind: 'gap', partition, from: expected, to: offset, why: 'missed' });
+    const missedTo = Math.min(offset, this.begins.get(partition) ?? offset);
+    if (expected !== undefined && missedTo > expected) {
+      rows.push({ kind: 'gap', partition, from: expected, to: missedTo, why: 'missed' });
     }
     this.nextOffset.set(partition, offset + 1);
     rows.push(message);
@@ -267,8 +270,10 @@ export class TailSession {
   }
 
   private subscribed(starts: readonly (readonly [number | null, number])[]): void {
+    this.begins.clear();
     for (const [named, start] of starts) {
       const partition = named ?? this.single ?? 0;
+      this.begins.set(partition, start);
       if (!this.nextOffset.has(partition)) this.nextOffset.set(partition, start);
     }
     this.ended.clear();

@@ -44,6 +44,16 @@ describe('credit', () => {
     expect(next.take({ msgs: 5, bytes: 150 })).toEqual({ msgs: 10, bytes: 100 });
     expect(next.renewed().granted).toEqual({ msgs: 10, bytes: 100 });
   });
+  test('a limit never falls, whatever waits of an earlier subscription', () => {
+    const before = new Credit({ msgs: 8, bytes: 100 });
+    for (let i = 0; i < 4; i += 1) before.receive(1);
+    before.receive(150);
+    const next = before.renewed();
+    expect(next.granted).toEqual({ msgs: 3, bytes: 0 });
+    // The small ones are taken first.
+    expect(next.take({ msgs: 4, bytes: 4 })).toEqual({ msgs: 7, bytes: 0 });
+    expect(next.take({ msgs: 1, bytes: 150 })).toEqual({ msgs: 8, bytes: 100 });
+  });
   test('an oversize message shows as no credit, never as less', () => {
     const credit = new Credit({ msgs: 10, bytes: 100 });
     credit.receive(5000);
@@ -213,6 +223,29 @@ describe('session', () => {
         return row.kind === 'gap' ? `gap ${row.from}-${row.to}` : row.offset;
       }),
     ).toEqual([5, 6, 7, 'gap 8-10', 10]);
+  });
+
+  test('offsets that compaction left empty are no loss; what lies before the start of a subscription is', () => {
+    const gateway = played(2, {
+      known: [
+        [0, 3],
+        [1, 7],
+      ],
+    });
+    gateway.socket().onopen?.();
+    gateway.say({ t: 'welcome', resume: null, hb_ms: 20_000 });
+    const parts = [
+      { p: 0, start: 3, tail: 9 },
+      { p: 1, start: 20, tail: 20 },
+    ];
+    gateway.say({ t: 'subscribed', ch: 1, inc: 1, parts });
+    gateway.say(gateway.msg(5, 0), gateway.msg(8, 0), gateway.msg(22, 1));
+    expect(gateway.rows.map((row) => (row.kind === 'gap' ? `gap ${row.from}-${row.to}` : row.kind))).toEqual([
+      'message',
+      'message',
+      'gap 7-20',
+      'message',
+    ]);
   });
 
   test('several partitions go on each where it was, also those that had nothing yet', () => {

@@ -1,6 +1,7 @@
 import { useCallback, useEffect, useRef, useState } from 'react';
+import { Credit } from './credit';
 import { Ring } from './ring';
-import type { Row, Status, Target } from './session';
+import { type Row, type Status, type Target, WINDOW } from './session';
 import type { Batch, ToWorker } from './tail.worker';
 
 export const RING_ROWS = 5000;
@@ -20,6 +21,17 @@ export interface Tail {
   /** Starts anew from the newest message, leaving out what waits. */
   skip(): void;
 }
+
+/** `message` is empty where its code could not be loaded, as after the gateway became another version. */
+const broken = (message: string): Status => ({
+  phase: 'ended',
+  credit: new Credit(WINDOW).view(),
+  why: message || 'its code could not be loaded. Load the page anew.',
+  problem: null,
+  reconnects: 0,
+  failures: 0,
+  closed: false,
+});
 
 /** Follows `target` while it is not `null`. A hidden page holds, as a pause does. */
 export function useTail(target: Target | null, url: string): Tail {
@@ -61,6 +73,8 @@ export function useTail(target: Target | null, url: string): Tail {
         held: data.held,
       }));
     };
+    current.onerror = ({ message }) =>
+      setView((before) => ({ ...before, version: before.version + 1, status: broken(message) }));
     tell({ type: 'start', url, target: skips > 0 ? { ...followed, from: 'latest' } : followed });
     return () => {
       current.terminate();

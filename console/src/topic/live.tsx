@@ -12,10 +12,11 @@ interface LiveBarProps {
   readonly onStart: (start: LiveStart) => void;
   readonly onFilter: (text: string) => void;
   readonly onResume: () => void;
+  readonly onSkip: () => void;
 }
 
 /** What the tail is doing, and the credit that lets it: how much the gateway may still send before it must wait. */
-export function LiveBar({ tail, start, filter, hidden, onStart, onFilter, onResume }: LiveBarProps) {
+export function LiveBar({ tail, start, filter, hidden, onStart, onFilter, ...on }: LiveBarProps) {
   const { status, held, paused } = tail;
   if (!status) return null;
   const { phase, credit, why } = status;
@@ -52,7 +53,7 @@ export function LiveBar({ tail, start, filter, hidden, onStart, onFilter, onResu
       {paused && (
         <button
           type="button"
-          onClick={tail.skip}
+          onClick={on.onSkip}
           title="Continue at the end of the topic; what lies between is not shown"
         >
           Skip to newest
@@ -61,7 +62,7 @@ export function LiveBar({ tail, start, filter, hidden, onStart, onFilter, onResu
       <button
         type="button"
         className={paused ? 'primary' : ''}
-        onClick={() => (paused ? onResume() : tail.pause(true))}
+        onClick={() => (paused ? on.onResume() : tail.pause(true))}
       >
         {paused ? (held > 0 ? `Resume, +${grouped(held)} new` : 'Resume') : 'Pause'}
       </button>

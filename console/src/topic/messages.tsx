@@ -18,6 +18,7 @@ import { type Column, Grid } from '../ui/grid';
 import { useNarrow } from '../ui/narrow';
 import { Loading, ProblemBox } from '../ui/problem';
 import { LiveBar } from './live';
+import { olderFrom } from './paging';
 import { MessagePanel } from './panel';
 import { SeekBar } from './seek';
 
@@ -70,6 +71,11 @@ function Messages({ ns, topic }: { ns: string; topic: Topic }) {
             tail.pause(false);
             gridRef.current?.scrollTo({ top: 0 });
           }}
+          onSkip={() => {
+            // The button goes with the pause.
+            gridRef.current?.focus();
+            tail.skip();
+          }}
         />
       )}
       {page.error && (
@@ -94,6 +100,7 @@ function Messages({ ns, topic }: { ns: string; topic: Topic }) {
             key={search.open}
             ns={ns}
             topic={topic.name}
+            incarnation={topic.incarnation}
             {...opened}
             known={find(tail, shown.peeked, search.open)}
             onClose={() => {
@@ -150,7 +157,12 @@ function Toolbar({ ns, topic, search, shown, onSearch }: ToolbarProps) {
         partition={at.partition}
         disabled={wantsLive}
         onSeek={({ from, partition }) =>
-          onSearch({ from: from === NEWEST ? undefined : from, partition, open: undefined })
+          onSearch({
+            // While it is followed only the partition can be chosen.
+            from: wantsLive ? search.from : from === NEWEST ? undefined : from,
+            partition,
+            open: undefined,
+          })
         }
       />
       <span className="spacer" />
@@ -357,10 +369,8 @@ function Pager({ topic, shown, onFrom }: PagerProps) {
   const page = shown.page.data;
   const single = topic.config.partitions === 1 ? 0 : shown.at.partition;
   const messages = page?.messages ?? NO_MESSAGES;
-  const oldest = messages.at(-1)?.offset;
   const start = topic.partitions.find((one) => one.partition === single)?.start ?? 0;
-  const older =
-    single !== undefined && oldest !== undefined && oldest > start ? Math.max(start, oldest - PAGE) : null;
+  const older = single !== undefined && page ? olderFrom(shown.at.from, messages, start, PAGE) : null;
   const newer = single !== undefined && page && !page.upToDate ? page.next.get(single) : undefined;
   return (
     <div className="pager">

@@ -1,5 +1,5 @@
 import { useQuery } from '@tanstack/react-query';
-import { useEffect, useState } from 'react';
+import { useEffect, useRef, useState } from 'react';
 import { messageUrl, readBody, readMessages } from '../api/messages';
 import { useSettings } from '../app/settings';
 import { curl } from '../curl/curl';
@@ -20,6 +20,8 @@ const SHOW_BYTES = 1024 * 1024;
 interface PanelProps {
   readonly ns: string;
   readonly topic: string;
+  /** The life of the topic: another has other messages at the same offsets. */
+  readonly incarnation: number;
   readonly partition: number;
   readonly offset: number;
   /** The row that was opened, if it is on the screen. */
@@ -27,16 +29,17 @@ interface PanelProps {
   readonly onClose: () => void;
 }
 
-export function MessagePanel({ ns, topic, partition, offset, known, onClose }: PanelProps) {
+export function MessagePanel({ ns, topic, incarnation, partition, offset, known, onClose }: PanelProps) {
   const { zone } = useSettings();
   const row = useQuery({
-    queryKey: ['message', ns, topic, partition, offset],
+    queryKey: ['message', ns, topic, incarnation, partition, offset],
     queryFn: async ({ signal }) => {
       const page = await readMessages(ns, topic, { from: String(offset), partition, limit: 1 }, signal);
       return page.messages.find((message) => message.offset === offset) ?? null;
     },
     enabled: known === undefined,
-    staleTime: Number.POSITIVE_INFINITY,
+    // What is not there may come.
+    staleTime: ({ state }) => (state.data ? Number.POSITIVE_INFINITY : 0),
   });
   const message = known ?? row.data ?? undefined;
   useEffect(() => {
@@ -79,7 +82,7 @@ export function MessagePanel({ ns, topic, partition, offset, known, onClose }: P
             <dd className="mono">{message.contentType ?? <span className="faint">not named</span>}</dd>
           </dl>
           <Headers headers={message.headers} />
-          <Body ns={ns} topic={topic} message={message} url={url} />
+          <Body ns={ns} topic={topic} incarnation={incarnation} message={message} url={url} />
         </>
       )}
     </aside>
@@ -109,16 +112,23 @@ function Headers({ headers }: { headers: Message['headers'] }) {
 interface BodyProps {
   readonly ns: string;
   readonly topic: string;
+  readonly incarnation: number;
   readonly message: Message;
   readonly url: string;
 }
 
-function Body({ ns, topic, message, url }: BodyProps) {
+function Body({ ns, topic, incarnation, message, url }: BodyProps) {
   const { partition, offset, size } = message;
   const [wanted, setWanted] = useState(size <= AUTO_BYTES);
+  const place = useRef<HTMLElement>(null);
+  // The button goes with what it asks for.
+  const load = () => {
+    place.current?.focus();
+    setWanted(true);
+  };
   const [view, setView] = useState<'body' | 'raw' | 'hex' | null>(null);
   const body = useQuery({
-    queryKey: ['body', ns, topic, partition, offset],
+    queryKey: ['body', ns, topic, incarnation, partition, offset],
     queryFn: ({ signal }) => readBody(ns, topic, partition, offset, signal),
     enabled: wanted,
     staleTime: Number.POSITIVE_INFINITY,
@@ -128,7 +138,7 @@ function Body({ ns, topic, message, url }: BodyProps) {
   const text = data ? textOf(data) : null;
   const shown = view ?? (data && text === null ? 'hex' : 'body');
   return (
-    <section className="panel-body">
+    <section className="panel-body" aria-label="Body" ref={place} tabIndex={-1}>
       <div className="panel-row">
         <h3>Body</h3>
         <span className="faint">{bytes(data?.length ?? size)}</span>
@@ -154,7 +164,7 @@ function Body({ ns, topic, message, url }: BodyProps) {
       {body.error && <ProblemBox error={body.error} onRetry={() => void body.refetch()} />}
       {!wanted &&
         (size <= SHOW_BYTES ? (
-          <button type="button" onClick={() => setWanted(true)}>
+          <button type="button" onClick={load}>
             Load body, {bytes(size)}
           </button>
         ) : (

@@ -31,6 +31,13 @@ export function SeekBar({ topic, from, partition, disabled, onSeek }: SeekBarPro
   const { zone } = useSettings();
   const [kind, setKind] = useState<Kind>(() => kindOf(from));
   const [text, setText] = useState(() => textOf(from, zone));
+  // What was typed stays the same instant when another zone is chosen.
+  const [typedIn, setTypedIn] = useState(zone);
+  if (typedIn !== zone) {
+    const ms = kind === 'time' ? parseInstant(text, typedIn) : null;
+    setTypedIn(zone);
+    if (ms !== null) setText(instant(ms, zone));
+  }
   const choose = (next: Kind) => {
     setKind(next);
     if (next === 'newest') onSeek({ from: 'tail:50', partition });

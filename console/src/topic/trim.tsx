@@ -13,7 +13,7 @@ import {
 import { useSettings } from '../app/settings';
 import { type FieldsProps, renewing, setter } from '../edit/draft';
 import { OffsetField } from '../edit/offset';
-import { PartitionTable } from '../edit/partitions';
+import { PartitionTable, partName } from '../edit/partitions';
 import { PreviewActions } from '../edit/preview';
 import { TimeField } from '../edit/time';
 import { Failed, Result, TypedImpact } from '../edit/typed';
@@ -49,7 +49,7 @@ export function TrimForm({ described: { topic, etag }, onClose }: TrimProps) {
   const { wish, errors } = wishOf(draft.kind, { ...draft, ms: parseInstant(draft.time, zone) }, partitions);
   const trimming = useTrim(ns, name);
   const { preview, act } = trimming;
-  const onChange = renewing([preview, act], setDraft);
+  const onChange = renewing(preview, [act], setDraft);
   const submit = (event: FormEvent) => {
     event.preventDefault();
     act.reset();
@@ -67,7 +67,7 @@ export function TrimForm({ described: { topic, etag }, onClose }: TrimProps) {
           request={() => trimRequest(ns, name, wish ?? { before: 'end' }, !preview.data)}
           shown={preview.isSuccess}
           done={act.isSuccess}
-          disabled={!wish}
+          disabled={!wish || act.isPending}
           pending={preview.isPending}
           onClose={onClose}
         />
@@ -196,7 +196,7 @@ function Impact({ trimmed: { messages, bytes: size, partitions } }: { trimmed: T
       </p>
       <PartitionTable
         parts={partitions}
-        name={({ partition }) => String(partition)}
+        name={partName}
         columns={[
           ['Oldest that stays', (found) => found.start],
           ['Messages', (found) => found.messages],

@@ -37,6 +37,10 @@ describe('configuration form', () => {
       closed: true,
     });
   });
+  test('a field that cannot be read changes nothing, and least of all lifts a limit', () => {
+    const { config } = readDraft({ ...draftOf(week), age: '7 days', ttl: '2w', closed: true }, week);
+    expect(patchOf(changes(week, config))).toEqual({ closed: true });
+  });
   test('each wrong field is named', () => {
     const { errors } = readDraft({ ...draftOf(week), age: 'soon', dedupe: '', contentType: 'json' }, week);
     expect(Object.keys(errors).sort()).toEqual(['age', 'contentType', 'dedupe']);

@@ -58,16 +58,17 @@ export type DraftErrors = Partial<Record<keyof Draft, string>>;
 /** `base` with what the form says, or what is wrong with each field. Fields the form does not show stay. */
 export function readDraft(draft: Draft, base: TopicConfig): { config: TopicConfig; errors: DraftErrors } {
   const errors: DraftErrors = {};
-  const take = (field: keyof Draft, quantity: Quantity): number | null => {
+  // What cannot be read leaves `before`: a command that is copied meanwhile must not lift a limit.
+  const take = (field: keyof Draft, quantity: Quantity, before: number | null | undefined): number | null => {
     if (quantity.ok) return quantity.value;
     errors[field] = quantity.why;
-    return null;
+    return before ?? null;
   };
   const contentType = draft.contentType.trim();
   if (contentType !== '' && !/^[\w!#$&^.+-]+\/[\w!#$&^.+-]+(\s*;.*)?$/.test(contentType)) {
     errors.contentType = 'Write it like application/json.';
   }
-  const window = take('dedupe', parseDuration(draft.dedupe));
+  const window = take('dedupe', parseDuration(draft.dedupe), base.dedupe.window_ms);
   if (window === null && !errors.dedupe) errors.dedupe = 'Needed: how long idempotency keys are remembered.';
   if (draft.byKey && draft.untilSettled) {
     errors.byKey = 'Not together with removing what is settled, which would take the newest too.';
@@ -77,13 +78,13 @@ export function readDraft(draft: Draft, base: TopicConfig): { config: TopicConfi
     content_type: contentType === '' ? null : contentType,
     retention: {
       ...base.retention,
-      age_ms: take('age', parseDuration(draft.age)),
-      bytes: take('bytes', parseSize(draft.bytes)),
-      records: take('records', parseCount(draft.records)),
+      age_ms: take('age', parseDuration(draft.age), base.retention.age_ms),
+      bytes: take('bytes', parseSize(draft.bytes), base.retention.bytes),
+      records: take('records', parseCount(draft.records), base.retention.records),
       until_settled: draft.untilSettled,
     },
     compaction: draft.byKey ? 'key' : 'none',
-    ttl_ms: take('ttl', parseDuration(draft.ttl)),
+    ttl_ms: take('ttl', parseDuration(draft.ttl), base.ttl_ms),
     dedupe: { window_ms: window ?? base.dedupe.window_ms },
     default_confirm: draft.defaultConfirm,
     min_confirm: draft.minConfirm,

@@ -2,6 +2,7 @@ import { Link, useNavigate, useSearch } from '@tanstack/react-router';
 import { lazy, type ReactNode, Suspense, useMemo } from 'react';
 import { origin, type Topic } from '../api/client';
 import { tier, topicListing, totals } from '../api/topics';
+import { chunk } from '../app/chunk';
 import { useNamespace } from '../app/shell';
 import { bytes, grouped, rate } from '../format/number';
 import { EmptyList, ListFrame } from '../list/frame';
@@ -14,7 +15,7 @@ import { useNarrow } from '../ui/narrow';
 import { QuickStart } from './quickstart';
 
 /** Dialogs bring their own library: it is loaded when the first one opens. */
-const CreateTopic = lazy(async () => ({ default: (await import('./create')).CreateTopic }));
+const CreateTopic = lazy(chunk(async () => ({ default: (await import('./create')).CreateTopic })));
 
 type NumberKey = 'messages' | 'size' | 'publish' | 'deliver';
 type SortKey = NumberKey | 'name';

@@ -1,14 +1,15 @@
 import { useNavigate } from '@tanstack/react-router';
 import { lazy, Suspense } from 'react';
 import { origin, socketUrl, topicUrl } from '../api/client';
+import { chunk } from '../app/chunk';
 import { useNamespace } from '../app/shell';
 import { curl } from '../curl/curl';
 import { Snippet } from '../ui/copy';
 import { browserSnippet } from './snippet';
 
-const QueueQuickStart = lazy(async () => ({
-  default: (await import('../subscriptions/quickstart')).QueueQuickStart,
-}));
+const QueueQuickStart = lazy(
+  chunk(async () => ({ default: (await import('../subscriptions/quickstart')).QueueQuickStart })),
+);
 
 const NAME = 'orders';
 

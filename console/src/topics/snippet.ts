@@ -1,10 +1,14 @@
+/** `text` as a literal. Names come from the address of the page, and what stands there need not be one. */
+const literal = (text: string) =>
+  `'${JSON.stringify(text).slice(1, -1).replaceAll('\\"', '"').replaceAll("'", "\\'")}'`;
+
 /**
  * Publishes and follows within credit from a page, without a library. The README shows the same lines; a test holds
  * them together. `socket` is the address of the WebSocket.
  */
 export function browserSnippet(socket: string, ns: string, topic: string): string {
-  const where = `${ns === 'default' ? '' : `ns: '${ns}', `}topic: '${topic}'`;
-  return `const socket = new WebSocket('${socket}', 'weir.v1.json');
+  const where = `${ns === 'default' ? '' : `ns: ${literal(ns)}, `}topic: ${literal(topic)}`;
+  return `const socket = new WebSocket(${literal(socket)}, 'weir.v1.json');
 const send = (frame) => socket.send(JSON.stringify(frame));
 let taken = 0;
 socket.onopen = () => send({ t: 'hello', v: 1 });

@@ -68,10 +68,9 @@ export function Grid<T>(props: GridProps<T>) {
   const first = items[0]?.index ?? 0;
   const last = items.at(-1)?.index ?? 0;
   useEffect(() => onRange?.(first, last), [first, last, onRange]);
-  const { active, setActive, onKeyDown } = useActiveRow(props, scroller, (index) =>
+  const { current, mark, onKeyDown } = useActiveRow(props, scroller, (index) =>
     virtual.scrollToIndex(index, { align: 'auto' }),
   );
-  const current = Math.min(active, Math.max(0, count - 1));
   return (
     <div
       className="grid"
@@ -101,7 +100,7 @@ export function Grid<T>(props: GridProps<T>) {
             const value = row(index);
             if (value === undefined) return null;
             const press = () => {
-              setActive(index);
+              mark(index);
               onOpen(value);
             };
             const place = { id: `${id}-${index}`, index, start, active: index === current };
@@ -115,16 +114,41 @@ export function Grid<T>(props: GridProps<T>) {
   );
 }
 
+interface Marked {
+  readonly index: number;
+  /** Key of the row; `null` until one was chosen: then it is whichever comes first. */
+  readonly key: string | null;
+}
+
+/** Where the marked row is now: rows may have come before it or gone. Of one that is gone it is the place that is left. */
+function placeOf<T>({ index, key }: Marked, { count, row, rowKey }: GridProps<T>): number {
+  const isIt = (at: number) => {
+    const value = at >= 0 && at < count ? row(at) : undefined;
+    return value !== undefined && rowKey(value) === key;
+  };
+  for (let away = 0; key !== null && (index - away >= 0 || index + away < count); away += 1) {
+    if (isIt(index + away)) return index + away;
+    if (isIt(index - away)) return index - away;
+  }
+  return Math.max(0, Math.min(count - 1, index));
+}
+
 /** The row that the keys move, and what they do. */
 function useActiveRow<T>(
-  { count, row, onOpen, onEnd }: GridProps<T>,
+  props: GridProps<T>,
   scroller: RefObject<HTMLElement | null>,
   scrollTo: (index: number) => void,
 ) {
-  const [active, setActive] = useState(0);
+  const { count, row, rowKey, onOpen, onEnd } = props;
+  const [marked, setMarked] = useState<Marked>({ index: 0, key: null });
+  const current = placeOf(marked, props);
+  const mark = (index: number) => {
+    const value = row(index);
+    setMarked({ index, key: value === undefined ? null : rowKey(value) });
+  };
   const move = (to: number) => {
     const next = Math.max(0, Math.min(count - 1, to));
-    setActive(next);
+    mark(next);
     scrollTo(next);
   };
   const pageRows = Math.max(1, Math.floor((scroller.current?.clientHeight ?? ROW) / ROW) - 2);
@@ -132,12 +156,12 @@ function useActiveRow<T>(
   const onKeyDown = (event: KeyboardEvent) => {
     if (event.target !== event.currentTarget || event.ctrlKey || event.metaKey || event.altKey) return;
     const step = steps[event.key];
-    if (step !== undefined) move(active + step);
+    if (step !== undefined) move(current + step);
     else if (event.key === 'Home') move(0);
     else if (event.key === 'End') void (onEnd?.() ?? Promise.resolve()).then(() => setToEnd((n) => n + 1));
     else if (event.key === 'Enter') {
-      const current = row(active);
-      if (current) onOpen(current);
+      const value = row(current);
+      if (value) onOpen(value);
     } else return;
     event.preventDefault();
   };
@@ -147,7 +171,7 @@ function useActiveRow<T>(
   useEffect(() => {
     if (toEnd > 0) move(count - 1);
   }, [toEnd]);
-  return { active, setActive, onKeyDown };
+  return { current, mark, onKeyDown };
 }
 
 function Head<T>({ columns }: { columns: readonly Column<T>[] }) {

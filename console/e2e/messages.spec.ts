@@ -1,0 +1,95 @@
+import { expect, test } from './fixtures';
+
+test('a message of a topic that was made anew is not taken for one of before', async ({
+  page,
+  open,
+  product,
+  tolerate,
+}) => {
+  tolerate.push(/404/);
+  const body = () => page.getByRole('complementary', { name: 'Message 0:0' }).locator('.body-text');
+  const live = async (life: number) => {
+    await product.create('orders');
+    await product.publish('orders', `{"life":${life}}`);
+  };
+  await live(1);
+  await open('ns/default/topics/orders/messages');
+  await page.getByRole('row', { name: /"life":1/ }).click();
+  await expect(body()).toContainText('"life": 1');
+  await page.keyboard.press('Escape');
+  await product.call('DELETE', '/topics/orders');
+  await live(2);
+  await page.getByRole('row', { name: /"life":2/ }).click();
+  await expect(body()).toContainText('"life": 2');
+});
+
+test('a message that was looked for too early is found later', async ({ page, open, product }) => {
+  await product.create('orders');
+  await open('ns/default/topics/orders/messages?open=0:0');
+  const panel = page.getByRole('complementary', { name: 'Message 0:0' });
+  await expect(panel).toContainText('There is no message at this offset');
+  await product.publish('orders', '{"n":1}');
+  await page.getByRole('button', { name: 'Close message' }).click();
+  await page.goBack();
+  await expect(panel).toContainText('"n": 1');
+});
+
+test('a time that is sought is shown in the zone of all others', async ({ page, open, product }) => {
+  await product.create('orders');
+  const from = Date.UTC(2026, 10, 21, 3, 35, 0, 123);
+  await open(`ns/default/topics/orders/messages?from=ts:${from}`);
+  await expect(page.getByLabel('Time, UTC')).toHaveValue('2026-11-21 03:35:00.123');
+  await page.getByRole('button', { name: /^Time zone/ }).click();
+  await expect(page.getByLabel(/^Time, Asia/)).toHaveValue('2026-11-21 09:05:00.123');
+  await page.getByRole('button', { name: 'Go' }).click();
+  await expect(page).toHaveURL(new RegExp(`from=ts(:|%3A)${from}$`));
+  // What is half typed stays as it is.
+  await page.getByLabel(/^Time, Asia/).fill('2026-11');
+  await page.getByRole('button', { name: /^Time zone/ }).click();
+  await expect(page.getByLabel('Time, UTC')).toHaveValue('2026-11');
+});
+
+test('an address that somebody wrote by hand is understood', async ({ page, open, product }) => {
+  await product.create('orders');
+  for (let n = 0; n < 3; n += 1) await product.publish('orders', `{"n":${n}}`);
+  await open('ns/default/topics/orders/messages?from=2');
+  await expect(page.getByRole('textbox', { name: 'Offset' })).toHaveValue('2');
+  await expect(page.getByRole('row', { name: /"n":/ })).toHaveCount(1);
+  await open('ns/default/topics?q=0');
+  await expect(page.getByText('No topic’s name contains “0”.')).toBeVisible();
+});
+
+test('the keyboard is not lost with the button that it pressed', async ({ page, open, product }) => {
+  await product.create('orders');
+  await product.publish('orders', `"${'x'.repeat(70_000)}"`);
+  await open('ns/default/topics/orders/messages?open=0:0');
+  await page.getByRole('button', { name: /^Load body/ }).press('Enter');
+  const panel = page.getByRole('complementary', { name: 'Message 0:0' });
+  await expect(panel.locator('.body-text')).toBeVisible();
+  await expect(panel.getByRole('region', { name: 'Body' })).toBeFocused();
+  await page.keyboard.press('Escape');
+  await page.getByRole('button', { name: 'Live' }).click();
+  await expect(page.locator('.live-state')).toHaveText('Live');
+  await page.getByRole('button', { name: 'Pause' }).click();
+  await page.getByRole('button', { name: 'Skip to newest' }).press('Enter');
+  await expect(page.locator('.live-state')).toHaveText('Live');
+  await expect(page.getByRole('grid')).toBeFocused();
+});
+
+test('another partition is followed from where the first was', async ({ page, open, product }) => {
+  await product.create('orders', { partitions: 2 });
+  await open('ns/default/topics/orders/messages?live=true&from=earliest');
+  await expect(page.locator('.live-state')).toHaveText('Live');
+  await page.getByRole('button', { name: /Partition$/ }).click();
+  await page.getByRole('option', { name: 'Partition 1' }).click();
+  await expect(page).toHaveURL(/partition=1/);
+  await expect(page.getByRole('button', { name: /Start from/ })).toContainText('From the earliest');
+});
+
+test('a tail whose code cannot be loaded says so', async ({ page, open, product, tolerate }) => {
+  tolerate.push(/ERR_FAILED|Failed to load/);
+  await product.create('orders');
+  await page.route('**/tail.worker*', (route) => route.abort());
+  await open('ns/default/topics/orders/messages?live=true');
+  await expect(page.locator('.live-state')).toContainText(/^Ended: /);
+});
