@@ -323,9 +323,18 @@ fn ranges_have_tags_and_may_be_kept_once_nothing_can_change_them() {
     let mut api = Api::with_topic("t", "{}");
     let lines: String = (0..10).map(|n| format!("{{\"data\":{n}}}\n")).collect();
     api.batch("t", &[LINES], &lines);
+    let life = api.get("/v1/topics/t", &[]).json()["incarnation"].as_u64().unwrap();
+    let (kept, compared) = ("private, max-age=31536000, immutable", "private, no-cache");
     let full = api.get("/v1/topics/t/messages?from=0&limit=5", &[]);
-    assert!(full.header("cache-control").unwrap().contains("immutable"));
+    assert_eq!(full.header("cache-control"), Some(compared), "the topic may be made anew");
     assert_eq!(full.header("next-offset"), Some("5"));
+    let of_life = api.get(&format!("/v1/topics/t/messages?from=0&limit=5&incarnation={life}"), &[]);
+    assert_eq!(of_life.header("cache-control"), Some(kept));
+    let next = format!("</v1/topics/t/messages?from=5&limit=5&incarnation={life}>; rel=\"next\"");
+    assert_eq!((of_life.header("link"), of_life.body == full.body), (Some(next.as_str()), true));
+    let cursor = full.header("cursor").unwrap().to_owned();
+    let rest = api.get(&format!("/v1/topics/t/messages?from=cursor:{cursor}&limit=3"), &[]);
+    assert_eq!(rest.header("cache-control"), Some(kept), "a cursor is of one life");
     assert_eq!(full.header("link"), Some("</v1/topics/t/messages?from=5&limit=5>; rel=\"next\""));
     let tag = full.header("etag").unwrap().to_owned();
     let known = api.get("/v1/topics/t/messages?from=0&limit=5", &[("If-None-Match", &tag)]);
@@ -336,12 +345,34 @@ fn ranges_have_tags_and_may_be_kept_once_nothing_can_change_them() {
     }
     let one = api.get("/v1/topics/t/messages/0/3", &[]);
     let tag = one.header("etag").unwrap().to_owned();
-    assert!(one.header("cache-control").unwrap().contains("immutable"));
+    assert_eq!(one.header("cache-control"), Some(compared));
+    let one_of_life = api.get(&format!("/v1/topics/t/messages/0/3?incarnation={life}"), &[]);
+    assert_eq!((one_of_life.header("cache-control"), one_of_life.body == one.body), (Some(kept), true));
     assert_eq!(api.get("/v1/topics/t/messages/0/3", &[("If-None-Match", &tag)]).status, 304);
     assert_eq!(api.get("/v1/topics/t/messages/0/10", &[]).status, 416);
     assert_eq!(api.get("/v1/topics/t/messages?from=10&wait=1", &[]).status, 204, "waited for in vain");
     let unacceptable = api.get("/v1/topics/t/messages", &[("Accept", "image/png")]);
     assert_eq!((unacceptable.status, unacceptable.json()["code"].as_str()), (406, Some("not_acceptable")));
+
+    // Made anew: what was kept is not the answer of any address without its life, and its own have none.
+    assert_eq!(api.send("DELETE /v1/topics/t", &[], b"").status, 204);
+    api.send("PUT /v1/topics/t", &[], b"{}");
+    api.batch("t", &[LINES], lines.replace("\"data\":", "\"data\":1"));
+    let anew = api.get("/v1/topics/t/messages/0/3", &[("If-None-Match", &tag)]);
+    assert_eq!((anew.status, anew.text()), (200, "13".to_owned()));
+    for path in
+        ["messages?from=0&limit=5&incarnation=", "messages/0/3?incarnation=", "messages/0/99?incarnation="]
+    {
+        let gone = api.get(&format!("/v1/topics/t/{path}{life}"), &[]);
+        assert_eq!((gone.status, gone.json()["code"].as_str()), (410, Some("incarnation_gone")), "{path}");
+        assert!(
+            gone.json()["current"]["incarnation"].as_u64().is_some_and(|now| now != life),
+            "{}",
+            gone.text()
+        );
+    }
+    let unknown = api.get("/v1/topics/t/messages?incarnation=0", &[]);
+    assert_eq!((unknown.status, unknown.json()["field"].as_str()), (400, Some("incarnation")));
 }
 
 #[test]

@@ -67,7 +67,7 @@ async function readWhole(ns: string, topic: string, at: ReadAt, signal?: AbortSi
   return page;
 }
 
-/** The gateway lets an answer be kept for a year; of a topic that was made anew since, the same address has others. */
+/** Compare the tag also of what an older gateway said may be kept for a year: of a topic made anew, the same address has others. */
 const CACHE = 'no-cache';
 
 /** One page of one partition. */

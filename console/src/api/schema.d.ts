@@ -569,7 +569,7 @@ export interface paths {
         };
         /**
          * Read messages, or follow them as server-sent events
-         * @description The form is chosen by `Accept`. Reading at the end answers an empty page; beyond it 416; below the oldest message 410. With `text/event-stream` the answer does not end: events `message`, `caught-up`, `looked`, `gap`, `firm`, `retract`, `goaway`, `end`; `limit`, `max_bytes`, `wait` and `until` do not apply.
+         * @description The form is chosen by `Accept`. Reading at the end answers an empty page; beyond it 416; below the oldest message 410. With `text/event-stream` the answer does not end: events `message`, `caught-up`, `looked`, `gap`, `firm`, `retract`, `goaway`, `end`; `limit`, `max_bytes`, `wait`, `until` and `incarnation` do not apply.
          *
          *     Needs the grant `subscribe`.
          */
@@ -4481,6 +4481,8 @@ export interface operations {
                 clamp?: boolean;
                 /** @description Only messages that match, an expression over `header.<name>`, `key` and `content_type` as `header.region == 'eu*' and not key == 'test'`. What does not match stays at the storage node. A page looks at no more than 32,768 messages or 16 MiB, divided over the partitions read: it may be empty and yet not the end, and its positions are behind what was looked at. */
                 filter?: string;
+                /** @description The life of the topic that is meant, its `incarnation`: if it was deleted and made anew, 410 `incarnation_gone`. What does not change may then be kept for ever. */
+                incarnation?: number;
                 /** @description Lowest level you are willing to see. Pages are of committed messages: `memory` is refused as `level_unavailable`, except by storage that confirms at `memory` at most. With `text/event-stream`, `memory` shows messages before they are committed; the topic's `deliver_from` by default. */
                 min_level?: "memory" | "quorum";
                 /** @description The same as the header `Last-Event-ID`. */
@@ -4505,7 +4507,7 @@ export interface operations {
             /** @description Messages. */
             200: {
                 headers: {
-                    /** @description `immutable` for full ranges of committed messages, `no-store` at the tail. */
+                    /** @description For full ranges of committed messages `immutable` where a cursor or `incarnation` says which life of the topic is meant, else `no-cache`: compare the tag. At the tail `no-store`. */
                     "Cache-Control"?: string;
                     /** @description `true` if the topic is closed: nothing follows the end unless it is opened again. */
                     Closed?: string;
@@ -4531,7 +4533,7 @@ export interface operations {
             /** @description Nothing came while waiting. */
             204: {
                 headers: {
-                    /** @description `immutable` for full ranges of committed messages, `no-store` at the tail. */
+                    /** @description For full ranges of committed messages `immutable` where a cursor or `incarnation` says which life of the topic is meant, else `no-cache`: compare the tag. At the tail `no-store`. */
                     "Cache-Control"?: string;
                     /** @description `true` if the topic is closed: nothing follows the end unless it is opened again. */
                     Closed?: string;
@@ -4720,6 +4722,8 @@ export interface operations {
     readMessage: {
         parameters: {
             query?: {
+                /** @description The life of the topic that is meant, its `incarnation`: if it was deleted and made anew, 410 `incarnation_gone`. What does not change may then be kept for ever. */
+                incarnation?: number;
                 /** @description Lowest level you are willing to see. Pages are of committed messages: `memory` is refused as `level_unavailable`, except by storage that confirms at `memory` at most. With `text/event-stream`, `memory` shows messages before they are committed; the topic's `deliver_from` by default. */
                 min_level?: "memory" | "quorum";
             };
@@ -4746,7 +4750,7 @@ export interface operations {
             /** @description The payload. */
             200: {
                 headers: {
-                    /** @description `immutable` once it is committed. */
+                    /** @description Once it is committed `immutable` with `incarnation`, else `no-cache`: compare the tag. */
                     "Cache-Control"?: string;
                     /** @description As published; not if the payload was decoded. */
                     "Content-Digest"?: string;

@@ -11,7 +11,7 @@ use weir_protocol::batch::BatchError;
 use weir_protocol::decimal::decimal;
 use weir_protocol::error::ErrorCode;
 use weir_protocol::filter::Filter;
-use weir_protocol::ids::{Offset, PartitionId, hash128};
+use weir_protocol::ids::{Incarnation, Offset, PartitionId, hash128};
 use weir_protocol::rpc::Level;
 
 use super::accept::Accepted;
@@ -22,7 +22,10 @@ use crate::service::read::{self, PartitionEdge, Read, RecordSlice, StartAt, Unti
 
 const LIMIT_DEFAULT: u64 = 100;
 const BYTES_DEFAULT: u64 = 1 << 20;
+/// Of an address that says which life of the topic is meant.
 const IMMUTABLE: &str = "private, max-age=31536000, immutable";
+/// The same of whichever topic of the name there is: it may be deleted and made anew, so the tag is compared each time.
+const COMPARED: &str = "private, no-cache";
 /// Pages that are read, each as far as one request looks, to find what follows a message that compaction dropped.
 const PAGES_PASSED_MAX: usize = 4;
 
@@ -69,6 +72,11 @@ pub(super) fn partition(number: Option<u64>) -> Option<PartitionId> {
     number.map(|number| PartitionId(u32::try_from(number).unwrap_or(u32::MAX)))
 }
 
+/// The life of the topic that is meant.
+fn incarnation(call: &Call) -> Option<Incarnation> {
+    call.route.integer("incarnation").map(Incarnation)
+}
+
 /// Which messages are wanted, if it is not all.
 pub(super) fn filter(call: &Call) -> Result<Option<String>, Problem> {
     let Some(text) = call.route.query("filter") else { return Ok(None) };
@@ -80,6 +88,7 @@ fn request(call: &Call) -> Result<Read, Problem> {
     let limit = call.route.integer("limit").unwrap_or(LIMIT_DEFAULT);
     Ok(Read {
         topic: call.topic()?,
+        incarnation: incarnation(call),
         partition: partition(call.route.integer("partition")),
         from: StartAt::parse(call.route.query("from").unwrap_or("earliest"))?,
         until: call.route.query("until").map(Until::parse).transpose()?,
@@ -254,9 +263,19 @@ fn add_headers(call: &Call, read: &Read, page: &read::ReadPage, tag: &str, respo
             headers.insert(name, value);
         }
     }
-    let caching = if is_immutable(read, page) { IMMUTABLE } else { "no-store" };
+    let is_of_life = read.incarnation.is_some() || matches!(read.from, StartAt::Cursor(_));
+    let caching = caching(is_immutable(read, page), is_of_life);
     headers.insert(CACHE_CONTROL, HeaderValue::from_static(caching));
     headers.append(VARY, HeaderValue::from_static("Accept"));
+}
+
+/// How long an answer may be kept that never changes, or does.
+const fn caching(stays: bool, is_of_life: bool) -> &'static str {
+    match (stays, is_of_life) {
+        (true, true) => IMMUTABLE,
+        (true, false) => COMPARED,
+        (false, _) => "no-store",
+    }
 }
 
 /// What else was asked, so that whoever follows the link gets the same of the next messages.
@@ -317,6 +336,7 @@ pub(super) async fn one(call: Call) -> Result<Response, Problem> {
     let (partition_number, offset) = (number("partition")?, number("offset")?);
     let read = Read {
         topic: call.topic()?,
+        incarnation: incarnation(&call),
         partition: partition(Some(partition_number)),
         from: StartAt::Offset(Offset(offset)),
         until: None,
@@ -355,7 +375,8 @@ pub(super) async fn one(call: Call) -> Result<Response, Problem> {
     // Below its commit a record may still be lost with its leader, and compaction may drop it.
     let may_go = page.single().is_none_or(|edge| may_be_dropped(&page, edge, found.offset));
     let stays = found.offset < slice.committed_end && !may_go;
-    headers.insert(CACHE_CONTROL, HeaderValue::from_static(if stays { IMMUTABLE } else { "no-store" }));
+    let caching = caching(stays, incarnation(&call).is_some());
+    headers.insert(CACHE_CONTROL, HeaderValue::from_static(caching));
     if let Ok(tag) = HeaderValue::from_str(&tag) {
         headers.insert(ETAG, tag);
     }

@@ -14,6 +14,12 @@ const MIN_LEVEL: Param = Param::optional(
      except by storage that confirms at `memory` at most. With `text/event-stream`, `memory` shows messages before \
      they are committed; the topic's `deliver_from` by default.",
 );
+const INCARNATION: Param = Param::optional(
+    "incarnation",
+    Kind::Integer { min: 1, max: (1 << 53) - 1 },
+    "The life of the topic that is meant, its `incarnation`: if it was deleted and made anew, 410 `incarnation_gone`. What \
+     does not change may then be kept for ever.",
+);
 const FOLLOW_LEVEL: Param = Param::optional(
     "min_level",
     Kind::OneOf(&["memory", "quorum"]),
@@ -38,7 +44,11 @@ const READ_HEADERS: &[(&str, &str)] = &[
     ("Closed", "`true` if the topic is closed: nothing follows the end unless it is opened again."),
     ("ETag", "Tag of the range and of the topic's life."),
     ("Link", "`rel=next`."),
-    ("Cache-Control", "`immutable` for full ranges of committed messages, `no-store` at the tail."),
+    (
+        "Cache-Control",
+        "For full ranges of committed messages `immutable` where a cursor or `incarnation` says which life of the topic is \
+         meant, else `no-cache`: compare the tag. At the tail `no-store`.",
+    ),
 ];
 
 const EVENTS: Content = Content { media: "text/event-stream", schema: None };
@@ -57,8 +67,8 @@ pub const READ_MESSAGES: Operation = Operation {
     summary: "Read messages, or follow them as server-sent events",
     about: "The form is chosen by `Accept`. Reading at the end answers an empty page; beyond it 416; below the \
             oldest message 410. With `text/event-stream` the answer does not end: events `message`, \
-            `caught-up`, `looked`, `gap`, `firm`, `retract`, `goaway`, `end`; `limit`, `max_bytes`, `wait` and `until` do not \
-            apply.",
+            `caught-up`, `looked`, `gap`, `firm`, `retract`, `goaway`, `end`; `limit`, `max_bytes`, `wait`, `until` and \
+            `incarnation` do not apply.",
     query: &[
         Param::optional(
             "from",
@@ -97,6 +107,7 @@ pub const READ_MESSAGES: Operation = Operation {
             "Move a position outside what exists to the nearest that does.",
         ),
         FILTER,
+        INCARNATION,
         MIN_LEVEL,
         Param::optional("last_event_id", Kind::Text, "The same as the header `Last-Event-ID`."),
     ],
@@ -125,7 +136,7 @@ pub const READ_MESSAGE: Operation = Operation {
     about: "The body is the payload as it was published, with its `Content-Type` and `Content-Encoding`; gzip and zstd \
             are decoded for who does not accept them, up to 16 MiB. The key and user headers are in `Message-Key` and \
             `Message-Header-*`.",
-    query: &[MIN_LEVEL],
+    query: &[INCARNATION, MIN_LEVEL],
     headers: &[
         Param::optional("If-None-Match", Kind::Text, "Answer 304 if it has this tag."),
         Param::optional("Accept-Encoding", Kind::Text, "Encodings that you take; any if it is not sent."),
@@ -137,7 +148,10 @@ pub const READ_MESSAGE: Operation = Operation {
             content: &[Content { media: "*/*", schema: None }],
             headers: &[
                 ("ETag", "Tag of the message."),
-                ("Cache-Control", "`immutable` once it is committed."),
+                (
+                    "Cache-Control",
+                    "Once it is committed `immutable` with `incarnation`, else `no-cache`: compare the tag.",
+                ),
                 ("Message-Timestamp", "When it was accepted, milliseconds since the epoch."),
                 ("Content-Digest", "As published; not if the payload was decoded."),
                 ("Deliver-At", "As published, RFC 3339."),

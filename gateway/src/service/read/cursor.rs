@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use weir_protocol::error::ErrorCode;
 use weir_protocol::ids::{Incarnation, Offset, PartitionId, Term, TopicPath, hash128};
 use weir_protocol::limits::{PARTITIONS_MAX, SSE_TOPICS_MAX};
+use weir_protocol::rpc::Refusal;
 
 use crate::service::ServiceError;
 use crate::service::token::{TokenReader, TokenWriter};
@@ -69,6 +70,12 @@ impl At {
     }
 }
 
+/// Refuses another life of a topic than the one that there is.
+pub(super) fn gone(topic: &Topic, detail: &str) -> ServiceError {
+    let refusal = Refusal::new(ErrorCode::IncarnationGone, detail);
+    Refusal { incarnation: Some(topic.incarnation.0), ..refusal }.into()
+}
+
 impl Cursor {
     /// Sets a position.
     pub(super) fn set(&mut self, topic: &Topic, partition: PartitionId, at: At) {
@@ -126,11 +133,7 @@ impl Cursor {
         let Some(positions) = self.topics.get(&name_hash(&topic.path)) else { return Ok(None) };
         if positions.incarnation != topic.incarnation {
             let detail = format!("the cursor is of another topic {} that was deleted", topic.path.topic);
-            let refusal = weir_protocol::rpc::Refusal {
-                incarnation: Some(topic.incarnation.0),
-                ..weir_protocol::rpc::Refusal::new(ErrorCode::IncarnationGone, detail)
-            };
-            return Err(refusal.into());
+            return Err(gone(topic, &detail));
         }
         Ok(positions.partitions.get(&partition).copied())
     }

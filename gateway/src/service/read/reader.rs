@@ -8,12 +8,12 @@ use futures_util::{StreamExt, TryStreamExt};
 use prost::Message;
 use tokio::time::Instant;
 use weir_protocol::error::{ErrorCode, Outcome};
-use weir_protocol::ids::{Offset, PartitionId, Term, TopicPath};
+use weir_protocol::ids::{Incarnation, Offset, PartitionId, Term, TopicPath};
 use weir_protocol::rpc::{At, Credit, Level, Method, Packet, Position, ReadAnswer, ReadRequest};
 
 use super::budget::Budget;
 use super::config::ReadConfig;
-use super::cursor::{At as CursorAt, Cursor};
+use super::cursor::{At as CursorAt, Cursor, gone};
 use super::feed::{FeedMetrics, Feeds};
 use super::page::{PartitionEdge, ReadPage};
 use super::records::{Origin, RecordSlice, unpack};
@@ -33,6 +33,8 @@ const ASKED_AT_ONCE: usize = 16;
 pub struct Read {
     /// What is read.
     pub topic: TopicPath,
+    /// The life of it that is meant; `None`: whichever there is.
+    pub incarnation: Option<Incarnation>,
     /// Only this partition; `None`: all.
     pub partition: Option<PartitionId>,
     /// Where to start.
@@ -85,7 +87,7 @@ impl Reader {
     /// Reads once.
     ///
     /// # Errors
-    /// `level_unavailable`, `offset_trimmed`, `beyond_tail`, `incarnation_gone` (of a cursor), `topic_not_found`,
+    /// `level_unavailable`, `offset_trimmed`, `beyond_tail`, `incarnation_gone` (of a cursor, or the life that is meant), `topic_not_found`,
     /// `partition_not_found`, `invalid_parameter` for an offset without a partition on a topic of several.
     pub async fn read(&self, read: &Read) -> Result<ReadPage, ServiceError> {
         let deadline = self.storage.deadline() + read.wait;
@@ -119,6 +121,9 @@ impl Reader {
         read: &Read,
         deadline: Instant,
     ) -> Result<ReadPage, ServiceError> {
+        if let Some(meant) = read.incarnation.filter(|meant| *meant != topic.incarnation) {
+            return Err(gone(&topic, &format!("incarnation {meant} of topic {} is gone", topic.path.topic)));
+        }
         let partitions = partitions_of(&topic, read.partition)?;
         let mut starts = Vec::with_capacity(partitions.len());
         for partition in &partitions {

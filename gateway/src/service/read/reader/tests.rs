@@ -92,6 +92,7 @@ async fn many_partitions_are_read_right_and_only_some_are_asked_at_once() {
     let name = |text: &str| Name::new(text).unwrap();
     let read = Read {
         topic: TopicPath { tenant: name("default"), namespace: name("default"), topic: name("wide") },
+        incarnation: None,
         partition: None,
         from: StartAt::Earliest,
         until: None,
