@@ -209,7 +209,8 @@ fn who_never_finishes_a_header_is_closed_and_does_not_hold_others_up() {
                 start.elapsed()
             );
         });
-        assert!(!String::from_utf8_lossy(&answer).contains("201"), "half a request was served");
+        let answer = String::from_utf8_lossy(&answer);
+        assert!(answer.is_empty() || told(&answer).0 == 408, "half a request was served: {answer}");
     }
     assert_eq!(end(&product), 1);
 }
