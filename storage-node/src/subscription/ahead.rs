@@ -151,9 +151,12 @@ impl Skipped {
         self.ranges.iter().chain(&self.logging).any(|range| range.contains(&offset))
     }
 
-    /// How many of them are not below the floor.
-    pub(super) fn count_from(&self, floor: Offset) -> u64 {
-        let ranges = self.ranges.iter().chain(&self.logging);
+    /// How many of them `part` has not settled. What is on its way is settled a moment before that is [told](Leases::skips_logged),
+    /// each range of it as a whole.
+    pub(super) fn count_unsettled(&self, part: &Part) -> u64 {
+        let floor = part.floor();
+        let on_their_way = self.logging.iter().filter(|range| !part.is_settled(range.start.max(floor)));
+        let ranges = self.ranges.iter().chain(on_their_way);
         ranges.map(|range| range.end.0.saturating_sub(range.start.max(floor).0)).sum()
     }
 
