@@ -85,7 +85,7 @@ impl Lines {
             return state;
         }
         let due = match state {
-            State::Leased(_) | State::Settling => {
+            State::Leased(_) | State::Settling(_) => {
                 self.holders.entry(key).or_insert(offset);
                 return state;
             }
@@ -300,7 +300,7 @@ impl Leases {
     pub fn look_again(&mut self, part: &Part) {
         let is_ahead = |known: &Known| {
             // Free is also what its time has come for, or was given back, though nobody was sent it.
-            let is = !matches!(known.state, State::Leased(_) | State::Settling);
+            let is = !matches!(known.state, State::Leased(_) | State::Settling(_));
             is && known.fence == Fence(0) && known.attempts == 0
         };
         let ahead: Vec<Offset> =

@@ -112,7 +112,7 @@ impl Leases {
                     info.delayed_ms = Some(due.0 - now.0);
                 }
                 // Also what is over: it is free for who asks next.
-                State::Leased(_) | State::Waiting(_) | State::Settling => continue,
+                State::Leased(_) | State::Waiting(_) | State::Settling(_) => continue,
                 State::Free(_) | State::Fresh | State::Blocked(_) => continue,
             }
             if page.leases.len() == limit {

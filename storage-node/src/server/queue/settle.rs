@@ -12,7 +12,7 @@ use weir_protocol::rpc::{
 };
 
 use super::stream::acknowledge;
-use super::{PartHandle, was_moved};
+use super::{PartHandle, settle_ended, was_moved};
 use crate::clock;
 use crate::read::keep_returning;
 use crate::replica::{Queue, ShardHandle};
@@ -160,10 +160,7 @@ async fn settle_step(
         let is_news = {
             let (mut held, view) = part.lock(queue)?;
             let before = held.leases.next_event();
-            match &logged {
-                Ok(()) => held.leases.committed(&view.held.part, offsets),
-                Err(_) => held.leases.failed(&view.held.part, offsets, clock::now()),
-            }
+            settle_ended(&mut held.leases, &view.held.part, &logged, offsets);
             if has_skips {
                 held.leases.skips_logged(&view.held.part);
             }

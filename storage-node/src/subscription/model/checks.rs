@@ -155,7 +155,7 @@ fn check(leases: &Leases) {
                 assert!(leases.ready.contains(known.lane, None, *offset));
             }
             State::Blocked(_) => blocked += 1,
-            State::Settling => {}
+            State::Settling(_) => {}
         }
     }
     assert_eq!((leases.leased.len(), leases.waiting.len()), (leased, waiting));
