@@ -195,14 +195,18 @@ impl Leases {
             return self.leave_line(known.key, offset);
         }
         let retry = part.retry(offset);
-        let attempts = known.get().attempts.max(retry.map_or(0, |retry| retry.attempts));
+        // A failure that is in the log is known there: this one was settled, and was revived before anybody told.
+        let is_revived = failed_at.is_none() && retry.is_none();
+        let (attempts, fence) =
+            if is_revived { (0, Fence(0)) } else { (known.get().attempts, known.get().fence) };
+        let attempts = attempts.max(retry.map_or(0, |retry| retry.attempts));
         let last_chance = failed_at
             .filter(|_| is_exhausted(&self.rules, attempts))
             .map(|now| after(now, self.rules.lease_ms.min(TRY_AGAIN_MS)));
         let due = retry.and_then(|retry| retry.due).or(last_chance);
         let free = State::Free(failed_at.unwrap_or(TimestampMs(0)));
         self.change(offset, |known| {
-            (known.attempts, known.state) = (attempts, due.map_or(free, State::Waiting));
+            (known.fence, known.attempts, known.state) = (fence, attempts, due.map_or(free, State::Waiting));
         });
     }
 
@@ -273,6 +277,7 @@ impl Leases {
 
 #[cfg(test)]
 mod tests {
+    use super::super::event::{Dead, PartEvent};
     use super::super::leases::{Ask, Rules, Taken};
     use super::*;
 
@@ -309,6 +314,27 @@ mod tests {
     fn settle(part: &Part, leases: &mut Leases, grant: &Grant, action: Action) -> Verdict {
         let item = Settle { offset: grant.offset, fence: grant.fence, action };
         leases.settle(part, END, &item, TimestampMs(2))
+    }
+
+    /// A redrive may get to the leases before the settle that it follows in the log.
+    #[test]
+    fn what_is_redriven_before_its_leases_hear_of_its_end_begins_anew() {
+        let (mut part, mut leases, first) = delivered(1);
+        let Verdict::Done(Effect::Dead(Delivered { offset, attempts })) =
+            settle(&part, &mut leases, &first, Action::Dead)
+        else {
+            panic!("it is held")
+        };
+        let dead = vec![Dead { offset, attempts, reason: String::new() }];
+        part.apply(&PartEvent { dead, ..PartEvent::default() }, Offset(0)..END);
+        part.apply(&PartEvent { revived: vec![Offset(0)..END], ..PartEvent::default() }, Offset(0)..END);
+        leases.revived(&part, offset);
+        leases.committed(&part, [offset]);
+        let again = take(&part, &mut leases, 3);
+        assert_eq!(again.exhausted, [], "it is given up again, and nobody had it");
+        assert_eq!((again.grants.len(), again.grants[0].attempt), (1, 1));
+        let late = settle(&part, &mut leases, &first, Action::Ack);
+        assert!(matches!(late, Verdict::LeaseLost { .. }), "{late:?}");
     }
 
     #[test]
