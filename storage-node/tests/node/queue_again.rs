@@ -1,16 +1,18 @@
-//! What clients do again: settles that were refused.
+//! What clients do again: settles that were refused, and pulls whose answer was lost.
 
 use std::time::Duration;
 
+use weir_journal::disk::sim::SimDisk;
 use weir_protocol::error::{ErrorCode, Outcome};
 use weir_protocol::limits::SETTLE_REASON_BYTES_MAX;
 use weir_protocol::rpc::{
-    Grant, Method, PartRef, SettleAction, SettleAnswer, SettleItem, SettleOutcome, SettleRequest,
-    SubscriptionConfig,
+    Grant, Method, PartRef, PullRequest, SettleAction, SettleAnswer, SettleItem, SettleOutcome,
+    SettleRequest, SubscriptionConfig, U128,
 };
 use weir_transport::{CallError, Link};
 
 use crate::client::{batch, call, config, create, publish, start};
+use crate::failures::{news_is_taken, start_on};
 use crate::queue::{ask, item, part, pull, queue_config, settle, stats, subscribe};
 
 /// Pulls so many records and gives them up.
@@ -68,4 +70,46 @@ async fn what_is_refused_of_a_settle_stays_with_its_worker_who_hears_that_the_re
     assert!(second.iter().all(|outcome| *outcome == SettleOutcome::Done));
     assert_eq!(stats(&link, work).await.leased, 0);
     node.shutdown(Duration::from_secs(5)).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn a_repeated_pull_sends_no_second_delivery_before_it_is_in_the_log() {
+    let disk = SimDisk::new();
+    let (node, link) = start_on(&disk).await;
+    let life = create(&link, "orders", config()).await;
+    publish(&link, life, &batch(0, 0, &["a"])).await.unwrap();
+    let queue = SubscriptionConfig { max_attempts: 9, ..queue_config("orders") };
+    let work = part(&subscribe(&link, life, queue, &[1]).await, 0);
+    news_is_taken(&node).await;
+    let (grants, _) = pull(&link, &ask(work, 1)).await;
+    settle(&link, work, vec![item(&grants[0], SettleAction::Nack)]).await;
+
+    disk.stall_syncs();
+    let request = PullRequest { key: Some(U128 { high: 1, low: 2 }), ..ask(work, 1) };
+    let pulled = |request: PullRequest| {
+        let link = link.clone();
+        tokio::spawn(async move { pull(&link, &request).await })
+    };
+    let lost = pulled(request.clone());
+    while stats(&link, work).await.leased == 0 {
+        tokio::task::yield_now().await;
+    }
+    // Its log entry waits. So does the repetition, or else the power fails when it is answered.
+    let mut repeated = pulled(PullRequest { only_repeat: true, ..request });
+    let mut after = None;
+    if let Ok(early) = tokio::time::timeout(Duration::from_millis(500), &mut repeated).await {
+        assert_eq!(early.unwrap().0[0].attempt, 2);
+        after = Some(disk.after_crash(1));
+    }
+    disk.go_on();
+    if after.is_none() {
+        assert_eq!(repeated.await.unwrap().0[0].attempt, 2);
+    }
+    let after = after.unwrap_or_else(|| disk.after_crash(1));
+    assert_eq!(lost.await.unwrap().0[0].attempt, 2);
+    node.shutdown(Duration::from_secs(2)).await;
+
+    let (node, link) = start_on(&after).await;
+    assert_eq!(pull(&link, &ask(work, 1)).await.0[0].attempt, 3, "two deliveries were sent");
+    node.shutdown(Duration::from_secs(2)).await;
 }
