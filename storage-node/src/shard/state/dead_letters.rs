@@ -4,7 +4,7 @@
 //! who has another.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::ops::Range;
+use std::ops::{Range, RangeBounds};
 use std::sync::Arc;
 
 use weir_protocol::error::ErrorCode;
@@ -186,12 +186,14 @@ impl DeadLetters {
         self.lanes.keys().cloned().collect()
     }
 
-    /// The oldest that go to a topic, at most `most`, and whether there are more.
-    #[must_use]
-    pub fn oldest(&self, topic: &TopicName, most: usize) -> (Vec<Arc<DeadLetter>>, bool) {
-        let Some(lane) = self.lanes.get(topic) else { return (Vec::new(), false) };
-        let letters = lane.iter().take(most).map(|seq| Arc::clone(&self.letters[seq])).collect();
-        (letters, lane.len() > most)
+    /// The oldest that go to a topic, of those with numbers in `from`.
+    pub fn oldest(
+        &self,
+        topic: &TopicName,
+        from: impl RangeBounds<u64>,
+    ) -> impl Iterator<Item = &Arc<DeadLetter>> {
+        let lane = self.lanes.get(topic).map(|lane| lane.range(from));
+        lane.into_iter().flatten().map(|seq| &self.letters[seq])
     }
 
     /// Checks that what follows from the letters does.
