@@ -184,8 +184,9 @@ impl DeadLetterSender {
             );
             return Ok(None);
         };
-        let producer = ProducerKey::of(topic.producers_of(), &producer_id(self.shard.shard));
-        let batch = letter_batch(&record, letter, producer)?;
+        let (producer, epoch) = producer_of(self.shard.shard, letter.seq);
+        let producer = ProducerKey::of(topic.producers_of(), &producer);
+        let batch = letter_batch(&record, letter, (producer, epoch))?;
         let partitions = topic.config.as_ref().map_or(1, |config| config.partitions.max(1));
         let partition = record.key.as_ref().map_or(PartitionId(0), |key| partition_of(key, partitions));
         let to = topic.shards.get(partition.0 as usize).copied().map(ShardId).ok_or_else(not_here)?;
@@ -279,11 +280,19 @@ fn first_refused(places: &[usize], verdicts: Result<Vec<Verdict>, Refusal>) -> O
     })
 }
 
-/// A name longer than any that a client may give its producer: one of the same name could fence the letters, which would be
+/// Who sends a letter: a producer, and its epoch, which grows from letter to letter. After 2^32 letters it is another producer: none
+/// of its own that comes later can fence a letter of the one before.
+///
+/// The name is longer than any that a client may give its producer: one of the same name could fence the letters, which would be
 /// taken for arrived.
-fn producer_id(shard: ShardId) -> String {
-    let name = format!("weir-dead-{shard}");
-    format!("{name:-<width$}", width = CLIENT_ID_BYTES_MAX + 1)
+fn producer_of(shard: ShardId, seq: u64) -> (String, Epoch) {
+    let number = seq + 1;
+    let name = match number >> 32 {
+        0 => format!("weir-dead-{shard}"),
+        more => format!("weir-dead-{shard}-{more}"),
+    };
+    let epoch = u32::try_from(number & u64::from(u32::MAX)).expect("the lower half of a number");
+    (format!("{name:-<width$}", width = CLIENT_ID_BYTES_MAX + 1), Epoch(epoch))
 }
 
 /// Its record; `None` if it was dropped from a batch with holes.
@@ -302,10 +311,13 @@ fn record_of(batch: &Batch, letter: &DeadLetter) -> Result<Option<Record>, Refus
 }
 
 /// The record with the story of its failure. If it has no room for that, it goes as it was.
-fn letter_batch(record: &Record, letter: &DeadLetter, producer: ProducerKey) -> Result<Batch, Refusal> {
-    let epoch = u32::try_from(letter.seq + 1).expect("a shard has fewer than 2^32 dead letters");
+fn letter_batch(
+    record: &Record,
+    letter: &DeadLetter,
+    (producer, epoch): (ProducerKey, Epoch),
+) -> Result<Batch, Refusal> {
     let build = |headers: &Headers| {
-        let mut batch = BatchBuilder::new(producer, Epoch(epoch), Seq(0));
+        let mut batch = BatchBuilder::new(producer, epoch, Seq(0));
         batch.push(RecordParts { key: record.key.as_deref(), headers, value: &record.value })?;
         batch.build(Compression::None)
     };
@@ -450,6 +462,16 @@ mod tests {
         assert_eq!(arrived(), Offset(count + 1), "each once");
         drop((sender, shard, other));
         node.shutdown(Duration::from_secs(1)).await;
+    }
+
+    #[test]
+    fn no_letter_fences_one_that_comes_later_however_many_there_are() {
+        let of = |number: u64| producer_of(ShardId(1), number - 1);
+        let (first, last, next) = (of(1), of(u64::from(u32::MAX)), of(1 << 32));
+        assert_eq!((first.1, last.1, next.1), (Epoch(1), Epoch(u32::MAX), Epoch(0)));
+        assert_eq!(first.0, last.0);
+        assert_ne!(last.0, next.0, "an epoch of its own would be fenced, and the letter taken for arrived");
+        assert_eq!(of((1 << 32) + 1), (next.0, Epoch(1)));
     }
 
     #[test]
