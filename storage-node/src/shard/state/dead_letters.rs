@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use weir_protocol::error::ErrorCode;
 use weir_protocol::ids::{Incarnation, LogIndex, Offset};
+use weir_protocol::limits::SETTLE_ITEMS_MAX;
 use weir_protocol::rpc::{Refusal, SubscriptionName, TopicName};
 
 use super::super::command::Buried;
@@ -17,9 +18,16 @@ use super::dedupe::PartitionKey;
 use super::packs::{PackNo, Released};
 use super::parts::PartKey;
 use super::rows::BatchRow;
+use crate::subscription::EXPIRED_MAX;
 
 /// Dead letters of one shard that may be on their way; with more, no further record is given up.
 pub const DEAD_LETTERS_MAX: usize = 100_000;
+
+const _: () = assert!(
+    2 * SETTLE_ITEMS_MAX <= DEAD_LETTERS_MAX && 2 * EXPIRED_MAX <= DEAD_LETTERS_MAX,
+    "what one event gives up always has room where nothing is on its way: each topic leaves as much free as it has"
+);
+
 /// When to ask again while too many are.
 const RETRY_AFTER_MS: u64 = 1_000;
 /// State version of the first entries that know each letter by itself. Under those before, all of a shard arrive in one order, and
