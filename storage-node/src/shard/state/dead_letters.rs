@@ -16,6 +16,7 @@ use super::super::command::Buried;
 use super::apply::{Applied, ShardState};
 use super::dedupe::PartitionKey;
 use super::packs::{PackNo, Released};
+use super::partition::Partition;
 use super::parts::PartKey;
 use super::rows::BatchRow;
 use crate::subscription::EXPIRED_MAX;
@@ -220,9 +221,18 @@ impl ShardState {
     #[must_use]
     pub fn pinned_for_letters(&self) -> Option<&TopicName> {
         let letters = self.dead_letters.needed_from()?;
-        let others = self.floors.pins().next().map(|(index, _)| index);
-        let is_first = others.into_iter().chain(self.outputs.needed_from()).all(|index| letters < index);
-        self.dead_letters.pinned_for().filter(|_| is_first)
+        let others = self.floors.pins().find(|(_, key)| !self.waits_for_letters(*key));
+        let mut others = others.map(|(index, _)| index).into_iter().chain(self.outputs.needed_from());
+        self.dead_letters.pinned_for().filter(|_| others.all(|index| letters < index))
+    }
+
+    /// Whether a partition keeps its oldest records for letters alone: everybody has settled them, and they would go.
+    fn waits_for_letters(&self, key: PartitionKey) -> bool {
+        let is_asked = |partition: &&Arc<Partition>| partition.config.retention_until_settled;
+        let Some(partition) = self.partitions.get(&key).filter(is_asked) else { return false };
+        let settled = self.parts.lowest_floor(key).and_then(|floor| partition.whole_batches_below(floor));
+        let letter = self.dead_letters.first_unpacked(key, partition.start);
+        letter.zip(settled).is_some_and(|(letter, settled)| letter < settled)
     }
 
     /// Whether so many more records of a part may be given up.

@@ -136,6 +136,8 @@ fn what_goes_once_it_is_settled_stays_until_its_letter_has_arrived_or_is_in_a_pa
         give_up(&mut shard, part(1, 0), 4);
         settle(&mut shard, part(1, 0), 6);
         assert_eq!((start(&shard), shard.state.needed_from()), (3, Some(second)), "after {first}");
+        let named = shard.state.pinned_for_letters().map(|topic| topic.topic.as_str());
+        assert_eq!(named, Some("gone"), "its messages would be gone but for the letter");
         if is_sealed {
             assert!(shard.seal(1, &[(0, 3, 6)]));
             assert_eq!((start(&shard), shard.state.needed_from(), shard.live()), (6, None, vec![1]));
