@@ -4,14 +4,14 @@
 //! is sent until all that is in flight has landed; what goes back to the queue takes its old place. So batches of
 //! one producer arrive in their order, whatever fails.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
-use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
+use futures_util::{FutureExt, StreamExt};
 use parking_lot::Mutex;
 use prost::Message;
 use tokio::sync::{Notify, OwnedSemaphorePermit};
@@ -126,6 +126,8 @@ impl LaneOwner {
             attempts,
             stall: None,
             retry: Vec::new(),
+            in_flight: BTreeSet::new(),
+            gaps: Vec::new(),
             versions: HashMap::new(),
         };
         Self { lane, task: tokio::spawn(runner.run()).abort_handle() }
@@ -156,6 +158,10 @@ struct Runner {
     stall: Option<Step>,
     /// What goes back to the queue once nothing is in flight.
     retry: Vec<Queued>,
+    /// The first batch of each frame in flight.
+    in_flight: BTreeSet<u64>,
+    /// Refused for a gap, and a frame before theirs has not landed.
+    gaps: Vec<(Queued, Failure)>,
     /// Configuration versions that nodes named: what was queued with an older one is sent with this.
     versions: HashMap<u64, u32>,
 }
@@ -175,12 +181,14 @@ impl Runner {
                 && flying.len() < self.context.frames_max.max(1)
                 && let Some(frame) = take_frame(&self.shared)
             {
+                let first = frame.first().map_or(0, |queued| queued.number);
+                self.in_flight.insert(first);
                 // Awaited here, one after the other, because that keeps the order of frames on the connection.
                 match self.launch(frame).await {
-                    Ok(flight) => flying.push(flight.land()),
+                    Ok(flight) => flying.push(flight.land().map(move |landed| (first, landed))),
                     Err((items, error)) => {
                         let landed = fail_all(items, &error);
-                        self.landed(landed);
+                        self.landed(first, landed);
                     }
                 }
             }
@@ -189,7 +197,7 @@ impl Runner {
             }
             tokio::select! {
                 biased;
-                Some(landed) = flying.next() => self.landed(landed),
+                Some((first, landed)) = flying.next() => self.landed(first, landed),
                 () = self.shared.wake.notified() => {}
             }
         }
@@ -238,17 +246,26 @@ impl Runner {
         self.versions.insert(queued.entry.item.incarnation, version);
     }
 
-    fn landed(&mut self, landed: Landed) {
+    /// The frame that began with batch `first` is over.
+    fn landed(&mut self, first: u64, landed: Landed) {
+        self.in_flight.remove(&first);
         if landed.step.is_none() && landed.delivered {
             self.attempts = self.context.router.attempts(far_future());
         }
-        let (mut again, gaps) = (landed.again, landed.gaps);
+        let mut again = landed.again;
         for (queued, version) in landed.stale {
             self.learn(&queued, version);
             again.push(queued);
         }
-        // A gap behind a batch that is about to be sent again is no gap: it follows its predecessor.
-        for (queued, failure) in gaps {
+        self.gaps.extend(landed.gaps);
+        // A gap behind a batch that is about to be sent again is no gap: it follows its predecessor. What is in a frame before may
+        // be about to, though that lands later: another batch of it waits for its answer.
+        let oldest = self.in_flight.first().copied().unwrap_or(u64::MAX);
+        let (mut told, early) =
+            std::mem::take(&mut self.gaps).into_iter().partition::<Vec<_>, _>(|(it, _)| it.number < oldest);
+        self.gaps = early;
+        told.sort_unstable_by_key(|(queued, _)| queued.number);
+        for (queued, failure) in told {
             let follows =
                 |earlier: &Queued| earlier.number < queued.number && same_producer(earlier, &queued);
             if self.retry.iter().chain(&again).any(follows) {

@@ -2,11 +2,20 @@
 //!
 //! Each letter is published with its number as the epoch of a producer that only this shard is: sent again after a crash
 //! it is a duplicate, or, if later ones have arrived already, it is fenced. Either way it is there once.
+//!
+//! ```text
+//!   letters of a topic, by number    7 9 12 15 17      each topic has a lane: up to 16 are sent to at the same time
+//!   9 cannot be read                 7 12 15 17 23     it gets a new number, in the log, before 12 is sent, which would fence it
+//! ```
+//!
+//! Letters that cannot be read are looked at again, up to 64 in each attempt, and nothing is logged as long as none behind them can
+//! be.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use futures_util::future::join_all;
+use parking_lot::Mutex;
 use prost::Message as _;
 use tokio::sync::watch;
 use weir_protocol::batch::{
@@ -37,18 +46,56 @@ const _: () =
 pub struct DeadLetterSender {
     shard: ShardHandle,
     shards: Arc<BTreeMap<ShardId, ShardHandle>>,
+    /// Of topics whose oldest letters cannot be read: the number below which none can, as far as was looked.
+    unreadable_to: Mutex<BTreeMap<TopicName, u64>>,
 }
 
 impl DeadLetterSender {
     /// From `shard`, to topics in `shards`: those that are led here.
     #[must_use]
     pub fn new(shard: ShardHandle, shards: Arc<BTreeMap<ShardId, ShardHandle>>) -> Self {
-        Self { shard, shards }
+        Self { shard, shards, unreadable_to: Mutex::default() }
     }
 
     /// Runs until the node stops.
     pub async fn run(self, stop: watch::Receiver<bool>) {
         run(self, stop).await;
+    }
+
+    /// The oldest letters of a topic behind those that cannot be read; from the first of all again where nothing is behind them.
+    fn next(&self, name: &TopicName) -> Vec<Arc<DeadLetter>> {
+        let from = self.unreadable_to.lock().get(name).copied().unwrap_or(0);
+        let state = self.shard.state.read();
+        let has_some = state.dead_letters().oldest(name, from..).next().is_some();
+        let from = if has_some { from } else { 0 };
+        state.dead_letters().oldest(name, from..).take(LETTERS_AT_ONCE).cloned().collect()
+    }
+
+    /// Of the letters of a topic that were looked at none can be sent: the next attempt looks behind those that cannot be read.
+    fn look_on(&self, name: &TopicName, step: Step) -> Result<(), Refusal> {
+        if let Some((last, _)) = step.unreadable.last() {
+            self.unreadable_to.lock().insert(name.clone(), last + 1);
+        }
+        step.unreadable.into_iter().next().map(|(_, why)| why).or(step.stopped).map_or(Ok(()), Err)
+    }
+
+    /// Puts the letters of a topic that cannot be read behind all others, before those of a step are sent: under their old numbers
+    /// they would be fenced once they can be read, and be lost.
+    async fn let_pass(&self, name: &TopicName, step: &Step) -> Result<(), Refusal> {
+        let is_sent = |seq: &u64| step.letters.binary_search_by_key(seq, |(seq, _)| *seq).is_ok();
+        let unreadable: Vec<u64> = {
+            let (state, last) = (self.shard.state.read(), step.letters.last().map_or(0, |(seq, _)| *seq));
+            let before = state.dead_letters().oldest(name, ..last).map(|letter| letter.seq);
+            before.filter(|seq| !is_sent(seq)).collect()
+        };
+        if !unreadable.is_empty() {
+            let (count, why) =
+                (unreadable.len(), step.unreadable.first().map(|(_, why)| why.detail.as_str()));
+            tracing::warn!(shard = %self.shard.shard, to = %name, count, why, "dead letters cannot be read; others go first");
+        }
+        self.note(Vec::new(), unreadable).await?;
+        self.unreadable_to.lock().remove(name);
+        Ok(())
     }
 
     /// The first letters as they are published, as many as go together.
@@ -137,8 +184,9 @@ impl DeadLetterSender {
             );
             return Ok(None);
         };
-        let producer = ProducerKey::of(topic.producers_of(), &producer_id(self.shard.shard));
-        let batch = letter_batch(&record, letter, producer)?;
+        let (producer, epoch) = producer_of(self.shard.shard, letter.seq);
+        let producer = ProducerKey::of(topic.producers_of(), &producer);
+        let batch = letter_batch(&record, letter, (producer, epoch))?;
         let partitions = topic.config.as_ref().map_or(1, |config| config.partitions.max(1));
         let partition = record.key.as_ref().map_or(PartitionId(0), |key| partition_of(key, partitions));
         let to = topic.shards.get(partition.0 as usize).copied().map(ShardId).ok_or_else(not_here)?;
@@ -153,14 +201,18 @@ impl DeadLetterSender {
 
     /// A topic that letters go to, as its home shard knows it.
     fn topic(&self, name: &TopicName) -> Result<TopicDescription, Refusal> {
+        self.home(name)?.state.read().topics().describe(name)
+    }
+
+    /// The home shard of a topic.
+    fn home(&self, name: &TopicName) -> Result<&ShardHandle, Refusal> {
         let path = TopicPath::try_from(name)
             .map_err(|error| Refusal::new(ErrorCode::InvalidName, error.to_string()))?;
         let slot = u32::from(slot_of(&path).0);
         let meta = self.shards.get(&ShardId::META).ok_or_else(not_here)?;
         let slots = meta.state.read().slots().clone();
         let home = slots.runs.iter().find(|run| (run.start..run.end).contains(&slot));
-        let home = home.and_then(|run| self.shards.get(&ShardId(run.shard))).ok_or_else(not_here)?;
-        home.state.read().topics().describe(name)
+        home.and_then(|run| self.shards.get(&ShardId(run.shard))).ok_or_else(not_here)
     }
 }
 
@@ -180,20 +232,11 @@ impl Carry for DeadLetterSender {
     /// step would arrive there before one of this that is sent again, and fence it.
     async fn send_to(&self, name: &TopicName) -> Result<(), Refusal> {
         let topic = self.topic(name)?;
-        let (letters, has_more) = self.shard.state.read().dead_letters().oldest(name, LETTERS_AT_ONCE);
-        let step = self.prepare(&topic, &letters).await;
-        if let Some((_, why)) = step.unreadable.first() {
-            let all: Vec<u64> = step.unreadable.iter().map(|(seq, _)| *seq).collect();
-            if has_more || all.len() < letters.len() {
-                let (count, why) = (all.len(), &why.detail);
-                tracing::warn!(shard = %self.shard.shard, to = %name, count, why, "dead letters cannot be read; others go first");
-                // Before those are sent: under their old numbers these would be fenced once they can be read, and be lost.
-                self.note(Vec::new(), all).await?;
-            }
-            if step.letters.is_empty() {
-                return Err(why.clone());
-            }
+        let step = self.prepare(&topic, &self.next(name)).await;
+        if step.letters.is_empty() {
+            return self.look_on(name, step);
         }
+        self.let_pass(name, &step).await?;
         let (arrived, outcome) = self.publish(&step.letters).await;
         let arrived = step.letters[..arrived].iter().map(|(seq, _)| *seq).collect();
         self.note(arrived, Vec::new()).await?;
@@ -237,11 +280,19 @@ fn first_refused(places: &[usize], verdicts: Result<Vec<Verdict>, Refusal>) -> O
     })
 }
 
-/// A name longer than any that a client may give its producer: one of the same name could fence the letters, which would be
+/// Who sends a letter: a producer, and its epoch, which grows from letter to letter. After 2^32 letters it is another producer: none
+/// of its own that comes later can fence a letter of the one before.
+///
+/// The name is longer than any that a client may give its producer: one of the same name could fence the letters, which would be
 /// taken for arrived.
-fn producer_id(shard: ShardId) -> String {
-    let name = format!("weir-dead-{shard}");
-    format!("{name:-<width$}", width = CLIENT_ID_BYTES_MAX + 1)
+fn producer_of(shard: ShardId, seq: u64) -> (String, Epoch) {
+    let number = seq + 1;
+    let name = match number >> 32 {
+        0 => format!("weir-dead-{shard}"),
+        more => format!("weir-dead-{shard}-{more}"),
+    };
+    let epoch = u32::try_from(number & u64::from(u32::MAX)).expect("the lower half of a number");
+    (format!("{name:-<width$}", width = CLIENT_ID_BYTES_MAX + 1), Epoch(epoch))
 }
 
 /// Its record; `None` if it was dropped from a batch with holes.
@@ -260,10 +311,13 @@ fn record_of(batch: &Batch, letter: &DeadLetter) -> Result<Option<Record>, Refus
 }
 
 /// The record with the story of its failure. If it has no room for that, it goes as it was.
-fn letter_batch(record: &Record, letter: &DeadLetter, producer: ProducerKey) -> Result<Batch, Refusal> {
-    let epoch = u32::try_from(letter.seq + 1).expect("a shard has fewer than 2^32 dead letters");
+fn letter_batch(
+    record: &Record,
+    letter: &DeadLetter,
+    (producer, epoch): (ProducerKey, Epoch),
+) -> Result<Batch, Refusal> {
     let build = |headers: &Headers| {
-        let mut batch = BatchBuilder::new(producer, Epoch(epoch), Seq(0));
+        let mut batch = BatchBuilder::new(producer, epoch, Seq(0));
         batch.push(RecordParts { key: record.key.as_deref(), headers, value: &record.value })?;
         batch.build(Compression::None)
     };
@@ -298,7 +352,127 @@ fn with_story(record: &Record, letter: &DeadLetter) -> Headers {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
+    use weir_protocol::ids::Offset;
+    use weir_protocol::rpc::{At, PartRef, SubscriptionConfig, SubscriptionName, TopicConfig};
+
     use super::*;
+    use crate::node::tests::{published, start};
+    use crate::sealing::tests::overwrite;
+    use crate::shard::command::{ChangePart, CreateSubscription, CreateTopic};
+    use crate::shard::state::PartitionKey;
+    use crate::subscription::{Dead, PartEvent};
+
+    const TENANT: &str = "default";
+
+    fn name() -> TopicName {
+        TopicName { tenant: TENANT.into(), namespace: TENANT.into(), topic: "dead".into() }
+    }
+
+    async fn change(shard: &ShardHandle, change: Change) -> Verdict {
+        let command = Command { change: Some(change) }.encode_to_vec();
+        commit(shard, vec![SubBatch::command(command.into())]).await.unwrap().remove(0)
+    }
+
+    /// A queue whose dead letters go to a topic that is not there yet.
+    async fn subscribed(shard: &ShardHandle, (topic, partition): PartitionKey) -> PartRef {
+        let config = SubscriptionConfig {
+            topic: "t".into(),
+            dead_letter_topic: Some(name().topic),
+            start: At::Earliest(true).into(),
+            ..SubscriptionConfig::default()
+        };
+        let name =
+            SubscriptionName { tenant: TENANT.into(), namespace: TENANT.into(), subscription: "work".into() };
+        let (topic_incarnation, shards) = (topic.0, vec![shard.shard.0]);
+        let create =
+            CreateSubscription { name, config, topic_incarnation, shards, ..CreateSubscription::default() };
+        let Verdict::SubscriptionCreated(made) = change(shard, Change::CreateSubscription(create)).await
+        else {
+            panic!("it is new")
+        };
+        PartRef { subscription: made.subscription.id, incarnation: topic.0, partition: partition.0 }
+    }
+
+    async fn give_up(shard: &ShardHandle, part: PartRef, offsets: std::ops::Range<u64>) {
+        let dead = offsets.map(|at| Dead { offset: Offset(at), attempts: 1, reason: "bad".into() });
+        let event = PartEvent { dead: dead.collect(), ..PartEvent::default() }.encode().into();
+        let done = change(shard, Change::ChangePart(ChangePart { part, event, ..ChangePart::default() }));
+        assert_eq!(done.await, Verdict::Done);
+    }
+
+    fn waiting(shard: &ShardHandle) -> Vec<u64> {
+        shard.state.read().dead_letters().oldest(&name(), ..).map(|letter| letter.seq).collect()
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn letters_that_cannot_be_read_are_logged_as_such_only_where_others_go_before_them() {
+        let dir = tempfile::tempdir().unwrap();
+        let node = start(dir.path()).await;
+        let (shard, other) = (node.shard(ShardId(1)), node.shard(ShardId(2)));
+        let shards = [ShardId::META, ShardId(1), ShardId(2)].map(|id| (id, node.shard(id)));
+        let sender = DeadLetterSender::new(shard.clone(), Arc::new(BTreeMap::from(shards)));
+        let count = 2 * LETTERS_AT_ONCE as u64;
+        let mut values: Vec<Vec<u8>> = (0..count).map(|n| format!("damaged {n}").into_bytes()).collect();
+        values.push(b"well".to_vec());
+        let key = published(&shard, &values).await;
+        let part = subscribed(&shard, key).await;
+        give_up(&shard, part, 0..count).await;
+        // From here on they are read from the disk.
+        published(&other, &vec![vec![0; 60 << 10]; 40]).await;
+        assert_eq!(overwrite(dir.path(), b"damaged ", b"?"), values.len() - 1);
+        let create = CreateTopic {
+            name: name(),
+            config: TopicConfig { partitions: 1, ..TopicConfig::default() },
+            accept_existing: false,
+            shards: Vec::new(),
+        };
+        let home = sender.home(&name()).unwrap();
+        let Verdict::TopicCreated(made) = change(home, Change::CreateTopic(create)).await else {
+            panic!("it is new")
+        };
+        let dead = (Incarnation(made.topic.unwrap().incarnation), PartitionId(0));
+        let arrived = || home.state.read().partition(dead).unwrap().end;
+
+        // All of them are looked at, and from the first again; the node's own sender does the same.
+        for _ in 0..5 {
+            let refused = sender.send_to(&name()).await.unwrap_err();
+            assert_eq!(refused.error_code(), ErrorCode::Corrupt);
+        }
+        assert_eq!(waiting(&shard), (0..count).collect::<Vec<_>>(), "an entry for each attempt, for ever");
+
+        give_up(&shard, part, count..count + 1).await;
+        let sent = async {
+            while waiting(&shard).len() as u64 > count {
+                let _ = sender.send_to(&name()).await;
+            }
+        };
+        tokio::time::timeout(Duration::from_secs(20), sent).await.expect("what can be read arrives");
+        assert_eq!((arrived(), waiting(&shard).len() as u64), (Offset(1), count));
+        assert!(waiting(&shard)[0] > count, "that one does not fence them");
+
+        assert_eq!(overwrite(dir.path(), b"?amaged ", b"d"), values.len() - 1);
+        let all = async {
+            while !waiting(&shard).is_empty() {
+                let _ = sender.send_to(&name()).await;
+            }
+        };
+        tokio::time::timeout(Duration::from_secs(20), all).await.expect("they can be read again");
+        assert_eq!(arrived(), Offset(count + 1), "each once");
+        drop((sender, shard, other));
+        node.shutdown(Duration::from_secs(1)).await;
+    }
+
+    #[test]
+    fn no_letter_fences_one_that_comes_later_however_many_there_are() {
+        let of = |number: u64| producer_of(ShardId(1), number - 1);
+        let (first, last, next) = (of(1), of(u64::from(u32::MAX)), of(1 << 32));
+        assert_eq!((first.1, last.1, next.1), (Epoch(1), Epoch(u32::MAX), Epoch(0)));
+        assert_eq!(first.0, last.0);
+        assert_ne!(last.0, next.0, "an epoch of its own would be fenced, and the letter taken for arrived");
+        assert_eq!(of((1 << 32) + 1), (next.0, Epoch(1)));
+    }
 
     #[test]
     fn the_first_that_did_not_arrive_is_told_and_one_that_is_fenced_did() {

@@ -27,7 +27,7 @@ mod sealer;
 mod source;
 mod sweep;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 mod unreadable;
 
 pub use rewriter::Rewriter;

@@ -10,6 +10,7 @@ mod whereabouts;
 
 use std::collections::BTreeMap;
 use std::os::unix::fs::FileExt as _;
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::sync::mpsc;
@@ -140,23 +141,8 @@ impl Play {
     }
 
     /// Changes a byte of this value in the journal, on its disk.
-    #[expect(
-        clippy::disallowed_methods,
-        clippy::disallowed_types,
-        reason = "what the journal is not asked for"
-    )]
     fn damage(&self, value: &[u8]) {
-        let damaged = std::fs::read_dir(self.dir.path().join("wal")).unwrap().any(|file| {
-            let path = file.unwrap().path();
-            let bytes = std::fs::read(&path).unwrap();
-            let Some(at) = bytes.windows(value.len()).position(|window| window == value) else {
-                return false;
-            };
-            let file = std::fs::File::options().write(true).open(path).unwrap();
-            file.write_at(b"?", at as u64).unwrap();
-            true
-        });
-        assert!(damaged, "the value is in no file");
+        assert!(overwrite(self.dir.path(), value, b"?") > 0, "the value is in no file");
     }
 
     /// Publishes to the other shard what the journal keeps in memory, so that the rest is read from its disk.
@@ -198,6 +184,20 @@ impl Play {
         drop((tier, sealer, shards));
         node.shutdown(Duration::from_secs(1)).await;
     }
+}
+
+/// Overwrites the beginning of these bytes wherever they are in the journal of a node, on its disk. How often that is.
+#[expect(clippy::disallowed_methods, clippy::disallowed_types, reason = "what the journal is not asked for")]
+pub(crate) fn overwrite(dir: &Path, bytes: &[u8], with: &[u8]) -> usize {
+    let files = std::fs::read_dir(dir.join("wal")).unwrap().map(|file| file.unwrap().path());
+    files
+        .map(|path| {
+            let content = std::fs::read(&path).unwrap();
+            let found = content.windows(bytes.len()).enumerate().filter(|(_, window)| *window == bytes);
+            let file = std::fs::File::options().write(true).open(path).unwrap();
+            found.map(|(at, _)| file.write_all_at(with, at as u64).unwrap()).count()
+        })
+        .sum()
 }
 
 fn name(topic: &str) -> TopicName {

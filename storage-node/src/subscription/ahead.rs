@@ -85,7 +85,7 @@ impl Lines {
             return state;
         }
         let due = match state {
-            State::Leased(_) | State::Settling => {
+            State::Leased(_) | State::Settling(_) => {
                 self.holders.entry(key).or_insert(offset);
                 return state;
             }
@@ -151,9 +151,12 @@ impl Skipped {
         self.ranges.iter().chain(&self.logging).any(|range| range.contains(&offset))
     }
 
-    /// How many of them are not below the floor.
-    pub(super) fn count_from(&self, floor: Offset) -> u64 {
-        let ranges = self.ranges.iter().chain(&self.logging);
+    /// How many of them `part` has not settled. What is on its way is settled a moment before that is [told](Leases::skips_logged),
+    /// each range of it as a whole.
+    pub(super) fn count_unsettled(&self, part: &Part) -> u64 {
+        let floor = part.floor();
+        let on_their_way = self.logging.iter().filter(|range| !part.is_settled(range.start.max(floor)));
+        let ranges = self.ranges.iter().chain(on_their_way);
         ranges.map(|range| range.end.0.saturating_sub(range.start.max(floor).0)).sum()
     }
 
@@ -297,7 +300,7 @@ impl Leases {
     pub fn look_again(&mut self, part: &Part) {
         let is_ahead = |known: &Known| {
             // Free is also what its time has come for, or was given back, though nobody was sent it.
-            let is = !matches!(known.state, State::Leased(_) | State::Settling);
+            let is = !matches!(known.state, State::Leased(_) | State::Settling(_));
             is && known.fence == Fence(0) && known.attempts == 0
         };
         let ahead: Vec<Offset> =

@@ -22,6 +22,11 @@ impl Leases {
                 }
             });
         }
+        self.each_settling(|holder, _| {
+            if holder.starts_with(old) {
+                *holder = Arc::clone(new);
+            }
+        });
         held.len()
     }
 
@@ -36,7 +41,24 @@ impl Leases {
                 }
             });
         }
+        self.each_settling(|other, lease| {
+            if **other == *holder {
+                lease.deadline = lease.deadline.min(deadline);
+            }
+        });
         held.len()
+    }
+
+    /// The holders of leases of which something was decided, and what they hold should that be refused.
+    fn each_settling(&mut self, mut change: impl FnMut(&mut Arc<str>, &mut Lease)) {
+        if self.settling_len() == 0 {
+            return;
+        }
+        for known in self.known.values_mut() {
+            if let State::Settling(Some(lease)) = &mut known.state {
+                change(&mut known.holder, lease);
+            }
+        }
     }
 
     /// Who leased a record goes without having been sent it, which then is [released](Leases::release): unless another call

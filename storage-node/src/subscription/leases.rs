@@ -133,8 +133,8 @@ pub(super) struct Known {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum State {
     Leased(Lease),
-    /// What was decided is on its way through the log.
-    Settling,
+    /// What was decided is on its way through the log, of this lease if it was held.
+    Settling(Option<Lease>),
     Waiting(TimestampMs),
     Free(TimestampMs),
     /// Looked at, and free for the first time.
@@ -455,7 +455,7 @@ impl Leases {
             self.known.remove(&offset);
             self.leave_line(key, offset);
         } else if is_exhausted(&self.rules, attempts) {
-            known.state = State::Settling;
+            known.state = State::Settling(None);
             exhausted.push(Delivered { offset, attempts });
         } else {
             chosen.push(Chosen { offset, attempts, previous, key, lane });
@@ -473,7 +473,7 @@ impl Leases {
         let attempts = part.attempts(offset);
         if is_exhausted(&self.rules, attempts) {
             exhausted.push(Delivered { offset, attempts });
-            self.put(offset, Known { attempts, ..Known::new(Arc::from(""), State::Settling) });
+            self.put(offset, Known { attempts, ..Known::new(Arc::from(""), State::Settling(None)) });
         } else {
             let (previous, key, lane) = (Fence(0), Key::NONE, Lane::default());
             chosen.push(Chosen { offset, attempts, previous, key, lane });
@@ -486,7 +486,7 @@ impl Leases {
         if is_exhausted {
             exhausted.push(Delivered { offset, attempts });
         }
-        let state = if is_exhausted { State::Settling } else { State::Free(at) };
+        let state = if is_exhausted { State::Settling(None) } else { State::Free(at) };
         self.change(offset, |known| known.state = state);
     }
 
@@ -557,7 +557,7 @@ impl Leases {
             State::Waiting(due) => _ = self.waiting.insert((due, offset)),
             State::Free(since) => self.ready.insert(lane, Some(since), offset),
             State::Fresh => self.ready.insert(lane, None, offset),
-            State::Settling | State::Blocked(_) => {}
+            State::Settling(_) | State::Blocked(_) => {}
         }
     }
 
@@ -570,7 +570,7 @@ impl Leases {
             State::Waiting(due) => _ = self.waiting.remove(&(due, offset)),
             State::Free(since) => self.ready.remove(lane, Some(since), offset),
             State::Fresh => self.ready.remove(lane, None, offset),
-            State::Settling | State::Blocked(_) => {}
+            State::Settling(_) | State::Blocked(_) => {}
         }
     }
 }

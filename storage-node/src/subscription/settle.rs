@@ -127,7 +127,7 @@ impl Leases {
             return Err(Verdict::AlreadySettled);
         }
         let known = self.known.get(&offset);
-        if known.is_some_and(|known| known.state == State::Settling) {
+        if known.is_some_and(|known| matches!(known.state, State::Settling(_))) {
             return Err(Verdict::AlreadySettled);
         }
         let last = known.map_or(Fence(0), |known| known.fence);
@@ -156,10 +156,37 @@ impl Leases {
         offsets.into_iter().for_each(|offset| self.decided(part, offset, Some(now)));
     }
 
+    /// What was decided of these records was refused, and will never be in the log: whoever held them holds them on until their
+    /// leases end, and may settle them again. So there may be more leases than [`Rules::max_unacked`](super::Rules::max_unacked)
+    /// for a while. For the rest, and for those whose leases have ended meanwhile, the same as [`Leases::failed`].
+    pub fn refused(&mut self, part: &Part, offsets: impl IntoIterator<Item = Offset>, now: TimestampMs) {
+        for offset in offsets {
+            let held = self.known.get(&offset).and_then(|known| match known.state {
+                State::Settling(lease) => lease.filter(|lease| lease.deadline > now),
+                _ => None,
+            });
+            self.decided(part, offset, Some(now));
+            if let Some(lease) = held.filter(|_| !part.is_settled(offset)) {
+                self.hold_on(offset, lease);
+            }
+        }
+    }
+
+    /// A lease goes on. What has had all its deliveries is held for as long as it would wait to be given up.
+    fn hold_on(&mut self, offset: Offset, lease: Lease) {
+        self.change(offset, |known| {
+            let deadline = match known.state {
+                State::Waiting(last_chance) => lease.deadline.max(last_chance),
+                _ => lease.deadline,
+            };
+            known.state = State::Leased(Lease { deadline, ..lease });
+        });
+    }
+
     /// A decision ended, or failed at a time; what became of it, the part says.
     fn decided(&mut self, part: &Part, offset: Offset, failed_at: Option<TimestampMs>) {
         let Entry::Occupied(known) = self.known.entry(offset) else { return };
-        if known.get().state != State::Settling {
+        if !matches!(known.get().state, State::Settling(_)) {
             return;
         }
         if part.is_settled(offset) {
@@ -168,20 +195,29 @@ impl Leases {
             return self.leave_line(known.key, offset);
         }
         let retry = part.retry(offset);
-        let attempts = known.get().attempts.max(retry.map_or(0, |retry| retry.attempts));
+        // A failure that is in the log is known there: this one was settled, and was revived before anybody told.
+        let is_revived = failed_at.is_none() && retry.is_none();
+        let (attempts, fence) =
+            if is_revived { (0, Fence(0)) } else { (known.get().attempts, known.get().fence) };
+        let attempts = attempts.max(retry.map_or(0, |retry| retry.attempts));
         let last_chance = failed_at
             .filter(|_| is_exhausted(&self.rules, attempts))
             .map(|now| after(now, self.rules.lease_ms.min(TRY_AGAIN_MS)));
         let due = retry.and_then(|retry| retry.due).or(last_chance);
         let free = State::Free(failed_at.unwrap_or(TimestampMs(0)));
         self.change(offset, |known| {
-            (known.attempts, known.state) = (attempts, due.map_or(free, State::Waiting));
+            (known.fence, known.attempts, known.state) = (fence, attempts, due.map_or(free, State::Waiting));
         });
     }
 
     /// Ends whatever holds a record, for a decision by the delivery `fence`. Returns the deliveries so far.
     fn settling(&mut self, part: &Part, offset: Offset, fence: Fence) -> u32 {
-        self.hold(part, offset, fence, State::Settling)
+        let held = self.known.get(&offset).and_then(|known| match known.state {
+            // Whoever settles it was sent it: the pull need not be repeated.
+            State::Leased(lease) => Some(Lease { pull: PullId::NONE, has_left: true, ..lease }),
+            _ => None,
+        });
+        self.hold(part, offset, fence, State::Settling(held))
     }
 
     /// Puts a record into a state for the delivery `fence`, which may be one of an earlier leader. Returns the deliveries
@@ -236,5 +272,86 @@ impl Leases {
             _ => now,
         };
         Some(known.grant(offset, deadline))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::event::{Dead, PartEvent};
+    use super::super::leases::{Ask, Rules, Taken};
+    use super::*;
+
+    const END: Offset = Offset(1);
+
+    /// A queue of one record, and its first delivery.
+    fn delivered(max_attempts: u32) -> (Part, Leases, Grant) {
+        let rules = Rules {
+            lease_ms: 1_000,
+            max_attempts,
+            backoff_ms: Arc::new([]),
+            max_unacked: 9,
+            looks_ahead: false,
+        };
+        let part = Part::new(Offset(0));
+        let mut leases = Leases::new(&part, rules, Fence(1 << 32), TimestampMs(0));
+        let grant = take(&part, &mut leases, 1).grants[0];
+        leases.leaves(grant.offset, grant.fence);
+        (part, leases, grant)
+    }
+
+    fn take(part: &Part, leases: &mut Leases, now: u64) -> Taken {
+        let ask = Ask {
+            now: TimestampMs(now),
+            end: END,
+            max_records: 9,
+            lease_ms: 0,
+            holder: Arc::from("worker"),
+            key: None,
+        };
+        leases.take(part, &ask, &mut Fence((1 << 32) + now))
+    }
+
+    fn settle(part: &Part, leases: &mut Leases, grant: &Grant, action: Action) -> Verdict {
+        let item = Settle { offset: grant.offset, fence: grant.fence, action };
+        leases.settle(part, END, &item, TimestampMs(2))
+    }
+
+    /// A redrive may get to the leases before the settle that it follows in the log.
+    #[test]
+    fn what_is_redriven_before_its_leases_hear_of_its_end_begins_anew() {
+        let (mut part, mut leases, first) = delivered(1);
+        let Verdict::Done(Effect::Dead(Delivered { offset, attempts })) =
+            settle(&part, &mut leases, &first, Action::Dead)
+        else {
+            panic!("it is held")
+        };
+        let dead = vec![Dead { offset, attempts, reason: String::new() }];
+        part.apply(&PartEvent { dead, ..PartEvent::default() }, Offset(0)..END);
+        part.apply(&PartEvent { revived: vec![Offset(0)..END], ..PartEvent::default() }, Offset(0)..END);
+        leases.revived(&part, offset);
+        leases.committed(&part, [offset]);
+        let again = take(&part, &mut leases, 3);
+        assert_eq!(again.exhausted, [], "it is given up again, and nobody had it");
+        assert_eq!((again.grants.len(), again.grants[0].attempt), (1, 1));
+        let late = settle(&part, &mut leases, &first, Action::Ack);
+        assert!(matches!(late, Verdict::LeaseLost { .. }), "{late:?}");
+    }
+
+    #[test]
+    fn who_was_refused_and_leaves_or_has_left_holds_nothing() {
+        for has_left in [false, true] {
+            let (part, mut leases, first) = delivered(0);
+            settle(&part, &mut leases, &first, Action::Ack);
+            let leave = |leases: &mut Leases| leases.holder_left("worker", TimestampMs(2));
+            if has_left {
+                leave(&mut leases);
+            }
+            leases.refused(&part, [first.offset], TimestampMs(2));
+            assert_eq!(take(&part, &mut leases, 2).grants.len(), usize::from(has_left), "it holds it on");
+            if !has_left {
+                leave(&mut leases);
+                assert_eq!(take(&part, &mut leases, 3).grants.len(), 1);
+            }
+        }
     }
 }

@@ -52,7 +52,7 @@ impl Leases {
                 info.delayed_ms = due.map(|due| due.0.saturating_sub(now.0)).filter(|ms| *ms > 0);
                 info.blocked_by = self.lines.holder(known.key).map(|offset| offset.0);
             }
-            State::Settling => info.set_standing(Standing::Settling),
+            State::Settling(_) => info.set_standing(Standing::Settling),
             State::Leased(_) | State::Waiting(_) | State::Free(_) | State::Fresh => {
                 info.set_standing(Standing::Ready);
             }

@@ -45,11 +45,16 @@ impl Leases {
     #[must_use]
     pub fn counts(&self, part: &Part, end: Offset, now: TimestampMs) -> Counts {
         let blocked = self.lines.blocked_len() as u64;
-        let others = (self.leased.len() + self.waiting.len() + self.ready.len()) as u64 + blocked;
-        let settling = self.known.len() as u64 - others + self.skipped.count_from(part.floor());
+        let settling = self.settling_len() as u64 + self.skipped.count_unsettled(part);
         let (leased, delayed) = (not_over(&self.leased, now), not_over(&self.waiting, now));
         let ready = part.count_unsettled(end).saturating_sub(leased + delayed + blocked + settling);
         Counts { ready, leased, delayed, blocked, settling }
+    }
+
+    /// Records of which something was decided, and is on its way through the log.
+    pub(super) fn settling_len(&self) -> usize {
+        let others = self.leased.len() + self.waiting.len() + self.ready.len() + self.lines.blocked_len();
+        self.known.len() - others
     }
 
     /// Records that are held in memory: what it takes follows from them.
@@ -107,7 +112,7 @@ impl Leases {
                     info.delayed_ms = Some(due.0 - now.0);
                 }
                 // Also what is over: it is free for who asks next.
-                State::Leased(_) | State::Waiting(_) | State::Settling => continue,
+                State::Leased(_) | State::Waiting(_) | State::Settling(_) => continue,
                 State::Free(_) | State::Fresh | State::Blocked(_) => continue,
             }
             if page.leases.len() == limit {

@@ -17,6 +17,7 @@ mod following;
 mod outputs;
 mod placement;
 mod queue;
+mod queue_again;
 mod queue_filter;
 mod queue_lapse;
 mod queue_letters;

@@ -7,18 +7,20 @@ use bytes::Bytes;
 use prost::Message as _;
 use weir_journal::disk::sim::SimDisk;
 use weir_protocol::batch::{BatchBuilder, Compression, Headers, RecordParts};
-use weir_protocol::error::ErrorCode;
+use weir_protocol::error::{ErrorCode, Outcome};
 use weir_protocol::ids::ShardId;
 use weir_protocol::rpc::{
     At, ConfirmState, ConfirmStateRequest, CreateTopicRequest, DeleteTopicRequest, Grant, Level, Method,
     Output, Packet, PartRef, ReadAnswer, ReadRequest, Refusal, SettleAction, SettleAndPublishAnswer,
-    SettleAndPublishRequest, SettleItem, TopicConfig, TopicCreated, TopicDescription, encode_packet,
+    SettleAndPublishRequest, SettleItem, SettleOutcome, TopicConfig, TopicCreated, TopicDescription,
+    encode_packet,
 };
 use weir_transport::{CallError, Link};
 
 use crate::client::{SHARD, WAIT, batch, call, config, create, name, publish, start, values};
 use crate::failures::start_on;
-use crate::queue::{ask, item, part, pull, pull_at, queue_config, stats, subscribe};
+use crate::queue::{ack, ask, item, part, pull, pull_at, queue_config, settle, stats, subscribe};
+use crate::room::publish_large;
 
 /// A topic with a partition in each of the two data shards.
 async fn wide(link: &Link, topic: &str) -> TopicDescription {
@@ -190,6 +192,34 @@ async fn transform(link: &Link, work: PartRef, out: &TopicDescription, wait_ms: 
             .collect();
         send(link, request((work, out), acks(&answer.grants), &outputs)).await.map_err(|_| ())?;
     }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_a_full_journal_refuses_to_settle_and_publish_stays_with_its_worker() {
+    let dir = tempfile::tempdir().unwrap();
+    let (node, link) = start(dir.path()).await;
+    let life = create(&link, "orders", config()).await;
+    let out = wide(&link, "invoices").await;
+    publish(&link, life, &batch(0, 0, &["a"])).await.unwrap();
+    let work = part(&subscribe(&link, life, queue_config("orders"), &[1]).await, 0);
+    let (grants, _) = pull(&link, &ask(work, 1)).await;
+    let filler = batch(0, 0, &["x".repeat(500 << 10).as_str()]);
+    let full = loop {
+        if let Err(refusal) = publish_large(&link, life, &filler).await {
+            break refusal;
+        }
+    };
+    assert_eq!(full.error_code(), ErrorCode::JournalFull);
+    let outputs = [(0, "y".repeat(900 << 10))];
+    let refused = send(&link, request((work, &out), acks(&grants), &outputs)).await.unwrap_err();
+    assert_eq!((refused.error_code(), refused.effect()), (ErrorCode::JournalFull, Outcome::None));
+    assert_eq!(stats(&link, work).await.leased, 1, "its lease goes on");
+    let (others, _) = pull(&link, &ask(work, 1)).await;
+    assert_eq!((others[0].offset, others[0].attempt), (1, 1));
+    let renewed = SettleItem { ms: Some(60_000), ..item(&grants[0], SettleAction::Extend) };
+    assert_eq!(settle(&link, work, vec![renewed]).await, [(SettleOutcome::Done, None)]);
+    ack(&link, work, &grants).await;
+    node.shutdown(Duration::from_secs(5)).await;
 }
 
 /// The power fails after every single write of a loop that consumes, transforms and produces; afterwards it goes on.

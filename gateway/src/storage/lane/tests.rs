@@ -8,7 +8,7 @@ use tokio::sync::mpsc;
 use weir_protocol::ids::{ClusterId, NodeId, ShardId};
 use weir_protocol::rpc::{ClusterMap, NodeInfo, Packet, Placed, PublishResult, Refusal, ShardInfo, SlotRun};
 use weir_protocol::slots::SLOTS;
-use weir_transport::{Connect, Identity, Peer, Request, Server, ServerConfig, Service, Wire};
+use weir_transport::{Connect, Identity, Peer, Reply, Request, Server, ServerConfig, Service, Wire};
 
 use super::*;
 use crate::storage::config::StorageConfig;
@@ -24,6 +24,8 @@ enum Act {
     Forget,
     /// Takes the batches, and the connection ends before the answer.
     Cut,
+    /// Refuses each batch, and says so only after the next frame is answered: it waits for another batch of the frame.
+    RefuseLate(ErrorCode),
 }
 
 /// Accepts batches of one producer in the order of their numbers, as a partition does.
@@ -31,6 +33,7 @@ enum Act {
 struct Node {
     acts: Mutex<VecDeque<Act>>,
     log: Mutex<Vec<u64>>,
+    late: Mutex<Option<(Reply, PublishAnswer)>>,
     cut: Notify,
 }
 
@@ -40,6 +43,13 @@ impl Node {
         let act = self.acts.lock().pop_front();
         if let Some(Act::Refuse(code)) = act {
             return request.reply.refuse(Refusal::new(code, "as told"));
+        }
+        if let Some(Act::RefuseLate(code)) = act {
+            let refused = || PublishResult { placed: None, refused: Some(Refusal::new(code, "as told")) };
+            let results = packet.message.items.iter().map(|_| refused()).collect();
+            let answer = PublishAnswer { level: Level::Quorum as i32, results, stages: None };
+            *self.late.lock() = Some((request.reply, answer));
+            return;
         }
         let mut log = self.log.lock();
         // The test's batches carry their number in `expected_end`, which nothing else uses here.
@@ -62,7 +72,12 @@ impl Node {
             // Dropped: the connection answers `internal` with unknown outcome.
             Some(Act::Forget) => drop(request),
             Some(Act::Cut) => self.cut.notify_waiters(),
-            _ => request.reply.finish(vec![answer.encode_to_vec().into()]),
+            _ => {
+                request.reply.finish(vec![answer.encode_to_vec().into()]);
+                if let Some((reply, answer)) = self.late.lock().take() {
+                    reply.finish(vec![answer.encode_to_vec().into()]);
+                }
+            }
         }
     }
 }
@@ -152,9 +167,18 @@ fn item(
 
 /// Publishes `count` batches one after the other without waiting; what became of each.
 async fn publish(storage: &Storage, count: u64, safety: Safety) -> Vec<Result<Placed, Failure>> {
+    publish_from(storage, 0, count, safety).await
+}
+
+async fn publish_from(
+    storage: &Storage,
+    first: u64,
+    count: u64,
+    safety: Safety,
+) -> Vec<Result<Placed, Failure>> {
     let (sender, mut answers) = mpsc::unbounded_channel();
     let lane = storage.lane(ShardId(1));
-    for number in 0..count {
+    for number in first..first + count {
         lane.push([item(storage, number, safety, &sender)]);
         // The lane takes it while others follow, so that several frames are in flight.
         tokio::task::yield_now().await;
@@ -162,7 +186,7 @@ async fn publish(storage: &Storage, count: u64, safety: Safety) -> Vec<Result<Pl
     let mut results: Vec<_> = (0..count).map(|_| None).collect();
     for _ in 0..count {
         let confirm = answers.recv().await.unwrap();
-        let place = &mut results[usize::try_from(confirm.ticket).unwrap()];
+        let place = &mut results[usize::try_from(confirm.ticket - first).unwrap()];
         assert!(place.replace(confirm.result).is_none(), "answered twice");
     }
     results.into_iter().map(Option::unwrap).collect()
@@ -187,6 +211,18 @@ async fn a_producers_batches_keep_their_order_whatever_is_refused_on_the_way() {
         assert_eq!(*node.log.lock(), (0..40).collect::<Vec<_>>());
         assert_eq!(storage.metrics().publish_bytes, 0, "every permit came back");
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_batch_is_no_gap_behind_one_of_a_frame_that_lands_after_its_own() {
+    let (storage, node) = storage(&[]);
+    // From then on it is connected, and each batch that is pushed has a frame of its own.
+    publish(&storage, 1, Safety::Once).await.remove(0).unwrap();
+    node.acts.lock().push_back(Act::RefuseLate(ErrorCode::ConfigBehind));
+    for (number, result) in (1u64..).zip(publish_from(&storage, 1, 39, Safety::Once).await) {
+        assert_eq!(result.unwrap().base_offset, number);
+    }
+    assert_eq!(*node.log.lock(), (0..40).collect::<Vec<_>>());
 }
 
 #[tokio::test(start_paused = true)]

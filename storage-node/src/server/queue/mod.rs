@@ -26,7 +26,7 @@ use std::sync::Arc;
 
 use prost::Message as _;
 use weir_journal::Class;
-use weir_protocol::error::ErrorCode;
+use weir_protocol::error::{ErrorCode, Outcome};
 use weir_protocol::ids::Offset;
 use weir_protocol::rpc::{PartRef, Refusal};
 
@@ -48,7 +48,7 @@ use crate::replica::{Locked, Queue, ShardHandle};
 use crate::shard::command::{Change, ChangePart, Command};
 use crate::shard::entry::{ENTRY_OVERHEAD_BYTES, SubBatch};
 use crate::shard::state::{HeldPart, PartKey, Verdict, part_key};
-use crate::subscription::{Fence, PartEvent};
+use crate::subscription::{Fence, Leases, Part, PartEvent};
 
 /// A part as it stands in the shard's state.
 struct View {
@@ -64,6 +64,20 @@ struct View {
 /// What was decided is of no account: the part was moved before it was in the log.
 fn was_moved<T>(logged: &Result<T, Refusal>) -> bool {
     logged.as_ref().is_err_and(|refusal| refusal.error_code() == ErrorCode::LeaseLost)
+}
+
+/// Tells the leases what became of a settle of these records.
+fn settle_ended<T>(
+    leases: &mut Leases,
+    part: &Part,
+    logged: &Result<T, Refusal>,
+    offsets: impl IntoIterator<Item = Offset>,
+) {
+    match logged {
+        Ok(_) => leases.committed(part, offsets),
+        Err(refusal) if refusal.effect() == Outcome::None => leases.refused(part, offsets, clock::now()),
+        Err(_) => leases.failed(part, offsets, clock::now()),
+    }
 }
 
 /// A change of a part as an entry carries it.

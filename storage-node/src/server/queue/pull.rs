@@ -23,7 +23,7 @@ use crate::replica::{Queue, ShardHandle, Turn};
 use crate::server::Room;
 use crate::server::dispatch::decode;
 use crate::subscription::{
-    Action, Ask, Effect, Fence, Grant, Leases, Part, PartEvent, PullKey, Settle, Taken, Verdict,
+    Action, Ask, Delivered, Effect, Fence, Grant, Leases, Part, PartEvent, PullKey, Settle, Taken, Verdict,
 };
 
 /// Encoded bytes that one pull gives at most, but for a single larger batch.
@@ -155,8 +155,8 @@ pub(super) enum Step {
 }
 
 enum Looked {
-    /// Leased under the same key before.
-    Repeat(Vec<Grant>),
+    /// Leased under the same key before, with the next fence then.
+    Repeat(Taken, Fence),
     Over(Step),
     /// With the topic's time to live of messages, and the next fence then.
     Taken(Taken, Option<u64>, Fence),
@@ -177,7 +177,7 @@ impl Puller<'_> {
     pub(super) async fn give(&self) -> Result<Step, Refusal> {
         self.look_ahead().await?;
         let (taken, topic_ttl_ms, decided) = match self.take()? {
-            Looked::Repeat(grants) => return self.repeat(grants).await,
+            Looked::Repeat(taken, decided) => return self.repeat(taken, decided).await,
             Looked::Over(step) => {
                 // Nothing else may come that takes them along.
                 self.log_skipped().await?;
@@ -220,7 +220,7 @@ impl Puller<'_> {
         }
         let repeated = key.map(|key| held.leases.repeat(key, now)).unwrap_or_default();
         if !repeated.is_empty() {
-            return Ok(Looked::Repeat(repeated));
+            return Ok(Looked::Repeat(taken_before(repeated, part), held.next_fence));
         }
         if self.request.only_repeat {
             return Ok(Looked::Over(Step::Nothing { wake_ms: None }));
@@ -437,7 +437,11 @@ impl Puller<'_> {
     }
 
     /// What was leased under the same key before.
-    async fn repeat(&self, grants: Vec<Grant>) -> Result<Step, Refusal> {
+    async fn repeat(&self, taken: Taken, decided: Fence) -> Result<Step, Refusal> {
+        if self.log(&taken, decided).await? {
+            return Ok(Step::Again);
+        }
+        let grants = taken.grants;
         let max_bytes = self.request.max_bytes.clamp(1, PULL_BYTES_MAX);
         let found = match find(self.reader, grants.iter().map(|grant| grant.offset), max_bytes, None).await {
             // Retention was faster: of what it removed nothing is held any more.
@@ -483,4 +487,13 @@ impl Puller<'_> {
         let grants = grants.iter().map(|grant| grant.to_wire(now)).collect();
         Ok(Given { answer: PullAnswer { grants, slices, is_repeat, is_more }, payload, bytes })
     }
+}
+
+/// What a pull before has taken. It may be on its way still, with second deliveries that are in no log yet: whoever sends them first
+/// logs them first.
+fn taken_before(grants: Vec<Grant>, part: &Part) -> Taken {
+    let is_unlogged = |grant: &&Grant| grant.attempt >= 2 && grant.attempt > part.attempts(grant.offset);
+    let delivered = |grant: &Grant| Delivered { offset: grant.offset, attempts: grant.attempt };
+    let redelivered = grants.iter().filter(is_unlogged).map(delivered).collect();
+    Taken { grants, redelivered, exhausted: Vec::new() }
 }

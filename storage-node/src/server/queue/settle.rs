@@ -1,7 +1,7 @@
 //! Ends leases: accepts at once, answers when it is in the log.
 
 use bytes::Bytes;
-use weir_protocol::error::ErrorCode;
+use weir_protocol::error::{ErrorCode, Outcome};
 use weir_protocol::ids::Offset;
 use weir_protocol::limits::{
     DELAY_MS_MAX, LEASE_MS_MAX, LEASE_MS_MIN, SETTLE_ITEMS_MAX, SETTLE_REASON_BYTES_MAX,
@@ -12,7 +12,7 @@ use weir_protocol::rpc::{
 };
 
 use super::stream::acknowledge;
-use super::{PartHandle, was_moved};
+use super::{PartHandle, settle_ended, was_moved};
 use crate::clock;
 use crate::read::keep_returning;
 use crate::replica::{Queue, ShardHandle};
@@ -118,7 +118,8 @@ fn steps<'a>(items: &'a [Item<'a>]) -> impl Iterator<Item = &'a [Item<'a>]> {
     })
 }
 
-/// Settles in the order of the items: what their reasons make too much for one entry goes into several.
+/// Settles in the order of the items: what their reasons make too much for one entry goes into several. If one of them is refused
+/// behind others, the call had an effect, and settling all of it again is safe.
 async fn settle_items(
     part: &PartHandle,
     room: &Room,
@@ -131,7 +132,11 @@ async fn settle_items(
     let queue = part.queue(&part.view()?);
     let mut results = Vec::with_capacity(items.len());
     for step in steps(items) {
-        results.append(&mut settle_step(part, room, &queue, step).await?);
+        let mut settled = settle_step(part, room, &queue, step).await.map_err(|refusal| {
+            let is_done = |result: &SettleResult| result.outcome() == SettleOutcome::Done;
+            if results.iter().any(is_done) { refusal.with_outcome(Outcome::Unknown) } else { refusal }
+        })?;
+        results.append(&mut settled);
     }
     Ok(results)
 }
@@ -160,10 +165,7 @@ async fn settle_step(
         let is_news = {
             let (mut held, view) = part.lock(queue)?;
             let before = held.leases.next_event();
-            match &logged {
-                Ok(()) => held.leases.committed(&view.held.part, offsets),
-                Err(_) => held.leases.failed(&view.held.part, offsets, clock::now()),
-            }
+            settle_ended(&mut held.leases, &view.held.part, &logged, offsets);
             if has_skips {
                 held.leases.skips_logged(&view.held.part);
             }

@@ -20,9 +20,9 @@ use weir_protocol::rpc::{
     SettleItem,
 };
 
-use super::PartHandle;
 use super::settle::{action, note};
 use super::stream::refuse_stream;
+use super::{PartHandle, settle_ended};
 use crate::clock;
 use crate::replica::{OutputWait, Queue, ShardHandle};
 use crate::server::Room;
@@ -83,10 +83,7 @@ pub(in crate::server) async fn settle_and_publish(
     // A part that is gone by now has no leases to speak of.
     if let Ok((mut held, view)) = part.lock(&queue) {
         let offsets = request.items.iter().map(|item| Offset(item.offset));
-        match &logged {
-            Ok(_) => held.leases.committed(&view.held.part, offsets),
-            Err(_) => held.leases.failed(&view.held.part, offsets, clock::now()),
-        }
+        settle_ended(&mut held.leases, &view.held.part, &logged, offsets);
     }
     queue.changed.notify_waiters();
     let mut results = named(part.shard.shard, logged?)?;

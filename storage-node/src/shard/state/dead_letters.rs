@@ -4,22 +4,31 @@
 //! who has another.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::ops::Range;
+use std::ops::{Range, RangeBounds};
 use std::sync::Arc;
 
 use weir_protocol::error::ErrorCode;
 use weir_protocol::ids::{Incarnation, LogIndex, Offset};
+use weir_protocol::limits::SETTLE_ITEMS_MAX;
 use weir_protocol::rpc::{Refusal, SubscriptionName, TopicName};
 
 use super::super::command::Buried;
 use super::apply::{Applied, ShardState};
 use super::dedupe::PartitionKey;
 use super::packs::{PackNo, Released};
+use super::partition::Partition;
 use super::parts::PartKey;
 use super::rows::BatchRow;
+use crate::subscription::EXPIRED_MAX;
 
 /// Dead letters of one shard that may be on their way; with more, no further record is given up.
 pub const DEAD_LETTERS_MAX: usize = 100_000;
+
+const _: () = assert!(
+    2 * SETTLE_ITEMS_MAX <= DEAD_LETTERS_MAX && 2 * EXPIRED_MAX <= DEAD_LETTERS_MAX,
+    "what one event gives up always has room where nothing is on its way: each topic leaves as much free as it has"
+);
+
 /// When to ask again while too many are.
 const RETRY_AFTER_MS: u64 = 1_000;
 /// State version of the first entries that know each letter by itself. Under those before, all of a shard arrive in one order, and
@@ -186,12 +195,14 @@ impl DeadLetters {
         self.lanes.keys().cloned().collect()
     }
 
-    /// The oldest that go to a topic, at most `most`, and whether there are more.
-    #[must_use]
-    pub fn oldest(&self, topic: &TopicName, most: usize) -> (Vec<Arc<DeadLetter>>, bool) {
-        let Some(lane) = self.lanes.get(topic) else { return (Vec::new(), false) };
-        let letters = lane.iter().take(most).map(|seq| Arc::clone(&self.letters[seq])).collect();
-        (letters, lane.len() > most)
+    /// The oldest that go to a topic, of those with numbers in `from`.
+    pub fn oldest(
+        &self,
+        topic: &TopicName,
+        from: impl RangeBounds<u64>,
+    ) -> impl Iterator<Item = &Arc<DeadLetter>> {
+        let lane = self.lanes.get(topic).map(|lane| lane.range(from));
+        lane.into_iter().flatten().map(|seq| &self.letters[seq])
     }
 
     /// Checks that what follows from the letters does.
@@ -210,9 +221,18 @@ impl ShardState {
     #[must_use]
     pub fn pinned_for_letters(&self) -> Option<&TopicName> {
         let letters = self.dead_letters.needed_from()?;
-        let others = self.floors.pins().next().map(|(index, _)| index);
-        let is_first = others.into_iter().chain(self.outputs.needed_from()).all(|index| letters < index);
-        self.dead_letters.pinned_for().filter(|_| is_first)
+        let others = self.floors.pins().find(|(_, key)| !self.waits_for_letters(*key));
+        let mut others = others.map(|(index, _)| index).into_iter().chain(self.outputs.needed_from());
+        self.dead_letters.pinned_for().filter(|_| others.all(|index| letters < index))
+    }
+
+    /// Whether a partition keeps its oldest records for letters alone: everybody has settled them, and they would go.
+    fn waits_for_letters(&self, key: PartitionKey) -> bool {
+        let is_asked = |partition: &&Arc<Partition>| partition.config.retention_until_settled;
+        let Some(partition) = self.partitions.get(&key).filter(is_asked) else { return false };
+        let settled = self.parts.lowest_floor(key).and_then(|floor| partition.whole_batches_below(floor));
+        let letter = self.dead_letters.first_unpacked(key, partition.start);
+        letter.zip(settled).is_some_and(|(letter, settled)| letter < settled)
     }
 
     /// Whether so many more records of a part may be given up.

@@ -149,6 +149,8 @@ impl Pair {
             self.part.apply(&event, Offset(self.start)..self.end());
             self.records.iter_mut().filter(is_skipped).for_each(|record| record.settled = true);
         }
+        // Whoever looks between the two counts each record once.
+        self.check_counts();
         self.leases.skips_logged(&self.part);
     }
 }

@@ -22,23 +22,15 @@ impl Pair {
             assert_eq!(self.part.retry(Offset(offset as u64)), logged);
         }
         let is_ready = self.leases.ready(&self.part, end, self.now());
+        let expected = self.check_counts();
         let of = |wanted: &dyn Fn(&Is) -> bool| {
             let records = unsettled.iter().map(|at| &self.records[*at as usize]);
             records.filter(|record| wanted(&record.is)).count() as u64
         };
         let leased = of(&|is| matches!(is, Is::Leased { .. }));
+        let over = leased - expected.leased;
         let now = self.now;
-        let is_over = |is: &Is| matches!(*is, Is::Leased { deadline, .. } if deadline <= now);
         let is_due = |is: &Is| matches!(*is, Is::Waiting { until } if until <= now);
-        let (over, due) = (of(&is_over), of(&is_due));
-        let expected = Counts {
-            ready: of(&|is| matches!(is, Is::New | Is::Free | Is::Fresh)) + over + due,
-            leased: leased - over,
-            delayed: of(&|is| matches!(is, Is::Waiting { .. })) - due,
-            blocked: of(&|is| matches!(is, Is::Blocked { .. })),
-            settling: of(&|is| matches!(is, Is::Settling | Is::Skipped)),
-        };
-        assert_eq!(self.leases.counts(&self.part, end, self.now()), expected);
         let ends = |at: &u64| match self.records[*at as usize].is {
             Is::Leased { deadline: at, .. } | Is::Waiting { until: at } => Some(TimestampMs(at)),
             _ => None,
@@ -65,6 +57,26 @@ impl Pair {
         }
         let listed = self.leases.list(Offset(0), usize::MAX, self.now()).leases;
         assert_eq!(listed.len() as u64, expected.leased + expected.delayed);
+    }
+
+    /// How many records are where, as leases and part together tell it.
+    pub(super) fn check_counts(&self) -> Counts {
+        let of = |wanted: &dyn Fn(&Is) -> bool| {
+            let unsettled = self.records.iter().filter(|record| !record.settled);
+            unsettled.filter(|record| wanted(&record.is)).count() as u64
+        };
+        let now = self.now;
+        let over = of(&|is| matches!(*is, Is::Leased { deadline, .. } if deadline <= now));
+        let due = of(&|is| matches!(*is, Is::Waiting { until } if until <= now));
+        let expected = Counts {
+            ready: of(&|is| matches!(is, Is::New | Is::Free | Is::Fresh)) + over + due,
+            leased: of(&|is| matches!(is, Is::Leased { .. })) - over,
+            delayed: of(&|is| matches!(is, Is::Waiting { .. })) - due,
+            blocked: of(&|is| matches!(is, Is::Blocked { .. })),
+            settling: of(&|is| matches!(is, Is::Settling { .. } | Is::Skipped)),
+        };
+        assert_eq!(self.leases.counts(&self.part, self.end(), self.now()), expected);
+        expected
     }
 
     /// Nobody pulls any more: with time, whatever has had all its deliveries is given up, and nothing else is.
@@ -143,7 +155,7 @@ fn check(leases: &Leases) {
                 assert!(leases.ready.contains(known.lane, None, *offset));
             }
             State::Blocked(_) => blocked += 1,
-            State::Settling => {}
+            State::Settling(_) => {}
         }
     }
     assert_eq!((leases.leased.len(), leases.waiting.len()), (leased, waiting));

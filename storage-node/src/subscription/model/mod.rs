@@ -52,6 +52,8 @@ enum Step {
     Fail {
         committed: usize,
     },
+    /// Nothing of what is in flight gets into the log.
+    Refuse,
     Wait {
         ms: u64,
     },
@@ -80,7 +82,9 @@ enum Is {
         previous: u64,
         key: Option<u128>,
     },
-    Settling,
+    Settling {
+        held: Option<Held>,
+    },
     Waiting {
         until: u64,
     },
@@ -91,6 +95,14 @@ enum Is {
         until: Option<u64>,
     },
     Skipped,
+}
+
+/// A lease of which something was decided.
+#[derive(Debug, Clone, Copy, PartialEq)]
+struct Held {
+    deadline: u64,
+    lease_ms: u64,
+    previous: u64,
 }
 
 /// A record: the first line is what it says itself, the second what the log knows, the third what the leader knows.
@@ -203,6 +215,7 @@ impl Pair {
             }
             Step::Commit { count } => (0..count).for_each(|_| self.commit(true)),
             Step::Fail { committed } => self.fail(committed),
+            Step::Refuse => self.refuse(),
             Step::Wait { ms } => self.now += ms,
             Step::Trim { count } => {
                 self.start = (self.start + count).min(self.end().0);
@@ -256,6 +269,7 @@ fn any_step() -> impl Strategy<Value = Step> {
         2 => Just(Step::Expire),
         8 => (1usize..5).prop_map(|count| Step::Commit { count }),
         1 => (0usize..3).prop_map(|committed| Step::Fail { committed }),
+        1 => Just(Step::Refuse),
         5 => (1u64..700).prop_map(|ms| Step::Wait { ms }),
         1 => (1u64..6).prop_map(|count| Step::Trim { count }),
         1 => (0u64..60).prop_map(|to| Step::Seek { to }),

@@ -16,12 +16,13 @@ impl Pair {
         let has_room = leased.count() < self.rules.max_unacked;
         let verdict = self.leases.settle(&self.part, self.end(), &item, self.now());
         let record = self.records[offset as usize];
+        let is_settling = matches!(record.is, Is::Settling { .. });
         let is_older = fence < record.fence || fence < self.fence_min;
         let is_adopted = fence < self.fence_base && record.fence < self.fence_base;
         match verdict {
             _ if fence == 0 => assert_eq!(verdict, Verdict::Unknown),
-            Verdict::AlreadySettled => assert!(record.settled || record.is == Is::Settling),
-            _ if record.settled || record.is == Is::Settling => panic!("{verdict:?} {record:?}"),
+            Verdict::AlreadySettled => assert!(record.settled || is_settling),
+            _ if record.settled || is_settling => panic!("{verdict:?} {record:?}"),
             Verdict::LeaseLost { current: Some(current) } => {
                 assert!(is_older);
                 assert_eq!((current.fence.0, current.attempt), (record.fence, record.attempts));
@@ -45,13 +46,17 @@ impl Pair {
         if record.is == Is::New {
             (record.attempts, record.is_made_up) = (record.logged, is_made_up);
         }
+        let held = match record.is {
+            Is::Leased { deadline, lease_ms, previous, .. } => Some(Held { deadline, lease_ms, previous }),
+            _ => None,
+        };
         let attempts = record.attempts.max(1);
         let had_all = self.rules.max_attempts > 0 && attempts >= self.rules.max_attempts;
         let mut event = PartEvent::default();
         match (action, effect) {
             (Action::Ack, Effect::Settled) => event.settle(Offset(offset)),
             (Action::Nack { .. }, Effect::Waits(due)) => {
-                assert!(!matches!(record.is, Is::Leased { .. } | Is::Settling));
+                assert!(!matches!(record.is, Is::Leased { .. } | Is::Settling { .. }));
                 assert_eq!(Some(due.0), record.due);
                 return;
             }
@@ -68,7 +73,7 @@ impl Pair {
                 assert!(had_all || action == Action::Dead);
                 assert_eq!(dead, Delivered { offset: Offset(offset), attempts });
                 (record.fence, record.attempts) = (fence, attempts);
-                self.set(offset, Is::Settling);
+                self.set(offset, Is::Settling { held });
                 return self.log_dead(dead);
             }
             (Action::Extend { ms }, Effect::Extended(deadline)) => {
@@ -82,7 +87,7 @@ impl Pair {
             other => panic!("{other:?} {record:?}"),
         }
         (record.fence, record.attempts) = (fence, attempts);
-        self.set(offset, Is::Settling);
+        self.set(offset, Is::Settling { held });
         self.in_flight.push_back((offset, event));
     }
 
@@ -129,12 +134,41 @@ impl Pair {
             if record.settled {
                 self.leave(offset.0);
             } else {
-                let has_had_all = self.rules.max_attempts > 0 && record.attempts >= self.rules.max_attempts;
-                let last_chance = has_had_all.then_some(self.now + self.rules.lease_ms);
-                let until = record.due.or(last_chance);
-                self.set(offset.0, until.map_or(Is::Free, |until| Is::Waiting { until }));
+                self.try_again(offset.0);
             }
         }
         self.leases.failed(&self.part, lost, self.now());
+    }
+
+    /// What was decided of a record is not in the log.
+    fn try_again(&mut self, offset: u64) {
+        let record = self.records[offset as usize];
+        let has_had_all = self.rules.max_attempts > 0 && record.attempts >= self.rules.max_attempts;
+        let last_chance = has_had_all.then_some(self.now + self.rules.lease_ms);
+        let until = record.due.or(last_chance);
+        self.set(offset, until.map_or(Is::Free, |until| Is::Waiting { until }));
+    }
+
+    /// Whoever held what was to be settled holds it on.
+    pub(super) fn refuse(&mut self) {
+        let refused: Vec<_> = self.in_flight.drain(..).map(|(offset, _)| Offset(offset)).collect();
+        for &Offset(offset) in &refused {
+            let record = self.records[offset as usize];
+            if record.settled {
+                continue;
+            }
+            let Is::Settling { held } = record.is else { panic!("it is in flight") };
+            self.try_again(offset);
+            let Some(Held { deadline, lease_ms, previous }) = held.filter(|held| held.deadline > self.now)
+            else {
+                continue;
+            };
+            let deadline = match self.records[offset as usize].is {
+                Is::Waiting { until } => deadline.max(until),
+                _ => deadline,
+            };
+            self.set(offset, Is::Leased { deadline, lease_ms, previous, key: None });
+        }
+        self.leases.refused(&self.part, refused, self.now());
     }
 }

@@ -132,7 +132,7 @@ impl Pair {
         }
         for found in exhausted {
             assert!(expected.contains(found), "{found:?} is not among {expected:?}");
-            self.set(found.offset.0, Is::Settling);
+            self.set(found.offset.0, Is::Settling { held: None });
             self.log_dead(*found);
         }
     }
