@@ -79,7 +79,7 @@ pub(crate) fn open(
             file_bytes: next.file_bytes,
             end: FILE_HEADER_BYTES,
             spans: FileSpans::default(),
-            names_later: false,
+            holds_blocks: false,
             sidecar: None,
         });
     }
