@@ -372,7 +372,11 @@ impl Exporter {
         while let Some(oldest) = self.stale.front_mut() {
             self.tier.exports.delete_manifest(oldest.number).await?;
             while let Some(snapshot) = oldest.snapshots.last() {
-                self.tier.exports.delete_snapshot(snapshot).await?;
+                // Of a shard that does not change it may be named again, where those in between could not be read.
+                let mut named = self.kept.iter().flat_map(|kept| &kept.shards);
+                if named.all(|of| u128::from(of.attempt) != snapshot.attempt.0) {
+                    self.tier.exports.delete_snapshot(snapshot).await?;
+                }
                 oldest.snapshots.pop();
             }
             self.stale.pop_front();

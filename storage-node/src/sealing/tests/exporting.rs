@@ -168,3 +168,24 @@ async fn who_finds_anothers_manifest_under_its_number_is_deposed() {
     assert_eq!(*play.numbers().await.last().unwrap(), newest + 1);
     play.stop().await;
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_snapshot_of_a_shard_that_rests_stays_whatever_lies_between_the_manifests_that_name_it() {
+    let mut play = Play::start(&Faults::default()).await;
+    play.sealer.round().await.unwrap();
+    let newest = *play.numbers().await.last().unwrap();
+    let damaged = newest + 1..newest + 4;
+    for number in damaged.clone() {
+        play.publish_damaged(number).await;
+    }
+    let key = play.create(1, "t").await;
+    play.publish(1, key).await;
+    // Each of them is met twice before it is believed.
+    for _ in damaged.clone() {
+        play.sealer.round().await.unwrap_err();
+    }
+    play.sealer.round().await.unwrap();
+    assert!(*play.numbers().await.last().unwrap() >= damaged.end);
+    play.check_packs().await;
+    play.stop().await;
+}
