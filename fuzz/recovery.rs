@@ -99,6 +99,7 @@ fn block(body: &[u8], frames: usize) {
         durable: Lsn(0),
         ts_ms: 0,
         prev_end: 0,
+        is_guarded: false,
     };
     let (heads, body) = checked(body);
     let block = [&header.encode(&heads)[..], &body].concat();

@@ -119,7 +119,7 @@ impl Keeper {
             })
             .collect();
         let bytes = trims.iter().map(SubBatch::encoded_bytes).sum::<usize>() + ENTRY_OVERHEAD_BYTES;
-        match self.shard.journal.try_admit(bytes as u64, Class::Control) {
+        match self.shard.journal.try_admit(bytes as u64, Class::Relief) {
             Ok(permit) => {
                 if let Err(refusal) = self.shard.change(trims, permit).await {
                     tracing::warn!(shard = %self.shard.shard, why = refusal.detail, "retention could not trim");

@@ -4,13 +4,18 @@
 //! with 256 KiB, and 470 us after the 100 us in which such a block is formed. So a long block is written piece by piece
 //! as it grows, and the disk is told to begin. Its first 4 KiB go last: they hold the header, whose checksum is known at the
 //! end. What a crash leaves of the pieces is not a block, and is cut.
+//!
+//! A message may look like a block that says that everything before it was acknowledged, and what a crash left of the block around
+//! it would be damage. So from the first page on that begins like a block nothing is written before the header is durable, which
+//! then says by itself how far the block goes: nothing in there proves anything.
 
 use std::io;
 
 use crate::disk::{DiskFile, Pages};
 use crate::entry::{FileSeq, LogPosition, StreamId};
 use crate::format::{
-    BLOCK_ALIGN, BLOCK_HEADER_BYTES, BlockHeader, FRAME_HEADER_BYTES, FrameHeader, FrameKind, names_later,
+    BLOCK_ALIGN, BLOCK_HEADER_BYTES, BlockHeader, FRAME_HEADER_BYTES, FrameHeader, FrameKind,
+    look_like_blocks,
 };
 
 const FIRST_PAGE: usize = BLOCK_ALIGN as usize;
@@ -40,6 +45,8 @@ pub(crate) struct Draft {
     heads: Vec<u8>,
     /// Bytes that were given to the disk already, the first page left out; 0 before the first piece.
     given: usize,
+    /// A page that was not given begins like a block.
+    is_guarded: bool,
 }
 
 impl Draft {
@@ -55,6 +62,7 @@ impl Draft {
             frames: 0,
             heads: Vec::new(),
             given: 0,
+            is_guarded: false,
         })
     }
 
@@ -65,7 +73,7 @@ impl Draft {
         self.placed.clear();
         self.facts.clear();
         self.heads.clear();
-        (self.frames, self.given) = (0, 0);
+        (self.frames, self.given, self.is_guarded) = (0, 0, false);
     }
 
     /// Frames so far.
@@ -73,9 +81,9 @@ impl Draft {
         u16::try_from(self.frames).expect("frames are counted before they are taken")
     }
 
-    /// Whether a message in it would be a block in a file behind `file`.
-    pub(crate) fn names_later(&self, file: FileSeq) -> bool {
-        names_later(&self.memory, file)
+    /// Whether a message in it, once it is finished, would be a block in its file or a later one.
+    pub(crate) fn is_guarded(&self) -> bool {
+        self.is_guarded
     }
 
     /// Bytes of header and frames.
@@ -111,13 +119,22 @@ impl Draft {
     }
 
     /// Gives the disk what has come together since the last time, if that is `piece` bytes, for the block that will stand
-    /// at `pos`.
-    pub(crate) fn give(&mut self, piece: usize, file: &dyn DiskFile, pos: u32) -> io::Result<()> {
+    /// at `pos` of file `seq`.
+    pub(crate) fn give(
+        &mut self,
+        piece: usize,
+        (seq, file): (FileSeq, &dyn DiskFile),
+        pos: u32,
+    ) -> io::Result<()> {
         let from = self.given.max(FIRST_PAGE);
-        if self.len().checked_sub(from).is_none_or(|more| more < piece.max(FIRST_PAGE)) {
+        if self.is_guarded || self.len().checked_sub(from).is_none_or(|more| more < piece.max(FIRST_PAGE)) {
             return Ok(());
         }
         let to = self.len() / FIRST_PAGE * FIRST_PAGE;
+        self.is_guarded = look_like_blocks(&self.memory[from..to], seq);
+        if self.is_guarded {
+            return Ok(());
+        }
         file.write_at(&self.memory[from..to], u64::from(pos) + from as u64)?;
         file.start_writeback(u64::from(pos) + from as u64, (to - from) as u64);
         self.given = to;
@@ -128,10 +145,17 @@ impl Draft {
     pub(crate) fn finish(&mut self, header: &BlockHeader, file: &dyn DiskFile, pos: u32) -> io::Result<u32> {
         assert_eq!(self.len(), header.len(), "a block is as long as its header says");
         assert_eq!(self.frames(), header.frames, "a block has as many frames as its header says");
-        self.memory[..BLOCK_HEADER_BYTES].copy_from_slice(&header.encode(&self.heads));
         let padded = self.len().next_multiple_of(FIRST_PAGE);
         self.memory.grow(padded - self.len()).fill(0);
-        if self.given == 0 {
+        let rest = self.given.max(FIRST_PAGE);
+        self.is_guarded |= look_like_blocks(&self.memory[rest..], header.file);
+        let header = BlockHeader { is_guarded: self.is_guarded, ..*header };
+        self.memory[..BLOCK_HEADER_BYTES].copy_from_slice(&header.encode(&self.heads));
+        if self.is_guarded {
+            file.write_at(&self.memory[..FIRST_PAGE], u64::from(pos))?;
+            file.sync()?;
+            file.write_at(&self.memory[rest..], u64::from(pos) + rest as u64)?;
+        } else if self.given == 0 {
             file.write_at(&self.memory, u64::from(pos))?;
         } else {
             file.write_at(&self.memory[self.given..], u64::from(pos) + self.given as u64)?;
@@ -167,11 +191,12 @@ mod tests {
             durable: Lsn(9),
             ts_ms: 11,
             prev_end: 0,
+            is_guarded: false,
         };
         for (index, payload) in (0..).zip(payloads) {
             let at = LogPosition { term: 1, leader: 1, index };
             draft.put(StreamId(1), FrameKind::Entry(EntryKind::Normal), at, index, payload);
-            draft.give(piece, &*file, POS).unwrap();
+            draft.give(piece, (header.file, &*file), POS).unwrap();
         }
         let padded = draft.finish(&header, &*file, POS).unwrap();
         let mut bytes = vec![0; padded as usize];

@@ -34,8 +34,8 @@ enum Task {
 /// A file that is off the journal and still on the disk.
 struct Retired {
     path: PathBuf,
-    /// See [`crate::streams::LiveFile::names_later`].
-    names_later: bool,
+    /// See [`crate::streams::LiveFile::holds_blocks`].
+    holds_blocks: bool,
 }
 
 /// Runs until the journal has failed, or is closed and its writer has ended.
@@ -216,7 +216,7 @@ fn retire(inner: &mut Inner, retired: &mut VecDeque<Retired>) {
         if !free {
             break;
         }
-        let retiring = |file: LiveFile| Retired { path: file.path, names_later: file.names_later };
+        let retiring = |file: LiveFile| Retired { path: file.path, holds_blocks: file.holds_blocks };
         retired.extend(inner.files.pop_front().map(retiring));
     }
 }
@@ -232,12 +232,12 @@ fn free(core: &Core, retired: &mut VecDeque<Retired>) -> io::Result<()> {
     }
     let mut spares = Vec::new();
     let mut done = Ok(());
-    while let Some(Retired { path, names_later }) = retired.front() {
+    while let Some(Retired { path, holds_blocks }) = retired.front() {
         let spare = path.with_extension("spare");
         let kept = {
             let inner = core.lock();
             // A file that was prepared and never written may be kept under the name already.
-            !names_later
+            !holds_blocks
                 && inner.spares.len() + spares.len() < core.config.spare_files as usize
                 && !inner.spares.contains(&spare)
         };

@@ -16,7 +16,7 @@ mod sidecar;
 pub use block::{
     BLOCK_HEADER_BYTES, BLOCK_VERSION, BlockError, BlockHeader, FLAG_FILE_HEAD, FLAG_SESSION_START,
 };
-pub(crate) use block::{names_later, session_of};
+pub(crate) use block::{look_like_blocks, session_of};
 pub use file_header::{FILE_HEADER_BYTES, FILE_VERSION, FileHeader, FileHeaderError};
 pub use frame::{FRAME_HEADER_BYTES, Frame, FrameError, FrameHeader, FrameKind, Frames};
 pub use sidecar::{PAGE_BYTES, PAGE_ROWS, Page, Place, SIDECAR_VERSION, SidecarHeader};

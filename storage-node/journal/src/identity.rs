@@ -99,7 +99,12 @@ impl IdentityFile {
     /// Has the directory of the newest format, durably, so that no older build opens it. Before anything is written that such a
     /// build does not know: it would take a block for a torn one, and cut it off.
     pub(crate) fn renew(&self, dir: &Path, disk: &dyn Disk) -> std::io::Result<()> {
-        if self.format < FORMAT { self.write(dir, disk) } else { Ok(()) }
+        if self.is_older() { self.write(dir, disk) } else { Ok(()) }
+    }
+
+    /// The directory is of an earlier build.
+    pub(crate) fn is_older(&self) -> bool {
+        self.format < FORMAT
     }
 
     pub(crate) fn write(&self, dir: &Path, disk: &dyn Disk) -> std::io::Result<()> {

@@ -76,7 +76,7 @@ mod tests {
     fn lone(now: Instant) -> Inner {
         let path = PathBuf::from("/journal/wal/1.wal");
         let handle = SimDisk::new().open(&path, OpenMode::Create).unwrap();
-        let (spans, names_later, sidecar) = (FileSpans::default(), false, None);
+        let (spans, holds_blocks, sidecar) = (FileSpans::default(), false, None);
         let file = LiveFile {
             seq: FileSeq(1),
             handle,
@@ -84,7 +84,7 @@ mod tests {
             file_bytes: 64 << 10,
             end: 32 << 10,
             spans,
-            names_later,
+            holds_blocks,
             sidecar,
         };
         let mut inner = Inner { writer_waits: true, ..Inner::default() };

@@ -448,7 +448,12 @@ impl Journal {
         if held > 0 && held + bytes > config.pending_bytes_max {
             return Err(Full::Busy { pending: held, max: config.pending_bytes_max });
         }
-        let reserve = if class == Class::Data { config.control_reserve_bytes } else { 0 };
+        // On a full disk as much is left to what makes room.
+        let (reserve, block) = match class {
+            Class::Data => (config.control_reserve_bytes, config.max_block_bytes),
+            Class::Control => (config.control_reserve_bytes / 4, config.max_block_bytes),
+            Class::Relief => (0, config.max_block_bytes / 4),
+        };
         // Each append may take a block of its own, padded.
         let (used, limit) = (inner.used_bytes() + held + bytes, config.max_bytes - reserve);
         if used > limit {
@@ -462,7 +467,7 @@ impl Journal {
         let free = current + inner.next.as_ref().map_or(0, |next| u64::from(next.file_bytes));
         // While the next file is being prepared and the disk is not known to be full, the writer waits for it: a
         // refusal would meet every producer that is faster than new files are filled with zeros.
-        if inner.disk_full && held + bytes + u64::from(config.max_block_bytes) > free {
+        if inner.disk_full && held + bytes + u64::from(block) > free {
             return Err(Full::Disk { free });
         }
         self.core().admitted.fetch_add(bytes, Ordering::AcqRel);

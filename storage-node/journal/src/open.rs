@@ -44,7 +44,7 @@ pub(crate) fn open(
     let lock = lock_dir(&dir, &disk)?;
     let identity = IdentityFile::load_or_make(&dir, &*disk, config.identity)?;
     let mut scan = recovery::scan(&config, &wal, &*disk, identity.journal_id, given_up)?;
-    let spares = spares(&config, &*disk, identity.journal_id, &mut scan).map_err(io_error(&wal))?;
+    let spares = spares(&config, &*disk, &identity, &mut scan).map_err(io_error(&wal))?;
     for path in scan.empty.iter().chain(&scan.leftovers) {
         // A sidecar that was written again took the name of what an earlier try left behind.
         files::remove_if_there(&*disk, path).map_err(io_error(path))?;
@@ -79,7 +79,7 @@ pub(crate) fn open(
             file_bytes: next.file_bytes,
             end: FILE_HEADER_BYTES,
             spans: FileSpans::default(),
-            names_later: false,
+            holds_blocks: false,
             sidecar: None,
         });
     }
@@ -96,19 +96,20 @@ pub(crate) fn open(
 /// from whoever waits for this start. What is more than should be kept is left among what is to be removed.
 ///
 /// None has a block under the number that it gets: the next file as it was prepared has none at all, and a spare has
-/// those of an older file of this journal, which its header says, and no message that would be one. They lose their names durably before they get another,
-/// as ever.
+/// those of an older file of this journal, which its header says, and no message that would be one: earlier builds did not look for
+/// these, so that none of their spares is kept. They lose their names durably before they get another, as ever.
 fn spares(
     config: &JournalConfig,
     disk: &dyn Disk,
-    journal_id: u128,
+    identity: &IdentityFile,
     scan: &mut Scan,
 ) -> io::Result<Vec<PathBuf>> {
     let next = scan.files.last().map_or(FileSeq::FIRST, |file| file.seq.next());
     let is_spare = |path: &mut PathBuf| {
-        path.extension().is_some_and(|extension| extension == "spare")
-            && header_of(disk, path)
-                .is_some_and(|header| header.journal_id == journal_id && header.file <= next)
+        let is_ours = |header: FileHeader| header.journal_id == identity.journal_id && header.file <= next;
+        !identity.is_older()
+            && path.extension().is_some_and(|extension| extension == "spare")
+            && header_of(disk, path).is_some_and(is_ours)
     };
     let mut spares: Vec<PathBuf> = scan.leftovers.extract_if(.., is_spare).collect();
     for path in scan.unused.drain(..) {

@@ -23,7 +23,7 @@ use crate::entry::{FileSeq, Location, Lsn, StreamId};
 use crate::error::{Damage, OpenError};
 use crate::format::{
     BLOCK_ALIGN, BLOCK_HEADER_BYTES, BLOCK_VERSION, BlockError, BlockHeader, FILE_HEADER_BYTES, FILE_VERSION,
-    FLAG_FILE_HEAD, FileHeader, FileHeaderError, FrameKind, Frames, Place, align_up, names_later,
+    FLAG_FILE_HEAD, FileHeader, FileHeaderError, FrameKind, Frames, Place, align_up, look_like_blocks,
 };
 use crate::index::{ROW_BYTES, Row};
 use crate::recovered::TornTail;
@@ -98,7 +98,7 @@ pub(crate) fn scan(
             file_bytes: header.file_bytes,
             end: FILE_HEADER_BYTES,
             spans: FileSpans::default(),
-            names_later: false,
+            holds_blocks: false,
             sidecar: None,
         };
         scanner.file(file, &mut reader).map_err(|error| match error {
@@ -300,7 +300,8 @@ impl Scanner<'_> {
                 let at = pos + (BLOCK_HEADER_BYTES as u32) + frame.payload_at;
                 self.play(file, &frame, at, begins || first_of_all)?;
             }
-            file.names_later |= names_later(block, file.seq);
+            let behind_first = block.get(BLOCK_ALIGN as usize..).unwrap_or_default();
+            file.holds_blocks |= look_like_blocks(behind_first, file.seq);
             self.scan.last_block = header.block_seq;
             self.scan.scanned_bytes += header.len() as u64;
             file.end = pos + align_up(u32::try_from(header.len()).expect("checked against the file's size"));
@@ -440,7 +441,8 @@ impl Scanner<'_> {
         Ok(())
     }
 
-    /// Looks for later blocks of this file; one that says the bytes at its end were durable makes it damage.
+    /// Looks for later blocks of this file; one that says the bytes at its end were durable makes it damage. What lies in a block that
+    /// was torn is none, whatever it says.
     fn check_acknowledged(
         &mut self,
         file: &LiveFile,
@@ -449,6 +451,7 @@ impl Scanner<'_> {
     ) -> Result<Behind, Stop> {
         let mut window = Window::new(reader, self.source(file), file.file_bytes);
         let (cut, mut behind, mut pos) = (Lsn::new(file.seq, file.end), Behind::default(), file.end);
+        let torn_end = window.guarded_end(pos, file.seq, self.scan.last_block)?;
         while pos + BLOCK_ALIGN <= file.file_bytes {
             self.go_on()?;
             let found = window.block(pos, file.seq)?;
@@ -458,6 +461,7 @@ impl Scanner<'_> {
                 _ => behind.pages.push(pos),
             }
             match found {
+                _ if pos < torn_end => {}
                 Ok((header, _)) if header.block_seq > self.scan.last_block => {
                     behind.blocks += 1;
                     if header.durable > cut {

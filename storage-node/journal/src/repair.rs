@@ -258,6 +258,7 @@ impl Repair {
             durable: Lsn::new(file, pos),
             ts_ms: 0,
             prev_end: 0,
+            is_guarded: false,
         };
         block[..BLOCK_HEADER_BYTES].copy_from_slice(&header.encode(&heads));
         block.resize(block.len().next_multiple_of(BLOCK_ALIGN as usize), 0);
@@ -412,7 +413,8 @@ impl Walk {
         Ok(behind)
     }
 
-    /// Every block that holds in some files, from `pos` of the first on, in order.
+    /// Every block that holds in some files, from `pos` of the first on, in order: of what may be a torn block there only what
+    /// is behind it.
     fn each_behind(
         &self,
         files: Range<usize>,
@@ -423,6 +425,7 @@ impl Walk {
         for file in &self.files[files] {
             let source = Source::new(Arc::clone(&file.handle));
             let mut window = Window::new(&mut reader, source, file.file_bytes);
+            pos = window.guarded_end(pos, file.seq, self.last_block)?;
             while pos < file.file_bytes {
                 let mut step = BLOCK_ALIGN;
                 match window.block(pos, file.seq)? {

@@ -9,8 +9,10 @@ use std::sync::atomic::AtomicU64;
 pub enum Class {
     /// Messages: stops at the control reserve.
     Data,
-    /// Settles, trims, deletes, membership: may use the control reserve.
+    /// Settles, changes of topics, membership: may use the control reserve but for its last quarter.
     Control,
+    /// What makes room, seals, trims and deletes: may use all of it, or nobody would ever have room again.
+    Relief,
 }
 
 /// Room that is promised. Hold it until the append is answered; dropping it gives the room back.

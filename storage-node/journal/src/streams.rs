@@ -157,8 +157,8 @@ pub(crate) struct LiveFile {
     /// Where its blocks end.
     pub(crate) end: u32,
     pub(crate) spans: FileSpans,
-    /// A message in it would be a block in a later file: it is not used again.
-    pub(crate) names_later: bool,
+    /// A message in it would be a block in this file or a later one: it is not used again.
+    pub(crate) holds_blocks: bool,
     /// Once it is finished: says where the entries in it lie.
     pub(crate) sidecar: Option<Sidecar>,
 }

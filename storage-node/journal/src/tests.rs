@@ -449,6 +449,35 @@ fn a_full_journal_refuses_before_append_and_recovers_by_purging() {
 }
 
 #[test]
+fn what_settles_may_use_of_a_full_journal_leaves_room_for_what_makes_room() {
+    for is_disk_full in [false, true] {
+        let disk = SimDisk::new();
+        if is_disk_full {
+            disk.set_capacity(3 * (256 << 10) + 10_000);
+        }
+        let (journal, _) = open(&disk);
+        let mut index = 0;
+        // Settles: small blocks, as long as they are let in.
+        for (class, bytes) in [(Class::Data, 20_000), (Class::Control, 100)] {
+            loop {
+                until("the file keeper has tried", || journal.knows_of_next_file());
+                let Ok(_permit) = journal.try_admit(4_096, class) else { break };
+                append(&journal, STREAM, vec![entry(index, bytes)]).unwrap();
+                index += 1;
+                assert!(index < 2_000, "the journal must fill up");
+            }
+        }
+        for _ in 0..2 {
+            let _permit = journal.try_admit(4_000, Class::Relief).expect("or there is never room again");
+            append(&journal, STREAM, vec![entry(index, 3_000)]).unwrap();
+            index += 1;
+        }
+        assert!(journal.try_admit(4_096, Class::Control).is_err());
+        assert!(journal.failure().is_none());
+    }
+}
+
+#[test]
 fn a_full_disk_refuses_before_append_poisons_nothing_and_recovers_by_itself() {
     let disk = SimDisk::new();
     disk.set_capacity(3 * (256 << 10) + 10_000);

@@ -13,7 +13,7 @@ use std::thread::JoinHandle;
 
 use crate::disk::{ALIGN, Aligned, Disk, DiskFile, OpenMode};
 use crate::entry::FileSeq;
-use crate::format::{BLOCK_HEADER_BYTES, BlockError, BlockHeader};
+use crate::format::{BLOCK_HEADER_BYTES, BlockError, BlockHeader, align_up};
 
 /// Bytes read at once.
 const PIECE: usize = 1 << 20;
@@ -217,6 +217,17 @@ impl<'a> Window<'a> {
         };
         let Some(block) = self.bytes(pos, header.len())? else { return Ok(Err(BlockError::Length)) };
         Ok(BlockHeader::verify(block).map(|()| (header, block)))
+    }
+
+    /// Where a block at `pos`, behind the one with the number `previous_seq`, ends by the word of its header alone; `pos` where none is
+    /// guarded. The outer error is the disk's.
+    pub(crate) fn guarded_end(&mut self, pos: u32, file: FileSeq, previous_seq: u64) -> io::Result<u32> {
+        let left = self.file_bytes.saturating_sub(pos) as usize;
+        let Some(header) = self.bytes(pos, BLOCK_HEADER_BYTES)? else { return Ok(pos) };
+        let header = BlockHeader::parse(header, file, left).ok();
+        let header = header.filter(|header| header.is_guarded && header.follows(previous_seq));
+        let len = header.map_or(0, |header| header.len());
+        Ok(pos + align_up(u32::try_from(len).expect("it fits its file")))
     }
 
     /// `len` bytes from `pos` on; `None` if the file ends before.

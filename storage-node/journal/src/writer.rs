@@ -229,7 +229,7 @@ impl Writer {
         let write = |source| Failure::Write { path: path.clone(), pos, len: align_up(bytes), source };
         // Without the lock: a block of megabytes must not keep appends waiting.
         let header = self.header(file, 0, taken.frames, bytes as usize);
-        self.form(taken, syncs, &*handle, pos).map_err(write)?;
+        self.form(taken, syncs, (file, &*handle), pos).map_err(write)?;
         let formed = Instant::now();
         let padded = self.seal(&header, &*handle, pos).map_err(write)?;
         // Past the page cache the write is what waits for the disk, and counts as the sync.
@@ -264,12 +264,20 @@ impl Writer {
                 .duration_since(UNIX_EPOCH)
                 .map_or(0, |since| u64::try_from(since.as_millis()).unwrap_or(u64::MAX)),
             prev_end,
+            // Known when it is whole.
+            is_guarded: false,
         }
     }
 
     /// Forms the block's frames, and gives the disk pieces of them meanwhile if a sync is to follow. Past the page cache
     /// each write waits for the disk, so that there is one.
-    fn form(&mut self, taken: &Taken, syncs: bool, file: &dyn DiskFile, pos: u32) -> std::io::Result<()> {
+    fn form(
+        &mut self,
+        taken: &Taken,
+        syncs: bool,
+        file: (FileSeq, &dyn DiskFile),
+        pos: u32,
+    ) -> std::io::Result<()> {
         let in_pieces = syncs && self.core.config.backend != Backend::Direct;
         let piece = self.core.config.write_piece_bytes as usize;
         let draft = &mut self.draft;
@@ -314,12 +322,11 @@ impl Writer {
         padded: u32,
         synced: Option<(&Taken, Instant)>,
     ) -> Vec<(StreamId, Option<u64>)> {
-        let names_later = self.draft.names_later(file);
         let mut guard = self.core.lock();
         let inner = &mut *guard;
         let current = inner.files.back_mut().expect("there is always a current file");
         current.end = pos + padded;
-        current.names_later |= names_later;
+        current.holds_blocks |= self.draft.is_guarded();
         for run in self.draft.placed.chunk_by(|a, b| a.stream == b.stream) {
             let stream = run[0].stream;
             // A truncation among them may have brought the indexes back.
@@ -400,7 +407,7 @@ impl Writer {
             file_bytes: next.file_bytes,
             end: FILE_HEADER_BYTES + len,
             spans: FileSpans::default(),
-            names_later: self.draft.names_later(next.seq),
+            holds_blocks: self.draft.is_guarded(),
             sidecar: None,
         });
         add(&core.counters.rotations, 1);

@@ -382,6 +382,7 @@ impl Compactor {
         let shard = &seen.shard;
         let (term, cluster) = (Term(shard.shared.term()), self.tier.cluster);
         let name = PackName { cluster, shard: shard.shard, first, last, term, attempt: Ulid::new() };
+        let _attempt = self.tier.uploads.attempt(name.attempt.0);
         let identity = PackIdentity { cluster, shard: shard.shard, term };
         let mut writer = PackWriter::new(identity, self.tier.codec, &self.tier.pack_memory);
         let mut upload = self.tier.cold.store().upload(name.to_string());

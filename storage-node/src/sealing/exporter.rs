@@ -100,6 +100,9 @@ pub(super) struct Exporter {
     stale: VecDeque<Stale>,
     has_begun: bool,
     next_number: u64,
+    /// A manifest of this start is in the store. Before, others may come to be there that an earlier start sent: a store may
+    /// take what was on its way when a process died.
+    has_published: bool,
     /// What has the next number is not known: an attempt to take it was not answered.
     is_unsettled: bool,
     /// This number was found taken by what cannot be read.
@@ -125,6 +128,7 @@ impl Exporter {
             stale: VecDeque::new(),
             has_begun: false,
             next_number: 1,
+            has_published: false,
             is_unsettled: false,
             unreadable: None,
             is_pruning_failing: false,
@@ -313,8 +317,8 @@ impl Exporter {
         })
     }
 
-    /// Takes the next number. A manifest of this start under it is an attempt whose answer was lost: it is kept, and the
-    /// number after it taken.
+    /// Takes the next number. A manifest of this start under it is an attempt whose answer was lost, and one of another that is
+    /// met before this start has any is as if it had been there at the start: it is kept, and the number after it taken.
     async fn publish(&mut self, shards: &[ShardSnapshot]) -> Result<(), ExporterError> {
         loop {
             let manifest = Manifest {
@@ -328,6 +332,7 @@ impl Exporter {
             };
             let theirs = match self.tier.exports.publish(&manifest).await {
                 Ok(Published::Ours) => {
+                    self.has_published = true;
                     self.next_number += 1;
                     return Ok(());
                 }
@@ -346,10 +351,13 @@ impl Exporter {
                     return Err(error.into());
                 }
             };
-            if u128::from(theirs.writer) != self.writer {
+            self.check(&theirs)?;
+            let is_ours = u128::from(theirs.writer) == self.writer;
+            if self.has_published && !is_ours {
                 let (number, epoch, own) = (theirs.number, theirs.epoch, self.tier.epoch);
                 return Err(Deposed { number, epoch, own }.into());
             }
+            self.has_published |= is_ours;
             self.next_number += 1;
             self.keep(Kept { number: theirs.number, shards: theirs.shards, packs: None });
         }
@@ -372,7 +380,11 @@ impl Exporter {
         while let Some(oldest) = self.stale.front_mut() {
             self.tier.exports.delete_manifest(oldest.number).await?;
             while let Some(snapshot) = oldest.snapshots.last() {
-                self.tier.exports.delete_snapshot(snapshot).await?;
+                // Of a shard that does not change it may be named again, where those in between could not be read.
+                let mut named = self.kept.iter().flat_map(|kept| &kept.shards);
+                if named.all(|of| u128::from(of.attempt) != snapshot.attempt.0) {
+                    self.tier.exports.delete_snapshot(snapshot).await?;
+                }
                 oldest.snapshots.pop();
             }
             self.stale.pop_front();

@@ -160,7 +160,7 @@ pub(super) async fn propose(shard: &ShardHandle, change: Change) -> Result<Verdi
     let command = Command { change: Some(change) }.encode_to_vec();
     let sub = SubBatch::command(command.into());
     let bytes = (sub.encoded_bytes() + ENTRY_OVERHEAD_BYTES) as u64;
-    let permit = shard.journal.try_admit(bytes, Class::Control);
+    let permit = shard.journal.try_admit(bytes, Class::Relief);
     let permit = permit.map_err(|full| Refusal::new(ErrorCode::Busy, full.to_string()))?;
     let verdict = shard.change(vec![sub], permit).await?.pop();
     verdict.ok_or_else(|| Refusal::new(ErrorCode::Internal, "the change has no verdict"))

@@ -147,6 +147,7 @@ impl Rewriter {
         let (term, cluster) = (Term(shard.shared.term()), self.tier.cluster);
         let name = PackName { cluster, shard: shard.shard, first, last, term, attempt: Ulid::new() };
         let began = Instant::now();
+        let _attempt = self.tier.uploads.attempt(name.attempt.0);
         let summary = self.copy(shard, &name, plan, seen).await?;
         let replaced_bytes: u64 = replaced.iter().map(|pack| pack.bytes).sum();
         let (packs, bytes) = (plan.replaced.len() as u64, summary.pack_bytes);

@@ -349,11 +349,12 @@ impl Sealer {
         let names = || listed.iter().map(|object| object.name.as_str());
         let attempts: HashSet<u128> =
             names().filter_map(|name| Some(name.parse::<PackName>().ok()?.attempt.0)).collect();
+        let under_way = self.tier.uploads.attempts();
         let known = |shard: &ShardHandle| -> HashSet<u128> {
             let state = shard.state.read();
             let packs = state.packs();
             let all = packs.live().chain(packs.unneeded()).map(|(_, pack)| pack.attempt);
-            all.filter(|attempt| attempts.contains(attempt)).collect()
+            all.chain(under_way.iter().copied()).filter(|attempt| attempts.contains(attempt)).collect()
         };
         let known = self.shards.iter().map(|(id, shard)| (*id, known(shard))).collect();
         let mut swept = Ok(());

@@ -42,11 +42,13 @@ pub(super) async fn change(shard: ShardHandle, room: Room, change: Change) -> Re
     let is_fork = matches!(&change, Change::CreateSubscription(create) if create.fork.is_some());
     let is_update = matches!(change, Change::UpdateTopic(_) | Change::UpdateSubscription(_));
     let is_unsubscribed = matches!(change, Change::DeleteSubscription(_));
+    let makes_room = is_unsubscribed || matches!(change, Change::DeleteTopic(_) | Change::DeleteNamespace(_));
+    let class = if makes_room { Class::Relief } else { Class::Control };
     let command = Bytes::from(Command { change: Some(change) }.encode_to_vec());
     let sub = SubBatch::command(command);
     fits_entry(std::iter::once(&sub))?;
     let bytes = (sub.encoded_bytes() + ENTRY_OVERHEAD_BYTES) as u64;
-    let permit = shard.journal.try_admit(bytes, Class::Control).map_err(|full| room.refusal(full))?;
+    let permit = shard.journal.try_admit(bytes, class).map_err(|full| room.refusal(full))?;
     let verdicts = shard.change(vec![sub], permit).await?;
     let verdict = verdicts.into_iter().next();
     let life = match &verdict {

@@ -34,7 +34,7 @@ pub(super) async fn trim(shard: ShardHandle, room: Room, body: Bytes) -> Result<
         let trim = SubBatch { expected_end: Some(start), ..trim };
         let bytes = (trim.encoded_bytes() + ENTRY_OVERHEAD_BYTES) as u64;
         // A full journal is a reason to trim.
-        let permit = shard.journal.try_admit(bytes, Class::Control).map_err(|full| room.refusal(full))?;
+        let permit = shard.journal.try_admit(bytes, Class::Relief).map_err(|full| room.refusal(full))?;
         if let Some(Verdict::Refused(refusal)) = shard.change(vec![trim], permit).await?.pop() {
             return Err(refusal);
         }

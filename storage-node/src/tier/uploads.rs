@@ -1,6 +1,6 @@
 //! What is on its way to the store, and why it does not get there: for those who ask.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use parking_lot::Mutex;
 use weir_protocol::ids::{Offset, ShardId};
@@ -22,6 +22,7 @@ pub struct Uploads {
     under_way: Mutex<BTreeMap<PartitionKey, Upload>>,
     failures: Mutex<BTreeMap<ShardId, String>>,
     unreadable: Mutex<BTreeMap<ShardId, String>>,
+    attempts: Mutex<BTreeSet<u128>>,
 }
 
 impl Uploads {
@@ -47,6 +48,18 @@ impl Uploads {
         }
         *self.under_way.lock() = under_way;
         UnderWay(self)
+    }
+
+    /// An object is made that no log knows yet, beside the task that looks for such: until what is returned is dropped nobody takes it
+    /// for one that nobody will ever know, however long ago it was begun by a clock that was set since, or of a machine that slept.
+    pub(crate) fn attempt(&self, attempt: u128) -> Attempt<'_> {
+        self.attempts.lock().insert(attempt);
+        Attempt { uploads: self, attempt }
+    }
+
+    /// These objects. To be asked for before the logs are: whatever is not among them any more, the logs know, or nobody ever will.
+    pub(crate) fn attempts(&self) -> BTreeSet<u128> {
+        self.attempts.lock().clone()
     }
 
     /// Why a shard's last attempt failed, if one did.
@@ -86,5 +99,17 @@ pub(crate) struct UnderWay<'a>(&'a Uploads);
 impl Drop for UnderWay<'_> {
     fn drop(&mut self) {
         self.0.under_way.lock().clear();
+    }
+}
+
+/// An object is made while this lives.
+pub(crate) struct Attempt<'a> {
+    uploads: &'a Uploads,
+    attempt: u128,
+}
+
+impl Drop for Attempt<'_> {
+    fn drop(&mut self) {
+        self.uploads.attempts.lock().remove(&self.attempt);
     }
 }

@@ -20,6 +20,7 @@ const FIRST_VERSION: u8 = 1;
 const CRC_AT: usize = 12;
 const FILE_AT: usize = 24;
 const FILE_END: usize = FILE_AT + 8;
+const GUARD_AT: usize = 52;
 
 /// Header of a block.
 ///
@@ -36,7 +37,8 @@ const FILE_END: usize = FILE_AT + 8;
 /// | 32 | 8 | durable LSN: everything below was durable when this block was made |
 /// | 40 | 8 | time, milliseconds since 1970 |
 /// | 48 | 4 | file head: where the blocks of the file before end; else 0 |
-/// | 52 | 12 | zero |
+/// | 52 | 4 | guard, where a page of it but the first begins like a block: CRC-32C of bytes 0..12 and 16..52; else 0 |
+/// | 56 | 8 | zero |
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct BlockHeader {
     /// [`FLAG_SESSION_START`] and [`FLAG_FILE_HEAD`].
@@ -55,6 +57,8 @@ pub struct BlockHeader {
     pub ts_ms: u64,
     /// Where the blocks of the previous file end (file heads only).
     pub prev_end: u32,
+    /// It says by itself how long the block is: messages in it look like blocks.
+    pub is_guarded: bool,
 }
 
 /// Why bytes are not a block.
@@ -117,6 +121,10 @@ impl BlockHeader {
         header[32..40].copy_from_slice(&self.durable.0.to_le_bytes());
         header[40..48].copy_from_slice(&self.ts_ms.to_le_bytes());
         header[48..52].copy_from_slice(&self.prev_end.to_le_bytes());
+        if self.is_guarded {
+            let guard = guard_of(&header);
+            header[GUARD_AT..GUARD_AT + 4].copy_from_slice(&guard.to_le_bytes());
+        }
         let mut digest = begun(&header);
         digest.update(heads);
         header[CRC_AT..CRC_AT + 4].copy_from_slice(&narrow(digest.finalize()).to_le_bytes());
@@ -144,6 +152,7 @@ impl BlockHeader {
             durable: Lsn(u64_at(bytes, 32)),
             ts_ms: u64_at(bytes, 40),
             prev_end: u32_at(bytes, 48),
+            is_guarded: u32_at(bytes, GUARD_AT) != 0 && u32_at(bytes, GUARD_AT) == guard_of(bytes),
         };
         if header.file != file {
             return Err(BlockError::OtherFile(header.file));
@@ -177,6 +186,11 @@ impl BlockHeader {
     }
 }
 
+/// The checksum of a block's header without its own two.
+fn guard_of(header: &[u8]) -> u32 {
+    crc32c_pair(&header[..CRC_AT], &header[CRC_AT + 4..GUARD_AT])
+}
+
 /// The checksum of a block before the headers of its frames.
 fn begun(header: &[u8]) -> Digest {
     let mut digest = Digest::new(CrcAlgorithm::Crc32Iscsi);
@@ -203,14 +217,14 @@ fn holds(block: &[u8]) -> bool {
     narrow(digest.finalize()) == u32_at(block, CRC_AT)
 }
 
-/// Whether a page of a block of `file`, but its first, begins like a block of a later file. Nobody but a message says so, and
-/// under that number it would be one.
-pub(crate) fn names_later(block: &[u8], file: FileSeq) -> bool {
-    block.chunks(BLOCK_ALIGN as usize).skip(1).any(|page| {
+/// Whether one of some pages of a block, which are not its first, begins like a block of `file` or a later one. Nobody but a message
+/// says so, and under that number it would be one.
+pub(crate) fn look_like_blocks(pages: &[u8], file: FileSeq) -> bool {
+    pages.chunks(BLOCK_ALIGN as usize).any(|page| {
         // Behind a block lie zeros.
         let (mut begins, len) = ([0; FILE_END], page.len().min(FILE_END));
         begins[..len].copy_from_slice(&page[..len]);
-        u32_at(&begins, 0) == MAGIC && u64_at(&begins, FILE_AT) > file.0
+        u32_at(&begins, 0) == MAGIC && u64_at(&begins, FILE_AT) >= file.0
     })
 }
 

@@ -73,6 +73,7 @@ fn block(body_len: usize) -> BlockHeader {
         durable: Lsn(0x0102_0304_0506),
         ts_ms: 1_790_000_000_123,
         prev_end: 0x0030_0000,
+        is_guarded: false,
     }
 }
 
@@ -90,6 +91,23 @@ fn a_journal_file_is_the_golden_file_and_is_read_from_it() {
     bytes.resize(align_up(u32::try_from(bytes.len()).unwrap()) as usize, 0);
     is_golden("journal-file-v2.bin", &bytes, JOURNAL_FILE);
     is_read_from(JOURNAL_FILE);
+}
+
+/// It is of the same version: builds that know nothing of guards read it.
+#[test]
+fn a_guarded_header_is_what_it_was_and_is_believed_only_as_it_was() {
+    let guarded = BlockHeader { is_guarded: true, ..block(100) };
+    let bytes = guarded.encode(&[]);
+    assert_eq!(bytes[52..56], 0xb9f6_d9dc_u32.to_le_bytes());
+    assert_eq!(BlockHeader::parse(&bytes, FILE, 1_000), Ok(guarded));
+    // The block's own checksum and what is zero say nothing of its length.
+    for at in (0..12).chain(16..56) {
+        let mut changed = bytes;
+        changed[at] ^= 1;
+        let is_believed = BlockHeader::parse(&changed, FILE, 1_000).is_ok_and(|header| header.is_guarded);
+        assert!(!is_believed, "byte {at}");
+    }
+    assert!(!BlockHeader::parse(&block(100).encode(&[]), FILE, 1_000).unwrap().is_guarded);
 }
 
 #[test]

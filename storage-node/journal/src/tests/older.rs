@@ -126,3 +126,36 @@ fn a_cut_at_any_operation_of_the_first_start_leaves_what_the_build_before_opens_
     }
     assert!(stayed > 0 && renewed > 0, "{stayed} of format 1, {renewed} of format 2");
 }
+
+/// Earlier builds kept files to be used again whatever messages are in them.
+#[test]
+fn no_file_is_used_again_that_an_older_build_kept_for_that() {
+    let spares = |disk: &SimDisk| -> Vec<String> {
+        let names = disk.list(Path::new("/journal/wal")).unwrap().into_iter().map(|file| file.name);
+        names.filter(|name| name.ends_with(".spare")).collect()
+    };
+    let config = || JournalConfig { spare_files: 2, ..tiny() };
+    for is_older in [false, true] {
+        let disk = SimDisk::new();
+        let (journal, _) = Journal::open(config(), Arc::new(disk.clone())).unwrap();
+        for index in 0..80 {
+            append(&journal, STREAM, vec![entry(index, 2_500)]).unwrap();
+        }
+        journal.note_purged(STREAM, LogPosition { term: 1, leader: 1, index: 70 });
+        let (done, answer) = waiter();
+        journal.flush(STREAM, done).unwrap();
+        answer.recv().unwrap().unwrap();
+        until("two files are kept", || spares(&disk).len() == 2);
+        journal.close();
+        let kept = spares(&disk);
+        assert_eq!(kept.len(), 2);
+        if is_older {
+            make_older(&disk);
+        }
+        let (journal, _) = Journal::open(config(), Arc::new(disk.clone())).unwrap();
+        assert_eq!(journal.entries(STREAM), 71..80);
+        let is_there = |name: &String| spares(&disk).contains(name);
+        assert_eq!(kept.iter().any(is_there), !is_older);
+        journal.close();
+    }
+}

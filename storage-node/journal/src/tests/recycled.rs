@@ -11,6 +11,11 @@ const OTHER: StreamId = StreamId(9);
 
 /// A message each page of which begins like a block of `file`, if it is alone in its own.
 fn forging(index: u64, file: FileSeq) -> Entry {
+    forging_that_says(index, file, Lsn::new(file, 0))
+}
+
+/// The same; the blocks say that everything below `durable` was synced.
+fn forging_that_says(index: u64, file: FileSeq, durable: Lsn) -> Entry {
     let (vote, at) = (b"forged", LogPosition { term: 0, leader: 0, index: 0 });
     let mut heads = Vec::new();
     FrameHeader::new(OTHER, FrameKind::Vote, at, vote).put(&mut heads);
@@ -20,9 +25,10 @@ fn forging(index: u64, file: FileSeq) -> Entry {
         body_len: u32::try_from(heads.len() + vote.len()).unwrap(),
         block_seq: u64::from(u32::MAX) << 32,
         file,
-        durable: Lsn::new(file, 0),
+        durable,
         ts_ms: 0,
         prev_end: 0,
+        is_guarded: false,
     };
     let block = [&header.encode(&heads), &*heads, vote].concat();
     let mut payload = vec![7; 28_000];
@@ -92,4 +98,60 @@ fn a_message_in_a_torn_block_is_never_taken_for_a_block() {
             "{file}: only what was written since"
         );
     }
+}
+
+/// Whatever a crash leaves of a message that looks like blocks, and says that all before them was acknowledged.
+#[test]
+fn a_message_in_a_torn_block_proves_nothing() {
+    let file = FileSeq(1);
+    for (backend, sync) in [
+        (Backend::Pwrite, SyncMode::Always),
+        (Backend::Direct, SyncMode::Always),
+        (Backend::Pwrite, SyncMode::Os),
+    ] {
+        let config = || JournalConfig { backend, sync, write_piece_bytes: 8 << 10, ..config() };
+        let mut torn = 0;
+        for (operation, seed) in (0..4).flat_map(|operation| (0..40).map(move |seed| (operation, seed))) {
+            let about = format!("{backend:?}, {sync:?}, operation {operation}, seed {seed}");
+            let disk = SimDisk::new();
+            let (journal, _) = Journal::open(config(), Arc::new(disk.clone())).unwrap();
+            append(&journal, STREAM, vec![entry(0, 100)]).unwrap();
+            let (done, answer) = waiter();
+            journal.flush(STREAM, done).unwrap();
+            answer.recv().unwrap().unwrap();
+            disk.fail_after(operation);
+            let entries = vec![forging_that_says(1, file, Lsn::new(file, u32::MAX)), entry(2, 2_000)];
+            drop(append(&journal, STREAM, entries));
+            drop(journal);
+            let disk = disk.after_crash(seed);
+            let opened = Journal::open(config(), Arc::new(disk.clone())).map(|(_, found)| found);
+            let found = opened.unwrap_or_else(|error| panic!("{about}: {error}"));
+            assert_eq!(found.streams.keys().copied().collect::<Vec<_>>(), [STREAM], "{about}");
+            let end = found.streams[&STREAM].entries.end;
+            assert!(end == 1 || end == 3, "{about}: {end}");
+            torn += u32::from(found.torn_tail.is_some());
+        }
+        assert!(torn > 10, "{backend:?}, {sync:?}: {torn} torn");
+    }
+}
+
+#[test]
+fn a_repair_believes_no_message_in_a_damaged_block() {
+    let (file, path) = (FileSeq(1), Path::new("/journal/wal/0000000000000001.wal"));
+    let disk = SimDisk::new();
+    let (journal, _) = open(&disk);
+    append(&journal, STREAM, vec![entry(0, 100)]).unwrap();
+    append(&journal, STREAM, vec![forging(1, file)]).unwrap();
+    append(&journal, STREAM, vec![entry(2, 100)]).unwrap();
+    journal.close();
+    // In the middle of the message, behind what looks like a block.
+    disk.flip_bit(path, 4 * PAGE + 2_000, 1);
+    let opened = Journal::open(config(), Arc::new(disk.clone()));
+    assert!(matches!(opened, Err(OpenError::Damaged(_))), "what follows says that it was acknowledged");
+    let shared: Arc<dyn Disk> = Arc::new(disk.clone());
+    let repair = Repair::look(Path::new("/journal"), &shared).unwrap().expect("it is damaged");
+    assert_eq!(repair.streams().collect::<Vec<_>>(), [STREAM]);
+    assert_eq!(repair.cut().entries[&STREAM], 1..3);
+    repair.truncate().unwrap();
+    assert_eq!(open(&disk).1.streams.keys().copied().collect::<Vec<_>>(), [STREAM]);
 }

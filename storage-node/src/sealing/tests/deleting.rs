@@ -1,5 +1,7 @@
 //! Tests of objects that the store does not let go.
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 use ulid::Ulid;
 use weir_protocol::ids::{ClusterId, LogIndex, ShardId, Term};
@@ -85,6 +87,12 @@ async fn what_a_crash_left_behind_is_found_among_however_many_objects() {
         left.push(name.to_string());
     }
     faults.hold([left[3].clone()]);
+    // Another is still being made, by who began it when the clock was wrong.
+    let tier = Arc::clone(&play.tier);
+    let under_way = tier.uploads.attempt(Ulid::from_parts(1, 5).0);
+    play.sealer.sweep(MOST).await.unwrap_err();
+    store.size(&left[5]).await.expect("nobody has committed it yet");
+    drop(under_way);
     play.sealer.sweep(MOST).await.unwrap_err();
     let mut there: Vec<_> = store.list(&PackName::folder(ClusterId(7)), 1_000).await.unwrap();
     there.sort_by(|a, b| a.name.cmp(&b.name));

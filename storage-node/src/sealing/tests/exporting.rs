@@ -168,3 +168,61 @@ async fn who_finds_anothers_manifest_under_its_number_is_deposed() {
     assert_eq!(*play.numbers().await.last().unwrap(), newest + 1);
     play.stop().await;
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_an_earlier_start_sent_and_the_store_takes_late_deposes_nobody() {
+    let faults = Faults::default();
+    let mut play = Play::start(&faults).await;
+    let key = play.create(1, "t").await;
+    play.publish(1, key).await;
+    // It has looked what is there, and has written no manifest yet.
+    faults.named(Some((Op::Put, ".manifest", Fault::Error)));
+    play.sealer.round().await.unwrap_err();
+    assert_eq!(play.numbers().await, [0_u64; 0]);
+    faults.named(None);
+    play.publish_manifest(1, 0).await;
+    play.sealer.round().await.unwrap();
+    let newest = *play.numbers().await.last().unwrap();
+    assert!(newest > 1);
+    play.check_packs().await;
+    // From then on nobody else writes for this directory.
+    play.publish_manifest(newest + 1, 0).await;
+    play.publish(1, key).await;
+    let deposed = play.sealer.round().await.unwrap_err();
+    assert!(matches!(deposed, SealError::Export(ExporterError::Deposed(_))), "{deposed}");
+    play.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_was_restored_elsewhere_before_the_first_manifest_of_a_start_is_deposed() {
+    let faults = Faults::default();
+    let mut play = Play::start(&faults).await;
+    faults.named(Some((Op::Put, ".manifest", Fault::Error)));
+    play.sealer.round().await.unwrap_err();
+    faults.named(None);
+    play.publish_manifest(1, 1).await;
+    let deposed = play.sealer.round().await.unwrap_err();
+    assert!(matches!(deposed, SealError::Export(ExporterError::Deposed(_))), "{deposed}");
+    play.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_snapshot_of_a_shard_that_rests_stays_whatever_lies_between_the_manifests_that_name_it() {
+    let mut play = Play::start(&Faults::default()).await;
+    play.sealer.round().await.unwrap();
+    let newest = *play.numbers().await.last().unwrap();
+    let damaged = newest + 1..newest + 4;
+    for number in damaged.clone() {
+        play.publish_damaged(number).await;
+    }
+    let key = play.create(1, "t").await;
+    play.publish(1, key).await;
+    // Each of them is met twice before it is believed.
+    for _ in damaged.clone() {
+        play.sealer.round().await.unwrap_err();
+    }
+    play.sealer.round().await.unwrap();
+    assert!(*play.numbers().await.last().unwrap() >= damaged.end);
+    play.check_packs().await;
+    play.stop().await;
+}

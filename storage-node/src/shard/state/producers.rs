@@ -30,8 +30,16 @@ pub struct Producer {
     /// When it was last heard of.
     pub seen: TimestampMs,
     pub(super) runs: Vec<Run>,
+    pub(super) window: Option<Box<Window>>,
+}
+
+/// Which of the numbers up to `last_seq` were seen.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct Window {
     /// Bit `i % 64` of word `i / 64`: number `last_seq - i` was seen.
-    pub(super) window: Option<Box<[u64; WINDOW_WORDS]>>,
+    pub(super) seen: [u64; WINDOW_WORDS],
+    /// Below it a bit says only that the number may have been seen: a restore went back to where nobody remembers.
+    pub(super) sure_from: Seq,
 }
 
 /// Records that follow one another in sequence and in the partition.
@@ -99,7 +107,7 @@ fn check_dense(known: &Producer, span: Span) -> Check {
     if span.last > last_seq { overlap(known, span) } else { seen(known, span) }
 }
 
-fn check_window(known: &Producer, window: &[u64; WINDOW_WORDS], span: Span) -> Check {
+fn check_window(known: &Producer, window: &Window, span: Span) -> Check {
     let last_seq = known.last_seq.0;
     if span.first > last_seq {
         return Check::New;
@@ -110,17 +118,24 @@ fn check_window(known: &Producer, window: &[u64; WINDOW_WORDS], span: Span) -> C
             return Check::Duplicate(placement);
         }
         let detail = format!("sequence number {} is too far below {last_seq} to tell", span.first);
-        let refusal = Refusal::new(ErrorCode::SeqTooOld, detail);
-        return Check::Refused(
-            Refusal { last_seq: Some(last_seq), ..refusal }.with_outcome(Outcome::Unknown),
-        );
+        return too_old(known, detail, Outcome::Unknown);
     }
-    let is_seen = |seq: u64| seq <= last_seq && bit(window, last_seq - seq);
+    let is_seen = |seq: u64| seq <= last_seq && bit(&window.seen, last_seq - seq);
     match (span.first..=span.last).filter(|seq| is_seen(*seq)).count() as u64 {
         0 => Check::New,
-        n if n == span.last - span.first + 1 => seen(known, span),
-        _ => overlap(known, span),
+        n if n < span.last - span.first + 1 => overlap(known, span),
+        _ if span.first < window.sure_from.0 && placement(known, span).is_none() => {
+            let detail =
+                format!("whether {} to {} were accepted is not known since a restore", span.first, span.last);
+            too_old(known, detail, Outcome::Unknown)
+        }
+        _ => seen(known, span),
     }
+}
+
+fn too_old(known: &Producer, detail: String, outcome: Outcome) -> Check {
+    let refusal = Refusal::new(ErrorCode::SeqTooOld, detail).with_outcome(outcome);
+    Check::Refused(Refusal { last_seq: Some(known.last_seq.0), ..refusal })
 }
 
 fn overlap(known: &Producer, span: Span) -> Check {
@@ -137,8 +152,7 @@ fn seen(known: &Producer, span: Span) -> Check {
     }
     let Span { first, last } = span;
     let detail = format!("{first} to {last} were accepted, too long ago to know where");
-    let refusal = Refusal::new(ErrorCode::SeqTooOld, detail).with_outcome(Outcome::Applied);
-    Check::Refused(Refusal { last_seq: Some(known.last_seq.0), ..refusal })
+    too_old(known, detail, Outcome::Applied)
 }
 
 /// Where it was accepted, if one of the remembered runs holds all of it.
@@ -176,7 +190,7 @@ impl Producer {
         self.seen = placement.ts;
         if last >= self.last_seq.0 {
             if let Some(window) = &mut self.window {
-                shift(window, last - self.last_seq.0);
+                shift(&mut window.seen, last - self.last_seq.0);
             }
             self.last_seq = Seq(last);
             self.last_offset = placement.base_offset.plus(count - 1);
@@ -184,8 +198,7 @@ impl Producer {
         if let Some(window) = &mut self.window {
             let oldest = self.last_seq.0.saturating_sub(PRODUCER_WINDOW - 1);
             for seq in first.max(oldest)..=last {
-                let age = self.last_seq.0 - seq;
-                window[(age / 64) as usize] |= 1 << (age % 64);
+                mark(&mut window.seen, self.last_seq.0 - seq);
             }
         }
         self.remember(Run { first: Seq(first), base_offset: placement.base_offset, count, ts: placement.ts });
@@ -213,18 +226,24 @@ impl Producer {
         let mut cut = Self { seen: newest.ts, runs: Vec::new(), window: None, ..self.clone() };
         let mut last_seq = highest;
         if let Some(window) = &self.window {
-            let seen = |age: &u64| *age <= self.last_seq.0 && bit(window, *age);
+            let seen = |age: &u64| *age <= self.last_seq.0 && bit(&window.seen, *age);
             let seen: Vec<u64> = (0..PRODUCER_WINDOW).filter(seen).map(|age| self.last_seq.0 - age).collect();
             let kept = || seen.iter().copied().filter(|seq| !is_cut(*seq));
             last_seq = kept().next().map_or(highest, |kept| kept.max(highest));
-            let mut kept_window: Box<[u64; WINDOW_WORDS]> = Box::default();
+            let mut kept_window = Window { sure_from: window.sure_from, ..Window::default() };
             // It reaches lower than before: what was below it then, the runs alone may know.
-            let oldest = last_seq.saturating_sub(PRODUCER_WINDOW - 1);
-            let of_runs = runs.iter().flat_map(|run| run.first.0.max(oldest)..run.first.0 + run.count);
-            for age in kept().chain(of_runs).map(|seq| last_seq - seq) {
-                kept_window[(age / 64) as usize] |= 1 << (age % 64);
+            let oldest = |last: u64| last.saturating_sub(PRODUCER_WINDOW - 1);
+            let of_runs =
+                runs.iter().flat_map(|run| run.first.0.max(oldest(last_seq))..run.first.0 + run.count);
+            kept().chain(of_runs).for_each(|seq| mark(&mut kept_window.seen, last_seq - seq));
+            // What no run knows any more was placed before all that they know, and is still there.
+            if self.runs.len() == RUNS || window.sure_from > Seq(0) {
+                let below = oldest(last_seq)..oldest(self.last_seq.0).min(last_seq + 1);
+                let forgotten = below.clone().filter(|seq| !is_cut(*seq));
+                forgotten.for_each(|seq| mark(&mut kept_window.seen, last_seq - seq));
+                kept_window.sure_from = Seq(below.end.max(window.sure_from.0.min(last_seq + 1)));
             }
-            cut.window = Some(kept_window);
+            cut.window = Some(Box::new(kept_window));
         }
         let holds = |run: &&Run| (run.first.0..run.first.0 + run.count).contains(&last_seq);
         let at = runs.iter().rev().find(holds);
@@ -253,6 +272,10 @@ impl Producer {
 
 fn bit(window: &[u64; WINDOW_WORDS], age: u64) -> bool {
     age < PRODUCER_WINDOW && window[(age / 64) as usize] >> (age % 64) & 1 == 1
+}
+
+fn mark(window: &mut [u64; WINDOW_WORDS], age: u64) {
+    window[(age / 64) as usize] |= 1 << (age % 64);
 }
 
 /// Makes all numbers `by` older.
@@ -389,6 +412,33 @@ mod tests {
         let left = producer.cut(Offset(10)).unwrap();
         assert_eq!(left.last_seq, Seq(9));
         assert_eq!(check(Some(&left), &header(0, 0, 10), false), Check::Duplicate(at(0, 10)));
+    }
+
+    #[test]
+    fn what_a_cut_producer_may_have_sent_before_all_that_is_remembered_is_never_taken_for_new() {
+        let mut producer = Producer::new(&header(0, 500, 1), at(0, 1), false);
+        let sent = [505, 1_020, 1_022, 1_024, 1_026, 1_028, 1_030, 1_032, 700, 3_000];
+        for (offset, seq) in (1..).zip(sent) {
+            producer.accept(&header(0, seq, 1), at(offset, 1));
+        }
+        let refused = |producer: &Producer, seq| match check(Some(producer), &header(0, seq, 1), false) {
+            Check::Refused(refusal) => Some((refusal.error_code(), refusal.effect())),
+            _ => None,
+        };
+        let unknown = Some((ErrorCode::SeqTooOld, Outcome::Unknown));
+        assert_eq!(refused(&producer, 500), unknown);
+        let mut left = producer.cut(Offset(9)).unwrap();
+        assert_eq!(left.last_seq, Seq(1_032));
+        assert_eq!(refused(&left, 500), unknown, "it is there, and nobody remembers it");
+        assert_eq!(refused(&left, 501), unknown, "nobody knows of this one either");
+        assert_eq!(check(Some(&left), &header(0, 1_030, 1), false), Check::Duplicate(at(7, 1)));
+        for lost in [700, 3_000] {
+            assert_eq!(check(Some(&left), &header(0, lost, 1), false), Check::New, "{lost} is lost");
+        }
+        // What comes later is known as ever, and another cut forgets nothing of this.
+        left.accept(&header(0, 1_040, 1), at(9, 1));
+        let left = left.cut(Offset(9)).unwrap();
+        assert_eq!((refused(&left, 500), refused(&left, 700), refused(&left, 1_040)), (unknown, None, None));
     }
 
     #[test]

@@ -23,7 +23,7 @@ use super::packs::Packs;
 use super::partition::Partition;
 use super::parts::Parts;
 use super::patterns::Patterns;
-use super::producers::{Producer, Run};
+use super::producers::{Producer, Run, Window};
 use super::rows::{Chunk, StoredChunk};
 use super::slots::SlotTable;
 use super::stored_keys::{StoredKey, stored_key, used_key};
@@ -225,6 +225,9 @@ struct StoredProducer {
     /// Absent on topics of one partition.
     #[prost(fixed64, repeated, tag = "8")]
     window: Vec<u64>,
+    /// Of the window; 0 unless a restore went back.
+    #[prost(uint64, tag = "9")]
+    sure_from: u64,
 }
 
 #[derive(Clone, Copy, PartialEq, Message)]
@@ -416,7 +419,8 @@ fn stored_producer((at, key): (PartitionKey, ProducerKey), producer: &Producer) 
         last_offset: producer.last_offset.0,
         seen: producer.seen.0,
         runs: producer.runs.iter().map(run).collect(),
-        window: producer.window.iter().flat_map(|window| window.iter().copied()).collect(),
+        window: producer.window.iter().flat_map(|window| window.seen).collect(),
+        sure_from: producer.window.as_ref().map_or(0, |window| window.sure_from.0),
     }
 }
 
@@ -430,7 +434,10 @@ fn producer(stored: StoredProducer) -> Result<((PartitionKey, ProducerKey), Prod
     let wrong = || SnapshotError::Contradiction("a producer's window has another size".to_owned());
     let window = match stored.window.len() {
         0 => None,
-        _ => Some(stored.window.try_into().map_err(|_| wrong())?),
+        _ => {
+            let seen = stored.window.try_into().map_err(|_| wrong())?;
+            Some(Box::new(Window { seen, sure_from: Seq(stored.sure_from) }))
+        }
     };
     let producer = Producer {
         epoch: Epoch(stored.epoch),
@@ -438,7 +445,7 @@ fn producer(stored: StoredProducer) -> Result<((PartitionKey, ProducerKey), Prod
         last_offset: Offset(stored.last_offset),
         seen: TimestampMs(stored.seen),
         runs: stored.runs.iter().map(run).collect(),
-        window: window.map(Box::new),
+        window,
     };
     Ok(((stored.at.into(), ProducerKey(stored.key.into())), producer))
 }
