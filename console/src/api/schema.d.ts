@@ -3101,6 +3101,8 @@ export interface operations {
             /** @description Refused or failed. */
             default: {
                 headers: {
+                    /** @description Seconds after which to try again, if that may help. */
+                    "Retry-After"?: string;
                     [name: string]: unknown;
                 };
                 content: {
@@ -3130,6 +3132,8 @@ export interface operations {
             /** @description Refused or failed. */
             default: {
                 headers: {
+                    /** @description Seconds after which to try again, if that may help. */
+                    "Retry-After"?: string;
                     [name: string]: unknown;
                 };
                 content: {
@@ -3150,8 +3154,6 @@ export interface operations {
             /** @description OpenAPI 3.1. */
             200: {
                 headers: {
-                    /** @description Tag of the document. */
-                    ETag?: string;
                     [name: string]: unknown;
                 };
                 content: {
@@ -3161,6 +3163,8 @@ export interface operations {
             /** @description Refused or failed. */
             default: {
                 headers: {
+                    /** @description Seconds after which to try again, if that may help. */
+                    "Retry-After"?: string;
                     [name: string]: unknown;
                 };
                 content: {
@@ -3188,6 +3192,8 @@ export interface operations {
             /** @description Refused or failed. */
             default: {
                 headers: {
+                    /** @description Seconds after which to try again, if that may help. */
+                    "Retry-After"?: string;
                     [name: string]: unknown;
                 };
                 content: {
@@ -3217,6 +3223,8 @@ export interface operations {
             /** @description Refused or failed. */
             default: {
                 headers: {
+                    /** @description Seconds after which to try again, if that may help. */
+                    "Retry-After"?: string;
                     [name: string]: unknown;
                 };
                 content: {
@@ -3255,6 +3263,8 @@ export interface operations {
             /** @description Refused or failed. */
             default: {
                 headers: {
+                    /** @description Seconds after which to try again, if that may help. */
+                    "Retry-After"?: string;
                     [name: string]: unknown;
                 };
                 content: {
@@ -3292,6 +3302,8 @@ export interface operations {
             /** @description Its tag is the one you have. */
             304: {
                 headers: {
+                    /** @description Tag of the configuration, for `If-Match` and `If-None-Match`. */
+                    ETag?: string;
                     [name: string]: unknown;
                 };
                 content?: never;
@@ -3299,6 +3311,8 @@ export interface operations {
             /** @description Refused or failed. */
             default: {
                 headers: {
+                    /** @description Seconds after which to try again, if that may help. */
+                    "Retry-After"?: string;
                     [name: string]: unknown;
                 };
                 content: {
@@ -3353,6 +3367,8 @@ export interface operations {
             /** @description Refused or failed. */
             default: {
                 headers: {
+                    /** @description Seconds after which to try again, if that may help. */
+                    "Retry-After"?: string;
                     [name: string]: unknown;
                 };
                 content: {
@@ -3386,6 +3402,8 @@ export interface operations {
             /** @description Refused or failed. */
             default: {
                 headers: {
+                    /** @description Seconds after which to try again, if that may help. */
+                    "Retry-After"?: string;
                     [name: string]: unknown;
                 };
                 content: {
@@ -3428,6 +3446,8 @@ export interface operations {
             /** @description Refused or failed. */
             default: {
                 headers: {
+                    /** @description Seconds after which to try again, if that may help. */
+                    "Retry-After"?: string;
                     [name: string]: unknown;
                 };
                 content: {
@@ -3474,6 +3494,8 @@ export interface operations {
             /** @description Refused or failed. */
             default: {
                 headers: {
+                    /** @description Seconds after which to try again, if that may help. */
+                    "Retry-After"?: string;
                     [name: string]: unknown;
                 };
                 content: {
@@ -3517,6 +3539,8 @@ export interface operations {
             /** @description Refused or failed. */
             default: {
                 headers: {
+                    /** @description Seconds after which to try again, if that may help. */
+                    "Retry-After"?: string;
                     [name: string]: unknown;
                 };
                 content: {
@@ -3556,6 +3580,8 @@ export interface operations {
             /** @description Its configuration has the tag that you have; numbers may differ. */
             304: {
                 headers: {
+                    /** @description Tag of the configuration, for `If-Match` and `If-None-Match`. */
+                    ETag?: string;
                     [name: string]: unknown;
                 };
                 content?: never;
@@ -3563,6 +3589,8 @@ export interface operations {
             /** @description Refused or failed. */
             default: {
                 headers: {
+                    /** @description Seconds after which to try again, if that may help. */
+                    "Retry-After"?: string;
                     [name: string]: unknown;
                 };
                 content: {
@@ -3621,6 +3649,8 @@ export interface operations {
             /** @description Refused or failed. */
             default: {
                 headers: {
+                    /** @description Seconds after which to try again, if that may help. */
+                    "Retry-After"?: string;
                     [name: string]: unknown;
                 };
                 content: {
@@ -3656,6 +3686,8 @@ export interface operations {
             /** @description Refused or failed. */
             default: {
                 headers: {
+                    /** @description Seconds after which to try again, if that may help. */
+                    "Retry-After"?: string;
                     [name: string]: unknown;
                 };
                 content: {
@@ -3700,6 +3732,8 @@ export interface operations {
             /** @description Refused or failed. */
             default: {
                 headers: {
+                    /** @description Seconds after which to try again, if that may help. */
+                    "Retry-After"?: string;
                     [name: string]: unknown;
                 };
                 content: {
@@ -3745,6 +3779,8 @@ export interface operations {
             /** @description Refused or failed. */
             default: {
                 headers: {
+                    /** @description Seconds after which to try again, if that may help. */
+                    "Retry-After"?: string;
                     [name: string]: unknown;
                 };
                 content: {
@@ -3782,6 +3818,8 @@ export interface operations {
             /** @description Refused or failed. */
             default: {
                 headers: {
+                    /** @description Seconds after which to try again, if that may help. */
+                    "Retry-After"?: string;
                     [name: string]: unknown;
                 };
                 content: {
@@ -3827,6 +3865,8 @@ export interface operations {
             /** @description Refused or failed. */
             default: {
                 headers: {
+                    /** @description Seconds after which to try again, if that may help. */
+                    "Retry-After"?: string;
                     [name: string]: unknown;
                 };
                 content: {
@@ -3876,6 +3916,8 @@ export interface operations {
             /** @description Refused or failed. */
             default: {
                 headers: {
+                    /** @description Seconds after which to try again, if that may help. */
+                    "Retry-After"?: string;
                     [name: string]: unknown;
                 };
                 content: {
@@ -3929,6 +3971,8 @@ export interface operations {
             /** @description Refused or failed. */
             default: {
                 headers: {
+                    /** @description Seconds after which to try again, if that may help. */
+                    "Retry-After"?: string;
                     [name: string]: unknown;
                 };
                 content: {
@@ -3968,6 +4012,8 @@ export interface operations {
             /** @description Refused or failed. */
             default: {
                 headers: {
+                    /** @description Seconds after which to try again, if that may help. */
+                    "Retry-After"?: string;
                     [name: string]: unknown;
                 };
                 content: {
@@ -4009,6 +4055,8 @@ export interface operations {
             /** @description Refused or failed. */
             default: {
                 headers: {
+                    /** @description Seconds after which to try again, if that may help. */
+                    "Retry-After"?: string;
                     [name: string]: unknown;
                 };
                 content: {
@@ -4050,6 +4098,8 @@ export interface operations {
             /** @description Refused or failed. */
             default: {
                 headers: {
+                    /** @description Seconds after which to try again, if that may help. */
+                    "Retry-After"?: string;
                     [name: string]: unknown;
                 };
                 content: {
@@ -4091,6 +4141,8 @@ export interface operations {
             /** @description Refused or failed. */
             default: {
                 headers: {
+                    /** @description Seconds after which to try again, if that may help. */
+                    "Retry-After"?: string;
                     [name: string]: unknown;
                 };
                 content: {
@@ -4130,6 +4182,8 @@ export interface operations {
             /** @description Refused or failed. */
             default: {
                 headers: {
+                    /** @description Seconds after which to try again, if that may help. */
+                    "Retry-After"?: string;
                     [name: string]: unknown;
                 };
                 content: {
@@ -4171,6 +4225,8 @@ export interface operations {
             /** @description Refused or failed. */
             default: {
                 headers: {
+                    /** @description Seconds after which to try again, if that may help. */
+                    "Retry-After"?: string;
                     [name: string]: unknown;
                 };
                 content: {
@@ -4203,6 +4259,8 @@ export interface operations {
             /** @description All are settled, and what was to be published is. */
             200: {
                 headers: {
+                    /** @description With `publish`: the level that all of it has reached. */
+                    "Confirm-Level"?: string;
                     [name: string]: unknown;
                 };
                 content: {
@@ -4212,6 +4270,8 @@ export interface operations {
             /** @description All are settled; some of what is published has not arrived yet. */
             202: {
                 headers: {
+                    /** @description With `publish`: the level that all of it has reached. */
+                    "Confirm-Level"?: string;
                     [name: string]: unknown;
                 };
                 content: {
@@ -4221,6 +4281,8 @@ export interface operations {
             /** @description Some are not, or the topic of something published was deleted meanwhile; each has its result. */
             207: {
                 headers: {
+                    /** @description With `publish`: the level that all of it has reached. */
+                    "Confirm-Level"?: string;
                     [name: string]: unknown;
                 };
                 content: {
@@ -4230,6 +4292,8 @@ export interface operations {
             /** @description Refused or failed. */
             default: {
                 headers: {
+                    /** @description Seconds after which to try again, if that may help. */
+                    "Retry-After"?: string;
                     [name: string]: unknown;
                 };
                 content: {
@@ -4271,6 +4335,8 @@ export interface operations {
             /** @description Refused or failed. */
             default: {
                 headers: {
+                    /** @description Seconds after which to try again, if that may help. */
+                    "Retry-After"?: string;
                     [name: string]: unknown;
                 };
                 content: {
@@ -4310,6 +4376,8 @@ export interface operations {
             /** @description Its configuration has the tag that you have; offsets and rates may differ. */
             304: {
                 headers: {
+                    /** @description Tag of the configuration, for `If-Match` and `If-None-Match`. */
+                    ETag?: string;
                     [name: string]: unknown;
                 };
                 content?: never;
@@ -4317,6 +4385,8 @@ export interface operations {
             /** @description Refused or failed. */
             default: {
                 headers: {
+                    /** @description Seconds after which to try again, if that may help. */
+                    "Retry-After"?: string;
                     [name: string]: unknown;
                 };
                 content: {
@@ -4375,6 +4445,8 @@ export interface operations {
             /** @description Refused or failed. */
             default: {
                 headers: {
+                    /** @description Seconds after which to try again, if that may help. */
+                    "Retry-After"?: string;
                     [name: string]: unknown;
                 };
                 content: {
@@ -4410,6 +4482,8 @@ export interface operations {
             /** @description Refused or failed. */
             default: {
                 headers: {
+                    /** @description Seconds after which to try again, if that may help. */
+                    "Retry-After"?: string;
                     [name: string]: unknown;
                 };
                 content: {
@@ -4454,6 +4528,8 @@ export interface operations {
             /** @description Refused or failed. */
             default: {
                 headers: {
+                    /** @description Seconds after which to try again, if that may help. */
+                    "Retry-After"?: string;
                     [name: string]: unknown;
                 };
                 content: {
@@ -4527,6 +4603,7 @@ export interface operations {
                     "application/json": components["schemas"]["ReadPage"];
                     "application/x-ndjson": components["schemas"]["Record"];
                     "application/vnd.weir.batch": unknown;
+                    "application/cloudevents-batch+json": unknown;
                     "text/event-stream": unknown;
                 };
             };
@@ -4554,6 +4631,20 @@ export interface operations {
             /** @description The range has the tag that you have. */
             304: {
                 headers: {
+                    /** @description For full ranges of committed messages `immutable` where a cursor or `incarnation` says which life of the topic is meant, else `no-cache`: compare the tag. At the tail `no-store`. */
+                    "Cache-Control"?: string;
+                    /** @description `true` if the topic is closed: nothing follows the end unless it is opened again. */
+                    Closed?: string;
+                    /** @description Where to read on, opaque; valid for all partitions read. */
+                    Cursor?: string;
+                    /** @description Tag of the range and of the topic's life. */
+                    ETag?: string;
+                    /** @description `rel=next`. */
+                    Link?: string;
+                    /** @description Where to read on (one partition). */
+                    "Next-Offset"?: string;
+                    /** @description `true` if that is the end. */
+                    "Up-To-Date"?: string;
                     [name: string]: unknown;
                 };
                 content?: never;
@@ -4561,6 +4652,8 @@ export interface operations {
             /** @description Refused or failed. */
             default: {
                 headers: {
+                    /** @description Seconds after which to try again, if that may help. */
+                    "Retry-After"?: string;
                     [name: string]: unknown;
                 };
                 content: {
@@ -4625,10 +4718,28 @@ export interface operations {
                 headers: {
                     /** @description The level reached. */
                     "Confirm-Level"?: string;
+                    /** @description Resolve or upgrade the confirm with it. */
+                    "Confirm-Receipt"?: string;
+                    /** @description Tag of the partition's tail, for `If-Match`. */
+                    ETag?: string;
                     /** @description `true` if an Idempotency-Key was recognised. */
                     "Idempotency-Replayed"?: string;
-                    /** @description Path of the stored message. */
+                    /** @description Path of the stored message, if its place is known. */
                     Location?: string;
+                    /** @description Offset after the message, likewise. */
+                    "Next-Offset"?: string;
+                    /** @description `return=minimal` if that was asked for. */
+                    "Preference-Applied"?: string;
+                    /** @description With a producer: its epoch. */
+                    "Producer-Epoch"?: string;
+                    /** @description With a producer: the last of its numbers that this settled. */
+                    "Producer-Seq"?: string;
+                    /** @description What is left of it (`r`), and after how many seconds to look again (`t`). */
+                    RateLimit?: string;
+                    /** @description The publish budget in bytes. */
+                    "RateLimit-Policy"?: string;
+                    /** @description Milliseconds per stage: gw, net, queue, write, fsync, quorum, total; and the shared batch. */
+                    "Server-Timing"?: string;
                     [name: string]: unknown;
                 };
                 content: {
@@ -4644,10 +4755,18 @@ export interface operations {
                     "Confirm-Receipt"?: string;
                     /** @description Tag of the partition's tail, for `If-Match`. */
                     ETag?: string;
-                    /** @description Path of the stored message. */
+                    /** @description `true` if an Idempotency-Key was recognised. */
+                    "Idempotency-Replayed"?: string;
+                    /** @description Path of the stored message, if its place is known. */
                     Location?: string;
-                    /** @description Offset after the message. */
+                    /** @description Offset after the message, likewise. */
                     "Next-Offset"?: string;
+                    /** @description `return=minimal` if that was asked for. */
+                    "Preference-Applied"?: string;
+                    /** @description With a producer: its epoch. */
+                    "Producer-Epoch"?: string;
+                    /** @description With a producer: the last of its numbers that this settled. */
+                    "Producer-Seq"?: string;
                     /** @description What is left of it (`r`), and after how many seconds to look again (`t`). */
                     RateLimit?: string;
                     /** @description The publish budget in bytes. */
@@ -4669,10 +4788,18 @@ export interface operations {
                     "Confirm-Receipt"?: string;
                     /** @description Tag of the partition's tail, for `If-Match`. */
                     ETag?: string;
-                    /** @description Path of the stored message. */
+                    /** @description `true` if an Idempotency-Key was recognised. */
+                    "Idempotency-Replayed"?: string;
+                    /** @description Path of the stored message, if its place is known. */
                     Location?: string;
-                    /** @description Offset after the message. */
+                    /** @description Offset after the message, likewise. */
                     "Next-Offset"?: string;
+                    /** @description `return=minimal` if that was asked for. */
+                    "Preference-Applied"?: string;
+                    /** @description With a producer: its epoch. */
+                    "Producer-Epoch"?: string;
+                    /** @description With a producer: the last of its numbers that this settled. */
+                    "Producer-Seq"?: string;
                     /** @description What is left of it (`r`), and after how many seconds to look again (`t`). */
                     RateLimit?: string;
                     /** @description The publish budget in bytes. */
@@ -4685,7 +4812,7 @@ export interface operations {
                     "application/json": components["schemas"]["Published"];
                 };
             };
-            /** @description Stored; `Prefer: return=minimal`. */
+            /** @description Stored now or before; `Prefer: return=minimal`. */
             204: {
                 headers: {
                     /** @description The level reached. */
@@ -4694,10 +4821,18 @@ export interface operations {
                     "Confirm-Receipt"?: string;
                     /** @description Tag of the partition's tail, for `If-Match`. */
                     ETag?: string;
-                    /** @description Path of the stored message. */
+                    /** @description `true` if an Idempotency-Key was recognised. */
+                    "Idempotency-Replayed"?: string;
+                    /** @description Path of the stored message, if its place is known. */
                     Location?: string;
-                    /** @description Offset after the message. */
+                    /** @description Offset after the message, likewise. */
                     "Next-Offset"?: string;
+                    /** @description `return=minimal` if that was asked for. */
+                    "Preference-Applied"?: string;
+                    /** @description With a producer: its epoch. */
+                    "Producer-Epoch"?: string;
+                    /** @description With a producer: the last of its numbers that this settled. */
+                    "Producer-Seq"?: string;
                     /** @description What is left of it (`r`), and after how many seconds to look again (`t`). */
                     RateLimit?: string;
                     /** @description The publish budget in bytes. */
@@ -4711,6 +4846,8 @@ export interface operations {
             /** @description Refused or failed. */
             default: {
                 headers: {
+                    /** @description Seconds after which to try again, if that may help. */
+                    "Retry-After"?: string;
                     [name: string]: unknown;
                 };
                 content: {
@@ -4754,10 +4891,14 @@ export interface operations {
                     "Cache-Control"?: string;
                     /** @description As published; not if the payload was decoded. */
                     "Content-Digest"?: string;
+                    /** @description As published; not if the payload was decoded. */
+                    "Content-Encoding"?: string;
                     /** @description As published, RFC 3339. */
                     "Deliver-At"?: string;
                     /** @description Tag of the message. */
                     ETag?: string;
+                    /** @description As published. */
+                    "Message-Key"?: string;
                     /** @description As published, milliseconds. */
                     "Message-TTL-Ms"?: string;
                     /** @description When it was accepted, milliseconds since the epoch. */
@@ -4775,6 +4916,10 @@ export interface operations {
             /** @description It has the tag that you have. */
             304: {
                 headers: {
+                    /** @description Once it is committed `immutable` with `incarnation`, else `no-cache`: compare the tag. */
+                    "Cache-Control"?: string;
+                    /** @description Tag of the message. */
+                    ETag?: string;
                     [name: string]: unknown;
                 };
                 content?: never;
@@ -4782,6 +4927,8 @@ export interface operations {
             /** @description Refused or failed. */
             default: {
                 headers: {
+                    /** @description Seconds after which to try again, if that may help. */
+                    "Retry-After"?: string;
                     [name: string]: unknown;
                 };
                 content: {
@@ -4838,7 +4985,25 @@ export interface operations {
                 headers: {
                     /** @description The level reached. */
                     "Confirm-Level"?: string;
-                    /** @description Milliseconds per stage. */
+                    /** @description Resolve or upgrade the confirm with it. */
+                    "Confirm-Receipt"?: string;
+                    /** @description Tag of the partition's tail, for `If-Match`. */
+                    ETag?: string;
+                    /** @description Path of the first message, if all were stored as one batch. */
+                    Location?: string;
+                    /** @description Offset after the last, likewise. */
+                    "Next-Offset"?: string;
+                    /** @description `return=minimal` if that was asked for. */
+                    "Preference-Applied"?: string;
+                    /** @description With a producer: its epoch. */
+                    "Producer-Epoch"?: string;
+                    /** @description With a producer: the last of its numbers that this settled. */
+                    "Producer-Seq"?: string;
+                    /** @description What is left of it (`r`), and after how many seconds to look again (`t`). */
+                    RateLimit?: string;
+                    /** @description The publish budget in bytes. */
+                    "RateLimit-Policy"?: string;
+                    /** @description Milliseconds per stage: gw, net, queue, write, fsync, quorum, total; and the shared batch. */
                     "Server-Timing"?: string;
                     [name: string]: unknown;
                 };
@@ -4851,6 +5016,26 @@ export interface operations {
                 headers: {
                     /** @description The level reached. */
                     "Confirm-Level"?: string;
+                    /** @description Resolve or upgrade the confirm with it. */
+                    "Confirm-Receipt"?: string;
+                    /** @description Tag of the partition's tail, for `If-Match`. */
+                    ETag?: string;
+                    /** @description Path of the first message, if all were stored as one batch. */
+                    Location?: string;
+                    /** @description Offset after the last, likewise. */
+                    "Next-Offset"?: string;
+                    /** @description `return=minimal` if that was asked for. */
+                    "Preference-Applied"?: string;
+                    /** @description With a producer: its epoch. */
+                    "Producer-Epoch"?: string;
+                    /** @description With a producer: the last of its numbers that this settled. */
+                    "Producer-Seq"?: string;
+                    /** @description What is left of it (`r`), and after how many seconds to look again (`t`). */
+                    RateLimit?: string;
+                    /** @description The publish budget in bytes. */
+                    "RateLimit-Policy"?: string;
+                    /** @description Milliseconds per stage: gw, net, queue, write, fsync, quorum, total; and the shared batch. */
+                    "Server-Timing"?: string;
                     [name: string]: unknown;
                 };
                 content: {
@@ -4860,6 +5045,28 @@ export interface operations {
             /** @description All were accepted; `Prefer: return=minimal`. */
             204: {
                 headers: {
+                    /** @description The level reached. */
+                    "Confirm-Level"?: string;
+                    /** @description Resolve or upgrade the confirm with it. */
+                    "Confirm-Receipt"?: string;
+                    /** @description Tag of the partition's tail, for `If-Match`. */
+                    ETag?: string;
+                    /** @description Path of the first message, if all were stored as one batch. */
+                    Location?: string;
+                    /** @description Offset after the last, likewise. */
+                    "Next-Offset"?: string;
+                    /** @description `return=minimal` if that was asked for. */
+                    "Preference-Applied"?: string;
+                    /** @description With a producer: its epoch. */
+                    "Producer-Epoch"?: string;
+                    /** @description With a producer: the last of its numbers that this settled. */
+                    "Producer-Seq"?: string;
+                    /** @description What is left of it (`r`), and after how many seconds to look again (`t`). */
+                    RateLimit?: string;
+                    /** @description The publish budget in bytes. */
+                    "RateLimit-Policy"?: string;
+                    /** @description Milliseconds per stage: gw, net, queue, write, fsync, quorum, total; and the shared batch. */
+                    "Server-Timing"?: string;
                     [name: string]: unknown;
                 };
                 content?: never;
@@ -4867,6 +5074,28 @@ export interface operations {
             /** @description Some were refused; each has its problem. */
             207: {
                 headers: {
+                    /** @description The level reached. */
+                    "Confirm-Level"?: string;
+                    /** @description Resolve or upgrade the confirm with it. */
+                    "Confirm-Receipt"?: string;
+                    /** @description Tag of the partition's tail, for `If-Match`. */
+                    ETag?: string;
+                    /** @description Path of the first message, if all were stored as one batch. */
+                    Location?: string;
+                    /** @description Offset after the last, likewise. */
+                    "Next-Offset"?: string;
+                    /** @description `return=minimal` if that was asked for. */
+                    "Preference-Applied"?: string;
+                    /** @description With a producer: its epoch. */
+                    "Producer-Epoch"?: string;
+                    /** @description With a producer: the last of its numbers that this settled. */
+                    "Producer-Seq"?: string;
+                    /** @description What is left of it (`r`), and after how many seconds to look again (`t`). */
+                    RateLimit?: string;
+                    /** @description The publish budget in bytes. */
+                    "RateLimit-Policy"?: string;
+                    /** @description Milliseconds per stage: gw, net, queue, write, fsync, quorum, total; and the shared batch. */
+                    "Server-Timing"?: string;
                     [name: string]: unknown;
                 };
                 content: {
@@ -4876,6 +5105,8 @@ export interface operations {
             /** @description Refused or failed. */
             default: {
                 headers: {
+                    /** @description Seconds after which to try again, if that may help. */
+                    "Retry-After"?: string;
                     [name: string]: unknown;
                 };
                 content: {
@@ -4912,6 +5143,8 @@ export interface operations {
             /** @description Refused or failed. */
             default: {
                 headers: {
+                    /** @description Seconds after which to try again, if that may help. */
+                    "Retry-After"?: string;
                     [name: string]: unknown;
                 };
                 content: {
@@ -4953,6 +5186,8 @@ export interface operations {
             /** @description Refused or failed. */
             default: {
                 headers: {
+                    /** @description Seconds after which to try again, if that may help. */
+                    "Retry-After"?: string;
                     [name: string]: unknown;
                 };
                 content: {
@@ -4997,6 +5232,8 @@ export interface operations {
             /** @description Refused or failed. */
             default: {
                 headers: {
+                    /** @description Seconds after which to try again, if that may help. */
+                    "Retry-After"?: string;
                     [name: string]: unknown;
                 };
                 content: {
@@ -5027,6 +5264,8 @@ export interface operations {
             /** @description Refused or failed. */
             default: {
                 headers: {
+                    /** @description Seconds after which to try again, if that may help. */
+                    "Retry-After"?: string;
                     [name: string]: unknown;
                 };
                 content: {
