@@ -468,7 +468,8 @@ fn answers_look_as_the_document_says() {
     }
 }
 
-/// Every code that a client may be told is in the table of docs/api.md, with its status and whether the same request may help later.
+/// Every code that a client may be told is in the table of docs/api.md, with its status and whether the same
+/// request may help later.
 #[test]
 fn the_guide_names_every_code_of_a_refusal() {
     let guide = include_str!("../../docs/api.md");

@@ -1,5 +1,5 @@
-//! The product against docs/metrics.md: every metric that `/metrics` shows is on the page, with its kind, labels and help,
-//! and nothing else is.
+//! The product against docs/metrics.md: every metric that `/metrics` shows is on the page, with its kind,
+//! labels and help, and nothing else is.
 #![expect(dead_code, reason = "each test uses a part of the product's client")]
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -68,7 +68,8 @@ fn documented() -> BTreeMap<String, Metric> {
     rows.map(metric).collect()
 }
 
-/// Does what makes every labelled metric show: a publish into the object store, one that is refused, a lease and its end.
+/// Does what makes every labelled metric show: a publish into the object store, one that is refused, a lease
+/// and its end.
 fn use_it(http: &mut Connection) {
     product::done(http, "PUT /v1/topics/t", &json!({}));
     product::done(http, "PUT /v1/subscriptions/s", &json!({"topics": ["t"]}));

@@ -113,8 +113,9 @@ impl Gateway {
         Self::start_in(config, Surroundings { registry, ..Surroundings::default() }).await
     }
 
-    /// Takes the address and looks at all that could keep a gateway with the development authenticators from starting. For who
-    /// starts something else first, which would be in vain. A certificate for development is not made yet.
+    /// Takes the address and looks at all that could keep a gateway with the development authenticators from
+    /// starting. For who starts something else first, which would be in vain. A certificate for development
+    /// is not made yet.
     ///
     /// # Errors
     /// [`StartError`].

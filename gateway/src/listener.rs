@@ -92,8 +92,8 @@ impl Door {
     }
 }
 
-/// Takes `addr`, and does not listen yet. For 127.0.0.1 also the same port of `[::1]`, because `localhost` may mean either; a machine
-/// without IPv6 does without, and says so.
+/// Takes `addr`, and does not listen yet. For 127.0.0.1 also the same port of `[::1]`, because `localhost`
+/// may mean either; a machine without IPv6 does without, and says so.
 ///
 /// # Errors
 /// The address with which it failed, and why.

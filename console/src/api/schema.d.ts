@@ -901,8 +901,9 @@ export interface components {
             fence: number;
         };
         /**
-         * @description An object that messages of a partition could not be read from: it is gone, or not what was written. Told from a read that
-         *     failed until one of the same messages works, none of them is needed any more, or the storage node is restarted.
+         * @description An object that messages of a partition could not be read from: it is gone, or not what was written. Told
+         *     from a read that failed until one of the same messages works, none of them is needed any more, or the
+         *     storage node is restarted.
          */
         DamagedObject: {
             /** @description Its name in the store, below the prefix of `--object-store`. */
@@ -1058,8 +1059,9 @@ export interface components {
              */
             name: string;
             /**
-             * @description As it stood when: `now`; the `undo` of a seek: right before that; or `ts:` and RFC 3339 or milliseconds: then, or at
-             *     the newest instant before that each partition keeps (`forked_at_ms` of the answer's `parts`).
+             * @description As it stood when: `now`; the `undo` of a seek: right before that; or `ts:` and RFC 3339 or
+             *     milliseconds: then, or at the newest instant before that each partition keeps (`forked_at_ms` of the
+             *     answer's `parts`).
              * @default now
              */
             at: string | null;
@@ -1108,8 +1110,9 @@ export interface components {
             next?: string | null;
             /**
              * Format: int64
-             * @description With `as_of`: the instant of which the page tells, milliseconds since the epoch, the earliest where its partitions
-             *     differ. The newest that is kept and not after what was asked for; absent where it is not known.
+             * @description With `as_of`: the instant of which the page tells, milliseconds since the epoch, the earliest where
+             *     its partitions differ. The newest that is kept and not after what was asked for; absent where it is
+             *     not known.
              */
             as_of_ms?: number;
         };
@@ -1416,8 +1419,8 @@ export interface components {
              */
             auto_create: boolean;
             /**
-             * @description Browser origins that may use it, as browsers send them: `https://app.example`, `http://10.0.0.7:8080`. There is no
-             *     wildcard.
+             * @description Browser origins that may use it, as browsers send them: `https://app.example`, `http://10.0.0.7:8080`.
+             *     There is no wildcard.
              * @default []
              */
             cors_origins: string[];
@@ -1450,8 +1453,8 @@ export interface components {
              */
             auto_create: boolean | null;
             /**
-             * @description Browser origins that may use it, as browsers send them: `https://app.example`, `http://10.0.0.7:8080`. There is no
-             *     wildcard.
+             * @description Browser origins that may use it, as browsers send them: `https://app.example`, `http://10.0.0.7:8080`.
+             *     There is no wildcard.
              * @default []
              */
             cors_origins: string[] | null;
@@ -1608,8 +1611,8 @@ export interface components {
              */
             retry_after_ms?: number | null;
             /**
-             * @description Identifies the request in logs; also in the header `X-Request-Id`. In WebSocket frames the connection, as `sid` of its
-             *     `welcome`. Empty for items of a batch.
+             * @description Identifies the request in logs; also in the header `X-Request-Id`. In WebSocket frames the connection,
+             *     as `sid` of its `welcome`. Empty for items of a batch.
              */
             request_id: string;
             /** @description How things stand, where that helps to go on. */
@@ -1757,7 +1760,8 @@ export interface components {
              */
             lease_ms: number | null;
             /**
-             * @description Who takes them, shown in the list of leases; at most 255 bytes. Of a stream it must be given, and be nobody else's.
+             * @description Who takes them, shown in the list of leases; at most 255 bytes. Of a stream it must be given, and be
+             *     nobody else's.
              * @default null
              */
             holder: string | null;
@@ -1843,8 +1847,8 @@ export interface components {
              */
             dead: number;
             /**
-             * @description Undoes it, as `undo` of a seek: of each partition the latest four seeks and purges can be, one of dead letters alone
-             *     until the next seek or other purge.
+             * @description Undoes it, as `undo` of a seek: of each partition the latest four seeks and purges can be, one of dead
+             *     letters alone until the next seek or other purge.
              * @example snap_6f2c9d1e00a47b35
              */
             undo?: string;
@@ -2452,10 +2456,9 @@ export interface components {
             /** @default none */
             order: components["schemas"]["Order"];
             /**
-             * @description Where it starts, in every partition: `earliest`, `latest`, or `ts:` and RFC 3339 or milliseconds; of a stream also
-             *     an offset, or `tail:` and a number of messages. In a topic that
-             *     is created later and matches a pattern it starts at the beginning. Cannot be changed later; `:seek` moves a
-             *     subscription.
+             * @description Where it starts, in every partition: `earliest`, `latest`, or `ts:` and RFC 3339 or milliseconds; of a
+             *     stream also an offset, or `tail:` and a number of messages. In a topic that is created later and
+             *     matches a pattern it starts at the beginning. Cannot be changed later; `:seek` moves a subscription.
              * @default earliest
              */
             start: string;
@@ -2477,7 +2480,8 @@ export interface components {
              */
             filter?: string | null;
             /**
-             * @description Messages that differ in this header (or in `key`, `content_type`) take turns; `null`: about in the order of offsets.
+             * @description Messages that differ in this header (or in `key`, `content_type`) take turns; `null`: about in the
+             *     order of offsets.
              * @example header.tenant
              */
             fair_by?: string | null;
@@ -2695,10 +2699,9 @@ export interface components {
             /** @default none */
             order: null | components["schemas"]["Order"];
             /**
-             * @description Where it starts, in every partition: `earliest`, `latest`, or `ts:` and RFC 3339 or milliseconds; of a stream also
-             *     an offset, or `tail:` and a number of messages. In a topic that
-             *     is created later and matches a pattern it starts at the beginning. Cannot be changed later; `:seek` moves a
-             *     subscription.
+             * @description Where it starts, in every partition: `earliest`, `latest`, or `ts:` and RFC 3339 or milliseconds; of a
+             *     stream also an offset, or `tail:` and a number of messages. In a topic that is created later and
+             *     matches a pattern it starts at the beginning. Cannot be changed later; `:seek` moves a subscription.
              * @default earliest
              */
             start: string | null;
@@ -2720,7 +2723,8 @@ export interface components {
              */
             filter?: string | null;
             /**
-             * @description Messages that differ in this header (or in `key`, `content_type`) take turns; `null`: about in the order of offsets.
+             * @description Messages that differ in this header (or in `key`, `content_type`) take turns; `null`: about in the
+             *     order of offsets.
              * @example header.tenant
              */
             fair_by?: string | null;
@@ -2808,7 +2812,10 @@ export interface components {
             partitions: components["schemas"]["Partition"][];
             /** @description What goes in and out at the moment. */
             rates: components["schemas"]["Rates"];
-            /** @description What it takes of the object store; absent in lists, without an object store, and while a shard cannot be reached. */
+            /**
+             * @description What it takes of the object store; absent in lists, without an object store, and while a shard cannot
+             *     be reached.
+             */
             storage?: components["schemas"]["TopicStorage"];
         };
         /** @description What an administrator sets. Fields that are left out take their default. */
@@ -2981,8 +2988,8 @@ export interface components {
             read_bytes_per_day: number;
             /**
              * Format: double
-             * @description Blocks of objects that its readers asked for within about a day. A block is what is read at once: about 512 KiB of
-             *     messages of a partition, before compression.
+             * @description Blocks of objects that its readers asked for within about a day. A block is what is read at once:
+             *     about 512 KiB of messages of a partition, before compression.
              */
             blocks_asked_per_day: number;
             /**
@@ -2993,8 +3000,8 @@ export interface components {
             /** @description What that costs. */
             cost_per_day: components["schemas"]["CostPerDay"];
             /**
-             * @description Objects that its messages could not be read from, the newest failure first, no more than 64. Empty if all is well, as far
-             *     as anybody has read.
+             * @description Objects that its messages could not be read from, the newest failure first, no more than 64. Empty if
+             *     all is well, as far as anybody has read.
              */
             damaged: components["schemas"]["DamagedObject"][];
         };
@@ -3013,8 +3020,8 @@ export interface components {
              */
             partition: number | null;
             /**
-             * @description The first message that stays: an offset, which belongs to one partition, `ts:` and RFC 3339 or milliseconds, or `end`,
-             *     which leaves none.
+             * @description The first message that stays: an offset, which belongs to one partition, `ts:` and RFC 3339 or
+             *     milliseconds, or `end`, which leaves none.
              */
             before: string | number;
         };

@@ -269,8 +269,9 @@ fn field_of<'a>(
     .unwrap_or_else(|| unreachable!("{name} has no field {field}"))
 }
 
-/// Puts the schema `from` there as `to`, a body in which a field that is not required may be `null`, which is as if it were left out.
-/// So may be fields of the objects in it, which get schemas of such bodies themselves.
+/// Puts the schema `from` there as `to`, a body in which a field that is not required may be `null`, which is
+/// as if it were left out. So may be fields of the objects in it, which get schemas of such bodies
+/// themselves.
 fn accept_null(found: &mut BTreeMap<String, RefOr<Schema>>, from: &str, to: &str) {
     let Some(RefOr::T(Schema::Object(object))) = found.get(from) else { unreachable!("{from} is no object") };
     let mut object = object.clone();

@@ -1,9 +1,9 @@
 //! A block that is being formed, and goes to the disk while it is.
 //!
-//! A disk that rested answers later: on the machine this was measured on, a sync right behind the last one took 150 us
-//! with 256 KiB, and 470 us after the 100 us in which such a block is formed. So a long block is written piece by piece
-//! as it grows, and the disk is told to begin. Its first 4 KiB go last: they hold the header, whose checksum is known at the
-//! end. What a crash leaves of the pieces is not a block, and is cut.
+//! A disk that rested answers later: on the machine this was measured on, a sync right behind the last one
+//! took 150 us with 256 KiB, and 470 us after the 100 us in which such a block is formed. So a long block is
+//! written piece by piece as it grows, and the disk is told to begin. Its first 4 KiB go last: they hold the
+//! header, whose checksum is known at the end. What a crash leaves of the pieces is not a block, and is cut.
 
 use std::io;
 
@@ -110,8 +110,8 @@ impl Draft {
         }
     }
 
-    /// Gives the disk what has come together since the last time, if that is `piece` bytes, for the block that will stand
-    /// at `pos`.
+    /// Gives the disk what has come together since the last time, if that is `piece` bytes, for the block
+    /// that will stand at `pos`.
     pub(crate) fn give(&mut self, piece: usize, file: &dyn DiskFile, pos: u32) -> io::Result<()> {
         let from = self.given.max(FIRST_PAGE);
         if self.len().checked_sub(from).is_none_or(|more| more < piece.max(FIRST_PAGE)) {

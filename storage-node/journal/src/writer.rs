@@ -1,5 +1,5 @@
-//! The writer: takes what waits, writes it as one block, syncs once, answers everybody. A thread does so all the time, and who
-//! appends to a journal that rests in its place (`inline`).
+//! The writer: takes what waits, writes it as one block, syncs once, answers everybody. A thread does so all
+//! the time, and who appends to a journal that rests in its place (`inline`).
 //!
 //! The order that makes a confirm a promise:
 //! 1. frames are copied into the block in queue order, so a vote never overtakes an entry;
@@ -267,8 +267,8 @@ impl Writer {
         }
     }
 
-    /// Forms the block's frames, and gives the disk pieces of them meanwhile if a sync is to follow. Past the page cache
-    /// each write waits for the disk, so that there is one.
+    /// Forms the block's frames, and gives the disk pieces of them meanwhile if a sync is to follow. Past the
+    /// page cache each write waits for the disk, so that there is one.
     fn form(&mut self, taken: &Taken, syncs: bool, file: &dyn DiskFile, pos: u32) -> std::io::Result<()> {
         let in_pieces = syncs && self.core.config.backend != Backend::Direct;
         let piece = self.core.config.write_piece_bytes as usize;
@@ -391,7 +391,8 @@ impl Writer {
             Failure::Write { path: next.path.clone(), pos: FILE_HEADER_BYTES, len, source }
         };
         let len = self.seal(&header, &*handle, FILE_HEADER_BYTES).map_err(write)?;
-        // Before the files behind may go: what is restated here is nowhere else then. Past the page cache it is durable.
+        // Before the files behind may go: what is restated here is nowhere else then. Past the page cache it
+        // is durable.
         handle.sync().map_err(|source| Failure::Sync { path: next.path.clone(), source })?;
         core.lock().files.push_back(LiveFile {
             seq: next.seq,

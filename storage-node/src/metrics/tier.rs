@@ -97,7 +97,8 @@ impl TierMetrics {
         Ok(metrics)
     }
 
-    /// The store and the cache in front of it, of at most `memory_bytes_max`, and what packs are made in, once there are any.
+    /// The store and the cache in front of it, of at most `memory_bytes_max`, and what packs are made in,
+    /// once there are any.
     pub fn watch(&self, cold: Cold, memory_bytes_max: usize, pack_memory: PieceMemory) {
         *self.watched.lock() = Some(Watched { cold, memory_bytes_max, pack_memory });
     }

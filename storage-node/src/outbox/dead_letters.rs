@@ -1,7 +1,8 @@
 //! The task of a leader that carries its shard's dead letters to their topics.
 //!
-//! Each letter is published with its number as the epoch of a producer that only this shard is: sent again after a crash
-//! it is a duplicate, or, if later ones have arrived already, it is fenced. Either way it is there once.
+//! Each letter is published with its number as the epoch of a producer that only this shard is: sent again
+//! after a crash it is a duplicate, or, if later ones have arrived already, it is fenced. Either way it is
+//! there once.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -95,12 +96,13 @@ impl DeadLetterSender {
         commit(&self.shard, vec![SubBatch::command(command.encode_to_vec().into())]).await.map(drop)
     }
 
-    /// Publishes what goes together: what goes to one shard in one entry. How many have arrived before the first that has not,
-    /// and why that has not.
+    /// Publishes what goes together: what goes to one shard in one entry. How many have arrived before the
+    /// first that has not, and why that has not.
     ///
-    /// Of a partition none arrives behind one that does not, or that one would be fenced when it is sent again, and lost:
-    /// within an entry, which is applied as a whole at one time, whatever refuses a letter (a topic that is closed or gone, no
-    /// room for its producer) refuses those that follow it to the same partition.
+    /// Of a partition none arrives behind one that does not, or that one would be fenced when it is sent
+    /// again, and lost: within an entry, which is applied as a whole at one time, whatever refuses a letter
+    /// (a topic that is closed or gone, no room for its producer) refuses those that follow it to the same
+    /// partition.
     async fn publish(&self, step: &[(u64, Option<Addressed>)]) -> (usize, Result<(), Refusal>) {
         let mut by_shard: BTreeMap<ShardId, (Vec<usize>, Vec<SubBatch>)> = BTreeMap::new();
         for (place, (_, addressed)) in step.iter().enumerate() {
@@ -176,8 +178,8 @@ impl Carry for DeadLetterSender {
         self.shard.state.read().dead_letters().waiting()
     }
 
-    /// As many as go together, to the topic as it is now: one that is made anew meanwhile gets none of them, or a letter of the next
-    /// step would arrive there before one of this that is sent again, and fence it.
+    /// As many as go together, to the topic as it is now: one that is made anew meanwhile gets none of them,
+    /// or a letter of the next step would arrive there before one of this that is sent again, and fence it.
     async fn send_to(&self, name: &TopicName) -> Result<(), Refusal> {
         let topic = self.topic(name)?;
         let (letters, has_more) = self.shard.state.read().dead_letters().oldest(name, LETTERS_AT_ONCE);
@@ -187,7 +189,8 @@ impl Carry for DeadLetterSender {
             if has_more || all.len() < letters.len() {
                 let (count, why) = (all.len(), &why.detail);
                 tracing::warn!(shard = %self.shard.shard, to = %name, count, why, "dead letters cannot be read; others go first");
-                // Before those are sent: under their old numbers these would be fenced once they can be read, and be lost.
+                // Before those are sent: under their old numbers these would be fenced once they can be read,
+                // and be lost.
                 self.note(Vec::new(), all).await?;
             }
             if step.letters.is_empty() {
@@ -225,7 +228,8 @@ struct Addressed {
     publish: SubBatch,
 }
 
-/// The first of what was sent to a shard that has not arrived there, by its place. One that is fenced has: later ones have.
+/// The first of what was sent to a shard that has not arrived there, by its place. One that is fenced has:
+/// later ones have.
 fn first_refused(places: &[usize], verdicts: Result<Vec<Verdict>, Refusal>) -> Option<(usize, Refusal)> {
     let verdicts = match verdicts {
         Ok(verdicts) => verdicts,
@@ -237,8 +241,8 @@ fn first_refused(places: &[usize], verdicts: Result<Vec<Verdict>, Refusal>) -> O
     })
 }
 
-/// A name longer than any that a client may give its producer: one of the same name could fence the letters, which would be
-/// taken for arrived.
+/// A name longer than any that a client may give its producer: one of the same name could fence the letters,
+/// which would be taken for arrived.
 fn producer_id(shard: ShardId) -> String {
     let name = format!("weir-dead-{shard}");
     format!("{name:-<width$}", width = CLIENT_ID_BYTES_MAX + 1)

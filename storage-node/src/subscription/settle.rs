@@ -10,8 +10,8 @@ use super::leases::{Grant, Known, Lease, Leases, State, after, is_exhausted};
 use super::part::Part;
 use super::pulls::PullId;
 
-/// How long a record that has had all its deliveries can still be settled when that failed once, in milliseconds, if a lease
-/// is not shorter.
+/// How long a record that has had all its deliveries can still be settled when that failed once, in
+/// milliseconds, if a lease is not shorter.
 const TRY_AGAIN_MS: u64 = 30_000;
 
 /// One lease to settle.
@@ -149,9 +149,10 @@ impl Leases {
         offsets.into_iter().for_each(|offset| self.decided(part, offset, None));
     }
 
-    /// What was decided of these records did not get into the log, or nobody knows: as far as `part` says nothing
-    /// else they are free again, and what settled them before may try again. Of those that have had all their deliveries
-    /// it has half a minute, or the time of a lease if that is less, before they are given up. Unknown offsets are passed over.
+    /// What was decided of these records did not get into the log, or nobody knows: as far as `part` says
+    /// nothing else they are free again, and what settled them before may try again. Of those that have had
+    /// all their deliveries it has half a minute, or the time of a lease if that is less, before they are
+    /// given up. Unknown offsets are passed over.
     pub fn failed(&mut self, part: &Part, offsets: impl IntoIterator<Item = Offset>, now: TimestampMs) {
         offsets.into_iter().for_each(|offset| self.decided(part, offset, Some(now)));
     }
@@ -184,8 +185,8 @@ impl Leases {
         self.hold(part, offset, fence, State::Settling)
     }
 
-    /// Puts a record into a state for the delivery `fence`, which may be one of an earlier leader. Returns the deliveries
-    /// so far.
+    /// Puts a record into a state for the delivery `fence`, which may be one of an earlier leader. Returns
+    /// the deliveries so far.
     fn hold(&mut self, part: &Part, offset: Offset, fence: Fence, state: State) -> u32 {
         let changed = self.change_known(offset, |known| {
             (known.fence, known.attempts, known.state) = (fence, known.attempts.max(1), state);

@@ -157,8 +157,9 @@ impl BlockHeader {
     /// Checks the whole block, header and frames.
     ///
     /// # Errors
-    /// [`BlockError::Checksum`]; [`BlockError::Version`] if it is of a version that this build does not know, and whole by
-    /// what makes one whole in either that it does: magic, version, length, checksum and file number have their places in all.
+    /// [`BlockError::Checksum`]; [`BlockError::Version`] if it is of a version that this build does not know,
+    /// and whole by what makes one whole in either that it does: magic, version, length, checksum and file
+    /// number have their places in all.
     ///
     /// # Panics
     /// If `block` is shorter than a header.
@@ -185,8 +186,8 @@ fn begun(header: &[u8]) -> Digest {
     digest
 }
 
-/// Whether the block's checksum is that of its header and of the headers of its frames, and theirs those of their payloads.
-/// Each byte is looked at once.
+/// Whether the block's checksum is that of its header and of the headers of its frames, and theirs those of
+/// their payloads. Each byte is looked at once.
 fn holds(block: &[u8]) -> bool {
     let mut digest = begun(block);
     let mut rest = &block[BLOCK_HEADER_BYTES..];
@@ -203,8 +204,8 @@ fn holds(block: &[u8]) -> bool {
     narrow(digest.finalize()) == u32_at(block, CRC_AT)
 }
 
-/// Whether a page of a block of `file`, but its first, begins like a block of a later file. Nobody but a message says so, and
-/// under that number it would be one.
+/// Whether a page of a block of `file`, but its first, begins like a block of a later file. Nobody but a
+/// message says so, and under that number it would be one.
 pub(crate) fn names_later(block: &[u8], file: FileSeq) -> bool {
     block.chunks(BLOCK_ALIGN as usize).skip(1).any(|page| {
         // Behind a block lie zeros.

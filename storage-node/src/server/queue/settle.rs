@@ -183,7 +183,8 @@ async fn settle_step(
     Ok(results)
 }
 
-/// Keeps in memory what comes again soon: reading a whole batch for a few of its records would cost more than its delivery did.
+/// Keeps in memory what comes again soon: reading a whole batch for a few of its records would cost more than
+/// its delivery did.
 fn keep(part: &PartHandle, nacked: &[Nacked]) {
     let soon = clock::now().0.saturating_add(SOON_MS);
     let mut offsets: Vec<Offset> = nacked.iter().filter(|it| it.due.0 <= soon).map(|it| it.offset).collect();
