@@ -1,5 +1,5 @@
-//! What must hold for any bytes that a client sends where permessage-deflate was agreed: nothing panics, and what comes of them does
-//! not depend on how they were cut.
+//! What must hold for any bytes that a client sends where permessage-deflate was agreed: nothing panics, and
+//! what comes of them does not depend on how they were cut.
 
 use weir_gateway::fuzzed::{inflated, messages};
 

@@ -1,5 +1,5 @@
-//! What must hold for any bytes taken for a pack: nothing panics, whatever they say is bounded by their length, and a pack
-//! that is accepted whole gives the same batches after it was written again.
+//! What must hold for any bytes taken for a pack: nothing panics, whatever they say is bounded by their
+//! length, and a pack that is accepted whole gives the same batches after it was written again.
 
 use bytes::Bytes;
 use weir_protocol::batch::Batch;

@@ -1,5 +1,5 @@
-//! What must hold for any journal that recovery finds: it is opened or refused, nothing panics, what is given was written there, and who
-//! opens it once more finds the same.
+//! What must hold for any journal that recovery finds: it is opened or refused, nothing panics, what is given
+//! was written there, and who opens it once more finds the same.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, mpsc};
@@ -107,8 +107,8 @@ fn block(body: &[u8], frames: usize) {
     opened(&disk);
 }
 
-/// The headers of the frames in `body` with the checksums of their payloads, and the body with these; what is behind the last
-/// whole frame is as it was.
+/// The headers of the frames in `body` with the checksums of their payloads, and the body with these; what is
+/// behind the last whole frame is as it was.
 fn checked(body: &[u8]) -> (Vec<u8>, Vec<u8>) {
     let (mut heads, mut body, mut at) = (Vec::new(), body.to_vec(), 0);
     while let Some((header, behind)) = body[at..].split_at_mut_checked(FRAME_HEADER_BYTES) {

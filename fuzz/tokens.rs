@@ -1,4 +1,5 @@
-//! What must hold for any text taken for a token of a gateway: nothing panics, and what is accepted is the same after it was written again.
+//! What must hold for any text taken for a token of a gateway: nothing panics, and what is accepted is the
+//! same after it was written again.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -8,7 +9,8 @@ use weir_gateway::service::read::Cursor;
 use weir_gateway::service::subscriptions::Lease;
 use weir_protocol::checksum::crc32c;
 
-/// Cursors of readers and of lists, receipts and leases: the text as it comes, and the bytes as what stands in one, with its checksum.
+/// Cursors of readers and of lists, receipts and leases: the text as it comes, and the bytes as what stands
+/// in one, with its checksum.
 pub fn tokens(data: &[u8]) {
     if let Ok(text) = std::str::from_utf8(data) {
         token(text);

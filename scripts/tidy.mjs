@@ -1,11 +1,12 @@
-// Shape and walls that the compiler does not hold: file and function length, module rings inside a crate,
-// which crate may depend on which, where unsafe and durable file access may live. Reads only.
+// Shape and walls that the compiler does not hold: file and function length, the width of comments, module rings inside a
+// crate, which crate may depend on which, where unsafe and durable file access may live. Reads only.
 import { execFileSync } from "node:child_process";
 import { existsSync, readdirSync, readFileSync, statSync } from "node:fs";
 import { dirname, join, relative } from "node:path";
 
 const FILE_LINES_MAX = 600;
 const FUNCTION_LINES_MAX = 100; // clippy holds 70 lines of code; this counts comments too
+const COMMENT_COLUMNS_MAX = 120; // rustfmt leaves comments as they are; .editorconfig asks for 110
 const ROOMS = ["protocol/src", "protocol/transport/src", "storage-node/journal/src", "storage-node/tier/src", "storage-node/src", "gateway/src", "cli/src"];
 
 // Direct dependencies a room must never have (docs/architecture.md, rooms).
@@ -53,6 +54,13 @@ function production(text) {
     kept.push(lines[i]);
   }
   return kept;
+}
+
+// Tables and drawings cannot be broken.
+function longComments(path, lines) {
+  for (const [i, line] of lines.entries()) {
+    if (/^\s*\/\/[/!]? ?[^|─│]*$/.test(line) && [...line].length > COMMENT_COLUMNS_MAX) problems.push(`${path}:${i + 1}: a comment of ${[...line].length} columns, limit ${COMMENT_COLUMNS_MAX}`);
+  }
 }
 
 function longFunctions(path, lines) {
@@ -110,6 +118,7 @@ for (const room of ROOMS) {
   const graph = new Map([...modules].map((name) => [name, new Set()]));
   for (const path of sources(room, /\.rs$/)) {
     const inside = relative(room, path);
+    longComments(path, readFileSync(path, "utf8").split("\n"));
     if (isTest(inside)) continue;
     const lines = production(readFileSync(path, "utf8"));
     const code = lines.filter((line) => !line.trimStart().startsWith("//")).join("\n");

@@ -103,9 +103,10 @@ pub(crate) enum Command {
     Repair(RepairArgs),
     /// Rebuild a data directory from the object store alone, when the node that had it is lost
     ///
-    /// What had reached the object store is there again: archived messages, topics, subscriptions and what they had settled.
-    /// What had not is lost; --dry-run says how much that is, as far as the store knows. From then on a node that still
-    /// runs with the lost directory seals and archives nothing any more, and does not start again.
+    /// What had reached the object store is there again: archived messages, topics, subscriptions and what
+    /// they had settled. What had not is lost; --dry-run says how much that is, as far as the store knows.
+    /// From then on a node that still runs with the lost directory seals and archives nothing any more, and
+    /// does not start again.
     #[command(
         after_help = "Examples:\n  weir restore --bucket s3://backups/weir --data-dir ./weir-data --dry-run\n  \
         weir restore --bucket s3://backups/weir --data-dir ./weir-data\n  \
@@ -347,7 +348,8 @@ pub(crate) enum TopicCommand {
     Trim {
         /// Name
         name: String,
-        /// The first message that stays: an offset of one partition, ts:TIME (RFC 3339 or ms), or end, which leaves none
+        /// The first message that stays: an offset of one partition, ts:TIME (RFC 3339 or ms), or end, which
+        /// leaves none
         before: String,
         /// Only this partition [default: all]
         #[arg(long, value_name = "N")]

@@ -118,8 +118,8 @@ impl Setting {
 }
 
 impl FileConfig {
-    /// The file that `--config` among `args` names, else the environment, else `weir.toml` if it exists. Behind `--` there are
-    /// no flags.
+    /// The file that `--config` among `args` names, else the environment, else `weir.toml` if it exists.
+    /// Behind `--` there are no flags.
     pub(crate) fn find(args: impl Iterator<Item = OsString>) -> Self {
         let args: Vec<OsString> = args.take_while(|arg| arg != "--").collect();
         let flag =
@@ -327,7 +327,8 @@ fn without_empty_variables(command: Command) -> Command {
     own.mut_subcommands(without_empty_variables)
 }
 
-/// Hides flags of every command from the help of those for which they do nothing. They are still taken: a script need not know.
+/// Hides flags of every command from the help of those for which they do nothing. They are still taken: a
+/// script need not know.
 fn without_idle_options(mut command: Command) -> Command {
     for (names, idle) in IDLE_OPTIONS {
         let hidden = command.get_arguments().filter(|arg| idle.contains(&arg.get_id().as_str()));
@@ -418,7 +419,8 @@ fn check(connect: &Connect, file: &FileConfig) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Tells servers' operators of variables that nothing reads. It is no reason not to start: they may be meant for others.
+/// Tells servers' operators of variables that nothing reads. It is no reason not to start: they may be meant
+/// for others.
 pub(crate) fn warn_of_variables() {
     for unknown in unknown_variables() {
         output::warning(&unknown.message);

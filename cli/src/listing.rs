@@ -12,7 +12,8 @@ const PAGE_MAX: usize = 500;
 /// Headings of a table, and what makes a row of it of an item.
 pub(crate) type Columns<'a> = (&'a [&'a str], fn(&Value) -> Vec<String>);
 
-/// Prints up to `limit` of what is listed at `path` and has a name that contains `query`: as JSON a line each, else as a table.
+/// Prints up to `limit` of what is listed at `path` and has a name that contains `query`: as JSON a line
+/// each, else as a table.
 pub(crate) async fn print(
     api: &Api,
     as_json: bool,

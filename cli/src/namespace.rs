@@ -63,7 +63,8 @@ fn shown(as_json: bool, namespace: &Value, what: &str) {
     }
 }
 
-/// Looks first whether one is there with other settings, to say what changes them; if it comes to be meanwhile, the gateway refuses.
+/// Looks first whether one is there with other settings, to say what changes them; if it comes to be
+/// meanwhile, the gateway refuses.
 async fn create(api: &Api, as_json: bool, name: &str, settings: &NamespaceFields) -> anyhow::Result<()> {
     let fields = fields(settings);
     if let Some(there) = api.get_if_any(&path(name)).await? {

@@ -31,8 +31,8 @@ pub(crate) fn cannot_write(error: &std::io::Error) -> ! {
     std::process::exit(1)
 }
 
-/// Prints a remark that is not a result. That nobody reads it any more ends nothing: a server goes on, and a command's results
-/// count.
+/// Prints a remark that is not a result. That nobody reads it any more ends nothing: a server goes on, and a
+/// command's results count.
 pub(crate) fn note(text: impl std::fmt::Display) {
     let _ = writeln!(std::io::stderr().lock(), "{text}");
 }
@@ -60,7 +60,8 @@ pub(crate) fn table(headings: &[&str], rows: &[Vec<String>]) {
     }
 }
 
-/// Text as a shell takes it for one word: as it is if that is safe, else in quotes. What is printed to be pasted goes through this.
+/// Text as a shell takes it for one word: as it is if that is safe, else in quotes. What is printed to be
+/// pasted goes through this.
 pub(crate) fn word(text: &str) -> String {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "-._~/:@%+=,".contains(c);
     // What begins so is somebody's home.

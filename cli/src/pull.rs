@@ -59,7 +59,8 @@ struct Run<'a> {
     api: Api,
     holder: String,
     wait_ms: u64,
-    /// Names the next pull of many: if its answer is lost, the same leases are answered again instead of being held by nobody.
+    /// Names the next pull of many: if its answer is lost, the same leases are answered again instead of
+    /// being held by nobody.
     key: HeaderValue,
     /// Leases of what was printed and is to be acknowledged, in their order.
     printed: Vec<String>,

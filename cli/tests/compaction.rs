@@ -1,5 +1,5 @@
-//! A topic that keeps the newest message of each key, through the public interface of the real product: killed while it is
-//! compacted, and restored from the bucket alone.
+//! A topic that keeps the newest message of each key, through the public interface of the real product:
+//! killed while it is compacted, and restored from the bucket alone.
 #![expect(dead_code, reason = "each test uses a part of the product's client")]
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 

@@ -1,5 +1,5 @@
-//! permessage-deflate through the public interface of the real product: a client of its own, since the library that others are made
-//! with has no extensions.
+//! permessage-deflate through the public interface of the real product: a client of its own, since the
+//! library that others are made with has no extensions.
 #![expect(dead_code, reason = "each test uses a part of the product's client")]
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -45,7 +45,8 @@ struct Socket {
 }
 
 impl Socket {
-    /// Opens one that offers what `offer` says, header lines. The status instead if it is refused, and what was answered.
+    /// Opens one that offers what `offer` says, header lines. The status instead if it is refused, and what
+    /// was answered.
     fn try_open(address: &str, subprotocol: &'static str, offer: &str) -> Result<Self, (u16, String)> {
         let stream = TcpStream::connect(address).unwrap();
         stream.set_read_timeout(Some(SOON)).unwrap();

@@ -6,9 +6,27 @@ mod product;
 
 use product::{Answer, Connection, Product};
 use serde_json::{Value, json};
+use weir_protocol::error::ErrorCode;
 
 /// Texts that are accepted, and texts that are refused.
 type Texts<'a> = (&'a [&'a str], &'a [&'a str]);
+
+/// Headers that HTTP itself, or every answer, may have.
+const ON_ANY: [&str; 8] = [
+    "cache-control",
+    "content-length",
+    "content-security-policy",
+    "cross-origin-resource-policy",
+    "date",
+    "vary",
+    "x-content-type-options",
+    "x-request-id",
+];
+
+const TRACE: &str = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
+const FORK: &str = r#"{"name":"q","at":"now"}"#;
+/// What clients are never told.
+const BETWEEN_ROOMS: [ErrorCode; 3] = [ErrorCode::NotLeader, ErrorCode::ConfigBehind, ErrorCode::ConfigStale];
 
 struct Api {
     _dir: tempfile::TempDir,
@@ -46,6 +64,29 @@ impl Api {
         let parameters = operation["parameters"].as_array().unwrap();
         let schema = &parameters.iter().find(|one| one["name"] == name).unwrap()["schema"];
         schema.get("items").unwrap_or(schema).clone()
+    }
+
+    /// Asserts that an operation may be answered so: with this status, this form and these headers.
+    fn may_answer(&self, operation: &str, answer: &Answer) {
+        let paths = self.document["paths"].as_object().unwrap().values();
+        let mut operations = paths.flat_map(|path| path.as_object().unwrap().values());
+        let told = operations.find(|one| one["operationId"] == operation).unwrap();
+        let told = &told["responses"][answer.status.to_string()];
+        assert!(told.is_object(), "{operation}: the document has no {}", answer.status);
+        let has = |what: &str, name: &str| {
+            let named = told[what].as_object();
+            named.is_some_and(|named| named.keys().any(|key| key.eq_ignore_ascii_case(name)))
+        };
+        for (name, value) in &answer.headers {
+            let is_told = match name.as_str() {
+                "content-type" => {
+                    let form = value.split(';').next().unwrap();
+                    has("content", form) || has("content", "*/*")
+                }
+                name => ON_ANY.contains(&name) || has("headers", name),
+            };
+            assert!(is_told, "{operation}: the document has no {name}: {value} with {}", answer.status);
+        }
     }
 
     fn field(&self, schema: &str, field: &str) -> Value {
@@ -320,4 +361,127 @@ fn no_number_is_said_to_be_smaller_than_it_may_be() {
     assert!(!api.document.to_string().contains("int32"), "32 bits here have no sign");
     let told = api.field("SubscriptionConfig", "max_attempts");
     assert_eq!((&told["minimum"], &told["maximum"]), (&json!(0), &json!(u32::MAX)));
+}
+
+type Headers = &'static [(&'static str, &'static str)];
+
+const PRODUCER: Headers = &[("Producer-Id", "p"), ("Producer-Epoch", "0"), ("Producer-Seq", "0")];
+const KEY: Headers = &[("Idempotency-Key", "\"k\"")];
+const MINIMAL: Headers = &[("Prefer", "return=minimal")];
+const KEYED: Headers = &[("Message-Key", "k"), ("Deliver-Delay-Ms", "1"), ("Message-TTL-Ms", "60000")];
+const ENCODED: Headers = &[("Content-Encoding", "gzip"), ("traceparent", TRACE), ("tracestate", "a=b")];
+const LINES: Headers = &[("Content-Type", "application/x-ndjson")];
+const LINES_AT_MEMORY: Headers = &[("Content-Type", "application/x-ndjson"), ("Confirm", "memory")];
+const LINES_MINIMAL: Headers = &[("Content-Type", "application/x-ndjson"), ("Prefer", "return=minimal")];
+const CLOUD_EVENTS: Headers = &[("Accept", "application/cloudevents-batch+json")];
+const LINE: &str = "{\"data\":1}\n";
+
+/// An operation, a request of it, and the status of its answer; one behind the other.
+const ANSWERS: &[(&str, &str, Headers, &str, u16)] = &[
+    ("describeService", "GET /v1", &[], "", 200),
+    ("readHealth", "GET /healthz", &[], "", 204),
+    ("readReadiness", "GET /readyz", &[], "", 204),
+    ("readMetrics", "GET /metrics", &[], "", 200),
+    ("readOpenapi", "GET /openapi.json", &[], "", 200),
+    ("listNamespaces", "GET /v1/ns", &[], "", 200),
+    ("createNamespace", "PUT /v1/ns/n", &[], "{}", 201),
+    ("createNamespace", "PUT /v1/ns/n", &[], "{}", 200),
+    ("updateNamespace", "PATCH /v1/ns/n", &[], "{\"auto_create\":true}", 200),
+    ("readNamespace", "GET /v1/ns/n", &[], "", 200),
+    ("readNamespace", "GET /v1/ns/n", &[("If-None-Match", "*")], "", 304),
+    ("deleteNamespace", "DELETE /v1/ns/n", &[], "", 204),
+    ("listTopics", "GET /v1/topics", &[], "", 200),
+    ("createTopic", "PUT /v1/topics/u", &[], "{}", 201),
+    ("createTopic", "PUT /v1/topics/u", &[], "{}", 200),
+    ("updateTopic", "PATCH /v1/topics/u", &[], "{}", 200),
+    ("readTopic", "GET /v1/topics/u", &[], "", 200),
+    ("readTopic", "GET /v1/topics/u", &[("If-None-Match", "*")], "", 304),
+    ("deleteTopic", "DELETE /v1/topics/u", &[], "", 204),
+    ("publishMessage", "POST /v1/topics/t/messages", PRODUCER, "1", 201),
+    ("publishMessage", "POST /v1/topics/t/messages", PRODUCER, "1", 200),
+    ("publishMessage", "POST /v1/topics/t/messages", KEY, "1", 201),
+    ("publishMessage", "POST /v1/topics/t/messages", KEY, "1", 200),
+    ("publishMessage", "POST /v1/topics/t/messages", MINIMAL, "1", 204),
+    ("publishMessage", "POST /v1/topics/t/messages", &[("Confirm", "memory")], "1", 202),
+    ("publishMessage", "POST /v1/topics/t/messages", &[("Confirm", "none")], "1", 202),
+    ("publishMessage", "POST /v1/topics/t/messages", ENCODED, "1", 201),
+    ("publishMessage", "POST /v1/topics/t/messages", KEYED, "1", 201),
+    ("publishBatch", "POST /v1/topics/t/messages:batch", LINES, LINE, 200),
+    ("publishBatch", "POST /v1/topics/t/messages:batch", LINES_AT_MEMORY, LINE, 202),
+    ("publishBatch", "POST /v1/topics/t/messages:batch", LINES_MINIMAL, LINE, 204),
+    ("readProducer", "GET /v1/topics/t/producers/p", &[], "", 200),
+    ("readMessages", "GET /v1/topics/t/messages", &[], "", 200),
+    ("readMessages", "GET /v1/topics/t/messages", &[("Accept", "application/x-ndjson")], "", 200),
+    ("readMessages", "GET /v1/topics/t/messages", &[("Accept", "application/vnd.weir.batch")], "", 200),
+    ("readMessages", "GET /v1/topics/t/messages", CLOUD_EVENTS, "", 200),
+    ("readMessages", "GET /v1/topics/t/messages?from=latest&wait=1", &[], "", 204),
+    ("readMessages", "GET /v1/topics/t/messages", &[("If-None-Match", "*")], "", 304),
+    ("readMessage", "GET /v1/topics/t/messages/0/0", &[], "", 200),
+    ("readMessage", "GET /v1/topics/t/messages/0/0", &[("If-None-Match", "*")], "", 304),
+    ("readMessage", "GET /v1/topics/t/messages/0/6", &[], "", 200),
+    ("readMessage", "GET /v1/topics/t/messages/0/7", &[], "", 200),
+    ("trimTopic", "POST /v1/topics/t:trim?dry_run=true", &[], "{\"before\":\"end\"}", 200),
+    ("listSubscriptions", "GET /v1/subscriptions", &[], "", 200),
+    ("createSubscription", "PUT /v1/subscriptions/r", &[], "{\"topics\":[\"t\"]}", 201),
+    ("createSubscription", "PUT /v1/subscriptions/r", &[], "{\"topics\":[\"t\"]}", 200),
+    ("updateSubscription", "PATCH /v1/subscriptions/r", &[], "{}", 200),
+    ("readSubscription", "GET /v1/subscriptions/r", &[], "", 200),
+    ("readSubscription", "GET /v1/subscriptions/r", &[("If-None-Match", "*")], "", 304),
+    ("pauseSubscription", "POST /v1/subscriptions/r:pause", &[], "", 200),
+    ("resumeSubscription", "POST /v1/subscriptions/r:resume", &[], "", 200),
+    ("forkSubscription", "POST /v1/subscriptions/r:fork", &[], FORK, 201),
+    ("forkSubscription", "POST /v1/subscriptions/r:fork", &[], FORK, 200),
+    ("seekSubscription", "POST /v1/subscriptions/r:seek", &[], "{\"to\":\"earliest\"}", 200),
+    ("purgeSubscription", "POST /v1/subscriptions/r:purge?dry_run=true", &[], "{}", 200),
+    ("redriveDeadLetters", "POST /v1/subscriptions/r:redrive", &[], "{\"max\":1}", 200),
+    ("listDeadLetters", "GET /v1/subscriptions/r/dlq", &[], "", 200),
+    ("listLeases", "GET /v1/subscriptions/r/leases", &[], "", 200),
+    ("listMessagesOfState", "GET /v1/subscriptions/r/state?of=ready", &[], "", 200),
+    ("explainMessage", "GET /v1/subscriptions/r/explain?id=0:0", &[], "", 200),
+    ("pullMessages", "POST /v1/subscriptions/r:pull", &[], "{\"max\":1}", 200),
+    ("deleteSubscription", "DELETE /v1/subscriptions/r", &[], "", 204),
+];
+
+#[test]
+fn answers_look_as_the_document_says() {
+    let mut api = Api::start();
+    for (operation, asked, headers, body, status) in ANSWERS {
+        let answer = api.http.request(asked, headers, body.as_bytes()).unwrap();
+        assert_eq!(answer.status, *status, "{asked} {headers:?}: {}", answer.text());
+        api.may_answer(operation, &answer);
+    }
+    let stored = api.send("POST /v1/topics/t/messages", &[], &json!(1));
+    let receipt = stored.header("confirm-receipt").unwrap();
+    let resolved = api.send(&format!("GET /v1/topics/t/receipts/{receipt}"), &[], &Value::Null);
+    assert_eq!(resolved.status, 200, "{}", resolved.text());
+    api.may_answer("readReceipt", &resolved);
+    for (publish, status) in [(json!([]), 200), (json!([{"topic": "t", "data": 1}]), 200), (json!([]), 207)] {
+        let pulled = api.send("POST /v1/subscriptions/s:pull", &[], &json!({"max": 1})).json();
+        let lease = &pulled["messages"][0]["lease"];
+        let body = match status {
+            207 => json!({"ack": [lease, lease]}),
+            _ => json!({"ack": [lease], "publish": publish}),
+        };
+        let settled = api.send("POST /v1/subscriptions/s:settle", &[], &body);
+        assert_eq!(settled.status, status, "{}", settled.text());
+        api.may_answer("settleMessages", &settled);
+    }
+}
+
+/// Every code that a client may be told is in the table of docs/api.md, with its status and whether the same
+/// request may help later.
+#[test]
+fn the_guide_names_every_code_of_a_refusal() {
+    let guide = include_str!("../../docs/api.md");
+    let rows: Vec<Vec<&str>> = guide
+        .lines()
+        .filter_map(|line| line.strip_prefix("| `")?.strip_suffix(" |"))
+        .map(|row| row.split('|').map(|cell| cell.trim().trim_matches('`')).collect())
+        .collect();
+    for code in ErrorCode::ALL.iter().filter(|code| !BETWEEN_ROOMS.contains(*code)) {
+        let (status, again) = (code.status().to_string(), if code.retryable() { "yes" } else { "no" });
+        let row = rows.iter().find(|row| row[0] == code.as_str() && row.len() == 4);
+        let row = row.unwrap_or_else(|| panic!("docs/api.md does not name {}", code.as_str()));
+        assert_eq!((row[1], row[2]), (status.as_str(), again), "{}", code.as_str());
+    }
 }

@@ -1,4 +1,5 @@
-//! `weir pull --follow` through interruptions: it goes on, acknowledges what it printed, and ends where trying again is no use.
+//! `weir pull --follow` through interruptions: it goes on, acknowledges what it printed, and ends where
+//! trying again is no use.
 #![expect(dead_code, reason = "each test uses a part of the product's client")]
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 

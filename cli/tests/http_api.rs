@@ -686,8 +686,8 @@ fn an_event_id_goes_on_exactly_over_several_topics_and_partitions() {
     );
 }
 
-/// The events of a stream, each its name and data: so many, however long they take, and what comes behind them until it says
-/// nothing for a second.
+/// The events of a stream, each its name and data: so many, however long they take, and what comes behind
+/// them until it says nothing for a second.
 fn events_until_quiet(events: &mut Connection, count: usize) -> Vec<(String, Value)> {
     let (mut seen, mut name) = (Vec::new(), "message".to_owned());
     loop {

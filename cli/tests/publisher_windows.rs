@@ -56,8 +56,8 @@ impl Publisher {
         Self { socket, batch, channels, rejected: 0 }
     }
 
-    /// Sends what there is credit for, one channel after the other, and learns what the gateway says of it. Soon: a node that
-    /// stands still is given up after a while.
+    /// Sends what there is credit for, one channel after the other, and learns what the gateway says of it.
+    /// Soon: a node that stands still is given up after a while.
     async fn send(&mut self) {
         let bytes = u64::from(self.batch.header().raw_bytes);
         for ch in 1..=CHANNELS {

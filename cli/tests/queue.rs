@@ -49,8 +49,8 @@ fn one_topic_is_a_queue_of_two_workers_a_stream_and_both_again_after_a_seek() {
     assert_eq!(made.status, 201, "{}", made.text());
     assert_eq!(send(&mut http, "PUT /v1/subscriptions/billing", &work).status, 200, "twice is once");
 
-    // The first takes two and dies; the second does the others, and those two once their leases are over: which is not before it
-    // has the others.
+    // The first takes two and dies; the second does the others, and those two once their leases are over:
+    // which is not before it has the others.
     let lost = pull(&mut http, &json!({"max": 2, "lease_ms": 60_000, "holder": "worker-1"}));
     assert_eq!(ids(&lost), ["0:0", "0:1"]);
     let held = http.request("GET /v1/subscriptions/billing/leases", &[], b"").unwrap().json();
@@ -289,8 +289,8 @@ fn letters(http: &mut Connection) -> BTreeMap<String, u64> {
     }
 }
 
-/// A kill at a random moment while workers take turns at ten keys: each key's messages are worked on in their order, before
-/// and after, and none while another of its key is held.
+/// A kill at a random moment while workers take turns at ten keys: each key's messages are worked on in their
+/// order, before and after, and none while another of its key is held.
 #[test]
 fn torture_kill_keeps_the_order_of_every_key() {
     let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();

@@ -181,7 +181,8 @@ fn a_purge_of_dead_letters_leaves_everything_else_and_its_undo_what_was_done_sin
     assert_eq!(redriven["redriven"].as_array().unwrap().len(), 3);
 }
 
-/// Whoever takes it back after a seek would otherwise take back the seek as well, and deliver again what was settled since.
+/// Whoever takes it back after a seek would otherwise take back the seek as well, and deliver again what was
+/// settled since.
 #[test]
 fn a_purge_of_dead_letters_cannot_be_undone_over_a_seek() {
     let (_dir, _product, mut http) = started();

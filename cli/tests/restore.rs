@@ -433,8 +433,8 @@ fn a_bucket_that_is_not_there_and_credentials_that_are_not_right_are_told_apart(
     }
 }
 
-/// Node and store are killed while objects are on their way, the disk is lost: all that was confirmed as archived is there, and
-/// of the rest of the partition a beginning.
+/// Node and store are killed while objects are on their way, the disk is lost: all that was confirmed as
+/// archived is there, and of the rest of the partition a beginning.
 #[test]
 fn killed_in_the_middle_of_uploads_nothing_that_was_archived_is_lost() {
     let mut minio = Minio::start();

@@ -1,5 +1,5 @@
-//! A lasting topic shares objects with one whose messages go: what lasts moves to new objects, in a real S3, and is read from
-//! there after the product was killed in the middle.
+//! A lasting topic shares objects with one whose messages go: what lasts moves to new objects, in a real S3,
+//! and is read from there after the product was killed in the middle.
 #![expect(dead_code, reason = "each test uses a part of the product's client")]
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 

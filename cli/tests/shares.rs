@@ -1,5 +1,6 @@
-//! A stream's partitions are shared evenly among its consumers, on any gateway: who comes gets its share, what one leaves or
-//! loses is the others', and nothing is lost, out of order or shown again once it was acknowledged.
+//! A stream's partitions are shared evenly among its consumers, on any gateway: who comes gets its share,
+//! what one leaves or loses is the others', and nothing is lost, out of order or shown again once it was
+//! acknowledged.
 #![expect(dead_code, reason = "each test uses a part of the product's client")]
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 

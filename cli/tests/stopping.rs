@@ -153,7 +153,8 @@ fn a_command_whose_reader_has_left_ends_without_a_word() {
     }
 }
 
-/// A product with 3,000 messages of a kilobyte in topic `t`, and the work queue `work` of it; and what starts commands against it.
+/// A product with 3,000 messages of a kilobyte in topic `t`, and the work queue `work` of it; and what starts
+/// commands against it.
 fn filled() -> (tempfile::TempDir, Product, impl Fn(&[&str]) -> Command) {
     let dir = scratch();
     let product = Product::start(dir.path());

@@ -59,7 +59,8 @@ impl Client {
         self.try_next().await.unwrap()
     }
 
-    /// What comes until so many frames `count`, however long that takes, and from then on until nothing does for a second.
+    /// What comes until so many frames `count`, however long that takes, and from then on until nothing does
+    /// for a second.
     async fn until_quiet(
         &mut self,
         count: usize,
@@ -299,9 +300,9 @@ async fn a_producer_goes_on_after_a_crash_without_losing_or_repeating_anything()
     let opened = client.open(1, "ledger", Some("p")).await;
     let last = opened.last_seq.expect("the producer is known");
     assert!(last >= upto, "{upto} was confirmed before the crash");
-    // From what the client knows, not from what the gateway says: repeats are recognised. Where all of it had been
-    // stored, each of several confirms says so, and some may come after the first. All may have been confirmed with the first of them:
-    // there is more to come in any case.
+    // From what the client knows, not from what the gateway says: repeats are recognised. Where all of it had
+    // been stored, each of several confirms says so, and some may come after the first. All may have been
+    // confirmed with the first of them: there is more to come in any case.
     for seq in upto + 1..500 {
         client.send(1, batch(&opened, Some("p"), seq, 1)).await;
     }

@@ -1,6 +1,7 @@
-//! RFC 6455 below the subprotocol's frames: fragments, control frames, text, closes, and every way to get them wrong. The cases are
-//! those of the Autobahn test suite (its numbers in brackets), over bare sockets: with permessage-deflate agreed, which reads frames by
-//! itself, and without; in one piece, and an octet at a time.
+//! RFC 6455 below the subprotocol's frames: fragments, control frames, text, closes, and every way to get
+//! them wrong. The cases are those of the Autobahn test suite (its numbers in brackets), over bare sockets:
+//! with permessage-deflate agreed, which reads frames by itself, and without; in one piece, and an octet at a
+//! time.
 #![expect(dead_code, reason = "each test uses a part of the product's client")]
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -26,8 +27,8 @@ const PING: u8 = 9;
 const PONG: u8 = 10;
 const HELLO: &[u8] = br#"{"t":"hello","v":1}"#;
 
-/// Everything that comes until the gateway ends the connection, after `bytes` were written `chop` at a time. Writing may fail once the
-/// other side has closed.
+/// Everything that comes until the gateway ends the connection, after `bytes` were written `chop` at a time.
+/// Writing may fail once the other side has closed.
 fn told(product: &Product, subprotocol: &str, lines: &str, bytes: &[u8], chop: usize) -> Vec<u8> {
     let mut stream = upgraded_with(product, subprotocol, lines);
     for piece in bytes.chunks(chop) {
@@ -78,7 +79,8 @@ fn goodbye() -> Vec<u8> {
 #[test]
 fn reserved_bits_and_opcodes_are_closed_with_a_protocol_error() {
     let (_dir, product, _http) = started();
-    // [3.1–3.7] The first bit alone would be a deflated message where that was agreed: tested beside permessage-deflate.
+    // [3.1–3.7] The first bit alone would be a deflated message where that was agreed: tested beside
+    // permessage-deflate.
     for bits in 1..8u8 {
         let first = FINAL | bits << 4;
         if bits != 4 {
@@ -135,7 +137,8 @@ fn fragments_that_make_no_message_are_closed_with_a_protocol_error() {
     }
 }
 
-/// Nothing of them may be read as if it were: a proxy that sees other bytes could be made to keep them (RFC 6455, section 10.3).
+/// Nothing of them may be read as if it were: a proxy that sees other bytes could be made to keep them (RFC
+/// 6455, section 10.3).
 #[test]
 fn frames_that_are_not_masked_are_closed_with_a_protocol_error() {
     let (_dir, product, _http) = started();
@@ -182,7 +185,8 @@ fn lengths_beyond_all_limits_are_closed_before_anything_of_them_is_there() {
     for opcode in [PING, PONG, CLOSE] {
         refused(&product, "a control frame", JSON, &head(FINAL | opcode, u64::MAX), 1009);
     }
-    // One that is too long and yet no longer than a message may be is judged once it is there; until then its sender is slow.
+    // One that is too long and yet no longer than a message may be is judged once it is there; until then its
+    // sender is slow.
     let answer = told(&product, JSON, "", &head(FINAL | PING, 126), usize::MAX);
     assert_eq!(close_code(&answer), Some(4002));
 }

@@ -48,12 +48,14 @@ pub struct GatewayConfig {
     pub connections_max: usize,
     /// Bytes of request bodies held at once, over all connections; further ones are refused. Default 256 MiB.
     pub request_bytes_max: usize,
-    /// Encoded bytes of publishes on their way to storage; further ones are refused with `busy`. Default 64 MiB, at least
-    /// what a request may hold.
+    /// Encoded bytes of publishes on their way to storage; further ones are refused with `busy`. Default 64
+    /// MiB, at least what a request may hold.
     pub publish_bytes_max: usize,
-    /// Encoded bytes that storage may send to all readers before they have taken them; then grants wait. Default 256 MiB.
+    /// Encoded bytes that storage may send to all readers before they have taken them; then grants wait.
+    /// Default 256 MiB.
     pub read_credit_bytes_max: u64,
-    /// Bytes held by all feeds for readers who are slower than the fastest; beyond it they read from storage. Default 64 MiB.
+    /// Bytes held by all feeds for readers who are slower than the fastest; beyond it they read from storage.
+    /// Default 64 MiB.
     pub feed_bytes_max: u64,
     /// Topics whose description is remembered. Default 100,000.
     pub topics_max: usize,

@@ -17,7 +17,7 @@ use crate::api::{never_sent, openapi};
 use crate::auth::{Authenticator, LoopbackAuthenticator, OpenAuthenticator};
 use crate::config::GatewayConfig;
 use crate::edge::{BodyBudget, Console, Edge, QueueCounts};
-use crate::listener::{self, Door};
+use crate::listener::{self, Door, HANDSHAKE_FAILURES};
 use crate::metrics::{Bounds, BoundsCollector};
 use crate::service::publish::PublishConfig;
 use crate::service::read::ReadConfig;
@@ -113,8 +113,9 @@ impl Gateway {
         Self::start_in(config, Surroundings { registry, ..Surroundings::default() }).await
     }
 
-    /// Takes the address and looks at all that could keep a gateway with the development authenticators from starting. For who
-    /// starts something else first, which would be in vain. A certificate for development is not made yet.
+    /// Takes the address and looks at all that could keep a gateway with the development authenticators from
+    /// starting. For who starts something else first, which would be in vain. A certificate for development
+    /// is not made yet.
     ///
     /// # Errors
     /// [`StartError`].
@@ -138,7 +139,7 @@ impl Gateway {
         let console = console(&config)?;
         let requests = (
             "weir_gateway_requests_total",
-            "Requests by operation and status class.",
+            "Requests answered, by operation and class of status.",
             &["operation", "class"],
         );
         let requests = counters(&registry, requests)?;
@@ -163,12 +164,19 @@ impl Gateway {
         let deflate = Deflate::register(config.ws_deflate, &registry)?;
         let counts = (open, stages.clone());
         let sockets = WebSockets::new(services.clone(), limits, (counts, deflate), stop.clone());
-        let refused =
-            ("weir_gateway_tls_handshakes_failed_total", "TLS handshakes that failed.", &["reason"]);
+        let refused = (
+            "weir_gateway_tls_handshakes_failed_total",
+            "TLS handshakes that failed, by reason.",
+            &["reason"],
+        );
         let refused = counters(&registry, refused)?;
+        // Shown from the start: what is to be told when it grows needs its zero.
+        for reason in HANDSHAKE_FAILURES {
+            refused.with_label_values(&[reason]);
+        }
         let turned_away = IntCounter::new(
             "weir_gateway_connections_refused_total",
-            "Connections for which there was no place.",
+            "Connections refused because --connections-max were open.",
         )?;
         registry.register(Box::new(turned_away.clone()))?;
         let is_draining = AtomicBool::new(false);

@@ -26,6 +26,12 @@ const TURNED_AWAY_RETRY_MS: u64 = 1_000;
 /// Ports tried when any port will do and the one that was free on IPv4 is taken on IPv6.
 const PORTS_TRIED: u32 = 16;
 
+/// Why handshakes fail: HTTP where TLS is served, TLS that does not come about, and what takes too long.
+pub(crate) const HANDSHAKE_FAILURES: [&str; 3] = [PLAIN, FAILED, TIMEOUT];
+const PLAIN: &str = "plain";
+const FAILED: &str = "failed";
+const TIMEOUT: &str = "timeout";
+
 /// What every listening socket of a gateway shares.
 pub(crate) struct Door {
     edge: Arc<Edge>,
@@ -86,8 +92,8 @@ impl Door {
     }
 }
 
-/// Takes `addr`, and does not listen yet. For 127.0.0.1 also the same port of `[::1]`, because `localhost` may mean either; a machine
-/// without IPv6 does without, and says so.
+/// Takes `addr`, and does not listen yet. For 127.0.0.1 also the same port of `[::1]`, because `localhost`
+/// may mean either; a machine without IPv6 does without, and says so.
 ///
 /// # Errors
 /// The address with which it failed, and why.
@@ -170,17 +176,17 @@ async fn greet(door: &Door, stream: TcpStream, peer: SocketAddr, watcher: Watche
     match shaken {
         Ok(Ok(Ok(stream))) => Box::pin(serve(&door.edge, stream, peer, watcher)).await,
         Ok(Ok(Err(stream))) => {
-            door.refused.with_label_values(&["plain"]).inc();
+            door.refused.with_label_values(&[PLAIN]).inc();
             tracing::debug!(%peer, "no TLS where TLS is served");
             let detail = "HTTP without TLS, and this port serves HTTPS and WSS: use https:// or wss://";
             take_leave(stream, peer, Problem::new(ErrorCode::Malformed, detail)).await;
         }
         Ok(Err(error)) => {
-            door.refused.with_label_values(&["failed"]).inc();
+            door.refused.with_label_values(&[FAILED]).inc();
             tracing::debug!(%peer, %error, "a TLS handshake failed");
         }
         Err(_) => {
-            door.refused.with_label_values(&["timeout"]).inc();
+            door.refused.with_label_values(&[TIMEOUT]).inc();
             tracing::debug!(%peer, "a TLS handshake took too long");
         }
     }

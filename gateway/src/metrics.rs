@@ -42,8 +42,18 @@ impl BoundsCollector {
 
 impl Bounds {
     fn metrics(&self) -> prometheus::Result<Vec<Box<dyn Collector>>> {
-        let (storage, credit) = (self.services.storage.metrics(), self.services.reader.budget().metrics());
-        let queues = self.services.subscriptions.metrics();
+        self.requests()
+            .into_iter()
+            .chain(self.publishes())
+            .chain(self.windows())
+            .chain(self.topics())
+            .chain(self.reads())
+            .chain(self.feeds())
+            .chain(self.queues())
+            .collect()
+    }
+
+    fn requests(&self) -> [Made; 5] {
         let connections = self.places_max.saturating_sub(self.places.available_permits()) as u64;
         [
             gauge("weir_gateway_connections", "Connections that are open.", connections),
@@ -63,60 +73,112 @@ impl Bounds {
                 "Bytes of request bodies beyond which more are refused.",
                 self.bodies.max(),
             ),
+        ]
+    }
+
+    fn publishes(&self) -> [Made; 4] {
+        let storage = self.services.storage.metrics();
+        [
             gauge("weir_gateway_publish_bytes", "Bytes of publishes under way.", storage.publish_bytes),
             gauge(
                 "weir_gateway_publish_bytes_max",
                 "Bytes of publishes under way beyond which more are refused.",
                 storage.publish_bytes_max,
             ),
-            counter("weir_gateway_publish_frames_total", "Frames of publishes sent.", storage.publish_frames),
-            counter("weir_gateway_publish_batches_total", "Record batches in them.", storage.publish_batches),
-            gauge("weir_gateway_topics", "Topics remembered.", storage.topics),
-            gauge("weir_gateway_topics_max", "Topics remembered at most.", storage.topics_max),
-            counter("weir_gateway_topic_hits_total", "Topics found in memory.", storage.topic_hits),
-            counter("weir_gateway_topic_misses_total", "Topics asked for.", storage.topic_misses),
+            counter(
+                "weir_gateway_publish_frames_total",
+                "Frames of publishes sent to storage.",
+                storage.publish_frames,
+            ),
+            counter(
+                "weir_gateway_publish_batches_total",
+                "Record batches in these frames.",
+                storage.publish_batches,
+            ),
+        ]
+    }
+
+    fn topics(&self) -> [Made; 7] {
+        let storage = self.services.storage.metrics();
+        [
+            gauge("weir_gateway_topics", "Topics whose configuration is in memory.", storage.topics),
+            gauge("weir_gateway_topics_max", "Topics kept in memory at most.", storage.topics_max),
+            counter(
+                "weir_gateway_topic_hits_total",
+                "Look-ups of topics that memory answered.",
+                storage.topic_hits,
+            ),
+            counter(
+                "weir_gateway_topic_misses_total",
+                "Look-ups of topics that storage had to answer.",
+                storage.topic_misses,
+            ),
             counter(
                 "weir_gateway_topic_evictions_total",
-                "Topics forgotten for room.",
+                "Topics dropped from memory to make room.",
                 storage.topic_evictions,
             ),
-            counter("weir_gateway_retries_total", "Attempts on storage that were repeated.", storage.retries),
-            counter("weir_gateway_map_refreshes_total", "Cluster maps read.", storage.map_refreshes),
+            counter("weir_gateway_retries_total", "Calls to storage that were tried again.", storage.retries),
+            counter(
+                "weir_gateway_map_refreshes_total",
+                "Times the map of the cluster was read from storage.",
+                storage.map_refreshes,
+            ),
+        ]
+    }
+
+    fn reads(&self) -> [Made; 4] {
+        let credit = self.services.reader.budget().metrics();
+        [
             gauge(
                 "weir_gateway_read_credit_bytes",
-                "Bytes granted to storage for readers.",
+                "Bytes that storage may still send for readers.",
                 credit.granted_bytes,
             ),
             gauge(
                 "weir_gateway_read_credit_bytes_max",
-                "Bytes beyond which a reader's grant waits.",
+                "Bytes granted for readers beyond which further grants wait.",
                 credit.granted_bytes_max,
             ),
             gauge("weir_gateway_read_streams", "Streams of records from storage.", credit.streams),
-            counter("weir_gateway_read_throttled_total", "Grants that had to wait.", credit.throttled),
-            gauge("weir_gateway_subscriptions", "Subscriptions remembered.", queues.known),
-            gauge("weir_gateway_subscriptions_max", "Subscriptions remembered at most.", queues.known_max),
-            gauge("weir_gateway_lease_streams", "Partitions that consumers lease from.", queues.streams),
+            counter(
+                "weir_gateway_read_throttled_total",
+                "Grants for readers that had to wait.",
+                credit.throttled,
+            ),
+        ]
+    }
+
+    fn queues(&self) -> [Made; 6] {
+        let queues = self.services.subscriptions.metrics();
+        [
+            gauge(
+                "weir_gateway_subscriptions",
+                "Subscriptions whose configuration is in memory.",
+                queues.known,
+            ),
+            gauge(
+                "weir_gateway_subscriptions_max",
+                "Subscriptions kept in memory at most.",
+                queues.known_max,
+            ),
+            gauge(
+                "weir_gateway_lease_streams",
+                "Partitions that consumers on WebSockets lease from.",
+                queues.streams,
+            ),
             gauge(
                 "weir_gateway_lease_streams_max",
-                "Partitions beyond which a consumer is refused.",
+                "Partitions leased from, beyond which a further consumer is refused.",
                 queues.streams_max,
             ),
-            gauge("weir_gateway_pull_waits", "Partitions that pulls wait on.", queues.waits),
+            gauge("weir_gateway_pull_waits", "Partitions that pulls wait for.", queues.waits),
             gauge(
                 "weir_gateway_pull_waits_max",
-                "Partitions waited on beyond which pulls ask again from time to time.",
+                "Partitions waited for, beyond which pulls ask again from time to time instead.",
                 queues.waits_max,
             ),
         ]
-        .into_iter()
-        .chain(self.shared())
-        .collect()
-    }
-
-    /// What readers share, and what publishers do.
-    fn shared(&self) -> impl Iterator<Item = Made> {
-        self.feeds().into_iter().chain(self.windows())
     }
 
     fn windows(&self) -> [Made; 4] {
@@ -134,7 +196,7 @@ impl Bounds {
             ),
             counter(
                 "weir_gateway_publish_throttled_total",
-                "Windows that were kept smaller than their channels would have used.",
+                "Times a channel would have used a larger window than its share.",
                 pool.held_back,
             ),
             counter(
@@ -156,11 +218,15 @@ impl Bounds {
                 "Bytes beyond which feeds hold nothing for slower readers.",
                 feeds.bytes_max,
             ),
-            counter("weir_gateway_feed_batches_total", "Answers of storage that feeds took.", feeds.batches),
-            counter("weir_gateway_feed_joins_total", "Readers that went over to a feed.", feeds.joined),
+            counter(
+                "weir_gateway_feed_batches_total",
+                "Answers of storage that feeds received.",
+                feeds.batches,
+            ),
+            counter("weir_gateway_feed_joins_total", "Times a reader joined a feed.", feeds.joined),
             counter(
                 "weir_gateway_feed_falls_total",
-                "Readers that were too slow for a feed.",
+                "Times a reader was too slow for a feed and left it.",
                 feeds.fell_behind,
             ),
         ]

@@ -24,7 +24,7 @@ impl StageSeconds {
         let buckets = prometheus::exponential_buckets(50e-6, 2.0, 16)?;
         let options = HistogramOpts::new(
             "weir_gateway_publish_stage_seconds",
-            "Seconds per stage of confirmed publishes.",
+            "Time that confirmed publishes spent in each stage.",
         );
         let stages = HistogramVec::new(options.buckets(buckets), &["stage"])?;
         registry.register(Box::new(stages.clone()))?;

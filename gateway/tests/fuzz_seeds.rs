@@ -1,4 +1,5 @@
-//! The checks of the fuzz targets `deflate` and `tokens`, on a stable compiler: over the seeds, cut short and with bytes changed.
+//! The checks of the fuzz targets `deflate` and `tokens`, on a stable compiler: over the seeds, cut short and
+//! with bytes changed.
 #![expect(clippy::disallowed_methods, reason = "seeds are read in tests")]
 #![expect(clippy::unwrap_used, reason = "a test stops at what it did not expect")]
 

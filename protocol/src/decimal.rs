@@ -2,8 +2,8 @@
 
 use std::str::FromStr;
 
-/// A number of decimal digits alone. `from_str` also takes a leading plus: two texts would be one position, and the document says
-/// that only one of them is.
+/// A number of decimal digits alone. `from_str` also takes a leading plus: two texts would be one position,
+/// and the document says that only one of them is.
 ///
 /// `None` for anything else, and beyond what `N` holds.
 #[must_use]

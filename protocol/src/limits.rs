@@ -15,8 +15,8 @@ pub const SUB_BATCH_BYTES_TARGET: usize = MIB;
 pub const BATCH_RECORDS_MAX: u32 = 10_000;
 /// Largest payload of one Raft entry.
 pub const ENTRY_BYTES_MAX: usize = 3 * MIB + 512 * KIB;
-/// Largest frame in a journal block: an entry and its header. The journal knows no protocol, so the storage node holds its
-/// real sizes against these at compile time.
+/// Largest frame in a journal block: an entry and its header. The journal knows no protocol, so the storage
+/// node holds its real sizes against these at compile time.
 pub const JOURNAL_FRAME_BYTES_MAX: usize = 3 * MIB + 768 * KIB;
 /// Largest journal block (one group commit).
 pub const JOURNAL_BLOCK_BYTES_MAX: usize = 4 * MIB;
@@ -35,8 +35,8 @@ const _: () = assert!(JOURNAL_BLOCK_BYTES_MAX < NODE_FRAME_BYTES_MAX, "a block's
 pub const HTTP_BATCH_BYTES_MAX: usize = 10 * MIB;
 /// Most records in an HTTP batch request.
 pub const HTTP_BATCH_RECORDS_MAX: u32 = 10_000;
-/// Bytes that the record batches of one request may come to when they are decoded to be checked, which nobody else's request can
-/// interrupt: a dozen times what a body may have. Zeros come to ten thousand times.
+/// Bytes that the record batches of one request may come to when they are decoded to be checked, which nobody
+/// else's request can interrupt: a dozen times what a body may have. Zeros come to ten thousand times.
 pub const BATCHES_DECODED_BYTES_MAX: usize = 128 * MIB;
 /// Largest HTTP batch that may be atomic per partition.
 pub const ATOMIC_BATCH_BYTES_MAX: usize = RECORD_BYTES_MAX;

@@ -1,8 +1,9 @@
 //! JSON in which an object is what a struct is read from, and nothing else is; and errors in its words.
 //!
-//! What serde derives for a struct takes an array as well, field by field in the order of the source: `[1,2]` would be a retention of one
-//! millisecond and two bytes. No document says so, and whoever adds a field in the middle changes what it means. Everything else is as
-//! `serde_json` has it, but for what errors call things: who sent JSON knows of arrays and objects, not of our types' names.
+//! What serde derives for a struct takes an array as well, field by field in the order of the source: `[1,2]`
+//! would be a retention of one millisecond and two bytes. No document says so, and whoever adds a field in
+//! the middle changes what it means. Everything else is as `serde_json` has it, but for what errors call
+//! things: who sent JSON knows of arrays and objects, not of our types' names.
 
 use std::fmt;
 
@@ -77,7 +78,8 @@ fn expected(of_serde: &str) -> &str {
     }
 }
 
-/// A deserializer whose structs are objects; around a seed, a visitor or an access, what makes all that is below it one.
+/// A deserializer whose structs are objects; around a seed, a visitor or an access, what makes all that is
+/// below it one.
 pub(crate) struct Objects<D>(pub(crate) D);
 
 macro_rules! forward {

@@ -1,13 +1,13 @@
 //! What leasing and settling cost per message: `cargo bench -p weir-storage-node --bench subscription`.
 //!
-//! One part, no log and no network. A batch is published unless there are records behind, taken, each lease of it settled, the
-//! event applied, the leases told.
+//! One part, no log and no network. A batch is published unless there are records behind, taken, each lease
+//! of it settled, the event applied, the leases told.
 //!
-//! * `whole`: all of that, with nothing unsettled but the batch, with 10 million never leased, and with every second of 10
-//!   million settled; with every 20th nacked, to come back later, and with none; as they come, and in the order of a
-//!   million keys or of a thousand.
-//! * `steps`: the same with nothing behind and batches of 64, each step alone: take, settle, apply; and `redeliver`: leases
-//!   that ran out, taken again.
+//! * `whole`: all of that, with nothing unsettled but the batch, with 10 million never leased, and with every
+//!   second of 10 million settled; with every 20th nacked, to come back later, and with none; as they come,
+//!   and in the order of a million keys or of a thousand.
+//! * `steps`: the same with nothing behind and batches of 64, each step alone: take, settle, apply; and
+//!   `redeliver`: leases that ran out, taken again.
 
 use std::hint::black_box;
 use std::sync::Arc;

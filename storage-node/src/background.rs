@@ -16,8 +16,9 @@ type Work = Box<dyn FnOnce() + Send>;
 
 /// Runs pieces of work one after the other, on a thread of its own with a lower priority.
 ///
-/// Of its own, because a thread without privileges can lower its priority and never raise it again: one of the runtime's
-/// blocking threads would be slow for whoever had it next. Reads of clients must not go through here.
+/// Of its own, because a thread without privileges can lower its priority and never raise it again: one of
+/// the runtime's blocking threads would be slow for whoever had it next. Reads of clients must not go through
+/// here.
 #[derive(Debug)]
 pub(crate) struct Background {
     queue: Option<mpsc::Sender<Work>>,

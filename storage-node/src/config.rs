@@ -98,8 +98,9 @@ pub struct NodeConfig {
     /// Shortest time in microseconds between two syncs of the journal, from the end of one to the start of the next
     /// commit, [`NodeConfig::MIN_SYNC_INTERVAL_US`]. Default 0: nobody waits for company.
     pub min_sync_interval_us: u64,
-    /// A small append to a journal that rests is written by the worker that brings it, without the writer thread, if commits
-    /// take no longer than this many microseconds, [`NodeConfig::INLINE_COMMIT_MAX_US`]. Default 1,000; 0: never.
+    /// A small append to a journal that rests is written by the worker that brings it, without the writer
+    /// thread, if commits take no longer than this many microseconds, [`NodeConfig::INLINE_COMMIT_MAX_US`].
+    /// Default 1,000; 0: never.
     pub inline_commit_max_us: u64,
     /// Bytes of journal at which publishes are refused until retention has freed some. Default 8 GiB, at least two
     /// journal files.
@@ -117,17 +118,17 @@ pub struct NodeConfig {
     /// size of that one if this is more; only what a checkpoint covers can be freed. Default 64 MiB, range
     /// [`NodeConfig::CHECKPOINT_BYTES`].
     pub checkpoint_bytes: u64,
-    /// Bytes kept in memory for live readers: [`NodeConfig::TAIL_RING_BYTES`]. Default 64 MiB. Five eighths are for the newest
-    /// entries of all data shards, of which the oldest go first; a quarter, in equal parts for each shard, is for those that
-    /// were read from the journal since; the rest, likewise, for records that were nacked and come again within ten seconds. The
-    /// newest entry is kept whatever its size.
+    /// Bytes kept in memory for live readers: [`NodeConfig::TAIL_RING_BYTES`]. Default 64 MiB. Five eighths
+    /// are for the newest entries of all data shards, of which the oldest go first; a quarter, in equal parts
+    /// for each shard, is for those that were read from the journal since; the rest, likewise, for records
+    /// that were nacked and come again within ten seconds. The newest entry is kept whatever its size.
     pub tail_ring_bytes: usize,
     /// Producers, and as many idempotency keys, that each shard remembers: [`NodeConfig::DEDUPE_ROWS`]; read when the
     /// data directory is made, fixed from then on, since verdicts depend on it. Default 1,000,000; beyond it publishes
     /// with a new producer or key are refused with `dedupe_full`.
     pub dedupe_rows: u32,
-    /// Where cold messages go: a URL (`s3://bucket/prefix`, `gs://…`, `az://…`, `file:///folder`), or `local` for a folder
-    /// in the data directory. Default none: all messages stay in the journal.
+    /// Where cold messages go: a URL (`s3://bucket/prefix`, `gs://…`, `az://…`, `file:///folder`), or `local`
+    /// for a folder in the data directory. Default none: all messages stay in the journal.
     pub object_store: Option<String>,
     /// Settings of that store by the names of its environment variables, which they win over.
     #[serde(skip)]
@@ -193,7 +194,8 @@ impl NodeConfig {
     pub const DATA_SHARDS: RangeInclusive<u32> = 1..=64;
     /// What [`NodeConfig::min_sync_interval_us`] may be: up to a second.
     pub const MIN_SYNC_INTERVAL_US: RangeInclusive<u64> = 0..=1_000_000;
-    /// What [`NodeConfig::inline_commit_max_us`] may be: up to a hundredth of a second, for which a worker serves nobody else.
+    /// What [`NodeConfig::inline_commit_max_us`] may be: up to a hundredth of a second, for which a worker
+    /// serves nobody else.
     pub const INLINE_COMMIT_MAX_US: RangeInclusive<u64> = 0..=10_000;
     /// What [`NodeConfig::journal_file_bytes`] may be: four of the largest blocks to 2 GiB, in steps of 4 KiB.
     pub const JOURNAL_FILE_BYTES: RangeInclusive<u32> = 16 << 20..=2 << 30;

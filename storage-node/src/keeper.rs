@@ -24,8 +24,8 @@ const TRIMS_PER_ROUND: usize = 1_000;
 /// With an object store, what packs hold leaves the journal once it is this full.
 const KEPT_PERMILLE: u128 = 600;
 
-/// A checkpoint writes the whole state: the log grows by this many times its size between two, so that checkpoints stay a
-/// small part of what is written.
+/// A checkpoint writes the whole state: the log grows by this many times its size between two, so that
+/// checkpoints stay a small part of what is written.
 const GROWTH_PER_SIZE: u64 = 4;
 
 /// How far a shard's log has grown, and what its newest checkpoint took.
@@ -129,8 +129,8 @@ impl Keeper {
         }
     }
 
-    /// A checkpoint is due when the log has grown enough for its size, or when it would let go what this shard keeps of the oldest
-    /// file. However full the journal is, one that frees nothing helps nobody.
+    /// A checkpoint is due when the log has grown enough for its size, or when it would let go what this
+    /// shard keeps of the oldest file. However full the journal is, one that frees nothing helps nobody.
     async fn checkpoint_if_due(&mut self, usage: &Usage) {
         let applied = self.growth.applied_bytes.load(Ordering::Relaxed);
         if self.shard.checkpoints_given_up.has_changed().unwrap_or(false) {
@@ -163,8 +163,8 @@ impl Keeper {
         oldest.pinned_by.iter().find(|(stream, _)| *stream == self.shard.stream()).map(|(_, index)| *index)
     }
 
-    /// Frees the log below the newest checkpoint and the oldest live record that is nowhere else. With a store, what packs
-    /// hold stays as long as there is room: it is read from here for nothing.
+    /// Frees the log below the newest checkpoint and the oldest live record that is nowhere else. With a
+    /// store, what packs hold stays as long as there is room: it is read from here for nothing.
     async fn purge(&mut self, usage: &Usage) {
         let Some(covered) = group::snapshot_index(&self.shard.raft) else { return };
         let needed = self.shard.state.read().needed_from();

@@ -14,8 +14,8 @@ pub struct Layout {
     /// Number of data shards.
     #[prost(uint32, tag = "1")]
     pub data_shards: u32,
-    /// Producers, and as many idempotency keys, that a shard remembers: part of its state, so that a replay comes to the
-    /// same verdicts.
+    /// Producers, and as many idempotency keys, that a shard remembers: part of its state, so that a replay
+    /// comes to the same verdicts.
     #[prost(uint32, tag = "2")]
     pub dedupe_rows: u32,
     /// How often the cluster was restored from its object store: who ran before that writes nothing there any more.

@@ -20,7 +20,8 @@ pub struct Limits {
     pub index_bytes: u64,
     /// Bytes of the newest entries in memory, all shards together; beyond it the oldest go.
     pub tail_ring_bytes: usize,
-    /// Bytes of staged batches kept for readers below quorum, all shards together; beyond it they read what is committed.
+    /// Bytes of staged batches kept for readers below quorum, all shards together; beyond it they read what
+    /// is committed.
     pub staged_bytes: usize,
     /// Rows of one shard's outbox, beyond which changes of topics are refused.
     pub outbox_rows: usize,

@@ -88,8 +88,8 @@ pub struct Surroundings {
     pub registry: Registry,
     /// The store of cold messages, instead of the one that the settings name; a failing one in tests.
     pub object_store: Option<Store>,
-    /// True as soon as the node is not wanted any more: a start under way ends with [`StartError::Stopped`]. Once it runs,
-    /// this says nothing.
+    /// True as soon as the node is not wanted any more: a start under way ends with [`StartError::Stopped`].
+    /// Once it runs, this says nothing.
     pub stop: watch::Receiver<bool>,
 }
 

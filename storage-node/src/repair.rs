@@ -1,9 +1,10 @@
 //! Cutting a node's journal off where acknowledged bytes are damaged, in step with its checkpoints.
 //!
-//! A checkpoint may cover entries that the cut takes away: the node's state then knows of records whose bytes are gone.
-//! Empty entries take their places, so that the log reaches its checkpoint again; reading such a record is refused as
-//! `corrupt`, everything else goes on. That is only done if every shard keeps its whole state by its checkpoint. Where some
-//! shard would go back while another does not, what they told each other would not fit any more, and only a copy helps.
+//! A checkpoint may cover entries that the cut takes away: the node's state then knows of records whose bytes
+//! are gone. Empty entries take their places, so that the log reaches its checkpoint again; reading such a
+//! record is refused as `corrupt`, everything else goes on. That is only done if every shard keeps its whole
+//! state by its checkpoint. Where some shard would go back while another does not, what they told each other
+//! would not fit any more, and only a copy helps.
 
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -126,8 +127,8 @@ impl NodeRepair {
         fit(&self.checkpoints, &self.losses)
     }
 
-    /// Cuts, and brings the log of each shard to its checkpoint. On return the node starts, and the files that are returned
-    /// hold what was cut. Blocking.
+    /// Cuts, and brings the log of each shard to its checkpoint. On return the node starts, and the files
+    /// that are returned hold what was cut. Blocking.
     ///
     /// # Errors
     /// [`RepairError`].

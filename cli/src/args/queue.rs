@@ -124,7 +124,8 @@ pub(crate) enum SubscriptionCommand {
         name: String,
         /// Name of the new one
         fork: String,
-        /// As it stood when: now, ts:TIME (RFC 3339 or ms; about an hour is kept), or what a seek answered: snap_ and 16 digits
+        /// As it stood when: now, ts:TIME (RFC 3339 or ms; about an hour is kept), or what a seek answered:
+        /// snap_ and 16 digits
         #[arg(long, default_value = "now", value_name = "WHEN")]
         at: String,
         /// What is configured otherwise
@@ -182,7 +183,8 @@ pub(crate) struct CreateArgs {
     /// queue, or stream: each partition is read in order by one at a time, and acknowledged up to a message
     #[arg(long, default_value = "queue", value_name = "MODE", value_parser = ["queue", "stream"])]
     pub(crate) mode: String,
-    /// Where it starts: earliest, latest or ts:TIME (RFC 3339 or ms); a stream also an offset or tail:N [default: earliest]
+    /// Where it starts: earliest, latest or ts:TIME (RFC 3339 or ms); a stream also an offset or tail:N
+    /// [default: earliest]
     #[arg(long, value_name = "POSITION")]
     pub(crate) start: Option<String>,
     /// `key`: of the messages of one key, one is leased only when those before it are settled [default: none]
@@ -193,7 +195,8 @@ pub(crate) struct CreateArgs {
     pub(crate) fields: SubscriptionFields,
 }
 
-/// What a subscription of any mode, and a fork, can be configured with. Absent flags leave the server's default, or what is forked.
+/// What a subscription of any mode, and a fork, can be configured with. Absent flags leave the server's
+/// default, or what is forked.
 #[derive(Debug, Default, ClapArgs)]
 pub(crate) struct SubscriptionFields {
     /// How long a message is leased unless a pull says otherwise, 1s to 12h; of a stream, how long who pulls may be
@@ -232,8 +235,8 @@ pub(crate) struct StateArgs {
     #[arg(long, default_value = "ready", value_name = "STATE",
         value_parser = ["ready", "leased", "delayed", "blocked", "settling", "filtered", "dead"])]
     pub(crate) of: String,
-    /// As it was at ts:TIME (RFC 3339 or ms; about an hour is kept), or before a seek, by what the seek answered: snap_ and 16
-    /// digits; ready, delayed or dead
+    /// As it was at ts:TIME (RFC 3339 or ms; about an hour is kept), or before a seek, by what the seek
+    /// answered: snap_ and 16 digits; ready, delayed or dead
     #[arg(long, value_name = "WHEN")]
     pub(crate) as_of: Option<String>,
     /// Only this partition

@@ -1,8 +1,8 @@
 //! What the operating system says of a process and of the machine, from `/proc` and `/sys`.
 //!
-//! What a process wrote is not asked here: the kernel counts a whole folio, of up to megabytes, for each part of it that
-//! is written anew, which says many times what reached the disk. The journal counts its own bytes, and the device its
-//! sectors.
+//! What a process wrote is not asked here: the kernel counts a whole folio, of up to megabytes, for each part
+//! of it that is written anew, which says many times what reached the disk. The journal counts its own bytes,
+//! and the device its sectors.
 
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
@@ -67,8 +67,9 @@ pub(super) fn cpu_seconds(pid: u32) -> f64 {
     ticks / CLOCK_TICKS
 }
 
-/// Time that all processors of the machine had nothing to do, since it started. The system measures this; what they did it looks at
-/// a hundred times a second, and a load that is due at those moments seems to be all that there is.
+/// Time that all processors of the machine had nothing to do, since it started. The system measures this;
+/// what they did it looks at a hundred times a second, and a load that is due at those moments seems to be
+/// all that there is.
 pub(super) fn idle_seconds() -> f64 {
     idle(&std::fs::read_to_string("/proc/stat").unwrap_or_default())
 }

@@ -148,7 +148,8 @@ async fn restore(dir: &Path, url: &str, more: &[&str]) -> anyhow::Result<u64> {
     report["messages"].as_u64().context("`weir restore` tells no messages")
 }
 
-/// Starts the product with its data in `home` below `dir`, or its storage node alone; the process, and where it listens.
+/// Starts the product with its data in `home` below `dir`, or its storage node alone; the process, and where
+/// it listens.
 async fn spawn(dir: &Path, home: &str, setup: &Setup) -> anyhow::Result<(Child, String)> {
     let ready = dir.join("ready");
     match std::fs::remove_file(&ready) {

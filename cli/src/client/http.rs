@@ -65,8 +65,8 @@ struct Problem {
 /// Bytes that stand for themselves in names.
 const PLAIN: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 
-/// Text as one segment of a path, or as one value of a query. As it is, a name with a `#` or a `?` in it would be cut off there, and be
-/// the name of something else; the gateway refuses the whole name.
+/// Text as one segment of a path, or as one value of a query. As it is, a name with a `#` or a `?` in it
+/// would be cut off there, and be the name of something else; the gateway refuses the whole name.
 pub(crate) fn encoded(text: &str) -> PercentEncode<'_> {
     utf8_percent_encode(text, PLAIN)
 }

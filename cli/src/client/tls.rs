@@ -9,8 +9,8 @@ use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject as _;
 use rustls::{CertificateError, ClientConfig, InvalidMessage, RootCertStore};
 
-/// What is wrong with the server's certificate, or that it has none, and what to do, if that is why there is no connection:
-/// another attempt would end the same way.
+/// What is wrong with the server's certificate, or that it has none, and what to do, if that is why there is
+/// no connection: another attempt would end the same way.
 pub(crate) fn distrusted(error: &(dyn Error + 'static)) -> Option<&'static str> {
     let mut next = Some(error);
     while let Some(error) = next {

@@ -36,8 +36,8 @@ pub(super) fn text_of(faults: &[Fault]) -> String {
     faults.iter().map(|fault| fault.message.as_str()).collect::<Vec<_>>().join("\nerror: ")
 }
 
-/// Variables that look like settings and are none, with the nearest that is one. Not an error: whoever runs containers may
-/// be given variables that begin with the name of a service.
+/// Variables that look like settings and are none, with the nearest that is one. Not an error: whoever runs
+/// containers may be given variables that begin with the name of a service.
 pub(crate) fn unknown_variables() -> Vec<Fault> {
     let declared = Args::command();
     let mut known: Vec<String> = OTHER_VARIABLES.map(str::to_owned).to_vec();
@@ -115,8 +115,8 @@ impl FileConfig {
         all
     }
 
-    /// The same for one of the commands. The parser stops at the first value that is wrong; it is asked again as if nobody had
-    /// said that one.
+    /// The same for one of the commands. The parser stops at the first value that is wrong; it is asked again
+    /// as if nobody had said that one.
     fn faults_for(&self, name: &str, mut command: Command) -> Vec<Fault> {
         let (declared, mut faults) = (Args::command(), Vec::new());
         loop {

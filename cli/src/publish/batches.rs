@@ -5,8 +5,8 @@ use weir_protocol::ids::{Epoch, ProducerKey, Seq};
 use weir_protocol::limits::PRODUCER_WINDOW;
 use weir_protocol::ws::Limit;
 
-/// Most bytes that a record takes more where others stand before it: one for each of its two places, from 128 on, and one
-/// for its length, if that has one more digit then.
+/// Most bytes that a record takes more where others stand before it: one for each of its two places, from 128
+/// on, and one for its length, if that has one more digit then.
 const PLACE_BYTES: u64 = 3;
 
 const _: () = assert!(weir_protocol::limits::BATCH_RECORDS_MAX < 1 << 14, "a place is at most two bytes");
@@ -38,8 +38,8 @@ pub(super) struct Batches {
 }
 
 impl Batches {
-    /// Puts records into as few batches as may be; the first has the number `next_seq`, which is then the one behind the
-    /// last.
+    /// Puts records into as few batches as may be; the first has the number `next_seq`, which is then the one
+    /// behind the last.
     ///
     /// # Errors
     /// A record can be in no batch; those before it are in `done`.

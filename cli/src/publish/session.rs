@@ -140,8 +140,8 @@ impl<'a> Session<'a> {
         }
     }
 
-    /// Opens the channel and learns what the gateway has: that is confirmed, unless it is to be archived, and the rest goes out
-    /// again.
+    /// Opens the channel and learns what the gateway has: that is confirmed, unless it is to be archived, and
+    /// the rest goes out again.
     async fn open(&mut self) -> Result<Connection, WireError> {
         let mut wire = Wire::connect(self.connect, Vec::new()).await?;
         let open = Open {
@@ -176,8 +176,8 @@ impl<'a> Session<'a> {
             self.confirmed_to(known);
         }
         (self.agreed, self.was_open) = (opened.pub_limit, true);
-        // What was stored in part is refused if it comes again in one batch. Of one partition the gateway knows the last
-        // number, and a producer that begins has sent nothing.
+        // What was stored in part is refused if it comes again in one batch. Of one partition the gateway
+        // knows the last number, and a producer that begins has sent nothing.
         let may_repeat = opened.partitions > 1 && (!is_first || self.args.resume);
         self.alone_below = if may_repeat { alone_below(known) } else { 0 };
         let (batches, mut fitting) = (self.batches(), VecDeque::new());

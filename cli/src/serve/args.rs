@@ -1,5 +1,5 @@
-//! What `weir dev`, `weir node` and `weir gateway` are told. The help texts here are the manual: each says what a setting
-//! means, its unit and its range; clap adds the variable and the default.
+//! What `weir dev`, `weir node` and `weir gateway` are told. The help texts here are the manual: each says
+//! what a setting means, its unit and its range; clap adds the variable and the default.
 
 use std::net::SocketAddr;
 use std::ops::RangeInclusive;
@@ -66,8 +66,8 @@ pub(crate) struct StoreArgs {
     #[arg(long, env = "WEIR_MIN_SYNC_INTERVAL_US", default_value_t = 0, value_name = "US",
         value_parser = value_parser!(u64).range(NodeConfig::MIN_SYNC_INTERVAL_US))]
     pub(crate) min_sync_interval_us: u64,
-    /// A message that comes alone is written by whoever serves it, without waking the journal's thread, if the disk takes no
-    /// longer than this; 0: never [range: 0 to 10000 microseconds]
+    /// A message that comes alone is written by whoever serves it, without waking the journal's thread, if
+    /// the disk takes no longer than this; 0: never [range: 0 to 10000 microseconds]
     #[arg(long, env = "WEIR_INLINE_COMMIT_MAX_US", default_value_t = 1_000, value_name = "US",
         value_parser = value_parser!(u64).range(NodeConfig::INLINE_COMMIT_MAX_US))]
     pub(crate) inline_commit_max_us: u64,
@@ -236,8 +236,8 @@ pub(crate) struct EdgeArgs {
         value_delimiter = ','
     )]
     pub(crate) host_names: Vec<String>,
-    /// Browser origin, `scheme://host[:port]` in lower case, whose pages may use this gateway; repeatable, or separated by
-    /// commas [default: none]
+    /// Browser origin, `scheme://host[:port]` in lower case, whose pages may use this gateway; repeatable, or
+    /// separated by commas [default: none]
     #[arg(
         long = "allow-origin",
         id = "allow_origin",
@@ -261,9 +261,8 @@ pub(crate) struct EdgeArgs {
     #[arg(long, env = "WEIR_REQUEST_BYTES_MAX", default_value = "256MiB", value_name = "SIZE",
         value_parser = bytes_in(REQUEST_BYTES))]
     pub(crate) request_bytes_max: u64,
-    /// Publishes on their way to storage, all shards together; further ones are refused with `busy`. Half of it is credit for
-    /// WebSockets
-    /// [range: 16MiB to 1TiB]
+    /// Publishes on their way to storage, all shards together; further ones are refused with `busy`. Half of
+    /// it is credit for WebSockets [range: 16MiB to 1TiB]
     #[arg(long, env = "WEIR_PUBLISH_BYTES_MAX", default_value = "64MiB", value_name = "SIZE",
         value_parser = bytes_in(PUBLISH_BYTES))]
     pub(crate) publish_bytes_max: u64,
@@ -272,8 +271,8 @@ pub(crate) struct EdgeArgs {
     #[arg(long, env = "WEIR_READ_CREDIT_BYTES_MAX", default_value = "256MiB", value_name = "SIZE",
         value_parser = bytes_in(READ_CREDIT_BYTES))]
     pub(crate) read_credit_bytes_max: u64,
-    /// What is held of topics that several readers follow, for those who are slower than the fastest; beyond it they read from
-    /// storage [range: 0B to 1TiB]
+    /// What is held of topics that several readers follow, for those who are slower than the fastest; beyond
+    /// it they read from storage [range: 0B to 1TiB]
     #[arg(long, env = "WEIR_FEED_BYTES_MAX", default_value = "64MiB", value_name = "SIZE", value_parser = bytes_in(FEED_BYTES))]
     pub(crate) feed_bytes_max: u64,
     /// Topics whose description is remembered; the one unused for longest is asked for again when it is needed
@@ -281,8 +280,8 @@ pub(crate) struct EdgeArgs {
     #[arg(long, env = "WEIR_TOPICS_MAX", default_value_t = 100_000, value_name = "N",
         value_parser = value_parser!(u32).range(1..=10_000_000))]
     pub(crate) topics_max: u32,
-    /// On which WebSockets messages are compressed, if the client offers permessage-deflate: `json`, those of `weir.v1.json`; `all`,
-    /// those of `weir.v1.bin` too, whose batches may be compressed already; or `off`
+    /// On which WebSockets messages are compressed, if the client offers permessage-deflate: `json`, those of
+    /// `weir.v1.json`; `all`, those of `weir.v1.bin` too, whose batches may be compressed already; or `off`
     #[arg(long, env = "WEIR_WS_DEFLATE", default_value = "json", value_name = "WHICH", value_parser = ["json", "all", "off"])]
     pub(crate) ws_deflate: String,
     /// Time within which a TLS handshake must be done, waiting for its turn included; then the connection is closed
@@ -304,8 +303,8 @@ impl EdgeArgs {
 /// What serves.
 #[derive(Debug, ClapArgs)]
 pub(crate) struct ThreadArgs {
-    /// Threads that serve, beside those of the journal and for reading files. Where others share two processors with it, one
-    /// does more than two [range: 1 to 256 threads] [default: one per processor]
+    /// Threads that serve, beside those of the journal and for reading files. Where others share two
+    /// processors with it, one does more than two [range: 1 to 256 threads] [default: one per processor]
     #[arg(long, env = "WEIR_WORKERS", value_name = "N", value_parser = value_parser!(u16).range(1..=256))]
     pub(crate) workers: Option<u16>,
 }

@@ -167,7 +167,8 @@ fn secret(path: Option<&Path>) -> anyhow::Result<Option<Secret>> {
     Ok(Some(Secret(secret.to_owned())))
 }
 
-/// Sees to it, before anything is begun, that [`ready`] will be able to write. What is there stays: it may be of somebody who runs.
+/// Sees to it, before anything is begun, that [`ready`] will be able to write. What is there stays: it may be
+/// of somebody who runs.
 fn check_ready_file(file: Option<&Path>) -> anyhow::Result<()> {
     let Some(path) = file.filter(|path| !is_special(path)) else { return Ok(()) };
     let is_new = !path.exists();
@@ -179,8 +180,9 @@ fn check_ready_file(file: Option<&Path>) -> anyhow::Result<()> {
     path.canonicalize().and_then(std::fs::remove_file).with_context(|| cannot_write(path))
 }
 
-/// Tells scripts that everything answers. Whoever sees the file sees all of it, unless nothing can take its place: it is a link, say
-/// one to what a shell made of standard output, or was mounted there, or lies in somebody else's directory.
+/// Tells scripts that everything answers. Whoever sees the file sees all of it, unless nothing can take its
+/// place: it is a link, say one to what a shell made of standard output, or was mounted there, or lies in
+/// somebody else's directory.
 fn ready(file: Option<&Path>, text: &str) -> anyhow::Result<()> {
     let Some(path) = file else { return Ok(()) };
     let written = if is_special(path) || path.is_symlink() {

@@ -7,8 +7,8 @@ use weir_protocol::prices::Prices;
 /// What the object store charges.
 #[derive(Debug, ClapArgs)]
 pub(crate) struct PriceArgs {
-    /// Price of a GiB in the object store for a month of 30 days, 0 or more: estimates are made of it, for topics by the gateway,
-    /// in metrics by the node. The defaults of all prices are S3 Standard's
+    /// Price of a GiB in the object store for a month of 30 days, 0 or more: estimates are made of it, for
+    /// topics by the gateway, in metrics by the node. The defaults of all prices are S3 Standard's
     #[arg(long, env = "WEIR_PRICE_STORED_GIB_MONTH", default_value_t = Prices::S3_STANDARD.stored_gib_month,
         value_name = "PRICE", value_parser = price)]
     price_stored_gib_month: f64,

@@ -19,8 +19,8 @@ impl Closing {
         self.closed.clear();
     }
 
-    /// A partition's end was reached, and its topic is closed or not. What is to be told now: that the topic is closed, once all of it has
-    /// come, or, after that, that it is open again.
+    /// A partition's end was reached, and its topic is closed or not. What is to be told now: that the topic
+    /// is closed, once all of it has come, or, after that, that it is open again.
     pub(super) fn caught_up(&mut self, partition: u32, closed: bool) -> Option<bool> {
         if closed {
             self.closed.insert(partition);

@@ -45,7 +45,8 @@ struct Place {
     settled: u64,
 }
 
-/// Consumes until it has what was asked for. What was printed and not acknowledged when a connection ended is printed again.
+/// Consumes until it has what was asked for. What was printed and not acknowledged when a connection ended is
+/// printed again.
 pub(super) async fn run(connect: &Connect, args: &SubArgs, name: &str) -> anyhow::Result<()> {
     let api = Api::new(connect)?;
     let subscription = api.get(&path(&api, name, "")).await?.json()?;
@@ -167,8 +168,9 @@ impl Run<'_> {
     }
 }
 
-/// Sends what was put, and gives back what was not printed: whoever comes next need not wait. What is on its way is taken, since what
-/// a socket has when it is closed breaks the connection, and then what was sent need not be read.
+/// Sends what was put, and gives back what was not printed: whoever comes next need not wait. What is on its
+/// way is taken, since what a socket has when it is closed breaks the connection, and then what was sent need
+/// not be read.
 async fn leave(wire: &mut Wire) -> Result<(), WireError> {
     wire.put(Channel::CONNECTION, &ClientFrame::Bye(Bye::default()));
     wire.flush().await?;

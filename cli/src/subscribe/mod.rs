@@ -1,5 +1,5 @@
-//! `weir sub`: follows topics, or consumes a subscription, and prints what comes, within credit, over as many connections
-//! as it takes.
+//! `weir sub`: follows topics, or consumes a subscription, and prints what comes, within credit, over as many
+//! connections as it takes.
 //!
 //! ```text
 //!   gateway ── deliveries ──▶ run ──▶ print ──▶ standard output

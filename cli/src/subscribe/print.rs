@@ -52,7 +52,8 @@ struct Line<'a> {
     data_base64: Option<String>,
 }
 
-/// What is no record, as a line of `--json`: what became of those that were printed before they were committed, and that no more come.
+/// What is no record, as a line of `--json`: what became of those that were printed before they were
+/// committed, and that no more come.
 #[derive(Serialize)]
 #[serde(tag = "event", rename_all = "snake_case")]
 pub(super) enum Event<'a> {

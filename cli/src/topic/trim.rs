@@ -16,8 +16,8 @@ pub(super) struct Trim {
     pub(super) yes: bool,
 }
 
-/// Asks first what it would do, and then whether it shall. What is confirmed is what goes: not what was published since, and
-/// nothing of a topic that was recreated.
+/// Asks first what it would do, and then whether it shall. What is confirmed is what goes: not what was
+/// published since, and nothing of a topic that was recreated.
 pub(super) async fn run(api: &Api, as_json: bool, name: &str, trim: &Trim) -> anyhow::Result<()> {
     let asked = json!({"before": trim.before, "partition": trim.partition});
     let tag = api.get(&topic_path(api, name)).await?.headers.get(http::header::ETAG).cloned();

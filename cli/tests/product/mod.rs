@@ -154,8 +154,8 @@ impl Answer {
     }
 }
 
-/// A keep-alive HTTP/1.1 connection, opened again where the server closed it before a request: as it does once it was silent for ten
-/// seconds, which a test may be in between.
+/// A keep-alive HTTP/1.1 connection, opened again where the server closed it before a request: as it does
+/// once it was silent for ten seconds, which a test may be in between.
 pub(crate) struct Connection {
     stream: BufReader<TcpStream>,
     address: String,

@@ -901,8 +901,9 @@ export interface components {
             fence: number;
         };
         /**
-         * @description An object that messages of a partition could not be read from: it is gone, or not what was written. Told from a read that
-         *     failed until one of the same messages works, none of them is needed any more, or the storage node is restarted.
+         * @description An object that messages of a partition could not be read from: it is gone, or not what was written. Told
+         *     from a read that failed until one of the same messages works, none of them is needed any more, or the
+         *     storage node is restarted.
          */
         DamagedObject: {
             /** @description Its name in the store, below the prefix of `--object-store`. */
@@ -1058,8 +1059,9 @@ export interface components {
              */
             name: string;
             /**
-             * @description As it stood when: `now`; the `undo` of a seek: right before that; or `ts:` and RFC 3339 or milliseconds: then, or at
-             *     the newest instant before that each partition keeps (`forked_at_ms` of the answer's `parts`).
+             * @description As it stood when: `now`; the `undo` of a seek: right before that; or `ts:` and RFC 3339 or
+             *     milliseconds: then, or at the newest instant before that each partition keeps (`forked_at_ms` of the
+             *     answer's `parts`).
              * @default now
              */
             at: string | null;
@@ -1108,8 +1110,9 @@ export interface components {
             next?: string | null;
             /**
              * Format: int64
-             * @description With `as_of`: the instant of which the page tells, milliseconds since the epoch, the earliest where its partitions
-             *     differ. The newest that is kept and not after what was asked for; absent where it is not known.
+             * @description With `as_of`: the instant of which the page tells, milliseconds since the epoch, the earliest where
+             *     its partitions differ. The newest that is kept and not after what was asked for; absent where it is
+             *     not known.
              */
             as_of_ms?: number;
         };
@@ -1416,8 +1419,8 @@ export interface components {
              */
             auto_create: boolean;
             /**
-             * @description Browser origins that may use it, as browsers send them: `https://app.example`, `http://10.0.0.7:8080`. There is no
-             *     wildcard.
+             * @description Browser origins that may use it, as browsers send them: `https://app.example`, `http://10.0.0.7:8080`.
+             *     There is no wildcard.
              * @default []
              */
             cors_origins: string[];
@@ -1450,8 +1453,8 @@ export interface components {
              */
             auto_create: boolean | null;
             /**
-             * @description Browser origins that may use it, as browsers send them: `https://app.example`, `http://10.0.0.7:8080`. There is no
-             *     wildcard.
+             * @description Browser origins that may use it, as browsers send them: `https://app.example`, `http://10.0.0.7:8080`.
+             *     There is no wildcard.
              * @default []
              */
             cors_origins: string[] | null;
@@ -1608,8 +1611,8 @@ export interface components {
              */
             retry_after_ms?: number | null;
             /**
-             * @description Identifies the request in logs; also in the header `X-Request-Id`. In WebSocket frames the connection, as `sid` of its
-             *     `welcome`. Empty for items of a batch.
+             * @description Identifies the request in logs; also in the header `X-Request-Id`. In WebSocket frames the connection,
+             *     as `sid` of its `welcome`. Empty for items of a batch.
              */
             request_id: string;
             /** @description How things stand, where that helps to go on. */
@@ -1757,7 +1760,8 @@ export interface components {
              */
             lease_ms: number | null;
             /**
-             * @description Who takes them, shown in the list of leases; at most 255 bytes. Of a stream it must be given, and be nobody else's.
+             * @description Who takes them, shown in the list of leases; at most 255 bytes. Of a stream it must be given, and be
+             *     nobody else's.
              * @default null
              */
             holder: string | null;
@@ -1843,8 +1847,8 @@ export interface components {
              */
             dead: number;
             /**
-             * @description Undoes it, as `undo` of a seek: of each partition the latest four seeks and purges can be, one of dead letters alone
-             *     until the next seek or other purge.
+             * @description Undoes it, as `undo` of a seek: of each partition the latest four seeks and purges can be, one of dead
+             *     letters alone until the next seek or other purge.
              * @example snap_6f2c9d1e00a47b35
              */
             undo?: string;
@@ -2452,10 +2456,9 @@ export interface components {
             /** @default none */
             order: components["schemas"]["Order"];
             /**
-             * @description Where it starts, in every partition: `earliest`, `latest`, or `ts:` and RFC 3339 or milliseconds; of a stream also
-             *     an offset, or `tail:` and a number of messages. In a topic that
-             *     is created later and matches a pattern it starts at the beginning. Cannot be changed later; `:seek` moves a
-             *     subscription.
+             * @description Where it starts, in every partition: `earliest`, `latest`, or `ts:` and RFC 3339 or milliseconds; of a
+             *     stream also an offset, or `tail:` and a number of messages. In a topic that is created later and
+             *     matches a pattern it starts at the beginning. Cannot be changed later; `:seek` moves a subscription.
              * @default earliest
              */
             start: string;
@@ -2477,7 +2480,8 @@ export interface components {
              */
             filter?: string | null;
             /**
-             * @description Messages that differ in this header (or in `key`, `content_type`) take turns; `null`: about in the order of offsets.
+             * @description Messages that differ in this header (or in `key`, `content_type`) take turns; `null`: about in the
+             *     order of offsets.
              * @example header.tenant
              */
             fair_by?: string | null;
@@ -2695,10 +2699,9 @@ export interface components {
             /** @default none */
             order: null | components["schemas"]["Order"];
             /**
-             * @description Where it starts, in every partition: `earliest`, `latest`, or `ts:` and RFC 3339 or milliseconds; of a stream also
-             *     an offset, or `tail:` and a number of messages. In a topic that
-             *     is created later and matches a pattern it starts at the beginning. Cannot be changed later; `:seek` moves a
-             *     subscription.
+             * @description Where it starts, in every partition: `earliest`, `latest`, or `ts:` and RFC 3339 or milliseconds; of a
+             *     stream also an offset, or `tail:` and a number of messages. In a topic that is created later and
+             *     matches a pattern it starts at the beginning. Cannot be changed later; `:seek` moves a subscription.
              * @default earliest
              */
             start: string | null;
@@ -2720,7 +2723,8 @@ export interface components {
              */
             filter?: string | null;
             /**
-             * @description Messages that differ in this header (or in `key`, `content_type`) take turns; `null`: about in the order of offsets.
+             * @description Messages that differ in this header (or in `key`, `content_type`) take turns; `null`: about in the
+             *     order of offsets.
              * @example header.tenant
              */
             fair_by?: string | null;
@@ -2808,7 +2812,10 @@ export interface components {
             partitions: components["schemas"]["Partition"][];
             /** @description What goes in and out at the moment. */
             rates: components["schemas"]["Rates"];
-            /** @description What it takes of the object store; absent in lists, without an object store, and while a shard cannot be reached. */
+            /**
+             * @description What it takes of the object store; absent in lists, without an object store, and while a shard cannot
+             *     be reached.
+             */
             storage?: components["schemas"]["TopicStorage"];
         };
         /** @description What an administrator sets. Fields that are left out take their default. */
@@ -2981,8 +2988,8 @@ export interface components {
             read_bytes_per_day: number;
             /**
              * Format: double
-             * @description Blocks of objects that its readers asked for within about a day. A block is what is read at once: about 512 KiB of
-             *     messages of a partition, before compression.
+             * @description Blocks of objects that its readers asked for within about a day. A block is what is read at once:
+             *     about 512 KiB of messages of a partition, before compression.
              */
             blocks_asked_per_day: number;
             /**
@@ -2993,8 +3000,8 @@ export interface components {
             /** @description What that costs. */
             cost_per_day: components["schemas"]["CostPerDay"];
             /**
-             * @description Objects that its messages could not be read from, the newest failure first, no more than 64. Empty if all is well, as far
-             *     as anybody has read.
+             * @description Objects that its messages could not be read from, the newest failure first, no more than 64. Empty if
+             *     all is well, as far as anybody has read.
              */
             damaged: components["schemas"]["DamagedObject"][];
         };
@@ -3013,8 +3020,8 @@ export interface components {
              */
             partition: number | null;
             /**
-             * @description The first message that stays: an offset, which belongs to one partition, `ts:` and RFC 3339 or milliseconds, or `end`,
-             *     which leaves none.
+             * @description The first message that stays: an offset, which belongs to one partition, `ts:` and RFC 3339 or
+             *     milliseconds, or `end`, which leaves none.
              */
             before: string | number;
         };
@@ -3101,6 +3108,8 @@ export interface operations {
             /** @description Refused or failed. */
             default: {
                 headers: {
+                    /** @description Seconds after which to try again, if that may help. */
+                    "Retry-After"?: string;
                     [name: string]: unknown;
                 };
                 content: {
@@ -3130,6 +3139,8 @@ export interface operations {
             /** @description Refused or failed. */
             default: {
                 headers: {
+                    /** @description Seconds after which to try again, if that may help. */
+                    "Retry-After"?: string;
                     [name: string]: unknown;
                 };
                 content: {
@@ -3150,8 +3161,6 @@ export interface operations {
             /** @description OpenAPI 3.1. */
             200: {
                 headers: {
-                    /** @description Tag of the document. */
-                    ETag?: string;
                     [name: string]: unknown;
                 };
                 content: {
@@ -3161,6 +3170,8 @@ export interface operations {
             /** @description Refused or failed. */
             default: {
                 headers: {
+                    /** @description Seconds after which to try again, if that may help. */
+                    "Retry-After"?: string;
                     [name: string]: unknown;
                 };
                 content: {
@@ -3188,6 +3199,8 @@ export interface operations {
             /** @description Refused or failed. */
             default: {
                 headers: {
+                    /** @description Seconds after which to try again, if that may help. */
+                    "Retry-After"?: string;
                     [name: string]: unknown;
                 };
                 content: {
@@ -3217,6 +3230,8 @@ export interface operations {
             /** @description Refused or failed. */
             default: {
                 headers: {
+                    /** @description Seconds after which to try again, if that may help. */
+                    "Retry-After"?: string;
                     [name: string]: unknown;
                 };
                 content: {
@@ -3255,6 +3270,8 @@ export interface operations {
             /** @description Refused or failed. */
             default: {
                 headers: {
+                    /** @description Seconds after which to try again, if that may help. */
+                    "Retry-After"?: string;
                     [name: string]: unknown;
                 };
                 content: {
@@ -3292,6 +3309,8 @@ export interface operations {
             /** @description Its tag is the one you have. */
             304: {
                 headers: {
+                    /** @description Tag of the configuration, for `If-Match` and `If-None-Match`. */
+                    ETag?: string;
                     [name: string]: unknown;
                 };
                 content?: never;
@@ -3299,6 +3318,8 @@ export interface operations {
             /** @description Refused or failed. */
             default: {
                 headers: {
+                    /** @description Seconds after which to try again, if that may help. */
+                    "Retry-After"?: string;
                     [name: string]: unknown;
                 };
                 content: {
@@ -3353,6 +3374,8 @@ export interface operations {
             /** @description Refused or failed. */
             default: {
                 headers: {
+                    /** @description Seconds after which to try again, if that may help. */
+                    "Retry-After"?: string;
                     [name: string]: unknown;
                 };
                 content: {
@@ -3386,6 +3409,8 @@ export interface operations {
             /** @description Refused or failed. */
             default: {
                 headers: {
+                    /** @description Seconds after which to try again, if that may help. */
+                    "Retry-After"?: string;
                     [name: string]: unknown;
                 };
                 content: {
@@ -3428,6 +3453,8 @@ export interface operations {
             /** @description Refused or failed. */
             default: {
                 headers: {
+                    /** @description Seconds after which to try again, if that may help. */
+                    "Retry-After"?: string;
                     [name: string]: unknown;
                 };
                 content: {
@@ -3474,6 +3501,8 @@ export interface operations {
             /** @description Refused or failed. */
             default: {
                 headers: {
+                    /** @description Seconds after which to try again, if that may help. */
+                    "Retry-After"?: string;
                     [name: string]: unknown;
                 };
                 content: {
@@ -3517,6 +3546,8 @@ export interface operations {
             /** @description Refused or failed. */
             default: {
                 headers: {
+                    /** @description Seconds after which to try again, if that may help. */
+                    "Retry-After"?: string;
                     [name: string]: unknown;
                 };
                 content: {
@@ -3556,6 +3587,8 @@ export interface operations {
             /** @description Its configuration has the tag that you have; numbers may differ. */
             304: {
                 headers: {
+                    /** @description Tag of the configuration, for `If-Match` and `If-None-Match`. */
+                    ETag?: string;
                     [name: string]: unknown;
                 };
                 content?: never;
@@ -3563,6 +3596,8 @@ export interface operations {
             /** @description Refused or failed. */
             default: {
                 headers: {
+                    /** @description Seconds after which to try again, if that may help. */
+                    "Retry-After"?: string;
                     [name: string]: unknown;
                 };
                 content: {
@@ -3621,6 +3656,8 @@ export interface operations {
             /** @description Refused or failed. */
             default: {
                 headers: {
+                    /** @description Seconds after which to try again, if that may help. */
+                    "Retry-After"?: string;
                     [name: string]: unknown;
                 };
                 content: {
@@ -3656,6 +3693,8 @@ export interface operations {
             /** @description Refused or failed. */
             default: {
                 headers: {
+                    /** @description Seconds after which to try again, if that may help. */
+                    "Retry-After"?: string;
                     [name: string]: unknown;
                 };
                 content: {
@@ -3700,6 +3739,8 @@ export interface operations {
             /** @description Refused or failed. */
             default: {
                 headers: {
+                    /** @description Seconds after which to try again, if that may help. */
+                    "Retry-After"?: string;
                     [name: string]: unknown;
                 };
                 content: {
@@ -3745,6 +3786,8 @@ export interface operations {
             /** @description Refused or failed. */
             default: {
                 headers: {
+                    /** @description Seconds after which to try again, if that may help. */
+                    "Retry-After"?: string;
                     [name: string]: unknown;
                 };
                 content: {
@@ -3782,6 +3825,8 @@ export interface operations {
             /** @description Refused or failed. */
             default: {
                 headers: {
+                    /** @description Seconds after which to try again, if that may help. */
+                    "Retry-After"?: string;
                     [name: string]: unknown;
                 };
                 content: {
@@ -3827,6 +3872,8 @@ export interface operations {
             /** @description Refused or failed. */
             default: {
                 headers: {
+                    /** @description Seconds after which to try again, if that may help. */
+                    "Retry-After"?: string;
                     [name: string]: unknown;
                 };
                 content: {
@@ -3876,6 +3923,8 @@ export interface operations {
             /** @description Refused or failed. */
             default: {
                 headers: {
+                    /** @description Seconds after which to try again, if that may help. */
+                    "Retry-After"?: string;
                     [name: string]: unknown;
                 };
                 content: {
@@ -3929,6 +3978,8 @@ export interface operations {
             /** @description Refused or failed. */
             default: {
                 headers: {
+                    /** @description Seconds after which to try again, if that may help. */
+                    "Retry-After"?: string;
                     [name: string]: unknown;
                 };
                 content: {
@@ -3968,6 +4019,8 @@ export interface operations {
             /** @description Refused or failed. */
             default: {
                 headers: {
+                    /** @description Seconds after which to try again, if that may help. */
+                    "Retry-After"?: string;
                     [name: string]: unknown;
                 };
                 content: {
@@ -4009,6 +4062,8 @@ export interface operations {
             /** @description Refused or failed. */
             default: {
                 headers: {
+                    /** @description Seconds after which to try again, if that may help. */
+                    "Retry-After"?: string;
                     [name: string]: unknown;
                 };
                 content: {
@@ -4050,6 +4105,8 @@ export interface operations {
             /** @description Refused or failed. */
             default: {
                 headers: {
+                    /** @description Seconds after which to try again, if that may help. */
+                    "Retry-After"?: string;
                     [name: string]: unknown;
                 };
                 content: {
@@ -4091,6 +4148,8 @@ export interface operations {
             /** @description Refused or failed. */
             default: {
                 headers: {
+                    /** @description Seconds after which to try again, if that may help. */
+                    "Retry-After"?: string;
                     [name: string]: unknown;
                 };
                 content: {
@@ -4130,6 +4189,8 @@ export interface operations {
             /** @description Refused or failed. */
             default: {
                 headers: {
+                    /** @description Seconds after which to try again, if that may help. */
+                    "Retry-After"?: string;
                     [name: string]: unknown;
                 };
                 content: {
@@ -4171,6 +4232,8 @@ export interface operations {
             /** @description Refused or failed. */
             default: {
                 headers: {
+                    /** @description Seconds after which to try again, if that may help. */
+                    "Retry-After"?: string;
                     [name: string]: unknown;
                 };
                 content: {
@@ -4203,6 +4266,8 @@ export interface operations {
             /** @description All are settled, and what was to be published is. */
             200: {
                 headers: {
+                    /** @description With `publish`: the level that all of it has reached. */
+                    "Confirm-Level"?: string;
                     [name: string]: unknown;
                 };
                 content: {
@@ -4212,6 +4277,8 @@ export interface operations {
             /** @description All are settled; some of what is published has not arrived yet. */
             202: {
                 headers: {
+                    /** @description With `publish`: the level that all of it has reached. */
+                    "Confirm-Level"?: string;
                     [name: string]: unknown;
                 };
                 content: {
@@ -4221,6 +4288,8 @@ export interface operations {
             /** @description Some are not, or the topic of something published was deleted meanwhile; each has its result. */
             207: {
                 headers: {
+                    /** @description With `publish`: the level that all of it has reached. */
+                    "Confirm-Level"?: string;
                     [name: string]: unknown;
                 };
                 content: {
@@ -4230,6 +4299,8 @@ export interface operations {
             /** @description Refused or failed. */
             default: {
                 headers: {
+                    /** @description Seconds after which to try again, if that may help. */
+                    "Retry-After"?: string;
                     [name: string]: unknown;
                 };
                 content: {
@@ -4271,6 +4342,8 @@ export interface operations {
             /** @description Refused or failed. */
             default: {
                 headers: {
+                    /** @description Seconds after which to try again, if that may help. */
+                    "Retry-After"?: string;
                     [name: string]: unknown;
                 };
                 content: {
@@ -4310,6 +4383,8 @@ export interface operations {
             /** @description Its configuration has the tag that you have; offsets and rates may differ. */
             304: {
                 headers: {
+                    /** @description Tag of the configuration, for `If-Match` and `If-None-Match`. */
+                    ETag?: string;
                     [name: string]: unknown;
                 };
                 content?: never;
@@ -4317,6 +4392,8 @@ export interface operations {
             /** @description Refused or failed. */
             default: {
                 headers: {
+                    /** @description Seconds after which to try again, if that may help. */
+                    "Retry-After"?: string;
                     [name: string]: unknown;
                 };
                 content: {
@@ -4375,6 +4452,8 @@ export interface operations {
             /** @description Refused or failed. */
             default: {
                 headers: {
+                    /** @description Seconds after which to try again, if that may help. */
+                    "Retry-After"?: string;
                     [name: string]: unknown;
                 };
                 content: {
@@ -4410,6 +4489,8 @@ export interface operations {
             /** @description Refused or failed. */
             default: {
                 headers: {
+                    /** @description Seconds after which to try again, if that may help. */
+                    "Retry-After"?: string;
                     [name: string]: unknown;
                 };
                 content: {
@@ -4454,6 +4535,8 @@ export interface operations {
             /** @description Refused or failed. */
             default: {
                 headers: {
+                    /** @description Seconds after which to try again, if that may help. */
+                    "Retry-After"?: string;
                     [name: string]: unknown;
                 };
                 content: {
@@ -4527,6 +4610,7 @@ export interface operations {
                     "application/json": components["schemas"]["ReadPage"];
                     "application/x-ndjson": components["schemas"]["Record"];
                     "application/vnd.weir.batch": unknown;
+                    "application/cloudevents-batch+json": unknown;
                     "text/event-stream": unknown;
                 };
             };
@@ -4554,6 +4638,20 @@ export interface operations {
             /** @description The range has the tag that you have. */
             304: {
                 headers: {
+                    /** @description For full ranges of committed messages `immutable` where a cursor or `incarnation` says which life of the topic is meant, else `no-cache`: compare the tag. At the tail `no-store`. */
+                    "Cache-Control"?: string;
+                    /** @description `true` if the topic is closed: nothing follows the end unless it is opened again. */
+                    Closed?: string;
+                    /** @description Where to read on, opaque; valid for all partitions read. */
+                    Cursor?: string;
+                    /** @description Tag of the range and of the topic's life. */
+                    ETag?: string;
+                    /** @description `rel=next`. */
+                    Link?: string;
+                    /** @description Where to read on (one partition). */
+                    "Next-Offset"?: string;
+                    /** @description `true` if that is the end. */
+                    "Up-To-Date"?: string;
                     [name: string]: unknown;
                 };
                 content?: never;
@@ -4561,6 +4659,8 @@ export interface operations {
             /** @description Refused or failed. */
             default: {
                 headers: {
+                    /** @description Seconds after which to try again, if that may help. */
+                    "Retry-After"?: string;
                     [name: string]: unknown;
                 };
                 content: {
@@ -4625,10 +4725,28 @@ export interface operations {
                 headers: {
                     /** @description The level reached. */
                     "Confirm-Level"?: string;
+                    /** @description Resolve or upgrade the confirm with it. */
+                    "Confirm-Receipt"?: string;
+                    /** @description Tag of the partition's tail, for `If-Match`. */
+                    ETag?: string;
                     /** @description `true` if an Idempotency-Key was recognised. */
                     "Idempotency-Replayed"?: string;
-                    /** @description Path of the stored message. */
+                    /** @description Path of the stored message, if its place is known. */
                     Location?: string;
+                    /** @description Offset after the message, likewise. */
+                    "Next-Offset"?: string;
+                    /** @description `return=minimal` if that was asked for. */
+                    "Preference-Applied"?: string;
+                    /** @description With a producer: its epoch. */
+                    "Producer-Epoch"?: string;
+                    /** @description With a producer: the last of its numbers that this settled. */
+                    "Producer-Seq"?: string;
+                    /** @description What is left of it (`r`), and after how many seconds to look again (`t`). */
+                    RateLimit?: string;
+                    /** @description The publish budget in bytes. */
+                    "RateLimit-Policy"?: string;
+                    /** @description Milliseconds per stage: gw, net, queue, write, fsync, quorum, total; and the shared batch. */
+                    "Server-Timing"?: string;
                     [name: string]: unknown;
                 };
                 content: {
@@ -4644,10 +4762,18 @@ export interface operations {
                     "Confirm-Receipt"?: string;
                     /** @description Tag of the partition's tail, for `If-Match`. */
                     ETag?: string;
-                    /** @description Path of the stored message. */
+                    /** @description `true` if an Idempotency-Key was recognised. */
+                    "Idempotency-Replayed"?: string;
+                    /** @description Path of the stored message, if its place is known. */
                     Location?: string;
-                    /** @description Offset after the message. */
+                    /** @description Offset after the message, likewise. */
                     "Next-Offset"?: string;
+                    /** @description `return=minimal` if that was asked for. */
+                    "Preference-Applied"?: string;
+                    /** @description With a producer: its epoch. */
+                    "Producer-Epoch"?: string;
+                    /** @description With a producer: the last of its numbers that this settled. */
+                    "Producer-Seq"?: string;
                     /** @description What is left of it (`r`), and after how many seconds to look again (`t`). */
                     RateLimit?: string;
                     /** @description The publish budget in bytes. */
@@ -4669,10 +4795,18 @@ export interface operations {
                     "Confirm-Receipt"?: string;
                     /** @description Tag of the partition's tail, for `If-Match`. */
                     ETag?: string;
-                    /** @description Path of the stored message. */
+                    /** @description `true` if an Idempotency-Key was recognised. */
+                    "Idempotency-Replayed"?: string;
+                    /** @description Path of the stored message, if its place is known. */
                     Location?: string;
-                    /** @description Offset after the message. */
+                    /** @description Offset after the message, likewise. */
                     "Next-Offset"?: string;
+                    /** @description `return=minimal` if that was asked for. */
+                    "Preference-Applied"?: string;
+                    /** @description With a producer: its epoch. */
+                    "Producer-Epoch"?: string;
+                    /** @description With a producer: the last of its numbers that this settled. */
+                    "Producer-Seq"?: string;
                     /** @description What is left of it (`r`), and after how many seconds to look again (`t`). */
                     RateLimit?: string;
                     /** @description The publish budget in bytes. */
@@ -4685,7 +4819,7 @@ export interface operations {
                     "application/json": components["schemas"]["Published"];
                 };
             };
-            /** @description Stored; `Prefer: return=minimal`. */
+            /** @description Stored now or before; `Prefer: return=minimal`. */
             204: {
                 headers: {
                     /** @description The level reached. */
@@ -4694,10 +4828,18 @@ export interface operations {
                     "Confirm-Receipt"?: string;
                     /** @description Tag of the partition's tail, for `If-Match`. */
                     ETag?: string;
-                    /** @description Path of the stored message. */
+                    /** @description `true` if an Idempotency-Key was recognised. */
+                    "Idempotency-Replayed"?: string;
+                    /** @description Path of the stored message, if its place is known. */
                     Location?: string;
-                    /** @description Offset after the message. */
+                    /** @description Offset after the message, likewise. */
                     "Next-Offset"?: string;
+                    /** @description `return=minimal` if that was asked for. */
+                    "Preference-Applied"?: string;
+                    /** @description With a producer: its epoch. */
+                    "Producer-Epoch"?: string;
+                    /** @description With a producer: the last of its numbers that this settled. */
+                    "Producer-Seq"?: string;
                     /** @description What is left of it (`r`), and after how many seconds to look again (`t`). */
                     RateLimit?: string;
                     /** @description The publish budget in bytes. */
@@ -4711,6 +4853,8 @@ export interface operations {
             /** @description Refused or failed. */
             default: {
                 headers: {
+                    /** @description Seconds after which to try again, if that may help. */
+                    "Retry-After"?: string;
                     [name: string]: unknown;
                 };
                 content: {
@@ -4754,10 +4898,14 @@ export interface operations {
                     "Cache-Control"?: string;
                     /** @description As published; not if the payload was decoded. */
                     "Content-Digest"?: string;
+                    /** @description As published; not if the payload was decoded. */
+                    "Content-Encoding"?: string;
                     /** @description As published, RFC 3339. */
                     "Deliver-At"?: string;
                     /** @description Tag of the message. */
                     ETag?: string;
+                    /** @description As published. */
+                    "Message-Key"?: string;
                     /** @description As published, milliseconds. */
                     "Message-TTL-Ms"?: string;
                     /** @description When it was accepted, milliseconds since the epoch. */
@@ -4775,6 +4923,10 @@ export interface operations {
             /** @description It has the tag that you have. */
             304: {
                 headers: {
+                    /** @description Once it is committed `immutable` with `incarnation`, else `no-cache`: compare the tag. */
+                    "Cache-Control"?: string;
+                    /** @description Tag of the message. */
+                    ETag?: string;
                     [name: string]: unknown;
                 };
                 content?: never;
@@ -4782,6 +4934,8 @@ export interface operations {
             /** @description Refused or failed. */
             default: {
                 headers: {
+                    /** @description Seconds after which to try again, if that may help. */
+                    "Retry-After"?: string;
                     [name: string]: unknown;
                 };
                 content: {
@@ -4838,7 +4992,25 @@ export interface operations {
                 headers: {
                     /** @description The level reached. */
                     "Confirm-Level"?: string;
-                    /** @description Milliseconds per stage. */
+                    /** @description Resolve or upgrade the confirm with it. */
+                    "Confirm-Receipt"?: string;
+                    /** @description Tag of the partition's tail, for `If-Match`. */
+                    ETag?: string;
+                    /** @description Path of the first message, if all were stored as one batch. */
+                    Location?: string;
+                    /** @description Offset after the last, likewise. */
+                    "Next-Offset"?: string;
+                    /** @description `return=minimal` if that was asked for. */
+                    "Preference-Applied"?: string;
+                    /** @description With a producer: its epoch. */
+                    "Producer-Epoch"?: string;
+                    /** @description With a producer: the last of its numbers that this settled. */
+                    "Producer-Seq"?: string;
+                    /** @description What is left of it (`r`), and after how many seconds to look again (`t`). */
+                    RateLimit?: string;
+                    /** @description The publish budget in bytes. */
+                    "RateLimit-Policy"?: string;
+                    /** @description Milliseconds per stage: gw, net, queue, write, fsync, quorum, total; and the shared batch. */
                     "Server-Timing"?: string;
                     [name: string]: unknown;
                 };
@@ -4851,6 +5023,26 @@ export interface operations {
                 headers: {
                     /** @description The level reached. */
                     "Confirm-Level"?: string;
+                    /** @description Resolve or upgrade the confirm with it. */
+                    "Confirm-Receipt"?: string;
+                    /** @description Tag of the partition's tail, for `If-Match`. */
+                    ETag?: string;
+                    /** @description Path of the first message, if all were stored as one batch. */
+                    Location?: string;
+                    /** @description Offset after the last, likewise. */
+                    "Next-Offset"?: string;
+                    /** @description `return=minimal` if that was asked for. */
+                    "Preference-Applied"?: string;
+                    /** @description With a producer: its epoch. */
+                    "Producer-Epoch"?: string;
+                    /** @description With a producer: the last of its numbers that this settled. */
+                    "Producer-Seq"?: string;
+                    /** @description What is left of it (`r`), and after how many seconds to look again (`t`). */
+                    RateLimit?: string;
+                    /** @description The publish budget in bytes. */
+                    "RateLimit-Policy"?: string;
+                    /** @description Milliseconds per stage: gw, net, queue, write, fsync, quorum, total; and the shared batch. */
+                    "Server-Timing"?: string;
                     [name: string]: unknown;
                 };
                 content: {
@@ -4860,6 +5052,28 @@ export interface operations {
             /** @description All were accepted; `Prefer: return=minimal`. */
             204: {
                 headers: {
+                    /** @description The level reached. */
+                    "Confirm-Level"?: string;
+                    /** @description Resolve or upgrade the confirm with it. */
+                    "Confirm-Receipt"?: string;
+                    /** @description Tag of the partition's tail, for `If-Match`. */
+                    ETag?: string;
+                    /** @description Path of the first message, if all were stored as one batch. */
+                    Location?: string;
+                    /** @description Offset after the last, likewise. */
+                    "Next-Offset"?: string;
+                    /** @description `return=minimal` if that was asked for. */
+                    "Preference-Applied"?: string;
+                    /** @description With a producer: its epoch. */
+                    "Producer-Epoch"?: string;
+                    /** @description With a producer: the last of its numbers that this settled. */
+                    "Producer-Seq"?: string;
+                    /** @description What is left of it (`r`), and after how many seconds to look again (`t`). */
+                    RateLimit?: string;
+                    /** @description The publish budget in bytes. */
+                    "RateLimit-Policy"?: string;
+                    /** @description Milliseconds per stage: gw, net, queue, write, fsync, quorum, total; and the shared batch. */
+                    "Server-Timing"?: string;
                     [name: string]: unknown;
                 };
                 content?: never;
@@ -4867,6 +5081,28 @@ export interface operations {
             /** @description Some were refused; each has its problem. */
             207: {
                 headers: {
+                    /** @description The level reached. */
+                    "Confirm-Level"?: string;
+                    /** @description Resolve or upgrade the confirm with it. */
+                    "Confirm-Receipt"?: string;
+                    /** @description Tag of the partition's tail, for `If-Match`. */
+                    ETag?: string;
+                    /** @description Path of the first message, if all were stored as one batch. */
+                    Location?: string;
+                    /** @description Offset after the last, likewise. */
+                    "Next-Offset"?: string;
+                    /** @description `return=minimal` if that was asked for. */
+                    "Preference-Applied"?: string;
+                    /** @description With a producer: its epoch. */
+                    "Producer-Epoch"?: string;
+                    /** @description With a producer: the last of its numbers that this settled. */
+                    "Producer-Seq"?: string;
+                    /** @description What is left of it (`r`), and after how many seconds to look again (`t`). */
+                    RateLimit?: string;
+                    /** @description The publish budget in bytes. */
+                    "RateLimit-Policy"?: string;
+                    /** @description Milliseconds per stage: gw, net, queue, write, fsync, quorum, total; and the shared batch. */
+                    "Server-Timing"?: string;
                     [name: string]: unknown;
                 };
                 content: {
@@ -4876,6 +5112,8 @@ export interface operations {
             /** @description Refused or failed. */
             default: {
                 headers: {
+                    /** @description Seconds after which to try again, if that may help. */
+                    "Retry-After"?: string;
                     [name: string]: unknown;
                 };
                 content: {
@@ -4912,6 +5150,8 @@ export interface operations {
             /** @description Refused or failed. */
             default: {
                 headers: {
+                    /** @description Seconds after which to try again, if that may help. */
+                    "Retry-After"?: string;
                     [name: string]: unknown;
                 };
                 content: {
@@ -4953,6 +5193,8 @@ export interface operations {
             /** @description Refused or failed. */
             default: {
                 headers: {
+                    /** @description Seconds after which to try again, if that may help. */
+                    "Retry-After"?: string;
                     [name: string]: unknown;
                 };
                 content: {
@@ -4997,6 +5239,8 @@ export interface operations {
             /** @description Refused or failed. */
             default: {
                 headers: {
+                    /** @description Seconds after which to try again, if that may help. */
+                    "Retry-After"?: string;
                     [name: string]: unknown;
                 };
                 content: {
@@ -5027,6 +5271,8 @@ export interface operations {
             /** @description Refused or failed. */
             default: {
                 headers: {
+                    /** @description Seconds after which to try again, if that may help. */
+                    "Retry-After"?: string;
                     [name: string]: unknown;
                 };
                 content: {

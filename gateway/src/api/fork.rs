@@ -13,12 +13,14 @@ pub struct ForkSubscription {
     /// Name of the new subscription, in the same namespace.
     #[schema(required = true)]
     pub name: String,
-    /// As it stood when: `now`; the `undo` of a seek: right before that; or `ts:` and RFC 3339 or milliseconds: then, or at
-    /// the newest instant before that each partition keeps (`forked_at_ms` of the answer's `parts`).
+    /// As it stood when: `now`; the `undo` of a seek: right before that; or `ts:` and RFC 3339 or
+    /// milliseconds: then, or at the newest instant before that each partition keeps (`forked_at_ms` of the
+    /// answer's `parts`).
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(default = "now")]
     pub at: Option<String>,
-    /// What is configured otherwise than the subscription that is forked. `mode`, `topics`, `start` and `order` are its own.
+    /// What is configured otherwise than the subscription that is forked. `mode`, `topics`, `start` and
+    /// `order` are its own.
     pub config: SubscriptionPatch,
 }
 

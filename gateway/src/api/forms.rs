@@ -1,5 +1,6 @@
-//! What texts in requests look like, as the document says it. The code that reads each of them says no more and no less; the tests
-//! hold them against each other. Patterns are of ECMA-262, and need nothing that other dialects do not have.
+//! What texts in requests look like, as the document says it. The code that reads each of them says no more
+//! and no less; the tests hold them against each other. Patterns are of ECMA-262, and need nothing that other
+//! dialects do not have.
 
 use weir_protocol::filter::FILTER_BYTES_MAX;
 use weir_protocol::ids::Name;

@@ -43,8 +43,8 @@ pub struct NamespaceConfig {
     /// Publishing to a topic that does not exist creates it with the defaults.
     #[schema(default = false)]
     pub auto_create: bool,
-    /// Browser origins that may use it, as browsers send them: `https://app.example`, `http://10.0.0.7:8080`. There is no
-    /// wildcard.
+    /// Browser origins that may use it, as browsers send them: `https://app.example`, `http://10.0.0.7:8080`.
+    /// There is no wildcard.
     #[schema(max_items = 100)]
     pub cors_origins: Vec<String>,
 }

@@ -10,8 +10,8 @@ use utoipa::openapi::schema::{
     SchemaFormat, SchemaType, Type,
 };
 use utoipa::openapi::{
-    Components, ComponentsBuilder, ContentBuilder, HeaderBuilder, HttpMethod, InfoBuilder, LicenseBuilder,
-    OpenApi, OpenApiBuilder, PathItem, Ref, RefOr, Required, ResponseBuilder, Schema,
+    Components, ComponentsBuilder, ContentBuilder, Header, HeaderBuilder, HttpMethod, InfoBuilder,
+    LicenseBuilder, OpenApi, OpenApiBuilder, PathItem, Ref, RefOr, Required, ResponseBuilder, Schema,
 };
 use weir_protocol::limits::INTEGER_MAX;
 
@@ -26,7 +26,7 @@ use super::{
 
 const ABOUT: &str = "Durable messaging over HTTP and WebSocket. Paths with `/v1/ns/{ns}/topics` and \
     `/v1/ns/{ns}/subscriptions` also exist as `/v1/topics` and `/v1/subscriptions` for the namespace `default`. Every error is an RFC 9457 problem with a `code`, and says with \
-    `outcome` whether it had an effect. Unknown JSON fields and query parameters are refused by name; a \
+    `outcome` whether it had an effect. Every answer has an `X-Request-Id`. Unknown JSON fields and query parameters are refused by name; a \
     field that is `null` and has no use for it is as one that is left out. Numbers \
     that Weir itself puts into JSON stay below 2^53.";
 
@@ -91,6 +91,7 @@ fn describe(operation: &Operation) -> utoipa::openapi::path::Operation {
     let problem = ResponseBuilder::new()
         .description("Refused or failed.")
         .content("application/problem+json", content(Some("Problem")))
+        .header("Retry-After", header("Seconds after which to try again, if that may help."))
         .build();
     builder.response("default", problem).build()
 }
@@ -188,12 +189,13 @@ fn response(answer: &Answer) -> utoipa::openapi::Response {
         builder = builder.content(*media, content(*schema));
     }
     for (name, about) in answer.headers {
-        builder = builder.header(
-            *name,
-            HeaderBuilder::new().description(Some(*about)).schema(kind_schema(Kind::Text)).build(),
-        );
+        builder = builder.header(*name, header(about));
     }
     builder.build()
+}
+
+fn header(about: &str) -> Header {
+    HeaderBuilder::new().description(Some(about)).schema(kind_schema(Kind::Text)).build()
 }
 
 fn content(schema: Option<&'static str>) -> utoipa::openapi::Content {
@@ -267,8 +269,9 @@ fn field_of<'a>(
     .unwrap_or_else(|| unreachable!("{name} has no field {field}"))
 }
 
-/// Puts the schema `from` there as `to`, a body in which a field that is not required may be `null`, which is as if it were left out.
-/// So may be fields of the objects in it, which get schemas of such bodies themselves.
+/// Puts the schema `from` there as `to`, a body in which a field that is not required may be `null`, which is
+/// as if it were left out. So may be fields of the objects in it, which get schemas of such bodies
+/// themselves.
 fn accept_null(found: &mut BTreeMap<String, RefOr<Schema>>, from: &str, to: &str) {
     let Some(RefOr::T(Schema::Object(object))) = found.get(from) else { unreachable!("{from} is no object") };
     let mut object = object.clone();

@@ -33,8 +33,8 @@ pub struct Problem {
     pub retryable: bool,
     /// When a retry makes sense, in milliseconds from now.
     pub retry_after_ms: Option<u64>,
-    /// Identifies the request in logs; also in the header `X-Request-Id`. In WebSocket frames the connection, as `sid` of its
-    /// `welcome`. Empty for items of a batch.
+    /// Identifies the request in logs; also in the header `X-Request-Id`. In WebSocket frames the connection,
+    /// as `sid` of its `welcome`. Empty for items of a batch.
     pub request_id: String,
     /// How things stand, where that helps to go on.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -206,8 +206,8 @@ impl Problem {
         self
     }
 
-    /// JSON that cannot be read as what it should be, where, and what its reader says of it. A field that is unknown or occurs twice
-    /// is named.
+    /// JSON that cannot be read as what it should be, where, and what its reader says of it. A field that is
+    /// unknown or occurs twice is named.
     #[must_use]
     pub fn malformed(place: impl std::fmt::Display, why: &str) -> Self {
         let named = |before: &str| why.strip_prefix(before).and_then(|rest| rest.split('`').next());
@@ -285,9 +285,10 @@ fn policy_of(code: ErrorCode) -> Option<&'static str> {
     }
 }
 
-/// When a retry makes sense where whoever refused did not say: what waits is committed within milliseconds, connections
-/// end, leaders and gateways are there again and journals are let go of within seconds, and what deduplication remembers is
-/// forgotten after minutes. `None` where a retry does not help, or where only the client kept itself waiting.
+/// When a retry makes sense where whoever refused did not say: what waits is committed within milliseconds,
+/// connections end, leaders and gateways are there again and journals are let go of within seconds, and what
+/// deduplication remembers is forgotten after minutes. `None` where a retry does not help, or where only the
+/// client kept itself waiting.
 fn retry_after_ms_of(code: ErrorCode) -> Option<u64> {
     match code {
         ErrorCode::Busy => Some(100),

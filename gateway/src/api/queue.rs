@@ -26,7 +26,8 @@ pub struct Pull {
     /// How long the messages are leased, milliseconds; as the subscription says by default.
     #[schema(minimum = 1000, maximum = 43_200_000)]
     pub lease_ms: Option<u64>,
-    /// Who takes them, shown in the list of leases; at most 255 bytes. Of a stream it must be given, and be nobody else's.
+    /// Who takes them, shown in the list of leases; at most 255 bytes. Of a stream it must be given, and be
+    /// nobody else's.
     #[schema(max_length = 255)]
     pub holder: Option<String>,
     /// `partition`: only messages of one partition, which a settle that publishes needs. `any` by default.
@@ -350,8 +351,9 @@ pub struct LeasePage {
     pub items: Vec<LeasedRecord>,
     /// Pass as `cursor` for the next page; `null` on the last.
     pub next: Option<String>,
-    /// With `as_of`: the instant of which the page tells, milliseconds since the epoch, the earliest where its partitions
-    /// differ. The newest that is kept and not after what was asked for; absent where it is not known.
+    /// With `as_of`: the instant of which the page tells, milliseconds since the epoch, the earliest where
+    /// its partitions differ. The newest that is kept and not after what was asked for; absent where it is
+    /// not known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub as_of_ms: Option<u64>,

@@ -37,8 +37,8 @@ pub struct Purged {
     pub purged: u64,
     /// Of them, the dead ones.
     pub dead: u64,
-    /// Undoes it, as `undo` of a seek: of each partition the latest four seeks and purges can be, one of dead letters alone
-    /// until the next seek or other purge.
+    /// Undoes it, as `undo` of a seek: of each partition the latest four seeks and purges can be, one of dead
+    /// letters alone until the next seek or other purge.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false, example = "snap_6f2c9d1e00a47b35")]
     pub undo: Option<String>,
@@ -70,8 +70,8 @@ pub struct PurgedPart {
 pub struct Trim {
     /// Only this partition; all by default.
     pub partition: Option<u32>,
-    /// The first message that stays: an offset, which belongs to one partition, `ts:` and RFC 3339 or milliseconds, or `end`,
-    /// which leaves none.
+    /// The first message that stays: an offset, which belongs to one partition, `ts:` and RFC 3339 or
+    /// milliseconds, or `end`, which leaves none.
     #[schema(value_type = String, required = true)]
     pub before: serde_json::Value,
 }

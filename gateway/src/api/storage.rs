@@ -36,20 +36,21 @@ pub struct TopicStorage {
     pub gets_per_day: f64,
     /// Bytes that came from the store for its readers within about a day.
     pub read_bytes_per_day: f64,
-    /// Blocks of objects that its readers asked for within about a day. A block is what is read at once: about 512 KiB of
-    /// messages of a partition, before compression.
+    /// Blocks of objects that its readers asked for within about a day. A block is what is read at once:
+    /// about 512 KiB of messages of a partition, before compression.
     pub blocks_asked_per_day: f64,
     /// Of these, the blocks that the caches had, or that were on their way already: nothing was fetched for them.
     pub blocks_cached_per_day: f64,
     /// What that costs.
     pub cost_per_day: CostPerDay,
-    /// Objects that its messages could not be read from, the newest failure first, no more than 64. Empty if all is well, as far
-    /// as anybody has read.
+    /// Objects that its messages could not be read from, the newest failure first, no more than 64. Empty if
+    /// all is well, as far as anybody has read.
     pub damaged: Vec<DamagedObject>,
 }
 
-/// An object that messages of a partition could not be read from: it is gone, or not what was written. Told from a read that
-/// failed until one of the same messages works, none of them is needed any more, or the storage node is restarted.
+/// An object that messages of a partition could not be read from: it is gone, or not what was written. Told
+/// from a read that failed until one of the same messages works, none of them is needed any more, or the
+/// storage node is restarted.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct DamagedObject {
     /// Its name in the store, below the prefix of `--object-store`.

@@ -67,10 +67,9 @@ pub struct SubscriptionConfig {
     /// In which order messages are leased. Cannot be changed later.
     #[schema(required = false, default = "none")]
     pub order: Order,
-    /// Where it starts, in every partition: `earliest`, `latest`, or `ts:` and RFC 3339 or milliseconds; of a stream also
-    /// an offset, or `tail:` and a number of messages. In a topic that
-    /// is created later and matches a pattern it starts at the beginning. Cannot be changed later; `:seek` moves a
-    /// subscription.
+    /// Where it starts, in every partition: `earliest`, `latest`, or `ts:` and RFC 3339 or milliseconds; of a
+    /// stream also an offset, or `tail:` and a number of messages. In a topic that is created later and
+    /// matches a pattern it starts at the beginning. Cannot be changed later; `:seek` moves a subscription.
     #[schema(required = false, default = "earliest")]
     pub start: String,
     /// Most messages of one topic leased at once, all its partitions together.
@@ -87,7 +86,8 @@ pub struct SubscriptionConfig {
         example = "header.region == 'eu*' and not header.test == '1'"
     )]
     pub filter: Option<String>,
-    /// Messages that differ in this header (or in `key`, `content_type`) take turns; `null`: about in the order of offsets.
+    /// Messages that differ in this header (or in `key`, `content_type`) take turns; `null`: about in the
+    /// order of offsets.
     #[schema(required = false, max_length = 1024, example = "header.tenant")]
     pub fair_by: Option<String>,
 }
@@ -344,7 +344,8 @@ impl SubscriptionPatch {
         Ok(config)
     }
 
-    /// A stream has no leases, attempts or dead letters. What says so, as a configuration that is shown does, may be said.
+    /// A stream has no leases, attempts or dead letters. What says so, as a configuration that is shown does,
+    /// may be said.
     fn check_stream(&self) -> Result<(), Problem> {
         let none = default_stream();
         let said = [

@@ -48,10 +48,11 @@ pub struct TopicConfig {
     pub content_type: Option<String>,
     /// What is removed, and when. Unlimited by default.
     pub retention: Retention,
-    /// `none`, or `key`: of messages with a key, the newest of each key is kept and older ones are dropped once they are in the
-    /// object store, without which it is refused as `not_supported`. Offsets stay what they were. A key whose newest message is
-    /// empty is deleted, and a day later that message goes too. Cannot be combined with `retention.until_settled`; other limits
-    /// of `retention` count what was published, dropped or not.
+    /// `none`, or `key`: of messages with a key, the newest of each key is kept and older ones are dropped
+    /// once they are in the object store, without which it is refused as `not_supported`. Offsets stay what
+    /// they were. A key whose newest message is empty is deleted, and a day later that message goes too.
+    /// Cannot be combined with `retention.until_settled`; other limits of `retention` count what was
+    /// published, dropped or not.
     pub compaction: Compaction,
     /// Confirm level of publishes that name none.
     pub default_confirm: Level,
@@ -200,7 +201,8 @@ pub struct Topic {
     pub partitions: Vec<Partition>,
     /// What goes in and out at the moment.
     pub rates: Rates,
-    /// What it takes of the object store; absent in lists, without an object store, and while a shard cannot be reached.
+    /// What it takes of the object store; absent in lists, without an object store, and while a shard cannot
+    /// be reached.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub storage: Option<TopicStorage>,

@@ -9,8 +9,8 @@ const VALUE_END: u8 = b'\n';
 
 /// The headers of a WebSocket's handshake, copied: a line each, a few hundred bytes.
 ///
-/// A [`HeaderMap`] as the HTTP library made it is slices of the buffer that the request was read into, and keeps all its
-/// 16 KiB. Read again only when a token comes in a frame.
+/// A [`HeaderMap`] as the HTTP library made it is slices of the buffer that the request was read into, and
+/// keeps all its 16 KiB. Read again only when a token comes in a frame.
 #[derive(Debug)]
 pub(crate) struct KeptHeaders(Box<[u8]>);
 

@@ -1,8 +1,8 @@
 //! What the HTTP library does on a connection, as its service and its bytes tell.
 //!
-//! The library answers by itself, with a bare status, what it cannot take for a request, and closes without a word over a head that
-//! does not come. [`Watched`] keeps the first back, and hands the stream on when the library is done with it, so that
-//! somebody can answer as everything else is answered.
+//! The library answers by itself, with a bare status, what it cannot take for a request, and closes without a
+//! word over a head that does not come. [`Watched`] keeps the first back, and hands the stream on when the
+//! library is done with it, so that somebody can answer as everything else is answered.
 
 use std::io::{self, IoSlice};
 use std::pin::Pin;
@@ -125,8 +125,8 @@ impl<S> Watched<S> {
         self.stream.as_mut().map(Pin::new).ok_or_else(|| io::ErrorKind::NotConnected.into())
     }
 
-    /// True if whatever the library writes now belongs to no request that the service was given: of those before, the last
-    /// byte is written.
+    /// True if whatever the library writes now belongs to no request that the service was given: of those
+    /// before, the last byte is written.
     fn is_settled(&self) -> bool {
         self.exchanges.begun.load(Ordering::Relaxed) == self.settled
     }
@@ -146,9 +146,9 @@ impl<S> Watched<S> {
         !HTTP2.starts_with(&first[..*known])
     }
 
-    /// True if the library refuses what came, with the answer that begins with `bytes`: nobody shall be told. Only between
-    /// exchanges of HTTP/1 a write begins where an answer does: elsewhere it may be the rest of a frame, and begin with anything
-    /// that a message holds.
+    /// True if the library refuses what came, with the answer that begins with `bytes`: nobody shall be told.
+    /// Only between exchanges of HTTP/1 a write begins where an answer does: elsewhere it may be the rest of
+    /// a frame, and begin with anything that a message holds.
     fn keeps_back(&mut self, bytes: &[u8]) -> bool {
         if self.refused.is_none() && self.is_http1() && self.is_settled() {
             self.refused = refusal(bytes);

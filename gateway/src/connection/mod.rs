@@ -43,7 +43,8 @@ enum Ended {
     BrokenOff,
 }
 
-/// Serves a connection until it ends. What cannot be taken for a request is answered with a problem before it is closed.
+/// Serves a connection until it ends. What cannot be taken for a request is answered with a problem before it
+/// is closed.
 pub(crate) async fn serve(
     edge: &Arc<Edge>,
     stream: impl AsyncRead + AsyncWrite + Send + 'static,

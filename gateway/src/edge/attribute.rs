@@ -1,5 +1,5 @@
-//! Attributes of CloudEvents as values of `ce-*` headers: percent-encoded (HTTP binding 1.0.2, section 3.1.3.2). They are
-//! stored as they are.
+//! Attributes of CloudEvents as values of `ce-*` headers: percent-encoded (HTTP binding 1.0.2, section
+//! 3.1.3.2). They are stored as they are.
 
 use std::borrow::Cow;
 use std::fmt::Write as _;

@@ -1,7 +1,8 @@
 //! `If-Match` and `If-None-Match` (RFC 9110, section 13.1): what a request asks of the tags of what it is about.
 //!
-//! Versions and tails only grow. So a list of them is asked for in their order, and whoever is told a later one of the list asks for that:
-//! at the moment of the last refusal none of the list was there, or the one that matched was.
+//! Versions and tails only grow. So a list of them is asked for in their order, and whoever is told a later
+//! one of the list asks for that: at the moment of the last refusal none of the list was there, or the one
+//! that matched was.
 
 use std::collections::BTreeSet;
 
@@ -123,7 +124,8 @@ pub(super) async fn for_any<T, F: Future<Output = Result<T, Problem>> + Send>(
     }
 }
 
-/// What `If-None-Match` asks of a configuration that is to be made: `*` that there is none, or that it has none of these tags.
+/// What `If-None-Match` asks of a configuration that is to be made: `*` that there is none, or that it has
+/// none of these tags.
 pub(super) fn if_none_match(call: &Call) -> Result<Option<Condition<Vec<String>>>, Problem> {
     let named = condition(call, IF_NONE_MATCH)?;
     Ok(named.map(|named| match named {

@@ -84,8 +84,9 @@ fn unquoted(text: &str) -> Option<String> {
     Some(key)
 }
 
-/// The tail that the message must find: `If-Match: "incarnation:partition:end"` or several ends of one partition, any tail with `*`, or
-/// `If-None-Match: *`. With several the first is given; the rest are asked for if it is refused.
+/// The tail that the message must find: `If-Match: "incarnation:partition:end"` or several ends of one
+/// partition, any tail with `*`, or `If-None-Match: *`. With several the first is given; the rest are asked
+/// for if it is refused.
 pub(super) fn expected(call: &Call) -> Result<(Option<Expected>, Option<Tails>), Problem> {
     if call.headers.contains_key("if-none-match") {
         if call.headers.contains_key("if-match") {
@@ -112,7 +113,8 @@ pub(super) fn tail(tails: &Tails, end: Offset) -> Expected {
     Expected::Tail { incarnation: tails.incarnation, partition: tails.partition, end }
 }
 
-/// True if the client wants headers only (RFC 7240). What is not understood is ignored, and so is what is preferred twice.
+/// True if the client wants headers only (RFC 7240). What is not understood is ignored, and so is what is
+/// preferred twice.
 pub(super) fn is_minimal(headers: &HeaderMap) -> bool {
     let prefer = repeated::list(headers, "prefer").unwrap_or_default();
     let wanted = String::from_utf8_lossy(&prefer);

@@ -1,7 +1,8 @@
 //! Following topics as server-sent events.
 //!
-//! A connection holds at most [`crate::ClientLimits::events_bytes_max`] of messages: that is the credit of its subscription, raised only as
-//! the client takes events. Who is slow is read for more slowly; nothing is dropped.
+//! A connection holds at most [`crate::ClientLimits::events_bytes_max`] of messages: that is the credit of
+//! its subscription, raised only as the client takes events. Who is slow is read for more slowly; nothing is
+//! dropped.
 
 use std::convert::Infallible;
 use std::fmt::Write as _;
@@ -258,7 +259,8 @@ fn push(out: &mut String, event: &str, id: Option<&str>, data: &str) {
     if let Some(id) = id {
         let _ = writeln!(out, "id: {id}");
     }
-    // JSON text may hold line breaks only between its tokens; each line is a data line. A carriage return by itself ends one as well.
+    // JSON text may hold line breaks only between its tokens; each line is a data line. A carriage return by
+    // itself ends one as well.
     for line in data.split('\n').flat_map(|line| line.strip_suffix('\r').unwrap_or(line).split('\r')) {
         let _ = writeln!(out, "data: {line}");
     }

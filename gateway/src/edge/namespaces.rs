@@ -100,8 +100,8 @@ pub(super) async fn patch(mut call: Call) -> Result<Response, Problem> {
     for_any(named, |named| change(call, named.map(|(_, version)| version), to)).await
 }
 
-/// Applies `to` to the settings as they are: to the version that is named, or to whatever stands there, again if somebody else
-/// was faster.
+/// Applies `to` to the settings as they are: to the version that is named, or to whatever stands there, again
+/// if somebody else was faster.
 async fn change(
     call: &Call,
     named_version: Option<u32>,

@@ -2,8 +2,8 @@
 
 use weir_protocol::limits::INTEGER_MAX;
 
-/// The text of a position; `None` for what is neither a text nor a number that every JSON parser reads alike: beyond that,
-/// another offset might be meant than the one that was sent.
+/// The text of a position; `None` for what is neither a text nor a number that every JSON parser reads alike:
+/// beyond that, another offset might be meant than the one that was sent.
 pub(super) fn text(value: &serde_json::Value) -> Option<String> {
     match value {
         serde_json::Value::String(text) => Some(text.clone()),

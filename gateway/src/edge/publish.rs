@@ -74,8 +74,8 @@ pub(super) async fn one(mut call: Call) -> Result<Response, Problem> {
     Ok(response)
 }
 
-/// Status and level of a message that was accepted before, nobody knows where: it is committed. Whether it is archived nobody
-/// knows either.
+/// Status and level of a message that was accepted before, nobody knows where: it is committed. Whether it is
+/// archived nobody knows either.
 fn of_long_ago(published: &Published) -> (StatusCode, Level) {
     let status = if published.is_complete() { StatusCode::OK } else { StatusCode::ACCEPTED };
     (status, published.level)

@@ -173,8 +173,8 @@ pub(super) fn lines(slices: &[RecordSlice]) -> Result<Bytes, Problem> {
     Ok(out.into_inner().freeze())
 }
 
-/// Makes line breaks spaces. JSON has them between its tokens only, where both mean the same; left there, a payload could show
-/// what looks like a message of its own.
+/// Makes line breaks spaces. JSON has them between its tokens only, where both mean the same; left there, a
+/// payload could show what looks like a message of its own.
 fn put_on_one_line(json: &mut [u8]) {
     json.iter_mut().filter(|byte| matches!(byte, b'\n' | b'\r')).for_each(|byte| *byte = b' ');
 }
@@ -293,13 +293,14 @@ fn is_immutable(read: &Read, page: &read::ReadPage) -> bool {
     is_fixed && !page.up_to_date && page.partitions.iter().all(stays)
 }
 
-/// Whether compaction may drop some of what lies from an offset on, or has: what is below may go on changing until everybody
-/// knows that it was turned off.
+/// Whether compaction may drop some of what lies from an offset on, or has: what is below may go on changing
+/// until everybody knows that it was turned off.
 fn may_be_dropped(page: &read::ReadPage, edge: &PartitionEdge, from: Offset) -> bool {
     page.topic.config.compact_by_key || from < edge.compacted_to
 }
 
-/// The first record from an offset on. Where many were dropped a page may end before it, and after some of them this does too.
+/// The first record from an offset on. Where many were dropped a page may end before it, and after some of
+/// them this does too.
 async fn first_from(call: &Call, mut read: Read) -> Result<read::ReadPage, Problem> {
     let mut page = call.edge.services.reader.read(&read).await?;
     for _ in 1..PAGES_PASSED_MAX {
@@ -314,8 +315,8 @@ async fn first_from(call: &Call, mut read: Read) -> Result<read::ReadPage, Probl
     Ok(page)
 }
 
-/// Why there is no record at an offset: nothing is there yet, or compaction dropped it and all up to `next`, which may be dropped
-/// too where it is far.
+/// Why there is no record at an offset: nothing is there yet, or compaction dropped it and all up to `next`,
+/// which may be dropped too where it is far.
 fn absent(offset: Offset, next: Offset, partition: u64) -> Problem {
     if next <= offset {
         return Problem::new(ErrorCode::BeyondTail, format!("the partition ends at {offset}"));

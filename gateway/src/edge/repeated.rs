@@ -1,4 +1,5 @@
-//! Headers that a request may have once. Which of two is meant nobody can tell: whoever is in between may have taken the other.
+//! Headers that a request may have once. Which of two is meant nobody can tell: whoever is in between may
+//! have taken the other.
 
 use http::{HeaderMap, HeaderName};
 use weir_protocol::error::ErrorCode;

@@ -38,8 +38,9 @@ struct Template {
 enum Part {
     Text(&'static str),
     Param(&'static str),
-    /// `{subscription}`, or with a verb behind it as in `{subscription}:pull` and `{topic}:trim`. Names hold no colon, so
-    /// that what stands behind one is the verb, and a path with a verb that does not exist is not found.
+    /// `{subscription}`, or with a verb behind it as in `{subscription}:pull` and `{topic}:trim`. Names hold
+    /// no colon, so that what stands behind one is the verb, and a path with a verb that does not exist is
+    /// not found.
     Verb(&'static str, &'static str),
 }
 
@@ -190,7 +191,8 @@ fn query(operation: &Operation, query: &str) -> Result<Vec<(String, String)>, Pr
     let mut found: Vec<(String, String)> = Vec::new();
     for pair in query.split('&').filter(|pair| !pair.is_empty()) {
         let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
-        // Forms write a space so, and with them curl, browsers and most libraries. Elsewhere it may be what it is: in a time, say.
+        // Forms write a space so, and with them curl, browsers and most libraries. Elsewhere it may be what
+        // it is: in a time, say.
         let plain = if name == "filter" { value.replace('+', "%20") } else { value.to_owned() };
         let (name, value) = (decode(name)?, decode(&plain)?);
         let known = operation.query.iter().find(|param| param.name == name);

@@ -93,8 +93,8 @@ pub(super) async fn list(call: Call) -> Result<Response, Problem> {
     json(StatusCode::OK, &SubscriptionPage { items, next: page.next })
 }
 
-/// Applies `to` to the configuration as it is: to a version that `If-Match` names, or to whatever stands there, again if somebody
-/// else was faster.
+/// Applies `to` to the configuration as it is: to a version that `If-Match` names, or to whatever stands
+/// there, again if somebody else was faster.
 async fn change(
     call: &Call,
     to: impl Fn(SubscriptionConfig) -> Result<SubscriptionConfig, Problem> + Send + Sync,

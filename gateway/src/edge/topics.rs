@@ -83,7 +83,8 @@ pub(super) fn add_tag(response: &mut Response, tag: &str) {
     }
 }
 
-/// Whether it shall be new: `If-None-Match: *`. `current` is the tag of what is there, if anything is; a tag that is named refuses it.
+/// Whether it shall be new: `If-None-Match: *`. `current` is the tag of what is there, if anything is; a tag
+/// that is named refuses it.
 ///
 /// What is there is not changed by whoever names tags of it: nothing is lost if it gets one of them behind this.
 pub(super) async fn must_be_new(

@@ -14,7 +14,8 @@ const VERSION: u8 = 1;
 pub struct Page<T> {
     /// What is on it, in name order.
     pub items: Vec<T>,
-    /// Opaque cursor of the next page; `None` on the last. A page with one may have fewer items than were asked for, or none.
+    /// Opaque cursor of the next page; `None` on the last. A page with one may have fewer items than were
+    /// asked for, or none.
     pub next: Option<String>,
 }
 
@@ -57,7 +58,8 @@ pub(super) fn name_of(cursor: &str) -> Result<String, ServiceError> {
     })
 }
 
-/// The cursor that a list gives for the name that this one stands after, for the fuzz target; `None` if it is no cursor of a list.
+/// The cursor that a list gives for the name that this one stands after, for the fuzz target; `None` if it is
+/// no cursor of a list.
 #[doc(hidden)]
 #[must_use]
 pub fn cursor_of_a_list(cursor: &str) -> Option<String> {

@@ -150,8 +150,8 @@ impl Topics {
         }
     }
 
-    /// The topic as last seen; created if there is none and its namespace says so, unless `check` refuses the topic that it
-    /// would be: what is refused has no effect.
+    /// The topic as last seen; created if there is none and its namespace says so, unless `check` refuses the
+    /// topic that it would be: what is refused has no effect.
     pub(super) async fn known_or_created(
         &self,
         path: &TopicPath,
@@ -293,7 +293,8 @@ impl Topics {
         Ok(Page { items: self.views(items, false).await, next })
     }
 
-    /// Statistics of all partitions of these topics, one call per shard; where their messages are only if it is asked for.
+    /// Statistics of all partitions of these topics, one call per shard; where their messages are only if it
+    /// is asked for.
     async fn views(&self, topics: Vec<Arc<Topic>>, with_storage: bool) -> Vec<TopicView> {
         let mut wanted: BTreeMap<ShardId, Vec<(usize, usize)>> = BTreeMap::new();
         for (place, topic) in topics.iter().enumerate() {

@@ -20,13 +20,13 @@ pub struct Trim {
 }
 
 impl Topics {
-    /// Trims a topic: any, or only this life and version of it. What a trim did, or would do, to each partition. On return
-    /// it is committed.
+    /// Trims a topic: any, or only this life and version of it. What a trim did, or would do, to each
+    /// partition. On return it is committed.
     ///
     /// # Errors
-    /// `topic_not_found`, `partition_not_found`, `invalid_parameter` for an offset without its partition, `beyond_tail`,
-    /// `topic_closed`, `version_mismatch`, `incarnation_gone`; with an unknown outcome some partitions may have been
-    /// trimmed: trimming again is safe.
+    /// `topic_not_found`, `partition_not_found`, `invalid_parameter` for an offset without its partition,
+    /// `beyond_tail`, `topic_closed`, `version_mismatch`, `incarnation_gone`; with an unknown outcome some
+    /// partitions may have been trimmed: trimming again is safe.
     pub async fn trim(
         &self,
         path: &TopicPath,

@@ -74,7 +74,8 @@ impl std::fmt::Debug for Storage {
 }
 
 impl Storage {
-    /// Starts; nothing is asked of any node before the first request or [`Storage::connect`]. Must be used within a tokio runtime.
+    /// Starts; nothing is asked of any node before the first request or [`Storage::connect`]. Must be used
+    /// within a tokio runtime.
     #[must_use]
     pub fn new(config: StorageConfig, dial: Arc<dyn Dial>) -> Self {
         let router = Arc::new(Router::new(config.clone(), dial));
@@ -108,8 +109,8 @@ impl Storage {
         self.inner.router.reachable(deadline).await
     }
 
-    /// Closes the connections to all nodes: whoever stops leaves before they do. What is asked from now on is refused as
-    /// `unavailable`.
+    /// Closes the connections to all nodes: whoever stops leaves before they do. What is asked from now on is
+    /// refused as `unavailable`.
     pub fn close(&self) {
         self.inner.router.close();
     }

@@ -258,8 +258,9 @@ impl Runner {
             again.push(queued);
         }
         self.gaps.extend(landed.gaps);
-        // A gap behind a batch that is about to be sent again is no gap: it follows its predecessor. What is in a frame before may
-        // be about to, though that lands later: another batch of it waits for its answer.
+        // A gap behind a batch that is about to be sent again is no gap: it follows its predecessor. What is
+        // in a frame before may be about to, though that lands later: another batch of it waits for its
+        // answer.
         let oldest = self.in_flight.first().copied().unwrap_or(u64::MAX);
         let (mut told, early) =
             std::mem::take(&mut self.gaps).into_iter().partition::<Vec<_>, _>(|(it, _)| it.number < oldest);

@@ -7,8 +7,8 @@ use weir_protocol::ids::Name;
 
 use crate::service::{ServiceError, Services};
 
-/// Services behind a gate. It is open to all but the pages of origins that only some namespace lists; they pass where the
-/// channel's namespace lists theirs. All sockets but those share one.
+/// Services behind a gate. It is open to all but the pages of origins that only some namespace lists; they
+/// pass where the channel's namespace lists theirs. All sockets but those share one.
 #[derive(Debug)]
 pub(super) struct Gated {
     pub(super) services: Services,

@@ -133,10 +133,11 @@ impl Granting {
     /// Between turns, when a round may be over. True if the channel need not be looked at until something comes or is
     /// answered: it rests, or it only waits.
     ///
-    /// It rests when nothing is under way and nothing came for a round. What it was granted stays granted, but others may
-    /// have as much; it begins anew when it sends again. It only waits when for a round nothing came and nothing was
-    /// answered, its window no longer shrinks, and what was taken for a busy storage is given back: another look would find
-    /// nothing to do. What it may have under way stays counted.
+    /// It rests when nothing is under way and nothing came for a round. What it was granted stays granted,
+    /// but others may have as much; it begins anew when it sends again. It only waits when for a round
+    /// nothing came and nothing was answered, its window no longer shrinks, and what was taken for a busy
+    /// storage is given back: another look would find nothing to do. What it may have under way stays
+    /// counted.
     pub(super) fn rest(&mut self, now: Instant) -> bool {
         if now < self.round.began + ROUND {
             return false;

@@ -8,10 +8,10 @@
 //!                                    └ granting ── pool: what all that publish may have under way
 //! ```
 //!
-//! The services stand behind a `gate`, which is asked for the namespace of each channel of a page that only namespaces let in.
-//! Below the socket, `deflate` reads and makes deflated messages where that was agreed.
-//! The frames and their bytes are [`weir_protocol::ws`]. A slow client stops the reading of the log, nothing else:
-//! what one socket may hold is bounded by its credit and its output buffer.
+//! The services stand behind a `gate`, which is asked for the namespace of each channel of a page that only
+//! namespaces let in. Below the socket, `deflate` reads and makes deflated messages where that was agreed.
+//! The frames and their bytes are [`weir_protocol::ws`]. A slow client stops the reading of the log, nothing
+//! else: what one socket may hold is bounded by its credit and its output buffer.
 
 mod amount;
 mod consuming;

@@ -42,8 +42,8 @@ pub(super) async fn write_parts(to: &mut (impl AsyncWrite + Unpin), parts: Vec<B
     Ok(())
 }
 
-/// One write of what is left. The slices are made for each try: a socket's task would have a KiB for them for as long as it
-/// lives.
+/// One write of what is left. The slices are made for each try: a socket's task would have a KiB for them for
+/// as long as it lives.
 fn poll_write(
     to: Pin<&mut impl AsyncWrite>,
     cx: &mut Context<'_>,

@@ -54,10 +54,10 @@ impl Sizes {
 ///   share    = ½ (pool_max − others)
 ///   window   = share, at most what the channel wants, at least its smallest
 /// ```
-/// A channel gets no more than half of what the others leave, so n that want more than there is come to one (n + 1)-th of
-/// the pool each, in whatever order they came, and one that comes finds room at once. Nobody is counted for being open:
-/// `counted ≤ pool_max + Σ smallest windows of those who send`, since what is above a smallest window is given only
-/// while it fits.
+/// A channel gets no more than half of what the others leave, so n that want more than there is come to one
+/// (n + 1)-th of the pool each, in whatever order they came, and one that comes finds room at once. Nobody is
+/// counted for being open: `counted ≤ pool_max + Σ smallest windows of those who send`, since what is above a
+/// smallest window is given only while it fits.
 #[derive(Debug)]
 pub(crate) struct Pool {
     sizes: Sizes,

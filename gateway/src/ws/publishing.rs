@@ -121,8 +121,9 @@ impl Publishing {
         Ok(())
     }
 
-    /// On several partitions what was found of the producer is a lower bound, by a window at most: whoever begins behind it was told
-    /// that the numbers in between are confirmed, by the connection before, and cannot send them again.
+    /// On several partitions what was found of the producer is a lower bound, by a window at most: whoever
+    /// begins behind it was told that the numbers in between are confirmed, by the connection before, and
+    /// cannot send them again.
     fn may_know_more(&self, seq: u64) -> bool {
         let found = &self.found;
         found.has_producer
@@ -157,8 +158,8 @@ impl Publishing {
         self.levels.iter_mut().filter(meant).for_each(|told| told.pass(first, records));
     }
 
-    /// The numbers `first + records` were committed and are kept no longer: there is nothing to be archived, so the prefix
-    /// goes on behind them.
+    /// The numbers `first + records` were committed and are kept no longer: there is nothing to be archived,
+    /// so the prefix goes on behind them.
     pub(super) fn gone(&mut self, first: u64, records: &[Range<u32>]) {
         let archived = self.levels.iter_mut().filter(|told| told.level == Level::Archived);
         archived.for_each(|told| told.pass(first, records));

@@ -39,7 +39,8 @@ pub(super) use publishes::CallPart;
 const HELLO_TIME_MAX: Duration = Duration::from_secs(5);
 /// A ping comes at least this often; a client silent for twice as long is gone.
 const HEARTBEAT: Duration = Duration::from_secs(20);
-/// How long a session can be continued. Positions are the client's and leases the partitions', so it costs nothing here.
+/// How long a session can be continued. Positions are the client's and leases the partitions', so it costs
+/// nothing here.
 const GRACE: Duration = Duration::from_secs(30);
 /// How long a client may stay after it was told to go.
 const DRAIN_TIME: Duration = Duration::from_secs(2);
@@ -170,8 +171,9 @@ impl Session {
         std::mem::take(&mut self.effects)
     }
 
-    /// True if so much is to be done that it is better done before more is received: a few KiB that were deflated may hold hundreds
-    /// of thousands of frames, and the answer to each takes ten times its room until it is encoded.
+    /// True if so much is to be done that it is better done before more is received: a few KiB that were
+    /// deflated may hold hundreds of thousands of frames, and the answer to each takes ten times its room
+    /// until it is encoded.
     pub(super) fn has_enough(&self) -> bool {
         self.effects.len() >= EFFECTS_MAX
     }

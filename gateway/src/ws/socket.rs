@@ -179,7 +179,8 @@ impl Socket {
         }
     }
 
-    /// Serves until either side is done; boxed, because its future would hold it several times. Who does not take what a turn has for it within `write_time_max` is gone.
+    /// Serves until either side is done; boxed, because its future would hold it several times. Who does not
+    /// take what a turn has for it within `write_time_max` is gone.
     pub(super) async fn run(mut self: Box<Self>, mut drain: watch::Receiver<bool>, write_time_max: Duration) {
         let mut is_told = false;
         loop {

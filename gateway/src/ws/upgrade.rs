@@ -77,8 +77,8 @@ impl Drop for Place {
 }
 
 impl WebSockets {
-    /// Sockets over `services`, counted by `open`, whose confirms are in `stages` and messages deflated by `deflate`. They are told to go
-    /// when `drain` becomes true.
+    /// Sockets over `services`, counted by `open`, whose confirms are in `stages` and messages deflated by
+    /// `deflate`. They are told to go when `drain` becomes true.
     pub(crate) fn new(
         services: Services,
         limits: SocketLimits,
@@ -112,8 +112,8 @@ impl WebSockets {
         Arc::clone(&self.config.pool)
     }
 
-    /// True if pages of `origin` may connect although the gateway itself does not know it: some namespace lists it, or did
-    /// a second ago. What they may use is looked at for each channel.
+    /// True if pages of `origin` may connect although the gateway itself does not know it: some namespace
+    /// lists it, or did a second ago. What they may use is looked at for each channel.
     ///
     /// # Errors
     /// What the meta group's leader says.
@@ -139,8 +139,8 @@ impl WebSockets {
 /// come in frames. `guest` is the origin of a page that only namespaces let in: each channel asks its own.
 ///
 /// # Errors
-/// The request is no handshake, names no subprotocol of ours, offers extensions in a way that cannot be read, or there are too many
-/// sockets.
+/// The request is no handshake, names no subprotocol of ours, offers extensions in a way that cannot be read,
+/// or there are too many sockets.
 pub(crate) fn upgrade(
     sockets: &WebSockets,
     mut head: Parts,

@@ -68,8 +68,8 @@ pub struct BatchHeader {
     pub codec: Codec,
     /// Number of offsets, and of records unless it has holes.
     pub count: u32,
-    /// With holes: records that are left, fewer than `count` and perhaps none. Only packs of compacted partitions have such
-    /// batches: nobody publishes them, and readers get their parts without holes.
+    /// With holes: records that are left, fewer than `count` and perhaps none. Only packs of compacted
+    /// partitions have such batches: nobody publishes them, and readers get their parts without holes.
     pub left: Option<u16>,
     /// Producer, or [`ProducerKey::NONE`].
     pub producer: ProducerKey,

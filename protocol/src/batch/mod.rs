@@ -10,8 +10,9 @@
 //! ```
 //!
 //! A batch is built once, at the edge, and then only sliced: the journal stores its bytes, a reader gets the
-//! same bytes behind a header stamped with their offsets. It is accepted or refused whole. Only in packs of compacted partitions
-//! a batch may have holes, offsets without a record; readers get the runs between them as batches of their own.
+//! same bytes behind a header stamped with their offsets. It is accepted or refused whole. Only in packs of
+//! compacted partitions a batch may have holes, offsets without a record; readers get the runs between them
+//! as batches of their own.
 
 mod builder;
 mod header;

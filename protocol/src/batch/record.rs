@@ -17,8 +17,8 @@ pub(crate) const ATTR_KEY: u8 = 1;
 ///
 /// Encoded: `varint len` of what follows, then `varint offset delta | varint seq delta | svarint ts delta |
 /// u8 attr | varint key length, key | headers | varint value length, value`. Attr bit 0: it has a key. All
-/// deltas count from the batch's base; offset and seq deltas are the record's place in the batch, without holes unless its
-/// header says so.
+/// deltas count from the batch's base; offset and seq deltas are the record's place in the batch, without
+/// holes unless its header says so.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Record {
     /// Position in the partition (the place in the batch, if nothing is stamped).

@@ -61,8 +61,8 @@ impl Batch {
         Ok(parts)
     }
 
-    /// The batch without the records at places that are not to be kept, whose offsets stay its own: it has holes then. All
-    /// other bytes of a record are as they were.
+    /// The batch without the records at places that are not to be kept, whose offsets stay its own: it has
+    /// holes then. All other bytes of a record are as they were.
     ///
     /// # Errors
     /// As [`Batch::slice_of`] for damaged records.
@@ -154,8 +154,8 @@ impl<'a> Walk<'a> {
         Ok(Some(layout))
     }
 
-    /// The records of `range`, counted from 0 again, and how many there are. Smaller numbers never take more bytes, so the
-    /// result is no longer than what it is taken from.
+    /// The records of `range`, counted from 0 again, and how many there are. Smaller numbers never take more
+    /// bytes, so the result is no longer than what it is taken from.
     fn renumbered(&mut self, range: &Range<u32>) -> Result<(Vec<u8>, u32), BatchError> {
         let (mut out, mut found) = (Vec::new(), 0);
         while let Some(layout) = self.next(range.end)? {

@@ -9,9 +9,10 @@
 //!   text    = "'" { any but ' and \ | "\'" | "\\" | "\*" } [ "*" ] "'"
 //! ```
 //!
-//! `==` is true if the field is there and is the text, or begins with it where the text ends in `*`; `'*'` so means that the
-//! field is there at all. `!=` is its opposite: true where the field is missing. Names of headers are compared without
-//! regard to case, values byte by byte. Pure: no I/O, no allocation when a record is judged.
+//! `==` is true if the field is there and is the text, or begins with it where the text ends in `*`; `'*'` so
+//! means that the field is there at all. `!=` is its opposite: true where the field is missing. Names of
+//! headers are compared without regard to case, values byte by byte. Pure: no I/O, no allocation when a
+//! record is judged.
 //!
 //! * `parse`: text in, [`Filter`] or [`FilterError`] with the place out; never deeper than [`FILTER_DEPTH_MAX`].
 

@@ -34,8 +34,9 @@ pub struct ConsumeRequest {
     /// Of a stream, [`GivenPart::lot`](super::GivenPart::lot) under which it reads; 0: parts are not given.
     #[prost(uint64, tag = "9")]
     pub lot: u64,
-    /// What the limit will be raised to as what is sent is taken, as far as is known, in the same totals; raised by credit frames.
-    /// Nothing behind it is prepared to be sent. Absent: that is not known, and any of it may be.
+    /// What the limit will be raised to as what is sent is taken, as far as is known, in the same totals;
+    /// raised by credit frames. Nothing behind it is prepared to be sent. Absent: that is not known, and any
+    /// of it may be.
     #[prost(message, optional, tag = "10")]
     pub reach: Option<Credit>,
 }

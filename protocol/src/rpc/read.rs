@@ -69,8 +69,9 @@ pub struct ReadRequest {
     /// A position outside what exists is moved to the nearest that does, instead of being refused.
     #[prost(bool, tag = "10")]
     pub clamp: bool,
-    /// Only records that match; a [`Filter`](crate::filter::Filter). One answer looks at a bounded number of offsets: it may
-    /// have no record and still say in `next` how far it looked, as it may where records were dropped by compaction.
+    /// Only records that match; a [`Filter`](crate::filter::Filter). One answer looks at a bounded number of
+    /// offsets: it may have no record and still say in `next` how far it looked, as it may where records were
+    /// dropped by compaction.
     #[prost(string, optional, tag = "11")]
     pub filter: Option<String>,
     /// Reads among which that bound is divided, because together they answer one request; 0 is 1.
@@ -156,16 +157,17 @@ pub struct SubscribeRequest {
     /// Only records that match; a [`Filter`](crate::filter::Filter). Others cost no credit.
     #[prost(string, optional, tag = "9")]
     pub filter: Option<String>,
-    /// Records that reach the end of what is committed say so themselves, in [`Records::is_caught_up`]: no [`CaughtUp`] follows
-    /// them. Of no effect with a filter, below quorum or once the topic is closed.
+    /// Records that reach the end of what is committed say so themselves, in [`Records::is_caught_up`]: no
+    /// [`CaughtUp`] follows them. Of no effect with a filter, below quorum or once the topic is closed.
     #[prost(bool, tag = "10")]
     pub joins_caught_up: bool,
-    /// Bytes that the limit will be raised to as what is sent is taken, as far as is known, in the same totals; raised by credit frames.
-    /// Nothing behind them is prepared to be sent. Absent: that is not known, and bytes bound nothing but what is sent.
+    /// Bytes that the limit will be raised to as what is sent is taken, as far as is known, in the same
+    /// totals; raised by credit frames. Nothing behind them is prepared to be sent. Absent: that is not
+    /// known, and bytes bound nothing but what is sent.
     #[prost(uint64, optional, tag = "11")]
     pub reach_bytes: Option<u64>,
-    /// The same of records; absent: the limit of records is no window. It may be lower than the limit is: of a reader of several
-    /// partitions, each of them has a window of its own.
+    /// The same of records; absent: the limit of records is no window. It may be lower than the limit is: of
+    /// a reader of several partitions, each of them has a window of its own.
     #[prost(uint64, optional, tag = "12")]
     pub reach_records: Option<u64>,
 }
@@ -190,8 +192,8 @@ pub enum Event {
     /// Records that no longer exist were skipped.
     #[prost(message, tag = "3")]
     Gap(Gap),
-    /// Everything up to here was sent. Sent each time the end is reached after having been behind, and when the topic is
-    /// closed or opened while the reader is there.
+    /// Everything up to here was sent. Sent each time the end is reached after having been behind, and when
+    /// the topic is closed or opened while the reader is there.
     #[prost(message, tag = "4")]
     CaughtUp(CaughtUp),
     /// Everything below is committed (readers below quorum).
@@ -216,7 +218,8 @@ pub struct Started {
     pub tail: u64,
 }
 
-/// Records, in offset order, each exactly once; without a filter, without a hole but for what was dropped by compaction.
+/// Records, in offset order, each exactly once; without a filter, without a hole but for what was dropped by
+/// compaction.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct Records {
     /// The records.
@@ -228,12 +231,12 @@ pub struct Records {
     /// Term of the shard; names what lies beyond `committed_end`.
     #[prost(uint64, tag = "3")]
     pub term: u64,
-    /// With [`SubscribeRequest::joins_caught_up`]: they end where what is committed ends, as a [`CaughtUp`] would say of a
-    /// topic that is not closed.
+    /// With [`SubscribeRequest::joins_caught_up`]: they end where what is committed ends, as a [`CaughtUp`]
+    /// would say of a topic that is not closed.
     #[prost(bool, tag = "4")]
     pub is_caught_up: bool,
-    /// Some offsets have no record any more, before these or among them: everything below this one was sent or was dropped by
-    /// compaction. 0: they follow what was sent before, and each other.
+    /// Some offsets have no record any more, before these or among them: everything below this one was sent
+    /// or was dropped by compaction. 0: they follow what was sent before, and each other.
     #[prost(uint64, tag = "5")]
     pub next: u64,
 }

@@ -1,7 +1,7 @@
 //! Sharing the parts of a stream among those who read it.
 
-/// Takes part in reading a stream: says who does, and which parts there are for all it knows. Answered when its share is
-/// not what it knows, or when the wait is over.
+/// Takes part in reading a stream: says who does, and which parts there are for all it knows. Answered when
+/// its share is not what it knows, or when the wait is over.
 #[derive(Clone, PartialEq, Eq, prost::Message)]
 pub struct ShareRequest {
     /// Life of the subscription.

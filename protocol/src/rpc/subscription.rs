@@ -529,7 +529,8 @@ pub struct LeaseList {
     /// Where to go on; absent: that was all.
     #[prost(uint64, optional, tag = "2")]
     pub next: Option<u64>,
-    /// Of a moment that was, the last instant that it stood so and that is not after what was asked for, if that is known.
+    /// Of a moment that was, the last instant that it stood so and that is not after what was asked for, if
+    /// that is known.
     #[prost(uint64, optional, tag = "3")]
     pub as_of_ms: Option<u64>,
 }

@@ -155,8 +155,8 @@ pub struct TopicDescription {
     /// When it was created.
     #[prost(uint64, tag = "6")]
     pub created_ms: u64,
-    /// The life under which its producers are known; 0: this one. A restore gives a new life, and producers stay who they
-    /// are.
+    /// The life under which its producers are known; 0: this one. A restore gives a new life, and producers
+    /// stay who they are.
     #[prost(uint64, tag = "20")]
     pub first_incarnation: u64,
 }

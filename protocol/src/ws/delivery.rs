@@ -23,8 +23,8 @@
 //! | 4    | ms      | how long they are leased from now on |
 //! | 4    |         | zero |
 //!
-//! `first` to the zero behind `ms` are there for every run; then the topic's name, if it is told; then the ranges follow
-//! as above.
+//! `first` to the zero behind `ms` are there for every run; then the topic's name, if it is told; then the
+//! ranges follow as above.
 
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 

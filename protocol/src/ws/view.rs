@@ -74,7 +74,8 @@ impl Pub {
     /// Adds its headers: the users', content type as [`Pub::content`] found it, delay, time to live and trace context.
     ///
     /// # Errors
-    /// [`ContentError::HeaderName`], [`ContentError::HeaderText`]. Other limits are checked when the record is added to a batch.
+    /// [`ContentError::HeaderName`], [`ContentError::HeaderText`]. Other limits are checked when the record
+    /// is added to a batch.
     pub fn add_headers(
         &self,
         content_type: Option<&str>,

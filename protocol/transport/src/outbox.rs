@@ -345,8 +345,8 @@ impl Outbox {
     }
 }
 
-/// The other side of an outbox in the same process: takes frames as they were queued, neither encoded nor checksummed. What
-/// it has taken counts as written. When it is dropped, the outbox's side learns of it.
+/// The other side of an outbox in the same process: takes frames as they were queued, neither encoded nor
+/// checksummed. What it has taken counts as written. When it is dropped, the outbox's side learns of it.
 #[derive(Debug)]
 pub(crate) struct Taker {
     outbox: Arc<Outbox>,

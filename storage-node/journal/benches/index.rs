@@ -1,8 +1,9 @@
 //! Finding entries of a journal: `cargo bench -p weir-journal --bench index`.
 //!
-//! 300,000 entries of 1 KiB in ten files, with room in memory for the rows of a third of them. `locate`: where an entry is, whose
-//! row is in memory, or has to be read from the sidecar of its file. `read`: 64 entries in a row, that are in memory still, from
-//! the file through a row, and from the file through the sidecar, all from the page cache.
+//! 300,000 entries of 1 KiB in ten files, with room in memory for the rows of a third of them. `locate`:
+//! where an entry is, whose row is in memory, or has to be read from the sidecar of its file. `read`: 64
+//! entries in a row, that are in memory still, from the file through a row, and from the file through the
+//! sidecar, all from the page cache.
 //!
 //! `JOURNAL_BENCH_DIR` names a directory on the disk to measure; the target directory by default.
 

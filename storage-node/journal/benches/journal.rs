@@ -1,10 +1,10 @@
 //! The journal against the disk underneath: `cargo bench -p weir-journal`.
 //!
-//! * `commit/<n>`: records of 1 KiB with `n` outstanding, appended by whoever answers those before them, one record an
-//!   append and, with many outstanding, up to 16, in turns with a bare loop of write and sync on the same kind of file,
-//!   which writes the records alone, and as many bytes as the journal writes with its headers and padding. At the end,
-//!   over all turns: bare time per record over the journal's; 100 % is as fast as the disk. Then what the bare loop takes
-//!   if it rests before each commit.
+//! * `commit/<n>`: records of 1 KiB with `n` outstanding, appended by whoever answers those before them, one
+//!   record an append and, with many outstanding, up to 16, in turns with a bare loop of write and sync on
+//!   the same kind of file, which writes the records alone, and as many bytes as the journal writes with its
+//!   headers and padding. At the end, over all turns: bare time per record over the journal's; 100 % is as
+//!   fast as the disk. Then what the bare loop takes if it rests before each commit.
 //! * `recovery`: opening a directory of full files, with checksums and index, in bytes per second: from the disk, with
 //!   `BUFFERED=1` from the page cache.
 //!
@@ -83,9 +83,9 @@ impl Load {
         Self(Arc::new(Shared { journal, payload, next, due, done: Mutex::new(done), tell }))
     }
 
-    /// Has `many` records appended, if so many are left; whoever answers them has the next appended, so that as many are
-    /// outstanding at every commit. Never waits: an append may answer before it returns, and then this is called from
-    /// within it.
+    /// Has `many` records appended, if so many are left; whoever answers them has the next appended, so that
+    /// as many are outstanding at every commit. Never waits: an append may answer before it returns, and then
+    /// this is called from within it.
     fn append(&self, many: u64) {
         let Shared { due, next, tell, .. } = &*self.0;
         due.fetch_add(1, Ordering::AcqRel);
@@ -171,8 +171,8 @@ fn scaled(took: Duration, records: u64, of: u64) -> Duration {
     took.mul_f64(share)
 }
 
-/// Microseconds per record of one turn each: the records bare, as many bytes as the journal writes, the journal with one
-/// record an append, and with several.
+/// Microseconds per record of one turn each: the records bare, as many bytes as the journal writes, the
+/// journal with one record an append, and with several.
 type Turn = [f64; 4];
 /// How long a bare loop rests before each commit, at last: what checking, copying and answering some hundred records
 /// takes. Not counted.

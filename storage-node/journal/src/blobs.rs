@@ -36,8 +36,8 @@ impl Blobs {
         self.put_with(name, |to| chunks.into_iter().try_for_each(|chunk| to.write_all(&chunk)))
     }
 
-    /// As [`Blobs::put`], with what `fill` writes: each of its writes is one to the file, so nothing of the blob is held
-    /// here, and they should not be small.
+    /// As [`Blobs::put`], with what `fill` writes: each of its writes is one to the file, so nothing of the
+    /// blob is held here, and they should not be small.
     ///
     /// # Errors
     /// See [`SealedError`]; the old blob is still there.

@@ -19,8 +19,9 @@ use crate::window::Source;
 
 /// Most bytes that are read at once, unless a single part is longer.
 const SPAN_BYTES: u32 = (PIECE_BYTES - 2 * ALIGN) as u32;
-/// Parts that lie no further apart are read together with what is between them. Further apart they are if no more than half
-/// of what is read is nobody's: batches of one partition lie among those of others, whose turn comes later.
+/// Parts that lie no further apart are read together with what is between them. Further apart they are if no
+/// more than half of what is read is nobody's: batches of one partition lie among those of others, whose turn
+/// comes later.
 const GAP_BYTES: u32 = 8 << 10;
 
 /// Bytes of a file that are read at once.
@@ -73,8 +74,8 @@ struct Reading {
 impl Core {
     /// See [`crate::Journal::read_parts`].
     ///
-    /// The lock is taken a few times for each file, not for each read: who reads for packs gives way to all others, also while it
-    /// has the lock, and then whoever commits waits for it.
+    /// The lock is taken a few times for each file, not for each read: who reads for packs gives way to all
+    /// others, also while it has the lock, and then whoever commits waits for it.
     pub(crate) fn read_parts(&self, parts: &[(Location, Range<u32>)]) -> Result<Vec<Bytes>, ReadError> {
         let mut found = Vec::with_capacity(parts.len());
         let mut files: Vec<Reading> = Vec::new();

@@ -6,8 +6,9 @@ use std::time::Instant;
 use crate::entry::StreamId;
 use crate::error::Failure;
 
-/// Called exactly once, with the outcome: from the writer thread; from the thread that appends, before that call returns, if it
-/// writes itself or is refused, so it must hold no lock that this takes; or from one that closes or fails the journal.
+/// Called exactly once, with the outcome: from the writer thread; from the thread that appends, before that
+/// call returns, if it writes itself or is refused, so it must hold no lock that this takes; or from one that
+/// closes or fails the journal.
 ///
 /// It must be short and must not block: every other waiter of the same commit stands behind it. It may call
 /// [`crate::Journal::append`].

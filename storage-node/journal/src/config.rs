@@ -46,21 +46,21 @@ pub struct JournalConfig {
     /// Journal bytes in use at which admission ends: files that hold live data, whole, and the written part of the
     /// current one. Default 8 GiB, at least two files. On disk there may be the next file and `spare_files` more.
     pub max_bytes: u64,
-    /// Part of `max_bytes` that [`crate::Class::Data`] may not use, and of which a quarter is left to [`crate::Class::Relief`]. Default
-    /// 64 MiB; less than `max_bytes`.
+    /// Part of `max_bytes` that [`crate::Class::Data`] may not use, and of which a quarter is left to
+    /// [`crate::Class::Relief`]. Default 64 MiB; less than `max_bytes`.
     pub control_reserve_bytes: u64,
     /// Largest commit block. Default 4 MiB, range 16 KiB ..= 16 MiB, a multiple of 4 KiB.
     pub max_block_bytes: u32,
-    /// Bytes of a block that are given to the disk while the rest of it is formed, where a sync follows. Default 96 KiB,
-    /// range 4 KiB ..= 16 MiB; from `max_block_bytes` on a block is written as a whole.
+    /// Bytes of a block that are given to the disk while the rest of it is formed, where a sync follows.
+    /// Default 96 KiB, range 4 KiB ..= 16 MiB; from `max_block_bytes` on a block is written as a whole.
     pub write_piece_bytes: u32,
     /// What an answered append promises. Default [`SyncMode::Always`].
     pub sync: SyncMode,
     /// Shortest time between the starts of two commits, counted from the end of the previous sync. Default 0: a
     /// lone append never waits.
     pub min_fsync_interval: Duration,
-    /// A lone append is written and synced by who appends it, before [`crate::Journal::append`] returns, if commits have not
-    /// taken longer than this lately. Default 1 ms; 0: never, each is the writer thread's.
+    /// A lone append is written and synced by who appends it, before [`crate::Journal::append`] returns, if
+    /// commits have not taken longer than this lately. Default 1 ms; 0: never, each is the writer thread's.
     pub inline_commit_max: Duration,
     /// How bytes reach the disk. Default [`Backend::Auto`].
     pub backend: Backend,
@@ -106,8 +106,8 @@ impl JournalConfig {
         }
     }
 
-    /// Small files and limits (256 KiB files, 32 KiB blocks, 4 MiB in all), through the page cache, and every commit the
-    /// writer thread's, for tests.
+    /// Small files and limits (256 KiB files, 32 KiB blocks, 4 MiB in all), through the page cache, and every
+    /// commit the writer thread's, for tests.
     #[must_use]
     pub fn small(dir: impl Into<PathBuf>, identity: Identity) -> Self {
         Self {

@@ -116,8 +116,8 @@ pub trait DiskFile: Send + Sync + Debug {
     /// What the operating system says; then any part of it may have been written.
     fn write_at(&self, buf: &[u8], pos: u64) -> io::Result<()>;
 
-    /// Lets the disk begin with what was written into `len` bytes at `pos`, and does not wait. Only a hint, which may do
-    /// nothing: what goes wrong meanwhile is [`DiskFile::sync`]'s to tell.
+    /// Lets the disk begin with what was written into `len` bytes at `pos`, and does not wait. Only a hint,
+    /// which may do nothing: what goes wrong meanwhile is [`DiskFile::sync`]'s to tell.
     fn start_writeback(&self, _pos: u64, _len: u64) {}
 
     /// Makes all that was written durable, with what is needed to find it again (`fdatasync`).

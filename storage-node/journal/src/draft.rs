@@ -1,13 +1,14 @@
 //! A block that is being formed, and goes to the disk while it is.
 //!
-//! A disk that rested answers later: on the machine this was measured on, a sync right behind the last one took 150 us
-//! with 256 KiB, and 470 us after the 100 us in which such a block is formed. So a long block is written piece by piece
-//! as it grows, and the disk is told to begin. Its first 4 KiB go last: they hold the header, whose checksum is known at the
-//! end. What a crash leaves of the pieces is not a block, and is cut.
+//! A disk that rested answers later: on the machine this was measured on, a sync right behind the last one
+//! took 150 us with 256 KiB, and 470 us after the 100 us in which such a block is formed. So a long block is
+//! written piece by piece as it grows, and the disk is told to begin. Its first 4 KiB go last: they hold the
+//! header, whose checksum is known at the end. What a crash leaves of the pieces is not a block, and is cut.
 //!
-//! A message may look like a block that says that everything before it was acknowledged, and what a crash left of the block around
-//! it would be damage. So from the first page on that begins like a block nothing is written before the header is durable, which
-//! then says by itself how far the block goes: nothing in there proves anything.
+//! A message may look like a block that says that everything before it was acknowledged, and what a crash
+//! left of the block around it would be damage. So from the first page on that begins like a block nothing is
+//! written before the header is durable, which then says by itself how far the block goes: nothing in there
+//! proves anything.
 
 use std::io;
 
@@ -118,8 +119,8 @@ impl Draft {
         }
     }
 
-    /// Gives the disk what has come together since the last time, if that is `piece` bytes, for the block that will stand
-    /// at `pos` of file `seq`.
+    /// Gives the disk what has come together since the last time, if that is `piece` bytes, for the block
+    /// that will stand at `pos` of file `seq`.
     pub(crate) fn give(
         &mut self,
         piece: usize,

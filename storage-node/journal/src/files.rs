@@ -224,8 +224,9 @@ fn retire(inner: &mut Inner, retired: &mut VecDeque<Retired>) {
 /// Keeps one retired file (or as many as configured) as a spare and removes the others, oldest first. It ends with the
 /// first that cannot be freed: a file may only go when all before it are gone, or the next open finds a hole.
 ///
-/// A spare is used when its old name is gone durably: its bytes must never be found under that. Nor may what is in a message
-/// be found under the spare's next name: one that holds what would be a block there is removed.
+/// A spare is used when its old name is gone durably: its bytes must never be found under that. Nor may what
+/// is in a message be found under the spare's next name: one that holds what would be a block there is
+/// removed.
 fn free(core: &Core, retired: &mut VecDeque<Retired>) -> io::Result<()> {
     if retired.is_empty() {
         return Ok(());

@@ -96,8 +96,8 @@ impl IdentityFile {
         Ok(Some(Self { journal_id: u128_at(&bytes, 16), identity, format }))
     }
 
-    /// Has the directory of the newest format, durably, so that no older build opens it. Before anything is written that such a
-    /// build does not know: it would take a block for a torn one, and cut it off.
+    /// Has the directory of the newest format, durably, so that no older build opens it. Before anything is
+    /// written that such a build does not know: it would take a block for a torn one, and cut it off.
     pub(crate) fn renew(&self, dir: &Path, disk: &dyn Disk) -> std::io::Result<()> {
         if self.is_older() { self.write(dir, disk) } else { Ok(()) }
     }

@@ -31,8 +31,8 @@ impl Row {
     }
 }
 
-/// Entries whose rows left memory: up to `end`, from where the segment before ends. The sidecar of `file` has them. There
-/// are at most as many as journal files, so their memory is not counted.
+/// Entries whose rows left memory: up to `end`, from where the segment before ends. The sidecar of `file` has
+/// them. There are at most as many as journal files, so their memory is not counted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Segment {
     file: FileSeq,

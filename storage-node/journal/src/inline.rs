@@ -1,7 +1,7 @@
 //! A lone append is written by who appends it: two threads that wake each other cost half of what the disk takes.
 //!
-//! Only while the writer thread rests and appends have been lone for a while: whoever writes can do nothing else meanwhile.
-//! What comes until then is the writer's.
+//! Only while the writer thread rests and appends have been lone for a while: whoever writes can do nothing
+//! else meanwhile. What comes until then is the writer's.
 
 use std::collections::VecDeque;
 use std::thread::ThreadId;
@@ -18,7 +18,8 @@ pub(crate) fn is_lone(queue: &VecDeque<Queued>) -> bool {
     one.bytes <= BYTES_MAX && matches!(one.operation, Operation::Append { .. })
 }
 
-/// The writer's place. Given back when this is dropped, whatever became of the commit: what came meanwhile is the writer's.
+/// The writer's place. Given back when this is dropped, whatever became of the commit: what came meanwhile is
+/// the writer's.
 pub(crate) struct Claim<'a>(&'a Core);
 
 impl Drop for Claim<'_> {
@@ -33,8 +34,8 @@ impl Drop for Claim<'_> {
 }
 
 impl Core {
-    /// The writer's place, if what is in the queue is a lone append and the writer rests. Until it is given back nobody wakes
-    /// the writer, and he takes nothing.
+    /// The writer's place, if what is in the queue is a lone append and the writer rests. Until it is given
+    /// back nobody wakes the writer, and he takes nothing.
     pub(crate) fn claim(&self, inner: &mut Inner) -> Option<Claim<'_>> {
         inner.may_be_claimed(&self.config, Instant::now).then(|| {
             (inner.writer_waits, inner.claimed_by) = (false, Some(std::thread::current().id()));

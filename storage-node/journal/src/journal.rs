@@ -70,7 +70,8 @@ impl Shared {
             // Somebody else closes, and frees the directory when nothing is written any more.
             return;
         }
-        // The writer first: what is queued may need files, so the file keeper goes on until nothing is written any more.
+        // The writer first: what is queued may need files, so the file keeper goes on until nothing is
+        // written any more.
         for (at, thread) in threads.into_iter().enumerate() {
             // A completion may hold the last handle, or close: the writer then ends by itself, after this returns.
             let is_ours = thread.thread().id() == own || (at == 0 && is_writing);
@@ -143,9 +144,9 @@ impl Journal {
         &self.shared.core
     }
 
-    /// Queues entries that continue `stream`. On return they can be read; `done` is called when they are durable. If the
-    /// journal rests, and commits take no longer than [`JournalConfig::inline_commit_max`], a small append is written right
-    /// here: then it is durable, and `done` was called, when this returns.
+    /// Queues entries that continue `stream`. On return they can be read; `done` is called when they are
+    /// durable. If the journal rests, and commits take no longer than [`JournalConfig::inline_commit_max`], a
+    /// small append is written right here: then it is durable, and `done` was called, when this returns.
     ///
     /// # Errors
     /// See [`AppendError`]; then nothing was queued and `done` is answered with [`Failure::Closed`] as it drops.
@@ -189,8 +190,8 @@ impl Journal {
         Ok(())
     }
 
-    /// Queues entries, several operations if a block does not hold them. The waiter goes with the last: queue order makes
-    /// it the last to become durable.
+    /// Queues entries, several operations if a block does not hold them. The waiter goes with the last: queue
+    /// order makes it the last to become durable.
     fn enqueue(
         &self,
         inner: &mut Inner,
@@ -387,8 +388,9 @@ impl Journal {
         self.core().locate(stream, index)
     }
 
-    /// [`Journal::locate`] of many entries, as far as memory has where they lie: reads nothing, and visits what all share once. `None`
-    /// for one whose row has left memory, that is in flight, or that is not there.
+    /// [`Journal::locate`] of many entries, as far as memory has where they lie: reads nothing, and visits
+    /// what all share once. `None` for one whose row has left memory, that is in flight, or that is not
+    /// there.
     #[must_use]
     pub fn locate_in_memory(
         &self,
@@ -424,9 +426,10 @@ impl Journal {
         self.core().read_at(location, part)
     }
 
-    /// Reads parts of payloads for somebody who reads much and reads it once, a pack maker say: past the page cache if the
-    /// journal writes past it, neighbours together, into memory that is used again when the last of what is returned is
-    /// dropped. So nobody should keep it. Nothing is checked: the caller does. Blocking.
+    /// Reads parts of payloads for somebody who reads much and reads it once, a pack maker say: past the page
+    /// cache if the journal writes past it, neighbours together, into memory that is used again when the last
+    /// of what is returned is dropped. So nobody should keep it. Nothing is checked: the caller does.
+    /// Blocking.
     ///
     /// # Errors
     /// [`ReadError::Recycled`] when a file is gone; see [`ReadError`].

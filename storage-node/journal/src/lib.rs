@@ -1,8 +1,8 @@
 //! The journal: makes bytes durable on local disk in groups, gives them back, and recovers them after a crash.
 //!
-//! One journal serves all the streams (shards) of a node. One writer thread takes what waits, writes it as one
-//! block in place into a zero-filled file, syncs once, and answers every waiter of that block. While the writer rests, a lone
-//! append is written by who appends it.
+//! One journal serves all the streams (shards) of a node. One writer thread takes what waits, writes it as
+//! one block in place into a zero-filled file, syncs once, and answers every waiter of that block. While the
+//! writer rests, a lone append is written by who appends it.
 //!
 //! ```text
 //!  append ─┐                  ┌─▶ wal/0000000000000001.wal  (finished, its sidecar .idx beside it)

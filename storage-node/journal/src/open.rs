@@ -92,12 +92,14 @@ pub(crate) fn open(
     Ok((core, Opened { session, durable, report }, lock))
 }
 
-/// Files that the last process had ready to be written, or kept to be: filling new ones with zeros instead takes the disk
-/// from whoever waits for this start. What is more than should be kept is left among what is to be removed.
+/// Files that the last process had ready to be written, or kept to be: filling new ones with zeros instead
+/// takes the disk from whoever waits for this start. What is more than should be kept is left among what is
+/// to be removed.
 ///
-/// None has a block under the number that it gets: the next file as it was prepared has none at all, and a spare has
-/// those of an older file of this journal, which its header says, and no message that would be one: earlier builds did not look for
-/// these, so that none of their spares is kept. They lose their names durably before they get another, as ever.
+/// None has a block under the number that it gets: the next file as it was prepared has none at all, and a
+/// spare has those of an older file of this journal, which its header says, and no message that would be one:
+/// earlier builds did not look for these, so that none of their spares is kept. They lose their names durably
+/// before they get another, as ever.
 fn spares(
     config: &JournalConfig,
     disk: &dyn Disk,
@@ -136,8 +138,8 @@ fn header_of(disk: &dyn Disk, path: &Path) -> Option<FileHeader> {
     FileHeader::parse(&bytes[..read]).ok()
 }
 
-/// What `config` asks for, or what `auto` comes to here. A write is what tells: some file systems open a file for direct
-/// I/O and then want more alignment than a block has, or refuse.
+/// What `config` asks for, or what `auto` comes to here. A write is what tells: some file systems open a file
+/// for direct I/O and then want more alignment than a block has, or refuse.
 fn backend(config: &JournalConfig, wal: &Path, disk: &dyn Disk) -> Backend {
     match (config.backend, config.sync) {
         (Backend::Auto, SyncMode::Always) => {}

@@ -2,12 +2,12 @@
 
 use std::time::{Duration, Instant};
 
-/// So many commits in a row must have been lone before one is written so: among many publishers a lone one begins a burst,
-/// and who writes it keeps the others waiting.
+/// So many commits in a row must have been lone before one is written so: among many publishers a lone one
+/// begins a burst, and who writes it keeps the others waiting.
 const IN_A_ROW_MIN: u32 = 8;
 
-/// How long commits took lately, when the last one ended, and how many up to it were of one small append, with nothing behind
-/// it when it was done.
+/// How long commits took lately, when the last one ended, and how many up to it were of one small append,
+/// with nothing behind it when it was done.
 #[derive(Debug, Default)]
 pub(crate) struct Pace {
     ended: Option<Instant>,

@@ -5,9 +5,10 @@
 //! file's head, says it was durable, or it is a head that others came behind: refuse, never cut). A whole block of a
 //! version that is not known is neither: its number is said, and nothing is changed.
 //!
-//! When a file turns out to be finished, its sidecar is compared with what was found in it, and written again if it says
-//! anything else; then rows of old files may leave memory, and the index stays within its bound while files are scanned.
-//! A truncation or purge in a later file is played upon what left memory like upon what is there.
+//! When a file turns out to be finished, its sidecar is compared with what was found in it, and written again
+//! if it says anything else; then rows of old files may leave memory, and the index stays within its bound
+//! while files are scanned. A truncation or purge in a later file is played upon what left memory like upon
+//! what is there.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -40,8 +41,8 @@ pub(crate) struct Scan {
     /// Number of the last block that counts: the next session is above it.
     pub(crate) last_block: u64,
     pub(crate) scanned_bytes: u64,
-    /// Pages behind the end of the last file that begin like blocks of it or of a later one: a torn block held them, messages
-    /// in it perhaps.
+    /// Pages behind the end of the last file that begin like blocks of it or of a later one: a torn block
+    /// held them, messages in it perhaps.
     pub(crate) behind: Vec<u32>,
     /// A file that was begun, and in which nothing counts because its first block was torn.
     pub(crate) empty: Vec<PathBuf>,
@@ -150,9 +151,10 @@ fn file_header(
     Ok(header)
 }
 
-/// Files are read past the page cache if this journal writes past it, and has most likely done so before: then it is not
-/// in the cache, and getting memory for it there takes longer than reading. What was written through the cache is still
-/// there when the process alone has ended, and comes from there ten times as fast as from a disk.
+/// Files are read past the page cache if this journal writes past it, and has most likely done so before:
+/// then it is not in the cache, and getting memory for it there takes longer than reading. What was written
+/// through the cache is still there when the process alone has ended, and comes from there ten times as fast
+/// as from a disk.
 ///
 /// What was asked for counts, not what it comes to: where direct writes are refused reads are too, one way or another,
 /// and go through the cache.
@@ -215,9 +217,9 @@ impl Scanner<'_> {
         self.expected = Some(seq.next());
         let stopped = self.blocks(&mut file, reader, first_of_all)?;
         if file.end == FILE_HEADER_BYTES && seq > FileSeq::FIRST {
-            // Its head block is written and synced before the first commit that needs it, and before any file in front of it goes:
-            // without the head nothing in it was acknowledged, unless one of these has happened. It need not be the last: the next
-            // one is prepared as soon as this one is taken.
+            // Its head block is written and synced before the first commit that needs it, and before any file
+            // in front of it goes: without the head nothing in it was acknowledged, unless one of these has
+            // happened. It need not be the last: the next one is prepared as soon as this one is taken.
             let behind = self.check_acknowledged(&file, reader, stopped)?;
             if behind.blocks > 0 || self.scan.files.is_empty() {
                 return Err(Stop::Open(damage(&file, file.end, stopped.to_string())));
@@ -231,8 +233,8 @@ impl Scanner<'_> {
         Ok(())
     }
 
-    /// Ends the journal after the last block of the last file that holds blocks: behind it may lie one whose head was lost,
-    /// and a next one, prepared.
+    /// Ends the journal after the last block of the last file that holds blocks: behind it may lie one whose
+    /// head was lost, and a next one, prepared.
     fn end(&mut self, reader: &mut Reader) -> Result<(), Stop> {
         for (stream, (first, there)) in &self.gone {
             let purged = self.scan.streams.get(stream).and_then(|stream| stream.purged);
@@ -441,8 +443,8 @@ impl Scanner<'_> {
         Ok(())
     }
 
-    /// Looks for later blocks of this file; one that says the bytes at its end were durable makes it damage. What lies in a block that
-    /// was torn is none, whatever it says.
+    /// Looks for later blocks of this file; one that says the bytes at its end were durable makes it damage.
+    /// What lies in a block that was torn is none, whatever it says.
     fn check_acknowledged(
         &mut self,
         file: &LiveFile,

@@ -1,18 +1,18 @@
 //! Cutting a journal off where acknowledged bytes are damaged, for somebody who has no copy of it and asks for that.
 //!
-//! Opening refuses such a journal and changes nothing. [`Repair::look`] says where the damage begins and what lies behind
-//! it, [`Repair::truncate`] cuts there. What is cut stays beside the journal, in files that end in `.damaged`; votes and
-//! purges that only the cut part told are restated behind what is kept, so that no vote is given twice and no purged entry
-//! is missed.
+//! Opening refuses such a journal and changes nothing. [`Repair::look`] says where the damage begins and what
+//! lies behind it, [`Repair::truncate`] cuts there. What is cut stays beside the journal, in files that end
+//! in `.damaged`; votes and purges that only the cut part told are restated behind what is kept, so that no
+//! vote is given twice and no purged entry is missed.
 //!
 //! ```text
 //!   before:  | file 1 | file 2: kept … damage … | file 3 |
 //!   after:   | file 1 | file 2: kept, facts     |           2.wal.damaged  3.wal.damaged
 //! ```
 //!
-//! Why it may be interrupted: the shortened file replaces the damaged one in one step, facts included. Then files behind it
-//! go, oldest first: until the last has gone, something is missing before it, so that opening refuses, and the newest facts
-//! are still there when the repair is run again.
+//! Why it may be interrupted: the shortened file replaces the damaged one in one step, facts included. Then
+//! files behind it go, oldest first: until the last has gone, something is missing before it, so that opening
+//! refuses, and the newest facts are still there when the repair is run again.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -49,7 +49,8 @@ pub struct Cut {
     pub bytes: u64,
     /// Files behind it, which go as a whole.
     pub later: Vec<PathBuf>,
-    /// Live entries that go, by stream. Those of a damaged block are counted where a later one shows that there were any.
+    /// Live entries that go, by stream. Those of a damaged block are counted where a later one shows that
+    /// there were any.
     pub entries: BTreeMap<StreamId, Range<u64>>,
 }
 
@@ -104,8 +105,8 @@ impl Repair {
     /// Looks for damage in the journal in `dir`; `None` if it opens as it is. Changes nothing.
     ///
     /// # Errors
-    /// [`OpenError::Locked`] while it is open; [`OpenError::Corrupt`] if there is no journal or its identity is damaged;
-    /// [`OpenError::Io`].
+    /// [`OpenError::Locked`] while it is open; [`OpenError::Corrupt`] if there is no journal or its identity
+    /// is damaged; [`OpenError::Io`].
     pub fn look(dir: &Path, disk: &Arc<dyn Disk>) -> Result<Option<Self>, OpenError> {
         let wal = dir.join("wal");
         let lock = lock_dir(dir, disk)?;
@@ -413,8 +414,8 @@ impl Walk {
         Ok(behind)
     }
 
-    /// Every block that holds in some files, from `pos` of the first on, in order: of what may be a torn block there only what
-    /// is behind it.
+    /// Every block that holds in some files, from `pos` of the first on, in order: of what may be a torn
+    /// block there only what is behind it.
     fn each_behind(
         &self,
         files: Range<usize>,

@@ -1,4 +1,5 @@
-//! Files that are replaced as a whole; small ones in a seal: `magic u32 | format u32 | crc32c u32 | zero u32 | content`.
+//! Files that are replaced as a whole; small ones in a seal:
+//! `magic u32 | format u32 | crc32c u32 | zero u32 | content`.
 
 use std::io;
 use std::path::Path;

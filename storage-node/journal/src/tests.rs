@@ -75,8 +75,8 @@ fn append(journal: &Journal, stream: StreamId, entries: Vec<Entry>) -> Result<Sy
     answer.recv().unwrap()
 }
 
-/// All entries of a stream, which both ways of reading must give. Rows that leave memory between two reads may end one of
-/// them sooner, at the end of a file: what both have must be the same.
+/// All entries of a stream, which both ways of reading must give. Rows that leave memory between two reads
+/// may end one of them sooner, at the end of a file: what both have must be the same.
 fn read_all(journal: &Journal, stream: StreamId) -> Vec<Entry> {
     let range = journal.entries(stream);
     let (mut entries, mut next) = (Vec::new(), range.start);

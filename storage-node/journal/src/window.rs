@@ -1,8 +1,9 @@
 //! Reads files from front to back in pieces: one is looked at while another thread reads the next ones.
 //!
-//! What the journal wrote past the page cache is not in it. Reading that through it would cost memory for all of it, and
-//! where memory is dear (a virtual machine gets it from its host) more than reading itself: so pieces go past it too, into
-//! memory that is used again for the whole scan, and is small enough to be in the processor's cache when it is checked.
+//! What the journal wrote past the page cache is not in it. Reading that through it would cost memory for all
+//! of it, and where memory is dear (a virtual machine gets it from its host) more than reading itself: so
+//! pieces go past it too, into memory that is used again for the whole scan, and is small enough to be in the
+//! processor's cache when it is checked.
 
 use std::collections::VecDeque;
 use std::io;
@@ -40,8 +41,8 @@ impl Source {
 
     /// Reads as [`DiskFile::read_at`] does. Past the page cache only what is aligned, as memory, position and length.
     pub(crate) fn read(&self, memory: &mut [u8], pos: u32) -> io::Result<usize> {
-        // If it is more than that direct reads do not work here, the usual way tells; and where the file ends is told by it
-        // alone, because some file systems give less of the middle too.
+        // If it is more than that direct reads do not work here, the usual way tells; and where the file ends
+        // is told by it alone, because some file systems give less of the middle too.
         let direct = self.direct.as_ref().and_then(|direct| direct.read_at(memory, u64::from(pos)).ok());
         match direct {
             Some(read) if read == memory.len() => Ok(read),
@@ -219,8 +220,8 @@ impl<'a> Window<'a> {
         Ok(BlockHeader::verify(block).map(|()| (header, block)))
     }
 
-    /// Where a block at `pos`, behind the one with the number `previous_seq`, ends by the word of its header alone; `pos` where none is
-    /// guarded. The outer error is the disk's.
+    /// Where a block at `pos`, behind the one with the number `previous_seq`, ends by the word of its header
+    /// alone; `pos` where none is guarded. The outer error is the disk's.
     pub(crate) fn guarded_end(&mut self, pos: u32, file: FileSeq, previous_seq: u64) -> io::Result<u32> {
         let left = self.file_bytes.saturating_sub(pos) as usize;
         let Some(header) = self.bytes(pos, BLOCK_HEADER_BYTES)? else { return Ok(pos) };

@@ -1,5 +1,5 @@
-//! The writer: takes what waits, writes it as one block, syncs once, answers everybody. A thread does so all the time, and who
-//! appends to a journal that rests in its place (`inline`).
+//! The writer: takes what waits, writes it as one block, syncs once, answers everybody. A thread does so all
+//! the time, and who appends to a journal that rests in its place (`inline`).
 //!
 //! The order that makes a confirm a promise:
 //! 1. frames are copied into the block in queue order, so a vote never overtakes an entry;
@@ -269,8 +269,8 @@ impl Writer {
         }
     }
 
-    /// Forms the block's frames, and gives the disk pieces of them meanwhile if a sync is to follow. Past the page cache
-    /// each write waits for the disk, so that there is one.
+    /// Forms the block's frames, and gives the disk pieces of them meanwhile if a sync is to follow. Past the
+    /// page cache each write waits for the disk, so that there is one.
     fn form(
         &mut self,
         taken: &Taken,
@@ -398,7 +398,8 @@ impl Writer {
             Failure::Write { path: next.path.clone(), pos: FILE_HEADER_BYTES, len, source }
         };
         let len = self.seal(&header, &*handle, FILE_HEADER_BYTES).map_err(write)?;
-        // Before the files behind may go: what is restated here is nowhere else then. Past the page cache it is durable.
+        // Before the files behind may go: what is restated here is nowhere else then. Past the page cache it
+        // is durable.
         handle.sync().map_err(|source| Failure::Sync { path: next.path.clone(), source })?;
         core.lock().files.push_back(LiveFile {
             seq: next.seq,

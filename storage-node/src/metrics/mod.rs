@@ -1,11 +1,13 @@
 //! What a storage node counts, as Prometheus metrics in a registry that the caller owns.
 //!
-//! Names are `weir_node_…`, `weir_journal_…`, `weir_tier_…` and `weir_storage_…`, in seconds and bytes; what is bounded has its bound beside it, `…_max`.
-//! Labels come from closed sets (stage, level, code, shard, table, the currency of the settings), never from clients: topics and partitions have their
-//! rates in the API instead.
+//! Names are `weir_node_…`, `weir_journal_…`, `weir_tier_…` and `weir_storage_…`, in seconds and bytes; what
+//! is bounded has its bound beside it, `…_max`. Labels come from closed sets (stage, level, code, shard,
+//! table, the currency of the settings), never from clients: topics and partitions have their rates in the
+//! API instead.
 //!
 //! * `node`: publishes by stage and shard, records and bytes in and out, refusals.
-//! * `journal`: the journal's own counters, read when somebody scrapes; `shards`: what the shards hold, likewise; `storage`: where messages are, and what that costs.
+//! * `journal`: the journal's own counters, read when somebody scrapes; `shards`: what the shards hold,
+//!   likewise; `storage`: where messages are, and what that costs.
 
 mod journal;
 mod node;

@@ -74,8 +74,11 @@ impl NodeMetrics {
     #[expect(clippy::too_many_lines, reason = "one entry for each metric")]
     pub fn register(registry: &Registry, tail_ring_bytes_max: usize) -> prometheus::Result<Self> {
         let stages = HistogramVec::new(
-            HistogramOpts::new("weir_node_publish_stage_seconds", "Time that publishes spend per stage.")
-                .buckets(STAGE_BUCKETS.to_vec()),
+            HistogramOpts::new(
+                "weir_node_publish_stage_seconds",
+                "Time that confirmed publishes spent in each stage.",
+            )
+            .buckets(STAGE_BUCKETS.to_vec()),
             &["stage", "shard"],
         )?;
         registry.register(Box::new(stages.clone()))?;
@@ -94,17 +97,21 @@ impl NodeMetrics {
             registry.register(Box::new(gauge.clone()))?;
             Ok::<_, prometheus::Error>(gauge)
         };
-        gauge("weir_node_tail_ring_bytes_max", "Bytes of entries kept in memory.")?
+        gauge("weir_node_tail_ring_bytes_max", "Bytes of the newest entries kept in memory at most.")?
             .set(signed(tail_ring_bytes_max));
         Ok(Self {
             stages: StageSeconds::of(&stages, ShardId::META),
             all_stages: stages,
             confirmed: labelled(
                 "weir_node_confirmed_total",
-                "Publish calls answered, by confirm level.",
+                "Publish calls that were confirmed, by level.",
                 "level",
             )?,
-            refused: labelled("weir_node_refused_total", "Batches and calls refused, by code.", "code")?,
+            refused: labelled(
+                "weir_node_refused_total",
+                "Publish calls, and batches of them, that were refused, by code.",
+                "code",
+            )?,
             published_records: counter("weir_node_published_records_total", "Records that were confirmed.")?,
             published_bytes: counter(
                 "weir_node_published_bytes_total",
@@ -112,32 +119,38 @@ impl NodeMetrics {
             )?,
             delivered_records: counter(
                 "weir_node_delivered_records_total",
-                "Records sent to readers and subscriptions.",
+                "Records sent to readers and consumers.",
             )?,
             delivered_bytes: counter(
                 "weir_node_delivered_bytes_total",
-                "Encoded bytes of the batches sent to readers and subscriptions.",
+                "Encoded bytes of the batches sent to readers and consumers.",
             )?,
-            subscriptions: gauge("weir_node_subscriptions", "Subscriptions that are open.")?,
-            ring_bytes: gauge("weir_node_tail_ring_bytes", "Bytes of entries in memory.")?,
-            ring_hits: counter("weir_node_tail_ring_hits_total", "Entries read from memory.")?,
-            ring_misses: counter("weir_node_tail_ring_misses_total", "Entries read from the journal.")?,
+            subscriptions: gauge(
+                "weir_node_subscriptions",
+                "Streams of records to gateways that are open, of readers and of consumers.",
+            )?,
+            ring_bytes: gauge("weir_node_tail_ring_bytes", "Bytes of the newest entries in memory.")?,
+            ring_hits: counter("weir_node_tail_ring_hits_total", "Entries that were read from memory.")?,
+            ring_misses: counter(
+                "weir_node_tail_ring_misses_total",
+                "Entries that memory no longer had and the journal was read for.",
+            )?,
             checkpoints_failed: counter(
                 "weir_node_checkpoints_failed_total",
-                "Checkpoints that could not be written (a full disk); the one before stays.",
+                "Checkpoints that could not be written; the one before stays.",
             )?,
-            staged_bytes: gauge("weir_node_staged_bytes", "Staged bytes kept for readers below quorum.")?,
-            staged_bytes_max: gauge(
-                "weir_node_staged_bytes_max",
-                "Most staged bytes kept for such readers.",
+            staged_bytes: gauge(
+                "weir_node_staged_bytes",
+                "Bytes kept for readers who do not wait for the commit.",
             )?,
+            staged_bytes_max: gauge("weir_node_staged_bytes_max", "Bytes kept for such readers at most.")?,
             early_records: counter(
                 "weir_node_early_records_total",
                 "Records sent to readers before they were committed.",
             )?,
             retracted: counter(
                 "weir_node_retracted_total",
-                "Times that a reader was told to forget records that were not committed.",
+                "Times a reader was told to forget records that were not committed.",
             )?,
             filtered_out: counter("weir_node_filtered_out_records_total", "Records that filters kept back.")?,
             parts_moved: counter(

@@ -45,7 +45,7 @@ impl ShardsCollector {
             by("weir_node_dedupe_rows", "Producers and idempotency keys remembered.", &["shard", "table"])?;
         let past = by(
             "weir_node_subscription_past_bytes",
-            "What subscriptions keep of what they were, named by no seek, about.",
+            "Bytes, about, of the past states that subscriptions keep for as_of and forks.",
             &["shard"],
         )?;
         for (shard, state) in &self.shards {
@@ -100,7 +100,7 @@ impl ShardsCollector {
         )?;
         let letters_max = max(
             "weir_node_dead_letters_max",
-            "Dead letters of one shard on their way; no topic gets more of them than it leaves free.",
+            "Dead letters of one shard on their way at most; no topic may have more of them than it leaves free.",
             DEAD_LETTERS_MAX,
         )?;
         let dedupe_max = max(
@@ -110,7 +110,7 @@ impl ShardsCollector {
         )?;
         let past_max = IntGauge::new(
             "weir_node_subscription_past_bytes_max",
-            "What subscriptions of one shard keep of what they were, beyond which the oldest makes room or nothing is kept.",
+            "Bytes of such states in one shard, beyond which the oldest makes room, or none is kept.",
         )?;
         past_max.set(bytes_of_past(PAST_WEIGHT_MAX));
         Ok(vec![

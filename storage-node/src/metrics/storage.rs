@@ -16,8 +16,8 @@ use crate::shard::state::{Pack, ShardState};
 /// Requests are counted over this long.
 const DAY_MS: u64 = 24 * 3600 * 1000;
 
-/// Bytes in the journal alone and in the object store, objects, how far uploads are behind, what could not be read, and what a
-/// day of it costs. Keeps no shard alive.
+/// Bytes in the journal alone and in the object store, objects, how far uploads are behind, what could not be
+/// read, and what a day of it costs. Keeps no shard alive.
 pub struct StorageCollector {
     states: Vec<Weak<RwLock<ShardState>>>,
     store: Option<ToldByStore>,
@@ -75,8 +75,8 @@ impl Sums {
 }
 
 impl StorageCollector {
-    /// Over these shards, of a node with an object store, of which `store` tells, or without one; what that takes a day is
-    /// told at `prices`, which are in `currency`.
+    /// Over these shards, of a node with an object store, of which `store` tells, or without one; what that
+    /// takes a day is told at `prices`, which are in `currency`.
     ///
     /// # Errors
     /// Never: the names are constants (tested).
@@ -162,7 +162,8 @@ impl StorageCollector {
         ])
     }
 
-    /// What a day like the last one costs. What was counted since the start may be less than what the objects of the day took.
+    /// What a day like the last one costs. What was counted since the start may be less than what the objects
+    /// of the day took.
     fn cost(&self, sums: &Sums, store: &StoreNow) -> prometheus::Result<Box<dyn Collector>> {
         let (puts, gets) = (store.puts_per_day.max(sums.puts), store.gets_per_day.max(sums.gets));
         let cost = self.prices.per_day(sums.object_bytes, puts, gets);

@@ -66,7 +66,7 @@ impl TierMetrics {
         registry.register(Box::new(store_awaited.clone()))?;
         let metrics = Self {
             sealed_bytes: counter("weir_tier_sealed_bytes_total", "Bytes of batches that packs took over.")?,
-            pack_bytes: counter("weir_tier_pack_bytes_total", "Bytes of these packs.")?,
+            pack_bytes: counter("weir_tier_pack_bytes_total", "Bytes of these packs in the store.")?,
             packs: counter("weir_tier_packs_total", "Packs that were committed.")?,
             hurried: counter(
                 "weir_tier_packs_hurried_total",
@@ -97,7 +97,8 @@ impl TierMetrics {
         Ok(metrics)
     }
 
-    /// The store and the cache in front of it, of at most `memory_bytes_max`, and what packs are made in, once there are any.
+    /// The store and the cache in front of it, of at most `memory_bytes_max`, and what packs are made in,
+    /// once there are any.
     pub fn watch(&self, cold: Cold, memory_bytes_max: usize, pack_memory: PieceMemory) {
         *self.watched.lock() = Some(Watched { cold, memory_bytes_max, pack_memory });
     }
@@ -174,15 +175,24 @@ impl StoreCollector {
 
     fn counters(&self) -> prometheus::Result<[Box<dyn Collector>; 7]> {
         let by = |name, help, label| IntCounterVec::new(Opts::new(name, help), &[label]);
-        let requests = by("weir_tier_requests_total", "Requests to the object store.", "request")?;
+        let requests = by(
+            "weir_tier_requests_total",
+            "Requests to the object store, by kind, and those that failed.",
+            "request",
+        )?;
         let bytes = by("weir_tier_request_bytes_total", "Bytes to and from the object store.", "request")?;
-        let blocks =
-            by("weir_tier_blocks_total", "Blocks readers asked for and missed, and blocks fetched.", "what")?;
+        let blocks = by(
+            "weir_tier_blocks_total",
+            "Blocks of packs that readers asked for, that no cache had, and that were fetched.",
+            "what",
+        )?;
         let disk =
             by("weir_tier_cache_disk_bytes_total", "Bytes that the cache on disk wrote and read.", "what")?;
-        let memory = IntGauge::new("weir_tier_cache_memory_bytes", "Blocks of packs in memory.")?;
-        let memory_max =
-            IntGauge::new("weir_tier_cache_memory_bytes_max", "Blocks of packs kept in memory.")?;
+        let memory = IntGauge::new("weir_tier_cache_memory_bytes", "Bytes of blocks of packs in memory.")?;
+        let memory_max = IntGauge::new(
+            "weir_tier_cache_memory_bytes_max",
+            "Bytes of blocks of packs kept in memory at most.",
+        )?;
         let making = IntGauge::new(
             "weir_tier_pack_memory_bytes",
             "Memory that packs are made in: on its way to the store, or kept for the next pack.",

@@ -15,8 +15,8 @@ use crate::replica::ShardHandle;
 use crate::shard::entry::{ENTRY_OVERHEAD_BYTES, SubBatch};
 use crate::shard::state::Verdict;
 
-/// What a shard owes to others. What is sent is noted in the shard's own log once it is committed where it goes, and that
-/// changes the outbox: so whatever is left is owed still.
+/// What a shard owes to others. What is sent is noted in the shard's own log once it is committed where it
+/// goes, and that changes the outbox: so whatever is left is owed still.
 pub(super) trait Carry: Sync {
     /// Who is owed something, as operators are told.
     type To: Ord + Display + Clone + Send + Sync;
@@ -30,8 +30,8 @@ pub(super) trait Carry: Sync {
     /// To whom something is owed.
     fn owed(&self) -> Vec<Self::To>;
 
-    /// Sends the oldest of what is owed to one of them, and notes what has arrived. After `Ok` less is owed to it than before, or
-    /// nothing.
+    /// Sends the oldest of what is owed to one of them, and notes what has arrived. After `Ok` less is owed
+    /// to it than before, or nothing.
     fn send_to(&self, to: &Self::To) -> impl Future<Output = Result<(), Refusal>> + Send;
 }
 

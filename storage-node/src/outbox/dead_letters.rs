@@ -1,15 +1,16 @@
 //! The task of a leader that carries its shard's dead letters to their topics.
 //!
-//! Each letter is published with its number as the epoch of a producer that only this shard is: sent again after a crash
-//! it is a duplicate, or, if later ones have arrived already, it is fenced. Either way it is there once.
+//! Each letter is published with its number as the epoch of a producer that only this shard is: sent again
+//! after a crash it is a duplicate, or, if later ones have arrived already, it is fenced. Either way it is
+//! there once.
 //!
 //! ```text
 //!   letters of a topic, by number    7 9 12 15 17      each topic has a lane: up to 16 are sent to at the same time
 //!   9 cannot be read                 7 12 15 17 23     it gets a new number, in the log, before 12 is sent, which would fence it
 //! ```
 //!
-//! Letters that cannot be read are looked at again, up to 64 in each attempt, and nothing is logged as long as none behind them can
-//! be.
+//! Letters that cannot be read are looked at again, up to 64 in each attempt, and nothing is logged as long
+//! as none behind them can be.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -62,7 +63,8 @@ impl DeadLetterSender {
         run(self, stop).await;
     }
 
-    /// The oldest letters of a topic behind those that cannot be read; from the first of all again where nothing is behind them.
+    /// The oldest letters of a topic behind those that cannot be read; from the first of all again where
+    /// nothing is behind them.
     fn next(&self, name: &TopicName) -> Vec<Arc<DeadLetter>> {
         let from = self.unreadable_to.lock().get(name).copied().unwrap_or(0);
         let state = self.shard.state.read();
@@ -71,7 +73,8 @@ impl DeadLetterSender {
         state.dead_letters().oldest(name, from..).take(LETTERS_AT_ONCE).cloned().collect()
     }
 
-    /// Of the letters of a topic that were looked at none can be sent: the next attempt looks behind those that cannot be read.
+    /// Of the letters of a topic that were looked at none can be sent: the next attempt looks behind those
+    /// that cannot be read.
     fn look_on(&self, name: &TopicName, step: Step) -> Result<(), Refusal> {
         if let Some((last, _)) = step.unreadable.last() {
             self.unreadable_to.lock().insert(name.clone(), last + 1);
@@ -79,8 +82,8 @@ impl DeadLetterSender {
         step.unreadable.into_iter().next().map(|(_, why)| why).or(step.stopped).map_or(Ok(()), Err)
     }
 
-    /// Puts the letters of a topic that cannot be read behind all others, before those of a step are sent: under their old numbers
-    /// they would be fenced once they can be read, and be lost.
+    /// Puts the letters of a topic that cannot be read behind all others, before those of a step are sent:
+    /// under their old numbers they would be fenced once they can be read, and be lost.
     async fn let_pass(&self, name: &TopicName, step: &Step) -> Result<(), Refusal> {
         let is_sent = |seq: &u64| step.letters.binary_search_by_key(seq, |(seq, _)| *seq).is_ok();
         let unreadable: Vec<u64> = {
@@ -142,12 +145,13 @@ impl DeadLetterSender {
         commit(&self.shard, vec![SubBatch::command(command.encode_to_vec().into())]).await.map(drop)
     }
 
-    /// Publishes what goes together: what goes to one shard in one entry. How many have arrived before the first that has not,
-    /// and why that has not.
+    /// Publishes what goes together: what goes to one shard in one entry. How many have arrived before the
+    /// first that has not, and why that has not.
     ///
-    /// Of a partition none arrives behind one that does not, or that one would be fenced when it is sent again, and lost:
-    /// within an entry, which is applied as a whole at one time, whatever refuses a letter (a topic that is closed or gone, no
-    /// room for its producer) refuses those that follow it to the same partition.
+    /// Of a partition none arrives behind one that does not, or that one would be fenced when it is sent
+    /// again, and lost: within an entry, which is applied as a whole at one time, whatever refuses a letter
+    /// (a topic that is closed or gone, no room for its producer) refuses those that follow it to the same
+    /// partition.
     async fn publish(&self, step: &[(u64, Option<Addressed>)]) -> (usize, Result<(), Refusal>) {
         let mut by_shard: BTreeMap<ShardId, (Vec<usize>, Vec<SubBatch>)> = BTreeMap::new();
         for (place, (_, addressed)) in step.iter().enumerate() {
@@ -228,8 +232,8 @@ impl Carry for DeadLetterSender {
         self.shard.state.read().dead_letters().waiting()
     }
 
-    /// As many as go together, to the topic as it is now: one that is made anew meanwhile gets none of them, or a letter of the next
-    /// step would arrive there before one of this that is sent again, and fence it.
+    /// As many as go together, to the topic as it is now: one that is made anew meanwhile gets none of them,
+    /// or a letter of the next step would arrive there before one of this that is sent again, and fence it.
     async fn send_to(&self, name: &TopicName) -> Result<(), Refusal> {
         let topic = self.topic(name)?;
         let step = self.prepare(&topic, &self.next(name)).await;
@@ -268,7 +272,8 @@ struct Addressed {
     publish: SubBatch,
 }
 
-/// The first of what was sent to a shard that has not arrived there, by its place. One that is fenced has: later ones have.
+/// The first of what was sent to a shard that has not arrived there, by its place. One that is fenced has:
+/// later ones have.
 fn first_refused(places: &[usize], verdicts: Result<Vec<Verdict>, Refusal>) -> Option<(usize, Refusal)> {
     let verdicts = match verdicts {
         Ok(verdicts) => verdicts,
@@ -280,11 +285,11 @@ fn first_refused(places: &[usize], verdicts: Result<Vec<Verdict>, Refusal>) -> O
     })
 }
 
-/// Who sends a letter: a producer, and its epoch, which grows from letter to letter. After 2^32 letters it is another producer: none
-/// of its own that comes later can fence a letter of the one before.
+/// Who sends a letter: a producer, and its epoch, which grows from letter to letter. After 2^32 letters it is
+/// another producer: none of its own that comes later can fence a letter of the one before.
 ///
-/// The name is longer than any that a client may give its producer: one of the same name could fence the letters, which would be
-/// taken for arrived.
+/// The name is longer than any that a client may give its producer: one of the same name could fence the
+/// letters, which would be taken for arrived.
 fn producer_of(shard: ShardId, seq: u64) -> (String, Epoch) {
     let number = seq + 1;
     let name = match number >> 32 {

@@ -1,7 +1,7 @@
 //! The task of a leader that carries what its shard's settles publish to the partitions.
 //!
-//! Each batch is committed by its target under its number, once, and deleted here after that; the target recognises what
-//! it has seen. So a crash anywhere repeats at most what is recognised, and loses nothing.
+//! Each batch is committed by its target under its number, once, and deleted here after that; the target
+//! recognises what it has seen. So a crash anywhere repeats at most what is recognised, and loses nothing.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

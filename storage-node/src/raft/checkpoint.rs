@@ -67,8 +67,9 @@ struct Stored {
 }
 
 impl Checkpoint {
-    /// Writes the bytes in order, at most [`CHUNK_BYTES`] at once, and returns how many. Whatever the state's size, this
-    /// takes the memory of one chunk; it goes through the state twice, as its length stands before it.
+    /// Writes the bytes in order, at most [`CHUNK_BYTES`] at once, and returns how many. Whatever the state's
+    /// size, this takes the memory of one chunk; it goes through the state twice, as its length stands before
+    /// it.
     ///
     /// # Errors
     /// Those of `to`, at once; some bytes may have been written.

@@ -1,5 +1,5 @@
-//! How far a reader reads ahead: the further the longer its reads follow each other, and never beyond what whoever reads may still
-//! be given.
+//! How far a reader reads ahead: the further the longer its reads follow each other, and never beyond what
+//! whoever reads may still be given.
 
 use std::ops::Range;
 
@@ -9,7 +9,8 @@ use weir_tier::cold::Ahead;
 use super::allowance::Allowance;
 use crate::shard::state::BatchRow;
 
-/// Blocks of a pack that are read ahead at the second of two reads that follow each other; doubled by each further one …
+/// Blocks of a pack that are read ahead at the second of two reads that follow each other; doubled by each
+/// further one …
 const BLOCKS_FIRST: usize = 2;
 /// … up to this many.
 const BLOCKS_MAX: usize = 16;
@@ -50,9 +51,9 @@ impl Sequence {
         self.credit = credit;
     }
 
-    /// How far to read ahead behind `rows`, which are read from `from` on: more while reads follow each other, not at all for one
-    /// that jumps. Credit reaches as far as it would at the rate of the last read: where a filter, or compaction, left
-    /// little, further than its own numbers.
+    /// How far to read ahead behind `rows`, which are read from `from` on: more while reads follow each
+    /// other, not at all for one that jumps. Credit reaches as far as it would at the rate of the last read:
+    /// where a filter, or compaction, left little, further than its own numbers.
     pub(super) fn ahead(&mut self, from: Offset, rows: &[BatchRow]) -> Ahead {
         self.blocks = match (self.next == from, self.blocks) {
             (false, _) => 0,

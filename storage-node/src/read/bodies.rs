@@ -51,7 +51,8 @@ pub(super) async fn of(
     Ok(batches)
 }
 
-/// What packs hold of rows whose copies in the log are damaged: those in front of the first that no pack has, if there are any.
+/// What packs hold of rows whose copies in the log are damaged: those in front of the first that no pack has,
+/// if there are any.
 async fn past_the_log(
     shard: &ShardHandle,
     tier: &Tier,
@@ -64,8 +65,8 @@ async fn past_the_log(
     if packed.is_empty() { None } else { Some(from_packs(shard, tier, key, packed, ahead).await) }
 }
 
-/// The rows' batches from the packs that hold them, or those in front of the first that cannot be read. An object that is gone
-/// may have been replaced by another since it was looked up: then that one is read.
+/// The rows' batches from the packs that hold them, or those in front of the first that cannot be read. An
+/// object that is gone may have been replaced by another since it was looked up: then that one is read.
 pub(crate) async fn from_packs(
     shard: &ShardHandle,
     tier: &Tier,

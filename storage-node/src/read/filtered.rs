@@ -76,7 +76,8 @@ impl Reader {
     }
 }
 
-/// Of each batch the runs of records that match, as batches of their own; a batch that matches as a whole stays as it is.
+/// Of each batch the runs of records that match, as batches of their own; a batch that matches as a whole
+/// stays as it is.
 fn sift(
     partition: PartitionId,
     filter: &Filter,
@@ -136,8 +137,8 @@ impl Filtered {
         Ok((runs, None))
     }
 
-    /// Adds a part of a batch that begins at a place in it. What it costs is its own size, which whoever gets it counts: in
-    /// a batch of their own, records may be some bytes shorter.
+    /// Adds a part of a batch that begins at a place in it. What it costs is its own size, which whoever gets
+    /// it counts: in a batch of their own, records may be some bytes shorter.
     fn add(&mut self, partition: PartitionId, row: &BatchRow, place: u32, part: &Batch) {
         let (first, header) = (row.base_offset.plus(place.into()), part.header());
         self.read.slices.push(Slice {

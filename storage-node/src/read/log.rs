@@ -53,8 +53,9 @@ pub(crate) struct FromLog {
 }
 
 impl FromLog {
-    /// What is in memory of the rows' batches, and where the others lie. Found out here, so that a thread that gives way to all
-    /// others does not have the journal's lock for each of them: whoever commits would wait for it.
+    /// What is in memory of the rows' batches, and where the others lie. Found out here, so that a thread
+    /// that gives way to all others does not have the journal's lock for each of them: whoever commits would
+    /// wait for it.
     pub(crate) fn begin(shard: &ShardHandle, rows: Vec<BatchRow>) -> Self {
         let (journal, stream) = (shard.journal.clone(), shard.stream());
         let hot = shard.shared.recent(&rows);

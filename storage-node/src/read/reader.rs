@@ -32,8 +32,8 @@ const HOLE_OFFSETS_MAX: u64 = 32_768;
 /// Runs of records between holes that one read gives: each has a header of its own, which no allowance counts.
 const RUNS_MAX: usize = 2_048;
 
-/// With more than this no further batch is taken where parts of batches are: they are not compressed as those were, and each has
-/// its header, so that a frame holds what one more may add.
+/// With more than this no further batch is taken where parts of batches are: they are not compressed as those
+/// were, and each has its header, so that a frame holds what one more may add.
 const PARTS_PAYLOAD_BYTES: usize = 384 << 10;
 
 const _: () = assert!(
@@ -115,8 +115,8 @@ impl Reader {
         Self { shard, key, sequence: Mutex::default(), hole_end: AtomicU64::new(u64::MAX), changed }
     }
 
-    /// Whoever reads may be given this much from here on, in one read or in several: what lies behind it is not read ahead. Until it
-    /// is said there is no such limit.
+    /// Whoever reads may be given this much from here on, in one read or in several: what lies behind it is
+    /// not read ahead. Until it is said there is no such limit.
     pub fn may_give(&self, credit: Allowance) {
         self.sequence.lock().grant(credit);
     }
@@ -180,13 +180,13 @@ impl Reader {
         Ok(offset)
     }
 
-    /// Reads from `from` on, within the allowance and below `until`; at least one record if there is one and the
-    /// allowance is not used up. Whole batches are returned; their slices say which records are meant. Where records were
-    /// dropped by compaction there may be none, and `next` says how far they are.
+    /// Reads from `from` on, within the allowance and below `until`; at least one record if there is one and
+    /// the allowance is not used up. Whole batches are returned; their slices say which records are meant.
+    /// Where records were dropped by compaction there may be none, and `next` says how far they are.
     ///
     /// # Errors
-    /// `corrupt`, `offset_trimmed` if retention was faster (the start has moved): what it left is not told as if it followed;
-    /// `incarnation_gone`.
+    /// `corrupt`, `offset_trimmed` if retention was faster (the start has moved): what it left is not told as
+    /// if it followed; `incarnation_gone`.
     ///
     /// # Cancel safety
     /// Nothing is changed by a read.
@@ -229,7 +229,8 @@ impl Reader {
         Ok(read)
     }
 
-    /// The first offset from `from` on that has a record, the end, or, where much was dropped, one up to which there is none.
+    /// The first offset from `from` on that has a record, the end, or, where much was dropped, one up to
+    /// which there is none.
     ///
     /// # Errors
     /// As for [`Reader::read`].
@@ -264,8 +265,9 @@ impl Reader {
         Ok(next)
     }
 
-    /// What a failed read means. Whoever is told that `from` was trimmed looks again, and would for ever if it was not. And
-    /// where it was, the object that is gone or the entry that cannot be read is nobody's loss.
+    /// What a failed read means. Whoever is told that `from` was trimmed looks again, and would for ever if
+    /// it was not. And where it was, the object that is gone or the entry that cannot be read is nobody's
+    /// loss.
     pub(crate) fn means(&self, from: Offset, refusal: Refusal) -> Refusal {
         match (self.bounds(), refusal.error_code()) {
             (Err(gone), _) => gone,
@@ -277,8 +279,8 @@ impl Reader {
         }
     }
 
-    /// Rows that may be needed; compressed ones may turn out to be more than the allowance, and of compacted ones nothing may be
-    /// left: whoever found nothing goes on, and then with more of them.
+    /// Rows that may be needed; compressed ones may turn out to be more than the allowance, and of compacted
+    /// ones nothing may be left: whoever found nothing goes on, and then with more of them.
     fn rows(&self, from: Offset, until: Offset, allowance: Allowance) -> Result<Vec<BatchRow>, Refusal> {
         let state = self.shard.state.read();
         let partition = state.partition(self.key)?;
@@ -379,8 +381,8 @@ impl ReadBatches {
         self.bytes += part.bytes;
     }
 
-    /// Takes the records of a batch with holes that are in `range`, each run of them as a batch of its own: whoever gets them
-    /// knows of no batches with holes. Where to read on.
+    /// Takes the records of a batch with holes that are in `range`, each run of them as a batch of its own:
+    /// whoever gets them knows of no batches with holes. Where to read on.
     fn take_parts(
         &mut self,
         partition: PartitionId,

@@ -16,7 +16,8 @@ const PART_OF_BATCH: u32 = 4;
 /// Batches that are looked at for one call: who settles waits for it.
 const BATCHES_AT_ONCE: usize = 256;
 
-/// Keeps records, which ascend, as far as their batches are in memory now and not too many. What is not kept is read as any other.
+/// Keeps records, which ascend, as far as their batches are in memory now and not too many. What is not kept
+/// is read as any other.
 pub fn keep_returning(shard: &ShardHandle, key: PartitionKey, offsets: &[Offset]) {
     let wanted = places_of(shard, key, offsets);
     let rows: Vec<BatchRow> = wanted.iter().map(|(row, _)| *row).collect();
@@ -61,8 +62,8 @@ fn places_of(shard: &ShardHandle, key: PartitionKey, offsets: &[Offset]) -> Vec<
 }
 
 impl Reader {
-    /// What is kept of the records from `from` on, below `until` and within the allowance; `None` if the first is not kept, or
-    /// may be gone.
+    /// What is kept of the records from `from` on, below `until` and within the allowance; `None` if the
+    /// first is not kept, or may be gone.
     pub fn read_returning(&self, from: Offset, until: Offset, allowance: Allowance) -> Option<ReadBatches> {
         let part = self.shard.shared.returning(self.key, from)?;
         {

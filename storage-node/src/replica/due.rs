@@ -6,8 +6,8 @@ use weir_protocol::ids::TimestampMs;
 
 use crate::shard::state::PartKey;
 
-/// When to look at which part. Of each at most one time, which may be too early and is never too late: who looks says anew
-/// when. A part that holds nothing is not in it, so what is idle costs nothing.
+/// When to look at which part. Of each at most one time, which may be too early and is never too late: who
+/// looks says anew when. A part that holds nothing is not in it, so what is idle costs nothing.
 #[derive(Debug, Default)]
 pub struct DueParts {
     by_time: BTreeSet<(TimestampMs, PartKey)>,

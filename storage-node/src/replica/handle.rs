@@ -43,8 +43,9 @@ pub struct TailMemory {
 }
 
 impl TailMemory {
-    /// For so many shards, at most `bytes_max` together: five eighths for the newest entries, a quarter for those that are read
-    /// again, the rest for records that come again. The newest entry is kept whatever its size.
+    /// For so many shards, at most `bytes_max` together: five eighths for the newest entries, a quarter for
+    /// those that are read again, the rest for records that come again. The newest entry is kept whatever its
+    /// size.
     #[must_use]
     pub fn new(bytes_max: usize, shards: usize) -> Self {
         let (reread, returning) = (bytes_max / 4, bytes_max / 8);
@@ -323,9 +324,9 @@ impl ShardHandle {
         StreamId(self.shard.0)
     }
 
-    /// Queues a proposal. The queue needs no bound of its own: what waits holds a permit of the journal, and their
-    /// bytes are bounded there. One that no entry can carry is refused: the journal would not take it, and a shard whose
-    /// log fails stops, and its node with it.
+    /// Queues a proposal. The queue needs no bound of its own: what waits holds a permit of the journal, and
+    /// their bytes are bounded there. One that no entry can carry is refused: the journal would not take it,
+    /// and a shard whose log fails stops, and its node with it.
     pub(crate) fn propose(&self, proposal: Proposal) {
         if proposal.bytes > SUB_BATCHES_BYTES_MAX {
             let detail = format!(

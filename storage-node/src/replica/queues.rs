@@ -78,8 +78,8 @@ impl Queues {
         now: TimestampMs,
     ) -> Arc<Queue> {
         let make = || {
-            // A stream that is replayed again and again may have had more deliveries than a term has fences: what is below the last
-            // seek's settles nothing.
+            // A stream that is replayed again and again may have had more deliveries than a term has fences:
+            // what is below the last seek's settles nothing.
             let next_fence = Fence(term << 32 | 1).max(part.part.fence_min());
             let leases = Leases::new(&part.part, rules(part, partitions), next_fence, now);
             let (version, sight) = (part.version, sight(part));
@@ -175,8 +175,8 @@ impl Drop for Locked<'_> {
 }
 
 impl Held {
-    /// Ends the leases whose time is over, of a part that was [due](Queues::due). Returns records that have had all their
-    /// deliveries, see [`Leases::expire`].
+    /// Ends the leases whose time is over, of a part that was [due](Queues::due). Returns records that have
+    /// had all their deliveries, see [`Leases::expire`].
     #[must_use = "exhausted records are settling until they are committed or failed"]
     pub fn lapse(&mut self, part: &HeldPart, now: TimestampMs) -> Vec<Delivered> {
         self.due = None;

@@ -1,13 +1,13 @@
-//! Entries that were read from the journal lately, in memory: what was nacked together comes again together, and so does
-//! what several readers replay.
+//! Entries that were read from the journal lately, in memory: what was nacked together comes again together,
+//! and so does what several readers replay.
 
 use std::collections::{HashMap, VecDeque};
 
 use bytes::Bytes;
 use weir_protocol::ids::LogIndex;
 
-/// Payloads of entries that had left the [ring](super::ring), bounded in bytes; the one that came first goes first. An applied
-/// entry never changes, so what is here is what the journal has.
+/// Payloads of entries that had left the [ring](super::ring), bounded in bytes; the one that came first goes
+/// first. An applied entry never changes, so what is here is what the journal has.
 #[derive(Debug)]
 pub struct Reread {
     entries: HashMap<LogIndex, Bytes>,

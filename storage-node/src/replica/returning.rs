@@ -12,8 +12,9 @@ const PART_BYTES: usize = 256;
 /// A part is at most one in so many of what may be kept.
 const PARTS_MIN: usize = 16;
 
-/// Parts of batches, each as a batch of its own, bounded in bytes; the one that came first goes first. A record never changes,
-/// so what is here is what the log has, unless retention or compaction has removed it since: whoever reads looks.
+/// Parts of batches, each as a batch of its own, bounded in bytes; the one that came first goes first. A
+/// record never changes, so what is here is what the log has, unless retention or compaction has removed it
+/// since: whoever reads looks.
 #[derive(Debug)]
 pub struct Returning {
     parts: BTreeMap<(PartitionKey, Offset), (BatchRow, Batch)>,

@@ -10,8 +10,8 @@ use weir_protocol::ids::{LogIndex, ShardId};
 /// What an entry costs besides its payload, about.
 const ENTRY_BYTES: usize = 64;
 
-/// Payloads of the newest applied entries, bounded in bytes. What came first goes first, whichever shard's it is: memory
-/// is where the load is, not in equal parts.
+/// Payloads of the newest applied entries, bounded in bytes. What came first goes first, whichever shard's it
+/// is: memory is where the load is, not in equal parts.
 #[derive(Debug)]
 pub struct TailRings {
     held: Mutex<Held>,

@@ -33,8 +33,8 @@ pub struct SharedRoster {
 }
 
 impl Rosters {
-    /// The roster of a stream, in a term of its home shard; and what ends when some share is another from now on, or the
-    /// roster is gone.
+    /// The roster of a stream, in a term of its home shard; and what ends when some share is another from now
+    /// on, or the roster is gone.
     pub fn of(
         &self,
         subscription: Incarnation,
@@ -85,8 +85,8 @@ impl Inner {
         }
     }
 
-    /// Whoever asks just now has a clone of its roster. Who is silent for too long is expired by nobody else, if no other
-    /// asks.
+    /// Whoever asks just now has a clone of its roster. Who is silent for too long is expired by nobody else,
+    /// if no other asks.
     fn sweep(&mut self, now: TimestampMs) {
         let next_lot = &mut self.next_lot;
         self.by_subscription.retain(|_, shared| {

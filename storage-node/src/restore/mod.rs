@@ -6,8 +6,8 @@
 //!           then checkpoints and an empty journal behind them, in a folder that takes its name when it is whole
 //! ```
 //!
-//! What no pack held is gone. Everything gets a new life, so that nothing that was handed out for what is gone is ever taken
-//! for what comes in its place (docs/adr/0014).
+//! What no pack held is gone. Everything gets a new life, so that nothing that was handed out for what is
+//! gone is ever taken for what comes in its place (docs/adr/0014).
 
 mod directory;
 
@@ -23,8 +23,8 @@ use crate::clock;
 use crate::layout::Layout;
 use crate::shard::state::{Restorable, ShardState};
 
-/// How much the terms of one restore differ from those before it: a shard has a new one with every start. Fences stay below
-/// 2^20 terms.
+/// How much the terms of one restore differ from those before it: a shard has a new one with every start.
+/// Fences stay below 2^20 terms.
 const TERMS_PER_EPOCH: u64 = 1 << 10;
 /// Packs that one restore looks for.
 const PACKS_MAX: usize = 10_000_000;
@@ -291,8 +291,9 @@ impl NodeRestore {
         &self.shards
     }
 
-    /// Restores into `dir`, which must be empty or missing. From then on nodes that ran before write nothing to the store.
-    /// On return the directory can be started; if it fails, nothing of that name was made, and it can be tried again.
+    /// Restores into `dir`, which must be empty or missing. From then on nodes that ran before write nothing
+    /// to the store. On return the directory can be started; if it fails, nothing of that name was made, and
+    /// it can be tried again.
     ///
     /// # Errors
     /// [`RestoreError`].

@@ -11,8 +11,8 @@ use crate::shard::state::{Packs, Partition};
 pub(super) struct Window {
     /// Keys of which it knows the newest record.
     pub(super) keys_max: usize,
-    /// New bytes of objects that are worth it, if they are as many as those that are compacted: then each byte is copied about
-    /// twice in all its life.
+    /// New bytes of objects that are worth it, if they are as many as those that are compacted: then each
+    /// byte is copied about twice in all its life.
     pub(super) new_bytes_min: u64,
 }
 
@@ -94,8 +94,9 @@ pub(super) struct Left {
 }
 
 impl Rules {
-    /// Takes the records of a placed batch into account, behind all before. False if its keys have no room, of which some may
-    /// be taken: what is dropped on their account is dropped rightly, because they are there.
+    /// Takes the records of a placed batch into account, behind all before. False if its keys have no room,
+    /// of which some may be taken: what is dropped on their account is dropped rightly, because they are
+    /// there.
     ///
     /// # Errors
     /// [`BatchError`]: the batch is damaged.
@@ -112,9 +113,9 @@ impl Rules {
         Ok(true)
     }
 
-    /// A placed batch without the records that go. Before it is called for a batch, all batches of the partition before it are
-    /// without theirs, or become so in the same moment: otherwise an older record of a deleted key would come back when the
-    /// one that says so goes.
+    /// A placed batch without the records that go. Before it is called for a batch, all batches of the
+    /// partition before it are without theirs, or become so in the same moment: otherwise an older record of
+    /// a deleted key would come back when the one that says so goes.
     ///
     /// # Errors
     /// [`BatchError`]: the batch is damaged.

@@ -1,8 +1,9 @@
 //! Compacts partitions, a pack at a time: of each key the newest record stays.
 //!
-//! A pass reads what is new in packs, notes the newest offset of each key, and then copies the partition from its front without
-//! what goes, to where it has read. Only packs count: what is in the log alone a restore may lose, and with it the newest record
-//! of a key whose older ones were dropped. A pass that ends half way leaves a partition that is compacted up to somewhere.
+//! A pass reads what is new in packs, notes the newest offset of each key, and then copies the partition from
+//! its front without what goes, to where it has read. Only packs count: what is in the log alone a restore
+//! may lose, and with it the newest record of a key whose older ones were dropped. A pass that ends half way
+//! leaves a partition that is compacted up to somewhere.
 
 use std::collections::BTreeMap;
 use std::iter::Peekable;
@@ -38,11 +39,13 @@ const RUNS_JOINED: usize = 8;
 /// A partition of which something could not be read is left alone for this long.
 const LEFT_OUT_FOR: Duration = Duration::from_secs(600);
 
-/// What was compacted before this process began is looked through after this: nobody knows when the first record of it that
-/// says that a key is deleted may go, and a node that starts often would else never drop any.
+/// What was compacted before this process began is looked through after this: nobody knows when the first
+/// record of it that says that a key is deleted may go, and a node that starts often would else never drop
+/// any.
 const AFTER_START_MS: u64 = 3_600 * 1_000;
-/// A partition with nothing new is looked through again no sooner than this: where one key after the other is deleted, each of the
-/// records that say so would else have all of the partition read, and a pack of it written.
+/// A partition with nothing new is looked through again no sooner than this: where one key after the other is
+/// deleted, each of the records that say so would else have all of the partition read, and a pack of it
+/// written.
 const AGAIN_AFTER_MS: u64 = 3_600 * 1_000;
 /// While no pack comes and nothing is due by its time, partitions are looked through this often.
 const LOOK_EVERY_MS: u64 = 60 * 1_000;
@@ -146,8 +149,8 @@ impl Compactor {
         Self { tier, window, pass: None, again, left_out, quiet: None }
     }
 
-    /// Goes on with a pass, or begins the one that is most due, and then others, until about a pack's bytes were read. False if
-    /// there is no more to do.
+    /// Goes on with a pass, or begins the one that is most due, and then others, until about a pack's bytes
+    /// were read. False if there is no more to do.
     ///
     /// # Errors
     /// [`SealError`]: the pass is over where it is, and begins anew in a while.

@@ -18,7 +18,8 @@ use crate::tier::Tier;
 const AT_ONCE: usize = 100;
 /// After so many that the store did not let go it is enough for this time.
 const FAILURES_MAX: usize = 10;
-/// An object that the store did not let go, because of a legal hold or a rule of the bucket, is tried again after this long.
+/// An object that the store did not let go, because of a legal hold or a rule of the bucket, is tried again
+/// after this long.
 const AGAIN_AFTER: Duration = Duration::from_secs(600);
 
 /// Deletes the objects of packs that nothing needs.
@@ -29,8 +30,8 @@ pub(super) struct Deleter {
 }
 
 impl Deleter {
-    /// Deletes some objects that the log does not need any more, then lets it forget them: in this order, so that a crash
-    /// between the two leaves a number without an object rather than an object without a number.
+    /// Deletes some objects that the log does not need any more, then lets it forget them: in this order, so
+    /// that a crash between the two leaves a number without an object rather than an object without a number.
     ///
     /// # Errors
     /// The first object that the store did not let go; the others are deleted, and forgotten.

@@ -4,8 +4,8 @@
 //!   one moment: all shards' states ──▶ a snapshot of each that changed ──▶ a manifest that names one of each
 //! ```
 //!
-//! All states are of one moment, so that what shards have told each other fits together. Objects that the shards need no
-//! more stay until no manifest that is kept names a state in which they were needed.
+//! All states are of one moment, so that what shards have told each other fits together. Objects that the
+//! shards need no more stay until no manifest that is kept names a state in which they were needed.
 
 use std::collections::{BTreeMap, HashSet, VecDeque};
 use std::sync::Arc;
@@ -24,15 +24,16 @@ use crate::replica::ShardHandle;
 use crate::shard::state::{Frozen, PackNo};
 use crate::tier::{ARCHIVE_EVERY, Tier};
 
-/// Manifests that are kept, with the snapshots that they name: the newest counts, the others are for the case that it is
-/// damaged.
+/// Manifests that are kept, with the snapshots that they name: the newest counts, the others are for the case
+/// that it is damaged.
 const KEPT_MAX: usize = 3;
 /// Manifests that could not be deleted yet whose snapshots are remembered.
 const STALE_SNAPSHOTS_MAX: usize = 1_000;
 /// While somebody waits, writing states takes at most one part in so many of the time.
 const SHARE: u32 = 10;
 
-/// The cluster was restored elsewhere, or its data directory runs twice: this node writes nothing to the store any more.
+/// The cluster was restored elsewhere, or its data directory runs twice: this node writes nothing to the
+/// store any more.
 #[derive(Debug, thiserror::Error)]
 #[error(
     "manifest {number} in the object store is another's, of epoch {epoch} where this node has {own}: the cluster was \
@@ -100,8 +101,8 @@ pub(super) struct Exporter {
     stale: VecDeque<Stale>,
     has_begun: bool,
     next_number: u64,
-    /// A manifest of this start is in the store. Before, others may come to be there that an earlier start sent: a store may
-    /// take what was on its way when a process died.
+    /// A manifest of this start is in the store. Before, others may come to be there that an earlier start
+    /// sent: a store may take what was on its way when a process died.
     has_published: bool,
     /// What has the next number is not known: an attempt to take it was not answered.
     is_unsettled: bool,
@@ -140,7 +141,8 @@ impl Exporter {
         }
     }
 
-    /// Exports if it is time to; true if it did. What is `unreadable` is waited for by nobody: only somebody who trims can help.
+    /// Exports if it is time to; true if it did. What is `unreadable` is waited for by nobody: only somebody
+    /// who trims can help.
     pub(super) async fn round(&mut self, unreadable: &Unreadable) -> Result<bool, ExporterError> {
         let now = Instant::now();
         let is_due =
@@ -151,7 +153,8 @@ impl Exporter {
         Ok(is_due)
     }
 
-    /// No manifest that is kept, or may be there though its answer was lost, names a state in which the pack was needed.
+    /// No manifest that is kept, or may be there though its answer was lost, names a state in which the pack
+    /// was needed.
     pub(super) fn may_delete(&self, shard: ShardId, no: PackNo) -> bool {
         let is_needed = |kept: &Kept| match &kept.packs {
             Some(packs) => packs.get(&shard).is_some_and(|packs| packs.binary_search(&no).is_ok()),
@@ -178,8 +181,8 @@ impl Exporter {
         })
     }
 
-    /// Writes the states that changed and a manifest, then deletes what is too old. Whatever becomes of it, the next one has
-    /// its time: a store that fails is not sent all states again and again.
+    /// Writes the states that changed and a manifest, then deletes what is too old. Whatever becomes of it,
+    /// the next one has its time: a store that fails is not sent all states again and again.
     pub(super) async fn export(&mut self, unreadable: &Unreadable) -> Result<(), ExporterError> {
         let began = Instant::now();
         let exported = self.export_now(unreadable).await;
@@ -317,8 +320,9 @@ impl Exporter {
         })
     }
 
-    /// Takes the next number. A manifest of this start under it is an attempt whose answer was lost, and one of another that is
-    /// met before this start has any is as if it had been there at the start: it is kept, and the number after it taken.
+    /// Takes the next number. A manifest of this start under it is an attempt whose answer was lost, and one
+    /// of another that is met before this start has any is as if it had been there at the start: it is kept,
+    /// and the number after it taken.
     async fn publish(&mut self, shards: &[ShardSnapshot]) -> Result<(), ExporterError> {
         loop {
             let manifest = Manifest {
@@ -337,7 +341,8 @@ impl Exporter {
                     return Ok(());
                 }
                 Ok(Published::Theirs(theirs)) => theirs,
-                // Found twice: it is not only what came on the way that is damaged. As at a start the next one replaces it.
+                // Found twice: it is not only what came on the way that is damaged. As at a start the next
+                // one replaces it.
                 Err(ExportError::Wrong { object, why }) if self.unreadable == Some(self.next_number) => {
                     tracing::warn!(object, %why, "a manifest cannot be read; the next one replaces it");
                     self.keep(Kept { number: self.next_number, shards: Vec::new(), packs: None });
@@ -363,8 +368,8 @@ impl Exporter {
         }
     }
 
-    /// Deletes manifests beyond those that are kept, the oldest first, and then the snapshots that only they named. A store
-    /// that deletes nothing keeps nobody from writing there.
+    /// Deletes manifests beyond those that are kept, the oldest first, and then the snapshots that only they
+    /// named. A store that deletes nothing keeps nobody from writing there.
     async fn prune(&mut self) {
         let pruned = self.delete_stale().await;
         let was_failing = std::mem::replace(&mut self.is_pruning_failing, pruned.is_err());

@@ -50,8 +50,8 @@ impl From<Refusal> for SealError {
     }
 }
 
-/// Closes a pack and its upload; on return the object is verified. Its last block is compressed, and its footer made, on the
-/// background thread: that takes milliseconds.
+/// Closes a pack and its upload; on return the object is verified. Its last block is compressed, and its
+/// footer made, on the background thread: that takes milliseconds.
 pub(super) async fn finish(
     tier: &Tier,
     writer: PackWriter,

@@ -11,9 +11,10 @@ pub(super) const KEYS_MAX: usize = (1 << 20) / 8 * 7;
 const _: () =
     assert!(KEYS_MAX >= BATCH_RECORDS_MAX as usize, "a window has room for the keys of one batch at least");
 
-/// 128 bits of BLAKE3 stand for a key. Two keys that share them would cost the older one its record, so they must not: of the
-/// 2^50 different keys that a partition may see in all its life two do with a probability of 2^-29, less than a disk returns
-/// other bytes for a checksum that fits, and nobody can make two that do, short of 2^64 attempts.
+/// 128 bits of BLAKE3 stand for a key. Two keys that share them would cost the older one its record, so they
+/// must not: of the 2^50 different keys that a partition may see in all its life two do with a probability of
+/// 2^-29, less than a disk returns other bytes for a checksum that fits, and nobody can make two that do,
+/// short of 2^64 attempts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 struct KeyHash([u8; 16]);
 

@@ -14,8 +14,8 @@ use crate::shard::state::{Pack, PackNo, Packs, PartitionKey, SharedPartitions};
 const PACKS_MAX: usize = 8;
 /// Packs of which one plan looks for the partitions, because they free most.
 const LOOKED_AT_MAX: usize = 64;
-/// Of these so many are tried as the first of a plan, each with its neighbours in the log: where a lasting partition lies in all of
-/// them, it adjoins in no others.
+/// Of these so many are tried as the first of a plan, each with its neighbours in the log: where a lasting
+/// partition lies in all of them, it adjoins in no others.
 const FIRSTS_MAX: usize = 8;
 /// Bytes of objects that must come free: a new object is some requests, which cost what a MiB costs in a week.
 const GAIN_BYTES_MIN: u64 = 1 << 20;
@@ -46,8 +46,8 @@ pub(super) fn is_worth_it(packs: &Packs, below_permille: u64, left_out: &LeftOut
     most.map(|(_, pack)| dead_object_bytes(pack)).sum::<u64>() >= GAIN_BYTES_MIN
 }
 
-/// Mostly dead packs, those first that free most, whose living batches, of at most `bytes_max` bytes about, fit one new pack.
-/// `None` if that frees too little.
+/// Mostly dead packs, those first that free most, whose living batches, of at most `bytes_max` bytes about,
+/// fit one new pack. `None` if that frees too little.
 pub(super) fn plan(
     (packs, left_out): (&Packs, &LeftOut),
     partitions: &SharedPartitions,
@@ -70,7 +70,8 @@ pub(super) fn plan(
         .find_map(|(chosen, gain)| (gain >= GAIN_BYTES_MIN).then(|| chosen.into_plan()))
 }
 
-/// The `first` candidate and what fits it, and what that frees. A pack that was refused may adjoin what was taken later.
+/// The `first` candidate and what fits it, and what that frees. A pack that was refused may adjoin what was
+/// taken later.
 fn grown(
     candidates: &[(PackNo, &Pack)],
     of_packs: &BTreeMap<PackNo, Vec<Run>>,
@@ -88,8 +89,8 @@ fn grown(
     (chosen, gain)
 }
 
-/// Adds the next run of a pack. One that continues the run before is a part of it: a pack that took the place of others may be
-/// referred to in as many runs as they were, and their blocks are shared.
+/// Adds the next run of a pack. One that continues the run before is a part of it: a pack that took the place
+/// of others may be referred to in as many runs as they were, and their blocks are shared.
 fn add(runs: &mut Vec<Run>, run: Run) {
     match runs.last_mut() {
         Some(before) if before.key == run.key && before.records.end == run.records.start => {

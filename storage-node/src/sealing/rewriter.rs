@@ -60,8 +60,8 @@ impl Rewriter {
         Self { tier, shards, below_permille, left_out, next_plan, compactor }
     }
 
-    /// Runs until the node stops. A pack that is being made then is left: its object is nobody's and is swept, and what it was
-    /// to replace stays as it is.
+    /// Runs until the node stops. A pack that is being made then is left: its object is nobody's and is
+    /// swept, and what it was to replace stays as it is.
     pub async fn run(mut self, mut stop: watch::Receiver<bool>) {
         let mut is_failing = false;
         loop {
@@ -84,9 +84,9 @@ impl Rewriter {
         }
     }
 
-    /// Rewrites one plan of each shard that has one, and compacts some of what is to be compacted. A shard where that fails
-    /// keeps no other waiting, nor does a pack that cannot be read keep others of its shard for long: the next plan is without
-    /// it. The first failure is told at the end.
+    /// Rewrites one plan of each shard that has one, and compacts some of what is to be compacted. A shard
+    /// where that fails keeps no other waiting, nor does a pack that cannot be read keep others of its shard
+    /// for long: the next plan is without it. The first failure is told at the end.
     pub(super) async fn round(&mut self) -> Result<(), SealError> {
         let mut failed = None;
         for shard in Arc::clone(&self.shards).values() {

@@ -114,9 +114,10 @@ impl Sealer {
         }
     }
 
-    /// Seals what is due, a pack of each shard in turn: one that always has more, or that cannot be sealed, keeps no other
-    /// waiting, nor who waits for another's. Nor does a store that deletes nothing. The first failure is told at the end, which comes soon after it: or a
-    /// shard that failed once would not be tried again while others have more.
+    /// Seals what is due, a pack of each shard in turn: one that always has more, or that cannot be sealed,
+    /// keeps no other waiting, nor who waits for another's. Nor does a store that deletes nothing. The first
+    /// failure is told at the end, which comes soon after it: or a shard that failed once would not be tried
+    /// again while others have more.
     pub(super) async fn round(&mut self) -> Result<(), SealError> {
         let shards = Arc::clone(&self.shards);
         let mut prompted: BTreeMap<ShardId, u64> = BTreeMap::new();
@@ -131,8 +132,8 @@ impl Sealer {
                 self.tier.uploads.looked(*id, self.unreadable.told(shard));
                 source::forget(&self.tier, shard);
                 if failed.iter().all(|(of, _)| of != id) {
-                    // Asked at every turn: a shard that always has more may keep the round from ending. What was waited for
-                    // once is sealed in this round, however many packs it takes.
+                    // Asked at every turn: a shard that always has more may keep the round from ending. What
+                    // was waited for once is sealed in this round, however many packs it takes.
                     let prompted = prompted.entry(*id).or_default();
                     *prompted = self.prompted(shard).max(*prompted);
                     let is_due = self.is_due(shard, *prompted);
@@ -225,8 +226,8 @@ impl Sealer {
         })
     }
 
-    /// Somebody waits for a pack or a manifest, or the journal, which is one for all, for room: one pack is made at a time, so
-    /// whatever shard that concerns waits behind this one.
+    /// Somebody waits for a pack or a manifest, or the journal, which is one for all, for room: one pack is
+    /// made at a time, so whatever shard that concerns waits behind this one.
     fn is_urgent(&self, usage: &Usage) -> bool {
         let waits = |shard: &ShardHandle| {
             self.oldest(shard).is_some_and(|oldest| {
@@ -322,7 +323,8 @@ impl Sealer {
         finish(&self.tier, writer, upload).await
     }
 
-    /// Deletes objects that nobody knows, of at most `most` at a time: where there are more, of one folder after the other.
+    /// Deletes objects that nobody knows, of at most `most` at a time: where there are more, of one folder
+    /// after the other.
     ///
     /// # Errors
     /// The first object that the store does not let go; others go nevertheless.

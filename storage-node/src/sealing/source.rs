@@ -22,7 +22,8 @@ pub(super) struct Source {
 }
 
 impl Source {
-    /// The blocks of `pack`, the shard's number `no`, with records of these runs, which come in its order: by partition and offset.
+    /// The blocks of `pack`, the shard's number `no`, with records of these runs, which come in its order: by
+    /// partition and offset.
     ///
     /// # Errors
     /// [`ColdError`].
@@ -46,7 +47,8 @@ impl Source {
         }
     }
 
-    /// The batches of the next block of a partition that `rows` name, which are all from here on; `None` behind the last block.
+    /// The batches of the next block of a partition that `rows` name, which are all from here on; `None`
+    /// behind the last block.
     ///
     /// # Errors
     /// [`ColdError`]: the pack cannot be read, or is not what its shard says.

@@ -8,9 +8,9 @@ use weir_tier::store::PackName;
 /// How old an object must be: far beyond any upload and any commit.
 pub(super) const ORPHAN_AFTER_MS: u64 = 24 * 3600 * 1000;
 
-/// Names of the listed objects that are packs of `known` shards, are not among the attempts that those shards know, and were
-/// begun long before `now`. The attempts must have been taken after the listing: then a pack that was committed meanwhile is
-/// among them.
+/// Names of the listed objects that are packs of `known` shards, are not among the attempts that those shards
+/// know, and were begun long before `now`. The attempts must have been taken after the listing: then a pack
+/// that was committed meanwhile is among them.
 pub(super) fn orphans<'a>(
     listed: impl Iterator<Item = &'a str>,
     known: &BTreeMap<ShardId, HashSet<u128>>,

@@ -218,8 +218,8 @@ async fn a_store_that_deletes_nothing_takes_packs_of_all_shards_nevertheless() {
     faults.always(Some((Op::Delete, Fault::Error)));
     play.sealer.round().await.unwrap();
     assert_eq!((play.packs(1), play.packs(2)), ((0, 1), (1, 0)));
-    // Manifests that stay are no failure. The object is asked to be deleted once no manifest that is kept names it, and then
-    // left alone for a while.
+    // Manifests that stay are no failure. The object is asked to be deleted once no manifest that is kept
+    // names it, and then left alone for a while.
     let mut refused = 0;
     for _ in 0..4 {
         refused += usize::from(play.sealer.round().await.is_err());

@@ -32,7 +32,8 @@ const READ_BYTES_MAX: u64 = 3 << 20;
 /// answer one request together each has its share, but at least one step.
 const FILTER_RECORDS_MAX: u64 = 32_768;
 const FILTER_BYTES_MAX: u64 = 16 << 20;
-/// Steps that pass over dropped records for one answer, shared in the same way: each loads batches of which little is left.
+/// Steps that pass over dropped records for one answer, shared in the same way: each loads batches of which
+/// little is left.
 const HOLE_STEPS_MAX: u32 = 64;
 /// With more found than this no further step is taken, so that a frame holds what one may add.
 const FILTER_PAYLOAD_BYTES: usize = 512 << 10;
@@ -168,8 +169,8 @@ impl Search {
         Ok(found.read)
     }
 
-    /// A step came on by so many offsets and looked at so many records. What was dropped costs as much as what was looked at, in
-    /// offsets and in steps: a hole has no other bound.
+    /// A step came on by so many offsets and looked at so many records. What was dropped costs as much as
+    /// what was looked at, in offsets and in steps: a hole has no other bound.
     fn looked(&mut self, passed: u64, (records, bytes): (u64, u64)) {
         self.looks = less(self.looks, passed.max(records), bytes);
         self.hole_steps = self.hole_steps.saturating_sub(u32::from(records < passed));
@@ -368,8 +369,9 @@ impl<'a> Cursor<'a> {
         Ok(SubscribeEvent { event: Some(Event::Started(started)) })
     }
 
-    /// How far it may be read ahead: the limit may be a window, behind which more of the reader's credit follows. One of bytes
-    /// is read in any case; one of records may be no limit at all, as of several partitions.
+    /// How far it may be read ahead: the limit may be a window, behind which more of the reader's credit
+    /// follows. One of bytes is read in any case; one of records may be no limit at all, as of several
+    /// partitions.
     fn may_give(&self, limit: Credit, (reach_records, reach_bytes): (Option<u64>, Option<u64>)) {
         let bytes = reach_bytes.map(|reach| reach.max(limit.bytes).saturating_sub(self.sent.bytes));
         let records = reach_records.unwrap_or(limit.records).saturating_sub(self.sent.records);

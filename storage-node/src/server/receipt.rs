@@ -30,8 +30,8 @@ enum Found {
     Lost,
 }
 
-/// Says whether the record is archived and, if that is asked for, waits until a pack holds the record and a state that names the pack is in the object store: from then on the record can
-/// be had from there alone.
+/// Says whether the record is archived and, if that is asked for, waits until a pack holds the record and a
+/// state that names the pack is in the object store: from then on the record can be had from there alone.
 async fn archived(
     shard: &ShardHandle,
     key: PartitionKey,

@@ -1,4 +1,5 @@
-//! Why there is no room, and which topics keep it: for those who are refused, and for the log when that begins and ends.
+//! Why there is no room, and which topics keep it: for those who are refused, and for the log when that
+//! begins and ends.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -20,8 +21,8 @@ use crate::tier::Tier;
 const NAMED: usize = 5;
 /// How often it is looked whether there is room again.
 const ROUND: Duration = Duration::from_secs(1);
-/// There is room again once nobody was refused for so long: a journal from which as much goes as comes is full every few
-/// moments, which is one time to whoever reads the log.
+/// There is room again once nobody was refused for so long: a journal from which as much goes as comes is
+/// full every few moments, which is one time to whoever reads the log.
 const QUIET: Duration = Duration::from_secs(5);
 
 /// The journal that all shards share, and what each of them keeps in it. Cheap to clone.
@@ -77,7 +78,8 @@ impl Room {
             if self.shortage.lock().is_none() {
                 continue;
             }
-            // For whatever may come: beside large messages, which find none, small ones may find what is left of a file.
+            // For whatever may come: beside large messages, which find none, small ones may find what is left
+            // of a file.
             let most = u64::from(self.journal.config().max_block_bytes);
             let is_room = self.journal.try_admit(most, Class::Data).is_ok();
             let ended = Shortage::ended(&mut self.shortage.lock(), Instant::now(), is_room);

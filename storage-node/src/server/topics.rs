@@ -33,8 +33,8 @@ use crate::shard::state::{Partition, ShardState, Verdict};
 /// How long the answer to a change waits for the other shards of its topic.
 const TOLD_TIME_MAX: Duration = Duration::from_secs(5);
 
-/// Proposes a change of topics, subscriptions or namespaces and answers with what it became, once every shard that holds
-/// partitions of the topic knows.
+/// Proposes a change of topics, subscriptions or namespaces and answers with what it became, once every shard
+/// that holds partitions of the topic knows.
 pub(super) async fn change(shard: ShardHandle, room: Room, change: Change) -> Result<Bytes, Refusal> {
     if let Change::CreateSubscription(create) = &change {
         shard.state.read().may_create(create)?;

@@ -100,8 +100,9 @@ impl Whereabouts {
         damages.into_iter().filter_map(still).take(DAMAGED_OBJECTS_MAX).collect()
     }
 
-    /// The partition's share, by bytes, of its packs and of the requests that made those of the last day. What was trimmed or
-    /// rewritten since is counted as it was made, but for no longer than the node runs: more than either is not known.
+    /// The partition's share, by bytes, of its packs and of the requests that made those of the last day.
+    /// What was trimmed or rewritten since is counted as it was made, but for no longer than the node runs:
+    /// more than either is not known.
     fn requests(&self, key: PartitionKey, partition: &Partition) -> Requests {
         let mut requests = Requests::default();
         for (no, _, bytes) in partition.packed_runs() {
@@ -130,8 +131,8 @@ struct Requests {
     gets: f64,
 }
 
-/// Which part of a pack so many bytes of its batches are. What nothing refers to any more is everybody's: the object is paid
-/// for as long as it is there.
+/// Which part of a pack so many bytes of its batches are. What nothing refers to any more is everybody's: the
+/// object is paid for as long as it is there.
 fn share(bytes: u64, pack: &Pack) -> f64 {
     #[expect(clippy::cast_precision_loss, reason = "an estimate for people")]
     let share = bytes as f64 / pack.living_bytes.max(1) as f64;

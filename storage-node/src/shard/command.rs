@@ -287,12 +287,12 @@ pub struct ChangePart {
     /// Bytes of their batches.
     #[prost(uint64, tag = "4")]
     pub output_bytes: u64,
-    /// With outputs the lowest fence of the leases that it settles, without the leader's next fence when it was decided: a
-    /// seek with a higher one, applied before it, makes it of no account. 0: it does not say.
+    /// With outputs the lowest fence of the leases that it settles, without the leader's next fence when it
+    /// was decided: a seek with a higher one, applied before it, makes it of no account. 0: it does not say.
     #[prost(uint64, tag = "5")]
     pub fence_min: u64,
-    /// What stood before is kept now and then. Not in entries of earlier builds: a part that they changed has to be the same
-    /// in who replays them and in who has a checkpoint of those builds.
+    /// What stood before is kept now and then. Not in entries of earlier builds: a part that they changed has
+    /// to be the same in who replays them and in who has a checkpoint of those builds.
     #[prost(bool, tag = "6")]
     pub keeps_past: bool,
 }
@@ -383,8 +383,8 @@ pub struct CompactedPart {
     /// Partition.
     #[prost(uint32, tag = "2")]
     pub partition: u32,
-    /// Below it, and nowhere else, records were left out: of a key that has a newer one below it, or that say that their key
-    /// is deleted.
+    /// Below it, and nowhere else, records were left out: of a key that has a newer one below it, or that say
+    /// that their key is deleted.
     #[prost(uint64, tag = "3")]
     pub upto: u64,
 }

@@ -162,8 +162,8 @@ impl InFlight {
     }
 }
 
-/// Each batch in flight may take a row of the deduplication tables; where one more might find none left, nothing is told
-/// early.
+/// Each batch in flight may take a row of the deduplication tables; where one more might find none left,
+/// nothing is told early.
 fn has_room(dedupe: &Dedupe, in_flight: usize) -> bool {
     let (producers, keys) = dedupe.rows();
     producers.max(keys) + in_flight < dedupe.rows_max()

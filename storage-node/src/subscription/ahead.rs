@@ -1,8 +1,8 @@
 //! Looking ahead: what must be read of a record before it may be leased.
 //!
-//! With order by key, a filter or fairness, new records are not leased as they come but looked at first, in the order of
-//! offsets, and none is passed over. What was looked at waits in memory, at most [`LOOK_AHEAD_MAX`] records, so cost
-//! and memory are the same with one record behind and with 10 million.
+//! With order by key, a filter or fairness, new records are not leased as they come but looked at first, in
+//! the order of offsets, and none is passed over. What was looked at waits in memory, at most
+//! [`LOOK_AHEAD_MAX`] records, so cost and memory are the same with one record behind and with 10 million.
 //!
 //! ```text
 //!   looked at ─┬─ does not match ─▶ skipped: settled with the next event of the part
@@ -151,8 +151,8 @@ impl Skipped {
         self.ranges.iter().chain(&self.logging).any(|range| range.contains(&offset))
     }
 
-    /// How many of them `part` has not settled. What is on its way is settled a moment before that is [told](Leases::skips_logged),
-    /// each range of it as a whole.
+    /// How many of them `part` has not settled. What is on its way is settled a moment before that is
+    /// [told](Leases::skips_logged), each range of it as a whole.
     pub(super) fn count_unsettled(&self, part: &Part) -> u64 {
         let floor = part.floor();
         let on_their_way = self.logging.iter().filter(|range| !part.is_settled(range.start.max(floor)));
@@ -220,8 +220,9 @@ impl Leases {
         self.ready.len() - self.ready.again_len() + self.lines.blocked_len()
     }
 
-    /// What was found from `from`, which [`Leases::look_from`] said, up to `upto`: every record that is there. If others
-    /// have looked there meanwhile, or have to look before it again, what was found is of no account.
+    /// What was found from `from`, which [`Leases::look_from`] said, up to `upto`: every record that is
+    /// there. If others have looked there meanwhile, or have to look before it again, what was found is of no
+    /// account.
     pub fn looked(&mut self, part: &Part, found: Range<Offset>, seen: impl IntoIterator<Item = Seen>) {
         self.next = part.next_unsettled(self.next);
         if self.next < found.start || !self.rules.looks_ahead {

@@ -9,9 +9,10 @@
 //! One reader at a time, in the order of offsets. The next one begins at the floor when the one before has left, or was
 //! silent for too long: what was shown and not acknowledged is shown again, and nothing is passed over.
 //!
-//! Of a subscription with several parts each part is given to one of its consumers, see [`Roster`](super::Roster), under a lot.
-//! Whoever comes with a higher lot makes the reader *yield*: it is shown nothing more, and others begin once all that it was
-//! shown is acknowledged and committed, [`YIELD_MS_MAX`] later at the latest. Who has a lower lot does not begin.
+//! Of a subscription with several parts each part is given to one of its consumers, see
+//! [`Roster`](super::Roster), under a lot. Whoever comes with a higher lot makes the reader *yield*: it is
+//! shown nothing more, and others begin once all that it was shown is acknowledged and committed,
+//! [`YIELD_MS_MAX`] later at the latest. Who has a lower lot does not begin.
 //!
 //! Whoever acknowledges a record was shown everything from the floor of its time up to it. So an acknowledgement of a
 //! reader that is gone loses nothing while nobody has begun after it, across a restart too; only a seek makes it void.
@@ -112,8 +113,8 @@ impl Cursor {
         Self { next_fence, next_connection: next_fence.0, accepted: Offset(0), reader: None, lot: Lot(0) }
     }
 
-    /// A call that will read. It comes in the place of an earlier one of the same holder, whose last records may not have
-    /// reached it, and of whoever has a name that begins with `takes_over`.
+    /// A call that will read. It comes in the place of an earlier one of the same holder, whose last records
+    /// may not have reached it, and of whoever has a name that begins with `takes_over`.
     pub fn connect(&mut self, holder: &str, takes_over: Option<&str>) -> Connection {
         let is_before = |reader: &Reader| {
             *reader.holder == *holder || takes_over.is_some_and(|name| reader.holder.starts_with(name))
@@ -254,8 +255,8 @@ impl Cursor {
         Acked::Upto(self.accepted)
     }
 
-    /// What to settle so that everything below `upto` is, which was acknowledged: with what was acknowledged since. Empty if
-    /// it is settled; `None` if the reader was replaced before.
+    /// What to settle so that everything below `upto` is, which was acknowledged: with what was acknowledged
+    /// since. Empty if it is settled; `None` if the reader was replaced before.
     #[must_use]
     pub fn to_settle(&self, upto: Offset, floor: Offset) -> Option<Range<Offset>> {
         match floor {

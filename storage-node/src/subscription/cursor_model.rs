@@ -1,5 +1,5 @@
-//! The property that a stream loses nothing: whoever reads, leaves, is silent, yields or is replaced, whatever is acknowledged, late or
-//! twice, and wherever a seek, retention or a crash comes between.
+//! The property that a stream loses nothing: whoever reads, leaves, is silent, yields or is replaced,
+//! whatever is acknowledged, late or twice, and wherever a seek, retention or a crash comes between.
 
 use std::ops::Range;
 use std::sync::Arc;

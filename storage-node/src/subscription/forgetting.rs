@@ -32,8 +32,9 @@ impl Part {
         }
     }
 
-    /// With a name of its own nothing else changes: going back then is no move either. A snapshot of everything would do as
-    /// well, but for what is settled until somebody goes back: the part does not know what was settled when.
+    /// With a name of its own nothing else changes: going back then is no move either. A snapshot of
+    /// everything would do as well, but for what is settled until somebody goes back: the part does not know
+    /// what was settled when.
     pub(super) fn forget_dead(&mut self, Forgotten { keep_as }: Forgotten) {
         if keep_as != 0 {
             self.keep(keep_as);
@@ -51,8 +52,8 @@ impl Part {
         }
     }
 
-    /// Over a move nobody goes back in dead letters alone. Nor in everything: who takes back that they were forgotten does not
-    /// mean what is settled.
+    /// Over a move nobody goes back in dead letters alone. Nor in everything: who takes back that they were
+    /// forgotten does not mean what is settled.
     pub(super) fn moved(&mut self) {
         let is_of_dead = |kept: &Kept| matches!(kept.back, Back::DeadLetters(_));
         if self.kept.iter().any(is_of_dead) {

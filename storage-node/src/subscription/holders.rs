@@ -30,8 +30,8 @@ impl Leases {
         held.len()
     }
 
-    /// What a holder holds ends at `deadline` at the latest; what it was sent counts as delivered. Returns how many leases
-    /// end earlier than they would have.
+    /// What a holder holds ends at `deadline` at the latest; what it was sent counts as delivered. Returns
+    /// how many leases end earlier than they would have.
     pub fn holder_left(&mut self, holder: &str, deadline: TimestampMs) -> usize {
         let held = self.held_beyond(deadline, |other| other == holder);
         for offset in &held {
@@ -61,8 +61,8 @@ impl Leases {
         }
     }
 
-    /// Who leased a record goes without having been sent it, which then is [released](Leases::release): unless another call
-    /// repeated the one that leased it, and was sent it.
+    /// Who leased a record goes without having been sent it, which then is [released](Leases::release):
+    /// unless another call repeated the one that leased it, and was sent it.
     pub fn give_back(&mut self, part: &Part, offset: Offset, fence: Fence) {
         if self.lease(offset, fence).is_some_and(|lease| !lease.has_left) {
             self.release(part, offset, fence);

@@ -85,11 +85,11 @@ pub struct Taken {
 /// Records from `next` on were never leased here, nor looked at, and cost nothing, 10 million or none. Every other
 /// unsettled record is in `known`, about 150 bytes each and 25 more in one of the orders: leased ones, at most
 /// [`Rules::max_unacked`]; settling ones, as many as are on their way through the log; those that were leased before or
-/// were nacked, at most [`COME_AGAIN_MAX`](super::COME_AGAIN_MAX) before no new ones are leased; those that were only looked
-/// at, at most [`LOOK_AHEAD_MAX`](super::LOOK_AHEAD_MAX). Those that come again take turns with new ones.
+/// were nacked, at most [`COME_AGAIN_MAX`](super::COME_AGAIN_MAX) before no new ones are leased; those that were only
+/// looked at, at most [`LOOK_AHEAD_MAX`](super::LOOK_AHEAD_MAX). Those that come again take turns with new ones.
 ///
-/// Every call takes the newest part there is: with one that is older than what a call before has seen, a record that was
-/// settled meanwhile could be leased, and after a seek backwards `next` would jump over what is unsettled again.
+/// Every call takes the newest part there is: with one that is older than what a call before has seen, a record that
+/// was settled meanwhile could be leased, and after a seek backwards `next` would jump over what is unsettled again.
 ///
 /// Maps are ordered, not hashed, so that the same calls give the same answers in every run.
 #[derive(Debug, Clone)]
@@ -166,8 +166,8 @@ struct Chosen {
 }
 
 impl Leases {
-    /// The leases of a leader that begins: none. What the part has delayed waits on; everything else unsettled is
-    /// free. `fence_base` is the first fence that it will give. After a seek was applied, begin again; from its proposal
+    /// The leases of a leader that begins: none. What the part has delayed waits on; everything else unsettled is free.
+    /// `fence_base` is the first fence that it will give. After a seek was applied, begin again; from its proposal
     /// until then nothing may be taken or settled, or the log would settle after the seek what was decided before.
     ///
     /// A record that has had all its deliveries may be in work with a client of the leader before: it becomes a dead
@@ -251,9 +251,9 @@ impl Leases {
         taken
     }
 
-    /// Ends the leases whose time is over and wakes what is due. Returns records that have had all their deliveries:
-    /// to be logged as dead, then [`Leases::committed`]. [`Leases::take`] does it too. A lease of which no byte has left is
-    /// [released](Leases::release): nothing is given up that nobody was sent.
+    /// Ends the leases whose time is over and wakes what is due. Returns records that have had all their deliveries: to
+    /// be logged as dead, then [`Leases::committed`]. [`Leases::take`] does it too. A lease of which no byte has left
+    /// is [released](Leases::release): nothing is given up that nobody was sent.
     #[must_use = "exhausted records are settling until they are committed or failed"]
     pub fn expire(&mut self, part: &Part, now: TimestampMs) -> Vec<Delivered> {
         self.forget_settled(part);
@@ -303,8 +303,8 @@ impl Leases {
         Some(deadline)
     }
 
-    /// The time of a lease begins anew, and its bytes have not left yet if they had not before. Returns its deadline; `None` if it
-    /// ended meanwhile.
+    /// The time of a lease begins anew, and its bytes have not left yet if they had not before. Returns its deadline;
+    /// `None` if it ended meanwhile.
     pub fn renew(&mut self, offset: Offset, fence: Fence, now: TimestampMs) -> Option<TimestampMs> {
         let lease = self.lease(offset, fence)?;
         let deadline = after(now, lease.lease_ms);
@@ -312,7 +312,8 @@ impl Leases {
         Some(deadline)
     }
 
-    /// The bytes of a lease leave now, in the time that it has already. Returns its deadline; `None` if it ended meanwhile.
+    /// The bytes of a lease leave now, in the time that it has already. Returns its deadline; `None` if it ended
+    /// meanwhile.
     pub fn leaves(&mut self, offset: Offset, fence: Fence) -> Option<TimestampMs> {
         let lease = self.lease(offset, fence)?;
         self.change(offset, |known| known.state = State::Leased(Lease { has_left: true, ..lease }));
@@ -357,8 +358,8 @@ impl Leases {
         self.may_take_new() && self.next_new(part) < end
     }
 
-    /// When [`Leases::ready`] may become true by itself: a lease ends or, if there is room for it, a nacked record is due.
-    /// Never while nothing may be leased.
+    /// When [`Leases::ready`] may become true by itself: a lease ends or, if there is room for it, a nacked record is
+    /// due. Never while nothing may be leased.
     #[must_use]
     pub fn next_event(&self) -> Option<TimestampMs> {
         let max = self.rules.max_unacked;
@@ -368,16 +369,16 @@ impl Leases {
         lease.into_iter().chain(due).map(|(at, _)| *at).min()
     }
 
-    /// When the first lease ends, or the first record that waits is due, whether there is room for it or not: until then
-    /// [`Leases::expire`] has nothing to do.
+    /// When the first lease ends, or the first record that waits is due, whether there is room for it or not: until
+    /// then [`Leases::expire`] has nothing to do.
     #[must_use]
     pub fn ends_first(&self) -> Option<TimestampMs> {
         let (lease, due) = (self.leased.first(), self.waiting.first());
         lease.into_iter().chain(due).map(|(at, _)| *at).min()
     }
 
-    /// Whether who waits is to look again after a change, before which [`Leases::next_event`] said `before`: there is something
-    /// to lease, or will be earlier than was known.
+    /// Whether who waits is to look again after a change, before which [`Leases::next_event`] said `before`: there is
+    /// something to lease, or will be earlier than was known.
     #[must_use]
     pub fn is_news(
         &mut self,
@@ -390,8 +391,8 @@ impl Leases {
         is_earlier || self.ready(part, end, now)
     }
 
-    /// From where [`Leases::take`] leases what is new now, and how many at most; `None` if there is nothing new, or no room, or
-    /// records are not leased as they come.
+    /// From where [`Leases::take`] leases what is new now, and how many at most; `None` if there is nothing new, or no
+    /// room, or records are not leased as they come.
     #[must_use]
     pub fn takes_new_from(&mut self, part: &Part, end: Offset, now: TimestampMs) -> Option<(Offset, usize)> {
         if self.rules.looks_ahead || !self.may_take_new() {
@@ -500,7 +501,8 @@ impl Leases {
         }
     }
 
-    /// Drops what the part has settled of a range, whoever holds it: of what is not there no delivery comes to an end by itself.
+    /// Drops what the part has settled of a range, whoever holds it: of what is not there no delivery comes to an end
+    /// by itself.
     pub fn forget_settled_in(&mut self, part: &Part, range: Range<Offset>) {
         let known = self.known.range(range).map(|(offset, _)| *offset);
         let settled: Vec<_> = known.filter(|offset| part.is_settled(*offset)).collect();

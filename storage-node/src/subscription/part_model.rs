@@ -1,5 +1,5 @@
-//! A naive model of a part alone, and the property that the real one cannot be told from it: settles, dead letters, seeks, what
-//! undoes them, redrives, purges, trims, each followed by a checkpoint.
+//! A naive model of a part alone, and the property that the real one cannot be told from it: settles, dead
+//! letters, seeks, what undoes them, redrives, purges, trims, each followed by a checkpoint.
 
 use proptest::prelude::*;
 use weir_protocol::ids::Offset;

@@ -30,7 +30,8 @@ const WEIGHT_OF_RETRY: u64 = 20;
 pub(super) struct Kept {
     /// What it is asked for by: a seek's; 0: by time alone.
     pub(super) name: u64,
-    /// It stood so from the first to before the second; an empty range: nobody knows when. From 0 on: as long as is known.
+    /// It stood so from the first to before the second; an empty range: nobody knows when. From 0 on: as long
+    /// as is known.
     pub(super) stood: Range<TimestampMs>,
     pub(super) floor: Offset,
     pub(super) settled: OffsetSet,
@@ -47,8 +48,8 @@ pub(super) enum Back {
     Everything,
     /// Which records are known as dead: nothing else changed. These were known right after.
     DeadLetters(OffsetSet),
-    /// Nothing: only dead letters changed, and a move since has changed what is settled, so nobody can tell any more which of
-    /// them were dead but for the change.
+    /// Nothing: only dead letters changed, and a move since has changed what is settled, so nobody can tell
+    /// any more which of them were dead but for the change.
     Nothing,
 }
 
@@ -109,7 +110,8 @@ impl Past {
         self.weight = self.ring.iter().map(Kept::weight).sum();
     }
 
-    /// Keeps one more, if it weighs no more than may be, in the room that the shard has left and what the oldest give up.
+    /// Keeps one more, if it weighs no more than may be, in the room that the shard has left and what the
+    /// oldest give up.
     fn push(&mut self, kept: Kept, room: u64) {
         let weight = kept.weight();
         if weight > SNAPSHOT_WEIGHT_MAX || weight > room + self.weight {
@@ -183,8 +185,8 @@ impl Part {
         known.map(|kept| kept.stood.start).min().unwrap_or(self.changed)
     }
 
-    /// The part as it stood at a moment, over records from `start` on; `None` if nothing of then is kept. Of a time, the newest
-    /// that is known and stood then or before. `now` is the shard's time.
+    /// The part as it stood at a moment, over records from `start` on; `None` if nothing of then is kept. Of
+    /// a time, the newest that is known and stood then or before. `now` is the shard's time.
     #[must_use]
     pub fn stood(&self, moment: Moment, start: Offset, now: TimestampMs) -> Option<Stood> {
         let last = |kept: &Kept| (!kept.stood.is_empty()).then(|| TimestampMs(kept.stood.end.0 - 1));
@@ -215,8 +217,8 @@ impl Part {
         Some(Stood { part, at })
     }
 
-    /// What the part of another subscription begins as: as this one stood at a moment. It shares everything, and both go on
-    /// by themselves. `None` if nothing of then is kept.
+    /// What the part of another subscription begins as: as this one stood at a moment. It shares everything,
+    /// and both go on by themselves. `None` if nothing of then is kept.
     #[must_use]
     pub fn forked(&self, moment: Moment, start: Offset, now: TimestampMs) -> Option<Self> {
         let Stood { part, at } = self.stood(moment, start, now)?;

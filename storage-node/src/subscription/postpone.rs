@@ -6,7 +6,8 @@ use super::event::Fence;
 use super::leases::{Leases, State};
 
 impl Leases {
-    /// Gives back a lease of which no byte was sent, as if it had never been, until `due`. No effect on any other lease.
+    /// Gives back a lease of which no byte was sent, as if it had never been, until `due`. No effect on any
+    /// other lease.
     pub fn postpone(&mut self, offset: Offset, fence: Fence, due: TimestampMs) {
         let Some(known) = self.known.get(&offset).filter(|known| known.fence == fence) else { return };
         let State::Leased(lease) = known.state else { return };

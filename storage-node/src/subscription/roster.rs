@@ -1,14 +1,15 @@
-//! Which consumer of a stream reads which of its parts: in the memory of the subscription's home shard's leader only. Pure:
-//! no clock, no I/O.
+//! Which consumer of a stream reads which of its parts: in the memory of the subscription's home shard's
+//! leader only. Pure: no clock, no I/O.
 //!
 //! ```text
 //!   Roster (home shard): whose each part is to be          Cursor (each part's shard): who reads it
 //!     attend, leave, expire ─▶ lot ──▶ consumer ──▶ begin under the lot ─▶ who has a lower one yields
 //! ```
-//! What is given here is advice: that one reads at a time is the [`Cursor`](super::Cursor)'s. So a roster may be lost or begun
-//! anew at any time, and a consumer that learns late of a change only reads a little longer.
+//! What is given here is advice: that one reads at a time is the [`Cursor`](super::Cursor)'s. So a roster may
+//! be lost or begun anew at any time, and a consumer that learns late of a change only reads a little longer.
 //!
-//! Shares are even and sticky: a part moves only if its consumer is gone, or has at least two more than the one that gets it.
+//! Shares are even and sticky: a part moves only if its consumer is gone, or has at least two more than the
+//! one that gets it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
@@ -20,7 +21,8 @@ use weir_protocol::limits::SHARE_CONSUMERS_MAX;
 /// A part of the subscription.
 pub type SharedPart = (Incarnation, PartitionId);
 
-/// Names one giving of one part; higher for each that follows, across leaders of the home shard. 0: parts are not given.
+/// Names one giving of one part; higher for each that follows, across leaders of the home shard. 0: parts are
+/// not given.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Lot(pub u64);
 
@@ -32,7 +34,8 @@ pub struct Roster {
     next_call: u64,
     consumers: BTreeMap<Arc<str>, Consumer>,
     given: BTreeMap<SharedPart, Given>,
-    /// Those that another came in the place of, and until when that is remembered: a connection may hang and go on asking.
+    /// Those that another came in the place of, and until when that is remembered: a connection may hang and
+    /// go on asking.
     replaced: BTreeMap<Arc<str>, TimestampMs>,
 }
 
@@ -204,8 +207,8 @@ impl Roster {
         lot
     }
 
-    /// What holders with names that begin with `old` have is the new one's; under new lots, for the old calls may still be
-    /// there. True if there was such a holder.
+    /// What holders with names that begin with `old` have is the new one's; under new lots, for the old calls
+    /// may still be there. True if there was such a holder.
     fn take_over(&mut self, old: &str, new: &Arc<str>, until: TimestampMs) -> bool {
         let from = (Bound::Included(old), Bound::Unbounded);
         let names = self.consumers.range::<str, _>(from).map(|(name, _)| Arc::clone(name));
@@ -297,7 +300,8 @@ impl Consumer {
     }
 }
 
-/// Moves parts from who has most to who has least, while that makes them more even; of each the newest in the order of parts.
+/// Moves parts from who has most to who has least, while that makes them more even; of each the newest in the
+/// order of parts.
 fn level(
     shares: &mut BTreeMap<Arc<str>, Vec<SharedPart>>,
     consumers: &BTreeMap<Arc<str>, Consumer>,

@@ -1,5 +1,5 @@
-//! The property that a stream is shared evenly and loses nothing: whoever comes, leaves, dies, lacks credit, learns late of its
-//! share, or acknowledges late, and whenever the home shard or a part changes its leader.
+//! The property that a stream is shared evenly and loses nothing: whoever comes, leaves, dies, lacks credit,
+//! learns late of its share, or acknowledges late, and whenever the home shard or a part changes its leader.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -10,8 +10,8 @@ use super::leases::{Grant, Known, Lease, Leases, State, after, is_exhausted};
 use super::part::Part;
 use super::pulls::PullId;
 
-/// How long a record that has had all its deliveries can still be settled when that failed once, in milliseconds, if a lease
-/// is not shorter.
+/// How long a record that has had all its deliveries can still be settled when that failed once, in
+/// milliseconds, if a lease is not shorter.
 const TRY_AGAIN_MS: u64 = 30_000;
 
 /// One lease to settle.
@@ -149,16 +149,18 @@ impl Leases {
         offsets.into_iter().for_each(|offset| self.decided(part, offset, None));
     }
 
-    /// What was decided of these records did not get into the log, or nobody knows: as far as `part` says nothing
-    /// else they are free again, and what settled them before may try again. Of those that have had all their deliveries
-    /// it has half a minute, or the time of a lease if that is less, before they are given up. Unknown offsets are passed over.
+    /// What was decided of these records did not get into the log, or nobody knows: as far as `part` says
+    /// nothing else they are free again, and what settled them before may try again. Of those that have had
+    /// all their deliveries it has half a minute, or the time of a lease if that is less, before they are
+    /// given up. Unknown offsets are passed over.
     pub fn failed(&mut self, part: &Part, offsets: impl IntoIterator<Item = Offset>, now: TimestampMs) {
         offsets.into_iter().for_each(|offset| self.decided(part, offset, Some(now)));
     }
 
-    /// What was decided of these records was refused, and will never be in the log: whoever held them holds them on until their
-    /// leases end, and may settle them again. So there may be more leases than [`Rules::max_unacked`](super::Rules::max_unacked)
-    /// for a while. For the rest, and for those whose leases have ended meanwhile, the same as [`Leases::failed`].
+    /// What was decided of these records was refused, and will never be in the log: whoever held them holds
+    /// them on until their leases end, and may settle them again. So there may be more leases than
+    /// [`Rules::max_unacked`](super::Rules::max_unacked) for a while. For the rest, and for those whose
+    /// leases have ended meanwhile, the same as [`Leases::failed`].
     pub fn refused(&mut self, part: &Part, offsets: impl IntoIterator<Item = Offset>, now: TimestampMs) {
         for offset in offsets {
             let held = self.known.get(&offset).and_then(|known| match known.state {
@@ -220,8 +222,8 @@ impl Leases {
         self.hold(part, offset, fence, State::Settling(held))
     }
 
-    /// Puts a record into a state for the delivery `fence`, which may be one of an earlier leader. Returns the deliveries
-    /// so far.
+    /// Puts a record into a state for the delivery `fence`, which may be one of an earlier leader. Returns
+    /// the deliveries so far.
     fn hold(&mut self, part: &Part, offset: Offset, fence: Fence, state: State) -> u32 {
         let changed = self.change_known(offset, |known| {
             (known.fence, known.attempts, known.state) = (fence, known.attempts.max(1), state);

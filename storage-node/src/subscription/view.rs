@@ -10,8 +10,8 @@ use super::leases::{Grant, Leases, State};
 use super::part::{Part, SeekPreview};
 use super::standing::LOOKED_AT_MAX;
 
-/// So many leases, and pauses, that are over and that no pull has ended since are counted one by one, a millisecond's work;
-/// more of them count as they stood.
+/// So many leases, and pauses, that are over and that no pull has ended since are counted one by one, a
+/// millisecond's work; more of them count as they stood.
 const OVER_COUNTED_MAX: usize = 100_000;
 
 /// How many records are where.
@@ -78,8 +78,8 @@ impl Leases {
     /// What a seek to `to` would do.
     #[must_use]
     pub fn seek_preview(&self, part: &Part, to: Offset, bounds: Range<Offset>) -> SeekPreview {
-        // Whatever was looked at may not have been delivered, and behind a redriven record some were that are held: what is in
-        // no log is told by what is known of each.
+        // Whatever was looked at may not have been delivered, and behind a redriven record some were that are
+        // held: what is in no log is told by what is known of each.
         let next = if self.rules.looks_ahead { Offset(0) } else { self.next };
         let mut preview = part.seek_preview(to, next, bounds);
         let delivered = self.known.range(preview.floor.max(next)..).filter(|(offset, known)| {
@@ -89,7 +89,8 @@ impl Leases {
         preview
     }
 
-    /// What is leased at `now` and what waits, from an offset on. A page that looks at `LOOKED_AT_MAX` records ends there.
+    /// What is leased at `now` and what waits, from an offset on. A page that looks at `LOOKED_AT_MAX`
+    /// records ends there.
     #[must_use]
     pub fn list(&self, from: Offset, limit: usize, now: TimestampMs) -> LeasePage {
         let mut page = LeasePage::default();

@@ -36,8 +36,8 @@ pub struct Damage {
     pub last: TimestampMs,
 }
 
-/// The newest of what failed, each object once for each partition that was read from it. Forgotten once what failed can be
-/// read, nothing needs it any more, or the node stops.
+/// The newest of what failed, each object once for each partition that was read from it. Forgotten once what
+/// failed can be read, nothing needs it any more, or the node stops.
 #[derive(Debug, Default)]
 pub struct Damaged {
     damages: Mutex<BTreeMap<(PartitionKey, u128), Damage>>,

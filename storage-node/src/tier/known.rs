@@ -25,8 +25,8 @@ pub(super) fn is_known(blobs: &Blobs, place: &str) -> Result<bool, SealedError> 
     }
 }
 
-/// Warns of a start without a store where there was one: what is there alone cannot be read. It is no error, since such a start is how
-/// a directory is looked at whose cluster goes on elsewhere.
+/// Warns of a start without a store where there was one: what is there alone cannot be read. It is no error,
+/// since such a start is how a directory is looked at whose cluster goes on elsewhere.
 pub(super) fn warn_if_left_out(blobs: &Blobs) {
     let known = blobs.get(BLOB).map(|bytes| bytes.map(Known::decode));
     match known {

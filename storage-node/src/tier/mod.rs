@@ -136,8 +136,8 @@ impl Tier {
         Ok(())
     }
 
-    /// Opens the store that `config` names, if it does, or takes the `given` one, and tries what is relied upon. With a [`Trial`]:
-    /// it has passed in this directory before, and does not answer now.
+    /// Opens the store that `config` names, if it does, or takes the `given` one, and tries what is relied
+    /// upon. With a [`Trial`]: it has passed in this directory before, and does not answer now.
     ///
     /// # Errors
     /// [`TierError`]: the node must not start.

@@ -23,8 +23,9 @@ pub(crate) struct NotRead {
 }
 
 impl Tier {
-    /// The batches that `rows` of `key` describe, with nothing stamped; each row comes with the pack that holds it. Those
-    /// `ahead` of the last one begin to be fetched. Fewer, if one of them but not the first cannot be read: those in front of it.
+    /// The batches that `rows` of `key` describe, with nothing stamped; each row comes with the pack that
+    /// holds it. Those `ahead` of the last one begin to be fetched. Fewer, if one of them but not the first
+    /// cannot be read: those in front of it.
     ///
     /// # Errors
     /// `corrupt` if an object is gone or damaged, `unavailable` if the store does not answer; both name the object.
@@ -81,7 +82,8 @@ impl Tier {
             places.push(place.ok_or_else(|| wrong(pack, records, "it does not hold the offsets"))?);
         }
         if let (Some(first), Some(last)) = (places.first(), places.last()) {
-            // All that is needed is under way at once, and then waited for in order. A single block is asked for by who waits.
+            // All that is needed is under way at once, and then waited for in order. A single block is asked
+            // for by who waits.
             let needed = if first == last && ahead.blocks == 0 { 0..0 } else { *first..last + 1 };
             self.cold.read_ahead(pack, &footer, key, needed, ahead);
         }

@@ -12,7 +12,8 @@ use weir_tier::store::Store;
 
 use super::{Tier, TierError};
 
-/// A start waits this long for the answers of a store that the directory uses: what the node has is needed, whatever the store does.
+/// A start waits this long for the answers of a store that the directory uses: what the node has is needed,
+/// whatever the store does.
 const ANSWER_WITHIN: Duration = Duration::from_secs(10);
 /// A store that did not answer is asked again after this long; it doubles, …
 const AGAIN_AFTER: Duration = Duration::from_secs(1);
@@ -33,9 +34,10 @@ pub(super) struct Tried {
     pub(super) epoch: u64,
 }
 
-/// The trial of a store that has not answered yet. Until it has passed, nothing is written or deleted there: neither is it known
-/// that two leaders could not overwrite each other's manifests, nor that the cluster was not restored elsewhere. It is read from
-/// meanwhile, as far as it answers: what is read is checked against what was written.
+/// The trial of a store that has not answered yet. Until it has passed, nothing is written or deleted there:
+/// neither is it known that two leaders could not overwrite each other's manifests, nor that the cluster was
+/// not restored elsewhere. It is read from meanwhile, as far as it answers: what is read is checked against
+/// what was written.
 pub struct Trial {
     tried: Tried,
     /// What was begun and has not ended.
@@ -80,8 +82,8 @@ impl Tried {
         }
     }
 
-    /// A directory whose cluster was restored elsewhere is not served. A manifest that cannot be read says nothing; the one
-    /// before it does.
+    /// A directory whose cluster was restored elsewhere is not served. A manifest that cannot be read says
+    /// nothing; the one before it does.
     async fn check_epoch(&self) -> Result<(), TierError> {
         let Self { exports, cluster, epoch: own, .. } = self;
         for number in exports.numbers().await.map_err(ExportError::from)?.into_iter().rev() {
@@ -113,8 +115,8 @@ impl Trial {
         tier.uploads.attempted(ShardId::META, Some(why.clone()));
     }
 
-    /// Asks until the store has passed; true then. False if the node stops: at once, or, when the cluster was restored elsewhere,
-    /// after it has served what it has, like one that ran meanwhile.
+    /// Asks until the store has passed; true then. False if the node stops: at once, or, when the cluster was
+    /// restored elsewhere, after it has served what it has, like one that ran meanwhile.
     pub(crate) async fn pass(mut self, tier: &Tier, mut stop: watch::Receiver<bool>) -> bool {
         let has_passed = tokio::select! {
             biased;

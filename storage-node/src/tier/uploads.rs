@@ -50,14 +50,16 @@ impl Uploads {
         UnderWay(self)
     }
 
-    /// An object is made that no log knows yet, beside the task that looks for such: until what is returned is dropped nobody takes it
-    /// for one that nobody will ever know, however long ago it was begun by a clock that was set since, or of a machine that slept.
+    /// An object is made that no log knows yet, beside the task that looks for such: until what is returned
+    /// is dropped nobody takes it for one that nobody will ever know, however long ago it was begun by a
+    /// clock that was set since, or of a machine that slept.
     pub(crate) fn attempt(&self, attempt: u128) -> Attempt<'_> {
         self.attempts.lock().insert(attempt);
         Attempt { uploads: self, attempt }
     }
 
-    /// These objects. To be asked for before the logs are: whatever is not among them any more, the logs know, or nobody ever will.
+    /// These objects. To be asked for before the logs are: whatever is not among them any more, the logs
+    /// know, or nobody ever will.
     pub(crate) fn attempts(&self) -> BTreeSet<u128> {
         self.attempts.lock().clone()
     }

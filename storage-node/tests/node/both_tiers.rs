@@ -1,4 +1,5 @@
-//! Retention over both tiers: what it removed does not go to the object store, and an object goes with the last of its messages.
+//! Retention over both tiers: what it removed does not go to the object store, and an object goes with the
+//! last of its messages.
 
 use std::ops::Range;
 use std::path::Path;

@@ -65,7 +65,8 @@ impl Play {
         play
     }
 
-    /// Waits until all is sealed, and has left the journal as far as it will: nobody asks for packs by himself from then on.
+    /// Waits until all is sealed, and has left the journal as far as it will: nobody asks for packs by
+    /// himself from then on.
     async fn quiet(&self) {
         let metric = |name: &str| {
             let families = self.registry.gather();
@@ -191,8 +192,8 @@ async fn nothing_is_read_ahead_beyond_the_credit_that_was_granted() {
             tokio::time::sleep(Duration::from_millis(100)).await;
             assert_eq!(play.fetched() - before, n, "{limit:?}");
             if n < 6 {
-                // A record is its value, and a little more. None behind the last: it might be fetched before or after the next
-                // follower begins to count.
+                // A record is its value, and a little more. None behind the last: it might be fetched before
+                // or after the next follower begins to count.
                 let bytes = limit.bytes.saturating_add(n * (value(0).len() as u64 + 64));
                 follower.grant(Credit { records: limit.records.saturating_mul(n + 1), bytes });
             }
@@ -230,8 +231,8 @@ async fn nothing_is_read_ahead_beyond_the_credit_that_was_granted() {
     play.stop().await;
 }
 
-/// Takes so many messages of a queue as they come, and grants one more for each if told to. Gives how many blocks were fetched a
-/// moment after each of them.
+/// Takes so many messages of a queue as they come, and grants one more for each if told to. Gives how many
+/// blocks were fetched a moment after each of them.
 async fn consume(
     play: &Play,
     work: PartRef,
@@ -324,8 +325,9 @@ async fn a_slow_store_holds_up_who_reads_from_it_and_nobody_else() {
         read.await.unwrap().unwrap();
     }
 
-    // One that does not answer is asked three times before a reader is told: a few, or the last ones wait for longer than their
-    // callers do. And behind what was fetched: of that a reader would be given what there is.
+    // One that does not answer is asked three times before a reader is told: a few, or the last ones wait for
+    // longer than their callers do. And behind what was fetched: of that a reader would be given what there
+    // is.
     let play = play.again(Duration::from_secs(2)).await;
     play.faults.always(Some((Op::Get, Fault::Hang)));
     let reads: Vec<_> = (40..44).map(|at| reading(&play.link, play.life, at)).collect();

@@ -342,7 +342,8 @@ async fn who_waits_takes_turns_and_who_goes_passes_its_turn_on() {
     play.stop().await;
 }
 
-/// Of the clock that stands while this lives: time would go on where all wait for a disk, but not beside a thread that is busy.
+/// Of the clock that stands while this lives: time would go on where all wait for a disk, but not beside a
+/// thread that is busy.
 struct StandingClock {
     _busy: std::sync::mpsc::Sender<()>,
 }

@@ -26,8 +26,8 @@ pub(crate) async fn start_on(disk: &SimDisk) -> (RunningNode, Link) {
     start_in(config, Surroundings { disk: Arc::new(disk.clone()), ..Surroundings::default() }).await
 }
 
-/// What new topics and subscriptions gave their node to do is committed: after that it commits nothing of its own that could meet
-/// a failure first, or be counted.
+/// What new topics and subscriptions gave their node to do is committed: after that it commits nothing of its
+/// own that could meet a failure first, or be counted.
 pub(crate) async fn news_is_taken(node: &RunningNode) {
     let is_empty = || {
         let text = prometheus::TextEncoder::new().encode_to_string(&node.registry().gather()).unwrap();

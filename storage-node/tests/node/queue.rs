@@ -518,7 +518,8 @@ async fn what_was_settled_survives_a_power_cut_at_any_moment_and_nothing_else_is
     }
 }
 
-/// Acks most, gives up every seventh, until refused or told to stop. Returns what was answered, and what was asked last.
+/// Acks most, gives up every seventh, until refused or told to stop. Returns what was answered, and what was
+/// asked last.
 async fn work_until_refused(link: Link, work: PartRef, stop: Arc<AtomicBool>) -> (Vec<u64>, Vec<u64>) {
     let mut settled = Vec::new();
     loop {

@@ -214,8 +214,8 @@ async fn dead_letters_are_redriven_once_and_not_for_ever() {
     node.shutdown(Duration::from_secs(5)).await;
 }
 
-/// A settle is decided on the leases of its time and logged a moment later: a seek that gets between the two must undo it as
-/// it undoes those before it, or what it delivers again would be missing a message.
+/// A settle is decided on the leases of its time and logged a moment later: a seek that gets between the two
+/// must undo it as it undoes those before it, or what it delivers again would be missing a message.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn a_seek_undoes_every_settle_before_it_however_close_they_are() {
     let dir = tempfile::tempdir().unwrap();

@@ -13,7 +13,8 @@ use weir_storage_node::{Node, NodeConfig, StartError, Surroundings};
 
 use crate::client::{WAIT, batch, config, create, publish, read, settings, start_in};
 
-/// A disk on which no checkpoint can be begun while it is held, and that has a start stopped which gets to what is `awaited`.
+/// A disk on which no checkpoint can be begun while it is held, and that has a start stopped which gets to
+/// what is `awaited`.
 #[derive(Debug, Clone, Default)]
 struct SlowBlobs {
     disk: SimDisk,

@@ -1,5 +1,5 @@
-//! Which blocks are asked for more than once: only these are worth a place on disk. Who reads years of messages once would have
-//! each byte of them written there, past those that others come back to.
+//! Which blocks are asked for more than once: only these are worth a place on disk. Who reads years of
+//! messages once would have each byte of them written there, past those that others come back to.
 
 use std::collections::HashMap;
 use std::hash::BuildHasher as _;
@@ -10,7 +10,8 @@ use foyer::{DefaultHasher, Statistics, StorageFilterCondition, StorageFilterResu
 use parking_lot::Mutex;
 use weir_protocol::ids::Offset;
 
-/// Blocks asked for last that are remembered at least, and half of what is remembered at most: 32 GiB of them, in 4 MiB.
+/// Blocks asked for last that are remembered at least, and half of what is remembered at most: 32 GiB of
+/// them, in 4 MiB.
 const BLOCKS_KEPT: usize = 64 << 10;
 
 /// What was asked for of the blocks that were asked for last. Cheap to clone: all clones are one memory.

@@ -1,4 +1,5 @@
-//! Packs read back: footers and blocks, each fetched once however many readers want it, within bounds of memory and disk.
+//! Packs read back: footers and blocks, each fetched once however many readers want it, within bounds of
+//! memory and disk.
 
 use std::ops::Range;
 use std::path::PathBuf;
@@ -30,11 +31,13 @@ const TOGETHER_BYTES: u64 = 2 << 20;
 const TOGETHER_BLOCKS: usize = 8;
 /// Memory for footers.
 const FOOTER_BYTES_MAX: usize = 16 << 20;
-/// KiB of blocks, stored or decompressed, whichever is more, that are fetched and verified at once, all readers together …
+/// KiB of blocks, stored or decompressed, whichever is more, that are fetched and verified at once, all
+/// readers together …
 const FETCH_KIB_MAX: usize = 32 << 10;
 /// … of which reading ahead leaves so many to readers that wait …
 const FETCH_KIB_KEPT: usize = 8 << 10;
-/// … and each request counts as so many at least, so there are no more than 64, and at most as what is left to who waits.
+/// … and each request counts as so many at least, so there are no more than 64, and at most as what is left
+/// to who waits.
 const REQUEST_KIB_MIN: u64 = 512;
 /// Smallest disk that the cache can use: a few of its files.
 pub const DISK_BYTES_MIN: u64 = 64 << 20;
@@ -172,8 +175,8 @@ pub struct ReadWithinADay {
 }
 
 impl ColdMetrics {
-    /// About what was read of `partition` within the last day. Beyond some thousand partitions, those that were read least are
-    /// forgotten.
+    /// About what was read of `partition` within the last day. Beyond some thousand partitions, those that
+    /// were read least are forgotten.
     #[must_use]
     pub fn read_within_a_day(&self, partition: PackedPartition) -> ReadWithinADay {
         let [asked, missed, gets, get_bytes] = self.read_for.lock().of(partition, Instant::now());
@@ -195,7 +198,8 @@ impl ColdMetrics {
         self.read_for.lock().count(partition, [0.0, missed as f64, 1.0, bytes as f64], Instant::now());
     }
 
-    /// About how many requests wrote packs for `partition` within the last day, and compared them: its share of each by bytes.
+    /// About how many requests wrote packs for `partition` within the last day, and compared them: its share
+    /// of each by bytes.
     #[must_use]
     pub fn written_within_a_day(&self, partition: PackedPartition) -> (f64, f64) {
         let [puts, gets] = self.written_for.lock().of(partition, Instant::now());
@@ -291,8 +295,9 @@ impl Cold {
         fetched.await.map(|entry| Arc::clone(entry.value())).map_err(|error| told(&pack, &error))
     }
 
-    /// The batches of the block at `place` among those of `partition`, concatenated and verified, for whom the `wanted` records of
-    /// them are read: what is asked for again is kept on disk once memory has no room for it.
+    /// The batches of the block at `place` among those of `partition`, concatenated and verified, for whom
+    /// the `wanted` records of them are read: what is asked for again is kept on disk once memory has no room
+    /// for it.
     ///
     /// # Errors
     /// As [`Cold::footer`].
@@ -307,8 +312,8 @@ impl Cold {
         self.metrics.asked(pack.now(partition));
         self.again.asked(block_key(pack, footer, partition, place), wanted);
         match self.fetch_alone(pack, footer, partition, place).await {
-            // It was fetched together with others, any of which may be what cannot be had. A store that takes too long would take as
-            // long for one alone.
+            // It was fetched together with others, any of which may be what cannot be had. A store that takes
+            // too long would take as long for one alone.
             (Err(error), false) if !error.is_slowness => {
                 self.fetch_alone(pack, footer, partition, place).await.0
             }
@@ -316,8 +321,8 @@ impl Cold {
         }
     }
 
-    /// Begins to fetch the `needed` blocks, neighbours together, and those `ahead` behind them: as far as there is room to spare,
-    /// for nobody waits for those.
+    /// Begins to fetch the `needed` blocks, neighbours together, and those `ahead` behind them: as far as
+    /// there is room to spare, for nobody waits for those.
     pub fn read_ahead(
         &self,
         pack: &PackRef,
@@ -345,8 +350,8 @@ impl Cold {
         }
     }
 
-    /// Begins to fetch those of the blocks at `places` that no cache has and nobody is fetching, with one request. False if
-    /// nobody waits for them and there is no room to spare.
+    /// Begins to fetch those of the blocks at `places` that no cache has and nobody is fetching, with one
+    /// request. False if nobody waits for them and there is no room to spare.
     fn fetch_together(
         &self,
         pack: &PackRef,
@@ -453,8 +458,9 @@ impl Cold {
     }
 }
 
-/// Blocks in memory, and on disk what memory has no room for and was asked for again: past the page cache, which would be a
-/// second copy of what was just found too old to be kept in memory, in memory that no limit counts.
+/// Blocks in memory, and on disk what memory has no room for and was asked for again: past the page cache,
+/// which would be a second copy of what was just found too old to be kept in memory, in memory that no limit
+/// counts.
 async fn blocks(
     config: &CacheConfig,
     again: &Again,
@@ -488,7 +494,8 @@ fn kib(bytes: u64) -> u32 {
     u32::try_from(kib).expect("limited above")
 }
 
-/// Waits until so much may be fetched, no longer than for an answer: a store that gives none keeps all the room, three patiences long.
+/// Waits until so much may be fetched, no longer than for an answer: a store that gives none keeps all the
+/// room, three patiences long.
 async fn room(
     fetches: &Arc<Semaphore>,
     kib: u32,
@@ -502,8 +509,8 @@ async fn room(
     }
 }
 
-/// The batches of blocks as they were stored, each of them or why not. Decompressing takes milliseconds: other tasks of this
-/// worker must not wait for it.
+/// The batches of blocks as they were stored, each of them or why not. Decompressing takes milliseconds:
+/// other tasks of this worker must not wait for it.
 async fn verified(
     pack: &PackName,
     stored: Vec<Bytes>,

@@ -1,4 +1,5 @@
-//! Blocks of a pack read once and in order, past the cache: whoever copies a pack would drive out of it what readers want.
+//! Blocks of a pack read once and in order, past the cache: whoever copies a pack would drive out of it what
+//! readers want.
 
 use std::collections::VecDeque;
 use std::ops::Range;

@@ -19,8 +19,8 @@ pub(crate) struct Fetching {
 }
 
 impl UnderWay {
-    /// Held from before a block is said to be fetched until the cache knows who fetches it: another who wants it in between
-    /// would become the one, and it would be fetched twice.
+    /// Held from before a block is said to be fetched until the cache knows who fetches it: another who wants
+    /// it in between would become the one, and it would be fetched twice.
     pub(crate) fn beginning(&self) -> MutexGuard<'_, ()> {
         self.beginning.lock()
     }

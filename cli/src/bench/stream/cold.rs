@@ -17,15 +17,16 @@ const OBJECTS_MAX: usize = 100_000;
 const AT_ONCE: [usize; 2] = [1, 4];
 /// Bytes of a bare GET.
 const GET_BYTES_MAX: u64 = 16 << 20;
-/// What readers did not find in the cache; what the product asked of the store for whatever reason, and how many bytes came.
+/// What readers did not find in the cache; what the product asked of the store for whatever reason, and how
+/// many bytes came.
 const COUNTS: [(&str, &str); 2] = [
     ("blocks_missed", "weir_tier_blocks_total{what=\"missed\"}"),
     ("gets", "weir_tier_requests_total{request=\"get\"}"),
 ];
 const GET_BYTES: &str = "weir_tier_request_bytes_total{request=\"get\"}";
 
-/// The results of reading cold in a process that has just begun; of reading cold again, other messages, now that it has all the
-/// memory that it will have; and of reading those once more.
+/// The results of reading cold in a process that has just begun; of reading cold again, other messages, now
+/// that it has all the memory that it will have; and of reading those once more.
 pub(super) async fn run(target: &mut Target, shared: &Arc<Shared>) -> anyhow::Result<Vec<RunResult>> {
     let url = shared.shape.object_store.clone().context("cold needs an object store")?;
     let others = Arc::new(others(shared));

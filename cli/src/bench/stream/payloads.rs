@@ -5,7 +5,8 @@ use bytes::Bytes;
 use crate::bench::http::noise;
 use crate::bench::identity::Identity;
 
-/// Bytes before noise comes again: more than any batch, or block of a pack, holds. A compressor must not find a message in another.
+/// Bytes before noise comes again: more than any batch, or block of a pack, holds. A compressor must not find
+/// a message in another.
 const NOISE_BYTES: usize = 4 << 20;
 
 /// Noise that all writers of a process share.

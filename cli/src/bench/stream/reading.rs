@@ -69,8 +69,8 @@ pub(super) async fn read_all(
     Ok(tally)
 }
 
-/// Nothing is read any more, and the connection stays. What came until then was in order and came once; how long it took
-/// is not told, since who is frozen later is not what is asked.
+/// Nothing is read any more, and the connection stays. What came until then was in order and came once; how
+/// long it took is not told, since who is frozen later is not what is asked.
 async fn frozen(
     source: impl Source,
     check: Check,

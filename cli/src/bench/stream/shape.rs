@@ -301,8 +301,8 @@ impl Shape {
             options.extend(["--object-store", url].into_iter().chain(often).map(str::to_owned));
         }
         if self.consumption == Consumption::Cold {
-            // What is read the second time is all in memory then, and what was read before it is not: blocks carry what a
-            // message carries besides its payload.
+            // What is read the second time is all in memory then, and what was read before it is not: blocks
+            // carry what a message carries besides its payload.
             let bytes = 5 * self.messages.unwrap_or(0) * u64::from(self.writers) * self.payload as u64;
             options.extend(["--cache-memory".to_owned(), format!("{}MiB", (bytes >> 22).max(64))]);
         }

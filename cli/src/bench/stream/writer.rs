@@ -203,8 +203,8 @@ impl Writer {
 
 /// Messages of `payload` bytes that credit allows beyond what was `sent`.
 fn in_credit(limit: Limit, sent: Limit, payload: u64) -> u64 {
-    // A record's overhead is below this. Of what does not fit one may go while there is any credit: a record can be larger
-    // than all of it.
+    // A record's overhead is below this. Of what does not fit one may go while there is any credit: a record
+    // can be larger than all of it.
     let left = limit.bytes.saturating_sub(sent.bytes);
     (left / (payload + 64)).max(u64::from(left > 0)).min(limit.msgs.saturating_sub(sent.msgs))
 }

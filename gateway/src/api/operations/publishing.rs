@@ -54,24 +54,47 @@ const TRACEPARENT: Param = Param::optional(
     "W3C trace context; stored with the message and told with it.",
 );
 
+const LEVEL: (&str, &str) = ("Confirm-Level", "The level reached.");
+const TIMING: (&str, &str) = (
+    "Server-Timing",
+    "Milliseconds per stage: gw, net, queue, write, fsync, quorum, total; and the shared batch.",
+);
+const BUDGET: (&str, &str) = ("RateLimit-Policy", "The publish budget in bytes.");
+const LEFT: (&str, &str) =
+    ("RateLimit", "What is left of it (`r`), and after how many seconds to look again (`t`).");
+const RECEIPT: (&str, &str) = ("Confirm-Receipt", "Resolve or upgrade the confirm with it.");
+const TAIL: (&str, &str) = ("ETag", "Tag of the partition's tail, for `If-Match`.");
+const EPOCH: (&str, &str) = ("Producer-Epoch", "With a producer: its epoch.");
+const SETTLED: (&str, &str) = ("Producer-Seq", "With a producer: the last of its numbers that this settled.");
+const PREFERRED: (&str, &str) = ("Preference-Applied", "`return=minimal` if that was asked for.");
+
 const PUBLISHED_HEADERS: &[(&str, &str)] = &[
-    ("Location", "Path of the stored message."),
-    ("Confirm-Level", "The level reached."),
-    ("Confirm-Receipt", "Resolve or upgrade the confirm with it."),
-    ("Next-Offset", "Offset after the message."),
-    ("ETag", "Tag of the partition's tail, for `If-Match`."),
-    (
-        "Server-Timing",
-        "Milliseconds per stage: gw, net, queue, write, fsync, quorum, total; and the shared batch.",
-    ),
-    ("RateLimit-Policy", "The publish budget in bytes."),
-    ("RateLimit", "What is left of it (`r`), and after how many seconds to look again (`t`)."),
+    LEVEL,
+    TIMING,
+    BUDGET,
+    LEFT,
+    ("Location", "Path of the stored message, if its place is known."),
+    ("Next-Offset", "Offset after the message, likewise."),
+    TAIL,
+    RECEIPT,
+    EPOCH,
+    SETTLED,
+    ("Idempotency-Replayed", "`true` if an Idempotency-Key was recognised."),
+    PREFERRED,
 ];
 
-const DUPLICATE_HEADERS: &[(&str, &str)] = &[
-    ("Location", "Path of the stored message."),
-    ("Confirm-Level", "The level reached."),
-    ("Idempotency-Replayed", "`true` if an Idempotency-Key was recognised."),
+const BATCH_HEADERS: &[(&str, &str)] = &[
+    LEVEL,
+    TIMING,
+    BUDGET,
+    LEFT,
+    ("Location", "Path of the first message, if all were stored as one batch."),
+    ("Next-Offset", "Offset after the last, likewise."),
+    TAIL,
+    RECEIPT,
+    EPOCH,
+    SETTLED,
+    PREFERRED,
 ];
 
 const fn json(schema: &'static str) -> Content {
@@ -138,7 +161,7 @@ pub const PUBLISH: Operation = Operation {
             status: 200,
             about: "It had been stored before; nothing was added.",
             content: &[json("Published")],
-            headers: DUPLICATE_HEADERS,
+            headers: PUBLISHED_HEADERS,
         },
         Answer {
             status: 202,
@@ -148,7 +171,7 @@ pub const PUBLISH: Operation = Operation {
         },
         Answer {
             status: 204,
-            about: "Stored; `Prefer: return=minimal`.",
+            about: "Stored now or before; `Prefer: return=minimal`.",
             content: &[],
             headers: PUBLISHED_HEADERS,
         },
@@ -194,25 +217,25 @@ pub const PUBLISH_BATCH: Operation = Operation {
             status: 200,
             about: "All were accepted.",
             content: &[json("BatchPublished")],
-            headers: &[("Confirm-Level", "The level reached."), ("Server-Timing", "Milliseconds per stage.")],
+            headers: BATCH_HEADERS,
         },
         Answer {
             status: 202,
             about: "All were accepted, below the level asked for.",
             content: &[json("BatchPublished")],
-            headers: &[("Confirm-Level", "The level reached.")],
+            headers: BATCH_HEADERS,
         },
         Answer {
             status: 204,
             about: "All were accepted; `Prefer: return=minimal`.",
             content: &[],
-            headers: &[],
+            headers: BATCH_HEADERS,
         },
         Answer {
             status: 207,
             about: "Some were refused; each has its problem.",
             content: &[json("BatchPublished")],
-            headers: &[],
+            headers: BATCH_HEADERS,
         },
     ],
     ..PUBLISH

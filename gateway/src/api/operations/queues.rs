@@ -38,6 +38,9 @@ pub const PULL_MESSAGES: Operation = Operation {
     ..SUBSCRIPTION
 };
 
+const SETTLED_HEADERS: &[(&str, &str)] =
+    &[("Confirm-Level", "With `publish`: the level that all of it has reached.")];
+
 /// Settles leases.
 pub const SETTLE_MESSAGES: Operation = Operation {
     id: "settleMessages",
@@ -67,19 +70,19 @@ pub const SETTLE_MESSAGES: Operation = Operation {
             status: 200,
             about: "All are settled, and what was to be published is.",
             content: &[json("Settled")],
-            headers: &[],
+            headers: SETTLED_HEADERS,
         },
         Answer {
             status: 202,
             about: "All are settled; some of what is published has not arrived yet.",
             content: &[json("Settled")],
-            headers: &[],
+            headers: SETTLED_HEADERS,
         },
         Answer {
             status: 207,
             about: "Some are not, or the topic of something published was deleted meanwhile; each has its result.",
             content: &[json("Settled")],
-            headers: &[],
+            headers: SETTLED_HEADERS,
         },
     ],
     ..PULL_MESSAGES

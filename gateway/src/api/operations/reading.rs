@@ -51,9 +51,16 @@ const READ_HEADERS: &[(&str, &str)] = &[
     ),
 ];
 
+const MESSAGE_TAG: (&str, &str) = ("ETag", "Tag of the message.");
+const MESSAGE_CACHING: (&str, &str) = (
+    "Cache-Control",
+    "Once it is committed `immutable` with `incarnation`, else `no-cache`: compare the tag.",
+);
+
 const EVENTS: Content = Content { media: "text/event-stream", schema: None };
 const JSON: Content = Content { media: "application/json", schema: Some("ReadPage") };
 const NDJSON: Content = Content { media: "application/x-ndjson", schema: Some("Record") };
+const CLOUD_EVENTS: Content = Content { media: "application/cloudevents-batch+json", schema: None };
 const BATCH: Content = Content { media: "application/vnd.weir.batch", schema: None };
 
 /// Reads messages.
@@ -120,11 +127,16 @@ pub const READ_MESSAGES: Operation = Operation {
         Answer {
             status: 200,
             about: "Messages.",
-            content: &[JSON, NDJSON, BATCH, EVENTS],
+            content: &[JSON, NDJSON, BATCH, CLOUD_EVENTS, EVENTS],
             headers: READ_HEADERS,
         },
         Answer { status: 204, about: "Nothing came while waiting.", content: &[], headers: READ_HEADERS },
-        Answer::empty(304, "The range has the tag that you have."),
+        Answer {
+            status: 304,
+            about: "The range has the tag that you have.",
+            content: &[],
+            headers: READ_HEADERS,
+        },
     ],
 };
 
@@ -147,12 +159,11 @@ pub const READ_MESSAGE: Operation = Operation {
             about: "The payload.",
             content: &[Content { media: "*/*", schema: None }],
             headers: &[
-                ("ETag", "Tag of the message."),
-                (
-                    "Cache-Control",
-                    "Once it is committed `immutable` with `incarnation`, else `no-cache`: compare the tag.",
-                ),
+                MESSAGE_TAG,
+                MESSAGE_CACHING,
                 ("Message-Timestamp", "When it was accepted, milliseconds since the epoch."),
+                ("Message-Key", "As published."),
+                ("Content-Encoding", "As published; not if the payload was decoded."),
                 ("Content-Digest", "As published; not if the payload was decoded."),
                 ("Deliver-At", "As published, RFC 3339."),
                 ("Message-TTL-Ms", "As published, milliseconds."),
@@ -160,7 +171,12 @@ pub const READ_MESSAGE: Operation = Operation {
                 ("tracestate", "As published."),
             ],
         },
-        Answer::empty(304, "It has the tag that you have."),
+        Answer {
+            status: 304,
+            about: "It has the tag that you have.",
+            content: &[],
+            headers: &[MESSAGE_TAG, MESSAGE_CACHING],
+        },
     ],
     ..READ_MESSAGES
 };

@@ -68,7 +68,7 @@ pub const READ_OPENAPI: Operation = status(
         status: 200,
         about: "OpenAPI 3.1.",
         content: &[Content { media: "application/json", schema: None }],
-        headers: &[("ETag", "Tag of the document.")],
+        headers: &[],
     }],
 );
 

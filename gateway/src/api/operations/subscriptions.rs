@@ -102,7 +102,12 @@ pub const READ_SUBSCRIPTION: Operation = Operation {
             content: &[json("Subscription")],
             headers: &[ETAG],
         },
-        Answer::empty(304, "Its configuration has the tag that you have; numbers may differ."),
+        Answer {
+            status: 304,
+            about: "Its configuration has the tag that you have; numbers may differ.",
+            content: &[],
+            headers: &[ETAG],
+        },
     ],
     ..SUBSCRIPTION
 };

@@ -96,7 +96,7 @@ pub const READ_NAMESPACE: Operation = Operation {
     headers: &[IF_NONE_MATCH],
     answers: &[
         Answer { status: 200, about: "The namespace.", content: &[json("Namespace")], headers: &[ETAG] },
-        Answer::empty(304, "Its tag is the one you have."),
+        Answer { status: 304, about: "Its tag is the one you have.", content: &[], headers: &[ETAG] },
     ],
     ..NAMESPACE
 };
@@ -171,7 +171,12 @@ pub const READ_TOPIC: Operation = Operation {
     headers: &[IF_NONE_MATCH],
     answers: &[
         Answer { status: 200, about: "The topic.", content: &[json("Topic")], headers: &[ETAG] },
-        Answer::empty(304, "Its configuration has the tag that you have; offsets and rates may differ."),
+        Answer {
+            status: 304,
+            about: "Its configuration has the tag that you have; offsets and rates may differ.",
+            content: &[],
+            headers: &[ETAG],
+        },
     ],
     ..TOPIC
 };

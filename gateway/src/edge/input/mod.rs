@@ -48,8 +48,8 @@ impl Form {
         })
     }
 
-    /// What a body of this form holds. `now_ms` is what delays count from, `trace` that of messages that name none; record
-    /// batches are what they are.
+    /// What a body of this form holds. `now_ms` is what delays count from, `trace` that of messages that name
+    /// none; record batches are what they are.
     ///
     /// # Errors
     /// One message that cannot be understood refuses the body, naming its line or place.

@@ -18,8 +18,8 @@ use crate::storage::{Confirm, Topic};
 /// When storage did not answer, it is asked again after this.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// What was accepted before a channel was opened. Its numbers go on behind that, and `upto` speaks of it too: nothing is
-/// told to be archived before that is.
+/// What was accepted before a channel was opened. Its numbers go on behind that, and `upto` speaks of it too:
+/// nothing is told to be archived before that is.
 #[derive(Debug)]
 pub(super) struct Before {
     archived: OnceCell<()>,
@@ -31,7 +31,8 @@ impl Before {
         Self { archived: OnceCell::new_with((!is_any).then_some(())) }
     }
 
-    /// Waits until it is archived: all that the partitions hold by now, since where its numbers went is not known of all.
+    /// Waits until it is archived: all that the partitions hold by now, since where its numbers went is not
+    /// known of all.
     async fn wait(&self, archivist: &Archivist, topic: &Topic) -> Result<(), ServiceError> {
         let all = || try_join_all(topic.partition_ids().map(|at| archivist.wait_for_all(topic, at)));
         self.archived.get_or_try_init(|| async { all().await.map(|_| ()) }).await.copied()
@@ -69,7 +70,8 @@ impl Archiving {
         }
     }
 
-    /// Until it is archived; [`Level::None`] if there is nothing to be archived any more, [`Level::Unset`] if nobody will know.
+    /// Until it is archived; [`Level::None`] if there is nothing to be archived any more, [`Level::Unset`] if
+    /// nobody will know.
     async fn wait(&self, last: Option<Offset>) -> Level {
         loop {
             match self.ended(last).await {

@@ -18,8 +18,8 @@ use weir_protocol::rpc::{
 use crate::service::ServiceError;
 use crate::storage::{CallFor, Safety, Storage, Topic};
 
-/// Calls that wait at once. They share the way to a node with all who publish and read, which takes 4,096: while a store
-/// is away, most of it stays theirs.
+/// Calls that wait at once. They share the way to a node with all who publish and read, which takes 4,096:
+/// while a store is away, most of it stays theirs.
 const WAITS_MAX: usize = 512;
 /// How long storage is asked to wait, before it is asked again.
 const PATIENCE: Duration = Duration::from_secs(5);

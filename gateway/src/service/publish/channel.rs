@@ -199,8 +199,8 @@ impl PublishChannel {
 }
 
 impl PublishChannel {
-    /// The levels that a batch is sent with, and where its confirms go. Archived is none of them: it is asked for once the
-    /// batch is committed, so that nothing waits behind it.
+    /// The levels that a batch is sent with, and where its confirms go. Archived is none of them: it is asked
+    /// for once the batch is committed, so that nothing waits behind it.
     fn confirms_of(
         &self,
         topic: &Arc<Topic>,

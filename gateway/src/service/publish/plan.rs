@@ -73,8 +73,8 @@ impl Placing {
 /// `content_type` is the topic's, for records whose senders named none.
 ///
 /// # Errors
-/// The whole request is refused for one record that is too large or malformed, or that asks for a number or a delivery beyond the
-/// limits; nothing was sent.
+/// The whole request is refused for one record that is too large or malformed, or that asks for a number or a
+/// delivery beyond the limits; nothing was sent.
 pub(super) fn plan(
     content: &Content,
     content_type: Option<&str>,
@@ -284,8 +284,8 @@ fn plan_batches(
     Ok(parts)
 }
 
-/// Where records without a key go. Whoever names a producer in the batch alone may repeat it, and a partition knows only what
-/// it had itself.
+/// Where records without a key go. Whoever names a producer in the batch alone may repeat it, and a partition
+/// knows only what it had itself.
 fn keyless_of(header: &BatchHeader, placing: &Placing) -> PartitionId {
     let is_own = placing.producer.is_none() && !header.producer.is_none();
     if is_own && !placing.is_fixed && placing.partitions > 1 {

@@ -152,8 +152,8 @@ impl Publisher {
         Ok(Planned { asked, parts, expected_end, idempotency, permits: permits? })
     }
 
-    /// Refuses what a topic that is not there would refuse once it was created: nobody has published to it, so whoever numbers
-    /// its messages begins.
+    /// Refuses what a topic that is not there would refuse once it was created: nobody has published to it,
+    /// so whoever numbers its messages begins.
     fn check_unmade(&self, topic: &Topic, publish: &Publish) -> Result<(), ServiceError> {
         let planned = self.planned(topic, publish)?;
         let headers = || planned.parts.iter().map(|part| part.batch.header());
@@ -168,8 +168,8 @@ impl Publisher {
         }
     }
 
-    /// Waits until what is committed is archived, at most until then: what is not keeps the level it has, and its receipt
-    /// tells about the rest.
+    /// Waits until what is committed is archived, at most until then: what is not keeps the level it has, and
+    /// its receipt tells about the rest.
     async fn archive(&self, request: &mut InFlight, until: Instant) {
         let topic = Arc::clone(&request.topic);
         let waits = request.parts.iter().zip(&mut request.outcomes).filter_map(|(part, outcome)| {
@@ -476,8 +476,8 @@ pub(super) fn level_of(topic: &Topic, confirm: Option<Level>, highest: Level) ->
     Ok(level)
 }
 
-/// Bits of the levels that storage is to tell with the publish: the last one, or all on the way to it. Archived is asked
-/// for afterwards.
+/// Bits of the levels that storage is to tell with the publish: the last one, or all on the way to it.
+/// Archived is asked for afterwards.
 fn wanted_levels(asked: Level, each: bool) -> u32 {
     let asked = asked.min(Level::Quorum);
     let on_the_way = [Level::Memory, Level::Durable, Level::Quorum];

@@ -8,8 +8,8 @@ use tokio::sync::futures::OwnedNotified;
 
 use super::config::ReadConfig;
 
-/// Bytes granted to storage nodes and not handed on yet, over all subscriptions. Never above its limit; what a share has for
-/// certain is not of it.
+/// Bytes granted to storage nodes and not handed on yet, over all subscriptions. Never above its limit; what
+/// a share has for certain is not of it.
 #[derive(Debug)]
 pub struct Budget {
     config: ReadConfig,
@@ -111,8 +111,9 @@ impl Share {
         Self { budget, granted: 0, handed: 0, reserved: 0, floor: 0, is_throttled: false, is_resting: false }
     }
 
-    /// One that always has the smallest window, whatever others hold: for a stream that serves those who would have to give
-    /// back first. What is granted and not handed on exceeds what is reserved by no more than that.
+    /// One that always has the smallest window, whatever others hold: for a stream that serves those who
+    /// would have to give back first. What is granted and not handed on exceeds what is reserved by no more
+    /// than that.
     pub(super) fn certain(budget: Arc<Budget>) -> Self {
         let floor = budget.config.window_bytes_min;
         let mut share = Self::new(budget);
@@ -148,8 +149,8 @@ impl Share {
         self.granted
     }
 
-    /// Rests, as [`Share::rest`] says; how far may be handed on of what comes from elsewhere, so that no more than a window
-    /// waits for it.
+    /// Rests, as [`Share::rest`] says; how far may be handed on of what comes from elsewhere, so that no more
+    /// than a window waits for it.
     pub(super) fn raise_resting(&mut self) -> u64 {
         self.rest();
         self.handed.saturating_add(self.budget.window())
@@ -166,8 +167,8 @@ impl Share {
         self.budget.release(back);
     }
 
-    /// It is owed nothing for now, and counts among nobody: what was granted and has not come does not come any more. Until
-    /// it is raised again.
+    /// It is owed nothing for now, and counts among nobody: what was granted and has not come does not come
+    /// any more. Until it is raised again.
     pub(super) fn rest(&mut self) {
         if !std::mem::replace(&mut self.is_resting, true) {
             self.budget.members.fetch_sub(1, Ordering::Relaxed);

@@ -11,10 +11,12 @@ pub struct ReadConfig {
     /// Most of it that one stream gets; default 1 MiB. With many streams less, down
     /// to [`ReadConfig::window_bytes_min`].
     pub window_bytes_max: u64,
-    /// What every stream gets if there is any left, and a feed in any case; default 1 KiB: one record may always overshoot.
+    /// What every stream gets if there is any left, and a feed in any case; default 1 KiB: one record may
+    /// always overshoot.
     pub window_bytes_min: u64,
-    /// Bytes that feeds hold for readers who are slower than the fastest, all of them together; default 64 MiB. Beyond it they
-    /// hold what nobody has taken yet, which counts as credit, and slower readers read from the node.
+    /// Bytes that feeds hold for readers who are slower than the fastest, all of them together; default 64
+    /// MiB. Beyond it they hold what nobody has taken yet, which counts as credit, and slower readers read
+    /// from the node.
     pub feed_bytes_max: u64,
     /// Most of it that one feed holds; default 4 MiB. With more than eight feeds less.
     pub ring_bytes_max: u64,

@@ -14,9 +14,10 @@ use super::stream::{NodeStream, PartitionEvent, StreamStart};
 use crate::service::ServiceError;
 use crate::storage::{Storage, Topic};
 
-/// Follows one partition. It begins with a stream of its own, which says where it starts and what it missed, and goes over
-/// to the feed of all readers when it has come to the end: then it holds no stream, and nothing waits for it anywhere. It
-/// goes back to a stream of its own when it was too slow for the feed, or the feed is over.
+/// Follows one partition. It begins with a stream of its own, which says where it starts and what it missed,
+/// and goes over to the feed of all readers when it has come to the end: then it holds no stream, and nothing
+/// waits for it anywhere. It goes back to a stream of its own when it was too slow for the feed, or the feed
+/// is over.
 ///
 /// Where it is is one position, whichever way records come: each comes once and in order.
 pub(super) struct Follower {
@@ -114,8 +115,8 @@ impl Follower {
                 self.tap = None;
                 Ok(None)
             }
-            // The feed has looked for a leader as long as this would. Anything else depends on where one is, or cannot be
-            // shared: a stream of its own says what it comes to.
+            // The feed has looked for a leader as long as this would. Anything else depends on where one is,
+            // or cannot be shared: a stream of its own says what it comes to.
             Tapped::Ended(why) if is_patience_over(&why) => Err(why),
             Tapped::Ended(_) => {
                 self.tap = None;

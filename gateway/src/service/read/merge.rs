@@ -23,8 +23,8 @@ use crate::storage::Topic;
 
 /// Events of one partition that wait to be handed on; then it is not asked for more.
 const WAITING_MAX: usize = 64;
-/// The same of one that follows with others: what waits is owed by nobody, so it is not reserved, and it may be all there is
-/// that holds it. One event keeps it from waiting for the next.
+/// The same of one that follows with others: what waits is owed by nobody, so it is not reserved, and it may
+/// be all there is that holds it. One event keeps it from waiting for the next.
 const WAITING_SHARED_MAX: usize = 1;
 
 /// `None`: it goes on in another way.
@@ -268,8 +268,8 @@ impl Slot {
         }
     }
 
-    /// Grants another window. What was granted in one way does not hold in the other. All that is left of the client's credit may be
-    /// for this partition: behind that the node prepares nothing but the window.
+    /// Grants another window. What was granted in one way does not hold in the other. All that is left of the
+    /// client's credit may be for this partition: behind that the node prepares nothing but the window.
     fn raise(&mut self, left: Credit) {
         let bytes = if self.is_shared { self.share.raise_resting() } else { self.share.raise(u64::MAX) };
         *self.grant.reach.lock() = Credit {

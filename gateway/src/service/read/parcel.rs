@@ -15,7 +15,8 @@ use crate::service::ServiceError;
 /// A body is sealed at this many bytes; one batch may overshoot.
 const BODY_BYTES: usize = 64 << 10;
 
-/// What an allocation takes beside what is asked for: counts of who holds it, and what the allocator adds and rounds up.
+/// What an allocation takes beside what is asked for: counts of who holds it, and what the allocator adds and
+/// rounds up.
 const ALLOCATED_BYTES: usize = 64;
 
 /// Records of one partition that go out together, in order.
@@ -101,8 +102,8 @@ impl Parcel {
     }
 }
 
-/// Committed records, laid out once for all readers. Their batches are parts of the bodies: the bytes are held once, and
-/// nothing else with them (what comes from a node is part of a larger read).
+/// Committed records, laid out once for all readers. Their batches are parts of the bodies: the bytes are
+/// held once, and nothing else with them (what comes from a node is part of a larger read).
 #[derive(Debug)]
 pub struct SharedParcel {
     slices: Vec<RecordSlice>,

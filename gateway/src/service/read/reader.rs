@@ -87,8 +87,9 @@ impl Reader {
     /// Reads once.
     ///
     /// # Errors
-    /// `level_unavailable`, `offset_trimmed`, `beyond_tail`, `incarnation_gone` (of a cursor, or the life that is meant), `topic_not_found`,
-    /// `partition_not_found`, `invalid_parameter` for an offset without a partition on a topic of several.
+    /// `level_unavailable`, `offset_trimmed`, `beyond_tail`, `incarnation_gone` (of a cursor, or the life
+    /// that is meant), `topic_not_found`, `partition_not_found`, `invalid_parameter` for an offset without a
+    /// partition on a topic of several.
     pub async fn read(&self, read: &Read) -> Result<ReadPage, ServiceError> {
         let deadline = self.storage.deadline() + read.wait;
         let mut attempts = ATTEMPTS;
@@ -144,7 +145,8 @@ impl Reader {
             .map(|(partition, start)| self.read_partition(&topic, *partition, *start, read, share, deadline))
             .collect();
         let mut answers: Vec<_> = stream::iter(asked).buffered(ASKED_AT_ONCE).try_collect().await?;
-        // Who found nothing so far has more to look at if it came on, by a filter or through what was dropped, and not to the end.
+        // Who found nothing so far has more to look at if it came on, by a filter or through what was
+        // dropped, and not to the end.
         let is_waited_for = |answer: &PartitionRead| {
             let stands = read.filter.is_none() && answer.edge.next == answer.edge.from;
             answer.slices.is_empty() && (answer.up_to_date || stands)

@@ -55,8 +55,8 @@ pub(super) enum PartitionEvent {
     },
 }
 
-/// Follows one partition. Leaders come and go; what is delivered goes on where it was. Without an open stream it costs the node
-/// nothing; the next event opens one.
+/// Follows one partition. Leaders come and go; what is delivered goes on where it was. Without an open stream
+/// it costs the node nothing; the next event opens one.
 pub(super) struct NodeStream {
     storage: Storage,
     config: ReadConfig,
@@ -158,9 +158,9 @@ impl NodeStream {
         self.is_at_end && self.is_closed
     }
 
-    /// The next offset, if that is the end, everything before it is committed and nothing is left to be told of it: who has
-    /// that from elsewhere may go on here, and the other way round. `None` from when a stream is opened until it says where
-    /// the end is: a gap may come first.
+    /// The next offset, if that is the end, everything before it is committed and nothing is left to be told
+    /// of it: who has that from elsewhere may go on here, and the other way round. `None` from when a stream
+    /// is opened until it says where the end is: a gap may come first.
     pub(super) fn shareable_at(&self) -> Option<Offset> {
         self.at.filter(|at| at.early.is_none() && self.is_at_end).map(|at| at.next)
     }
@@ -177,7 +177,8 @@ impl NodeStream {
         self.received.bytes += amount.bytes;
     }
 
-    /// Ends the stream at the node, and takes back what it was allowed; the next event opens another one where this one was.
+    /// Ends the stream at the node, and takes back what it was allowed; the next event opens another one
+    /// where this one was.
     pub(super) fn rest(&mut self) {
         self.close();
         self.attempts = None;
@@ -299,8 +300,8 @@ impl NodeStream {
             Event::Started(started) => {
                 let is_first = !std::mem::replace(&mut self.is_started, true);
                 let (from, tail) = (Offset(started.from), Offset(started.tail));
-                // What is missing or may be lost is told next, by the event that moves it there: should the link be lost
-                // before, the next stream tells it.
+                // What is missing or may be lost is told next, by the event that moves it there: should the
+                // link be lost before, the next stream tells it.
                 let at = *self.at.get_or_insert(match self.start {
                     At::Offset(next) => CursorAt::new(Offset(next).min(from)),
                     _ => CursorAt::new(from),
@@ -357,8 +358,8 @@ impl NodeStream {
         }
     }
 
-    /// Each record exactly once and in order, whatever the node says; without a filter, without a hole unless the node says
-    /// where to go on behind what was dropped.
+    /// Each record exactly once and in order, whatever the node says; without a filter, without a hole unless
+    /// the node says where to go on behind what was dropped.
     fn records(
         &mut self,
         slices: Vec<RecordSlice>,

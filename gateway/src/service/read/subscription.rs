@@ -361,8 +361,8 @@ impl One {
         })
     }
 
-    /// Raises what may come to the client's limit, of a stream of its own as far as the budget goes; what to wait for if
-    /// that is nothing.
+    /// Raises what may come to the client's limit, of a stream of its own as far as the budget goes; what to
+    /// wait for if that is nothing.
     fn raise(&mut self, limit: Credit) -> Option<OwnedNotified> {
         if self.follower.is_shared() {
             // What is handed on at once is owed by nobody.

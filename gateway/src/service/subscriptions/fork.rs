@@ -35,12 +35,13 @@ impl Moment {
 }
 
 impl Subscriptions {
-    /// Creates a subscription whose parts begin as those of `source` stood at a moment. True: it did not exist before; false: it exists with this origin and configuration. On return
-    /// every part is there; after an error whose outcome is `none`, nothing of it.
+    /// Creates a subscription whose parts begin as those of `source` stood at a moment. True: it did not
+    /// exist before; false: it exists with this origin and configuration. On return every part is there;
+    /// after an error whose outcome is `none`, nothing of it.
     ///
     /// # Errors
-    /// `snapshot_gone` if not all partitions keep what stood then; `config_mismatch`; `incarnation_gone` if the topic was
-    /// deleted, or the source meanwhile; `topic_not_found` of the dead letter topic.
+    /// `snapshot_gone` if not all partitions keep what stood then; `config_mismatch`; `incarnation_gone` if
+    /// the topic was deleted, or the source meanwhile; `topic_not_found` of the dead letter topic.
     pub async fn fork(
         &self,
         source: &Subscription,

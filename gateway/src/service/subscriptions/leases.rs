@@ -60,8 +60,8 @@ enum Until {
 }
 
 impl Subscriptions {
-    /// A page of what is leased or delayed, by partition and offset; and of a moment that was, the earliest instant, milliseconds
-    /// since the epoch, as of which a partition of the page is shown.
+    /// A page of what is leased or delayed, by partition and offset; and of a moment that was, the earliest
+    /// instant, milliseconds since the epoch, as of which a partition of the page is shown.
     ///
     /// # Errors
     /// `partition_not_found`, `invalid_cursor`, `incarnation_gone` if the topic was deleted.

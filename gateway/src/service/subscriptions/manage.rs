@@ -41,7 +41,8 @@ pub(super) const STREAMS_MAX: usize = 2_048;
 pub struct SubscriptionView {
     /// The subscription.
     pub subscription: Subscription,
-    /// How each part stands, as the subscription has them; `None` where the shard cannot be reached or the part is gone.
+    /// How each part stands, as the subscription has them; `None` where the shard cannot be reached or the
+    /// part is gone.
     pub parts: Vec<Option<PartStats>>,
     /// Everything that it consumed was deleted: the life of its topic has ended, as one of its partitions' shards says,
     /// or those of all that it names.

@@ -94,8 +94,8 @@ impl Subscriptions {
     /// Makes dead letters unsettled again, for this subscription alone.
     ///
     /// # Errors
-    /// `partition_not_found`, `invalid_cursor`, `incarnation_gone` if the topic was deleted; with an unknown outcome some may
-    /// have been redriven. Redriven twice is redriven once: what is not dead is passed over.
+    /// `partition_not_found`, `invalid_cursor`, `incarnation_gone` if the topic was deleted; with an unknown
+    /// outcome some may have been redriven. Redriven twice is redriven once: what is not dead is passed over.
     ///
     /// # Cancel safety
     /// If it is dropped, what was redriven until then stays so.

@@ -25,8 +25,8 @@ impl Subscriptions {
     /// Purges every part. Leases end, unless only dead letters go.
     ///
     /// # Errors
-    /// `not_supported` for dead letters of a stream; `incarnation_gone` if the topic was deleted; with an unknown outcome
-    /// some parts may have been purged: purging again is safe.
+    /// `not_supported` for dead letters of a stream; `incarnation_gone` if the topic was deleted; with an
+    /// unknown outcome some parts may have been purged: purging again is safe.
     pub async fn purge(&self, path: &SubscriptionPath, purge: Purge) -> Result<Purged, ServiceError> {
         let deadline = self.storage.deadline();
         // Of several topics none that is there is to be passed over, and none that is gone asked.

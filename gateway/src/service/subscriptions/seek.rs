@@ -65,8 +65,8 @@ impl Subscriptions {
         self.move_parts(subscription, (Method::Seek, is_dry_run), request, deadline).await
     }
 
-    /// Asks every part; what is no dry run is never asked twice. Where some were moved and others were not, the outcome is
-    /// unknown: the whole is neither done nor undone.
+    /// Asks every part; what is no dry run is never asked twice. Where some were moved and others were not,
+    /// the outcome is unknown: the whole is neither done nor undone.
     pub(super) async fn move_parts<R: Message, A: Message + Default>(
         &self,
         subscription: &Subscription,

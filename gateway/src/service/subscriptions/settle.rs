@@ -48,8 +48,9 @@ impl Subscriptions {
     /// Settles leases, of any partitions; one result per lease, in their order. On return it cannot be lost.
     ///
     /// # Errors
-    /// `subscription_not_found`, `incarnation_gone` if the topic was deleted; `not_supported` for anything but an ack of
-    /// a stream; what the partitions say if no lease came to a result. Settling again is safe, whatever the outcome.
+    /// `subscription_not_found`, `incarnation_gone` if the topic was deleted; `not_supported` for anything
+    /// but an ack of a stream; what the partitions say if no lease came to a result. Settling again is safe,
+    /// whatever the outcome.
     pub async fn settle(
         &self,
         path: &SubscriptionPath,

@@ -64,9 +64,9 @@ impl Subscriptions {
     /// settled and the messages cannot be lost; those that have arrived say where.
     ///
     /// # Errors
-    /// Without effect: `lease_lost` unless every lease can be settled, `not_supported` for leases of several partitions,
-    /// `topic_not_found`, `topic_closed`, `too_large`, `busy`, `journal_full`. `outcome_unknown`: asked again,
-    /// `lease_lost` says that the messages are settled, by this request or by somebody else's.
+    /// Without effect: `lease_lost` unless every lease can be settled, `not_supported` for leases of several
+    /// partitions, `topic_not_found`, `topic_closed`, `too_large`, `busy`, `journal_full`. `outcome_unknown`:
+    /// asked again, `lease_lost` says that the messages are settled, by this request or by somebody else's.
     pub async fn settle_and_publish(
         &self,
         path: &SubscriptionPath,

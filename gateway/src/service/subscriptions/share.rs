@@ -10,8 +10,8 @@ use crate::service::ServiceError;
 use crate::storage::{CallFor, Safety};
 
 impl Subscriptions {
-    /// What a consumer is to read, as the home shard says once it is another share than the consumer knows, or the wait is
-    /// over.
+    /// What a consumer is to read, as the home shard says once it is another share than the consumer knows,
+    /// or the wait is over.
     ///
     /// # Errors
     /// `subscription_not_found`; `too_many_requests` if too many consumers share the stream.

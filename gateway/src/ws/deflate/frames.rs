@@ -74,7 +74,8 @@ pub(super) enum What {
 pub(super) struct Opcode(pub(super) u8);
 
 impl Frames {
-    /// How many of the first bytes are to be passed on as they are. What follows them was not looked at but for its first byte.
+    /// How many of the first bytes are to be passed on as they are. What follows them was not looked at but
+    /// for its first byte.
     pub(super) fn passed(&mut self, bytes: &mut [u8]) -> usize {
         let mut at = 0;
         while at < bytes.len() && !self.withholds(bytes[at]) {

@@ -11,7 +11,8 @@ use super::DeflateCounts;
 use super::frames::Frames;
 use super::inflate::Inflating;
 
-/// The bytes that the WebSocket library is given of `bytes`, which come `piece` at a time, and whether the client broke a rule behind them.
+/// The bytes that the WebSocket library is given of `bytes`, which come `piece` at a time, and whether the
+/// client broke a rule behind them.
 ///
 /// # Panics
 /// If `piece` is zero.
@@ -38,7 +39,8 @@ pub fn inflated(bytes: &[u8], piece: usize) -> (Vec<u8>, bool) {
     (made, false)
 }
 
-/// The messages that the WebSocket library finds in what it is given: `inflated`, as far as they are whole and as they should be.
+/// The messages that the WebSocket library finds in what it is given: `inflated`, as far as they are whole
+/// and as they should be.
 #[must_use]
 pub fn messages(inflated: &[u8]) -> Vec<Message> {
     let mut socket = WebSocket::from_raw_socket(Given(Cursor::new(inflated)), Role::Server, None);

@@ -15,8 +15,8 @@ pub(super) const CAME_BYTES: usize = 4 << 10;
 const FRAME_BYTES: usize = 4 << 10;
 /// Room in front of a payload: first byte, length in one or three bytes, mask.
 const HEAD_BYTES: usize = 8;
-/// A deflated message's bytes. Deflate without any choice of its own takes nine bits for a byte at most, so nobody needs more for a
-/// message of the largest size.
+/// A deflated message's bytes. Deflate without any choice of its own takes nine bits for a byte at most, so
+/// nobody needs more for a message of the largest size.
 const DEFLATED_BYTES_MAX: usize = WS_MESSAGE_BYTES_MAX + WS_MESSAGE_BYTES_MAX / 8;
 /// What a sender leaves out at a message's end (RFC 7692, section 7.2.1).
 pub(super) const TAIL: [u8; 4] = [0x00, 0x00, 0xff, 0xff];
@@ -25,8 +25,8 @@ const END: [u8; 6] = [0x00, 0x00, 0xff, 0xff, 0x03, 0x00];
 
 const _: () = assert!(FRAME_BYTES - HEAD_BYTES <= u16::MAX as usize, "a length takes two bytes");
 
-/// Makes plain frames of deflated ones, with a mask of zeros, a bounded piece at a time: the library puts them together and keeps
-/// its own bound. What is not deflated goes through in its place.
+/// Makes plain frames of deflated ones, with a mask of zeros, a bounded piece at a time: the library puts
+/// them together and keeps its own bound. What is not deflated goes through in its place.
 ///
 /// ```text
 ///   came   | deflated or passed | not looked at |          made   | header | payload, as far as inflated |
@@ -157,7 +157,8 @@ impl Inflating {
         match piece.what {
             What::Passed => {
                 self.passed = piece.len;
-                // A message's frames stand in their order with what comes between them, and the library knows that it has begun.
+                // A message's frames stand in their order with what comes between them, and the library knows
+                // that it has begun.
                 let has_begun = self.message.as_ref().is_none_or(|middle| middle.opcode == CONTINUATION);
                 if !has_begun || self.filled > 0 {
                     self.seal(false);
@@ -241,7 +242,8 @@ impl Middle {
         room: &mut [u8],
     ) -> Result<(usize, usize), Broken> {
         if let Some(after_last) = &mut self.after_last {
-            // Only the first byte of an empty block may follow, the rest of which is the tail (RFC 7692, section 7.2.3.4).
+            // Only the first byte of an empty block may follow, the rest of which is the tail (RFC 7692,
+            // section 7.2.3.4).
             *after_last += deflated.len();
             let is_empty_block = *after_last <= 1 && deflated.iter().all(|byte| *byte == 0);
             return if is_empty_block { Ok((deflated.len(), 0)) } else { Err(Broken::Deflate) };
@@ -270,8 +272,8 @@ impl Middle {
     }
 }
 
-/// Whether what was inflated ends where a sender leaves out [`TAIL`]: in the header of an empty block without compression, which may be
-/// the last one.
+/// Whether what was inflated ends where a sender leaves out [`TAIL`]: in the header of an empty block without
+/// compression, which may be the last one.
 fn is_end(inflate: &mut Decompress, room: &mut [u8]) -> Result<bool, Broken> {
     let (taken, made, status) = step(inflate, &END, room)?;
     Ok(status == Status::StreamEnd && made == 0 && (taken == TAIL.len() || taken == END.len()))

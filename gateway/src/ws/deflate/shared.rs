@@ -10,8 +10,8 @@ use super::offer::{Agreed, NoExtensions, agree};
 use crate::config::WsDeflate;
 use crate::ws::output::Form;
 
-/// Codecs kept that nobody uses, of each kind: about as many as there are threads, so that each message finds one. Further ones are
-/// made and dropped.
+/// Codecs kept that nobody uses, of each kind: about as many as there are threads, so that each message finds
+/// one. Further ones are made and dropped.
 const SPARE_MAX: usize = 8;
 
 /// Codecs and counters. No socket has a codec between messages.

@@ -455,7 +455,8 @@ fn a_message_that_never_ends_holds_a_codec_until_the_client_is_gone() {
 
 #[test]
 fn a_message_cut_off_inside_a_block_is_refused() {
-    // "Hello": fixed codes, the same as a last block, no compression; then no compression and too little of it, or of its length.
+    // "Hello": fixed codes, the same as a last block, no compression; then no compression and too little of
+    // it, or of its length.
     for body in [
         &[0xf2, 0x48, 0xcd][..],
         &[0xf2, 0x48, 0xcd, 0xc9, 0xc9],

@@ -12,7 +12,8 @@ use super::frames::Frames;
 use super::inflate::{CAME_BYTES, Inflating};
 use super::shared::Deflate;
 
-/// Bytes of the client that are one of the 128 steps of a task's turn: it ends with 4 KiB, which inflate in 0.4 ms at worst.
+/// Bytes of the client that are one of the 128 steps of a task's turn: it ends with 4 KiB, which inflate in
+/// 0.4 ms at worst.
 const TAKEN_BYTES: usize = 32;
 /// Inflated bytes that are one, besides: with 128 KiB of them it ends, too.
 const MADE_BYTES: usize = 1 << 10;
@@ -38,8 +39,8 @@ impl Broken {
     }
 }
 
-/// A connection whose deflated messages are read as plain ones, if that was agreed; else it is as it was. What is written goes out as
-/// it is.
+/// A connection whose deflated messages are read as plain ones, if that was agreed; else it is as it was.
+/// What is written goes out as it is.
 pub(crate) struct Wire<S> {
     stream: S,
     /// Boxed: sockets without it have no room for it.
@@ -143,8 +144,8 @@ impl Drop for Receiving {
     }
 }
 
-/// Takes from what the task may do in its turn. A few bytes may become many, or nothing at great cost, and either way the client may
-/// have more of them.
+/// Takes from what the task may do in its turn. A few bytes may become many, or nothing at great cost, and
+/// either way the client may have more of them.
 fn spend(taken: usize, made: usize, cx: &mut Context<'_>) {
     for _ in 0..taken.div_ceil(TAKEN_BYTES) + made / MADE_BYTES {
         // There is nothing to give way in the middle of: the next read does.

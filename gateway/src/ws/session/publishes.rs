@@ -270,8 +270,9 @@ impl Session {
         self.next_round.get_or_insert(now.instant + ROUND);
     }
 
-    /// Whoever has stopped publishing leaves its share of the pool to others. If none has to be looked at again, the next
-    /// round is after something comes or is answered: thousands of sockets that wait for the archive do not wake up for it.
+    /// Whoever has stopped publishing leaves its share of the pool to others. If none has to be looked at
+    /// again, the next round is after something comes or is answered: thousands of sockets that wait for the
+    /// archive do not wake up for it.
     pub(super) fn rest_publishers(&mut self, now: Now) {
         if self.next_round.is_none_or(|round| now.instant < round) {
             return;
@@ -293,7 +294,8 @@ impl Session {
         self.reject_untaken(ch, seq, amount, problem);
     }
 
-    /// The same of what was sent under numbers that it cannot have: they are those of what is under way, or still to come.
+    /// The same of what was sent under numbers that it cannot have: they are those of what is under way, or
+    /// still to come.
     fn reject_untaken(&mut self, ch: Channel, seq: u64, amount: Amount, problem: &Problem) {
         let Some(slot) = self.slots.get(&ch) else { return };
         let of = Use { ch, generation: slot.generation };

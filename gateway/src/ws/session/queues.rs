@@ -177,8 +177,8 @@ impl Session {
         }
     }
 
-    /// A settle is done but for these, or its partition did not answer: then the channel is over, and what is not told as
-    /// settled may be settled again.
+    /// A settle is done but for these, or its partition did not answer: then the channel is over, and what is
+    /// not told as settled may be settled again.
     pub(in crate::ws) fn settled(&mut self, of: Use, call: u64, result: Result<Vec<NotDone>, ServiceError>) {
         let Some(State::Consuming(consuming)) = self.current(of).map(|slot| &mut slot.state) else { return };
         match result {

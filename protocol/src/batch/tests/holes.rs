@@ -152,7 +152,8 @@ fn a_header_that_contradicts_itself_about_holes_is_refused() {
 fn records_behind_a_hole_are_in_order_and_within_the_batch() {
     let batch = without_the_first_and_the_third();
     let wrong = BatchError::Record { index: 1, why: "not at its place in the batch" };
-    // The second record begins behind the first, which has an empty key and two bytes of length prefixes before its deltas.
+    // The second record begins behind the first, which has an empty key and two bytes of length prefixes
+    // before its deltas.
     let second = HEADER_BYTES + batch.records().unwrap().next().unwrap().unwrap().size;
     let read = |place: u8, seq: u8| {
         let said =

@@ -21,8 +21,8 @@ const ROOM_KEPT: usize = 32;
 /// An error is boxed, and comes at most once: answers wait in the room of the small ones.
 type Answer = Result<Bytes, Box<CallError>>;
 
-/// What a connection has put in and the caller has not taken. A queue of its own, because those of the runtime have room
-/// for 32 from their start, 1.5 KiB: many streams wait for days.
+/// What a connection has put in and the caller has not taken. A queue of its own, because those of the
+/// runtime have room for 32 from their start, 1.5 KiB: many streams wait for days.
 #[derive(Debug, Default)]
 struct Buffered {
     answers: VecDeque<Answer>,

@@ -1,8 +1,8 @@
 //! Memory in large pages, from which the disk takes a block at once.
 //!
-//! A write past the page cache takes hold of every page that it writes from and asks the disk for each by itself. On the
-//! machine this was measured on 1 MiB took 320 us from pages of 4 KiB and 210 from one of 2 MiB, 256 KiB 120 and 100
-//! (docs/performance/experiments/block-writes.c).
+//! A write past the page cache takes hold of every page that it writes from and asks the disk for each by
+//! itself. On the machine this was measured on 1 MiB took 320 us from pages of 4 KiB and 210 from one of 2
+//! MiB, 256 KiB 120 and 100 (docs/performance/experiments/block-writes.c).
 
 use std::io;
 use std::ops::{Deref, DerefMut};
@@ -16,8 +16,8 @@ const SMALL: usize = 4 << 10;
 /// From so many bytes on large pages are asked for. What is not used of the last is memory that nobody else has.
 const LARGE_FROM: usize = 1 << 20;
 
-/// Bytes that begin at a page, as a vector's they may become more. Large pages are the system's to give: where it has none
-/// these are small.
+/// Bytes that begin at a page, as a vector's they may become more. Large pages are the system's to give:
+/// where it has none these are small.
 #[derive(Debug)]
 pub(crate) struct Pages {
     map: MmapMut,

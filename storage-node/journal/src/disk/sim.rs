@@ -94,7 +94,8 @@ impl SimDisk {
         self.state().fail_syncs = true;
     }
 
-    /// Syncs of files and writes that are synced by themselves wait from now on, until [`SimDisk::go_on`]; others go on.
+    /// Syncs of files and writes that are synced by themselves wait from now on, until [`SimDisk::go_on`];
+    /// others go on.
     pub fn stall_syncs(&self) {
         self.state().stall_syncs = true;
     }

@@ -166,8 +166,9 @@ impl BlockHeader {
     /// Checks the whole block, header and frames.
     ///
     /// # Errors
-    /// [`BlockError::Checksum`]; [`BlockError::Version`] if it is of a version that this build does not know, and whole by
-    /// what makes one whole in either that it does: magic, version, length, checksum and file number have their places in all.
+    /// [`BlockError::Checksum`]; [`BlockError::Version`] if it is of a version that this build does not know,
+    /// and whole by what makes one whole in either that it does: magic, version, length, checksum and file
+    /// number have their places in all.
     ///
     /// # Panics
     /// If `block` is shorter than a header.
@@ -199,8 +200,8 @@ fn begun(header: &[u8]) -> Digest {
     digest
 }
 
-/// Whether the block's checksum is that of its header and of the headers of its frames, and theirs those of their payloads.
-/// Each byte is looked at once.
+/// Whether the block's checksum is that of its header and of the headers of its frames, and theirs those of
+/// their payloads. Each byte is looked at once.
 fn holds(block: &[u8]) -> bool {
     let mut digest = begun(block);
     let mut rest = &block[BLOCK_HEADER_BYTES..];
@@ -217,8 +218,8 @@ fn holds(block: &[u8]) -> bool {
     narrow(digest.finalize()) == u32_at(block, CRC_AT)
 }
 
-/// Whether one of some pages of a block, which are not its first, begins like a block of `file` or a later one. Nobody but a message
-/// says so, and under that number it would be one.
+/// Whether one of some pages of a block, which are not its first, begins like a block of `file` or a later
+/// one. Nobody but a message says so, and under that number it would be one.
 pub(crate) fn look_like_blocks(pages: &[u8], file: FileSeq) -> bool {
     pages.chunks(BLOCK_ALIGN as usize).any(|page| {
         // Behind a block lie zeros.

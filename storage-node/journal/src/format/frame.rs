@@ -99,8 +99,9 @@ impl FrameHeader {
         self.write(&mut out[at..]);
     }
 
-    /// Writes the header's bytes into `bytes`, field by field. Put together elsewhere and copied, the copy reads what was only
-    /// just written in smaller parts, and waits until everything written before, the last payload too, has left the processor.
+    /// Writes the header's bytes into `bytes`, field by field. Put together elsewhere and copied, the copy
+    /// reads what was only just written in smaller parts, and waits until everything written before, the last
+    /// payload too, has left the processor.
     ///
     /// # Panics
     /// If there are not [`FRAME_HEADER_BYTES`].
@@ -118,7 +119,8 @@ impl FrameHeader {
     /// Reads a header from the first bytes of `bytes`.
     ///
     /// # Errors
-    /// If it is cut short, of an unknown kind, or of an entry or a purge behind which no index is left: a stream goes on there.
+    /// If it is cut short, of an unknown kind, or of an entry or a purge behind which no index is left: a
+    /// stream goes on there.
     pub fn parse(bytes: &[u8]) -> Result<Self, FrameError> {
         if bytes.len() < FRAME_HEADER_BYTES {
             return Err(FrameError::Truncated);

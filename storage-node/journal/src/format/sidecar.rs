@@ -140,8 +140,8 @@ mod tests {
 
     use super::*;
 
-    /// Written with `WEIR_JOURNAL_GOLDEN_DIR=storage-node/journal/src/format/golden cargo test --workspace --lib golden` when the
-    /// layout has a new version, never for the old one.
+    /// Written with `WEIR_JOURNAL_GOLDEN_DIR=storage-node/journal/src/format/golden cargo test --workspace
+    /// --lib golden` when the layout has a new version, never for the old one.
     const GOLDEN: &[u8] = include_bytes!("golden/sidecar-v1.bin");
 
     fn places(count: u32) -> Vec<Place> {

@@ -33,8 +33,8 @@ fn waited(queue: impl FnOnce(crate::Completion)) {
     assert!(told.recv().unwrap());
 }
 
-/// Three files and more: entries of two streams, a vote that the newest file states first, and a purge whose entries' file
-/// is gone already when it is stated again.
+/// Three files and more: entries of two streams, a vote that the newest file states first, and a purge whose
+/// entries' file is gone already when it is stated again.
 fn history() -> SimDisk {
     let disk = SimDisk::new();
     let journal = open(&disk).unwrap();

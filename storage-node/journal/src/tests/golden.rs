@@ -1,7 +1,7 @@
 //! Bytes that are in the field: what is written today is what was written then, and what was written then is read.
 //!
-//! Golden files are written with `WEIR_JOURNAL_GOLDEN_DIR=storage-node/journal/src/format/golden cargo test --workspace --lib golden`
-//! when a layout has a new version, under a new name; never for the old one.
+//! Golden files are written with `WEIR_JOURNAL_GOLDEN_DIR=storage-node/journal/src/format/golden cargo test
+//! --workspace --lib golden` when a layout has a new version, under a new name; never for the old one.
 
 use crate::disk::OpenMode;
 use crate::entry::{FileSeq, LogPosition, Lsn};

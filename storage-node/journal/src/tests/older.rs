@@ -22,7 +22,8 @@ fn blocks(disk: &SimDisk) -> Vec<(String, usize)> {
     found
 }
 
-/// What the journal wrote, as the build before this format wrote it: checksums over whole blocks, and a directory of format 1.
+/// What the journal wrote, as the build before this format wrote it: checksums over whole blocks, and a
+/// directory of format 1.
 pub(crate) fn make_older(disk: &SimDisk) {
     for (path, at) in blocks(disk) {
         let mut block = read_file(disk, &path).split_off(at);

@@ -1,4 +1,5 @@
-//! Tests of compaction, over a store that may fail: whatever happens, the newest record of each key is there, at its offset.
+//! Tests of compaction, over a store that may fail: whatever happens, the newest record of each key is there,
+//! at its offset.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;

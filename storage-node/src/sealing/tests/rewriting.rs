@@ -132,8 +132,8 @@ impl Rig {
         Node::start_in(config, around).await.unwrap()
     }
 
-    /// The node ends, in order, and starts on what is left: a rewrite that was dropped half done has left what it would have
-    /// left in a crash.
+    /// The node ends, in order, and starts on what is left: a rewrite that was dropped half done has left
+    /// what it would have left in a crash.
     async fn restart(self, dir: &Path) -> Self {
         let Self { node, store, faults, lasting, packs } = self;
         node.shutdown(Duration::from_secs(5)).await;

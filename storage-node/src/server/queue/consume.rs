@@ -344,7 +344,8 @@ fn most(one: Credit, other: Credit) -> Credit {
     Credit { records: one.records.max(other.records), bytes: one.bytes.max(other.bytes) }
 }
 
-/// Waits, after all who do so already, until something happens to the part: it may be gone, which nobody else might notice.
+/// Waits, after all who do so already, until something happens to the part: it may be gone, which nobody else
+/// might notice.
 async fn keep_vigil(part: &PartHandle, reader: &Reader, queue: &Queue) {
     let _alone = queue.vigil.acquire().await.expect("it is never closed");
     // Taken before it is looked.

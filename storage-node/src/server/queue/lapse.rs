@@ -93,8 +93,9 @@ impl Lapses {
         }
     }
 
-    /// A leader that begins has no leases, and nobody may ever pull. What was in its last delivery ends after the time of one
-    /// lease, see [`crate::subscription::Leases::new`]; other parts stay as they are, which costs nothing.
+    /// A leader that begins has no leases, and nobody may ever pull. What was in its last delivery ends after
+    /// the time of one lease, see [`crate::subscription::Leases::new`]; other parts stay as they are, which
+    /// costs nothing.
     async fn recall(&self) {
         let tried = self.shard.state.read().parts().tried();
         for (key, held) in tried {

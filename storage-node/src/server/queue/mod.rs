@@ -3,9 +3,10 @@
 //! Leases are in the leader's memory; what was settled, how often a record was tried and when it is due are in the log,
 //! and in it before anybody is told.
 //!
-//! * `pull` leases and sends, `consume` does it as long as somebody listens, `ahead` looks at records first where that
-//!   is needed, `settle` ends leases, `settle_and_publish` with what came of them, `seek` and `redrive` deliver again,
-//!   `purge` settles undelivered, `lapse` ends leases where nobody pulls, `look` and `explain` change nothing. `share` says which part of a stream is whose to read.
+//! * `pull` leases and sends, `consume` does it as long as somebody listens, `ahead` looks at records first
+//!   where that is needed, `settle` ends leases, `settle_and_publish` with what came of them, `seek` and
+//!   `redrive` deliver again, `purge` settles undelivered, `lapse` ends leases where nobody pulls, `look` and
+//!   `explain` change nothing. `share` says which part of a stream is whose to read.
 
 mod ahead;
 mod consume;
@@ -137,9 +138,9 @@ impl PartHandle {
         shared.queues().of(self.key, &view.held, view.partitions, shared.term(), clock::now())
     }
 
-    /// Puts what happened to records into the log. On return it is committed. `decided` is the leader's next fence when it
-    /// was decided: if the part was moved since, it is refused as `lease_lost` and nothing happens. [`Fence`] 0: whatever
-    /// happened since.
+    /// Puts what happened to records into the log. On return it is committed. `decided` is the leader's next
+    /// fence when it was decided: if the part was moved since, it is refused as `lease_lost` and nothing
+    /// happens. [`Fence`] 0: whatever happened since.
     async fn commit(&self, room: &Room, event: &PartEvent, decided: Fence) -> Result<(), Refusal> {
         let (event, fence_min) = (event.encode().into(), decided.0);
         let change =

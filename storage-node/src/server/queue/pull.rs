@@ -267,8 +267,8 @@ impl Puller<'_> {
         end
     }
 
-    /// Logs second deliveries, before any byte of them leaves, and records that have had all theirs. True if the part was
-    /// moved meanwhile: then nothing of it holds any more.
+    /// Logs second deliveries, before any byte of them leaves, and records that have had all theirs. True if
+    /// the part was moved meanwhile: then nothing of it holds any more.
     async fn log(&self, taken: &Taken, decided: Fence) -> Result<bool, Refusal> {
         if taken.redelivered.is_empty() && taken.exhausted.is_empty() {
             return Ok(false);
@@ -289,8 +289,8 @@ impl Puller<'_> {
         if was_moved(&logged) { Ok(true) } else { logged.map(|()| false) }
     }
 
-    /// Does what comes before the bytes leave, and holds the leases until it is done: however long a store takes, that is no
-    /// delivery that failed, and others would not get the bytes earlier.
+    /// Does what comes before the bytes leave, and holds the leases until it is done: however long a store
+    /// takes, that is no delivery that failed, and others would not get the bytes earlier.
     async fn holding<T>(&self, grants: &[Grant], before: impl Future<Output = T>) -> T {
         let mut until = grants.first().map(|first| first.deadline);
         let mut before = pin!(before);
@@ -387,8 +387,8 @@ impl Puller<'_> {
         Ok(Step::Given(self.answer(&kept, found, false)?))
     }
 
-    /// Records that compaction dropped are settled, and with them those that follow and were dropped too, which nobody was
-    /// offered yet.
+    /// Records that compaction dropped are settled, and with them those that follow and were dropped too,
+    /// which nobody was offered yet.
     async fn settle_dropped(&self, mut unsent: Vec<Grant>, dropped: Vec<Grant>) -> Result<(), Refusal> {
         let next = {
             let (held, _) = self.part.lock(self.queue)?;
@@ -401,8 +401,8 @@ impl Puller<'_> {
         self.settle_unsent(&unsent, beyond).await
     }
 
-    /// Records whose time to live is over, or that are not there any more, are settled without being delivered; `beyond` them
-    /// is a range of which nothing is there.
+    /// Records whose time to live is over, or that are not there any more, are settled without being
+    /// delivered; `beyond` them is a range of which nothing is there.
     async fn settle_unsent(&self, unsent: &[Grant], beyond: Option<Range<Offset>>) -> Result<(), Refusal> {
         let mut event = PartEvent::default();
         let decided = {
@@ -430,7 +430,8 @@ impl Puller<'_> {
             Ok(()) => held.leases.committed(&view.held.part, offsets.clone()),
             Err(_) => held.leases.failed(&view.held.part, offsets.clone(), clock::now()),
         }
-        // Of what two pulls held, or of what lies beyond, the one may have settled what the other has leased: to no end.
+        // Of what two pulls held, or of what lies beyond, the one may have settled what the other has leased:
+        // to no end.
         let each = offsets.map(|offset| offset..offset.plus(1));
         each.chain(beyond).for_each(|range| held.leases.forget_settled_in(&view.held.part, range));
         if was_moved(&logged) { Ok(()) } else { logged }
@@ -458,8 +459,8 @@ impl Puller<'_> {
         Ok(Step::Given(self.answer(&kept, found, true)?))
     }
 
-    /// What of these leases did not end while they were read, and leaves now. The pull that leased them may have been on its way
-    /// still, and have given them back because its caller went.
+    /// What of these leases did not end while they were read, and leaves now. The pull that leased them may
+    /// have been on its way still, and have given them back because its caller went.
     fn still_held(&self, grants: Vec<Grant>) -> Result<Vec<Grant>, Refusal> {
         let (mut held, _) = self.part.lock(self.queue)?;
         let is_gone = self.call.latest().is_cancelled;
@@ -489,8 +490,8 @@ impl Puller<'_> {
     }
 }
 
-/// What a pull before has taken. It may be on its way still, with second deliveries that are in no log yet: whoever sends them first
-/// logs them first.
+/// What a pull before has taken. It may be on its way still, with second deliveries that are in no log yet:
+/// whoever sends them first logs them first.
 fn taken_before(grants: Vec<Grant>, part: &Part) -> Taken {
     let is_unlogged = |grant: &&Grant| grant.attempt >= 2 && grant.attempt > part.attempts(grant.offset);
     let delivered = |grant: &Grant| Delivered { offset: grant.offset, attempts: grant.attempt };

@@ -11,8 +11,8 @@ use crate::server::Room;
 use crate::server::dispatch::decode;
 use crate::subscription::{Fence, Forgotten, PartEvent, Seek};
 
-/// Purges a part, or says what that would do. Everything is a seek to the end that forgets dead letters as well; they alone
-/// are forgotten beside whoever leases and settles.
+/// Purges a part, or says what that would do. Everything is a seek to the end that forgets dead letters as
+/// well; they alone are forgotten beside whoever leases and settles.
 pub(in crate::server) async fn purge(
     shard: ShardHandle,
     room: Room,
@@ -29,8 +29,8 @@ pub(in crate::server) async fn purge(
         let (mut held, view) = handle.lock(&queue)?;
         let is_move = !is_dry_run && !is_dead_only;
         let fence = if is_move { begin_move(&mut held)? } else { Fence(0) };
-        // The end of this moment, while nobody leases: what is published later was not meant, and nobody has settled any of
-        // it, which a seek would undo.
+        // The end of this moment, while nobody leases: what is published later was not meant, and nobody has
+        // settled any of it, which a seek would undo.
         (view.held.part.purge_preview(is_dead_only, view.end), fence)
     };
     if is_dry_run {

@@ -1,7 +1,7 @@
 //! Records that were given up, to be delivered again after all.
 //!
-//! They are where they always were, in the topic: they are unsettled again, for this subscription alone. What went to the
-//! dead-letter topic stays there.
+//! They are where they always were, in the topic: they are unsettled again, for this subscription alone. What
+//! went to the dead-letter topic stays there.
 
 use std::collections::BTreeSet;
 

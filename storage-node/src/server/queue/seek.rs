@@ -64,7 +64,8 @@ pub(super) fn begin_move(held: &mut Held) -> Result<Fence, Refusal> {
     Ok(held.next_fence)
 }
 
-/// Puts the move into the log. On return it is committed, and nobody holds anything; or it is refused, and what was held is.
+/// Puts the move into the log. On return it is committed, and nobody holds anything; or it is refused, and
+/// what was held is.
 pub(super) async fn finish_move(
     handle: &PartHandle,
     room: &Room,

@@ -118,8 +118,8 @@ fn steps<'a>(items: &'a [Item<'a>]) -> impl Iterator<Item = &'a [Item<'a>]> {
     })
 }
 
-/// Settles in the order of the items: what their reasons make too much for one entry goes into several. If one of them is refused
-/// behind others, the call had an effect, and settling all of it again is safe.
+/// Settles in the order of the items: what their reasons make too much for one entry goes into several. If
+/// one of them is refused behind others, the call had an effect, and settling all of it again is safe.
 async fn settle_items(
     part: &PartHandle,
     room: &Room,
@@ -185,7 +185,8 @@ async fn settle_step(
     Ok(results)
 }
 
-/// Keeps in memory what comes again soon: reading a whole batch for a few of its records would cost more than its delivery did.
+/// Keeps in memory what comes again soon: reading a whole batch for a few of its records would cost more than
+/// its delivery did.
 fn keep(part: &PartHandle, nacked: &[Nacked]) {
     let soon = clock::now().0.saturating_add(SOON_MS);
     let mut offsets: Vec<Offset> = nacked.iter().filter(|it| it.due.0 <= soon).map(|it| it.offset).collect();

@@ -224,8 +224,8 @@ fn outcome(outcome: SettleOutcome) -> SettleResult {
     SettleResult { outcome: outcome as i32, current: None }
 }
 
-/// Commits what is acknowledged, together with what others have acknowledged meanwhile; false if another reader began, or
-/// a seek came, before.
+/// Commits what is acknowledged, together with what others have acknowledged meanwhile; false if another
+/// reader began, or a seek came, before.
 async fn commit(part: &PartHandle, room: &Room, queue: &Queue, upto: Offset) -> Result<bool, Refusal> {
     let _turn = queue.commits.lock().await;
     let (range, decided) = {

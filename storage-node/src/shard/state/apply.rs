@@ -309,8 +309,8 @@ impl ShardState {
     /// A partition.
     ///
     /// # Errors
-    /// `incarnation_gone` if its topic was deleted or never had it, `config_behind` if this shard may not have been told
-    /// of it yet.
+    /// `incarnation_gone` if its topic was deleted or never had it, `config_behind` if this shard may not
+    /// have been told of it yet.
     pub fn partition(&self, key: PartitionKey) -> Result<&Partition, Refusal> {
         self.partitions.get(&key).map(|partition| &**partition).ok_or_else(|| self.missing(key))
     }

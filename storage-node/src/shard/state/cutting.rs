@@ -25,15 +25,15 @@ pub struct Restorable {
     pub lost_letters: u64,
     /// What settles published and had not arrived: never in a pack.
     pub lost_outputs: u64,
-    /// Producers, by partition, of whose batches none that is remembered is in a pack: nothing is known of them any more, not
-    /// even their epoch.
+    /// Producers, by partition, of whose batches none that is remembered is in a pack: nothing is known of
+    /// them any more, not even their epoch.
     pub forgotten_producers: u64,
 }
 
 impl ShardState {
-    /// Forgets all records that no pack holds, and what is known of them: partitions end where their packs do, floors of
-    /// subscriptions are at most there, producers and keys remember nothing behind. `arrived` says how many outputs of this
-    /// shard another has taken.
+    /// Forgets all records that no pack holds, and what is known of them: partitions end where their packs
+    /// do, floors of subscriptions are at most there, producers and keys remember nothing behind. `arrived`
+    /// says how many outputs of this shard another has taken.
     pub fn cut_to_packs(&mut self, arrived: impl Fn(ShardId) -> u64) -> Restorable {
         let mut told = Restorable::default();
         let keys: Vec<PartitionKey> = self.partitions.iter().map(|(key, _)| *key).collect();

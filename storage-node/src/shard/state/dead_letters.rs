@@ -1,7 +1,7 @@
 //! Records that were given up, on their way to their topic.
 //!
-//! Each has a number of its own, and each topic's are taken out in any order: what cannot get to its topic keeps nobody waiting
-//! who has another.
+//! Each has a number of its own, and each topic's are taken out in any order: what cannot get to its topic
+//! keeps nobody waiting who has another.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::{Range, RangeBounds};
@@ -31,14 +31,15 @@ const _: () = assert!(
 
 /// When to ask again while too many are.
 const RETRY_AFTER_MS: u64 = 1_000;
-/// State version of the first entries that know each letter by itself. Under those before, all of a shard arrive in one order, and
-/// pin the log until they have.
+/// State version of the first entries that know each letter by itself. Under those before, all of a shard
+/// arrive in one order, and pin the log until they have.
 pub(super) const EACH_BY_ITSELF: u16 = 6;
 
 /// A record on its way to a dead-letter topic. Its bytes stay in the log, or in their pack, until it has arrived.
 #[derive(Debug, Clone, PartialEq)]
 pub struct DeadLetter {
-    /// Unlike any other's of the shard, and higher than those of all letters before it: what makes sending it twice harmless.
+    /// Unlike any other's of the shard, and higher than those of all letters before it: what makes sending it
+    /// twice harmless.
     pub seq: u64,
     /// Where it goes.
     pub topic: TopicName,
@@ -152,8 +153,8 @@ impl DeadLetters {
         self.pins.first().map(|(_, seq)| &self.letters[seq].topic)
     }
 
-    /// Refuses so many more for a topic that fewer would be free than it has: where nothing arrives, what is left goes in
-    /// even shares to the topics that it happens to, and one more.
+    /// Refuses so many more for a topic that fewer would be free than it has: where nothing arrives, what is
+    /// left goes in even shares to the topics that it happens to, and one more.
     pub(super) fn has_room(&self, topic: &TopicName, more: usize) -> Result<(), Refusal> {
         let own = self.lanes.get(topic).map_or(0, BTreeSet::len);
         if own + more + self.len() + more <= DEAD_LETTERS_MAX {

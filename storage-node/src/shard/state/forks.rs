@@ -1,5 +1,5 @@
-//! Forks over shards that tell each other: each begins as its source stood, the source does not notice, and one that cannot
-//! begin everywhere is nowhere, whatever is repeated, lost or restarted.
+//! Forks over shards that tell each other: each begins as its source stood, the source does not notice, and
+//! one that cannot begin everywhere is nowhere, whatever is repeated, lost or restarted.
 
 use proptest::prelude::*;
 use weir_protocol::error::ErrorCode;
@@ -268,7 +268,8 @@ fn a_fork_of_a_time_begins_as_each_partition_stood_then_also_one_that_never_chan
             (all.clone(), all.clone())
         );
         assert_eq!(world.part(fork, 0).unwrap().forked_at().map(|at| at.0), Some(asked));
-        // An hour of changes in one partition drives out what stood then, and that one keeps the whole from being forked.
+        // An hour of changes in one partition drives out what stood then, and that one keeps the whole from
+        // being forked.
         for _ in 0..61 {
             world.shards.waited_ms += 60_000;
             world.settle(source, 1, 0, 1);

@@ -33,7 +33,8 @@ use crate::subscription::{Dead, Delivered, Fence, Nacked, PartEvent, Seek};
 const SHARD: ShardId = ShardId(5);
 const LOG: &[u8] = include_bytes!("golden/v6.log");
 const CHECKPOINT: &[u8] = include_bytes!("golden/v6.checkpoint");
-/// Written by builds whose dead letters all went in one order: without compaction and purges, with the one, and with the other.
+/// Written by builds whose dead letters all went in one order: without compaction and purges, with the one,
+/// and with the other.
 const V5: [(&[u8], &[u8]); 3] = [
     (include_bytes!("golden/v5.log"), include_bytes!("golden/v5.checkpoint")),
     (include_bytes!("golden/v5-compacted.log"), include_bytes!("golden/v5-compacted.checkpoint")),

@@ -212,7 +212,8 @@ fn any_step() -> impl Strategy<Value = Step> {
 }
 
 proptest! {
-    /// A plain list is the model: numbers ascend, each letter is there once until it arrives, and all that follows does.
+    /// A plain list is the model: numbers ascend, each letter is there once until it arrives, and all that
+    /// follows does.
     #[test]
     fn letters_cannot_be_told_from_a_list(steps in proptest::collection::vec(any_step(), 1..80)) {
         let (mut letters, mut list, mut next) = (DeadLetters::default(), Vec::<DeadLetter>::new(), 0u64);

@@ -1,10 +1,11 @@
-//! Pages of names. A page ends where it is full, or where enough names were looked at: whoever asks for one that hardly any name
-//! matches holds up nobody.
+//! Pages of names. A page ends where it is full, or where enough names were looked at: whoever asks for one
+//! that hardly any name matches holds up nobody.
 
-/// Looks through `names`, which are in order, for at most `limit` items that are meant, and at no more than `looked_max` names.
+/// Looks through `names`, which are in order, for at most `limit` items that are meant, and at no more than
+/// `looked_max` names.
 ///
-/// What was found, and, where names are left, the last one that was looked at: the next page begins behind it. A page that is full
-/// goes on to the next item that is meant, so that one without an end is the last.
+/// What was found, and, where names are left, the last one that was looked at: the next page begins behind
+/// it. A page that is full goes on to the next item that is meant, so that one without an end is the last.
 pub(super) fn page<'a, T>(
     names: impl Iterator<Item = (&'a str, T)>,
     limit: u32,

@@ -282,8 +282,8 @@ impl ShardState {
         Arc::make_mut(&mut self.outputs).taken(target, upto);
     }
 
-    /// A record batch that another shard sends: once, in its turn, and whatever became of the topic's configuration since
-    /// it was accepted there. What is sent to a topic that was deleted is gone with it.
+    /// A record batch that another shard sends: once, in its turn, and whatever became of the topic's
+    /// configuration since it was accepted there. What is sent to a topic that was deleted is gone with it.
     pub(super) fn arrive(
         &mut self,
         at: At,

@@ -204,9 +204,9 @@ impl ShardState {
     /// A pack that holds what is needed of older ones takes their place, where they are still what its maker saw.
     ///
     /// # Errors
-    /// `tail_mismatch` if a partition has its records elsewhere than in the packs that are replaced, or would have some of
-    /// a run there and some here, or would be compacted behind what is not or though its topic is not to be, or if nothing in it is
-    /// needed; nothing is changed then, and the object is nobody's.
+    /// `tail_mismatch` if a partition has its records elsewhere than in the packs that are replaced, or would
+    /// have some of a run there and some here, or would be compacted behind what is not or though its topic
+    /// is not to be, or if nothing in it is needed; nothing is changed then, and the object is nobody's.
     pub(super) fn rewrite(&mut self, rewrite: &Rewrite) -> Result<Verdict, Refusal> {
         let refused = |detail: &str| Refusal::new(ErrorCode::TailMismatch, detail);
         let replaced: BTreeSet<PackNo> = rewrite.replaced.iter().copied().collect();
@@ -244,8 +244,8 @@ impl ShardState {
         Ok(Verdict::Done)
     }
 
-    /// How far a rewrite compacts partitions. Each from the front: whoever says that a partition is compacted up to somewhere
-    /// says it of everything before.
+    /// How far a rewrite compacts partitions. Each from the front: whoever says that a partition is compacted
+    /// up to somewhere says it of everything before.
     fn compacted(&self, rewrite: &Rewrite) -> Result<BTreeMap<PartitionKey, Offset>, Refusal> {
         let refused = |detail: &str| Refusal::new(ErrorCode::TailMismatch, detail);
         let mut compacted = BTreeMap::new();
@@ -286,8 +286,8 @@ impl ShardState {
         Arc::clone(&self.packs)
     }
 
-    /// The partitions with batches that no pack holds, oldest entry first, at most `most`: shared, so that whoever looks
-    /// through them keeps apply waiting no longer than it takes to count them.
+    /// The partitions with batches that no pack holds, oldest entry first, at most `most`: shared, so that
+    /// whoever looks through them keeps apply waiting no longer than it takes to count them.
     #[must_use]
     pub fn unsealed(&self, most: usize) -> Vec<(PartitionKey, Arc<Partition>)> {
         let partition = |(_, key)| Some((key, Arc::clone(self.partitions.get(&key)?)));
@@ -340,8 +340,8 @@ impl SharedPartitions {
 /// Batches of one pack: 56 bytes of each are in memory while it is made.
 const ROWS_MAX: usize = 1 << 20;
 
-/// The oldest batches of `partitions` that no pack holds, in the order of the log, until their bytes reach `bytes_max` or there
-/// are 1,048,576 of them; then sorted by partition and offset.
+/// The oldest batches of `partitions` that no pack holds, in the order of the log, until their bytes reach
+/// `bytes_max` or there are 1,048,576 of them; then sorted by partition and offset.
 #[must_use]
 pub fn oldest_batches(
     partitions: &[(PartitionKey, Arc<Partition>)],

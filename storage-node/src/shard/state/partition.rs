@@ -181,8 +181,8 @@ impl Partition {
         kept.rows.push(row);
     }
 
-    /// Removes records below `upto`, at most all; batches go when their last record goes. Gives what it needs no more of
-    /// its packs.
+    /// Removes records below `upto`, at most all; batches go when their last record goes. Gives what it needs
+    /// no more of its packs.
     pub(super) fn trim(&mut self, upto: Offset) -> Vec<Released> {
         let before = self.bytes;
         self.start = self.start.max(upto.min(self.end));
@@ -292,8 +292,8 @@ impl Partition {
         is_whole.then_some(first..behind)
     }
 
-    /// These runs, of which there is one at least, are one in another pack from now on; gives what they needed of those before,
-    /// and the bytes of the new one.
+    /// These runs, of which there is one at least, are one in another pack from now on; gives what they
+    /// needed of those before, and the bytes of the new one.
     pub(super) fn swap(&mut self, runs: Range<usize>, pack: PackNo) -> (Vec<Released>, u64) {
         let last = runs.end - 1;
         let moved = self.kept.sealed.range(runs.clone());
@@ -310,13 +310,14 @@ impl Partition {
         start <= self.kept.compacted_to.max(self.start)
     }
 
-    /// Below `upto` records were left out. To be called with a range that [may](Self::may_compact_from) be, and is in packs.
+    /// Below `upto` records were left out. To be called with a range that [may](Self::may_compact_from) be,
+    /// and is in packs.
     pub(super) fn compacted(&mut self, upto: Offset) {
         self.kept.compacted_to = self.kept.compacted_to.max(upto.min(self.unsealed_from()));
     }
 
-    /// Below it records may have been dropped because their key has a newer one, or was deleted: what is there, packs alone
-    /// say. No record beyond was.
+    /// Below it records may have been dropped because their key has a newer one, or was deleted: what is
+    /// there, packs alone say. No record beyond was.
     #[must_use]
     pub fn compacted_to(&self) -> Offset {
         self.kept.compacted_to

@@ -209,8 +209,8 @@ impl Producer {
         self.last_offset >= end || self.runs.iter().any(|run| run.base_offset.plus(run.count) > end)
     }
 
-    /// What would be known of it if everything from `end` on had not been accepted; `None` if that is not remembered: it
-    /// begins anew then.
+    /// What would be known of it if everything from `end` on had not been accepted; `None` if that is not
+    /// remembered: it begins anew then.
     pub(super) fn cut(&self, end: Offset) -> Option<Self> {
         let is_cut = |seq: u64| {
             let run =

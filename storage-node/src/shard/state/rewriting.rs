@@ -1,5 +1,5 @@
-//! A naive model of objects and what lies in them, and the property that every record of a pack can always be read from an object
-//! that is there, whatever is trimmed, deleted or rewritten meanwhile.
+//! A naive model of objects and what lies in them, and the property that every record of a pack can always be
+//! read from an object that is there, whatever is trimmed, deleted or rewritten meanwhile.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -23,7 +23,8 @@ enum Step {
     Delete(u64),
     /// Makes a pack of so many of the oldest batches.
     Seal(u64),
-    /// Looks at the packs of this mask, and copies what lives of them, compacted or not: to be committed later, if at all.
+    /// Looks at the packs of this mask, and copies what lives of them, compacted or not: to be committed
+    /// later, if at all.
     Copy(u8, bool),
     /// Commits the oldest copy.
     Commit,
@@ -135,8 +136,8 @@ impl Pair {
         }
     }
 
-    /// Whether every live record of the copy still lies in a pack that it copied, and there is one; and, if it is compacted,
-    /// whether all before it is.
+    /// Whether every live record of the copy still lies in a pack that it copied, and there is one; and, if
+    /// it is compacted, whether all before it is.
     fn is_fresh(&self, copied: &Copied) -> bool {
         let mut living = 0;
         for (topic, start, end) in &copied.parts {

@@ -5,12 +5,13 @@ use super::dead_letters::EACH_BY_ITSELF;
 use super::dedupe::PartitionKey;
 
 impl ShardState {
-    /// Removes the oldest batches of a partition that all its subscriptions have settled, if its topic says so. One that
-    /// nobody subscribes to keeps its records.
+    /// Removes the oldest batches of a partition that all its subscriptions have settled, if its topic says
+    /// so. One that nobody subscribes to keeps its records.
     ///
-    /// Done in apply, not proposed by the keeper as other trims are: between a proposal and its entry a seek may make
-    /// records unsettled again, and those must not go. Nor may a dead letter that neither arrived nor is in a pack: what is
-    /// its partition's a pack can take, and then it need not pin the log for as long as its topic is missing.
+    /// Done in apply, not proposed by the keeper as other trims are: between a proposal and its entry a seek
+    /// may make records unsettled again, and those must not go. Nor may a dead letter that neither arrived
+    /// nor is in a pack: what is its partition's a pack can take, and then it need not pin the log for as
+    /// long as its topic is missing.
     pub(super) fn trim_settled(&mut self, key: PartitionKey, version: u16, touched: &mut Vec<PartitionKey>) {
         let is_asked = |partition: &super::Partition| partition.config.retention_until_settled;
         let Some(partition) = self.partitions.get(&key).filter(|partition| is_asked(partition)) else {

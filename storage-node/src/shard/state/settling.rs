@@ -1,5 +1,5 @@
-//! Settles that publish, over three shards: whatever is repeated, lost, refused or restarted, each settled input has its
-//! output once, and nothing else has any.
+//! Settles that publish, over three shards: whatever is repeated, lost, refused or restarted, each settled
+//! input has its output once, and nothing else has any.
 
 use std::collections::BTreeMap;
 

@@ -32,9 +32,10 @@ use super::stored_packs::{StoredPack, StoredSealed};
 use super::stored_subscriptions::{StoredDeadLetter, StoredPart, StoredPattern};
 use super::subscriptions::Subscriptions;
 
-/// Format of these messages. Format 1 knew nothing of other shards, 2 nothing of subscriptions, 3 nothing of rules beyond
-/// leases, of outputs and of packs, 4 nothing of several topics, of packs that take the place of others and of restores; all
-/// of them means the same in 5. In 6 a dead letter has its number; before, they are dense.
+/// Format of these messages. Format 1 knew nothing of other shards, 2 nothing of subscriptions, 3 nothing of
+/// rules beyond leases, of outputs and of packs, 4 nothing of several topics, of packs that take the place of
+/// others and of restores; all of them means the same in 5. In 6 a dead letter has its number; before, they
+/// are dense.
 const FORMAT: u32 = 6;
 const FORMAT_MIN: u32 = 1;
 

@@ -122,10 +122,10 @@ impl ShardState {
         Ok(Verdict::Done)
     }
 
-    /// Refuses to hear of a subscription from `source` while news of its topics may still be on its way here: a partition that
-    /// is not there gets no part, and when it comes nobody opens one. What the source itself says of topics comes before what
-    /// it says of their subscriptions, in one lane. What may be heard once always may be, so it is asked before there is an
-    /// entry, and entries mean what they meant.
+    /// Refuses to hear of a subscription from `source` while news of its topics may still be on its way here:
+    /// a partition that is not there gets no part, and when it comes nobody opens one. What the source itself
+    /// says of topics comes before what it says of their subscriptions, in one lane. What may be heard once
+    /// always may be, so it is asked before there is an entry, and entries mean what they meant.
     ///
     /// # Errors
     /// `config_behind`.

@@ -107,9 +107,10 @@ impl Pair {
         }
     }
 
-    /// Of the records of one key, one is leased only when those before it are settled. A client that makes up a fence of a
-    /// leader before, which this one cannot know, breaks that for the record that it names, until that is looked at;
-    /// a fence that was given is older than any seek, or those before its record are settled in the log.
+    /// Of the records of one key, one is leased only when those before it are settled. A client that makes up
+    /// a fence of a leader before, which this one cannot know, breaks that for the record that it names,
+    /// until that is looked at; a fence that was given is older than any seek, or those before its record are
+    /// settled in the log.
     pub(super) fn check_order(&self, grant: &Grant) {
         let at = grant.offset.0 as usize;
         let Record { key, is_made_up, .. } = self.records[at];

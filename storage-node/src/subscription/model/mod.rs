@@ -1,6 +1,7 @@
-//! A naive model of a part and its leases, and the property that the real ones cannot be told from it over random
-//! histories: settles with right, wrong and old fences, lost proposals, trims, seeks, purges, redrives and restarts from a checkpoint,
-//! with records that are leased as they come and with records that are looked at first, by key.
+//! A naive model of a part and its leases, and the property that the real ones cannot be told from it over
+//! random histories: settles with right, wrong and old fences, lost proposals, trims, seeks, purges, redrives
+//! and restarts from a checkpoint, with records that are leased as they come and with records that are looked
+//! at first, by key.
 
 mod ahead;
 mod checks;

@@ -34,7 +34,8 @@ pub enum BlockCodec {
     Zstd = 2,
 }
 
-/// Appends a block to `out`, of batches that take `raw_bytes` and `stored` as `codec` stores them. Returns the bytes that it takes.
+/// Appends a block to `out`, of batches that take `raw_bytes` and `stored` as `codec` stores them. Returns
+/// the bytes that it takes.
 ///
 /// | offset | size | meaning (little-endian) |
 /// |-------:|-----:|-------------------------|

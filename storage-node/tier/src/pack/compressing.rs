@@ -10,8 +10,8 @@ const ZSTD_LEVEL: i32 = 1;
 /// batches are large.
 const UNTRIED_MAX: u32 = 8;
 
-/// Remembers whether the blocks of a partition were worth it: messages that are compressed or encrypted already never are, and
-/// finding that out takes as long as compressing.
+/// Remembers whether the blocks of a partition were worth it: messages that are compressed or encrypted
+/// already never are, and finding that out takes as long as compressing.
 pub(super) struct Compressing {
     codec: BlockCodec,
     /// Made with the first block, used for all: a new one is more memory than a block.
@@ -34,7 +34,8 @@ impl Compressing {
         (self.pause, self.untried) = (0, 0);
     }
 
-    /// How a block of `raw` is stored, and the bytes that are: `raw` itself if compressing it is not worth it, or likely not to be.
+    /// How a block of `raw` is stored, and the bytes that are: `raw` itself if compressing it is not worth
+    /// it, or likely not to be.
     pub(super) fn compress<'a>(&'a mut self, raw: &'a [u8]) -> (BlockCodec, &'a [u8]) {
         if let Some(left) = self.untried.checked_sub(1) {
             self.untried = left;

@@ -216,8 +216,8 @@ impl Footer {
     }
 }
 
-/// The blocks of a partition lie one after another from `pos` on, cover its offsets and times in order, and are no larger than
-/// blocks get.
+/// The blocks of a partition lie one after another from `pos` on, cover its offsets and times in order, and
+/// are no larger than blocks get.
 fn check_blocks(row: &PartitionRow, blocks: &[BlockRow], pos: &mut u64) -> Result<(), PackError> {
     let wrong = Err(PackError::Contradiction("its blocks are out of order"));
     let (mut first, mut ts) = (None, row.first_ts);

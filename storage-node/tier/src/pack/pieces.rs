@@ -1,6 +1,6 @@
-//! The memory that packs are made in, used again: a pack's bytes leave in pieces of one size, which come back when they are
-//! sent. Whoever frees them is another thread than asked for them, and new memory is cleared page by page first, which was an
-//! eighth and more of what the thread that makes packs took.
+//! The memory that packs are made in, used again: a pack's bytes leave in pieces of one size, which come back
+//! when they are sent. Whoever frees them is another thread than asked for them, and new memory is cleared
+//! page by page first, which was an eighth and more of what the thread that makes packs took.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -9,8 +9,8 @@ use weir_protocol::checksum::Crc32c;
 
 /// Bytes of a piece; the last one of a pack is shorter. Parts of an upload are some of them as they are.
 const PIECE_BYTES: usize = 1 << 20;
-/// Pieces that are kept for the next packs at most: as many as the default budget of uploads lets be under way, and a part
-/// that is put together.
+/// Pieces that are kept for the next packs at most: as many as the default budget of uploads lets be under
+/// way, and a part that is put together.
 const KEPT_MAX: usize = 40;
 
 /// Pieces that are used again. Clones share them.
@@ -34,8 +34,8 @@ impl PieceMemory {
         ((pieces.in_use + pieces.free.len()) * PIECE_BYTES) as u64
     }
 
-    /// Gives back to the system what nobody needed since this was called before: called now and then, it leaves what goes
-    /// round, and nothing when packs are no longer made.
+    /// Gives back to the system what nobody needed since this was called before: called now and then, it
+    /// leaves what goes round, and nothing when packs are no longer made.
     pub fn release_unused(&self) {
         let mut pieces = self.lock();
         let left = pieces.free.len() - pieces.fewest_free;

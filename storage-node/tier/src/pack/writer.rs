@@ -36,8 +36,8 @@ pub struct PackSummary {
     pub partitions: Vec<PartitionRow>,
 }
 
-/// Writes one pack. Holds one block's batches and what they are compressed to, a piece of a MiB, what was not taken yet, and 40
-/// bytes per block: the caller bounds memory by taking what is ready after every push.
+/// Writes one pack. Holds one block's batches and what they are compressed to, a piece of a MiB, what was not
+/// taken yet, and 40 bytes per block: the caller bounds memory by taking what is ready after every push.
 pub struct PackWriter {
     identity: PackIdentity,
     compressing: Compressing,

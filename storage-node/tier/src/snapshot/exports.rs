@@ -175,7 +175,8 @@ impl Exports {
         opened.map_err(|why| ExportError::Wrong { object, why })
     }
 
-    /// Why it could not be read, if that is because the object is shorter than it was: stores tell of that in many ways.
+    /// Why it could not be read, if that is because the object is shorter than it was: stores tell of that in
+    /// many ways.
     async fn cut_short(&self, object: String, want: u64) -> Option<ExportError> {
         let have = self.store.size(&object).await.ok().filter(|have| *have < want)?;
         Some(ExportError::Wrong { object, why: EnvelopeError::Truncated { have, want } })

@@ -1,4 +1,5 @@
-//! What becomes of what a request brings, piece by piece as it comes: copied once, so that the connection can reuse its buffer.
+//! What becomes of what a request brings, piece by piece as it comes: copied once, so that the connection can
+//! reuse its buffer.
 
 use std::ops::Range;
 
@@ -53,7 +54,8 @@ impl Whole {
     }
 }
 
-/// Some ranges of an object, each a piece of its own, so that keeping one keeps no other. What lies between them is dropped.
+/// Some ranges of an object, each a piece of its own, so that keeping one keeps no other. What lies between
+/// them is dropped.
 #[derive(Debug, Clone)]
 pub(super) struct Pieces<'a> {
     /// Ranges that are not complete: in order, and not overlapping.

@@ -85,8 +85,9 @@ pub enum StoreError {
 }
 
 impl StoreError {
-    /// The error of an answer that came. What waiting does not help is a refusal; of an answer that is neither that nor one of its
-    /// own the library does not tell the status, so a request that makes no sense to the store counts as one that it could not do now.
+    /// The error of an answer that came. What waiting does not help is a refusal; of an answer that is
+    /// neither that nor one of its own the library does not tell the status, so a request that makes no sense
+    /// to the store counts as one that it could not do now.
     pub(crate) fn of(object: &str, source: Error) -> Self {
         let object = object.to_owned();
         match source {
@@ -144,7 +145,8 @@ impl StoreError {
     }
 }
 
-/// A folder whose permissions, or file system, do not let us. Of a connection that was not let through nobody knows whose doing it is.
+/// A folder whose permissions, or file system, do not let us. Of a connection that was not let through nobody
+/// knows whose doing it is.
 fn is_forbidden(error: &Error) -> bool {
     let (mut cause, mut is_forbidden) = (error.source(), false);
     while let Some(next) = cause {

@@ -9,9 +9,9 @@ use weir_protocol::ids::{ClusterId, LogIndex, ShardId, Term};
 
 /// Name of a pack: `<cluster>/data/<hash>/<shard>/<first>-<last>-<term>-<ulid>.pack`.
 ///
-/// The term and the ULID make it the name of one attempt of one leader: two leaders, or two attempts of one, never write the
-/// same object, and which of them counts is decided by the shard's log. Two digits of a hash come first, because
-/// stores spread load by the beginning of names.
+/// The term and the ULID make it the name of one attempt of one leader: two leaders, or two attempts of one,
+/// never write the same object, and which of them counts is decided by the shard's log. Two digits of a hash
+/// come first, because stores spread load by the beginning of names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct PackName {
     /// Cluster.

@@ -76,8 +76,8 @@ pub struct StoreMetrics {
 }
 
 impl StoreMetrics {
-    /// About how many requests were made within the last day that stores charge like a PUT (parts, the beginning and the end of
-    /// an object in parts, and lists count too), and like a GET. Deleting is free.
+    /// About how many requests were made within the last day that stores charge like a PUT (parts, the
+    /// beginning and the end of an object in parts, and lists count too), and like a GET. Deleting is free.
     #[must_use]
     pub fn charged_within_a_day(&self) -> (f64, f64) {
         let [puts, gets] = self.charged.lock().of(Instant::now());
@@ -152,8 +152,8 @@ impl Store {
         &self.config.url
     }
 
-    /// Which store it is, for who has to know it again: where it is, and where it is asked if the URL alone does not say so. No
-    /// credentials.
+    /// Which store it is, for who has to know it again: where it is, and where it is asked if the URL alone
+    /// does not say so. No credentials.
     #[must_use]
     pub fn place(&self) -> &str {
         &self.place
@@ -208,8 +208,8 @@ impl Store {
         Ok(self.read(name, &Part::Range(range), Whole::default()).await?.0.bytes())
     }
 
-    /// The same of an object that was written with `bytes` bytes: one that is shorter now is damaged, while a body that was cut
-    /// short on its way is not.
+    /// The same of an object that was written with `bytes` bytes: one that is shorter now is damaged, while a
+    /// body that was cut short on its way is not.
     ///
     /// # Errors
     /// As [`Store::get`]; also [`StoreError::Damaged`].
@@ -229,8 +229,9 @@ impl Store {
         }
     }
 
-    /// Reads from the start of the first of `ranges` to the end of the last in one request, and gives the bytes of each. They come
-    /// in order and do not overlap; what lies between them is read along and dropped.
+    /// Reads from the start of the first of `ranges` to the end of the last in one request, and gives the
+    /// bytes of each. They come in order and do not overlap; what lies between them is read along and
+    /// dropped.
     ///
     /// # Errors
     /// As [`Store::get`].
@@ -309,8 +310,8 @@ impl Store {
             (computed, _) = self.read(name, &Part::Range(have..have + VERIFY_BYTES), computed).await?;
             have += VERIFY_BYTES;
         }
-        // The last step asks for more than there should be, so that a longer object is seen. Of an empty one no range can be
-        // had.
+        // The last step asks for more than there should be, so that a longer object is seen. Of an empty one
+        // no range can be had.
         let rest = if bytes == 0 { Part::Whole { bytes_max: 0 } } else { Part::Within(have..bytes + 1) };
         let (computed, came) = self.read(name, &rest, computed).await?;
         have += came;

@@ -122,7 +122,8 @@ impl Store {
     }
 }
 
-/// Makes a folder, and those above it, for their owner alone: messages will lie there. One that is there stays as it is.
+/// Makes a folder, and those above it, for their owner alone: messages will lie there. One that is there
+/// stays as it is.
 pub(crate) fn make_folder(path: &FilePath) -> std::io::Result<()> {
     DirBuilder::new().recursive(true).mode(0o700).create(path)
 }
@@ -139,8 +140,8 @@ fn retries() -> RetryConfig {
     RetryConfig { max_retries: RETRIES, retry_timeout: RETRY_FOR, ..RetryConfig::default() }
 }
 
-/// How long the library waits. As settings and not as [`object_store::ClientOptions`], which would replace what the environment
-/// says of the client: a proxy, plain HTTP.
+/// How long the library waits. As settings and not as [`object_store::ClientOptions`], which would replace
+/// what the environment says of the client: a proxy, plain HTTP.
 fn limits(config: &StoreConfig) -> [(ClientConfigKey, String); 2] {
     [
         (ClientConfigKey::ConnectTimeout, format!("{}ms", CONNECT_WITHIN.as_millis())),
@@ -178,8 +179,8 @@ fn s3(config: &StoreConfig) -> object_store::Result<Opened> {
     Ok((Arc::new(builder.build()?), endpoint))
 }
 
-/// Bodies are not signed unless the environment or an option asks for it: what was sent is read back and compared, and hashing it
-/// costs both ends processors (docs/performance/experiments.md).
+/// Bodies are not signed unless the environment or an option asks for it: what was sent is read back and
+/// compared, and hashing it costs both ends processors (docs/performance/experiments.md).
 fn s3_builder(config: &StoreConfig, is_set: bool) -> AmazonS3Builder {
     let builder = AmazonS3Builder::from_env();
     let builder = if is_set { builder } else { builder.with_unsigned_payload(true) };

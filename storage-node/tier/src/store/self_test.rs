@@ -16,12 +16,13 @@ const TRIES: usize = 3;
 const PAUSE: Duration = Duration::from_millis(500);
 
 impl Store {
-    /// Writes, reads and deletes an object with these credentials, and lets several creates of one name race: exactly one
-    /// must win, and what is there must be the winner's. A store where a second create overwrites the first would let two
-    /// leaders lose each other's manifests.
+    /// Writes, reads and deletes an object with these credentials, and lets several creates of one name race:
+    /// exactly one must win, and what is there must be the winner's. A store where a second create overwrites
+    /// the first would let two leaders lose each other's manifests.
     ///
     /// # Errors
-    /// [`OpenError::SelfTest`]: this store must not be relied upon; [`OpenError::NoAnswer`]: nor yet, and trying again may help.
+    /// [`OpenError::SelfTest`]: this store must not be relied upon; [`OpenError::NoAnswer`]: nor yet, and
+    /// trying again may help.
     ///
     /// # Cancel safety
     /// An object of a few bytes may stay.
@@ -96,8 +97,8 @@ impl Wrong {
     }
 }
 
-/// Asks again, a little later, where the store says that it cannot now. Nothing but this test writes one name several times within a
-/// second, and Google's store takes one write a second of a name.
+/// Asks again, a little later, where the store says that it cannot now. Nothing but this test writes one name
+/// several times within a second, and Google's store takes one write a second of a name.
 async fn patiently<T, F>(ask: impl Fn() -> F) -> Result<T, StoreError>
 where
     F: Future<Output = Result<T, StoreError>>,

@@ -21,7 +21,8 @@ const PARTS_AT_ONCE: usize = 3;
 
 const _: () = assert!(PART_BYTES >= 5 << 20, "S3 refuses smaller parts");
 
-/// Requests that write an object of so many bytes and compare it, as stores charge them: those like a PUT, those like a GET.
+/// Requests that write an object of so many bytes and compare it, as stores charge them: those like a PUT,
+/// those like a GET.
 #[must_use]
 pub fn requests_of(bytes: u64) -> (u32, u32) {
     let parts = u32::try_from(bytes.div_ceil(PART_BYTES as u64)).unwrap_or(u32::MAX - 2);
@@ -39,15 +40,17 @@ pub struct Uploaded {
     pub crc32c: u32,
 }
 
-/// An upload in progress. Holds one part at most, and the parts under way, which have permits of the store's budget. They are the
-/// pieces that were written, with the buffers that those are of: those of a pack have no room left but in the last.
+/// An upload in progress. Holds one part at most, and the parts under way, which have permits of the store's
+/// budget. They are the pieces that were written, with the buffers that those are of: those of a pack have no
+/// room left but in the last.
 ///
-/// Nobody sees the object before [`Upload::finish`] returns. Dropped, its parts may stay in the store until its own rule
-/// for unfinished uploads removes them; [`Upload::abort`] removes them now.
+/// Nobody sees the object before [`Upload::finish`] returns. Dropped, its parts may stay in the store until
+/// its own rule for unfinished uploads removes them; [`Upload::abort`] removes them now.
 pub struct Upload {
     store: Store,
     name: String,
-    /// What the next part is made of so far, as it came: putting it together would copy it into memory that is not there yet.
+    /// What the next part is made of so far, as it came: putting it together would copy it into memory that
+    /// is not there yet.
     pieces: Vec<Bytes>,
     /// Bytes of them.
     buffered: usize,
@@ -189,7 +192,8 @@ impl Upload {
     }
 }
 
-/// Room for a part. Parts under way release theirs without the uploading task's help, so waiting here never blocks them.
+/// Room for a part. Parts under way release theirs without the uploading task's help, so waiting here never
+/// blocks them.
 async fn permit(budget: Arc<Semaphore>, bytes: usize) -> OwnedSemaphorePermit {
     let kib = u32::try_from(bytes.div_ceil(1024).max(1)).expect("a part is a few MiB");
     budget.acquire_many_owned(kib).await.expect("the budget is never closed")

@@ -1,5 +1,5 @@
-//! Google Cloud Storage and Azure Blob Storage for tests: fake-gcs-server, with what it lacks in front of it, and Azurite, each on a
-//! free port, with nothing in it, killed when dropped.
+//! Google Cloud Storage and Azure Blob Storage for tests: fake-gcs-server, with what it lacks in front of it,
+//! and Azurite, each on a free port, with nothing in it, killed when dropped.
 #![expect(unreachable_pub, reason = "tests of several crates include it")]
 
 use std::io::{Read as _, Write as _};

@@ -1,5 +1,5 @@
-//! Ports for servers that begin to listen later, or again where they were: what the system gives away by itself it may give to
-//! somebody else in between.
+//! Ports for servers that begin to listen later, or again where they were: what the system gives away by
+//! itself it may give to somebody else in between.
 #![expect(unreachable_pub, reason = "tests of several crates include it")]
 
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};

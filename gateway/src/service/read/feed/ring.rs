@@ -143,8 +143,8 @@ impl<T: Clone> Ring<T> {
         }
     }
 
-    /// Lets the oldest history go until no more than `bytes_max` are held, as far as there is any. What went is to be dropped
-    /// where nobody waits for the ring.
+    /// Lets the oldest history go until no more than `bytes_max` are held, as far as there is any. What went
+    /// is to be dropped where nobody waits for the ring.
     pub(super) fn trim(&mut self, bytes_max: u64) -> Vec<T> {
         let mut gone = Vec::new();
         while self.held_bytes > bytes_max
@@ -157,8 +157,8 @@ impl<T: Clone> Ring<T> {
         gone
     }
 
-    /// A place for a reader that has everything before `next`, and knows so much of the end there; `None` if the ring has
-    /// moved on.
+    /// A place for a reader that has everything before `next`, and knows so much of the end there; `None` if
+    /// the ring has moved on.
     pub(super) fn join(&mut self, next: Offset, told: End) -> Option<Place> {
         if next < self.start() {
             return None;

@@ -17,10 +17,11 @@ use crate::service::read::parcel::{Parcel, SharedParcel};
 
 /// What the task of a feed and its readers share.
 ///
-/// Nobody misses what happens to the ring: who waits makes its `Notified` first and looks then, under the lock; who
-/// changes the ring does so under the lock and notifies then. A change that the look did not see came after it, so its
-/// notification comes after the `Notified` was made, and `notify_waiters` wakes every one that was made before, polled or
-/// not. The task waits by `notify_one`, whose permit is kept for the one who waits.
+/// Nobody misses what happens to the ring: who waits makes its `Notified` first and looks then, under the
+/// lock; who changes the ring does so under the lock and notifies then. A change that the look did not see
+/// came after it, so its notification comes after the `Notified` was made, and `notify_waiters` wakes every
+/// one that was made before, polled or not. The task waits by `notify_one`, whose permit is kept for the one
+/// who waits.
 pub(super) struct Inner {
     pub(super) state: Mutex<State>,
     /// The ring was added to, or the feed is over.
@@ -56,8 +57,8 @@ impl Inner {
         }
     }
 
-    /// It is over: everybody is told, and nobody joins any more. What it held is let go at once, whenever the readers come to
-    /// see that it is over.
+    /// It is over: everybody is told, and nobody joins any more. What it held is let go at once, whenever the
+    /// readers come to see that it is over.
     pub(super) fn end(&self, why: ServiceError) {
         let _gone = {
             let mut state = self.state.lock();
@@ -76,8 +77,8 @@ impl Inner {
     }
 }
 
-/// A running feed, held by those who take from it: it ends with the last of them, at once. A linger would hold a stream for
-/// nobody, and who comes anew begins with a stream of its own in any case.
+/// A running feed, held by those who take from it: it ends with the last of them, at once. A linger would
+/// hold a stream for nobody, and who comes anew begins with a stream of its own in any case.
 pub(super) struct Feed {
     pub(super) inner: Arc<Inner>,
     task: AbortHandle,
@@ -135,8 +136,8 @@ enum Look {
 }
 
 impl Tap {
-    /// A place for a reader that has everything before `next`, and knows so much of the end there; `None` if the feed is over
-    /// or has moved on.
+    /// A place for a reader that has everything before `next`, and knows so much of the end there; `None` if
+    /// the feed is over or has moved on.
     pub(super) fn new(feed: Arc<Feed>, next: Offset, told: End) -> Option<Self> {
         let place = {
             let mut state = feed.inner.state.lock();

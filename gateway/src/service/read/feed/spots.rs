@@ -15,7 +15,8 @@ use crate::service::read::budget::{Budget, Share};
 use crate::service::read::config::ReadConfig;
 use crate::service::read::stream::NodeStream;
 
-/// Readers of one partition from which on they share: a feed for one of them would be a hop more for each batch, and save nothing.
+/// Readers of one partition from which on they share: a feed for one of them would be a hop more for each
+/// batch, and save nothing.
 const READERS_MIN: usize = 2;
 
 /// A life of a topic, and one of its partitions: what names the same records for all time.
@@ -140,8 +141,9 @@ impl Seat {
         }
     }
 
-    /// Goes over to the feed at `next`, of a reader that has everything before and was told that this was all. If there is
-    /// none yet, one starts there, as `stream` does. `None` if it has moved on: with its next records the reader is nearer.
+    /// Goes over to the feed at `next`, of a reader that has everything before and was told that this was
+    /// all. If there is none yet, one starts there, as `stream` does. `None` if it has moved on: with its
+    /// next records the reader is nearer.
     pub(in crate::service::read) fn join(&self, next: Offset, stream: &NodeStream) -> Option<Tap> {
         let feeds = &self.spot.feeds;
         let feed = {
@@ -190,8 +192,8 @@ impl Pool {
         }
     }
 
-    /// What one feed may hold, with as many of them as there are now: half of an equal share, because those who came when
-    /// there were fewer hold more until their next batch.
+    /// What one feed may hold, with as many of them as there are now: half of an equal share, because those
+    /// who came when there were fewer hold more until their next batch.
     pub(super) fn window(&self) -> u64 {
         let feeds = self.feeds.load(Ordering::Relaxed).max(1);
         (self.bytes_max / (2 * feeds)).min(self.ring_bytes_max)

@@ -15,8 +15,8 @@ use crate::service::read::budget::Share;
 use crate::service::read::parcel::{Parcel, SharedParcel};
 use crate::service::read::stream::{NodeStream, PartitionEvent};
 
-/// After so long without records a feed lets go what somebody has taken: who is that far behind reads from the node, and the
-/// room is for feeds where something happens.
+/// After so long without records a feed lets go what somebody has taken: who is that far behind reads from
+/// the node, and the room is for feeds where something happens.
 const QUIET: Duration = Duration::from_secs(1);
 
 /// A feed's stream, and what it may be owed.
@@ -45,8 +45,8 @@ impl Source {
         Self { inner, stream, share, came: 0, handed_on: 0, quiet_at: None }
     }
 
-    /// Runs until the partition can be followed no more. Aborted when nobody takes from it any more: it holds nothing that
-    /// somebody misses.
+    /// Runs until the partition can be followed no more. Aborted when nobody takes from it any more: it holds
+    /// nothing that somebody misses.
     pub(super) async fn run(mut self) {
         let ending = Ending(Arc::clone(&self.inner));
         loop {
@@ -73,8 +73,9 @@ impl Source {
         }
     }
 
-    /// Hands on what somebody has taken, and asks the node for as much again: while nobody takes, no more than a window is
-    /// ahead of the fastest reader. Who takes wakes the task only if the node may send less than what waits already.
+    /// Hands on what somebody has taken, and asks the node for as much again: while nobody takes, no more
+    /// than a window is ahead of the fastest reader. Who takes wakes the task only if the node may send less
+    /// than what waits already.
     fn grant(&mut self) {
         loop {
             let ahead = self.inner.state.lock().ring.ahead_bytes();
@@ -111,8 +112,8 @@ impl Source {
                 }
                 self.inner.changed.notify_waiters();
             }
-            // Retention was faster than the feed, or something that does not concern all readers alike: each hears of it by
-            // a stream of its own.
+            // Retention was faster than the feed, or something that does not concern all readers alike: each
+            // hears of it by a stream of its own.
             other => return Err(unshared(&format!("{other:?}"))),
         }
         Ok(())

@@ -63,8 +63,8 @@ pub struct ShareShift {
 }
 
 impl ShareShift {
-    /// Another one follows, with no message in between: what came and went was never told. What went and came is told as
-    /// both, for another may have read it meanwhile.
+    /// Another one follows, with no message in between: what came and went was never told. What went and came
+    /// is told as both, for another may have read it meanwhile.
     fn then(&mut self, next: Self) {
         let Self { gained, mut lost } = next;
         lost.retain(|part| !take(&mut self.gained, part));
@@ -228,8 +228,8 @@ impl Consumer {
         }));
     }
 
-    /// There may be more topics than before, or fewer. What is read of those that are gone ends by itself; what rests does
-    /// not.
+    /// There may be more topics than before, or fewer. What is read of those that are gone ends by itself;
+    /// what rests does not.
     fn looked(&mut self, answer: Result<Arc<Known>, ServiceError>) -> Result<(), ServiceError> {
         (self.look, self.looked) = (None, Instant::now());
         let now = match answer {

@@ -14,9 +14,10 @@ const LOW_BYTES: u64 = 256 << 10;
 ///   gone     of it, what was used or given back
 ///   free     limit - used - (granted - gone) of all partitions
 /// ```
-/// A single partition keeps what it was granted. Of several each gives back what it has nothing for, so that credit is
-/// where records are: at once but for what it keeps, which at most half the credit is in, and that after a while without
-/// a record. So a record that comes now and then finds credit waiting, and costs no talk about it.
+/// A single partition keeps what it was granted. Of several each gives back what it has nothing for, so that
+/// credit is where records are: at once but for what it keeps, which at most half the credit is in, and that
+/// after a while without a record. So a record that comes now and then finds credit waiting, and costs no
+/// talk about it.
 #[derive(Debug)]
 pub(super) struct Shares {
     pub(super) limit: Credit,

@@ -114,8 +114,8 @@ trait Fields {
     /// Field `tag`.
     fn message(&mut self, tag: u32, message: &impl Message) -> io::Result<()>;
 
-    /// Field `head.0`: the fields of `head.1`, then rows as fields `row_tag`, then the fields of `tail`. `rows` is called
-    /// more than once and gives the same each time.
+    /// Field `head.0`: the fields of `head.1`, then rows as fields `row_tag`, then the fields of `tail`.
+    /// `rows` is called more than once and gives the same each time.
     fn rows<M: Message, I: Iterator<Item = M>>(
         &mut self,
         head: (u32, &impl Message),

@@ -1,5 +1,5 @@
-//! New lives for everything that a restored state names: what was handed out under the old ones and is lost must never be
-//! taken for something else.
+//! New lives for everything that a restored state names: what was handed out under the old ones and is lost
+//! must never be taken for something else.
 
 use bytes::Bytes;
 use prost::Message as _;
