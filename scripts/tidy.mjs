@@ -56,10 +56,10 @@ function production(text) {
   return kept;
 }
 
-// Tables and drawings cannot be broken.
+// Tables and drawings, which are indented or have lines, cannot be broken.
 function longComments(path, lines) {
   for (const [i, line] of lines.entries()) {
-    if (/^\s*\/\/[/!]? ?[^|─│]*$/.test(line) && [...line].length > COMMENT_COLUMNS_MAX) problems.push(`${path}:${i + 1}: a comment of ${[...line].length} columns, limit ${COMMENT_COLUMNS_MAX}`);
+    if (/^\s*\/\/[/!]? ?(?![\s/!])[^|─│]*$/.test(line) && [...line].length > COMMENT_COLUMNS_MAX) problems.push(`${path}:${i + 1}: a comment of ${[...line].length} columns, limit ${COMMENT_COLUMNS_MAX}`);
   }
 }
 

@@ -468,6 +468,24 @@ fn answers_look_as_the_document_says() {
     }
 }
 
+#[test]
+fn what_a_subscription_keeps_for_life_is_refused_by_its_field() {
+    let mut api = Api::start();
+    for (field, other) in [
+        ("mode", json!("stream")),
+        ("topics", json!(["u"])),
+        ("start", json!("latest")),
+        ("order", json!("key")),
+    ] {
+        let answer = api.send("PATCH /v1/subscriptions/s", &[], &json!({ field: other }));
+        let problem = answer.json();
+        assert_eq!(
+            (answer.status, &problem["code"], &problem["field"]),
+            (409, &json!("not_supported"), &json!(field))
+        );
+    }
+}
+
 /// Every code that a client may be told is in the table of docs/api.md, with its status and whether the same
 /// request may help later.
 #[test]

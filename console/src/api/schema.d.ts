@@ -214,7 +214,7 @@ export interface paths {
         get: operations["readSubscription"];
         /**
          * Create a subscription: topics as a work queue
-         * @description Idempotent. Without `If-Match` an existing subscription with another configuration is 409 `config_mismatch`; with it the configuration is replaced, but for `topics` and `start`. Needs the grant `subscribe` on the topics, or on all that a pattern matches, and `publish` on the dead letter topic as well. A dead letter topic that does not exist is created if the namespace has `auto_create`. Errors: `topic_not_found`, `invalid_config`, `invalid_name`, `unknown_field`, `not_supported`, `config_mismatch`, `version_mismatch`.
+         * @description Idempotent. Without `If-Match` an existing subscription with another configuration is 409 `config_mismatch`; with it the configuration is replaced, but not `mode`, `topics`, `start` and `order`. Needs the grant `subscribe` on the topics, or on all that a pattern matches, and `publish` on the dead letter topic as well. A dead letter topic that does not exist is created if the namespace has `auto_create`. Errors: `topic_not_found`, `invalid_config`, `invalid_name`, `unknown_field`, `not_supported`, `config_mismatch`, `version_mismatch`.
          *
          *     Needs the grant `manage`.
          */
@@ -231,7 +231,7 @@ export interface paths {
         head?: never;
         /**
          * Change a subscription's configuration
-         * @description Fields that are left out stay as they are. Leases that are held keep their time. Errors: `subscription_not_found`, `invalid_config`, `invalid_name`, `unknown_field`, `version_mismatch`, `incarnation_gone`, `not_supported` for other topics or another start.
+         * @description Fields that are left out stay as they are. Leases that are held keep their time. Errors: `subscription_not_found`, `invalid_config`, `invalid_name`, `unknown_field`, `version_mismatch`, `incarnation_gone`, `not_supported` for another mode, start or order, or other topics.
          *
          *     Needs the grant `manage`.
          */

@@ -46,7 +46,7 @@ pub const CREATE_SUBSCRIPTION: Operation = Operation {
     op: Op::Manage,
     summary: "Create a subscription: topics as a work queue",
     about: "Idempotent. Without `If-Match` an existing subscription with another configuration is 409 \
-            `config_mismatch`; with it the configuration is replaced, but for `topics` and `start`. Needs the grant \
+            `config_mismatch`; with it the configuration is replaced, but not `mode`, `topics`, `start` and `order`. Needs the grant \
             `subscribe` on the topics, or on all that a pattern matches, and `publish` on the dead letter topic as well. A dead letter topic that does \
             not exist is created if the namespace has `auto_create`. Errors: `topic_not_found`, `invalid_config`, \
             `invalid_name`, `unknown_field`, `not_supported`, `config_mismatch`, `version_mismatch`.",
@@ -120,7 +120,7 @@ pub const UPDATE_SUBSCRIPTION: Operation = Operation {
     summary: "Change a subscription's configuration",
     about: "Fields that are left out stay as they are. Leases that are held keep their time. Errors: \
             `subscription_not_found`, `invalid_config`, `invalid_name`, `unknown_field`, `version_mismatch`, \
-            `incarnation_gone`, `not_supported` for other topics or another start.",
+            `incarnation_gone`, `not_supported` for another mode, start or order, or other topics.",
     headers: &[IF_MATCH],
     body: Body::Optional(&[
         json("SubscriptionPatch"),

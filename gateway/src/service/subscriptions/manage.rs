@@ -228,7 +228,7 @@ impl Subscriptions {
     ///
     /// # Errors
     /// `version_mismatch`, `incarnation_gone` of another life, `subscription_not_found`, `topic_not_found` of the
-    /// dead letter topic, `not_supported` for another topic or start.
+    /// dead letter topic, `not_supported` for another mode, topic, start or order.
     pub async fn update(
         &self,
         from: &Subscription,
@@ -238,6 +238,7 @@ impl Subscriptions {
             ("mode", config.is_stream == from.config.is_stream),
             ("topics", config.topics().eq(from.config.topics())),
             ("start", config.start == from.config.start),
+            ("order", config.is_by_key == from.config.is_by_key),
         ] {
             if !is_same {
                 let detail = format!("{field} cannot be changed: create another subscription");
