@@ -1,12 +1,6 @@
-import { expect, test } from './fixtures';
+import { deleting, expect, test } from './fixtures';
 
-test('a message of a topic that was made anew is not taken for one of before', async ({
-  page,
-  open,
-  product,
-  tolerate,
-}) => {
-  tolerate.push(/404/);
+deleting('a message of a topic made anew is not taken for one of before', async ({ page, open, product }) => {
   const body = () => page.getByRole('complementary', { name: 'Message 0:0' }).locator('.body-text');
   const live = async (life: number) => {
     await product.create('orders');
