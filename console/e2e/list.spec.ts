@@ -139,6 +139,20 @@ test('numbers move also in a list that is sorted by them', async ({ page, open, 
   await expect(messages).toHaveText('2');
 });
 
+test('the list has the focus once it is there after a failure', async ({ page, open, product, tolerate }) => {
+  tolerate.push(/ERR_FAILED|Failed to load/);
+  await product.create('orders');
+  const list = /\/v1\/ns\/default\/topics\?/;
+  await page.route(list, (route) => route.abort());
+  await open();
+  const again = page.getByRole('button', { name: 'Try again' });
+  await again.focus();
+  await page.unroute(list);
+  await again.press('Enter');
+  await expect(names(page)).toHaveText(['orders']);
+  await expect(page.getByRole('grid')).toBeFocused();
+});
+
 test('a dialog that is opened while the gateway is away comes when it is back', async ({
   page,
   open,
