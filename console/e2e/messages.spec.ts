@@ -1,3 +1,4 @@
+import type { Locator } from '@playwright/test';
 import { deleting, expect, test } from './fixtures';
 
 deleting('a message of a topic made anew is not taken for one of before', async ({ page, open, product }) => {
@@ -68,6 +69,39 @@ test('the keyboard is not lost with the button that it pressed', async ({ page, 
   await page.getByRole('button', { name: 'Skip to newest' }).press('Enter');
   await expect(page.locator('.live-state')).toHaveText('Live');
   await expect(page.getByRole('grid')).toBeFocused();
+});
+
+test('who walks through messages with the keyboard stays where he is', async ({ page, open, product }) => {
+  await product.create('orders');
+  const lines = Array.from({ length: 60 }, (_, n) => JSON.stringify({ data: { n } }));
+  await product.call('POST', '/topics/orders/messages:batch', lines.join('\n'), {
+    'Content-Type': 'application/x-ndjson',
+  });
+  await open('ns/default/topics/orders/messages');
+  await expect(page.getByRole('row', { name: '"n":59' })).toBeVisible();
+  const [older, newer] = ['Older', 'Newer'].map((name) => page.getByRole('button', { name })) as [
+    Locator,
+    Locator,
+  ];
+  await older.press('Enter');
+  await expect(page).toHaveURL(/from=%220%22$/);
+  await expect(page.getByRole('row', { name: '"n":49' })).toBeVisible();
+  await expect(older).toBeDisabled();
+  await expect(older).toBeFocused();
+  await newer.press('Enter');
+  await expect(page.getByRole('row', { name: '"n":59' })).toBeVisible();
+  await expect(newer).toBeFocused();
+  const refresh = page.getByRole('button', { name: 'Refresh' });
+  const read = page.waitForResponse(/messages\?/);
+  await refresh.press('Enter');
+  await read;
+  await expect(refresh).toBeEnabled();
+  await expect(refresh).toBeFocused();
+  await page.getByRole('button', { name: 'Publish test' }).press('Enter');
+  const publish = page.getByRole('dialog').getByRole('button', { name: /^Publish/ });
+  await publish.press('Enter');
+  await expect(page.getByRole('heading', { name: 'Confirmed at quorum' })).toBeVisible();
+  await expect(publish).toBeFocused();
 });
 
 test('another partition is followed from where the first was', async ({ page, open, product }) => {

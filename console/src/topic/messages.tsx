@@ -167,7 +167,13 @@ function Toolbar({ ns, topic, search, shown, onSearch }: ToolbarProps) {
       />
       <span className="spacer" />
       <CopyButton text={() => tailCurl(ns, topic.name, at, wantsLive ? start : null)} label="curl" />
-      <button type="button" onClick={() => void page.refetch()} disabled={wantsLive || page.isFetching}>
+      <button
+        type="button"
+        disabled={wantsLive}
+        // Not disabled while it is under way: it would lose the focus.
+        aria-disabled={page.isFetching}
+        onClick={() => page.isFetching || void page.refetch()}
+      >
         Refresh
       </button>
       <button
@@ -374,10 +380,19 @@ function Pager({ topic, shown, onFrom }: PagerProps) {
   const newer = single !== undefined && page && !page.upToDate ? page.next.get(single) : undefined;
   return (
     <div className="pager">
-      <button type="button" disabled={older === null} onClick={() => onFrom(String(older))}>
+      {/* Not disabled, also where there is no further page: who walks with them would lose the focus at each. */}
+      <button
+        type="button"
+        aria-disabled={older === null}
+        onClick={() => older === null || onFrom(String(older))}
+      >
         Older
       </button>
-      <button type="button" disabled={newer === undefined} onClick={() => onFrom(String(newer))}>
+      <button
+        type="button"
+        aria-disabled={newer === undefined}
+        onClick={() => newer === undefined || onFrom(String(newer))}
+      >
         Newer
       </button>
       <span className="faint">
