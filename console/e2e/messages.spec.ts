@@ -121,3 +121,21 @@ test('a tail whose code cannot be loaded says so', async ({ page, open, product,
   await open('ns/default/topics/orders/messages?live=true');
   await expect(page.locator('.live-state')).toContainText(/^Ended: /);
 });
+
+test('a body is never that of another life of its topic', async ({ page, open, product, tolerate }) => {
+  tolerate.push(/410/);
+  await product.create('orders');
+  await product.publish('orders', '{"life":1}');
+  await open('ns/default/topics/orders/messages');
+  const row = page.getByRole('row', { name: /"life":1/ });
+  await expect(row).toBeVisible();
+  // The page, which reads its topic every two seconds, is not to learn of the next life first.
+  await page.route('**/v1/ns/default/topics/orders', () => {});
+  await product.call('DELETE', '/topics/orders');
+  await product.create('orders');
+  await product.publish('orders', '{"life":2}');
+  await row.click();
+  const body = page.getByRole('region', { name: 'Body' });
+  await expect(body.getByRole('alert')).toContainText('incarnation_gone');
+  await expect(body).not.toContainText('"life": 2');
+});

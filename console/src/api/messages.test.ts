@@ -1,9 +1,18 @@
 import { afterEach, expect, test, vi } from 'vitest';
+import type { Topic } from './client';
 
 vi.hoisted(() => vi.stubGlobal('location', { origin: 'http://weir.test' }));
 const { peek, publish, publishRequest } = await import('./messages');
 
 afterEach(() => vi.restoreAllMocks());
+
+const topic = (partitions: number) =>
+  ({
+    ns: 'default',
+    name: 'big',
+    incarnation: 7,
+    partitions: Array.from({ length: partitions }, (_, partition) => ({ partition })),
+  }) as Topic;
 
 const out = { body: '{}', contentType: 'application/json', key: 'Zoë 😀', headers: [], confirm: '' };
 
@@ -41,7 +50,7 @@ function gateway(end: number, most: number) {
 
 test('the newest are the newest, also where they do not fit into one answer', async () => {
   const asked = gateway(100, 20);
-  const { messages, next, upToDate } = await peek('default', 'big', { from: 'tail:50', limit: 50 }, [0]);
+  const { messages, next, upToDate } = await peek(topic(1), { from: 'tail:50', limit: 50 });
   expect(messages.map(({ offset }) => offset)).toEqual(Array.from({ length: 20 }, (_, n) => 99 - n));
   expect([next.get(0), upToDate]).toEqual([100, true]);
   expect(asked).toEqual(['tail:50', 'tail:20']);
@@ -49,7 +58,7 @@ test('the newest are the newest, also where they do not fit into one answer', as
 
 test('elsewhere one answer is a page', async () => {
   const asked = gateway(100, 20);
-  const { messages, upToDate } = await peek('default', 'big', { from: '10', limit: 50 }, [0]);
+  const { messages, upToDate } = await peek(topic(1), { from: '10', limit: 50 });
   expect([messages[0]?.offset, messages.length, upToDate]).toEqual([29, 20, false]);
   expect(asked).toEqual(['10']);
 });

@@ -112,8 +112,7 @@ function useLetters({ ns, name, totals, config }: Subscription, dlq: string) {
     queryKey: ['dead', ns, name, dlq, totals.dead - totals.dead_pending],
     queryFn: async ({ signal }) => {
       const { topic } = await describeTopic(ns, dlq, signal);
-      const partitions = topic.partitions.map(({ partition }) => partition);
-      const { messages } = await peek(ns, dlq, { from: `tail:${LOOK}`, limit: LOOK }, partitions, signal);
+      const { messages } = await peek(topic, { from: `tail:${LOOK}`, limit: LOOK }, signal);
       return deadLetters(messages, name, several);
     },
     placeholderData: keepPreviousData,

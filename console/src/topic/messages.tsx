@@ -98,9 +98,7 @@ function Messages({ ns, topic }: { ns: string; topic: Topic }) {
         {opened && (
           <MessagePanel
             key={search.open}
-            ns={ns}
-            topic={topic.name}
-            incarnation={topic.incarnation}
+            topic={topic}
             {...opened}
             known={find(tail, shown.peeked, search.open)}
             onClose={() => {
@@ -124,7 +122,7 @@ function useMessages(ns: string, topic: Topic, search: Search, filter: string) {
   const at = { from: search.live ? NEWEST : (search.from ?? NEWEST), partition, limit: PAGE };
   const page = useQuery({
     queryKey: ['messages', ns, topic.name, topic.incarnation, at.from, partition],
-    queryFn: ({ signal }) => peek(ns, topic.name, at, partitionsOf(topic), signal),
+    queryFn: ({ signal }) => peek(topic, at, signal),
     staleTime: Number.POSITIVE_INFINITY,
     gcTime: 30_000,
   });
@@ -190,8 +188,6 @@ function Toolbar({ ns, topic, search, shown, onSearch }: ToolbarProps) {
     </div>
   );
 }
-
-const partitionsOf = (topic: Topic) => topic.partitions.map(({ partition }) => partition);
 
 function placeOf(id: string | undefined): { partition: number; offset: number } | null {
   const match = /^(\d{1,4}):(\d{1,16})$/.exec(id ?? '');
