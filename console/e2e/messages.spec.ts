@@ -139,3 +139,21 @@ test('a body is never that of another life of its topic', async ({ page, open, p
   await expect(body.getByRole('alert')).toContainText('incarnation_gone');
   await expect(body).not.toContainText('"life": 2');
 });
+
+test('a topic of many partitions is looked at with one request', async ({ page, open, product }) => {
+  await product.create('wide', { partitions: 40 });
+  for (let n = 0; n < 60; n += 1) await product.publish('wide', `{"n":${n}}`, { 'Message-Key': `k${n}` });
+  const asked: string[] = [];
+  page.on('request', (request) => {
+    if (/\/messages\?/.test(request.url())) asked.push(request.url());
+  });
+  await open('ns/default/topics/wide/messages');
+  await expect(page.getByRole('row', { name: '"n":59' })).toBeVisible();
+  await expect(page.getByText('the newest, up to 2, of each of 40 partitions')).toBeVisible();
+  expect(asked).toHaveLength(1);
+  await page.getByRole('button', { name: /Partition$/ }).click();
+  await page.getByRole('option', { name: 'Partition 1', exact: true }).click();
+  await expect(page).toHaveURL(/partition=1$/);
+  await expect(page.getByText('Choose a partition')).toHaveCount(0);
+  expect(asked).toHaveLength(2);
+});

@@ -5,11 +5,14 @@ export interface ReadAt {
   readonly from: string;
   readonly partition?: number | undefined;
   readonly limit: number;
+  /** Encoded bytes at most; absent: what the gateway thinks right. */
+  readonly maxBytes?: number;
 }
 
-export function readUrl(ns: string, topic: string, { from, partition, limit }: ReadAt): string {
+export function readUrl(ns: string, topic: string, { from, partition, limit, maxBytes }: ReadAt): string {
   const query = new URLSearchParams({ from, limit: String(limit) });
   if (partition !== undefined) query.set('partition', String(partition));
+  if (maxBytes !== undefined) query.set('max_bytes', String(maxBytes));
   return `${topicUrl(ns, topic)}/messages?${query.toString().replaceAll('%3A', ':')}`;
 }
 
@@ -19,16 +22,25 @@ export type Life = Pick<Topic, 'ns' | 'name' | 'incarnation'>;
 /** What was found, newest first, and where each partition that was read goes on. */
 export interface Peek {
   readonly messages: readonly Message[];
-  /** Offset after the last message that was read, by partition. */
+  /** Offset after the last message that was read, by partition. Of many partitions, those that had one. */
   readonly next: ReadonlyMap<number, number>;
   readonly upToDate: boolean;
+  /** So many of each partition were read at most, because there are many; `null`: those nearest to where it looked. */
+  readonly each: number | null;
 }
 
+/** Partitions that are read one by one where all are looked at. More of them are one request. */
+const APART_MAX = 16;
+/** Encoded bytes that one answer may hold, which is as many as the gateway gives. */
+const ANSWER_BYTES = 4 * 1024 * 1024;
+
 /**
- * Looks at one partition, or at all of them and keeps those nearest to where it looked. Reading has no effect on
- * anyone else.
+ * Looks at one partition, or at all of them and keeps those nearest to where it looked; of many, the first of each.
+ * Reading has no effect on anyone else.
  */
 export async function peek(topic: Topic, at: ReadAt, signal?: AbortSignal): Promise<Peek> {
+  const count = topic.partitions.length;
+  if (at.partition === undefined && count > APART_MAX) return peekEach(topic, asOne(at, count), signal);
   const wanted =
     at.partition === undefined ? topic.partitions.map(({ partition }) => partition) : [at.partition];
   const pages = await Promise.all(
@@ -37,17 +49,36 @@ export async function peek(topic: Topic, at: ReadAt, signal?: AbortSignal): Prom
       ...(await readWhole(topic, { ...at, partition }, signal)),
     })),
   );
-  const messages = pages
-    .flatMap((page) => page.messages)
-    .sort((a, b) => b.ts - a.ts || b.partition - a.partition || b.offset - a.offset);
+  const messages = pages.flatMap((page) => page.messages).sort(newestFirst);
   return {
     messages: isFromEnd(at) ? messages.slice(0, at.limit) : messages.slice(-at.limit),
     next: new Map(pages.map(({ partition, next }) => [partition, next])),
     upToDate: pages.every(({ upToDate }) => upToDate),
+    each: null,
   };
 }
 
 const isFromEnd = ({ from }: ReadAt) => from.startsWith('tail:');
+
+const newestFirst = (a: Message, b: Message) =>
+  b.ts - a.ts || b.partition - a.partition || b.offset - a.offset;
+
+/** The same place as one read of all `count` partitions, which takes as many of each. */
+export function asOne(at: ReadAt, count: number): ReadAt {
+  if (at.partition !== undefined || count === 1) return at;
+  const each = Math.ceil(at.limit / count);
+  return { from: isFromEnd(at) ? `tail:${each}` : at.from, limit: each * count };
+}
+
+/** Of each of many partitions as many, in one request. */
+async function peekEach(topic: Topic, at: ReadAt, signal?: AbortSignal): Promise<Peek> {
+  const { messages, upToDate } = await readMessages(topic, { ...at, maxBytes: ANSWER_BYTES }, signal);
+  const next = new Map<number, number>();
+  for (const { partition, offset } of messages)
+    next.set(partition, Math.max(offset + 1, next.get(partition) ?? 0));
+  const each = at.limit / topic.partitions.length;
+  return { messages: messages.sort(newestFirst), next, upToDate, each };
+}
 
 /**
  * What `at` says of one partition. An answer holds so many bytes at most: where the newest are asked for and do not fit,

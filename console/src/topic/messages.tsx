@@ -2,7 +2,7 @@ import { useQuery } from '@tanstack/react-query';
 import { useNavigate, useParams, useSearch } from '@tanstack/react-router';
 import { useMemo, useRef, useState } from 'react';
 import { socketUrl, type Topic } from '../api/client';
-import { peek, readUrl } from '../api/messages';
+import { asOne, peek, type ReadAt, readUrl } from '../api/messages';
 import { useTopic } from '../api/topics';
 import { useSettings } from '../app/settings';
 import { curl } from '../curl/curl';
@@ -58,7 +58,7 @@ function Messages({ ns, topic }: { ns: string; topic: Topic }) {
   const opened = placeOf(search.open);
   return (
     <div className="messages" data-panel={opened !== null || undefined}>
-      <Toolbar ns={ns} topic={topic} search={search} shown={shown} onSearch={set} />
+      <Toolbar topic={topic} search={search} shown={shown} onSearch={set} />
       {live && (
         <LiveBar
           tail={tail}
@@ -135,14 +135,13 @@ function useMessages(ns: string, topic: Topic, search: Search, filter: string) {
 }
 
 interface ToolbarProps {
-  readonly ns: string;
   readonly topic: Topic;
   readonly search: Search;
   readonly shown: Shown;
   readonly onSearch: SetSearch;
 }
 
-function Toolbar({ ns, topic, search, shown, onSearch }: ToolbarProps) {
+function Toolbar({ topic, search, shown, onSearch }: ToolbarProps) {
   const { at, start, page } = shown;
   const wantsLive = search.live === true;
   return (
@@ -164,7 +163,7 @@ function Toolbar({ ns, topic, search, shown, onSearch }: ToolbarProps) {
         }
       />
       <span className="spacer" />
-      <CopyButton text={() => tailCurl(ns, topic.name, at, wantsLive ? start : null)} label="curl" />
+      <CopyButton text={() => tailCurl(topic, at, wantsLive ? start : null)} label="curl" />
       <button
         type="button"
         disabled={wantsLive}
@@ -202,14 +201,9 @@ function find(tail: Tail, peeked: readonly Message[], id: string | undefined): M
   return peeked.find((message) => idOf(message) === id);
 }
 
-function tailCurl(
-  ns: string,
-  topic: string,
-  at: Parameters<typeof readUrl>[2],
-  live: LiveStart | null,
-): string {
-  if (live === null) return curl({ url: readUrl(ns, topic, at) });
-  const url = readUrl(ns, topic, { ...at, from: live === 'now' ? 'latest' : live }).replace(/&limit=\d+/, '');
+function tailCurl({ ns, name, partitions }: Topic, at: ReadAt, live: LiveStart | null): string {
+  if (live === null) return curl({ url: readUrl(ns, name, asOne(at, partitions.length)) });
+  const url = readUrl(ns, name, { ...at, from: live === 'now' ? 'latest' : live }).replace(/&limit=\d+/, '');
   return curl({ url, headers: { Accept: 'text/event-stream' }, streaming: true });
 }
 
@@ -392,9 +386,17 @@ function Pager({ topic, shown, onFrom }: PagerProps) {
         Newer
       </button>
       <span className="faint">
-        {counted(messages.length, 'message')} read. Looking has no effect on any consumer.
+        {counted(messages.length, 'message')} read{page?.each && `: ${eachOf(topic, shown.at, page.each)}`}.
+        {page?.each && !page.upToDate && shown.at.from === NEWEST && ' Large ones left no room for all.'}{' '}
+        Looking has no effect on any consumer.
         {single === undefined && ' Choose a partition to page through it.'}
       </span>
     </div>
   );
+}
+
+/** What was read of many partitions. */
+function eachOf({ partitions }: Topic, { from }: ReadAt, each: number): string {
+  const which = from.startsWith('tail:') ? 'newest' : from === 'earliest' ? 'oldest' : 'first from then on';
+  return `the ${which}${each > 1 ? `, up to ${grouped(each)},` : ''} of each of ${grouped(partitions.length)} partitions`;
 }
