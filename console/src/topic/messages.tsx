@@ -7,7 +7,7 @@ import { useTopic } from '../api/topics';
 import { useSettings } from '../app/settings';
 import { curl } from '../curl/curl';
 import { bytes, counted, grouped } from '../format/number';
-import { clock, instant } from '../format/time';
+import { brief, instant } from '../format/time';
 import { sift } from '../tail/filter';
 import { idOf, type Message } from '../tail/message';
 import type { Row } from '../tail/session';
@@ -285,7 +285,7 @@ function messageColumns(
       width: compact ? '7.4rem' : '14.2rem',
       cell: of(({ ts }) => (
         <time className="mono faint" title={instant(ts, zone)}>
-          {compact ? clock(ts, zone) : instant(ts, zone)}
+          {compact ? brief(ts, Date.now(), zone) : instant(ts, zone)}
         </time>
       )),
     },
