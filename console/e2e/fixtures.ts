@@ -54,6 +54,12 @@ export const test = base.extend<Own, Shared>({
   },
 });
 
+/** For tests that delete what the page reads every two seconds: it is answered 404 until the page knows. */
+export const deleting = test.extend({
+  // biome-ignore lint/correctness/noEmptyPattern: Playwright reads the names of what a fixture needs from here
+  tolerate: async ({}, use) => use([/404/]),
+});
+
 export { expect };
 
 /** Added to the time of a test for each two scans: 1 s where nothing else runs, 19 s were seen of a long page at a load of 19. */

@@ -1,8 +1,6 @@
-import { expect, expectFocusKept, test } from './fixtures';
+import { deleting, expect, expectFocusKept, test } from './fixtures';
 
-test('from nothing to a message and back to nothing, by keyboard alone', async ({ page, open, tolerate }) => {
-  // The page reads its topic every two seconds, also while its deletion is on the way.
-  tolerate.push(/404/);
+deleting('from nothing to a message and back to nothing, by keyboard alone', async ({ page, open }) => {
   await open();
   await expect(page.getByRole('heading', { name: 'Welcome to Weir' })).toBeVisible();
 

@@ -1,14 +1,7 @@
-import { expect, expectFocusKept, test } from './fixtures';
+import { deleting, expect, expectFocusKept } from './fixtures';
 import { reach } from './keys';
 
-test('a topic is created, changed and deleted with the keyboard alone', async ({
-  page,
-  open,
-  product,
-  tolerate,
-}) => {
-  // The page reads its topic every two seconds, also while its deletion is on the way.
-  tolerate.push(/404/);
+deleting('a topic is created, changed and deleted by keyboard', async ({ page, open, product }) => {
   await open();
   await expect(page.getByRole('heading', { name: 'Welcome to Weir' })).toBeVisible();
   await page.keyboard.press('n');

@@ -139,6 +139,36 @@ test('numbers move also in a list that is sorted by them', async ({ page, open, 
   await expect(messages).toHaveText('2');
 });
 
+test('what is typed is searched for, however often the list is rendered', async ({ page, open, product }) => {
+  for (const name of ['orders', 'payments']) await product.create(name);
+  await open();
+  await expect(names(page)).toHaveCount(2);
+  // More often than the delay of what is typed is long.
+  await page.evaluate(() => {
+    const size = [...document.querySelectorAll<HTMLElement>('.sort')].find((head) =>
+      head.textContent?.startsWith('Size'),
+    );
+    setInterval(() => size?.click(), 40);
+  });
+  await page.getByRole('searchbox').press('p');
+  await expect(page).toHaveURL(/q=p/);
+  await expect(names(page)).toHaveText(['payments']);
+});
+
+test('the list has the focus once it is there after a failure', async ({ page, open, product, tolerate }) => {
+  tolerate.push(/ERR_FAILED|Failed to load/);
+  await product.create('orders');
+  const list = /\/v1\/ns\/default\/topics\?/;
+  await page.route(list, (route) => route.abort());
+  await open();
+  const again = page.getByRole('button', { name: 'Try again' });
+  await again.focus();
+  await page.unroute(list);
+  await again.press('Enter');
+  await expect(names(page)).toHaveText(['orders']);
+  await expect(page.getByRole('grid')).toBeFocused();
+});
+
 test('a dialog that is opened while the gateway is away comes when it is back', async ({
   page,
   open,

@@ -1,12 +1,7 @@
-import { expect, test } from './fixtures';
+import type { Locator } from '@playwright/test';
+import { deleting, expect, test } from './fixtures';
 
-test('a message of a topic that was made anew is not taken for one of before', async ({
-  page,
-  open,
-  product,
-  tolerate,
-}) => {
-  tolerate.push(/404/);
+deleting('a message of a topic made anew is not taken for one of before', async ({ page, open, product }) => {
   const body = () => page.getByRole('complementary', { name: 'Message 0:0' }).locator('.body-text');
   const live = async (life: number) => {
     await product.create('orders');
@@ -76,6 +71,59 @@ test('the keyboard is not lost with the button that it pressed', async ({ page, 
   await expect(page.getByRole('grid')).toBeFocused();
 });
 
+test('who walks through messages with the keyboard stays where he is', async ({ page, open, product }) => {
+  await product.create('orders');
+  const lines = Array.from({ length: 60 }, (_, n) => JSON.stringify({ data: { n } }));
+  await product.call('POST', '/topics/orders/messages:batch', lines.join('\n'), {
+    'Content-Type': 'application/x-ndjson',
+  });
+  await open('ns/default/topics/orders/messages');
+  await expect(page.getByRole('row', { name: '"n":59' })).toBeVisible();
+  const [older, newer] = ['Older', 'Newer'].map((name) => page.getByRole('button', { name })) as [
+    Locator,
+    Locator,
+  ];
+  await older.press('Enter');
+  await expect(page).toHaveURL(/from=%220%22$/);
+  await expect(page.getByRole('row', { name: '"n":49' })).toBeVisible();
+  await expect(older).toBeDisabled();
+  await expect(older).toBeFocused();
+  await newer.press('Enter');
+  await expect(page.getByRole('row', { name: '"n":59' })).toBeVisible();
+  await expect(newer).toBeFocused();
+  const refresh = page.getByRole('button', { name: 'Refresh' });
+  const read = page.waitForResponse(/messages\?/);
+  await refresh.press('Enter');
+  await read;
+  await expect(refresh).toBeEnabled();
+  await expect(refresh).toBeFocused();
+  await page.getByRole('button', { name: 'Publish test' }).press('Enter');
+  const publish = page.getByRole('dialog').getByRole('button', { name: /^Publish/ });
+  await publish.press('Enter');
+  await expect(page.getByRole('heading', { name: 'Confirmed at quorum' })).toBeVisible();
+  await expect(publish).toBeFocused();
+});
+
+test('where to look is chosen with the keyboard, which stays there', async ({ page, open, product }) => {
+  await product.create('orders');
+  for (let n = 0; n < 3; n += 1) await product.publish('orders', `{"n":${n}}`);
+  await open('ns/default/topics/orders/messages');
+  const choice = (name: string) => page.getByRole('radio', { name });
+  await choice('Newest').press('ArrowRight');
+  await expect(page).toHaveURL(/from=earliest$/);
+  await expect(choice('Oldest')).toBeFocused();
+  await page.keyboard.press('ArrowRight');
+  await expect(choice('Offset')).toBeFocused();
+  const offset = page.getByRole('textbox', { name: 'Offset' });
+  await offset.fill('2');
+  await offset.press('Enter');
+  await expect(page.getByRole('row', { name: '"n":' })).toHaveCount(1);
+  await expect(offset).toBeFocused();
+  await page.goBack();
+  await expect(choice('Oldest')).toBeChecked();
+  await expect(page.getByRole('row', { name: '"n":' })).toHaveCount(3);
+});
+
 test('another partition is followed from where the first was', async ({ page, open, product }) => {
   await product.create('orders', { partitions: 2 });
   await open('ns/default/topics/orders/messages?live=true&from=earliest');
@@ -92,4 +140,45 @@ test('a tail whose code cannot be loaded says so', async ({ page, open, product,
   await page.route('**/tail.worker*', (route) => route.abort());
   await open('ns/default/topics/orders/messages?live=true');
   await expect(page.locator('.live-state')).toContainText(/^Ended: /);
+});
+
+test('a body is never that of another life of its topic', async ({ page, open, product, tolerate }) => {
+  tolerate.push(/410/);
+  await product.create('orders');
+  await product.publish('orders', '{"life":1}');
+  await open('ns/default/topics/orders/messages');
+  const row = page.getByRole('row', { name: /"life":1/ });
+  await expect(row).toBeVisible();
+  // The page, which reads its topic every two seconds, is not to learn of the next life first.
+  await page.route('**/v1/ns/default/topics/orders', () => {});
+  await product.call('DELETE', '/topics/orders');
+  await product.create('orders');
+  await product.publish('orders', '{"life":2}');
+  await row.click();
+  const body = page.getByRole('region', { name: 'Body' });
+  await expect(body.getByRole('alert')).toContainText('incarnation_gone');
+  await expect(body).not.toContainText('"life": 2');
+});
+
+test('a topic of many partitions is looked at with one request', async ({ page, open, product }) => {
+  await product.create('wide', { partitions: 40 });
+  for (let n = 0; n < 60; n += 1) await product.publish('wide', `{"n":${n}}`, { 'Message-Key': `k${n}` });
+  const asked: string[] = [];
+  page.on('request', (request) => {
+    if (/\/messages\?/.test(request.url())) asked.push(request.url());
+  });
+  await open('ns/default/topics/wide/messages');
+  await expect(page.getByRole('row', { name: '"n":59' })).toBeVisible();
+  await expect(page.getByText('the newest, up to 2, of each of 40 partitions')).toBeVisible();
+  expect(asked).toHaveLength(1);
+  const field = page.getByRole('textbox', { name: 'Partition' });
+  await field.fill('40');
+  await field.press('Enter');
+  await expect(page.getByRole('alert')).toHaveText('A number from 0 to 39, or nothing for all.');
+  await field.fill('1');
+  await field.press('Enter');
+  await expect(page).toHaveURL(/partition=1$/);
+  await expect(page.getByText('Choose a partition')).toHaveCount(0);
+  await expect(field).toBeFocused();
+  expect(asked).toHaveLength(2);
 });

@@ -1,7 +1,7 @@
 import { execFile } from 'node:child_process';
 import { promisify } from 'node:util';
 import type { Page } from '@playwright/test';
-import { expect, expectAccessible, expectFocusKept, test } from './fixtures';
+import { deleting, expect, expectAccessible, expectFocusKept, test } from './fixtures';
 import { reach } from './keys';
 import type { Product } from './product';
 
@@ -27,13 +27,7 @@ async function publishMany(product: Product, topic: string, count: number) {
 
 const names = (page: Page) => page.getByRole('grid').locator('.row-link');
 
-test('a subscription is created, changed and deleted with the keyboard alone', async ({
-  page,
-  open,
-  product,
-  tolerate,
-}) => {
-  tolerate.push(/404/);
+deleting('a subscription is created, changed and deleted by keyboard', async ({ page, open, product }) => {
   await product.create('orders');
   await product.create('orders.dlq');
   await open('ns/default/subscriptions');

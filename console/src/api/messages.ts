@@ -1,78 +1,111 @@
 import { type Message, readPage } from '../tail/message';
-import { ask, type Published, topicUrl } from './client';
+import { ask, type Published, type Topic, topicUrl } from './client';
 
 export interface ReadAt {
   readonly from: string;
   readonly partition?: number | undefined;
   readonly limit: number;
+  /** Encoded bytes at most; absent: what the gateway thinks right. */
+  readonly maxBytes?: number;
 }
 
-export function readUrl(ns: string, topic: string, { from, partition, limit }: ReadAt): string {
+export function readUrl(ns: string, topic: string, { from, partition, limit, maxBytes }: ReadAt): string {
   const query = new URLSearchParams({ from, limit: String(limit) });
   if (partition !== undefined) query.set('partition', String(partition));
+  if (maxBytes !== undefined) query.set('max_bytes', String(maxBytes));
   return `${topicUrl(ns, topic)}/messages?${query.toString().replaceAll('%3A', ':')}`;
 }
+
+/** The life of a topic that is looked at: another has other messages at the same offsets, and is answered 410. */
+export type Life = Pick<Topic, 'ns' | 'name' | 'incarnation'>;
 
 /** What was found, newest first, and where each partition that was read goes on. */
 export interface Peek {
   readonly messages: readonly Message[];
-  /** Offset after the last message that was read, by partition. */
+  /** Offset after the last message that was read, by partition. Of many partitions, those that had one. */
   readonly next: ReadonlyMap<number, number>;
   readonly upToDate: boolean;
+  /** So many of each partition were read at most, because there are many; `null`: those nearest to where it looked. */
+  readonly each: number | null;
 }
 
+/** Partitions that are read one by one where all are looked at, and chosen from a list. More of them are one request. */
+export const APART_MAX = 16;
+/** Encoded bytes that one answer may hold, which is as many as the gateway gives. */
+const ANSWER_BYTES = 4 * 1024 * 1024;
+
 /**
- * Looks at one partition, or at all of them and keeps those nearest to where it looked. Reading has no effect on
- * anyone else.
+ * Looks at one partition, or at all of them and keeps those nearest to where it looked; of many, the first of each.
+ * Reading has no effect on anyone else.
  */
-export async function peek(
-  ns: string,
-  topic: string,
-  at: ReadAt,
-  partitions: readonly number[],
-  signal?: AbortSignal,
-): Promise<Peek> {
-  const wanted = at.partition === undefined ? partitions : [at.partition];
+export async function peek(topic: Topic, at: ReadAt, signal?: AbortSignal): Promise<Peek> {
+  const count = topic.partitions.length;
+  if (at.partition === undefined && count > APART_MAX) return peekEach(topic, asOne(at, count), signal);
+  const wanted =
+    at.partition === undefined ? topic.partitions.map(({ partition }) => partition) : [at.partition];
   const pages = await Promise.all(
     wanted.map(async (partition) => ({
       partition,
-      ...(await readWhole(ns, topic, { ...at, partition }, signal)),
+      ...(await readWhole(topic, { ...at, partition }, signal)),
     })),
   );
-  const messages = pages
-    .flatMap((page) => page.messages)
-    .sort((a, b) => b.ts - a.ts || b.partition - a.partition || b.offset - a.offset);
-  const fromEnd = at.from.startsWith('tail:');
+  const messages = pages.flatMap((page) => page.messages).sort(newestFirst);
   return {
-    messages: fromEnd ? messages.slice(0, at.limit) : messages.slice(-at.limit),
+    messages: isFromEnd(at) ? messages.slice(0, at.limit) : messages.slice(-at.limit),
     next: new Map(pages.map(({ partition, next }) => [partition, next])),
     upToDate: pages.every(({ upToDate }) => upToDate),
+    each: null,
   };
+}
+
+const isFromEnd = ({ from }: ReadAt) => from.startsWith('tail:');
+
+const newestFirst = (a: Message, b: Message) =>
+  b.ts - a.ts || b.partition - a.partition || b.offset - a.offset;
+
+/** The same place as one read of all `count` partitions, which takes as many of each. */
+export function asOne(at: ReadAt, count: number): ReadAt {
+  if (at.partition !== undefined || count === 1) return at;
+  const each = Math.ceil(at.limit / count);
+  return { from: isFromEnd(at) ? `tail:${each}` : at.from, limit: each * count };
+}
+
+/** Of each of many partitions as many, in one request. */
+async function peekEach(topic: Topic, at: ReadAt, signal?: AbortSignal): Promise<Peek> {
+  const { messages, upToDate } = await readMessages(topic, { ...at, maxBytes: ANSWER_BYTES }, signal);
+  const next = new Map<number, number>();
+  for (const { partition, offset } of messages)
+    next.set(partition, Math.max(offset + 1, next.get(partition) ?? 0));
+  const each = at.limit / topic.partitions.length;
+  return { messages: messages.sort(newestFirst), next, upToDate, each };
 }
 
 /**
  * What `at` says of one partition. An answer holds so many bytes at most: where the newest are asked for and do not fit,
  * it ends before them, and fewer are asked for.
  */
-async function readWhole(ns: string, topic: string, at: ReadAt, signal?: AbortSignal) {
-  let page = await readMessages(ns, topic, at, signal);
+async function readWhole(topic: Life, at: ReadAt, signal?: AbortSignal) {
+  let page = await readMessages(topic, at, signal);
   let wanted = at.limit;
-  while (at.from.startsWith('tail:') && !page.upToDate) {
+  while (isFromEnd(at) && !page.upToDate) {
     const found = page.messages.length;
     // As many as were asked for: what is beyond came since.
     if (found === 0 || found >= wanted) break;
     wanted = found;
-    page = await readMessages(ns, topic, { ...at, from: `tail:${wanted}`, limit: wanted }, signal);
+    page = await readMessages(topic, { ...at, from: `tail:${wanted}`, limit: wanted }, signal);
   }
   return page;
 }
 
-/** Compare the tag also of what an older gateway said may be kept for a year: of a topic made anew, the same address has others. */
+/**
+ * Compare the tag also of what may be kept for ever: what retention or a trim removed is still in the browser's cache, and
+ * would be shown as if it were there.
+ */
 const CACHE = 'no-cache';
 
-/** One page of one partition. */
-export async function readMessages(ns: string, topic: string, at: ReadAt, signal?: AbortSignal) {
-  const response = await ask(readUrl(ns, topic, at), {
+/** One page. */
+export async function readMessages({ ns, name, incarnation }: Life, at: ReadAt, signal?: AbortSignal) {
+  const response = await ask(`${readUrl(ns, name, at)}&incarnation=${incarnation}`, {
     headers: { Accept: 'application/json' },
     cache: CACHE,
     signal: signal ?? null,
@@ -83,18 +116,13 @@ export async function readMessages(ns: string, topic: string, at: ReadAt, signal
 export const messageUrl = (ns: string, topic: string, partition: number, offset: number) =>
   `${topicUrl(ns, topic)}/messages/${partition}/${offset}`;
 
+/** Where the body of one message of this life is. */
+export const bodyUrl = ({ ns, name, incarnation }: Life, partition: number, offset: number) =>
+  `${messageUrl(ns, name, partition, offset)}?incarnation=${incarnation}`;
+
 /** The body of one message, byte for byte as it was published. */
-export async function readBody(
-  ns: string,
-  topic: string,
-  partition: number,
-  offset: number,
-  signal?: AbortSignal,
-) {
-  const response = await ask(messageUrl(ns, topic, partition, offset), {
-    cache: CACHE,
-    signal: signal ?? null,
-  });
+export async function readBody(topic: Life, partition: number, offset: number, signal?: AbortSignal) {
+  const response = await ask(bodyUrl(topic, partition, offset), { cache: CACHE, signal: signal ?? null });
   return {
     bytes: new Uint8Array(await response.arrayBuffer()),
     contentType: response.headers.get('Content-Type'),

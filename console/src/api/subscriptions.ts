@@ -77,8 +77,10 @@ export async function changeSubscription(ns: string, name: string, etag: string,
   return described(answer, 'applied');
 }
 
-export async function deleteSubscription(ns: string, name: string) {
-  await api.DELETE('/v1/ns/{ns}/subscriptions/{subscription}', { params: at(ns, name) });
+/** Deletes the life and version that `etag` names. */
+export async function deleteSubscription(ns: string, name: string, etag: string) {
+  const params = { ...at(ns, name), header: { 'If-Match': etag } };
+  await api.DELETE('/v1/ns/{ns}/subscriptions/{subscription}', { params });
 }
 
 export async function setPaused(ns: string, name: string, paused: boolean) {

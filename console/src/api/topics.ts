@@ -1,5 +1,6 @@
 import { keepPreviousData, type QueryClient, useQuery } from '@tanstack/react-query';
 import type { Patch } from '../edit/changes';
+import type { Version } from '../edit/editor';
 import { type Listing, PAGE_ROWS } from '../list/pages';
 import { api, bodyOf, type Topic, type TopicConfig, type Trimmed, topicUrl } from './client';
 
@@ -53,6 +54,12 @@ export function useTopic(ns: string, topic: string) {
   });
 }
 
+export const versionOf = ({ topic, etag }: Described): Version<TopicConfig> => ({
+  config: topic.config,
+  version: topic.version,
+  etag,
+});
+
 /** Limits and version of the gateway. */
 export function useService() {
   return useQuery({
@@ -70,8 +77,10 @@ export async function createTopic(ns: string, topic: string, config: Partial<Top
   return bodyOf(answer, 'applied');
 }
 
-export async function deleteTopic(ns: string, topic: string) {
-  await api.DELETE('/v1/ns/{ns}/topics/{topic}', { params: { path: { ns, topic } } });
+/** Deletes the life and version that `etag` names. */
+export async function deleteTopic(ns: string, topic: string, etag: string) {
+  const params = { path: { ns, topic }, header: { 'If-Match': etag } };
+  await api.DELETE('/v1/ns/{ns}/topics/{topic}', { params });
 }
 
 /** What a trim removes: everything before this, of one partition or of all. */

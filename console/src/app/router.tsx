@@ -32,6 +32,7 @@ const home = createRoute({
 const topics = createRoute({
   getParentRoute: () => root,
   path: '/ns/$ns/topics',
+  staticData: { title: () => 'topics' },
   validateSearch: z.object({ q: text, sort: text, create: flag }),
   component: TopicsPage,
 });
@@ -39,6 +40,7 @@ const topics = createRoute({
 const subscriptions = createRoute({
   getParentRoute: () => root,
   path: '/ns/$ns/subscriptions',
+  staticData: { title: () => 'subscriptions' },
   validateSearch: z.object({ q: text, sort: text, topic: text, create: flag }),
   component: lazyRouteComponent(
     chunk(() => import('../subscriptions/list')),
@@ -46,11 +48,17 @@ const subscriptions = createRoute({
   ),
 });
 
-const start = createRoute({ getParentRoute: () => root, path: '/ns/$ns/start', component: QuickStartPage });
+const start = createRoute({
+  getParentRoute: () => root,
+  path: '/ns/$ns/start',
+  staticData: { title: () => 'quick start' },
+  component: QuickStartPage,
+});
 
 const topic = createRoute({
   getParentRoute: () => root,
   path: '/ns/$ns/topics/$topic',
+  staticData: { title: ({ topic }) => `${topic} · topics` },
   validateSearch: z.object({ publish: flag, trim: flag, delete: flag }),
   component: lazyRouteComponent(
     chunk(() => import('../topic/page')),
@@ -70,6 +78,7 @@ const overview = createRoute({
 const messages = createRoute({
   getParentRoute: () => topic,
   path: 'messages',
+  staticData: { title: () => 'messages' },
   validateSearch: z.object({
     publish: flag,
     trim: flag,
@@ -88,6 +97,7 @@ const messages = createRoute({
 const consumers = createRoute({
   getParentRoute: () => topic,
   path: 'subscriptions',
+  staticData: { title: () => 'subscriptions' },
   component: lazyRouteComponent(
     chunk(() => import('../topic/subscriptions')),
     'SubscriptionsTab',
@@ -97,6 +107,7 @@ const consumers = createRoute({
 const config = createRoute({
   getParentRoute: () => topic,
   path: 'config',
+  staticData: { title: () => 'config' },
   component: lazyRouteComponent(
     chunk(() => import('../topic/config')),
     'ConfigTab',
@@ -106,6 +117,7 @@ const config = createRoute({
 const subscription = createRoute({
   getParentRoute: () => root,
   path: '/ns/$ns/subscriptions/$subscription',
+  staticData: { title: ({ subscription }) => `${subscription} · subscriptions` },
   validateSearch: z.object({ seek: flag, purge: flag, fork: flag, delete: flag, explain: text }),
   component: lazyRouteComponent(
     chunk(() => import('../subscription/page')),
@@ -125,6 +137,7 @@ const queueOverview = createRoute({
 const leases = createRoute({
   getParentRoute: () => subscription,
   path: 'leases',
+  staticData: { title: () => 'leases' },
   validateSearch: z.object({
     seek: flag,
     purge: flag,
@@ -142,6 +155,7 @@ const leases = createRoute({
 const dead = createRoute({
   getParentRoute: () => subscription,
   path: 'dead',
+  staticData: { title: () => 'dead letters' },
   validateSearch: z.object({
     seek: flag,
     purge: flag,
@@ -149,6 +163,7 @@ const dead = createRoute({
     delete: flag,
     explain: text,
     reason: text,
+    deep: flag,
   }),
   component: lazyRouteComponent(
     chunk(() => import('../subscription/dead')),
@@ -159,6 +174,7 @@ const dead = createRoute({
 const trial = createRoute({
   getParentRoute: () => subscription,
   path: 'try',
+  staticData: { title: () => 'try it' },
   component: lazyRouteComponent(
     chunk(() => import('../subscription/try')),
     'TryTab',
@@ -168,6 +184,7 @@ const trial = createRoute({
 const queueConfig = createRoute({
   getParentRoute: () => subscription,
   path: 'config',
+  staticData: { title: () => 'config' },
   component: lazyRouteComponent(
     chunk(() => import('../subscription/config')),
     'ConfigTab',

@@ -8,9 +8,11 @@ import { MoonIcon, QueuesIcon, StartIcon, SunIcon, TopicsIcon, WeirMark } from '
 import { useMedia } from '../ui/narrow';
 import { ProblemBox } from '../ui/problem';
 import { change, useSettings } from './settings';
+import { useTitle } from './title';
 
 export function Shell() {
   const ns = useNamespace();
+  const title = useTitle();
   useFocusKept();
   return (
     <div className="shell">
@@ -44,6 +46,10 @@ export function Shell() {
       <main id="main" className="main" tabIndex={-1}>
         <Outlet />
       </main>
+      {/* A page that is loaded says its title; one that comes in its place is told here. */}
+      <p className="visually-hidden" aria-live="polite">
+        {title}
+      </p>
     </div>
   );
 }

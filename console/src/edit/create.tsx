@@ -39,7 +39,7 @@ export function CreateForm({ noun, body, wrong, url, onClose, fields, more, ...r
   const submit = (event: FormEvent) => {
     event.preventDefault();
     setTried(true);
-    if (!wrong && badName === null) create.mutate();
+    if (!wrong && badName === null && !create.isPending) create.mutate();
   };
   const command = () =>
     curl({
@@ -74,7 +74,7 @@ export function CreateForm({ noun, body, wrong, url, onClose, fields, more, ...r
         <button type="button" onClick={onClose}>
           Cancel
         </button>
-        <button type="submit" className="primary" disabled={create.isPending}>
+        <button type="submit" className="primary" aria-disabled={create.isPending}>
           {create.isPending ? 'Creating …' : `Create ${noun}`}
         </button>
       </div>

@@ -5,7 +5,8 @@ import { Refused } from '../api/client';
 import { curl } from '../curl/curl';
 import { CopyButton } from '../ui/copy';
 import { ProblemBox } from '../ui/problem';
-import { type Change, changes, type Patch, patchOf, rebase } from './changes';
+import { changes, type Patch, patchOf, rebase } from './changes';
+import { Diff } from './diff';
 import type { FieldsProps } from './draft';
 
 /** A configuration as it was read. */
@@ -146,24 +147,6 @@ function useLeaveGuard(changed: boolean) {
       changed && current.pathname !== next.pathname && !confirm('Leave without applying the changes?'),
     enableBeforeUnload: () => changed,
   });
-}
-
-const shown = (value: unknown) =>
-  value === null ? 'not set' : Array.isArray(value) ? `[${value.join(', ')}]` : String(value);
-
-function Diff({ list }: { list: readonly Change[] }) {
-  if (list.length === 0) return null;
-  return (
-    <ul className="diff">
-      {list.map(({ field, before, after }) => (
-        <li key={field}>
-          <code>{field}</code>
-          <del>{shown(before)}</del>
-          <ins>{shown(after)}</ins>
-        </li>
-      ))}
-    </ul>
-  );
 }
 
 interface ConflictProps<C> {

@@ -1,7 +1,7 @@
 import { describe, expect, test } from 'vitest';
 import { bytes, counted, grouped, often, rate } from './number';
 import { durationText, parseCount, parseDuration, parsePause, parseSize, sizeText } from './quantity';
-import { age, clock, instant, lasting, offsetOf, parseInstant } from './time';
+import { age, brief, instant, lasting, offsetOf, parseInstant } from './time';
 
 describe('numbers', () => {
   test('digits are grouped and never rounded', () => {
@@ -77,7 +77,12 @@ describe('times', () => {
   test('are written in the chosen zone to the millisecond', () => {
     expect(instant(ms, 'utc')).toBe('2026-11-21 03:35:00.123');
     expect(instant(ms, 'local', 'Asia/Kolkata')).toBe('2026-11-21 09:05:00.123');
-    expect(clock(ms, 'local', 'Asia/Kolkata')).toBe('09:05:00.123');
+    expect(brief(ms, ms + 1000, 'local', 'Asia/Kolkata')).toBe('09:05:00.123');
+    // 16 hours later that was yesterday in the zone, and not in UTC.
+    const later = ms + 16 * 3_600_000;
+    expect(brief(ms, later, 'local', 'Asia/Kolkata')).toBe('11-21 09:05');
+    expect(brief(ms, later, 'utc')).toBe('03:35:00.123');
+    expect(brief(ms, later + 365 * 86_400_000, 'utc')).toBe('2026-11-21');
     expect(offsetOf(ms, 'local', 'Asia/Kolkata')).toBe('+05:30');
     expect(offsetOf(ms, 'utc')).toBe('Z');
   });

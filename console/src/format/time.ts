@@ -35,9 +35,12 @@ export function instant(ms: number, zone: Zone, timeZone = zoneName(zone)): stri
 /** The second that was so many milliseconds ago, as a field for a time begins. */
 export const secondAgo = (ms: number, zone: Zone) => instant(Date.now() - ms, zone).slice(0, 19);
 
-/** `09:05:00.123` in the zone. */
-export const clock = (ms: number, zone: Zone, timeZone = zoneName(zone)) =>
-  instant(ms, zone, timeZone).slice(11);
+/** In the room of a clock: `09:05:00.123` of the day that `now` is in, `11-21 09:05` of another, `2025-11-21` of another year. */
+export function brief(ms: number, now: number, zone: Zone, timeZone = zoneName(zone)): string {
+  const [then, today] = [instant(ms, zone, timeZone), instant(now, zone, timeZone)];
+  if (then.slice(0, 10) === today.slice(0, 10)) return then.slice(11);
+  return then.slice(0, 4) === today.slice(0, 4) ? then.slice(5, 16) : then.slice(0, 10);
+}
 
 /** `+05:30`; `Z` in UTC. */
 export function offsetOf(ms: number, zone: Zone, timeZone = zoneName(zone)): string {

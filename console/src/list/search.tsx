@@ -13,6 +13,9 @@ interface SearchBoxProps {
 export function SearchBox({ label, q, onChange }: SearchBoxProps) {
   const [text, setText] = useState(q);
   const sent = useRef(q);
+  // The list is rendered anew for many reasons: none of them is to begin the delay again.
+  const latest = useRef(onChange);
+  latest.current = onChange;
   useEffect(() => {
     // Back and forward change the address without typing.
     if (q !== sent.current) setText(q);
@@ -22,10 +25,10 @@ export function SearchBox({ label, q, onChange }: SearchBoxProps) {
     if (text === sent.current) return;
     const timer = setTimeout(() => {
       sent.current = text;
-      onChange(text);
+      latest.current(text);
     }, 180);
     return () => clearTimeout(timer);
-  }, [text, onChange]);
+  }, [text]);
   return (
     <div className="search">
       <SearchIcon />

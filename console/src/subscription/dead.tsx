@@ -2,9 +2,9 @@ import { keepPreviousData, useQuery } from '@tanstack/react-query';
 import { Link, useNavigate, useParams, useSearch } from '@tanstack/react-router';
 import { useState } from 'react';
 import { Refused, type Subscription } from '../api/client';
-import { peek, readUrl } from '../api/messages';
+import { asOne, peek, type ReadAt, readUrl } from '../api/messages';
 import { useSubscription } from '../api/subscriptions';
-import { describeTopic } from '../api/topics';
+import { describeTopic, totals as totalsOf } from '../api/topics';
 import { useSettings } from '../app/settings';
 import { curl } from '../curl/curl';
 import { counted, grouped } from '../format/number';
@@ -14,13 +14,14 @@ import { CopyButton } from '../ui/copy';
 import { Loading, ProblemBox } from '../ui/problem';
 import { numeric, ScrollTable } from '../ui/table';
 import { ExplainLink } from './explainLink';
-import { type DeadLetter, deadLetters, groups } from './letters';
+import { type DeadLetter, deadLetters, groups, type Searched, searched } from './letters';
 import { RedriveBar } from './redrive';
 
 const NONE: ReadonlySet<string> = new Set();
 
-/** Newest messages of each partition of the dead letter topic that are looked at. */
+/** Newest messages of the dead letter topic that are searched; and when more of them are wanted. */
 const LOOK = 200;
+const LOOK_DEEP = 1000;
 
 export function DeadTab() {
   const { ns, subscription: name } = useParams({ from: '/ns/$ns/subscriptions/$subscription' });
@@ -69,19 +70,25 @@ interface LettersProps extends Picking {
 
 function Letters({ subscription, dlq, ...picking }: LettersProps) {
   const { ns } = subscription;
-  const { reason } = useSearch({ from: '/ns/$ns/subscriptions/$subscription/dead' });
-  const query = useLetters(subscription, dlq);
+  const { reason, deep } = useSearch({ from: '/ns/$ns/subscriptions/$subscription/dead' });
+  const at = { from: `tail:${deep ? LOOK_DEEP : LOOK}`, limit: deep ? LOOK_DEEP : LOOK };
+  const query = useLetters(subscription, dlq, at);
   const missing = query.error instanceof Refused && query.error.problem.code === 'topic_not_found';
-  const letters = query.data ?? [];
+  const letters = query.data?.letters ?? [];
   const shown = reason === undefined ? letters : letters.filter((letter) => letter.reason === reason);
   const retry = () => void query.refetch();
   return (
     <>
       <div className="toolbar">
-        <Counts subscription={subscription} dlq={dlq} found={query.isSuccess ? letters.length : undefined} />
+        <Counts subscription={subscription} dlq={dlq} found={query.data} />
+        {query.data?.rest && !deep && (
+          <Link to="." search={(before) => ({ ...before, deep: true })}>
+            Search the newest {grouped(LOOK_DEEP)}
+          </Link>
+        )}
         <span className="spacer" />
         <CopyButton
-          text={curl({ url: readUrl(ns, dlq, { from: `tail:${LOOK}`, limit: LOOK }) })}
+          text={curl({ url: readUrl(ns, dlq, asOne(at, query.data?.partitions ?? 1)) })}
           label="curl"
         />
         <button type="button" onClick={retry}>
@@ -97,24 +104,35 @@ function Letters({ subscription, dlq, ...picking }: LettersProps) {
       ) : (
         query.error && <ProblemBox error={query.error} onRetry={retry} />
       )}
-      {query.isSuccess && letters.length === 0 && <p>None of them is from this subscription.</p>}
+      {query.isSuccess && letters.length === 0 && <p>{none(subscription, query.data.rest)}</p>}
       {letters.length > 0 && <Reasons letters={letters} reason={reason} />}
       {shown.length > 0 && <LetterTable ns={ns} dlq={dlq} letters={shown} {...picking} />}
     </>
   );
 }
 
-/** The newest letters of the subscription in its dead letter topic. */
-function useLetters({ ns, name, totals, config }: Subscription, dlq: string) {
+/** Why there are none to be shown. */
+function none({ totals }: Subscription, rest: boolean): string {
+  if (totals.dead === 0) return 'No message was given up so far.';
+  if (rest) return 'None of the messages that were searched is from this subscription: its own are older.';
+  return 'None of them is there any more, or they are on their way.';
+}
+
+/** The newest letters of the subscription in its dead letter topic, and what was searched for them. */
+function useLetters({ ns, name, totals, config }: Subscription, dlq: string, at: ReadAt) {
   const several = ofSeveral(config);
   return useQuery({
     // Read anew when another one arrived: looking has its price.
-    queryKey: ['dead', ns, name, dlq, totals.dead - totals.dead_pending],
+    queryKey: ['dead', ns, name, dlq, at.limit, totals.dead - totals.dead_pending],
     queryFn: async ({ signal }) => {
       const { topic } = await describeTopic(ns, dlq, signal);
-      const partitions = topic.partitions.map(({ partition }) => partition);
-      const { messages } = await peek(ns, dlq, { from: `tail:${LOOK}`, limit: LOOK }, partitions, signal);
-      return deadLetters(messages, name, several);
+      const { messages, each } = await peek(topic, at, signal);
+      const partitions = topic.partitions.length;
+      return {
+        letters: deadLetters(messages, name, several),
+        partitions,
+        ...searched({ read: messages.length, of: totalsOf(topic).records, each, partitions }),
+      };
     },
     placeholderData: keepPreviousData,
     staleTime: Number.POSITIVE_INFINITY,
@@ -124,8 +142,8 @@ function useLetters({ ns, name, totals, config }: Subscription, dlq: string) {
 interface CountsProps {
   readonly subscription: Subscription;
   readonly dlq: string;
-  /** How many were found where was looked; `undefined`: not known. */
-  readonly found: number | undefined;
+  /** What was found where; `undefined`: not known. */
+  readonly found: (Searched & { readonly letters: readonly DeadLetter[] }) | undefined;
 }
 
 function Counts({ subscription: { ns, totals }, dlq, found }: CountsProps) {
@@ -136,10 +154,11 @@ function Counts({ subscription: { ns, totals }, dlq, found }: CountsProps) {
       {found !== undefined && totals.dead > 0 && (
         <span className="faint">
           {' '}
-          · {grouped(found)} among the newest {grouped(LOOK)} of{' '}
+          · {grouped(found.letters.length)} found. Searched: {found.what} of{' '}
           <Link to="/ns/$ns/topics/$topic/messages" params={{ ns, topic: dlq }} className="mono">
             {dlq}
           </Link>
+          {found.rest && ', where older ones are'}
         </span>
       )}
     </span>
@@ -264,11 +283,13 @@ function LetterRow({ ns, dlq, letter, picked, onPick }: RowProps) {
           {letter.topic} {letter.origin}
         </Link>
       </th>
-      <td>{letter.reason}</td>
+      <td className="clip" title={letter.reason}>
+        {letter.reason}
+      </td>
       <td className="numeric">{letter.attempts}</td>
       <td className="mono faint">{instant(letter.ts, zone)}</td>
       <td className="mono">{letter.key ?? <span className="faint">–</span>}</td>
-      <td className="mono clip">{letter.preview}</td>
+      <td className="mono clip rest">{letter.preview}</td>
       <td>
         <Link
           to="/ns/$ns/topics/$topic/messages"

@@ -18,30 +18,31 @@ export function LeasesTab() {
   const now = useNow(500);
   const topic = useSubscription(ns, name).data?.subscription.config.topics[0] ?? '';
   const leases = useLeases(ns, name, cursor);
-  const go = (next: string | undefined) =>
-    void navigate({ search: (before) => ({ ...before, cursor: next }) });
+  const go = (to: string | undefined) => void navigate({ search: (before) => ({ ...before, cursor: to }) });
   const items = leases.data?.items ?? [];
+  const next = leases.data?.next;
   const url = `${subscriptionUrl(ns, name)}/leases${cursor ? `?cursor=${cursor}` : ''}`;
   return (
     <div className="tab-body">
       <div className="toolbar">
         <span className="faint" role="status">
           {leases.isSuccess &&
-            `${counted(items.length, 'message')} leased or delayed${cursor || leases.data.next ? ', on this page' : ''}`}
+            `${counted(items.length, 'message')} leased or delayed${cursor || next ? ', on this page' : ''}`}
         </span>
         <span className="spacer" />
         <span className="faint">{leases.dataUpdatedAt > 0 && `read ${ago(leases.dataUpdatedAt, now)}`}</span>
         <CopyButton text={curl({ url })} label="curl" />
-        {(cursor !== undefined || leases.data?.next) && (
+        {(cursor !== undefined || next) && (
           <>
-            <button type="button" disabled={cursor === undefined} onClick={() => go(undefined)}>
-              First page
-            </button>
+            {/* Not disabled, also at an end: who walks with them would lose the focus there. */}
             <button
               type="button"
-              disabled={!leases.data?.next}
-              onClick={() => go(leases.data?.next ?? undefined)}
+              aria-disabled={cursor === undefined}
+              onClick={() => cursor === undefined || go(undefined)}
             >
+              First page
+            </button>
+            <button type="button" aria-disabled={!next} onClick={() => next && go(next)}>
               Next page
             </button>
           </>

@@ -1,3 +1,4 @@
+import { counted, grouped } from '../format/number';
 import { idOf, type Message } from '../tail/message';
 
 /** A message of the dead letter topic, and where it came from. */
@@ -49,4 +50,31 @@ export function groups(letters: readonly DeadLetter[]): { reason: string; count:
   return [...counts]
     .map(([reason, count]) => ({ reason, count }))
     .sort((a, b) => b.count - a.count || (a.reason < b.reason ? -1 : 1));
+}
+
+/** What of the dead letter topic was searched. */
+export interface Searched {
+  /** In words, before `of` the topic. */
+  readonly what: string;
+  /** There is more that was not searched, or may be. */
+  readonly rest: boolean;
+}
+
+interface Read {
+  /** Messages that were read. */
+  readonly read: number;
+  /** Messages that there are; `null`: not known. */
+  readonly of: number | null;
+  /** Of each partition at most, where there are many. */
+  readonly each: number | null;
+  readonly partitions: number;
+}
+
+/** Says what was searched: never more than was read. */
+export function searched({ read, of, each, partitions }: Read): Searched {
+  if (of !== null && read >= of) return { what: `all ${counted(of, 'message')}`, rest: false };
+  const total = of === null ? counted(read, 'message') : `${grouped(read)} of ${counted(of, 'message')}`;
+  if (each === null) return { what: `the newest ${total}`, rest: true };
+  const few = each > 1 ? ` ${grouped(each)}` : '';
+  return { what: `the newest${few} of each of ${grouped(partitions)} partitions, ${total},`, rest: true };
 }

@@ -2,7 +2,12 @@ import { useMutation, useQueryClient } from '@tanstack/react-query';
 import { Link, Outlet, useNavigate, useParams, useSearch } from '@tanstack/react-router';
 import { answered } from '../api/answered';
 import { type Subscription, subscriptionUrl } from '../api/client';
-import { setPaused, subscriptionKey, useSubscription } from '../api/subscriptions';
+import {
+  type DescribedSubscription,
+  setPaused,
+  subscriptionKey,
+  useSubscription,
+} from '../api/subscriptions';
 import { curl } from '../curl/curl';
 import { isStream } from '../subscriptions/config';
 import { DeleteSubscription } from '../subscriptions/remove';
@@ -57,7 +62,7 @@ export function SubscriptionPage() {
           params={{ ns, subscription: name }}
         />
       }
-      dialogs={found && <Dialogs subscription={found} />}
+      dialogs={query.data && <Dialogs described={query.data} />}
     >
       <Outlet />
     </EntityPage>
@@ -126,7 +131,8 @@ function Actions({ subscription }: { subscription: Subscription }) {
   );
 }
 
-function Dialogs({ subscription }: { subscription: Subscription }) {
+function Dialogs({ described }: { described: DescribedSubscription }) {
+  const { subscription } = described;
   const search = useSearch({ strict: false });
   const navigate = useNavigate();
   const close = () =>
@@ -164,7 +170,7 @@ function Dialogs({ subscription }: { subscription: Subscription }) {
       <Sheet title={`Fork ${subscription.name}`} open={search.fork === true} onClose={close}>
         <ForkForm subscription={subscription} onClose={close} />
       </Sheet>
-      <DeleteSubscription subscription={subscription} open={search.delete === true} onClose={close} />
+      <DeleteSubscription described={described} open={search.delete === true} onClose={close} />
     </>
   );
 }

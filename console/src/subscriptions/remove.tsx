@@ -1,22 +1,28 @@
 import { useQueryClient } from '@tanstack/react-query';
 import { useNavigate } from '@tanstack/react-router';
-import { type Subscription, subscriptionUrl } from '../api/client';
-import { deleteSubscription, subscriptionKey } from '../api/subscriptions';
+import { subscriptionUrl } from '../api/client';
+import {
+  type DescribedSubscription,
+  deleteSubscription,
+  subscriptionKey,
+  versionOf,
+} from '../api/subscriptions';
 import { listChanged } from '../api/topics';
 import { RemoveSheet } from '../edit/remove';
 import { counted } from '../format/number';
 import { unknownParts } from './verdict';
 
 interface DeleteProps {
-  readonly subscription: Subscription;
+  readonly described: DescribedSubscription;
   readonly open: boolean;
   readonly onClose: () => void;
 }
 
-export function DeleteSubscription({ subscription, open, onClose }: DeleteProps) {
+export function DeleteSubscription({ described, open, onClose }: DeleteProps) {
   const client = useQueryClient();
   const navigate = useNavigate();
-  const { ns, name, totals, config } = subscription;
+  const { subscription } = described;
+  const { ns, name, id, totals, config } = subscription;
   const removed = async () => {
     await navigate({ to: '/ns/$ns/subscriptions', params: { ns } });
     client.removeQueries({ queryKey: subscriptionKey(ns, name) });
@@ -27,9 +33,11 @@ export function DeleteSubscription({ subscription, open, onClose }: DeleteProps)
       noun="subscription"
       name={name}
       url={subscriptionUrl(ns, name)}
+      latest={{ ...versionOf(described), life: id }}
       open={open}
       onClose={onClose}
-      remove={() => deleteSubscription(ns, name)}
+      remove={(etag) => deleteSubscription(ns, name, etag)}
+      onStale={() => void client.invalidateQueries({ queryKey: subscriptionKey(ns, name) })}
       onRemoved={removed}
     >
       What it knows of its messages will be gone: {unknownParts(subscription) > 0 && 'at least '}

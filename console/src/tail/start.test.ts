@@ -13,6 +13,7 @@ describe('start of a tail', () => {
       [1, 9],
     ]),
     upToDate: true,
+    each: null,
   };
   const followed = { ns: 'default', topic: 't', partitions: 2, partition: undefined };
 

@@ -1,9 +1,9 @@
 import { useQueryClient } from '@tanstack/react-query';
 import { useParams } from '@tanstack/react-router';
 import { answered } from '../api/answered';
-import { type TopicConfig, topicUrl } from '../api/client';
-import { changeTopic, type Described, describeTopic, topicKey, useTopic } from '../api/topics';
-import { ConfigEditor, type Version } from '../edit/editor';
+import { topicUrl } from '../api/client';
+import { changeTopic, describeTopic, topicKey, useTopic, versionOf } from '../api/topics';
+import { ConfigEditor } from '../edit/editor';
 import { draftOf, readDraft } from '../topics/config';
 import { ClosedField, OtherFields, RetentionFields, SafetyFields } from '../topics/fields';
 
@@ -41,9 +41,3 @@ export function ConfigTab() {
     </ConfigEditor>
   );
 }
-
-const versionOf = ({ topic, etag }: Described): Version<TopicConfig> => ({
-  config: topic.config,
-  version: topic.version,
-  etag,
-});

@@ -2,12 +2,12 @@ import { useQuery } from '@tanstack/react-query';
 import { useNavigate, useParams, useSearch } from '@tanstack/react-router';
 import { useMemo, useRef, useState } from 'react';
 import { socketUrl, type Topic } from '../api/client';
-import { peek, readUrl } from '../api/messages';
+import { asOne, peek, type ReadAt, readUrl } from '../api/messages';
 import { useTopic } from '../api/topics';
 import { useSettings } from '../app/settings';
 import { curl } from '../curl/curl';
 import { bytes, counted, grouped } from '../format/number';
-import { clock, instant } from '../format/time';
+import { brief, instant } from '../format/time';
 import { sift } from '../tail/filter';
 import { idOf, type Message } from '../tail/message';
 import type { Row } from '../tail/session';
@@ -58,7 +58,7 @@ function Messages({ ns, topic }: { ns: string; topic: Topic }) {
   const opened = placeOf(search.open);
   return (
     <div className="messages" data-panel={opened !== null || undefined}>
-      <Toolbar ns={ns} topic={topic} search={search} shown={shown} onSearch={set} />
+      <Toolbar topic={topic} search={search} shown={shown} onSearch={set} />
       {live && (
         <LiveBar
           tail={tail}
@@ -98,9 +98,7 @@ function Messages({ ns, topic }: { ns: string; topic: Topic }) {
         {opened && (
           <MessagePanel
             key={search.open}
-            ns={ns}
-            topic={topic.name}
-            incarnation={topic.incarnation}
+            topic={topic}
             {...opened}
             known={find(tail, shown.peeked, search.open)}
             onClose={() => {
@@ -124,7 +122,7 @@ function useMessages(ns: string, topic: Topic, search: Search, filter: string) {
   const at = { from: search.live ? NEWEST : (search.from ?? NEWEST), partition, limit: PAGE };
   const page = useQuery({
     queryKey: ['messages', ns, topic.name, topic.incarnation, at.from, partition],
-    queryFn: ({ signal }) => peek(ns, topic.name, at, partitionsOf(topic), signal),
+    queryFn: ({ signal }) => peek(topic, at, signal),
     staleTime: Number.POSITIVE_INFINITY,
     gcTime: 30_000,
   });
@@ -137,21 +135,18 @@ function useMessages(ns: string, topic: Topic, search: Search, filter: string) {
 }
 
 interface ToolbarProps {
-  readonly ns: string;
   readonly topic: Topic;
   readonly search: Search;
   readonly shown: Shown;
   readonly onSearch: SetSearch;
 }
 
-function Toolbar({ ns, topic, search, shown, onSearch }: ToolbarProps) {
+function Toolbar({ topic, search, shown, onSearch }: ToolbarProps) {
   const { at, start, page } = shown;
   const wantsLive = search.live === true;
   return (
     <div className="toolbar">
       <SeekBar
-        // Typing is kept until the position changes by itself.
-        key={`${at.from}${at.partition}`}
         topic={topic}
         from={at.from}
         partition={at.partition}
@@ -166,8 +161,14 @@ function Toolbar({ ns, topic, search, shown, onSearch }: ToolbarProps) {
         }
       />
       <span className="spacer" />
-      <CopyButton text={() => tailCurl(ns, topic.name, at, wantsLive ? start : null)} label="curl" />
-      <button type="button" onClick={() => void page.refetch()} disabled={wantsLive || page.isFetching}>
+      <CopyButton text={() => tailCurl(topic, at, wantsLive ? start : null)} label="curl" />
+      <button
+        type="button"
+        disabled={wantsLive}
+        // Not disabled while it is under way: it would lose the focus.
+        aria-disabled={page.isFetching}
+        onClick={() => page.isFetching || void page.refetch()}
+      >
         Refresh
       </button>
       <button
@@ -185,8 +186,6 @@ function Toolbar({ ns, topic, search, shown, onSearch }: ToolbarProps) {
   );
 }
 
-const partitionsOf = (topic: Topic) => topic.partitions.map(({ partition }) => partition);
-
 function placeOf(id: string | undefined): { partition: number; offset: number } | null {
   const match = /^(\d{1,4}):(\d{1,16})$/.exec(id ?? '');
   return match ? { partition: Number(match[1]), offset: Number(match[2]) } : null;
@@ -200,14 +199,9 @@ function find(tail: Tail, peeked: readonly Message[], id: string | undefined): M
   return peeked.find((message) => idOf(message) === id);
 }
 
-function tailCurl(
-  ns: string,
-  topic: string,
-  at: Parameters<typeof readUrl>[2],
-  live: LiveStart | null,
-): string {
-  if (live === null) return curl({ url: readUrl(ns, topic, at) });
-  const url = readUrl(ns, topic, { ...at, from: live === 'now' ? 'latest' : live }).replace(/&limit=\d+/, '');
+function tailCurl({ ns, name, partitions }: Topic, at: ReadAt, live: LiveStart | null): string {
+  if (live === null) return curl({ url: readUrl(ns, name, asOne(at, partitions.length)) });
+  const url = readUrl(ns, name, { ...at, from: live === 'now' ? 'latest' : live }).replace(/&limit=\d+/, '');
   return curl({ url, headers: { Accept: 'text/event-stream' }, streaming: true });
 }
 
@@ -289,7 +283,7 @@ function messageColumns(
       width: compact ? '7.4rem' : '14.2rem',
       cell: of(({ ts }) => (
         <time className="mono faint" title={instant(ts, zone)}>
-          {compact ? clock(ts, zone) : instant(ts, zone)}
+          {compact ? brief(ts, Date.now(), zone) : instant(ts, zone)}
         </time>
       )),
     },
@@ -374,16 +368,33 @@ function Pager({ topic, shown, onFrom }: PagerProps) {
   const newer = single !== undefined && page && !page.upToDate ? page.next.get(single) : undefined;
   return (
     <div className="pager">
-      <button type="button" disabled={older === null} onClick={() => onFrom(String(older))}>
+      {/* Not disabled, also where there is no further page: who walks with them would lose the focus at each. */}
+      <button
+        type="button"
+        aria-disabled={older === null}
+        onClick={() => older === null || onFrom(String(older))}
+      >
         Older
       </button>
-      <button type="button" disabled={newer === undefined} onClick={() => onFrom(String(newer))}>
+      <button
+        type="button"
+        aria-disabled={newer === undefined}
+        onClick={() => newer === undefined || onFrom(String(newer))}
+      >
         Newer
       </button>
       <span className="faint">
-        {counted(messages.length, 'message')} read. Looking has no effect on any consumer.
+        {counted(messages.length, 'message')} read{page?.each && `: ${eachOf(topic, shown.at, page.each)}`}.
+        {page?.each && !page.upToDate && shown.at.from === NEWEST && ' Large ones left no room for all.'}{' '}
+        Looking has no effect on any consumer.
         {single === undefined && ' Choose a partition to page through it.'}
       </span>
     </div>
   );
+}
+
+/** What was read of many partitions. */
+function eachOf({ partitions }: Topic, { from }: ReadAt, each: number): string {
+  const which = from.startsWith('tail:') ? 'newest' : from === 'earliest' ? 'oldest' : 'first from then on';
+  return `the ${which}${each > 1 ? `, up to ${grouped(each)},` : ''} of each of ${grouped(partitions.length)} partitions`;
 }

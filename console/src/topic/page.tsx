@@ -88,7 +88,7 @@ function TopicDialogs({ ns, topic }: { ns: string; topic: string }) {
       <Sheet title={`Trim ${topic}`} open={search.trim === true} onClose={close}>
         <TrimForm described={data} onClose={close} />
       </Sheet>
-      <DeleteTopic topic={data.topic} open={search.delete === true} onClose={close} />
+      <DeleteTopic described={data} open={search.delete === true} onClose={close} />
     </>
   );
 }

@@ -1,6 +1,7 @@
 import { useQuery } from '@tanstack/react-query';
 import { useEffect, useRef, useState } from 'react';
-import { messageUrl, readBody, readMessages } from '../api/messages';
+import type { Topic } from '../api/client';
+import { bodyUrl, messageUrl, readBody, readMessages } from '../api/messages';
 import { useSettings } from '../app/settings';
 import { curl } from '../curl/curl';
 import { bytes, grouped } from '../format/number';
@@ -18,10 +19,7 @@ const AUTO_BYTES = 64 * 1024;
 const SHOW_BYTES = 1024 * 1024;
 
 interface PanelProps {
-  readonly ns: string;
-  readonly topic: string;
-  /** The life of the topic: another has other messages at the same offsets. */
-  readonly incarnation: number;
+  readonly topic: Topic;
   readonly partition: number;
   readonly offset: number;
   /** The row that was opened, if it is on the screen. */
@@ -29,12 +27,13 @@ interface PanelProps {
   readonly onClose: () => void;
 }
 
-export function MessagePanel({ ns, topic, incarnation, partition, offset, known, onClose }: PanelProps) {
+export function MessagePanel({ topic, partition, offset, known, onClose }: PanelProps) {
+  const { ns, name, incarnation } = topic;
   const { zone } = useSettings();
   const row = useQuery({
-    queryKey: ['message', ns, topic, incarnation, partition, offset],
+    queryKey: ['message', ns, name, incarnation, partition, offset],
     queryFn: async ({ signal }) => {
-      const page = await readMessages(ns, topic, { from: String(offset), partition, limit: 1 }, signal);
+      const page = await readMessages(topic, { from: String(offset), partition, limit: 1 }, signal);
       return page.messages.find((message) => message.offset === offset) ?? null;
     },
     enabled: known === undefined,
@@ -50,7 +49,7 @@ export function MessagePanel({ ns, topic, incarnation, partition, offset, known,
     addEventListener('keydown', onKey);
     return () => removeEventListener('keydown', onKey);
   }, [onClose]);
-  const url = messageUrl(ns, topic, partition, offset);
+  const url = messageUrl(ns, name, partition, offset);
   return (
     <aside className="panel" aria-label={`Message ${partition}:${offset}`}>
       <div className="panel-head">
@@ -82,7 +81,7 @@ export function MessagePanel({ ns, topic, incarnation, partition, offset, known,
             <dd className="mono">{message.contentType ?? <span className="faint">not named</span>}</dd>
           </dl>
           <Headers headers={message.headers} />
-          <Body ns={ns} topic={topic} incarnation={incarnation} message={message} url={url} />
+          <Body topic={topic} message={message} />
         </>
       )}
     </aside>
@@ -110,14 +109,12 @@ function Headers({ headers }: { headers: Message['headers'] }) {
 }
 
 interface BodyProps {
-  readonly ns: string;
-  readonly topic: string;
-  readonly incarnation: number;
+  readonly topic: Topic;
   readonly message: Message;
-  readonly url: string;
 }
 
-function Body({ ns, topic, incarnation, message, url }: BodyProps) {
+function Body({ topic, message }: BodyProps) {
+  const { ns, name, incarnation } = topic;
   const { partition, offset, size } = message;
   const [wanted, setWanted] = useState(size <= AUTO_BYTES);
   const place = useRef<HTMLElement>(null);
@@ -128,8 +125,8 @@ function Body({ ns, topic, incarnation, message, url }: BodyProps) {
   };
   const [view, setView] = useState<'body' | 'raw' | 'hex' | null>(null);
   const body = useQuery({
-    queryKey: ['body', ns, topic, incarnation, partition, offset],
-    queryFn: ({ signal }) => readBody(ns, topic, partition, offset, signal),
+    queryKey: ['body', ns, name, incarnation, partition, offset],
+    queryFn: ({ signal }) => readBody(topic, partition, offset, signal),
     enabled: wanted,
     staleTime: Number.POSITIVE_INFINITY,
     gcTime: 10_000,
@@ -144,7 +141,11 @@ function Body({ ns, topic, incarnation, message, url }: BodyProps) {
         <span className="faint">{bytes(data?.length ?? size)}</span>
         <span className="spacer" />
         {text !== null && <CopyButton text={text} label="Copy" />}
-        <a className="button quiet" href={url} download={`${topic}-${partition}-${offset}`}>
+        <a
+          className="button quiet"
+          href={bodyUrl(topic, partition, offset)}
+          download={`${name}-${partition}-${offset}`}
+        >
           Download
         </a>
       </div>

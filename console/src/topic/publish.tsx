@@ -68,7 +68,13 @@ export function PublishForm({ ns, topic, config }: PublishProps) {
           label="Copy as curl"
         />
         <span className="spacer" />
-        <button type="submit" className="primary" disabled={send.isPending || badHeaders !== null}>
+        <button
+          type="submit"
+          className="primary"
+          disabled={badHeaders !== null}
+          // Not disabled while it is under way: it would lose the focus.
+          aria-disabled={send.isPending}
+        >
           {send.isPending ? 'Publishing …' : 'Publish'} <kbd>Ctrl ↵</kbd>
         </button>
       </div>

@@ -1,20 +1,21 @@
 import { useQueryClient } from '@tanstack/react-query';
 import { useNavigate } from '@tanstack/react-router';
-import { type Topic, topicUrl } from '../api/client';
-import { deleteTopic, listChanged, topicKey, totals } from '../api/topics';
+import { topicUrl } from '../api/client';
+import { type Described, deleteTopic, listChanged, topicKey, totals, versionOf } from '../api/topics';
 import { RemoveSheet } from '../edit/remove';
 import { bytes, counted } from '../format/number';
 
 interface DeleteProps {
-  readonly topic: Topic;
+  readonly described: Described;
   readonly open: boolean;
   readonly onClose: () => void;
 }
 
-export function DeleteTopic({ topic, open, onClose }: DeleteProps) {
+export function DeleteTopic({ described, open, onClose }: DeleteProps) {
   const client = useQueryClient();
   const navigate = useNavigate();
-  const { ns, name, config } = topic;
+  const { topic } = described;
+  const { ns, name, config, incarnation } = topic;
   const { records, bytes: size } = totals(topic);
   const removed = async () => {
     await navigate({ to: '/ns/$ns/topics', params: { ns } });
@@ -26,9 +27,11 @@ export function DeleteTopic({ topic, open, onClose }: DeleteProps) {
       noun="topic"
       name={name}
       url={topicUrl(ns, name)}
+      latest={{ ...versionOf(described), life: incarnation }}
       open={open}
       onClose={onClose}
-      remove={() => deleteTopic(ns, name)}
+      remove={(etag) => deleteTopic(ns, name, etag)}
+      onStale={() => void client.invalidateQueries({ queryKey: topicKey(ns, name) })}
       onRemoved={removed}
     >
       {records === null || size === null

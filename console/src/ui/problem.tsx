@@ -1,3 +1,4 @@
+import { useLayoutEffect, useRef } from 'react';
 import { outcomeOf, type Problem, Refused, Unreachable } from '../api/client';
 
 interface ProblemBoxProps {
@@ -17,11 +18,7 @@ const EFFECT: Record<Problem['outcome'], string> = {
 export function ProblemBox({ error, onRetry, title: whenNone }: ProblemBoxProps) {
   const outcome = outcomeOf(error);
   const title = outcome === 'none' ? whenNone : undefined;
-  const retry = onRetry && (
-    <button type="button" onClick={onRetry}>
-      Try again
-    </button>
-  );
+  const retry = onRetry && <Retry onRetry={onRetry} />;
   if (error instanceof Refused) return <RefusedBox error={error} retry={retry} title={title} />;
   const unreachable = error instanceof Unreachable;
   return (
@@ -34,6 +31,28 @@ export function ProblemBox({ error, onRetry, title: whenNone }: ProblemBoxProps)
       {retry}
     </div>
   );
+}
+
+function Retry({ onRetry }: { onRetry: () => void }) {
+  const button = useRef<HTMLButtonElement>(null);
+  // It goes with the error, once there is what it asked for.
+  useLayoutEffect(() => {
+    const own = button.current;
+    return () => {
+      if (own && own === document.activeElement) passFocus(own);
+    };
+  }, []);
+  return (
+    <button type="button" ref={button} onClick={onRetry}>
+      Try again
+    </button>
+  );
+}
+
+/** The focus of an element that goes now is given to what it stands in: a list, a dialog, or the page. */
+function passFocus(from: HTMLElement) {
+  const place = from.closest<HTMLElement>('[role=grid], [role=dialog], [role=alertdialog], main');
+  queueMicrotask(() => place?.focus());
 }
 
 function RefusedBox(props: { error: Refused; retry: React.ReactNode; title: string | undefined }) {
