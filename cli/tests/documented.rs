@@ -449,6 +449,11 @@ fn answers_look_as_the_document_says() {
         let answer = api.http.request(asked, headers, body.as_bytes()).unwrap();
         assert_eq!(answer.status, *status, "{asked} {headers:?}: {}", answer.text());
         api.may_answer(operation, &answer);
+        if answer.status == 201 {
+            let place = answer.header("location").unwrap_or_else(|| panic!("{asked}: where it is"));
+            let found = api.http.request(&format!("GET {place}"), &[], b"").unwrap();
+            assert_eq!(found.status, 200, "{place}");
+        }
     }
     let stored = api.send("POST /v1/topics/t/messages", &[], &json!(1));
     let receipt = stored.header("confirm-receipt").unwrap();

@@ -3365,6 +3365,8 @@ export interface operations {
                 headers: {
                     /** @description Tag of the configuration, for `If-Match` and `If-None-Match`. */
                     ETag?: string;
+                    /** @description Its path. */
+                    Location?: string;
                     [name: string]: unknown;
                 };
                 content: {

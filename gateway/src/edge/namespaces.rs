@@ -1,7 +1,8 @@
 //! Namespaces over HTTP.
 
 use axum::response::Response;
-use http::StatusCode;
+use http::header::LOCATION;
+use http::{HeaderValue, StatusCode};
 use weir_protocol::error::ErrorCode;
 use weir_protocol::ids::Name;
 use weir_protocol::rpc;
@@ -131,7 +132,13 @@ async fn store(call: &Call, config: NamespaceConfig, expected_version: u32) -> R
     let namespace = rpc::Namespace { tenant, name, auto_create, cors_origins, version: 0 };
     let put = call.edge.services.namespaces.put(namespace, Some(expected_version)).await?;
     let status = if put.created { StatusCode::CREATED } else { StatusCode::OK };
-    shown(status, &put.namespace.unwrap_or_default())
+    let mut response = shown(status, &put.namespace.unwrap_or_default())?;
+    if put.created
+        && let Ok(path) = HeaderValue::from_str(&call.path)
+    {
+        response.headers_mut().insert(LOCATION, path);
+    }
+    Ok(response)
 }
 
 pub(super) async fn delete(call: Call) -> Result<Response, Problem> {

@@ -78,7 +78,12 @@ pub const CREATE_NAMESPACE: Operation = Operation {
     headers: &[IF_MATCH, IF_NONE_MATCH_STAR],
     body: Body::Optional(&[json("NamespaceSettings")]),
     answers: &[
-        Answer { status: 201, about: "Created.", content: &[json("Namespace")], headers: &[ETAG] },
+        Answer {
+            status: 201,
+            about: "Created.",
+            content: &[json("Namespace")],
+            headers: &[ETAG, ("Location", "Its path.")],
+        },
         Answer {
             status: 200,
             about: "It stands like that.",
