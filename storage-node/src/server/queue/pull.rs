@@ -404,7 +404,7 @@ impl Puller<'_> {
     /// Records whose time to live is over, or that are not there any more, are settled without being
     /// delivered; `beyond` them is a range of which nothing is there.
     async fn settle_unsent(&self, unsent: &[Grant], beyond: Option<Range<Offset>>) -> Result<(), Refusal> {
-        let mut event = PartEvent::default();
+        let (mut event, mut settling) = (PartEvent::default(), Vec::new());
         let decided = {
             let (mut held, view) = self.part.lock(self.queue)?;
             for grant in unsent {
@@ -412,6 +412,7 @@ impl Puller<'_> {
                 let verdict = held.leases.settle(&view.held.part, view.end, &item, clock::now());
                 if matches!(verdict, Verdict::Done(Effect::Settled)) {
                     event.settle(grant.offset);
+                    settling.push(grant.offset);
                 }
             }
             event.settled.extend(beyond.clone().filter(|beyond| !beyond.is_empty()));
@@ -425,14 +426,14 @@ impl Puller<'_> {
             self.part.commit(self.room, &event, decided).await
         };
         let (mut held, view) = self.part.lock(self.queue)?;
-        let offsets = unsent.iter().map(|grant| grant.offset);
+        // What somebody else is settling ends when that does.
         match logged {
-            Ok(()) => held.leases.committed(&view.held.part, offsets.clone()),
-            Err(_) => held.leases.failed(&view.held.part, offsets.clone(), clock::now()),
+            Ok(()) => held.leases.committed(&view.held.part, settling),
+            Err(_) => held.leases.failed(&view.held.part, settling, clock::now()),
         }
         // Of what two pulls held, or of what lies beyond, the one may have settled what the other has leased:
         // to no end.
-        let each = offsets.map(|offset| offset..offset.plus(1));
+        let each = unsent.iter().map(|grant| grant.offset..grant.offset.plus(1));
         each.chain(beyond).for_each(|range| held.leases.forget_settled_in(&view.held.part, range));
         if was_moved(&logged) { Ok(()) } else { logged }
     }
