@@ -81,11 +81,15 @@ fn tell_operators<C: Carry>(shard: &ShardHandle, to: &C::To, told: &Told, sent: 
     }
 }
 
-/// Commits sub-batches in a shard and gives their verdicts, from the room that is kept for control: what is owed was
+/// Commits sub-batches in a shard and gives their verdicts, from the room that is kept for their `class`: what is owed was
 /// admitted before.
-pub(super) async fn commit(shard: &ShardHandle, subs: Vec<SubBatch>) -> Result<Vec<Verdict>, Refusal> {
+pub(super) async fn commit(
+    shard: &ShardHandle,
+    subs: Vec<SubBatch>,
+    class: Class,
+) -> Result<Vec<Verdict>, Refusal> {
     let bytes = (subs.iter().map(SubBatch::encoded_bytes).sum::<usize>() + ENTRY_OVERHEAD_BYTES) as u64;
-    let permit = shard.journal.try_admit(bytes, Class::Control);
+    let permit = shard.journal.try_admit(bytes, class);
     let permit = permit.map_err(|full| Refusal::new(ErrorCode::Busy, full.to_string()))?;
     shard.change(subs, permit).await
 }

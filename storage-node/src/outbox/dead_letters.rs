@@ -19,6 +19,7 @@ use futures_util::future::join_all;
 use parking_lot::Mutex;
 use prost::Message as _;
 use tokio::sync::watch;
+use weir_journal::Class;
 use weir_protocol::batch::{
     Batch, BatchBuilder, BatchError, Compression, Headers, HeadersBuilder, Record, RecordParts,
 };
@@ -142,7 +143,9 @@ impl DeadLetterSender {
             return Ok(());
         }
         let command = Command { change: Some(Change::Buried(Buried { upto: 0, arrived, unreadable })) };
-        commit(&self.shard, vec![SubBatch::command(command.encode_to_vec().into())]).await.map(drop)
+        commit(&self.shard, vec![SubBatch::command(command.encode_to_vec().into())], Class::Control)
+            .await
+            .map(drop)
     }
 
     /// Publishes what goes together: what goes to one shard in one entry. How many have arrived before the
@@ -164,7 +167,7 @@ impl DeadLetterSender {
         let sent = by_shard.into_iter().map(|(to, (places, publishes))| async move {
             let target = self.shards.get(&to).ok_or_else(not_here);
             let verdicts = match target {
-                Ok(target) => commit(target, publishes).await,
+                Ok(target) => commit(target, publishes, Class::Control).await,
                 Err(refusal) => Err(refusal),
             };
             first_refused(&places, verdicts)

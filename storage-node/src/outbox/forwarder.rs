@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use prost::Message as _;
 use tokio::sync::watch;
+use weir_journal::Class;
 use weir_protocol::ids::{Incarnation, ShardId};
 use weir_protocol::rpc::Refusal;
 
@@ -91,7 +92,8 @@ async fn change(shard: &ShardHandle, changes: Vec<Change>) -> Result<Vec<Incarna
     let command = |change| Command { change: Some(change) }.encode_to_vec();
     let subs = changes.into_iter().map(|change| SubBatch::command(command(change).into())).collect();
     let mut unforked = Vec::new();
-    for verdict in commit(shard, subs).await? {
+    // A topic that was deleted makes room only where its partitions are.
+    for verdict in commit(shard, subs, Class::Relief).await? {
         match verdict {
             Verdict::Refused(refusal) => return Err(refusal),
             Verdict::Unforked(life) => unforked.push(life),

@@ -9,6 +9,7 @@ use std::time::Instant;
 
 use prost::Message as _;
 use tokio::sync::watch;
+use weir_journal::Class;
 use weir_protocol::error::ErrorCode;
 use weir_protocol::ids::ShardId;
 use weir_protocol::rpc::Refusal;
@@ -73,7 +74,7 @@ impl Carry for OutputSender {
         for output in &outputs {
             subs.push(self.publish(output).await?);
         }
-        let verdicts = commit(handle, subs).await?;
+        let verdicts = commit(handle, subs, Class::Control).await?;
         let (mut upto, mut outcome) = (None, Ok(()));
         for (output, verdict) in outputs.iter().zip(verdicts) {
             match arrival(verdict) {
@@ -94,7 +95,7 @@ impl Carry for OutputSender {
         if let Some(upto) = upto {
             let taken = Change::OutputsTaken(Taken { target: target.0, upto });
             let command = Command { change: Some(taken) }.encode_to_vec();
-            commit(&self.shard, vec![SubBatch::command(command.into())]).await?;
+            commit(&self.shard, vec![SubBatch::command(command.into())], Class::Control).await?;
         }
         outcome
     }

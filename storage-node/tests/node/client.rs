@@ -113,7 +113,20 @@ pub(crate) async fn publish_in(
     life: u64,
     batch: &Batch,
 ) -> Result<Placed, Refusal> {
-    let body = publish_body(life, Level::Quorum.bit(), batch);
+    publish_to(link, shard, (life, 0), batch).await
+}
+
+/// The same, to this partition of a topic's life.
+pub(crate) async fn publish_to(
+    link: &Link,
+    shard: ShardId,
+    (incarnation, partition): (u64, u32),
+    batch: &Batch,
+) -> Result<Placed, Refusal> {
+    let batch_bytes = u32::try_from(batch.bytes().len()).unwrap();
+    let item = PublishItem { incarnation, partition, batch_bytes, ..PublishItem::default() };
+    let request = PublishRequest { levels: Level::Quorum.bit(), items: vec![item] };
+    let body = encode_packet(&request, [batch.bytes().clone()]);
     let answer = match link.call(Method::Publish, shard, body, WAIT).await {
         Ok(answer) => PublishAnswer::decode(answer).unwrap(),
         Err(CallError::Refused(refusal)) => return Err(refusal),

@@ -11,9 +11,12 @@ use weir_protocol::rpc::{
     At, CreateTopicRequest, DeleteTopicRequest, Method, Placed, Refusal, TopicConfig, TopicCreated,
     TopicDescription, UpdateTopicRequest,
 };
+use weir_storage_node::{NodeConfig, Surroundings};
 use weir_transport::Link;
 
-use crate::client::{SHARD, WAIT, batch, call, config, create, name, publish, publish_refused, read, start};
+use crate::client::{
+    SHARD, WAIT, batch, call, config, create, name, publish, publish_refused, read, settings, start, start_in,
+};
 
 const HOUR_MS: u64 = 3_600_000;
 
@@ -134,6 +137,58 @@ async fn a_full_journal_names_the_topics_of_all_shards_and_is_freed_by_deleting_
         let body = vec![Bytes::from(delete.encode_to_vec())];
         link.call(Method::DeleteTopic, shard, body, WAIT).await.expect("deletes go on");
     }
+    let recovered = async {
+        while publish(&link, empty, &batch(0, 0, &[&value])).await.is_err() {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    tokio::time::timeout(WAIT, recovered).await.expect("what was deleted frees the journal");
+    node.shutdown(Duration::from_secs(5)).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_journal_that_changes_have_filled_up_is_freed_by_a_deletion_in_whatever_shard() {
+    let dir = tempfile::tempdir().unwrap();
+    // As small as may be: each change takes a block of 4 KiB, synced, of 3 MiB that are for changes.
+    let small = NodeConfig { journal_max_bytes: 32 << 20, ..settings(dir.path()) };
+    let (node, link) = start_in(small, Surroundings::default()).await;
+    let (empty, elsewhere) = (create(&link, "empty", config()).await, ShardId(2));
+    // A topic at home in one shard whose messages lie in another.
+    let wide = CreateTopicRequest {
+        name: Some(name("wide")),
+        config: Some(TopicConfig { partitions: 2, ..config() }),
+        accept_existing: false,
+    };
+    let wide: TopicCreated = call(&link, Method::CreateTopic, &wide).await.unwrap();
+    let wide = wide.topic.unwrap();
+    let partition = wide.shards.iter().position(|shard| *shard == elsewhere.0).unwrap();
+    let value = "x".repeat(900_000);
+    let partition = (wide.incarnation, u32::try_from(partition).unwrap());
+    loop {
+        match crate::client::publish_to(&link, elsewhere, partition, &batch(0, 0, &[&value])).await {
+            Ok(_) => {}
+            // While the next file is being prepared.
+            Err(refusal) if refusal.error_code() == ErrorCode::Busy => tokio::task::yield_now().await,
+            Err(_) => break,
+        }
+    }
+    let mut version = 1;
+    let refused = loop {
+        let update = UpdateTopicRequest {
+            name: Some(name("empty")),
+            config: Some(TopicConfig { retention_records: Some(version.into()), ..config() }),
+            incarnation: empty,
+            expected_version: version,
+        };
+        match call::<TopicDescription>(&link, Method::UpdateTopic, &update).await {
+            Ok(updated) => version = updated.version,
+            Err(refused) => break refused,
+        }
+    };
+    assert!(version > 500, "{version}: {refused}");
+    let delete = DeleteTopicRequest { name: Some(name("wide")), ..DeleteTopicRequest::default() };
+    let _: TopicDescription =
+        call(&link, Method::DeleteTopic, &delete).await.expect("there is room for that");
     let recovered = async {
         while publish(&link, empty, &batch(0, 0, &[&value])).await.is_err() {
             tokio::time::sleep(Duration::from_millis(20)).await;

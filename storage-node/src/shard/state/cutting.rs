@@ -120,6 +120,7 @@ impl ShardState {
 mod tests {
     use proptest::prelude::*;
     use prost::Message as _;
+    use weir_protocol::error::{ErrorCode, Outcome};
     use weir_protocol::ids::{Incarnation, LogIndex, PartitionId};
     use weir_protocol::rpc::TopicConfig;
 
@@ -230,6 +231,30 @@ mod tests {
             state.packs().live().map(|(_, pack)| pack.life_shift).collect::<Vec<_>>(),
             [2 * LIVES_PER_EPOCH]
         );
+    }
+
+    #[test]
+    fn what_nobody_remembers_since_a_restore_is_refused_as_unknown_and_what_is_lost_is_accepted() {
+        let mut log = Log::new(2);
+        // None continues the one before, so that the first is forgotten when the last ones come.
+        for seq in [500, 505, 1_020, 1_022, 1_024, 1_026, 1_028, 1_030, 1_032] {
+            log.publish(7, seq, 1, None);
+        }
+        log.seal(9);
+        let lost = [700, 3_000];
+        for seq in lost {
+            log.publish(7, seq, 1, None);
+        }
+        let (state, told) = restored(&log.state, 1);
+        assert_eq!((told.records, told.lost_records), (9, 2));
+        let life = Incarnation(log.key.0.0 + LIVES_PER_EPOCH);
+        let mut log = Log { state, index: log.index + 10, key: (life, PartitionId(0)) };
+        let Verdict::Refused(refusal) = log.publish(7, 500, 1, None) else { panic!("it is in a pack") };
+        assert_eq!((refusal.error_code(), refusal.effect()), (ErrorCode::SeqTooOld, Outcome::Unknown));
+        for seq in lost {
+            let Verdict::Placed(again) = log.publish(7, seq, 1, None) else { panic!("{seq} was lost") };
+            assert!(!again.duplicate, "{seq}");
+        }
     }
 
     #[test]
