@@ -6,7 +6,7 @@ use anyhow::{Context as _, bail};
 use bytes::Bytes;
 use futures_util::{Stream, StreamExt as _};
 use http::header::{ACCEPT, CONTENT_TYPE};
-use http::{HeaderMap, Method, Request, StatusCode, Uri};
+use http::{HeaderMap, Method, Request, StatusCode};
 use http_body_util::{BodyExt as _, Full, Limited};
 use hyper_rustls::HttpsConnector;
 use hyper_util::client::legacy::Client;
@@ -16,7 +16,7 @@ use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, PercentEncode, utf8_percent_e
 use serde::Deserialize;
 
 use crate::args::Connect;
-use crate::client::{WireError, tls};
+use crate::client::{WireError, address, tls};
 
 /// Largest answer that is read. Lists and single messages stay far below it.
 const ANSWER_BYTES_MAX: usize = 16 << 20;
@@ -27,7 +27,8 @@ const ANSWER_TIME_MAX: Duration = Duration::from_secs(75);
 #[derive(Clone)]
 pub(crate) struct Api {
     client: Client<HttpsConnector<HttpConnector>, Full<Bytes>>,
-    base: Uri,
+    /// Without a slash at its end.
+    base: String,
     connect: Connect,
 }
 
@@ -72,11 +73,7 @@ pub(crate) fn encoded(text: &str) -> PercentEncode<'_> {
 impl Api {
     /// Prepares requests; nothing is sent yet.
     pub(crate) fn new(connect: &Connect) -> anyhow::Result<Self> {
-        let base: Uri = connect.url.trim_end_matches('/').parse().context("--url is not a URL")?;
-        anyhow::ensure!(
-            matches!(base.scheme_str(), Some("http" | "https")) && base.authority().is_some(),
-            "--url starts with http:// or https:// and names a host"
-        );
+        let base = address::checked(&connect.url)?.to_owned();
         let tls = tls::client_config(connect.ca_cert.as_deref())?;
         let connector = hyper_rustls::HttpsConnectorBuilder::new()
             .with_tls_config((*tls).clone())
@@ -154,7 +151,7 @@ impl Api {
         &self,
         path: &str,
     ) -> anyhow::Result<impl Stream<Item = anyhow::Result<Bytes>> + Send + use<>> {
-        let url = format!("{}{path}", self.base.to_string().trim_end_matches('/'));
+        let url = format!("{}{path}", self.base);
         let request = Request::builder().uri(&url).header(ACCEPT, "text/event-stream");
         let request = request.body(Full::new(Bytes::new()))?;
         let answer = self.client.request(request).await.map_err(|error| unreached(&self.base, error))?;
@@ -172,7 +169,7 @@ impl Api {
         headers: HeaderMap,
         body: Bytes,
     ) -> Result<Reply, WireError> {
-        let url = format!("{}{path}", self.base.to_string().trim_end_matches('/'));
+        let url = format!("{}{path}", self.base);
         let request = Request::builder().method(method).uri(&url).body(Full::new(body.clone()));
         let mut request = request.map_err(|error| WireError::Final(format!("{url}: {error}")))?;
         *request.headers_mut() = headers;
@@ -233,13 +230,11 @@ impl Api {
 }
 
 /// Why there is no answer. What the HTTP library says around the reason is left out.
-fn unreached(base: &Uri, error: hyper_util::client::legacy::Error) -> WireError {
+fn unreached(base: &str, error: hyper_util::client::legacy::Error) -> WireError {
     if let Some(why) = tls::distrusted(&error) {
         return WireError::Final(format!("{base} is not trusted: {why}"));
     }
-    let hint = format!("cannot reach {base} (is it running? `weir dev` starts one; --url names another)");
-    let reason = anyhow::Error::new(error);
-    WireError::Lost(format!("{hint}: {}", reason.root_cause()))
+    WireError::Lost(address::unreached(base, anyhow::Error::new(error).root_cause()))
 }
 
 /// The subscription that a path is of. Those that exist have names that stand for themselves in paths.

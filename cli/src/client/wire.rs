@@ -4,10 +4,9 @@ use std::collections::VecDeque;
 use std::future::poll_fn;
 use std::time::Duration;
 
-use anyhow::Context as _;
 use bytes::BytesMut;
 use futures_util::{SinkExt as _, StreamExt as _};
-use http::{HeaderValue, Uri};
+use http::HeaderValue;
 use serde::Deserialize;
 use tokio::net::TcpStream;
 use tokio::time::timeout;
@@ -22,7 +21,7 @@ use weir_protocol::ws::{
 };
 
 use crate::args::Connect;
-use crate::client::tls;
+use crate::client::{address, tls};
 
 /// How long a connection may take until it is welcomed.
 const CONNECT_TIME_MAX: Duration = Duration::from_secs(10);
@@ -229,14 +228,8 @@ impl Encoding {
 }
 
 fn websocket_url(url: &str) -> anyhow::Result<String> {
-    let base = url.trim_end_matches('/');
-    let parsed: Uri = base.parse().context("--url is not a URL")?;
-    let rest = base.split_once("://").map_or("", |(_, rest)| rest);
-    match parsed.scheme_str() {
-        Some("http") => Ok(format!("ws://{rest}/v1/ws")),
-        Some("https") => Ok(format!("wss://{rest}/v1/ws")),
-        _ => anyhow::bail!("--url starts with http:// or https:// and names a host"),
-    }
+    // With http to ws, and with https to wss.
+    Ok(format!("ws{}/v1/ws", address::checked(url)?.trim_start_matches("http")))
 }
 
 fn refused(url: &str, error: Error) -> WireError {
@@ -251,7 +244,7 @@ fn refused(url: &str, error: Error) -> WireError {
         }
         Error::Io(error) => match tls::distrusted(&error) {
             Some(why) => WireError::Final(format!("{url} is not trusted: {why}")),
-            None => WireError::Lost(format!("cannot reach {url}: {error}")),
+            None => WireError::Lost(address::unreached(url, error)),
         },
         other => WireError::Final(other.to_string()),
     }
@@ -308,7 +301,6 @@ mod tests {
     fn a_gateways_url_names_its_websocket() {
         assert_eq!(websocket_url("http://h:80/").unwrap(), "ws://h:80/v1/ws");
         assert_eq!(websocket_url("https://h").unwrap(), "wss://h/v1/ws");
-        assert!(websocket_url("ftp://h").is_err());
-        assert!(websocket_url("h").is_err());
+        assert!(websocket_url("http://h?x=1").is_err());
     }
 }
