@@ -142,6 +142,31 @@ fn a_file_that_has_less_than_its_topic_is_not_gone_on_with() {
 }
 
 #[test]
+fn a_file_that_was_changed_up_to_where_it_is_to_go_on_is_not_gone_on_with() {
+    let (dir, product) = product();
+    let (path, text) = log_file(dir.path(), 1_000);
+    let begun: String = text.split_inclusive('\n').take(600).collect();
+    for partitions in ["1", "4"] {
+        let topic = format!("changed-{partitions}");
+        succeeded(&run(&product, &["topic", "create", &topic, "--partitions", partitions]));
+        let args = ["pub", &topic, "--lines", "--file", path.to_str().unwrap(), "--resume"];
+        std::fs::write(&path, &begun).unwrap();
+        succeeded(&run(&product, &args));
+        // Somebody wrote a line above the others, and the log grew.
+        std::fs::write(&path, format!("a heading\n{text}")).unwrap();
+        let resumed = run(&product, &args);
+        let said = String::from_utf8_lossy(&resumed.stderr);
+        assert!(!resumed.status.success() && said.contains("of the input is another"), "{said}");
+        assert!(said.contains("without --resume") && !said.contains("the same command"), "{said}");
+        assert_eq!(stored(&product, &topic), 600);
+        std::fs::write(&path, &text).unwrap();
+        succeeded(&run(&product, &args));
+        assert_eq!(stored(&product, &topic), 1_000);
+    }
+    assert_eq!(everything(&product, "changed-1"), text);
+}
+
+#[test]
 fn a_killed_publisher_goes_on_where_it_was_and_nothing_is_there_twice() {
     let (dir, product) = product();
     let (path, text) = log_file(dir.path(), 2_000);

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use indicatif::ProgressBar;
 use tokio::sync::mpsc;
 use weir_protocol::batch::{Headers, HeadersBuilder, RecordParts};
-use weir_protocol::ids::{Epoch, Incarnation, ProducerKey, Seq};
+use weir_protocol::ids::{Epoch, Incarnation, ProducerKey, Seq, hash128};
 use weir_protocol::rpc::Level;
 use weir_protocol::ws::{Bye, Channel, ClientFrame, Limit, Open, Opened, Producer, RawJson, ServerFrame};
 
@@ -26,6 +26,8 @@ pub(super) enum Ended {
     /// The input has fewer messages than an earlier run had published of it: this many.
     Shorter(u64),
     /// The user stopped it.
+    /// The input has another message under this number, from 1, than an earlier run had published.
+    Changed(u64),
     Interrupted,
 }
 
@@ -41,6 +43,8 @@ pub(super) struct Session<'a> {
     is_read: bool,
     failed: Option<String>,
     headers: Headers,
+    /// Number of a message that is not the one that an earlier run had published.
+    changed: Option<u64>,
     life: Option<Incarnation>,
     /// Most that the gateway says it always takes together.
     agreed: Limit,
@@ -89,6 +93,7 @@ impl<'a> Session<'a> {
             headers: headers.finish(),
             life: None,
             agreed: Limit::default(),
+            changed: None,
             alone_below: 0,
             is_archived: args.confirm.as_deref().is_none_or(|level| level == "archived"),
             next_seq: 0,
@@ -125,10 +130,11 @@ impl<'a> Session<'a> {
             if self.is_read && self.pending.is_empty() {
                 connection.wire.put(Channel::CONNECTION, &ClientFrame::Bye(Bye::default()));
                 connection.wire.flush().await?;
-                return match self.failed.take() {
-                    Some(why) => Err(WireError::Final(why)),
-                    None if self.to_skip > 0 => Ok(Ended::Shorter(self.skipped - self.to_skip)),
-                    None => Ok(Ended::All),
+                return match (self.failed.take(), self.changed) {
+                    (Some(why), _) => Err(WireError::Final(why)),
+                    (None, Some(seq)) => Ok(Ended::Changed(seq + 1)),
+                    (None, None) if self.to_skip > 0 => Ok(Ended::Shorter(self.skipped - self.to_skip)),
+                    (None, None) => Ok(Ended::All),
                 };
             }
             let is_sent = connection.out == self.pending.len();
@@ -230,6 +236,11 @@ impl<'a> Session<'a> {
         for record in records.drain(..skipped) {
             self.progress.inc(record.value.len() as u64 + 1);
         }
+        self.changed = self.changed_in(&records);
+        if self.changed.is_some() {
+            self.is_read = true;
+            return self.input.close();
+        }
         if let Err(error) = self.queue(&records) {
             self.failed = Some(error.to_string());
             self.is_read = true;
@@ -242,6 +253,14 @@ impl<'a> Session<'a> {
         let (batches, headers) = (self.batches(), &self.headers);
         let parts = records.iter().map(|record| RecordParts {
             key: record.key.as_deref(),
+    /// The first of what comes next that is not what an earlier run has published.
+    fn changed_in(&self, records: &[Input]) -> Option<u64> {
+        let is_another = |(seq, record): &(u64, &Input)| {
+            self.identity.stored.get(seq).is_some_and(|digest| *digest != hash128(&[&record.value]))
+        };
+        (self.next_seq - self.to_skip..).zip(records).find(is_another).map(|(seq, _)| seq)
+    }
+
             headers,
             value: &record.value,
         });
@@ -329,7 +348,7 @@ mod tests {
         let Args { connect, command: Command::Pub(args) } = Args::parse_from(line) else {
             panic!("{line:?}")
         };
-        let identity = Identity { id: "p".to_owned(), epoch: 0, is_resumable: true };
+        let identity = Identity { id: "p".to_owned(), epoch: 0, is_resumable: true, stored: BTreeMap::new() };
         let (_sender, input) = mpsc::channel(1);
         let mut session = Session::new(&connect, &args, &identity, input, ProgressBar::hidden());
         assert!(!session.got_on(0), "it was never connected");
@@ -339,6 +358,8 @@ mod tests {
         session.queue(&records).unwrap();
         let full = session.got_on(0);
         then(session, (empty, full))
+    use std::collections::BTreeMap;
+
     }
 
     /// What is confirmed and what goes out again of three messages, if a connection was lost when the topic had them.
