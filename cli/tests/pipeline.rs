@@ -167,6 +167,20 @@ fn a_file_that_was_changed_up_to_where_it_is_to_go_on_is_not_gone_on_with() {
 }
 
 #[test]
+fn a_line_that_the_gateway_does_not_take_is_named_and_those_before_it_are_there() {
+    let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let product = Product::start_with(dir.path(), "127.0.0.1:0", &["--record-max", "1KiB"]);
+    let path = dir.path().join("lines");
+    let large = "x".repeat((1 << 10) + 1);
+    std::fs::write(&path, format!("{}{large}\nbehind it\n", "short\n".repeat(300))).unwrap();
+    let refused = run(&product, &["pub", "t", "--lines", "--file", path.to_str().unwrap()]);
+    let said = String::from_utf8_lossy(&refused.stderr);
+    assert!(!refused.status.success() && said.contains("line 301 has 1025 bytes"), "{said}");
+    assert!(said.contains("takes 1024 at most") && said.contains("300 messages are confirmed"), "{said}");
+    assert_eq!(stored(&product, "t"), 300);
+}
+
+#[test]
 fn a_killed_publisher_goes_on_where_it_was_and_nothing_is_there_twice() {
     let (dir, product) = product();
     let (path, text) = log_file(dir.path(), 2_000);

@@ -16,7 +16,7 @@ use tokio_tungstenite::tungstenite::{Error, Message};
 use tokio_tungstenite::{Connector, MaybeTlsStream, WebSocketStream, connect_async_tls_with_config};
 use weir_protocol::limits::WS_MESSAGE_BYTES_MAX;
 use weir_protocol::ws::{
-    Channel, ClientFrame, CloseCode, Hello, Pong, RawJson, ResumeChannel, SUBPROTOCOL_BINARY,
+    Channel, ClientFrame, CloseCode, Hello, Limits, Pong, RawJson, ResumeChannel, SUBPROTOCOL_BINARY,
     SUBPROTOCOL_JSON, ServerFrame, Sub, VERSION, binary, json,
 };
 
@@ -54,6 +54,8 @@ pub(crate) struct Wire {
     out: BytesMut,
     out_text: String,
     frames: VecDeque<(Channel, ServerFrame)>,
+    /// What the gateway said when it welcomed.
+    limits: Limits,
 }
 
 impl Wire {
@@ -94,16 +96,24 @@ impl Wire {
             .await
             .map_err(|error| refused(&connect.url, error))?;
         let (out, out_text, frames) = (BytesMut::new(), String::new(), VecDeque::new());
-        let mut wire = Self { socket, encoding, out, out_text, frames };
+        let mut wire = Self { socket, encoding, out, out_text, frames, limits: Limits::default() };
         let client = Some(concat!("weir-cli/", env!("CARGO_PKG_VERSION")).to_owned());
         let hello = Hello { v: VERSION, client, channels, ..Hello::default() };
         wire.put(Channel::CONNECTION, &ClientFrame::Hello(hello));
         wire.flush().await?;
         match wire.next().await? {
-            (_, ServerFrame::Welcome(_)) => Ok(wire),
+            (_, ServerFrame::Welcome(welcome)) => {
+                wire.limits = welcome.limits;
+                Ok(wire)
+            }
             (_, ServerFrame::Err(refused)) => Err(refusal("", &refused.problem)),
             (_, other) => Err(WireError::Final(format!("the gateway answers hello with {other:?}"))),
         }
+    }
+
+    /// What the gateway takes.
+    pub(crate) fn limits(&self) -> Limits {
+        self.limits
     }
 
     /// Adds a frame to what [`Wire::flush`] sends.

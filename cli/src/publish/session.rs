@@ -2,12 +2,13 @@
 
 use std::collections::VecDeque;
 
+use anyhow::bail;
 use indicatif::ProgressBar;
 use tokio::sync::mpsc;
 use weir_protocol::batch::{Headers, HeadersBuilder, RecordParts};
 use weir_protocol::ids::{Epoch, Incarnation, ProducerKey, Seq, hash128};
 use weir_protocol::rpc::Level;
-use weir_protocol::ws::{Bye, Channel, ClientFrame, Limit, Open, Opened, Producer, RawJson, ServerFrame};
+use weir_protocol::ws::{Bye, Channel, ClientFrame, Limit, Open, Opened, Producer, Reject, ServerFrame};
 
 use super::batches::{Batches, Pending, alone_below};
 use super::identity::Identity;
@@ -25,9 +26,9 @@ pub(super) enum Ended {
     All,
     /// The input has fewer messages than an earlier run had published of it: this many.
     Shorter(u64),
-    /// The user stopped it.
     /// The input has another message under this number, from 1, than an earlier run had published.
     Changed(u64),
+    /// The user stopped it.
     Interrupted,
 }
 
@@ -42,12 +43,14 @@ pub(super) struct Session<'a> {
     /// Nothing more is to be read; why not, if that was an error.
     is_read: bool,
     failed: Option<String>,
-    headers: Headers,
     /// Number of a message that is not the one that an earlier run had published.
     changed: Option<u64>,
+    headers: Headers,
     life: Option<Incarnation>,
     /// Most that the gateway says it always takes together.
     agreed: Limit,
+    /// Most bytes of a message on the last gateway.
+    record_bytes_max: u64,
     /// Numbers below may be stored, in batches cut otherwise.
     alone_below: u64,
     /// Messages are to be archived, or may have to be: that the topic has them says nothing of it.
@@ -90,10 +93,11 @@ impl<'a> Session<'a> {
             was_open: false,
             is_read: false,
             failed: None,
+            changed: None,
             headers: headers.finish(),
             life: None,
             agreed: Limit::default(),
-            changed: None,
+            record_bytes_max: u64::MAX,
             alone_below: 0,
             is_archived: args.confirm.as_deref().is_none_or(|level| level == "archived"),
             next_seq: 0,
@@ -163,6 +167,7 @@ impl<'a> Session<'a> {
             (_, ServerFrame::Err(refused)) => return Err(refusal("", &refused.problem)),
             (_, other) => return Err(WireError::Final(format!("open was answered with {other:?}"))),
         };
+        self.record_bytes_max = wire.limits().record_bytes;
         self.opened(&opened)?;
         Ok(Connection { wire, limit: opened.pub_limit, sent: Limit::default(), out: 0 })
     }
@@ -231,15 +236,15 @@ impl<'a> Session<'a> {
                 return;
             }
         };
-        let skipped = usize::try_from(self.to_skip).unwrap_or(usize::MAX).min(records.len());
-        self.to_skip -= skipped as u64;
-        for record in records.drain(..skipped) {
-            self.progress.inc(record.value.len() as u64 + 1);
-        }
         self.changed = self.changed_in(&records);
         if self.changed.is_some() {
             self.is_read = true;
             return self.input.close();
+        }
+        let skipped = usize::try_from(self.to_skip).unwrap_or(usize::MAX).min(records.len());
+        self.to_skip -= skipped as u64;
+        for record in records.drain(..skipped) {
+            self.progress.inc(record.value.len() as u64 + 1);
         }
         if let Err(error) = self.queue(&records) {
             self.failed = Some(error.to_string());
@@ -248,11 +253,6 @@ impl<'a> Session<'a> {
         }
     }
 
-    /// Puts records into batches, each as large as one may be.
-    fn queue(&mut self, records: &[Input]) -> anyhow::Result<()> {
-        let (batches, headers) = (self.batches(), &self.headers);
-        let parts = records.iter().map(|record| RecordParts {
-            key: record.key.as_deref(),
     /// The first of what comes next that is not what an earlier run has published.
     fn changed_in(&self, records: &[Input]) -> Option<u64> {
         let is_another = |(seq, record): &(u64, &Input)| {
@@ -261,11 +261,29 @@ impl<'a> Session<'a> {
         (self.next_seq - self.to_skip..).zip(records).find(is_another).map(|(seq, _)| seq)
     }
 
+    /// Puts records into batches, each as large as one may be.
+    fn queue(&mut self, records: &[Input]) -> anyhow::Result<()> {
+        let (batches, headers) = (self.batches(), &self.headers);
+        // The gateway would refuse all of a batch for it, by the number of the first.
+        let is_too_large = |record: &Input| record.value.len() as u64 > self.record_bytes_max;
+        let (fitting, rest) =
+            records.split_at(records.iter().position(is_too_large).unwrap_or(records.len()));
+        let parts = fitting.iter().map(|record| RecordParts {
+            key: record.key.as_deref(),
             headers,
             value: &record.value,
         });
         let cut = batches.cut(&mut self.next_seq, parts, &mut self.pending);
-        cut.map_err(|error| anyhow::anyhow!("message {}: {error}", self.next_seq + 1))
+        let name = |seq| named(self.args, seq, 1);
+        cut.map_err(|error| anyhow::anyhow!("{}: {error}", name(self.next_seq)))?;
+        if let Some(large) = rest.first() {
+            let (bytes, most) = (large.value.len(), self.record_bytes_max);
+            bail!(
+                "{} has {bytes} bytes, and the gateway takes {most} at most: its --record-max",
+                name(self.next_seq)
+            );
+        }
+        Ok(())
     }
 
     /// Sends what credit allows.
@@ -305,7 +323,7 @@ impl<'a> Session<'a> {
                 connection.out = connection.out.saturating_sub(before - self.pending.len());
             }
             ServerFrame::PubLimit(limit) => connection.limit = limit,
-            ServerFrame::Reject(reject) => return Err(rejected(reject.seq, &reject.problem)),
+            ServerFrame::Reject(reject) => return Err(rejected(self.args, &reject)),
             ServerFrame::Err(refused) => return Err(refusal("", &refused.problem)),
             ServerFrame::Goaway(_) => return Err(WireError::Lost("the gateway is shutting down".to_owned())),
             // Frames of a newer gateway that change nothing for a publisher.
@@ -315,15 +333,24 @@ impl<'a> Session<'a> {
     }
 }
 
+/// Messages from number `seq` on, as whoever wrote them counts.
+fn named(args: &PubArgs, seq: u64, count: u32) -> String {
+    let (noun, first) = (if args.lines { "line" } else { "message" }, seq + 1);
+    match u64::from(count) {
+        0 | 1 => format!("{noun} {first}"),
+        count => format!("{noun}s {first} to {}", seq + count),
+    }
+}
+
 /// The producer triple makes it safe to send again what may have been stored.
-fn rejected(seq: u64, problem: &RawJson) -> WireError {
+fn rejected(args: &PubArgs, reject: &Reject) -> WireError {
     #[derive(serde::Deserialize)]
     struct Judged {
         #[serde(default)]
         outcome: String,
     }
-    match (refusal(&format!("message {}: ", seq + 1), problem), serde_json::from_str::<Judged>(problem.get()))
-    {
+    let judged = serde_json::from_str::<Judged>(reject.problem.get());
+    match (refusal(&format!("{}: ", named(args, reject.seq, reject.n)), &reject.problem), judged) {
         (WireError::Final(text), Ok(judged)) if judged.outcome == "unknown" => WireError::Lost(text),
         (refusal, _) => refusal,
     }
@@ -331,6 +358,8 @@ fn rejected(seq: u64, problem: &RawJson) -> WireError {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
+
     use clap::Parser as _;
 
     use super::*;
@@ -358,8 +387,6 @@ mod tests {
         session.queue(&records).unwrap();
         let full = session.got_on(0);
         then(session, (empty, full))
-    use std::collections::BTreeMap;
-
     }
 
     /// What is confirmed and what goes out again of three messages, if a connection was lost when the topic had them.
