@@ -296,6 +296,27 @@ fn publisher_and_follower_survive_a_crash_of_the_product() {
 }
 
 #[test]
+fn who_follows_partitions_without_messages_is_told_of_no_loss_after_a_crash() {
+    let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let mut product = Product::start_at(dir.path(), &ports::own().to_string());
+    succeeded(&run(&product, &["topic", "create", "wide", "--partitions", "4"]));
+    let publish = |product: &Product, text: &str| {
+        succeeded(&run(product, &["pub", "wide", text, "--key", "k"]));
+    };
+    publish(&product, "first");
+    let mut follower = weir(&product, &["sub", "wide", "--from", "earliest", "-n", "2"]).spawn().unwrap();
+    let mut lines = BufReader::new(follower.stdout.take().unwrap()).lines();
+    assert_eq!(lines.next().unwrap().unwrap(), "first");
+    product.kill();
+    let product = Product::start_at(dir.path(), &product.address);
+    publish(&product, "second");
+    assert_eq!(lines.next().unwrap().unwrap(), "second");
+    let output = follower.wait_with_output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success() && said.contains("trying again") && !said.contains("missing"), "{said}");
+}
+
+#[test]
 fn how_to_go_on_is_what_can_be_typed() {
     let (_dir, product) = product();
     let namespace = ["--ns", "strict", "pub", "none", "--producer", "it's"];
