@@ -5,7 +5,7 @@ use std::time::Duration;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::watch;
 
-/// A command that was told to stop ends within this, whatever keeps it.
+/// A command that was told to stop ends within this, whatever keeps it, unless it says otherwise.
 const END_TIME_MAX: Duration = Duration::from_secs(5);
 
 /// Whether somebody wants the command to stop. From when it is made the first of either signal does not end the process; the second
@@ -15,9 +15,14 @@ pub(crate) struct Stop(watch::Receiver<bool>);
 impl Stop {
     /// Starts to listen. Must be called within a runtime.
     pub(crate) fn catch() -> std::io::Result<Self> {
+        Self::catch_for(END_TIME_MAX)
+    }
+
+    /// The same for who may need so long to clean up.
+    pub(crate) fn catch_for(end_time_max: Duration) -> std::io::Result<Self> {
         let (interrupt, terminate) = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
         let (tell, wanted) = watch::channel(false);
-        tokio::spawn(listen(interrupt, terminate, tell));
+        tokio::spawn(listen(interrupt, terminate, tell, end_time_max));
         Ok(Self(wanted))
     }
 
@@ -33,7 +38,12 @@ impl Stop {
 
 /// On a thread of its own, since the one of the command may be held up by whoever does not read what it prints. For the same reason
 /// nothing is said.
-async fn listen(mut interrupt: Signal, mut terminate: Signal, tell: watch::Sender<bool>) {
+async fn listen(
+    mut interrupt: Signal,
+    mut terminate: Signal,
+    tell: watch::Sender<bool>,
+    end_time_max: Duration,
+) {
     let mut next = async || {
         tokio::select! {
             _ = interrupt.recv() => {}
@@ -42,6 +52,6 @@ async fn listen(mut interrupt: Signal, mut terminate: Signal, tell: watch::Sende
     };
     next().await;
     tell.send_replace(true);
-    let _ = tokio::time::timeout(END_TIME_MAX, next()).await;
+    let _ = tokio::time::timeout(end_time_max, next()).await;
     std::process::exit(1);
 }
